@@ -8,19 +8,9 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 Change = Literal[
-    "batch",
-    "size",
-    "checkpointing",
-    "precision",
-    "optimizer",
-    "model",
-    "eval_batch",
-    "eval_kept",
-    "workers",
-    "unpinned",
-    "offload",
+    "batch", "size", "checkpointing", "precision", "optimizer", "model", "eval_batch", "eval_kept", "workers", "unpinned", "offload",
     "cache",
-]
+]  # fmt: skip
 """What can be asked of a trainer: a smaller micro-batch at the same effective batch, smaller inputs, gradient checkpointing, mixed
 precision, an optimizer with less state, fewer trained weights, a smaller validation batch, less that is kept of a validation, fewer
 loader workers, no page-locked memory, states in the host's memory, no data set in memory."""

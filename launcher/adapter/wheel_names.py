@@ -139,30 +139,10 @@ def _length_of_words(words: frozenset[str]) -> str | None:
 
 _STEPS = frozenset(("step", "steps", "iter", "iters", "iterations", "updates"))
 _HOW_MANY = frozenset(("max", "num", "n", "total", "train", "training"))
-_NO_LENGTH = frozenset(
-    (
-        "warmup",
-        "warm",
-        "log",
-        "eval",
-        "save",
-        "val",
-        "every",
-        "interval",
-        "freq",
-        "decay",
-        "accumulation",
-        "accum",
-        "inference",
-        "sampling",
-        "diffusion",
-        "ddpm",
-        "ddim",
-        "noise",
-        "denoising",
-        "size",
-    )
-)
+_NO_LENGTH = frozenset((
+    "warmup", "warm", "log", "eval", "save", "val", "every", "interval", "freq", "decay", "accumulation", "accum", "inference",
+    "sampling", "diffusion", "ddpm", "ddim", "noise", "denoising", "size",
+))  # fmt: skip
 
 
 def counts_steps(name: str) -> bool:

@@ -174,16 +174,11 @@ def history(result: Fit) -> History:
     """Everything that ``recovery.decide`` needs."""
     adapter = resuming(result.job.adapter)
     return History(
-        ladder=result.job.ladder,
-        rules=result.job.recipe.recover,
-        attempts=tuple(result.attempts),
-        checkpoints=tuple(result.attempts[-1].left),
-        keeps=adapter.keeps(),
-        saved_as=adapter.saved_as,
-        tried=tuple(Tried(rung=one.rung, verdict=one.verdict) for one in result.trials),
-        workers=adapter.workers(),
+        ladder=result.job.ladder, rules=result.job.recipe.recover, attempts=tuple(result.attempts),
+        checkpoints=tuple(result.attempts[-1].left), keeps=adapter.keeps(), saved_as=adapter.saved_as,
+        tried=tuple(Tried(rung=one.rung, verdict=one.verdict) for one in result.trials), workers=adapter.workers(),
         forgiven=result.forgiven,
-    )
+    )  # fmt: skip
 
 
 def _left(result: Fit) -> tuple[Sequence[Checkpoint], Mapping[Path, str]]:

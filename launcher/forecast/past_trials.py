@@ -60,15 +60,9 @@ def keep(job: Job, tried: Tried) -> None:
     with suppress(HistoryUnusableError), database.opened() as history, history.change():
         for one in seen_in([tried]):
             past = PastTrial(
-                training=job.training,
-                folder=os.getcwd(),
-                device=job.budget.name,
-                rung=dict(one.rung.values),
-                fits=one.fits,
-                need_bytes=one.need * cap,
-                by_phase={phase: need * cap for phase, need in one.by_phase.items()},
-                failed_in=one.failed_in,
-            )
+                training=job.training, folder=os.getcwd(), device=job.budget.name, rung=dict(one.rung.values), fits=one.fits,
+                need_bytes=one.need * cap, by_phase={phase: need * cap for phase, need in one.by_phase.items()}, failed_in=one.failed_in,
+            )  # fmt: skip
             history.execute("delete from trials where id <= ?", history.add("trials", past) - MOST)
 
 

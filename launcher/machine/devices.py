@@ -374,21 +374,10 @@ def _on_card(card: Card, memory_bytes: int | None, headroom: float, notes: tuple
     budget = min(asked, card.free_bytes)
     cap = math.floor(budget * (1 - headroom) * (SPILL_PART if may_spill() else 1))
     return Budget(
-        kind="cuda",
-        index=card.index,
-        uuid=card.uuid,
-        name=card.name,
-        total_bytes=card.total_bytes,
-        free_bytes=card.free_bytes,
-        budget_bytes=budget,
-        cap_bytes=cap,
-        ceiling_bytes=cap,
-        headroom=headroom,
-        neighbours=card.neighbours,
-        emulated=asked < card.total_bytes,
-        notes=notes,
-        may_spill=may_spill(),
-    )
+        kind="cuda", index=card.index, uuid=card.uuid, name=card.name, total_bytes=card.total_bytes, free_bytes=card.free_bytes,
+        budget_bytes=budget, cap_bytes=cap, ceiling_bytes=cap, headroom=headroom, neighbours=card.neighbours,
+        emulated=asked < card.total_bytes, notes=notes, may_spill=may_spill(),
+    )  # fmt: skip
 
 
 def _round(size: int) -> str:

@@ -19,14 +19,9 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
 }
 """The packages of each extra in pyproject.toml that may be missing."""
 _DISTRIBUTIONS: Mapping[str, str] = {
-    "PIL": "pillow",
-    "bs4": "beautifulsoup4",
-    "cv2": "opencv-python",
-    "pytorch_lightning": "lightning",
-    "skimage": "scikit-image",
-    "sklearn": "scikit-learn",
-    "yaml": "pyyaml",
-}
+    "PIL": "pillow", "bs4": "beautifulsoup4", "cv2": "opencv-python", "pytorch_lightning": "lightning", "skimage": "scikit-image",
+    "sklearn": "scikit-learn", "yaml": "pyyaml",
+}  # fmt: skip
 """Module -> distribution that brings it, if the names differ."""
 _NO_MODULE = re.compile(r"ModuleNotFoundError: No module named ['\"]([\w.]+)['\"]")
 

@@ -83,17 +83,8 @@ def _weights(job: Job, *, since: float) -> Weights | None:
 
 def _outcome(lost: Sequence[str], ending: Ending, found: Cause, watch: RunWatch, usage: Usage) -> Outcome:
     return Outcome(
-        returncode=ending.returncode,
-        seconds=ending.seconds,
-        peak_resident_bytes=watch.peak_bytes,
-        peak_device_bytes=watch.peak_device_bytes,
-        peak_bytes=usage.peak_bytes,
-        memory_failure=found.failure,
-        ended=found.ended,
-        phase=found.phase,
-        evidence=watch.evidence or found.evidence,
-        optimizer_steps=watch.optimizer_steps(),
-        stopped_early=watch.stopped_early,
-        ended_at=watch.ended_at,
-        lost_to_memory=tuple(lost),
-    )
+        returncode=ending.returncode, seconds=ending.seconds, peak_resident_bytes=watch.peak_bytes,
+        peak_device_bytes=watch.peak_device_bytes, peak_bytes=usage.peak_bytes, memory_failure=found.failure, ended=found.ended,
+        phase=found.phase, evidence=watch.evidence or found.evidence, optimizer_steps=watch.optimizer_steps(),
+        stopped_early=watch.stopped_early, ended_at=watch.ended_at, lost_to_memory=tuple(lost),
+    )  # fmt: skip

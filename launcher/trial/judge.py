@@ -278,21 +278,9 @@ def _grown(seen: _Seen) -> Verdict | None:
 
 
 _CHECKS: tuple[Callable[[_Seen], Verdict | None], ...] = (
-    _taken,
-    _refused,
-    _over_the_cap,
-    _stalled,
-    _not_exact,
-    _not_covered,
-    _crashed,
-    _hidden,
-    _diverged,
-    _vacuous,
-    _altered,
-    _squeezed,
-    _spilled,
-    _grown,
-)
+    _taken, _refused, _over_the_cap, _stalled, _not_exact, _not_covered, _crashed, _hidden, _diverged, _vacuous, _altered, _squeezed,
+    _spilled, _grown,
+)  # fmt: skip
 """The first check that returns a verdict decides; if none does, the trial fits. A new reason is a check, or a part of one."""
 
 

@@ -74,14 +74,9 @@ class Twins:
             command = adapter.twin(rung, self._job.budget, folder=place / name, short=short, points=points)
             samples = rung.micro_batch * rung.accumulation
             more = {
-                "samples": samples,
-                "micro_batch": rung.micro_batch,
-                "pass_samples": PASS_STEPS * samples,
-                "seconds": left / 4,
-                "whole_batch": self._rung.effective_batch,
-                "single": self.single,
-                **told,
-            }
+                "samples": samples, "micro_batch": rung.micro_batch, "pass_samples": PASS_STEPS * samples, "seconds": left / 4,
+                "whole_batch": self._rung.effective_batch, "single": self.single, **told,
+            }  # fmt: skip
             twins.append(_twin(name, command, against=twins[0]["name"] if twins else "", told=more))
         self._child(place, {"twins": twins, "at_once": self._at_once, "limit_s": left / 2})
         return [read(place / name, micro_batch=rung.micro_batch, accumulation=rung.accumulation) for name, rung in rungs.items()]

@@ -12,8 +12,8 @@ import pytest
 pytest.importorskip("transformers")
 
 from launcher.ladder.verdict import Kind
+from tests.helpers.command_line import answer, autofit
 from tests.helpers.hf_data import maker
-from tests.trainers.transformers.test_end_to_end import autofit_command
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
@@ -68,8 +68,9 @@ def test_what_runs_out_of_memory_fits_with_a_lever_that_is_named_with_its_update
         "ladder": {"order": [lever], "wheels": {lever: {"values": values}}},
     }  # fmt: skip
     (tmp_path / "recipes" / "lever.yaml").write_text(f"# @package _global_\n{json.dumps(recipe)}\n", encoding="utf-8")
-    status, record, said = autofit_command(tmp_path, "train", "recipe=lever")
-    assert status == 0, said
+    done = autofit("train", "recipe=lever", "--json", cwd=tmp_path, timeout=3000)
+    assert done.returncode == 0, done.stderr
+    record = answer(done)
     trials = [(one["rung"][lever], one["verdict"], round(one["peak_bytes"] / 2**20)) for one in record["trials"]]
     same = record["same_training"]
     print(f"\n{case}: {trials}, run {record['memory']['run_peak_bytes'] / 2**20:.0f} MiB, {same['update']}")

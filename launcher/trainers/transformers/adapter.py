@@ -387,17 +387,10 @@ class TransformersAdapter(Adapter, Resumes, Traceable, Proves):
 
 _OF_EVALUATION = ("val_micro_batch", "generation_length", "val_keeps")
 _ARGUMENTS = {
-    "label_length": "label_length",
-    "audio_seconds": "audio_seconds",
-    "sequence_length": "sequence_length",
-    "lora": "lora_rank",
-    "loss_chunks": "loss_chunks",
-    "freeze": "freeze",
-    "val_micro_batch": "per_device_eval_batch_size",
-    "generation_length": "generation_max_length",
-    "val_keeps": "eval_keeps",
-    "workers": "dataloader_num_workers",
-}
+    "label_length": "label_length", "audio_seconds": "audio_seconds", "sequence_length": "sequence_length", "lora": "lora_rank",
+    "loss_chunks": "loss_chunks", "freeze": "freeze", "val_micro_batch": "per_device_eval_batch_size",
+    "generation_length": "generation_max_length", "val_keeps": "eval_keeps", "workers": "dataloader_num_workers",
+}  # fmt: skip
 """Wheel -> the argument that it turns, where it is a plain value."""
 
 

@@ -6,21 +6,11 @@ from pathlib import Path
 
 IMPORTS = (
     "launcher.trainers.transformers.native.hf_run",  # first: hides a folder named datasets from transformers
-    "torch",
-    "torch._dynamo",
-    "torch._inductor",
-    "accelerate",
-    "transformers",
-    "transformers.trainer_seq2seq",
-    "transformers.trainer_callback",
-    "transformers.generation",
-    "transformers.models.auto.modeling_auto",
-    "transformers.models.auto.tokenization_auto",
-    "transformers.models.auto.processing_auto",
-    "transformers.integrations",
-    "huggingface_hub",
-    "safetensors.torch",
-)
+    "torch", "torch._dynamo", "torch._inductor", "accelerate", "transformers", "transformers.trainer_seq2seq",
+    "transformers.trainer_callback", "transformers.generation", "transformers.models.auto.modeling_auto",
+    "transformers.models.auto.tokenization_auto", "transformers.models.auto.processing_auto", "transformers.integrations",
+    "huggingface_hub", "safetensors.torch",
+)  # fmt: skip
 """What a full run imports sooner or later. Imported before a CPU budget is taken, in the trial and in the full run alike
 (``budgeted --imports``), so that both count the same base and a late import cannot eat the budget."""
 

@@ -88,7 +88,7 @@ def autofit_command(place: Path, *words: str) -> tuple[int, dict[str, Any], str]
     """(exit status, the line of JSON, standard error)"""
     env = {key: value for key, value in os.environ.items() if not key.startswith("AUTOFIT")}
     argv = [sys.executable, "-P", "-m", "launcher", *words, "--json"]
-    ended = subprocess.run(argv, cwd=place, env=env, capture_output=True, text=True, check=False, timeout=3000)
+    ended = subprocess.run(argv, cwd=place, env=env, capture_output=True, text=True, check=False, timeout=900)
     return ended.returncode, json.loads(ended.stdout.splitlines()[-1]), ended.stderr
 
 
