@@ -183,19 +183,12 @@ def _fit(job: Job, now: Fingerprint, proven: ProvenFit) -> KeptFit:
     failed = [one for one in made if not one.verdict.fits]
     cap = job.budget.cap_bytes
     return KeptFit(
-        made=kept_fits.now(),
-        training=now.training,
-        digest=now.digest,
-        depends_on=dict(now.depends_on),
-        device=str(job.budget),
-        rung_index=chosen.rung.index,
-        rung=dict(chosen.rung.values),
-        least_cap_bytes=min(int(chosen.verdict.peak_bytes * MARGIN), cap),
+        made=kept_fits.now(), training=now.training, digest=now.digest, depends_on=dict(now.depends_on), device=str(job.budget),
+        rung_index=chosen.rung.index, rung=dict(chosen.rung.values), least_cap_bytes=min(int(chosen.verdict.peak_bytes * MARGIN), cap),
         most_cap_bytes=min((_failed_up_to(one, job) for one in failed), default=cap) if chosen.rung.index else kept_fits.ANY_CAP,
-        trials=[KeptTrialRecord(**one.as_record(), report=plain(one.report)) for one in made],
-        run_dir=str(job.folder.path),
+        trials=[KeptTrialRecord(**one.as_record(), report=plain(one.report)) for one in made], run_dir=str(job.folder.path),
         same=plain(proven.same.as_record()),
-    )
+    )  # fmt: skip
 
 
 def _failed_up_to(failed: Trial, job: Job) -> int:

@@ -200,31 +200,21 @@ class Fit:
         rung, job, chosen = self.rung, self.job, self.chosen
         same = self.same.as_record() if self.same is not None else None
         return Record(
-            format=FORMAT,
-            status=self.status.value,
-            fit_only=self.fit_only,
-            recipe=job.recipe.name,
-            rung=dict(rung.values) if rung else None,
-            rung_index=rung.index if rung else None,
-            accumulation=rung.accumulation if rung else None,
-            effective_batch=chosen.effective_batch if chosen else None,
-            effective_batch_seen=chosen.batch_seen if chosen else False,
-            effective_batch_asked=job.ladder.effective_batch,
+            format=FORMAT, status=self.status.value, fit_only=self.fit_only, recipe=job.recipe.name,
+            rung=dict(rung.values) if rung else None, rung_index=rung.index if rung else None,
+            accumulation=rung.accumulation if rung else None, effective_batch=chosen.effective_batch if chosen else None,
+            effective_batch_seen=chosen.batch_seen if chosen else False, effective_batch_asked=job.ladder.effective_batch,
             batch_unit=job.adapter.unit(),
             given_up={name: {"asked": asked, "used": used} for name, (asked, used) in job.ladder.given_up(rung).items()} if rung else None,
             trials=[one.record(same_training=self.certificate(one.rung).as_record()) for one in self.trials],
             attempts=[one.record(self._trial_peak, same_training=self.certificate(one.rung).as_record()) for one in self.attempts],
             same_training=SameTrainingRecord(**same, **({"refused": self.refused} if self.refused else {})) if same else None,
-            chosen_rung_index=chosen.rung.index if chosen else None,
-            cwd=self.cwd,
-            run_dir=str(job.folder.path),
-            command=self.command.shell() if self.command else None,
-            device=DeviceRecord(**plain(job.budget)),
-            environment=self._environment(),
-            trial_seconds=self.trial_seconds,
+            chosen_rung_index=chosen.rung.index if chosen else None, cwd=self.cwd, run_dir=str(job.folder.path),
+            command=self.command.shell() if self.command else None, device=DeviceRecord(**plain(job.budget)),
+            environment=self._environment(), trial_seconds=self.trial_seconds,
             kept=KeptRecord(**{"digest": self.digest, **(self.reuse.as_record() if self.reuse is not None else {})}),
             **self._where_it_is_so(),
-        ).written()
+        ).written()  # fmt: skip
 
     def _environment(self) -> dict[str, str]:
         """As the chosen trial's process told it; a kept fit holds for its trial's versions alone."""

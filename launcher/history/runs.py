@@ -241,25 +241,15 @@ class Run:
             "owner": self.ownership.owner,
             "job": self.submission.job if self.submission is not None else None,
             "job_state": (self.seen.state or None) if self.seen is not None else None,
-            "job_reason": (self.seen.reason or None) if self.seen is not None else None,
-            "rung_index": self.rung_index,
-            "rung": self.rung,
-            "trials": self.tried,
-            "trial_phase": self.phase or None,
-            "attempt": self.attempt,
-            "waits_for": self.waits_for or None,
-            "remark": self.remark or None,
+            "job_reason": (self.seen.reason or None) if self.seen is not None else None, "rung_index": self.rung_index,
+            "rung": self.rung, "trials": self.tried, "trial_phase": self.phase or None, "attempt": self.attempt,
+            "waits_for": self.waits_for or None, "remark": self.remark or None,
             **{key: told.get(key) for key in ("phase", "epoch", "epochs", "step", "steps", "done", "loss")},
             **{key: told.get(key) for key in ("used_bytes", "host_bytes", "busy", "samples_per_second", "steps_per_second")},
-            "peak_bytes": self.peak_bytes,
-            "trial_peak_bytes": self.trial_peak_bytes,
-            "cap_bytes": self.cap_bytes,
-            "budget_bytes": self.budget_bytes,
-            "device": self.device,
-            "seconds_left": self.seconds_left,
-            "began": self.began,
+            "peak_bytes": self.peak_bytes, "trial_peak_bytes": self.trial_peak_bytes, "cap_bytes": self.cap_bytes,
+            "budget_bytes": self.budget_bytes, "device": self.device, "seconds_left": self.seconds_left, "began": self.began,
             "last_sign": self.last_sign,
-        }
+        }  # fmt: skip
 
 
 CHECKPOINT, BEGINNING, NOTHING, TORN = "checkpoint", "beginning", "nothing", "torn"
@@ -389,16 +379,10 @@ class Reader:
         self._lines += [line for line in self._series.fresh() if "at" in line]
         record, handed = Record.read(self._folder.record), submission.read(self._folder.path)
         return Run(
-            folder=self._folder,
-            ownership=ownership,
-            record=record,
-            events=dict(self._last),
-            lines=tuple(self._lines),
-            tried=self._tried,
-            tried_rungs=tuple(self._rungs),
-            submission=handed,
+            folder=self._folder, ownership=ownership, record=record, events=dict(self._last), lines=tuple(self._lines),
+            tried=self._tried, tried_rungs=tuple(self._rungs), submission=handed,
             seen=self._asked(handed) if handed is not None and (record is None or record.status in NOT_OVER) else None,
-        )
+        )  # fmt: skip
 
     def _asked(self, handed: Submission) -> JobSeen | None:
         """What SLURM says of the job; it isn't asked at each look."""

@@ -249,14 +249,9 @@ def read_card(nvml: Any, uuid: str) -> Card:
     with suppress(nvml.NVMLError):  # most cards don't know MIG
         mig = int(nvml.nvmlDeviceGetMigMode(handle)[0]) == 1
     return Card(
-        index=int(nvml.nvmlDeviceGetIndex(handle)),
-        uuid=uuid,
-        name=text(nvml.nvmlDeviceGetName(handle)),
-        mig=mig,
-        total_bytes=total,
-        free_bytes=free,
-        neighbours=tuple(sorted(neighbours, key=lambda neighbour: (-neighbour.used_bytes, neighbour.pid))),
-    )
+        index=int(nvml.nvmlDeviceGetIndex(handle)), uuid=uuid, name=text(nvml.nvmlDeviceGetName(handle)), mig=mig, total_bytes=total,
+        free_bytes=free, neighbours=tuple(sorted(neighbours, key=lambda neighbour: (-neighbour.used_bytes, neighbour.pid))),
+    )  # fmt: skip
 
 
 def _neighbours(nvml: Any, handle: Any) -> list[Neighbour]:

@@ -20,13 +20,9 @@ from launcher.trainers.script.spelling import ITSELF, LIGHTNING, LOADER, NOT, OU
 def faults(recipe: Recipe, args: ScriptArgs, wheels: Iterable[str]) -> list[Fault]:
     """All faults. ``wheels``: the adapter's own wheels."""
     return [
-        *_command_faults(args),
-        *_rank_faults(recipe, args),
-        *_spelling_faults(recipe, args, wheels),
-        *_deepspeed_faults(recipe, args),
-        *_config_faults(recipe, args),
-        *_data_faults(recipe),
-    ]
+        *_command_faults(args), *_rank_faults(recipe, args), *_spelling_faults(recipe, args, wheels), *_deepspeed_faults(recipe, args),
+        *_config_faults(recipe, args), *_data_faults(recipe),
+    ]  # fmt: skip
 
 
 def _rank_faults(recipe: Recipe, args: ScriptArgs) -> list[Fault]:

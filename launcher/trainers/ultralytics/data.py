@@ -32,14 +32,9 @@ FORMATS = frozenset({"avif", "bmp", "dng", "heic", "heif", "jp2", "jpeg", "jpg",
 """Ultralytics' IMG_FORMATS."""
 
 _KEY_TYPES: dict[str, tuple[type, ...]] = {
-    "path": (str,),
-    "train": (str, list),
-    "val": (str, list),
-    "test": (str, list),
-    "names": (list, dict),
-    "kpt_shape": (list,),
+    "path": (str,), "train": (str, list), "val": (str, list), "test": (str, list), "names": (list, dict), "kpt_shape": (list,),
     "flip_idx": (list,),
-}
+}  # fmt: skip
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _UNREADABLE = re.compile("[^\x09\x0a\x0d\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]+")
 

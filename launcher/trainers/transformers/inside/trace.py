@@ -5,9 +5,9 @@ The model is transformers' own, from its configuration alone; loss, LoRA and wha
 generation, of which the last token is traced, when the cache is full.
 
 Payload: ``task``, ``model`` (folder or name), ``dtype``, ``attention`` (None: transformers chooses), ``autocast``, ``optimizer``,
-``lora`` (rank), ``lora_targets``, ``lora_dropout``, ``freeze``, ``loss_chunks``, ``freeze_encoder``, ``checkpointing``, ``keeps``, ``generates``, ``padded`` (rows
-aren't all full: a mask that hides nothing is dropped by transformers, which can't look into one without memory),
-``positions`` (of the encoder's window, or None), ``cuda``.
+``lora`` (rank), ``lora_targets``, ``lora_dropout``, ``freeze``, ``loss_chunks``, ``freeze_encoder``, ``checkpointing``, ``keeps``,
+``generates``, ``padded`` (rows aren't all full: a mask that hides nothing is dropped by transformers, which can't look into one without
+memory), ``positions`` (of the encoder's window, or None), ``cuda``.
 """
 
 from __future__ import annotations
