@@ -14,6 +14,8 @@ from launcher.ladder.twins import APART, Twin
 
 EXACT = frozenset({"loss_chunks"})
 """Those whose update is the asked one but for rounding, which twins show."""
+ROUNDING = 1e-6
+"""Distance of the same gradients: 1e-8 to 4e-7. Frozen layers may have had 6e-6 of them, and an update like others'."""
 _UPDATE = frozenset(("optimizer", "optim", "opt", "adam", "adamw", "precision", "dtype", "amp", "bf16", "fp16", "freeze", "frozen"))
 _ANOTHER = frozenset(("lora", "qlora", "dora", "peft", "adapters", "quantization", "4bit", "8bit", "nf4"))
 
@@ -59,7 +61,7 @@ def told(update: Mapping[str, float | str]) -> str:
     """``measured`` in words; empty where nothing was to be."""
     if not update or "why" in update:
         return f"how far its update is from the asked one was not measured: {update['why']}" if update else ""
-    same = float(update["gradient_apart"]) <= APART
+    same = float(update["gradient_apart"]) <= ROUNDING
     gradients = "the same gradients" if same else f"gradients {update['gradient_apart']:.2g} apart"
     alike = float(update["apart"]) <= APART
     far = "the asked one" if alike else f"{update['apart']:.2g} apart from the asked one (cosine {update['cosine']:.3f})"

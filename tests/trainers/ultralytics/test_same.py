@@ -81,7 +81,7 @@ def test_an_argument_of_ultralytics_own_that_changes_the_update_is_told_with_how
     update = proof.of_levers(job, ladder.rungs[1], SameTraining()).update
     print(f"\n{argument} {used}: {update}")
     assert "why" not in update, update
-    assert (update["gradient_apart"] < 1e-4) == (argument != "freeze") and 0 < update["apart"] < 2, update
+    assert (update["gradient_apart"] == 0) == (argument != "freeze") and 0 < update["apart"] < 2, update
 
 
 @pytest.mark.parametrize(

@@ -44,6 +44,7 @@ def test_how_far_an_update_is_from_the_asked_one_is_told_with_the_gradients_it_i
     assert levers.told(far) == "its update is 0.8 apart from the asked one (cosine 0.750), of the same gradients"
     near = levers.measured(*twins(TwinFigures(apart=0.01), TwinFigures(apart=1e-6, factor=1.0, length=3.0, length_first=3.0)))
     assert levers.told(near) == "its update is the asked one, of gradients 0.01 apart"
+    assert levers.told({**far, "gradient_apart": 6.1e-6}).endswith(", of gradients 6.1e-06 apart"), "layers that hardly had any are frozen"
     same = same_training.with_update(SameTraining(), far, exact=False, seconds=1.0)
     held = course.held_against(same, Course(), Course(), batch=1, less="optimizer adafactor instead of adamw")
     assert held.gradient == f"{GIVEN_UP}: optimizer adafactor instead of adamw; {levers.told(far)}"
