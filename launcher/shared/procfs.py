@@ -68,6 +68,10 @@ WATCHES = "autofit-"
 """How the names of threads begin that autofit itself runs in a trainer's process (``sampling``)."""
 
 
+_SIGNS_OF_LIFE = ("pt_tcpstore", "pt_nccl")
+"""Threads of PyTorch's by which ranks on cards tell each other that they live, whether they train or not: the store's, NCCL's watchdog."""
+
+
 def name_thread(name: str) -> None:
     """Gives the calling thread a name that the kernel tells (proc_pid_comm(5)); nothing where it can't."""
     with contextlib.suppress(OSError), open(f"/proc/self/task/{threading.get_native_id()}/comm", "w", encoding="ascii") as comm:
@@ -95,8 +99,8 @@ def _watching_seconds(pid: int) -> float:
 
 
 def moved(pid: int) -> tuple[int, int] | None:
-    """(reads and writes, page faults) of a process and all below it so far, autofit's own threads left out (proc_pid_io(5),
-    proc_pid_stat(5)); None where the kernel doesn't tell. A thread that ended takes its share with it."""
+    """(reads and writes, page faults) of a process and all below it so far, autofit's own threads left out and those that only tell that
+    a process lives (proc_pid_io(5), proc_pid_stat(5)); None where the kernel doesn't tell. A thread that ended takes its share with it."""
     calls = faults = 0
     for place in (place for one in (pid, *descendants(pid)) for place in _threads(one)):
         try:
@@ -119,7 +123,7 @@ def _threads(pid: int) -> list[str]:
 
 def _moved(place: str) -> tuple[int, int]:
     with open(f"{place}/comm", encoding="ascii", errors="replace") as comm:
-        if comm.read().startswith(WATCHES):
+        if comm.read().startswith((WATCHES, *_SIGNS_OF_LIFE)):
             return 0, 0
     with open(f"{place}/io", encoding="ascii") as io:
         calls = sum(int(line.split()[1]) for line in io if line.startswith(("syscr", "syscw")))

@@ -75,10 +75,11 @@ def test_one_that_goes_round_in_circles_is_ended_long_before_its_time(tmp_path: 
     assert any("no progress for" in phase and "recover.stall_s=1.5" in phase for phase in said), "it is said before it is ended"
 
 
-def test_our_own_look_from_inside_is_no_sign_of_life(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The process that watches a script's command reads its reports twice a second."""
+@pytest.mark.parametrize("name", ["autofit-trial", "pt_tcpstore_uv"])
+def test_who_only_looks_on_is_no_sign_of_life(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process that watches a script's command reads its reports twice a second, and the store of ranks on cards their heartbeats."""
     looks_on = (
-        "import subprocess, sys; from launcher.shared import procfs; procfs.name_thread('autofit-trial')\n"
+        f"import subprocess, sys; from launcher.shared import procfs; procfs.name_thread({name!r})\n"
         f"subprocess.Popen([sys.executable, '-c', 'while True: pass'])\n{READS}"
     )
     for name in ("LOOK_S", "LIFE_S"):
