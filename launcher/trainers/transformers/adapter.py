@@ -224,7 +224,6 @@ class TransformersAdapter(Adapter, Resumes, Traceable, Proves):
             raise BadInput([Fault(key="ladder.wheels.model.values", found=f"no rung above fits, and {model.why}", cure=model.cure)])
         if model.place != "hub":
             return None
-        hf_models.locate.cache_clear()  # the next rung finds it in the cache
         return Command(argv=process.python_module("launcher.trainers.transformers.inside.fetch", model.name))
 
     def trial(self, rung: Rung, budget: Budget, *, folder: Path, cache: Path) -> TrialPlan:

@@ -36,9 +36,8 @@ class Model:
         return self.path is not None
 
 
-@lru_cache(maxsize=32)
 def locate(name: str) -> Model:
-    """Finds a model. The hub is asked only whether it has ``name``, and only if that is neither a folder nor in its cache."""
+    """Finds a model. The hub is asked once whether it has ``name``, and only if that is neither a folder nor in its cache."""
     folder = Path(name).expanduser()
     if folder.is_dir():
         return Model(name=name, place="folder", path=folder)
@@ -66,6 +65,7 @@ def _cached(name: str) -> Path | None:
     return snapshot if (snapshot / "config.json").exists() and _has(snapshot, _WEIGHTS) else None
 
 
+@lru_cache(maxsize=32)
 def _on_the_hub(name: str) -> Model:
     if os.environ.get("HF_HUB_OFFLINE", "").upper() in {"1", "TRUE", "YES", "ON"}:
         return Model(

@@ -226,9 +226,9 @@ def test_bf16_is_refused_on_a_card_without_it(spoken: Path, monkeypatch: pytest.
 def test_a_hub_model_without_a_network_is_refused(spoken: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
-    models.locate.cache_clear()
+    models._on_the_hub.cache_clear()
     faults = found(make(spoken, "speech", ask={"model": "someone/whisper-lost"}))
-    models.locate.cache_clear()
+    models._on_the_hub.cache_clear()
     assert len(faults) == 1 and "HF_HUB_OFFLINE" in faults[0]
 
 
@@ -237,7 +237,7 @@ def test_a_smaller_model_that_cannot_be_had_hinders_nobody_before_its_rung(
 ) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
-    models.locate.cache_clear()
+    models._on_the_hub.cache_clear()
     ladder = {"order": ("micro_batch", "model"), "wheels": {"model": {"values": ("someone/whisper-lost",)}}}
     adapter = TransformersAdapter(make(spoken, "speech", ladder=ladder))
     rungs = ladder_of(adapter).rungs
@@ -246,7 +246,7 @@ def test_a_smaller_model_that_cannot_be_had_hinders_nobody_before_its_rung(
     assert adapter.fetch(rungs[0]) is None
     with pytest.raises(BadInput, match="no rung above fits"):
         adapter.fetch(rungs[-1])
-    models.locate.cache_clear()
+    models._on_the_hub.cache_clear()
 
 
 def test_a_model_in_the_hubs_cache_is_found_there(spoken: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -255,7 +255,7 @@ def test_a_model_in_the_hubs_cache_is_found_there(spoken: Path, monkeypatch: pyt
     (place / "refs").mkdir(parents=True)
     (place / "refs" / "main").write_text("abc")
     shutil.copytree(spoken / "model", place / "snapshots" / "abc")
-    models.locate.cache_clear()
+    models._on_the_hub.cache_clear()
     assert models.locate("someone/whisper-mine").place == "cache"
     assert found(make(spoken, "speech", ask={"model": "someone/whisper-mine"})) == []
 
@@ -263,7 +263,7 @@ def test_a_model_in_the_hubs_cache_is_found_there(spoken: Path, monkeypatch: pyt
 def test_a_model_folder_without_its_parts_is_refused_part_by_part(own_speech: Path) -> None:
     for name in ("tokenizer.json", "processor_config.json", "model.safetensors"):
         (own_speech / "model" / name).unlink()
-    models.locate.cache_clear()
+    models._on_the_hub.cache_clear()
     faults = found(make(own_speech, "speech"))
     assert [word in fault for word, fault in zip(("no tokenizer", "no feature extractor", "no weights"), faults, strict=True)] == [True] * 3
 
@@ -385,3 +385,11 @@ def test_a_trial_goes_on_from_what_a_run_saves(sums: Path, tmp_path: Path, args:
     adapter = TransformersAdapter(make(sums, "text", args=args))
     plan = adapter.trial(ladder_of(adapter).asked, cpu_budget(), folder=tmp_path, cache=tmp_path)
     assert plan.resumes is resumes
+
+
+def test_a_model_that_is_made_after_a_first_look_is_there(tmp_path: Path) -> None:
+    """What is wrong beside the data is looked for before a recipe's own command makes data and model."""
+    name = str(tmp_path / "model")
+    assert models.locate(name).place == "nowhere"
+    Path(name).mkdir()
+    assert models.locate(name).place == "folder"
