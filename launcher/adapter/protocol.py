@@ -209,6 +209,14 @@ class Resumes:
         """Everything in ``folder`` that looks like a checkpoint, newest first, intact or not. Only names are looked at, so it is quick."""
         return [one.path for one in self.checkpoints(folder=folder)]
 
+    def kept_in(self, folder: Path) -> Path:
+        """Where the run of this run folder saves."""
+        return folder
+
+    def kept_bytes(self, rung: Rung, report: TrialReport, *, scratch: Path) -> int | None:
+        """The most that the run has saved at once, by the sizes of what a trial has saved in ``scratch``; None where nobody knows."""
+        return None
+
     def resume(self, rung: Rung, checkpoint: Checkpoint, budget: Budget, *, folder: Path, attempt: int) -> Command:
         """The full run at ``rung``, resumed from ``checkpoint`` in the same folder, with the same effective batch and schedule.
 

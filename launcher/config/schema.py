@@ -139,7 +139,8 @@ class DeviceRules(Part):
     headroom: Headroom = 0.1
     """Fraction of the budget that a trial must leave free. Lower is faster training, closer to a late failure."""
     host_headroom: Headroom = 0.1
-    """Fraction that must stay free of what the machine has beside the device: host memory, /dev/shm, open files."""
+    """Fraction that must stay free of what the machine has beside the device: host memory, /dev/shm, open files,
+    processes, disk."""
     share: bool = False
     """True: accept a card that another process holds, and budget only what is free."""
     when_taken: Literal["wait", "stop"] = "wait"
@@ -162,7 +163,7 @@ class TrialRules(Part):
     """Optimizer steps after validation, where fragmentation kills."""
     resume: bool = True
     """True: what fits must also be able to go on from the checkpoint that its trial has saved, in a new process and below the same cap.
-    Where the trainer's trial can (Ultralytics; transformers on a CPU; one process), and the run may be resumed (``recover.restarts``)."""
+    Where the trainer's trial can (Ultralytics, transformers), and the run may be resumed (``recover.restarts``)."""
     fresh: bool = False
     """True: make the trials even where a fit of the very same launch is kept (``autofit fits``)."""
     snapshot: bool = False

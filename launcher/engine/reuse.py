@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from launcher.adapter.protocol import resuming
 from launcher.engine.fingerprint import NOT_HERE, fingerprint_of
 from launcher.history import kept_fits, owner
 from launcher.history.database import HistoryUnusableError
@@ -74,7 +75,7 @@ def _looked_up(job: Job, fits: FitHistory) -> Reuse:
     found = fits.find(wanted, cap_bytes=job.budget.cap_bytes)
     if isinstance(found, KeptFit) and (killed := _killed(fits.not_ended(wanted.digest))):
         found = f"{killed[0]} relied on it and was killed together with autofit, for an unknown reason"
-    if isinstance(found, KeptFit) and (short := _short_today(found)):
+    if isinstance(found, KeptFit) and (short := _short_today(found, resuming(job.adapter).kept_in(job.folder.path))):
         found = short
     if isinstance(found, KeptFit):
         fits.begin(wanted.digest, run_dir=str(job.folder.path))
@@ -83,10 +84,10 @@ def _looked_up(job: Job, fits: FitHistory) -> Reuse:
     return Reuse(fingerprint=wanted, why=f"no kept fit holds, {found}" if found else "", failures=failures)
 
 
-def _short_today(found: KeptFit) -> str:
+def _short_today(found: KeptFit, saves_in: Path) -> str:
     """What the machine has too little of now for the rung of a kept fit, in words; empty if it has room."""
     rooms = next((one.rooms for one in found.trials if one.rung_index == found.rung_index and one.verdict == Kind.FITS), [])
-    room = host_rooms.short_of(host_rooms.today(rooms, HostMeter().use))
+    room = host_rooms.short_of(host_rooms.today(rooms, HostMeter(saves_in).use))
     if room is None:
         return ""
     needed, there = host_rooms.words(room)

@@ -152,7 +152,8 @@ def dominated_by(ladder: Ladder, rung: Rung, history: Sequence[Tried]) -> Tried 
         if _otherwise_in_training(ladder, verdict) and _differ_in_validation_alone(ladder, rung, tried.rung):
             return tried
         if verdict.kind not in (Kind.OUT_OF_MEMORY, Kind.SPILLED) or verdict.source in OF_MACHINE:
-            if verdict.source in OF_MACHINE and _leaves_the_host(ladder, rung, tried.rung):
+            leaves = _leaves_the_disk if verdict.source == "disk" else _leaves_the_host
+            if verdict.source in OF_MACHINE and leaves(ladder, rung, tried.rung):
                 return tried
             if verdict.source == "host_memory" and rung.world_size == tried.rung.world_size and asks_as_much(rung, tried.rung):
                 return tried
@@ -173,6 +174,15 @@ def _leaves_the_host(ladder: Ladder, rung: Rung, failed: Rung) -> bool:
     return could and not any(rung.position[at] > failed.position[at] for at in wheels)
 
 
+def _leaves_the_disk(ladder: Ladder, rung: Rung, failed: Rung) -> bool:
+    """Whether a rung saves as much as a failed one: loader workers and batches are in no checkpoint."""
+    pairs = zip(ladder.wheels, rung.position, failed.position, strict=True)
+    turned = [wheel for wheel, at, there in pairs if at > there and wheel.name != "workers"]
+    return not any(wheel.acts_in == "host" or wheel.name in _SAVED for wheel in turned)
+
+
+_SAVED = ("model", "lora", "optimizer")
+"""Wheels that change what a checkpoint holds."""
 _BEFORE_VALIDATION = (Phase.START, Phase.SETUP, Phase.TRAIN)
 
 

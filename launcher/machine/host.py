@@ -12,7 +12,7 @@ import platform
 import resource
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -30,6 +30,15 @@ def shared_memory_free() -> int | None:
 def disk_free(path: str | os.PathLike[str]) -> int:
     """Bytes that this user may still write at ``path``, which needn't exist yet."""
     return shutil.disk_usage(_nearest(path)).free
+
+
+def disk_taken(folder: Path) -> int:
+    """Bytes that a folder takes of its disk with all below it, a file of several names once; 0 where there is none."""
+    found: dict[int, int] = {}
+    for path in (folder, *folder.rglob("*")):
+        with suppress(OSError):
+            found[path.lstat().st_ino] = path.lstat().st_blocks * 512
+    return sum(found.values())
 
 
 def not_writable(path: str | os.PathLike[str]) -> OSError | None:
@@ -138,49 +147,63 @@ def other_accelerators() -> tuple[str, ...]:
     return tuple(notes)
 
 
-def cgroup_memory(root: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")) -> tuple[int, int] | None:
+CGROUPS, OWN_CGROUPS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
+
+
+def cgroup_memory(root: Path = CGROUPS, own: Path = OWN_CGROUPS) -> tuple[int, int] | None:
     """(limit, bytes in use that can't be reclaimed) of the control group around this process with least room, or None.
 
-    Version 2: memory.max, memory.current, and memory.stat for what files have in the page cache, in every group from ours to the root.
-    Version 1: memory.limit_in_bytes and its kin under the memory controller. In a container the path that
-    /proc/self/cgroup gives may not exist below the mount; the mount's own root counts then.
+    Version 2: memory.max, memory.current, and memory.stat for what files have in the page cache.
+    Version 1: memory.limit_in_bytes and its kin under the memory controller.
     https://docs.kernel.org/admin-guide/cgroup-v2.html, .../cgroup-v1/memory.html
     """
-    try:
-        lines = own.read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return None
-    tightest: tuple[int, int] | None = None
-    for line in lines:
-        _, _, rest = line.partition(":")
-        controllers, _, path = rest.partition(":")
-        if controllers == "":
-            base, files = root, ("memory.max", "memory.current", "")
-        elif "memory" in controllers.split(","):
-            base, files = root / "memory", ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_")
-        else:
-            continue
-        group = base / path.lstrip("/")
-        for folder in (group, *group.parents):
-            if not folder.is_relative_to(base):
-                break
-            found = _group_memory(folder, *files)
-            if found is not None and (tightest is None or found[0] - found[1] < tightest[0] - tightest[1]):
-                tightest = found
-    return tightest
+    new, old = ("memory.max", "memory.current", ""), ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_")
+    groups = [_group_memory(folder, *(new if version == 2 else old)) for folder, version in _groups("memory", root, own)]
+    return min(filter(None, groups), key=lambda group: group[0] - group[1], default=None)
+
+
+def tasks_left(root: Path = CGROUPS, own: Path = OWN_CGROUPS) -> int | None:
+    """Processes and threads that may still be started, by the control groups around this process and ``ulimit -u``; None: no limit.
+
+    https://docs.kernel.org/admin-guide/cgroup-v2.html (pids), setrlimit(2): the kernel doesn't hold root to RLIMIT_NPROC.
+    """
+    groups = [_limited(folder / "pids.max", folder / "pids.current") for folder, _ in _groups("pids", root, own)]
+    left = [limit - used for limit, used in filter(None, groups)]
+    soft, user = resource.getrlimit(resource.RLIMIT_NPROC)[0], os.getuid()
+    if soft != resource.RLIM_INFINITY and user != 0:
+        told = [one.info for one in psutil.process_iter(["uids", "num_threads"])]
+        left.append(soft - sum(one["num_threads"] or 0 for one in told if one["uids"] is not None and one["uids"].real == user))
+    return max(0, min(left)) if left else None
+
+
+def _groups(controller: str, root: Path, own: Path) -> Iterator[tuple[Path, int]]:
+    """(folder, version) of every group around this process that could limit it. In a container the path that /proc/self/cgroup gives may
+    not exist below the mount; the mount's own root counts then."""
+    with suppress(OSError):
+        for line in own.read_text(encoding="utf-8").splitlines():
+            controllers, _, path = line.partition(":")[2].partition(":")
+            version = 2 if controllers == "" else 1
+            if version == 2 or controller in controllers.split(","):
+                base = root if version == 2 else root / controller
+                group = base / path.lstrip("/")
+                yield from ((folder, version) for folder in (group, *group.parents) if folder.is_relative_to(base))
+
+
+def _limited(limit_file: Path, used_file: Path) -> tuple[int, int] | None:
+    """(limit, in use) of a group; None where it isn't limited ("max", or version 1's 2**63 rounded to a page), or doesn't tell."""
+    with suppress(OSError, ValueError):
+        limit, used = limit_file.read_text(encoding="ascii").strip(), int(used_file.read_text(encoding="ascii"))
+        return (int(limit), used) if limit.isdecimal() and int(limit) < 2**60 else None
+    return None
 
 
 def _group_memory(folder: Path, limit_file: str, used_file: str, prefix: str) -> tuple[int, int] | None:
-    try:
-        limit = (folder / limit_file).read_text(encoding="ascii").strip()
-        used = int((folder / used_file).read_text(encoding="ascii"))
-    except (OSError, ValueError):
+    if (found := _limited(folder / limit_file, folder / used_file)) is None:
         return None
-    if not limit.isdecimal() or int(limit) >= 2**60:  # "max", or version 1's "no limit": 2**63 rounded to a page
-        return None
+    limit, used = found
     with suppress(OSError, ValueError):
         for line in (folder / "memory.stat").read_text(encoding="ascii").splitlines():
             key, _, value = line.partition(" ")
             if key in (f"{prefix}inactive_file", f"{prefix}active_file"):
                 used = max(0, used - int(value))
-    return int(limit), used
+    return limit, used

@@ -1,4 +1,5 @@
-"""Measures what a child and all below it take of the machine beside their device, from outside: host memory, /dev/shm, open files.
+"""Measures what a child and all below it take of the machine beside their device, from outside: host memory, /dev/shm, open files,
+processes.
 
 Others use the same machine: what there is for the child is what is free, and what the child itself has by then.
 """
@@ -9,6 +10,7 @@ import os
 import time
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 from launcher.machine import host
 from launcher.shared import procfs
@@ -38,17 +40,27 @@ class HostUse:
     """Shared memory that the processes have mapped; what is on its way between two of them is not."""
     files: int = 0
     """Of the process with most."""
+    files_beside: int = 0
+    """The same without what PyTorch has on its way between processes."""
     files_there: int | None = None
+    tasks: int = 0
+    """Processes and threads of all of them."""
+    tasks_there: int | None = None
+    disk_there: int | None = None
+    """At the beginning, for what the run saves, with what it has saved before."""
 
 
 class HostMeter(Looks):
     """From ``begin`` to ``stop``. ``use`` says what there is from the beginning."""
 
-    def __init__(self) -> None:
+    def __init__(self, saves_in: Path) -> None:
         super().__init__("autofit-host", self._look, every_s=LOOK_S)
         self._pid = self._resident = 0
         self._walk_at = self._files_at = 0.0
-        self.use = HostUse(memory_there=host.memory()[1], shared_before=host.shared_memory_free())
+        self.use = HostUse(
+            memory_there=host.memory()[1], shared_before=host.shared_memory_free(), tasks_there=host.tasks_left(),
+            disk_there=host.disk_free(saves_in) + host.disk_taken(saves_in),
+        )  # fmt: skip
 
     def begin(self, pid: int) -> None:
         self._pid = pid
@@ -56,14 +68,16 @@ class HostMeter(Looks):
 
     def _look(self) -> None:
         pids = [self._pid, *procfs.descendants(self._pid)]
-        now, use, resident = time.monotonic(), self.use, 0
+        now, use, resident, tasks = time.monotonic(), self.use, 0, 0
         if use.shared_before is not None:
             use.shared_taken = max(use.shared_taken, use.shared_before - (host.shared_memory_free() or 0))
         for pid in pids:
             with suppress(OSError, IndexError, ValueError):
                 resident += procfs.resident_bytes(pid)
+                tasks += len(os.listdir(f"/proc/{pid}/task"))
                 if now >= self._files_at:
                     self._look_at_files(pid)
+        use.tasks = max(use.tasks, tasks)
         self._files_at = now + FILES_S if now >= self._files_at else self._files_at
         if now >= self._walk_at or resident > max(self._resident + 32 * MIB, 1.03 * self._resident):
             self._resident = max(self._resident, resident)
@@ -72,9 +86,11 @@ class HostMeter(Looks):
             self._walk_at = time.monotonic() + (time.thread_time() - began) / SHARE_OF_TIME
 
     def _look_at_files(self, pid: int) -> None:
-        number, limit = len(os.listdir(f"/proc/{pid}/fd")), resource.prlimit(pid, resource.RLIMIT_NOFILE)[0]
-        if number > self.use.files:
-            self.use.files, self.use.files_there = number, None if limit == resource.RLIM_INFINITY else limit
+        place, limit = f"/proc/{pid}/fd", resource.prlimit(pid, resource.RLIMIT_NOFILE)[0]
+        names = os.listdir(place)
+        self.use.files_beside = max(self.use.files_beside, sum(not _on_its_way(f"{place}/{name}") for name in names))
+        if len(names) > self.use.files:
+            self.use.files, self.use.files_there = len(names), None if limit == resource.RLIM_INFINITY else limit
 
     def _walk(self, pids: list[int]) -> None:
         free, own, shared = host.memory()[1], 0, 0
@@ -85,3 +101,10 @@ class HostMeter(Looks):
         use, there = self.use, max(free, host.memory()[1]) + own + shared
         use.shared_mapped, use.memory_bytes = max(use.shared_mapped, shared), max(use.memory_bytes, own + shared)
         use.memory_there = min(there, use.memory_there) if use.memory_there is not None else there
+
+
+def _on_its_way(place: str) -> bool:
+    """Whether an open file is a tensor's storage in shared memory: PyTorch names them so (torch/csrc/StorageSharing.cpp)."""
+    with suppress(OSError):
+        return os.readlink(place).startswith("/dev/shm/torch_")
+    return False

@@ -26,10 +26,11 @@ from launcher.run.losses import Losses
 from launcher.run.meter import RunMeter
 from launcher.run.steps_made import StepsMade
 from launcher.shared import procfs
+from launcher.shared.memory_failures import loses_a_batch
 from launcher.shared.orders import TAKEN_AGAIN
 from launcher.shared.sizes import format_size
 from launcher.trial.job import Job
-from launcher.trial.silence import Silence
+from launcher.trial.silence import LOST_S, Silence
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +98,8 @@ class RunWatch:
         self._job, self._files = job, files
         rules = job.recipe.recover
         self._losses, self._silence = Losses(rules.nan_reports), Silence(child.awake.seconds, least_s=rules.stall_s)
+        self._waits: Silence | None = None
+        """Since a loader's worker has lost a batch."""
         self._pace = Pacing(job, after_a_stall=any(one.ended is Ended.STALLED for one in attempts[:-1]))
         self._meter = meter
         self._began = self._sampled = self._told = child.awake.seconds
@@ -151,8 +154,14 @@ class RunWatch:
         return any(grown)
 
     def _look_for_life(self, now: float, *, grew: bool) -> None:
-        said = self._silence.look(now, grew=grew, busy_s=procfs.work_seconds(self._child.pid))
-        if said == "silent":
+        busy_s = procfs.work_seconds(self._child.pid)
+        in_vain = self._waits is not None and self._waits.look(now, grew=grew, busy_s=busy_s) == "stalled"
+        said = self._silence.look(now, grew=grew, busy_s=busy_s)
+        if in_vain and self.ended_for is None:
+            self.evidence = f"a loader's worker has lost a batch, and nothing has happened for {LOST_S:.0f} s: it waits for it forever"
+            self._see_stacks()
+            self._end(Ended.STALLED, f"is ended; its stacks: {self._files.stalled}")
+        elif said == "silent":
             self._tell_otherwise("", "has printed nothing for long, but is computing")
         elif said == "stalled" and self.ended_for is None:
             self.evidence = "no output and no processor time used"
@@ -220,6 +229,9 @@ class RunWatch:
     def _heard(self, line: str, said: LogLine, at: float) -> None:
         """Takes in a line of the run's output. Ends the run if its loss stays not finite, unless the recipe lets it go on."""
         self._steps.heard(line, said)
+        if self._waits is None and loses_a_batch(line):
+            self._waits = Silence(self._child.awake.seconds, least_s=LOST_S)
+            self._tell_otherwise(line, "has lost a batch of a loader's worker")
         if TAKEN_AGAIN in line:
             self.took_again = True
             self._job.tell(TakenAgain(what=line.partition(TAKEN_AGAIN)[2].strip()))

@@ -14,11 +14,14 @@ from typing import Literal
 
 from .sizes import UNITS
 
-Source = Literal["allocator", "driver", "host", "workers", "pinned", "measured", "accumulation", "host_memory", "shared_memory", "files"]
+Source = Literal[
+    "allocator", "driver", "host", "workers", "pinned", "measured", "accumulation", "host_memory", "shared_memory", "files", "processes",
+    "disk",
+]  # fmt: skip
 """Who refused; "pinned": page-locked host memory, which WSL has little of; "measured": nobody, the trial needed more than its cap and
 got it, or got what it needed only at the cap's very edge; "accumulation": no memory, but a script whose batch can't be put together
-from micro-batches; the last three: what a machine has beside its device (``trial.host_rooms``)."""
-OF_MACHINE = ("workers", "pinned", "host_memory", "shared_memory", "files")
+from micro-batches; the last five: what a machine has beside its device (``trial.host_rooms``)."""
+OF_MACHINE = ("workers", "pinned", "host_memory", "shared_memory", "files", "processes", "disk")
 """Sources that say nothing of the device's memory."""
 
 
@@ -110,6 +113,12 @@ def memory_failure(text: str, *, types: Iterable[str] = (), last: bool = False) 
         first = text.strip().splitlines()[0] if text.strip() else "MemoryError"
         return MemoryFailure(source="host", line=first[:500], asked_bytes=asked_bytes(text))
     return None
+
+
+def loses_a_batch(line: str) -> bool:
+    """Whether a loader's worker says that it could not hand over what it has read. It lives on, and nobody sends that batch again."""
+    said = "(shm)" in line or "shared memory" in line or "open files" in line or "ancdata" in line
+    return said and (found := memory_failure(line)) is not None and found.source in ("workers", "files")
 
 
 def _pinned(failure: MemoryFailure, text: str) -> MemoryFailure:

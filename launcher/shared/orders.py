@@ -84,7 +84,7 @@ class Orders:
 
     def of_rank(self, rank: int) -> Orders:
         """The orders of one of the trial's processes."""
-        return replace(self, main=self.folder, **self.ranks[rank])
+        return replace(self, main=self.main or self.folder, **self.ranks[rank])
 
     @property
     def world_size(self) -> int:
@@ -105,7 +105,7 @@ class Orders:
     def halves(self) -> int:
         """Micro-batches of half the samples at the end, where the driver may spill: their time per sample is held against whole ones'. The
         first warms up."""
-        return 2 if self.may_spill else 0
+        return 2 if self.may_spill and not self.resumes else 0
 
     @property
     def report_path(self) -> Path:

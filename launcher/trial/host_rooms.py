@@ -6,6 +6,7 @@ been.
 
 from __future__ import annotations
 
+import re
 import resource
 from collections.abc import Iterable, Sequence
 
@@ -16,17 +17,23 @@ from launcher.shared.memory_failures import Source
 from launcher.shared.report import HELD_AHEAD, HOST_BESIDE, TrialReport
 from launcher.shared.sizes import MIB, format_size
 
-MEMORY, SHARED, FILES = "host memory", "/dev/shm", "open files"
+MEMORY, SHARED, FILES, TASKS, DISK = "host memory", "/dev/shm", "open files", "processes", "disk"
 _FEWER = "fewer data loader workers or less prefetched"
 _CURES: dict[str, tuple[Source, str]] = {
     MEMORY: ("host_memory", f"{_FEWER}, a data set cached on the disk and not in memory, or a higher limit of the container or job"),
     SHARED: ("shared_memory", f"{_FEWER}, or a larger /dev/shm (docker run --shm-size=8g, or --ipc=host)"),
     FILES: ("files", f"a higher limit (ulimit -n), or {_FEWER}"),
+    TASKS: (
+        "processes",
+        "a higher limit (ulimit -u; docker run --pids-limit; DefaultTasksMax of systemd), or fewer data loader workers and threads",
+    ),
+    DISK: ("disk", "fewer checkpoints kept, or a larger disk (run.root)"),
 }
 
 
-def rooms(use: HostUse, reports: Sequence[TrialReport], *, headroom: float) -> list[RoomRecord]:
-    """Each of them with the need of the run and what there is for it. ``reports``: of all processes that trained."""
+def rooms(use: HostUse, reports: Sequence[TrialReport], *, headroom: float, saved: int | None = None) -> list[RoomRecord]:
+    """Each of them with the need of the run and what there is for it. ``reports``: of all processes that trained. ``saved``: bytes that the
+    run will have on its disk at once of what it saves; None where nobody knows."""
     held = [fact for report in reports if isinstance(fact := report.facts.get(HELD_AHEAD), dict)]
     ahead = sum(int(fact.get("bytes", 0)) for fact in held)
     storages = max((int(fact.get("storages", 0)) for fact in held), default=0)
@@ -38,9 +45,11 @@ def rooms(use: HostUse, reports: Sequence[TrialReport], *, headroom: float) -> l
     found = (
         RoomRecord(name=MEMORY, needed=use.memory_bytes + shared - mapped + beside, there=use.memory_there, headroom=headroom),
         RoomRecord(name=SHARED, needed=shared, there=there, headroom=headroom, others=others),
-        RoomRecord(name=FILES, needed=use.files + storages, there=use.files_there, headroom=headroom),
+        RoomRecord(name=FILES, needed=max(use.files, use.files_beside + storages), there=use.files_there, headroom=headroom),
+        RoomRecord(name=TASKS, needed=use.tasks, there=use.tasks_there, headroom=headroom),
     )
-    return list(found)
+    disk = [RoomRecord(name=DISK, needed=saved, there=use.disk_there, headroom=headroom)] if saved is not None else []
+    return [*found, *disk]
 
 
 def short_of(found: Iterable[RoomRecord]) -> RoomRecord | None:
@@ -48,9 +57,19 @@ def short_of(found: Iterable[RoomRecord]) -> RoomRecord | None:
     return next((room for room in found if is_short(room)), None)
 
 
+def no_process(found: Iterable[RoomRecord], words: str) -> RoomRecord | None:
+    """The number of processes, if it was at its limit when a trial failed with words that may have other causes; else None."""
+    tasks = next((room for room in found if room.name == TASKS), None)
+    return tasks if tasks is not None and is_short(tasks) and _NO_PROCESS.search(words) else None
+
+
+_NO_PROCESS = re.compile(r"Resource temporarily unavailable|can't start new thread|pthread_create")
+
+
 def today(found: Iterable[RoomRecord], use: HostUse) -> list[RoomRecord]:
     """The rooms of an earlier trial with what there is now. ``use``: of a meter that has not begun."""
-    now = {MEMORY: use.memory_there, SHARED: use.shared_before, FILES: resource.getrlimit(resource.RLIMIT_NOFILE)[0]}
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    now = {MEMORY: use.memory_there, SHARED: use.shared_before, FILES: files, TASKS: use.tasks_there, DISK: use.disk_there}
     return [room.model_copy(update={"there": room.there and now[room.name], "others": 0}) for room in found]
 
 
@@ -60,7 +79,7 @@ def is_short(room: RoomRecord) -> bool:
 
 def words(room: RoomRecord) -> tuple[str, str]:
     """(what is needed, what there is), for people."""
-    size = str if room.name == FILES else format_size
+    size = str if room.name in (FILES, TASKS) else format_size
     return size(room.needed), "no limit" if room.there is None else size(room.there)
 
 

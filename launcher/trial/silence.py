@@ -35,6 +35,10 @@ class Standstill:
         return computes and passed > max(self._least_s, PATIENCE * self._longest_s)
 
 
+LOST_S = 20.0
+"""So long after a loader's worker has lost a batch a training in which nothing has happened since is ended: it waits for it forever."""
+
+
 class Silence:
     """How long nothing has come from a run or a trial. Times are monotonic seconds, passed in.
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from launcher.adapter.commands import Command, TrialPlan
+from launcher.adapter.protocol import resuming
 from launcher.adapter.registry import words_of
 from launcher.config.schema import Value
 from launcher.errors import BadInput, Fault
@@ -27,14 +28,14 @@ from launcher.machine.process import Child
 from launcher.shared import procfs
 from launcher.shared.activity import doing
 from launcher.shared.ending import Ending
-from launcher.shared.memory_failures import Source, lost_in, memory_failures
+from launcher.shared.memory_failures import Source, loses_a_batch, lost_in
 from launcher.shared.orders import RANKS, REPORT, STACKS, Orders
-from launcher.shared.report import BUDGET_ERROR, CARD_TAKEN, SAID_ACCUMULATION, SAMPLES, Phase, TrialReport
+from launcher.shared.report import BUDGET_ERROR, CARD_TAKEN, SAID_ACCUMULATION, SAMPLES, Phase, PhaseUse, TrialReport
 from launcher.trial import host_rooms, ranks
 from launcher.trial.events import PhaseEntered
 from launcher.trial.job import Job
 from launcher.trial.judge import Needs, judge
-from launcher.trial.silence import Silence, Standstill
+from launcher.trial.silence import LOST_S, Silence, Standstill
 
 LOOK_S = 0.5
 """Between two looks at the phase of a running trial."""
@@ -128,7 +129,7 @@ def run(job: Job, rung: Rung) -> Trial:
     try:
         trial = _finished(job, rung, _ended(job, orders, plan), plan)
         if trial.verdict.fits and job.recipe.trial.resume and job.recipe.recover.restarts:
-            trial = _gone_on(job, trial, orders, plan) if plan.resumes and not orders.ranks else _not_gone_on(trial, plan)
+            trial = _gone_on(job, trial, orders, plan) if plan.resumes else _not_gone_on(trial, plan)
     finally:
         shutil.rmtree(orders.scratch, ignore_errors=True)
     return trial
@@ -148,7 +149,7 @@ def _ended(job: Job, orders: Orders, plan: TrialPlan) -> _Ended:
     env = {**allocator_environment(job.budget), **plan.env, STACKS: str(orders.stacks)}
     worker = process.python_module("launcher.worker", str(place / "orders.json"))
     command = torchrun.launched(worker, devices=orders.world_size)
-    meter = HostMeter()
+    meter = HostMeter(resuming(job.adapter).kept_in(job.folder.path))
     child = process.start(command, env=env, stdout=place / "stdout.log", stderr=place / "stderr.log")
     meter.begin(child.pid)
     watch = TrialWatch(child, orders, job.tell, stall_s=job.recipe.recover.stall_s)
@@ -166,28 +167,41 @@ def _gone_on(job: Job, first: Trial, orders: Orders, plan: TrialPlan) -> Trial:
     """The trial with a second process behind it, which goes on from the checkpoint that the first has saved."""
     place = first.folder / RESUMED
     place.mkdir()
-    orders = replace(orders, folder=str(place), main=orders.folder, resumes=True)
+    ranks = [told | _of_rank(told["rank"], place) for told in orders.ranks]
+    orders = replace(orders, folder=str(place), main=orders.folder, ranks=ranks, resumes=True)
     second = _finished(job, first.rung, _ended(job, orders, plan), plan)
-    uses = tuple(use for use in second.report.uses if use.phase == Phase.RESUME)
+    uses = _as_one(second.report.uses)
     notes = tuple(dict.fromkeys((*first.report.notes, *second.report.notes)))
     report = replace(first.report, uses=(*first.report.uses, *uses), notes=notes)
-    verdict = replace(first.verdict, peak_bytes=max(first.verdict.peak_bytes, report.peak_bytes))
+    verdict = replace(first.verdict, peak_bytes=max(first.verdict.peak_bytes, report.peak_bytes, second.verdict.peak_bytes))
     if not second.verdict.fits:
         report = replace(report, phase=second.report.phase, failure=second.report.failure)
         verdict = replace(second.verdict, why=f"it can't go on from a checkpoint of its own: {second.verdict.why}")
     report.write(first.folder / REPORT)
-    rooms = tuple(max(pair, key=lambda room: room.needed) for pair in zip(first.rooms, second.rooms or first.rooms, strict=True))
+    later = {room.name: room for room in second.rooms}
+    rooms = tuple(max(room, later.get(room.name, room), key=lambda one: one.needed) for room in first.rooms)
     trial = replace(first, verdict=verdict, report=report, seconds=first.seconds + second.seconds, rooms=rooms)
     job.folder.replace_json(first.folder / "verdict.json", {"rung": trial.rung, "verdict": verdict, "seconds": trial.seconds})
     return trial
 
 
+def _as_one(uses: tuple[PhaseUse, ...]) -> tuple[PhaseUse, ...]:
+    """What a process that goes on used from where it loads the checkpoint on; nothing if it didn't come so far."""
+    names = [use.phase for use in uses]
+    going_on = uses[names.index(Phase.RESUME) : names.index(Phase.DONE) if Phase.DONE in names else None] if Phase.RESUME in names else ()
+    if not going_on:
+        return ()
+    most = max(going_on, key=lambda use: use.held_bytes)
+    seconds, batches = (sum(getattr(use, name) for use in going_on) for name in ("seconds", "batches"))
+    return (replace(most, phase=Phase.RESUME.value, seconds=seconds, batches=batches),)
+
+
 def _not_gone_on(trial: Trial, plan: TrialPlan) -> Trial:
     """The trial, whose report says why nobody knows yet whether the run could go on."""
-    why = "its processes are several" if plan.resumes else plan.unresumed
-    if not why:
+    if not plan.unresumed:
         return trial
-    report = replace(trial.report, notes=(*trial.report.notes, f"it was not tried whether it can go on from a checkpoint: {why}"))
+    note = f"it was not tried whether it can go on from a checkpoint: {plan.unresumed}"
+    report = replace(trial.report, notes=(*trial.report.notes, note))
     report.write(trial.folder / REPORT)
     return replace(trial, report=report)
 
@@ -208,8 +222,6 @@ RESUMED = "resumed"
 """Folder in a trial's that is that of the process which goes on from its checkpoint."""
 LATE_S = 2.0
 """So long after one rank's failure the others are ended: until then they may tell of theirs, which may be the cause."""
-LOST_S = 20.0
-"""So long after a worker has lost a batch a trial in which nothing has happened since is ended."""
 FAULTS = 16
 """With at least this many page faults between two looks, a trial that has no batch yet is filling memory, which counts as progress. An
 endless loop has none, or the few that the kernel itself causes (NUMA balancing)."""
@@ -292,7 +304,7 @@ class TrialWatch:
         """Whether a loader's worker has lost a batch and nothing has happened since: PyTorch's loop waits for that batch forever."""
         if grew or not self._lost:
             log = Path(self._signs[-1])
-            self._lost = grew and any(failure.source in ("workers", "files") for failure in memory_failures(process.tail(log).splitlines()))
+            self._lost = grew and any(map(loses_a_batch, process.tail(log).splitlines()))
             self._lost_at = now
         return self._lost and now - self._lost_at > LOST_S
 
@@ -404,11 +416,13 @@ def _finished(job: Job, rung: Rung, ended: _Ended, plan: TrialPlan) -> Trial:
     elif report is not None and report.failure is not None:
         own = map(TrialReport.read, Path(orders.folder).glob(f"{RANKS}/*/report.json"))
         verdict = ranks.of_its_own(list(filter(None, own)), ending, judge_one, together=verdict)
+    found = _rooms(job, rung, orders, reports, use) if report is not None else []
+    rooms = found if report is not None and report.phase == Phase.DONE else []
+    room = host_rooms.short_of(rooms) if verdict.fits else host_rooms.no_process(found, f"{verdict.why}\n{verdict.evidence}")
+    if room is not None:
+        verdict = host_rooms.verdict_on(room, verdict)
     if verdict.source is not None and verdict.source in words.cures:
         verdict = replace(verdict, why=f"{verdict.why}; {words.cures[verdict.source]}")
-    rooms = _rooms(job, orders, reports, use) if report is not None and report.phase == Phase.DONE else []
-    if verdict.fits and (room := host_rooms.short_of(rooms)) is not None:
-        verdict = host_rooms.verdict_on(room, verdict)
     if not verdict.fits and not verdict.evidence.strip():
         verdict = replace(verdict, evidence=process.tail(logs[0]))
     trial = Trial(
@@ -420,12 +434,14 @@ def _finished(job: Job, rung: Rung, ended: _Ended, plan: TrialPlan) -> Trial:
     return trial
 
 
-def _rooms(job: Job, orders: Orders, reports: Sequence[TrialReport | None], use: HostUse) -> list[RoomRecord]:
+def _rooms(job: Job, rung: Rung, orders: Orders, reports: Sequence[TrialReport | None], use: HostUse) -> list[RoomRecord]:
     """What the run will need of the machine beside the card. A pretended card's memory is the host's, so that isn't judged there."""
     if job.budget.name.endswith("(pretended)"):
         use = replace(use, memory_there=None)
     ranks_own = [] if orders.ranks else [TrialReport.read(path) for path in Path(orders.folder).glob(f"{RANKS}/*/{REPORT}")]
-    return host_rooms.rooms(use, list(filter(None, ranks_own or reports)), headroom=job.recipe.device.host_headroom)
+    told = [one for one in ranks_own or reports if one is not None]
+    saved = resuming(job.adapter).kept_bytes(rung, told[0], scratch=orders.scratch) if told and not orders.resumes else None
+    return host_rooms.rooms(use, told, headroom=job.recipe.device.host_headroom, saved=saved)
 
 
 def as_tried(tried: Trial, job: Job) -> search.Tried:

@@ -38,6 +38,7 @@ class CountedParts:
 
 def bytes_of(tensor: Any) -> int:
     """In this process: of a tensor that ranks share (DTensor) its own part, of one that keeps others within it (8 bits) those."""
+    tensor = tensor.to_local() if hasattr(tensor, "to_local") else tensor
     if hasattr(tensor, "__tensor_flatten__"):
         return sum(bytes_of(getattr(tensor, name)) for name in tensor.__tensor_flatten__()[0])
     return int(tensor.numel() * tensor.element_size())

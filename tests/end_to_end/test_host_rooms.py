@@ -98,3 +98,15 @@ def test_a_control_groups_memory_costs_workers_and_no_batch(tmp_path: Path) -> N
     assert said["rung"]["micro_batch"] == 16 and said["rung"]["workers"] < 4 and said["status"] == "done"
     needed = room(said, "host memory")
     assert 250 * MIB < needed["needed"] <= 0.9 * needed["there"] < 1100 * MIB
+
+
+def test_few_processes_cost_workers_and_no_batch(tmp_path: Path) -> None:
+    """Each worker of a loader is one, and there are two loaders, and threads."""
+    with limits.group("pids", "pids.max", 26) as inside:
+        assert "Resource temporarily unavailable" in plainly(inside, "--workers", "24")
+        recipe(tmp_path, "--pause", "0.1", workers=24)
+        said = launched(tmp_path, inside)
+    assert failures(said)[0] == (24, "processes")
+    assert said["rung"]["micro_batch"] == 16 and said["rung"]["workers"] < 24 and said["status"] == "done"
+    there = room(said, "processes")
+    assert 3 < there["needed"] <= 0.9 * there["there"] < 26

@@ -14,7 +14,7 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -33,7 +33,7 @@ from launcher.ladder.build import WheelSpec
 from launcher.ladder.rungs import CARDS, Ladder, Rung, halves_down
 from launcher.machine import process
 from launcher.machine.devices import Budget
-from launcher.shared.report import TrialReport
+from launcher.shared.report import UPDATES, TrialReport
 from launcher.trainers.transformers import arguments as hf_arguments
 from launcher.trainers.transformers import checks, environment, resuming, sharding, tracing
 from launcher.trainers.transformers import data as hf_data
@@ -59,7 +59,9 @@ class TransformersAdapter(Adapter, Resumes, Traceable, Proves):
     name: ClassVar[str] = "transformers"
     ranks: ClassVar[bool] = True
     splits: ClassVar[tuple[str, ...]] = ("trainers.transformers.inside.splitting",)
-    words: ClassVar[TrainerWords] = TrainerWords(cures={"pinned": "Trainer pins unless dataloader_pin_memory=False"})
+    words: ClassVar[TrainerWords] = TrainerWords(
+        cures={"pinned": "Trainer pins unless dataloader_pin_memory=False", "disk": "save_total_limit=2 keeps the last two alone"}
+    )
     dialects: ClassVar[tuple[Dialect, ...]] = (DIALECT,)
     wheels: ClassVar[Mapping[str, WheelSpec]] = {
         "micro_batch": WheelSpec(type=int, help="Samples per device per forward and backward pass; per_device_train_batch_size."),
@@ -235,13 +237,13 @@ class TransformersAdapter(Adapter, Resumes, Traceable, Proves):
             "argv": _words(args),
             "imports": list(_imports(str(self.recipe.trainer.task), str(args["model_name_or_path"]))),
             "generates": bool(args.get("predict_with_generate")),
+            "saves": self.recipe.trial.resume and "fsdp" not in args,
         }
         module = "launcher.trainers.transformers.inside.trial"
         saves = str(args.get("save_strategy", "steps")) in ("steps", "epoch") and not args.get("save_only_model")
-        resumes = saves and budget.kind == "cpu"  # on a card a trial saves nothing where weights are whole: they go to the host one by one
+        resumes = saves and "fsdp" not in args
         env = {**environment.prepare(cache / "environment"), **sharding.environment(args)}
-        why = "" if not saves else "its processes are several" if "fsdp" in args else "on a card its trial saves none"
-        return TrialPlan(module=module, payload=payload, env=env, resumes=resumes, unresumed=why)
+        return TrialPlan(module=module, payload=payload, env=env, resumes=resumes, unresumed="its cards share one model" if saves else "")
 
     def _last_checkpoint(self) -> str | None:
         """The checkpoint that ``resume_from_checkpoint=last`` means in the run's own folder; a trial has another folder."""
@@ -321,6 +323,15 @@ class TransformersAdapter(Adapter, Resumes, Traceable, Proves):
 
     def _output(self, folder: Path) -> Path:
         return Path(str(self.recipe.trainer.args.get("output_dir", folder / "run")))
+
+    def kept_in(self, folder: Path) -> Path:
+        return self._output(folder)
+
+    def kept_bytes(self, rung: Rung, report: TrialReport, *, scratch: Path) -> int | None:
+        task, args = str(self.recipe.trainer.task), self._arguments(rung, on_cpu=True)
+        per_epoch = math.ceil(report.train_samples / rung.effective_batch) or 1
+        value = partial(hf_arguments.value_of, args, task=task)
+        return resuming.kept_bytes(scratch / "run", value, steps=int(report.facts.get(UPDATES, 0)), per_epoch=per_epoch)
 
     def keeps(self) -> frozenset[str]:
         """Wheels that change neither a checkpoint's contents (model, LoRA, optimizer, positions) nor the number of samples in an epoch."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -13,7 +14,7 @@ from launcher.adapter import checkpoint_files
 from launcher.adapter.commands import Checkpoint, Command
 from launcher.adapter.protocol import NOT_FINITE
 from launcher.errors import AutofitError
-from launcher.machine import process
+from launcher.machine import host, process
 
 MOST_LOOKED_AT = 4
 PAGE = 4096
@@ -44,6 +45,21 @@ def saved(output: Path) -> list[Path]:
     """Everything that looks like a checkpoint, intact or not, newest first."""
     named = [path for path in output.glob("checkpoint-*") if path.name.rpartition("-")[2].isdigit()]
     return sorted(named, key=lambda path: int(path.name.rpartition("-")[2]), reverse=True)
+
+
+def kept_bytes(output: Path, value: Callable[[str], Any], *, steps: int, per_epoch: int) -> int | None:
+    """The most that a run of so many steps has in its folder at once: its checkpoints, with the one that is written before an older one
+    goes (``Trainer._save_checkpoint``, ``rotate_checkpoints`` of transformers 5.23), and the model of its end. ``output``: a trial's."""
+    sizes = [host.disk_taken(path) for path in saved(output)]
+    end, strategy, every = host.disk_taken(output) - sum(sizes), str(value("save_strategy")), float(value("save_steps"))
+    if not sizes and strategy != "no":
+        return None
+    each = max(1, math.ceil(every if every >= 1 else every * steps))
+    written = {"no": 0, "steps": math.ceil(steps / each), "epoch": math.ceil(steps / per_epoch)}.get(strategy, 2)  # best: one, and a better
+    limit, best = int(value("save_total_limit") or 0), bool(value("load_best_model_at_end") or value("metric_for_best_model"))
+    kept = min(written, max(limit, 1 + best)) if limit > 0 else written
+    one = max(sizes, default=0)
+    return max(min(written, kept + 1) * one, kept * one + end)
 
 
 def _newest(output: Path) -> Mapping[Path, str]:

@@ -69,7 +69,7 @@ _EVALUATION = _all(
 )
 _SAVING = _all(
     TreatmentKind.RUNS,
-    "on a CPU checkpoints are really written, into the trial's own folder; a card holds nothing of them",
+    "checkpoints are really written, into the trial's own folder; a card holds nothing of them",
     "save_only_model save_total_limit save_on_each_node enable_jit_checkpoint",
 )
 _LOGGING = _all(
@@ -89,8 +89,8 @@ _REPLACED = {
         eval_strategy="the trial validates in the middle of training whatever it says: beside optimizer state and micro-batches",
         eval_steps="when it is validated; the trial does so after a step of longest batches",
         eval_delay="when it is validated first",
-        save_strategy="checkpoints are written where they are asked, at the step of an evaluation; on a card none is: tensors go to "
-        "the host one by one",
+        save_strategy="checkpoints are written where they are asked, at the step of an evaluation; on a card with trial.resume=false none "
+        "is: tensors go to the host one by one",
         save_steps="when checkpoints are written; in a trial at the step of an evaluation, the worst moment",
         load_best_model_at_end="on a CPU the best weights are really loaded beside everything else; on a card they are copied from the "
         "host into the weights that are there",

@@ -66,7 +66,7 @@ WORDS = TrainerWords(
         r"TaskAlignedAssigner": "assigns labels image by image, many times slower",
         r"AMP: .*checks failed": "trains in fp32, not in the mixed precision of its trial",
     },
-    cures={"pinned": "Ultralytics pins unless PIN_MEMORY=false"},
+    cures={"pinned": "Ultralytics pins unless PIN_MEMORY=false", "disk": "save_period=-1 keeps the best and the last alone"},
 )
 """Its messages (engine/trainer.py, utils/tal.py, utils/checks.py of 8.4.190)."""
 
@@ -243,9 +243,7 @@ class UltralyticsAdapter(Adapter, Resumes, Traceable, Proves):
             args["workers"] = values["workers"]
         if values.get("multi_scale") is not None:
             args["multi_scale"] = bool(values["multi_scale"]) if yolo_arguments.is_flag("multi_scale") else values["multi_scale"]
-        for name, rule in self.recipe.ladder.wheels.items():
-            if rule.argument and values.get(name) is not None:
-                args[rule.argument] = values[name]
+        args |= self._own_wheels(rung)
         if "save_dir" in args:
             args |= yolo_arguments.saved_in(Path(str(args.pop("save_dir"))).absolute())
         return args
@@ -435,6 +433,23 @@ class UltralyticsAdapter(Adapter, Resumes, Traceable, Proves):
             return Path(str(args["save_dir"]))
         chosen = resuming.told_place(folder) if "project" in args or "name" in args else None
         return chosen or folder / "run"
+
+    def kept_in(self, folder: Path) -> Path:
+        return self._save_dir(folder)
+
+    def kept_bytes(self, rung: Rung, report: TrialReport, *, scratch: Path) -> int | None:
+        """last.pt, best.pt, one each ``save_period`` epochs from the first on (``save_model``, engine/trainer.py of 8.4.190), the copy from
+        which a run goes on, and the one that is written before the one in its place goes (``worker.whole_saves``)."""
+        kept = scratch / yolo_arguments.KEPT
+        args = {**self.args, **self._own_wheels(rung)}
+        period, epochs = (int(yolo_arguments.value_of(args, name)) for name in ("save_period", "epochs"))
+        number = 3 + (math.ceil(epochs / period) if period > 0 else 0) + bool(self._saves_on_its_way() and self.recipe.recover.restarts)
+        return number * kept.stat().st_size if kept.is_file() else None
+
+    def _own_wheels(self, rung: Rung) -> dict[str, Value]:
+        """Arguments that the recipe's own wheels turn."""
+        rules = self.recipe.ladder.wheels
+        return {rule.argument: rung.values[name] for name, rule in rules.items() if rule.argument and rung.values.get(name) is not None}
 
     def keeps(self) -> frozenset[str]:
         """All wheels but the model, and those of the recipe's own that turn what a checkpoint holds."""

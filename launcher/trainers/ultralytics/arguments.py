@@ -40,6 +40,8 @@ ELSEWHERE: Mapping[str, str] = {
 """Arguments that a recipe sets elsewhere, or can't have: key -> what to do instead."""
 
 
+KEPT = "kept.pt"
+"""In a trial's scratch folder: the first checkpoint that its training has saved, with all that a run goes on from."""
 NOT_AT_RESUME = ("model", "data", "device", "project", "name", "save_dir", "exist_ok", "resume", "pretrained")
 """What a run that goes on from a checkpoint is told by its own words, or finds in the checkpoint."""
 

@@ -63,13 +63,18 @@ def test_each_rank_reports_and_the_batch_is_that_of_both(sums: Path, tmp_path: P
         assert one is not None and one.phase == Phase.DONE
         assert (one.observed["world_size"], one.observed["backend"], one.observed["micro_batch"]) == (2, "gloo", 4)
         assert one.facts["effective_batch"] == 16 and one.cap_bytes == 360 * MIB
-    assert tried.verdict.peak_bytes == max(one.peak_bytes for one in reports if one is not None)
+    gone_on = [TrialReport.read(tried.folder / "resumed" / "ranks" / rank / "report.json") for rank in ("0", "1")]
+    for one in gone_on:
+        assert one is not None and one.phase == Phase.DONE and (one.observed["world_size"], one.optimizer_steps) == (2, 3)
+        assert {"resume", "validate", "save", "train_again", "finish"} <= {use.phase for use in one.uses}
+    assert [use.phase for use in tried.report.uses][-1] == Phase.RESUME
+    assert tried.verdict.peak_bytes == max(one.peak_bytes for one in (*reports, *gone_on) if one is not None)
 
 
 def test_the_rank_with_less_memory_is_the_verdict_within_seconds(sums: Path, tmp_path: Path) -> None:
     job = two_ranks(sums, tmp_path)
     lower = replace(job.budget.ranks[1], cap_bytes=50 * MIB, ceiling_bytes=50 * MIB)
-    job = replace(job, budget=replace(job.budget, ranks=(job.budget.ranks[0], lower)))
+    job = replace(job, budget=replace(job.budget, ranks=(job.budget.ranks[0], lower)), by_cards={})
     tried = trial.run(job, job.ladder.asked)
     took = time.time() - (tried.folder / "ranks" / "1" / "report.json").stat().st_mtime
     assert tried.verdict.kind is Kind.OUT_OF_MEMORY and tried.verdict.why.startswith("rank 1 of 2: out of memory")

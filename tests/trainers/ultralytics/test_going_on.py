@@ -13,6 +13,7 @@ import pytest
 pytest.importorskip("ultralytics")
 
 from launcher.ladder.verdict import Kind
+from launcher.machine import host
 from launcher.shared.orders import Orders
 from launcher.shared.report import Phase
 from launcher.shared.sizes import MIB
@@ -107,3 +108,21 @@ def test_one_process_where_nothing_is_resumed(args: dict[str, Any], more: dict[s
     found = tried(write_yolo_dataset(tmp_path / "data", train=8, val=4), tmp_path, args=args, **more)
     assert found.verdict.fits, found.verdict
     assert Phase.RESUME not in [use.phase for use in found.report.uses]
+
+
+def test_a_run_keeps_as_much_on_its_disk_as_its_trial_has_foreseen(
+    shapes: Callable[..., ShapesData], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last, the best, and one each two epochs from the first on; Ultralytics takes the optimizer out of them at its end."""
+    from ultralytics import YOLO
+
+    data = shapes().yaml
+    more: dict[str, Any] = {"epochs": 5, "save_period": 2}
+    monkeypatch.setattr("launcher.trial.trial._gone_on", lambda job, first, orders, plan: first)
+    found = tried(data, tmp_path, args=more)
+    (room,) = (room for room in found.rooms if room.name == "disk")
+    taken: list[int] = []
+    model = YOLO("yolov8n.yaml")
+    model.add_callback("on_model_save", lambda trainer: taken.append(host.disk_taken(Path(trainer.wdir))))
+    model.train(data=str(data), imgsz=64, batch=4, plots=False, device="cpu", workers=0, project=str(tmp_path / "whole"), **more)
+    assert 0.97 * max(taken) <= room.needed * 5 / 7 <= 1.03 * max(taken), "and the copy that is gone on from, and one being written"

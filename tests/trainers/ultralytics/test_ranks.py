@@ -134,7 +134,13 @@ def test_a_trial_of_two_ranks_sees_both_and_their_batch(tmp_path: Path) -> None:
     assert job.ladder.effective_batch == 16
     tried = trial.run(job, job.ladder.asked)
     assert tried.verdict.fits, tried.verdict
-    assert "it was not tried whether it can go on from a checkpoint: its processes are several" in tried.report.notes
+    uses = {use.phase: use for use in tried.report.uses}
+    assert list(uses)[-1] == Phase.RESUME and uses[Phase.RESUME].batches >= 3
+    for rank in ("0", "1"):
+        gone_on = TrialReport.read(tried.folder / "resumed" / "ranks" / rank / "report.json")
+        assert gone_on is not None and gone_on.phase == Phase.DONE and gone_on.observed["world_size"] == 2
+        assert [use.phase for use in gone_on.uses] == ["start", "resume"] and gone_on.uses[1].batches >= 3
+    assert "Resuming training" in (tried.folder / "resumed" / "stdout.log").read_text(), "rank 0 tells it"
     assert tried.report == TrialReport.read(tried.folder / "report.json")
     for rank in ("0", "1"):
         report = TrialReport.read(tried.folder / "ranks" / rank / "report.json")

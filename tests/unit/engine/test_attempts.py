@@ -36,7 +36,7 @@ from launcher.ladder.same_training import unproven
 from launcher.ladder.verdict import Kind, Verdict
 from launcher.machine.devices import Budget
 from launcher.machine.process import Child
-from launcher.run import health
+from launcher.run import health, watch
 from launcher.run.attempt import Attempt, Ended, of_record
 from launcher.shared.report import Phase, TrialReport
 from launcher.trainers.suite import cpu_budget
@@ -77,6 +77,12 @@ for epoch in range(first, 4):
             raise RuntimeError("DataLoader worker (pid 7) is killed by signal: Bus error.")
         if fault == "hangs":
             time.sleep(600)
+        if fault in ("loses", "gets over it"):
+            lost = "RuntimeError: unable to allocate shared memory(shm) for file </torch_1_2_3>: No space left on device (28)"
+            print("Traceback (most recent call last):", lost, sep="\\n", file=sys.stderr, flush=True)
+            until = time.monotonic() + (600 if fault == "loses" else 3)
+            while time.monotonic() < until:
+                time.sleep(600) if fault == "loses" else None
         if fault == "fills":
             try:
                 with open(place / "weights.pt", "wb", buffering=0) as file:
@@ -260,6 +266,19 @@ def test_a_run_that_stands_still_is_ended_with_its_stacks_and_resumed_once(tmp_p
     fit = run(tmp_path, "hangs", "hangs", stall_s=1.5)
     assert told(fit) == ["stalled 8", "stalled 8"] and fit.status is Status.FAILED
     assert "process" in (fit.job.folder.path / "stalled.1.txt").read_text() and (fit.job.folder.path / "stalled.2.txt").exists()
+
+
+@pytest.mark.parametrize("fault", ["loses", "gets over it"])
+def test_a_run_that_waits_for_what_a_worker_has_lost_is_ended_soon(fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without stall_s: one that computes is let alone."""
+    monkeypatch.setattr(watch, "LOST_S", 1.0)
+    began = time.monotonic()
+    fit = run(tmp_path, fault, workers=4)
+    assert time.monotonic() - began < 60 and fit.status is Status.DONE
+    assert told(fit) == (["host_memory 8", "done 8"] if fault == "loses" else ["done 8"])
+    if fault == "loses":
+        assert fit.attempts[0].then is not None and "1 loader workers instead of 4" in fit.attempts[0].then.why
+        assert "nothing has happened for 1 s: it waits for it forever" in fit.attempts[0].evidence
 
 
 def test_a_run_that_hangs_at_work_is_ended_with_its_stacks_and_gone_on_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -476,3 +476,19 @@ def test_where_nothing_acts_beside_the_device_any_more_a_lower_rung_is_tried() -
         assert isinstance(move, Try)
         history.append(Tried(rung=move.rung, verdict=verdict(Kind.OUT_OF_MEMORY, source="host_memory")))
     assert [one.rung.values["workers"] for one in history] == [8, 2, 0, 0] and history[-1].rung.micro_batch == 4
+
+
+def test_a_full_disk_turns_what_is_saved_and_neither_workers_nor_batches() -> None:
+    wheels = [
+        Wheel(name="workers", values=(8, 2), acts_in="host"),
+        Wheel(name="kept", values=(100, 2), acts_in="host"),
+        Wheel(name="micro_batch", values=(8, 4)),
+        Wheel(name="model", values=("x", "s")),
+    ]
+    ladder = build(wheels, effective_batch=8)
+    full = Tried(rung=ladder.asked, verdict=verdict(Kind.OUT_OF_MEMORY, "done", "disk"))
+    left = [rung.values for rung in ladder.rungs if dominated_by(ladder, rung, [full]) is None]
+    assert left and all(values["kept"] == 2 or values["model"] == "s" for values in left)
+    assert next_move(ladder, [full]).rung.values == {"workers": 8, "kept": 2, "micro_batch": 8, "model": "x"}  # type: ignore[union-attr]
+    alone = build([wheels[0], wheels[2]], effective_batch=8)
+    assert next_move(alone, [Tried(rung=alone.asked, verdict=full.verdict)]) == NothingLeft(why="exhausted"), "no trial is made in vain"

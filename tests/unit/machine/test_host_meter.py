@@ -35,7 +35,7 @@ FORKS = """
 
 
 def used(tmp_path: Path, code: str, *words: str) -> HostUse:
-    meter = HostMeter()
+    meter = HostMeter(tmp_path)
     argv = (sys.executable, "-c", textwrap.dedent(code), *words)
     child = process.start(argv, env={}, stdout=tmp_path / "out", stderr=tmp_path / "err")
     meter.begin(child.pid)
@@ -51,7 +51,34 @@ def test_what_forked_workers_have_together_counts_once(tmp_path: Path) -> None:
     assert own <= use.memory_bytes < own + 64 * MIB
     assert use.memory_there is not None and use.memory_there > use.memory_bytes
     assert use.shared_taken >= 48 * MIB and 48 * MIB <= use.shared_mapped < 52 * MIB
-    assert 300 <= use.files < 320 and use.files_there
+    assert 300 <= use.files < 320 and use.files_there and use.files_beside == use.files
+    assert use.tasks == 4
+
+
+def test_storages_on_their_way_are_told_from_other_open_files(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    use = used(tmp_path, LOADS)
+    assert use.files >= use.files_beside + 2 * 50, "of batches of 50 tensors"
+
+
+LOADS = """
+    import time, torch
+    from torch.utils.data import DataLoader
+    rows = [[torch.zeros(1) for _ in range(50)] for _ in range(20)]
+    loader = DataLoader(rows, batch_size=None, num_workers=1)
+    kept = [batch for _, batch in zip(range(3), loader)]
+    time.sleep(2.5)
+"""
+
+
+def test_a_group_says_how_many_processes_may_still_be_started(tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    own.write_text("5:pids:/user/job\n4:memory:/other\n")
+    for folder, limit, there in ((tmp_path / "pids" / "user", "max", 400), (tmp_path / "pids" / "user" / "job", "100", 37)):
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "pids.max").write_text(limit)
+        (folder / "pids.current").write_text(f"{there}\n")
+    assert host.tasks_left(tmp_path, own) == 63
 
 
 def test_the_group_with_least_room_counts_not_the_one_with_the_least_limit(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from launcher.trial import host_rooms
 
 USE = HostUse(
     memory_bytes=4 * GIB, memory_there=16 * GIB, shared_before=64 * MIB, shared_taken=8 * MIB, shared_mapped=20 * MIB, files=100,
-    files_there=1024,
+    files_beside=100, files_there=1024, tasks=30, tasks_there=64,
 )  # fmt: skip
 FITS = Verdict(kind=Kind.FITS, phase="done", why="fits")
 
@@ -29,6 +29,9 @@ def test_queues_that_a_trial_has_not_filled_count_as_full() -> None:
     assert rooms["/dev/shm"].needed == 48 * MIB, "8 of them were seen"
     assert rooms["host memory"].needed == 4 * GIB + 40 * MIB, "what was seen of them is in what was measured"
     assert rooms["open files"].needed == 140
+    on_their_way = replace(USE, files=100, files_beside=70)
+    assert found(on_their_way, (48 * MIB, 40))["open files"].needed == 110, "30 of those that were seen are among the 40"
+    assert found(on_their_way, (48 * MIB, 20))["open files"].needed == 100, "as many were seen"
     assert host_rooms.short_of(rooms.values()) is None
 
 
@@ -52,14 +55,31 @@ def test_each_has_its_headroom_and_the_first_that_is_short_is_the_verdict() -> N
     verdict = host_rooms.verdict_on(room, FITS)
     assert verdict.kind is Kind.OUT_OF_MEMORY and verdict.source == "host_memory" and "fewer data loader workers" in verdict.why
     assert host_rooms.short_of(found(short, headroom=0.0).values()) is None
-    for name, source in (("/dev/shm", "shared_memory"), ("open files", "files")):
+    for name, source in (("/dev/shm", "shared_memory"), ("open files", "files"), ("processes", "processes")):
         assert host_rooms.verdict_on(rooms[name], FITS).source == source in OF_MACHINE
+
+
+def test_a_trial_that_could_start_no_process_is_one_of_memory_where_the_limit_was_reached() -> None:
+    words = "BlockingIOError: [Errno 11] Resource temporarily unavailable"
+    room = host_rooms.no_process(found(replace(USE, tasks=62)).values(), words)
+    assert room is not None and host_rooms.words(room) == ("62", "64")
+    assert host_rooms.no_process(found(USE).values(), words) is None, "there was room: it is of something else"
+    assert host_rooms.no_process(found(replace(USE, tasks=62)).values(), "ZeroDivisionError") is None
 
 
 def test_a_limit_that_nobody_tells_is_none() -> None:
     rooms = found(HostUse(memory_bytes=GIB))
     assert host_rooms.short_of(rooms.values()) is None
     assert host_rooms.words(rooms["host memory"]) == ("1.0 GiB", "no limit")
+
+
+def test_a_disk_that_is_too_small_for_what_the_run_keeps_is_a_verdict() -> None:
+    disk = replace(USE, disk_there=10 * GIB)
+    assert "disk" not in found(disk), "nobody knows what the run saves"
+    room = host_rooms.short_of(host_rooms.rooms(disk, [TrialReport()], headroom=0.1, saved=9 * GIB + 1))
+    assert room is not None and host_rooms.short_of(host_rooms.rooms(disk, [TrialReport()], headroom=0.1, saved=9 * GIB)) is None
+    verdict = host_rooms.verdict_on(room, FITS)
+    assert verdict.source == "disk" and verdict.why.startswith("the run needs 9.0 GiB of disk, and 10.0 GiB are there for it")
 
 
 def test_an_earlier_trials_need_is_held_against_what_there_is_today() -> None:

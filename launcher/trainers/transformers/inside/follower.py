@@ -25,10 +25,6 @@ EXPLODED = 1000.0
 """A loss as many times the first one (or 1, where that was smaller) has left all bounds, finite or not."""
 
 
-class WentOn(BaseException):
-    """A second process has gone on from the checkpoint of the first. A BaseException: no handler of a trainer's may keep the run going."""
-
-
 class Follower:
     """Of one trial."""
 
@@ -228,8 +224,6 @@ class Follower:
         assert self._course is not None
         self._steps += 1
         self._recorder.batch()
-        if self._plan.orders.resumes:
-            raise WentOn
         control.should_save = control.should_evaluate = False
         control.should_log = str(getattr(args.logging_strategy, "value", args.logging_strategy)) != "no"
         if self._steps == self._course.validate_at:

@@ -20,13 +20,13 @@ class Plan:
     generates: bool
     on_cpu: bool
     saves: bool
-    """Saves what the run saves: on a CPU, and where the whole of each shared weight is put together on the card for it."""
+    """Saves what the run saves. Not on a card where nobody goes on: there whole weights go to the host one by one."""
     orders: Orders
 
     @classmethod
     def of(cls, orders: Orders) -> Plan:
         output_dir, on_cpu = str(orders.scratch / "run"), orders.device == "cpu"
-        saves = on_cpu or "--fsdp" in orders.payload["argv"]
+        saves = on_cpu or "--fsdp" in orders.payload["argv"] or bool(orders.payload["saves"])
         given = {**replaced(on_cpu=on_cpu, accumulation=orders.trial_accumulation, saves=saves), "output_dir": output_dir}
         if orders.resumes:
             given["resume_from_checkpoint"] = "last"  # of those that the first process has saved there

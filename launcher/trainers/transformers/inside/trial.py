@@ -6,7 +6,7 @@ many, and where it writes. Generation is forced to its full length. What becomes
 What it relies upon is listed in ``guard.RELIANCES``; what of it is not seen to happen makes the trial vacuous.
 
 Payload: ``script`` (dotted module with ``main(argv)``), ``argv`` (this rung's own words), ``imports`` (modules to import
-before the budget is taken), ``generates`` (bool: evaluation generates text).
+before the budget is taken), ``generates`` (bool: evaluation generates text), ``saves`` (bool: on a card, too).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def run(orders: Orders, recorder: Recorder) -> None:
     """The trial. Returns when it went through; raises whatever ended it."""
     for name in (*IMPORTS, *orders.payload["imports"]):
         importlib.import_module(name)
-    from launcher.trainers.transformers.inside.follower import Follower, WentOn  # base, too: the full run has none of it
+    from launcher.trainers.transformers.inside.follower import Follower  # base, too: the full run has none of it
 
     taken = budget.take(orders)  # at the very place where the full run takes it: what comes before is base, and not needed
     recorder.budget(taken)
@@ -41,13 +41,7 @@ def run(orders: Orders, recorder: Recorder) -> None:
     recorder.phase(Phase.SETUP)
     follower = Follower(plan, recorder, taken.base_bytes)
     follower.install()
-    try:
-        script.main(plan.argv)
-    except WentOn:
-        recorder.phase(Phase.DONE)
-        return
-    if orders.resumes:
-        raise RuntimeError("the trainer ended before it had gone on from the checkpoint")
+    script.main(plan.argv)
     if not follower.finished:
         raise RuntimeError("the trainer ended before the trial had seen its steps")
     if unseen := follower.hooks.unseen():

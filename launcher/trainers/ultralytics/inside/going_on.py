@@ -15,7 +15,7 @@ from typing import Any
 
 from launcher.shared.orders import REPORT, Orders
 from launcher.shared.report import Phase, TrialReport
-from launcher.trainers.ultralytics.arguments import NOT_AT_RESUME
+from launcher.trainers.ultralytics.arguments import KEPT, NOT_AT_RESUME
 
 _INSIDE = "launcher.trainers.ultralytics.inside.checkpoint"
 _TOLD = ("data", "device")
@@ -23,7 +23,8 @@ _TOLD = ("data", "device")
 
 
 def copy_of(orders: Orders) -> Path:
-    return orders.scratch / "native" / "attempt-1.pt"
+    """Each rank makes its own."""
+    return orders.scratch / "native" / f"attempt-{orders.rank + 1}.pt"
 
 
 def keep(last: Path, orders: Orders) -> None:
@@ -34,7 +35,7 @@ def keep(last: Path, orders: Orders) -> None:
 
 
 def _kept(orders: Orders) -> Path:
-    return orders.scratch / "kept.pt"
+    return orders.scratch / KEPT
 
 
 def told(arguments: Mapping[str, Any]) -> dict[str, Any]:
