@@ -91,7 +91,7 @@ def test_the_messages_of_every_trainer_are_known_of_a_command(tmp_path: Path, la
     (tmp_path / "log").write_text(f"{said}\nepoch 1\n")
     log = tmp_path / "log"
     assert lost_in(log, on_card=False) == () and lost_in(log, on_card=False, also=words.loses_memory) == (said,)
-    assert registry.words_of(UltralyticsAdapter(launches.job().recipe)).cures == {"pinned": "Ultralytics pins unless PIN_MEMORY=false"}
+    assert registry.words_of(UltralyticsAdapter(launches.job().recipe)).cures["pinned"] == "Ultralytics pins unless PIN_MEMORY=false"
 
 
 @pytest.mark.parametrize("named", ["launcher.adapter:Rung", "launcher.adapter:log_line"])
