@@ -11,6 +11,7 @@ from typing import Any
 
 import yaml
 
+from benchmarks.common.weights import last
 from benchmarks.faults import places
 from benchmarks.late_memory.places import SCRIPTS
 
@@ -60,20 +61,12 @@ def _script(training: str) -> dict[str, Any]:
 
 def weights(training: str, out: Path) -> dict[str, Any]:
     """The last weights of the run in ``out``: name -> tensor, of floating point. Raises whatever a file that isn't there raises."""
-    import torch
-    from safetensors.torch import load_file
-
-    run = next((out / "runs").glob("*/run"))
-    if training == "text":
-        found = load_file(run / "model.safetensors")
-    elif training == "script_of_trainer":
-        found = load_file(run / f"checkpoint-{STEPS[training]}" / "model.safetensors")
-    elif training == "yolo":
-        kept = torch.load(run / "weights" / "last.pt", weights_only=False)
-        found = (kept["ema"] or kept["model"]).float().state_dict()
-    else:
-        found = torch.load(run / ("last.pt" if training == "script_one_file" else f"epoch{EPOCHS[training] - 1}.pt"))["model"]
-    return {name: value for name, value in found.items() if value.is_floating_point()}
+    files = {
+        "script_of_trainer": f"checkpoint-{STEPS.get(training)}/model.safetensors",
+        "script_one_file": "last.pt",
+        "script": f"epoch{EPOCHS.get(training, 0) - 1}.pt",
+    }
+    return last(next((out / "runs").glob("*/run")), training, file=files.get(training, ""))
 
 
 def came_to(training: str, out: Path) -> int:

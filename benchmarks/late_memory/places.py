@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 
 from benchmarks.common.rows import ROOT
+from benchmarks.common.weights import last
 from benchmarks.faults import places
 from benchmarks.late_memory.cases import EVERY, STEPS, kind_of
 
@@ -81,20 +82,10 @@ def _script(training: str) -> dict[str, Any]:
 
 def weights(training: str, run: Path) -> dict[str, Any]:
     """The last weights of a run: name -> tensor, of floating point."""
-    import torch
-    from safetensors.torch import load_file
-
     kind = kind_of(training)
-    if kind == "text":
-        found = load_file(run / "model.safetensors")
-    elif kind == "script_of_trainer":
-        found = load_file(run / f"checkpoint-{STEPS[kind]}" / "model.safetensors")
-    elif kind == "yolo":
-        kept = torch.load(run / "weights" / "last.pt", weights_only=False)
-        found = (kept["ema"] or kept["model"]).float().state_dict()
-    else:
-        found = torch.load(run / f"epoch{STEPS['plain'] // EVERY['plain'] - 1}.pt")["model"]
-    return {name: value for name, value in found.items() if value.is_floating_point()}
+    of_trainer = kind == "script_of_trainer"
+    file = f"checkpoint-{STEPS[kind]}/model.safetensors" if of_trainer else f"epoch{STEPS['plain'] // EVERY['plain'] - 1}.pt"
+    return last(run, kind, file=file)
 
 
 PATH = (str(Path(__file__).parent / "strike"), str(ROOT))

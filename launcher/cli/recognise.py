@@ -130,8 +130,8 @@ def refuse_doubts(understood: Understood, *, overrides: Sequence[str]) -> None:
     raise BadInput([Fault(key=PLACE, found="it isn't clear what its settings mean", cure=cure) for cure in cures])
 
 
-_SAYS_CARDS = re.compile(r"\+*device(\.cards|\.index)?=(.*\d.*|all)|\+*device(\.kind)?=cpu")
 _SAYS_CPU = re.compile(r"\+*device(\.kind)?=cpu")
+_SAYS_CARDS = re.compile(rf"\+*device(\.cards|\.index)?=(.*\d.*|all)|{_SAYS_CPU.pattern}")
 
 
 def refuse_cards(understood: Understood, *, overrides: Sequence[str]) -> None:

@@ -167,8 +167,8 @@ def _gone_on(job: Job, first: Trial, orders: Orders, plan: TrialPlan) -> Trial:
     """The trial with a second process behind it, which goes on from the checkpoint that the first has saved."""
     place = first.folder / RESUMED
     place.mkdir()
-    ranks = [told | _of_rank(told["rank"], place) for told in orders.ranks]
-    orders = replace(orders, folder=str(place), main=orders.folder, ranks=ranks, resumes=True)
+    told = [one | _of_rank(one["rank"], place) for one in orders.ranks]
+    orders = replace(orders, folder=str(place), main=orders.folder, ranks=told, resumes=True)
     second = _finished(job, first.rung, _ended(job, orders, plan), plan)
     uses = _as_one(second.report.uses)
     notes = tuple(dict.fromkeys((*first.report.notes, *second.report.notes)))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeGuard
 
 from launcher.adapter import wheel_names
 from launcher.adapter.recognised import Belief
@@ -43,13 +43,13 @@ def settled(candidates: Sequence[Belief], *, ranks: int, in_tokens: Callable[[st
     if part is None or whole is None:
         return [one for one in candidates if one.wheel != WHOLE]
     said = next((one.value for one in candidates if one.wheel == "accumulation"), None)
-    if said is not None and _count(whole.value):  # all three are said: they must agree
-        agree = _count(part.value) and _count(said) and whole.value == part.value * said * ranks
+    if said is not None and is_count(whole.value):  # all three are said: they must agree
+        agree = is_count(part.value) and is_count(said) and whole.value == part.value * said * ranks
         return others if agree or whole.wheel == WHOLE else list(candidates)
     unclear = list(candidates) if whole.wheel == WHOLE else [one for one in candidates if one.wheel != WHOLE]
-    if not _count(whole.value):
+    if not is_count(whole.value):
         return unclear
-    if not _count(part.value):  # -1: the whole batch at once
+    if not is_count(part.value):  # -1: the whole batch at once
         part, others = replace(part, value=whole.value), [one for one in others if one not in parts]
         others.append(part)
     length = _length(candidates) if in_tokens(name(whole.spelling)) else 1
@@ -66,7 +66,7 @@ def _of_each(whole: Belief, ranks: int) -> Belief | None:
     """The micro-batch of each process, where a setting says that of all together; None where they can't share it."""
     if ranks == 1:
         return replace(whole, wheel="micro_batch")
-    if not _count(whole.value) or whole.value % ranks:
+    if not is_count(whole.value) or whole.value % ranks:
         return None
     source = f"{whole.value} of {whole.source}, for {ranks} processes"
     return replace(whole, wheel="micro_batch", value=whole.value // ranks, spelling=f"{ALL}:{whole.spelling}", source=source)
@@ -80,7 +80,7 @@ def _beside_a_whole(batches: Sequence[Belief]) -> list[Belief]:
 def _length(candidates: Sequence[Belief]) -> int | None:
     """Tokens of a sample, where that is clear."""
     found = _only([one for one in candidates if one.wheel in _LENGTHS])
-    return found.value if found is not None and _count(found.value) else None
+    return found.value if found is not None and is_count(found.value) else None
 
 
 def name(spelling: str) -> str:
@@ -97,7 +97,8 @@ def _only(found: Sequence[Belief]) -> Belief | None:
     return near[0] if near and len({one.spelling for one in near}) == 1 else None
 
 
-def _count(value: Any) -> bool:
+def is_count(value: Any) -> TypeGuard[int]:
+    """Whether it is a whole number above 0."""
     return isinstance(value, int) and not isinstance(value, bool) and value > 0
 
 

@@ -31,7 +31,7 @@ def counted_so(belief: Belief, found: Sequence[Belief]) -> tuple[Bounded | None,
     unit = other_unit(found)
     if unit is None:
         return None, []
-    if unit.value is True or not _count(belief.value):
+    if unit.value is True or not batches.is_count(belief.value):
         return None, [Doubt(wheel="micro_batch", text=counts_otherwise(belief, unit))]
     counted = str(unit.value).lower()
     named = next((f"{one}s" for one in ("token", "frame", "second") if counted.startswith(one)), counted)
@@ -41,7 +41,7 @@ def counted_so(belief: Belief, found: Sequence[Belief]) -> tuple[Bounded | None,
 
 def bound(found: Sequence[Belief]) -> Bounded | None:
     """The setting that bounds batches by its name; None where there is none, or several."""
-    said = [one for one in found if one.wheel == batches.BOUND and _count(one.value)]
+    said = [one for one in found if one.wheel == batches.BOUND and batches.is_count(one.value)]
     near = [one for one in said if one.source == COMMAND_LINE] or said
     if len({one.spelling for one in near}) != 1:
         return None
@@ -66,7 +66,3 @@ def values(asked: int) -> list[int]:
     parts = [number for number in range(2, MOST_PARTS + 1) if asked % number == 0]
     halves = [number for number in parts if number & (number - 1) == 0]
     return [asked // number for number in (halves if len(halves) > 1 else parts)]
-
-
-def _count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value > 0

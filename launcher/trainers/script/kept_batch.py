@@ -15,7 +15,8 @@ from launcher.adapter import wheel_names
 from launcher.adapter.python_source import files_of, parsed
 from launcher.adapter.python_source import place as written
 from launcher.adapter.recognised import Belief
-from launcher.trainers.script.source_values import Place, is_count, last, of_file
+from launcher.trainers.script.batches import is_count
+from launcher.trainers.script.source_values import Place, last, of_file
 from launcher.trainers.script.spelling import ITSELF
 
 _RANKS = ("world_size", "num_processes", "num_gpus", "n_gpus", "ngpus", "nproc", "num_replicas")
@@ -88,7 +89,7 @@ def _kept(whole: ast.expr, by: list[ast.expr], numbers: dict[str, Place], ranks:
 
 def _value(node: ast.expr, numbers: dict[str, Place], ranks: int) -> int | None:
     if isinstance(node, ast.Constant) and is_count(node.value):
-        return int(node.value)  # type: ignore[arg-type]
+        return int(node.value)
     name = ast.unparse(node)
     if any(word in last(name).lower() for word in _RANKS):
         return ranks

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from launcher.adapter import wheel_names
 from launcher.adapter.python_source import Constants, files_of, parsed, place
+from launcher.trainers.script.batches import is_count
 from launcher.trainers.script.sources import literal
 
 
@@ -102,7 +103,7 @@ def _loaders_of(tree: ast.Module, file: Path) -> Iterator[Loader]:
             batch = known.value(size) if size is not None else None
             name = named.get(id(node), "").lower()
             yield Loader(
-                batch=batch if isinstance(batch, int) and not isinstance(batch, bool) and batch > 0 else 0,
+                batch=batch if is_count(batch) else 0,
                 said=ast.unparse(size) if size is not None else "",
                 at=file,
                 line=node.lineno,
@@ -143,7 +144,7 @@ def _batches_of_calls(tree: ast.Module) -> Iterator[tuple[str, str, int, int]]:
     for node in ast.walk(tree):
         for keyword in node.keywords if isinstance(node, ast.Call) else ():
             batch = known.value(keyword.value) if wheel_names.meaning(keyword.arg or "") == "micro_batch" else None
-            if isinstance(node, ast.Call) and isinstance(batch, int) and not isinstance(batch, bool) and batch > 0:
+            if isinstance(node, ast.Call) and is_count(batch):
                 yield keyword.arg or "", ast.unparse(node.func), node.lineno, batch
 
 

@@ -20,6 +20,7 @@ from launcher.adapter.python_source import place as written
 from launcher.adapter.recognised import Belief
 from launcher.errors import PLACE, BadInput, Fault, did_you_mean
 from launcher.trainers.script import configs
+from launcher.trainers.script.batches import is_count
 from launcher.trainers.script.native.bindings import bindings, spelled
 from launcher.trainers.script.spelling import VALUE
 
@@ -67,11 +68,6 @@ class Place:
 def last(name: str) -> str:
     """The last part of a name: what a value is called."""
     return next(iter(reversed(re.findall(r"\w+", name))), "")
-
-
-def is_count(value: Any) -> bool:
-    """Whether it is a whole number above 0."""
-    return isinstance(value, int) and not isinstance(value, bool) and value > 0
 
 
 def short(file: Path) -> str:

@@ -237,7 +237,7 @@ class TransformersAdapter(Adapter, Resumes, Traceable, Proves):
             "argv": _words(args),
             "imports": list(_imports(str(self.recipe.trainer.task), str(args["model_name_or_path"]))),
             "generates": bool(args.get("predict_with_generate")),
-            "saves": self.recipe.trial.resume and "fsdp" not in args,
+            "saves": self.recipe.trial.resume,
         }
         module = "launcher.trainers.transformers.inside.trial"
         saves = str(args.get("save_strategy", "steps")) in ("steps", "epoch") and not args.get("save_only_model")

@@ -33,7 +33,9 @@ def faults(recipe: Recipe, said: Mapping[str, Said]) -> list[Fault]:
         if value and any(rank for _, rank in said["lora"]):
             found.append(Fault(key=key, found=f"{value}: LoRA freezes all layers", cure="Leave one of them out."))
     chunked = next((key for key, value in said["loss_chunks"] if value != 1), "")
-    return found + [Fault(key=chunked, found=why, cure="Leave one of them out.") for why in _unchunkable(recipe, said) if chunked]
+    if not chunked:
+        return found
+    return found + [Fault(key=chunked, found=why, cure="Leave one of them out.") for why in _unchunkable(recipe, said)]
 
 
 def _needs(value: Value) -> float | None:

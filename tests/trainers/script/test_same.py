@@ -35,11 +35,14 @@ def proven(place: Path, monkeypatch: pytest.MonkeyPatch, kind: str, *words: str,
         ladder=LadderRules(order=("micro_batch",), wheels={"micro_batch": WheelRule(floor=2)}),
         device=DeviceRules(kind="cpu"), trial=TrialRules(proof_timeout_s=1200.0),
     )  # fmt: skip
+    job = made(place, recipe)
+    return proof.prove(job, job.ladder.rungs[2])
+
+
+def made(place: Path, recipe: Recipe) -> Job:
     adapter = ScriptAdapter(recipe)
     assert adapter.check() == []
-    ladder = ladder_of(adapter)
-    job = Job(adapter=adapter, ladder=ladder, budget=cpu_budget(GIB), folder=RunFolder.create(place / "runs", "test"))
-    return proof.prove(job, ladder.rungs[2])
+    return Job(adapter=adapter, ladder=ladder_of(adapter), budget=cpu_budget(GIB), folder=RunFolder.create(place / "runs", "test"))
 
 
 def test_a_mean_that_is_divided_is_the_same_training_and_nothing_of_the_persons_is_touched(
@@ -228,12 +231,9 @@ def test_an_optimizer_of_a_script_is_held_against_the_asked_one_by_what_it_does(
         ladder=LadderRules(order=("mine",), wheels={"mine": WheelRule(argument="--optim", values=(used,))}),
         device=DeviceRules(kind="cpu"), trial=TrialRules(proof_timeout_s=1200.0),
     )  # fmt: skip
-    adapter = ScriptAdapter(recipe)
-    assert adapter.check() == []
-    ladder = ladder_of(adapter)
-    job = Job(adapter=adapter, ladder=ladder, budget=cpu_budget(GIB), folder=RunFolder.create(tmp_path / "runs", "test"))
-    found = proof.of_levers(job, ladder.rungs[1], SameTraining())
+    job = made(tmp_path, recipe)
+    found = proof.of_levers(job, job.ladder.rungs[1], SameTraining())
     assert found.update["gradient_apart"] == 0 and (found.update["apart"] == 0) == alike, found
     assert (levers.told(found.update) == "its update is the asked one, of the same gradients") == alike
-    assert proof.of_levers(job, ladder.rungs[0], SameTraining()) == SameTraining()
+    assert proof.of_levers(job, job.ladder.rungs[0], SameTraining()) == SameTraining()
     assert not list((tmp_path / "runs").glob("**/*.pt"))
