@@ -1,6 +1,6 @@
 """Runs whose memory limit is lowered midway -> their rows behind those in the data file, and the table made anew from all of them.
 
-python -m benchmarks.late_memory --slice 10            ten more cases, of a training each at a time
+python -m benchmarks.late_memory --slice 10            ten more cases
 python -m benchmarks.late_memory --only yolo           cases of the trainings whose names begin so
 python -m benchmarks.late_memory --seed 17             seed 17 once more; nothing is written down
 python -m benchmarks.late_memory --slice 0             only the table
@@ -18,24 +18,22 @@ from typing import Any
 
 from benchmarks.common.rows import ROOT, append, read
 from benchmarks.late_memory import cases, table
-from benchmarks.late_memory.play import Training, play
+from benchmarks.late_memory.play import ARMS, Training, play
 
 Row = dict[str, Any]
 
 
 def seeds_left(rows: Sequence[Row], *, only: str, slice_: int) -> list[int]:
-    """The next seeds without a row of this generator; those of one training together, which share its undisturbed run."""
+    """The next seeds without a row of this generator, in their order: all trainings and moments in turn."""
     played = {row["seed"] for row in rows if row["generator"] == cases.GENERATOR}
     left = (seed for seed in itertools.count() if seed not in played and cases.make(seed).training.startswith(only))
-    chosen = itertools.islice(left, slice_)
-    return sorted(chosen, key=lambda seed: (cases.TRAININGS.index(cases.make(seed).training), seed))
+    return list(itertools.islice(left, slice_))
 
 
 def seeds_again(rows: Sequence[Row]) -> list[int]:
     """Those whose last run was restarted or lost."""
     newest = {row["seed"]: row for row in rows if row["generator"] == cases.GENERATOR}
-    left = [seed for seed, row in newest.items() if row["verdict"] in ("restarted", "lost")]
-    return sorted(left, key=lambda seed: (cases.TRAININGS.index(cases.make(seed).training), seed))
+    return [seed for seed, row in newest.items() if row["verdict"] in ("restarted", "lost")]
 
 
 def main() -> int:
@@ -54,13 +52,13 @@ def main() -> int:
         case = cases.make(chosen.seed)
         print(json.dumps(play(case, Training(case.training, place / case.training)), indent=1))
         return 0
-    training: Training | None = None
+    trainings: dict[str, Training] = {}  # each with the undisturbed run that all its cases are held against
     rows = read(chosen.data)
     for seed in seeds_again(rows) if chosen.again else seeds_left(rows, only=chosen.only, slice_=chosen.slice):
         case = cases.make(seed)
-        if training is None or training.name != case.training:
-            training = Training(case.training, place / case.training)
-        row = play(case, training)
+        if case.training not in trainings:
+            trainings[case.training] = Training(case.training, place / case.training)
+        row = play(case, trainings[case.training])
         append(chosen.data, row)
         print(_line(row), flush=True)
     if rows := read(chosen.data):
@@ -70,7 +68,7 @@ def main() -> int:
 
 def _line(row: Row) -> str:
     told = [
-        f"{arm}: {'+'.join(row[arm]['ended'])} {row[arm].get('lost_s')} s off {row[arm].get('weights_off')}" for arm in ("parts", "restart")
+        f"{arm}: {'+'.join(row[arm]['ended'])} {row[arm].get('lost_s')} s off {row[arm].get('weights_off')}" for arm in ARMS if row[arm]
     ]
     what = f"seed {row['seed']:>3}  {row['training']:<25} {row['moment']:<10} at {row['step']} left {row['left']}"
     return f"{what}  {row['verdict']:<9} {'; '.join(told)}"

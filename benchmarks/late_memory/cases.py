@@ -16,6 +16,8 @@ LEFT = {"train": (0.2, 0.9), "backward": (0.2, 0.9), "validation": (0.05, 0.6), 
 """Of the memory that a step needs above what stays between steps."""
 LEFT_VALIDATING = (0.02, 0.3)
 """From the second round on: a validation needs less than a step, and the first left room for it."""
+EVERY_RESTART = 5
+"""One case in so many is played with a restart, too, however it went: each training and each moment of a round."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -28,6 +30,11 @@ class Case:
     step: int
     """Optimizer steps made before; for a save and a validation: the first after so many."""
     left: float
+
+    @property
+    def compared(self) -> bool:
+        """Whether it is held against a restart even where its parts have lost nothing."""
+        return self.seed % EVERY_RESTART == 0
 
     @property
     def kind(self) -> str:

@@ -129,10 +129,12 @@ def _course(logs: Sequence[Sequence[Row]]) -> float:
 
 
 def play(case: Case, training: Training) -> Row:
-    """Both arms of one case."""
-    arms = {arm: training.arm(arm, case) for arm in ARMS}
-    row: Row = {**asdict(case), "generator": GENERATOR, **arms, "undisturbed_s": training.undisturbed["seconds"]}
+    """One case by parts, and with a restart where something was lost, or where the case is one of those that show what a restart costs."""
+    row: Row = {**asdict(case), "generator": GENERATOR, "parts": training.arm("parts", case), "restart": None}
     row["verdict"] = verdict(row)
+    if case.compared or row["verdict"] in ("restarted", "lost"):
+        row["restart"] = training.arm("restart", case)
+    row["undisturbed_s"] = training.undisturbed["seconds"]
     return {
         **row,
         "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from benchmarks.late_memory import __main__ as late_memory
-from benchmarks.late_memory import cases, table
+from benchmarks.late_memory import cases, play, table
 
 DONE: dict[str, Any] = {"status": 0, "ended": ["done"], "evidence": [""], "weights_off": 1e-9, "lost_s": 0.5, "repeated_steps": 0}
 AGAIN = {**DONE, "ended": ["out_of_memory", "done"], "evidence": ["can't allocate", ""], "lost_s": 12.0, "repeated_steps": 3}
@@ -25,21 +25,47 @@ def test_a_round_of_seeds_holds_every_pair_once() -> None:
     assert all(0 < one.left < 1 and one.step < cases.STEPS[one.kind] for one in made)
 
 
-def test_seeds_of_one_training_come_together_and_none_twice() -> None:
-    left = late_memory.seeds_left([], only="", slice_=2 * len(cases.TRAININGS))
-    assert len(set(left)) == len(left)
-    assert [cases.make(seed).training for seed in left[:2]] == ["text", "text"]
-    assert left[0] not in late_memory.seeds_left([row(left[0], "parts")], only="", slice_=5)
+def test_seeds_come_in_turn_and_none_twice() -> None:
+    assert late_memory.seeds_left([row(1, "parts")], only="", slice_=3) == [0, 2, 3]
+    assert {cases.make(seed).training for seed in late_memory.seeds_left([], only="yolo", slice_=3)} == {"yolo"}
+
+
+def test_a_fifth_of_a_round_shows_what_a_restart_costs() -> None:
+    compared = [one for one in map(cases.make, range(len(cases.PAIRS))) if one.compared]
+    assert sorted(one.training for one in compared) == sorted(cases.TRAININGS)
+    assert {one.moment for one in compared} == set(cases.MOMENTS)
+
+
+def test_a_restart_is_played_where_a_step_was_lost_or_to_compare() -> None:
+    class Played:
+        def __init__(self, parts: dict[str, Any]) -> None:
+            self.undisturbed = {"seconds": 1.0}
+            self.said = {"parts": {**parts, "struck": {}, "taken_again": ["a"]}, "restart": AGAIN}
+
+        def arm(self, arm: str, case: cases.Case) -> dict[str, Any]:
+            return self.said[arm]
+
+    rows = [play.play(cases.make(seed), Played(parts)) for seed, parts in ((1, DONE), (5, DONE), (1, AGAIN), (1, CRASHED))]
+    assert [(row["verdict"], row["restart"] is not None) for row in rows] == [
+        ("parts", False), ("parts", True), ("restarted", True), ("lost", True),
+    ]  # fmt: skip
 
 
 def test_the_table_counts_and_tells_what_was_restarted_lost_or_another_training() -> None:
     strange = row(1, "room", parts={**DONE, "weights_off": 0.1})
     page = table.document([row(0, "parts"), strange, row(6, "restarted", parts=AGAIN), row(7, "lost", parts=CRASHED), row(8, "over")])
     assert "**4 runs, 2 without a lost step** (50%), 1 restarted, 1 lost" in page
-    assert "Parts cost 0.5 s (median), restarts 12.0 s" in page
+    assert "**3 of them of trainers that can take parts, 2 without a lost step** (67%)" in page
+    assert "Parts cost 0.5 s (median), 1 of 1 at most 2 s; restarts 12.0 s" in page
     assert "1 runs ended worse" in page
     assert "1 runs without a lost step have other weights" in page
     assert "| 6 | plain | train |" in page
+
+
+def test_a_row_without_a_restart_is_counted_and_is_no_worse() -> None:
+    page = table.document([row(2, "parts", restart=None), row(3, "room", restart=None)])
+    assert "**2 runs, 2 without a lost step** (100%)" in page
+    assert "0 runs ended worse" in page
 
 
 def test_dropout_is_a_reason_for_other_weights_once_a_batch_came_in_parts() -> None:
