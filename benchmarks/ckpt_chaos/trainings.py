@@ -19,7 +19,8 @@ TRAININGS = ("script", "script_one_file", "script_of_trainer", "text", "yolo")
 CHECKPOINTS = {"script": "epoch*.pt", "script_of_trainer": "checkpoint-*", "text": "checkpoint-*"}
 """Each kept beside those before it, with its step in its name; the others write over the one that they have."""
 EPOCHS = {"script": 3, "script_one_file": 3, "yolo": 3}
-STEPS, EVERY = {"text": 8, "script_of_trainer": 10}, {"text": 4, "script_of_trainer": 5}
+STEPS, EVERY = {"text": 12, "script_of_trainer": 15}, {"text": 4, "script_of_trainer": 5}
+"""Three checkpoints of each, so that most crash points lie behind the first."""
 
 
 def make(training: str, place: Path) -> None:
