@@ -43,6 +43,7 @@ _SIGNATURES: tuple[tuple[Source, re.Pattern[str]], ...] = tuple(
         ("workers", r"DataLoader worker \(pid\(s\) [\d, ]+\) exited unexpectedly"),
         ("workers", r"insufficient shared memory \(shm\)"),
         ("workers", r"unable to (allocate|open) shared memory"),
+        ("workers", r"unable to (write to|resize) file </torch_|No space left on device: '/dev/shm/"),
         ("files", r"Too many open files|received \d+ items of ancdata"),
         ("pinned", r"pin(ned)?[ _]memory.*(CUDA( driver)? error: out of memory|cudaErrorMemoryAllocation)"),
         ("pinned", r"cudaHostAlloc|cudaHostRegister|CUDA host alloc|allocate pinned host memory|failed to alloc \d+ bytes on host"),
@@ -117,7 +118,7 @@ def memory_failure(text: str, *, types: Iterable[str] = (), last: bool = False) 
 
 def loses_a_batch(line: str) -> bool:
     """Whether a loader's worker says that it could not hand over what it has read. It lives on, and nobody sends that batch again."""
-    said = "(shm)" in line or "shared memory" in line or "open files" in line or "ancdata" in line
+    said = "(shm)" in line or "shared memory" in line or "file </torch_" in line or "open files" in line or "ancdata" in line
     return said and (found := memory_failure(line)) is not None and found.source in ("workers", "files")
 
 

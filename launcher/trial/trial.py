@@ -247,8 +247,9 @@ class TrialWatch:
         self._moved: tuple[int, int] | None = None
         self._batches_in = ""
         """The phase in which a batch was last seen; empty if there was none."""
-        self._lively = self._lost_at = self._began
-        self._lost = False
+        self._lively = self._began
+        self._waits: Silence | None = None
+        """Since a loader's worker has lost a batch: PyTorch's loop waits for that batch forever."""
         self._phase = self._still = ""
         self.stood_still = ""
         self.computed = False
@@ -288,10 +289,12 @@ class TrialWatch:
         busy_s = procfs.work_seconds(self._child.pid) - procfs.watching_seconds(self._child.pid)
         how: Any = {"grew": grew, "busy_s": busy_s}
         first, last = self._first.look(now, **how), self._silence.look(now, **how)
+        if self._waits is not None and self._waits.look(now, **how) == "stalled":
+            self._child.end(grace_s=1.0)
+        elif self._waits is None and grew and any(map(loses_a_batch, process.tail(Path(self._signs[-1])).splitlines())):
+            self._waits = Silence(now, least_s=LOST_S)
         how = {"further": self._came_further(phase) or grew, "busy_s": busy_s}
         first_circles, circles = self._first_course.look(now, **how), self._course.look(now, **how)
-        if self._waits_in_vain(now, grew=grew):
-            self._child.end(grace_s=1.0)
         if (last == "stalled" or circles) and not self.stood_still:
             self.computed = last != "stalled"
             self.stood_still = stack_dump.record(self._child, self._stalled, told=self._told) or "nothing could be seen of its processes"
@@ -299,14 +302,6 @@ class TrialWatch:
         words = f" for {STILL_S:.0f} s (ended after recover.stall_s={self._stall_s:g})"
         self._still = f", computing nothing{words}" if first == "stalled" else f", no progress{words}" if first_circles else ""
         return self._still
-
-    def _waits_in_vain(self, now: float, *, grew: bool) -> bool:
-        """Whether a loader's worker has lost a batch and nothing has happened since: PyTorch's loop waits for that batch forever."""
-        if grew or not self._lost:
-            log = Path(self._signs[-1])
-            self._lost = grew and any(map(loses_a_batch, process.tail(log).splitlines()))
-            self._lost_at = now
-        return self._lost and now - self._lost_at > LOST_S
 
     def _came_further(self, phase: str) -> bool:
         """Whether it has read or written, or (before the phase's first batch) filled memory, since the last look. True if unknown."""

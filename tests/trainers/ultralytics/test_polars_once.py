@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from launcher.machine.headroom import LEAST_BYTES
+
 pytest.importorskip("polars")
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="a CPU budget is RLIMIT_DATA, which only Linux has")
 READS = """
@@ -38,10 +40,11 @@ def seen(**words: str) -> Any:
 
 
 def test_what_it_is_asked_later_takes_no_memory_that_it_has_not_yet() -> None:
-    """Left to itself it grew by up to 16 MiB, in one process and not in the next."""
-    for _ in range(3):
-        found = seen()
-        assert found["grown"] < 2 * 2**20 and found["pool"] == 1 and found["same"], found
+    """Left to itself it grew by up to 16 MiB, in one process and not in the next. Of some 300 processes one did by 7 MiB, on a busy
+    machine: less than every fit leaves free."""
+    found = [seen() for _ in range(3)]
+    grown = sorted(one["grown"] for one in found)
+    assert grown[1] < 2 * 2**20 and grown[2] < LEAST_BYTES and all(one["pool"] == 1 and one["same"] for one in found), found
 
 
 def test_a_persons_own_words_for_it_win() -> None:

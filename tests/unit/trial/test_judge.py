@@ -98,6 +98,8 @@ CPU = "[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't 
         ("RuntimeError: DataLoader worker (pid 7) is killed by signal: Killed.", "workers", None),
         ("ERROR: Unexpected bus error encountered in worker. This might be caused by insufficient shared memory (shm).", "workers", None),
         ("unable to allocate shared memory(shm) for file </torch_1>: No space left on device (28)", "workers", None),
+        ("RuntimeError: unable to write to file </torch_8289_606636967_0>: No space left on device (28)", "workers", None),
+        ("OSError: [Errno 28] No space left on device: '/dev/shm/psm_3f1c'", "workers", None),
     ],
 )
 def test_memory_failures_are_recognised_with_their_source_and_size(text: str, source: str, asked: int | None) -> None:

@@ -88,6 +88,23 @@ def test_who_only_looks_on_is_no_sign_of_life(name: str, tmp_path: Path, monkeyp
     assert watch.computed and not ending.timed_out
 
 
+LOST = """import sys, time
+print("RuntimeError: unable to write to file </torch_8_1_0>: No space left on device (28)", file=sys.stderr, flush=True)
+"""
+"""MIC-DKFZ/nnUNet#2162"""
+
+
+@pytest.mark.parametrize(("after", "ended"), [("time.sleep(600)", True), ("while True: pass", False)])
+def test_one_that_waits_for_what_a_worker_has_lost_is_ended_soon(
+    after: str, ended: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Long before stall_s; one that computes is let alone."""
+    for name, seconds in (("LOOK_S", 0.1), ("LIFE_S", 0.1), ("LOST_S", 1.5)):
+        monkeypatch.setattr(trial, name, seconds)
+    ending, watch, _ = watched(tmp_path, LOST + after, stall_s=300.0, timeout_s=8.0)
+    assert ending.timed_out != ended and not watch.stood_still
+
+
 def test_the_verdict_on_one_that_stood_still_says_where() -> None:
     rung = build([Wheel(name="micro_batch", values=(8,))], effective_batch=8).asked
     needs = Needs(optimizer_steps=2, validation_batches=1)
