@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from launcher.adapter.protocol import Weights
 from launcher.run.attempt import Ended
-from launcher.shared.memory_failures import ECHO, OF_MACHINE, MemoryFailure, maybe_memory, memory_failure
+from launcher.shared.memory_failures import ECHO, OF_MACHINE, MemoryFailure, maybe_memory, memory_failure, not_handed_over
 from launcher.shared.report import Phase
 from launcher.shared.write_failures import FULL_DISK, READ_ONLY, TOO_LARGE, line_of, maybe_too_large
 
@@ -92,7 +92,8 @@ def find(end: RunEnd) -> Cause:
         return Cause(ended=Ended.DIVERGED, phase=phase, evidence=hidden)
     if end.returncode == 0 and end.ended_for is None:
         return Cause(ended=Ended.DONE, phase=Phase.DONE, evidence=_got_over(end.words))
-    if end.ended_for is Ended.STALLED and (lost := _failure(end)) is not None and lost.source in OF_MACHINE:
+    lost = not_handed_over(end.words) or _failure(end) if end.ended_for is Ended.STALLED else None
+    if lost is not None and lost.source in OF_MACHINE:
         return Cause(ended=_of_memory(lost, end), phase=phase, evidence=f"it waited for what was lost: {lost.line}", failure=lost)
     if end.ended_for is not None:
         others = end.ended_for is Ended.SPILLED and end.taken and end.on_card

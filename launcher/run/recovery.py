@@ -115,7 +115,9 @@ def _again(history: History, why: str) -> GoOn | Stop:
 def _lighter(history: History, last: Attempt) -> GoOn | Stop:
     """Needs less host memory: a quarter of the loader workers, or a lower rung if there are none."""
     now = last.workers if last.workers is not None else last.rung.values.get("workers", history.workers)
-    short = {"files": "open files", "shared_memory": "/dev/shm"}.get(str(last.source), "host memory") + " ran short"
+    short = {"files": "open files", "shared_memory": "/dev/shm", "processes": "processes"}.get(
+        str(last.source), "host memory"
+    ) + " ran short"
     if isinstance(now, int) and now:
         return _to(history, last.rung, f"{short}: {now // 4} loader workers instead of {now}", workers=now // 4)
     if last.source == "files":

@@ -119,7 +119,25 @@ def memory_failure(text: str, *, types: Iterable[str] = (), last: bool = False) 
 def loses_a_batch(line: str) -> bool:
     """Whether a loader's worker says that it could not hand over what it has read. It lives on, and nobody sends that batch again."""
     said = "(shm)" in line or "shared memory" in line or "file </torch_" in line or "open files" in line or "ancdata" in line
-    return said and (found := memory_failure(line)) is not None and found.source in ("workers", "files")
+    return _HANDS_OVER.search(line) is not None or (
+        said and (found := memory_failure(line)) is not None and found.source in ("workers", "files")
+    )
+
+
+def not_handed_over(text: str) -> MemoryFailure | None:
+    """Why a loader's worker could not hand over what it has read; None if each could. Whatever it was, fewer of them need less of it."""
+    _, frame, after = text.rpartition(_FEED)
+    line = next((line.strip() for line in after.splitlines()[1:] if line and not line[0].isspace()), "") if frame else ""
+    if not line:
+        return None
+    found = memory_failure(line)
+    of_machine = found.source if found is not None and found.source in OF_MACHINE else "workers"
+    return MemoryFailure(source="processes" if "new thread" in line else of_machine, line=line[:500], asked_bytes=None)
+
+
+_FEED = ", in _feed"
+_HANDS_OVER = re.compile(rf"multiprocessing.queues\.py\", line \d+{_FEED}")
+"""A frame of the thread by which a process of Python's sends objects: what fails there is printed, and lost."""
 
 
 def _pinned(failure: MemoryFailure, text: str) -> MemoryFailure:

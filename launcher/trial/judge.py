@@ -13,7 +13,7 @@ from launcher.ladder.rungs import MICRO_BATCH, Rung
 from launcher.ladder.verdict import Kind, Verdict
 from launcher.machine import stack_dump
 from launcher.shared.ending import Ending
-from launcher.shared.memory_failures import OF_MACHINE, MemoryFailure, maybe_memory, memory_failure
+from launcher.shared.memory_failures import OF_MACHINE, MemoryFailure, maybe_memory, memory_failure, not_handed_over
 from launcher.shared.report import CARD_TAKEN, NOT_COVERED, NOT_EXACT, OVER_CAP, STEPS_IN_ALL, Phase, TrialReport
 from launcher.shared.sizes import MIB, format_size
 from launcher.shared.write_failures import maybe_too_large
@@ -150,6 +150,15 @@ def _squeezed(seen: _Seen) -> Verdict | None:
     return _verdict(seen, Kind.OUT_OF_MEMORY, why, phase=use.phase, source="measured", evidence=repr(use))
 
 
+def _waited(seen: _Seen) -> Verdict | None:
+    """It waited for what a loader's worker could not hand over, until it was ended."""
+    lost = not_handed_over(seen.ending.stderr_tail) if seen.ending.returncode and seen.report.failure is None else None
+    if lost is None:
+        return None
+    why = f"it waited for a batch that a loader's worker could not hand over: {lost.line}"
+    return _verdict(seen, Kind.OUT_OF_MEMORY, why, source=lost.source, evidence=lost.line)
+
+
 def _stalled(seen: _Seen) -> Verdict | None:
     if (seen.ending.stood_still or seen.ending.timed_out) and seen.lost:
         return _hidden(seen)  # it waits for what was lost
@@ -278,8 +287,8 @@ def _grown(seen: _Seen) -> Verdict | None:
 
 
 _CHECKS: tuple[Callable[[_Seen], Verdict | None], ...] = (
-    _taken, _refused, _over_the_cap, _stalled, _not_exact, _not_covered, _crashed, _hidden, _diverged, _vacuous, _altered, _squeezed,
-    _spilled, _grown,
+    _taken, _waited, _refused, _over_the_cap, _stalled, _not_exact, _not_covered, _crashed, _hidden, _diverged, _vacuous, _altered,
+    _squeezed, _spilled, _grown,
 )  # fmt: skip
 """The first check that returns a verdict decides; if none does, the trial fits. A new reason is a check, or a part of one."""
 

@@ -11,7 +11,7 @@ import pytest
 from launcher.ladder.rungs import Rung
 from launcher.ladder.verdict import Kind, Verdict
 from launcher.shared.ending import Ending
-from launcher.shared.memory_failures import lost_in, memory_failure, memory_failures
+from launcher.shared.memory_failures import loses_a_batch, lost_in, memory_failure, memory_failures
 from launcher.shared.report import OVER_CAP, Failure, Phase, PhaseUse, TrialReport
 from launcher.shared.sizes import MIB
 from launcher.trial.judge import Needs, judge
@@ -449,6 +449,25 @@ def test_a_trial_that_waits_for_a_batch_that_its_worker_has_lost_ran_short_besid
         judged(waiting, returncode=-15, stderr_tail=words, lost=(words,)),
     ):
         assert (verdict.kind, verdict.source) == (Kind.OUT_OF_MEMORY, source)
+
+
+@pytest.mark.parametrize(
+    ("words", "source"),
+    [
+        ("RuntimeError: can't start new thread", "processes"),
+        ("OSError: [Errno 24] Too many open files", "files"),
+        ("ValueError: x", "workers"),
+    ],
+)
+def test_whatever_kept_a_worker_from_handing_a_batch_over_fewer_of_them_are_tried(words: str, source: str) -> None:
+    """Seen near a control group's pids.max: the trial waited ten minutes for a batch, and no other rung was tried."""
+    frame = (
+        f'Traceback (most recent call last):\n  File "/lib/multiprocessing/queues.py", line 244, in _feed\n    obj = dumps(obj)\n{words}\n'
+    )
+    for ending in ({"stood_still": "futex_wait"}, {}):
+        verdict = judged(but(phase=Phase.TRAIN), returncode=-15, stderr_tail=frame, **ending)
+        assert (verdict.kind, verdict.source) == (Kind.OUT_OF_MEMORY, source)
+    assert any(map(loses_a_batch, frame.splitlines()))
 
 
 def test_host_memory_beside_a_card_is_not_the_cards() -> None:
