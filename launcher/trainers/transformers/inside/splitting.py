@@ -67,17 +67,14 @@ class _Training:
     def __init__(self, trainer: Any, model: Any) -> None:
         self._trainer, self._model = weakref.proxy(trainer), weakref.proxy(model)
         self._took = Splitting("a training step", model=model)
-        self._share: Share | None = None
-        """What the loss of a part counts for; None: nothing had to be taken in parts yet."""
+        self._shares = _Shares(self._trainer, self._took.before)
 
     def step(self, inputs: Any, items: Any, plain: Callable[[Any], Any]) -> Any:
         """The loss of a micro-batch, which ``plain`` gives for all of it or a part; the gradients are its, too."""
 
         def one(first: int, last: int) -> Any:
-            if self._share is None:
-                self._share = _Shares(self._trainer, self._model, self._took.before).seen(inputs, items)
             part = splitting.some_rows(inputs, first, last)
-            weight = self._share(inputs, part)
+            weight = self._shares.of(self._model, inputs, part, items)
             with _weighted(self._trainer.accelerator, weight):
                 return plain(part) * weight
 
@@ -119,64 +116,84 @@ def _labels(inputs: Any, *, since: int = 0) -> int:
 
 
 class _Shares:
-    """Finds what the loss of a part counts for in the whole's, by asking for losses with no gradients."""
+    """What the loss of a part counts for in its micro-batch's: found by asking for losses with no gradients where it first matters, and
+    again where what was seen leaves more than one answer (rows had as many labels each, and now they have not)."""
 
-    def __init__(self, trainer: Any, model: Any, before: Callable[[], splitting.Before]) -> None:
+    def __init__(self, trainer: Any, before: Callable[[], splitting.Before]) -> None:
         """``before``: what a pass changes, to be put back."""
-        self._trainer, self._model, self._before = trainer, model, before
+        self._trainer, self._before = trainer, before
+        self._possible: Sequence[Share] = SHARES
 
-    def seen(self, inputs: Any, items: Any = None) -> Share:
-        """What parts count for, by as many rows of the micro-batch as find room for that."""
-        while True:
-            rows = splitting.rows_of(inputs)
-            try:
-                return self._of(inputs, items)
-            except RuntimeError as error:
-                if rows < FEWEST or not splitting.of_memory(error):
-                    raise
-                traceback.clear_frames(error.__traceback__)
-            splitting.give_back(young=True)
-            inputs = splitting.some_rows(inputs, 0, rows // 2)
+    def of(self, model: Any, inputs: Any, part: Any, items: Any = None) -> float:
+        """What the part's loss counts for. Raises CannotSplit where it can't be told, or where the losses of parts come to no whole's."""
+        left = [inputs]
+        while self._apart(inputs, part):
+            if not left:
+                raise CannotSplit("its loss could be a mean of rows, or of their labels")
+            rows = left.pop(0)
+            if not self._looked(model, rows, items):
+                splitting.give_back(young=True)
+            left += [half for half in _halves(rows) if splitting.rows_of(half) > 1]
+        return self._possible[0](inputs, part)
 
-    def _of(self, inputs: Any, items: Any) -> Share:
-        """By which shares the losses of two halves come to the loss of both, by asking for all three, with no gradients.
+    def _apart(self, inputs: Any, part: Any) -> bool:
+        """Whether what is possible still comes to different answers."""
+        weights = [share(inputs, part) for share in self._possible]
+        return max(weights) - min(weights) > ALIKE
 
-        Raises CannotSplit where it is by none: rows that are compared with one another, say.
+    def _looked(self, model: Any, inputs: Any, items: Any) -> bool:
+        """Leaves what fits these rows; False where they found no room for that. Raises the error of a pass where they are few."""
+        try:
+            self._look(model, inputs, items)
+        except RuntimeError as error:
+            if splitting.rows_of(inputs) < FEWEST or not splitting.of_memory(error):
+                raise
+            traceback.clear_frames(error.__traceback__)
+            return False
+        return True
+
+    def _look(self, model: Any, inputs: Any, items: Any) -> None:
+        """Leaves the shares by which the losses of two halves come to the loss of both, by asking for all three, with no gradients.
+
+        Raises CannotSplit where there is none: rows that are compared with one another, say.
         """
-        rows = splitting.rows_of(inputs)
-        halves = [splitting.some_rows(inputs, 0, rows // 2), splitting.some_rows(inputs, rows // 2, rows)]
-        whole, *losses = (self._loss(part, items) for part in (inputs, *halves))
-        near = self._near(whole)
-        weights = {share: [share(inputs, half) for half in halves] for share in SHARES}
-        found = [
-            share for share, (first, second) in weights.items()
+        halves = _halves(inputs)
+        whole, *losses = (self._loss(model, part, items) for part in (inputs, *halves))
+        near = self._near(model, whole)
+        weights = [[share(inputs, half) for half in halves] for share in self._possible]
+        possible = [
+            share for share, (first, second) in zip(self._possible, weights, strict=True)
             if abs((losses[0] * first + losses[1] * second) / whole - 1) < near
         ]  # fmt: skip
-        if not found:
+        if not possible:
+            rows = splitting.rows_of(inputs)
             raise CannotSplit(f"the loss of {rows} rows is {float(whole):.6g}, and of their halves {losses[0]:.6g} and {losses[1]:.6g}")
-        if any(abs(weights[share][0] - weights[found[0]][0]) > ALIKE for share in found):
-            raise CannotSplit("its loss could be a mean of rows, or of their labels")
-        return found[0]
+        self._possible = possible
 
-    def _near(self, loss: Any) -> float:
+    def _near(self, model: Any, loss: Any) -> float:
         if loss.dtype.itemsize < 4:
             raise CannotSplit(f"its loss is a number of half the length ({loss.dtype})")
-        halves = any(weight.is_floating_point() and weight.dtype.itemsize < 4 for weight in self._model.parameters())
+        halves = any(weight.is_floating_point() and weight.dtype.itemsize < 4 for weight in model.parameters())
         mixed = halves or self._trainer.accelerator.mixed_precision in ("fp16", "bf16")
         return NEAR_ON_A_CARD if mixed and loss.is_cuda else NEAR
 
-    def _loss(self, part: Any, items: Any) -> Any:
+    def _loss(self, model: Any, part: Any, items: Any) -> Any:
         import torch
 
-        before, training = self._before(), self._model.training
-        self._model.eval()  # parts draw other dropout
+        before, training = self._before(), model.training
+        model.eval()  # parts draw other dropout
         try:
             with torch.no_grad(), self._trainer.compute_loss_context_manager():
-                loss = self._trainer.compute_loss(self._model, self._trainer._prepare_inputs(part), num_items_in_batch=items)
+                loss = self._trainer.compute_loss(model, self._trainer._prepare_inputs(part), num_items_in_batch=items)
         finally:
-            self._model.train(training)
+            model.train(training)
             before.put_back()
         return loss.detach().mean()
+
+
+def _halves(inputs: Any) -> list[Any]:
+    rows = splitting.rows_of(inputs)
+    return [splitting.some_rows(inputs, 0, rows // 2), splitting.some_rows(inputs, rows // 2, rows)]
 
 
 @contextlib.contextmanager
@@ -209,7 +226,7 @@ class _Evaluation:
     def __init__(self, trainer: Any) -> None:
         self._trainer = weakref.proxy(trainer)
         self._took = Splitting("an evaluation's batch")
-        self._share: Share | None = None
+        self._shares = _Shares(self._trainer, self._took.before)
 
     def step(self, model: Any, inputs: Any, plain: Callable[[Any], Any]) -> Any:
         """(loss, logits, labels) of a batch."""
@@ -219,9 +236,7 @@ class _Evaluation:
             found = plain(part)
             if found[0] is None:
                 return 0.0, found
-            if self._share is None:
-                self._share = _Shares(self._trainer, model, self._took.before).seen(inputs)
-            return self._share(inputs, part), found
+            return self._shares.of(model, inputs, part), found
 
         found = self._took.take(splitting.rows_of(inputs), one, lambda: (1.0, plain(inputs)))
         return found[0][1] if len(found) == 1 else _joined(found)

@@ -178,6 +178,44 @@ def test_what_parts_count_for_is_seen_on_as_many_rows_as_find_room(hooked: None,
     assert all(torch.allclose(split.state_dict()[name], weight, atol=1e-6) for name, weight in plain.state_dict().items())
 
 
+class InOrder(Trainer):  # type: ignore[misc]
+    def _get_train_sampler(self, *_: Any) -> Any:
+        return torch.utils.data.SequentialSampler(range(ROWS * 4))
+
+
+def later() -> list[dict[str, Any]]:
+    """Rows of as many labels each at first, and then not."""
+    rows = data(ragged=False)
+    for number, row in enumerate(rows[ROWS * 2 :]):
+        row["labels"][: number % 8] = -100
+    return rows
+
+
+def twice() -> list[dict[str, Any]]:
+    """The halves of each micro-batch are the same rows, which have different numbers of labels."""
+    rows = data(ragged=False)[: ROWS // 2]
+    for number, row in enumerate(rows):
+        row["labels"][: 2 * number] = -100
+    return rows * 8
+
+
+@pytest.mark.parametrize(("rows", "most"), [(later, 4), (twice, 2)])
+def test_a_mean_of_labels_is_told_from_one_of_rows_where_they_were_the_same_at_first(
+    rows: Callable[[], Any], most: int, hooked: None, tmp_path: Path
+) -> None:
+    found = []
+    for room in (1000, most):
+        Room.most = 1000
+        args = TrainingArguments(
+            str(tmp_path), per_device_train_batch_size=ROWS, gradient_accumulation_steps=2, max_steps=5, learning_rate=1e-2, report_to=[],
+            save_strategy="no", use_cpu=True, disable_tqdm=True,
+        )  # fmt: skip
+        model = Model(mean)
+        InOrder(model, args, train_dataset=rows(), callbacks=[FromThirdStep(room)]).train()
+        found.append(model.state_dict())
+    assert all(torch.allclose(found[1][name], weight, atol=1e-6) for name, weight in found[0].items())
+
+
 class Crowded(Model):
     """Whose evaluation has room for few rows."""
 
