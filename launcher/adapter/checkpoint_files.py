@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import json
 import pickletools
+import re
 import struct
 import zipfile
 import zlib
 from collections import deque
+from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 
@@ -24,6 +26,25 @@ def fault(path: Path) -> str:
         return _file_fault(path)
     except (OSError, ValueError, zlib.error, zipfile.BadZipFile, struct.error, EOFError) as error:
         return f"{type(error).__name__}: {error}"
+
+
+_OF_TRAINER = re.compile(r"checkpoint-\d+")
+
+
+def unfinished(path: Path) -> str:
+    """Why a checkpoint of Hugging Face's Trainer is none yet: its state comes last (transformers 5.23); else nothing."""
+    if _OF_TRAINER.fullmatch(path.name) is None or not path.is_dir():
+        return ""
+    try:
+        whole = (path / "trainer_state.json").read_bytes().rstrip().endswith(b"}")
+    except OSError:
+        return "trainer_state.json is missing: it was never written to its end"
+    return "" if whole else "trainer_state.json was never written to its end"
+
+
+def begun(saved: Sequence[Path]) -> list[Path]:
+    """Checkpoints of Hugging Face's Trainer, without what a kill has left of the very first: nothing had been saved then."""
+    return [] if len(saved) == 1 and unfinished(saved[0]) else list(saved)
 
 
 MOST_BYTES = 2**20

@@ -14,13 +14,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
-from launcher.adapter import log_line, wheel_names
+from launcher.adapter import checkpoint_files, log_line, wheel_names
 from launcher.adapter.commands import Checkpoint, Command, TrialPlan, held_by
 from launcher.adapter.dialect import Dialect
 from launcher.adapter.inputs import Inputs
 from launcher.adapter.log_line import LogLine
 from launcher.adapter.progress import Progress
 from launcher.adapter.protocol import Adapter, OwnWords, Proves, Resumes, Weights
+from launcher.adapter.python_source import files_of
 from launcher.adapter.recognised import Understood
 from launcher.adapter.tracing import Traceable, Tracing, Untraceable
 from launcher.config import recipe_files
@@ -46,6 +47,7 @@ from launcher.trainers.script import (
     rules,
     said_lengths,
     source_values,
+    training_arguments,
     weight_files,
 )
 from launcher.trainers.script.dialects import DIALECTS
@@ -531,6 +533,12 @@ class ScriptAdapter(Adapter, Resumes, Traceable, Proves, OwnWords):
         """Hugging Face's Trainer has its settings in the source, and the recipe doesn't say how its script goes on."""
         return self.args.resume is None and self.args.spelled.get("micro_batch", "").startswith(CALL)
 
+    @property
+    def _of_trainer(self) -> bool:
+        """Its source names the arguments of Hugging Face's Trainer: what is called ``checkpoint-5`` is that one's."""
+        script, _ = recognise.script_of(self.args.command)
+        return script is not None and training_arguments.named(files_of(script))
+
     def edited(self, *, since: float) -> Sequence[str]:
         newer = edited.files(self.args, since)
         said = [f"edited since the launch: {', '.join(newer)}. What runs is that, at the launch's rung"] if newer else []
@@ -558,7 +566,8 @@ class ScriptAdapter(Adapter, Resumes, Traceable, Proves, OwnWords):
         if resume is None:
             return resuming.of_trainer(_kept_in(folder)) if self._trainer_in_source else []
         found = [Path(path) for path in glob.glob(resume.newest.replace("{run}", str(folder / "run")), recursive=True)]
-        return sorted(found, key=lambda path: path.stat().st_mtime, reverse=True)
+        newest = sorted(found, key=lambda path: path.stat().st_mtime, reverse=True)
+        return checkpoint_files.begun(newest) if self._of_trainer else newest
 
     def weights(self, *, folder: Path, since: float) -> Weights | None:
         """Of the recipe's checkpoints; where it names none, of files that the run has written and that hold a model's weights by name."""
@@ -577,10 +586,10 @@ class ScriptAdapter(Adapter, Resumes, Traceable, Proves, OwnWords):
 
     def checkpoints(self, *, folder: Path) -> Sequence[Checkpoint]:
         """What the glob finds and what is whole by its own checksums and its weights; how far each has come only the script knows."""
-        return resuming.checkpoints(self.saved(folder=folder), program=self.args.command[0])
+        return resuming.checkpoints(self.saved(folder=folder), program=self.args.command[0], of_trainer=self._of_trainer)
 
     def spoiled(self, *, folder: Path) -> Mapping[Path, str]:
-        return resuming.spoiled(self.saved(folder=folder), program=self.args.command[0])
+        return resuming.spoiled(self.saved(folder=folder), program=self.args.command[0], of_trainer=self._of_trainer)
 
     def resume(self, rung: Rung, checkpoint: Checkpoint, budget: Budget, *, folder: Path, attempt: int) -> Command:
         return self.resumed(self.full_run(rung, budget, folder=folder), checkpoint.path)

@@ -27,19 +27,24 @@ _OF_TRAINER = ("trainer_state.json", "optimizer.pt", "scheduler.pt")
 """Files of a checkpoint of transformers' Trainer without which another training would begin."""
 
 
-def checkpoints(saved: Sequence[Path], *, program: str) -> Sequence[Checkpoint]:
-    """Intact checkpoints among ``saved``, newest first. ``program``: the first word of the script's command."""
-    untorn = [path for path in saved if not checkpoint_files.fault(path)]
+def checkpoints(saved: Sequence[Path], *, program: str, of_trainer: bool = False) -> Sequence[Checkpoint]:
+    """Intact checkpoints among ``saved``, newest first. ``program``: the first word of the script's command. ``of_trainer``: what is named
+    as Hugging Face's Trainer does is its."""
+    untorn = [path for path in saved if not _fault(path, of_trainer)]
     finite = _finite(untorn, program)
     return [Checkpoint(path=path, done=path.stat().st_mtime, unit="seconds") for path in untorn if finite.get(path) is not False]
 
 
-def spoiled(saved: Sequence[Path], *, program: str) -> Mapping[Path, str]:
+def spoiled(saved: Sequence[Path], *, program: str, of_trainer: bool = False) -> Mapping[Path, str]:
     """Checkpoints that can't be used, and why."""
     newest = saved[:MOST_TOLD]
-    torn = {path: fault for path in newest if (fault := checkpoint_files.fault(path))}
+    torn = {path: fault for path in newest if (fault := _fault(path, of_trainer))}
     finite = _finite([path for path in newest if path not in torn], program)
     return {path: torn.get(path) or NOT_FINITE for path in newest if path in torn or finite.get(path) is False}
+
+
+def _fault(path: Path, of_trainer: bool) -> str:
+    return (checkpoint_files.unfinished(path) if of_trainer else "") or checkpoint_files.fault(path)
 
 
 def last_weights(saved: Sequence[Path], *, program: str, named: bool) -> Weights | None:

@@ -93,6 +93,11 @@ def in_source(files: Iterable[Path]) -> list[Given]:
     return []
 
 
+def named(files: Iterable[Path]) -> bool:
+    """Whether one of them names such a class."""
+    return any(_CLASS.search(parsed(file)[0]) for file in files)
+
+
 def beliefs(given: list[Given]) -> dict[str, Belief]:
     """Wheel -> what the source says of it."""
     return {wheel: belief for wheel in FIELDS if (belief := given[0].belief(wheel)) is not None} if given else {}

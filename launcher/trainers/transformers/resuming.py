@@ -42,9 +42,9 @@ def spoiled(output: Path) -> Mapping[Path, str]:
 
 
 def saved(output: Path) -> list[Path]:
-    """Everything that looks like a checkpoint, intact or not, newest first."""
+    """Everything that looks like a checkpoint, intact or not, newest first; nothing where only the first was begun."""
     named = [path for path in output.glob("checkpoint-*") if path.name.rpartition("-")[2].isdigit()]
-    return sorted(named, key=lambda path: int(path.name.rpartition("-")[2]), reverse=True)
+    return checkpoint_files.begun(sorted(named, key=lambda path: int(path.name.rpartition("-")[2]), reverse=True))
 
 
 def kept_bytes(output: Path, value: Callable[[str], Any], *, steps: int, per_epoch: int) -> int | None:
@@ -82,7 +82,11 @@ def _torn(path: Path, before: Path | None) -> str:
     """By its files' own checksums and lengths: torch loads a tensor with a flipped bit without a word. Weights have no checksums; where a
     machine went down while they were written, their end reads as zeros, which it didn't in the checkpoint before."""
     zeros = next((file.name for file in sorted(path.glob("*.safetensors")) if _ends_in_zeros(file, before)), None)
-    return checkpoint_files.fault(path) or (f"{zeros} ends in zeros: it was never written to its end" if zeros is not None else "")
+    return (
+        checkpoint_files.unfinished(path)
+        or checkpoint_files.fault(path)
+        or (f"{zeros} ends in zeros: it was never written to its end" if zeros is not None else "")
+    )
 
 
 def _ends_in_zeros(file: Path, before: Path | None) -> bool:

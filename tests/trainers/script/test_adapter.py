@@ -351,3 +351,23 @@ def test_tags_of_other_peoples_are_no_obstacle() -> None:
     text = "a: !!python/tuple [1, 2]\nb: !mine {c: 1}\n"
     assert configs.get(configs.load(text, ".yaml"), "b.c") == 1
     assert configs.edited(text, ".yaml", {"b.c": 7}) == "a: !!python/tuple [1, 2]\nb: !mine {c: 7}\n"
+
+
+@pytest.mark.parametrize("of_trainer", [True, False])
+def test_a_checkpoint_that_hugging_faces_trainer_has_begun_is_gone_on_from_by_no_script_of_it(tmp_path: Path, of_trainer: bool) -> None:
+    """Others may call theirs so, too, and keep no such file."""
+    recipe = project(tmp_path)
+    if of_trainer:
+        (tmp_path / "train.py").write_text("from transformers import Trainer, TrainingArguments\n" + (tmp_path / "train.py").read_text())
+    recipe = changed(recipe, resume={"words": "--resume {checkpoint}", "newest": "{run}/checkpoint-*"})
+    adapter, begun, later = ScriptAdapter(recipe), *(tmp_path / "run" / f"checkpoint-{steps}" for steps in (5, 10))
+    begun.mkdir(parents=True)
+    (begun / "config.json").write_text("{}")
+    assert list(adapter.saved(folder=tmp_path)) == ([] if of_trainer else [begun])
+    later.mkdir()
+    (later / "config.json").write_text("{}")
+    os.utime(later, (2e9, 2e9))
+    assert [one.path for one in adapter.checkpoints(folder=tmp_path)] == ([] if of_trainer else [later, begun])
+    assert set(adapter.spoiled(folder=tmp_path)) == ({begun, later} if of_trainer else set())
+    (begun / "trainer_state.json").write_text("{}")
+    assert [one.path for one in adapter.checkpoints(folder=tmp_path)] == ([begun] if of_trainer else [later, begun])

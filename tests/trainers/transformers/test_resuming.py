@@ -46,6 +46,20 @@ def test_torn_corrupt_and_flipped_ones_are_passed_over_for_the_one_before(tmp_pa
     assert "optimizer.pt" in told[flipped] and "ends in zeros" in told[zeros] and "missing" in told[unfinished]
 
 
+def test_one_that_was_begun_is_none_while_nothing_else_was_saved(tmp_path: Path) -> None:
+    """The run was killed in its very first save: it begins anew, as one does that was killed before it. Two of them are no such thing."""
+    begun = saved(tmp_path, 10)
+    state = begun / "trainer_state.json"
+    state.write_text(state.read_text()[:10])
+    assert not resuming.saved(tmp_path)
+    state.unlink()
+    assert not resuming.saved(tmp_path) and not resuming.checkpoints(tmp_path) and not resuming.spoiled(tmp_path)
+    later = saved(tmp_path, 20)
+    assert [one.path for one in resuming.checkpoints(tmp_path)] == [later]
+    (later / "trainer_state.json").unlink()
+    assert set(resuming.spoiled(tmp_path)) == {begun, later} and "never written to its end" in resuming.spoiled(tmp_path)[later]
+
+
 def test_weights_that_are_not_finite_are_named_so(tmp_path: Path) -> None:
     only = saved(tmp_path, 10)
     save_file({"a": torch.full((4096,), float("nan"))}, only / "model.safetensors")
