@@ -32,7 +32,10 @@ where there are more than were played, they are taken evenly.
 
 def document(rows: Sequence[Row]) -> str:
     """The whole page."""
-    played = [row for row in rows if row["crashed"]]
+    newest = list(
+        {(row["training"], row["who"], row["point"], not row["crashed"] and number): row for number, row in enumerate(rows)}.values()
+    )
+    played = [row for row in newest if row["crashed"]]
     found = Counter(row["verdict"] for row in played)
     most = max((lost(row) for row in played), default=0)
     lines = [
@@ -48,7 +51,7 @@ def document(rows: Sequence[Row]) -> str:
         counts = Counter(row["verdict"] for row in here)
         cells = [len(here), *(counts[verdict] for verdict in VERDICTS), max(map(lost, here))]
         lines.append(f"| {training.replace('_', ' ')} | {who} | {' | '.join(map(str, cells))} |")
-    return "\n".join([*lines, "", *_others(rows), *_where(rows)]).rstrip() + "\n"
+    return "\n".join([*lines, "", *_others(newest), *_earlier(rows, newest), *_where(newest)]).rstrip() + "\n"
 
 
 def lost(row: Row) -> int:
@@ -83,6 +86,21 @@ def _others(rows: Sequence[Row]) -> list[str]:
             row["commit"],
         )
         lines.append(f"| {' | '.join(map(str, cells))} |")
+    return [*lines, ""]
+
+
+def _earlier(rows: Sequence[Row], newest: Sequence[Row]) -> list[str]:
+    """Those that did not pass and were played again since."""
+    before = [row for row in rows if row not in newest and row["verdict"] != "PASS"]
+    if not before:
+        return []
+    now = {(row["training"], row["who"], row["point"]): row for row in newest}
+    lines = ["## Played again after a mend", "", "Only their last runs are counted.", ""]
+    lines += ["| training | killed | at | before | commit | now | commit |", "|---|---|---|---|---|---|---|"]
+    for row in before:
+        again = now[(row["training"], row["who"], row["point"])]
+        cells = row["training"], row["who"], f"`{row['point']}`", row["verdict"], row["commit"], again["verdict"], again["commit"]
+        lines.append(f"| {' | '.join(cells)} |")
     return [*lines, ""]
 
 

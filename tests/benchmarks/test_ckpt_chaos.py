@@ -54,8 +54,11 @@ def test_how_far_a_run_has_come_is_what_it_has_trained_through(tmp_path: Path) -
 def test_the_table_counts_what_was_killed_and_tells_what_did_not_pass() -> None:
     where = {"commit": "abc1234", "versions": {"torch": "2.15.0"}}
     row = {"training": "yolo", "who": "job", "point": "#4 open:last.pt [torn]", "verdict": "PASS", "crashed": True, "drift": False, **where}
-    bad = {**row, "verdict": "HARD_FAIL", "came_to": 3, "went_on_from": 1}
+    bad = {**row, "point": "#7 open:last.pt [torn]", "verdict": "HARD_FAIL", "came_to": 3, "went_on_from": 1}
     page = table.document([row, bad, {**row, "point": "no crash (control)", "crashed": False}])
     assert "**2 runs killed: 1 pass, 0 lost work, 0 silent divergence, 1 hard fail**; at most 2 intervals" in page
     assert "| yolo | job | 2 | 1 | 0 | 0 | 1 | 2 |" in page
-    assert "| yolo | job | `#4 open:last.pt [torn]` | HARD_FAIL | 3 | 1 | abc1234 |" in page and "1 more weren't killed" in page
+    assert "| yolo | job | `#7 open:last.pt [torn]` | HARD_FAIL | 3 | 1 | abc1234 |" in page and "1 more weren't killed" in page
+    again = table.document([row, bad, {**bad, "verdict": "PASS", "commit": "def5678", "went_on_from": 2}])
+    assert "**2 runs killed: 2 pass" in again and "## Not passed" not in again
+    assert "| yolo | job | `#7 open:last.pt [torn]` | HARD_FAIL | abc1234 | PASS | def5678 |" in again
