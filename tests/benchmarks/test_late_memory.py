@@ -30,6 +30,11 @@ def test_seeds_come_in_turn_and_none_twice() -> None:
     assert {cases.make(seed).training for seed in late_memory.seeds_left([], only="yolo", slice_=3)} == {"yolo"}
 
 
+def test_those_again_are_the_ones_that_lost_a_step_and_need_not_have() -> None:
+    plain, text = cases.TRAININGS.index("plain"), cases.TRAININGS.index("text")
+    assert late_memory.seeds_again([row(plain, "restarted"), row(text, "restarted"), row(2, "lost"), row(2, "parts")]) == [text]
+
+
 def test_a_fifth_of_a_round_shows_what_a_restart_costs() -> None:
     compared = [one for one in map(cases.make, range(len(cases.PAIRS))) if one.compared]
     assert sorted(one.training for one in compared) == sorted(cases.TRAININGS)
