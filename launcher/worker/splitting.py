@@ -37,6 +37,18 @@ def alone() -> bool:
     return int(os.environ.get("WORLD_SIZE", "1") or 1) == 1
 
 
+_others: list[str] = []
+
+
+def take_care(who: str) -> None:
+    """Says that a trainer's own steps are taken in parts here, so that nobody else does that with its model."""
+    _others.append(who)
+
+
+def taken_care() -> bool:
+    return bool(_others)
+
+
 class CannotSplit(RuntimeError):
     """It can't be said what the parts come to, so the whole is not taken in parts. The message says why."""
 
@@ -279,3 +291,63 @@ def some_rows(inputs: Any, first: int, last: int) -> Any:
         return value
 
     return type(inputs)({name: of(value) for name, value in inputs.items()})
+
+
+IGNORED = -100
+"""Of labels: PyTorch's own."""
+
+
+def joined(sizes: Sequence[int], values: Sequence[Any], shares: Sequence[float] | None = None) -> Any:
+    """Outputs of parts of so many rows as one: tensors with a row for each of theirs, in tuples, lists and dicts.
+
+    ``shares``: what a part's single numbers count for in the whole's. Then, what can't be put together is gone, and who asks for it hears
+    of the failure. Raises CannotSplit for anything else.
+    """
+    import torch
+
+    def of(found: Sequence[Any]) -> Any:
+        return joined(sizes, found, shares)
+
+    first = values[0]
+    if isinstance(first, torch.Tensor):
+        if first.dim() and [len(value) for value in values] == list(sizes):
+            return torch.cat(values)
+        if first.dim() or shares is None or not first.is_floating_point():
+            raise CannotSplit("what the model gives has no row for each of its batch")
+        return sum(value * share for share, value in zip(shares, values, strict=True))
+    if isinstance(first, Mapping):
+        return like(first, {name: of([value[name] for value in values]) for name in first})
+    if isinstance(first, list | tuple):
+        return like(first, [of([value[at] for value in values]) for at in range(len(first))])
+    if shares is not None and not (first is None or isinstance(first, str | int | float)):
+        return _Gone(type(first).__name__)
+    if any(value != first for value in values):
+        raise CannotSplit(f"what the model gives has {type(first).__name__} in it, which differ")
+    return first
+
+
+class _Gone:
+    """What can't be put together, in the place of a whole pass's."""
+
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
+
+    def __getattr__(self, name: str) -> Any:
+        raise MemoryError(f"a pass found no room, and of its parts there is no {self._kind}")
+
+    def __len__(self) -> int:
+        return int(self.length)
+
+    def __getitem__(self, at: Any) -> Any:
+        return self.item
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.items)
+
+
+def like(first: Any, values: Any) -> Any:
+    """A dict, list or tuple of the same kind with other values."""
+    spread: Any = type(first)
+    if hasattr(first, "to_tuple"):  # ModelOutput of transformers
+        return spread(**values)
+    return spread(*values) if hasattr(first, "_fields") else spread(values)

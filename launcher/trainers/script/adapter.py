@@ -96,6 +96,7 @@ class ScriptAdapter(Adapter, Resumes, Traceable, Proves, OwnWords):
     name: ClassVar[str] = "script"
     general: ClassVar[bool] = True
     starts_ranks: ClassVar[bool] = True
+    splits: ClassVar[tuple[str, ...]] = ("trainers.script.inside.splitting",)
     dialects: ClassVar[tuple[Dialect, ...]] = DIALECTS
     wheels: ClassVar[Mapping[str, WheelSpec]] = {
         "micro_batch": WheelSpec(type=int, help="Samples per device per forward and backward pass."),

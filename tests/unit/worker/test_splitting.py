@@ -314,7 +314,7 @@ def test_which_errors_are_memory(error: BaseException, memory: bool) -> None:
 def test_every_trainers_module_loads_beside_a_program_that_has_no_autofit(tmp_path: Path) -> None:
     """By its private name, in a process that finds no ``launcher``; and brings no torch."""
     names = [name for adapter in registry.adapters() for name in adapter.splits]
-    assert len(names) == 2
+    assert len(names) == 3
     program = (
         "import sys; assert 'torch' not in sys.modules and 'launcher' not in sys.modules; print([m for m in sys.modules if 'inside' in m])"
     )
@@ -322,3 +322,17 @@ def test_every_trainers_module_loads_beside_a_program_that_has_no_autofit(tmp_pa
     found = subprocess.run([sys.executable, "-c", program], env=env, cwd=tmp_path, capture_output=True, text=True, check=True)
     assert found.stderr == ""
     assert all(f"_autofit.{name}" in found.stdout for name in names)
+
+
+def test_outputs_of_parts_are_joined() -> None:
+    """Tensors by their rows, in whatever they stand; a single number only where it is known what it counts for."""
+    parts = [(torch.full((size, 2), size), {"feats": [torch.full((size, 1), size)]}, None) for size in (3, 1)]
+    boxes, more, nothing = splitting.joined((3, 1), parts)
+    assert boxes[:, 0].tolist() == [3, 3, 3, 1] and more["feats"][0].shape == (4, 1) and nothing is None
+    losses = [(torch.tensor(1.0), "mean"), (torch.tensor(5.0), "mean")]
+    assert splitting.joined((3, 1), losses, (0.75, 0.25)) == (2.0, "mean")
+    for odd in (losses, [torch.zeros(5, 2)] * 2, [{1}, {2}]):
+        with pytest.raises(splitting.CannotSplit):
+            splitting.joined((3, 1), odd)
+    with pytest.raises(MemoryError, match="there is no set"):
+        len(splitting.joined((3, 1), [{1}, {2}], (0.75, 0.25)))

@@ -24,7 +24,6 @@ either (2e-7); a card's kernels differ with its size where numbers of half the l
 ALIKE = 1e-9
 FEWEST = 4
 """Rows of which half is still two that can be taken apart."""
-IGNORED = -100
 _trainings: weakref.WeakKeyDictionary[Any, _Training] = weakref.WeakKeyDictionary()
 _evaluations: weakref.WeakKeyDictionary[Any, _Evaluation] = weakref.WeakKeyDictionary()
 
@@ -68,6 +67,7 @@ class _Training:
         self._trainer, self._model = weakref.proxy(trainer), weakref.proxy(model)
         self._took = Splitting("a training step", model=model)
         self._shares = _Shares(self._trainer, self._took.before)
+        splitting.take_care("transformers")
 
     def step(self, inputs: Any, items: Any, plain: Callable[[Any], Any]) -> Any:
         """The loss of a micro-batch, which ``plain`` gives for all of it or a part; the gradients are its, too."""
@@ -112,7 +112,7 @@ def _labels(inputs: Any, *, since: int = 0) -> int:
     labels = inputs.get("labels")
     if labels is None or labels.dim() < 2 or labels.is_floating_point():
         return splitting.rows_of(inputs)
-    return int((labels[:, since:] != IGNORED).sum())
+    return int((labels[:, since:] != splitting.IGNORED).sum())
 
 
 class _Shares:

@@ -45,6 +45,7 @@ def _callbacks(module: Any) -> None:
 def _train_starts(trainer: Any) -> None:
     model = trainer.model
     if not getattr(trainer.args, "compile", False) and hasattr(model, "loss"):
+        splitting.take_care("ultralytics")
         _training[model] = _Training(trainer)
 
 
@@ -183,22 +184,4 @@ def _mean_of(found: Sequence[tuple[int, Any]]) -> Any:
 def _predicted(model: Any, images: Any, plain: Callable[[Any], Any]) -> Any:
     took = _validations.setdefault(model, Splitting("a batch of images to predict"))
     found = took.take(len(images), lambda first, last: (last - first, plain(images[first:last])), lambda: (len(images), plain(images)))
-    return found[0][1] if len(found) == 1 else _joined(found)
-
-
-def _joined(found: Sequence[tuple[int, Any]]) -> Any:
-    """Outputs of parts as one: tensors with a row for each image, in tuples, lists and dicts. Raises CannotSplit."""
-    import torch
-
-    first = found[0][1]
-    if isinstance(first, torch.Tensor):
-        if any(not value.dim() or len(value) != size for size, value in found):
-            raise CannotSplit("what the model gives has no row for each image")
-        return torch.cat([value for _, value in found])
-    if isinstance(first, dict):
-        return {name: _joined([(size, value[name]) for size, value in found]) for name in first}
-    if isinstance(first, list | tuple):
-        return type(first)(_joined([(size, value[at]) for size, value in found]) for at in range(len(first)))
-    if any(value != first for _, value in found):
-        raise CannotSplit(f"what the model gives has {type(first).__name__} in it, which differ")
-    return first
+    return found[0][1] if len(found) == 1 else splitting.joined(*zip(*found, strict=True))

@@ -183,16 +183,6 @@ def test_images_take_their_targets_with_them() -> None:
         splitting._some_images({**batch(), "other": torch.zeros(5)}, 0, 2, overlapping_masks=True)
 
 
-def test_outputs_of_parts_are_joined() -> None:
-    parts = [(size, (torch.full((size, 2), size), {"feats": [torch.full((size, 1), size)]}, None)) for size in (3, 1)]
-    boxes, more, nothing = splitting._joined(parts)
-    assert boxes[:, 0].tolist() == [3, 3, 3, 1]
-    assert more["feats"][0].shape == (4, 1)
-    assert nothing is None
-    with pytest.raises(CannotSplit):
-        splitting._joined([(2, torch.zeros(5, 2)), (2, torch.zeros(5, 2))])
-
-
 def test_a_checkpoint_that_finds_no_room_ends_with_the_first_error(tmp_path: Path) -> None:
     """Under a real limit: Ultralytics tries again four times, on a buffer that the first failure has closed."""
     program = """

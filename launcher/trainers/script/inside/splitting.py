@@ -1,0 +1,335 @@
+"""A late out-of-memory of a script's own loop costs no step where its model's forward pass finds no room: the pass is made again in parts.
+
+Loaded into full runs. To the script's loop nothing is other than before: what the parts give is put together, and each part is checkpointed
+(``torch.utils.checkpoint``), so that it is computed again when the backward pass comes to it, and no more than one part's activations
+are there at once. Loss and backward pass are the script's, whatever they are and wherever they stand. That parts give what the whole
+gives is seen first, on rows that find room; a model that mixes rows, or keeps something of a pass beside what it returns, is not
+taken in parts. What fails after the forward pass is not known here: the run is restarted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import gc
+import traceback
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from ....worker import saving, splitting
+from ....worker.after_import import after_import
+from ....worker.splitting import Before, CannotSplit, Splitting
+
+NEAR, NEAR_HALF = 1e-4, 3e-2
+"""What the whole and its parts give is the same to this, by the largest of it; the second where it has numbers of half the length."""
+NEAR_SUM = 1e-5
+"""A loss that the model itself gives."""
+_passes: weakref.WeakKeyDictionary[Any, _Passes] = weakref.WeakKeyDictionary()
+
+
+def install() -> None:
+    """In this process, as soon as optimizers are there: the first step of each tells which model is trained."""
+    saving.install()
+    if splitting.alone():
+        after_import({"torch.optim.optimizer": lambda module: module.register_optimizer_step_pre_hook(_Models().step_comes)})
+
+
+class _Models:
+    """Those that a script trains, found by their optimizers' weights."""
+
+    def __init__(self) -> None:
+        self._known: weakref.WeakSet[Any] = weakref.WeakSet()
+
+    def step_comes(self, optimizer: Any, *_: Any) -> None:
+        if optimizer in self._known or splitting.taken_care():
+            return
+        self._known.add(optimizer)
+        held = {id(weight) for group in optimizer.param_groups for weight in group["params"]}
+        for model in _roots(held):
+            if _can_be_called_in_parts(model):
+                passes = _Passes(model)
+                for module in _all_of_it(model, held):
+                    _passes[module] = passes
+                    _watch(type(module))
+
+
+def _roots(held: set[int]) -> list[Any]:
+    """The modules with some of these weights that are part of no other such module."""
+    import torch
+
+    found = []
+    for one in gc.get_objects():
+        with contextlib.suppress(AttributeError):  # one that is just being made
+            if issubclass(type(one), torch.nn.Module) and held & set(map(id, one.parameters())):
+                found.append(one)
+    within = {id(part) for one in found for part in one.modules() if part is not one}
+    return [one for one in found if id(one) not in within]
+
+
+def _all_of_it(model: Any, held: set[int]) -> list[Any]:
+    """The model, and the modules in it that have all of its trained weights: one of them is what the loop calls (Lightning)."""
+    own = held & set(map(id, model.parameters()))
+    return [part for part in model.modules() if own <= set(map(id, part.parameters()))]
+
+
+def _can_be_called_in_parts(model: Any) -> bool:
+    """Compiled and scripted models are left alone, and those with hooks, which would see parts."""
+    import torch
+
+    return not any(
+        isinstance(part, (torch.jit.ScriptModule, torch.nn.DataParallel)) or type(part).__name__ == "OptimizedModule"
+        or part._compiled_call_impl is not None or part._forward_hooks or part._forward_pre_hooks
+        for part in model.modules()
+    )  # fmt: skip
+
+
+def _watch(kind: Any) -> None:
+    plain = kind.__call__
+    if hasattr(plain, "in_parts"):
+        return
+
+    @functools.wraps(plain)
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        passes = _passes.get(self)
+        return plain(self, *args, **kwargs) if passes is None else passes.made(functools.partial(plain, self), args, kwargs)
+
+    call.in_parts = True  # type: ignore[attr-defined]
+    kind.__call__ = call
+
+
+class _Passes:
+    """The forward passes of one model."""
+
+    def __init__(self, model: Any) -> None:
+        self._model = weakref.proxy(model)
+        self._training = Splitting("a training pass", model=model)
+        self._predicting = Splitting("a pass that predicts")
+        self._statistics = list(splitting.statistics(model))
+        self._possible: dict[bool, list[_Share]] = {}
+        """What a loss of some rows may count for, with gradients and without; empty: nothing had to be taken in parts yet."""
+        self._room = 0
+        """Rows that were seen to find room for their backward pass, too."""
+        self._within = False
+
+    def made(self, plain: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        """What ``plain`` returns for these."""
+        import torch
+
+        trains, rows = torch.is_grad_enabled(), rows_of((args, kwargs))
+        if self._within or rows < 2 or (self._model.training and not trains) or torch.compiler.is_compiling():
+            return plain(*args, **kwargs)
+        one = _Whole(functools.partial(self._alone, plain), args, kwargs, rows)
+        took, part = (self._training, self._checkpointed) if trains else (self._predicting, _Whole.part)
+
+        def of(first: int, last: int) -> tuple[int, Any, float]:
+            with _no_other_error(), self._keeping_nothing():
+                share = self._share(trains, one, first, last)
+                return last - first, part(one, first, last), share
+
+        found = took.take(rows, of, lambda: (rows, one.part(0, rows), 1.0))
+        return found[0][1] if len(found) == 1 else splitting.joined(*zip(*found, strict=True))
+
+    def _alone(self, plain: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        """A pass in which the modules within aren't taken for others."""
+        before, self._within = self._within, True
+        try:
+            return plain(*args, **kwargs)
+        finally:
+            self._within = before
+
+    def _checkpointed(self, one: _Whole, first: int, last: int) -> Any:
+        from torch.utils.checkpoint import checkpoint
+
+        if last - first > self._room:
+            self._rehearse(one, first, last)
+            self._room = last - first
+        made, then = False, Before(statistics=self._statistics)
+
+        def pass_over() -> Any:
+            nonlocal made
+            again, made = made, True
+            with self._as_then(then) if again else contextlib.nullcontext():
+                return one.part(first, last)
+
+        return checkpoint(pass_over, use_reentrant=False, preserve_rng_state=False)
+
+    def _rehearse(self, one: _Whole, first: int, last: int) -> None:
+        """Makes a part's forward pass, and its backward pass to the first weight, and forgets them: does it find room?"""
+        import torch
+
+        before = self._training.before()
+        weight = next(weight for weight in self._model.parameters() if weight.requires_grad)
+        given = [tensor for tensor in _tensors(one.part(first, last)) if tensor.requires_grad]
+        torch.autograd.grad(given, weight, [torch.zeros_like(tensor) for tensor in given], allow_unused=True)
+        before.put_back()
+
+    @contextlib.contextmanager
+    def _as_then(self, then: Before) -> Iterator[None]:
+        """While open, random states and statistics are as they were when the part was computed first."""
+        now = Before(statistics=self._statistics)
+        then.put_back()
+        try:
+            yield
+        finally:
+            now.put_back()
+
+    @contextlib.contextmanager
+    def _keeping_nothing(self) -> Iterator[None]:
+        """Raises CannotSplit where a pass leaves something in the model."""
+        before = self._kept()
+        yield
+        for place, value in self._kept().items():
+            if place not in before or before[place][0] is not value[0] or before[place][1] != value[1]:
+                raise CannotSplit(f"a pass changes {place[1]} of the model")
+
+    def _kept(self) -> dict[tuple[int, str], tuple[Any, int]]:
+        """Attributes of all its modules, each with its length where it has one."""
+        return {
+            (at, name): (value, len(value) if isinstance(value, list | dict | set) else 0)
+            for at, module in enumerate(self._model.modules()) for name, value in vars(module).items()
+            if name not in ("_parameters", "_buffers", "_modules", "training")
+        }  # fmt: skip
+
+    def _share(self, trains: bool, one: _Whole, first: int, last: int) -> float:
+        """What a loss of these rows counts for; looked at again where what was seen leaves answers that differ now."""
+
+        def apart(possible: list[_Share]) -> bool:
+            return len({round(share(one, first, last), 9) for share in possible}) > 1
+
+        if trains not in self._possible:
+            self._possible[trains] = self._seen(one, [_of_rows, *_of_labels(one)])
+        if apart(self._possible[trains]):
+            self._possible[trains] = self._seen(one, self._possible[trains])
+            if apart(self._possible[trains]):
+                raise CannotSplit("its loss could be a mean of rows, or of their labels")
+        return self._possible[trains][0](one, first, last)
+
+    def _seen(self, one: _Whole, possible: list[_Share]) -> list[_Share]:
+        """Those by which parts come to the whole, by as many rows of it as find room without gradients."""
+        while True:
+            try:
+                return self._compared(one, possible)
+            except RuntimeError as error:
+                if one.rows < 4 or not splitting.of_memory(error):
+                    raise
+                traceback.clear_frames(error.__traceback__)
+            splitting.give_back(young=True)
+            one = one.rows_before(one.rows // 2)
+
+    def _compared(self, one: _Whole, possible: list[_Share]) -> list[_Share]:
+        """Raises CannotSplit where two halves don't come to what the whole gives."""
+        import torch
+
+        before, modes = self._training.before(), [(module, module.training) for module in self._model.modules()]
+        for module, _ in modes:
+            module.training = False  # parts draw other dropout
+        try:
+            with torch.no_grad():
+                middle, whole = one.rows // 2, one.part(0, one.rows)
+                halves = one.part(0, middle), one.part(middle, one.rows)
+        finally:
+            for module, training in modes:
+                module.training = training
+            before.put_back()
+        cuts = (0, middle), (middle, one.rows)
+        sizes = [last - first for first, last in cuts]
+        good = [share for share in possible if _same(whole, splitting.joined(sizes, halves, [share(one, *cut) for cut in cuts]))]
+        if not good:
+            raise CannotSplit(f"{one.rows} rows give another result than their halves")
+        return good if any(not tensor.dim() for tensor in _tensors(whole)) else good[:1]
+
+
+class _Whole:
+    """One call of a model, of which some rows can be asked for."""
+
+    def __init__(self, plain: Callable[[Any, Any], Any], args: Any, kwargs: Any, rows: int) -> None:
+        self._plain, self.given, self.rows = plain, (args, kwargs), rows
+
+    def part(self, first: int, last: int) -> Any:
+        if (first, last) == (0, self.rows):
+            return self._plain(*self.given)
+        return self._plain(*self.some(first, last))
+
+    def some(self, first: int, last: int) -> Any:
+        """(args, kwargs) of these rows; what has no rows stays as it is."""
+        return _some(self.given, first, last, self.rows)
+
+    def rows_before(self, last: int) -> _Whole:
+        args, kwargs = self.some(0, last)
+        return _Whole(self._plain, args, kwargs, last)
+
+
+_Share = Callable[[_Whole, int, int], float]
+"""(a call, the first of its rows, before which it ends) -> what a loss of these rows counts for in that of all."""
+
+
+def _of_rows(one: _Whole, first: int, last: int) -> float:
+    return (last - first) / one.rows
+
+
+def _of_labels(one: _Whole) -> list[_Share]:
+    """By labels that aren't ignored, with the first of a row and without: as models of Hugging Face have it."""
+    named = next((given for given in (one.given[1], *one.given[0]) if isinstance(given, Mapping) and "labels" in given), None)
+    if named is None or not hasattr(named["labels"], "dim") or named["labels"].dim() < 2 or named["labels"].is_floating_point():
+        return []
+
+    def counted(since: int, whole: _Whole, first: int, last: int) -> float:
+        labels = next(given for given in (whole.given[1], *whole.given[0]) if isinstance(given, Mapping) and "labels" in given)["labels"]
+        there = labels[:, since:] != splitting.IGNORED
+        return float(there[first:last].sum()) / max(float(there.sum()), 1.0)
+
+    return [functools.partial(counted, since) for since in (0, 1)]
+
+
+@contextlib.contextmanager
+def _no_other_error() -> Iterator[None]:
+    """A part that fails for another reason than memory is none: its rows can't be told apart."""
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, CannotSplit) or splitting.of_memory(error):
+            raise
+        raise CannotSplit(f"some of its rows fail: {type(error).__name__}: {str(error)[:200]}") from error
+
+
+def rows_of(given: Any) -> int:
+    """The first dimension of the first tensor in what a model is called with; 0 where there is none."""
+    return next((len(tensor) for tensor in _tensors(given) if tensor.dim()), 0)
+
+
+def _tensors(value: Any) -> Iterator[Any]:
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, Mapping):
+        yield from (tensor for one in value.values() for tensor in _tensors(one))
+    elif isinstance(value, list | tuple):
+        yield from (tensor for one in value for tensor in _tensors(one))
+
+
+def _some(value: Any, first: int, last: int, rows: int) -> Any:
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        return value[first:last] if value.dim() and len(value) == rows else value
+    if isinstance(value, Mapping):
+        return splitting.like(value, {name: _some(one, first, last, rows) for name, one in value.items()})
+    if isinstance(value, list | tuple):
+        return splitting.like(value, [_some(one, first, last, rows) for one in value])
+    return value
+
+
+def _same(whole: Any, parts: Any) -> bool:
+    one, other = list(_tensors(whole)), list(_tensors(parts))
+    return len(one) == len(other) and all(map(_near, one, other))
+
+
+def _near(one: Any, other: Any) -> bool:
+    if one.shape != other.shape or one.dtype != other.dtype:
+        return False
+    if not one.is_floating_point():
+        return bool((one == other).all())
+    near = NEAR_HALF if one.dtype.itemsize < 4 else NEAR if one.dim() else NEAR_SUM
+    return not one.numel() or bool((one - other).abs().max() <= near * one.abs().max())
