@@ -176,7 +176,8 @@ def _gone_on(job: Job, first: Trial, orders: Orders, plan: TrialPlan) -> Trial:
     verdict = replace(first.verdict, peak_bytes=max(first.verdict.peak_bytes, report.peak_bytes, second.verdict.peak_bytes))
     if not second.verdict.fits:
         report = replace(report, phase=second.report.phase, failure=second.report.failure)
-        verdict = replace(second.verdict, why=f"it can't go on from a checkpoint of its own: {second.verdict.why}")
+        cure = " (trial.resume=false leaves this out)" if second.verdict.kind is Kind.CRASHED else ""
+        verdict = replace(second.verdict, why=f"it can't go on from a checkpoint of its own: {second.verdict.why}{cure}")
     report.write(first.folder / REPORT)
     later = {room.name: room for room in second.rooms}
     rooms = tuple(max(room, later.get(room.name, room), key=lambda one: one.needed) for room in first.rooms)

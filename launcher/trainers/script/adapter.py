@@ -365,7 +365,7 @@ class ScriptAdapter(Adapter, Resumes, Traceable, Proves, OwnWords):
         run = folder / "scratch" / "run"
         told = self._in_trial(rung)
         line, files = self._placed(rung, place=folder / "config", run=run, variant=Variant(accumulation=told))
-        payload = {
+        payload: dict[str, Any] = {
             "accumulation": told,
             "argv": [*line.words, *self.args.validation.force],
             "env": {**line.env, **_hidden_cards(budget)},
@@ -377,8 +377,20 @@ class ScriptAdapter(Adapter, Resumes, Traceable, Proves, OwnWords):
             "whole": rung.effective_batch // rung.world_size if accumulation_form(self.args) == ITSELF else None,
         }
         expects: dict[str, Value] = {"accumulation": told} if "accumulation" in self.args.spelled else {}
-        known = "a script's trial leaves none behind" if self.keeps() is not None else "nobody says how it resumes (trainer.args.resume)"
-        return TrialPlan(module="launcher.trainers.script.inside.trial", payload=payload, expects=expects, unresumed=known)
+        why = "" if self.keeps() is not None else "nobody says how it resumes (trainer.args.resume)"
+        if resumes := not why and self.recipe.trial.resume and bool(self.recipe.recover.restarts):
+            payload["goes_on"], more = self._going_on(line.env, place=folder / "config", run=run)
+            payload["files"] |= {str(path): text for path, text in more.items()}
+        return TrialPlan(module="launcher.trainers.script.inside.trial", payload=payload, expects=expects, resumes=resumes, unresumed=why)
+
+    def _going_on(self, env: Mapping[str, str], *, place: Path, run: Path) -> tuple[dict[str, Any], Mapping[Path, str]]:
+        """(how a trial's second process goes on, files for it): see ``inside.going_on``."""
+        if (resume := self.args.resume) is not None:
+            newest = str(Path(resume.newest.replace("{run}", str(run))).absolute())
+            return {"words": list(resume.words), "newest": newest, "holds": [], "env": {}}, {}
+        variables, files = outside.goes_on(None, place=place, env=env)
+        of_trainer = {"words": [], "newest": "/**/checkpoint-[0-9]*/", "holds": list(resuming.OF_TRAINER)}
+        return {**of_trainer, "env": {**variables, outside.RESUME: "{checkpoint}"}}, files
 
     def _in_trial(self, rung: Rung) -> int:
         """Accumulation in a trial: four micro-batches peak as four hundred do. As it is for Hugging Face's Trainer, which holds all inputs,
@@ -584,6 +596,9 @@ class ScriptAdapter(Adapter, Resumes, Traceable, Proves, OwnWords):
         if self._trainer_in_source:
             return frozenset(rules.Resume.model_fields["keeps"].default)
         return frozenset(self.args.resume.keeps) if self.args.resume is not None else None
+
+    def kept_bytes(self, rung: Rung, report: TrialReport, *, scratch: Path) -> int | None:
+        return resuming.kept_bytes(report, scratch=scratch)
 
     def checkpoints(self, *, folder: Path) -> Sequence[Checkpoint]:
         """What the glob finds and what is whole by its own checksums and its weights; how far each has come only the script knows."""

@@ -78,9 +78,9 @@ def set_trainer(given: int, wanted: int, *, place: Path, env: Mapping[str, str])
     return _loaded(_LIGHTNING, {"LIGHTNING_ACCUMULATION": f"{given}:{wanted}"}, place=place, env=env)
 
 
-def goes_on(kept_in: Path, *, place: Path, env: Mapping[str, str]) -> tuple[dict[str, str], dict[Path, str]]:
+def goes_on(kept_in: Path | None, *, place: Path, env: Mapping[str, str]) -> tuple[dict[str, str], dict[Path, str]]:
     """(variables, files) by which the file ``kept_in`` gets the folder of transformers' Trainer, which can go on from one (``RESUME``)."""
-    return _loaded(_TRAINER_RESUME, {KEPT_IN: str(kept_in.absolute())}, place=place, env=env)
+    return _loaded(_TRAINER_RESUME, {KEPT_IN: str(kept_in.absolute())} if kept_in is not None else {}, place=place, env=env)
 
 
 def _loaded(

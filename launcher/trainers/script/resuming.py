@@ -16,6 +16,7 @@ from launcher.adapter import checkpoint_files
 from launcher.adapter.commands import Checkpoint
 from launcher.adapter.protocol import NOT_FINITE, Weights
 from launcher.machine import process
+from launcher.shared.report import SAVED, VERSIONS, TrialReport
 
 log = logging.getLogger(__name__)
 
@@ -23,7 +24,7 @@ _INSIDE = Path(__file__).parent / "inside" / "checkpoint.py"
 LOOK_S = 300.0
 """A look at weights that takes longer is given up: a run waits for it."""
 MOST_TOLD = 5
-_OF_TRAINER = ("trainer_state.json", "optimizer.pt", "scheduler.pt")
+OF_TRAINER = ("trainer_state.json", "optimizer.pt", "scheduler.pt")
 """Files of a checkpoint of transformers' Trainer without which another training would begin."""
 
 
@@ -65,9 +66,18 @@ def of_trainer(kept_in: Path) -> list[Path]:
         (place,), began = kept_in.read_text(encoding="utf-8").splitlines(), kept_in.stat().st_mtime
     except (OSError, ValueError):
         return []
-    whole = [path for path in Path(place).glob("checkpoint-*") if all((path / name).is_file() for name in _OF_TRAINER)]
+    whole = [path for path in Path(place).glob("checkpoint-*") if all((path / name).is_file() for name in OF_TRAINER)]
     found = [(path.stat().st_mtime, path) for path in whole]
     return [path for saved, path in sorted(found, reverse=True) if saved >= began]
+
+
+def kept_bytes(report: TrialReport, *, scratch: Path) -> int | None:
+    """The least that a run has of them at once on the disk of its folder. Lightning's trials have more passes than a short run: unknown."""
+    saved, versions = report.facts.get(SAVED), report.facts.get(VERSIONS, {})
+    if not saved or {"lightning", "pytorch_lightning"} & set(versions):
+        return None
+    place = next(folder for folder in Path(saved["at"]).parents if folder.exists())
+    return int(saved["bytes"]) if place.stat().st_dev == scratch.stat().st_dev else None
 
 
 def _finite(paths: Sequence[Path], program: str, *, named: bool = False) -> Mapping[Path, bool | None]:

@@ -241,9 +241,8 @@ class TransformersAdapter(Adapter, Resumes, Traceable, Proves):
         }
         module = "launcher.trainers.transformers.inside.trial"
         saves = str(args.get("save_strategy", "steps")) in ("steps", "epoch") and not args.get("save_only_model")
-        resumes = saves and "fsdp" not in args
         env = {**environment.prepare(cache / "environment"), **sharding.environment(args)}
-        return TrialPlan(module=module, payload=payload, env=env, resumes=resumes, unresumed="its cards share one model" if saves else "")
+        return TrialPlan(module=module, payload=payload, env=env, resumes=saves)
 
     def _last_checkpoint(self) -> str | None:
         """The checkpoint that ``resume_from_checkpoint=last`` means in the run's own folder; a trial has another folder."""

@@ -23,7 +23,7 @@ from launcher.history.run_folder import RunFolder
 from launcher.ladder.build import ladder_of
 from launcher.ladder.verdict import Kind
 from launcher.machine import ranks, torchrun
-from launcher.shared.report import TrialReport
+from launcher.shared.report import Phase, TrialReport
 from launcher.shared.sizes import parse_size
 from launcher.trainers.suite import cpu_budget
 from launcher.trainers.transformers import resuming, sharding
@@ -165,6 +165,7 @@ def test_a_trial_sees_that_its_ranks_share(value: str, beside: Mapping[str, Valu
     asked = job(shared(sums, value, ask={"accumulation": 2, **beside}, args=frozen), tmp_path)
     tried = trial.run(asked, asked.ladder.asked)
     assert tried.verdict.fits, tried.verdict
+    assert tried.report.uses[-1].phase == Phase.RESUME and any("was loaded" in note for note in tried.report.notes)
     reports = [TrialReport.read(tried.folder / "ranks" / rank / "report.json") for rank in ("0", "1")]
     assert [one.observed["sharding"] for one in reports if one is not None] == [value] * 2
     told = [re.search(r"holds (\S+ \S+) of (\S+ \S+) of weights", note) for one in reports if one is not None for note in one.notes]

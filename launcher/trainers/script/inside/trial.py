@@ -9,7 +9,8 @@ proven by running the command plainly (``plainly``).
 Payload: ``argv`` (list of words), ``env`` (added), ``files`` (path -> text, written first), ``micro_batch`` (as asked),
 ``accumulation`` (micro-batches per optimizer step in the trial), ``validation`` ("seek" or "none"), ``whole`` (samples of a step that the
 script takes in parts by itself, else None), ``nominal`` (bool: it keeps a batch of its own), ``parts`` (in which a
-batch of its own sampler is taken, else None). ``steps_in_all`` is added here where the whole training has fewer than are wanted.
+batch of its own sampler is taken, else None), ``goes_on`` (see ``going_on``; only if a second process is to go on). ``steps_in_all`` is
+added here where the whole training has fewer than are wanted.
 """
 
 from __future__ import annotations
@@ -45,8 +46,10 @@ from launcher.shared.report import (
     TrialReport,
 )
 from launcher.shared.sizes import format_size
+from launcher.trainers.script.inside import going_on
 from launcher.trainers.script.inside.caches import CACHES, huggingface
 from launcher.trainers.script.inside.plainly import injected, proven, refuses, speaks_of_memory
+from launcher.trainers.script.inside.probe import kept_checkpoint
 from launcher.trainers.script.inside.probe import settings as probe_settings
 from launcher.trainers.script.inside.probe.settings import LEAST_STEPS, LOADED, ProbeSettings
 from launcher.trainers.script.inside.watch import Watch
@@ -62,6 +65,8 @@ from .probe.by_hand import ENOUGH
 FORCE = 'make it validate early with trainer.args.validation: {force: "--val-every 1"} (words of the script\'s own), or say {none: true}'
 _TAIL_CHARACTERS = 20_000
 MOST_WRITTEN = 1000
+OVERLAY, RESUMED = "overlay", "resumed"
+"""Folders: in an attempt's, of what it writes; among the attempts, of the one that goes on."""
 
 
 class Unreached(Exception):
@@ -76,7 +81,8 @@ def run(orders: Orders, recorder: Recorder) -> None:
     try:
         _run(orders, recorder)
     except _Left:
-        if (furthest := _furthest(report for records in orders.scratch.glob("*/records") for report in _reports(records))) is not None:
+        places = orders.scratch.glob(f"{RESUMED if orders.resumes else '*'}/records")
+        if (furthest := _furthest(report for records in places for report in _reports(records))) is not None:
             furthest.write(orders.report_path)
         _die_alike(signal.SIGTERM)
 
@@ -91,6 +97,9 @@ def _run(orders: Orders, recorder: Recorder) -> None:
         Path(path).write_text(text, encoding="utf-8")
     began = time.monotonic()
     try:
+        if orders.resumes:
+            _go_on(orders)
+            return
         status, reports = _attempt(orders, "cut")
     except Unreached as error:
         TrialReport(hint=str(error)).write(orders.report_path)
@@ -117,6 +126,22 @@ def _run(orders: Orders, recorder: Recorder) -> None:
         _die_alike(-status)
 
 
+def _go_on(orders: Orders) -> None:
+    """The trial of a second process, which goes on from what the first has saved."""
+    status = 0
+    try:
+        path = going_on.found(orders, overlay=orders.scratch / RESUMED / OVERLAY)
+        orders = dataclasses.replace(orders, payload=going_on.from_checkpoint(orders.payload, path))
+        status, reports = _attempt(orders, "cut")
+        _keep(reports, Path(orders.folder))
+        report = going_on.told(judged(reports, status, orders), status, path, orders)
+    except going_on.Untried as why:
+        report = why.report()
+    report.write(orders.report_path)
+    if status < 0 and report.failure is None:
+        _die_alike(-status)
+
+
 def _keep(reports: Sequence[TrialReport], folder: Path) -> None:
     """Each rank's own report, beside that of the trial."""
     for report in reports:
@@ -137,13 +162,17 @@ def _steps_in_all(reports: Sequence[TrialReport], status: int, orders: Orders) -
 
 
 def _attempt(orders: Orders, mode: str) -> tuple[int, list[TrialReport]]:
-    """Runs the command once. (exit status as subprocess gives it, what each of its processes reported)"""
-    place = orders.scratch / mode
+    """Runs the command once. (exit status as subprocess gives it, what each of its processes reported) What it writes stays if a second
+    process may go on from that."""
+    place = orders.scratch / (RESUMED if orders.resumes else mode)
     records = place / "records"
     records.mkdir(parents=True, exist_ok=True)
     signal.signal(signal.SIGTERM, _leave)
     with tempfile.TemporaryDirectory(prefix="autofit-", ignore_cleanup_errors=True) as temporary:
-        return _attempt_in(orders, mode, place, records, temporary)
+        found = _attempt_in(orders, mode, place, records, temporary)
+    if not orders.payload.get("goes_on"):
+        shutil.rmtree(place / OVERLAY, ignore_errors=True)
+    return found
 
 
 def _leave(number: int, frame: object) -> None:
@@ -154,7 +183,7 @@ def _attempt_in(orders: Orders, mode: str, place: Path, records: Path, temporary
     """``temporary``: a folder with a short path; sockets in it (data loader workers share tensors by them) have 108 bytes for theirs."""
     settings = place / "probe.json"
     ProbeSettings(
-        records=str(records), orders=dataclasses.asdict(orders), overlay=str(place / "overlay"),
+        records=str(records), orders=dataclasses.asdict(orders), overlay=str(place / OVERLAY),
         kept=(temporary, str(place / CACHES)), mode=mode,
     ).write(settings)  # fmt: skip
     env = {**_environment(orders, place), "TMPDIR": temporary}
@@ -164,9 +193,8 @@ def _attempt_in(orders: Orders, mode: str, place: Path, records: Path, temporary
     broken = Path(f"{settings}.failed")
     if broken.exists():
         raise RuntimeError(f"the probe could not be loaded into the script's interpreter: {broken.read_text(encoding='utf-8').strip()}")
-    written = _written(place / "overlay" / FILES)
-    reports = [dataclasses.replace(report, facts={**report.facts, WRITTEN: written}) for report in _reports(records)]
-    shutil.rmtree(place / "overlay", ignore_errors=True)
+    more = {WRITTEN: _written(place / OVERLAY / FILES), **kept_checkpoint.on_disk(place / OVERLAY, orders.payload.get("goes_on"))}
+    reports = [dataclasses.replace(report, facts={**report.facts, **more}) for report in _reports(records)]
     return status, reports
 
 

@@ -71,5 +71,6 @@ def _at_its_own_batch(trainer: Any) -> None:
 
 def begin() -> None:
     """Called by the sitecustomize that has loaded this file, before the program begins."""
-    if kept_in := os.environ.get(KEPT_IN, ""):
-        after_import({"transformers.trainer": GoesOn(kept_in, os.environ.get(RESUME, "")).into_trainer})
+    kept_in, checkpoint = os.environ.get(KEPT_IN, ""), os.environ.get(RESUME, "")
+    if kept_in or checkpoint:
+        after_import({"transformers.trainer": GoesOn(kept_in, checkpoint).into_trainer})

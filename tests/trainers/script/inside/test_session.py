@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from types import SimpleNamespace
@@ -17,7 +18,7 @@ from launcher.shared.report import NOT_EXACT, Phase
 from launcher.trainers.script.inside.probe import worst
 from launcher.trainers.script.inside.probe.by_hand import ENOUGH
 from launcher.trainers.script.inside.probe.passes import Passes, ProbedPass
-from launcher.trainers.script.inside.probe.session import Session
+from launcher.trainers.script.inside.probe.session import IN_A_THREAD, Session
 from launcher.trainers.script.inside.probe.settings import ProbeSettings
 
 
@@ -299,3 +300,21 @@ def test_accumulation_without_an_optimizer_is_refused(monkeypatch: pytest.Monkey
     with pytest.raises(SystemExit):
         by_hand(2, ENOUGH)
     assert type(failed[0]).__name__ == NOT_EXACT and "torch.optim" in str(failed[0])
+
+
+def test_a_script_that_saves_in_a_thread_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    notes: list[str] = []
+    monkeypatch.setattr(Recorder, "note", lambda _, text: notes.append(text), raising=False)
+    session, _, optimizer = begun(1)
+
+    def saved_in_a_thread() -> None:
+        saver = threading.Thread(target=session.saves)
+        saver.start()
+        saver.join()
+
+    saved_in_a_thread()
+    session.stepped(optimizer)
+    session.saves()
+    assert notes == [], "not before its first step, nor in the thread of its steps"
+    saved_in_a_thread()
+    assert notes == [IN_A_THREAD]

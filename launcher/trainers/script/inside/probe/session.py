@@ -26,6 +26,7 @@ import statistics
 import sys
 import threading
 import time
+import traceback
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -33,11 +34,11 @@ from typing import Any
 
 from .....shared import procfs
 from .....shared.orders import Orders
-from .....shared.report import CARD, OTHER_CARDS, OWN_ACCUMULATION, RANK, WORLD_SIZE, Phase
+from .....shared.report import CARD, OTHER_CARDS, OWN_ACCUMULATION, RANK, STEPPED_AT, WORLD_SIZE, Phase
 from .....worker import budget, cards
 from .....worker.recorder import OverCap, Recorder
 from ...native.parts import own_batches
-from . import by_hand
+from . import by_hand, kept_checkpoint
 from .progress import StepsByOptimizer
 from .ranks import NO, YES, Ranks
 from .seen import Seen
@@ -137,6 +138,7 @@ class Session:
         self._saw_validation = False
         """This rank has; ``validated`` comes with what all decide."""
         self._forward_now = False
+        self._thread = 0  # that of the optimizer's steps, once there was one
 
     # -- budget and report
 
@@ -409,7 +411,10 @@ class Session:
             self.steps += 1
             self.recorder.optimizer_step()
             if self.steps == 1:
+                self._thread = threading.get_ident()
                 self.observe_device(optimizer)
+                stack = [[frame.f_code.co_filename, line, frame.f_code.co_name] for frame, line in traceback.walk_stack(None)]
+                self.recorder.fact(**{STEPPED_AT: stack[::-1]} if self.orders.payload.get("goes_on") else {})
         if not self.passive:
             self._after_step()
 
@@ -673,6 +678,7 @@ class Session:
         """What is owed was seen; the script is let run to its own end, for some seconds, with stubs in the place of its training."""
         if self.phase is Phase.FINISH:
             return
+        self.keep_checkpoint()
         if _distributed() is not None:
             assert self.recorder is not None
             self.recorder.note(f"{UNSEEN_END}: several processes")
@@ -687,6 +693,18 @@ class Session:
         timer.daemon = True
         timer.start()
         threading.stack_size(usual)
+
+    def keep_checkpoint(self) -> None:
+        """What the script has saved so far is of a training that isn't over: from there a second process may go on."""
+        how, dist = self.orders.payload.get("goes_on"), _distributed()
+        if how and not self.orders.resumes and (dist is None or dist.get_rank() == 0):
+            kept_checkpoint.keep(Path(self.settings.overlay), how)
+
+    def saves(self) -> bool:
+        """Something is saved, in this thread; whether nothing is really trained now."""
+        if self.recorder is not None and self._thread not in (0, threading.get_ident()):
+            self.recorder.note(IN_A_THREAD)
+        return self.forwarding
 
     def training_goes_on(self) -> None:
         """Stub training in FINISH: what it leaves is collected now and then, since the collector is off."""
@@ -725,6 +743,7 @@ class Session:
                 self.recorder.swallowed(f"{type(error).__name__}: {str(error).strip().splitlines()[0][:300]}")
 
 
+IN_A_THREAD = "it saves in a thread: while it saves, training goes on, so that in the run both may need most at once"
 UNSEEN_END = "what the script does after its training (a test set, figures) is not proven"
 
 

@@ -29,7 +29,7 @@ def install(path: str) -> None:
     if settings.overlay:
         overlay = Overlay(Path(settings.overlay), kept=(Path(settings.overlay).parent, *map(Path, settings.kept)))
         overlay.install()
-        after_import(overlaid_libraries.hooks(overlay, forwarding=lambda: session.forwarding))
+        after_import(overlaid_libraries.hooks(overlay, forwarding=session.saves))
     after_import({"torch": lambda module: _torch(session)})
     if settings.same:
         after_import(same.libraries())

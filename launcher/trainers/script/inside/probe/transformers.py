@@ -37,8 +37,7 @@ def install(session: Session, module: Any) -> None:
             session.training()
 
         def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> Any:
-            control.should_save = control.should_log = False
-            control.should_evaluate = False
+            control.should_save = control.should_log = control.should_evaluate = False
             if session.phase is Phase.TRAIN_AGAIN and session.trained_again:
                 session.wind_up()
             if session.phase is Phase.FINISH:
@@ -49,7 +48,12 @@ def install(session: Session, module: Any) -> None:
                     control.should_save = args.save_strategy != module.SaveStrategy.NO
                 elif session.steps >= session.wanted:
                     control.should_training_stop = True  # what comes after training is the script's own affair
+                    control.should_save = "goes_on" in session.orders.payload and args.save_strategy != module.SaveStrategy.NO
             return control
+
+        def on_save(self, args: Any, state: Any, *_: Any, **__: Any) -> None:
+            if state.global_step < state.max_steps:
+                session.keep_checkpoint()
 
         def on_prediction_step(self, *_: Any, **__: Any) -> None:
             session.validation_batch()
