@@ -62,7 +62,7 @@ def from_checkpoint(payload: dict[str, Any], path: str) -> dict[str, Any]:
 def told(report: TrialReport, status: int, path: str, orders: Orders) -> TrialReport:
     """All that came after the start is going on. A script that fails on its way to the place of its first step can't load what it has
     saved. One that makes no step proves nothing, nor that it breaks elsewhere for another reason than memory: the trial cuts its training.
-    Raises Untried."""
+    Nor is a loss that isn't finite: it comes further than the first. Raises Untried."""
     uses = tuple(use if use.phase == Phase.START else dataclasses.replace(use, phase=Phase.RESUME.value) for use in report.uses)
     observed = {name: value for name, value in report.observed.items() if name != "accumulation"}  # a pass may go on at its end
     report = dataclasses.replace(report, uses=uses, observed=observed)
@@ -77,8 +77,9 @@ def told(report: TrialReport, status: int, path: str, orders: Orders) -> TrialRe
         raise Untried(f"its training makes no step from {path}{words and f': {words}'}")
     if (ran := observed.get("micro_batch")) is not None and ran != orders.payload["micro_batch"]:
         raise Untried(f"what it trained from {path} were batches of {ran}")
-    notes = (*report.notes, f"goes on from {path}, which was loaded{words and f'; after its steps it broke: {words}'}")
-    return dataclasses.replace(report, phase=Phase.DONE.value, failure=None, hint="", notes=notes)
+    broke = f"; after its steps it broke: {words}" if words else "; its loss is not finite there" if report.loss_finite is False else ""
+    notes = (*report.notes, f"goes on from {path}, which was loaded{broke}")
+    return dataclasses.replace(report, phase=Phase.DONE.value, failure=None, hint="", loss_finite=None, notes=notes)
 
 
 _FRAME = re.compile(r'^ *File "(.+?)", line (\d+), in (.+)$', re.MULTILINE)

@@ -121,6 +121,11 @@ def test_one_that_stepped_has_gone_on_and_all_of_it_is_that_phase(tmp_path: Path
     assert report.notes[0].startswith("goes on from /out/1.pt, which was loaded; after its steps it broke: UnboundLocalError")
 
 
+def test_a_training_that_diverges_further_on_goes_on_all_the_same(tmp_path: Path) -> None:
+    report = told(tmp_path, None, status=0, steps=3, observed={"micro_batch": 8}, loss_finite=False)
+    assert report.loss_finite is None and report.notes == ("goes on from /out/1.pt, which was loaded; its loss is not finite there",)
+
+
 def test_memory_and_death_stay_what_they_are_however_many_steps_there_were(tmp_path: Path) -> None:
     full = Failure(types=("OutOfMemoryError",), message="OutOfMemoryError: CUDA out of memory.", traceback="")
     assert told(tmp_path, full, steps=3).failure == full
