@@ -234,7 +234,10 @@ class Splitting:
         yield
         if self.most != most:
             once = f"{self.most} at once" if self.most != 1 else "one by one"
-            told = f"{TAKEN_AGAIN} {self._what} found no room{where}; its {rows} rows were taken again, {once}, and so are all to come"
+            more = "; batch norm sees a part's rows" if self._statistics else ""
+            told = (
+                f"{TAKEN_AGAIN} {self._what} found no room{where}; its {rows} rows were taken again, {once}, and so are all to come{more}"
+            )
             print(f"\n{told}", file=sys.stderr, flush=True)
 
 

@@ -23,7 +23,7 @@ from ....worker.splitting import Before, CannotSplit, Splitting
 
 NEAR, NEAR_HALF = 1e-4, 3e-2
 """What the whole and its parts give is the same to this, by the largest of it; the second where it has numbers of half the length."""
-NEAR_SUM = 1e-5
+NEAR_SUM = 3e-6
 """A loss that the model itself gives."""
 _passes: weakref.WeakKeyDictionary[Any, _Passes] = weakref.WeakKeyDictionary()
 
@@ -197,12 +197,14 @@ class _Passes:
         def apart(possible: list[_Share]) -> bool:
             return len({round(share(one, first, last), 9) for share in possible}) > 1
 
-        if trains not in self._possible:
-            self._possible[trains] = self._seen(one, [_of_rows, *_of_labels(one)])
-        if apart(self._possible[trains]):
-            self._possible[trains] = self._seen(one, self._possible[trains])
-            if apart(self._possible[trains]):
+        left = [one]
+        while trains not in self._possible or apart(self._possible[trains]):
+            if not left:
                 raise CannotSplit("its loss could be a mean of rows, or of their labels")
+            some = left.pop(0)
+            self._possible[trains] = self._seen(some, self._possible.get(trains) or [_of_rows, *_of_labels(one)])
+            middle = some.rows // 2
+            left += [half for half in (some.within(0, middle), some.within(middle, some.rows)) if half.rows > 1]
         return self._possible[trains][0](one, first, last)
 
     def _seen(self, one: _Whole, possible: list[_Share]) -> list[_Share]:
@@ -215,7 +217,7 @@ class _Passes:
                     raise
                 traceback.clear_frames(error.__traceback__)
             splitting.give_back(young=True)
-            one = one.rows_before(one.rows // 2)
+            one = one.within(0, one.rows // 2)
 
     def _compared(self, one: _Whole, possible: list[_Share]) -> list[_Share]:
         """Raises CannotSplit where two halves don't come to what the whole gives."""
@@ -225,7 +227,7 @@ class _Passes:
         for module, _ in modes:
             module.training = False  # parts draw other dropout
         try:
-            with torch.no_grad():
+            with torch.no_grad(), torch.autocast(next(_tensors(one.given)).device.type, enabled=False):
                 middle, whole = one.rows // 2, one.part(0, one.rows)
                 halves = one.part(0, middle), one.part(middle, one.rows)
         finally:
@@ -255,9 +257,9 @@ class _Whole:
         """(args, kwargs) of these rows; what has no rows stays as it is."""
         return _some(self.given, first, last, self.rows)
 
-    def rows_before(self, last: int) -> _Whole:
-        args, kwargs = self.some(0, last)
-        return _Whole(self._plain, args, kwargs, last)
+    def within(self, first: int, last: int) -> _Whole:
+        args, kwargs = self.some(first, last)
+        return _Whole(self._plain, args, kwargs, last - first)
 
 
 _Share = Callable[[_Whole, int, int], float]
