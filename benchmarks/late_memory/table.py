@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -23,6 +24,11 @@ NO_PARTS = {"plain": "its own loop can't be entered again between its loader and
 """Trainings whose micro-batches can't be taken in parts, and why: these are restarted."""
 MOST_S = 2.0
 """What parts may cost."""
+LOOKED_AT = {
+    43: "the same parts taken by hand, with all memory there, come to these very weights (1.0803e-05 away): rounding. From the first step "
+    "on, by the script's own words (8 x 2), it is 1.7e-04"
+}
+"""Of the runs whose weights are further off, by seed: what is known of why."""
 HEAD = """\
 # Late out-of-memory
 
@@ -61,12 +67,12 @@ def document(rows: Sequence[Row]) -> str:
         f"{MOST_S:g} s; restarts {_median(arm.get('lost_s') for arm in _restarts(struck))} s.",
         f"- {sum(map(worse, struck))} runs ended worse than with today's restart.",
         f"- {len(strangers(struck))} runs without a lost step have other weights than the undisturbed run (by more than {EXACT:g}), "
-        "and no reason why.",
+        "and no such reason (below).",
         "",
     ]
     lines += _groups("moment", struck, MOMENTS, lambda row: str(row["moment"]))
     lines += _groups("training", struck, TRAININGS, lambda row: str(row["training"]))
-    return "\n".join([*lines, *_reasons(), *_told(struck), *_earlier(rows, newest), *_where(newest)]).rstrip() + "\n"
+    return "\n".join([*lines, *_strange(struck), *_reasons(), *_told(struck), *_earlier(rows, newest), *_where(newest)]).rstrip() + "\n"
 
 
 def worse(row: Row) -> bool:
@@ -78,6 +84,14 @@ def strangers(rows: Sequence[Row]) -> list[Row]:
     """Runs in one attempt whose weights are not the undisturbed run's, though nothing in them should be otherwise."""
     exact = [row for row in rows if row["verdict"] == "room" or (row["verdict"] == "parts" and row["training"] not in WHY)]
     return [row for row in exact if not row["parts"].get("weights_off", 1.0) <= EXACT]
+
+
+def _strange(rows: Sequence[Row]) -> list[str]:
+    lines = []
+    for row in strangers(rows):
+        name, off = row["training"].replace("_", " "), row["parts"].get("weights_off", math.nan)
+        lines.append(f"- seed {row['seed']} ({name}, {row['moment']}): {off:.1e} away; {LOOKED_AT.get(row['seed'], 'not looked at')}.")
+    return ["Other weights than the undisturbed run's:", "", *lines, ""] if lines else []
 
 
 def _ended(arm: Row) -> bool:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks.ckpt_chaos import __main__ as ckpt_chaos
 from benchmarks.ckpt_chaos import launch, table, trainings
 
 WRITES = "import os; os.makedirs({run!r}, exist_ok=True); open({run!r} + '/a', 'w').close(); open({run!r} + '/b', 'w').close()"
@@ -62,3 +63,5 @@ def test_the_table_counts_what_was_killed_and_tells_what_did_not_pass() -> None:
     again = table.document([row, bad, {**bad, "verdict": "PASS", "commit": "def5678", "went_on_from": 2}])
     assert "**2 runs killed: 2 pass" in again and "## Not passed" not in again
     assert "| yolo | job | `#7 open:last.pt [torn]` | HARD_FAIL | abc1234 | PASS | def5678 |" in again
+    assert ckpt_chaos.again([row, bad], "yolo", "job") == [(7, "torn")]
+    assert ckpt_chaos.again([bad, {**bad, "verdict": "PASS"}], "yolo", "job") == ckpt_chaos.again([bad], "text", "job") == []

@@ -63,7 +63,10 @@ def test_the_table_counts_and_tells_what_was_restarted_lost_or_another_training(
     assert "**3 of them of trainers that can take parts, 2 without a lost step** (67%)" in page
     assert "Parts cost 0.5 s (median), 1 of 1 at most 2 s; restarts 12.0 s" in page
     assert "1 runs ended worse" in page
-    assert "1 runs without a lost step have other weights" in page
+    assert (
+        "1 runs without a lost step have other weights" in page
+        and "- seed 1 (script of trainer, train): 1.0e-01 away; not looked at." in page
+    )
     assert "| 6 | plain | train |" in page
 
 
