@@ -31,8 +31,10 @@ pytestmark = pytest.mark.slow
 MIB = 2**20
 
 
-def two_ranks(data: Path, folder: Path, *, memory: int = 400 * MIB, **more: Any) -> Job:
-    asked = recipe(data, "text", ask={"micro_batch": 4, "accumulation": 2}, device={"kind": "cpu", "memory": memory, "cards": 2}, **more)
+def two_ranks(data: Path, folder: Path, *, memory: int = 400 * MIB, accumulation: int = 2, **more: Any) -> Job:
+    asked = recipe(
+        data, "text", ask={"micro_batch": 4, "accumulation": accumulation}, device={"kind": "cpu", "memory": memory, "cards": 2}, **more
+    )
     adapter = TransformersAdapter(asked)
     assert adapter.check() == []
     by_cards = {most: ranks.budget_of(2, "cpu", most=most, memory_bytes=memory, headroom=0.1) for most in (1, 2)}
@@ -112,6 +114,26 @@ def test_what_two_cards_have_no_room_for_is_trained_on_one_with_the_same_batch(l
     assert (record["rung"]["cards"], record["accumulation"], record["effective_batch"]) == (1, 4, 16)
     assert record["results"]["steps"] == 4 and "torch.distributed.run" not in record["command"]
     assert "not comparable because 2 processes train together" in done.stderr
+
+
+@pytest.mark.timeout(1500)
+def test_fewer_cards_and_sharing_are_walked_in_one_ladder(larger: Path, tmp_path: Path) -> None:
+    """With whole weights neither four ranks have room nor two; four that share them have, and train the same batch."""
+    job = two_ranks(larger, tmp_path, memory=2048 * MIB, accumulation=1)
+    whole = trial.run(job, job.ladder.asked)
+    assert whole.verdict.fits, whole.verdict
+    room = int((whole.verdict.peak_bytes - 40 * MIB) / 0.9)  # four that share hold a quarter of weights, gradients and states
+    words = ("recipe=llm_sft_demo", f"data={larger}", f"ask.model={larger}/model", "device.cards=4", "ladder.order=[cards,sharding]")
+    words += ("ask.micro_batch=4", "ask.sharding=none", "ask.sequence_length=128", "ask.val_micro_batch=4", "ask.val_keeps=tokens")
+    words += ("ladder.wheels.cards.floor=2", "ladder.search=walk", "trainer.args.max_steps=4", "trainer.args.eval_steps=2")
+    done = autofit("train", *words, f"device.memory={room // MIB}MiB", "--json", cwd=tmp_path, timeout=1200)
+    assert done.returncode == 0, done.stderr
+    record = answer(done)
+    tried = [(one["rung"]["cards"], one["rung"]["sharding"], one["accumulation"], one["verdict"]) for one in record["trials"]]
+    assert tried == [(4, "none", 1, "out_of_memory"), (2, "none", 2, "out_of_memory"), (4, "fsdp2", 1, "fits")]
+    assert {one["effective_batch"] for one in record["trials"]} == {16} and record["results"]["steps"] == 4
+    assert "--nproc_per_node 4" in record["command"] and "--fsdp" in record["command"]
+    assert 0.8 < record["memory"]["run_peak_bytes"] / record["memory"]["trial_peak_bytes"] < 1.1
 
 
 def test_a_checkpoint_of_two_cards_goes_on_on_one(sums: Path, tmp_path: Path) -> None:
