@@ -6,6 +6,7 @@ python -m benchmarks.survival --short --slice 4   four more trainings of a few o
 python -m benchmarks.survival --seed 17           seed 17 once more, with the budget of its row; nothing is written down
 python -m benchmarks.survival --slice 0           only the table
 python -m benchmarks.survival --played --slice 4  four more on a pretended card, into survival_played.jsonl
+python -m benchmarks.survival --ranks --slice 6   six more of two ranks, into survival_ranks.jsonl
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ from launcher.pretended import cards
 MOST_AT_ONCE = 2
 CARD = "rtx_3090"
 """Which is pretended; budgets make it smaller."""
+PAGES = {cases.PLAYED: "survival_played", cases.RANKS: "survival_ranks"}
+"""Which have pages of their own, by their first seed."""
 
 
 def seeds_left(rows: Sequence[Row], first: int = 0) -> Iterator[int]:
@@ -44,15 +47,20 @@ def main() -> int:
     amount.add_argument("--slice", type=int, metavar="N", help="so many more cases")
     amount.add_argument("--runs", type=int, default=150, metavar="N", help="until so many full runs have been launched, in all")
     amount.add_argument("--seed", type=int, help="one case once more, with the budget of its row")
-    parser.add_argument("--short", action="store_true", help="trainings of one to eight optimizer steps")
-    parser.add_argument("--played", action="store_true", help="on a pretended card, within 5 %% of the need")
+    kind = parser.add_mutually_exclusive_group()
+    kind.add_argument("--short", action="store_const", const=cases.SHORT, dest="first", help="trainings of one to eight optimizer steps")
+    kind.add_argument(
+        "--played", action="store_const", const=cases.PLAYED, dest="first", help="on a pretended card, within 5 %% of the need"
+    )
+    kind.add_argument("--ranks", action="store_const", const=cases.RANKS, dest="first", help="two ranks, within 5 %% of the need")
     parser.add_argument("--jobs", type=int, default=min(MOST_AT_ONCE, os.cpu_count() or 1), choices=range(1, MOST_AT_ONCE + 1))
     parser.add_argument("--data", type=Path, help="benchmarks/results/survival.jsonl")
     parser.add_argument("--table", type=Path, help="docs/survival.md")
     parser.add_argument("--folder", type=Path, default=ROOT / "runs" / "survival", help="where cases are played")
     parser.add_argument("--keep", action="store_true", help="keep the folders of all cases, not of failures only")
+    parser.set_defaults(first=0)
     chosen = parser.parse_args()
-    name = "survival_played" if chosen.played else "survival"
+    name = PAGES.get(chosen.first, "survival")
     chosen.data = chosen.data or ROOT / "benchmarks" / "results" / f"{name}.jsonl"
     chosen.table = chosen.table or ROOT / "docs" / f"{name}.md"
     with _environment(chosen) as environment:
@@ -60,10 +68,10 @@ def main() -> int:
 
 
 def _environment(chosen: argparse.Namespace) -> contextlib.AbstractContextManager[Mapping[str, str]]:
-    if not chosen.played:
+    if chosen.first not in PAGES:
         return contextlib.nullcontext(os.environ)
     (model,) = gpu_catalogue.named([CARD])
-    return cards.played(cards.Cards(model=model))
+    return cards.played(cards.Cards(model=model, count=2 if chosen.first == cases.RANKS else 1))
 
 
 def _played(chosen: argparse.Namespace, place: play.Table) -> int:
@@ -76,7 +84,8 @@ def _played(chosen: argparse.Namespace, place: play.Table) -> int:
         more(chosen, place)
     rows = read(chosen.data)
     if rows:
-        chosen.table.write_text(table.document(rows, played=chosen.played), encoding="utf-8")
+        page = table.of_ranks(rows) if chosen.first == cases.RANKS else table.document(rows, played=chosen.first == cases.PLAYED)
+        chosen.table.write_text(page, encoding="utf-8")
     return 130 if place.stopping.is_set() else 0
 
 
@@ -101,7 +110,7 @@ def again(seed: int, data: Path, place: play.Table) -> int:
 def more(chosen: argparse.Namespace, place: play.Table) -> None:
     """Plays cases that have no row yet, as many as asked, ``jobs`` at a time; each row is written when its case is over."""
     rows = read(chosen.data)
-    seeds = seeds_left(rows, cases.SHORT if chosen.short else cases.PLAYED if chosen.played else 0)
+    seeds = seeds_left(rows, chosen.first)
     started = 0
     running: set[Future[Row]] = set()
 

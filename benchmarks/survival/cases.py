@@ -2,7 +2,8 @@
 
 The same seed gives the same case everywhere and always; ``GENERATOR`` is raised when that changes. Ten seeds in a row hold every trainer
 and every task. Seeds from ``SHORT`` on are trainings of one to eight optimizer steps on data of very different lengths: a trial can't see
-more steps than its training has. Seeds from ``PLAYED`` on are those from 0 on, on a pretended card within 5 % of the need.
+more steps than its training has. Seeds from ``PLAYED`` on are those from 0 on, on a pretended card within 5 % of the need. Seeds from
+``RANKS`` on have two ranks, within 5 % too: over gloo on a CPU, and Ultralytics, which trains on several cards only, on two pretended ones.
 Words in braces ({data}, {python}, {here}) are places that only the machine of a run knows.
 """
 
@@ -23,6 +24,10 @@ SHORT_KINDS = ("ragged", "text", "hf_ragged", "detect")
 """What (seed - SHORT) % 4 stands for."""
 PLAYED = 2000
 """The first seed of those on a pretended card."""
+RANKS = 3000
+"""The first seed of those with two ranks."""
+RANK_KINDS = ("text", "torchrun", "any", "speech", "torchrun", "any")
+"""What (seed - RANKS) % 6 stands for. ``torchrun``: a script that starts its ranks itself, which share one budget."""
 ON_CARD = tuple(place for place, kind in enumerate(KINDS) if kind != "script")
 """Places in ``KINDS`` of what can train on a card: the scripts here are a processor's."""
 NEAR = tuple(1 + part / 100 for part in range(-5, 6))
@@ -61,20 +66,23 @@ class Case:
     """Configuration files of the case: name -> what is in it."""
     needs: str = ""
     """A package that isn't part of the pinned environment."""
+    ranks: int = 1
 
     @property
     def device(self) -> str:
-        return "cuda" if self.seed >= PLAYED else "cpu"
+        return "cuda" if self.seed >= PLAYED and (self.ranks == 1 or self.trainer == "yolo") else "cpu"
 
     @property
     def allocator(self) -> dict[str, str]:
         """Environment variables: every other eight of the seeds on a card have segments that don't expand."""
-        native = self.seed >= PLAYED and (self.seed - PLAYED) // len(ON_CARD) % 2
+        native = PLAYED <= self.seed < RANKS and (self.seed - PLAYED) // len(ON_CARD) % 2
         return {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:False"} if native else {}
 
 
 def make(seed: int) -> Case:
     """The case of a seed."""
+    if seed >= RANKS:
+        return _of_two(seed)
     if seed >= PLAYED:
         rng = random.Random(f"survival {GENERATOR} {seed}")
         turns, turn = divmod(seed - PLAYED, len(ON_CARD))
@@ -96,6 +104,41 @@ def make(seed: int) -> Case:
         **{task: partial(_yolo, task=task) for task in YOLO_TASKS},
     }
     return Case(**common, **(makers[kind](rng) if seed < SHORT else _short(rng, kind)))
+
+
+def _of_two(seed: int) -> Case:
+    """A case of two ranks, each of which has as many batches as one process of the other cases."""
+    rng = random.Random(f"survival {GENERATOR} {seed}")
+    makers: Mapping[str, Callable[[random.Random], Args]] = {
+        "text": _text_shared, "speech": _speech, "torchrun": _torchrun, "any": lambda rng: _yolo(rng, rng.choice(list(YOLO_TASKS))),
+    }  # fmt: skip
+    made = makers[RANK_KINDS[(seed - RANKS) % len(RANK_KINDS)]](rng)
+    if "train" in made["data"]:
+        made["data"]["train"] *= 2
+    if made["trainer"] == "yolo":
+        made["recipe"]["trainer"]["args"].pop("rect", None)  # refused on several cards
+    aim = round(max(0.0, rng.uniform(-0.6, 1)), 4)
+    return Case(seed=seed, headroom=rng.choice((0.05, 0.1)), factor=rng.choice(NEAR), aim=aim, ranks=2, **made)
+
+
+def _text_shared(rng: random.Random) -> Args:
+    """A language model, whose ranks share its weights in some."""
+    made = _text(rng)
+    if "lora" not in made["recipe"]["ask"]:
+        made["recipe"]["ask"] |= _sometimes(rng, 0.5, sharding=rng.choice(("fsdp2", "fsdp2_reshard")))
+    made["data"]["shape"] |= {"hidden_size": 256, "intermediate_size": 768}  # a budget of less than 64 MiB is refused
+    return made
+
+
+def _torchrun(rng: random.Random) -> Args:
+    """Two ranks over gloo, started by the script's own launcher."""
+    batch, accumulation = rng.choice((8, 16, 32)), rng.choice((1, 2))
+    words = ("--batch-size", batch, "--accum", accumulation, "--longest", rng.choice((60, 120, 200)), "--width", rng.choice((64, 128)))
+    more = ("--epochs", rng.choice((1, 2)), "--keep", rng.choice(("labels", "logits")))
+    rows = ("--rows", 2 * batch * accumulation * rng.randint(6, 9) + 1)
+    launcher = ("-m", "torch.distributed.run", "--local_addr=localhost", "--nproc_per_node", 2)
+    made = _line(*launcher, "{here}/scripts/ragged_ranks.py", *words, *more, *rows)
+    return {"trainer": "script", "task": "ragged_ranks", "data": {"kind": "none", "folder": "data"}, **made}
 
 
 def _short(rng: random.Random, kind: str) -> Args:

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ from benchmarks.survival.cases import Case
 from launcher.machine import devices, headroom
 from launcher.shared import procfs
 from launcher.shared.memory_failures import memory_failure
+from launcher.shared.report import TrialReport
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
@@ -75,8 +76,12 @@ class Ended:
     out: str
     err: str
     seconds: float
-    data_bytes: int = 0
-    """Most VmData of any process of its full run, seen from outside."""
+    by_rank: Mapping[str, int] = field(default_factory=dict)
+    """Most VmData of a process of its full run, seen from outside, by its rank; "" is a process that has none."""
+
+    @property
+    def data_bytes(self) -> int:
+        return max(self.by_rank.values(), default=0)
 
     @property
     def last_words(self) -> list[str]:
@@ -89,7 +94,9 @@ def play(case: Case, table: Table, *, budget: int | None = None) -> Row:
     place = table.folder / f"case-{case.seed:04d}"
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir(parents=True)
-    table = replace(table, environment={**table.environment, **case.allocator, **(_telling(table, place) if case.device == "cuda" else {})})
+    on_card = case.device == "cuda"
+    environment = table.environment if on_card else os.environ
+    table = replace(table, environment={**environment, **case.allocator, **(_telling(table, place) if on_card else {})})
     row: Row = {"seed": case.seed, "generator": cases.GENERATOR, "trainer": case.trainer, "task": case.task, "headroom": case.headroom}
     row |= _told(case) | {
         "versions": versions(),
@@ -125,7 +132,8 @@ def _played(case: Case, table: Table, place: Path, budget: int | None) -> Row:
     if case.command:
         shutil.rmtree(place / "recipes")  # from here on the command is understood anew
     ended = _command([_program(), *argv], place, table, table.run_s)
-    return row | judged(ended, place, budget=budget)
+    row |= judged(ended, place, budget=budget)
+    return row | (_of_ranks(case, ended, place, row) if case.ranks > 1 and row["status"] in LAUNCHED else {})
 
 
 def _told(case: Case) -> Row:
@@ -169,7 +177,12 @@ def _device(case: Case, budget: int) -> list[str]:
     """A run that fails and is started again, or goes on in smaller parts, would hide that its fit was wrong."""
     memory = f"device.memory={budget / 2**20:.3f}MiB"
     shown = ["recover.restarts=0", "recover.split=false"]
-    return [f"device={case.device}", memory, f"device.headroom={case.headroom}", *shown, "trial.fresh=true", "run.root=runs"]
+    return [*_cards(case), memory, f"device.headroom={case.headroom}", *shown, "trial.fresh=true", "run.root=runs"]
+
+
+def _cards(case: Case) -> list[str]:
+    """Where it trains; a command that has several ranks starts them itself."""
+    return [f"device={case.device}", *([f"device.cards={case.ranks}"] if case.ranks > 1 and not case.command else [])]
 
 
 def _argv(case: Case, name: str, places: Mapping[str, str], budget: int) -> list[str]:
@@ -184,9 +197,8 @@ def _argv(case: Case, name: str, places: Mapping[str, str], budget: int) -> list
 
 def _measured(case: Case, name: str, place: Path, table: Table) -> tuple[Row, int | None]:
     """Really tries the rung that the case is aimed at with ample memory; returns what was found, and a budget near its need."""
-    ladder = _command(
-        [_program(), "ladder", "--json", f"recipe={name}", f"device={case.device}", *case.overrides], place, table, table.trial_s
-    )
+    argv = [_program(), "ladder", "--json", f"recipe={name}", *_cards(case), *case.overrides]
+    ladder = _command(argv, place, table, table.trial_s)
     rungs = ladder.answer.get("rungs")
     if not rungs:
         return {"status": "refused", "words": ladder.last_words}, None
@@ -227,13 +239,14 @@ def _command(argv: Sequence[str], place: Path, table: Table, timeout_s: float, *
     out, err = place / "last.stdout", place / "last.stderr"
     env = {**table.environment, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
     began = time.monotonic()
-    data_bytes, timed_out = 0, False
+    by_rank, timed_out = dict[str, int](), False
     with out.open("wb") as stdout, err.open("wb") as stderr:
         process = subprocess.Popen(
             argv, cwd=cwd or place, env=env, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr, start_new_session=True
         )
         while process.poll() is None:
-            data_bytes = max(data_bytes, _run_bytes(process.pid, place))
+            for rank, size in _run_bytes(process.pid, place):
+                by_rank[rank] = max(by_rank.get(rank, 0), size)
             timed_out = time.monotonic() - began > timeout_s
             if timed_out or table.stopping.is_set():
                 _end(process)
@@ -249,7 +262,7 @@ def _command(argv: Sequence[str], place: Path, table: Table, timeout_s: float, *
         out=said,
         err=err.read_text(encoding="utf-8", errors="replace"),
         seconds=time.monotonic() - began,
-        data_bytes=data_bytes,
+        by_rank=by_rank,
     )
 
 
@@ -271,13 +284,14 @@ def _answer(said: str) -> Mapping[str, Any]:
     return {}
 
 
-def _run_bytes(pid: int, place: Path) -> int:
-    """Most VmData of a process of the full run now; 0 until it has been started. Trials are over by then."""
+def _run_bytes(pid: int, place: Path) -> Iterator[tuple[str, int]]:
+    """(rank, VmData now) of each process of the full run; none until it has been started. Trials are over by then."""
     if not any('"run_started"' in path.read_text(encoding="utf-8") for path in place.glob("runs/*/events.jsonl")):
-        return 0
+        return
     with contextlib.suppress(psutil.Error):
-        return max((_data_bytes(child.pid) for child in psutil.Process(pid).children(recursive=True)), default=0)
-    return 0
+        for child in psutil.Process(pid).children(recursive=True):
+            with contextlib.suppress(psutil.Error):
+                yield child.environ().get("RANK", ""), _data_bytes(child.pid)
 
 
 def _data_bytes(pid: int) -> int:
@@ -352,10 +366,31 @@ def _telling(table: Table, place: Path) -> dict[str, str]:
     return {"GPU_CHECK_PEAKS": str(place / "peaks.json"), "PYTHONPATH": behind}
 
 
-def _told_itself(place: Path, folder: Path, rung_index: int | None) -> Row:
-    """On a card: the run's peaks in the trial's measure, and what was live in both."""
+def _of_ranks(case: Case, ended: Ended, place: Path, row: Row) -> Row:
+    """What each rank needed in the trial of the rung that was launched, and took in the run."""
+    tried = next(iter(sorted(place.glob(f"runs/*/trials/{row['rung_index']:03d}"))[-1:]), place)
+    on_card, needed, took = case.device == "cuda", list[int | None](), list[int | None]()
+    for rank in range(case.ranks):
+        found = (TrialReport.read(tried / part / "ranks" / str(rank) / "report.json") for part in ("", "resumed"))
+        reports = [one for one in found if one is not None]
+        needed.append(max((one.peak_bytes for one in reports), default=None))
+        base = reports[0].base_bytes if reports else 0  # a card's context; on a CPU what libraries hold
+        seen = _peaks(place / f"peaks.json.{rank}") if on_card else ended.by_rank.get(str(rank))
+        took.append(None if seen is None else seen + base if on_card else max(0, seen - base))
+    return {"ranks": case.ranks, "rank_trial_bytes": needed, "rank_run_bytes": took}
+
+
+def _peaks(path: Path) -> int | None:
     with contextlib.suppress(OSError, ValueError):
-        told = json.loads((place / "peaks.json").read_text(encoding="utf-8"))
+        return int(json.loads(path.read_text(encoding="utf-8"))["reserved_bytes"])
+    return None
+
+
+def _told_itself(place: Path, folder: Path, rung_index: int | None) -> Row:
+    """On a card: the run's peaks in the trial's measure, and what was live in both; of ranks, of the one that reserved most."""
+    with contextlib.suppress(OSError, ValueError):
+        files = sorted(place.glob("peaks.json.[0-9]")) or [place / "peaks.json"]
+        told = max((json.loads(file.read_text(encoding="utf-8")) for file in files), key=lambda one: one["reserved_bytes"])
         report = json.loads((folder / "trials" / f"{rung_index:03d}" / "report.json").read_text(encoding="utf-8"))
         return {
             "run_peak_bytes": told["reserved_bytes"] + report["base_bytes"],

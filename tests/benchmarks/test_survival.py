@@ -18,6 +18,7 @@ from benchmarks.survival import __main__ as survival
 from benchmarks.survival import cases, play, table
 from launcher.cli import suggestions
 from launcher.config import compose
+from launcher.shared.report import PhaseUse, TrialReport
 from tests.helpers.places import ROOT
 
 MIB = 2**20
@@ -217,8 +218,10 @@ def test_a_record_that_knows_more_losses_than_the_logs_say_is_believed(tmp_path:
 
 def test_the_records_own_peak_wins_over_the_one_seen_from_outside(tmp_path: Path) -> None:
     folder = run_folder(tmp_path, stderr="")
-    seen = play.Ended(returncode=0, answer=answer(folder, returncode=0), out="", err="", seconds=1.0, data_bytes=1310 * MIB)
-    told = play.Ended(returncode=0, answer=answer(folder, returncode=0, peak_bytes=7), out="", err="", seconds=1.0, data_bytes=1310 * MIB)
+    seen = play.Ended(returncode=0, answer=answer(folder, returncode=0), out="", err="", seconds=1.0, by_rank={"": 1310 * MIB})
+    told = play.Ended(
+        returncode=0, answer=answer(folder, returncode=0, peak_bytes=7), out="", err="", seconds=1.0, by_rank={"": 1310 * MIB}
+    )
     judged = [play.judged(one, tmp_path, budget=400 * MIB) for one in (seen, told)]
     assert [(one["run_peak_bytes"], one["peak_source"]) for one in judged] == [(310 * MIB, "outside"), (7, "record")]
 
@@ -376,3 +379,31 @@ def test_a_run_on_a_card_is_judged_by_what_its_allocator_told(tmp_path: Path) ->
     live = {"run_allocated_bytes": 600, "trial_allocated_bytes": 590}
     assert told == {"run_peak_bytes": 750, **live, "refused": 1, "micro_batches": 8, "steps": 4}
     assert play._told_itself(tmp_path, tmp_path / "elsewhere", 1) == {}
+
+
+def test_cases_of_two_ranks_are_near_their_need_and_only_ultralytics_is_on_cards() -> None:
+    ours = [cases.make(seed) for seed in range(cases.RANKS, cases.RANKS + 24)]
+    assert {(one.trainer, one.device) for one in ours} == {("text", "cpu"), ("speech", "cpu"), ("script", "cpu"), ("yolo", "cuda")}
+    assert all(0.95 <= one.factor <= 1.05 and one.ranks == 2 and not one.allocator for one in ours)
+    assert not any(one.recipe["trainer"]["args"].get("rect") for one in ours if one.recipe), "refused on several cards"
+    assert {"fsdp2", "fsdp2_reshard"} & {one.recipe["ask"].get("sharding") for one in ours if one.recipe}
+    text, script = ours[0], ours[1]
+    assert "device.cards=2" in play._device(text, 64 * MIB) and "device.cards=2" not in play._device(script, 64 * MIB), "its own launcher's"
+    assert script.command[script.command.index("--nproc_per_node") + 1] == "2"
+
+
+@pytest.mark.parametrize(("seed", "took"), [(cases.RANKS, [250 * MIB, 240 * MIB]), (cases.RANKS + 2, [350 * MIB, 340 * MIB])])
+def test_each_rank_of_a_run_is_told_beside_its_trial(seed: int, took: list[int], tmp_path: Path) -> None:
+    """On a CPU what libraries held before the budget is taken off, on a card its context is added."""
+    for rank in (0, 1):
+        used = PhaseUse(phase="train", seconds=1.0, reserved_bytes=(260 - rank) * MIB)
+        report = TrialReport(base_bytes=50 * MIB, uses=(used,))
+        place = tmp_path / "runs" / "one" / "trials" / "001" / "ranks" / str(rank)
+        place.mkdir(parents=True)
+        report.write(place / "report.json")
+        (tmp_path / f"peaks.json.{rank}").write_text(json.dumps({"reserved_bytes": (300 - 10 * rank) * MIB}))
+    ended = play.Ended(returncode=0, answer={}, out="", err="", seconds=1.0, by_rank={"": 9 * MIB, "0": 300 * MIB, "1": 290 * MIB})
+    told = play._of_ranks(cases.make(seed), ended, tmp_path, {"rung_index": 1})
+    assert told == {"ranks": 2, "rank_trial_bytes": [260 * MIB, 259 * MIB], "rank_run_bytes": took}
+    page = table.of_ranks([row(seed, trials=[{}], rung={"sharding": "fsdp2"}, status="died", **told)])
+    assert "yolo, detect, fsdp2 | 360 | 1.02 | 1 | 260, 259 | " in page and "1 deaths of memory" in page and "## Deaths of memory" in page
