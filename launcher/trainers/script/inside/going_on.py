@@ -88,8 +88,8 @@ _FRAME = re.compile(r'^ *File "(.+?)", line (\d+), in (.+)$', re.MULTILINE)
 def _on_the_way(failure: Failure, stepped_at: Sequence[Sequence[Any]]) -> bool:
     """Whether a script failed before it came to the place in its code where it makes its steps: above the line, in the last function that
     both stacks have in common. What comes below it comes after a training, which may have been over."""
-    if "FileNotFoundError" in failure.types:
-        return False  # native code may not find what lies in the overlay
+    if {"FileNotFoundError", "StopIteration"} & set(failure.types):
+        return False  # native code may not find what lies in the overlay; batches that it leaves out may be those that the trial does
     if "ExitStatus" in failure.types and "exit status 2\n" in failure.message:
         return True  # argparse's, for words that it doesn't know
     last = failure.traceback.rpartition("Traceback (most recent call last):")[2]
