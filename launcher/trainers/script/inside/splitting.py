@@ -74,12 +74,14 @@ def _all_of_it(model: Any, held: set[int]) -> list[Any]:
 
 
 def _can_be_called_in_parts(model: Any) -> bool:
-    """Compiled and scripted models are left alone, and those with hooks, which would see parts."""
+    """Compiled and scripted models are left alone, and those with hooks, which would see parts. Those that transformers hangs on its
+    models gather what one pass gives."""
     import torch
 
-    return not any(
+    hooks = [hook for part in model.modules() for hook in (*part._forward_hooks.values(), *part._forward_pre_hooks.values())]
+    return all(getattr(hook, "__module__", "").startswith("transformers.") for hook in hooks) and not any(
         isinstance(part, (torch.jit.ScriptModule, torch.nn.DataParallel)) or type(part).__name__ == "OptimizedModule"
-        or part._compiled_call_impl is not None or part._forward_hooks or part._forward_pre_hooks
+        or part._compiled_call_impl is not None
         for part in model.modules()
     )  # fmt: skip
 
