@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from launcher.ladder.rungs import Ladder, Rung
-from launcher.ladder.twins import APART, Finding, FindingKind, Twin, rates_to_come, settings_apart
+from launcher.ladder.twins import APART, Finding, FindingKind, Twin, rates_to_come, settings_apart, unshared
 
 BESIDE = 5e-2
 """Distance up to which what is kept of the weights is the same: the first twin's own distance to the weights is small, too."""
@@ -98,6 +98,8 @@ def certificate(finding: Finding, first: Twin, others: Sequence[Twin]) -> SameTr
         steps, schedule, samples = _steps_line(first, last), _schedule_line(first, others), _samples_line(finding)
     if finding.other_rows:
         gradient, samples = (f"not comparable because {finding.other_rows}" if line == PROVEN else line for line in (gradient, samples))
+    if samples == PROVEN and (why := unshared(first)):
+        samples = f"not comparable because {why}; its update is that of the command as it stands"
     layouts = tuple(twin.layout for twin in (first, *others))
     return SameTraining(
         gradient=gradient, steps=steps, schedule=schedule, samples=samples, verdict=finding.kind.value, apart=finding.apart, layouts=layouts

@@ -37,6 +37,7 @@ class FindingKind(StrEnum):
     BY_HAND = "weights_by_hand"  # something else than an optimizer changes weights at every micro-batch
     SETTINGS = "other_settings"  # learning rate, or another number of the optimizer
     SAMPLES = "other_samples"  # an optimizer step is made of another number of samples
+    RANKS = "ranks_apart"  # ranks that step together at the asked layout step by different gradients at another
     PASSES = "other_passes"  # a pass over the data takes another number of them
     DIFFERENT = "different"
     UNCOMPARABLE = "not_comparable"
@@ -77,6 +78,8 @@ class Step:
     weights: str = ""
     epsilon: float = 0.0
     """Rounding of the kind of number that the weights are; of an optimizer's first step."""
+    spread: float = 0.0
+    """How differently the gradients of its ranks lie to the first twin's."""
     strayed: float = 0.0
     """How far the weights had gone by then from where they were at the first backward pass, though no step was made; of a first step."""
     uneven: float = 0.0
@@ -89,6 +92,10 @@ class Twin:
 
     micro_batch: int
     accumulation: int
+    ranks: int = 1
+    """That train together. Rows are then those of all, step by step, and gradients those of the rank whose are farthest away."""
+    alike: bool = False
+    """Each of its ranks reads the same rows."""
     steps: tuple[Step, ...] = ()
     ended: str = ""
     """exit: by itself; limit: it was long enough; failed; steps: it was cut off; empty: there is nothing of it."""
@@ -116,11 +123,18 @@ class Twin:
 
     @property
     def layout(self) -> str:
-        return f"{self.micro_batch} x {self.accumulation}"
+        return f"{self.micro_batch} x {self.accumulation}{f' x {self.ranks} ranks' if self.ranks > 1 else ''}"
 
     @property
     def samples(self) -> int:
-        return self.micro_batch * self.accumulation
+        return self.micro_batch * self.accumulation * self.ranks
+
+    @property
+    def read_each_step(self) -> int | None:
+        """Different samples that ranks read for a step; None where too few steps were seen. What is fetched ahead comes with the first."""
+        steps = self.of(self.optimizers[0]) if self.steps else []
+        read = steps[1].rows - steps[0].rows if len(steps) > 1 else None
+        return read // self.ranks if read and self.alike else read
 
     def of(self, optimizer: int) -> list[Step]:
         return [step for step in self.steps if step.optimizer == optimizer]
@@ -161,7 +175,17 @@ def compare(first: Twin, others: Sequence[Twin]) -> Finding:
     """The decision tree: what can't be compared, then settings, then gradients. Where those are the same, so were the rows, whatever else
     was drawn and left out (the end of a pass that is dropped)."""
     found = _gradients(others, first)
-    checks: list[Callable[[Twin, Twin], Finding | None]] = [_unseen, _strays, _begins, _repeats, _samples, _passes, settings_apart]
+    checks: list[Callable[[Twin, Twin], Finding | None]] = [
+        _unseen,
+        _together,
+        _shared_out,
+        _strays,
+        _begins,
+        _repeats,
+        _samples,
+        _passes,
+        settings_apart,
+    ]
     if found.kind is not FindingKind.SAME:
         checks.insert(-1, _rows)
     for check in checks:
@@ -197,6 +221,44 @@ def _unseen(first: Twin, other: Twin) -> Finding | None:
     if first.optimizers != other.optimizers:
         return _uncomparable(f"{len(other.optimizers)} optimizers step at {other.layout}, {len(first.optimizers)} at {first.layout}")
     return None
+
+
+def _together(first: Twin, other: Twin) -> Finding | None:
+    """Whether all ranks step by the same gradients; the first twin's hold theirs against those of its own rank 0."""
+    if (apart := max((step.spread for step in other.steps[:3]), default=0.0)) > max(
+        APART, *(ROUNDED * step.epsilon for step in other.steps)
+    ):
+        why = f"its {other.ranks} ranks step by different gradients at {other.layout}: where they accumulate they don't exchange them"
+        return Finding(kind=FindingKind.RANKS, why=why, apart=apart)
+    held = [one for step in range(3) for one in _held(first, step)]
+    worst = max((figures.apart if not figures.mismatch else math.inf for figures, _ in held), default=0.0)
+    if not worst > max((APART, *(rounding for _, rounding in held))):
+        return None
+    how = f"{_percent(worst)} apart" if math.isfinite(worst) else "of other shapes"
+    return _uncomparable(
+        f"its {first.ranks} ranks step by different gradients ({how}): each has another part of the model, or its own copy"
+    )
+
+
+def unshared(twin: Twin) -> str:
+    """Why a step of several ranks isn't of as many samples as are said; empty where ranks share them, or nothing was seen of it."""
+    read = twin.read_each_step
+    if twin.alike:
+        said = f": a step has {read} different samples, and {twin.samples} are said" if read else ""
+        return f"its {twin.ranks} ranks read the same samples, as without a DistributedSampler{said}"
+    if read is None or twin.ranks == 1 or read != twin.samples * twin.ranks:
+        return ""
+    return f"each of its {twin.ranks} ranks reads the whole batch: a step has {read} samples, and {twin.samples} are said"
+
+
+def _shared_out(first: Twin, other: Twin) -> Finding | None:
+    """Whether another number of ranks makes a step of as many samples."""
+    asked, got = first.read_each_step, other.read_each_step
+    if first.ranks == other.ranks or asked is None or got is None or asked == got:
+        return None
+    made = f"an optimizer step is made of {got} samples at {other.layout}, of {asked} at {first.layout}"
+    why = unshared(first) or unshared(other)
+    return Finding(kind=FindingKind.SAMPLES, why=f"{made}: {why}" if why else made)
 
 
 def _strays(first: Twin, other: Twin) -> Finding | None:

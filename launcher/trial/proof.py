@@ -71,9 +71,9 @@ def of_levers(job: Job, rung: Rung, same: SameTraining) -> SameTraining:
 
 def _updates(job: Job, rung: Rung, asked: Mapping[str, Value], *, until: float) -> Mapping[str, float | str]:
     adapter, limit_s = ability(job.adapter, Proves), job.recipe.trial.proof_timeout_s
-    if adapter is None or not limit_s or rung.world_size > 1:
+    if adapter is None or not limit_s:
         no_twins = f"the adapter {job.adapter.name} doesn't say how its runs are made small" if adapter is None else ""
-        return {"why": no_twins or (f"{rung.world_size} processes train together" if limit_s else "trial.proof_timeout_s is 0")}
+        return {"why": no_twins or "trial.proof_timeout_s is 0"}
     twins = Twins(job, rung, until=until, name="levers")
     try:
         return levers.measured(*twins.of_values(adapter, asked))
@@ -108,8 +108,6 @@ class _Proving:
             return Proof(same=same_training.unproven(f"the adapter {self._job.adapter.name} doesn't say how its runs are made small"))
         if not limit_s:
             return self._unproven(adapter, "trial.proof_timeout_s is 0")
-        if (ranks := max(self._rung.world_size, self._job.ladder.asked.world_size)) > 1:
-            return self._unproven(adapter, f"{ranks} processes train together")
         try:
             layouts = adapter.small(self._rung, self._job.ladder.asked)
             if len(layouts) < 2:
@@ -130,14 +128,14 @@ class _Proving:
     def _compared(self, adapter: Proves, layouts: Sequence[tuple[int, int]]) -> Proof:
         finding, twins = self._found(adapter, layouts)
         if finding.kind is FindingKind.UNCOMPARABLE and layouts[0][0] == 4:
-            again, fewer = self._found(adapter, _other(layouts, four=bool(twins[0].steps)))
+            other = _other(layouts, four=bool(twins[0].steps))
+            again, fewer = self._found(adapter, other)
             if again.kind is not FindingKind.UNCOMPARABLE:
-                finding, twins = again, fewer
+                finding, twins, layouts = again, fewer, other
         if doubt := adapter.doubted(finding):
             return self._unproven(adapter, doubt)
         same = same_training.certificate(finding, twins[0], twins[1:])
         own = adapter.told(finding)
-        layouts = [(twin.micro_batch, twin.accumulation) for twin in twins]
         if refused := _refusal(finding, same, told=own) or _too_short(adapter, same):
             with contextlib.suppress(OutOfTime, BadInput, OSError, ValueError):  # what is known to differ isn't launched for want of a cure
                 if (put_right := self._cured(adapter, finding, layouts, refused)) is not None:
@@ -185,9 +183,10 @@ class _Proving:
         """What becomes of the last, smaller step of a pass: usually not the asked one, which is told. It is as large a part of a step,
         in as many micro-batches, as in the pass over the data (``whole`` samples), where four rows can show that."""
         (micro, accumulation), many = layouts[0], self._rung.effective_batch
-        times = self._rung.accumulation // self._job.ladder.asked.accumulation
+        asked, rung = self._job.ladder.asked, self._rung
+        times = rung.accumulation * rung.world_size // (asked.accumulation * asked.world_size)
         other = (micro // times, accumulation * times) if micro % times == 0 else layouts[-1]
-        samples = micro * accumulation
+        samples = micro * accumulation * asked.world_size
         left = min(max(round(samples * (whole % many if whole else many // 2) / many), 1), max(samples - 1, 1))
         twins = self._twins.run(adapter, [layouts[0], other], pass_samples=2 * samples + left)
         return same_training.but_for_the_last_step(same, compare(twins[0], twins[1:]), twins[0], twins[1])

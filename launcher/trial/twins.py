@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 import time
 from collections.abc import Mapping, Sequence
@@ -13,10 +14,11 @@ from typing import Any
 from launcher.adapter.commands import Command
 from launcher.adapter.protocol import Proves
 from launcher.config.schema import Value
-from launcher.ladder.rungs import MICRO_BATCH, Rung
+from launcher.ladder.rungs import CARDS, MICRO_BATCH, Rung
 from launcher.ladder.twins import Step, Twin, TwinFigures
 from launcher.machine import process
 from launcher.machine.allocator import allocator_environment
+from launcher.machine.devices import Budget
 from launcher.shared.orders import Orders
 from launcher.trial.job import Job
 
@@ -34,7 +36,8 @@ class OutOfTime(Exception):
 
 
 class Twins:
-    """Those of one proof, round by round."""
+    """Those of one proof, round by round. A layout is (micro-batch, accumulation) on as many ranks as were asked: the first twin has these;
+    on fewer the others accumulate as much more."""
 
     def __init__(self, job: Job, rung: Rung, *, until: float, name: str = "twins") -> None:
         """``until``: by ``time.monotonic``. ``name``: of their folder."""
@@ -48,7 +51,10 @@ class Twins:
         self, adapter: Proves, layouts: Sequence[tuple[int, int]], *, short: bool = True, points: bool = False, **told: Any
     ) -> list[Twin]:
         """Twins of these layouts, the first of which the others are held against."""
-        named = {f"{micro}x{many}": self._laid_out(micro, many, {}) for micro, many in layouts}
+        asked, used = self._job.ladder.asked.world_size, self._rung.world_size
+        rungs = [self._laid_out(*layouts[0], {}, ranks=asked)]
+        rungs += [self._laid_out(micro, many * asked // used, {}) for micro, many in layouts[1:]]
+        named = {f"{rung.micro_batch}x{rung.accumulation}": rung for rung in rungs}
         return self._round(adapter, named, short=short, points=points, **told)
 
     def of_values(self, adapter: Proves, asked: Mapping[str, Value]) -> list[Twin]:
@@ -57,8 +63,11 @@ class Twins:
         rungs = {"asked": self._laid_out(rows, 1, asked), "used": self._laid_out(rows, 1, {})}
         return self._round(adapter, rungs, short=True, points=False, update=True, single=False)
 
-    def _laid_out(self, micro: int, accumulation: int, values: Mapping[str, Value]) -> Rung:
-        return replace(self._rung, values={**self._rung.values, **values, MICRO_BATCH: micro}, accumulation=accumulation)
+    def _laid_out(self, micro: int, accumulation: int, values: Mapping[str, Value], *, ranks: int | None = None) -> Rung:
+        ranks = ranks or self._rung.world_size
+        cards = {CARDS: ranks} if CARDS in self._rung.values else {}
+        laid_out = {**self._rung.values, **values, MICRO_BATCH: micro, **cards}
+        return replace(self._rung, values=laid_out, accumulation=accumulation, world_size=ranks)
 
     def _round(self, adapter: Proves, rungs: Mapping[str, Rung], *, short: bool, points: bool, **told: Any) -> list[Twin]:
         """One twin of each rung, by name."""
@@ -71,21 +80,34 @@ class Twins:
         place.mkdir(parents=True)
         twins: list[dict[str, Any]] = []
         for name, rung in rungs.items():
-            command = adapter.twin(rung, self._job.budget, folder=place / name, short=short, points=points)
-            samples = rung.micro_batch * rung.accumulation
+            budget = self._job.on(rung).budget
+            command = adapter.twin(rung, budget, folder=place / name, short=short, points=points)
+            command = replace(command, env={**allocator_environment(budget), **command.env})
+            if not self._job.adapter.starts_ranks:
+                command = replace(command, ranks=rung.world_size)
+            samples = rung.effective_batch
             more = {
                 "samples": samples, "micro_batch": rung.micro_batch, "pass_samples": PASS_STEPS * samples, "seconds": left / 4,
-                "whole_batch": self._rung.effective_batch, "single": self.single, **told,
+                "whole_batch": self._rung.effective_batch, "single": self.single, "by_index": self._several, **told,
             }  # fmt: skip
-            twins.append(_twin(name, command, against=twins[0]["name"] if twins else "", told=more))
+            twin = _twin(name, command, against=twins[0]["name"] if twins else "", told=more)
+            twins.append({**twin, "ranks": rung.world_size, "orders": _of_devices(budget)})
         self._child(place, {"twins": twins, "at_once": self._at_once, "limit_s": left / 2})
-        return [read(place / name, micro_batch=rung.micro_batch, accumulation=rung.accumulation) for name, rung in rungs.items()]
+        return [
+            read(place / name, micro_batch=rung.micro_batch, accumulation=rung.accumulation, ranks=rung.world_size)
+            for name, rung in rungs.items()
+        ]
+
+    @property
+    def _several(self) -> bool:
+        """Several ranks train together in one of them at least."""
+        return max(self._rung.world_size, self._job.ladder.asked.world_size) > 1
 
     @property
     def _at_once(self) -> int:
-        """Two, on a CPU with room for both."""
+        """Two, on a CPU with room for both; not of several ranks, whose launcher may have one port."""
         budget = self._job.budget
-        return 2 if budget.kind == "cpu" and 2 * budget.ceiling_bytes < budget.free_bytes else 1
+        return 2 if budget.kind == "cpu" and not self._several and 2 * budget.ceiling_bytes < budget.free_bytes else 1
 
     def _child(self, place: Path, payload: dict[str, Any]) -> None:
         budget = self._job.budget
@@ -116,38 +138,48 @@ class Twins:
 
 def _twin(name: str, command: Command, *, against: str, told: dict[str, Any]) -> dict[str, Any]:
     return {
-        "name": name, "argv": list(command.argv), "env": dict(command.env), "told": {**told, "against": against},
+        "name": name, "argv": list(command.words), "env": dict(command.env), "told": {**told, "against": against},
         "files": {str(path): text for path, text in command.files.items()},
     }  # fmt: skip
+
+
+def _of_devices(budget: Budget) -> dict[str, Any]:
+    """What its ranks, each of which finds its own card, are told otherwise."""
+    own = {"device_uuid": budget.uuid, "cap_bytes": budget.cap_bytes, "ceiling_bytes": budget.ceiling_bytes}
+    on_cards = budget.ranks if budget.kind == "cuda" else ()
+    return {**own, "cards": [_of_devices(one) for one in on_cards]} if on_cards else own
 
 
 # ----------------------------------------------------------------------------------------------------------------------
 # Reading
 
 
-def read(folder: Path, *, micro_batch: int, accumulation: int) -> Twin:
+def read(folder: Path, *, micro_batch: int, accumulation: int, ranks: int = 1) -> Twin:
     """The twin that has run in ``folder``."""
     found = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("records/*/twin.json"))]
-    stepped = [one for one in found if one["steps"]]
-    if len(stepped) > 1:
-        return Twin(micro_batch=micro_batch, accumulation=accumulation, why=f"{len(stepped)} processes train together")
+    stepped = sorted((one for one in found if one["steps"]), key=lambda one: int(one.get("rank", 0)))
+    empty = Twin(micro_batch=micro_batch, accumulation=accumulation, ranks=ranks)
+    if stepped and [(one.get("rank", 0), one.get("size", 1)) for one in stepped] != [(at, ranks) for at in range(ranks)]:
+        several = len(stepped) > 1 and all(one.get("size", 1) == 1 for one in stepped)
+        how = f"of {stepped[0].get('size', 1)} that train together made steps, and {ranks} were read of the command"
+        return replace(empty, why=f"{len(stepped)} processes {'made steps, each for itself' if several else how}")
     if not stepped:
         widened = any(one.get("widened") for one in found)
         failed = next((one["failure"] for one in found if "failure" in one), "")
         said = f" (its last words: {last})" if (last := _last_words(folder / "log")) else ""
         why = f"it failed: {failed}" if failed else f"no optimizer of torch's made a step{said}"
-        return Twin(micro_batch=micro_batch, accumulation=accumulation, why=why, widened=widened)
-    (said,) = stepped
-    rows = [row for number in said["trained"] for row in said["rows"].get(str(number), ())]
+        return replace(empty, why=why, widened=widened)
+    said, each = stepped[0], micro_batch * accumulation
+    indices, rows = zip(*map(_rows, stepped), strict=True)
     dataset = said["trained"][0] if said["trained"] else 0
-    return Twin(
-        micro_batch=micro_batch,
-        accumulation=accumulation,
-        steps=tuple(_step(one) for one in said["steps"]),
-        ended=said["ended"],
-        why=said.get("failure", ""),
-        rows=tuple(digest for _, digest in rows) or tuple(said["inputs"]),
-        indices=tuple(index for index, _ in rows) if len(said["trained"]) == 1 else (),
+    return replace(
+        empty,
+        steps=tuple(_as_one([_step(one) for one in steps]) for steps in zip(*(one["steps"] for one in stepped), strict=False)),
+        ended=_ended([one["ended"] for one in stepped]),
+        why=next((one["failure"] for one in stepped if "failure" in one), ""),
+        rows=tuple(row for at in range(0, max(map(len, rows)), each) for own in rows for row in own[at : at + each]),
+        indices=indices[0] if ranks == 1 and len(said["trained"]) == 1 else (),
+        alike=len({tuple(sorted(own[:each])) for own in rows}) == 1 < min(ranks, len(set(rows[0][:each]))),
         dataset=dataset,
         whole=said["whole"].get(str(dataset)),
         ragged=bool(said.get("ragged")),
@@ -158,6 +190,26 @@ def read(folder: Path, *, micro_batch: int, accumulation: int) -> Twin:
         widened=bool(said.get("widened")),
         beside=float(said.get("beside", 0.0)),
     )
+
+
+def _rows(said: Mapping[str, Any]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """(indices, digests) of what one process has trained on."""
+    rows = [row for number in said["trained"] for row in said["rows"].get(str(number), ())]
+    return tuple(index for index, _ in rows), tuple(digest for _, digest in rows) or tuple(said["inputs"])
+
+
+def _as_one(ranks: Sequence[Step]) -> Step:
+    """One step of all ranks: their rows, and the worst that any of them saw."""
+    held = [step.against for step in ranks if step.against is not None]
+    worst = max(held, key=lambda one: (bool(one.mismatch), not math.isfinite(one.apart), one.apart), default=None)
+    spread = max((abs(getattr(one, name) - getattr(held[0], name)) for one in held for name in ("apart", "factor")), default=0.0)
+    rows, strayed, uneven = sum(step.rows for step in ranks), max(step.strayed for step in ranks), max(step.uneven for step in ranks)
+    return replace(ranks[0], rows=rows, against=worst, spread=spread, strayed=strayed, uneven=uneven)
+
+
+def _ended(how: Sequence[str]) -> str:
+    """Of all ranks. One that was long enough may leave others in a collective, which fails."""
+    return next((one for one in ("limit", "failed", "steps") if one in how), how[0])
 
 
 def _last_words(log: Path) -> str:

@@ -29,10 +29,12 @@ def twin(
     strayed: float = 0.0,
     uneven: float = 0.0,
     scheduled: int = 1,
+    ranks: int = 1,
+    alike: bool = False,
 ) -> Twin:
     """A twin of so many steps; ``apart``: it is not the first. ``rows_each``: samples of a step, where they aren't as told. ``scheduled``:
-    how often its schedule is stepped for each step of its optimizer."""
-    each, made = rows_each or micro_batch * accumulation, []
+    how often its schedule is stepped for each step of its optimizer. ``alike``: its ranks read the same rows."""
+    each, made = rows_each or micro_batch * accumulation * ranks, []
     for number in range(steps):
         figures = TwinFigures(
             apart=(apart or 0.0) if number == 0 else later, factor=factor, rest=rest, length=length, length_first=length_first,
@@ -51,15 +53,16 @@ def twin(
             )
         )  # fmt: skip
     rows = tuple(f"row {number}" for number in range(each * steps))
-    return Twin(micro_batch=micro_batch, accumulation=accumulation, steps=tuple(made), ended="exit", rows=rows)
+    how: dict[str, Any] = {"micro_batch": micro_batch, "accumulation": accumulation, "ranks": ranks, "alike": alike}
+    return Twin(**how, steps=tuple(made), ended="exit", rows=rows)
 
 
-def write(folder: Path, pid: int, *, steps: Sequence[dict[str, Any]]) -> None:
-    """What a twin's process leaves."""
+def write(folder: Path, pid: int, *, steps: Sequence[dict[str, Any]], **more: Any) -> None:
+    """What a twin's process leaves. ``more``: other than of one process that has come to its end."""
     place = folder / "records" / str(pid)
-    place.mkdir(parents=True)
+    place.mkdir(parents=True, exist_ok=True)
     said = {
         "ended": "exit", "steps": steps, "backwards": 0, "optimizers": 1, "trained": [0], "rows": {"0": [["5", "a"], ["6", "b"]]},
-        "inputs": [], "counts": {"0": 2}, "whole": {"0": 64}, "passes": {"0": 1},
+        "inputs": [], "counts": {"0": 2}, "whole": {"0": 64}, "passes": {"0": 1}, **more,
     }  # fmt: skip
     (place / "twin.json").write_text(json.dumps(said), encoding="utf-8")

@@ -458,6 +458,8 @@ class ScriptAdapter(Adapter, Resumes, Traceable, Proves, OwnWords):
         return [self._with(update="rows_divided"), *([outside_of_it] if outside_of_it is not None else [])]
 
     def twin(self, rung: Rung, budget: Budget, *, folder: Path, short: bool = True, points: bool = False) -> Command:
+        if (several := recognise.launched(self.args.command).machines) > 1:
+            raise ValueError(f"its ranks train on {several} machines")
         line, files = self._placed(
             rung, place=folder / "native", run=folder / "run", variant=Variant(short=short, points=points, rows=True)
         )

@@ -348,22 +348,23 @@ class UltralyticsAdapter(Adapter, Resumes, Traceable, Proves):
     # -- the same training --------------------------------------------------------------------------------------------------
 
     def small(self, chosen: Rung, asked: Rung) -> Sequence[tuple[int, int]]:
-        """Four images, at once and one by one; nothing where the data has too few that show something."""
-        facts, _ = self._data
-        return [(4, 1), (1, 4)] if facts is not None and len(twins.chosen(facts.files)) == twins.IMAGES else []
+        """Four images on each card, at once and one by one; nothing where the data has too few that show something."""
+        facts, images = self._data[0], twins.IMAGES * self.world_size()
+        return [(4, 1), (1, 4)] if facts is not None and len(twins.chosen(facts.files, most=images)) == images else []
 
     def twin(self, rung: Rung, budget: Budget, *, folder: Path, short: bool = True, points: bool = False) -> Command:
         """As the full run, of a few images, where the asked one takes a whole optimizer step at once."""
         facts, _ = self._data
         assert facts is not None
         native = folder / "native"
-        files = twins.data_set(facts.yaml_path, twins.chosen(facts.files), folder=native)
+        cards = self.world_size()
+        files = twins.data_set(facts.yaml_path, twins.chosen(facts.files, most=twins.IMAGES * cards), folder=native)
         args = {key: value for key, value in self.recipe.trainer.args.items() if key not in twins.NOT_TAKEN}
         if self.script is not None:
             args |= {key: yolo_arguments.value_of({}, key) for key in ("split", "fraction") if key in self.script.given}
             args["save_dir"] = str(folder / "run")
         rules = self.recipe.trainer.model_copy(update={"args": {**args, **twins.ARGS}})
-        ask = {**self.recipe.ask, "micro_batch": rung.effective_batch, "accumulation": 1}
+        ask = {**self.recipe.ask, "micro_batch": rung.effective_batch // cards, "accumulation": 1}
         recipe = self.recipe.model_copy(update={"ask": ask, "trainer": rules, "data": str(native / "data.yaml")})
         command = UltralyticsAdapter(recipe).full_run(rung, budget, folder=folder)
         program, *words = (by_script.alone(command) if self.script is not None else command).argv

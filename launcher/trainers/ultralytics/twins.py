@@ -15,6 +15,7 @@ import yaml
 from launcher.trainers.ultralytics import labels
 
 IMAGES = 8
+"""For each card."""
 LOOKED_AT = 2000
 """At most this many images are looked at for some with objects."""
 ARGS: Mapping[str, Any] = {
@@ -25,11 +26,11 @@ NOT_TAKEN = frozenset({"save_dir", "project", "name", "resume", "split", "fracti
 """Arguments that say where a run is kept, or which part of the data it takes."""
 
 
-def chosen(files: Sequence[str]) -> list[str]:
+def chosen(files: Sequence[str], *, most: int = IMAGES) -> list[str]:
     """The first images with objects."""
     found: list[str] = []
     for image in files[:LOOKED_AT]:
-        if len(found) == IMAGES:
+        if len(found) == most:
             break
         label = Path(labels.label_path(image))
         if label.is_file() and label.stat().st_size:

@@ -113,7 +113,7 @@ def test_what_two_cards_have_no_room_for_is_trained_on_one_with_the_same_batch(l
     assert failed_above(record) == {"out_of_memory"}
     assert (record["rung"]["cards"], record["accumulation"], record["effective_batch"]) == (1, 4, 16)
     assert record["results"]["steps"] == 4 and "torch.distributed.run" not in record["command"]
-    assert "not comparable because 2 processes train together" in done.stderr
+    assert "the same training: updates at 4 x 1 x 2 ranks, 1 x 8 are" in done.stderr
 
 
 @pytest.mark.timeout(1500)

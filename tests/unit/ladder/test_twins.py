@@ -207,3 +207,39 @@ def test_a_schedule_that_is_stepped_more_often_and_has_not_moved_yet_is_not_prov
     moves = {"rates": (0.1, 0.2, 0.3)}
     drawn_out = [twin(1, 4, apart=1e-7, scheduled=4, **moves)]  # type: ignore[arg-type]
     assert certificate(compare(first(**moves), drawn_out), first(**moves), drawn_out).proven, "by the rates themselves"
+
+
+def test_ranks_that_step_by_different_gradients_are_neither_same_nor_different() -> None:
+    """Each trains a copy of its own, or a part of the model."""
+    found = compare(twin(4, 1, apart=1.2, ranks=2), [twin(1, 4, apart=1e-7, ranks=2)])
+    assert found.kind is FindingKind.UNCOMPARABLE and "its 2 ranks step by different gradients (120.0% apart)" in found.why
+    apart = twin(4, 1, apart=1e-7, later=0.3, ranks=2)  # together at first alone
+    assert "step by different gradients (30.0% apart)" in compare(apart, [twin(1, 4, apart=1e-7, ranks=2)]).why
+    assert compare(twin(4, 1, apart=0.0, ranks=2), [twin(1, 4, apart=1e-7, ranks=2)]).kind is FindingKind.SAME
+
+
+def test_fewer_ranks_that_step_by_as_many_samples_are_the_same() -> None:
+    found = compare(twin(4, 1, apart=0.0, ranks=2), [twin(1, 8, apart=1e-7)])
+    assert found.kind is FindingKind.SAME
+    same = certificate(found, twin(4, 1, apart=0.0, ranks=2), [twin(1, 8, apart=1e-7)])
+    assert same.proven and same.layouts == ("4 x 1 x 2 ranks", "1 x 8")
+
+
+@pytest.mark.parametrize(
+    ("asked", "why"),
+    [
+        (twin(4, 1, apart=0.0, ranks=2, rows_each=16), "each of its 2 ranks reads the whole batch: a step has 16 samples, and 8 are said"),
+        (twin(4, 1, apart=0.0, ranks=2, alike=True), "its 2 ranks read the same samples, as without a DistributedSampler: a step has 4"),
+    ],
+)
+def test_ranks_that_do_not_share_a_batch_are_another_training_on_fewer_and_told_where_their_number_stays(asked: Twin, why: str) -> None:
+    """On one rank the step is of the samples that are said."""
+    on_one = compare(asked, [twin(1, 8, apart=0.6, rest=0.5)])
+    made = asked.read_each_step
+    assert on_one.kind is FindingKind.SAMPLES and why in on_one.why and f"8 samples at 1 x 8, of {made} at 4 x 1 x 2 ranks" in on_one.why
+    alike = {"ranks": 2, "alike": asked.alike, "rows_each": 16 if made == 16 else None}
+    others = [twin(1, 4, apart=1e-7, **alike)]  # type: ignore[arg-type]
+    stays = compare(asked, others)
+    assert stays.kind is FindingKind.SAME
+    same = certificate(stays, asked, others)
+    assert same.gradient == PROVEN and not same.proven and why in same.samples and same.samples.startswith("not comparable because")

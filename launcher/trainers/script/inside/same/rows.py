@@ -78,6 +78,8 @@ class Rows:
         """Held, so that no identity comes twice."""
         self.drawn: dict[int, list[tuple[str, str]]] = {}
         """Data set, numbered as they come -> (index, digest) of each row."""
+        self._known: dict[int, list[int]] = {}
+        """Likewise -> the number by which each row is known."""
         self.counts: dict[int, int] = {}
         self.whole: dict[int, int] = {}
         """Data set -> samples of a whole pass, by its loader's own length."""
@@ -103,11 +105,12 @@ class Rows:
         self._datasets.append(dataset)
         return len(self._datasets) - 1
 
-    def add(self, number: int, index: str, row: Any) -> None:
+    def add(self, number: int, index: Any, row: Any, *, known: int) -> None:
         self.counts[number] = self.counts.get(number, 0) + 1
+        self._known.setdefault(number, []).append(known)
         kept = self.drawn.setdefault(number, [])
         if len(kept) < _MOST:
-            kept.append((index, digest(row)))
+            kept.append((str(index), digest(row)))
         self._last = number
 
     def backward(self) -> None:
@@ -127,11 +130,11 @@ class Rows:
             return
         number = self.number(loader.dataset)
         with contextlib.suppress(TypeError, NotImplementedError):
-            self.whole.setdefault(number, len(batches.sampler))
+            self.whole.setdefault(number, len(batches.sampler) * _sharing(batches.sampler))
             whole, asked = self.whole[number], self._told.whole_batch
             left = whole % asked if 0 < asked < whole else 0  # fewer: it has been made small
             self.ragged = self.ragged | {number} if left else self.ragged
-        batches.sampler = Short(batches.sampler, self._told.pass_samples)
+        batches.sampler = Short(batches.sampler, -(-self._told.pass_samples // _sharing(batches.sampler)))
 
     def ends_early(self, loader: Any) -> bool:
         """Whether a pass over it is cut. One that keeps its iterator for all passes bears no end."""
@@ -233,7 +236,7 @@ class Rows:
             self.sites, self._told_sites = self._first.sites(), True
         collate, rows = bare(collate, data)
         begin = self.counts.get(number, 0) - len(rows)
-        numbers = [self._told.same_row or begin + at for at in range(len(rows))]
+        numbers = [self._told.same_row or known for known in self._known[number][begin:]]
         with seeded(_ROW_SEED):
             collation = Collation(numbers, sites=self.sites, seed=seed, left=pads_left(collate))
             with collating(self._rest, collation):
@@ -243,13 +246,14 @@ class Rows:
     def _row(self, dataset: Any, number: int, index: Any) -> Any:
         at = self.counts.get(number, 0)
         if self._told.same_row:
-            index = self._repeated.setdefault(number, index)
+            index = self._repeated.setdefault(number, 0 if self._told.by_index and isinstance(index, int) else index)
         elif at < len(self._told.rows) and number == self._told.rows_of:
             index = int(self._told.rows[at])
-        with seeded(_ROW_SEED + (self._told.same_row or at)):
+        known = index if self._told.by_index and isinstance(index, int) and index >= 0 else at
+        with seeded(_ROW_SEED + (self._told.same_row or known)):
             several = getattr(dataset, "__getitems__", None)
             row = several([index])[0] if several else dataset[index]
-        self.add(number, str(index), row)
+        self.add(number, index, row, known=known)
         return row
 
     def _of_iterable(self, fetch: Callable[..., Any]) -> Callable[..., Any]:
@@ -280,7 +284,7 @@ class Rows:
                 if row is _NO_MORE:
                     return
                 self._repeated.setdefault(number, row)
-            self.add(number, "", row)
+            self.add(number, "", row, known=self.counts.get(number, 0))
             yield row
 
     def model_called(self, args: Any, kwargs: Any) -> None:
@@ -293,6 +297,12 @@ class Rows:
         sizes = {len(one) for one in tensors}
         if len(sizes) == 1:
             self.inputs += [digest([one[at] for one in tensors]) for at in range(sizes.pop())]
+
+
+def _sharing(sampler: Any) -> int:
+    """Ranks among which a sampler divides its rows."""
+    said = getattr(sampler, "num_replicas", 1)
+    return said if isinstance(said, int) and said > 0 else 1
 
 
 def _batch_size(loader: Any) -> int | None:

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from launcher.shared import procfs
 from launcher.shared.orders import Orders
 from launcher.shared.report import Phase, TrialReport
 from launcher.trainers.script.inside.caches import CACHES, huggingface
@@ -42,7 +43,8 @@ class Round:
     """What is to be run."""
 
     twins: Sequence[dict[str, Any]]
-    """Each with ``name``, ``argv``, ``env``, ``files`` and ``told``; one whose ``against`` names another comes after it, and waits."""
+    """Each with ``name``, ``argv``, ``env``, ``files``, ``told``, ``ranks`` (how many it has) and ``orders`` (of their
+    devices); one whose ``against`` names another comes after it, and waits."""
     at_once: int
     limit_s: float
     """For each."""
@@ -74,7 +76,7 @@ class _Running:
             Path(path).write_text(text, encoding="utf-8")
         settings = self._settings(orders, twin)
         own = {key: str(value) for key, value in twin["env"].items()}
-        env = {**os.environ, **QUIET, **EXACT, **_threads(told), "TMPDIR": self._temporary, **own}
+        env = {**os.environ, **QUIET, **EXACT, **_threads(told, twin["ranks"]), "TMPDIR": self._temporary, **own}
         env |= huggingface(env, self._place / CACHES)
         env |= injected(settings, env)
         with (self._place / "log").open("wb") as log:
@@ -88,8 +90,8 @@ class _Running:
         first = twin["told"].get("against", "")
         told = {**twin["told"], "against": str(Path(orders.folder) / first / "records") if first else ""}
         ProbeSettings(
-            records=str(records), orders=dataclasses.asdict(dataclasses.replace(orders, payload={})), overlay=str(self._place / "overlay"),
-            kept=(self._temporary, str(self._place / CACHES)), budget_only=True, same=told,
+            records=str(records), orders=dataclasses.asdict(dataclasses.replace(orders, payload={}, **twin["orders"])),
+            overlay=str(self._place / "overlay"), kept=(self._temporary, str(self._place / CACHES)), budget_only=True, same=told,
         ).write(settings)  # fmt: skip
         return settings
 
@@ -97,7 +99,10 @@ class _Running:
         return self._child.poll() is not None or time.monotonic() > self._until
 
     def end(self) -> None:
-        """Nothing of it is left, save its records and its log."""
+        """Nothing of it is left, save its records and its log. Ranks have sessions of their own."""
+        for pid in procfs.descendants(self._child.pid):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._child.pid, signal.SIGKILL)
         self._child.wait()
@@ -106,6 +111,6 @@ class _Running:
             shutil.rmtree(place, ignore_errors=True)
 
 
-def _threads(told: Round) -> dict[str, str]:
+def _threads(told: Round, ranks: int) -> dict[str, str]:
     """Those that run together share the cores."""
-    return {"OMP_NUM_THREADS": str(max((os.cpu_count() or 1) // told.at_once, 1))}
+    return {"OMP_NUM_THREADS": str(max((os.cpu_count() or 1) // (told.at_once * ranks), 1))}

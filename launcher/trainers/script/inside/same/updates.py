@@ -1,6 +1,7 @@
 """Each optimizer step of a twin: its gradients as they were before clipping, its settings; held against the first twin's at the end.
 
-What is written down: ``twin.json`` (replaced whole at every step) and, by the first twin, ``gradients-OPTIMIZER-STEP.pt``.
+What is written down: ``twin.json`` (replaced whole at every step) and, by the first twin, ``gradients-OPTIMIZER-STEP.pt``: of
+several ranks by rank 0, against which the others hold theirs, too.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import Any
 from . import alone, still
 from .between import Between
 from .first import First
+from .group import Group
 from .rows import Rows, digest
 from .still import AtRest
 from .told import MOST_STEPS, RESULT, STEPS_HELD, Told
@@ -37,6 +39,7 @@ class Updates:
     def __init__(self, told: Told, place: Path, rows: Rows, rest: AtRest) -> None:
         self._told, self._place, self._rows, self._rest = told, place, rows, rest
         self._first = First(told.against)
+        self._group = Group(place.parent)
         self._made: list[Any] = []
         self._schedules: list[Any] = []
         self._clipped: dict[int, Any] = {}
@@ -181,6 +184,7 @@ class Updates:
 
     def _look(self, optimizer: Any) -> None:
         """The gradients that the step is made of."""
+        self._group.look()
         number = self._number(optimizer)
         count = self._counts.get(number, 0)
         step: dict[str, Any] = {
@@ -228,6 +232,8 @@ class Updates:
         import torch
 
         found, path = _copies(self._made), self._place / "gradients-beside.pt"
+        if self._group.rank:
+            return 0.0
         if not self._first:
             _save(found, path)
             return 0.0
@@ -239,13 +245,14 @@ class Updates:
         return max((_part(_square(a - b), _square(a - near)) for (a, near), (b, _) in zip(first, found, strict=True)), default=0.0)
 
     def _held(self, gradients: list[Any], name: str) -> dict[str, Any]:
-        """Written down by the first twin; held against them by the others."""
+        """Written down by the first twin; held against them by the others, and by its own other ranks."""
         import torch
 
-        if not self._first:
+        first = self._first or First(str(self._place.parent) if self._group.rank else "")
+        if not first:
             _save(gradients, self._place / name)
             return {}
-        if (there := self._first.file(name)) is None:
+        if (there := first.file(name)) is None:
             return {}
         return {"against": figures(torch.load(there, weights_only=True), gradients)}
 
@@ -261,7 +268,8 @@ class Updates:
         if least < STEPS_HELD and len(self._counts) < len(self._made):
             least = max(self._counts.values()) // 4  # one that never steps
         late = time.monotonic() - self._began > self._told.seconds
-        if least >= STEPS_HELD and (late or max(self._counts.values()) >= MOST_STEPS):
+        wish = least >= STEPS_HELD and (late or max(self._counts.values()) >= MOST_STEPS)
+        if self._group.agree(len(self.steps), wish):
             self.leave("limit")
 
     # -- the end
@@ -289,6 +297,7 @@ class Updates:
         rows = self._rows
         said = {
             "ended": ended, "steps": self.steps, "backwards": self.backwards, "optimizers": len(self._made), **self.facts,
+            "rank": self._group.rank, "size": self._group.size,
             "trained": sorted(rows.trained), "rows": {str(one): rows.drawn[one] for one in sorted(rows.trained) if one in rows.drawn},
             "inputs": rows.inputs, "sites": rows.sites, "counts": rows.counts, "whole": rows.whole, "passes": rows.passes,
             "ragged": bool(rows.ragged & rows.trained), "mixed": self._rest.mixed,
@@ -375,10 +384,11 @@ def _doubles(pairs: Sequence[tuple[Any, Any]]) -> Iterator[tuple[Any, Any]]:
 
 
 def _values(gradient: Any) -> Any:
-    """A copy of (a part of) a gradient in single precision."""
+    """A copy of (a part of) a gradient in single precision. Of one that ranks share the whole, for which they all come here."""
     if gradient is None:
         return None
-    flat = gradient.detach().to_dense().reshape(-1)
+    whole = gradient.detach().full_tensor() if hasattr(gradient, "full_tensor") else gradient.detach().to_dense()
+    flat = whole.reshape(-1)
     stride = max(-(-flat.numel() // MOST_VALUES), 1)
     return flat[::stride].to("cpu").float().clone()
 

@@ -1,0 +1,139 @@
+"""Scripts of two ranks, really run as twins over gloo: is an update of several micro-batches the asked one, and do the ranks share rows?"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from launcher.config.schema import DeviceRules, LadderRules, Recipe, TrainerRules, TrialRules, WheelRule
+from launcher.history.run_folder import RunFolder
+from launcher.ladder.build import ladder_of
+from launcher.ladder.rungs import CARDS, Ladder, Wheel, build
+from launcher.ladder.same_training import PROVEN, SameTraining
+from launcher.trainers.script.adapter import ScriptAdapter
+from launcher.trainers.suite import cpu_budget
+from launcher.trial import proof
+from launcher.trial.job import Job
+from launcher.trial.proof import Proof
+from tests.helpers.places import SCRIPTS
+
+SHARES = SCRIPTS / "shares.py"
+LAUNCHED = (sys.executable, "-P", "-m", "torch.distributed.run", "--nproc_per_node", "2", "--local_addr=localhost")
+
+
+class Started(ScriptAdapter):
+    """A trainer that is started once on each card, as many as its rung has."""
+
+    starts_ranks = False
+    ranks = True
+
+    def world_size(self) -> int:
+        return 2
+
+
+def asked(*command: str, accumulation: str = "--accum") -> Recipe:
+    """16 x 1."""
+    spelled = {"micro_batch": "--batch-size", "accumulation": accumulation}
+    return Recipe(
+        name="test", ask={"micro_batch": 16, "accumulation": 1},
+        trainer=TrainerRules(adapter="script", args={"command": list(command), "spelled": spelled, "lengths": {"--epochs": 3}}),
+        ladder=LadderRules(order=("micro_batch",), wheels={"micro_batch": WheelRule(floor=2)}),
+        device=DeviceRules(kind="cpu"), trial=TrialRules(proof_timeout_s=1200.0),
+    )  # fmt: skip
+
+
+def made(place: Path, adapter: ScriptAdapter, ladder: Ladder | None = None) -> Job:
+    assert adapter.check() == []
+    folder = RunFolder.create(place / "runs", "test")
+    return Job(adapter=adapter, ladder=ladder or ladder_of(adapter), budget=cpu_budget(2**30), folder=folder)
+
+
+def proven(place: Path, monkeypatch: pytest.MonkeyPatch, kind: str, *words: str, accumulation: str = "--accum") -> Proof:
+    """What becomes of rung 2, 4 x 4 on each of two ranks instead of 16 x 1."""
+    monkeypatch.chdir(place)
+    job = made(place, ScriptAdapter(asked(*LAUNCHED, str(SHARES), "--kind", kind, *words, accumulation=accumulation)))
+    rung = job.ladder.rungs[2]
+    assert (rung.micro_batch, rung.accumulation, rung.world_size) == (4, 4, 2)
+    return proof.prove(job, rung)
+
+
+def test_two_ranks_that_share_their_rows_are_proven(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = proven(tmp_path, monkeypatch, "shared")
+    assert found.same.lines == dict.fromkeys(("gradient", "steps", "schedule", "samples"), PROVEN) and not found.refused, found
+    assert found.same.apart is not None and found.same.apart < 1e-5
+    assert found.same.layouts == ("4 x 1 x 2 ranks", "1 x 4 x 2 ranks")
+    assert not list((tmp_path / "runs").glob("**/*.pt")), "gradients are large, and of no use afterwards"
+
+
+@pytest.mark.slow
+def test_an_optimizer_of_two_ranks_is_held_against_the_asked_one_by_what_it_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    recipe = asked(*LAUNCHED, str(SHARES))
+    wheels = LadderRules(order=("mine",), wheels={"mine": WheelRule(argument="--optim", values=("sgd",))})
+    job = made(tmp_path, ScriptAdapter(recipe.model_copy(update={"ask": {"micro_batch": 16, "mine": "adamw"}, "ladder": wheels})))
+    found = proof.of_levers(job, job.ladder.rungs[1], SameTraining())
+    assert found.update["gradient_apart"] == 0 and float(found.update["apart"]) > 0.1, found
+
+
+UNSHARED = [
+    ("no_sampler", 4, "its 2 ranks read the same samples, as without a DistributedSampler: a step has 4 different samples, and 8 are said"),
+    ("whole_batch", 16, "each of its 2 ranks reads the whole batch: a step has 16 samples, and 8 are said"),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "made_of", "why"), UNSHARED)
+def test_ranks_that_do_not_share_a_batch_are_told_with_how_many_samples_a_step_really_has(
+    kind: str, made_of: int, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its update is the command's all the same, at any micro-batch."""
+    found = proven(tmp_path, monkeypatch, kind)
+    assert found.same.gradient == PROVEN and not found.refused and not found.same.proven, found
+    assert why in found.same.samples
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "made_of", "why"), [("shared", 8, ""), ("augments", 8, ""), *UNSHARED])
+def test_fewer_ranks_are_the_asked_training_only_where_ranks_share_a_batch(
+    kind: str, made_of: int, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """16 x 2 on one rank instead of 16 x 1 on each of two."""
+    monkeypatch.chdir(tmp_path)
+    ladder = build([Wheel(name="micro_batch", values=(16,)), Wheel(name=CARDS, values=(2, 1))], effective_batch=32, world_size=2)
+    job = made(tmp_path, Started(asked(sys.executable, str(SHARES), "--kind", kind)), ladder)
+    found = proof.prove(job, ladder.rungs[1])
+    assert found.same.layouts == ("4 x 1 x 2 ranks", "1 x 8"), found
+    if not why:
+        assert found.same.proven and not found.refused, found
+    else:
+        assert f"an optimizer step is made of 8 samples at 1 x 8, of {made_of} at 4 x 1 x 2 ranks: {why}" in found.refused, found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["alone", "apart_when_accumulating"])
+def test_ranks_that_do_not_exchange_their_gradients_are_not_proven(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At all; or only where they accumulate, as the large batch doesn't: that is another training."""
+    found = proven(tmp_path, monkeypatch, kind)
+    if kind == "alone":
+        assert "its 2 ranks step by different gradients" in found.same.gradient and not found.refused, found
+    else:
+        assert "its 2 ranks step by different gradients at 1 x 4 x 2 ranks" in found.refused, found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kind", "cure"), [("adds_up", {"update": "average"}), ("sum", {}), ("no_sync", {}), ("own_order", {}), ("augments", {})]
+)
+def test_what_is_the_same_on_two_ranks_or_only_a_factor_away(
+    kind: str, cure: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = proven(tmp_path, monkeypatch, kind)
+    assert found.same.proven and found.same.cure == cure and not found.refused, found
+
+
+@pytest.mark.slow
+def test_steps_of_two_ranks_that_are_held_back_from_outside_are_proven(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = proven(tmp_path, monkeypatch, "shared", accumulation="outside")
+    assert found.same.proven and found.same.cure == {}, found
