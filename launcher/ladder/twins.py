@@ -273,7 +273,8 @@ def _strays(first: Twin, other: Twin) -> Finding | None:
 def _begins(first: Twin, other: Twin) -> Finding | None:
     """Whether both begin with the same weights, and their rows are seen."""
     if any(first.of(one)[0].weights != other.of(one)[0].weights for one in first.optimizers):
-        return _uncomparable("its weights begin differently each time")
+        when = "each time" if first.ranks == other.ranks else f"on {other.ranks} than on {first.ranks} ranks"
+        return _uncomparable(f"its weights begin differently {when}")
     if not first.rows or not other.rows:
         return _uncomparable("its rows can't be seen: no data loader of torch's gives them, nor does its model take them one by one")
     return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import time
@@ -113,7 +114,8 @@ def test_what_two_cards_have_no_room_for_is_trained_on_one_with_the_same_batch(l
     assert failed_above(record) == {"out_of_memory"}
     assert (record["rung"]["cards"], record["accumulation"], record["effective_batch"]) == (1, 4, 16)
     assert record["results"]["steps"] == 4 and "torch.distributed.run" not in record["command"]
-    assert "the same training: updates at 4 x 1 x 2 ranks, 1 x 8 are" in done.stderr
+    same = json.loads((Path(record["run_dir"]) / "record.json").read_text(encoding="utf-8"))["same_training"]
+    assert (same["gradient"], same["schedule"], same["layouts"]) == ("proven", "proven", ["4 x 1 x 2 ranks", "1 x 8"]), same
 
 
 @pytest.mark.timeout(1500)
