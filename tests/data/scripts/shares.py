@@ -9,6 +9,8 @@ import os
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
 from torch.nn import functional
 from torch.utils.data import DataLoader, Dataset, DistributedSampler, TensorDataset
 
@@ -49,7 +51,10 @@ class InTurns(DistributedSampler):
 
 net = nn.Sequential(nn.Linear(12, 32), nn.ReLU(), nn.Dropout(0.3), nn.Linear(32, 5))
 alone = world == 1 or args.kind == "alone" or (args.kind == "apart_when_accumulating" and args.accum > 1)
-model = net if alone else nn.parallel.DistributedDataParallel(net)
+if args.kind == "fsdp":
+    for layer in (net[0], net[3], net):
+        fully_shard(layer, mesh=init_device_mesh("cpu", (world,)))
+model = net if alone or args.kind == "fsdp" else nn.parallel.DistributedDataParallel(net)
 optimizer = torch.optim.SGD(net.parameters(), 0.1) if args.optim == "sgd" else torch.optim.AdamW(net.parameters(), 1e-3)
 shared = DistributedSampler(data, num_replicas=world, rank=rank)
 loader = DataLoader(data, args.batch_size * (world if args.kind == "whole_batch" else 1), sampler=shared)

@@ -124,7 +124,7 @@ def test_ranks_that_do_not_exchange_their_gradients_are_not_proven(kind: str, tm
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("kind", "cure"), [("adds_up", {"update": "average"}), ("sum", {}), ("no_sync", {}), ("own_order", {}), ("augments", {})]
+    ("kind", "cure"), [("adds_up", {"update": "average"}), ("sum", {}), ("no_sync", {}), ("own_order", {}), ("augments", {}), ("fsdp", {})]
 )
 def test_what_is_the_same_on_two_ranks_or_only_a_factor_away(
     kind: str, cure: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

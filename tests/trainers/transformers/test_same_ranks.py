@@ -64,3 +64,9 @@ def test_fewer_ranks_step_by_the_same_samples(args: dict[str, object], sums: Pat
     assert (rung.micro_batch, rung.accumulation) == (8, 2)
     found = proven(job, rung)
     assert found.same.layouts == ("4 x 1 x 2 ranks", "1 x 8")
+
+
+def test_an_update_of_two_ranks_that_share_the_model_is_the_asked_one(sums: Path, tmp_path: Path) -> None:
+    job = job_of(sums, "text", tmp_path, ask={"sharding": "none"}, ladder={"order": ("micro_batch", "sharding")})
+    rung = next(rung for rung in job.ladder.rungs if rung.micro_batch == 2 and rung.values["sharding"] == "fsdp2")
+    assert proven(job, rung).same.layouts == ("4 x 1 x 2 ranks", "1 x 4 x 2 ranks")
