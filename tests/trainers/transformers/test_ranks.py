@@ -108,6 +108,7 @@ def test_what_two_cards_have_no_room_for_is_trained_on_one_with_the_same_batch(l
     words = ("recipe=llm_sft_demo", f"data={larger}", f"ask.model={larger}/model", "device.cards=2", "ladder.order=[cards]")
     words += ("ask.micro_batch=4", "ask.accumulation=2", "ask.sequence_length=128", "ask.val_micro_batch=4", "ask.val_keeps=tokens")
     words += ("trainer.args.max_steps=4", "trainer.args.eval_steps=2", f"device.memory={int(sum(need) / 2 / 0.9) // MIB}MiB")
+    words += ("trial.proof_timeout_s=1200",)
     done = autofit("train", *words, "--json", cwd=tmp_path, timeout=900)
     assert done.returncode == 0, done.stderr
     record = answer(done)
@@ -115,7 +116,7 @@ def test_what_two_cards_have_no_room_for_is_trained_on_one_with_the_same_batch(l
     assert (record["rung"]["cards"], record["accumulation"], record["effective_batch"]) == (1, 4, 16)
     assert record["results"]["steps"] == 4 and "torch.distributed.run" not in record["command"]
     same = json.loads((Path(record["run_dir"]) / "record.json").read_text(encoding="utf-8"))["same_training"]
-    assert (same["gradient"], same["schedule"], same["layouts"]) == ("proven", "proven", ["4 x 1 x 2 ranks", "1 x 8"]), same
+    assert (same["gradient"], same["schedule"], same["layouts"]) == ("proven", "proven", ["4 x 2 x 2 ranks", "1 x 16"]), same
 
 
 @pytest.mark.timeout(1500)
