@@ -11,6 +11,7 @@ from launcher.cli.rungs_view import batch, words
 from launcher.engine.state import Fit, Need, Status, least_need
 from launcher.ladder.verdict import Kind
 from launcher.machine import headroom
+from launcher.shared.memory_failures import OF_MACHINE
 from launcher.shared.report import Phase
 from launcher.shared.sizes import GIB, MIB, format_size
 from launcher.trial import rung_zero
@@ -53,6 +54,8 @@ def _why_none(fit: Fit) -> str:
     cure = _memory_for(least_need(fit.trials), job) + "Lower a floor, add a wheel, or give it more memory."
     if fit.trials and all(trial.verdict.phase == Phase.FINISH for trial in fit.trials):
         cure = "All of them failed at the end of a run (final validation, figures): set trainer.args.plots=False, or give it more memory."
+    elif fit.trials and all(trial.verdict.source in OF_MACHINE for trial in fit.trials):
+        return f"No rung fits, for want of what the machine has beside its device: {tried}. {fit.trials[-1].verdict.why}"
     return f"No rung fits {job.budget}: {tried}. {cure}"
 
 

@@ -58,12 +58,19 @@ def short_of(found: Iterable[RoomRecord]) -> RoomRecord | None:
 
 
 def no_process(found: Iterable[RoomRecord], words: str) -> RoomRecord | None:
-    """The number of processes, if it was at its limit when a trial failed with words that may have other causes; else None."""
+    """The number of processes, if a trial failed with words that may have other causes, and had not far fewer than there are; else None.
+
+    What is started at once and soon gone is seen by none who looks now and then, so one more than there are was needed.
+    """
     tasks = next((room for room in found if room.name == TASKS), None)
-    return tasks if tasks is not None and is_short(tasks) and _NO_PROCESS.search(words) else None
+    times = next((times for times, pattern in _NO_PROCESS.items() if pattern.search(words)), 0)
+    if tasks is None or not tasks.there or tasks.there > times * tasks.needed:
+        return None
+    return tasks.model_copy(update={"needed": max(tasks.needed, tasks.there + 1)})
 
 
-_NO_PROCESS = re.compile(r"Resource temporarily unavailable|can't start new thread|pthread_create")
+_NO_PROCESS = {8: re.compile(r"can't start new thread|pthread_create"), 2: re.compile(r"Resource temporarily unavailable")}
+"""By how many times fewer than there are were seen at most. A socket may be unavailable, too; a thread finds no room, or may not be."""
 
 
 def today(found: Iterable[RoomRecord], use: HostUse) -> list[RoomRecord]:

@@ -69,6 +69,16 @@ def test_no_rung_fits_says_what_could_be_done(tmp_path: Path) -> None:
     assert "No rung fits" in text and "Lower a floor, add a wheel, or give it more memory." in text
 
 
+def test_where_the_machine_beside_its_device_was_short_that_is_what_is_told(tmp_path: Path) -> None:
+    here = job(tmp_path)
+    short = Verdict(
+        kind=Kind.OUT_OF_MEMORY, phase="start", why="the run needs 13 of processes: a higher limit (ulimit -u)", source="processes"
+    )
+    trials = [Trial(rung=here.ladder.rungs[0], verdict=short, report=TrialReport(), seconds=8.8, folder=tmp_path)]
+    text = shown(lambda screen: screen.hear(Fitted(fit=Fit(job=here, trials=trials, status=Status.NO_RUNG_FITS))))
+    assert "for want of what the machine has beside its device" in text and "ulimit -u" in text and "give it more memory" not in text
+
+
 def test_where_nothing_fits_the_least_need_that_was_seen_is_told(tmp_path: Path) -> None:
     here = job(tmp_path)
     more = Verdict(kind=Kind.OUT_OF_MEMORY, phase="train", why="", source="measured", peak_bytes=1500 * 2**20)

@@ -62,9 +62,13 @@ def test_each_has_its_headroom_and_the_first_that_is_short_is_the_verdict() -> N
 def test_a_trial_that_could_start_no_process_is_one_of_memory_where_the_limit_was_reached() -> None:
     words = "BlockingIOError: [Errno 11] Resource temporarily unavailable"
     room = host_rooms.no_process(found(replace(USE, tasks=62)).values(), words)
-    assert room is not None and host_rooms.words(room) == ("62", "64")
+    assert room is not None and host_rooms.words(room) == ("65", "64")
+    assert host_rooms.no_process(found(replace(USE, tasks=40)).values(), words) is not None, "threads that are soon gone are not seen"
     assert host_rooms.no_process(found(USE).values(), words) is None, "there was room: it is of something else"
     assert host_rooms.no_process(found(replace(USE, tasks=62)).values(), "ZeroDivisionError") is None
+    for tasks, of_threads in ((10, True), (7, False)):
+        seen = host_rooms.no_process(found(replace(USE, tasks=tasks)).values(), "RuntimeError: can't start new thread")
+        assert (seen is not None) == of_threads
 
 
 def test_a_limit_that_nobody_tells_is_none() -> None:
