@@ -20,7 +20,10 @@ WHY = {
     "yolo": "batch norm sees the images of a part",
 }
 """Trainings whose weights can't be the undisturbed run's to 1e-5 once a micro-batch came in parts, and why."""
-NO_PARTS = {"plain": "its own loop can't be entered again between its loader and `backward` (decision 036)"}
+NO_PARTS = {
+    "plain": "its loss and its backward pass can't be made again (decision 036). Its forward pass can, by a commit that is newer than "
+    "these runs (007a96b)"
+}
 """Trainings whose micro-batches can't be taken in parts, and why: these are restarted."""
 MOST_S = 2.0
 """What parts may cost."""
