@@ -234,8 +234,9 @@ KEPT_OUT = (
 
 
 def _followed(child: subprocess.Popen[bytes], records: Path, orders: Orders) -> int:
-    """Waits for the command; meanwhile the trial's report is that of the process which has come furthest."""
-    shown, beat, failed_since = "", 0, math.inf
+    """Waits for the command; meanwhile the trial's report is that of the process which has come furthest. Returns its exit status; 1, as a
+    launcher's is, where it was ended here for a rank that had failed."""
+    shown, beat, failed_since, ended = "", 0, math.inf, False
     procfs.name_thread(f"{procfs.WATCHES}trial")  # it only looks on: what it reads is no sign of the command's life
     watch = Watch(records)
     watch.start()
@@ -243,7 +244,7 @@ def _followed(child: subprocess.Popen[bytes], records: Path, orders: Orders) -> 
         try:
             status = child.wait(timeout=LOOK_S)
             watch.stop()
-            return status
+            return 1 if ended else status
         except subprocess.TimeoutExpired:
             if not (records / LOADED).exists() and (lives := _out_of_reach(child.pid)):
                 _end(child)
@@ -251,6 +252,7 @@ def _followed(child: subprocess.Popen[bytes], records: Path, orders: Orders) -> 
         reports = _reports(records)
         failed_since = min(failed_since, time.monotonic() if any(map(_failed_rank, reports)) else math.inf)
         if time.monotonic() - failed_since > LATE_S:
+            ended = True
             _end(child)
         furthest = _furthest(reports)
         if furthest is not None and furthest.phase not in (shown, Phase.DONE):

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from launcher.shared.orders import Orders
-from launcher.shared.report import TrialReport
+from launcher.shared.report import WORLD_SIZE, Failure, TrialReport
 from launcher.trainers.script.inside import trial
 from launcher.trainers.script.inside.plainly import injected
 
@@ -99,3 +99,15 @@ def test_a_trial_that_is_ended_says_how_far_its_command_had_come(tmp_path: Path,
     trial.run(orders, nobody)
     told = TrialReport.read(orders.report_path)
     assert told is not None and told.phase == "train" and signals == [signal.SIGTERM]
+
+
+def test_ranks_that_are_ended_for_one_that_failed_were_not_killed_by_anybody_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its failure may turn out to be the trial's own doing: a status of -9 would then be told as the kernel's out-of-memory killer."""
+    monkeypatch.setattr(trial, "LATE_S", 0.1)
+    orders = Orders(module="", folder=str(tmp_path), device="cpu", cap_bytes=1, accumulation=1, payload={})
+    (tmp_path / "0").mkdir()
+    (tmp_path / trial.LOADED).touch()
+    failure = Failure(types=("IndexError",), message="IndexError: list index out of range", traceback="")
+    TrialReport(phase="train", failure=failure, facts={WORLD_SIZE: 2}).write(tmp_path / "0" / "report.json")
+    with subprocess.Popen([sys.executable, "-c", SLEEPS]) as child:
+        assert trial._followed(child, tmp_path, orders) == 1 and child.returncode == -signal.SIGKILL

@@ -545,6 +545,17 @@ def test_ranks_of_accelerate_go_alike(tmp_path: Path, words: tuple[str, ...]) ->
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("by", ["trainer", "fabric"])
+def test_two_processes_that_lightning_starts_are_seen_and_go_alike(tmp_path: Path, by: str) -> None:
+    """``devices=2``: nothing on the command line says that there are two."""
+    pytest.importorskip("lightning", reason="lightning is not installed")
+    done = tried("lightning_ranks", tmp_path, "--by", by, cap=1024 * MIB, rung=1)
+    assert fits(done) and done.rung.accumulation == 2
+    assert done.report.facts["world_size"] == 2 and said(done, "2 processes train together: 64 samples in each step of theirs")
+    assert done.report.validation_batches and done.report.train_again_batches
+
+
+@pytest.mark.slow
 def test_of_two_processes_the_greedy_one_is_the_cause(tmp_path: Path) -> None:
     done = tried("greedy_rank", tmp_path, launcher=(TORCHRUN, "--nproc_per_node", "2"), cap=200 * MIB)
     assert done.verdict.kind is Kind.OUT_OF_MEMORY

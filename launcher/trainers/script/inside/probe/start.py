@@ -10,7 +10,7 @@ from .....worker import overlaid_libraries
 from .....worker.after_import import Hook, after_import
 from .....worker.overlay import Overlay
 from ..same import install as same
-from . import figures, lightning, marks, torch_hooks
+from . import deepspeed, figures, lightning, marks, torch_hooks
 from . import transformers as hf
 from .arriving import Arriving
 from .session import Session
@@ -61,6 +61,7 @@ def _trainers(session: Session) -> dict[str, Hook]:
         "transformers.trainer": _where_there_is("TrainerCallback", lambda module: hf.install(session, module)),
         "lightning.pytorch.trainer.trainer": hooked,
         "pytorch_lightning.trainer.trainer": hooked,
+        "deepspeed.runtime.engine": _where_there_is("DeepSpeedEngine", lambda module: deepspeed.install(session, module)),
     }
 
 
