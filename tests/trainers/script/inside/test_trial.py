@@ -22,6 +22,7 @@ from launcher.ladder.verdict import Kind
 from launcher.run import start
 from launcher.run.steps_made import StepsMade
 from launcher.shared.orders import HELD
+from launcher.shared.report import PASS_SAMPLES
 from launcher.trainers.script.adapter import ScriptAdapter
 from launcher.trainers.script.inside.probe.session import steady_growth
 from launcher.trainers.suite import cpu_budget, snapshot
@@ -503,6 +504,7 @@ def test_a_command_that_trains_nothing_is_told_so_in_its_own_words(tmp_path: Pat
 def test_two_processes_of_torchrun(tmp_path: Path) -> None:
     done = tried("two_processes", tmp_path, launcher=(TORCHRUN, "--nproc_per_node", "2"), rung=2)
     assert fits(done) and done.rung.world_size == 2 and done.effective_batch == done.rung.effective_batch
+    assert done.report.facts[PASS_SAMPLES] == 640, "of both: a step takes samples of both, and so many steps are due"
     assert done.report.validation_batches and done.report.train_again_batches
 
 

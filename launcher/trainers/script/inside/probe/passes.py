@@ -14,7 +14,7 @@ from typing import Any
 from .....shared.report import PASS_SAMPLES, Phase
 from . import worst
 from .forward import observe_micro_batch
-from .session import LEAST_VALIDATION, VARIETY, Session, live_bytes, steady_growth
+from .session import LEAST_VALIDATION, VARIETY, Session, live_bytes, steady_growth, world_size
 
 WHOLE_PASS_S = 10.0
 """A pass in which every batch leaves memory behind goes on to its end where that takes no longer."""
@@ -306,7 +306,7 @@ class ProbedPass:
             recorder.measured(train_samples=samples)
             if (whole := self._of_a_pass(batches)) and not self._passes.told:
                 self._passes.told = True
-                recorder.fact(**{PASS_SAMPLES: whole})
+                recorder.fact(**{PASS_SAMPLES: whole * world_size()})  # a step takes as many of each process
         if self.kind == "eval" and batches and self._session.proven:
             recorder.measured(validation_batches_total=batches, **({"validation_samples": samples} if samples else {}))
 
