@@ -33,7 +33,7 @@ def seeds_left(rows: Sequence[Row], *, only: str, slice_: int) -> list[int]:
 def seeds_again(rows: Sequence[Row]) -> list[int]:
     """Those whose last run was restarted or lost, though its trainer can take parts."""
     newest = {row["seed"]: row for row in rows if row["generator"] == cases.GENERATOR}
-    return [seed for seed, row in newest.items() if row["verdict"] in ("restarted", "lost") and row["training"] not in table.NO_PARTS]
+    return [seed for seed, row in newest.items() if row["verdict"] in ("restarted", "lost")]
 
 
 def main() -> int:

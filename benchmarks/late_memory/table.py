@@ -20,11 +20,6 @@ WHY = {
     "yolo": "batch norm sees the images of a part",
 }
 """Trainings whose weights can't be the undisturbed run's to 1e-5 once a micro-batch came in parts, and why."""
-NO_PARTS = {
-    "plain": "its loss and its backward pass can't be made again (decision 036). Its forward pass can, by a commit that is newer than "
-    "these runs (007a96b)"
-}
-"""Trainings whose micro-batches can't be taken in parts, and why: these are restarted."""
 MOST_S = 2.0
 """What parts may cost."""
 LOOKED_AT = {
@@ -60,12 +55,10 @@ def document(rows: Sequence[Row]) -> str:
     struck = [row for row in newest if row["verdict"] != "over"]
     kept = [row for row in struck if row["verdict"] in ("room", "parts")]
     parts = [row for row in struck if row["verdict"] == "parts"]
-    able = [row for row in struck if row["training"] not in NO_PARTS]
     quick = sum(row["parts"].get("lost_s", MOST_S + 1) <= MOST_S for row in parts)
     lines = [
         HEAD,
         f"- **{len(struck)} runs, {_share(struck, kept)}, {_count(struck, 'restarted')} restarted, {_count(struck, 'lost')} lost.",
-        f"- **{len(able)} of them of trainers that can take parts, {_share(able, [row for row in kept if row in able])}.",
         f"- Parts cost {_median(row['parts'].get('lost_s') for row in parts)} s (median), {quick} of {len(parts)} at most "
         f"{MOST_S:g} s; restarts {_median(arm.get('lost_s') for arm in _restarts(struck))} s.",
         f"- {sum(map(worse, struck))} runs ended worse than with today's restart.",
@@ -153,10 +146,9 @@ def _furthest(arms: Iterable[Row]) -> str:
 
 def _reasons() -> list[str]:
     lines = [f"- {name.replace('_', ' ')}: {why}." for name, why in WHY.items()]
-    able = [f"- {name.replace('_', ' ')}: {why}." for name, why in NO_PARTS.items()]
     return [
         "Where weights can't be the undisturbed run's once a batch came in parts:", "", *lines, "",
-        "What can't be taken in parts, and is restarted:", "", *able, "",
+        "Of a plain script only the model's forward pass is made again: a backward pass that fails is restarted (decision 036).", "",
     ]  # fmt: skip
 
 
