@@ -80,10 +80,12 @@ def _can_be_called_in_parts(model: Any) -> bool:
 
     hooks = [hook for part in model.modules() for hook in (*part._forward_hooks.values(), *part._forward_pre_hooks.values())]
     return all(getattr(hook, "__module__", "").startswith("transformers.") for hook in hooks) and not any(
-        isinstance(part, (torch.jit.ScriptModule, torch.nn.DataParallel)) or type(part).__name__ == "OptimizedModule"
-        or part._compiled_call_impl is not None
+        isinstance(part, torch.jit.ScriptModule) or type(part).__name__ in _WRAPPERS or part._compiled_call_impl is not None
         for part in model.modules()
     )  # fmt: skip
+
+
+_WRAPPERS = ("OptimizedModule", "DataParallel", "DistributedDataParallel")
 
 
 def _watch(kind: Any) -> None:
@@ -119,12 +121,14 @@ class _Passes:
         import torch
 
         trains, rows = torch.is_grad_enabled(), rows_of((args, kwargs))
-        if self._within or rows < 2 or (self._model.training and not trains) or torch.compiler.is_compiling():
+        if self._within or rows < 2 or (self._model.training and not trains) or _is_traced():
             return plain(*args, **kwargs)
         one = _Whole(functools.partial(self._alone, plain), args, kwargs, rows)
         took, part = (self._training, self._checkpointed) if trains else (self._predicting, _Whole.part)
 
         def of(first: int, last: int) -> tuple[int, Any, float]:
+            if not _can_be_called_in_parts(self._model):
+                raise CannotSplit("its modules have hooks, or have been compiled")
             with _no_other_error(), self._keeping_nothing():
                 share = self._share(trains, one, first, last)
                 return last - first, part(one, first, last), share
@@ -295,6 +299,12 @@ def _no_other_error() -> Iterator[None]:
         if isinstance(error, CannotSplit) or splitting.of_memory(error):
             raise
         raise CannotSplit(f"some of its rows fail: {type(error).__name__}: {str(error)[:200]}") from error
+
+
+def _is_traced() -> bool:
+    import torch
+
+    return bool(torch.compiler.is_compiling() or torch.jit.is_tracing())
 
 
 def rows_of(given: Any) -> int:

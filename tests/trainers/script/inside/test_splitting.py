@@ -231,6 +231,16 @@ def test_models_with_hooks_and_of_other_trainers_are_left_alone(capfd: pytest.Ca
     assert "autofit" not in capfd.readouterr().err
 
 
+def test_a_hook_that_comes_later_is_seen_where_it_matters(capfd: pytest.CaptureFixture[str]) -> None:
+    model = Net()
+    trained(model, summed)
+    model.middle.register_forward_hook(lambda *_: None)
+    Room.most = 4
+    with pytest.raises(RuntimeError, match="can't allocate memory"):
+        model(batches()[0])
+    assert "its modules have hooks" in capfd.readouterr().err
+
+
 def test_parts_whose_backward_pass_finds_no_room_are_made_smaller(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
