@@ -161,13 +161,15 @@ class _Passes:
         return checkpoint(pass_over, use_reentrant=False, preserve_rng_state=False)
 
     def _rehearse(self, one: _Whole, first: int, last: int) -> None:
-        """Makes a part's forward pass, and its backward pass to the first weight, and forgets them: does it find room?"""
+        """Makes a part's forward pass, and its backward pass to the first weight and all that have no gradient yet, and forgets them: does
+        it find room?"""
         import torch
 
         before = self._training.before()
-        weight = next(weight for weight in self._model.parameters() if weight.requires_grad)
+        weights = [weight for weight in self._model.parameters() if weight.requires_grad]
+        weights = weights[:1] + [weight for weight in weights[1:] if weight.grad is None]
         given = [tensor for tensor in _tensors(one.part(first, last)) if tensor.requires_grad]
-        torch.autograd.grad(given, weight, [torch.zeros_like(tensor) for tensor in given], allow_unused=True)
+        torch.autograd.grad(given, weights, [torch.zeros_like(tensor) for tensor in given], allow_unused=True)
         before.put_back()
 
     @contextlib.contextmanager
