@@ -58,8 +58,8 @@ gpu-check:      ## the evidence that needs a card, into docs/gpu.md; CASE=A..F o
 survival: install   ## full runs launched after a fit, on nasty data near the edge (hours; SLICE=10: ten more, SHORT=1: of few steps, RANKS=1: of two ranks; SEED=17: one again)
 	$(BIN)/python -m benchmarks.survival $(if $(SHORT),--short) $(if $(RANKS),--ranks) $(if $(SEED),--seed $(SEED),$(if $(SLICE),--slice $(SLICE))) $(if $(JOBS),--jobs $(JOBS))
 
-faults: install   ## trainings with a fault done to each from outside, into docs/faults.md (resumable; SLICE=10: ten more, SEED=17: that one)
-	$(BIN)/python -m benchmarks.faults $(if $(SEED),--seed $(SEED),$(if $(SLICE),--slice $(SLICE)) $(if $(JOBS),--jobs $(JOBS)))
+faults: install   ## trainings with a fault done to each from outside, into docs/faults.md (resumable; SLICE=10: ten more, FAULTS=small_disk,few_files: of these, SEED=17: that one)
+	$(BIN)/python -m benchmarks.faults $(if $(SEED),--seed $(SEED),$(if $(SLICE),--slice $(SLICE)) $(if $(FAULTS),--faults $(FAULTS)) $(if $(JOBS),--jobs $(JOBS)))
 
 late-memory: install   ## runs whose memory limit is lowered midway, into docs/late_memory.md (resumable; SLICE=10: ten more, ONLY=yolo)
 	$(BIN)/python -m benchmarks.late_memory $(if $(SLICE),--slice $(SLICE)) $(if $(ONLY),--only $(ONLY))

@@ -3,7 +3,7 @@
 python -m benchmarks.faults --slice 10      ten more cases
 python -m benchmarks.faults --seed 17       seed 17 once more; nothing is written down
 python -m benchmarks.faults --slice 0       only the table
-python -m benchmarks.faults --slice 6 --faults small_disk,small_shm    six more cases of these
+python -m benchmarks.faults --slice 6 --faults small_disk,small_shm --trainers yolo    six more cases of these
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def losses(rows: Sequence[Row]) -> dict[str, float]:
     """Trainer -> the median loss of its undisturbed runs."""
     found = {
         trainer: [row["loss"] for row in rows if row["fault"] == "none" and row["trainer"] == trainer and row.get("loss")]
-        for trainer in cases.TRAINERS
+        for trainer in cases.ALL
     }
     return {trainer: statistics.median(values) for trainer, values in found.items() if values}
 
@@ -47,6 +47,7 @@ def main() -> int:
     amount.add_argument("--slice", type=int, default=len(cases.PAIRS), metavar="N", help="so many more cases")
     amount.add_argument("--seed", type=int, help="one case once more; its folder is kept")
     parser.add_argument("--faults", type=lambda said: said.split(","), default=[*cases.FAULTS], help="only cases of these")
+    parser.add_argument("--trainers", type=lambda said: said.split(","), default=[*cases.ALL], help="only cases of these")
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="cases at a time")
     parser.add_argument("--data", type=Path, default=places.ROOT / "benchmarks" / "results" / "faults.jsonl")
     parser.add_argument("--table", type=Path, default=places.ROOT / "docs" / "faults.md")
@@ -58,7 +59,8 @@ def main() -> int:
         print(json.dumps(play.play(cases.make(chosen.seed), place, losses=losses(rows), keep=True), indent=1))
         return 0
     with ThreadPoolExecutor(chosen.jobs) as pool:
-        seeds = islice((seed for seed in seeds_left(rows) if cases.make(seed).fault in chosen.faults), chosen.slice)
+        wanted = (seed for seed in seeds_left(rows) if _is_of(cases.make(seed), chosen.faults, chosen.trainers))
+        seeds = islice(wanted, chosen.slice)
         for one in as_completed([pool.submit(_played, seed, place, rows) for seed in seeds]):
             rows.append(row := one.result())
             append(chosen.data, row)
@@ -68,6 +70,10 @@ def main() -> int:
     return 0
 
 
+def _is_of(case: cases.Case, faults: Sequence[str], trainers: Sequence[str]) -> bool:
+    return case.fault in faults and case.trainer in trainers
+
+
 def _played(seed: int, place: Path, rows: list[Row]) -> Row:
     """``rows``: those so far, which grow meanwhile."""
     return play.play(cases.make(seed), place, losses=losses(list(rows)))
@@ -75,7 +81,7 @@ def _played(seed: int, place: Path, rows: list[Row]) -> Row:
 
 def _line(row: Row) -> str:
     struck = "" if row["struck"] else "  (over before its fault)"
-    what = f"seed {row['seed']:>3}  {row['trainer']:<6} {row['fault']:<18} {row['verdict']:<9}"
+    what = f"seed {row['seed']:>3}  {row['trainer']:<7} {row['fault']:<18} {row.get('moment', ''):<10} {row['verdict']:<9}"
     return f"{what} {row['seconds']:>5.0f} s  {row['broken']} {row['attempts']}{struck}"
 
 

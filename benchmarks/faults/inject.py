@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import resource
 import time
 from collections.abc import Callable, Sequence
@@ -22,6 +23,16 @@ def trainers(launcher_pid: int, folder: Path) -> list[psutil.Process]:
             with contextlib.suppress(psutil.Error):
                 words = child.cmdline()
                 if "launcher.worker" not in words and child.environ().get("AUTOFIT_HELD", "").startswith(str(folder)):
+                    return [child, *child.children(recursive=True)]
+    return []
+
+
+def trial(launcher_pid: int) -> list[psutil.Process]:
+    """The trial's process that trains, first (or what starts its ranks); what is below it behind it. Empty while none runs."""
+    with contextlib.suppress(psutil.Error):
+        for child in psutil.Process(launcher_pid).children(recursive=True):
+            with contextlib.suppress(psutil.Error):
+                if "launcher.worker" in child.cmdline():
                     return [child, *child.children(recursive=True)]
     return []
 
@@ -66,42 +77,46 @@ def no_larger_files(process: psutil.Process, most_bytes: int) -> None:
     resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (most_bytes, hard))
 
 
-def few_files(process: psutil.Process) -> None:
-    """From now on it may open no file more than it has."""
+def few_files(process: psutil.Process, more: int = 0) -> None:
+    """From now on it may open so many files more than it has."""
     _, hard = resource.prlimit(process.pid, resource.RLIMIT_NOFILE)
-    resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (process.num_fds(), hard))
+    resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (process.num_fds() + more, hard))
 
 
 SHM_BYTES = 64 * 2**20
-GROUP_BYTES = 16 * 2**20
-"""What a process still gets in the control group into which it is put: what it had is charged to the one that it came from."""
+GROUP_BYTES = 4 * 2**20, 48 * 2**20
+"""The least and the most that a process still gets in the control group into which it is put: what it had is charged to the one that it
+came from."""
 _CGROUPS = Path("/sys/fs/cgroup/memory")
 
 
-def own_mount(place: str, size_bytes: int) -> list[str]:
-    """Words before a command that give it a small file system of its own there."""
-    mounts = f'mount --make-rprivate / && mount -t tmpfs -o size={size_bytes} tmpfs "{place}" && exec "$@"'
+def own_mount(place: str, size_bytes: int, *, filled_bytes: int = 0) -> list[str]:
+    """Words before a command that give it a small file system of its own there, of which others have taken a part."""
+    filled = f" && head -c {filled_bytes} /dev/zero > {place}/of-others" if filled_bytes else ""
+    mounts = f'mount --make-rprivate / && mount -t tmpfs -o size={size_bytes} tmpfs "{place}"{filled} && exec "$@"'
     return ["unshare", "-m", "sh", "-c", mounts, "sh"]
 
 
-def fill(folder: Path) -> Path:
-    """As others would, to the last byte. Returns the file that does it."""
+def fill(folder: Path, *, left: int = 0) -> Path:
+    """As others would, to the last bytes. Returns the file that does it."""
     file = folder / "of-others"
     with contextlib.suppress(OSError), file.open("wb", buffering=0) as filled:
         while filled.write(bytes(2**20)):
             pass
+    os.truncate(file, max(0, file.stat().st_size - left))
     return file
 
 
-def into_a_small_group(processes: Sequence[psutil.Process], name: str) -> Path:
+def into_a_small_group(processes: Sequence[psutil.Process], name: str, size_bytes: int) -> Path:
     """Version 1. Returns the group's folder, to be removed once they are gone."""
     lines = Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines()
     mine = next(path for _, names, path in (line.split(":", 2) for line in lines) if "memory" in names.split(","))
     folder = _CGROUPS / mine.lstrip("/") / name
     folder.mkdir(exist_ok=True)
-    (folder / "memory.limit_in_bytes").write_text(str(GROUP_BYTES))
+    (folder / "memory.limit_in_bytes").write_text(str(size_bytes))
     for one in processes:
-        (folder / "cgroup.procs").write_text(str(one.pid))
+        with contextlib.suppress(OSError):  # gone meanwhile
+            (folder / "cgroup.procs").write_text(str(one.pid))
     return folder
 
 

@@ -16,20 +16,25 @@ from PIL import Image
 from launcher.history import series
 
 ROOT = Path(__file__).resolve().parents[2]
-EPOCHS, STEPS, EVERY = {"script": 8, "yolo": 4}, 24, 4
+SCRIPTS: Mapping[str, Path] = {
+    "script": ROOT / "tests" / "data" / "scripts" / "resumable.py",
+    **{name: Path(__file__).parent / "scripts" / f"{name}.py" for name in ("ranks", "folders")},
+}
+EPOCHS, STEPS, EVERY = {"script": 8, "ranks": 8, "folders": 8, "yolo": 4}, 24, 4
+SAVED = {"script": "epoch*.pt", "ranks": "epoch*.pt", "folders": "epoch_*"}
 """Checkpoints: one an epoch; of the text trainer one every EVERY of its STEPS."""
-LOSS_OFF = {"script": 0.05, "yolo": 0.1, "text": 0.05}
+LOSS_OFF = {"script": 0.05, "yolo": 0.1, "text": 0.05, "ranks": 0.05, "folders": 0.05}
 """How far from an undisturbed run's the last loss may lie. YOLO draws its augmentation anew where it goes on, and four epochs are few."""
-EFFECTIVE = {"script": 16, "yolo": 8, "text": 8}
-VALIDATING = {"script": "validating", "text": "eval|Evaluat|/5 ", "yolo": r"mAP50-95\)"}
+EFFECTIVE = {"script": 16, "yolo": 8, "text": 8, "ranks": 16, "folders": 16}
+VALIDATING = {**dict.fromkeys(SCRIPTS, "validating"), "text": "eval|Evaluat|/5 ", "yolo": r"mAP50-95\)"}
 """What the trainer's log says last while it validates."""
 
 
 def make(trainer: str, place: Path) -> None:
     """The person's folder: data and recipe."""
     (place / "recipes").mkdir(parents=True)
-    if trainer == "script":
-        shutil.copyfile(ROOT / "tests" / "data" / "scripts" / "resumable.py", place / "train.py")
+    if trainer in SCRIPTS:
+        shutil.copyfile(SCRIPTS[trainer], place / "train.py")
     elif trainer == "yolo":
         _images(place / "data")
     else:
@@ -38,27 +43,30 @@ def make(trainer: str, place: Path) -> None:
 
 def recipe(trainer: str, fault: str, recover: Mapping[str, Any]) -> dict[str, Any]:
     common = {"device": {"kind": "cpu", "memory": "2GiB"}, "recover": dict(recover), "run": {"root": "runs"}}
-    return {**common, **{"script": _script, "yolo": _yolo, "text": _text}[trainer](fault)}
+    return {**common, **(_script(trainer, fault) if trainer in SCRIPTS else {"yolo": _yolo, "text": _text}[trainer](fault))}
 
 
-def _script(fault: str) -> dict[str, Any]:
-    command = [sys.executable, "train.py", "--epochs", str(EPOCHS["script"]), "--pause", "0.2"]
+def _script(trainer: str, fault: str) -> dict[str, Any]:
+    ranks = 2 if trainer == "ranks" else 1
+    starts = [str(Path(sys.executable).with_name("torchrun")), "--nproc_per_node", "2"] if ranks > 1 else [sys.executable]
+    command = [*starts, "train.py", "--epochs", str(EPOCHS[trainer]), "--pause", "0.2"]
     command += ["--workers", "1"] if fault in ("kill_worker", "small_shm") else ["--nan-from", "14"] if fault == "nan" else []
     args = {
         "command": command,
         "spelled": {"micro_batch": "--batch-size", "accumulation": "--accum"},
         "set": {"--out": "{run}"},
-        "resume": {"words": "--resume {checkpoint}", "newest": "{run}/epoch*.pt"},
+        "resume": {"words": "--resume {checkpoint}", "newest": f"{{run}}/{SAVED[trainer]}"},
         "metrics": "{run}/metrics.jsonl",
     }
     if fault == "small_shm":
         args["spelled"] |= {"workers": "--workers"}
-    ladder = {"order": ["micro_batch"], "wheels": {"micro_batch": {"values": [8, 4]}}}
-    return {"ask": {"micro_batch": 16, "accumulation": 1}, "trainer": {"adapter": "script", "args": args}, "ladder": ladder}
+    ladder = {"order": ["micro_batch"], "wheels": {"micro_batch": {"values": [8 // ranks, 4 // ranks]}}}
+    return {"ask": {"micro_batch": 16 // ranks, "accumulation": 1}, "trainer": {"adapter": "script", "args": args}, "ladder": ladder}
 
 
 def _yolo(fault: str) -> dict[str, Any]:
     args = {"epochs": EPOCHS["yolo"], "warmup_epochs": 1.0, "optimizer": "AdamW", "plots": False}
+    args |= {"workers": 1} if fault == "small_shm" else {}
     ask = {"model": "yolov8n.yaml", "micro_batch": 8, "accumulation": 1, "image_size": 96, "checkpointing": False}
     return {"data": "data/data.yaml", "ask": ask, "trainer": {"args": args}, "ladder": {"order": ["micro_batch"]}}
 
@@ -66,6 +74,7 @@ def _yolo(fault: str) -> dict[str, Any]:
 def _text(fault: str) -> dict[str, Any]:
     saving = {"save_strategy": "steps", "save_steps": EVERY, "eval_strategy": "steps", "eval_steps": EVERY, "logging_steps": 1}
     args = {"max_steps": STEPS, "packing": True, **saving}
+    args |= {"dataloader_num_workers": 1} if fault == "small_shm" else {}
     ask = {"model": "data/model", "micro_batch": 8, "accumulation": 1, "sequence_length": 128, "val_micro_batch": 4, "checkpointing": False}
     trainer = {"adapter": "transformers", "task": "text", "args": args}
     return {"data": "data", "ask": ask, "trainer": trainer, "ladder": {"order": ["val_micro_batch", "micro_batch"]}}
@@ -74,8 +83,8 @@ def _text(fault: str) -> dict[str, Any]:
 def progress(trainer: str, folder: Path) -> float:
     """The part of its checkpoints that a run has written."""
     run = folder / "run"
-    if trainer == "script":
-        return len(list(run.glob("epoch*.pt"))) / EPOCHS["script"]
+    if trainer in SCRIPTS:
+        return len(list(run.glob(SAVED[trainer]))) / EPOCHS[trainer]
     if trainer == "yolo":
         rows = (run / "results.csv").read_text(encoding="utf-8").splitlines() if (run / "results.csv").exists() else [""]
         return (len(rows) - 1) / EPOCHS["yolo"]
@@ -86,7 +95,7 @@ def newest(trainer: str, folder: Path, corruption: str) -> Path | None:
     """The file of its newest checkpoint that holds the weights; for a flipped bit a file with checksums: nothing in the world would
     tell one in the weights that Trainer saves."""
     of_trainer = "checkpoint-*/optimizer.pt" if corruption == "flip" else "checkpoint-*/model.safetensors"
-    pattern = {"script": "epoch*.pt", "yolo": "weights/last.pt", "text": of_trainer}[trainer]
+    pattern = {**SAVED, "yolo": "weights/last.pt", "text": of_trainer}[trainer]
     return max((folder / "run").glob(pattern), key=lambda path: path.stat().st_mtime, default=None)
 
 
@@ -94,7 +103,11 @@ def saving(trainer: str, folder: Path) -> bool:
     """Whether a checkpoint is just being written."""
     if trainer == "text":
         return any(not (place / "trainer_state.json").exists() for place in (folder / "run").glob("checkpoint-*"))
-    log = folder / "run.stdout.log"
+    if trainer == "folders":
+        return any(not (place / "custom_checkpoint_0.pkl").exists() for place in (folder / "run").glob(SAVED[trainer]))
+    if trainer == "yolo":
+        return any((folder / "run" / "weights").glob(".*.being-saved"))
+    log = max(folder.glob("run.stdout*.log"), key=lambda path: path.stat().st_mtime, default=folder / "run.stdout.log")
     return log.exists() and log.read_text(encoding="utf-8", errors="replace").rstrip().endswith("saving")
 
 
@@ -102,10 +115,10 @@ def came_to(trainer: str, folder: Path, attempts: Sequence[Mapping[str, Any]]) -
     """What the finished run says of itself: amount of training, checkpoint intervals done twice, effective batches that it used, its last
     loss."""
     run = folder / "run"
-    if trainer == "script":
+    if trainer in SCRIPTS:
         rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
         epochs = [row["epoch"] for row in rows]
-        whole = sorted(set(epochs)) == list(range(EPOCHS["script"])) and rows[-1]["steps"] == EPOCHS["script"] * 4
+        whole = sorted(set(epochs)) == list(range(EPOCHS[trainer])) and rows[-1]["steps"] == EPOCHS[trainer] * 4
         return {
             "whole": whole,
             "repeated": len(epochs) - len(set(epochs)),

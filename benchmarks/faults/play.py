@@ -11,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -23,6 +24,7 @@ from benchmarks.common.provenance import commit, machine, versions
 from benchmarks.faults import inject, places
 from benchmarks.faults.cases import GENERATOR, INTERRUPTIONS, Case
 from launcher.history import owner
+from launcher.shared.memory_failures import OF_MACHINE
 
 Row = dict[str, Any]
 MARK = "AUTOFIT_FAULTS_CASE"
@@ -33,6 +35,11 @@ TORN_BYTES = 40_000
 """A checkpoint file gets no longer than this where it can't be written to its end."""
 DISK_BYTES = 2**30
 """Of the small disk: autofit asks for 512 MiB."""
+MOST_LEFT = {"small_disk": 2 * 2**20, "small_shm": 2**19, "few_files": 8}
+"""What such a fault leaves at most: bytes, files."""
+FEW_AT_LAUNCH = 24, 160
+"""``ulimit -n`` where there are few files from the beginning."""
+BRIEF_S = 4.0
 _STATUS = {"sigterm": signal.SIGTERM, "sighup": signal.SIGHUP, "sigint": signal.SIGINT, "kill_autofit": signal.SIGKILL}
 IN_TRIALS = 0.25
 """What interrupts autofit itself comes as well while it still tries: where its time is before this part of the run."""
@@ -46,6 +53,8 @@ class Play:
         self.statuses: list[int | None] = []
         self.said: dict[str, Any] = {}
         self.done_at: list[str] = []
+        self.first_words: list[str] = []
+        """What the first launch that didn't come to its end said last."""
         self.running: subprocess.Popen[str] | None = None
         self.undo: list[Callable[[], None]] = []
         """What ends a fault that lasts, once the launch in which it was done is over."""
@@ -59,7 +68,18 @@ class Play:
             self.running = subprocess.Popen(argv, cwd=self.place, env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=err, text=True)
 
     def _within(self) -> list[str]:
-        return inject.own_mount("/dev/shm", inject.SHM_BYTES) if self.case.fault == "small_shm" else []
+        """What a launch is begun under; a person who is told of a limit has raised it before the next."""
+        case, at_launch = self.case, self.case.moment == "launch" and not self.statuses
+        if case.fault == "small_shm":
+            filled = inject.SHM_BYTES - self._amount("small_shm") if at_launch else 0
+            return inject.own_mount("/dev/shm", inject.SHM_BYTES, filled_bytes=filled)
+        if case.fault == "few_files" and at_launch:
+            least, most = FEW_AT_LAUNCH
+            return ["sh", "-c", f'ulimit -n {int(least + case.amount * (most - least))} && exec "$@"', "sh"]
+        return []
+
+    def _amount(self, fault: str) -> int:
+        return int(self.case.amount * MOST_LEFT[fault])
 
     def wait(self) -> int | None:
         """The exit status; None where it had to be ended."""
@@ -81,7 +101,7 @@ class Play:
 
     @property
     def folder(self) -> Path:
-        return next(iter((self.place / "runs").glob("*")), self.place / "none")
+        return max((path for path in (self.place / "runs").glob("*") if path.is_dir()), key=_made, default=self.place / "none")
 
     # -- the fault
 
@@ -102,6 +122,8 @@ class Play:
         """Does the fault once the training has come so far; False where it was over before."""
         if fault in _STATUS and at < IN_TRIALS:
             return self._interrupt_a_trial(fault)
+        if self.case.moment in ("launch", "trial"):
+            return self.case.moment == "launch" or self._in_a_trial(fault)
         if not self.until(lambda: self.trainers() and places.progress(self.case.trainer, self.folder) >= at):
             return False
         time.sleep(self.case.delay_s)
@@ -119,8 +141,67 @@ class Play:
         self.running.send_signal(_STATUS[fault])
         return True
 
+    def _in_a_trial(self, fault: str) -> bool:
+        """A moment after a trial has begun, or been made to go on."""
+        assert self.running is not None
+        pid = self.running.pid
+        self.until(lambda: inject.trial(pid))
+        time.sleep(10 * self.case.delay_s)
+        if not self.until(lambda: inject.trial(pid)):
+            return False
+        self.done_at.append(f"{fault} in a trial")
+        with contextlib.suppress(psutil.Error, OSError, IndexError):
+            self._take(fault, inject.trial(pid))
+            return True
+        return False
+
+    def _moment(self) -> bool:
+        """Waits for it. What comes while the next attempt loads is done to that one, after this one was killed."""
+        trainer, name = self.trainers()[0], self.case.trainer
+        match self.case.moment:
+            case "saving":
+                return self.until(lambda: places.saving(name, self.folder), 300)
+            case "validating":
+                return self.until(lambda: re.search(places.VALIDATING[name], _end_of(self.folder)), 60)
+            case "loading":
+                trainer.kill()
+                again = self.until(lambda: self.trainers() and self.trainers()[0].pid != trainer.pid)
+                time.sleep(8 * self.case.delay_s)
+                return again and bool(self.trainers())
+        return True
+
+    def _take(self, fault: str, processes: list[psutil.Process]) -> None:
+        """Takes from them what a machine has beside its device."""
+        match fault:
+            case "few_files":
+                inject.few_files(processes[-1] if self.case.trainer == "ranks" else processes[0], self._amount(fault))
+            case "small_shm":
+                inject.fill(Path(f"/proc/{processes[0].pid}/root/dev/shm"), left=self._amount(fault))
+            case "small_disk":
+                filled = inject.fill(self.place / "runs", left=self._amount(fault))
+                self.undo.append(filled.unlink)
+                if self.case.brief:
+                    threading.Timer(BRIEF_S, filled.unlink, kwargs={"missing_ok": True}).start()
+            case "group_memory":
+                least, most = inject.GROUP_BYTES
+                name = f"autofit-faults-{os.getpid()}-{self.case.seed}"
+                self.undo.append(inject.into_a_small_group(processes, name, int(least + self.case.amount * (most - least))).rmdir)
+
+    def _kill(self) -> bool:
+        """All of them and autofit at once, as where a machine is reset; or one."""
+        assert self.running is not None
+        found = self.trainers()
+        if self.case.whom == "all":
+            self.running.kill()
+        for one in found if self.case.whom == "all" else found[-1:] if self.case.whom == "last" else found[:1]:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                one.kill()
+        return bool(found)
+
     def _done(self, fault: str) -> bool:
         assert self.running is not None
+        if self.case.moment and not self._moment():
+            return False
         trainer = self.trainers()[0]
         self.done_at.append(f"{fault} at {places.progress(self.case.trainer, self.folder):.2f}")
         match fault:
@@ -139,23 +220,10 @@ class Play:
                 inject.no_larger_files(trainer, TORN_BYTES)
             case "hang":
                 inject.stop(trainer)
-            case "few_files":
-                inject.few_files(trainer)
-            case "small_shm":
-                inject.fill(Path(f"/proc/{trainer.pid}/root/dev/shm"))
-            case "small_disk":
-                self.undo.append(inject.fill(self.place / "runs").unlink)
-            case "group_memory":
-                self.undo.append(inject.into_a_small_group(self.trainers(), f"autofit-faults-{os.getpid()}-{self.case.seed}").rmdir)
-            case "kill_saving":
-                if there := self.until(lambda: places.saving(self.case.trainer, self.folder), 300):
-                    trainer.kill()
-                return there
-            case "kill_loading":
-                trainer.kill()
-                again = self.until(lambda: self.trainers() and self.trainers()[0].pid != trainer.pid)
-                time.sleep(4 * self.case.delay_s)
-                return again and inject.killed(self.trainers()[:1])
+            case "few_files" | "small_shm" | "small_disk" | "group_memory":
+                self._take(fault, self.trainers())
+            case "kill_saving" | "kill_loading":
+                return self._kill()
             case "sigterm" | "sighup" | "sigint" | "kill_autofit":
                 self.running.send_signal(_STATUS[fault])
             case "two":
@@ -177,6 +245,11 @@ class Play:
             return True
         inject.take_memory(trainer, watch_s=0.5)
         return True
+
+
+def _made(folder: Path) -> float:
+    recipe = folder / "recipe.yaml"
+    return recipe.stat().st_mtime if recipe.exists() else time.time()
 
 
 def _end_of(folder: Path) -> str:
@@ -202,8 +275,9 @@ def play(case: Case, table: Path, *, losses: dict[str, float], keep: bool = Fals
     struck = _launches(played)
     row: Row = {
         "seed": case.seed, "generator": GENERATOR, "trainer": case.trainer, "fault": case.fault, "at": case.at, "struck": struck,
+        **({"moment": case.moment, "amount": case.amount, "whom": case.whom, "brief": case.brief} if case.moment else {}),
         **({"corruption": case.corruption} if case.fault == "corrupt_checkpoint" else {}),
-        "done_at": played.done_at, "statuses": played.statuses, **_judged(played, before, losses),
+        "done_at": played.done_at, "statuses": played.statuses, "first_words": played.first_words, **_judged(played, before, losses),
         "seconds": round(time.monotonic() - began, 1), "began": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "versions": versions(), "machine": machine(), "commit": commit(),
     }  # fmt: skip
@@ -220,8 +294,11 @@ def _launches(played: Play) -> bool:
     played.launch("train", "recipe=night")
     struck = case.fault in ("none", "nan") or played.strike(case.fault, case.at)
     status = played.wait()
-    while struck and case.fault in INTERRUPTIONS and status not in (0, None) and len(played.statuses) < MOST_LAUNCHES:
-        played.launch("resume", str(played.folder))
+    again = case.fault in INTERRUPTIONS or case.moment == "trial" or case.whom == "all"
+    while struck and again and status not in (0, None) and len(played.statuses) < MOST_LAUNCHES:
+        played.first_words = played.first_words or _words(played)[-6:]
+        anew = case.moment in ("launch", "trial") and not played.said.get("attempts")
+        played.launch(*(("train", "recipe=night") if anew else ("resume", str(played.folder))))
         status = played.wait()
     return struck
 
@@ -235,6 +312,8 @@ def _judged(played: Play, before: dict[str, str], losses: dict[str, float]) -> R
         verdict = "finished"
     elif attempts and attempts[-1].get("next", {}).get("move") == "stop" and attempts[-1]["next"]["why"]:
         verdict = "reported"
+    elif not attempts and any(one.get("source") in OF_MACHINE for one in said.get("trials", [])):
+        verdict = "reported"  # its trials say what the machine is short of
     elif played.statuses[-1] is None:
         verdict = "hung"
     broken = _left(played, before)

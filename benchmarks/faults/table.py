@@ -17,6 +17,8 @@ HEAD = """\
 Real small trainings on CPU budgets. Each gets one fault from outside, at a random time: memory taken away (prlimit), a process killed,
 a signal, a truncated checkpoint, or a hang. Others take what the machine has beside the budget: `/dev/shm` of 64 MiB or a disk that others
 fill, no file more that may be opened, a control group with next to no memory. Or it is killed while it writes a checkpoint, or loads one.
+These come as autofit is launched, in a trial, in training, validation or a save, or while what goes on loads its checkpoint (*moment*).
+*ranks* is a script of two ranks under `torchrun`, *folders* one whose checkpoints are folders that accelerate's `save_state` writes.
 
 - *Finished*: the run ended as asked, in one attempt or more.
 - *Reported*: autofit stopped, gave the reason, and named the checkpoint that is left.
@@ -51,6 +53,7 @@ def document(rows: Sequence[Row]) -> str:
     ]
     lines += _groups("fault", counted, lambda row: str(row["fault"]).replace("_", " "))
     lines += _groups("trainer", counted, lambda row: str(row["trainer"]))
+    lines += _groups("moment", [row for row in counted if row.get("moment")], lambda row: str(row["moment"]))
     return "\n".join([*lines, *_told(lost + [row for row in broken if row not in lost]), *_reports(counted), *_where(rows)]).rstrip() + "\n"
 
 
