@@ -224,20 +224,20 @@ def _unseen(first: Twin, other: Twin) -> Finding | None:
 
 
 def _together(first: Twin, other: Twin) -> Finding | None:
-    """Whether all ranks step by the same gradients; the first twin's hold theirs against those of its own rank 0."""
-    if (apart := max((step.spread for step in other.steps[:3]), default=0.0)) > max(
-        APART, *(ROUNDED * step.epsilon for step in other.steps)
-    ):
-        why = f"its {other.ranks} ranks step by different gradients at {other.layout}: where they accumulate they don't exchange them"
-        return Finding(kind=FindingKind.RANKS, why=why, apart=apart)
+    """Whether all ranks step by the same gradients; the first twin's, whose are looked at first, hold theirs against those of its own rank
+    0."""
     held = [one for step in range(3) for one in _held(first, step)]
     worst = max((figures.apart if not figures.mismatch else math.inf for figures, _ in held), default=0.0)
-    if not worst > max((APART, *(rounding for _, rounding in held))):
+    if worst > max((APART, *(rounding for _, rounding in held))):
+        how = f"{_percent(worst)} apart" if math.isfinite(worst) else "of other shapes"
+        return _uncomparable(
+            f"its {first.ranks} ranks step by different gradients ({how}): each has another part of the model, or its own copy"
+        )
+    apart = max((step.spread for step in other.steps[:3]), default=0.0)
+    if not apart > max(APART, *(ROUNDED * step.epsilon for step in other.steps)):
         return None
-    how = f"{_percent(worst)} apart" if math.isfinite(worst) else "of other shapes"
-    return _uncomparable(
-        f"its {first.ranks} ranks step by different gradients ({how}): each has another part of the model, or its own copy"
-    )
+    why = f"its {other.ranks} ranks step by different gradients at {other.layout}: where they accumulate they don't exchange them"
+    return Finding(kind=FindingKind.RANKS, why=why, apart=apart)
 
 
 def unshared(twin: Twin) -> str:

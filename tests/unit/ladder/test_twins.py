@@ -216,6 +216,10 @@ def test_ranks_that_step_by_different_gradients_are_neither_same_nor_different()
     apart = twin(4, 1, apart=1e-7, later=0.3, ranks=2)  # together at first alone
     assert "step by different gradients (30.0% apart)" in compare(apart, [twin(1, 4, apart=1e-7, ranks=2)]).why
     assert compare(twin(4, 1, apart=0.0, ranks=2), [twin(1, 4, apart=1e-7, ranks=2)]).kind is FindingKind.SAME
+    other = twin(1, 4, apart=1.2, ranks=2)
+    other = replace(other, steps=tuple(replace(step, spread=1.2) for step in other.steps))
+    assert compare(twin(4, 1, apart=1.2, ranks=2), [other]).kind is FindingKind.UNCOMPARABLE, "as the asked ones do"
+    assert compare(twin(4, 1, apart=0.0, ranks=2), [other]).kind is FindingKind.RANKS
 
 
 def test_fewer_ranks_that_step_by_as_many_samples_are_the_same() -> None:
