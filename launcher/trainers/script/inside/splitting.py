@@ -85,7 +85,7 @@ def _can_be_called_in_parts(model: Any) -> bool:
     )  # fmt: skip
 
 
-_WRAPPERS = ("OptimizedModule", "DataParallel", "DistributedDataParallel")
+_WRAPPERS = ("OptimizedModule", "DataParallel", "DistributedDataParallel", "DeepSpeedEngine")
 
 
 def _watch(kind: Any) -> None:

@@ -48,6 +48,8 @@ def _seq2seq(module: Any) -> None:
 
 def _training_step(plain: Callable[..., Any]) -> Callable[..., Any]:
     def training_step(self: Any, model: Any, inputs: Any, num_items_in_batch: Any = None, *more: Any, **named: Any) -> Any:
+        if getattr(self, "is_deepspeed_enabled", False):  # its optimizer steps within a backward pass: each part would be a step
+            return plain(self, model, inputs, num_items_in_batch, *more, **named)
         training = _trainings.get(self)
         if training is None:
             training = _trainings[self] = _Training(self, model)

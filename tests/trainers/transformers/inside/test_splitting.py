@@ -258,3 +258,13 @@ def test_an_evaluation_whose_rows_are_compared_is_left_to_a_restart(
     with pytest.raises(RuntimeError, match="can't allocate memory"):
         Trainer(Crowded(compared), evaluating(tmp_path)).predict(data(ragged=False))
     assert "an evaluation's batch found no room and can't be taken in parts" in capfd.readouterr().err
+
+
+def test_deepspeed_whose_optimizer_steps_within_a_backward_pass_is_left_alone(hooked: None, tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr(splitting, "_Training", None)
+    trainer = Trainer(Model(mean), TrainingArguments(str(tmp_path), use_cpu=True, report_to=[]), train_dataset=data(ragged=False))
+    trainer.is_deepspeed_enabled = True
+    Room.most, rows = 2, torch.stack([row["input_ids"] for row in data(ragged=False)[:ROWS]])
+    trainer.create_optimizer()
+    with pytest.raises(RuntimeError, match="can't allocate memory"):
+        trainer.training_step(trainer.model, {"input_ids": rows, "labels": rows})
