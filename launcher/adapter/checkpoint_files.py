@@ -11,7 +11,7 @@ import re
 import struct
 import zipfile
 import zlib
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
@@ -29,12 +29,31 @@ def fault(path: Path) -> str:
 
 
 _OF_TRAINER = re.compile(r"checkpoint-\d+")
+_OF_ACCELERATE = re.compile(
+    r"(pytorch_)?model([-_.].*)?|(optimizer|scheduler|sampler|scaler|dl_state_dict|random_states|custom_checkpoint)[_.].*|.*\.being-saved"
+)
+"""What ``Accelerator.save_state`` writes (accelerate 1.15)."""
 
 
-def unfinished(path: Path) -> str:
-    """Why a checkpoint of Hugging Face's Trainer is none yet: its state comes last (transformers 5.23); else nothing."""
-    if _OF_TRAINER.fullmatch(path.name) is None or not path.is_dir():
+def unfinished(path: Path, *, of_trainer: bool = True, ends_with: Sequence[str] = ()) -> str:
+    """Why a folder is no checkpoint yet, by what is written into it last: Hugging Face's Trainer its state (transformers 5.23),
+    torch.distributed.checkpoint its metadata; else nothing.
+
+    ``ends_with``: globs of what accelerate writes last, where it is known that the folder is accelerate's.
+    """
+    if not path.is_dir():
         return ""
+    halves = [part for part in path.rglob("*.distcp") if not (part.parent / ".metadata").exists()]
+    if halves:
+        return f".metadata is missing beside {halves[0].name}: it was never written to its end"
+    if of_trainer and _OF_TRAINER.fullmatch(path.name) is not None:
+        return _unfinished_of_trainer(path)
+    of_accelerate = all(_OF_ACCELERATE.fullmatch(file.name) for file in path.iterdir())
+    missing = next((last for last in ends_with if not any(path.glob(last))), "") if of_accelerate else ""
+    return f"{missing} is missing: it was never written to its end" if missing else ""
+
+
+def _unfinished_of_trainer(path: Path) -> str:
     try:
         whole = (path / "trainer_state.json").read_bytes().rstrip().endswith(b"}")
     except OSError:
@@ -45,6 +64,23 @@ def unfinished(path: Path) -> str:
 def begun(saved: Sequence[Path]) -> list[Path]:
     """Checkpoints of Hugging Face's Trainer, without what a kill has left of the very first: nothing had been saved then."""
     return [] if len(saved) == 1 and unfinished(saved[0]) else list(saved)
+
+
+def lacking(path: Path, others: Sequence[Path]) -> str:
+    """Which file a folder hasn't that most of the others have: it was never written to its end, or its removal had begun; else nothing.
+
+    Numbers in names don't count: they may be of steps, or of ranks that are fewer now.
+    """
+    had = [_names(other) for other in others if other != path and other.is_dir()]
+    if not had or not path.is_dir():
+        return ""
+    times = Counter(name for names in had for name in names)
+    missing = sorted(name for name, seen in times.items() if 2 * seen > len(had) and name not in _names(path))
+    return f"it has no {missing[0]}, and the others have one" if missing else ""
+
+
+def _names(folder: Path) -> set[str]:
+    return {re.sub(r"\d+", "N", str(file.relative_to(folder))) for file in folder.rglob("*") if file.is_file()}
 
 
 MOST_BYTES = 2**20

@@ -5,6 +5,7 @@ Sizes are bytes. Only reads.
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import functools
 import os
@@ -30,6 +31,39 @@ def shared_memory_free() -> int | None:
 def disk_free(path: str | os.PathLike[str]) -> int:
     """Bytes that this user may still write at ``path``, which needn't exist yet."""
     return shutil.disk_usage(_nearest(path)).free
+
+
+def disk_takes(path: str | os.PathLike[str], size: int) -> int:
+    """How many of ``size`` bytes find room at ``path``: a quota may leave less than the file system says is free. To a MiB.
+
+    They are asked for (fallocate(2)), and given back at once. All of them where nobody can tell, as in memory (tmpfs) or over NFS 3.
+    """
+    place, libc = _nearest(path), ctypes.CDLL(None, use_errno=True)
+    if not hasattr(libc, "fallocate") or _in_memory(place):
+        return size
+    with suppress(OSError), tempfile.TemporaryFile(dir=place) as probe:
+
+        def refused(wanted: int) -> bool:
+            os.ftruncate(probe.fileno(), 0)
+            failed = libc.fallocate(probe.fileno(), 0, ctypes.c_int64(0), ctypes.c_int64(wanted)) != 0
+            return failed and ctypes.get_errno() in (errno.ENOSPC, errno.EDQUOT)
+
+        if refused(size):
+            taken = 0
+            while (size := size // 2) >= 2**20:
+                taken += 0 if refused(taken + size) else size
+            return taken
+    return size
+
+
+def _in_memory(place: Path) -> bool:
+    device = os.stat(place).st_dev
+    with suppress(OSError, ValueError):
+        for line in Path("/proc/self/mountinfo").read_text(encoding="utf-8").splitlines():
+            mount, _, kind = line.partition(" - ")
+            if mount.split()[2] == f"{os.major(device)}:{os.minor(device)}":
+                return kind.split()[0] in ("tmpfs", "ramfs")
+    return False
 
 
 def disk_taken(folder: Path) -> int:

@@ -6,7 +6,7 @@ A move stays at the rung or goes down the ladder, never up, and never changes th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from launcher.adapter.commands import Checkpoint
@@ -93,7 +93,26 @@ def _after_failure(history: History, last: Attempt, failed: Sequence[Attempt]) -
             return _stop(history, "a file became larger than it may; raise that limit (ulimit -f unlimited), then `autofit resume`")
         case Ended.READ_ONLY:
             return _stop(history, "its files can't be written any more; see to that, then `autofit resume`")
+        case Ended.CRASHED if (doubtful := _doubtful(history, last)) is not None:
+            why = f"it crashed from {doubtful.path.name}, the last that was saved before it was {history.attempts[-2].ended.value}"
+            return _again(replace(history, checkpoints=history.checkpoints[1:]), f"{why}: once from the one before")
     return _stop(history, "it crashed, and not for want of memory: starting it again would crash it again")
+
+
+_TEARS = (Ended.KILLED, Ended.INTERRUPTED, Ended.STALLED, Ended.DISK_FULL, Ended.FILE_TOO_LARGE, Ended.OUT_OF_MEMORY, Ended.HOST_MEMORY)
+"""Ends that may come in the middle of a save."""
+
+
+def _doubtful(history: History, last: Attempt) -> Checkpoint | None:
+    """The checkpoint from which the last attempt has crashed without saving another, if the attempt before may have torn it while it was
+    saved, and there is one from before it."""
+    before, left = history.attempts[-2:-1], history.checkpoints
+    torn = len(left) > 1 and _from(last, left[0]) and any(one.ended in _TEARS and not _from(one, left[0]) for one in before)
+    return left[0] if torn else None
+
+
+def _from(attempt: Attempt, checkpoint: Checkpoint) -> bool:
+    return attempt.checkpoint is not None and attempt.checkpoint.path == checkpoint.path
 
 
 def _diverged(history: History, *, again: bool) -> Move:

@@ -17,6 +17,11 @@ _UNSAID = re.compile(r"file write failed|PytorchStreamWriter failed writing|unex
 """torch.save doesn't say why it couldn't write."""
 
 
+def unsaid(words: str) -> bool:
+    """Whether a file couldn't be written, and these words don't say why."""
+    return _UNSAID.search(words) is not None and WHY.search(words) is None
+
+
 def maybe_too_large(words: str) -> bool:
     """Whether a file that became larger than it may explains these words."""
     return bool(TOO_LARGE.search(words) or (_UNSAID.search(words) and not _OTHERWISE.search(words)))

@@ -1,4 +1,4 @@
-"""What a trial's run will need of what its machine has beside the device, held against what there is. Pure.
+"""What a trial's run will need of what its machine has beside the device, held against what there is. Pure, but for ``as_quotas_let``.
 
 What the trial took was measured from outside; what its loaders hold ahead once their queues are full is added, since a trial's may not have
 been.
@@ -9,9 +9,11 @@ from __future__ import annotations
 import re
 import resource
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 from launcher.history.records import RoomRecord
 from launcher.ladder.verdict import Kind, Verdict
+from launcher.machine import host
 from launcher.machine.host_meter import HostUse
 from launcher.shared.memory_failures import Source
 from launcher.shared.report import HELD_AHEAD, HOST_BESIDE, TrialReport
@@ -50,6 +52,19 @@ def rooms(use: HostUse, reports: Sequence[TrialReport], *, headroom: float, save
     )
     disk = [RoomRecord(name=DISK, needed=saved, there=use.disk_there, headroom=headroom)] if saved is not None else []
     return [*found, *disk]
+
+
+def as_quotas_let(found: Iterable[RoomRecord], saves_in: Path) -> list[RoomRecord]:
+    """The rooms with the disk as far as this user may take it: a quota leaves less than is free."""
+
+    def lets(room: RoomRecord) -> RoomRecord:
+        if room.name != DISK or not room.needed or room.there is None or is_short(room):
+            return room
+        wanted = int(room.needed / (1 - room.headroom)) + 1
+        taken = host.disk_takes(saves_in, wanted)
+        return room if taken == wanted else room.model_copy(update={"there": taken})
+
+    return [lets(room) for room in found]
 
 
 def short_of(found: Iterable[RoomRecord]) -> RoomRecord | None:

@@ -437,7 +437,8 @@ def _rooms(job: Job, rung: Rung, orders: Orders, reports: Sequence[TrialReport |
     ranks_own = [] if orders.ranks else [TrialReport.read(path) for path in Path(orders.folder).glob(f"{RANKS}/*/{REPORT}")]
     told = [one for one in ranks_own or reports if one is not None]
     saved = resuming(job.adapter).kept_bytes(rung, told[0], scratch=orders.scratch) if told and not orders.resumes else None
-    return host_rooms.rooms(use, told, headroom=job.recipe.device.host_headroom, saved=saved)
+    found = host_rooms.rooms(use, told, headroom=job.recipe.device.host_headroom, saved=saved)
+    return host_rooms.as_quotas_let(found, resuming(job.adapter).kept_in(job.folder.path))
 
 
 def as_tried(tried: Trial, job: Job) -> search.Tried:

@@ -2,22 +2,28 @@
 
 A process that is killed in between leaves the one before whole, or none: a script that keeps one file, and Ultralytics' last.pt, would be
 left with a torn one. Where the file system has no room for both, or lets no file be made there, it is written over the one before as ever.
+torch.save doesn't say why it couldn't write, and what it had written is removed here: so it is asked for before, and told.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
 import os
 import shutil
 import stat
+import sys
 from collections.abc import Callable
 from typing import Any
 
+from ..shared.write_failures import unsaid
 from .after_import import after_import
 
 BESIDE = "being-saved"
-_NO_QUOTA = "Disk quota exceeded"
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+PROBE_BYTES = 2**20, 2**28
+"""Written behind what there is of a file, to be told why no more goes: as much again, at least and at most so much."""
 
 
 def install() -> None:
@@ -59,12 +65,34 @@ def replaced(path: str | os.PathLike[str], write: Callable[[Any], Any]) -> Any:
         if _moved(new, old, before):
             return said
     except Exception as error:
+        why = _why_unwritten(new, error)
         shutil.rmtree(folder, ignore_errors=True)
-        if before is None or (_NO_QUOTA not in str(error) and shutil.disk_usage(os.path.dirname(old)).free > before.st_size):
+        if before is None or (why not in _NO_ROOM and shutil.disk_usage(os.path.dirname(old)).free > before.st_size):
+            if why is not None and os.strerror(why) not in str(error):
+                print(f"{path} could not be written: {os.strerror(why)}", file=sys.stderr, flush=True)
             raise
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return write(path)
+
+
+def _why_unwritten(place: str, error: Exception) -> int | None:
+    """The number of the operating system's error; None where it isn't known to be one of writing."""
+    if isinstance(error, OSError):
+        return error.errno
+    said = next((number for number in (*_NO_ROOM, errno.EFBIG) if os.strerror(number) in str(error)), None)
+    if said is not None or not unsaid(str(error)):
+        return said
+    least, most = PROBE_BYTES
+    with contextlib.suppress(FileNotFoundError):
+        try:
+            with open(place, "ab", buffering=0) as file:
+                left = min(max(least, os.stat(place).st_size), most)
+                while left > 0:
+                    left -= file.write(bytes(left))
+        except OSError as refused:
+            return refused.errno
+    return None
 
 
 def _moved(new: str, old: str, before: os.stat_result | None) -> bool:

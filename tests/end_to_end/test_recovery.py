@@ -227,3 +227,45 @@ def test_transformers_goes_on_one_rung_lower_in_the_same_stream_of_samples(tmp_p
     assert (first["ended"], second["ended"], second["rung"]["micro_batch"], second["accumulation"]) == ("out_of_memory", "done", 4, 2)
     assert said["results"]["steps"] == 24 and second["checkpoint"]["done"] >= 4
     assert "--resume_from_checkpoint" in second["command"] and not night.left_over()
+
+
+def folders(place: Path, *words: str) -> Night:
+    """A script with accelerate's folders that is killed between two files of a save."""
+    (place / "train.py").write_text((ROOT / "tests" / "data" / "scripts" / "saves_folders.py").read_text())
+    recipe = resumable.recipe("--epochs", "5", *words)
+    recipe["trainer"]["args"]["resume"]["newest"] = "{run}/epoch_*"
+    return Night(place, recipe)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dies_in", [0, 2])
+def test_a_folder_that_accelerate_had_begun_is_passed_over_and_one_that_was_the_first_is_put_aside(tmp_path: Path, dies_in: int) -> None:
+    pytest.importorskip("accelerate")
+    night = folders(tmp_path, "--dies-in", str(dies_in))
+    night.start()
+    status, said = night.end()
+    assert status == 0, night.said_on_stderr()
+    first, second = said["attempts"]
+    assert (first["ended"], second["ended"]) == ("killed", "done")
+    begun = night.folder / (f"run/epoch_{dies_in}" if dies_in else "run.attempt-1/epoch_0")
+    if dies_in:
+        assert Path(second["checkpoint"]["path"]).name == "epoch_1"
+        assert (begun / "custom_checkpoint_0.pkl").exists(), "it was written once more, whole"
+    else:
+        assert second["checkpoint"] is None and (begun / "model.safetensors").exists()
+        assert not (begun / "custom_checkpoint_0.pkl").exists(), "it is put aside, and not removed"
+    assert [row["epoch"] for row in epochs(night)] == list(range(5))
+
+
+@pytest.mark.slow
+def test_a_torn_file_that_only_the_script_can_read_costs_one_start_and_one_interval(tmp_path: Path) -> None:
+    pytest.importorskip("accelerate")
+    night = folders(tmp_path, "--own", "--dies-in", "2")  # between two files of epoch 2, and in the file of its own of epoch 3
+    night.start()
+    status, said = night.end()
+    assert status == 0, night.said_on_stderr()
+    assert [one["ended"] for one in said["attempts"]] == ["killed", "killed", "crashed", "done"]
+    came_from = [Path(one["checkpoint"]["path"]).name if one["checkpoint"] else None for one in said["attempts"]]
+    assert came_from == [None, "epoch_1", "epoch_3", "epoch_2"]
+    assert "once from the one before" in night.said_on_stderr()
+    assert {row["epoch"] for row in epochs(night)} == set(range(5))

@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
-from launcher.adapter import checkpoint_files, log_line, wheel_names
+from launcher.adapter import log_line, wheel_names
 from launcher.adapter.commands import Checkpoint, Command, TrialPlan, held_by
 from launcher.adapter.dialect import Dialect
 from launcher.adapter.inputs import Inputs
@@ -47,7 +47,6 @@ from launcher.trainers.script import (
     rules,
     said_lengths,
     source_values,
-    training_arguments,
     weight_files,
 )
 from launcher.trainers.script.dialects import DIALECTS
@@ -549,10 +548,10 @@ class ScriptAdapter(Adapter, Resumes, Traceable, Proves, OwnWords):
         return self.args.resume is None and self.args.spelled.get("micro_batch", "").startswith(CALL)
 
     @property
-    def _of_trainer(self) -> bool:
-        """Its source names the arguments of Hugging Face's Trainer: what is called ``checkpoint-5`` is that one's."""
+    def _saves(self) -> resuming.Saves:
+        """What its source tells of how it saves."""
         script, _ = recognise.script_of(self.args.command)
-        return script is not None and training_arguments.named(files_of(script))
+        return resuming.saves(files_of(script)) if script is not None else resuming.Saves()
 
     def edited(self, *, since: float) -> Sequence[str]:
         newer = edited.files(self.args, since)
@@ -582,7 +581,7 @@ class ScriptAdapter(Adapter, Resumes, Traceable, Proves, OwnWords):
             return resuming.of_trainer(_kept_in(folder)) if self._trainer_in_source else []
         found = [Path(path) for path in glob.glob(resume.newest.replace("{run}", str(folder / "run")), recursive=True)]
         newest = sorted(found, key=lambda path: path.stat().st_mtime, reverse=True)
-        return checkpoint_files.begun(newest) if self._of_trainer else newest
+        return self._saves.begun(newest)
 
     def weights(self, *, folder: Path, since: float) -> Weights | None:
         """Of the recipe's checkpoints; where it names none, of files that the run has written and that hold a model's weights by name."""
@@ -604,10 +603,10 @@ class ScriptAdapter(Adapter, Resumes, Traceable, Proves, OwnWords):
 
     def checkpoints(self, *, folder: Path) -> Sequence[Checkpoint]:
         """What the glob finds and what is whole by its own checksums and its weights; how far each has come only the script knows."""
-        return resuming.checkpoints(self.saved(folder=folder), program=self.args.command[0], of_trainer=self._of_trainer)
+        return resuming.checkpoints(self.saved(folder=folder), program=self.args.command[0], saves=self._saves)
 
     def spoiled(self, *, folder: Path) -> Mapping[Path, str]:
-        return resuming.spoiled(self.saved(folder=folder), program=self.args.command[0], of_trainer=self._of_trainer)
+        return resuming.spoiled(self.saved(folder=folder), program=self.args.command[0], saves=self._saves)
 
     def resume(self, rung: Rung, checkpoint: Checkpoint, budget: Budget, *, folder: Path, attempt: int) -> Command:
         return self.resumed(self.full_run(rung, budget, folder=folder), checkpoint.path)

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
@@ -15,8 +17,10 @@ import psutil
 from launcher.adapter import checkpoint_files
 from launcher.adapter.commands import Checkpoint
 from launcher.adapter.protocol import NOT_FINITE, Weights
+from launcher.adapter.python_source import parsed
 from launcher.machine import process
 from launcher.shared.report import SAVED, VERSIONS, TrialReport
+from launcher.trainers.script import training_arguments
 
 log = logging.getLogger(__name__)
 
@@ -28,24 +32,62 @@ OF_TRAINER = ("trainer_state.json", "optimizer.pt", "scheduler.pt")
 """Files of a checkpoint of transformers' Trainer without which another training would begin."""
 
 
-def checkpoints(saved: Sequence[Path], *, program: str, of_trainer: bool = False) -> Sequence[Checkpoint]:
-    """Intact checkpoints among ``saved``, newest first. ``program``: the first word of the script's command. ``of_trainer``: what is named
-    as Hugging Face's Trainer does is its."""
-    untorn = [path for path in saved if not _fault(path, of_trainer)]
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Saves:
+    """What a script's source tells of how it saves."""
+
+    of_trainer: bool = False
+    """What is named as Hugging Face's Trainer does is its."""
+    ends_with: Sequence[str] = ()
+    """Globs of what comes last into the folders of accelerate's ``save_state``."""
+    removes: bool = False
+    """It may remove checkpoints, so that one that is alone needn't be the first."""
+
+    def begun(self, saved: Sequence[Path]) -> list[Path]:
+        """``saved`` without what a kill has left of the very first: nothing had been saved then."""
+        if self.of_trainer:
+            return checkpoint_files.begun(saved)
+        first = not self.removes and len(saved) == 1
+        return [] if first and checkpoint_files.unfinished(saved[0], of_trainer=False, ends_with=self.ends_with) else list(saved)
+
+
+_SAVES_STATE, _REGISTERS = re.compile(r"accelerator\w*\.save_state\("), re.compile(r"\.register_for_checkpointing\(")
+_REMOVES = re.compile(r"rmtree|total_limit|unlink|rmdir|os\.remove")
+
+
+def saves(files: Iterable[Path]) -> Saves:
+    """Of a script with these files. The states of random numbers come last, but for objects of its own (accelerate 1.15)."""
+    files = list(files)
+    source = "\n".join(parsed(file)[0] for file in files)
+    last = (*(("custom_checkpoint_*.pkl",) if _REGISTERS.search(source) else ()), "random_states_*.pkl")
+    return Saves(
+        of_trainer=training_arguments.named(files),
+        ends_with=last if _SAVES_STATE.search(source) else (),
+        removes=_REMOVES.search(source) is not None,
+    )
+
+
+_UNKNOWN = Saves()
+
+
+def checkpoints(saved: Sequence[Path], *, program: str, saves: Saves = _UNKNOWN) -> Sequence[Checkpoint]:
+    """Intact checkpoints among ``saved``, newest first. ``program``: the first word of the script's command."""
+    untorn = [path for path in saved if not _fault(path, saved, saves)]
     finite = _finite(untorn, program)
     return [Checkpoint(path=path, done=path.stat().st_mtime, unit="seconds") for path in untorn if finite.get(path) is not False]
 
 
-def spoiled(saved: Sequence[Path], *, program: str, of_trainer: bool = False) -> Mapping[Path, str]:
+def spoiled(saved: Sequence[Path], *, program: str, saves: Saves = _UNKNOWN) -> Mapping[Path, str]:
     """Checkpoints that can't be used, and why."""
     newest = saved[:MOST_TOLD]
-    torn = {path: fault for path in newest if (fault := _fault(path, of_trainer))}
+    torn = {path: fault for path in newest if (fault := _fault(path, saved, saves))}
     finite = _finite([path for path in newest if path not in torn], program)
     return {path: torn.get(path) or NOT_FINITE for path in newest if path in torn or finite.get(path) is False}
 
 
-def _fault(path: Path, of_trainer: bool) -> str:
-    return (checkpoint_files.unfinished(path) if of_trainer else "") or checkpoint_files.fault(path)
+def _fault(path: Path, saved: Sequence[Path], saves: Saves) -> str:
+    unfinished = checkpoint_files.unfinished(path, of_trainer=saves.of_trainer, ends_with=saves.ends_with)
+    return unfinished or checkpoint_files.lacking(path, saved) or checkpoint_files.fault(path)
 
 
 def last_weights(saved: Sequence[Path], *, program: str, named: bool) -> Weights | None:

@@ -63,3 +63,18 @@ def test_of_hugging_faces_trainer_this_runs_whole_checkpoints_are_taken(tmp_path
     assert resuming.of_trainer(kept_in) == [second, first], "an earlier run's checkpoint-90 and one that was never finished are none of it"
     kept_in.write_text(f"{out}\n{tmp_path / 'another'}\n")
     assert resuming.of_trainer(kept_in) == [] and resuming.of_trainer(tmp_path / "nothing") == []
+
+
+STATE = "accelerator.save_state(folder)\naccelerator.register_for_checkpointing(counter)\n"
+
+
+def test_the_first_folder_of_a_save_that_was_killed_is_none_unless_others_may_have_been_removed(tmp_path: Path) -> None:
+    script, folder = tmp_path / "train.py", tmp_path / "epoch_0"
+    folder.mkdir()
+    (folder / "model.safetensors").touch()
+    for source, left in ((STATE, []), (STATE + "shutil.rmtree(oldest)\n", [folder]), ("model.save_pretrained(folder)\n", [folder])):
+        script.write_text(source)
+        assert resuming.saves([script]).begun([folder]) == left
+    script.write_text(STATE)
+    assert "never written to its end" in resuming.spoiled([folder], program=sys.executable, saves=resuming.saves([script]))[folder]
+    assert resuming.saves([script]).begun([folder, folder]) == [folder, folder], "two are no first save"

@@ -92,3 +92,45 @@ def test_text_in_the_place_of_a_checkpoint_is_seen_and_what_only_the_script_can_
     assert checkpoint_files.fault(path) == ""
     (tmp_path / "notes.ckpt").write_text("model_checkpoint_path: model-5")
     assert checkpoint_files.fault(tmp_path / "notes.ckpt") == ""
+
+
+def folder(place: Path, *names: str) -> Path:
+    for name in names:
+        (place / name).parent.mkdir(parents=True, exist_ok=True)
+        saved(place / name)
+    return place
+
+
+LAST = ("custom_checkpoint_*.pkl", "random_states_*.pkl")
+
+
+def test_what_lacks_the_last_file_of_its_kind_was_never_saved_to_its_end(tmp_path: Path) -> None:
+    halved = folder(tmp_path / "step_4", "model.safetensors", "optimizer.bin")
+    assert "custom_checkpoint_*.pkl is missing" in checkpoint_files.unfinished(halved, of_trainer=False, ends_with=LAST)
+    assert checkpoint_files.unfinished(halved, of_trainer=False) == "", "nobody says that it is accelerate's"
+    whole = folder(tmp_path / "step_5", "model.safetensors", "optimizer.bin", "random_states_0.pkl", "custom_checkpoint_0.pkl")
+    assert checkpoint_files.unfinished(whole, ends_with=LAST) == ""
+    own = folder(tmp_path / "step_6", "model.safetensors", "vocabulary.txt")
+    assert checkpoint_files.unfinished(own, ends_with=LAST) == "", "a folder of the script's own beside those"
+
+
+def test_a_folder_of_distributed_checkpoint_has_its_metadata_last(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    from torch.distributed import checkpoint
+
+    checkpoint.save({"weight": torch.ones(4)}, checkpoint_id=tmp_path / "step_3" / "model")
+    assert checkpoint_files.unfinished(tmp_path / "step_3") == ""
+    (tmp_path / "step_3" / "model" / ".metadata").unlink()
+    assert ".metadata is missing" in checkpoint_files.unfinished(tmp_path / "step_3")
+
+
+def test_a_folder_that_lacks_what_the_others_have_is_torn_whatever_numbers_are_in_the_names(tmp_path: Path) -> None:
+    names = "weights.npy", "state/rank_0.bin", "state/rank_1.bin", "log_{}.txt"
+    first, second = (folder(tmp_path / f"{step}", *(name.format(step) for name in names)) for step in (1, 2))
+    torn, fewer = folder(tmp_path / "3", "weights.npy", "log_3.txt"), folder(tmp_path / "4", "weights.npy", "state/rank_0.bin", "log_4.txt")
+    every = [fewer, torn, second, first]
+    assert "state/rank_N.bin" in checkpoint_files.lacking(torn, every)
+    assert [checkpoint_files.lacking(path, every) for path in (first, second, fewer)] == ["", "", ""]
+    assert checkpoint_files.lacking(torn, [torn]) == "" == checkpoint_files.lacking(saved(tmp_path / "a.pt"), every), (
+        "nothing to compare with"
+    )

@@ -162,6 +162,25 @@ def test_a_crash_is_not_started_again() -> None:
     assert isinstance(decide(history(at(LADDER.asked, Ended.CRASHED))), Stop)
 
 
+def test_a_crash_from_what_a_kill_may_have_torn_is_started_once_from_the_checkpoint_before() -> None:
+    newest, older = (Checkpoint(path=Path(name), done=done, unit="seconds") for name, done in (("3", 3.0), ("2", 2.0)))
+    killed, crashed = at(LADDER.asked, Ended.KILLED), at(LADDER.asked, Ended.CRASHED, checkpoint=newest)
+    left = {"checkpoints": (newest, older)}
+    move = went_on(decide(history(killed, crashed, **left)))
+    assert move.checkpoint == older and move.rung == LADDER.asked and "it crashed from 3" in move.why
+    again = at(LADDER.asked, Ended.CRASHED, checkpoint=older)
+    late = Checkpoint(path=Path("4"), done=4.0, unit="seconds")
+    for attempts, more in (
+        ((killed, crashed, again), left),  # not again and again
+        ((killed, crashed), {"checkpoints": (newest,)}),  # there is none from before it
+        ((killed, crashed), {"checkpoints": (late, newest, older)}),  # it had saved another: it could be loaded
+        ((replace(killed, checkpoint=newest), crashed), left),  # the one before had loaded it
+        ((at(LADDER.asked, Ended.CRASHED), crashed), left),
+        ((at(LADDER.asked, Ended.CRASHED),), left),
+    ):
+        assert isinstance(decide(history(*attempts, **more)), Stop)
+
+
 def test_a_person_who_resumes_gives_a_new_budget() -> None:
     ended = [at(LADDER.asked, Ended.KILLED, left=(checkpoint(number),)) for number in range(6)]
     assert isinstance(decide(history(*ended)), Stop)
