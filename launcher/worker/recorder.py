@@ -21,7 +21,7 @@ from ..shared import procfs
 from ..shared.orders import Orders
 from ..shared.report import PARTS, VERSIONS, Failure, Phase, PhaseUse, TrialReport
 from ..shared.sampling import Looks, SegmentsByProcess
-from . import snapshot, versions
+from . import page_locked, snapshot, versions
 from .budget import Taken, number_of, tighten
 from .driver import VisibleCard
 from .loaders import HeldAhead
@@ -274,7 +274,7 @@ class Recorder:
             swallowed=tuple(self._swallowed),
             notes=tuple(self._notes),
             hint=self._hint,
-            facts={**self._facts, VERSIONS: versions.loaded(), PARTS: self._parts.told(), **self._ahead.fact()},
+            facts={**self._facts, VERSIONS: versions.loaded(), PARTS: self._parts.told(), **self._ahead.fact(), **page_locked.fact()},
             **self._measures,
         )
 

@@ -8,7 +8,7 @@ from launcher.history.records import RoomRecord
 from launcher.ladder.verdict import Kind, Verdict
 from launcher.machine.host_meter import HostUse
 from launcher.shared.memory_failures import OF_MACHINE
-from launcher.shared.report import HELD_AHEAD, TrialReport
+from launcher.shared.report import HELD_AHEAD, HOST_BESIDE, PAGE_LOCKED, TrialReport
 from launcher.shared.sizes import GIB, MIB
 from launcher.trial import host_rooms
 
@@ -33,6 +33,13 @@ def test_queues_that_a_trial_has_not_filled_count_as_full() -> None:
     assert found(on_their_way, (48 * MIB, 40))["open files"].needed == 110, "30 of those that were seen are among the 40"
     assert found(on_their_way, (48 * MIB, 20))["open files"].needed == 100, "as many were seen"
     assert host_rooms.short_of(rooms.values()) is None
+
+
+def test_what_every_rank_holds_beside_its_card_and_nobody_sees_from_outside_counts_against_the_one_machine() -> None:
+    reports = [TrialReport(facts={PAGE_LOCKED: 6 * GIB}), TrialReport(facts={PAGE_LOCKED: 6 * GIB, HOST_BESIDE: GIB})]
+    rooms = host_rooms.rooms(USE, reports, headroom=0.1)
+    short = host_rooms.short_of(rooms)
+    assert short is not None and (short.name, short.needed) == (host_rooms.MEMORY, 17 * GIB)
 
 
 def test_ranks_share_the_machine_and_each_has_files_of_its_own() -> None:
