@@ -36,29 +36,19 @@ _OF_ACCELERATE = re.compile(
 
 
 def unfinished(path: Path, *, of_trainer: bool = True, ends_with: Sequence[str] = ()) -> str:
-    """Why a folder is no checkpoint yet, by what is written into it last: Hugging Face's Trainer its state (transformers 5.23),
-    torch.distributed.checkpoint its metadata; else nothing.
-
-    ``ends_with``: globs of what accelerate writes last, where it is known that the folder is accelerate's.
-    """
+    """Why a folder is no checkpoint yet, by what comes into it last: Hugging Face's Trainer's state (transformers 5.23), the metadata of
+    torch.distributed.checkpoint, or ``ends_with``, globs for a folder with nothing in it but accelerate's files; else nothing."""
     if not path.is_dir():
         return ""
-    halves = [part for part in path.rglob("*.distcp") if not (part.parent / ".metadata").exists()]
-    if halves:
-        return f".metadata is missing beside {halves[0].name}: it was never written to its end"
-    if of_trainer and _OF_TRAINER.fullmatch(path.name) is not None:
-        return _unfinished_of_trainer(path)
-    of_accelerate = all(_OF_ACCELERATE.fullmatch(file.name) for file in path.iterdir())
-    missing = next((last for last in ends_with if not any(path.glob(last))), "") if of_accelerate else ""
+    last = [(part.parent, ".metadata") for part in path.rglob("*.distcp")]
+    if of_trainer and _OF_TRAINER.fullmatch(path.name):
+        last.append((path, state := "trainer_state.json"))
+        if (path / state).is_file() and not (path / state).read_bytes().rstrip().endswith(b"}"):
+            return f"{state} was never written to its end"
+    elif all(_OF_ACCELERATE.fullmatch(file.name) for file in path.iterdir()):
+        last += [(path, name) for name in ends_with]
+    missing = next((name for place, name in last if not any(place.glob(name))), "")
     return f"{missing} is missing: it was never written to its end" if missing else ""
-
-
-def _unfinished_of_trainer(path: Path) -> str:
-    try:
-        whole = (path / "trainer_state.json").read_bytes().rstrip().endswith(b"}")
-    except OSError:
-        return "trainer_state.json is missing: it was never written to its end"
-    return "" if whole else "trainer_state.json was never written to its end"
 
 
 def begun(saved: Sequence[Path]) -> list[Path]:
@@ -71,9 +61,7 @@ def lacking(path: Path, others: Sequence[Path]) -> str:
 
     Numbers in names don't count: they may be of steps, or of ranks that are fewer now.
     """
-    had = [_names(other) for other in others if other != path and other.is_dir()]
-    if not had or not path.is_dir():
-        return ""
+    had = [_names(other) for other in others if other != path and path.is_dir()]
     times = Counter(name for names in had for name in names)
     missing = sorted(name for name, seen in times.items() if 2 * seen > len(had) and name not in _names(path))
     return f"it has no {missing[0]}, and the others have one" if missing else ""

@@ -10,6 +10,7 @@ import errno
 import functools
 import os
 import platform
+import re
 import resource
 import shutil
 import tempfile
@@ -34,36 +35,27 @@ def disk_free(path: str | os.PathLike[str]) -> int:
 
 
 def disk_takes(path: str | os.PathLike[str], size: int) -> int:
-    """How many of ``size`` bytes find room at ``path``: a quota may leave less than the file system says is free. To a MiB.
+    """How many of ``size`` bytes find room at ``path``, to a MiB: a quota may leave less than the file system says is free.
 
     They are asked for (fallocate(2)), and given back at once. All of them where nobody can tell, as in memory (tmpfs) or over NFS 3.
     """
     place, libc = _nearest(path), ctypes.CDLL(None, use_errno=True)
-    if not hasattr(libc, "fallocate") or _in_memory(place):
-        return size
-    with suppress(OSError), tempfile.TemporaryFile(dir=place) as probe:
+    device, mounts = os.stat(place).st_dev, Path("/proc/self/mountinfo")
+    with suppress(OSError, AttributeError):  # no Linux
+        if re.search(rf" {os.major(device)}:{os.minor(device)} .* - (tmpfs|ramfs) ", mounts.read_text(encoding="utf-8")):
+            return size
+        with tempfile.TemporaryFile(dir=place) as probe:
 
-        def refused(wanted: int) -> bool:
-            os.ftruncate(probe.fileno(), 0)
-            failed = libc.fallocate(probe.fileno(), 0, ctypes.c_int64(0), ctypes.c_int64(wanted)) != 0
-            return failed and ctypes.get_errno() in (errno.ENOSPC, errno.EDQUOT)
+            def refused(wanted: int) -> bool:
+                os.ftruncate(probe.fileno(), 0)
+                failed = libc.fallocate(probe.fileno(), 0, ctypes.c_int64(0), ctypes.c_int64(wanted)) != 0
+                return failed and ctypes.get_errno() in (errno.ENOSPC, errno.EDQUOT)
 
-        if refused(size):
-            taken = 0
-            while (size := size // 2) >= 2**20:
-                taken += 0 if refused(taken + size) else size
+            taken, part = (0, size // 2) if refused(size) else (size, 0)
+            while part >= 2**20:
+                taken, part = taken + (0 if refused(taken + part) else part), part // 2
             return taken
     return size
-
-
-def _in_memory(place: Path) -> bool:
-    device = os.stat(place).st_dev
-    with suppress(OSError, ValueError):
-        for line in Path("/proc/self/mountinfo").read_text(encoding="utf-8").splitlines():
-            mount, _, kind = line.partition(" - ")
-            if mount.split()[2] == f"{os.major(device)}:{os.minor(device)}":
-                return kind.split()[0] in ("tmpfs", "ramfs")
-    return False
 
 
 def disk_taken(folder: Path) -> int:

@@ -99,20 +99,13 @@ def _after_failure(history: History, last: Attempt, failed: Sequence[Attempt]) -
     return _stop(history, "it crashed, and not for want of memory: starting it again would crash it again")
 
 
-_TEARS = (Ended.KILLED, Ended.INTERRUPTED, Ended.STALLED, Ended.DISK_FULL, Ended.FILE_TOO_LARGE, Ended.OUT_OF_MEMORY, Ended.HOST_MEMORY)
-"""Ends that may come in the middle of a save."""
-
-
 def _doubtful(history: History, last: Attempt) -> Checkpoint | None:
-    """The checkpoint from which the last attempt has crashed without saving another, if the attempt before may have torn it while it was
-    saved, and there is one from before it."""
+    """The checkpoint from which the last attempt has crashed without saving another, if the one before left it as its last and may have
+    been ended while it saved, and there is an older one."""
     before, left = history.attempts[-2:-1], history.checkpoints
-    torn = len(left) > 1 and _from(last, left[0]) and any(one.ended in _TEARS and not _from(one, left[0]) for one in before)
-    return left[0] if torn else None
-
-
-def _from(attempt: Attempt, checkpoint: Checkpoint) -> bool:
-    return attempt.checkpoint is not None and attempt.checkpoint.path == checkpoint.path
+    from_it = [one.checkpoint is not None and one.checkpoint.path == left[0].path for one in (*before, last) if left]
+    torn = from_it == [False, True] and before[0].ended not in (Ended.CRASHED, Ended.DIVERGED)
+    return left[0] if torn and len(left) > 1 else None
 
 
 def _diverged(history: History, *, again: bool) -> Move:

@@ -10,8 +10,7 @@ import re
 READ_ONLY = re.compile(r"Read-only file system")
 TOO_LARGE = re.compile(r"File too large|File size limit exceeded|\bSIGXFSZ\b")
 FULL_DISK = re.compile(r"No space left on device|Disk quota exceeded|file write failed|PytorchStreamWriter failed writing")
-_OTHERWISE = re.compile(rf"{READ_ONLY.pattern}|No space left on device|Disk quota exceeded")
-WHY = re.compile(rf"{_OTHERWISE.pattern}|{TOO_LARGE.pattern}")
+WHY = re.compile(rf"{READ_ONLY.pattern}|No space left on device|Disk quota exceeded|{TOO_LARGE.pattern}")
 """Says why a file couldn't be written, whatever else failed of it."""
 _UNSAID = re.compile(r"file write failed|PytorchStreamWriter failed writing|unexpected pos \d+ vs \d+|iostream error")
 """torch.save doesn't say why it couldn't write."""
@@ -24,7 +23,7 @@ def unsaid(words: str) -> bool:
 
 def maybe_too_large(words: str) -> bool:
     """Whether a file that became larger than it may explains these words."""
-    return bool(TOO_LARGE.search(words) or (_UNSAID.search(words) and not _OTHERWISE.search(words)))
+    return TOO_LARGE.search(words) is not None or unsaid(words)
 
 
 def line_of(pattern: re.Pattern[str], words: str) -> str:

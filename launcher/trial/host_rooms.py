@@ -1,4 +1,4 @@
-"""What a trial's run will need of what its machine has beside the device, held against what there is. Pure, but for ``as_quotas_let``.
+"""What a trial's run will need of what its machine has beside the device, held against what there is. Pure, but for the disk's quota.
 
 What the trial took was measured from outside; what its loaders hold ahead once their queues are full is added, since a trial's may not have
 been.
@@ -54,22 +54,16 @@ def rooms(use: HostUse, reports: Sequence[TrialReport], *, headroom: float, save
     return [*found, *disk]
 
 
-def as_quotas_let(found: Iterable[RoomRecord], saves_in: Path) -> list[RoomRecord]:
-    """The rooms with the disk as far as this user may take it: a quota leaves less than is free."""
-
-    def lets(room: RoomRecord) -> RoomRecord:
-        if room.name != DISK or not room.needed or room.there is None or is_short(room):
+def short_of(found: Iterable[RoomRecord], saves_in: Path | None = None) -> RoomRecord | None:
+    """The first of them that is too small; None if each has room. ``saves_in``: where a quota may let less be taken than is free."""
+    for room in found:
+        if room.name == DISK and saves_in is not None and not is_short(room):
+            wanted = int(room.needed / (1 - room.headroom)) + 1
+            taken = host.disk_takes(saves_in, wanted)
+            room = room if taken == wanted else room.model_copy(update={"there": taken})
+        if is_short(room):
             return room
-        wanted = int(room.needed / (1 - room.headroom)) + 1
-        taken = host.disk_takes(saves_in, wanted)
-        return room if taken == wanted else room.model_copy(update={"there": taken})
-
-    return [lets(room) for room in found]
-
-
-def short_of(found: Iterable[RoomRecord]) -> RoomRecord | None:
-    """The first of them that is too small; None if each has room."""
-    return next((room for room in found if is_short(room)), None)
+    return None
 
 
 def no_process(found: Iterable[RoomRecord], words: str) -> RoomRecord | None:

@@ -414,7 +414,8 @@ def _finished(job: Job, rung: Rung, ended: _Ended, plan: TrialPlan) -> Trial:
         verdict = ranks.of_its_own(list(filter(None, own)), ending, judge_one, together=verdict)
     found = _rooms(job, rung, orders, reports, use) if report is not None else []
     rooms = found if report is not None and report.phase == Phase.DONE else []
-    room = host_rooms.short_of(rooms) if verdict.fits else host_rooms.no_process(found, f"{verdict.why}\n{verdict.evidence}")
+    saves_in = resuming(job.adapter).kept_in(job.folder.path)
+    room = host_rooms.short_of(rooms, saves_in) if verdict.fits else host_rooms.no_process(found, f"{verdict.why}\n{verdict.evidence}")
     if room is not None:
         verdict = host_rooms.verdict_on(room, verdict)
     if verdict.source is not None and verdict.source in words.cures:
@@ -437,8 +438,7 @@ def _rooms(job: Job, rung: Rung, orders: Orders, reports: Sequence[TrialReport |
     ranks_own = [] if orders.ranks else [TrialReport.read(path) for path in Path(orders.folder).glob(f"{RANKS}/*/{REPORT}")]
     told = [one for one in ranks_own or reports if one is not None]
     saved = resuming(job.adapter).kept_bytes(rung, told[0], scratch=orders.scratch) if told and not orders.resumes else None
-    found = host_rooms.rooms(use, told, headroom=job.recipe.device.host_headroom, saved=saved)
-    return host_rooms.as_quotas_let(found, resuming(job.adapter).kept_in(job.folder.path))
+    return host_rooms.rooms(use, told, headroom=job.recipe.device.host_headroom, saved=saved)
 
 
 def as_tried(tried: Trial, job: Job) -> search.Tried:

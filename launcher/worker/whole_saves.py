@@ -22,7 +22,7 @@ from .after_import import after_import
 
 BESIDE = "being-saved"
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
-PROBE_BYTES = 2**20, 2**28
+LEAST_BYTES, MOST_BYTES = 2**20, 2**28
 """Written behind what there is of a file, to be told why no more goes: as much again, at least and at most so much."""
 
 
@@ -68,7 +68,7 @@ def replaced(path: str | os.PathLike[str], write: Callable[[Any], Any]) -> Any:
         why = _why_unwritten(new, error)
         shutil.rmtree(folder, ignore_errors=True)
         if before is None or (why not in _NO_ROOM and shutil.disk_usage(os.path.dirname(old)).free > before.st_size):
-            if why is not None and os.strerror(why) not in str(error):
+            if why is not None:
                 print(f"{path} could not be written: {os.strerror(why)}", file=sys.stderr, flush=True)
             raise
     finally:
@@ -78,20 +78,16 @@ def replaced(path: str | os.PathLike[str], write: Callable[[Any], Any]) -> Any:
 
 def _why_unwritten(place: str, error: Exception) -> int | None:
     """The number of the operating system's error; None where it isn't known to be one of writing."""
-    if isinstance(error, OSError):
-        return error.errno
     said = next((number for number in (*_NO_ROOM, errno.EFBIG) if os.strerror(number) in str(error)), None)
     if said is not None or not unsaid(str(error)):
         return said
-    least, most = PROBE_BYTES
-    with contextlib.suppress(FileNotFoundError):
-        try:
-            with open(place, "ab", buffering=0) as file:
-                left = min(max(least, os.stat(place).st_size), most)
-                while left > 0:
-                    left -= file.write(bytes(left))
-        except OSError as refused:
-            return refused.errno
+    try:
+        with open(place, "ab", buffering=0) as file:
+            left = min(max(LEAST_BYTES, os.stat(place).st_size), MOST_BYTES)
+            while left > 0:
+                left -= file.write(bytes(left))
+    except OSError as refused:
+        return refused.errno
     return None
 
 

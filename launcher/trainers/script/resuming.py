@@ -9,8 +9,8 @@ import json
 import logging
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import psutil
 
@@ -32,8 +32,7 @@ OF_TRAINER = ("trainer_state.json", "optimizer.pt", "scheduler.pt")
 """Files of a checkpoint of transformers' Trainer without which another training would begin."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Saves:
+class Saves(NamedTuple):
     """What a script's source tells of how it saves."""
 
     of_trainer: bool = False
@@ -43,28 +42,25 @@ class Saves:
     removes: bool = False
     """It may remove checkpoints, so that one that is alone needn't be the first."""
 
+    def unfinished(self, path: Path) -> str:
+        return checkpoint_files.unfinished(path, of_trainer=self.of_trainer, ends_with=self.ends_with)
+
     def begun(self, saved: Sequence[Path]) -> list[Path]:
         """``saved`` without what a kill has left of the very first: nothing had been saved then."""
-        if self.of_trainer:
-            return checkpoint_files.begun(saved)
-        first = not self.removes and len(saved) == 1
-        return [] if first and checkpoint_files.unfinished(saved[0], of_trainer=False, ends_with=self.ends_with) else list(saved)
+        first = len(saved) == 1 and (self.of_trainer or not self.removes)
+        return [] if first and self.unfinished(saved[0]) else list(saved)
 
 
-_SAVES_STATE, _REGISTERS = re.compile(r"accelerator\w*\.save_state\("), re.compile(r"\.register_for_checkpointing\(")
-_REMOVES = re.compile(r"rmtree|total_limit|unlink|rmdir|os\.remove")
+_SAVES_STATE, _REMOVES = re.compile(r"accelerator\w*\.save_state\("), re.compile(r"rmtree|total_limit|unlink|rmdir|os\.remove")
 
 
 def saves(files: Iterable[Path]) -> Saves:
     """Of a script with these files. The states of random numbers come last, but for objects of its own (accelerate 1.15)."""
     files = list(files)
     source = "\n".join(parsed(file)[0] for file in files)
-    last = (*(("custom_checkpoint_*.pkl",) if _REGISTERS.search(source) else ()), "random_states_*.pkl")
-    return Saves(
-        of_trainer=training_arguments.named(files),
-        ends_with=last if _SAVES_STATE.search(source) else (),
-        removes=_REMOVES.search(source) is not None,
-    )
+    own = ["custom_checkpoint_*.pkl"] if ".register_for_checkpointing(" in source else []
+    last = [*own, "random_states_*.pkl"] if _SAVES_STATE.search(source) else []
+    return Saves(training_arguments.named(files), last, _REMOVES.search(source) is not None)
 
 
 _UNKNOWN = Saves()
@@ -86,8 +82,7 @@ def spoiled(saved: Sequence[Path], *, program: str, saves: Saves = _UNKNOWN) -> 
 
 
 def _fault(path: Path, saved: Sequence[Path], saves: Saves) -> str:
-    unfinished = checkpoint_files.unfinished(path, of_trainer=saves.of_trainer, ends_with=saves.ends_with)
-    return unfinished or checkpoint_files.lacking(path, saved) or checkpoint_files.fault(path)
+    return saves.unfinished(path) or checkpoint_files.lacking(path, saved) or checkpoint_files.fault(path)
 
 
 def last_weights(saved: Sequence[Path], *, program: str, named: bool) -> Weights | None:

@@ -44,9 +44,9 @@ def test_a_quota_is_seen_where_the_disk_says_that_it_has_room(tmp_path: Path) ->
         assert 15 * MIB < host.disk_takes(runs, 100 * MIB) < 20 * MIB, "what is asked for is found to a MiB"
         assert host.disk_takes(runs.parent, 100 * MIB) == 100 * MIB and not list(runs.iterdir()), "and given back"
         room = RoomRecord(name=host_rooms.DISK, needed=50 * MIB, there=host.disk_free(runs), headroom=0.1)
-        (found,) = host_rooms.as_quotas_let([room], runs / "not" / "there" / "yet")
-        assert host_rooms.is_short(found) and not host_rooms.is_short(room) and found.there is not None and found.there < 20 * MIB
-        assert host_rooms.as_quotas_let([small := room.model_copy(update={"needed": 5 * MIB})], runs) == [small]
+        found = host_rooms.short_of([room], runs / "not" / "there" / "yet")
+        assert host_rooms.short_of([room]) is None and found is not None and found.there is not None and found.there < 20 * MIB
+        assert host_rooms.short_of([room.model_copy(update={"needed": 5 * MIB})], runs) is None
 
 
 def test_memory_is_not_taken_to_see_whether_it_is_there(tmp_path: Path) -> None:
