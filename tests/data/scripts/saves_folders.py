@@ -78,7 +78,7 @@ while counter.epoch < args.epochs:
     accelerator.save_state(str(out / f"epoch_{epoch}"))
     if args.own:
         dies = "AUTOFIT_HELD" in os.environ and epoch == args.dies_in + 1 and not Path("died again").exists()
-        (out / f"epoch_{epoch}" / "own.bin").write_bytes(bytes(100 if dies else 4096))
+        (out / f"epoch_{epoch}" / "own.bin").write_bytes(b"own." * (25 if dies else 1024))
         if dies:
             Path("died again").touch()
             os.kill(os.getpid(), signal.SIGKILL)
