@@ -37,7 +37,7 @@ DISK_BYTES = 2**30
 """Of the small disk: autofit asks for 512 MiB."""
 MOST_LEFT = {"small_disk": 2 * 2**20, "small_shm": 2**19, "few_files": 8}
 """What such a fault leaves at most: bytes, files."""
-FEW_AT_LAUNCH = 24, 160
+FEW_AT_LAUNCH = 10, 48
 """``ulimit -n`` where there are few files from the beginning."""
 BRIEF_S = 4.0
 _STATUS = {"sigterm": signal.SIGTERM, "sighup": signal.SIGHUP, "sigint": signal.SIGINT, "kill_autofit": signal.SIGKILL}
@@ -166,7 +166,7 @@ class Play:
             case "loading":
                 trainer.kill()
                 again = self.until(lambda: self.trainers() and self.trainers()[0].pid != trainer.pid)
-                time.sleep(8 * self.case.delay_s)
+                time.sleep(5 * self.case.delay_s)
                 return again and bool(self.trainers())
         return True
 

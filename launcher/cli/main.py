@@ -156,7 +156,7 @@ def _guarded(act: Callable[[], T], terminal: Terminal) -> T | Answer:
     except Interrupted as stopped:
         return _stopped(stopped, terminal)
     except Exception as error:
-        if isinstance(error, OSError) and error.errno in _OF_A_PLACE and error.filename:
+        if isinstance(error, OSError) and (error.errno == errno.EMFILE or (error.errno in _OF_A_PLACE and error.filename)):
             return _refused(BadInput([_place_fault(error)]), terminal)
         import traceback  # a fault of autofit's own: its traceback is what helps to mend it
 
@@ -176,7 +176,9 @@ def _place_fault(error: OSError) -> Fault:
     cure = "Name a file or folder that this user can read and write, on a disk with room."
     if error.errno == errno.EFBIG:
         cure = "This shell lets no file become larger: raise that limit (ulimit -f unlimited)."
-    return Fault(key="", where=str(error.filename), found=str(error.strerror), cure=cure)
+    elif error.errno == errno.EMFILE:
+        cure = "This shell lets no process have more files open: raise that limit (ulimit -n 4096)."
+    return Fault(key="", where=str(error.filename or "ulimit -n"), found=str(error.strerror), cure=cure)
 
 
 def _refused(refused: BadInput, terminal: Terminal) -> Answer:

@@ -282,6 +282,15 @@ def test_a_plan_of_a_script_foresees_what_it_then_needs(tmp_path: Path) -> None:
     assert fitted["rung_index"] == 0 and foreseen["low_bytes"] < fitted["trials"][0]["peak_bytes"] < foreseen["high_bytes"]
 
 
+def test_a_shell_in_which_no_trial_can_be_started_is_told_which_limit_to_raise(tmp_path: Path) -> None:
+    script = str(ROOT / "examples" / "classifier" / "train.py")
+    words = ("run", "--fit-only", "device=cpu", "device.memory=200MiB", "--json", "--", sys.executable, script, "--batch-size", "8")
+    argv = ["sh", "-c", 'ulimit -n 7; exec "$@"', "sh", sys.executable, "-m", "launcher", *words]
+    done = subprocess.run(argv, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False)
+    assert done.returncode == 1 and answer(done)["status"] == "bad_input"
+    assert "ulimit -n: Too many open files. This shell lets no process" in done.stderr and "Traceback" not in done.stderr
+
+
 @pytest.mark.slow
 def test_run_takes_a_command_line_to_the_rung_that_fits_and_trains(tmp_path: Path) -> None:
     script = str(ROOT / "examples" / "classifier" / "train.py")
