@@ -33,14 +33,12 @@ OF_TRAINER = ("trainer_state.json", "optimizer.pt", "scheduler.pt")
 
 
 class Saves(NamedTuple):
-    """What a script's source tells of how it saves."""
+    """What a script's source tells of how it saves: that what is named as Hugging Face's Trainer does is its, globs of what comes last
+    into the folders of accelerate's ``save_state``, that it may remove checkpoints, so that one that is alone needn't be the first."""
 
     of_trainer: bool = False
-    """What is named as Hugging Face's Trainer does is its."""
     ends_with: Sequence[str] = ()
-    """Globs of what comes last into the folders of accelerate's ``save_state``."""
     removes: bool = False
-    """It may remove checkpoints, so that one that is alone needn't be the first."""
 
     def unfinished(self, path: Path) -> str:
         return checkpoint_files.unfinished(path, of_trainer=self.of_trainer, ends_with=self.ends_with)
@@ -63,17 +61,14 @@ def saves(files: Iterable[Path]) -> Saves:
     return Saves(training_arguments.named(files), last, _REMOVES.search(source) is not None)
 
 
-_UNKNOWN = Saves()
-
-
-def checkpoints(saved: Sequence[Path], *, program: str, saves: Saves = _UNKNOWN) -> Sequence[Checkpoint]:
+def checkpoints(saved: Sequence[Path], *, program: str, saves: Saves) -> Sequence[Checkpoint]:
     """Intact checkpoints among ``saved``, newest first. ``program``: the first word of the script's command."""
     untorn = [path for path in saved if not _fault(path, saved, saves)]
     finite = _finite(untorn, program)
     return [Checkpoint(path=path, done=path.stat().st_mtime, unit="seconds") for path in untorn if finite.get(path) is not False]
 
 
-def spoiled(saved: Sequence[Path], *, program: str, saves: Saves = _UNKNOWN) -> Mapping[Path, str]:
+def spoiled(saved: Sequence[Path], *, program: str, saves: Saves) -> Mapping[Path, str]:
     """Checkpoints that can't be used, and why."""
     newest = saved[:MOST_TOLD]
     torn = {path: fault for path in newest if (fault := _fault(path, saved, saves))}
