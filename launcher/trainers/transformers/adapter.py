@@ -81,7 +81,8 @@ class TransformersAdapter(Adapter, Resumes, Traceable, Proves):
         ),
         "sharding": WheelSpec(
             type=str,
-            help="Weights, gradients and optimizer states shared among the cards by FSDP2: none, fsdp2, fsdp2_reshard, fsdp2_offload.",
+            help="Weights, gradients and optimizer states shared among the cards: none, fsdp2, fsdp2_reshard, fsdp2_offload; "
+            "zero2, zero3 by DeepSpeed, where it is installed.",
         ),
         "optimizer": WheelSpec(type=str, help="A name of TrainingArguments' optim, such as adamw_torch_fused, adamw_8bit, adafactor."),
         "precision": WheelSpec(type=str, help="fp32, bf16 or fp16 (autocast; the weights and the optimizer stay as they are)."),
@@ -235,13 +236,13 @@ class TransformersAdapter(Adapter, Resumes, Traceable, Proves):
         payload: dict[str, Any] = {
             "script": f"launcher.trainers.transformers.native.hf_{self.recipe.trainer.task}",
             "argv": _words(args),
-            "imports": list(_imports(str(self.recipe.trainer.task), str(args["model_name_or_path"]))),
+            "imports": [*_imports(str(self.recipe.trainer.task), str(args["model_name_or_path"])), *sharding.imports(args)],
             "generates": bool(args.get("predict_with_generate")),
             "saves": self.recipe.trial.resume,
         }
         module = "launcher.trainers.transformers.inside.trial"
         saves = str(args.get("save_strategy", "steps")) in ("steps", "epoch") and not args.get("save_only_model")
-        env = {**environment.prepare(cache / "environment"), **sharding.environment(args)}
+        env = {**environment.prepare(cache / "environment"), **sharding.environment(args, cpu=budget.kind == "cpu")}
         return TrialPlan(module=module, payload=payload, env=env, resumes=saves)
 
     def _last_checkpoint(self) -> str | None:
@@ -254,12 +255,12 @@ class TransformersAdapter(Adapter, Resumes, Traceable, Proves):
 
     def full_run(self, rung: Rung, budget: Budget, *, folder: Path) -> Command:
         """``python native/hf_speech.py ...``: a copy of the built-in trainer, which needs nothing of autofit."""
-        return self._command({"output_dir": str(folder / "run"), **self.arguments(rung, budget)}, folder=folder)
+        return self._command({"output_dir": str(folder / "run"), **self.arguments(rung, budget)}, budget, folder=folder)
 
-    def _command(self, args: Mapping[str, Any], *, folder: Path) -> Command:
+    def _command(self, args: Mapping[str, Any], budget: Budget, *, folder: Path) -> Command:
         script = f"hf_{self.recipe.trainer.task}.py"
         files = copies((script, "hf_run.py"), of=Path(hf_run.__file__).parent, to=folder / "native")
-        env = {"TOKENIZERS_PARALLELISM": "false", **sharding.environment(args)}
+        env = {"TOKENIZERS_PARALLELISM": "false", **sharding.environment(args, cpu=budget.kind == "cpu")}
         return Command(argv=(sys.executable, str(folder / "native" / script), *_words(args)), env=env, files=files)
 
     def twin(self, rung: Rung, budget: Budget, *, folder: Path, short: bool = True, points: bool = False) -> Command:
@@ -269,12 +270,13 @@ class TransformersAdapter(Adapter, Resumes, Traceable, Proves):
             task = str(self.recipe.trainer.task)
             by_steps = (hf_arguments.value_of(args, "max_steps", task) or -1) > 0
             args |= {"max_steps": SHORT_STEPS} if by_steps else {"num_train_epochs": SHORT_PASSES}
-        return self._command({**args, "output_dir": str(folder / "run")}, folder=folder)
+        return self._command({**args, "output_dir": str(folder / "run")}, budget, folder=folder)
 
     def held(self, command: Command, budget: Budget, *, folder: Path) -> Command:
         task = Path(command.argv[1]).stem.removeprefix("hf_")
         model = command.argv[command.argv.index("--model_name_or_path") + 1]
-        return budgeted(command, budget, imports=(*environment.IMPORTS, *_imports(task, model)))
+        words = [word.removeprefix("--") for word in command.argv]
+        return budgeted(command, budget, imports=(*environment.IMPORTS, *_imports(task, model), *sharding.imports(words)))
 
     # -- what came of it --------------------------------------------------------------------------------------------------
 
@@ -340,8 +342,10 @@ class TransformersAdapter(Adapter, Resumes, Traceable, Proves):
         return frozenset(keeps)
 
     def saved_as(self, wheel: str, value: Value) -> Value:
-        """However they are shared, weights and states are saved whole; but Trainer keeps those of FSDP2 in other files."""
-        return sharding.shards(value) if wheel == sharding.WHEEL else None
+        """FSDP2 saves weights and states whole, however it shares them, in files of its own; ZeRO saves parts."""
+        if wheel != sharding.WHEEL:
+            return None
+        return value if value in sharding.ZERO else sharding.shards(value)
 
     def checkpoints(self, *, folder: Path) -> Sequence[Checkpoint]:
         return resuming.checkpoints(self._output(folder))

@@ -150,7 +150,7 @@ _REFUSED = _each(
     leave_out_longer="autofit sets it where ask.label_length has been lowered.",
     use_cpu="Set device=cpu.",
     local_rank="One process is covered.",
-    deepspeed="DeepSpeed is not covered: set ask.sharding=fsdp2_reshard, which shares what ZeRO's stage 3 does.",
+    deepspeed="It is the ladder's: set ask.sharding=zero2 or zero3. A configuration of your own is for a script of yours (autofit run).",
     fsdp="It is the ladder's: set ask.sharding.",
     fsdp_config="It is the ladder's: set ask.sharding.",
     parallelism_config="Models cut in other ways than ask.sharding's are not covered.",

@@ -116,7 +116,7 @@ def test_transcripts_are_left_out_only_on_rungs_below_what_was_asked(spoken: Pat
         ({"eval_do_concat_batches": False}, "ask.val_keeps=sums"),
         ({"load_best_model_at_end": True}, "eval_strategy and save_strategy differ"),
         ({"fsdp": "full_shard"}, "set ask.sharding"),
-        ({"deepspeed": "ds.json"}, "not covered"),
+        ({"deepspeed": "ds.json"}, "set ask.sharding=zero2 or zero3"),
         ({"load_in_4bit": True}, "which is another training"),
         ({"loss_chunks": 4}, "set ask.loss_chunks"),
         ({"max_steps": 1.5}, "is not int"),

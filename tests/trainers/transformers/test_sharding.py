@@ -65,12 +65,12 @@ def test_a_rung_that_shares_is_said_in_trainers_own_words(sums: Path) -> None:
     given = {"accelerator_config": {"non_blocking": False, "gradient_accumulation_kwargs": {"adjust_scheduler": True}}}
     adapter = TransformersAdapter(shared(sums, "none", args=given))
     rungs = {rung.values["sharding"]: adapter._arguments(rung, on_cpu=False) for rung in ladder_of(adapter).rungs}
-    assert "fsdp" not in rungs["none"] and sharding.environment(rungs["none"]) == {}
+    assert "fsdp" not in rungs["none"] and sharding.environment(rungs["none"], cpu=True) == {}
     assert [rungs[value]["fsdp_config"]["reshard_after_forward"] for value in ("fsdp2", "fsdp2_reshard")] == [False, True]
     accelerator = rungs["fsdp2"]["accelerator_config"]
     assert accelerator == {"non_blocking": False, "gradient_accumulation_kwargs": {"adjust_scheduler": True, "sync_each_batch": True}}
     offloaded = {**rungs["fsdp2"], **sharding.arguments("fsdp2_offload", {})}
-    assert offloaded["fsdp_config"]["cpu_offload"] and sharding.environment(offloaded)["FSDP_OFFLOAD_PARAMS"] == "true"
+    assert offloaded["fsdp_config"]["cpu_offload"] and sharding.environment(offloaded, cpu=False)["FSDP_OFFLOAD_PARAMS"] == "true"
     command = adapter.full_run(ladder_of(adapter).rungs[-1], cpu_budget(), folder=Path("/runs/one"))
     assert "--fsdp" in command.argv and "--use_cpu" not in command.argv, "with use_cpu Trainer shards nothing, without a word"
     assert command.env["ACCELERATE_TORCH_DEVICE"] == "cpu"
@@ -92,7 +92,7 @@ def test_a_ladder_shares_more_from_rung_to_rung_where_there_is_somebody_to_share
         ({"value": "none", "values": ["fsdp2"], "cards": 1}, "ladder.wheels.sharding.values: fsdp2: one process"),
         ({"order": ("cards", *ORDER)}, "Set ladder.wheels.cards.floor=2"),
         ({"value": "fsdp2_offload"}, "a CPU has no card"),
-        ({"value": "deepspeed_zero3"}, "DeepSpeed is not covered"),
+        ({"value": "deepspeed_zero3"}, "zero2 or zero3; fsdp2_reshard needs no further package"),
         ({"value": "fsdp3"}, "no such sharding"),
         ({"args": {"fsdp": True}}, "set ask.sharding"),
         ({"args": {"accelerator_config": "file.json"}}, "a file's accelerator_config"),
@@ -114,7 +114,7 @@ def test_a_checkpoint_of_ranks_that_shared_goes_on_only_where_they_share(sums: P
     assert "weights that were shared" in found(shared(sums, "none", **there))
     plain = make(sums, "text", ask={"val_micro_batch": 4}, **there)
     assert "trainer.args.resume_from_checkpoint" in found(plain), "where nothing is said nothing is shared"
-    with pytest.raises(hf_run.Refused, match="saved with FSDP, and this run trains without it"):
+    with pytest.raises(hf_run.Refused, match="saved with FSDP, and this run trains with nothing shared"):
         hf_run.checked_resume(SimpleNamespace(resume_from_checkpoint=str(tmp_path), fsdp=None))
 
 

@@ -17,13 +17,17 @@ import torch
 
 WEIGHTS = ("*.safetensors", "pytorch_model*.bin", "adapter_model.bin")
 STATE = ("optimizer.*", "scheduler.pt")
-"""Without these a resumed run would begin its optimizer and its schedule anew: another training. FSDP's is ``optimizer.bin``."""
+"""Without these a resumed run would begin its optimizer and its schedule anew: another training. FSDP's is ``optimizer.bin``. ZeRO's are
+of each rank, as it has a random state; they hold DeepSpeed's objects, and are judged by their checksums (``checkpoint_files``)."""
 
 
 def look(folder: Path) -> dict[str, Any] | None:
     try:
         state = json.loads((folder / "trainer_state.json").read_text(encoding="utf-8"))
-        for name in STATE:
+        parts = list(folder.glob("global_step*/*_optim_states.pt"))
+        if parts and len(parts) != len(list(folder.glob("rng_state_*.pth"))):
+            raise FileNotFoundError(f"{len(parts)} parts of the optimizer's states in {folder}")
+        for name in STATE[1:] if parts else STATE:
             torch.load(next(folder.glob(name), folder / name), map_location="cpu", weights_only=True)
         weights = sorted(path for pattern in WEIGHTS for path in folder.glob(pattern))
         if not weights:

@@ -15,7 +15,7 @@ from launcher.trainers.transformers.inside.evaluation import Evaluation
 from launcher.trainers.transformers.inside.guard import Hooks, NotCovered
 from launcher.trainers.transformers.inside.plan import Plan
 from launcher.trainers.transformers.inside.samples import FixedSampler, heaviest_of, rows_of
-from launcher.trainers.transformers.inside.sharding import Sharding
+from launcher.trainers.transformers.inside.sharding import Sharding, is_zero, numel
 from launcher.trainers.transformers.native import hf_run
 from launcher.trainers.transformers.sharding import NONE
 from launcher.worker import loss_scale
@@ -215,6 +215,8 @@ class Follower:
 
     def micro_batch_ended(self) -> None:
         self._recorder.batch()
+        if self._sharding is not None:
+            self._sharding.between(self._trainer.model)
 
     def validation_batch_ended(self) -> None:
         self._evaluation.batch_ended()
@@ -294,14 +296,16 @@ class Follower:
             lora=rank,
             freeze=levers.frozen(model),
         )
+        parameters = list(model.parameters())
         if args.fsdp:  # casts by a policy of its own
             self._recorder.observe(precision="bf16" if args.bf16 else "fp16" if args.fp16 else "fp32")
+        elif is_zero(parameters):  # has cast them
+            self._recorder.observe(precision={"torch.bfloat16": "bf16", "torch.float16": "fp16"}.get(str(parameters[0].dtype), "fp32"))
         else:
             levers.watch_precision(model, args.device.type, lambda seen: self._recorder.observe(precision=seen))
-        parameters = list(model.parameters())
         self._recorder.fact(
-            parameters=sum(one.numel() for one in parameters),
-            trainable_parameters=sum(one.numel() for one in parameters if one.requires_grad),
+            parameters=sum(map(numel, parameters)),
+            trainable_parameters=sum(numel(one) for one in parameters if one.requires_grad),
             weights_dtype=str(parameters[0].dtype).removeprefix("torch."),
             use_cache=bool(getattr(model.config, "use_cache", False)),
             effective_batch=args.per_device_train_batch_size * self._plan.orders.accumulation * args.world_size,

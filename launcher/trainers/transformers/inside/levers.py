@@ -14,7 +14,7 @@ from launcher.worker.memory_parts import bytes_of
 def optimizer_seen(optimizer: Any, name: str, kind: Any) -> str:
     """``name``, where the optimizer that has stepped is of the class that the name means and keeps states as small as it says; else what it
     is."""
-    inner = getattr(optimizer, "optimizer", optimizer)  # accelerate's around it
+    inner = innermost(optimizer)
     states, found = states_of(inner), type(inner).__name__
     if type(inner) is not kind:
         return found
@@ -27,13 +27,20 @@ def optimizer_seen(optimizer: Any, name: str, kind: Any) -> str:
 
 def optimizer_told(optimizer: Any) -> tuple[str, float]:
     """(for people what it keeps, bytes of states for each trained weight)."""
-    inner = getattr(optimizer, "optimizer", optimizer)
-    weights = [one for group in inner.param_groups for one in group["params"]]
+    inner = innermost(optimizer)
+    weights = [one for group in inner.param_groups for one in group["params"]] or list(inner.state)  # ZeRO 3 lends them for a step
     states, many = states_of(inner), sum(one.numel() for one in weights)
     each = sum(map(bytes_of, states)) / max(many, 1)
     gradients = _dtypes(one.grad for one in weights if one.grad is not None)
     said = f"{type(inner).__name__} keeps {each:.2f} bytes of states for each of {many:,} trained weights"
     return f"{said} (states {_dtypes(states) or 'none'}, weights {_dtypes(weights)}, gradients {gradients or 'none'})", each
+
+
+def innermost(optimizer: Any) -> Any:
+    """torch's own: accelerate's is around it, and DeepSpeed's."""
+    while (inner := getattr(optimizer, "optimizer", None)) is not None:
+        optimizer = inner
+    return optimizer
 
 
 def states_of(optimizer: Any) -> list[Any]:

@@ -40,6 +40,7 @@ SAMPLES_PER_STEP = "samples_per_step.json"
 
 SHARDED_WEIGHTS = "pytorch_model_fsdp.bin"
 """In a checkpoint: it was saved by a training that shares its weights. They are whole in there, so that any number of ranks can load it."""
+FSDP = "FSDP"
 
 IGNORED = -100
 """The label that no loss counts (torch.nn.functional.cross_entropy's default)."""
@@ -107,16 +108,23 @@ def parse(own: type, training: type, argv: Sequence[str]) -> tuple[Any, Any]:
 
 
 def share_on_a_cpu(argv: Sequence[str]) -> None:
-    """Makes processes on a CPU (``ACCELERATE_TORCH_DEVICE=cpu``) share weights (``--fsdp``) as cards do, over gloo; else does nothing.
+    """Makes processes on a CPU (``ACCELERATE_TORCH_DEVICE=cpu``) share weights as cards do, over gloo; else does nothing.
 
-    accelerate shares among what it takes for cards, and silently not at all with ``use_cpu``. A state made before the arguments are read is
-    taken as it is where ``accelerator_config`` says ``use_configured_state``.
+    accelerate shares among what it takes for cards: else, without a word, not at all (``--fsdp``), or DeepSpeed alone knows that there are
+    several, and each trains on all data (``--deepspeed``). A state made before the arguments are read is taken as it is where
+    ``accelerator_config`` says ``use_configured_state``.
     """
-    if "--fsdp" not in argv or os.environ.get("ACCELERATE_TORCH_DEVICE") != "cpu":
+    kind = {"--fsdp": "MULTI_GPU", "--deepspeed": "DEEPSPEED"}.get(next((word for word in argv if word in ("--fsdp", "--deepspeed")), ""))
+    if kind is None or os.environ.get("ACCELERATE_TORCH_DEVICE") != "cpu":
         return
+    if kind == "DEEPSPEED":
+        import deepspeed  # type: ignore[import-not-found,unused-ignore]
+
+        deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False  # needs a compiler; without it gloo exchanges
+        deepspeed.init_distributed("gloo", auto_mpi_discovery=False, verbose=False)
     from accelerate import DistributedType, PartialState  # type: ignore[import-untyped,unused-ignore]
 
-    PartialState(backend="gloo").distributed_type = DistributedType.MULTI_GPU
+    PartialState(backend="gloo").distributed_type = DistributedType[kind]
 
 
 # ---------------------------------------------------------------------------------------------------------------------------------
@@ -382,10 +390,10 @@ def checked_resume(args: Any) -> str | None:
             raise Refused(f"--resume_from_checkpoint last: {args.output_dir} holds no checkpoint")
     if not (Path(asked) / "trainer_state.json").is_file():
         raise Refused(f"--resume_from_checkpoint {asked}: there is no trainer_state.json in it")
-    sharded, shards = (Path(asked) / SHARDED_WEIGHTS).is_file(), bool(args.fsdp)
-    if sharded != shards:
-        saved_by, run = ("with", "without") if sharded else ("without", "with")
-        raise Refused(f"{asked} was saved {saved_by} FSDP, and this run trains {run} it: it can't load that optimizer's states")
+    shares = (shared_by(Path(asked)), _shares(args))
+    if shares[0] != shares[1]:
+        saved_by, run = (f"with {one}" if one else "with nothing shared" for one in shares)
+        raise Refused(f"{asked} was saved {saved_by}, and this run trains {run}: it can't load that optimizer's states")
     saved = Path(asked) / SAMPLES_PER_STEP
     if saved.is_file():
         before = json.loads(saved.read_text(encoding="utf-8"))["samples_per_step"]
@@ -397,6 +405,26 @@ def checked_resume(args: Any) -> str | None:
                 f"would be miscounted. Keep the product at {before}, for example --gradient_accumulation_steps {max(1, before // micro)}"
             )
     return str(asked)
+
+
+def shared_by(checkpoint: Path) -> str:
+    """How ranks shared what a checkpoint holds, by its files; nothing where they didn't."""
+    if (checkpoint / SHARDED_WEIGHTS).is_file():
+        return FSDP
+    parts = list(checkpoint.glob("global_step*/*_optim_states.pt"))
+    cut = any(checkpoint.glob("global_step*/*zero_pp_rank_*_model_states.pt"))
+    return zero(3 if cut else 2, len(parts)) if parts else ""
+
+
+def zero(stage: int, ranks: int) -> str:
+    """DeepSpeed's. Each rank saves its own part, which loads at the same stage and in as many ranks alone."""
+    return f"ZeRO {stage} of {ranks} ranks"
+
+
+def _shares(args: Any) -> str:
+    if getattr(args, "deepspeed", None):
+        return zero(int(args.hf_deepspeed_config.get_value("zero_optimization.stage", 0)), args.world_size)
+    return FSDP if args.fsdp else ""
 
 
 class Leaving:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from .....worker.after_import import after_import
 from . import still
 from .rows import Rows
 from .still import AtRest
@@ -32,4 +33,5 @@ def install(said: Mapping[str, Any], records: Path) -> None:
     still.install(rest, batch_norm_trains=told.batch_norm_trains, seen_batch_norm=seen, precise=not told.update)
     rows.install()
     updates.install()
+    after_import({"deepspeed.runtime.engine": updates.of_engine})
     atexit.register(updates.at_exit)

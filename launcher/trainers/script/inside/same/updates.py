@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from . import alone, still
+from . import alone, still, zero
 from .between import Between
 from .first import First
 from .group import Group
@@ -41,6 +41,8 @@ class Updates:
         self._first = First(told.against)
         self._group = Group(place.parent)
         self._made: list[Any] = []
+        self._given: dict[int, list[Any]] = {}
+        """What each was made with, by its identity."""
         self._schedules: list[Any] = []
         self._clipped: dict[int, Any] = {}
         self._depth = self._calls = 0
@@ -68,10 +70,25 @@ class Updates:
         self._clipping(torch)
         self._model(torch)
         self._made_later(torch)
-        for kind, made in ((optimizer.Optimizer, self._made), (torch.optim.lr_scheduler.LRScheduler, self._schedules)):
+        for kind, made in ((optimizer.Optimizer, self._optimizer_made), (torch.optim.lr_scheduler.LRScheduler, self._schedules.append)):
             kind.__init__ = _noted(kind.__init__, made)
         optimizer.register_optimizer_step_pre_hook(self._before)
         optimizer.register_optimizer_step_post_hook(self._after)
+
+    def of_engine(self, module: Any) -> None:
+        """Patches DeepSpeed's engine, which has just been imported."""
+        zero.install(module, self._look, self._stepped)
+
+    def _optimizer_made(self, optimizer: Any) -> None:
+        self._made.append(optimizer)
+        self._given[id(optimizer)] = _parameters(optimizer)
+
+    def _is_zero(self, optimizer: Any) -> bool:
+        return any(map(zero.is_part, self._given.get(id(optimizer), ())))
+
+    def _of(self, optimizer: Any) -> list[Any]:
+        """The weights that it trains."""
+        return self._given[id(optimizer)] if self._is_zero(optimizer) else _parameters(optimizer)
 
     def _backward(self, torch: Any) -> None:
         backward = torch.autograd.backward
@@ -85,7 +102,7 @@ class Updates:
                 backward(*args, **kwargs)
             finally:
                 self._depth -= 1
-            if not self._depth and not self.steps and self._told.same_row:
+            if not self._depth and not self.steps and self._told.same_row and not any(map(self._is_zero, self._made)):
                 self._between.added(self._trained)
 
         torch.autograd.backward = counted
@@ -93,7 +110,7 @@ class Updates:
     @property
     def _trained(self) -> list[Any]:
         """Parameters of all optimizers, each once."""
-        return list({id(one): one for optimizer in self._made for one in _parameters(optimizer)}.values())
+        return list({id(one): one for optimizer in self._made for one in self._of(optimizer)}.values())
 
     def _begins_backward(self) -> None:
         if not self.backwards:
@@ -157,7 +174,7 @@ class Updates:
         """Half precision all through is turned to single when a model is first called; its parameters stay the objects that they are."""
         if self._told.update and all(known() is not module for known in self._named):
             self._named.append(weakref.ref(module))
-        if self._told.single and module not in self._models:
+        if self._told.single and module not in self._models and not any(map(zero.is_part, module.parameters())):
             self._models.add(module)
             if still.widen(module):
                 self.facts["widened"] = True
@@ -166,7 +183,7 @@ class Updates:
     # -- steps
 
     def _before(self, optimizer: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        if self._alone:
+        if self._alone or self._is_zero(optimizer):
             return None
         closure = next((one for one in args[1:] if callable(one)), kwargs.get("closure"))
         if closure is None:
@@ -195,11 +212,12 @@ class Updates:
         if self._told.update:
             self._look_at_update(optimizer, step)
         if count < STEPS_HELD:
-            gradients = [self._clipped.get(id(one), _values(one.grad)) for one in _parameters(optimizer)]
+            trained = self._of(optimizer)
+            gradients = [self._clipped.get(id(one), _gradient(one)) for one in trained]
             if not count:
-                step["weights"] = _weights(optimizer)
-                step["epsilon"] = max((_epsilon(one) for one in _parameters(optimizer)), default=0.0)
-                step |= {"strayed": self._between.strayed(_parameters(optimizer)), "uneven": self._between.uneven}
+                step["weights"] = _weights(trained)
+                step["epsilon"] = max((_epsilon(one) for one in trained), default=0.0)
+                step |= {"strayed": self._between.strayed(trained), "uneven": self._between.uneven}
             step |= self._held(gradients, f"gradients-{number}-{count}.pt")
         self._clipped.clear()
         self._counts[number] = count + 1
@@ -209,6 +227,9 @@ class Updates:
         """Of the optimizer that steps first; nothing else is of interest then."""
         import torch
 
+        if self._is_zero(optimizer):
+            self.facts["failure"] = "ZeRO's ranks have flat parts of all weights, and nobody puts their updates together"
+            self.leave("failed")
         self._alone = True
         made = alone.second_update(optimizer, [model for known in self._named if (model := known()) is not None], _values)
         name = "gradients-update.pt"
@@ -231,7 +252,7 @@ class Updates:
         weights; 0 where there is nothing of the kind, or it can't be told which is which."""
         import torch
 
-        found, path = _copies(self._made), self._place / "gradients-beside.pt"
+        found, path = _copies([one for one in self._made if not self._is_zero(one)]), self._place / "gradients-beside.pt"
         if self._group.rank:
             return 0.0
         if not self._first:
@@ -257,6 +278,10 @@ class Updates:
         return {"against": figures(torch.load(there, weights_only=True), gradients)}
 
     def _after(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        if not self._is_zero(optimizer):
+            self._stepped(optimizer)
+
+    def _stepped(self, optimizer: Any) -> None:
         if os.getpid() != self._owner or self._alone:
             return
         if self._counts.get(self._number(optimizer)) == STEPS_HELD and "beside" not in self.facts:
@@ -308,11 +333,11 @@ class Updates:
         path.with_suffix(".new").replace(path)
 
 
-def _noted(make: Callable[..., None], made: list[Any]) -> Callable[..., None]:
+def _noted(make: Callable[..., None], made: Callable[[Any], None]) -> Callable[..., None]:
     @functools.wraps(make)
     def noted(this: Any, *args: Any, **kwargs: Any) -> None:
         make(this, *args, **kwargs)
-        made.append(this)
+        made(this)
 
     return noted
 
@@ -387,10 +412,15 @@ def _values(gradient: Any) -> Any:
     """A copy of (a part of) a gradient in single precision. Of one that ranks share the whole, for which they all come here."""
     if gradient is None:
         return None
+    gradient = zero.weight(gradient) if zero.is_part(gradient) else gradient
     whole = gradient.detach().full_tensor() if hasattr(gradient, "full_tensor") else gradient.detach().to_dense()
     flat = whole.reshape(-1)
     stride = max(-(-flat.numel() // MOST_VALUES), 1)
     return flat[::stride].to("cpu").float().clone()
+
+
+def _gradient(parameter: Any) -> Any:
+    return _values(zero.gradient(parameter) if zero.is_part(parameter) else parameter.grad)
 
 
 def _parameters(optimizer: Any) -> list[Any]:
@@ -403,9 +433,9 @@ def _epsilon(parameter: Any) -> float:
     return float(torch.finfo(parameter.dtype).eps) if parameter.is_floating_point() else 0.0
 
 
-def _weights(optimizer: Any) -> str:
+def _weights(parameters: Sequence[Any]) -> str:
     found = hashlib.sha1(usedforsecurity=False)
-    for one in _parameters(optimizer):
+    for one in parameters:
         found.update(digest(_values(one)).encode())
     return found.hexdigest()[:12]
 
