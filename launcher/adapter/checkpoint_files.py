@@ -57,13 +57,13 @@ def begun(saved: Sequence[Path]) -> list[Path]:
 
 
 def lacking(path: Path, others: Sequence[Path]) -> str:
-    """Which file a folder hasn't that most of the others have: it was never written to its end, or its removal had begun; else nothing.
+    """Which file a folder hasn't that two of the others have, and most: it was never written to its end, or its removal had begun.
 
     Numbers in names don't count: they may be of steps, or of ranks that are fewer now.
     """
     had = [_names(other) for other in others if other != path and path.is_dir()]
     times = Counter(name for names in had for name in names)
-    missing = sorted(name for name, seen in times.items() if 2 * seen > len(had) and name not in _names(path))
+    missing = sorted(name for name, seen in times.items() if seen > max(1, len(had) / 2) and name not in _names(path))
     return f"it has no {missing[0]}, and the others have one" if missing else ""
 
 

@@ -131,6 +131,7 @@ def test_a_folder_that_lacks_what_the_others_have_is_torn_whatever_numbers_are_i
     every = [fewer, torn, second, first]
     assert "state/rank_N.bin" in checkpoint_files.lacking(torn, every)
     assert [checkpoint_files.lacking(path, every) for path in (first, second, fewer)] == ["", "", ""]
+    assert checkpoint_files.lacking(torn, [torn, first]) == "", "the first alone may have had something of its own"
     assert checkpoint_files.lacking(torn, [torn]) == "" == checkpoint_files.lacking(saved(tmp_path / "a.pt"), every), (
         "nothing to compare with"
     )
