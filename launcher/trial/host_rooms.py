@@ -54,13 +54,15 @@ def rooms(use: HostUse, reports: Sequence[TrialReport], *, headroom: float, save
     return [*found, *disk]
 
 
-def short_of(found: Iterable[RoomRecord], saves_in: Path | None = None) -> RoomRecord | None:
-    """The first of them that is too small; None if each has room. ``saves_in``: where a quota may let less be taken than is free."""
+def short_of(found: Iterable[RoomRecord], *places: Path) -> RoomRecord | None:
+    """The first of them that is too small; None if each has room. ``places``: where the run saves, in which a quota may let less be taken
+    than is free, and whatever else will make room there."""
     for room in found:
-        if room.name == DISK and saves_in is not None and not is_short(room):
-            wanted = int(room.needed / (1 - room.headroom)) + 1
-            taken = host.disk_takes(saves_in, wanted)
-            room = room if taken == wanted else room.model_copy(update={"there": taken})
+        if room.name == DISK and places and not is_short(room):
+            held = sum(map(host.disk_taken, places))
+            wanted = max(0, int(room.needed / (1 - room.headroom)) + 1 - held)
+            taken = host.disk_takes(places[0], wanted)
+            room = room if taken == wanted else room.model_copy(update={"there": held + taken})
         if is_short(room):
             return room
     return None

@@ -414,8 +414,8 @@ def _finished(job: Job, rung: Rung, ended: _Ended, plan: TrialPlan) -> Trial:
         verdict = ranks.of_its_own(list(filter(None, own)), ending, judge_one, together=verdict)
     found = _rooms(job, rung, orders, reports, use) if report is not None else []
     rooms = found if report is not None and report.phase == Phase.DONE else []
-    saves_in = resuming(job.adapter).kept_in(job.folder.path)
-    room = host_rooms.short_of(rooms, saves_in) if verdict.fits else host_rooms.no_process(found, f"{verdict.why}\n{verdict.evidence}")
+    disk = resuming(job.adapter).kept_in(job.folder.path), orders.scratch
+    room = host_rooms.short_of(rooms, *disk) if verdict.fits else host_rooms.no_process(found, f"{verdict.why}\n{verdict.evidence}")
     if room is not None:
         verdict = host_rooms.verdict_on(room, verdict)
     if verdict.source is not None and verdict.source in words.cures:

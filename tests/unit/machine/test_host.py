@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from launcher.engine import prepare
 from launcher.history.records import RoomRecord
 from launcher.machine import host
 from launcher.shared.sizes import MIB
@@ -47,6 +49,13 @@ def test_a_quota_is_seen_where_the_disk_says_that_it_has_room(tmp_path: Path) ->
         found = host_rooms.short_of([room], runs / "not" / "there" / "yet")
         assert host_rooms.short_of([room]) is None and found is not None and found.there is not None and found.there < 20 * MIB
         assert host_rooms.short_of([room.model_copy(update={"needed": 5 * MIB})], runs) is None
+        (fault,) = prepare.disk_faults(runs)
+        assert "of disk left, too little for checkpoints" in fault.found
+        (runs / "first.pt").write_bytes(os.urandom(10 * MIB))
+        os.sync()
+        assert host_rooms.short_of([room.model_copy(update={"needed": 15 * MIB})], runs) is None, "10 of them are there"
+        found = host_rooms.short_of([room.model_copy(update={"needed": 25 * MIB})], runs)
+        assert found is not None and found.there is not None and 15 * MIB < found.there < 20 * MIB
 
 
 def test_memory_is_not_taken_to_see_whether_it_is_there(tmp_path: Path) -> None:
