@@ -21,6 +21,8 @@ class Command:
     argv: tuple[str, ...]
     env: Mapping[str, str] = field(default_factory=dict)
     """Variables set on top of the launcher's own environment."""
+    told: Mapping[str, str] = field(default_factory=dict)
+    """Those by which the run tells autofit something: a command that is shown doesn't need them."""
     files: Mapping[Path, str] = field(default_factory=dict)
     """Files to write first: path -> text."""
     ranks: int | None = None

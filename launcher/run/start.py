@@ -91,7 +91,7 @@ def start(job: Job, chosen: Trial, command: Command, files: AttemptFiles, *, sho
     budget = job.budget
     rules = job.recipe.recover
     loaded = (*(splits_of(job.adapter) if rules.split else ()), *(saves_of(job.adapter) if rules.whole_saves else ()))
-    env = {**allocator_environment(budget), **command.env, SPLIT: ",".join(loaded)}
+    env = {**allocator_environment(budget), **command.env, **command.told, SPLIT: ",".join(loaded)}
     if budget.kind == "cuda" and (fraction := _fraction(job, chosen, command)) is not None:
         env |= allocator.holding({**os.environ, **env}, fraction)
         env |= {"PYTHONPATH": os.pathsep.join(filter(None, [str(SHIM), env.get("PYTHONPATH", os.environ.get("PYTHONPATH"))]))}

@@ -1,4 +1,4 @@
-"""A Hugging Face script with its settings in a dict and no word for resuming is stopped, killed, and gone on with to its end."""
+"""A Hugging Face script with no word for resuming is stopped, killed, and gone on with: its settings in a dict, or in its command."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.helpers.places import ROOT
 
 SCRIPT = """import os, pathlib, time
 import torch
-from transformers import Trainer, TrainerCallback, TrainingArguments
+from transformers import HfArgumentParser, Trainer, TrainerCallback, TrainingArguments
 
 CONFIG = {"batch": 8, "steps": 8}
 
@@ -46,18 +46,25 @@ class Fate(TrainerCallback):
             pathlib.Path("died").touch()
             os.kill(os.getpid(), 9)
 
-args = TrainingArguments("out", per_device_train_batch_size=CONFIG["batch"], max_steps=CONFIG["steps"], save_steps=2, logging_steps=1,
-                         report_to=[], use_cpu=True, disable_tqdm=True, warmup_steps=2)
+args = ARGUMENTS
 trainer = Trainer(Net(), args, train_dataset=Data(), callbacks=[Fate()])
 trainer.train()
 print("steps", trainer.state.global_step, flush=True)
 """
 
+IN_SOURCE = """TrainingArguments("out", per_device_train_batch_size=CONFIG["batch"], max_steps=CONFIG["steps"], save_steps=2,
+                         logging_steps=1, report_to=[], use_cpu=True, disable_tqdm=True, warmup_steps=2)"""
+PARSED = "HfArgumentParser(TrainingArguments).parse_args_into_dataclasses()[0]"
+WORDS = """--output_dir out --per_device_train_batch_size 8 --max_steps 8 --save_steps 2 --logging_steps 1 --report_to none --use_cpu
+           --disable_tqdm true --warmup_steps 2"""
+
 
 @pytest.mark.slow
-def test_a_trainer_script_is_resumed_after_a_stop_and_after_a_kill(tmp_path: Path) -> None:
-    (tmp_path / "train.py").write_text(SCRIPT)
+@pytest.mark.parametrize(("arguments", "words"), [(IN_SOURCE, ""), (PARSED, WORDS)], ids=["in the source", "in the command"])
+def test_a_trainer_script_is_resumed_after_a_stop_and_after_a_kill(arguments: str, words: str, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(SCRIPT.replace("ARGUMENTS", arguments))
     argv = [sys.executable, "-m", "launcher", "run", "--json", "device=cpu", "device.memory=2GiB", "--", sys.executable, "train.py"]
+    argv += words.split()
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     with subprocess.Popen(argv, cwd=tmp_path, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as launch:
         until = time.monotonic() + 500

@@ -39,14 +39,17 @@ from launcher.trainers.script import (
     configs,
     edited,
     edits,
+    families,
     lines,
     metrics,
     outside,
+    programs,
     recognise,
     resuming,
     rules,
     said_lengths,
     source_values,
+    training_arguments,
     weight_files,
 )
 from launcher.trainers.script.dialects import DIALECTS
@@ -402,11 +405,11 @@ class ScriptAdapter(Adapter, Resumes, Traceable, Proves, OwnWords):
 
     def full_run(self, rung: Rung, budget: Budget, *, folder: Path) -> Command:
         line, files = self._placed(rung, place=folder / "native", run=folder / "run")
-        if self._trainer_in_source:
-            variables, more = outside.goes_on(_kept_in(folder), place=folder / "native", env=line.env)
-            line.env |= variables
+        told: Mapping[str, str] = {}
+        if self._by_trainer:
+            told, more = outside.goes_on(_kept_in(folder), place=folder / "native", env=line.env)
             files = {**files, **more}
-        return Command(argv=tuple(line.words), env={**line.env, **_hidden_cards(budget)}, files=files)
+        return Command(argv=tuple(line.words), env={**line.env, **_hidden_cards(budget)}, told=told, files=files)
 
     def small(self, chosen: Rung, asked: Rung) -> Sequence[tuple[int, int]]:
         """Where the script keeps its whole batch by itself, that stays as asked: the rung's own micro-batch, and a part of it."""
@@ -543,14 +546,18 @@ class ScriptAdapter(Adapter, Resumes, Traceable, Proves, OwnWords):
     # -- going on from a checkpoint ----------------------------------------------------------------------------------------
 
     @property
-    def _trainer_in_source(self) -> bool:
-        """Hugging Face's Trainer has its settings in the source, and the recipe doesn't say how its script goes on."""
-        return self.args.resume is None and self.args.spelled.get("micro_batch", "").startswith(CALL)
+    def _by_trainer(self) -> bool:
+        """Hugging Face's Trainer trains, as far as the command and its source tell, and the recipe doesn't say how it goes on."""
+        said = self.args.spelled.get("micro_batch", "")
+        named = training_arguments.FIELDS["micro_batch"] in said and (said.startswith(CALL) or self._saves.of_trainer)
+        return self.args.resume is None and (named or families.trains_by_trainer(self.args.command))
 
     @property
     def _saves(self) -> resuming.Saves:
         """What its source tells of how it saves."""
         script, _ = recognise.script_of(self.args.command)
+        if script is None and "-m" in self.args.command:
+            script, _ = programs.installed(self.args.command) or (None, None)
         return resuming.saves(files_of(script)) if script is not None else resuming.Saves()
 
     def edited(self, *, since: float) -> Sequence[str]:
@@ -578,7 +585,7 @@ class ScriptAdapter(Adapter, Resumes, Traceable, Proves, OwnWords):
         """What the recipe's glob finds, newest first, or what Hugging Face's Trainer has saved in this run."""
         resume = self.args.resume
         if resume is None:
-            return resuming.of_trainer(_kept_in(folder)) if self._trainer_in_source else []
+            return resuming.of_trainer(_kept_in(folder)) if self._by_trainer else []
         found = [Path(path) for path in glob.glob(resume.newest.replace("{run}", str(folder / "run")), recursive=True)]
         newest = sorted(found, key=lambda path: path.stat().st_mtime, reverse=True)
         return self._saves.begun(newest)
@@ -594,7 +601,7 @@ class ScriptAdapter(Adapter, Resumes, Traceable, Proves, OwnWords):
 
     def keeps(self) -> frozenset[str] | None:
         """What the recipe says; None where it says no way to go on, and none is known."""
-        if self._trainer_in_source:
+        if self._by_trainer:
             return frozenset(rules.Resume.model_fields["keeps"].default)
         return frozenset(self.args.resume.keeps) if self.args.resume is not None else None
 
@@ -615,7 +622,7 @@ class ScriptAdapter(Adapter, Resumes, Traceable, Proves, OwnWords):
         """The command that goes on from a checkpoint. The recipe must say how (``trainer.args.resume``), but for Hugging Face's Trainer."""
         resume = self.args.resume
         if resume is None:
-            return replace(command, env={**command.env, outside.RESUME: str(checkpoint)})
+            return replace(command, env={**command.env, **command.told, outside.RESUME: str(checkpoint)})
         words = tuple(word.replace("{checkpoint}", str(checkpoint)) for word in resume.words)
         return Command(argv=(*command.argv, *words), env=command.env, files=command.files)
 

@@ -24,6 +24,8 @@ _FLAGS: Mapping[str, Mapping[str, int]] = {
     "litgpt pretrain": {"--train.global_batch_size": 512, "--train.micro_batch_size": 4},
 }
 """Program, or program and sub-command -> spelling -> default."""
+_BY_TRAINER = ("trl", "axolotl", "llamafactory-cli", "lmf")
+"""Programs that train by Hugging Face's Trainer."""
 _FILE_OVER_LINE = ("llamafactory-cli", "lmf")
 """Programs that take ``key=value`` behind a file, and ``--key value`` without one."""
 
@@ -37,6 +39,11 @@ def settings(words: Sequence[str]) -> list[Flag]:
     if program in _FILE_OVER_LINE:
         known |= {f"{field}=" if configs.named(words) else f"--{field}": default for field, default in _HF.items()}
     return [Flag(spelling=spelling, default=default, where=program) for spelling, default in {**known, **_of_tune(words)}.items()]
+
+
+def trains_by_trainer(words: Sequence[str]) -> bool:
+    """Whether the program that a command starts is known to train by Hugging Face's Trainer."""
+    return Path(words[0]).name in _BY_TRAINER
 
 
 def _of_tune(words: Sequence[str]) -> Mapping[str, int]:

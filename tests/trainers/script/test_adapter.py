@@ -154,6 +154,33 @@ def test_a_trial_says_why_it_does_not_go_on_from_a_checkpoint(tmp_path: Path) ->
     assert said["untold"] == (False, "nobody says how it resumes (trainer.args.resume)")
 
 
+OF_PARSER = "from transformers import HfArgumentParser, TrainingArguments\nHfArgumentParser(TrainingArguments)\n"
+OF_LOOP = "import argparse\nargparse.ArgumentParser().add_argument('--per_device_train_batch_size', type=int)\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "source", "goes_on"),
+    [
+        ("python train.py", OF_PARSER, True),
+        ("python -m train", OF_PARSER, True),
+        ("trl sft", "", True),
+        ("python train.py", OF_LOOP, False),
+    ],
+)
+def test_a_training_by_hugging_faces_trainer_goes_on_from_what_that_saves(
+    words: str, source: str, goes_on: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text(source)
+    seen = script_recognise.understand([*words.split(), "--per_device_train_batch_size", "8"])
+    trainer = TrainerRules(adapter="script", args=dict(seen.args))
+    adapter = ScriptAdapter(Recipe(name="m", ask=dict(seen.ask), trainer=trainer, ladder=LadderRules(order=("micro_batch",))))
+    asked = ladder_of(adapter).asked
+    assert adapter.trial(asked, cpu_budget(), folder=tmp_path / "t", cache=tmp_path).resumes is goes_on
+    command = adapter.full_run(asked, cpu_budget(), folder=tmp_path / "run")
+    assert ("TRAINER_KEPT_IN" in command.told) is goes_on and "TRAINER_KEPT_IN" not in command.shell()
+
+
 def test_a_preset_keeps_no_checkpoint_and_a_shorter_segment_does(tmp_path: Path) -> None:
     adapter = ScriptAdapter(project(tmp_path))
     rungs = ladder_of(adapter).rungs

@@ -430,6 +430,8 @@ def _no_model(status: int, orders: Orders) -> str:
 def _ended_early(report: TrialReport, orders: Orders) -> TrialReport:
     """The script came to its own end: what it doesn't have needs no proof, what could not be seen is said."""
     facts = report.facts
+    if orders.resumes and report.optimizer_steps:  # what comes after its first steps was proven by the process before it
+        return dataclasses.replace(report, phase=Phase.DONE.value, absent=(Phase.VALIDATE.value, Phase.TRAIN_AGAIN.value))
     if facts.get("ended") == "given_up":
         return dataclasses.replace(report, hint=f"no validation came however long the script was fast-forwarded; {FORCE}")
     if not report.optimizer_steps:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from launcher.shared.orders import Orders
@@ -99,3 +100,11 @@ def test_an_optimizer_that_is_gone_or_never_steps_is_not_waited_for() -> None:
     assert progress.least == 1
     del finder
     assert progress.least == PATIENCE
+
+
+def test_of_one_that_goes_on_nothing_is_said_but_of_going_on(tmp_path: Path) -> None:
+    """It may be at its end after a step: that a validation comes, the process before it has shown."""
+    ended = rank(facts={"ended": "exit"})
+    assert any("never validates" in note for note in judged([ended], 0, orders(tmp_path)).notes)
+    going_on = judged([ended], 0, replace(orders(tmp_path), resumes=True))
+    assert going_on.phase == Phase.DONE and not going_on.notes and not going_on.hint

@@ -75,7 +75,7 @@ def test_a_killed_training_ends_with_the_plain_runs_weights_at_a_lower_micro_bat
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     assert not mine.checkpoints(folder=run)
-    killed = ran(first.argv, **first.env, DIE="1")
+    killed = ran(first.argv, **{**first.env, **first.told}, DIE="1")
     assert killed.returncode == 9, killed.stderr
     (checkpoint,) = mine.checkpoints(folder=run)
     assert checkpoint.path == tmp_path / "out" / "checkpoint-3"
