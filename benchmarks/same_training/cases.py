@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 WHOLE = 8
-"""Rows of an optimizer step, as asked: all of them in one micro-batch."""
+"""Rows of an optimizer step, as asked: all of them in one micro-batch; of each rank where several train."""
 RUNGS = (2, 8, 4, 1)
 """Micro-batches, in the order in which they are played; 8 is the asked rung."""
 TRAINER = (
@@ -42,6 +42,8 @@ class Case:
     """Of the images that are made for it."""
     forward_rows: int = 1
     """Rows of a forward pass for each row of the micro-batch: two where a pair goes through the model at once."""
+    ranks: int = 1
+    """Processes that train together."""
     gradient: float = 1e-4
     """The first update is the same below this relative difference: fp32's rounding is at 1e-7, the smallest true one seen at 2e-3."""
     weights: float = 1e-2
@@ -53,7 +55,9 @@ class Case:
         return next((word for word in self.words if word.endswith(".py")), "")
 
     def command(self) -> list[str]:
-        return [word.replace("{batch}", str(WHOLE)) for word in self.words]
+        start = ("-m", "torch.distributed.run", "--standalone", "--local_addr=localhost", "--nproc_per_node", str(self.ranks))
+        words = (self.words[0], *start, *self.words[1:]) if self.ranks > 1 else self.words
+        return [word.replace("{batch}", str(WHOLE)) for word in words]
 
 
 def _own(name: str, kind: str, script: str, *flags: str, **more: Any) -> Case:
@@ -63,6 +67,10 @@ def _own(name: str, kind: str, script: str, *flags: str, **more: Any) -> Case:
 def _trainer(task: str, kind: str, *flags: str, same: bool = True, why: str = "") -> Case:
     words = ("python", "hf_trainer.py", "--task", task, *TRAINER, *flags)
     return Case(name=f"trainer-{task}", kind=kind, words=words, same=same, why=why, keeps="", needs=("transformers", "accelerate"))
+
+
+def _two_ranks(name: str, kind: str, like: Case) -> Case:
+    return replace(like, name=name, kind=kind, ranks=2)
 
 
 def _pairs(name: str, *flags: str, same: bool, why: str = "") -> Case:
@@ -134,6 +142,8 @@ CASES: Sequence[Case] = (
     Case(name="tokens", kind="tokens as unit", words=("python", "tokens.py", "--device-batch-size={batch}", "--total-batch-size=256"),
          why="the whole batch is said in tokens"),
     *(_yolo(task) for task in _SUFFIXES),
+    _two_ranks("ranks-plain", "two ranks", _own("", "", "ranks.py")),
+    _two_ranks("ranks-trainer", "two ranks", _trainer("causal", "")),
     _other("gen_wrapped"),
     _other("zipped", "two loaders of different length, zipped", same=False, forward_rows=2),
     _other("accum_mod", "44 rows: the last step of a pass is a small one"),

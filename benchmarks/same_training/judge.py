@@ -31,7 +31,7 @@ class Said:
 
     status: str
     micro_batch: int | None
-    effective_batch: int | None
+    effective_batch: float | None
     parts: Mapping[str, str]
     """Of its proof; empty where it gave none."""
     told: Sequence[str]
@@ -55,20 +55,21 @@ class Said:
         if self.parts:
             return "; ".join(f"{name} {value}" for name, value in self.parts.items() if not value.startswith("proven"))
         if self.effective_batch != WHOLE:
-            return f"effective batch {self.effective_batch} instead of {WHOLE}"
+            return f"effective batch {self.effective_batch:g} instead of {WHOLE}"
         return "; ".join(self.told) or "effective batch as asked"
 
     def as_row(self) -> dict[str, Any]:
         return asdict(self)
 
 
-def said(answer: Mapping[str, Any], screen: str) -> Said:
-    """Out of the answer of ``autofit run --json`` and what its screen showed."""
+def said(answer: Mapping[str, Any], screen: str, *, ranks: int = 1) -> Said:
+    """Out of the answer of ``autofit run --json`` and what its screen showed. ``ranks``: the batch that counts is one's."""
+    whole = answer.get("effective_batch")
     rung, proof = answer.get("rung") or {}, answer.get("same_training") or {}
     parts = {name: str(value) for name, value in proof.items() if name in PARTS}
     told = [line.strip()[:300] for line in screen.splitlines() if _WORDS.search(line)]
     return Said(
-        status=str(answer.get("status", "no answer")), micro_batch=rung.get("micro_batch"), effective_batch=answer.get("effective_batch"),
+        status=str(answer.get("status", "no answer")), micro_batch=rung.get("micro_batch"), effective_batch=whole and whole / ranks,
         parts=parts, told=list(dict.fromkeys(told))[:4], notes=[str(note) for note in proof.get("notes", ())], why=_why(answer, screen),
     )  # fmt: skip
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -39,12 +40,26 @@ class Measured:
 
 
 def read(folder: Path, *, full_run: bool) -> dict[str, Any] | None:
-    """What was seen of the process that trained (the most steps of them all), or None."""
+    """What was seen of the process that trained (the most steps of them all), of each rank's together where several did; or None."""
     import torch
 
     seen = [torch.load(path, weights_only=False) for path in folder.glob("*.pt")]
-    seen = [one for one in seen if one["full_run"] or not full_run]
-    return max(seen, key=lambda one: sum(len(each["rates"]) for each in one["optimizers"]), default=None)
+    trained = {one.get("rank", 0): one for one in sorted(seen, key=_steps) if one["full_run"] or not full_run}
+    ranks = [trained[rank] for rank in sorted(trained)]
+    return _together(ranks) if ranks else None
+
+
+def _together(ranks: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Of several ranks as of one: the weights and gradients of all of them side by side, their rows in turn."""
+    import torch
+
+    optimizers = []
+    for each in zip(*(one["optimizers"] for one in ranks), strict=True):
+        rows = [sum(counts) for counts in zip(*(one["rows"] for one in each), strict=False)]
+        beside = {key: torch.cat([one[key] for one in each]) for key in ("first", "gradient", "after_first", "last")}
+        optimizers.append({**each[0], **beside, "rows": rows})
+    rows = [row for turn in zip_longest(*(one["rows"] for one in ranks)) for row in turn if row is not None]
+    return {**ranks[0], "optimizers": optimizers, "rows": rows}
 
 
 def compare(plain: Mapping[str, Any], other: Mapping[str, Any], *, kept: tuple[Path, Path] | None) -> Measured:

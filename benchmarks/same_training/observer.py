@@ -62,6 +62,8 @@ class Seen:
         self.fetched_last: int | None = None
         self.unclipped: dict[int, Any] = {}
         self.kept: list[Any] = []
+        self.rank = 0
+        """Of the processes that train together, when an optimizer of this one stepped first."""
 
     # -- rows
 
@@ -82,6 +84,8 @@ class Seen:
         one = self.optimizers.setdefault(id(optimizer), {"kind": type(optimizer).__name__, "rates": [], "rows": []})
         if not one["rates"]:
             self.kept.append(optimizer)
+            group = self.torch.distributed
+            self.rank = group.get_rank() if group.is_available() and group.is_initialized() else self.rank
             parameters = _parameters(optimizer)
             one["first"] = self.flat(parameters)
             one["gradient"] = self.flat([self.gradient(parameter) for parameter in parameters])
@@ -111,7 +115,7 @@ class Seen:
             if id(one) in self.optimizers:
                 self.optimizers[id(one)]["last"] = self.flat(_parameters(one))
         told = {
-            "argv": sys.argv, "full_run": FULL_RUN in os.environ, "optimizers": list(self.optimizers.values()),
+            "argv": sys.argv, "rank": self.rank, "full_run": FULL_RUN in os.environ, "optimizers": list(self.optimizers.values()),
             "rows": self.rows.get(self.trains, []) if self.trains is not None else [],
         }  # fmt: skip
         path = os.path.join(self.out, f"{os.getpid()}.pt")

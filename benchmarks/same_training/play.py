@@ -83,7 +83,7 @@ def _plainly(case: Case, plain: Path, place: Place) -> int:
 def _device(case: Case, micro: int) -> list[str]:
     """A budget between what this micro-batch and what the next larger one needs."""
     rows, lower = (micro * LEAST, micro) if micro < WHOLE else (micro * 2, micro // 2)
-    rows *= case.forward_rows
+    rows *= case.forward_rows * case.ranks
     return [
         "device=cpu", f"device.memory={round(rows * BALLAST / MIB / 0.9)}MiB", "device.headroom=0.1", "recover.restarts=0",
         "trial.fresh=true", "trial.proof_timeout_s=600",
@@ -146,7 +146,7 @@ def _judged(case: Case, plain: Path, own: Path) -> Row:
     screen = (own / ERR).read_text(encoding="utf-8", errors="replace")
     run = Path(str(answer.get("run_dir") or own))
     words = "".join(_text((own / run) / name) for name in ("run.stdout.log", "run.stderr.log"))
-    said = judge.said(answer, screen + words)
+    said = judge.said(answer, screen + words, ranks=case.ranks)
     before, after = measure.read(plain / "seen", full_run=False), measure.read(own / "seen", full_run=True)
     found = None
     if said.launched and before is not None and after is not None:

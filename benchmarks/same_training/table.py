@@ -20,8 +20,8 @@ asks for {whole} rows in a micro-batch. `autofit run` launches it with memory fo
 benchmark, and knows nothing of autofit, is loaded into the plain command and into the run that autofit launches. It records the first
 update's gradients before clipping, the weights, every learning rate, every row, and the number of optimizer steps. What differs is compared
 with what autofit said. A difference that autofit didn't mention is a **silent difference**. Where the trainings are the same, and autofit
-denied it or refused the rung, that is a false alarm. Each trains in one process: of several ranks only autofit's own twins have been seen
-([what they hold against each other](decisions/048-twins-of-several-ranks.md)).
+denied it or refused the rung, that is a false alarm. Two cases train in two processes over gloo, each of which asks for {whole} rows
+(`ranks-...`): every process of the one run is held against the same one of the other.
 
 The first update counts as the same below a relative difference of 1e-4 (fp32 rounds at 1e-7; a case of bf16 below 2e-2), the weights at the
 end below 1e-2 of the way that training has moved them, learning rates to the last bit, steps exactly, rows by their content.

@@ -165,6 +165,26 @@ def test_a_row_is_the_same_wherever_its_run_has_its_files() -> None:
     assert observer.content(torch, row) == observer.content(torch, moved) != observer.content(torch, other)
 
 
+def test_ranks_are_held_against_each_other_one_by_one(tmp_path: Path) -> None:
+    """A second rank that steps by another gradient, on other rows, is seen."""
+    import torch
+
+    def wrote(folder: Path, *gradients: float) -> Any:
+        folder.mkdir()
+        for rank, gradient in enumerate(gradients):
+            flat = {key: torch.ones(3) for key in ("first", "after_first", "last")}
+            one = {**flat, "kind": "SGD", "gradient": torch.full((3,), gradient), "rates": [[0.1]], "rows": [2]}
+            rows = [f"{rank}-{at}" for at in range(2)]
+            torch.save({"rank": rank, "full_run": False, "optimizers": [one], "rows": rows}, folder / f"{rank}.pt")
+        return measure.read(folder, full_run=False)
+
+    plain = wrote(tmp_path / "plain", 1.0, 1.0)
+    assert plain["rows"] == ["0-0", "1-0", "0-1", "1-1"]
+    itself = measure.compare(plain, wrote(tmp_path / "itself", 1.0, 1.0), kept=None)
+    assert (itself.gradient, itself.rows, itself.steps) == (0.0, (4, 4), (1, 1))
+    assert measure.compare(plain, wrote(tmp_path / "other", 1.0, 2.0), kept=None).gradient > 0.5
+
+
 @pytest.mark.slow
 def test_the_observer_sees_an_update_that_is_twice_the_asked_one(tmp_path: Path) -> None:
     """48 rows, 8 and 2x4 of them, the micro-batches added up: twice the gradient, all else alike."""
