@@ -148,7 +148,7 @@ def _reasons() -> list[str]:
     lines = [f"- {name.replace('_', ' ')}: {why}." for name, why in WHY.items()]
     return [
         "Where weights can't be the undisturbed run's once a batch came in parts:", "", *lines, "",
-        "Of a plain script only the model's forward pass is made again: a backward pass that fails is restarted (decision 036).", "",
+        "Of a plain script the model's own forward and backward pass are made again, not its loss (decision 036).", "",
     ]  # fmt: skip
 
 

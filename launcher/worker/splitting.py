@@ -65,13 +65,16 @@ class Before:
         self._of_card = torch.cuda.get_rng_state() if torch.cuda.is_initialized() else None
         self._statistics = list(zip(statistics, _copies(statistics), strict=True))
         self._others = [(name, buffer, buffer._version) for name, buffer in (others or {}).items()]
+        self._reached: frozenset[Any] | None = None
 
     def reached(self) -> frozenset[Any]:
-        """The weights whose gradient has grown since."""
-        return frozenset(
-            weight for weight, gradient, version in self._gradients
-            if weight.grad is not gradient or (gradient is not None and gradient._version != version)
-        )  # fmt: skip
+        """The weights whose gradient had grown since when this was asked first: by the pass that failed."""
+        if self._reached is None:
+            self._reached = frozenset(
+                weight for weight, gradient, version in self._gradients
+                if weight.grad is not gradient or (gradient is not None and gradient._version != version)
+            )  # fmt: skip
+        return self._reached
 
     def unkept(self) -> list[str]:
         """Buffers that have been changed since and of which no copy is kept."""
@@ -140,9 +143,9 @@ Rows = Callable[[int, int], Any]
 class Splitting:
     """One training's or evaluation's passes, whole or in parts; it remembers how many rows at once have found room."""
 
-    def __init__(self, what: str, *, model: Any = None) -> None:
-        """``what`` begins a sentence: "a training step". ``model``: the one that is trained; None: nothing is."""
-        self._what = what
+    def __init__(self, what: str, *, model: Any = None, into: int = 2) -> None:
+        """``what`` begins a sentence: "a training step". ``model``: the one that is trained; None: nothing is. ``into``: as many parts."""
+        self._what, self._into = what, into
         self._model = weakref.proxy(model) if model is not None else None
         self._weights = list(model.parameters()) if model is not None else []
         self._statistics = list(statistics(model)) if model is not None else []
@@ -165,21 +168,25 @@ class Splitting:
         with self._telling(rows, where):
             if self.fits(rows):
                 return self._try(0, rows, lambda first, last: whole() if last - first == rows else one(first, last), frozenset())
-            return self._in_parts(rows, one)
+            return self._in_parts(rows, one, frozenset())
 
     def again(self, rows: int, one: Rows, failed: BaseException, before: Before, *, where: str = "") -> list[Any]:
         """As ``take``, after a pass over all the rows has failed elsewhere. Nothing of it may be held any more."""
-        with self._telling(rows, where), self._or_the_error(failed):
-            return self._in_halves(0, rows, one, self._undone(before))
+        with self._telling(rows, where), self.or_the_error(failed):
+            done = self._undone(before)
+            if self.fits(rows):
+                return self._in_smaller(0, rows, one, done)
+            self.most = max(1, (self.most or rows) // self._into)
+            return self._in_parts(rows, one, done)
 
     def fits(self, rows: int) -> bool:
         """Whether so many rows may find room at once."""
         return self.most is None or rows <= self.most
 
-    def _in_parts(self, rows: int, one: Rows) -> list[Any]:
+    def _in_parts(self, rows: int, one: Rows, done: frozenset[Any]) -> list[Any]:
         parts = -(-rows // (self.most or rows))
         cuts = [rows * part // parts for part in range(parts + 1)]
-        return [found for cut, to in itertools.pairwise(cuts) for found in self._try(cut, to, one, frozenset())]
+        return [found for cut, to in itertools.pairwise(cuts) for found in self._try(cut, to, one, done)]
 
     def _try(self, first: int, last: int, one: Rows, done: frozenset[Any]) -> list[Any]:
         """``done``: the weights that have these rows' gradients already."""
@@ -192,8 +199,8 @@ class Splitting:
                 raise
             traceback.clear_frames(error.__traceback__)
             failed = error.with_traceback(None)
-        with self._or_the_error(failed):
-            return self._in_halves(first, last, one, done | self._undone(before))
+        with self.or_the_error(failed):
+            return self._in_smaller(first, last, one, done | self._undone(before))
 
     def _undone(self, before: Before) -> frozenset[Any]:
         """Puts back what a failed pass has changed, of which nothing may be held any more; returns the weights that it reached.
@@ -210,21 +217,22 @@ class Splitting:
         self._thorough = False
         return reached
 
-    def _in_halves(self, first: int, last: int, one: Rows, done: frozenset[Any]) -> list[Any]:
-        middle, before = (first + last + 1) // 2, Before(others=self._others)
-        self.most = min(self.most or last - first, middle - first)
-        found = [*self._try(first, middle, one, done), *self._try(middle, last, one, done)]
+    def _in_smaller(self, first: int, last: int, one: Rows, done: frozenset[Any]) -> list[Any]:
+        size, before = -(-(last - first) // self._into), Before(others=self._others)
+        self.most = min(self.most or last - first, size)
+        found = [part for cut in range(first, last, size) for part in self._try(cut, min(cut + size, last), one, done)]
         if changed := before.unkept():
             raise CannotSplit(f"each pass changes {changed[0]}, and parts are more passes")
         return found
 
     @contextlib.contextmanager
-    def _or_the_error(self, failed: BaseException) -> Iterator[None]:
+    def or_the_error(self, failed: BaseException) -> Iterator[None]:
         """Raises the error of the pass where it can't be taken in parts: the run is restarted, and no wrong step is made."""
         try:
             yield
         except CannotSplit as unknown:
             print(f"\nautofit: {self._what} found no room and can't be taken in parts: {unknown}", file=sys.stderr, flush=True)
+            traceback.clear_frames(unknown.__traceback__)
             raise failed from unknown
 
     @contextlib.contextmanager

@@ -4,7 +4,7 @@ Loaded into full runs. To the script's loop nothing is other than before: what t
 (``torch.utils.checkpoint``), so that it is computed again when the backward pass comes to it, and no more than one part's activations
 are there at once. Loss and backward pass are the script's, whatever they are and wherever they stand. That parts give what the whole
 gives is seen first, on rows that find room; a model that mixes rows, or keeps something of a pass beside what it returns, is not
-taken in parts. What fails after the forward pass is not known here: the run is restarted.
+taken in parts. What fails in a backward pass: ``replay``.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from typing import Any
 from ....worker import saving, splitting
 from ....worker.after_import import after_import
 from ....worker.splitting import Before, CannotSplit, Splitting
+from . import replay
+from .calls import Whole, is_traced, no_other_error, rows_of, same, tensors_of
 
-NEAR, NEAR_HALF = 1e-4, 3e-2
-"""What the whole and its parts give is the same to this, by the largest of it; the second where it has numbers of half the length."""
-NEAR_SUM = 3e-6
-"""A loss that the model itself gives."""
+OF_CPU = 4
+"""Into as many parts rows are taken on a CPU: oneDNN keeps machine code for each size of a batch, and gives none back."""
 _passes: weakref.WeakKeyDictionary[Any, _Passes] = weakref.WeakKeyDictionary()
 
 
@@ -52,6 +52,7 @@ class _Models:
                 for module in _all_of_it(model, held):
                     _passes[module] = passes
                     _watch(type(module))
+                replay.watch(passes, optimizer)
 
 
 def _roots(held: set[int]) -> list[Any]:
@@ -78,7 +79,10 @@ def _can_be_called_in_parts(model: Any) -> bool:
     models gather what one pass gives."""
     import torch
 
-    hooks = [hook for part in model.modules() for hook in (*part._forward_hooks.values(), *part._forward_pre_hooks.values())]
+    hooks = [
+        hook for part in model.modules() for name in ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+        for hook in getattr(part, name).values()
+    ]  # fmt: skip
     return all(getattr(hook, "__module__", "").startswith("transformers.") for hook in hooks) and not any(
         isinstance(part, torch.jit.ScriptModule) or type(part).__name__ in _WRAPPERS or part._compiled_call_impl is not None
         for part in model.modules()
@@ -107,7 +111,10 @@ class _Passes:
 
     def __init__(self, model: Any) -> None:
         self._model = weakref.proxy(model)
-        self._training = Splitting("a training pass", model=model)
+        self.weights = list(model.parameters())
+        self._weights_of: weakref.WeakKeyDictionary[Any, list[Any]] = weakref.WeakKeyDictionary()
+        of_cpu = self.weights[0].device.type == "cpu"
+        self.training = Splitting("a training pass", model=model, into=OF_CPU if of_cpu else 2)
         self._predicting = Splitting("a pass that predicts")
         self._statistics = list(splitting.statistics(model))
         self._possible: dict[bool, list[_Share]] = {}
@@ -115,26 +122,57 @@ class _Passes:
         self._room = 0
         """Rows that were seen to find room for their backward pass, too."""
         self._within = False
+        self.most_kept = max(replay.LEAST_KEPT, int(sum(weight.nbytes for weight in self.weights) * replay.SHARE_KEPT))
+        self.why_not, self.adds_up = "", False
+        """Why a backward pass of it could not be made again; whether gradients of its rows were seen to add up."""
 
-    def made(self, plain: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    def made(self, plain: functools.partial[Any], args: Any, kwargs: Any) -> Any:
         """What ``plain`` returns for these."""
         import torch
 
         trains, rows = torch.is_grad_enabled(), rows_of((args, kwargs))
-        if self._within or rows < 2 or (self._model.training and not trains) or _is_traced():
+        if self._within or rows < 2 or (self._model.training and not trains) or is_traced():
             return plain(*args, **kwargs)
-        one = _Whole(functools.partial(self._alone, plain), args, kwargs, rows)
-        took, part = (self._training, self._checkpointed) if trains else (self._predicting, _Whole.part)
+        one = self.whole(plain, args, kwargs)
+        took, part = (self.training, self._checkpointed) if trains else (self._predicting, Whole.part)
 
         def of(first: int, last: int) -> tuple[int, Any, float]:
-            if not _can_be_called_in_parts(self._model):
-                raise CannotSplit("its modules have hooks, or have been compiled")
-            with _no_other_error(), self._keeping_nothing():
-                share = self._share(trains, one, first, last)
+            with self.taking_a_part():
+                share = self.share(trains, one, first, last)
                 return last - first, part(one, first, last), share
 
         found = took.take(rows, of, lambda: (rows, one.part(0, rows), 1.0))
-        return found[0][1] if len(found) == 1 else splitting.joined(*zip(*found, strict=True))
+        made = found[0][1] if len(found) == 1 else splitting.joined(*zip(*found, strict=True))
+        if trains:
+            replay.keep(self, plain, (args, kwargs), made)
+        return made
+
+    def whole(self, plain: Callable[..., Any], args: Any, kwargs: Any) -> Whole:
+        return Whole(functools.partial(self._alone, plain), args, kwargs, rows_of((args, kwargs)))
+
+    @contextlib.contextmanager
+    def taking_a_part(self) -> Iterator[None]:
+        """Raises CannotSplit where the model can't be called with some rows, or a pass leaves something in it."""
+        if not _can_be_called_in_parts(self._model):
+            raise CannotSplit("its modules have hooks, or have been compiled")
+        with no_other_error(), self._keeping_nothing():
+            yield
+
+    def found_room(self, *, of_rows: bool) -> None:
+        """So many rows at once as are taken now were seen to find room for their backward pass. ``of_rows``: all that they gave were rows
+        of what the whole had given, so that there is no loss among it that could count for something else."""
+        self._room = max(self._room, self.training.most or 0)
+        if of_rows:
+            self._possible.setdefault(True, [_of_rows])
+
+    def buffers(self) -> dict[str, Any]:
+        return dict(self._model.named_buffers())
+
+    def weights_of(self, module: Any) -> list[Any]:
+        """Those of the one that is called, which may be a part of the model."""
+        if module not in self._weights_of:
+            self._weights_of[module] = list(module.parameters())
+        return self._weights_of[module]
 
     def _alone(self, plain: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """A pass in which the modules within aren't taken for others."""
@@ -144,7 +182,7 @@ class _Passes:
         finally:
             self._within = before
 
-    def _checkpointed(self, one: _Whole, first: int, last: int) -> Any:
+    def _checkpointed(self, one: Whole, first: int, last: int) -> Any:
         from torch.utils.checkpoint import checkpoint
 
         if last - first > self._room:
@@ -160,15 +198,15 @@ class _Passes:
 
         return checkpoint(pass_over, use_reentrant=False, preserve_rng_state=False)
 
-    def _rehearse(self, one: _Whole, first: int, last: int) -> None:
+    def _rehearse(self, one: Whole, first: int, last: int) -> None:
         """Makes a part's forward pass, and its backward pass to the first weight and all that have no gradient yet, and forgets them: does
         it find room?"""
         import torch
 
-        before = self._training.before()
+        before = self.training.before()
         weights = [weight for weight in self._model.parameters() if weight.requires_grad]
         weights = weights[:1] + [weight for weight in weights[1:] if weight.grad is None]
-        given = [tensor for tensor in _tensors(one.part(first, last)) if tensor.requires_grad]
+        given = [tensor for tensor in tensors_of(one.part(first, last)) if tensor.requires_grad]
         torch.autograd.grad(given, weights, [torch.zeros_like(tensor) for tensor in given], allow_unused=True)
         before.put_back()
 
@@ -199,7 +237,7 @@ class _Passes:
             if name not in ("_parameters", "_buffers", "_modules", "training")
         }  # fmt: skip
 
-    def _share(self, trains: bool, one: _Whole, first: int, last: int) -> float:
+    def share(self, trains: bool, one: Whole, first: int, last: int) -> float:
         """What a loss of these rows counts for; looked at again where what was seen leaves answers that differ now."""
 
         def apart(possible: list[_Share]) -> bool:
@@ -215,7 +253,7 @@ class _Passes:
             left += [half for half in (some.within(0, middle), some.within(middle, some.rows)) if half.rows > 1]
         return self._possible[trains][0](one, first, last)
 
-    def _seen(self, one: _Whole, possible: list[_Share]) -> list[_Share]:
+    def _seen(self, one: Whole, possible: list[_Share]) -> list[_Share]:
         """Those by which parts come to the whole, by as many rows of it as find room without gradients."""
         while True:
             try:
@@ -227,15 +265,15 @@ class _Passes:
             splitting.give_back(young=True)
             one = one.within(0, one.rows // 2)
 
-    def _compared(self, one: _Whole, possible: list[_Share]) -> list[_Share]:
+    def _compared(self, one: Whole, possible: list[_Share]) -> list[_Share]:
         """Raises CannotSplit where two halves don't come to what the whole gives."""
         import torch
 
-        before, modes = self._training.before(), [(module, module.training) for module in self._model.modules()]
+        before, modes = self.training.before(), [(module, module.training) for module in self._model.modules()]
         for module, _ in modes:
             module.training = False  # parts draw other dropout
         try:
-            with torch.no_grad(), torch.autocast(next(_tensors(one.given)).device.type, enabled=False):
+            with torch.no_grad(), torch.autocast(next(tensors_of(one.given)).device.type, enabled=False):
                 middle, whole = one.rows // 2, one.part(0, one.rows)
                 halves = one.part(0, middle), one.part(middle, one.rows)
         finally:
@@ -244,108 +282,29 @@ class _Passes:
             before.put_back()
         cuts = (0, middle), (middle, one.rows)
         sizes = [last - first for first, last in cuts]
-        good = [share for share in possible if _same(whole, splitting.joined(sizes, halves, [share(one, *cut) for cut in cuts]))]
+        good = [share for share in possible if same(whole, splitting.joined(sizes, halves, [share(one, *cut) for cut in cuts]))]
         if not good:
             raise CannotSplit(f"{one.rows} rows give another result than their halves")
-        return good if any(not tensor.dim() for tensor in _tensors(whole)) else good[:1]
+        return good if any(not tensor.dim() for tensor in tensors_of(whole)) else good[:1]
 
 
-class _Whole:
-    """One call of a model, of which some rows can be asked for."""
-
-    def __init__(self, plain: Callable[[Any, Any], Any], args: Any, kwargs: Any, rows: int) -> None:
-        self._plain, self.given, self.rows = plain, (args, kwargs), rows
-
-    def part(self, first: int, last: int) -> Any:
-        if (first, last) == (0, self.rows):
-            return self._plain(*self.given)
-        return self._plain(*self.some(first, last))
-
-    def some(self, first: int, last: int) -> Any:
-        """(args, kwargs) of these rows; what has no rows stays as it is."""
-        return _some(self.given, first, last, self.rows)
-
-    def within(self, first: int, last: int) -> _Whole:
-        args, kwargs = self.some(first, last)
-        return _Whole(self._plain, args, kwargs, last - first)
-
-
-_Share = Callable[[_Whole, int, int], float]
+_Share = Callable[[Whole, int, int], float]
 """(a call, the first of its rows, before which it ends) -> what a loss of these rows counts for in that of all."""
 
 
-def _of_rows(one: _Whole, first: int, last: int) -> float:
+def _of_rows(one: Whole, first: int, last: int) -> float:
     return (last - first) / one.rows
 
 
-def _of_labels(one: _Whole) -> list[_Share]:
+def _of_labels(one: Whole) -> list[_Share]:
     """By labels that aren't ignored, with the first of a row and without: as models of Hugging Face have it."""
     named = next((given for given in (one.given[1], *one.given[0]) if isinstance(given, Mapping) and "labels" in given), None)
     if named is None or not hasattr(named["labels"], "dim") or named["labels"].dim() < 2 or named["labels"].is_floating_point():
         return []
 
-    def counted(since: int, whole: _Whole, first: int, last: int) -> float:
+    def counted(since: int, whole: Whole, first: int, last: int) -> float:
         labels = next(given for given in (whole.given[1], *whole.given[0]) if isinstance(given, Mapping) and "labels" in given)["labels"]
         there = labels[:, since:] != splitting.IGNORED
         return float(there[first:last].sum()) / max(float(there.sum()), 1.0)
 
     return [functools.partial(counted, since) for since in (0, 1)]
-
-
-@contextlib.contextmanager
-def _no_other_error() -> Iterator[None]:
-    """A part that fails for another reason than memory is none: its rows can't be told apart."""
-    try:
-        yield
-    except Exception as error:
-        if isinstance(error, CannotSplit) or splitting.of_memory(error):
-            raise
-        raise CannotSplit(f"some of its rows fail: {type(error).__name__}: {str(error)[:200]}") from error
-
-
-def _is_traced() -> bool:
-    import torch
-
-    return bool(torch.compiler.is_compiling() or torch.jit.is_tracing())
-
-
-def rows_of(given: Any) -> int:
-    """The first dimension of the first tensor in what a model is called with; 0 where there is none."""
-    return next((len(tensor) for tensor in _tensors(given) if tensor.dim()), 0)
-
-
-def _tensors(value: Any) -> Iterator[Any]:
-    import torch
-
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, Mapping):
-        yield from (tensor for one in value.values() for tensor in _tensors(one))
-    elif isinstance(value, list | tuple):
-        yield from (tensor for one in value for tensor in _tensors(one))
-
-
-def _some(value: Any, first: int, last: int, rows: int) -> Any:
-    import torch
-
-    if isinstance(value, torch.Tensor):
-        return value[first:last] if value.dim() and len(value) == rows else value
-    if isinstance(value, Mapping):
-        return splitting.like(value, {name: _some(one, first, last, rows) for name, one in value.items()})
-    if isinstance(value, list | tuple):
-        return splitting.like(value, [_some(one, first, last, rows) for one in value])
-    return value
-
-
-def _same(whole: Any, parts: Any) -> bool:
-    one, other = list(_tensors(whole)), list(_tensors(parts))
-    return len(one) == len(other) and all(map(_near, one, other))
-
-
-def _near(one: Any, other: Any) -> bool:
-    if one.shape != other.shape or one.dtype != other.dtype:
-        return False
-    if not one.is_floating_point():
-        return bool((one == other).all())
-    near = NEAR_HALF if one.dtype.itemsize < 4 else NEAR if one.dim() else NEAR_SUM
-    return not one.numel() or bool((one - other).abs().max() <= near * one.abs().max())
