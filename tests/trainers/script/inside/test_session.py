@@ -238,16 +238,6 @@ def test_a_sampler_that_begins_anew_by_itself_has_no_end(sampler: Any, endless: 
     assert worst.endless(loader, session, 80) is endless
 
 
-def test_items_that_come_more_than_once_in_a_pass_stay_beside_one_another() -> None:
-    said: list[str] = []
-    session: Any = SimpleNamespace(sampled={}, seen=None, recorder=SimpleNamespace(note=said.append), turn=0, wanted=2)
-    batches = SimpleNamespace(sampler=range(32), batch_size=8)
-    loader = SimpleNamespace(dataset=["a" * number for number in range(8)], batch_sampler=batches, batch_size=8)
-    with worst.first(loader, session, "train"):
-        assert loader.batch_sampler is batches
-    assert said == ["training data as drawn: a pass takes items more than once, so those beside one another may belong together"]
-
-
 @pytest.mark.parametrize("forwarding", [False, True])
 def test_a_pass_without_an_end_is_never_ended_by_us(forwarding: bool) -> None:
     session, _, optimizer = begun(1)

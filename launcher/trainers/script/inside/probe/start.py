@@ -59,6 +59,7 @@ def _trainers(session: Session) -> dict[str, Hook]:
     hooked = _where_there_is("Callback", lambda module: lightning.install(session, module))
     return {
         "transformers.trainer": _where_there_is("TrainerCallback", lambda module: hf.install(session, module)),
+        "transformers.generation.utils": _where_there_is("GenerationMixin", hf.hold_to_full_length),
         "lightning.pytorch.trainer.trainer": hooked,
         "pytorch_lightning.trainer.trainer": hooked,
         "deepspeed.runtime.engine": _where_there_is("DeepSpeedEngine", lambda module: deepspeed.install(session, module)),

@@ -2,7 +2,8 @@
 
 Its loop decides when to evaluate and to save by callbacks, so a callback steers it: both once, at one step. Nothing is cut by
 ending its data loader; after the step that follows, training is stopped, so that the script's own end comes. ``generate`` is
-held to its full length: an early end of sentence hides the largest key/value cache.
+held to its full length, whoever calls it: an early end of sentence hides the largest key/value cache, and where a model trains on what it
+has generated (GRPO), the longest rows.
 """
 
 from __future__ import annotations
@@ -97,6 +98,22 @@ def install(session: Session, module: Any) -> None:
 
     trainer.__init__, trainer.evaluate, trainer.get_eval_dataloader = begun, evaluated, get_eval_dataloader
     trainer.push_to_hub = lambda *args, **kwargs: None
+
+
+def hold_to_full_length(module: Any) -> None:
+    """Patches ``transformers.generation.utils``: no end of sentence comes before the longest that the caller allows."""
+    generate = module.GenerationMixin.generate
+
+    @functools.wraps(generate)
+    def held(this: Any, inputs: Any = None, generation_config: Any = None, *args: Any, **kwargs: Any) -> Any:
+        config = this.generation_config if generation_config is None else generation_config
+        before, config.min_length = config.min_length, NEVER_ENDS
+        try:
+            return generate(this, inputs, generation_config, *args, **kwargs)
+        finally:
+            config.min_length = before
+
+    module.GenerationMixin.generate = held
 
 
 def _enough(session: Session, state: Any) -> bool:

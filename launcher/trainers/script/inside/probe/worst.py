@@ -53,10 +53,13 @@ def first(loader: Any, session: Session, kind: str) -> Iterator[None]:
         yield
         return
     parts = session.parts_of(loader) if kind == "train" else 0
-    size = 0 if parts else getattr(sampler, "batch_size", None) or getattr(loader, "batch_size", None) or 0
+    groups = _groups(sampler)
+    size = 0 if parts or groups else getattr(sampler, "batch_size", None) or getattr(loader, "batch_size", None) or 0
     accumulation = max(session.orders.payload.get("accumulation", session.orders.accumulation), 1)
     wanted = max((session.wanted + 2) * accumulation, VARIETY_OF_LENGTHS)
-    if not size:  # the sampler makes batches of its own, by tokens or by buckets
+    if groups:
+        batches = _longest_in_groups(groups, order)
+    elif not size:  # the sampler makes batches of its own, by tokens or by buckets
         batches = _own_batches(sampler, session.sizes.get(id(loader.dataset), {}), wanted, parts or 1)
     else:
         session.turn += 1
@@ -89,6 +92,32 @@ def _own_batches(sampler: Any, sizes: Mapping[int, int], wanted: int, parts: int
         return []
     ranked = sorted(found, key=lambda batch: -len(batch) // parts * max((sizes.get(index, 0) for index in batch), default=0))
     return [ranked[batch[0]] for batch in _with_all_held(_varied(range(len(ranked)), 1, wanted))]
+
+
+def _groups(sampler: Any) -> list[list[int]]:
+    """The first batches of a sampler that takes each item several times in a row, and always as often (GRPO: for several answers to one
+    question); none of another's, whose neighbours may belong together by what they hold."""
+    if length(getattr(sampler, "sampler", None)) < 2 or iter(sampler) is sampler:
+        return []
+    with _same_chance():
+        found = [list(batch) for batch in itertools.islice(iter(sampler), VARIETY_OF_LENGTHS)]
+    if not all(isinstance(index, int) for batch in found for index in batch):
+        return []
+    often = {len(list(run)) for batch in found for _, run in itertools.groupby(batch)}
+    return found if len(often) == 1 and often != {1} else []
+
+
+def _longest_in_groups(found: Sequence[Sequence[int]], order: Sequence[int]) -> list[list[int]]:
+    """The same batches with other items: the longest, of each third group of batches with the same items in them others."""
+    batches: list[list[int]] = []
+    group, before = -1, list[int]()
+    for batch in found:
+        items = list(dict.fromkeys(batch))
+        group, before = group + (items != before), items
+        at = int(group * GOLDEN % 1.0 * max(len(order) - len(items), 0)) if group % 3 == 2 else 0
+        instead = dict(zip(items, order[at:], strict=False))
+        batches.append([instead.get(index, index) for index in batch])
+    return batches
 
 
 @contextlib.contextmanager
@@ -168,7 +197,7 @@ def _longest(loader: Any, session: Session, kind: str) -> list[int] | None:
     if not hasattr(type(dataset), "__getitem__") or not total or getattr(loader, "batch_sampler", None) is None:
         session.recorder.note(f"{word} data as drawn: its items can't be picked")
         return None
-    if length(getattr(loader.batch_sampler, "sampler", None)) > total:  # groups of answers to one question (GRPO), several views of a row
+    if length(getattr(loader.batch_sampler, "sampler", None)) > total and not _groups(loader.batch_sampler):  # several views of a row
         session.recorder.note(f"{word} data as drawn: a pass takes items more than once, so those beside one another may belong together")
         return None
     with _apart(session):
