@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from launcher.errors import Fault
+from launcher.ladder.same_training import PROVEN
 from launcher.trainers.script import checks, recognise
 from launcher.trainers.script.adapter import ScriptAdapter
 from tests.conftest import failed_above
@@ -152,4 +153,26 @@ def test_two_ranks_go_down_a_rung_and_train_to_the_end_with_the_batch_that_was_a
     said = (Path(record["run_dir"]) / "run.stdout.log").read_text()
     assert said.count(f"12 steps of 4096, {micro_batch} at once") == 2
     assert json.loads(Path("ds.json").read_text())["train_micro_batch_size_per_gpu"] == 2048, "the person's own file is as it was"
+    assert 0.8 < record["memory"]["run_peak_bytes"] / record["memory"]["trial_peak_bytes"] < 1.1
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_two_ranks_of_a_trainer_that_hands_it_a_file_with_auto_go_down_a_rung_and_train_to_the_end(folder: Path) -> None:
+    """ZeRO's optimizer steps once for each of its two groups of weights: six steps, and not twelve."""
+    pytest.importorskip("deepspeed", reason="deepspeed is not installed")
+    zero = {"stage": 2, "reduce_bucket_size": 1_000_000, "allgather_bucket_size": 1_000_000}
+    auto = ("train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "gradient_clipping")
+    Path("ds.json").write_text(json.dumps({**dict.fromkeys(auto, "auto"), "zero_optimization": zero}))
+    words = [sys.executable, "-m", "torch.distributed.run", "--local_addr=localhost", "--nproc_per_node", "2"]
+    words += [str(SCRIPTS / "deepspeed_trainer.py"), "--output_dir", "o", "--per_device_train_batch_size", "32", "--max_steps", "6"]
+    words += ["--gradient_accumulation_steps", "1", "--report_to", "none", "--deepspeed", "ds.json"]
+    words += ["--accelerator_config", '{"use_configured_state": true}']
+    done = autofit("run", "device=cpu", "device.memory=467MiB", "ladder.search=walk", "--json", "--", *words, cwd=folder, timeout=800)
+    assert done.returncode == 0, done.stderr
+    record = answer(done)
+    assert failed_above(record) == {"out_of_memory"} and record["effective_batch"] == 64
+    assert record["rung"]["micro_batch"] * record["accumulation"] == 32 and record["accumulation"] > 1
+    assert record["steps"]["made"] == 6 and record["same_training"]["gradient"] == PROVEN, record["same_training"]
+    assert (Path(record["run_dir"]) / "run.stdout.log").read_text().count("6 steps of 64 rows") == 2
     assert 0.8 < record["memory"]["run_peak_bytes"] / record["memory"]["trial_peak_bytes"] < 1.1
