@@ -43,25 +43,31 @@ def watch(passes: Any, optimizer: Any) -> None:
 
 
 def keep(passes: Any, plain: functools.partial[Any], given: Any, made: Any) -> None:
-    """What a backward pass may need of one call of a model. What it was called with is not held, but found where it still is."""
+    """What a backward pass may need of one call of a model. What it was called with is not held, but found where it still is.
+
+    Whatever goes wrong here, the loop goes on, and a backward pass that finds no room is restarted.
+    """
+    try:
+        passes.why_not = _why_not(passes, plain, given, made)
+    except Exception as error:
+        passes.why_not = f"{type(error).__name__}: {error}"
+
+
+def _why_not(passes: Any, plain: functools.partial[Any], given: Any, made: Any) -> str:
+    """Keeps it; empty, or why not all of it."""
     import torch
 
-    passes.why_not = ""
     if torch._C._are_functorch_transforms_active() or any(tensor.requires_grad for tensor in tensors_of(given)):
-        return  # another pass's; the model behind it is kept
-    room = passes.most_kept - sum(one.size for one in _kept if one.passes is passes)
-    there = [(at, tensor) for at, tensor in enumerate(tensors_of(made)) if tensor.grad_fn is not None]
-    try:
-        one = ForwardPass(passes, plain, given)
-        one.gave = sum(1 for _ in tensors_of(made))
-    except Exception as error:
-        passes.why_not = str(error)
-        return
+        return ""  # another pass's; the model behind it is kept
+    room = passes.most_kept - sum(one.size for one in list(_kept) if one.passes is passes)
+    one, all_given = ForwardPass(passes, plain, given), list(tensors_of(made))
+    one.gave = len(all_given)
+    there = [(at, tensor) for at, tensor in enumerate(all_given) if tensor.grad_fn is not None]
     for at, tensor in sorted(there, key=lambda found: int(found[1].nbytes)):
         if one.size + tensor.nbytes > room:
-            passes.why_not = f"what its model gives is too large to be kept ({tensor.nbytes / 2**20:.1f} MiB)"
-            break
+            return f"what its model gives is too large to be kept ({tensor.nbytes / 2**20:.1f} MiB)"
         one.follow(at, tensor)
+    return ""
 
 
 class ForwardPass:

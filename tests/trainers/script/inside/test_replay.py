@@ -52,7 +52,7 @@ class Net(nn.Module):
         self.head = nn.Linear(WIDTH, CLASSES)
         self.within, self.at = within, at
 
-    def forward(self, rows: Any) -> Any:
+    def forward(self, rows: Any, another: Any = None) -> Any:
         for number, layer in enumerate(self.layers):
             rows = torch.tanh(layer(rows))
             rows = Room.apply(rows) if number == self.at else rows
@@ -189,6 +189,14 @@ def test_a_row_alone_is_looked_at_for_functions_of_ones_own(at: int, capfd: pyte
     assert "can't be taken in parts: it can't be seen that gradients of rows add up" in capfd.readouterr().err
 
 
+def test_what_is_large_is_not_kept(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    """It would be there in a run, and not in its trial."""
+    monkeypatch.setattr(replay, "LEAST_KEPT", ROWS * CLASSES * 4 - 1)
+    with pytest.raises(RuntimeError, match="can't allocate memory"):
+        trained(Net, mean, most=2)
+    assert "can't be taken in parts: what its model gives is too large to be kept (0.0 MiB)" in capfd.readouterr().err
+
+
 class WithLoss(Net):
     def forward(self, rows: Any, labels: Any = None) -> Any:
         logits = super().forward(rows)
@@ -303,6 +311,16 @@ def penalty_of_before(model: Any, rows: Any, labels: Any) -> Any:
     """Made before the model was called, so that its own part of the backward pass comes last."""
     before = 0.1 * sum(weight.square().sum() for weight in model.parameters())
     return mean(model, rows, labels) + before
+
+
+def gradient_penalty(model: Any, rows: Any, labels: Any) -> Any:
+    loss = mean(model, rows, labels)
+    (gradient,) = torch.autograd.grad(loss, [model.head.weight], create_graph=True)
+    return loss + 0.1 * gradient.square().sum()
+
+
+def called_with_another(model: Any, rows: Any, labels: Any) -> Any:
+    return cross_entropy(model(rows, another=object()), labels)
 
 
 def retained(model: Any, rows: Any, labels: Any) -> Any:
@@ -426,6 +444,8 @@ RESTARTED: list[tuple[Any, Any, str]] = [
     (Net, lost_rows, "the batch is gone, or was changed"),
     (Net, penalty, "weights beside what"),
     (Net, penalty_of_before, "weights beside what"),
+    (Net, gradient_penalty, "weights beside what"),
+    (Net, called_with_another, "its model is called with a object"),
     (Net, retained, "kept for another backward pass"),
     (Net, created, "kept for another backward pass"),
     (Net, to_some, "to some weights alone"),
