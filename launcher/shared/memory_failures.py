@@ -103,6 +103,8 @@ def memory_failure(text: str, *, types: Iterable[str] = (), last: bool = False) 
     Of several the most particular counts; with ``last`` the last one in the text: what ended a run, not what it got over.
     Source that stands in a traceback says nothing.
     """
+    if (semaphore := _SEMAPHORE.search(text)) is not None:
+        return MemoryFailure(source="shared_memory", line=f"no room in /dev/shm for a semaphore: {semaphore[1]}", asked_bytes=None)
     lines = spoken(text.splitlines())
     if last and (found := memory_failures(lines)):
         return _pinned(found[-1], text)
@@ -114,6 +116,10 @@ def memory_failure(text: str, *, types: Iterable[str] = (), last: bool = False) 
         first = text.strip().splitlines()[0] if text.strip() else "MemoryError"
         return MemoryFailure(source="host", line=first[:500], asked_bytes=asked_bytes(text))
     return None
+
+
+_SEMAPHORE = re.compile(r'synchronize\.py", line \d+, in __init__\n(?:.*\n){0,4}?.*(OSError: \[Errno (?:28|122)\].*)$', re.MULTILINE)
+"""Python's semaphores lie in /dev/shm, however much room a disk has."""
 
 
 def loses_a_batch(line: str) -> bool:

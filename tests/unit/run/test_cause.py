@@ -273,3 +273,20 @@ def test_a_run_that_waits_for_a_batch_that_its_worker_has_lost_ran_short_beside_
     assert find(RunEnd(returncode=-15, words=traceback("train"), ended_for=Ended.STALLED)).ended is Ended.STALLED
     other = find(RunEnd(returncode=-15, words=traceback("_feed", error="RuntimeError: can't start new thread"), ended_for=Ended.STALLED))
     assert other.ended is Ended.HOST_MEMORY and other.failure is not None and other.failure.source == "processes"
+
+
+def test_a_semaphore_that_finds_no_room_is_no_full_disk() -> None:
+    """As Python 3.11 says it of a loader's queue, once others have filled /dev/shm."""
+    words = (
+        "Traceback (most recent call last):\n"
+        '  File "/work/train.py", line 46, in <module>\n    for number, (images, labels) in enumerate(train, start=1):\n'
+        '  File "/usr/lib/python3.11/multiprocessing/synchronize.py", line 223, in __init__\n'
+        "    self._wait_semaphore = ctx.Semaphore(0)\n                           ^^^^^^^^^^^^^^^^\n"
+        '  File "/usr/lib/python3.11/multiprocessing/synchronize.py", line 57, in __init__\n'
+        "    sl = self._semlock = _multiprocessing.SemLock(\n                         ^^^^^^^^^^^^^^^^^^^^^^^^^\n"
+        "OSError: [Errno 28] No space left on device\n"
+    )
+    found = find(RunEnd(returncode=1, words=words))
+    assert found.ended is Ended.HOST_MEMORY and found.failure is not None and found.failure.source == "shared_memory"
+    elsewhere = words.replace("synchronize.py", "serialization.py")
+    assert find(RunEnd(returncode=1, words=elsewhere)).ended is Ended.DISK_FULL
