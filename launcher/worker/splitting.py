@@ -26,10 +26,12 @@ from . import random_states
 
 def of_memory(error: BaseException) -> bool:
     """Whether an exception says that memory ran out."""
-    words = f"{type(error).__name__}: {error}"
-    return memory_failure(words, types=[type(error).__name__]) is not None or (
-        isinstance(error, RuntimeError) and bool(maybe_memory(words))
-    )
+    return _surely_of_memory(error) or (isinstance(error, RuntimeError) and bool(maybe_memory(f"{type(error).__name__}: {error}")))
+
+
+def _surely_of_memory(error: BaseException) -> bool:
+    """Whether its words mean nothing else."""
+    return memory_failure(f"{type(error).__name__}: {error}", types=[type(error).__name__]) is not None
 
 
 def alone() -> bool:
@@ -234,6 +236,11 @@ class Splitting:
             print(f"\nautofit: {self._what} found no room and can't be taken in parts: {unknown}", file=sys.stderr, flush=True)
             traceback.clear_frames(unknown.__traceback__)
             raise failed from unknown
+        except Exception as error:  # what could mean other things, too, is not taken for memory once that has been let go
+            if error is failed or not of_memory(error) or _surely_of_memory(error) or not _surely_of_memory(failed):
+                raise
+            traceback.clear_frames(error.__traceback__)
+            raise failed from None
 
     @contextlib.contextmanager
     def _telling(self, rows: int, where: str) -> Iterator[None]:

@@ -336,3 +336,18 @@ def test_outputs_of_parts_are_joined() -> None:
             splitting.joined((3, 1), odd)
     with pytest.raises(MemoryError, match="there is no set"):
         len(splitting.joined((3, 1), [{1}, {2}], (0.75, 0.25)))
+
+
+def test_parts_that_fail_with_words_of_two_meanings_leave_the_error_that_has_one() -> None:
+    """The launcher takes those for memory only where memory stands at its limit, and what the failed pass held has been let go by then."""
+
+    def part(first: int, last: int) -> None:
+        raise RuntimeError("could not create a primitive")
+
+    def whole() -> None:
+        raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
+
+    with pytest.raises(RuntimeError, match="can't allocate memory"):
+        splitting.Splitting("a step").take(4, part, whole)
+    with pytest.raises(RuntimeError, match="could not create"):
+        splitting.Splitting("a step").take(4, part, lambda: part(0, 4))
