@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import gc
 import itertools
 import os
@@ -51,6 +52,45 @@ def taken_care() -> bool:
     return bool(_others)
 
 
+class _Backward:
+    """Counts backward passes that begin within another; reentrant checkpointing makes one for each part of a model. A weight that several
+    parts share gets its gradient in several pieces, and one that a failed pass has reached may have some of them alone."""
+
+    def __init__(self) -> None:
+        self._depth = self.within = 0
+
+    def watch(self) -> None:
+        import torch
+
+        plain = torch.autograd.backward
+        if hasattr(plain, "counts_within"):
+            return
+
+        @functools.wraps(plain)
+        def backward(*args: Any, **named: Any) -> None:
+            self.within += self._depth > 0
+            self._depth += 1
+            try:
+                plain(*args, **named)
+            finally:
+                self._depth -= 1
+
+        backward.counts_within = True  # type: ignore[attr-defined]
+        torch.autograd.backward = backward
+
+    @contextlib.contextmanager
+    def outermost(self) -> Iterator[None]:
+        """While open, a backward pass is taken for one that is in no other."""
+        depth, self._depth = self._depth, 0
+        try:
+            yield
+        finally:
+            self._depth = depth
+
+
+backward = _Backward()
+
+
 class CannotSplit(RuntimeError):
     """It can't be said what the parts come to, so the whole is not taken in parts. The message says why."""
 
@@ -68,14 +108,18 @@ class Before:
         self._statistics = list(zip(statistics, _copies(statistics), strict=True))
         self._others = [(name, buffer, buffer._version) for name, buffer in (others or {}).items()]
         self._reached: frozenset[Any] | None = None
+        self._within = backward.within
 
     def reached(self) -> frozenset[Any]:
-        """The weights whose gradient had grown since when this was asked first: by the pass that failed."""
+        """The weights whose gradient had grown since when this was asked first: by the pass that failed. Raises CannotSplit where one may
+        have a part of its gradient alone."""
         if self._reached is None:
             self._reached = frozenset(
                 weight for weight, gradient, version in self._gradients
                 if weight.grad is not gradient or (gradient is not None and gradient._version != version)
             )  # fmt: skip
+        if self._reached and backward.within != self._within:
+            raise CannotSplit("it failed in a backward pass with others in it (reentrant checkpointing; use_reentrant=False has none)")
         return self._reached
 
     def unkept(self) -> list[str]:
@@ -150,6 +194,8 @@ class Splitting:
         self._what, self._into = what, into
         self._model = weakref.proxy(model) if model is not None else None
         self._weights = list(model.parameters()) if model is not None else []
+        if model is not None:
+            backward.watch()
         self._statistics = list(statistics(model)) if model is not None else []
         self._drain = _Drain(self._weights[0].device) if self._weights else None
         kept = set(map(id, self._statistics))

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 import torch
+import torch.utils.checkpoint
 
 from launcher.adapter import registry
 from launcher.shared import orders
@@ -122,6 +123,34 @@ def test_a_pass_later_in_the_step_keeps_the_gradients_so_far() -> None:
     took._try = third  # type: ignore[method-assign]
     passes(model, took, batches=4)
     assert took.most == ROWS // 2
+    for name, gradient in gradients(plain).items():
+        assert torch.allclose(gradients(model)[name], gradient, rtol=1e-5, atol=1e-7), name
+
+
+class Reentrant(Model):
+    """Each layer's part has a backward pass of its own: the tied weights get their gradient in three pieces."""
+
+    def forward(self, x: Any) -> Any:
+        x = x.clone().requires_grad_()
+        for number, layer in enumerate(self.layers):
+            x = torch.utils.checkpoint.checkpoint(self.part, x, layer, number, use_reentrant=True)
+        return self.head(x)
+
+    def part(self, x: Any, layer: Any, number: int) -> Any:
+        return Fails.apply(torch.tanh(self.tied(layer(x))), number)
+
+
+@pytest.mark.parametrize("place", ["forward 1", "backward 1", "backward 0"])
+def test_with_backward_passes_within_another_no_weight_has_a_part_of_its_gradient(place: str, capsys: pytest.CaptureFixture[str]) -> None:
+    plain, model = Reentrant(), Reentrant()
+    passes(plain, Splitting("a step", model=plain))
+    Fails.places, Fails.fails_at = [], {place: 1}
+    if place.startswith("backward"):
+        with pytest.raises(RuntimeError, match="can't allocate memory"):
+            passes(model, Splitting("a step", model=model))
+        assert "use_reentrant=False" in capsys.readouterr().err
+        return
+    passes(model, Splitting("a step", model=model))
     for name, gradient in gradients(plain).items():
         assert torch.allclose(gradients(model)[name], gradient, rtol=1e-5, atol=1e-7), name
 

@@ -116,7 +116,7 @@ class _Training:
         def backward(leaf: Any) -> None:
             again = retake.pop()
             try:
-                with torch.enable_grad():
+                with torch.enable_grad(), splitting.backward.outermost():
                     held.pop().backward(leaf.grad)
                 return
             except BaseException as error:
