@@ -123,7 +123,7 @@ def test_why_nothing_more_could_be_written_is_told_before_what_there_is_goes(
     with limits.quota(tmp_path, "20M" if kind == "quota" else "none") as runs:
         if kind == "disk":
             inject.fill(runs, left=20 * 2**20)
-        with pytest.raises(RuntimeError, match=r"write|pos"):
+        with pytest.raises(RuntimeError, match=r"write|pos|quota"):
             whole_saves.whole(torch.save)({"weights": torch.ones(6 * 2**20), "more": torch.ones(6 * 2**20)}, runs / "first.pt")
         assert not (runs / "first.pt").exists()
     said = capfd.readouterr().err
