@@ -17,7 +17,7 @@ from launcher.shared.activity import doing
 
 if TYPE_CHECKING:
     from launcher.config.recipe import Draft
-    from launcher.history.owner import Owner
+    from launcher.history.owner import Owner, Ownership
     from launcher.history.runs import Reader, Run
     from launcher.history.submission import Submission
 
@@ -28,6 +28,8 @@ SILENT_S = 600.0
 """Another machine's run that has written nothing for this long is not watched any more: it may have been killed."""
 STOP_S = 600.0
 """Seconds to wait for a run that was asked to stop: it may be writing a large checkpoint."""
+LAST_WORDS_S = 5.0
+"""Seconds to wait for its process after that: what it says of the run's end, into a log say, comes once the run has ended."""
 
 
 def _word(call: Call, what: str) -> str:
@@ -179,6 +181,7 @@ def stop(call: Call) -> Answer:
         board.say(f"{run.name}: asked process {run.ownership.owner.pid} to stop; it ends its trainer, and writes its record")
         with doing("waiting for its end"):
             run = _awaited(reader)
+            _hear_out(run.ownership)
     elif run.submission is not None and run.seen is not None and run.seen.is_there:
         submit.stop(run.submission, run.seen)
         done = "took SLURM's job back" if run.seen.waits else "asked SLURM's job to stop"
@@ -211,6 +214,15 @@ def _ask(run: Run, owner: Owner) -> None:
     except PermissionError as error:
         found = f"process {owner.pid} belongs to another user"
         raise BadInput([Fault(key="", where=where, found=found, cure="Its user, or root, can stop it.")]) from error
+
+
+def _hear_out(ended: Ownership) -> None:
+    """Waits until the process that gave the folder back is gone: at most ``LAST_WORDS_S``, for it may go on with something else."""
+    from launcher.history import owner
+
+    until = time.monotonic() + LAST_WORDS_S
+    while ended.owner is not None and owner.alive(ended.owner) and time.monotonic() < until:
+        time.sleep(0.05)
 
 
 def _awaited(reader: Reader) -> Run:
