@@ -7,9 +7,21 @@ Stacks put there before the base is taken count as base, in use or not.
 
 from __future__ import annotations
 
+import ctypes
+import sys
 import threading
 import time
 from pathlib import Path
+
+from ..shared import procfs
+
+if sys.platform == "linux":
+    import resource
+
+KEPT_BYTES = 40 << 20
+"""Of ended threads' stacks, by glibc."""
+STACK_BYTES, LEAST_STACK_BYTES = 128 << 10, 1 << 20
+"""Room for a thread that does nothing; less than that of one which does something."""
 
 
 def stacks(count: int, *, stack_bytes: int = 0) -> None:
@@ -32,3 +44,22 @@ def _has_left(thread: threading.Thread, patience_seconds: float = 5) -> None:
     until = time.monotonic() + patience_seconds
     while Path(f"/proc/self/task/{thread.native_id}").exists() and time.monotonic() < until:
         time.sleep(0.001)
+
+
+def hand_back() -> bool:
+    """Gives the stacks that stand ready back to the kernel, where a limit counts them: a later thread needs new memory for its own.
+
+    A thread ends whose stack is larger than all that glibc keeps (nearly all of it a guard, which no limit counts): for its sake glibc
+    lets go all that are older, and then that one, too (``nptl-stack.c``). Returns whether there is more room now.
+    """
+    if sys.platform != "linux" or resource.getrlimit(resource.RLIMIT_DATA)[0] == resource.RLIM_INFINITY:
+        return False
+    libc, attributes, thread = ctypes.CDLL(None), ctypes.create_string_buffer(256), ctypes.c_ulong()
+    before = procfs.data_bytes()
+    libc.pthread_attr_init(attributes)
+    libc.pthread_attr_setguardsize(attributes, ctypes.c_size_t(KEPT_BYTES))
+    libc.pthread_attr_setstacksize(attributes, ctypes.c_size_t(STACK_BYTES))
+    if libc.pthread_create(ctypes.byref(thread), attributes, libc.getpid, None) == 0:
+        libc.pthread_join(thread, None)
+    libc.pthread_attr_destroy(attributes)
+    return procfs.data_bytes() <= before - LEAST_STACK_BYTES

@@ -2,8 +2,9 @@
 
 What the failed pass had changed is put back first: random states, statistics of batch norms. Gradients are neither copied nor lost: the
 weights that the failed backward pass had reached (their gradient is another tensor, or another version of it) have the whole
-micro-batch's already, so the halves give them none. The optimizer has not stepped. Parts smaller than a row there are not: the error then
-goes its way, and the launcher restarts the run as it always did.
+micro-batch's already, so the halves give them none. The optimizer has not stepped. Parts smaller than a row there are not: it is tried
+once more with the memory that the process holds for threads to come (``spare``), and then the error goes its way, and the launcher
+restarts the run as it always did.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from typing import Any
 
 from ..shared.memory_failures import maybe_memory, memory_failure
 from ..shared.orders import TAKEN_AGAIN
-from . import random_states
+from . import random_states, spare
 
 
 def of_memory(error: BaseException) -> bool:
@@ -243,9 +244,11 @@ class Splitting:
             with _leaving_out(done):
                 return [one(first, last)]
         except BaseException as error:
-            if last - first < 2 or not of_memory(error):
+            if not of_memory(error):
                 raise
             traceback.clear_frames(error.__traceback__)
+            if last - first < 2 and not spare.hand_back():
+                raise
             failed = error.with_traceback(None)
         with self.or_the_error(failed):
             return self._in_smaller(first, last, one, done | self._undone(before))
