@@ -48,6 +48,7 @@ def main() -> int:
     amount.add_argument("--seed", type=int, help="one case once more; its folder is kept")
     parser.add_argument("--faults", type=lambda said: said.split(","), default=[*cases.FAULTS], help="only cases of these")
     parser.add_argument("--trainers", type=lambda said: said.split(","), default=[*cases.ALL], help="only cases of these")
+    parser.add_argument("--keep", action="store_true", help="the folders of cases are kept, to be read")
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="cases at a time")
     parser.add_argument("--data", type=Path, default=places.ROOT / "benchmarks" / "results" / "faults.jsonl")
     parser.add_argument("--table", type=Path, default=places.ROOT / "docs" / "faults.md")
@@ -61,7 +62,7 @@ def main() -> int:
     with ThreadPoolExecutor(chosen.jobs) as pool:
         wanted = (seed for seed in seeds_left(rows) if _is_of(cases.make(seed), chosen.faults, chosen.trainers))
         seeds = islice(wanted, chosen.slice)
-        for one in as_completed([pool.submit(_played, seed, place, rows) for seed in seeds]):
+        for one in as_completed([pool.submit(_played, seed, place, rows, keep=chosen.keep) for seed in seeds]):
             rows.append(row := one.result())
             append(chosen.data, row)
             print(_line(row), flush=True)
@@ -74,9 +75,9 @@ def _is_of(case: cases.Case, faults: Sequence[str], trainers: Sequence[str]) -> 
     return case.fault in faults and case.trainer in trainers
 
 
-def _played(seed: int, place: Path, rows: list[Row]) -> Row:
+def _played(seed: int, place: Path, rows: list[Row], *, keep: bool) -> Row:
     """``rows``: those so far, which grow meanwhile."""
-    return play.play(cases.make(seed), place, losses=losses(list(rows)))
+    return play.play(cases.make(seed), place, losses=losses(list(rows)), keep=keep)
 
 
 def _line(row: Row) -> str:

@@ -281,6 +281,8 @@ def play(case: Case, table: Path, *, losses: dict[str, float], keep: bool = Fals
         "seconds": round(time.monotonic() - began, 1), "began": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "versions": versions(), "machine": machine(), "commit": commit(),
     }  # fmt: skip
+    if small and keep:
+        shutil.copytree(place / "runs", place / "runs-kept", symlinks=True)
     if small:
         subprocess.run(["umount", "--lazy", str(place / "runs")], check=True)
     if row["verdict"] in ("finished", "reported") and not row["broken"] and not keep:
