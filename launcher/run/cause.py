@@ -30,6 +30,8 @@ _LEFT_ALONE = re.compile(r"^\[rank(\d+)\]: ?(\S*(?:Error|Exception): .*[Cc]onnec
 _IGNORED = "Exception ignored in"
 """What Python says before a traceback that has ended nothing."""
 LAST_LINES = 60
+LITTLE = 0.12
+"""Of the host's memory: programs that kill for want of it begin at 10 % or less."""
 _TRAINS = frozenset({"train", "training", "fit"})
 _VALIDATES = frozenset({"val", "validate", "validation", "validating", "valid", "eval", "evaluate", "evaluation"})
 _SAVED = frozenset({"checkpoint", "checkpoints", "ckpt", "model", "pretrained", "weights", "state", "optimizer"})
@@ -61,8 +63,10 @@ class RunEnd:
     on_card: bool = False
     at_limit: bool = False
     """Whether its memory was at its limit when last looked at."""
-    oom_kills: int = 0
-    """Processes that the kernel killed for lack of memory during the run."""
+    oom_kills: int | None = 0
+    """Processes that the kernel killed for lack of memory during the run; None where it doesn't count them."""
+    host_free: float = 1.0
+    """Part of the host's memory that was free when last looked at: programs, too, kill where little is left (earlyoom)."""
     disk: str = ""
     """Which disk was full afterwards; empty if none was."""
     read_only: str = ""
@@ -107,8 +111,13 @@ def find(end: RunEnd) -> Cause:
         return Cause(ended=Ended.DIVERGED, phase=phase, evidence=end.divergence)
     if (number := _signal_of(end)) in _FROM_OUTSIDE:
         whom = "".join(f" to rank {rank}" for rank, signalled in _OF_A_RANK.findall(end.words) if int(signalled) == number)
-        said = f"{number.name}{whom} from outside; the kernel counts no kill for want of memory"
-        return Cause(ended=Ended.KILLED, phase=phase, evidence=said)
+        known = end.oom_kills is not None
+        known = end.oom_kills is not None
+        counts = "the kernel counts no kill for want of memory" if known else "whether the kernel kills for want of memory isn't known"
+        left = f", {end.host_free:.0%} of the host's memory was free" if end.host_free < LITTLE else ""
+        said = f"{number.name}{whom} from outside; {counts}{left}"
+        maybe = MemoryFailure(source="host_memory", line=said, asked_bytes=None) if left or not known else None
+        return Cause(ended=Ended.KILLED, phase=phase, evidence=said, failure=maybe)
     return Cause(ended=Ended.CRASHED, phase=phase, evidence=_of_crash(end))
 
 

@@ -80,7 +80,8 @@ def _after_failure(history: History, last: Attempt, failed: Sequence[Attempt]) -
         case Ended.HOST_MEMORY | Ended.OPEN_FILES:
             return _lighter(history, last)
         case Ended.KILLED:
-            if any(attempt.done >= last.done for attempt in before):  # nothing was won since the last kill
+            in_vain = sum(attempt.done >= last.done for attempt in before)  # nothing was won since those
+            if in_vain > (last.source is None):  # twice where memory has nothing to do with it, as far as can be seen
                 return _lighter(history, last)
             return _again(history, "it was killed: the same rung once more")
         case Ended.STALLED:
@@ -126,10 +127,13 @@ def _again(history: History, why: str) -> GoOn | Stop:
 
 def _lighter(history: History, last: Attempt) -> GoOn | Stop:
     """Needs less host memory: a quarter of the loader workers, or a lower rung if there are none."""
-    now = last.workers if last.workers is not None else last.rung.values.get("workers", history.workers)
+    asked = last.rung.values.get("workers", history.workers) if history.workers is not None else None
+    now = last.workers if last.workers is not None else asked
     short = {"files": "open files", "shared_memory": "/dev/shm", "processes": "processes"}.get(
         str(last.source), "host memory"
     ) + " ran short"
+    if last.ended is Ended.KILLED:
+        short = "it was killed once more before it had saved anything new"
     if isinstance(now, int) and now:
         return _to(history, last.rung, f"{short}: {now // 4} loader workers instead of {now}", workers=now // 4)
     if last.source == "files":

@@ -12,7 +12,7 @@ from launcher.ladder.course import Due
 from launcher.machine import devices, host, process, unwritable
 from launcher.machine.process import Child
 from launcher.run import cause, trackers
-from launcher.run.attempt import Attempt, Outcome
+from launcher.run.attempt import Attempt, Ended, Outcome
 from launcher.run.cause import Cause, RunEnd
 from launcher.run.memory_usage import Usage
 from launcher.run.meter import RunMeter
@@ -33,7 +33,7 @@ def follow(job: Job, child: Child, attempts: Sequence[Attempt], *, base_bytes: i
     files = job.folder.attempt(attempts[-1].number)
     usage = Usage(child.pid, job.budget, files.processes, base_bytes=base_bytes)
     watch = RunWatch(child, job, RunMeter(job, attempts[-1].rung, usage), attempts, due=due)
-    kills, began = host.oom_kills() or 0, time.time()
+    kills, began = host.oom_kills(), time.time()
     usage.start()
     try:
         with process.forward_signals(child, grace_s=job.recipe.run.grace_s, told=watch.leaving):
@@ -61,12 +61,14 @@ def follow(job: Job, child: Child, attempts: Sequence[Attempt], *, base_bytes: i
         weights=_weights(job, since=began) if went_well else None,
         on_card=job.budget.kind == "cuda",
         at_limit=_at_limit(job, watch, usage),
-        oom_kills=(host.oom_kills() or 0) - kills,
+        oom_kills=None if kills is None else (host.oom_kills() or kills) - kills,
+        host_free=watch.host_free,
         taken="" if settled else devices.taken(job.budget),
     )
     lost = lost_in(files.stdout, files.stderr, on_card=job.budget.kind == "cuda", also=words.loses_memory)
     found = cause.find(end)
-    return _outcome(cause.gone_on_without(lost, tail, found.failure), ending, found, watch, usage)
+    ended_by = found.failure if found.ended is not Ended.KILLED else None
+    return _outcome(cause.gone_on_without(lost, tail, ended_by), ending, found, watch, usage)
 
 
 def _at_limit(job: Job, watch: RunWatch, usage: Usage) -> bool:

@@ -16,7 +16,7 @@ from launcher.adapter.log_line import LogLine
 from launcher.adapter.registry import words_of
 from launcher.ladder import course
 from launcher.ladder.course import Due
-from launcher.machine import devices, stack_dump
+from launcher.machine import devices, host, stack_dump
 from launcher.machine.process import Child
 from launcher.run import health
 from launcher.run.attempt import Attempt, Ended
@@ -110,6 +110,8 @@ class RunWatch:
         """Every process of the run that was seen."""
         self.peak_bytes = 0
         self.peak_device_bytes = 0
+        self.host_free = 1.0
+        """Part of the host's memory that was free when last looked at."""
         self.at_limit = False
         """Its data segments stood at their limit when they were last looked at."""
         self.took_again = False
@@ -124,6 +126,8 @@ class RunWatch:
         if now - self._sampled < SAMPLE_S - POLL_S / 2:
             return
         self._sampled = now
+        there, free, _ = host.memory()
+        self.host_free = free / there
         grew = self.look()
         self._look_at_steps()
         self._look_for_life(now, grew=grew)

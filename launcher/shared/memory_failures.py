@@ -103,8 +103,8 @@ def memory_failure(text: str, *, types: Iterable[str] = (), last: bool = False) 
     Of several the most particular counts; with ``last`` the last one in the text: what ended a run, not what it got over.
     Source that stands in a traceback says nothing.
     """
-    if (semaphore := _SEMAPHORE.search(text)) is not None:
-        return MemoryFailure(source="shared_memory", line=f"no room in /dev/shm for a semaphore: {semaphore[1]}", asked_bytes=None)
+    if (semaphore := no_semaphore(text)) is not None:
+        return semaphore
     lines = spoken(text.splitlines())
     if last and (found := memory_failures(lines)):
         return _pinned(found[-1], text)
@@ -116,6 +116,13 @@ def memory_failure(text: str, *, types: Iterable[str] = (), last: bool = False) 
         first = text.strip().splitlines()[0] if text.strip() else "MemoryError"
         return MemoryFailure(source="host", line=first[:500], asked_bytes=asked_bytes(text))
     return None
+
+
+def no_semaphore(traceback: str) -> MemoryFailure | None:
+    """That /dev/shm has no room for a semaphore; its error alone is that of a full disk."""
+    found = _SEMAPHORE.search(traceback)
+    line = f"no room in /dev/shm for a semaphore: {found[1]}" if found is not None else ""
+    return MemoryFailure(source="shared_memory", line=line, asked_bytes=None) if line else None
 
 
 _SEMAPHORE = re.compile(r'synchronize\.py", line \d+, in __init__\n(?:.*\n){0,4}?.*(OSError: \[Errno (?:28|122)\].*)$', re.MULTILINE)

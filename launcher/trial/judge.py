@@ -13,7 +13,7 @@ from launcher.ladder.rungs import MICRO_BATCH, Rung
 from launcher.ladder.verdict import Kind, Verdict
 from launcher.machine import stack_dump
 from launcher.shared.ending import Ending
-from launcher.shared.memory_failures import OF_MACHINE, MemoryFailure, maybe_memory, memory_failure, not_handed_over
+from launcher.shared.memory_failures import OF_MACHINE, MemoryFailure, maybe_memory, memory_failure, no_semaphore, not_handed_over
 from launcher.shared.report import CARD_TAKEN, NOT_COVERED, NOT_EXACT, OVER_CAP, STEPS_IN_ALL, Phase, TrialReport
 from launcher.shared.sizes import MIB, format_size
 from launcher.shared.write_failures import maybe_too_large
@@ -320,7 +320,8 @@ def _failure(report: TrialReport, ending: Ending, *, on_card: bool) -> MemoryFai
     if report.failure is None and (ending.returncode == 0 or ending.timed_out or ending.stood_still):
         return None
     said = report.failure.message if report.failure is not None else ending.stderr_tail
-    if found := memory_failure(said, types=report.failure.types if report.failure is not None else ()):
+    types, traceback = (report.failure.types, report.failure.traceback) if report.failure is not None else ((), "")
+    if found := no_semaphore(traceback) or memory_failure(said, types=types):
         return found
     if report.failure is None and ending.returncode == -signal.SIGKILL:
         return MemoryFailure(source="host_memory", line="killed (SIGKILL), as the kernel's out-of-memory killer does", asked_bytes=None)
@@ -343,6 +344,7 @@ def _out_of_memory_words(failed: MemoryFailure, phase: str) -> str:
 
 _CURES: Mapping[str, str] = {
     "workers": " (fewer data loader workers or a larger /dev/shm cure this, not a smaller batch)",
+    "shared_memory": " (fewer data loader workers or a larger /dev/shm cure this, not a smaller batch)",
     "host_memory": " (the machine's memory, or a container's or job's limit: fewer data loader workers or a cache on the disk cure this)",
     "files": " (ulimit -n: a higher limit or fewer data loader workers cure this)",
     "pinned": " (page-locked host memory, which WSL has little of: pin_memory=False cures this, not a smaller batch)",

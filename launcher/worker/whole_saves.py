@@ -3,6 +3,7 @@
 A process that is killed in between leaves the one before whole, or none: a script that keeps one file, and Ultralytics' last.pt, would be
 left with a torn one. Where the file system has no room for both, or lets no file be made there, it is written over the one before as ever.
 torch.save doesn't say why it couldn't write, and what it had written is removed here: so it is asked for before, and told.
+So is the folder that accelerate's ``save_state`` writes over: files of two saves would load without a word.
 """
 
 from __future__ import annotations
@@ -11,12 +12,15 @@ import contextlib
 import errno
 import functools
 import os
+import re
 import shutil
 import stat
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+from ..shared.orders import BEFORE
 from ..shared.write_failures import unsaid
 from .after_import import after_import
 
@@ -28,11 +32,15 @@ LEAST_BYTES, MOST_BYTES = 2**20, 2**28
 
 def install() -> None:
     """In this process, as soon as PyTorch is there."""
-    after_import({"torch": _torch})
+    after_import({"torch": _torch, "accelerate.accelerator": _accelerate})
 
 
 def _torch(module: Any) -> None:
     module.save = whole(module.save)
+
+
+def _accelerate(module: Any) -> None:
+    module.Accelerator.save_state = whole_folder(module.Accelerator.save_state)
 
 
 def whole(plain: Callable[..., Any]) -> Callable[..., Any]:
@@ -99,3 +107,50 @@ def _moved(new: str, old: str, before: os.stat_result | None) -> bool:
         os.replace(new, old)
         return True
     return False
+
+
+_OF_ACCELERATE = re.compile(
+    r"((pytorch_)?model|optimizer|scheduler|sampler|dl_state_dict)(_\d+)?\.(bin|safetensors)|scaler\.pt|random_states_0\.pkl|custom_checkpoint_\d+\.pkl"
+)
+"""All that ``save_state`` writes in one process (accelerate 1.15). A folder with anything else in it is more than such a checkpoint."""
+
+
+def whole_folder(plain: Callable[..., Any]) -> Callable[..., Any]:
+    """An ``Accelerator.save_state`` that writes a folder of one process beside the one of the save before, and puts it there once it is
+    whole. A kill between the two renames leaves ``.NAME.before``."""
+
+    @functools.wraps(plain)
+    def save_state(self: Any, output_dir: Any = None, *args: Any, **named: Any) -> Any:
+        alone = self.num_processes == 1 and not self.project_configuration.automatic_checkpoint_naming
+        made = _beside(Path(os.path.realpath(output_dir))) if alone and output_dir is not None else None
+        if made is None:
+            return plain(self, output_dir, *args, **named)
+        place, new, old = made
+        try:
+            plain(self, str(new), *args, **named)
+            os.rename(place, old)
+            os.rename(new, place)
+        finally:
+            shutil.rmtree(new, ignore_errors=True)
+        shutil.rmtree(old, ignore_errors=True)
+        return Path(output_dir)
+
+    return save_state
+
+
+def _beside(place: Path) -> tuple[Path, Path, Path] | None:
+    """(a checkpoint's folder, an empty one beside it, where it goes meanwhile); None where there is none that could be put aside."""
+    new, old = (place.with_name(f".{place.name}.{word}") for word in (BESIDE, BEFORE))
+    try:
+        if old.exists() and not place.exists():
+            os.rename(old, place)
+        for left in (new, old):  # by one that was killed
+            shutil.rmtree(left, ignore_errors=True)
+        names = os.listdir(place)
+        if not names or not all(map(_OF_ACCELERATE.fullmatch, names)) or os.path.ismount(place):
+            return None
+        new.mkdir()
+        shutil.copymode(place, new)
+    except OSError:
+        return None
+    return place, new, old

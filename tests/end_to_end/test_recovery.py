@@ -229,11 +229,11 @@ def test_transformers_goes_on_one_rung_lower_in_the_same_stream_of_samples(tmp_p
     assert "--resume_from_checkpoint" in second["command"] and not night.left_over()
 
 
-def folders(place: Path, *words: str) -> Night:
+def folders(place: Path, *words: str, newest: str = "{run}/epoch_*") -> Night:
     """A script with accelerate's folders that is killed between two files of a save."""
     (place / "train.py").write_text((ROOT / "tests" / "data" / "scripts" / "saves_folders.py").read_text())
     recipe = resumable.recipe("--epochs", "5", *words)
-    recipe["trainer"]["args"]["resume"]["newest"] = "{run}/epoch_*"
+    recipe["trainer"]["args"]["resume"]["newest"] = newest
     return Night(place, recipe)
 
 
@@ -255,6 +255,23 @@ def test_a_folder_that_accelerate_had_begun_is_passed_over_and_one_that_was_the_
         assert second["checkpoint"] is None and (begun / "model.safetensors").exists()
         assert not (begun / "custom_checkpoint_0.pkl").exists(), "it is put aside, and not removed"
     assert [row["epoch"] for row in epochs(night)] == list(range(5))
+
+
+@pytest.mark.slow
+def test_a_kill_while_a_folder_is_written_over_costs_that_save_alone(tmp_path: Path) -> None:
+    pytest.importorskip("accelerate")
+    night = folders(tmp_path, "--in-place", "--dies-in", "2", newest="{run}/last")
+    night.start()
+    status, said = night.end()
+    assert status == 0, night.said_on_stderr()
+    first, second = said["attempts"]
+    assert (first["ended"], second["ended"], Path(second["checkpoint"]["path"]).name) == ("killed", "done", "last")
+    words = ["train.py", "--epochs", "5", "--in-place", "--out", "undisturbed"]
+    subprocess.run([sys.executable, *words], cwd=tmp_path, check=True, capture_output=True)
+    undisturbed = [json.loads(line) for line in (tmp_path / "undisturbed" / "metrics.jsonl").read_text().splitlines()]
+    assert [(row["epoch"], row["steps"]) for row in epochs(night)] == [(row["epoch"], row["steps"]) for row in undisturbed]
+    assert [row["loss"] for row in epochs(night)] == pytest.approx([row["loss"] for row in undisturbed], rel=1e-6)
+    assert os.listdir(night.folder / "run") == os.listdir(tmp_path / "undisturbed"), "nothing is left beside it"
 
 
 @pytest.mark.slow

@@ -6,7 +6,6 @@ the probe loaded from outside (``launcher.trainers.script.inside.trial``), the f
 
 from __future__ import annotations
 
-import glob
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -41,6 +40,7 @@ from launcher.trainers.script import (
     edits,
     families,
     lines,
+    loader_workers,
     metrics,
     outside,
     programs,
@@ -53,6 +53,7 @@ from launcher.trainers.script import (
     weight_files,
 )
 from launcher.trainers.script.dialects import DIALECTS
+from launcher.trainers.script.loader_workers import Workers
 from launcher.trainers.script.rules import ScriptArgs
 from launcher.trainers.script.said import (
     accumulation_form,
@@ -555,10 +556,14 @@ class ScriptAdapter(Adapter, Resumes, Traceable, Proves, OwnWords):
     @property
     def _saves(self) -> resuming.Saves:
         """What its source tells of how it saves."""
+        return resuming.saves(files) if (files := self._source()) else resuming.Saves()
+
+    def _source(self) -> Sequence[Path]:
+        """The script's own files, where it is known."""
         script, _ = recognise.script_of(self.args.command)
         if script is None and "-m" in self.args.command:
             script, _ = programs.installed(self.args.command) or (None, None)
-        return resuming.saves(files_of(script)) if script is not None else resuming.Saves()
+        return files_of(script) if script is not None else ()
 
     def edited(self, *, since: float) -> Sequence[str]:
         newer = edited.files(self.args, since)
@@ -586,7 +591,7 @@ class ScriptAdapter(Adapter, Resumes, Traceable, Proves, OwnWords):
         resume = self.args.resume
         if resume is None:
             return resuming.of_trainer(_kept_in(folder)) if self._by_trainer else []
-        found = [Path(path) for path in glob.glob(resume.newest.replace("{run}", str(folder / "run")), recursive=True)]
+        found = resuming.found(resume.newest.replace("{run}", str(folder / "run")))
         newest = sorted(found, key=lambda path: path.stat().st_mtime, reverse=True)
         return self._saves.begun(newest)
 
@@ -617,6 +622,18 @@ class ScriptAdapter(Adapter, Resumes, Traceable, Proves, OwnWords):
 
     def resume(self, rung: Rung, checkpoint: Checkpoint, budget: Budget, *, folder: Path, attempt: int) -> Command:
         return self.resumed(self.full_run(rung, budget, folder=folder), checkpoint.path)
+
+    def _workers(self) -> Workers | None:
+        return loader_workers.said(self.args, self._source(), asked=self.recipe.ask.get("workers"))
+
+    def workers(self) -> int | None:
+        return said.number if (said := self._workers()) is not None else None
+
+    def with_workers(self, command: Command, workers: int) -> Command:
+        line = Line(words=list(command.argv), begin=begin(self.args))
+        if (said := self._workers()) is not None:
+            line.set(said.spelling, workers)
+        return replace(command, argv=tuple(line.words))
 
     def resumed(self, command: Command, checkpoint: Path) -> Command:
         """The command that goes on from a checkpoint. The recipe must say how (``trainer.args.resume``), but for Hugging Face's Trainer."""

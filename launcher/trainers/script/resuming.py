@@ -5,8 +5,10 @@ How far a checkpoint has come only the script knows, and what it keeps in one as
 
 from __future__ import annotations
 
+import glob
 import json
 import logging
+import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -19,6 +21,7 @@ from launcher.adapter.commands import Checkpoint
 from launcher.adapter.protocol import NOT_FINITE, Weights
 from launcher.adapter.python_source import parsed
 from launcher.machine import process
+from launcher.shared.orders import BEFORE
 from launcher.shared.report import SAVED, VERSIONS, TrialReport
 from launcher.trainers.script import training_arguments
 
@@ -59,6 +62,14 @@ def saves(files: Iterable[Path]) -> Saves:
     own = ["custom_checkpoint_*.pkl"] if ".register_for_checkpointing(" in source else []
     last = [*own, "random_states_*.pkl"] if _SAVES_STATE.search(source) else []
     return Saves(training_arguments.named(files), last, _REMOVES.search(source) is not None)
+
+
+def found(pattern: str) -> list[Path]:
+    """What a glob finds, and the old one of a folder that a kill caught while the new one was put in its place (``worker.whole_saves``)."""
+    place, name = os.path.split(pattern)
+    aside = [Path(path) for path in glob.glob(os.path.join(place, f".{name}.{BEFORE}"), recursive=True)]
+    alone = [path for path in aside if not path.with_name(path.name[1 : -len(f".{BEFORE}")]).exists()]
+    return [*map(Path, glob.glob(pattern, recursive=True)), *alone]
 
 
 def checkpoints(saved: Sequence[Path], *, program: str, saves: Saves) -> Sequence[Checkpoint]:

@@ -118,6 +118,15 @@ class Line:
             return self._last(name.lstrip("+"), prefixes=_PLUSES) is not None
         return self.says(name) if form in ("not", ALL) else form in ("config", "switch", "env", BEHIND, VALUE)
 
+    def value(self, spelling: str) -> str:
+        """What the script's own words say of this setting; empty where they don't, or it isn't said by words."""
+        form, name = kind(spelling)
+        at = self._last(name.lstrip("+"), prefixes=_PLUSES) if form in ("flag", "joined", "word") else None
+        if at is None:
+            return ""
+        word = self.words[at]
+        return self.words[at + 1] if word == name else word.partition("=")[2] or word.removeprefix(name)
+
     def _last(self, name: str, *, prefixes: tuple[str, ...] = ("",)) -> int | None:
         """Where the last of the script's own words stands that is this one: alone, joined (--flag=8) or glued (-b8)."""
         for at in range(len(self.words) - 1, self.begin - 1, -1):

@@ -485,6 +485,9 @@ class UltralyticsAdapter(Adapter, Resumes, Traceable, Proves):
         return by_script.going_on(command, copy) if self.script is not None else resuming.going_on(command, copy)
 
     def workers(self) -> int | None:
+        """On a CPU Ultralytics loads in the process that trains, whatever is said (8.4)."""
+        if self.recipe.device.kind == "cpu":
+            return 0
         asked = self.recipe.ask.get("workers")
         workers = yolo_arguments.value_of(self.args, "workers") if asked is None else asked
         return workers if isinstance(workers, int) else None

@@ -19,6 +19,7 @@ parser.add_argument("--epochs", type=int, default=8)
 parser.add_argument("--pause", type=float, default=0.05)
 parser.add_argument("--out", default="out")
 parser.add_argument("--dies-in", type=int, default=-1, help="once, in the save of that epoch of its full run, before the last file")
+parser.add_argument("--in-place", action="store_true", help="each over the one before")
 parser.add_argument("--own", action="store_true", help="with a file of the script's own form beside, written in place")
 parser.add_argument("--resume")
 args = parser.parse_args()
@@ -75,7 +76,7 @@ while counter.epoch < args.epochs:
         validation = sum(nn.functional.cross_entropy(model(images), labels).item() for images, labels in val) / len(val)
     epoch, counter.epoch = counter.epoch, counter.epoch + 1
     print("saving", flush=True)
-    accelerator.save_state(str(out / f"epoch_{epoch}"))
+    accelerator.save_state(str(out / ("last" if args.in_place else f"epoch_{epoch}")))
     if args.own:
         dies = "AUTOFIT_HELD" in os.environ and epoch == args.dies_in + 1 and not Path("died again").exists()
         (out / f"epoch_{epoch}" / "own.bin").write_bytes(b"own." * (25 if dies else 1024))

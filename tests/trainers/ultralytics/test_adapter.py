@@ -94,6 +94,14 @@ def test_effective_batch_and_applied_weight_decay_are_those_of_the_asked_run(
         assert ("weight_decay" in args) == (decay is not None)
 
 
+def test_on_a_cpu_there_are_no_workers_that_a_run_could_have_fewer_of(yolo_dataset: Path) -> None:
+    """A run that was killed was said to go on with 2 of 8 that Ultralytics never had."""
+    recipe = make(yolo_dataset)
+    assert recipe.device.kind == "cpu" and UltralyticsAdapter(recipe).workers() == 0
+    on_card = recipe.model_copy(update={"device": recipe.device.model_copy(update={"kind": "cuda"})})
+    assert UltralyticsAdapter(on_card).workers() == 8
+
+
 def test_an_accumulation_asked_for_is_spelled_by_nbs(yolo_dataset: Path, tmp_path: Path) -> None:
     """SCENARIOS S2: their notes pass accumulate=2, which Ultralytics does not have."""
     _, args, ladder = native(make(yolo_dataset, ask={"micro_batch": 16, "accumulation": 2}), 0, tmp_path)

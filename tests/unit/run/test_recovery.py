@@ -126,7 +126,18 @@ def test_a_killed_run_goes_on_at_its_rung_and_lighter_where_nothing_was_won_sinc
     killed = at(LADDER.asked, Ended.KILLED, left=(checkpoint(3),))
     assert went_on(decide(history(killed))).rung == LADDER.asked
     assert went_on(decide(history(killed, replace(killed, left=(checkpoint(4),))))).rung == LADDER.asked
-    assert went_on(decide(history(killed, killed))).rung.micro_batch == 4
+    of_memory = replace(killed, source="host_memory")
+    lower = went_on(decide(history(killed, of_memory)))
+    assert lower.rung.micro_batch == 4 and lower.why == "it was killed once more before it had saved anything new: one rung lower"
+    assert went_on(decide(history(killed, killed))).rung == LADDER.asked, "memory has nothing to do with it, as far as can be seen"
+    assert went_on(decide(history(killed, killed, killed))).rung.micro_batch == 4
+
+
+def test_workers_that_the_adapter_cant_change_are_not_said_to_be_fewer() -> None:
+    with_workers = replace(LADDER.asked, values={**LADDER.asked.values, "workers": 4})
+    ended = at(with_workers, Ended.HOST_MEMORY)
+    assert went_on(decide(history(ended, workers=4))).workers == 1
+    assert went_on(decide(history(ended))).rung.micro_batch == 4
 
 
 def test_a_stall_is_resumed_once() -> None:

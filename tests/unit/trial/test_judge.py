@@ -470,6 +470,18 @@ def test_whatever_kept_a_worker_from_handing_a_batch_over_fewer_of_them_are_trie
     assert any(map(loses_a_batch, frame.splitlines()))
 
 
+def test_a_semaphore_without_room_in_dev_shm_is_no_crash() -> None:
+    """Its error alone is that of a full disk: such a trial was a crash that no lower rung would cure."""
+    message = "OSError: [Errno 28] No space left on device"
+    frames = 'Traceback (most recent call last):\n  File "/lib/multiprocessing/synchronize.py", line 57, in __init__\n    sl = SemLock(\n'
+    report = failed(message)
+    assert report.failure is not None and judged(report, returncode=1).kind is Kind.CRASHED
+    report = dataclasses.replace(report, failure=dataclasses.replace(report.failure, traceback=frames + message))
+    verdict = judged(report, returncode=1)
+    assert (verdict.kind, verdict.source) == (Kind.OUT_OF_MEMORY, "shared_memory")
+    assert "a larger /dev/shm cure this" in verdict.why
+
+
 def test_host_memory_beside_a_card_is_not_the_cards() -> None:
     verdict = judged(failed(CPU), device="cuda")
     assert (verdict.kind, verdict.source) == (Kind.OUT_OF_MEMORY, "host_memory") and "fewer data loader workers" in verdict.why

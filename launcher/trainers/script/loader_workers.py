@@ -1,0 +1,48 @@
+"""Finds how a command says its data loader's workers, so that a run for which memory, files or /dev/shm ran short can go on with fewer."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from launcher.adapter.python_source import parsed
+from launcher.config.schema import Value
+from launcher.shared import synonyms
+from launcher.trainers.script import batches
+from launcher.trainers.script.rules import ScriptArgs
+from launcher.trainers.script.said import begin
+from launcher.trainers.script.spelling import Line, kind
+
+
+class Workers(NamedTuple):
+    """The word for them, and how many the command says."""
+
+    spelling: str
+    number: int
+
+
+_NEED_ONE = re.compile(r"persistent_workers\s*=\s*True|prefetch_factor\s*=\s*\d")
+"""PyTorch refuses these where there are no workers."""
+
+
+def said(args: ScriptArgs, files: Iterable[Path], *, asked: Value = None) -> Workers | None:
+    """By the recipe's word for them, else by a word of the command that the script's source (``files``) hands to its loader. None where
+    nobody says a number (``asked``: the recipe), where it isn't said by a word, or where the loader can't do without workers."""
+    source = "\n".join(parsed(file)[0] for file in files)
+    line = Line(words=list(args.command), begin=begin(args))
+    for spelling in [args.spelled["workers"]] if "workers" in args.spelled else _handed_over(line.words[line.begin :], source):
+        count = line.value(spelling) if asked is None else str(asked)
+        if count.isdecimal() and kind(spelling)[0] in ("flag", "joined", "word") and not _NEED_ONE.search(source):
+            return Workers(spelling, int(count))
+    return None
+
+
+def _handed_over(words: Iterable[str], source: str) -> Iterable[str]:
+    for word in words:
+        name, equals, _ = word.partition("=")
+        last = batches.name(name).lstrip("-").replace("-", "_")
+        handed = last == "dataloader_num_workers" or re.search(rf"num_workers\s*=\s*[\w.\[\]'\"]*\b{re.escape(last)}\b", source)
+        if "workers" in (last, *synonyms.of(last)) and handed:
+            yield name if name.startswith("-") else f"{name}{equals}"
