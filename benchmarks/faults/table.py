@@ -26,6 +26,9 @@ These come as autofit is launched, in a trial, in training, validation or a save
 - *Broken* counts promises that a run did not keep: the effective batch; the amount of training; at most one checkpoint interval repeated;
   a loss within 5 % of an undisturbed run's (YOLO: 10 %); no process, lock or changed file left behind.
 
+A run that is lost is played again once its cause is mended: seed 134, whose trial found no room in `/dev/shm` for a loader's semaphore and
+was called a crash.
+
 A case is made from its seed: `make faults SEED=17` repeats seed 17, `make faults SLICE=10` runs ten more.
 """
 
@@ -34,6 +37,11 @@ def struck(rows: Sequence[Row]) -> list[Row]:
     """The rows whose fault was really done: a training can be over before its time comes. Undisturbed runs are only what losses are
     held against."""
     return [row for row in rows if row["struck"] and row["fault"] != "none"]
+
+
+def unnoticed(row: Row) -> bool:
+    """Whether one launch and one attempt at the rung that was asked came to the end."""
+    return row["verdict"] == "finished" and len(row.get("statuses", ())) == 1 and row["attempts"] == ["done in done at rung 0"]
 
 
 def document(rows: Sequence[Row]) -> str:
@@ -49,6 +57,7 @@ def document(rows: Sequence[Row]) -> str:
         f"- {len(broken)} with a broken promise.",
         f"- {sum(not row['struck'] for row in rows)} more were over before their fault could be done, and "
         f"{sum(row['fault'] == 'none' for row in rows)} had none, to hold losses against; they count nowhere.",
+        f"- {sum(map(unnoticed, counted))} went by as if nothing had been done to them: it left enough, or no more was asked of it.",
         "",
     ]
     lines += _groups("fault", counted, lambda row: str(row["fault"]).replace("_", " "))
