@@ -48,7 +48,8 @@ def _why_none(fit: Fit) -> str:
         return _stopped(fit)
     disproved = "" if fit.reuse is None or not fit.reuse.failures else ", full runs of this launch have ruled out some"
     rungs = len({trial.rung.index for trial in fit.trials})
-    tried = f"{rungs} of {len(job.ladder.rungs)} rungs tried{disproved}, the others ask as much as one that failed{_crashed(fit)}"
+    others = ", the others ask as much as one that failed" if rungs < len(job.ladder.rungs) else ""
+    tried = f"{rungs} of {len(job.ladder.rungs)} rungs tried{disproved}{others}{_crashed(fit)}"
     if any(trial.verdict.otherwise for trial in fit.trials):
         return f"No rung fits {job.budget}: {tried}. {_memory_for(least_need(fit.trials), job)}{_not_turned(fit)}"
     cure = _memory_for(least_need(fit.trials), job) + "Lower a floor, add a wheel, or give it more memory."

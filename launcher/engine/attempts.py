@@ -82,7 +82,8 @@ def _attempt(result: Fit, begin: _Launch, *, show: tuple[Shows, Shows]) -> Outco
     try:
         outcome = supervise.follow(job, child, result.attempts, base_bytes=chosen.report.base_bytes, due=result.due)
     except (Interrupted, KeyboardInterrupt):
-        result.attempts[-1] = replace(result.attempts[-1], ended=Ended.INTERRUPTED, goes_on_from=_goes_on_from(result))
+        seconds, goes_on_from = time.time() - attempt.began, _goes_on_from(result)
+        result.attempts[-1] = replace(result.attempts[-1], ended=Ended.INTERRUPTED, seconds=seconds, goes_on_from=goes_on_from)
         raise
     result.outcome = outcome
     result.attempts[-1] = ended = result.attempts[-1].ended_as(outcome)

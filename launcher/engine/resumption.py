@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import yaml
@@ -15,7 +15,7 @@ import yaml
 from launcher.config.recipe import Draft, Provenance, from_plain, without_withdrawn
 from launcher.engine.state import Status
 from launcher.errors import BadInput, Fault
-from launcher.history import owner
+from launcher.history import owner, series
 from launcher.history.owner import State
 from launcher.history.records import FORMAT, Record
 from launcher.history.run_folder import RunFolder
@@ -59,9 +59,14 @@ class Resumable:
     def attempts(self, ladder: Ladder) -> list[Attempt]:
         """Its attempts at the full run. Raises BadInput if ``ladder`` isn't the one it was launched on."""
         try:
-            return [attempt.of_record(said, ladder) for said in self.record.attempts]
+            made = [attempt.of_record(said, ladder) for said in self.record.attempts]
         except (ValueError, IndexError) as error:
             raise _refused(self.folder.path, f"its attempts aren't those of its recipe's ladder: {error}", _ANEW) from error
+        return [*made[:-1], *(one if one.seconds else replace(one, seconds=self._seen(one)) for one in made[-1:])]
+
+    def _seen(self, last: Attempt) -> float:
+        """For how many seconds it was seen to run: whoever would have written that down was ended, too."""
+        return max((line["at"] - last.began for line in series.read(self.folder.series) if line["at"] >= last.began), default=0.0)
 
 
 _ANEW = "Launch it anew; its command.sh still runs by itself."

@@ -442,6 +442,7 @@ def test_an_interrupted_run_says_what_it_can_be_gone_on_from(
     with (tmp_path / "out").open("wb") as out, pytest.raises(Interrupted) as told, state.recorded(result):
         attempts.see_through(result, show=(out, out))
     assert result.attempts[-1].goes_on_from == goes_on_from == of_record(result.attempts[-1].record(0), LADDER).goes_on_from
+    assert result.attempts[-1].seconds > 0
     assert told.value.how_to_go_on == runs.how_to_go_on(job.folder.path, goes_on_from)
 
 

@@ -150,6 +150,21 @@ def test_attempts_of_another_ladder(tmp_path: Path) -> None:
         found.attempts(ladder_of(load_adapter("script")(RECIPE)))
 
 
+def test_an_attempt_whose_launcher_was_killed_lasted_as_long_as_it_was_seen(tmp_path: Path) -> None:
+    """ "Done in 2 attempts in 5 s" was said of a night and five seconds."""
+    from launcher.adapter.registry import load_adapter
+    from launcher.ladder.build import ladder_of
+
+    ladder = ladder_of(load_adapter("script")(RECIPE))
+    own = {"number": 1, "command": "", "rung_index": 0, "rung": dict(ladder.asked.values), "effective_batch": 4, "accumulation": 1}
+    own |= {"ended": "interrupted", "phase": "train"}
+    made = [{**own, "began": 100.0, "seconds": 50.0}, {**own, "number": 2, "began": 200.0, "seconds": 0.0}]
+    folder = run_folder(tmp_path, attempts=made)
+    for lines, seconds in (([], 0.0), ([101.0, 149.0], 0.0), ([149.0, 201.0, 260.0], 60.0)):
+        (folder / "series.jsonl").write_text("".join(json.dumps({"at": at}) + "\n" for at in lines))
+        assert [one.seconds for one in resumption.resumable(str(folder)).attempts(ladder)] == [50.0, seconds]
+
+
 def test_the_verb_says_it_in_one_line_and_status_1(tmp_path: Path) -> None:
     argv = [sys.executable, "-m", "launcher", "resume", str(tmp_path / "nowhere"), "--json"]
     done = subprocess.run(argv, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True)

@@ -104,7 +104,7 @@ def test_a_rung_with_its_cure_is_tried_again_and_below_it_every_trial_has_it(
     fit = launches.fit()
     assert launches.tried == [8, 4, *with_cure] and with_cure == [4, 2][: 1 if room_for == 4 else 2], "the one above has failed without it"
     if not room_for:
-        assert fit.status is Status.NO_RUNG_FITS and fit.chosen is None and "3 of 3 rungs tried" in shown(fit)
+        assert fit.status is Status.NO_RUNG_FITS and fit.chosen is None and "3 of 3 rungs tried. " in shown(fit)
         return
     assert fit.chosen is not None and fit.chosen.rung.micro_batch == room_for and fit.chosen.verdict.peak_bytes == 123
     assert fit.job.recipe.trainer.args["update"] == "targets" and fit.same is not None
