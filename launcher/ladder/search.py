@@ -140,7 +140,8 @@ def dominated_by(ladder: Ladder, rung: Rung, history: Sequence[Tried]) -> Tried 
     - A setting that ran otherwise than told in training rules out rungs that differ only in validation, and what ``_runs_otherwise`` says.
       Otherwise an ``altered`` trial rules nothing out.
     - A failure of what the machine has beside the device (``OF_MACHINE``) rules out rungs that turn no wheel that acts there, as long as
-      one could be turned further. One of host memory also rules out rungs that ask at least as much on every wheel; others don't.
+      one could be turned further, and, where it came before validation, those that differ there alone. One of host memory also rules out
+      rungs that ask at least as much on every wheel; others don't.
     - A script whose batch can't be made of micro-batches rules out every rung with more accumulation than asked.
     """
     for tried in history:
@@ -153,7 +154,8 @@ def dominated_by(ladder: Ladder, rung: Rung, history: Sequence[Tried]) -> Tried 
             return tried
         if verdict.kind not in (Kind.OUT_OF_MEMORY, Kind.SPILLED) or verdict.source in OF_MACHINE:
             leaves = _leaves_the_disk if verdict.source == "disk" else _leaves_the_host
-            if verdict.source in OF_MACHINE and leaves(ladder, rung, tried.rung):
+            before = verdict.phase in _BEFORE_VALIDATION and _differ_in_validation_alone(ladder, rung, tried.rung)
+            if verdict.source in OF_MACHINE and (before or leaves(ladder, rung, tried.rung)):
                 return tried
             if verdict.source == "host_memory" and rung.world_size == tried.rung.world_size and asks_as_much(rung, tried.rung):
                 return tried
