@@ -306,6 +306,10 @@ class Proves:
         """The length of the asked training by its own arguments; None if they don't say it for certain."""
         return None
 
+    def exact(self) -> frozenset[str]:
+        """Wheels that are turned from outside, of which twins show that the update stays the asked one."""
+        return frozenset()
+
     def cured(self, finding: Finding) -> Recipe | None:
         """The recipe with a correction of its update, after twins have shown how it differs; None if no correction is known.
 

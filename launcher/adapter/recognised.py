@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-MICRO_BATCH = "micro_batch"
+MICRO_BATCH, CHECKPOINTING = "micro_batch", "checkpointing"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -73,6 +73,19 @@ def free_batch(understood: Understood) -> Understood:
     wheels = {name: rule for name, rule in understood.ladder.get("wheels", {}).items() if name != MICRO_BATCH}
     order = [MICRO_BATCH, *(name for name in order if name != MICRO_BATCH)]
     return replace(understood, ladder={"order": order, **({"wheels": wheels} if wheels else {})})
+
+
+def checkpointed(understood: Understood) -> Understood:
+    """The same, but where the trainer has no word for checkpointing the model's repeated modules may be checkpointed from outside
+    (``--checkpointing``): half of them, or all, once the micro-batch is down."""
+    if CHECKPOINTING in understood.ask:
+        return understood
+    args = {**understood.args, "spelled": {**understood.args.get("spelled", {}), CHECKPOINTING: "outside"}}
+    order = [*understood.ladder.get("order", ())]
+    at = order.index(MICRO_BATCH) + 1 if MICRO_BATCH in order else 0
+    wheels = {**understood.ladder.get("wheels", {}), CHECKPOINTING: {"values": [0.5, True]}}
+    ladder = {"order": [*order[:at], CHECKPOINTING, *order[at:]], "wheels": wheels}
+    return replace(understood, ask={**understood.ask, CHECKPOINTING: False}, args=args, ladder=ladder)
 
 
 def typed(word: str) -> Any:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from rich.console import Console
 
 from launcher.adapter.protocol import OwnWords, ability
-from launcher.cli import prose
+from launcher.cli import prose, run
 from launcher.cli.run import ALLOW_BATCH
 from launcher.cli.rungs_view import batch, words
 from launcher.engine.state import Fit, Need, Status, least_need
+from launcher.ladder.rungs import CHECKPOINTING
 from launcher.ladder.verdict import Kind
 from launcher.machine import headroom
 from launcher.shared.memory_failures import OF_MACHINE
@@ -52,7 +53,7 @@ def _why_none(fit: Fit) -> str:
     tried = f"{rungs} of {len(job.ladder.rungs)} rungs tried{disproved}{others}{_crashed(fit)}"
     if any(trial.verdict.otherwise for trial in fit.trials):
         return f"No rung fits {job.budget}: {tried}. {_memory_for(least_need(fit.trials), job)}{_not_turned(fit)}"
-    cure = _memory_for(least_need(fit.trials), job) + "Lower a floor, add a wheel, or give it more memory."
+    cure = f"{_memory_for(least_need(fit.trials), job)}Lower a floor, add a wheel, or give it more memory.{_checkpointing(job)}"
     if fit.trials and all(trial.verdict.phase == Phase.FINISH for trial in fit.trials):
         cure = "All of them failed at the end of a run (final validation, figures): set trainer.args.plots=False, or give it more memory."
     elif fit.trials and all(trial.verdict.source in OF_MACHINE for trial in fit.trials):
@@ -71,8 +72,15 @@ def _not_the_asked(fit: Fit) -> str:
     return (
         f"No rung fits {fit.job.budget} that is the asked training: with more accumulation {fit.refused}; without it none fits. "
         f"Give it more memory, or another wheel (sizes, lengths, checkpointing); autofit run {ALLOW_BATCH} -- ... "
-        "(ladder.keep_batch=false in a recipe) accepts another effective batch."
+        f"(ladder.keep_batch=false in a recipe) accepts another effective batch.{_checkpointing(fit.job)}"
     )
+
+
+def _checkpointing(job: Job) -> str:
+    """The sentence on what a command gets for the asking; nothing where its ladder has it."""
+    if not type(job.adapter).general or CHECKPOINTING in job.ladder.asked.values:
+        return ""
+    return f" autofit run {run.CHECKPOINTING} -- ... checkpoints half of the model's repeated modules, or all (slower, the same training)."
 
 
 def _misread(fit: Fit) -> str:

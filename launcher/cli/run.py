@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 FIT_ONLY = "--fit-only"
 ALLOW_BATCH = "--allow-batch"
 """The person accepts another effective batch than the asked one."""
+CHECKPOINTING = "--checkpointing"
+"""A part of the model's repeated modules may be checkpointed, from outside where the command has no word for it."""
 SHOW_EDIT = "--show-edit"
 """Beside the command: the edit that a person would make by hand. Nothing is edited."""
 SET = "--set"
@@ -65,6 +67,7 @@ def init(call: Call) -> Answer:
 
 def understand(call: Call) -> Understood:
     """What the command is taken for, and says so. Raises BadInput where it can't be told."""
+    from launcher.adapter.recognised import checkpointed
     from launcher.cli import recipe_draft, recognise
 
     with doing("reading the command, and what it runs"):
@@ -77,7 +80,7 @@ def understand(call: Call) -> Understood:
     call.terminal.say(f"autofit takes this for {understood.adapter}:", *(f"  {line}" for line in recipe_draft.beliefs(understood)))
     for doubt in understood.doubts:
         call.terminal.say(f"  in doubt: {doubt}")
-    return understood
+    return checkpointed(understood) if CHECKPOINTING in call.flags else understood
 
 
 def _named(call: Call) -> str:

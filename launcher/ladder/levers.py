@@ -6,7 +6,7 @@ Each that is turned is named in what a rung gives up, with how far its update is
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 
 from launcher.config.schema import Value, WheelRule
 from launcher.ladder.rungs import Ladder, Rung
@@ -27,13 +27,13 @@ def _means(name: str, rules: Mapping[str, WheelRule], words: frozenset[str]) -> 
     return bool(words.intersection(re.split(r"[^a-z0-9]+", said)))
 
 
-def turned(ladder: Ladder, rung: Rung, rules: Mapping[str, WheelRule]) -> dict[str, Value]:
+def turned(ladder: Ladder, rung: Rung, rules: Mapping[str, WheelRule], *, exact: Set[str] = EXACT) -> dict[str, Value]:
     """Levers that this rung turns -> what was asked. LoRA and the like are none: nothing of their update can be held against the asked
     one."""
     less = ladder.given_up(rung)
     if any(another(name, rules) for name in less):
         return {}
-    return {name: asked for name, (asked, _) in less.items() if name in EXACT or _means(name, rules, _UPDATE)}
+    return {name: asked for name, (asked, _) in less.items() if name in exact or _means(name, rules, _UPDATE)}
 
 
 def another(name: str, rules: Mapping[str, WheelRule]) -> str:

@@ -13,7 +13,7 @@ from typing import Literal
 
 from launcher.ladder import extrapolation
 from launcher.ladder.extrapolation import Measured, asks_as_much
-from launcher.ladder.rungs import MICRO_BATCH, Ladder, Rung
+from launcher.ladder.rungs import CHECKPOINTING, MICRO_BATCH, Ladder, Rung
 from launcher.ladder.verdict import Kind, Verdict
 from launcher.shared.memory_failures import OF_MACHINE
 from launcher.shared.report import Phase
@@ -142,13 +142,16 @@ def dominated_by(ladder: Ladder, rung: Rung, history: Sequence[Tried]) -> Tried 
     - A failure of what the machine has beside the device (``OF_MACHINE``) rules out rungs that turn no wheel that acts there, as long as
       one could be turned further, and, where it came before validation, those that differ there alone. One of host memory also rules out
       rungs that ask at least as much on every wheel; others don't.
-    - A script whose batch can't be made of micro-batches rules out every rung with more accumulation than asked.
+    - A script whose batch can't be made of micro-batches rules out every rung with more accumulation than asked; one that can't be
+      checkpointed from outside, every rung that is.
     """
     for tried in history:
         verdict = tried.verdict
         if verdict.took is not None and _between(rung, tried, verdict.took):
             return tried
         if verdict.source == "accumulation" and rung.accumulation > ladder.asked.accumulation:
+            return tried
+        if verdict.source == CHECKPOINTING and rung.values.get(CHECKPOINTING):
             return tried
         if _otherwise_in_training(ladder, verdict) and _differ_in_validation_alone(ladder, rung, tried.rung):
             return tried

@@ -13,7 +13,7 @@ from launcher.ladder.rungs import MICRO_BATCH, Rung
 from launcher.ladder.verdict import Kind, Verdict
 from launcher.machine import stack_dump
 from launcher.shared.ending import Ending
-from launcher.shared.memory_failures import OF_MACHINE, MemoryFailure, maybe_memory, memory_failure, no_semaphore, not_handed_over
+from launcher.shared.memory_failures import OF_MACHINE, MemoryFailure, Source, maybe_memory, memory_failure, no_semaphore, not_handed_over
 from launcher.shared.report import CARD_TAKEN, NOT_COVERED, NOT_EXACT, OVER_CAP, STEPS_IN_ALL, Phase, TrialReport
 from launcher.shared.sizes import MIB, format_size
 from launcher.shared.write_failures import maybe_too_large
@@ -177,12 +177,13 @@ def _stalled(seen: _Seen) -> Verdict | None:
 
 
 def _not_exact(seen: _Seen) -> Verdict | None:
-    """Accumulation from outside has found that it can't give the update of the large batch here."""
+    """What accumulates or checkpoints from outside has found that it can't give the asked update here."""
     failure = seen.report.failure
     if failure is None or NOT_EXACT not in failure.types:
         return None
     said = next(line for line in failure.message.splitlines() if NOT_EXACT in line).partition(f"{NOT_EXACT}: ")[2]
-    return _verdict(seen, Kind.ALTERED, said, source="accumulation", evidence=failure.message)
+    source: Source = "checkpointing" if said.startswith("checkpointing") else "accumulation"
+    return _verdict(seen, Kind.ALTERED, said, source=source, evidence=failure.message)
 
 
 def _not_covered(seen: _Seen) -> Verdict | None:

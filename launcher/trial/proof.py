@@ -60,13 +60,15 @@ def prove(job: Job, rung: Rung) -> Proof:
 
 def of_levers(job: Job, rung: Rung, same: SameTraining) -> SameTraining:
     """``same``, with how far the rung's update is from the one with its levers as asked. Raises Interrupted on a signal."""
-    asked = levers.turned(job.ladder, rung, job.recipe.ladder.wheels)
+    adapter = ability(job.adapter, Proves)
+    exact = levers.EXACT | (adapter.exact() if adapter is not None else frozenset())
+    asked = levers.turned(job.ladder, rung, job.recipe.ladder.wheels, exact=exact)
     if not asked:
         return same
     began, limit_s = time.monotonic(), job.recipe.trial.proof_timeout_s
     with doing(f"running a step of the same rows with {', '.join(asked)} as asked: how far is the update of rung {rung.index} from it?"):
         update = _updates(job, rung, asked, until=began + limit_s)
-    return same_training.with_update(same, update, exact=set(asked) <= levers.EXACT, seconds=time.monotonic() - began)
+    return same_training.with_update(same, update, exact=set(asked) <= exact, seconds=time.monotonic() - began)
 
 
 def _updates(job: Job, rung: Rung, asked: Mapping[str, Value], *, until: float) -> Mapping[str, float | str]:

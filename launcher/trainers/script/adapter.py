@@ -28,7 +28,7 @@ from launcher.config.schema import LadderRules, Recipe, Value, WheelRule
 from launcher.errors import BadInput, Fault
 from launcher.ladder.build import WheelSpec
 from launcher.ladder.course import Length
-from launcher.ladder.rungs import Ladder, Rung, divisors_down
+from launcher.ladder.rungs import CHECKPOINTING, Ladder, Rung, divisors_down
 from launcher.ladder.twins import Finding, FindingKind
 from launcher.machine.devices import Budget
 from launcher.shared.report import WORLD_SIZE, TrialReport
@@ -111,7 +111,9 @@ class ScriptAdapter(Adapter, Resumes, Traceable, Proves, OwnWords):
         "sequence_length": WheelSpec(type=int, help="Tokens per sample.", rule=WheelRule(grid=8, ratio=0.5, floor=8)),
         "image_size": WheelSpec(type=int, help="Image size in pixels.", rule=WheelRule(grid=32, ratio=0.8, floor=32)),
         "checkpointing": WheelSpec(
-            type=bool, rule=WheelRule(values=(True,)), help="true or false: gradient checkpointing, where the script has it."
+            type=(bool, float),
+            rule=WheelRule(values=(True,)),
+            help="Gradient checkpointing: true or false, where the script has it; from outside, also a part of its repeated modules (0.5).",
         ),
         "val_micro_batch": WheelSpec(
             type=int, rule=WheelRule(values=(8, 4, 2, 1)), acts_in="validation", help="Samples per validation batch."
@@ -181,6 +183,11 @@ class ScriptAdapter(Adapter, Resumes, Traceable, Proves, OwnWords):
         elif not form:
             notes.append(
                 "the script's word for accumulation is not known, so the micro-batch stays as asked (trainer.args.spelled.accumulation)"
+            )
+        if self.exact():
+            notes.append(
+                "the script has no word for checkpointing: where that is turned, the first modules of each stack that repeats are computed "
+                "again in backward passes (the run needs native/checkpointing, not autofit)"
             )
         if self._in_parts:
             notes.append(
@@ -279,6 +286,8 @@ class ScriptAdapter(Adapter, Resumes, Traceable, Proves, OwnWords):
                 line.parts = str(whole) if variant.rows else "all"
             elif wheel == "micro_batch" and spelling is not None and (form := kind(spelling))[0] in (OUTSIDE, LOADER):
                 line.split = (int(self.args.says[wheel]), value, lines.now_at(form[1], self.args.lines, self.args.command))
+            elif wheel == CHECKPOINTING and spelling == OUTSIDE:
+                line.checkpointing = float(value)
             elif spelling is not None:
                 line.set(spelling.removeprefix(f"{PARTS}:"), value // own_accumulation(self.args) if spelling == OUTSIDE else value)
         for spelled, said in self._counted_out(rung, variant).items():
@@ -313,6 +322,10 @@ class ScriptAdapter(Adapter, Resumes, Traceable, Proves, OwnWords):
         if self.args.update is not None and told > self._asked_accumulation:
             times = told / self._asked_accumulation
             variables, more = outside.put_right(self.args.update, times=times, place=place, env=line.env)
+            line.env |= variables
+            files = {**files, **more}
+        if line.checkpointing:
+            variables, more = outside.checkpointed(line.checkpointing, place=place, env=line.env)
             line.env |= variables
             files = {**files, **more}
         for variables, more in self._arriving(line, place):
@@ -452,6 +465,9 @@ class ScriptAdapter(Adapter, Resumes, Traceable, Proves, OwnWords):
         if accumulation_form(self.args) in ("", OUTSIDE, ITSELF, NOMINAL) or self._asked_accumulation != 1:
             return None
         return self._with(spelled={**self.args.spelled, "accumulation": OUTSIDE})
+
+    def exact(self) -> frozenset[str]:
+        return frozenset((CHECKPOINTING,) if spelling_of(self.recipe, self.args, CHECKPOINTING) == OUTSIDE else ())
 
     def ends_of_passes(self) -> Sequence[Recipe]:
         """Its micro-batches counted by their rows; or accumulation from outside, which knows where a pass ends."""

@@ -7,9 +7,11 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
+from launcher.adapter.checkpointing import share_faults
 from launcher.adapter.commands import script_among
 from launcher.config.schema import Recipe
 from launcher.errors import Fault, did_you_mean
+from launcher.ladder.rungs import CHECKPOINTING
 from launcher.machine import devices, ranks
 from launcher.trainers.script import configs, deepspeed, lines, recognise
 from launcher.trainers.script.rules import ScriptArgs
@@ -21,7 +23,7 @@ def faults(recipe: Recipe, args: ScriptArgs, wheels: Iterable[str]) -> list[Faul
     """All faults. ``wheels``: the adapter's own wheels."""
     return [
         *_command_faults(args), *_rank_faults(recipe, args), *_spelling_faults(recipe, args, wheels), *_deepspeed_faults(recipe, args),
-        *_config_faults(recipe, args), *_data_faults(recipe),
+        *_config_faults(recipe, args), *_data_faults(recipe), *_share_faults(recipe, args),
     ]  # fmt: skip
 
 
@@ -79,7 +81,7 @@ def _spelling_faults(recipe: Recipe, args: ScriptArgs, wheels: Iterable[str]) ->
         if splits and (not _can_be_split(args) or not isinstance(args.says.get("micro_batch"), int)):
             cure = "Say trainer.args.spelled.accumulation=outside too, and trainer.args.says.micro_batch=64: what stands in the source."
             faults.append(Fault(key=key, found="a micro-batch can only be split where its steps are held back", cure=cure))
-        elif text in (OUTSIDE, ITSELF) and key != "trainer.args.spelled.accumulation" and not splits:
+        elif text in (OUTSIDE, ITSELF) and key != "trainer.args.spelled.accumulation" and not splits and not _checkpointed(key, text):
             faults.append(Fault(key=key, found=f"only accumulation can be {text}", cure="Give the script's own word for it."))
     for place, text in args.lines.items():
         if not lines.now_at(place, args.lines, args.command):
@@ -137,6 +139,25 @@ def _taken_in_parts(key: str, args: ScriptArgs) -> bool:
     steps, says = args.spelled.get("accumulation", ""), args.says
     held = key == "trainer.args.spelled.micro_batch" and steps == OUTSIDE and says.get("accumulation", 1) == 1
     return held and isinstance(says.get("micro_batch"), int)
+
+
+def _checkpointed(key: str, text: str) -> bool:
+    return text == OUTSIDE and key in (f"trainer.args.spelled.{CHECKPOINTING}", f"ladder.wheels.{CHECKPOINTING}.argument")
+
+
+def _share_faults(recipe: Recipe, args: ScriptArgs) -> list[Fault]:
+    """A script's own switch is for all of its layers, or none."""
+    spelling = spelling_of(recipe, args, CHECKPOINTING)
+    if spelling == OUTSIDE:
+        return share_faults(recipe)
+    rule, key = recipe.ladder.wheels.get(CHECKPOINTING), f"ladder.wheels.{CHECKPOINTING}.values"
+    said = [(f"ask.{CHECKPOINTING}", recipe.ask.get(CHECKPOINTING)), *((key, value) for value in (rule and rule.values) or ())]
+    cure = f"Say true or false, or trainer.args.spelled.{CHECKPOINTING}={OUTSIDE}, by which a part of the repeated modules is checkpointed."
+    return [
+        Fault(key=key, found=f"{value}: {spelling} is for all layers or none", cure=cure)
+        for key, value in said
+        if value is not None and not isinstance(value, bool) and spelling is not None
+    ]
 
 
 def _can_be_split(args: ScriptArgs) -> bool:

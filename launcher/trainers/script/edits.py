@@ -69,14 +69,16 @@ def _smaller(edits: Edits, file: Path, made: ast.Call, change: tuple[int, int]) 
 
 def _beside(line: Line) -> str:
     """What a person would have to write, and autofit does from outside."""
+    some = f"# and the first {line.checkpointing:.0%} of its repeated modules are called by torch.utils.checkpoint\n"
+    checkpointed = some if line.checkpointing else ""
     if line.outside <= 1:
-        return ""
+        return checkpointed
     if line.parts:
-        return (
+        return checkpointed + (
             f"# its sampler gives the rows of each batch in {line.outside} parts, and its loop steps after the last of them, each loss\n"
             "# counted by the part's rows (or targets), as the run's native/accumulate does\n"
         )
-    return (
+    return checkpointed + (
         f"# and its training loop steps after every {line.outside} batches, each loss divided by {line.outside}, and at the end of a pass\n"
         "# by what is left, as the run's native/accumulate does\n"
     )

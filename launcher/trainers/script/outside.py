@@ -1,4 +1,4 @@
-"""Makes the variables and files with which a script accumulates gradients from outside, or has its update corrected.
+"""Makes the variables and files with which a script accumulates gradients or is checkpointed from outside, or has its update corrected.
 
 The files are those of ``native/``, loaded by every Python process of the command through a ``sitecustomize``; they need nothing of
 autofit, so that command.sh carries them.
@@ -23,6 +23,7 @@ _VALUES = ("values.py", "bindings.py", "imported.py")
 _LIGHTNING = ("lightning_trainer.py", "imported.py")
 _TRAINER_RESUME = ("trainer_resume.py", "imported.py")
 _READ_FILES = ("read_files.py",)
+_CHECKPOINTING = ("checkpointing.py", "repeated.py", "imported.py")
 """Files of ``native``, the one that is begun with first."""
 KEPT_IN, RESUME = "TRAINER_KEPT_IN", "TRAINER_RESUME"
 VARIABLE = "ACCUMULATE"
@@ -41,6 +42,11 @@ def placed(
     """
     said = {**({SPLIT: ":".join(filter(None, map(str, split)))} if split else {}), **({PARTS: parts} if parts else {})}
     return _loaded(_ACCUMULATE, {VARIABLE: str(micro_batches), **said}, place=place, env=env)
+
+
+def checkpointed(share: float, *, place: Path, env: Mapping[str, str]) -> tuple[dict[str, str], dict[Path, str]]:
+    """(variables, files) by which the first modules of each stack that repeats, ``share`` of it, are computed again in backward passes."""
+    return _loaded(_CHECKPOINTING, {"CHECKPOINTING": f"{share:g}"}, place=place, env=env)
 
 
 def put_right(update: str, *, times: float, place: Path, env: Mapping[str, str]) -> tuple[dict[str, str], dict[Path, str]]:

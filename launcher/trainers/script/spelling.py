@@ -11,13 +11,14 @@ FORMS = (
     "env:NAME, --option key= (key=value behind an option), not:SPELLING, call:field (of transformers' TrainingArguments or of "
     "Lightning's Trainer), value:train.py:CONFIG['batch'], "
     "loader:train.py:31, parts:SPELLING (batches by tokens), "
-    "all:SPELLING (of all processes together), outside (accumulation, and with it a micro_batch that stands in the source), "
+    "all:SPELLING (of all processes together), outside (accumulation, and with it a micro_batch that stands in the source; checkpointing), "
     "itself, nominal:64 (accumulation)"
 )
 
 OUTSIDE = "outside"
 """Spelling of accumulation where the script has no word for it: its optimizer steps are held back from outside. Of the micro-batch where
-that stands in the source (``DataLoader(data, batch_size=64, shuffle=True)``): the loader is made with a smaller one."""
+that stands in the source (``DataLoader(data, batch_size=64, shuffle=True)``): the loader is made with a smaller one. Of checkpointing: the
+model's repeated modules are computed again."""
 
 YACS = re.compile(r"[A-Z][A-Z0-9_]*(\.[A-Z][A-Z0-9_]*)+")
 """A key of yacs', whose value is the word behind it: ``SOLVER.IMS_PER_BATCH 16``."""
@@ -74,6 +75,8 @@ class Line:
     split: tuple[int, int, str] | None = None
     """The batch in the script's source, the micro-batch that its loader gives instead, and that loader's place (``train.py:31``);
     no place: every loader of that batch that shuffles."""
+    checkpointing: float = 0.0
+    """Part of each stack of repeated modules that is checkpointed from outside (``outside.checkpointed``)."""
     parts: str = ""
     """That the batches of the script's own sampler are taken in ``outside`` parts: all their rows, or so many."""
 

@@ -24,8 +24,8 @@ from launcher.trainers.script.inside.probe.settings import ProbeSettings
 from launcher.worker.budgeted import loaded
 from launcher.worker.lifeline import die_with_parent
 
-NOTHING_FROM_OUTSIDE = {"ACCUMULATE": "1", "UPDATE": "", "UPDATE_LOGGED": ""}
-"""With these ``native/accumulate.py`` holds nothing back, and ``native/update.py`` weights nothing."""
+NOTHING_FROM_OUTSIDE = {"ACCUMULATE": "1", "UPDATE": "", "UPDATE_LOGGED": "", "CHECKPOINTING": ""}
+"""With these ``native/accumulate.py`` holds nothing back, ``native/update.py`` weights nothing, and nothing is checkpointed."""
 LARGEST_FOLDER = 256 * 2**20
 MOST_FILES = 5000
 LONGEST_S = 120.0

@@ -242,6 +242,10 @@ class Session:
         self._validation_over()  # the last thing it did
         for text in getattr(accumulation_from_outside(), "notes", ()):
             self.recorder.note(text)
+        if (outside := getattr(sys.modules.get("_autofit_checkpointing"), "CHECKPOINTING", None)) is not None:
+            self.recorder.observe(checkpointing=outside.seen)
+            for text in outside.told():
+                self.recorder.note(text)
         self._tell_its_place()
         validated, forwarded = self.validated or self._saw_validation, self.forward_began > 0
         self.recorder.fact(eval_signs=self.eval_signs, validated=validated, forwarded=forwarded, mode=self.settings.mode, **more)

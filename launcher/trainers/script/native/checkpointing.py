@@ -1,0 +1,351 @@
+"""Gradient checkpointing for a training script that has no word for it: the script is not changed, and never hears of it.
+
+As ``_autofit_checkpointing.py`` beside a ``sitecustomize.py`` that loads it, in a folder of their own, for every process of a command:
+
+    PYTHONPATH=/that/folder CHECKPOINTING=0.5 python train.py
+
+A model's repeated modules (``repeated``) are found when it is first called. The first ones of each stack, as large a part of it as
+CHECKPOINTING says (1: all), keep what they are called with, and are computed again when the backward pass comes to them
+(``torch.utils.checkpoint``, not reentrant). That is done only where gradients are enabled and the module trains. The class ``Module`` is
+patched, never an instance: ``state_dict``, copies and pickles of a model are what they are without it.
+
+What a module draws from torch's random numbers is drawn again. Statistics of norms move once. What a module binds anew at each call (a
+count) is as it was afterwards. In the first two calls of each module it is seen that it gives the same the second time. What can't be the
+same training raises ``NotExact`` there, with the reason: a module that keeps something else, draws from other random numbers or has hooks,
+a script that checkpoints itself, a model that is compiled (``torch._functorch.config.activation_memory_budget`` is its word for this) or
+sharded, and one in which nothing repeats. It needs nothing but torch, and the files beside it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import math
+import os
+import sys
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from .imported import after_import
+from .repeated import LEAST, stacks
+
+VARIABLE = "CHECKPOINTING"
+STRICT = 2
+"""Calls of each module, and steps of each optimizer, in which it is seen whether it is the same training."""
+NEAR = 1e-4
+"""Of the length of what a module gives: so far may its sum be from that of the first time. Other random numbers move it by a half."""
+CACHES = {"past_key_values": None, "past_key_value": None, "layer_past": None, "use_cache": False}
+"""What a layer of transformers' is called with, and leaves out where its own switch is on: a cache would be filled twice."""
+COMPILED = "it is compiled, and what a compiled model computes again is its own affair: torch._functorch.config.activation_memory_budget"
+OWN = "the script checkpoints by itself (it calls torch.utils.checkpoint): turn its own word for it"
+
+CHECKPOINTING: Checkpointing | None = None
+"""Of this process, where there is any; for who watches."""
+
+
+class NotExact(RuntimeError):
+    """It would not be the same training, or nothing would be checkpointed. The message says why."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"checkpointing from outside can't be exact here: {why}")
+
+
+class CheckpointedModule:
+    """What is known of one module that is checkpointed."""
+
+    def __init__(self, name: str, module: Any, stack: str, torch: Any) -> None:
+        """``stack``: in words, what it is one of."""
+        self.name, self.stack, self.calls, self.again = name, stack, 0, 0
+        self.module: weakref.ref[Any] = weakref.ref(module)
+        norms = torch.nn.modules.batchnorm._NormBase
+        self._norms = [weakref.ref(one) for one in module.modules() if isinstance(one, norms)]
+        self.rebound: set[tuple[str, str]] = set()
+        """(module within it, attribute) that each call binds anew."""
+
+    @contextlib.contextmanager
+    def computed_again(self) -> Iterator[None]:
+        """While open, norms leave their statistics as they are; afterwards attributes are what they were."""
+        norms = [one for known in self._norms if (one := known()) is not None and one.training and one.track_running_stats]
+        part_of = self.module().get_submodule  # type: ignore[union-attr]
+        parts = [(part_of(part).__dict__, key) for part, key in self.rebound]
+        bound = [(values, key, values[key]) for values, key in parts if key in values]
+        of_norms = [(one, one.momentum, one._buffers["num_batches_tracked"]) for one in norms]
+        for one in norms:
+            one.momentum, one._buffers["num_batches_tracked"] = 0.0, None
+        try:
+            yield
+        finally:
+            for one, momentum, batches in of_norms:
+                one.momentum, one._buffers["num_batches_tracked"] = momentum, batches
+            for values, key, value in bound:
+                values[key] = value
+
+
+class Checkpointing:
+    """The checkpointed modules of one process."""
+
+    def __init__(self, share: float) -> None:
+        self.share = share
+        self._depth = 0
+        """Calls of models within each other."""
+        self._blocks: dict[int, CheckpointedModule] = {}
+        """By identity: some modules hash by what they hold."""
+        self._looked: dict[int, weakref.ref[Any]] = {}
+        self._without: list[str] = []
+        """Models in which nothing repeats."""
+        self._steps: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+
+    @property
+    def seen(self) -> bool | float:
+        """The share that was computed again; False where none was."""
+        return any(block.again for block in self._blocks.values()) and (self.share if self.share < 1 else True)
+
+    def told(self) -> list[str]:
+        """What was computed again, stack by stack."""
+        stacks_of = dict.fromkeys(block.stack for block in self._blocks.values())
+        again = {stack: [block.again for block in self._blocks.values() if block.stack == stack and block.again] for stack in stacks_of}
+        return [f"checkpointing: {len(times)} of {stack} computed again, {max(times)} times" for stack, times in again.items() if times]
+
+    def install(self) -> None:
+        """Patches torch, which has just been imported."""
+        import torch
+        import torch.utils.checkpoint as place
+        from torch.optim import optimizer
+
+        self._plainly = place.checkpoint
+        torch.nn.Module.__call__ = self._called(torch.nn.Module.__call__, torch)
+        torch.autograd.backward = self._backward(torch.autograd.backward)
+        place.checkpoint = self._of_its_own(place.checkpoint, torch)
+        optimizer.register_optimizer_step_pre_hook(self._stepped)
+
+    # -- which modules
+
+    def _look(self, root: Any, torch: Any) -> None:
+        """At a model that is called: which of its modules repeat."""
+        known = self._looked.get(id(root))
+        if (known is not None and known() is root) or next(root.parameters(), None) is None:
+            return
+        self._looked[id(root)] = weakref.ref(root)
+        if root.training and torch.is_grad_enabled():
+            _refuse_wrapped(root)
+        found = stacks(root)
+        for stack in found:
+            words = f"{len(stack.blocks)} {stack.kind} in {stack.where or type(root).__name__}"
+            for name, module in stack.blocks[: math.ceil(self.share * len(stack.blocks))]:
+                if self._block(module) is None:
+                    self._blocks[id(module)] = CheckpointedModule(name, module, words, torch)
+        if not found:
+            self._without.append(f"{type(root).__name__} ({sum(1 for _ in root.modules())} modules)")
+
+    def _block(self, module: Any) -> CheckpointedModule | None:
+        block = self._blocks.get(id(module))
+        return block if block is not None and block.module() is module else None
+
+    def _note(self, stack: str) -> None:
+        """Tells of a stack, at the first call of one of its modules."""
+        some = [block for block in self._blocks.values() if block.stack == stack]
+        if sum(block.calls for block in some) == 1 and os.environ.get("RANK", "0") == "0":
+            text = f"{len(some)} of {stack} ({some[0].name} to {some[-1].name}) are computed again for their backward pass"
+            print(f"checkpointing: {text}", file=sys.stderr, flush=True)
+
+    # -- their calls
+
+    def _called(self, plain: Callable[..., Any], torch: Any) -> Callable[..., Any]:
+        @functools.wraps(plain)
+        def called(this: Any, *args: Any, **kwargs: Any) -> Any:
+            block = self._block(this)
+            if (self._depth and block is None) or _is_traced(torch):
+                return plain(this, *args, **kwargs)
+            if block is None:
+                self._look(this, torch)
+            self._depth += 1
+            try:
+                if block is None or not (this.training and torch.is_grad_enabled()):
+                    return plain(this, *args, **kwargs)
+                return self._checkpointed(block, functools.partial(plain, this), args, kwargs)
+            finally:
+                self._depth -= 1
+
+        return called
+
+    def _checkpointed(self, block: CheckpointedModule, plain: functools.partial[Any], args: Any, kwargs: Any) -> Any:
+        from torch.utils.checkpoint import set_checkpoint_early_stop
+
+        module = plain.args[0]
+        if hasattr(type(module), "gradient_checkpointing"):  # a layer of transformers', as its own switch would have it
+            kwargs = {**kwargs, **{name: off for name, off in CACHES.items() if kwargs.get(name) is not None}}
+        block.calls += 1
+        if block.calls == 1:
+            self._note(block.stack)
+        with set_checkpoint_early_stop(block.calls > STRICT):  # what is to be seen again is its end
+            call, weight = _Call(block, plain), next(module.parameters())  # by which torch knows whose random states it keeps
+            return self._plainly(call, (args, kwargs), weight, use_reentrant=False, preserve_rng_state=True)
+
+    def _of_its_own(self, plain: Callable[..., Any], torch: Any) -> Callable[..., Any]:
+        """``torch.utils.checkpoint.checkpoint``, as the script calls it."""
+
+        @functools.wraps(plain)
+        def checkpoint(*args: Any, **kwargs: Any) -> Any:
+            early = all(steps <= STRICT for steps in self._steps.values())
+            if early and torch.is_grad_enabled() and not sys._getframe(1).f_globals.get("__name__", "").startswith("_autofit"):
+                raise NotExact(OWN)
+            return plain(*args, **kwargs)
+
+        return checkpoint
+
+    # -- whether any was
+
+    def _backward(self, plain: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(plain)
+        def backward(*args: Any, **kwargs: Any) -> None:
+            if not self._blocks:
+                looked = ", ".join(self._without[:4]) or "no model was called as a module"
+                raise NotExact(f"no modules repeat ({LEAST} or more of one class, of several layers each, under one parent): {looked}")
+            plain(*args, **kwargs)
+
+        return backward
+
+    def _stepped(self, optimizer: Any, *_: Any) -> None:
+        steps = self._steps[optimizer] = self._steps.get(optimizer, 0) + 1
+        if steps != STRICT or self.seen:
+            return
+        trained = {id(one) for group in optimizer.param_groups for one in group["params"]}
+        modules = [module for block in self._blocks.values() if (module := block.module()) is not None]
+        if any(id(one) in trained for module in modules for one in module.parameters()):
+            some = ", ".join(dict.fromkeys(block.stack for block in self._blocks.values()))
+            raise NotExact(f"none of the modules that repeat was called in training and computed again: {some}")
+
+
+class _Call:
+    """One call of a module, made when it comes and again in the backward pass."""
+
+    def __init__(self, block: CheckpointedModule, plain: functools.partial[Any]) -> None:
+        self._block, self._plain = block, plain
+        self._strict, self._made = block.calls <= STRICT, False
+        self._figures: list[Any] = []
+
+    def __call__(self, given: Any, *_: Any) -> Any:
+        args, kwargs = given
+        made, self._made = self._made, True
+        if not made:
+            return self._seen_first(args, kwargs) if self._strict else self._plain(*args, **kwargs)
+        self._block.again += 1
+        with self._block.computed_again():
+            return self._seen_again(args, kwargs) if self._strict else self._plain(*args, **kwargs)
+
+    def _seen_first(self, args: Any, kwargs: Any) -> Any:
+        module = self._plain.args[0]
+        _refuse_hooks(self._block.name, module)
+        before = _kept(module)
+        made = self._plain(*args, **kwargs)
+        after = _kept(module)
+        for place in before.keys() | after.keys():
+            self._hold_against(module, place, before.get(place, ()), after.get(place, ()))
+        self._figures = _figures(made)
+        return made
+
+    def _hold_against(self, module: Any, place: tuple[str, str], before: tuple[Any, ...], after: tuple[Any, ...]) -> None:
+        """Raises NotExact for what a call changes in place; what it binds anew is put back whenever it is made again."""
+        if len(before) == len(after) and all(map(_unchanged, before, after)):
+            return
+        part = module.get_submodule(place[0])
+        if place[1] in part._buffers or (before and after and before[0] is after[0]):
+            raise NotExact(f"{self._block.name} keeps something of each call ({type(part).__name__}.{place[1]}), and would do so twice")
+        self._block.rebound.add(place)
+
+    def _seen_again(self, args: Any, kwargs: Any) -> Any:
+        said = f"{self._block.name} gives something else when it is computed again"
+        try:
+            made = self._plain(*args, **kwargs)
+        except Exception as error:
+            if "memory" in str(error).lower() or isinstance(error, MemoryError):
+                raise
+            raise NotExact(f"{said}: {type(error).__name__}: {str(error)[:200]}") from error
+        figures = _figures(made)
+        if len(figures) != len(self._figures) or not all(map(_near, self._figures, figures)):
+            raise NotExact(f"{said} (random numbers that aren't torch's, a cache, or an input that is changed in place)")
+        return made
+
+
+def _is_traced(torch: Any) -> bool:
+    """Or called within a backward pass, or by torch.func: nothing of that is checkpointed."""
+    return bool(
+        torch.compiler.is_compiling()
+        or torch.jit.is_tracing()
+        or torch._C._are_functorch_transforms_active()
+        or torch._C._current_graph_task_id() != -1
+    )
+
+
+def _refuse_wrapped(root: Any) -> None:
+    for part in root.modules():
+        if type(part).__name__ == "OptimizedModule" or getattr(part, "_compiled_call_impl", None) is not None:
+            raise NotExact(COMPILED)
+        if type(part).__name__ == "FullyShardedDataParallel":
+            raise NotExact("its modules are sharded (FSDP), and would be gathered twice: torch's own checkpoint_wrapper goes inside")
+
+
+def _refuse_hooks(name: str, module: Any) -> None:
+    """They would act twice. Those of transformers' gather what one forward pass gives, and do nothing later."""
+    for part in module.modules():
+        for kind in ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks"):
+            hooks = [hook for hook in getattr(part, kind).values() if not getattr(hook, "__module__", "").startswith("transformers.")]
+            if hooks:
+                raise NotExact(f"{name} has hooks ({type(part).__name__}{kind}), which would act twice")
+
+
+def _kept(module: Any) -> dict[tuple[str, str], tuple[Any, ...]]:
+    """What a call of a module may change in it: (module within it, attribute or buffer) -> that and, of what can be changed in place, what
+    is in it or its version. Statistics of norms are left out."""
+    import torch
+
+    found = {}
+    for name, part in module.named_modules():
+        values = {key: value for key, value in vars(part).items() if key not in ("_parameters", "_buffers", "_modules", "training")}
+        buffers = {} if isinstance(part, torch.nn.modules.batchnorm._NormBase) else part._buffers
+        for key, value in {**values, **buffers}.items():
+            found[name, key] = (value, *_within(value, torch))
+    return found
+
+
+def _within(value: Any, torch: Any) -> list[Any]:
+    if isinstance(value, torch.Tensor):
+        return [] if value.is_inference() else [value._version]
+    if isinstance(value, dict):
+        return [*value.keys(), *value.values()]
+    return list(value) if isinstance(value, (list, set)) else []
+
+
+def _unchanged(one: Any, other: Any) -> bool:
+    return one is other or (type(one) is type(other) is int and one == other)
+
+
+def _figures(made: Any) -> list[tuple[Any, Any, Any]]:
+    """(shape, sum, length) of each tensor of numbers that a module gives."""
+    import torch
+    from torch.utils._pytree import tree_leaves
+
+    with torch.no_grad():
+        return [_of_tensor(one, torch) for one in tree_leaves(made) if isinstance(one, torch.Tensor) and _is_plain(one, torch)]
+
+
+def _is_plain(tensor: Any, torch: Any) -> bool:
+    return tensor.layout == torch.strided and not tensor.is_nested and (tensor.is_floating_point() or tensor.is_complex())
+
+
+def _of_tensor(tensor: Any, torch: Any) -> tuple[Any, Any, Any]:
+    kind = torch.float32 if tensor.itemsize < 4 else None
+    return tuple(tensor.shape), tensor.sum(dtype=kind), torch.linalg.vector_norm(tensor, dtype=kind)
+
+
+def _near(one: Any, other: Any) -> bool:
+    return bool(one[0] == other[0] and not ((one[1] - other[1]).abs() > NEAR * one[2]).item())
+
+
+def begin() -> None:
+    """Called by the sitecustomize that has loaded this file, before the program begins."""
+    global CHECKPOINTING
+    if share := float(os.environ.get(VARIABLE) or 0):
+        CHECKPOINTING = Checkpointing(share)
+        after_import({"torch": CHECKPOINTING.install})

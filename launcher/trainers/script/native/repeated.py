@@ -1,0 +1,68 @@
+"""Finds the modules of a model that repeat: several of one class under one parent. Beside ``checkpointing``; nothing is computed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+LEAST = 3
+"""Modules of one class under one parent that are a stack."""
+
+
+class Stack(NamedTuple):
+    """Modules of one class, in their order."""
+
+    where: str
+    """Of their parent, or of the list that holds them."""
+    kind: str
+    blocks: list[tuple[str, Any]]
+    """(name, module)"""
+
+    @property
+    def weights(self) -> int:
+        return sum(_weights(block) for _, block in self.blocks)
+
+
+def stacks(root: Any, name: str = "") -> list[Stack]:
+    """Those of ``root``. Of stacks within each other the inner one counts where it has most of a module's weights: the smaller what is
+    computed again at once, the less memory that needs. A module that stands in several places counts once, at its first."""
+    import torch
+
+    groups: dict[tuple[str, type], dict[int, tuple[str, Any]]] = {}
+    for where, called, module in _members(root, name):
+        groups.setdefault((where, type(module)), {}).setdefault(id(module), (called, module))
+    found = []
+    for (where, kind), members in groups.items():
+        blocks = []
+        for called, module in members.values():
+            inner = stacks(module, called)
+            repeats = len(members) >= LEAST and _is_block(module, torch)
+            if repeats and 2 * sum(one.weights for one in inner) < _weights(module):
+                blocks.append((called, module))
+            else:
+                found += inner
+        if blocks:
+            found.append(Stack(where, kind.__name__, blocks))
+    return found
+
+
+def _members(parent: Any, name: str) -> Iterator[tuple[str, str, Any]]:
+    """(where it stands, its name, the module): a parent's children, and those in lists of it, which aren't called themselves."""
+    import torch
+
+    for key, child in parent.named_children():
+        called = f"{name}.{key}" if name else key
+        if isinstance(child, (torch.nn.ModuleList, torch.nn.ModuleDict)):
+            yield from ((called, *rest) for _, *rest in _members(child, called))
+        else:
+            yield name, called, child
+
+
+def _is_block(module: Any, torch: Any) -> bool:
+    """One that is made of others, so that it holds more than it is given; a recurrent one does, too."""
+    made = next(module.children(), None) is not None or isinstance(module, torch.nn.RNNBase)
+    return made and next(module.parameters(), None) is not None and not isinstance(module, torch.jit.ScriptModule)
+
+
+def _weights(module: Any) -> int:
+    return sum(one.numel() for one in module.parameters())

@@ -1,0 +1,303 @@
+"""Repeated modules that are checkpointed from outside: the plain step's gradients and statistics, or a refusal that says why."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch")
+
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+from launcher.trainers.script.native import repeated
+from launcher.trainers.script.native.checkpointing import Checkpointing, NotExact
+
+
+class Block(nn.Module):
+    """As many scripts have one: dropout, a norm with statistics, a tensor and something else given, a tuple returned."""
+
+    def __init__(self, width: int = 8) -> None:
+        super().__init__()
+        self.first, self.norm, self.drop = nn.Linear(width, 4 * width), nn.BatchNorm1d(4 * width), nn.Dropout(0.3)
+        self.last = nn.Linear(4 * width, width)
+        self.calls = 0
+
+    def forward(self, x: Any, *, told: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+        self.calls += 1
+        return x + told["scale"] * self.last(self.drop(self.norm(self.first(x)).relu())), {"mean": x.mean()}
+
+
+class Net(nn.Module):
+    def __init__(self, blocks: int = 4, kind: Callable[[], nn.Module] = Block) -> None:
+        super().__init__()
+        self.enter = nn.Linear(5, 8)
+        self.blocks = nn.ModuleList(kind() for _ in range(blocks))
+        self.leave = nn.Linear(8, 2)
+
+    def forward(self, x: Any) -> Any:
+        x, told = self.enter(x), 0.0
+        for block in self.blocks:
+            x, beside = block(x, told={"scale": 0.5})
+            told = told + beside["mean"]
+        return self.leave(x) + told
+
+
+@pytest.fixture
+def outside(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[float], Checkpointing]]:
+    """Switches it on in this process, until the test is over."""
+    from torch.optim import optimizer
+
+    handles: list[Any] = []
+    register = optimizer.register_optimizer_step_pre_hook
+    monkeypatch.setattr(optimizer, "register_optimizer_step_pre_hook", lambda hook: handles.append(register(hook)))
+    for place, name in ((nn.Module, "__call__"), (torch.autograd, "backward"), (torch.utils.checkpoint, "checkpoint")):
+        monkeypatch.setattr(place, name, getattr(place, name))
+
+    def switch_on(share: float) -> Checkpointing:
+        found = Checkpointing(share)
+        found.install()
+        return found
+
+    yield switch_on
+    for handle in handles:
+        handle.remove()
+
+
+def trained(model: nn.Module, steps: int = 3, **shapes: int) -> list[Any]:
+    """Its gradients, step by step, and its weights and statistics at the end."""
+    torch.manual_seed(1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    found: list[Any] = []
+    for _ in range(steps):
+        optimizer.zero_grad()
+        model(torch.randn(6, 5)).square().sum().backward()
+        found += [None if one.grad is None else one.grad.clone() for one in model.parameters()]
+        optimizer.step()
+    return [*found, *(value.clone() for value in model.state_dict().values())]
+
+
+def same(one: list[Any], other: list[Any]) -> bool:
+    return len(one) == len(other) and all(torch.equal(a, b) for a, b in zip(one, other, strict=True))
+
+
+def kept(model: nn.Module) -> int:
+    """Values that autograd keeps for backward, but for weights."""
+    own, found = {id(one) for one in model.parameters()}, {}
+
+    def pack(tensor: Any) -> Any:
+        found[tensor.data_ptr()] = 0 if id(tensor) in own else tensor.numel()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        loss = model(torch.randn(6, 5)).sum()
+    del loss
+    return sum(found.values())
+
+
+@pytest.mark.parametrize("share", [0.5, 1.0])
+def test_gradients_and_statistics_are_the_plain_steps_to_the_last_bit(share: float, outside: Any) -> None:
+    torch.manual_seed(0)
+    plain = Net()
+    checkpointed = copy.deepcopy(plain)
+    before = trained(plain)
+    watch = outside(share)
+    assert same(trained(checkpointed), before)
+    assert [block.calls for block in checkpointed.blocks] == [3] * 4, "what is counted is counted once"
+    assert watch.seen == (share if share < 1 else True)
+    assert watch.told() == [f"checkpointing: {round(4 * share)} of 4 Block in blocks computed again, 3 times"]
+
+
+def test_less_is_kept_for_backward_the_larger_the_share(outside: Any) -> None:
+    model = Net()
+    plain = kept(model)
+    watch = outside(0.5)
+    half = kept(model)
+    watch.share, watch._looked = 1.0, {}
+    assert kept(model) < half < plain
+
+
+def test_copies_pickles_and_states_of_a_model_are_what_they_are_without_it(outside: Any) -> None:
+    model = Net()
+    names = list(model.state_dict())
+    outside(1.0)
+    trained(model)
+    assert list(model.state_dict()) == names
+    assert b"autofit" not in pickle.dumps(model) and b"launcher" not in pickle.dumps(model)
+    average, loaded = copy.deepcopy(model), pickle.loads(pickle.dumps(model))
+    assert same(trained(average), trained(loaded)), "a copy is a model of its own"
+    assert same(trained(copy.deepcopy(average)), trained(loaded)) is False
+
+
+def test_nothing_is_computed_again_in_evaluation_or_without_gradients(outside: Any) -> None:
+    model = Net()
+    watch = outside(1.0)
+    with torch.no_grad():
+        model(torch.randn(6, 5))
+    model.eval()(torch.randn(6, 5)).sum().backward()
+    assert watch.seen is False and not watch.told()
+
+
+def test_a_gradient_penalty_and_a_module_that_is_called_twice_are_the_plain_steps(outside: Any) -> None:
+    class Twice(Net):
+        def forward(self, x: Any) -> Any:
+            x.requires_grad_(True)
+            out = super().forward(x) + super().forward(2 * x)
+            (slope,) = torch.autograd.grad(out.sum(), x, create_graph=True)
+            return (out + slope.square().sum()) / 1000
+
+    torch.manual_seed(0)
+    plain = Twice()
+    checkpointed = copy.deepcopy(plain)
+    before = trained(plain)
+    outside(0.5)
+    assert all(bool(one.isfinite().all()) for one in before)
+    for one, other in zip(trained(checkpointed), before, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6)
+
+
+def test_several_ranks_data_parallel_wrapper_is_looked_into(outside: Any, tmp_path: Any) -> None:
+    import torch.distributed as dist
+
+    torch.manual_seed(0)
+    plain = Net()
+    model = copy.deepcopy(plain)
+    before = trained(plain)
+    watch = outside(0.5)
+    dist.init_process_group("gloo", init_method=f"file://{tmp_path}/ranks", rank=0, world_size=1)
+    try:
+        assert same(trained(nn.parallel.DistributedDataParallel(model)), before)
+    finally:
+        dist.destroy_process_group()
+    assert watch.told() == ["checkpointing: 2 of 4 Block in module.blocks computed again, 3 times"]
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# What is refused
+
+
+class KeepsAList(Block):
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[float] = []
+
+    def forward(self, x: Any, *, told: dict[str, Any]) -> Any:
+        self.seen.append(1.0)
+        return super().forward(x, told=told)
+
+
+class KeepsABuffer(Block):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("average", torch.zeros(()))
+
+    def forward(self, x: Any, *, told: dict[str, Any]) -> Any:
+        self.average.mul_(0.9).add_(x.detach().mean())
+        return super().forward(x, told=told)
+
+
+class DrawsByPython(Block):
+    def forward(self, x: Any, *, told: dict[str, Any]) -> Any:
+        return super().forward(x * random.random(), told=told)
+
+
+class ChangesItsInput(Block):
+    def forward(self, x: Any, *, told: dict[str, Any]) -> Any:
+        return super().forward(x.mul_(1.5), told=told)
+
+
+class HasAHook(Block):
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm.register_forward_hook(lambda *_: None)
+
+
+class ChecksItself(Block):
+    def forward(self, x: Any, *, told: dict[str, Any]) -> Any:
+        return torch.utils.checkpoint.checkpoint(super().forward, x, told=told, use_reentrant=False)
+
+
+@pytest.mark.parametrize(
+    ("kind", "why"),
+    [
+        (KeepsAList, r"blocks\.0 keeps something of each call \(KeepsAList\.seen\)"),
+        (KeepsABuffer, r"keeps something of each call \(KeepsABuffer\.average\)"),
+        (DrawsByPython, r"gives something else when it is computed again"),
+        (ChangesItsInput, r"gives something else when it is computed again"),
+        (HasAHook, r"has hooks \(BatchNorm1d_forward_hooks\)"),
+        (ChecksItself, r"the script checkpoints by itself"),
+    ],
+)
+def test_what_would_not_be_the_same_training_is_refused_by_name(kind: Callable[[], nn.Module], why: str, outside: Any) -> None:
+    model = Net(kind=kind)
+    outside(1.0)
+    with pytest.raises(NotExact, match=why):
+        trained(model)
+
+
+@pytest.mark.parametrize(
+    ("model", "why"),
+    [
+        (nn.Sequential(*(nn.Linear(5, 5) for _ in range(9))), r"no modules repeat .*: Sequential \(10 modules\)"),
+        (torch.compile(Net(), backend="eager"), "activation_memory_budget"),
+    ],
+)
+def test_a_model_of_single_layers_and_one_that_is_compiled_are_refused(model: nn.Module, why: str, outside: Any) -> None:
+    outside(0.5)
+    with pytest.raises(NotExact, match=why):
+        trained(model)
+
+
+def test_modules_that_are_never_called_in_training_are_refused_at_the_second_step(outside: Any) -> None:
+    class InEvaluation(Net):
+        def forward(self, x: Any) -> Any:
+            self.blocks.eval()
+            return super().forward(x)
+
+    outside(0.5)
+    with pytest.raises(NotExact, match="none of the modules that repeat was called in training and computed again: 4 Block in blocks"):
+        trained(InEvaluation())
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Which modules repeat
+
+
+def found(model: nn.Module) -> dict[str, list[str]]:
+    return {f"{one.where}: {one.kind}": [name for name, _ in one.blocks] for one in repeated.stacks(model)}
+
+
+def test_stacks_are_modules_of_one_class_under_one_parent_and_no_single_layers() -> None:
+    layer = nn.TransformerDecoderLayer(8, 2, 16)
+    assert found(nn.Transformer(8, 2, 3, 4, 16)) == {
+        "encoder.layers: TransformerEncoderLayer": [f"encoder.layers.{at}" for at in range(3)],
+        "decoder.layers: TransformerDecoderLayer": [f"decoder.layers.{at}" for at in range(4)],
+    }
+    assert found(nn.TransformerDecoder(layer, 2)) == {}
+    assert found(nn.Sequential(*[nn.Conv2d(3, 3, 3)] * 9)) == {}
+
+
+def test_of_stacks_within_each_other_the_inner_one_counts_where_it_holds_most() -> None:
+    def stage(blocks: int) -> nn.Module:
+        return nn.Sequential(*(nn.Sequential(nn.Linear(8, 8), nn.ReLU()) for _ in range(blocks)))
+
+    model = nn.Module()
+    model.one, model.two, model.three, model.four = stage(2), stage(2), stage(6), stage(2)
+    assert found(model) == {": Sequential": ["one", "two", "four"], "three: Sequential": [f"three.{at}" for at in range(6)]}
+
+
+def test_lists_within_a_list_are_its_own_members_and_a_module_counts_once() -> None:
+    one = nn.Sequential(nn.Linear(8, 8), nn.ReLU())
+    down = nn.ModuleList(nn.ModuleList([nn.Sequential(nn.Linear(8, 8), nn.ReLU()), nn.Linear(8, 8)]) for _ in range(3))
+    model = nn.ModuleDict({"down": down, "shared": nn.ModuleList([one, one, one])})
+    assert found(model) == {"down: Sequential": ["down.0.0", "down.1.0", "down.2.0"]}
+
+
+def test_torch_s_own_checkpoint_is_still_the_one_that_others_call() -> None:
+    assert checkpoint.__module__ == "torch.utils.checkpoint"
