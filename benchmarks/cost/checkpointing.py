@@ -1,6 +1,9 @@
-"""What a graded rung costs and frees: a training step of a YOLO or a Llama with all, some and none of its layers checkpointed.
+"""What a graded rung costs and frees: a training step of a YOLO, a Llama or a script's model with all, some and none of its layers
+checkpointed.
 
-    python -m benchmarks.cost.checkpointing [--out benchmarks/results/graded_checkpointing.json]
+    python -m benchmarks.cost.checkpointing [--scripts] [--out benchmarks/results/graded_checkpointing.json]
+
+``--scripts`` plays those that are checkpointed from outside alone, and leaves the other rows of the file as they are.
 
 Side by side in one process and thread: the shares are played in turn, so that a drifting machine drifts for all. Seconds are the process's
 own (``process_time``), medians of ``STEPS``; bytes are those kept for backward, without weights.
@@ -9,6 +12,7 @@ own (``process_time``), medians of ``STEPS``; bytes are those kept for backward,
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import statistics
 import time
@@ -18,9 +22,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch.utils.checkpoint
 
 from benchmarks.common.provenance import commit, machine, versions
 from benchmarks.common.rows import ROOT
+from launcher.trainers.script.native import checkpointing
 from launcher.trainers.transformers.native import hf_run
 from launcher.trainers.ultralytics.native import layer_checkpointing
 
@@ -41,11 +47,17 @@ class Subject:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--scripts", action="store_true")
     parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results" / "graded_checkpointing.json")
     chosen = parser.parse_args()
     torch.set_num_threads(1)
-    rows = [*(measured(yolo(name)) for name in YOLO_MODELS), measured(llama(4)), measured(llama(12))]
-    told = {"machine": machine(), "versions": versions(), "commit": commit(), "images": IMAGES, "side": SIDE, "rows": rows}
+    if chosen.scripts:
+        there = json.loads(chosen.out.read_text(encoding="utf-8"))
+        scripts = [measured(one()) for one in (encoder, residual, unet, separator)]
+        told = {**there, "scripts": {"machine": machine(), "versions": versions(), "commit": commit(), "rows": scripts}}
+    else:
+        rows = [*(measured(yolo(name)) for name in YOLO_MODELS), measured(llama(4)), measured(llama(12))]
+        told = {"machine": machine(), "versions": versions(), "commit": commit(), "images": IMAGES, "side": SIDE, "rows": rows}
     chosen.out.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
 
 
@@ -79,6 +91,72 @@ def llama(layers: int) -> Subject:
             model.gradient_checkpointing_disable()
 
     return Subject(f"Llama of {layers} layers", model, lambda: model(input_ids=tokens, labels=tokens, use_cache=False).loss, switch)
+
+
+_PLACES = ((torch.nn.Module, "__call__"), (torch.autograd, "backward"), (torch.utils.checkpoint, "checkpoint"))
+_PLAIN = [getattr(place, name) for place, name in _PLACES]
+
+
+def _from_outside(share: float) -> None:
+    for (place, name), plain in zip(_PLACES, _PLAIN, strict=True):
+        setattr(place, name, plain)
+    if share:
+        checkpointing.Checkpointing(share).install()
+
+
+def _script(name: str, model: Any, inputs: torch.Tensor) -> Subject:
+    return Subject(name, model.train(), lambda: _sum(model(inputs)), _from_outside)
+
+
+def encoder() -> Subject:
+    layer = torch.nn.TransformerEncoderLayer(256, 8, 1024, dropout=0.1, batch_first=True)
+    return _script("nn.TransformerEncoder of 12 layers", torch.nn.TransformerEncoder(layer, 12), torch.randn(IMAGES, SIDE, 256))
+
+
+def residual() -> Subject:
+    import torchvision
+
+    return _script("ResNet-50 (torchvision)", torchvision.models.resnet50(num_classes=10), torch.rand(IMAGES, 3, 128, 128))
+
+
+def unet() -> Subject:
+    """Four levels down and up, two convolutions each, as most scripts have it."""
+    from torch import nn
+
+    def two(inside: int, outside: int) -> nn.Module:
+        layers = [(nn.Conv2d(one, outside, 3, padding=1), nn.BatchNorm2d(outside), nn.ReLU()) for one in (inside, outside)]
+        return nn.Sequential(*(part for layer in layers for part in layer))
+
+    class UNet(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            sizes = (3, 16, 32, 64, 128)
+            self.downs = nn.ModuleList(two(*pair) for pair in itertools.pairwise(sizes))
+            self.ups = nn.ModuleList(two(large + small, small) for small, large in reversed([*itertools.pairwise(sizes[1:])]))
+            self.leave = nn.Conv2d(16, 2, 1)
+
+        def forward(self, x: Any) -> Any:
+            kept = []
+            for number, down in enumerate(self.downs):
+                x = down(x if not number else nn.functional.max_pool2d(x, 2))
+                kept.append(x)
+            kept.pop()
+            for up in self.ups:
+                x = up(torch.cat([nn.functional.interpolate(x, scale_factor=2), kept.pop()], dim=1))
+            return self.leave(x)
+
+    return _script("a U-Net of four levels", UNet(), torch.rand(IMAGES, 3, 128, 128))
+
+
+def separator() -> Subject:
+    """That of examples/separator, its own word for checkpointing off."""
+    import sys
+
+    sys.path.insert(0, str(ROOT / "examples" / "separator" / "training"))
+    from model import Separator  # type: ignore[import-not-found]
+
+    sizes = {"stems": 4, "n_fft": 512, "hop": 128, "bands": 8, "layers": 6, "width": 48, "heads": 4, "ffn": [96]}
+    return _script("the separator of examples/, 6 blocks", Separator(**sizes, checkpointing=False), torch.randn(2, 12032))
 
 
 def measured(one: Subject) -> dict[str, Any]:

@@ -52,8 +52,10 @@ def _members(parent: Any, name: str) -> Iterator[tuple[str, str, Any]]:
 
     for key, child in parent.named_children():
         called = f"{name}.{key}" if name else key
-        if isinstance(child, (torch.nn.ModuleList, torch.nn.ModuleDict)):
+        if isinstance(child, torch.nn.ModuleList):
             yield from ((called, *rest) for _, *rest in _members(child, called))
+        elif isinstance(child, torch.nn.ModuleDict):
+            yield from _members(child, called)
         else:
             yield name, called, child
 

@@ -14,7 +14,6 @@ pytest.importorskip("torch")
 
 import torch
 from torch import nn
-from torch.utils.checkpoint import checkpoint
 
 from launcher.trainers.script.native import repeated
 from launcher.trainers.script.native.checkpointing import Checkpointing, NotExact
@@ -295,9 +294,26 @@ def test_of_stacks_within_each_other_the_inner_one_counts_where_it_holds_most() 
 def test_lists_within_a_list_are_its_own_members_and_a_module_counts_once() -> None:
     one = nn.Sequential(nn.Linear(8, 8), nn.ReLU())
     down = nn.ModuleList(nn.ModuleList([nn.Sequential(nn.Linear(8, 8), nn.ReLU()), nn.Linear(8, 8)]) for _ in range(3))
-    model = nn.ModuleDict({"down": down, "shared": nn.ModuleList([one, one, one])})
-    assert found(model) == {"down: Sequential": ["down.0.0", "down.1.0", "down.2.0"]}
+    model = nn.Module()
+    model.body = nn.ModuleDict({"down": down, "shared": nn.ModuleList([one, one, one])})
+    assert found(model) == {"body.down: Sequential": ["body.down.0.0", "body.down.1.0", "body.down.2.0"]}
 
 
-def test_torch_s_own_checkpoint_is_still_the_one_that_others_call() -> None:
-    assert checkpoint.__module__ == "torch.utils.checkpoint"
+def test_a_layer_of_transformers_leaves_its_cache_out_as_its_own_switch_would(outside: Any) -> None:
+    transformers = pytest.importorskip("transformers")
+    sizes = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 4, "num_attention_heads": 2, "vocab_size": 50}
+    torch.manual_seed(0)
+    plain = transformers.LlamaForCausalLM(transformers.LlamaConfig(**sizes, attention_dropout=0.1)).train()
+    model, tokens = copy.deepcopy(plain), torch.randint(0, 50, (3, 9))
+
+    def gradients(model: Any) -> list[Any]:
+        torch.manual_seed(2)
+        for _ in range(3):
+            model(input_ids=tokens, labels=tokens).loss.backward()
+        return [one.grad for one in model.parameters()]
+
+    before = gradients(plain)
+    watch = outside(0.5)
+    for one, other in zip(gradients(model), before, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-7)
+    assert watch.told() == ["checkpointing: 2 of 4 LlamaDecoderLayer in model.layers computed again, 3 times"]
