@@ -78,7 +78,7 @@ def free_batch(understood: Understood) -> Understood:
 def checkpointed(understood: Understood) -> Understood:
     """The same, but where the trainer has no word for checkpointing the model's repeated modules may be checkpointed from outside
     (``--checkpointing``): half of them, or all, once the micro-batch is down."""
-    if CHECKPOINTING in understood.ask:
+    if CHECKPOINTING in understood.ask or "spelled" not in understood.args:
         return understood
     args = {**understood.args, "spelled": {**understood.args.get("spelled", {}), CHECKPOINTING: "outside"}}
     order = [*understood.ladder.get("order", ())]

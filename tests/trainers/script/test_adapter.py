@@ -297,6 +297,29 @@ def test_a_script_without_a_word_for_accumulation_is_given_it_from_outside(tmp_p
     assert trial.expects == {"accumulation": 2}
 
 
+def test_repeated_modules_are_checkpointed_from_outside_where_that_is_named_and_so_they_stay(tmp_path: Path) -> None:
+    spelled = {"micro_batch": "--b", "accumulation": "--a", "segment": "--s", "checkpointing": "outside"}
+    recipe = changed(project(tmp_path), spelled=spelled)
+    wheels = {**recipe.ladder.wheels, "checkpointing": WheelRule(values=(0.5, True))}
+    ladder = LadderRules(order=("checkpointing", "micro_batch", "segment", "model"), wheels=wheels)
+    adapter = ScriptAdapter(recipe.model_copy(update={"ladder": ladder}))
+    assert adapter.check() == [] and any("native/checkpointing, not autofit" in note for note in adapter.notes())
+    asked, half, every = (adapter.full_run(rung, cpu_budget(), folder=tmp_path / "run") for rung in ladder_of(adapter).rungs[:3])
+    assert "CHECKPOINTING" not in asked.env and (half.env["CHECKPOINTING"], every.env["CHECKPOINTING"]) == ("0.5", "1")
+    place = tmp_path / "run" / "native" / "checkpointing"
+    names = {"sitecustomize.py", "_autofit_checkpointing.py", "repeated.py", "imported.py"}
+    assert {path for path in half.files if path.parent == place} == {place / name for name in names}
+    assert not any("import launcher" in text or "from launcher" in text for text in half.files.values()), "the run needs no autofit"
+    assert half.argv[:3] == asked.argv[:3] and half.env["PYTHONPATH"].split(":")[0] == str(place)
+    assert adapter.resumed(half, tmp_path / "a.pth").env == half.env
+    rung = ladder_of(adapter).rungs[1]
+    assert adapter.twin(rung, cpu_budget(), folder=tmp_path / "twin").env["CHECKPOINTING"] == "0.5"
+    assert adapter.trial(rung, cpu_budget(), folder=tmp_path / "t", cache=tmp_path).payload["env"]["CHECKPOINTING"] == "0.5"
+    assert "the first 50% of its repeated modules are called by torch.utils.checkpoint" in adapter.edit(rung)
+    own = ScriptAdapter(changed(recipe, spelled={**spelled, "checkpointing": "switch:--c"}).model_copy(update={"ladder": ladder}))
+    assert any("switch:--c is for all layers or none" in str(fault) for fault in own.check())
+
+
 def test_batches_by_tokens_are_taken_in_parts_and_their_bound_is_never_turned(tmp_path: Path) -> None:
     (tmp_path / "train.py").touch()
     words = ["python", str(tmp_path / "train.py"), "--max-tokens", "4096"]

@@ -15,7 +15,7 @@ import yaml
 from omegaconf import OmegaConf
 
 from launcher.adapter import registry, wheel_names
-from launcher.adapter.recognised import free_batch
+from launcher.adapter.recognised import checkpointed, free_batch
 from launcher.adapter.registry import adapters
 from launcher.cli import recipe_draft, recognise
 from launcher.cli.recognise import Understood
@@ -995,6 +995,20 @@ def test_who_accepts_another_batch_gets_a_micro_batch_that_turns(tmp_path: Path,
     understood = recognise.understand(["python", "train.py"])
     assert understood.ladder["wheels"]["micro_batch"] == {"floor": 8}
     assert free_batch(understood).ladder == {"order": ["micro_batch"]}
+
+
+def test_who_allows_checkpointing_gets_half_of_the_repeated_modules_and_then_all_unless_the_script_has_a_word_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("train.py").write_text("p.add_argument('--batch-size', default=8)\n")
+    allowed = checkpointed(recognise.understand(["python", "train.py"]))
+    assert allowed.ask["checkpointing"] is False and allowed.args["spelled"]["checkpointing"] == "outside"
+    assert allowed.ladder["order"] == ["micro_batch", "checkpointing"]
+    assert allowed.ladder["wheels"]["checkpointing"] == {"values": [0.5, True]}
+    Path("train.py").write_text("p.add_argument('--batch-size', default=8)\np.add_argument('--grad-checkpointing', action='store_true')\n")
+    own = recognise.understand(["python", "train.py"])
+    assert checkpointed(own) == own and own.args["spelled"]["checkpointing"] == "switch:--grad-checkpointing"
 
 
 HYDRA = {

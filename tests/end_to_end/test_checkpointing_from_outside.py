@@ -1,0 +1,56 @@
+"""A script whose layers repeat, in less memory than it needs: half of them are computed again, and its weights are the plain run's."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.helpers.command_line import answer, autofit
+from tests.helpers.places import SCRIPTS
+
+pytestmark = pytest.mark.slow
+ALONE = ("--checkpointing", "ladder.order=[checkpointing]", "device=cpu", "--json")
+"""No smaller micro-batch, so that dropout draws what it draws in the plain run."""
+
+
+def launched(place: Path, memory: str, *words: str, fit_only: bool = False) -> tuple[dict[str, Any], str]:
+    """(the record, what was said)"""
+    shutil.copy(SCRIPTS / "repeats.py", place / "train.py")
+    only = ("--fit-only",) if fit_only else ()
+    done = autofit("run", *only, *ALONE, f"device.memory={memory}", "--", sys.executable, "train.py", *words, cwd=place, timeout=900)
+    return answer(done), done.stderr
+
+
+def test_half_of_the_layers_are_computed_again_and_the_weights_are_the_plain_runs(tmp_path: Path) -> None:
+    import torch
+
+    said, told = launched(tmp_path, "98MiB", "--out", str(tmp_path / "half.pt"))
+    assert said["status"] == "done", told[-3000:]
+    (asked, half) = said["trials"]
+    assert (asked["verdict"], half["verdict"], said["rung_index"]) == ("out_of_memory", "fits", 1)
+    assert "checkpointing: 3 of 6 TransformerEncoderLayer in body.layers computed again, 16 times" in told
+    assert "its update is the asked one, of the same gradients" in told
+    assert "CHECKPOINTING=0.5" in said["command"] and "native/checkpointing" in said["command"]
+    assert half["peak_bytes"] < 0.75 * asked["peak_bytes"]
+    subprocess.run([sys.executable, "train.py", "--out", "plain.pt"], cwd=tmp_path, check=True)
+    plain, checkpointed = (torch.load(tmp_path / name) for name in ("plain.pt", "half.pt"))
+    assert max(float((plain[name] - checkpointed[name]).abs().max()) for name in plain) < 1e-5
+
+    native = next((tmp_path / "runs").glob("*/*/native/checkpointing"))
+    env, alone = {"PYTHONPATH": str(native), "CHECKPOINTING": "1"}, [sys.executable, "train.py", "--out", "all.pt"]
+    done = subprocess.run(alone, cwd=tmp_path, env=env, capture_output=True, text=True, check=True)
+    assert "6 of 6 TransformerEncoderLayer" in done.stderr, "the command that is told needs no autofit"
+    assert all(torch.equal(value, plain[name]) for name, value in torch.load(tmp_path / "all.pt").items())
+
+
+def test_a_model_in_which_nothing_repeats_is_refused_by_name(tmp_path: Path) -> None:
+    said, told = launched(tmp_path, "98MiB", "--layers", "2", "--batch-size", "128", fit_only=True)
+    assert said["status"] == "no_rung_fits", told[-3000:]
+    asked, half = said["trials"]
+    assert (asked["verdict"], half["verdict"]) == ("out_of_memory", "altered"), told[-3000:]
+    assert "no modules repeat (3 or more of one class, of several layers each, under one parent): Net" in half["why"]
