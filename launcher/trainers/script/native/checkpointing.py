@@ -157,7 +157,7 @@ class Checkpointing:
             block = self._block(this)
             if (self._depth and block is None) or _is_traced(torch):
                 return plain(this, *args, **kwargs)
-            if block is None:
+            if block is None and torch._C._current_graph_task_id() == -1:  # else a part of a model, which is computed again
                 self._look(this, torch)
             self._depth += 1
             try:
@@ -269,13 +269,8 @@ class _Call:
 
 
 def _is_traced(torch: Any) -> bool:
-    """Or called within a backward pass, or by torch.func: nothing of that is checkpointed."""
-    return bool(
-        torch.compiler.is_compiling()
-        or torch.jit.is_tracing()
-        or torch._C._are_functorch_transforms_active()
-        or torch._C._current_graph_task_id() != -1
-    )
+    """Or called by torch.func: nothing of that is checkpointed."""
+    return bool(torch.compiler.is_compiling() or torch.jit.is_tracing() or torch._C._are_functorch_transforms_active())
 
 
 def _refuse_wrapped(root: Any) -> None:

@@ -22,9 +22,9 @@ from launcher.trainers.script.native.checkpointing import Checkpointing, NotExac
 class Block(nn.Module):
     """As many scripts have one: dropout, a norm with statistics, a tensor and something else given, a tuple returned."""
 
-    def __init__(self, width: int = 8) -> None:
+    def __init__(self, width: int = 8, norm: Callable[[int], nn.Module] = nn.BatchNorm1d) -> None:
         super().__init__()
-        self.first, self.norm, self.drop = nn.Linear(width, 4 * width), nn.BatchNorm1d(4 * width), nn.Dropout(0.3)
+        self.first, self.norm, self.drop = nn.Linear(width, 4 * width), norm(4 * width), nn.Dropout(0.3)
         self.last = nn.Linear(4 * width, width)
         self.calls = 0
 
@@ -159,6 +159,18 @@ def test_a_gradient_penalty_and_a_module_that_is_called_twice_are_the_plain_step
     assert all(bool(one.isfinite().all()) for one in before)
     for one, other in zip(trained(checkpointed), before, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6)
+
+
+def test_a_model_that_is_computed_again_as_a_whole_computes_the_same(outside: Any) -> None:
+    """As a forward pass is that found no room, and is made in parts."""
+    torch.manual_seed(0)
+    plain = Net(kind=lambda: Block(norm=nn.LayerNorm))
+    whole, before = copy.deepcopy(plain), trained(plain)
+    again = torch.utils.checkpoint.checkpoint
+    watch = outside(0.5)
+    call = whole.forward
+    whole.forward = lambda x: again(call, x, use_reentrant=False)  # type: ignore[method-assign]
+    assert same(trained(whole), before) and watch.seen == 0.5
 
 
 def test_several_ranks_data_parallel_wrapper_is_looked_into(outside: Any, tmp_path: Any) -> None:
