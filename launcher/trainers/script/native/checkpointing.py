@@ -56,7 +56,7 @@ class CheckpointedModule:
 
     def __init__(self, name: str, module: Any, stack: str, torch: Any) -> None:
         """``stack``: in words, what it is one of."""
-        self.name, self.stack, self.calls, self.again = name, stack, 0, 0
+        self.name, self.stack, self.calls, self.again, self.trains = name, stack, 0, 0, False
         self.module: weakref.ref[Any] = weakref.ref(module)
         norms = torch.nn.modules.batchnorm._NormBase
         self._norms = [weakref.ref(one) for one in module.modules() if isinstance(one, norms)]
@@ -98,8 +98,10 @@ class Checkpointing:
 
     @property
     def seen(self) -> bool | float:
-        """The share that was computed again; False where none was."""
-        return any(block.again for block in self._blocks.values()) and (self.share if self.share < 1 else True)
+        """The share that was computed again; False where none was, or not all of a stack's that were called and train."""
+        ran = {block.stack for block in self._blocks.values() if block.again}
+        every = all(block.again for block in self._blocks.values() if block.stack in ran and block.trains)
+        return bool(ran) and every and (self.share if self.share < 1 else True)
 
     def told(self) -> list[str]:
         """What was computed again, stack by stack."""
@@ -208,7 +210,7 @@ class Checkpointing:
 
     def _stepped(self, optimizer: Any, *_: Any) -> None:
         steps = self._steps[optimizer] = self._steps.get(optimizer, 0) + 1
-        if steps != STRICT or self.seen:
+        if steps != STRICT or any(block.again for block in self._blocks.values()):
             return
         trained = {id(one) for group in optimizer.param_groups for one in group["params"]}
         modules = [module for block in self._blocks.values() if (module := block.module()) is not None]
@@ -237,6 +239,7 @@ class _Call:
     def _seen_first(self, args: Any, kwargs: Any) -> Any:
         module = self._plain.args[0]
         _refuse_hooks(self._block.name, module)
+        self._block.trains = any(one.requires_grad for one in module.parameters())
         before = _kept(module)
         made = self._plain(*args, **kwargs)
         after = _kept(module)
