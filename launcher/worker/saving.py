@@ -1,17 +1,21 @@
-"""Says of a checkpoint that found no room in memory that it did: PyTorch's own words, and those of who tries again, hide it.
+"""A checkpoint that finds no room in memory is written once more with what the process can do without, or says that it found none.
 
-``torch.save`` closes its file when it fails, and complains of that. In full runs its error is a MemoryError then, which nobody takes for
-a disk that is slow (Ultralytics tries four times, and ends with "I/O operation on closed file").
+PyTorch's own words, and those of who tries again, hide it: ``torch.save`` closes its file when it fails, and complains of that. In full
+runs its error is a MemoryError then, which nobody takes for a disk that is slow (Ultralytics tries four times, and ends with "I/O operation
+on closed file").
 """
 
 from __future__ import annotations
 
 import functools
+import io
+import os
 import traceback
 from collections.abc import Callable
 from typing import Any
 
 from ..shared.memory_failures import memory_failure
+from . import spare
 from .after_import import after_import
 
 
@@ -30,14 +34,22 @@ def said(plain: Callable[..., Any]) -> Callable[..., Any]:
         return plain
 
     @functools.wraps(plain)
-    def save(*args: Any, **named: Any) -> Any:
-        try:
-            return plain(*args, **named)
-        except Exception as error:
-            if not (found := _of_memory(error)):
-                raise
-            traceback.clear_frames(error.__traceback__)
-            raise MemoryError(f"a checkpoint found no room: {found}") from error
+    def save(obj: Any, f: Any, *args: Any, **named: Any) -> Any:
+        at = f.tell() if isinstance(f, io.BytesIO) else None
+        again = at is not None or isinstance(f, str | os.PathLike)
+        while True:
+            try:
+                return plain(obj, f, *args, **named)
+            except Exception as error:
+                if not (found := _of_memory(error)):
+                    raise
+                traceback.clear_frames(error.__traceback__)
+                if not again or not spare.hand_back():
+                    raise MemoryError(f"a checkpoint found no room: {found}") from error
+            again = False
+            if at is not None:
+                f.seek(at)
+                f.truncate()
 
     return save
 

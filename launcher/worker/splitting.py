@@ -293,10 +293,12 @@ class Splitting:
 
     @contextlib.contextmanager
     def _telling(self, rows: int, where: str) -> Iterator[None]:
-        """Says it where rows had to be taken again, once they have found room."""
+        """Says it where rows had to be taken again, once they have found room. What comes beside them (a save, results that are kept) gets
+        the stacks that stand ready for threads to come."""
         most, self._thorough = self.most, True
         yield
         if self.most != most:
+            spare.hand_back()
             once = f"{self.most} at once" if self.most != 1 else "one by one"
             more = "; batch norm sees a part's rows" if self._statistics else ""
             told = (
@@ -377,7 +379,8 @@ def joined(sizes: Sequence[int], values: Sequence[Any], shares: Sequence[float] 
 
     first = values[0]
     if isinstance(first, torch.Tensor):
-        if first.dim() and [len(value) for value in values] == list(sizes):
+        alike = len({value.shape[1:] for value in values}) == 1
+        if first.dim() and alike and [len(value) for value in values] == list(sizes):
             return torch.cat(values)
         if first.dim() or shares is None or not first.is_floating_point():
             raise CannotSplit("what the model gives has no row for each of its batch")

@@ -246,10 +246,18 @@ class _Evaluation:
 
 def _joined(found: Sequence[tuple[float, Any]]) -> tuple[Any, Any, Any]:
     """(loss, logits, labels) of the whole batch, of parts and what their losses count for."""
-    from transformers.trainer_pt_utils import nested_concat
-
     weights, results = zip(*found, strict=True)
     losses, logits, labels = zip(*results, strict=True)
     loss = None if losses[0] is None else sum(one * weight for one, weight in zip(losses, weights, strict=True))
-    joined = [None if kept[0] is None else functools.reduce(nested_concat, kept) for kept in (logits, labels)]
-    return loss, joined[0], joined[1]
+    return loss, _concatenated(logits), _concatenated(labels)
+
+
+def _concatenated(kept: Sequence[Any]) -> Any:
+    """Predictions of parts as one, with rows as long as the longest; None where there are none."""
+    from transformers.trainer_pt_utils import find_batch_size, nested_concat
+
+    if kept[0] is None:
+        return None
+    with contextlib.suppress(CannotSplit):  # all at once: one by one, those joined before would be there twice
+        return splitting.joined([find_batch_size(one) or 0 for one in kept], kept)
+    return functools.reduce(nested_concat, kept)

@@ -18,6 +18,7 @@ from typing import Any
 from ....worker import saving, splitting
 from ....worker.after_import import after_import
 from ....worker.splitting import CannotSplit, Splitting
+from . import lean_saves
 
 OF_TARGETS = ("batch_idx", "cls", "bboxes", "keypoints")
 """What a batch has one row of for each target; ``batch_idx`` says of which image."""
@@ -28,6 +29,7 @@ _validations: weakref.WeakKeyDictionary[Any, Splitting] = weakref.WeakKeyDiction
 def install() -> None:
     """In this process, as soon as Ultralytics' models and callbacks are there."""
     saving.install()
+    lean_saves.install()
     after_import({"ultralytics.utils.patches": _patches})
     if splitting.alone():
         after_import({"ultralytics.nn.tasks": _models, "ultralytics.utils.callbacks.base": _callbacks})
