@@ -55,8 +55,8 @@ demo-ranks: install   ## two processes train together on this CPU (torchrun, glo
 gpu-check:      ## the evidence that needs a card, into docs/gpu.md; CASE=A..F or tests, MINUTES=9, PRETENDED=h100_80gb plays a card, CARDS=4 so many. Installs nothing
 	$(if $(PRETENDED),$(GPU_PYTHON) -m launcher.pretended gpu=$(PRETENDED) $(if $(CARDS),cards=$(CARDS) nccl=200MiB )computed=small -- )$(GPU_PYTHON) -m $(if $(filter tests,$(CASE)),pytest -m gpu -rs tests/gpu,benchmarks.gpu_check $(CASE) $(if $(MINUTES),--minutes $(MINUTES)))
 
-survival: install   ## full runs launched after a fit, on nasty data near the edge (hours; SLICE=10: ten more, SHORT=1: of few steps, RANKS=1: of two ranks; SEED=17: one again)
-	$(BIN)/python -m benchmarks.survival $(if $(SHORT),--short) $(if $(RANKS),--ranks) $(if $(SEED),--seed $(SEED),$(if $(SLICE),--slice $(SLICE))) $(if $(JOBS),--jobs $(JOBS))
+survival: install   ## full runs launched after a fit, on nasty data near the edge (hours; SLICE=10: ten more, SHORT=1: of few steps, RANKS=1: of two ranks, BESIDE=1: little beside the device; SEED=17: one again)
+	$(BIN)/python -m benchmarks.survival $(if $(SHORT),--short) $(if $(RANKS),--ranks) $(if $(BESIDE),--beside) $(if $(SEED),--seed $(SEED),$(if $(SLICE),--slice $(SLICE))) $(if $(JOBS),--jobs $(JOBS))
 
 faults: install   ## trainings with a fault done to each from outside, into docs/faults.md (resumable; SLICE=10: ten more, FAULTS=small_disk,few_files: of these, SEED=17: that one)
 	$(BIN)/python -m benchmarks.faults $(if $(SEED),--seed $(SEED),$(if $(SLICE),--slice $(SLICE)) $(if $(FAULTS),--faults $(FAULTS)) $(if $(JOBS),--jobs $(JOBS)))

@@ -7,6 +7,7 @@ python -m benchmarks.survival --seed 17           seed 17 once more, with the bu
 python -m benchmarks.survival --slice 0           only the table
 python -m benchmarks.survival --played --slice 4  four more on a pretended card, into survival_played.jsonl
 python -m benchmarks.survival --ranks --slice 6   six more of two ranks, into survival_ranks.jsonl
+python -m benchmarks.survival --beside --slice 5  five more with little of something beside the device, into survival_beside.jsonl; as root
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ from pathlib import Path
 from typing import TextIO
 
 from benchmarks.common.rows import ROOT, Row, append, read
-from benchmarks.survival import cases, play, table
+from benchmarks.survival import beside, cases, play, table
 from launcher.forecast import gpu_catalogue
 from launcher.pretended import cards
 
 MOST_AT_ONCE = 2
 CARD = "rtx_3090"
 """Which is pretended; budgets make it smaller."""
-PAGES = {cases.PLAYED: "survival_played", cases.RANKS: "survival_ranks"}
+PAGES = {cases.PLAYED: "survival_played", cases.RANKS: "survival_ranks", cases.BESIDE: "survival_beside"}
 """Which have pages of their own, by their first seed."""
 
 
@@ -53,6 +54,7 @@ def main() -> int:
         "--played", action="store_const", const=cases.PLAYED, dest="first", help="on a pretended card, within 5 %% of the need"
     )
     kind.add_argument("--ranks", action="store_const", const=cases.RANKS, dest="first", help="two ranks, within 5 %% of the need")
+    kind.add_argument("--beside", action="store_const", const=cases.BESIDE, dest="first", help="one memory beside the device is small")
     parser.add_argument("--jobs", type=int, default=min(MOST_AT_ONCE, os.cpu_count() or 1), choices=range(1, MOST_AT_ONCE + 1))
     parser.add_argument("--data", type=Path, help="benchmarks/results/survival.jsonl")
     parser.add_argument("--table", type=Path, help="docs/survival.md")
@@ -68,7 +70,7 @@ def main() -> int:
 
 
 def _environment(chosen: argparse.Namespace) -> contextlib.AbstractContextManager[Mapping[str, str]]:
-    if chosen.first not in PAGES:
+    if chosen.first not in PAGES or chosen.first == cases.BESIDE:
         return contextlib.nullcontext(os.environ)
     (model,) = gpu_catalogue.named([CARD])
     return cards.played(cards.Cards(model=model, count=2 if chosen.first == cases.RANKS else 1))
@@ -84,7 +86,8 @@ def _played(chosen: argparse.Namespace, place: play.Table) -> int:
         more(chosen, place)
     rows = read(chosen.data)
     if rows:
-        page = table.of_ranks(rows) if chosen.first == cases.RANKS else table.document(rows, played=chosen.first == cases.PLAYED)
+        own = {cases.RANKS: table.of_ranks, cases.BESIDE: table.of_beside}.get(chosen.first)
+        page = own(rows) if own is not None else table.document(rows, played=chosen.first == cases.PLAYED)
         chosen.table.write_text(page, encoding="utf-8")
     return 130 if place.stopping.is_set() else 0
 
@@ -102,7 +105,9 @@ def _only_one(lock: TextIO) -> bool:
 def again(seed: int, data: Path, place: play.Table) -> int:
     """Plays a seed once more; with the budget of its row where it has one. Prints the new row."""
     row = next((row for row in read(data) if row["seed"] == seed and row["generator"] == cases.GENERATOR), {})
-    played = play.play(cases.make(seed), place, budget=row.get("budget_bytes"))
+    played = (
+        beside.play(cases.make(seed), place) if seed >= cases.BESIDE else play.play(cases.make(seed), place, budget=row.get("budget_bytes"))
+    )
     print(json.dumps(played, indent=1, ensure_ascii=False))
     return 0 if played["status"] == "done" else 1
 
@@ -110,7 +115,7 @@ def again(seed: int, data: Path, place: play.Table) -> int:
 def more(chosen: argparse.Namespace, place: play.Table) -> None:
     """Plays cases that have no row yet, as many as asked, ``jobs`` at a time; each row is written when its case is over."""
     rows = read(chosen.data)
-    seeds = seeds_left(rows, chosen.first)
+    seeds, play_one = seeds_left(rows, chosen.first), beside.play if chosen.first == cases.BESIDE else play.play
     started = 0
     running: set[Future[Row]] = set()
 
@@ -123,7 +128,7 @@ def more(chosen: argparse.Namespace, place: play.Table) -> None:
         try:
             while running or wanted():
                 while len(running) < chosen.jobs and wanted():
-                    running.add(pool.submit(play.play, cases.make(next(seeds)), place))
+                    running.add(pool.submit(play_one, cases.make(next(seeds)), place))
                     started += 1
                 done, running = wait(running, return_when=FIRST_COMPLETED)
                 for one in done:
@@ -137,7 +142,7 @@ def more(chosen: argparse.Namespace, place: play.Table) -> None:
 
 def _line(row: Row) -> str:
     part = table.ratio(row)
-    words = (row.get("words") or [""])[-1][:120]
+    words = (row.get("words") or [row.get("memory", "")])[-1][:120]
     peaks = f"run/trial {part:.3f}" if part else ""
     return f"seed {row['seed']:>4}  {row['trainer']:<6} {row['task']:<17} {row['status']:<13} {row['seconds']:>6.0f} s  {peaks:<16} {words}"
 

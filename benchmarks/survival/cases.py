@@ -4,6 +4,7 @@ The same seed gives the same case everywhere and always; ``GENERATOR`` is raised
 and every task. Seeds from ``SHORT`` on are trainings of one to eight optimizer steps on data of very different lengths: a trial can't see
 more steps than its training has. Seeds from ``PLAYED`` on are those from 0 on, on a pretended card within 5 % of the need. Seeds from
 ``RANKS`` on have two ranks, within 5 % too: over gloo on a CPU, and Ultralytics, which trains on several cards only, on two pretended ones.
+Seeds from ``BESIDE`` on have room on their device, and one of the machine's memories beside it is small (``survival.beside``).
 Words in braces ({data}, {python}, {here}) are places that only the machine of a run knows.
 """
 
@@ -28,6 +29,13 @@ RANKS = 3000
 """The first seed of those with two ranks."""
 RANK_KINDS = ("text", "torchrun", "any", "speech", "torchrun", "any")
 """What (seed - RANKS) % 6 stands for. ``torchrun``: a script that starts its ranks itself, which share one budget."""
+BESIDE = 4000
+"""The first seed of those with too little of something beside the device; (seed - BESIDE) // 5 is their training."""
+MEMORIES = ("host memory", "/dev/shm", "open files", "processes", "disk")
+"""What (seed - BESIDE) % 5 stands for, as ``trial.host_rooms`` names it."""
+BESIDE_TRAINERS = ("yolo", "script", "text")
+BESIDE_FACTORS = (0.95, 0.98, 1.0, 1.0, 1.01, 1.01, 1.02, 1.02, 1.03, 1.05, 1.08, 1.12)
+"""What there is, less the headroom, over what a launch with ample room says is needed."""
 ON_CARD = tuple(place for place, kind in enumerate(KINDS) if kind != "script")
 """Places in ``KINDS`` of what can train on a card: the scripts here are a processor's."""
 NEAR = tuple(1 + part / 100 for part in range(-5, 6))
@@ -81,6 +89,8 @@ class Case:
 
 def make(seed: int) -> Case:
     """The case of a seed."""
+    if seed >= BESIDE:
+        return _beside(seed)
     if seed >= RANKS:
         return _of_two(seed)
     if seed >= PLAYED:
@@ -139,6 +149,78 @@ def _torchrun(rng: random.Random) -> Args:
     launcher = ("-m", "torch.distributed.run", "--local_addr=localhost", "--nproc_per_node", 2)
     made = _line(*launcher, "{here}/scripts/ragged_ranks.py", *words, *more, *rows)
     return {"trainer": "script", "task": "ragged_ranks", "data": {"kind": "none", "folder": "data"}, **made}
+
+
+def _beside(seed: int) -> Case:
+    """A training with workers. Five seeds in a row have the same one, but for the disk, which is filled by checkpoints of half a GiB."""
+    number, memory = divmod(seed - BESIDE, len(MEMORIES))
+    rng, large = random.Random(f"beside {GENERATOR} {number}"), MEMORIES[memory] == "disk"
+    trainer = BESIDE_TRAINERS[number % len(BESIDE_TRAINERS)]
+    workers = rng.choice((2, 3, 4))
+    if trainer == "yolo" and MEMORIES[memory] == "/dev/shm":  # nothing of it is needed without workers
+        trainer = "text"
+    made = {"yolo": _yolo_beside, "script": _script_beside, "text": _text_beside}[trainer](rng, workers, large)
+    made["recipe"]["ladder"] = {
+        "order": ["workers", "micro_batch"],
+        "wheels": {"workers": {"values": [one for one in (3, 1, 0) if one < workers]}},
+    }
+    made["recipe"] |= {"defaults": [*made["recipe"].pop("defaults", []), {"override /device": "cpu"}, "_self_"], "summary": "beside"}
+    factor = random.Random(f"beside {GENERATOR} factor {seed}").choice(BESIDE_FACTORS)
+    return Case(seed=seed, trainer=trainer, headroom=0.1, factor=factor, aim=0.0, **made)
+
+
+def _yolo_beside(rng: random.Random, workers: int, large: bool) -> Args:
+    """On a CPU Ultralytics takes no workers, whatever is asked."""
+    batch = rng.choice((4, 8))
+    args: Args = {"epochs": 2, "plots": rng.random() < 0.3, "warmup_epochs": 1.0, "optimizer": rng.choice(("SGD", "AdamW"))}
+    args |= _sometimes(rng, 0.5, cache="ram") | _sometimes(rng, 0.3, mosaic=0.0) | _sometimes(rng, 0.3, close_mosaic=1)
+    args |= {"epochs": 45, "save_period": 1, "plots": False, "optimizer": "AdamW", "val": False} if large else {}
+    data: Args = {
+        "kind": "yolo", "task": "detect", "folder": "data", "classes": 3, "train": 9 if large else batch * 6 + 1,
+        "val": batch * 3 + 1, "dense": 40, "dense_in_val": True, "usual": 6, "unlabelled": 0.1, "train_shapes": "mixed",
+        "val_shapes": "mixed", "largest": 640,
+    }  # fmt: skip
+    ask = {"model": "yolov8n.yaml", "micro_batch": batch, "image_size": 32 if large else rng.choice((64, 96, 160)), "workers": workers}
+    recipe: Args = {"data": "{data}/data.yaml", "ask": {**ask, "checkpointing": False}, "trainer": {"args": args}}
+    return {"task": "detect", "data": data, "recipe": recipe}
+
+
+def _text_beside(rng: random.Random, workers: int, large: bool) -> Args:
+    batch, saves = rng.choice((4, 8)), rng.choice((1, 2, 3))
+    width = 512 if large else rng.choice((128, 256))
+    shape = {
+        "hidden_size": width, "intermediate_size": 3 * width, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
+    }  # fmt: skip
+    data: Args = {
+        "kind": "text", "folder": "data", "train": batch * 15 + 3, "val": batch * 3 + 1, "words": (1, 120), "length": 0, "shape": shape,
+        "vocabulary": 16000 if large else 4000,
+    }  # fmt: skip
+    ask: Args = {"model": "{data}/model", "micro_batch": batch, "sequence_length": 128, "val_micro_batch": batch, "checkpointing": False}
+    args: Args = {
+        "num_train_epochs": rng.choice((1, 2)), "disable_tqdm": True, "logging_steps": 5, "eval_strategy": "steps", "eval_steps": 7,
+        "save_strategy": "steps", "save_steps": 7, "save_total_limit": saves, "packing": False,
+        "dataloader_prefetch_factor": rng.choice((2, 4, 16)),
+    }  # fmt: skip
+    args |= _sometimes(rng, 0.5, dataloader_persistent_workers=True) | _sometimes(rng, 0.4, load_best_model_at_end=True)
+    recipe: Args = {
+        "defaults": [{"override /trainer": "text"}], "data": "{data}", "ask": {**ask, "workers": workers}, "trainer": {"args": args},
+    }  # fmt: skip
+    return {"task": "complete", "data": data, "recipe": recipe}
+
+
+def _script_beside(rng: random.Random, workers: int, large: bool) -> Args:
+    words: list[Any] = ["--prefetch", rng.choice((1, 2, 6)), "--rows", rng.choice((150, 400)), "--size", rng.choice((64, 128, 224))]
+    words += rng.choice(([], ["--persistent"])) + rng.choice(([], ["--ragged"])) + rng.choice(([], [], ["--cache"]))
+    words += rng.choice(([], ["--many", 5])) + rng.choice(([], [], ["--context", "spawn"])) + ["--epochs", rng.choice((2, 4))]
+    words += ["--weights", 120 if large else rng.choice((1, 20))]
+    args = {
+        "command": ["{python}", "{here}/scripts/beside.py", *map(str, words)],
+        "spelled": {"micro_batch": "--batch-size", "workers": "--workers", "accumulation": "outside"},
+        "set": {"--out": "{run}"},
+        "resume": {"words": "--resume {checkpoint}", "newest": "{run}/epoch*.pt"},
+    }
+    recipe: Args = {"ask": {"micro_batch": rng.choice((8, 16)), "workers": workers}, "trainer": {"adapter": "script", "args": args}}
+    return {"task": "beside", "data": {"kind": "none", "folder": "data"}, "recipe": recipe}
 
 
 def _short(rng: random.Random, kind: str) -> Args:

@@ -59,12 +59,12 @@ def rooms(trial: Trial, budget: Budget, console: Console) -> None:
         budget.kind,
         size(trial.verdict.peak_bytes),
         format_size(budget.budget_bytes),
-        budget.headroom,
+        f"{budget.headroom:.0%}",
         trial.verdict.peak_bytes > cap,
     )
-    beside = [(room.name, *host_rooms.words(room), room.headroom, host_rooms.is_short(room)) for room in trial.rooms]
+    beside = [(room.name, *host_rooms.words(room), host_rooms.kept_free(room), host_rooms.is_short(room)) for room in trial.rooms]
     rows = [
-        [Text(cell, style="red" if short else "") for cell in (name, needed, there, f"{kept:.0%}", "too little" if short else "")]
+        [Text(cell, style="red" if short else "") for cell in (name, needed, there, kept, "too little" if short else "")]
         for name, needed, there, kept, short in (device, *beside)
     ]
     if trial.rooms:

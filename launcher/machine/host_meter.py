@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +24,7 @@ if os.name == "posix":
 LOOK_S, FILES_S = 0.1, 1.0
 """Between two looks at what is cheap to see, and at open files."""
 SHARE_OF_TIME = 0.05
-"""Pages are walked for at most this part of the time, unless more memory than ever is resident: then at once, for a peak may be short."""
+"""Pages are walked for at most this part of the time, unless processes have had more than ever resident: then at once."""
 
 
 @dataclass(slots=True)
@@ -55,7 +56,9 @@ class HostMeter(Looks):
 
     def __init__(self, saves_in: Path) -> None:
         super().__init__("autofit-host", self._look, every_s=LOOK_S)
-        self._pid = self._resident = 0
+        self._pid = 0
+        self._peaks: dict[int, int] = {}
+        """Process -> the most that it had resident, by the last walk."""
         self._walk_at = self._files_at = 0.0
         self.use = HostUse(
             memory_there=host.memory()[1], shared_before=host.shared_memory_free(), tasks_there=host.tasks_left(),
@@ -68,21 +71,23 @@ class HostMeter(Looks):
 
     def _look(self) -> None:
         pids = [self._pid, *procfs.descendants(self._pid)]
-        now, use, resident, tasks = time.monotonic(), self.use, 0, 0
+        now, use, tasks, peaks = time.monotonic(), self.use, 0, dict[int, int]()
         if use.shared_before is not None:
             use.shared_taken = max(use.shared_taken, use.shared_before - (host.shared_memory_free() or 0))
         for pid in pids:
             with suppress(OSError, IndexError, ValueError):
-                resident += procfs.resident_bytes(pid)
+                peaks[pid] = procfs.status_bytes("VmHWM", pid)
                 tasks += len(os.listdir(f"/proc/{pid}/task"))
                 if now >= self._files_at:
                     self._look_at_files(pid)
         use.tasks = max(use.tasks, tasks)
         self._files_at = now + FILES_S if now >= self._files_at else self._files_at
-        if now >= self._walk_at or resident > max(self._resident + 32 * MIB, 1.03 * self._resident):
-            self._resident = max(self._resident, resident)
+        risen = {pid: peak for pid, peak in peaks.items() if peak > self._peaks.get(pid, 0)}
+        rise = sum(peak - self._peaks.get(pid, 0) for pid, peak in risen.items())
+        if now >= self._walk_at or rise > max(8 * MIB, 0.01 * sum(self._peaks.values())):
+            self._peaks = peaks
             began = time.thread_time()
-            self._walk(pids)
+            self._walk(pids, risen)
             self._walk_at = time.monotonic() + (time.thread_time() - began) / SHARE_OF_TIME
 
     def _look_at_files(self, pid: int) -> None:
@@ -92,14 +97,16 @@ class HostMeter(Looks):
         if len(names) > self.use.files:
             self.use.files, self.use.files_there = len(names), None if limit == resource.RLIM_INFINITY else limit
 
-    def _walk(self, pids: list[int]) -> None:
-        free, own, shared = host.memory()[1], 0, 0
+    def _walk(self, pids: list[int], risen: Mapping[int, int]) -> None:
+        """``risen``: processes that have had more than ever since the last walk, with that; what of it is gone again was there, too."""
+        free, own, shared, gone = host.memory()[1], 0, 0, 0
         for pid in pids:
             with suppress(OSError, ValueError, IndexError):
                 private, mapped = procfs.own_bytes(pid)
                 own, shared = own + private, shared + mapped
+                gone += max(0, risen.get(pid, 0) - procfs.resident_bytes(pid))
         use, there = self.use, max(free, host.memory()[1]) + own + shared
-        use.shared_mapped, use.memory_bytes = max(use.shared_mapped, shared), max(use.memory_bytes, own + shared)
+        use.shared_mapped, use.memory_bytes = max(use.shared_mapped, shared), max(use.memory_bytes, own + shared + gone)
         use.memory_there = min(there, use.memory_there) if use.memory_there is not None else there
 
 

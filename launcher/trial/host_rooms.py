@@ -31,6 +31,9 @@ _CURES: dict[str, tuple[Source, str]] = {
     ),
     DISK: ("disk", "fewer checkpoints kept, or a larger disk (run.root)"),
 }
+LEAST = {MEMORY: 16 * MIB, SHARED: MIB, FILES: 4, TASKS: 4, DISK: 16 * MIB}
+"""At least so much of each stays free, unless the headroom is 0: threads and files that are soon gone are seen by none who looks now and
+then, queues have locks in /dev/shm, and a run writes figures and logs beside its checkpoints."""
 
 
 def rooms(use: HostUse, reports: Sequence[TrialReport], *, headroom: float, saved: int | None = None) -> list[RoomRecord]:
@@ -60,7 +63,7 @@ def short_of(found: Iterable[RoomRecord], *places: Path) -> RoomRecord | None:
     for room in found:
         if room.name == DISK and places and not is_short(room):
             held = sum(map(host.disk_taken, places))
-            wanted = max(0, int(room.needed / (1 - room.headroom)) + 1 - held)
+            wanted = max(0, room.needed + max(int(room.needed * room.headroom / (1 - room.headroom)) + 1, _least(room)) - held)
             taken = host.disk_takes(places[0], wanted)
             room = room if taken == wanted else room.model_copy(update={"there": held + taken})
         if is_short(room):
@@ -92,7 +95,18 @@ def today(found: Iterable[RoomRecord], use: HostUse) -> list[RoomRecord]:
 
 
 def is_short(room: RoomRecord) -> bool:
-    return room.there is not None and room.there >= 0 and room.needed > room.there * (1 - room.headroom)
+    return room.there is not None and room.there >= 0 and room.needed > room.there - max(room.there * room.headroom, _least(room))
+
+
+def _least(room: RoomRecord) -> int:
+    return LEAST.get(room.name, 0) if room.headroom else 0
+
+
+def kept_free(room: RoomRecord) -> str:
+    """How much of it must stay free, for people."""
+    if room.there is None or _least(room) <= room.there * room.headroom:
+        return f"{room.headroom:.0%}"
+    return str(_least(room)) if room.name in (FILES, TASKS) else format_size(_least(room))
 
 
 def words(room: RoomRecord) -> tuple[str, str]:
@@ -105,5 +119,5 @@ def verdict_on(room: RoomRecord, fitted: Verdict) -> Verdict:
     """The verdict on a trial that fits otherwise, for want of that room."""
     (source, cure), (needed, there) = _CURES[room.name], words(room)
     others = f", others having taken {format_size(room.others)} meanwhile" if room.others >= MIB else ""
-    why = f"the run needs {needed} of {room.name}, and {there} are there for it{others} ({room.headroom:.0%} kept free): {cure}"
+    why = f"the run needs {needed} of {room.name}, and {there} are there for it{others} ({kept_free(room)} kept free): {cure}"
     return Verdict(kind=Kind.OUT_OF_MEMORY, phase=fitted.phase, why=why, source=source, peak_bytes=fitted.peak_bytes, evidence=why)

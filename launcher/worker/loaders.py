@@ -2,12 +2,17 @@
 
 A trial takes few batches, and its loaders may not have filled their queues by then; a run's do. Workers hand tensors over in shared memory,
 and each storage on its way is an open file of the process that takes it (PyTorch's strategy ``file_descriptor``, the one of Linux).
+
+A forked worker shares its parent's memory until it writes there, and Python writes wherever it counts a reference or collects garbage: by
+and by the worker has a copy of all that it looks at. In a trial it has them from the beginning.
 """
 
 from __future__ import annotations
 
 import contextlib
+import gc
 import mmap
+import os
 import weakref
 from collections.abc import Iterator
 from typing import Any
@@ -25,6 +30,8 @@ class HeldAhead:
         self._open: dict[int, list[int]] = {}
         """Iterator under way -> batches that may be on their way, bytes and storages of the largest."""
         self._bytes = self._storages = 0
+        self._forks_for: Any = None
+        """The data set whose workers are being started."""
 
     def fact(self) -> dict[str, dict[str, int]]:
         """The fact of a report, over all loaders under way at once; empty where none has handed a tensor over."""
@@ -41,10 +48,13 @@ class HeldAhead:
             return
         kind = dataloader._BaseDataLoaderIter
         begin, following = kind.__init__, kind.__next__
+        with_workers = dataloader._MultiProcessingDataLoaderIter
+        fork = with_workers.__init__
 
         def begun(batches: Any, loader: Any) -> None:
             begin(batches, loader)
             if loader.num_workers:
+                self._forks_for = loader.dataset
                 self._open[id(batches)] = [loader.num_workers * (loader.prefetch_factor or 2) + BESIDE, 0, 0]
                 weakref.finalize(batches, self._open.pop, id(batches), None).atexit = False
 
@@ -55,13 +65,38 @@ class HeldAhead:
                     self._saw(stream, batch)
             return batch
 
+        def forked(batches: Any, loader: Any) -> None:
+            try:
+                fork(batches, loader)
+            finally:
+                self._forks_for = None
+
         kind.__init__, kind.__next__ = begun, watched
+        with_workers.__init__ = forked
+        os.register_at_fork(after_in_child=self._copy)
+
+    def _copy(self) -> None:
+        """In a worker that was just forked: what it would have copied of its parent's memory by the end of a long run."""
+        data, self._forks_for = self._forks_for, None
+        if data is not None:
+            gc.collect()
+            with contextlib.suppress(Exception):  # whatever a data set is
+                _read_through(vars(data))
 
     def _saw(self, stream: list[int], batch: Any) -> None:
         sizes = dict(_storages(batch))
         stream[1:] = max(stream[1], sum(sizes.values())), max(stream[2], len(sizes))
         self._bytes = max(self._bytes, sum(slots * size for slots, size, _ in self._open.values()))
         self._storages = max(self._storages, sum(slots * number for slots, _, number in self._open.values()))
+
+
+def _read_through(value: Any, depth: int = 5) -> None:
+    """Counts a reference to everything in lists, dictionaries, and data sets within a data set."""
+    for one in value.values() if isinstance(value, dict) else value:
+        if depth and isinstance(one, (list, tuple, dict)):
+            _read_through(one, depth - 1)
+        elif depth and hasattr(one, "__getitem__") and hasattr(one, "__dict__"):
+            _read_through(vars(one), depth - 1)
 
 
 def _storages(batch: Any) -> Iterator[tuple[int, int]]:

@@ -12,7 +12,7 @@ from launcher.adapter.self_test import installed
 from launcher.shared.orders import Orders
 from launcher.trainers.ultralytics import arguments, treatment
 from launcher.trainers.ultralytics.adapter import _CHECKED, UltralyticsAdapter
-from launcher.trainers.ultralytics.inside.cached_images import beside_a_card
+from launcher.trainers.ultralytics.inside.cached_images import beside_a_card, in_buffers
 from launcher.trainers.ultralytics.treatment import OLDER, TABLE, TreatmentKind
 from tests.helpers.yolo_recipe import make
 
@@ -64,3 +64,10 @@ def test_cached_images_beside_a_card_are_told_with_what_packing_them_takes(yolo_
     both = [SimpleNamespace(im_files=files[:3]), SimpleNamespace(im_files=files[:1], channels=3)]
     one = 96 * 96 * 3
     assert beside_a_card(both, 96) == (3 + 1 + 3) * one and beside_a_card(both[:1], 96) == 2 * 3 * one
+
+
+def test_each_worker_keeps_the_last_images_that_it_has_read() -> None:
+    """As many as mosaic draws from; the squarest take most."""
+    shapes = [(480, 640), (640, 640), (100, 640)]
+    data = type("Data", (), {"__len__": lambda _: 3, "labels": [{"shape": shape} for shape in shapes], "max_buffer_length": 2})()
+    assert in_buffers(data, 320, workers=4) == 4 * (320 * 320 * 3 + 320 * 240 * 3)

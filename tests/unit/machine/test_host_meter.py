@@ -12,6 +12,7 @@ import pytest
 from launcher.machine import host, process
 from launcher.machine.host_meter import HostMeter, HostUse
 from launcher.shared.sizes import MIB
+from tests.helpers.places import ROOT
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 FORKS = """
@@ -37,7 +38,7 @@ FORKS = """
 def used(tmp_path: Path, code: str, *words: str) -> HostUse:
     meter = HostMeter(tmp_path)
     argv = (sys.executable, "-c", textwrap.dedent(code), *words)
-    child = process.start(argv, env={}, stdout=tmp_path / "out", stderr=tmp_path / "err")
+    child = process.start(argv, env={"PYTHONPATH": str(ROOT)}, stdout=tmp_path / "out", stderr=tmp_path / "err")
     meter.begin(child.pid)
     ending = process.wait(child, stderr=tmp_path / "err")
     meter.stop()
@@ -53,6 +54,45 @@ def test_what_forked_workers_have_together_counts_once(tmp_path: Path) -> None:
     assert use.shared_taken >= 48 * MIB and 48 * MIB <= use.shared_mapped < 52 * MIB
     assert 300 <= use.files < 320 and use.files_there and use.files_beside == use.files
     assert use.tasks == 4
+
+
+def test_memory_that_a_process_had_between_two_looks_counts(tmp_path: Path) -> None:
+    use = used(tmp_path, SPIKE)
+    assert 160 * MIB <= use.memory_bytes < 200 * MIB
+
+
+SPIKE = """
+    import mmap, time
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | mmap.MAP_POPULATE
+    held = mmap.mmap(-1, 96 * 2**20, flags=flags)
+    time.sleep(0.55)
+    mmap.mmap(-1, 64 * 2**20, flags=flags).close()
+    time.sleep(1)
+"""
+
+
+def test_what_a_forked_worker_will_have_copied_of_its_data_set_is_there_in_a_trial(tmp_path: Path) -> None:
+    """A million words are some 60 MiB, of which a worker copies each page whose references it counts: none of them by its first batch."""
+    pytest.importorskip("torch")
+    plainly, watched = (used(tmp_path, code).memory_bytes for code in (COPIES, WATCHED + COPIES))
+    assert watched > plainly + 2 * 50 * MIB
+
+
+WATCHED = """
+    from launcher.worker.loaders import HeldAhead"""
+COPIES = """
+    import time
+    from torch.utils.data import DataLoader, Dataset
+    if "HeldAhead" in globals():
+        HeldAhead().watch()
+    class Words(Dataset):
+        def __init__(self): self.words = [str(number) for number in range(10**6)]
+        def __len__(self): return 4
+        def __getitem__(self, at): return at
+    loader = iter(DataLoader(Words(), num_workers=2))
+    next(loader)
+    time.sleep(2.5)
+"""
 
 
 def test_storages_on_their_way_are_told_from_other_open_files(tmp_path: Path) -> None:

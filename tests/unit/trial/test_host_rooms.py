@@ -66,6 +66,14 @@ def test_each_has_its_headroom_and_the_first_that_is_short_is_the_verdict() -> N
         assert host_rooms.verdict_on(rooms[name], FITS).source == source in OF_MACHINE
 
 
+def test_where_there_is_little_a_few_more_stay_free_than_the_headroom_says() -> None:
+    """A thread that is soon gone is seen by none who looks now and then."""
+    room = RoomRecord(name=host_rooms.TASKS, needed=8, there=9, headroom=0.1)
+    assert host_rooms.is_short(room) and not host_rooms.is_short(room.model_copy(update={"there": 12}))
+    assert "(4 kept free)" in host_rooms.verdict_on(room, FITS).why
+    assert not host_rooms.is_short(room.model_copy(update={"headroom": 0.0}))
+
+
 def test_a_trial_that_could_start_no_process_is_one_of_memory_where_the_limit_was_reached() -> None:
     words = "BlockingIOError: [Errno 11] Resource temporarily unavailable"
     room = host_rooms.no_process(found(replace(USE, tasks=62)).values(), words)

@@ -12,7 +12,7 @@ from typing import Any
 
 from launcher.shared.report import HOST_BESIDE, SAID_ACCUMULATION, UPDATES, Phase
 from launcher.trainers.ultralytics.inside import going_on, worst
-from launcher.trainers.ultralytics.inside.cached_images import ballast, beside_a_card, fill_mosaic_buffer
+from launcher.trainers.ultralytics.inside.cached_images import ballast, beside_a_card, fill_mosaic_buffer, in_buffers
 from launcher.trainers.ultralytics.inside.figures import PlotThreads
 from launcher.trainers.ultralytics.inside.gloo import OverGloo
 from launcher.trainers.ultralytics.inside.hooks import Hooks
@@ -137,8 +137,11 @@ class TrialTrainer(Exact):
         _say_facts(self.recorder, self, self._optimizer_asked, self.scans)
         self.recorder.fact(**{SAID_ACCUMULATION: self.plan.orders.accumulation, UPDATES: self.updates_in_all()})
         self._watch_validator()
+        workers = self.train_loader.num_workers
+        if workers and not (self._ballast or self._cached):
+            self.recorder.fact(**{HOST_BESIDE: in_buffers(dataset, self.args.imgsz, workers)})
         if self.device.type == "cpu" and not self._ballast:
-            fill_mosaic_buffer(dataset, self.train_loader.batch_sampler.now[0])
+            fill_mosaic_buffer(dataset, self.train_loader.batch_sampler.now[0], whole=not workers)
         self._only_epoch = self.epochs == 1
         self._as_many_epochs_as_the_script_has()
 

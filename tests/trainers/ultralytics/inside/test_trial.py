@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import subprocess
@@ -136,6 +137,7 @@ def test_a_ballast_takes_what_cached_images_take_and_twice_that_while_they_are_p
     data = make_nasty(tmp_path / "nasty", val=1)
     files = [str(path) for path in (data.parent / "images" / "train").iterdir()]
     size, before, seen = cached_bytes(files, 1280), procfs.data_bytes(), []
+    resident = procfs.own_bytes(os.getpid())[0]
     recorder = SimpleNamespace(note=lambda text: None, sample=lambda: seen.append(procfs.data_bytes() - before))
 
     kept = ballast(SimpleNamespace(im_files=files, channels=3), 1280, recorder, "train")  # type: ignore[arg-type]
@@ -143,6 +145,7 @@ def test_a_ballast_takes_what_cached_images_take_and_twice_that_while_they_are_p
     assert kept.nbytes == size > 50 * MIB
     assert seen[0] >= 2 * size
     assert size <= procfs.data_bytes() - before < 2 * size
+    assert procfs.own_bytes(os.getpid())[0] - resident >= 0.95 * size, "the machine's, not addresses alone"
 
 
 @pytest.mark.slow
