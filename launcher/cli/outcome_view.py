@@ -49,7 +49,7 @@ def summary(console: Console, fit: Fit) -> None:
         return
     given_up = job.ladder.given_up(fit.chosen.rung)
     rules = job.recipe.ladder.wheels
-    less = (f"{name} {setting(used)} instead of {setting(asked)}{levers.another(name, rules)}" for name, (asked, used) in given_up.items())
+    less = (f"{name} {setting(used)} instead of {setting(asked)}{levers.beside(name, rules)}" for name, (asked, used) in given_up.items())
     text = "; ".join(filter(None, (", ".join(less), levers.told(fit.same.update) if fit.same is not None else "")))
     used_batch, asked_batch = fit.chosen.effective_batch, job.ladder.effective_batch
     prose.say(console, _given_up(text, _batch_words(fit.chosen, asked_batch, unit), fit.same), hang=10)

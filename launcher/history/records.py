@@ -260,7 +260,7 @@ class Record(_Part):
     batch_unit: str = "samples"
     """What batches are counted in: "tokens", where the training's own batches hold as many samples as make up so many of them."""
     given_up: dict[str, Any] | None = None
-    """Wheel -> asked and used."""
+    """Wheel -> asked and used; another_training: true for LoRA and the like."""
     trials: list[TrialRecord] = []
     attempts: list[AttemptRecord] = []
     same_training: SameTrainingRecord | None = None

@@ -12,10 +12,11 @@ from launcher.config.schema import Value, WheelRule
 from launcher.ladder.rungs import Ladder, Rung
 from launcher.ladder.twins import APART, Twin
 
-EXACT = frozenset({"loss_chunks"})
-"""Those whose update is the asked one but for rounding, which twins show."""
+EXACT = frozenset({"loss_chunks", "offload"})
+"""Those whose update is the asked one but for rounding, which twins show; they cost time."""
 ROUNDING = 1e-6
 """Distance of the same gradients: 1e-8 to 4e-7. Frozen layers may have had 6e-6 of them, and an update like others'."""
+ANOTHER = " (another training, not the same one cheaper)"
 _UPDATE = frozenset(("optimizer", "optim", "opt", "adam", "adamw", "precision", "dtype", "amp", "bf16", "fp16", "freeze", "frozen"))
 _ANOTHER = frozenset(("lora", "qlora", "dora", "peft", "adapters", "quantization", "4bit", "8bit", "nf4"))
 
@@ -39,7 +40,19 @@ def turned(ladder: Ladder, rung: Rung, rules: Mapping[str, WheelRule], *, exact:
 def another(name: str, rules: Mapping[str, WheelRule]) -> str:
     """What is to be said beside a wheel that makes it another training, whatever is measured; empty for others."""
     is_another = _means(name, rules, _ANOTHER) and not _means(name, rules, _UPDATE)  # --use_8bit_adam is an optimizer
-    return " (another training, not the same one cheaper)" if is_another else ""
+    return ANOTHER if is_another else ""
+
+
+def beside(name: str, rules: Mapping[str, WheelRule]) -> str:
+    """What is to be said beside a wheel in what is given up; empty for most."""
+    return " (costs time)" if name in EXACT else another(name, rules)
+
+
+def given_up(ladder: Ladder, rung: Rung, rules: Mapping[str, WheelRule]) -> dict[str, dict[str, Value]]:
+    """What a rung gives up, as a record has it: wheel -> ``asked`` and ``used``, and ``another_training`` where it makes it one."""
+    less = ladder.given_up(rung).items()
+    marks = {name: {"another_training": True} if another(name, rules) else {} for name, _ in less}
+    return {name: {"asked": asked, "used": used, **marks[name]} for name, (asked, used) in less}
 
 
 def measured(asked: Twin, used: Twin) -> dict[str, float | str]:

@@ -133,12 +133,18 @@ def but_for_the_last_step(same: SameTraining, found: Finding, first: Twin, other
 
 
 def with_update(same: SameTraining, update: Mapping[str, float | str], *, exact: bool, seconds: float) -> SameTraining:
-    """A certificate with ``levers.measured``. ``exact``: nothing of the update may be another, so it is the asked one or told not to be."""
+    """A certificate with ``levers.measured``. ``exact``: nothing of the update may be another, so it is the asked one or told not to be.
+    An optimizer makes more of its gradients' rounding (a small one counts as much as a large one to AdamW)."""
     same = replace(same, update=update, seconds=same.seconds + seconds)
-    apart = update.get("gradient_apart")
-    if not exact or same.gradient != PROVEN or (isinstance(apart, float) and apart <= APART):
+    if not exact or same.gradient != PROVEN:
         return same
-    return replace(same, gradient=f"differs by {apart:.2g}" if apart is not None else f"not comparable because {update['why']}")
+    if "why" in update:
+        return replace(same, gradient=f"not comparable because {update['why']}", verdict=FindingKind.UNCOMPARABLE.value)
+    gradients, updates = float(update["gradient_apart"]), float(update["apart"])
+    if gradients <= APART and updates <= 10 * APART:
+        return same
+    said = f"differs by {gradients:.2g}" if gradients > APART else f"differs by {updates:.2g} in the optimizer's step"
+    return replace(same, gradient=said, verdict=FindingKind.DIFFERENT.value)
 
 
 def with_earlier_cure(same: SameTraining, earlier: SameTraining) -> SameTraining:

@@ -35,7 +35,7 @@ from launcher.machine import process
 from launcher.machine.devices import Budget
 from launcher.shared.report import UPDATES, TrialReport
 from launcher.trainers.transformers import arguments as hf_arguments
-from launcher.trainers.transformers import checks, environment, resuming, sharding, tracing
+from launcher.trainers.transformers import checks, environment, levers, resuming, sharding, tracing
 from launcher.trainers.transformers import data as hf_data
 from launcher.trainers.transformers import models as hf_models
 from launcher.trainers.transformers.dialect import DIALECT
@@ -85,6 +85,9 @@ class TransformersAdapter(Adapter, Resumes, Traceable, Proves):
             "zero2, zero3 by DeepSpeed, where it is installed.",
         ),
         "optimizer": WheelSpec(type=str, help="A name of TrainingArguments' optim, such as adamw_torch_fused, adamw_8bit, adafactor."),
+        "offload": WheelSpec(
+            type=str, help="none, or optimizer: on one card, its states lie in the host's memory; the same steps, which take longer."
+        ),
         "precision": WheelSpec(type=str, help="fp32, bf16 or fp16 (autocast; the weights and the optimizer stay as they are)."),
         "loss_chunks": WheelSpec(
             type=int, rises=True, help="Parts in which logits and loss of a training's tokens are computed; 1 is all at once. Text."
@@ -192,7 +195,7 @@ class TransformersAdapter(Adapter, Resumes, Traceable, Proves):
             "per_device_train_batch_size": rung.micro_batch,
             "gradient_accumulation_steps": rung.accumulation,
             checkpointing: bool(values.get("checkpointing")),
-            "optim": values.get("optimizer") or checks.DEFAULT_OPTIMIZER,
+            "optim": values.get("optimizer") or levers.DEFAULT_OPTIMIZER,
         }
         if share := values.get("checkpointing"):
             if share is not True:
@@ -259,7 +262,7 @@ class TransformersAdapter(Adapter, Resumes, Traceable, Proves):
 
     def _command(self, args: Mapping[str, Any], budget: Budget, *, folder: Path) -> Command:
         script = f"hf_{self.recipe.trainer.task}.py"
-        files = copies((script, "hf_run.py"), of=Path(hf_run.__file__).parent, to=folder / "native")
+        files = copies((script, "hf_run.py", "hf_offload.py"), of=Path(hf_run.__file__).parent, to=folder / "native")
         env = {"TOKENIZERS_PARALLELISM": "false", **sharding.environment(args, cpu=budget.kind == "cpu")}
         return Command(argv=(sys.executable, str(folder / "native" / script), *_words(args)), env=env, files=files)
 
@@ -336,7 +339,7 @@ class TransformersAdapter(Adapter, Resumes, Traceable, Proves):
 
     def keeps(self) -> frozenset[str]:
         """Wheels that change neither a checkpoint's contents (model, LoRA, optimizer, positions) nor the number of samples in an epoch."""
-        keeps = {"micro_batch", CARDS, "checkpointing", sharding.WHEEL, "precision", "loss_chunks", *_OF_EVALUATION}
+        keeps = {"micro_batch", CARDS, "checkpointing", sharding.WHEEL, "offload", "precision", "loss_chunks", *_OF_EVALUATION}
         if (self.recipe.trainer.args.get("max_steps") or -1) > 0:  # the schedule doesn't hang on the number of samples
             keeps |= {"sequence_length", "label_length"}
         return frozenset(keeps)
@@ -401,7 +404,7 @@ class TransformersAdapter(Adapter, Resumes, Traceable, Proves):
 _OF_EVALUATION = ("val_micro_batch", "generation_length", "val_keeps")
 _ARGUMENTS = {
     "label_length": "label_length", "audio_seconds": "audio_seconds", "sequence_length": "sequence_length", "lora": "lora_rank",
-    "loss_chunks": "loss_chunks", "freeze": "freeze", "val_micro_batch": "per_device_eval_batch_size",
+    "loss_chunks": "loss_chunks", "freeze": "freeze", "offload": "offload", "val_micro_batch": "per_device_eval_batch_size",
     "generation_length": "generation_max_length", "val_keeps": "eval_keeps", "workers": "dataloader_num_workers",
 }  # fmt: skip
 """Wheel -> the argument that it turns, where it is a plain value."""

@@ -18,7 +18,6 @@ from launcher.trainers.transformers.native import hf_run
 PRECISIONS = ("fp32", "bf16", "fp16")
 _SPEECH_ONLY = ("label_length", "audio_seconds", "generation_length")
 _TEXT_ONLY = ("sequence_length", "loss_chunks", "freeze")
-DEFAULT_OPTIMIZER = "adamw_torch_fused"
 _NEEDS = {
     "bnb": "bitsandbytes",
     "8bit": "bitsandbytes",
@@ -48,8 +47,8 @@ def wheel_faults(recipe: Recipe, task: str) -> list[Fault]:
             faults.append(Fault(key=key, found=f"rank {value}", cure="0 (all weights), or a rank such as 16."))
         elif value and importlib.util.find_spec("peft") is None:
             faults.append(Fault(key=key, found="LoRA needs the package peft, which is not installed", cure=f"{install.extra('lora')}."))
-    said = {name: values(recipe, name) for name in ("optimizer", "precision", "sharding", "lora", "model", *levers.LEAST)}
-    faults += [*share_faults(recipe), *_generation_faults(recipe, task), *levers.faults(recipe, said)]
+    said = {name: values(recipe, name) for name in ("optimizer", "offload", "precision", "sharding", "lora", "model", *levers.LEAST)}
+    faults += [*share_faults(recipe), *_generation_faults(recipe, task), *levers.faults(recipe, said, cpu=on_cpu(recipe))]
     return faults + sharding.faults(
         recipe, values(recipe, sharding.WHEEL), cpu=on_cpu(recipe), generates=_generates(recipe),
         models=[str(name) for _, name in values(recipe, "model")],
@@ -126,7 +125,7 @@ def _optimizer_problem(value: Value) -> tuple[str, str] | None:
     if value not in names:
         return (
             "there is no optimizer of that name",
-            f"{did_you_mean(str(value), names)}For example {DEFAULT_OPTIMIZER}, adamw_8bit, adafactor.",
+            f"{did_you_mean(str(value), names)}For example {levers.DEFAULT_OPTIMIZER}, adamw_8bit, adafactor.",
         )
     needed = next((package for part, package in reversed(_NEEDS.items()) if part in str(value)), None)
     if needed is not None and importlib.util.find_spec(needed) is None:

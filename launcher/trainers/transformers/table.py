@@ -142,6 +142,7 @@ _REFUSED = _each(
     lora_rank="It is the ladder's: set ask.lora.",
     loss_chunks="It is the ladder's: set ask.loss_chunks.",
     freeze="It is the ladder's: set ask.freeze.",
+    offload="It is the ladder's: set ask.offload.",
     eval_keeps="It is the ladder's: set ask.val_keeps.",
     batch_eval_metrics="Set ask.val_keeps=sums.",
     eval_do_concat_batches="The built-in trainers' metrics want one array; set ask.val_keeps=sums where joining takes too much.",

@@ -119,6 +119,7 @@ def test_transcripts_are_left_out_only_on_rungs_below_what_was_asked(spoken: Pat
         ({"deepspeed": "ds.json"}, "set ask.sharding=zero2 or zero3"),
         ({"load_in_4bit": True}, "which is another training"),
         ({"loss_chunks": 4}, "set ask.loss_chunks"),
+        ({"offload": "optimizer"}, "set ask.offload"),
         ({"max_steps": 1.5}, "is not int"),
     ],
 )
@@ -139,6 +140,8 @@ def test_arguments_are_refused_with_what_would_work(sums: Path, args: dict[str, 
         ({"freeze": 1, "lora": 4}, {}, {}, "LoRA freezes all layers"),
         ({"loss_chunks": 4}, {}, {"label_smoothing_factor": 0.1}, "label smoothing takes all logits"),
         ({"optimizer": "adamw_torch"}, {"optimizer": ["adamw_8bit"]}, {}, "bitsandbytes"),
+        ({"offload": "none"}, {"offload": ["optimiser"]}, {}, "Did you mean 'optimizer'? One of none, optimizer."),
+        ({"offload": "none"}, {"offload": ["optimizer"]}, {}, "on a CPU states lie in the host's memory anyway"),
     ],
 )
 def test_levers_that_can_not_be_had_are_refused_before_a_launch(
@@ -148,6 +151,25 @@ def test_levers_that_can_not_be_had_are_refused_before_a_launch(
     rules = {"order": order, "wheels": {name: {"values": tuple(values)} for name, values in wheels.items()}}
     faults = found(make(sums, "text", ask=ask, args=args, ladder=rules))
     assert len(faults) == 1 and said in faults[0], faults
+
+
+@pytest.mark.parametrize(
+    ("ask", "wheels", "cards", "said"),
+    [
+        ({"offload": "optimizer"}, {}, None, ""),
+        ({"offload": "none", "optimizer": "adamw_torch"}, {"offload": ["optimizer"], "optimizer": ["adafactor"]}, None, ""),
+        ({"offload": "optimizer"}, {"offload": ["none"]}, None, "none needs more memory than optimizer"),
+        ({"offload": "optimizer", "optimizer": "adagrad"}, {}, None, "ask.offload: optimizer: adagrad can't be stepped piece by piece"),
+        ({"offload": "none", "optimizer": "lomo"}, {"offload": ["optimizer"]}, None, "or take adamw_torch_fused"),
+        ({"offload": "optimizer"}, {}, 2, "ask.sharding=fsdp2"),
+    ],
+)
+def test_states_in_the_host_s_memory_are_for_one_card_and_for_optimizers_that_can_be_stepped_in_pieces(
+    sums: Path, ask: dict[str, Any], wheels: dict[str, Any], cards: int | None, said: str
+) -> None:
+    rules = {"order": ("micro_batch", *ask), "wheels": {name: {"values": tuple(values)} for name, values in wheels.items()}}
+    faults = found(make(sums, "text", ask=ask, ladder=rules, device={"kind": "cuda", "cards": cards}))
+    assert len(faults) == bool(said) and all(said in fault for fault in faults), faults
 
 
 @pytest.mark.parametrize(

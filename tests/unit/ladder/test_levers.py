@@ -38,6 +38,17 @@ def test_adapters_and_weights_of_few_bits_are_another_training_and_nothing_is_me
     assert course.given_up(one, one.rungs[-1], rules).endswith(f"{name} 16 instead of 0 (another training, not the same one cheaper)")
 
 
+def test_what_is_given_up_says_of_each_wheel_that_it_costs_time_or_makes_another_training() -> None:
+    one = ladder(offload=("none", "optimizer"), adapters=(False, True), optimizer=("adamw", "adafactor"))
+    rules = {"adapters": WheelRule(argument="--lora")}
+    assert levers.given_up(one, one.rungs[-1], rules) == {
+        "offload": {"asked": "none", "used": "optimizer"},
+        "adapters": {"asked": False, "used": True, "another_training": True},
+        "optimizer": {"asked": "adamw", "used": "adafactor"},
+    }
+    assert [levers.beside(wheel.name, rules) for wheel in one.wheels] == ["", " (costs time)", levers.ANOTHER, ""]
+
+
 def test_how_far_an_update_is_from_the_asked_one_is_told_with_the_gradients_it_is_made_of() -> None:
     far = levers.measured(*twins(TwinFigures(apart=0.0), TwinFigures(apart=0.8, factor=0.5, length=2.0, length_first=3.0)))
     assert far == {"apart": 0.8, "cosine": pytest.approx(0.75), "length": pytest.approx(2 / 3), "gradient_apart": 0.0}
@@ -63,12 +74,17 @@ def test_what_was_not_measured_is_said_with_why() -> None:
     assert levers.told({}) == ""
 
 
-def test_a_loss_in_parts_is_the_same_training_only_where_its_gradients_are() -> None:
-    one = ladder(loss_chunks=(1, 8))
+@pytest.mark.parametrize("wheel", [{"loss_chunks": (1, 8)}, {"offload": ("none", "optimizer")}])
+def test_a_loss_in_parts_or_states_elsewhere_are_the_same_training_only_where_their_gradients_are(
+    wheel: dict[str, tuple[Value, ...]],
+) -> None:
+    one = ladder(**wheel)
     assert course.given_up(one, one.rungs[1]) == "", "it gives up speed alone"
-    for update, said in (
-        ({"gradient_apart": 1e-7}, PROVEN),
-        ({"gradient_apart": 0.02}, "differs by 0.02"),
-        ({"why": "no time"}, "not comparable because no time"),
+    for update, said, verdict in (
+        ({"gradient_apart": 1e-7, "apart": 1e-6}, PROVEN, "same"),
+        ({"gradient_apart": 0.02, "apart": 0.02}, "differs by 0.02", "different"),
+        ({"gradient_apart": 0.0, "apart": 0.01}, "differs by 0.01 in the optimizer's step", "different"),
+        ({"why": "no time"}, "not comparable because no time", "not_comparable"),
     ):
-        assert same_training.with_update(SameTraining(), update, exact=True, seconds=0.0).gradient == said
+        held = same_training.with_update(SameTraining(), update, exact=True, seconds=0.0)
+        assert (held.gradient, held.verdict) == (said, verdict)

@@ -201,7 +201,7 @@ class Follower:
         args = self._trainer.args
         name, kind = str(getattr(args.optim, "value", args.optim)), self._trainer.get_optimizer_cls_and_kwargs(args, self._trainer.model)[0]
         words, each = levers.optimizer_told(optimizer)
-        self._recorder.observe(optimizer=levers.optimizer_seen(optimizer, name, kind))
+        self._recorder.observe(optimizer=levers.optimizer_seen(optimizer, name, kind), offload=levers.offload_seen(optimizer))
         self._recorder.fact(state_bytes_per_weight=round(each, 4))
         self._recorder.note(words)
 

@@ -16,7 +16,7 @@ def optimizer_seen(optimizer: Any, name: str, kind: Any) -> str:
     is."""
     inner = innermost(optimizer)
     states, found = states_of(inner), type(inner).__name__
-    if type(inner) is not kind:
+    if getattr(type(inner), "plain_kind", type(inner)) is not kind:
         return found
     most = {"8bit": 1.5, "4bit": 1.0}.get(name.removeprefix("paged_").rpartition("_")[2])
     large = [one for one in states if one.numel() >= 2**16]  # small ones stay in single precision
@@ -33,7 +33,18 @@ def optimizer_told(optimizer: Any) -> tuple[str, float]:
     each = sum(map(bytes_of, states)) / max(many, 1)
     gradients = _dtypes(one.grad for one in weights if one.grad is not None)
     said = f"{type(inner).__name__} keeps {each:.2f} bytes of states for each of {many:,} trained weights"
-    return f"{said} (states {_dtypes(states) or 'none'}, weights {_dtypes(weights)}, gradients {gradients or 'none'})", each
+    where = " in the host's memory" if offload_seen(optimizer) == "optimizer" else ""
+    return f"{said} (states {_dtypes(states) or 'none'}{where}, weights {_dtypes(weights)}, gradients {gradients or 'none'})", each
+
+
+def offload_seen(optimizer: Any) -> str:
+    """The wheel's value that was really run, between two steps: where an optimizer's states lie, and its weights."""
+    inner = innermost(optimizer)
+    away = {one.device.type == "cpu" for one in states_of(inner)} or {hasattr(type(inner), "plain_kind")}  # of sgd there are none
+    on_host = all(one.device.type == "cpu" for group in inner.param_groups for one in group["params"])
+    if away == {True} and not on_host:
+        return "optimizer"
+    return "none" if on_host or away == {False} else "in part"
 
 
 def innermost(optimizer: Any) -> Any:

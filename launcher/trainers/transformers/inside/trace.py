@@ -5,9 +5,9 @@ The model is transformers' own, from its configuration alone; loss, LoRA and wha
 generation, of which the last token is traced, when the cache is full.
 
 Payload: ``task``, ``model`` (folder or name), ``dtype``, ``attention`` (None: transformers chooses), ``autocast``, ``optimizer``,
-``lora`` (rank), ``lora_targets``, ``lora_dropout``, ``freeze``, ``loss_chunks``, ``freeze_encoder``, ``checkpointing``, ``keeps``,
-``generates``, ``padded`` (rows aren't all full: a mask that hides nothing is dropped by transformers, which can't look into one without
-memory), ``positions`` (of the encoder's window, or None), ``cuda``.
+``lora`` (rank), ``lora_targets``, ``lora_dropout``, ``freeze``, ``loss_chunks``, ``offload``, ``freeze_encoder``, ``checkpointing``,
+``keeps``, ``generates``, ``padded`` (rows aren't all full: a mask that hides nothing is dropped by transformers, which can't look into one
+without memory), ``positions`` (of the encoder's window, or None), ``cuda``.
 """
 
 from __future__ import annotations
@@ -48,6 +48,8 @@ def trace(payload: Mapping[str, Any]) -> Trace:
 
     if payload["loss_chunks"] > 1:
         raise NotTraced("a loss in parts isn't traced")
+    if payload["offload"] != "none":
+        raise NotTraced("an optimizer whose states come to the card in pieces isn't traced")
     config = transformers.AutoConfig.from_pretrained(payload["model"])
     if payload["positions"]:
         config.max_source_positions = payload["positions"]

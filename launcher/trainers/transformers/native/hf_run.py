@@ -1,8 +1,8 @@
 """What the built-in transformers trainers share: arguments in, a finished run with its results out.
 
 This file needs nothing but torch and transformers (peft where LoRA is asked); it is copied beside ``hf_speech.py`` or ``hf_text.py``
-into a run folder's ``native/`` and works there without autofit. Nothing heavy is imported before it is needed: the launcher reads the
-trainers' data rules from the same files, and never imports torch.
+into a run folder's ``native/``, with ``hf_offload.py``, and works there without autofit. Nothing heavy is imported before it is needed:
+the launcher reads the trainers' data rules from the same files, and never imports torch.
 """
 
 from __future__ import annotations
@@ -74,6 +74,9 @@ class CommonArguments:
             "help": "kept per sample to the end of an evaluation. logits: what Trainer keeps by itself; tokens: the likeliest; sums: none"
         },
     )
+    offload: str = field(
+        default="none", metadata={"help": "optimizer: its states lie in the host's memory, and come to the card in pieces at each step"}
+    )
     checkpointing_share: float = field(
         default=1.0, metadata={"help": "where layers are checkpointed: of each stack of layers the first, up to this part of them (0 to 1)"}
     )
@@ -87,6 +90,7 @@ class CommonArguments:
 
 KEEPS = ("logits", "tokens", "sums")
 ON_BAD_DATA = ("stop", "skip")
+OFFLOADS = ("none", "optimizer")
 
 
 def parse(own: type, training: type, argv: Sequence[str]) -> tuple[Any, Any]:
@@ -101,7 +105,7 @@ def parse(own: type, training: type, argv: Sequence[str]) -> tuple[Any, Any]:
     parser = HfArgumentParser((own, training))
     parser.set_defaults(logging_nan_inf_filter=False)
     found = parser.parse_args_into_dataclasses(list(argv), look_for_args_file=False)
-    for name, allowed in (("eval_keeps", KEEPS), ("on_bad_data", ON_BAD_DATA)):
+    for name, allowed in (("eval_keeps", KEEPS), ("on_bad_data", ON_BAD_DATA), ("offload", OFFLOADS)):
         if (value := getattr(found[0], name)) not in allowed:
             raise Refused(f"--{name} {value}: it is one of {', '.join(allowed)}")
     return found[0], found[1]
@@ -342,6 +346,24 @@ def checkpointing_first_layers(trainer: Any, share: float) -> Any:
     if share < 1:
         trainer.add_callback(KeepFirst())
     return trainer
+
+
+def offloading(own: CommonArguments, args: Any) -> dict[str, Any]:
+    """What Trainer is built with beside the rest, so that its optimizer's states lie in the host's memory where that is asked."""
+    if own.offload == "none":
+        return {}
+    from transformers import Trainer
+
+    if __package__:
+        from . import hf_offload
+    else:  # copied beside this file
+        import hf_offload  # type: ignore[import-not-found,no-redef]
+    kind, settings = Trainer.get_optimizer_cls_and_kwargs(args)
+    if args.device.type != "cuda" or args.world_size > 1:
+        raise Refused(f"--offload optimizer is for one card; this trains on {args.world_size} x {args.device.type}")
+    if kind.__name__ not in (known := (*hf_offload.BY_NUMBER, *hf_offload.BY_TENSOR)):
+        raise Refused(f"--offload optimizer: {kind.__name__} can't be stepped piece by piece; {', '.join(known)} can")
+    return {"optimizer_cls_and_kwargs": (hf_offload.offloaded(kind), settings)}
 
 
 def keep_first(model: Any, share: float) -> None:

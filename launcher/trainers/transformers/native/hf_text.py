@@ -271,6 +271,7 @@ def build(own: TextArguments, args: Any) -> Any:
         compute_metrics=Accuracy(),
         preprocess_logits_for_metrics=None if own.eval_keeps == "logits" else hf_run.likeliest,
         processing_class=tokenizer,
+        **hf_run.offloading(own, args),
     )
     return hf_run.checkpointing_first_layers(trainer, own.checkpointing_share)
 

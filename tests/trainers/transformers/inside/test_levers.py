@@ -93,6 +93,19 @@ def test_an_optimizer_is_the_asked_one_by_its_class_and_the_size_of_its_states()
     assert each == 8.0 and "8.00 bytes of states for each of 131,072 trained weights (states float32, weights float32" in words
 
 
+@pytest.mark.parametrize(
+    ("weights", "states", "said"),
+    [("cpu", "cpu", "none"), ("meta", "meta", "none"), ("meta", "cpu", "optimizer"), ("meta", "cpu meta", "in part"), ("meta", "", "none")],
+)
+def test_where_states_lie_is_seen_by_the_tensors(weights: str, states: str, said: str) -> None:
+    optimizer = torch.optim.AdamW([torch.nn.Parameter(torch.ones(4, device=weights)) for _ in range(2)])
+    for one, place in zip(optimizer.param_groups[0]["params"], 2 * states.split() if states else (), strict=False):
+        optimizer.state[one] = {"step": torch.tensor(1.0), "exp_avg": torch.ones(4, device=place)}
+    assert levers.offload_seen(optimizer) == said and ("in the host's memory" in levers.optimizer_told(optimizer)[0]) == (
+        said == "optimizer"
+    )
+
+
 def test_states_of_8_bits_are_seen_as_such() -> None:
     library = pytest.importorskip("bitsandbytes")
     optimizer = stepped(library.optim.AdamW8bit)

@@ -236,3 +236,11 @@ def test_a_loss_that_is_not_finite_is_logged_as_such_and_not_as_the_mean_of_thos
     assert math.isfinite(losses[0]) and [math.isnan(loss) for loss in losses[1:]] == [True, True]
     asked = SCRIPTS["text"].arguments(words("text", sums, tmp_path / "out", "--logging_nan_inf_filter", True))[1]
     assert asked.logging_nan_inf_filter
+
+
+@pytest.mark.parametrize(
+    ("more", "said"), [(("--offload", "optimizer"), "is for one card; this trains on 1 x cpu"), (("--offload", "all"), "none, optimizer")]
+)
+def test_states_are_offloaded_from_a_card_alone(sums: Path, tmp_path: Path, more: tuple[str, ...], said: str) -> None:
+    with pytest.raises(hf_run.Refused, match=said):
+        trainer("text", sums, tmp_path / "out", *more)
