@@ -107,6 +107,28 @@ def test_a_checkpoint_goes_on_with_and_without_it(case: str, back: bool) -> None
     same(asked[1].state_dict(), found[1].state_dict())
 
 
+@pytest.mark.parametrize("fused", [False, True])
+def test_a_gradient_scaler_scales_and_skips_steps_as_without_it(fused: bool) -> None:
+    def scaled(kind: Any) -> Any:
+        tensors = weights()
+        optimizer, scaler = kind(tensors, lr=0.05, fused=fused), torch.amp.GradScaler("cpu", init_scale=8.0)
+        for step in range(4):
+            torch.manual_seed(step)
+            loss = sum((one * torch.randn_like(one)).sum() for one in tensors[:-1])
+            scaler.scale(loss).backward()
+            if step == 2:
+                tensors[0].grad[3] = torch.inf
+            scaler.step(optimizer)
+            scaler.update()
+            optimizer.zero_grad()
+        assert scaler.get_scale() == 4.0, "one step was skipped"
+        return [one.data for one in tensors], optimizer.state_dict()
+
+    asked, found = scaled(torch.optim.AdamW), scaled(hf_offload.offloaded(torch.optim.AdamW))
+    same(asked, found)
+    assert {float(state["step"]) for state in found[1]["state"].values()} == {3.0}
+
+
 def test_hooks_and_schedules_see_one_step_whatever_the_pieces() -> None:
     steps: list[str] = []
     kind = torch.optim.AdamW
