@@ -348,22 +348,22 @@ def checkpointing_first_layers(trainer: Any, share: float) -> Any:
     return trainer
 
 
-def offloading(own: CommonArguments, args: Any) -> dict[str, Any]:
-    """What Trainer is built with beside the rest, so that its optimizer's states lie in the host's memory where that is asked."""
-    if own.offload == "none":
-        return {}
-    from transformers import Trainer
-
+def offloading(trainer: Any, offload: str) -> Any:
+    """``trainer``, whose optimizer will keep its states in the host's memory where that is asked."""
+    if offload == "none":
+        return trainer
     if __package__:
         from . import hf_offload
     else:  # copied beside this file
         import hf_offload  # type: ignore[import-not-found,no-redef]
-    kind, settings = Trainer.get_optimizer_cls_and_kwargs(args)
+    args = trainer.args
+    kind, settings = trainer.get_optimizer_cls_and_kwargs(args, trainer.model)
     if args.device.type != "cuda" or args.world_size > 1:
         raise Refused(f"--offload optimizer is for one card; this trains on {args.world_size} x {args.device.type}")
     if kind.__name__ not in (known := (*hf_offload.BY_NUMBER, *hf_offload.BY_TENSOR)):
         raise Refused(f"--offload optimizer: {kind.__name__} can't be stepped piece by piece; {', '.join(known)} can")
-    return {"optimizer_cls_and_kwargs": (hf_offload.offloaded(kind), settings)}
+    trainer.optimizer_cls_and_kwargs = hf_offload.offloaded(kind), settings  # Seq2SeqTrainer doesn't take it as an argument
+    return trainer
 
 
 def keep_first(model: Any, share: float) -> None:

@@ -369,9 +369,8 @@ def build(own: SpeechArguments, args: Any) -> Any:
         compute_loss_func=hf_run.token_weighted(args.label_smoothing_factor),
         preprocess_logits_for_metrics=hf_run.likeliest if keeps_tokens else None,
         processing_class=processor,
-        **hf_run.offloading(own, args),
     )
-    return hf_run.checkpointing_first_layers(trainer, own.checkpointing_share)
+    return hf_run.checkpointing_first_layers(hf_run.offloading(trainer, own.offload), own.checkpointing_share)
 
 
 def arguments(argv: Sequence[str]) -> tuple[SpeechArguments, Any]:

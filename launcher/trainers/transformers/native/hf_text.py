@@ -271,9 +271,8 @@ def build(own: TextArguments, args: Any) -> Any:
         compute_metrics=Accuracy(),
         preprocess_logits_for_metrics=None if own.eval_keeps == "logits" else hf_run.likeliest,
         processing_class=tokenizer,
-        **hf_run.offloading(own, args),
     )
-    return hf_run.checkpointing_first_layers(trainer, own.checkpointing_share)
+    return hf_run.checkpointing_first_layers(hf_run.offloading(trainer, own.offload), own.checkpointing_share)
 
 
 def arguments(argv: Sequence[str]) -> tuple[TextArguments, Any]:

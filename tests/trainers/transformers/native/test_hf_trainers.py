@@ -19,10 +19,13 @@ from tests.helpers.places import ROOT
 
 pytest.importorskip("transformers")
 
+from launcher.forecast import gpu_catalogue
+from launcher.pretended import cards
 from launcher.trainers.transformers.arguments import checkpointing, known
 from launcher.trainers.transformers.native import hf_run, hf_speech, hf_text
 from tests.helpers.hf_data import spoken as spoken
 from tests.helpers.hf_data import sums as sums
+from tests.helpers.pretended import needs_a_pretended_card
 
 pytestmark = pytest.mark.filterwarnings("default")  # transformers warns of its own futures
 
@@ -238,9 +241,37 @@ def test_a_loss_that_is_not_finite_is_logged_as_such_and_not_as_the_mean_of_thos
     assert asked.logging_nan_inf_filter
 
 
-@pytest.mark.parametrize(
-    ("more", "said"), [(("--offload", "optimizer"), "is for one card; this trains on 1 x cpu"), (("--offload", "all"), "none, optimizer")]
-)
-def test_states_are_offloaded_from_a_card_alone(sums: Path, tmp_path: Path, more: tuple[str, ...], said: str) -> None:
+@pytest.mark.parametrize("task", ["speech", "text"])
+@pytest.mark.parametrize(("value", "said"), [("optimizer", "is for one card; this trains on 1 x cpu"), ("all", "none, optimizer")])
+def test_states_are_offloaded_from_a_card_alone(task: str, value: str, said: str, spoken: Path, sums: Path, tmp_path: Path) -> None:
     with pytest.raises(hf_run.Refused, match=said):
-        trainer("text", sums, tmp_path / "out", *more)
+        trainer(task, {"speech": spoken, "text": sums}[task], tmp_path / "out", "--offload", value)
+
+
+ON_A_CARD = """
+import sys
+from tests.trainers.transformers.native.test_hf_trainers import SCRIPTS, hf_run
+task, *argv = sys.argv[1:]
+trainer = SCRIPTS[task].build(*SCRIPTS[task].arguments(argv))
+hf_run.finish(trainer, trainer.args)
+from launcher.trainers.transformers.inside import levers
+print(trainer.model.device, levers.offload_seen(trainer.optimizer), len(trainer.optimizer.optimizer.state))
+"""
+
+
+@pytest.mark.slow
+@needs_a_pretended_card
+@pytest.mark.parametrize("task", ["speech", "text"])
+def test_both_trainers_step_with_states_in_the_host_s_memory(task: str, spoken: Path, sums: Path, tmp_path: Path) -> None:
+    data = {"speech": spoken, "text": sums}[task]
+    argv = words(task, data, tmp_path / "out", "--max_steps", 2, "--offload", "optimizer", "--optim", "adamw_torch")
+    del argv[(at := argv.index("--use_cpu")) : at + 2]
+    (model,) = gpu_catalogue.named(["t4"])
+    with cards.played(cards.Cards(model=model)) as environment:
+        script = [sys.executable, "-c", ON_A_CARD, task, *argv]
+        done = subprocess.run(
+            script, env={**environment, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=900, check=False
+        )
+    assert done.returncode == 0, done.stderr[-3000:]
+    device, seen, many = done.stdout.splitlines()[-1].split()
+    assert (device, seen) == ("cuda:0", "optimizer") and int(many) > 5
