@@ -3,14 +3,13 @@
 A trial takes few batches, and its loaders may not have filled their queues by then; a run's do. Workers hand tensors over in shared memory,
 and each storage on its way is an open file of the process that takes it (PyTorch's strategy ``file_descriptor``, the one of Linux).
 
-A forked worker shares its parent's memory until it writes there, and Python writes wherever it counts a reference or collects garbage: by
-and by the worker has a copy of all that it looks at. In a trial it has them from the beginning.
+A forked worker shares its parent's memory until it writes there, and Python writes wherever it counts a reference: by and by the
+worker has a copy of its data set's lists. In a trial it has them from the beginning.
 """
 
 from __future__ import annotations
 
 import contextlib
-import gc
 import mmap
 import os
 import weakref
@@ -79,7 +78,6 @@ class HeldAhead:
         """In a worker that was just forked: what it would have copied of its parent's memory by the end of a long run."""
         data, self._forks_for = self._forks_for, None
         if data is not None:
-            gc.collect()
             with contextlib.suppress(Exception):  # whatever a data set is
                 _read_through(vars(data))
 
