@@ -73,6 +73,8 @@ class RoomRecord(_Part):
     """By the run: what the trial took at most, and what its loaders hold ahead once their queues are full."""
     there: int | None = None
     """What there was for it, with what it has itself; null: no limit, or nobody tells it."""
+    unread: bool = False
+    """Whether a control group (a container) may leave less of it, whose limit can't be read."""
     headroom: float = 0.0
     """Part of it that must stay free."""
     others: int = 0

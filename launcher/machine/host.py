@@ -202,6 +202,23 @@ def tasks_left(root: Path = CGROUPS, own: Path = OWN_CGROUPS) -> int | None:
     return max(0, min(left)) if left else None
 
 
+def unread_limits(root: Path = CGROUPS, own: Path = OWN_CGROUPS) -> frozenset[str]:
+    """Of "memory" and "pids" those that a control group may limit without telling: its files aren't there, or may not be read."""
+    return frozenset(name for name in ("memory", "pids") if _is_unread(name, root, own))
+
+
+def _is_unread(controller: str, root: Path, own: Path) -> bool:
+    with suppress(OSError):
+        old = any(controller in line.split(":")[1].split(",") for line in own.read_text(encoding="utf-8").splitlines())
+        files = [folder / name for folder, _ in _groups(controller, root, own) for name in _LIMITS[controller]]
+        secret = any(file.exists() and not os.access(file, os.R_OK) for file in files)
+        return secret or not ((root / controller).is_dir() if old else any(root.glob("*")))
+    return False
+
+
+_LIMITS = {"memory": ("memory.max", "memory.limit_in_bytes"), "pids": ("pids.max",)}
+
+
 def _groups(controller: str, root: Path, own: Path) -> Iterator[tuple[Path, int]]:
     """(folder, version) of every group around this process that could limit it. In a container the path that /proc/self/cgroup gives may
     not exist below the mount; the mount's own root counts then."""

@@ -47,6 +47,8 @@ class HostUse:
     tasks: int = 0
     """Processes and threads of all of them."""
     tasks_there: int | None = None
+    unread: frozenset[str] = frozenset()
+    """Limits of control groups that can't be read (``host.unread_limits``)."""
     disk_there: int | None = None
     """At the beginning, for what the run saves, with what it has saved before."""
 
@@ -62,7 +64,7 @@ class HostMeter(Looks):
         self._walk_at = self._files_at = 0.0
         self.use = HostUse(
             memory_there=host.memory()[1], shared_before=host.shared_memory_free(), tasks_there=host.tasks_left(),
-            disk_there=host.disk_free(saves_in) + host.disk_taken(saves_in),
+            disk_there=host.disk_free(saves_in) + host.disk_taken(saves_in), unread=host.unread_limits(),
         )  # fmt: skip
 
     def begin(self, pid: int) -> None:

@@ -48,11 +48,14 @@ def rooms(use: HostUse, reports: Sequence[TrialReport], *, headroom: float, save
     others = max(0, use.shared_taken - shared)
     there = None if use.shared_before is None else max(0, use.shared_before - others)
     found = (
-        RoomRecord(name=MEMORY, needed=use.memory_bytes + shared - mapped + beside, there=use.memory_there, headroom=headroom),
+        RoomRecord(
+            name=MEMORY, needed=use.memory_bytes + shared - mapped + beside, there=use.memory_there, headroom=headroom,
+            unread="memory" in use.unread,
+        ),
         RoomRecord(name=SHARED, needed=shared, there=there, headroom=headroom, others=others),
         RoomRecord(name=FILES, needed=max(use.files, use.files_beside + storages), there=use.files_there, headroom=headroom),
-        RoomRecord(name=TASKS, needed=use.tasks, there=use.tasks_there, headroom=headroom),
-    )
+        RoomRecord(name=TASKS, needed=use.tasks, there=use.tasks_there, headroom=headroom, unread="pids" in use.unread),
+    )  # fmt: skip
     disk = [RoomRecord(name=DISK, needed=saved, there=use.disk_there, headroom=headroom)] if saved is not None else []
     return [*found, *disk]
 
@@ -112,7 +115,8 @@ def kept_free(room: RoomRecord) -> str:
 def words(room: RoomRecord) -> tuple[str, str]:
     """(what is needed, what there is), for people."""
     size = str if room.name in (FILES, TASKS) else format_size
-    return size(room.needed), "no limit" if room.there is None else size(room.there)
+    there = "no limit" if room.there is None else size(room.there)
+    return size(room.needed), f"{there} (a container's limit can't be read)" if room.unread else there
 
 
 def verdict_on(room: RoomRecord, fitted: Verdict) -> Verdict:

@@ -494,6 +494,18 @@ def test_a_version_1_group_counts_and_its_no_limit_does_not(tmp_path: Path) -> N
 
 def test_no_control_groups_mean_no_limit(tmp_path: Path) -> None:
     assert host.cgroup_memory(tmp_path, tmp_path / "missing") is None
+    assert host.unread_limits(tmp_path, tmp_path / "missing") == frozenset()
+
+
+@pytest.mark.parametrize("own", ["0::/user/job\n", "4:memory:/docker/abc\n5:pids:/docker/abc\n0::/\n"])
+def test_a_group_whose_files_are_not_there_may_have_a_limit_that_nobody_can_read(tmp_path: Path, own: str) -> None:
+    (tmp_path / "own").write_text(own)
+    root = tmp_path / "cgroup"
+    assert host.unread_limits(root, tmp_path / "own") == {"memory", "pids"}, "a container without /sys/fs/cgroup"
+    for name in ("memory", "pids"):
+        (root / name).mkdir(parents=True)
+    assert host.unread_limits(root, tmp_path / "own") == frozenset()
+    assert host.unread_limits() == frozenset(), "this machine's can be read"
 
 
 # ---- sizes and space

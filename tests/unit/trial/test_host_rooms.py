@@ -92,6 +92,13 @@ def test_a_limit_that_nobody_tells_is_none() -> None:
     assert host_rooms.words(rooms["host memory"]) == ("1.0 GiB", "no limit")
 
 
+def test_a_limit_that_cannot_be_read_is_told_beside_what_the_machine_has() -> None:
+    rooms = found(replace(USE, tasks_there=None, unread=frozenset({"memory", "pids"})))
+    assert host_rooms.words(rooms["host memory"]) == ("4.0 GiB", "16.0 GiB (a container's limit can't be read)")
+    assert host_rooms.words(rooms["processes"]) == ("30", "no limit (a container's limit can't be read)")
+    assert "can't be read" not in " ".join(host_rooms.words(rooms["open files"]))
+
+
 def test_a_disk_that_is_too_small_for_what_the_run_keeps_is_a_verdict() -> None:
     disk = replace(USE, disk_there=10 * GIB)
     assert "disk" not in found(disk), "nobody knows what the run saves"

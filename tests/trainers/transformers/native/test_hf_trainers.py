@@ -250,9 +250,10 @@ def test_states_are_offloaded_from_a_card_alone(task: str, value: str, said: str
 
 ON_A_CARD = """
 import sys
-from tests.trainers.transformers.native.test_hf_trainers import SCRIPTS, hf_run
+from launcher.trainers.transformers.native import hf_run, hf_speech, hf_text
 task, *argv = sys.argv[1:]
-trainer = SCRIPTS[task].build(*SCRIPTS[task].arguments(argv))
+script = {"speech": hf_speech, "text": hf_text}[task]
+trainer = script.build(*script.arguments(argv))
 hf_run.finish(trainer, trainer.args)
 from launcher.trainers.transformers.inside import levers
 print(trainer.model.device, levers.offload_seen(trainer.optimizer), len(trainer.optimizer.optimizer.state))
