@@ -104,12 +104,21 @@ class HostMeter(Looks):
         free, own, shared, gone = host.memory()[1], 0, 0, 0
         for pid in pids:
             with suppress(OSError, ValueError, IndexError):
-                private, mapped = procfs.own_bytes(pid)
+                private, mapped, resident = _at_rest(pid)
                 own, shared = own + private, shared + mapped
-                gone += max(0, risen.get(pid, 0) - procfs.resident_bytes(pid))
+                gone += max(0, risen.get(pid, 0) - resident)
         use, there = self.use, max(free, host.memory()[1]) + own + shared
         use.shared_mapped, use.memory_bytes = max(use.shared_mapped, shared), max(use.memory_bytes, own + shared + gone)
         use.memory_there = min(there, use.memory_there) if use.memory_there is not None else there
+
+
+def _at_rest(pid: int, tries: int = 3) -> tuple[int, int, int]:
+    """(private, shared, resident bytes) of a process, looked at again where it took or gave memory while its pages were walked."""
+    while True:
+        before, (private, mapped), resident = procfs.resident_bytes(pid), procfs.own_bytes(pid), procfs.resident_bytes(pid)
+        tries -= 1
+        if abs(resident - before) < MIB or not tries:
+            return private, mapped, resident
 
 
 def _on_its_way(place: str) -> bool:

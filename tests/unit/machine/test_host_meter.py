@@ -51,7 +51,8 @@ def test_what_forked_workers_have_together_counts_once(tmp_path: Path) -> None:
     own = (256 + 3 * 32 + 48) * MIB
     assert own <= use.memory_bytes < own + 64 * MIB
     assert use.memory_there is not None and use.memory_there > use.memory_bytes
-    assert use.shared_taken >= 48 * MIB and 48 * MIB <= use.shared_mapped < 52 * MIB
+    assert use.shared_taken >= 40 * MIB, "others may give some back meanwhile"
+    assert 48 * MIB <= use.shared_mapped < 52 * MIB
     assert 300 <= use.files < 320 and use.files_there and use.files_beside == use.files
     assert use.tasks == 4
 
@@ -67,7 +68,7 @@ SPIKE = """
     held = mmap.mmap(-1, 96 * 2**20, flags=flags)
     time.sleep(0.55)
     mmap.mmap(-1, 64 * 2**20, flags=flags).close()
-    time.sleep(1)
+    time.sleep(3)
 """
 
 
