@@ -268,7 +268,7 @@ def test_both_trainers_step_with_states_in_the_host_s_memory(task: str, spoken: 
     argv = words(task, data, tmp_path / "out", "--max_steps", 2, "--offload", "optimizer", "--optim", "adamw_torch")
     del argv[(at := argv.index("--use_cpu")) : at + 2]
     (model,) = gpu_catalogue.named(["t4"])
-    with cards.played(cards.Cards(model=model)) as environment:
+    with cards.played(cards.Cards(model=model, computed="all")) as environment:
         script = [sys.executable, "-c", ON_A_CARD, task, *argv]
         done = subprocess.run(
             script, env={**environment, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=900, check=False
