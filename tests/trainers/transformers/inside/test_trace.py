@@ -34,7 +34,8 @@ def payload(folder: Path, config: dict[str, Any], **changed: Any) -> dict[str, A
     plain = {
         "task": "speech" if speech else "text", "model": str(folder), "dtype": "float32", "attention": None, "autocast": False,
         "optimizer": "adamw_torch_fused", "lora": 0, "lora_targets": "q_proj,v_proj" if speech else "all-linear", "lora_dropout": 0.0,
-        "freeze": 0, "loss_chunks": 1, "offload": "none", "freeze_encoder": False, "checkpointing": False, "keeps": "tokens", "generates": speech,
+        "freeze": 0, "loss_chunks": 1, "offload": "none",
+        "freeze_encoder": False, "checkpointing": False, "keeps": "tokens", "generates": speech,
         "padded": False, "positions": None,
         "cuda": True,
     }  # fmt: skip
