@@ -100,9 +100,15 @@ def test_what_runs_out_of_memory_fits_with_a_lever_that_is_named_with_its_update
 
 def played(argv: list[str], *, cwd: Path, memory: int, code: int = 0) -> subprocess.CompletedProcess[str]:
     (model,) = gpu_catalogue.named(["t4"])
-    with cards.played(cards.Cards(model=model, computed="all", usable_bytes=memory)) as environment:
+    with cards.played(cards.Cards(model=model, usable_bytes=memory)) as environment:
         done = subprocess.run(
-            argv, cwd=cwd, env={**environment, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=1200, check=False
+            argv,
+            cwd=cwd,
+            env={**environment, "PYTHONPATH": f"{environment['PYTHONPATH']}:{ROOT}"},
+            capture_output=True,
+            text=True,
+            timeout=1200,
+            check=False,
         )
     assert done.returncode == code, done.stderr[-3000:]
     return done

@@ -249,10 +249,11 @@ def test_states_are_offloaded_from_a_card_alone(task: str, value: str, said: str
 
 
 ON_A_CARD = """
+import importlib
 import sys
-from launcher.trainers.transformers.native import hf_run, hf_speech, hf_text
+from launcher.trainers.transformers.native import hf_run
 task, *argv = sys.argv[1:]
-script = {"speech": hf_speech, "text": hf_text}[task]
+script = importlib.import_module(f"launcher.trainers.transformers.native.hf_{task}")
 trainer = script.build(*script.arguments(argv))
 hf_run.finish(trainer, trainer.args)
 from launcher.trainers.transformers.inside import levers
@@ -268,10 +269,15 @@ def test_both_trainers_step_with_states_in_the_host_s_memory(task: str, spoken: 
     argv = words(task, data, tmp_path / "out", "--max_steps", 2, "--offload", "optimizer", "--optim", "adamw_torch")
     del argv[(at := argv.index("--use_cpu")) : at + 2]
     (model,) = gpu_catalogue.named(["t4"])
-    with cards.played(cards.Cards(model=model, computed="all")) as environment:
+    with cards.played(cards.Cards(model=model)) as environment:
         script = [sys.executable, "-c", ON_A_CARD, task, *argv]
         done = subprocess.run(
-            script, env={**environment, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=900, check=False
+            script,
+            env={**environment, "PYTHONPATH": f"{environment['PYTHONPATH']}:{ROOT}"},
+            capture_output=True,
+            text=True,
+            timeout=900,
+            check=False,
         )
     assert done.returncode == 0, done.stderr[-3000:]
     device, seen, many = done.stdout.splitlines()[-1].split()
