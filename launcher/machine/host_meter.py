@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -84,12 +83,10 @@ class HostMeter(Looks):
                     self._look_at_files(pid)
         use.tasks = max(use.tasks, tasks)
         self._files_at = now + FILES_S if now >= self._files_at else self._files_at
-        risen = {pid: peak for pid, peak in peaks.items() if peak > self._peaks.get(pid, 0)}
-        rise = sum(peak - self._peaks.get(pid, 0) for pid, peak in risen.items())
+        rise = sum(max(0, peak - self._peaks.get(pid, 0)) for pid, peak in peaks.items())
         if now >= self._walk_at or rise > max(8 * MIB, 0.01 * sum(self._peaks.values())):
-            self._peaks = peaks
             began = time.thread_time()
-            self._walk(pids, risen)
+            self._walk(pids)
             self._walk_at = time.monotonic() + (time.thread_time() - began) / SHARE_OF_TIME
 
     def _look_at_files(self, pid: int) -> None:
@@ -99,26 +96,17 @@ class HostMeter(Looks):
         if len(names) > self.use.files:
             self.use.files, self.use.files_there = len(names), None if limit == resource.RLIM_INFINITY else limit
 
-    def _walk(self, pids: list[int], risen: Mapping[int, int]) -> None:
-        """``risen``: processes that have had more than ever since the last walk, with that; what of it is gone again was there, too."""
-        free, own, shared, gone = host.memory()[1], 0, 0, 0
+    def _walk(self, pids: list[int]) -> None:
+        free, own, shared, gone, peaks = host.memory()[1], 0, 0, 0, dict[int, int]()
         for pid in pids:
             with suppress(OSError, ValueError, IndexError):
-                private, mapped, resident = _at_rest(pid)
-                own, shared = own + private, shared + mapped
-                gone += max(0, risen.get(pid, 0) - resident)
-        use, there = self.use, max(free, host.memory()[1]) + own + shared
+                before, (private, mapped), after = procfs.resident_bytes(pid), procfs.own_bytes(pid), procfs.resident_bytes(pid)
+                own, shared, peaks[pid] = own + private, shared + mapped, procfs.status_bytes("VmHWM", pid)
+                if peaks[pid] > self._peaks.get(pid, 0):  # what it has had since the last walk and has no more was there, too
+                    gone += max(0, peaks[pid] - max(min(before, after), private + mapped))
+        use, there, self._peaks = self.use, max(free, host.memory()[1]) + own + shared, peaks
         use.shared_mapped, use.memory_bytes = max(use.shared_mapped, shared), max(use.memory_bytes, own + shared + gone)
         use.memory_there = min(there, use.memory_there) if use.memory_there is not None else there
-
-
-def _at_rest(pid: int, tries: int = 3) -> tuple[int, int, int]:
-    """(private, shared, resident bytes) of a process, looked at again where it took or gave memory while its pages were walked."""
-    while True:
-        before, (private, mapped), resident = procfs.resident_bytes(pid), procfs.own_bytes(pid), procfs.resident_bytes(pid)
-        tries -= 1
-        if abs(resident - before) < MIB or not tries:
-            return private, mapped, resident
 
 
 def _on_its_way(place: str) -> bool:
