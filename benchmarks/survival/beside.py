@@ -29,7 +29,7 @@ from launcher.trial import host_rooms
 
 ROOMY: Mapping[str, int] = {"host memory": 10 * 2**30, "/dev/shm": 2 * 2**30, "open files": 8192, "processes": 2000, "disk": 3 * 2**30}
 CONTROLS = 3
-"""Every so manieth case has its command run plainly as well, with 60 to 80 % of what is needed."""
+"""One case in so many has its command run plainly as well, with 60 or 70 % of what is needed."""
 CONTROL_S = 120.0
 """And so long: a loader that has lost a batch waits forever."""
 BUDGET = 4 * 2**30
@@ -152,7 +152,7 @@ def play(case: cases.Case, table: Table) -> Row:
     place = table.folder / f"case-{case.seed:04d}"
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir(parents=True)
-    row: Row = {"seed": case.seed, "generator": cases.GENERATOR, "trainer": case.trainer, "memory": memory, "factor": case.factor}
+    row: Row = {"seed": case.seed, "generator": cases.GENERATOR, "trainer": case.trainer, "task": case.task, "memory": memory}
     row |= {"versions": versions(), "machine": machine(), "commit": commit(), "began": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
     row |= common._told(case) | _played(case, memory, table, place)
     row["seconds"] = round(time.monotonic() - began, 1)

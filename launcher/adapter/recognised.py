@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-MICRO_BATCH, CHECKPOINTING = "micro_batch", "checkpointing"
+from launcher.ladder.rungs import CHECKPOINTING, MICRO_BATCH
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -13,7 +13,7 @@ from launcher.cli.rungs_view import setting, words
 from launcher.cli.tables import Column
 from launcher.forecast.plan import TRACED, CardPlan, OnCard, Word
 from launcher.forecast.prediction import Forecast, worst
-from launcher.ladder.levers import ANOTHER
+from launcher.ladder import levers
 from launcher.ladder.rungs import MICRO_BATCH, Rung
 from launcher.shared.sizes import GIB, format_size
 
@@ -55,8 +55,10 @@ def _searched(card: Mapping[str, Any]) -> Text:
     need = f"{format_size(peak)} of {format_size(card['cap_bytes'])}" if peak else "its need is in the search's record"
     rung = ", ".join(f"{name} {setting(value)}" for name, value in card["rung"].items())
     less = {name: one for name, one in (card["given_up"] or {}).items() if name != MICRO_BATCH}  # which accumulation makes up for
-    another = {name: ANOTHER if one.get("another_training") else "" for name, one in less.items()}
-    given_up = ", ".join(f"{name} {setting(one['used'])} instead of {setting(one['asked'])}{another[name]}" for name, one in less.items())
+    given_up = ", ".join(
+        f"{name} {setting(one['used'])} instead of {setting(one['asked'])}{levers.beside_in_record(name, one)}"
+        for name, one in less.items()
+    )
     said = f"{head}, {format_size(card['cap_bytes'])} with the headroom): rung {card['rung_index']} (played, not proven): {rung}; {need}"
     said += f"; given up: {given_up}" if given_up else ""
     return Text.assemble((card["gpu"], "bold"), said)

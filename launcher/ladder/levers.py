@@ -48,6 +48,11 @@ def beside(name: str, rules: Mapping[str, WheelRule]) -> str:
     return " (costs time)" if name in EXACT else another(name, rules)
 
 
+def beside_in_record(name: str, pair: Mapping[str, Value]) -> str:
+    """The same of a pair of ``given_up``, as it was recorded."""
+    return ANOTHER if pair.get("another_training") else beside(name, {})
+
+
 def given_up(ladder: Ladder, rung: Rung, rules: Mapping[str, WheelRule]) -> dict[str, dict[str, Value]]:
     """What a rung gives up, as a record has it: wheel -> ``asked`` and ``used``, and ``another_training`` where it makes it one."""
     less = ladder.given_up(rung).items()

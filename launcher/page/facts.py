@@ -253,8 +253,7 @@ def _given_up(record: Record) -> str:
     """What is given up, settings and batch; only what was shown to be the same training is said to be that."""
     lost = [row for row in given_up(record) if row[0] not in ("micro-batch", "accumulation", "effective batch")]
     update = levers.told(record.same_training.update) if record.same_training is not None else ""
-    pairs = (record.given_up or {}).items()
-    beside = {wheel(name): levers.ANOTHER if pair.get("another_training") else levers.beside(name, {}) for name, pair in pairs}
+    beside = {wheel(name): levers.beside_in_record(name, pair) for name, pair in (record.given_up or {}).items()}
     words = (f"{name} {asked} -> {used}{beside.get(name, '')}" for name, asked, used in lost)
     changes = (*words, *filter(None, [update]))
     settings = f"Given up for it: {'; '.join(changes)}. " if lost else ""

@@ -18,6 +18,8 @@ from typing import Any
 
 from ..shared.report import HELD_AHEAD
 
+LONG = 64
+"""A list or dictionary with so many things in it is read once."""
 BESIDE = 2
 """Batches beside those that workers prefetch: the one in use, and the next, which is there before that one is let go (measured: 2)."""
 
@@ -88,13 +90,19 @@ class HeldAhead:
         self._storages = max(self._storages, sum(slots * number for slots, _, number in self._open.values()))
 
 
-def _read_through(value: Any, depth: int = 5) -> None:
-    """Counts a reference to everything in lists, dictionaries, and data sets within a data set."""
+def _read_through(value: Any, depth: int = 5, known: set[int] | None = None) -> None:
+    """Counts a reference to everything in lists, dictionaries, and data sets within a data set. ``known``: the long ones that were read,
+    which a million samples may have together (a vocabulary)."""
+    known = set() if known is None else known
+    if len(value) >= LONG:
+        if id(value) in known:
+            return
+        known.add(id(value))
     for one in value.values() if isinstance(value, dict) else value:
         if depth and isinstance(one, (list, tuple, dict)):
-            _read_through(one, depth - 1)
-        elif depth and hasattr(one, "__getitem__") and hasattr(one, "__dict__"):
-            _read_through(vars(one), depth - 1)
+            _read_through(one, depth - 1, known)
+        elif depth and hasattr(type(one), "__getitem__") and hasattr(one, "__dict__"):
+            _read_through(vars(one), depth - 1, known)
 
 
 def _storages(batch: Any) -> Iterator[tuple[int, int]]:

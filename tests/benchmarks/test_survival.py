@@ -15,7 +15,7 @@ import yaml
 
 from benchmarks.common import rows as written
 from benchmarks.survival import __main__ as survival
-from benchmarks.survival import cases, play, table
+from benchmarks.survival import beside, cases, play, table
 from launcher.cli import suggestions
 from launcher.config import compose
 from launcher.shared.report import PhaseUse, TrialReport
@@ -407,3 +407,13 @@ def test_each_rank_of_a_run_is_told_beside_its_trial(seed: int, took: list[int],
     assert told == {"ranks": 2, "rank_trial_bytes": [260 * MIB, 259 * MIB], "rank_run_bytes": took}
     page = table.of_ranks([row(seed, trials=[{}], rung={"sharding": "fsdp2"}, status="died", **told)])
     assert "yolo, detect, fsdp2 | 360 | 1.02 | 1 | 260, 259 | " in page and "1 deaths of memory" in page and "## Deaths of memory" in page
+
+
+def test_a_case_with_little_beside_the_device_is_told_and_stands_on_its_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rooms = {"host memory": {"needed": 100 * MIB, "there": 120 * MIB, "took": 110 * MIB}}
+    monkeypatch.setattr(beside, "_played", lambda *_: {"status": "done", "rung": {"workers": 2, "micro_batch": 8}, "rooms": rooms})
+    case = cases.make(cases.BESIDE)
+    told = beside.play(case, play.Table(folder=tmp_path, keep=False, environment={}))
+    assert f"{case.trainer:<6} {case.task}" in survival._line(told) and told["memory"] in survival._line(told)
+    page = table.of_beside([told])
+    assert "**1 runs, 0 deaths**" in page and "| 1.100 |" in page

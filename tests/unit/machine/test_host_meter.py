@@ -47,12 +47,12 @@ def used(tmp_path: Path, code: str, *words: str) -> HostUse:
 
 
 def test_what_forked_workers_have_together_counts_once(tmp_path: Path) -> None:
-    use = used(tmp_path, FORKS, f"/dev/shm/autofit-test-{os.getpid()}")
+    """Others may give something of /dev/shm back meanwhile, so the better of two counts."""
+    use = max((used(tmp_path, FORKS, f"/dev/shm/autofit-test-{os.getpid()}") for _ in range(2)), key=lambda one: one.shared_taken)
     own = (256 + 3 * 32 + 48) * MIB
     assert own <= use.memory_bytes < own + 64 * MIB
     assert use.memory_there is not None and use.memory_there > use.memory_bytes
-    assert use.shared_taken >= 40 * MIB, "others may give some back meanwhile"
-    assert 48 * MIB <= use.shared_mapped < 52 * MIB
+    assert use.shared_taken >= 48 * MIB and 48 * MIB <= use.shared_mapped < 52 * MIB
     assert 300 <= use.files < 320 and use.files_there and use.files_beside == use.files
     assert use.tasks == 4
 

@@ -6,9 +6,11 @@ import json
 import subprocess
 import sys
 import textwrap
+from typing import Any
 
 import pytest
 
+from launcher.worker.loaders import _read_through
 from tests.helpers.places import ROOT
 
 FILLS = """
@@ -48,6 +50,26 @@ def test_every_batch_that_may_be_on_its_way_counts(workers: int, prefetch: int, 
 
 def test_a_loader_without_workers_holds_nothing_ahead() -> None:
     assert told(0, 2, 0)[1] == {}
+
+
+def test_what_many_samples_have_together_is_read_once() -> None:
+    class Vocabulary(dict[str, int]):
+        read = 0
+
+        def values(self) -> Any:
+            self.read += 1
+            return super().values()
+
+    class Sample:
+        def __init__(self, vocabulary: Vocabulary) -> None:
+            self.vocabulary, self.ids = vocabulary, [1, 2]
+
+        def __getitem__(self, at: int) -> int:
+            return self.ids[at]
+
+    vocabulary = Vocabulary((str(number), number) for number in range(1000))
+    _read_through({"rows": [Sample(vocabulary) for _ in range(500)]})
+    assert vocabulary.read == 1
 
 
 def told(*words: int) -> tuple[int, dict[str, object]]:
