@@ -176,7 +176,7 @@ def _yolo_beside(rng: random.Random, workers: int, large: bool) -> Args:
     args |= _sometimes(rng, 0.5, cache="ram") | _sometimes(rng, 0.3, mosaic=0.0) | _sometimes(rng, 0.3, close_mosaic=1)
     args |= {"epochs": 45, "save_period": 1, "plots": False, "optimizer": "AdamW", "val": False} if large else {}
     data: Args = {
-        "kind": "yolo", "task": "detect", "folder": "data", "classes": 3, "train": 9 if large else batch * 6 + 1,
+        "kind": "yolo", "task": "detect", "folder": "data", "classes": 3, "train": 12 if large else batch * 6 + 1,
         "val": batch * 3 + 1, "dense": 40, "dense_in_val": True, "usual": 6, "unlabelled": 0.1, "train_shapes": "mixed",
         "val_shapes": "mixed", "largest": 640,
     }  # fmt: skip

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from launcher.machine import host
@@ -45,6 +45,8 @@ class HostUse:
     files_there: int | None = None
     tasks: int = 0
     """Processes and threads of all of them."""
+    tasks_of: dict[int, int] = field(default_factory=dict)
+    """The most of each process, by its number."""
     tasks_there: int | None = None
     unread: frozenset[str] = frozenset()
     """Limits of control groups that can't be read (``host.unread_limits``)."""
@@ -78,7 +80,8 @@ class HostMeter(Looks):
         for pid in pids:
             with suppress(OSError, IndexError, ValueError):
                 peaks[pid] = procfs.status_bytes("VmHWM", pid)
-                tasks += len(os.listdir(f"/proc/{pid}/task"))
+                its_own = len(os.listdir(f"/proc/{pid}/task"))
+                tasks, use.tasks_of[pid] = tasks + its_own, max(its_own, use.tasks_of.get(pid, 0))
                 if now >= self._files_at:
                     self._look_at_files(pid)
         use.tasks = max(use.tasks, tasks)

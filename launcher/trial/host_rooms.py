@@ -16,7 +16,7 @@ from launcher.ladder.verdict import Kind, Verdict
 from launcher.machine import host
 from launcher.machine.host_meter import HostUse
 from launcher.shared.memory_failures import Source
-from launcher.shared.report import HELD_AHEAD, HOST_BESIDE, PAGE_LOCKED, TrialReport
+from launcher.shared.report import HELD_AHEAD, HOST_BESIDE, PAGE_LOCKED, THREADS, TrialReport
 from launcher.shared.sizes import MIB, format_size
 
 MEMORY, SHARED, FILES, TASKS, DISK = "host memory", "/dev/shm", "open files", "processes", "disk"
@@ -43,6 +43,8 @@ def rooms(use: HostUse, reports: Sequence[TrialReport], *, headroom: float, save
     ahead = sum(int(fact.get("bytes", 0)) for fact in held)
     storages = max((int(fact.get("storages", 0)) for fact in held), default=0)
     beside = sum(int(report.facts.get(name, 0)) for report in reports for name in (HOST_BESIDE, PAGE_LOCKED))
+    threads = [fact for report in reports if isinstance(fact := report.facts.get(THREADS), dict)]
+    unseen = sum(max(0, int(fact.get("most", 0)) - use.tasks_of.get(int(fact.get("process", 0)), 0)) for fact in threads)
     mapped = min(use.shared_mapped, use.shared_taken)
     shared = max(mapped, ahead)
     others = max(0, use.shared_taken - shared)
@@ -54,7 +56,7 @@ def rooms(use: HostUse, reports: Sequence[TrialReport], *, headroom: float, save
         ),
         RoomRecord(name=SHARED, needed=shared, there=there, headroom=headroom, others=others),
         RoomRecord(name=FILES, needed=max(use.files, use.files_beside + storages), there=use.files_there, headroom=headroom),
-        RoomRecord(name=TASKS, needed=use.tasks, there=use.tasks_there, headroom=headroom, unread="pids" in use.unread),
+        RoomRecord(name=TASKS, needed=use.tasks + unseen, there=use.tasks_there, headroom=headroom, unread="pids" in use.unread),
     )  # fmt: skip
     disk = [RoomRecord(name=DISK, needed=saved, there=use.disk_there, headroom=headroom)] if saved is not None else []
     return [*found, *disk]

@@ -26,6 +26,7 @@ from .budget import Taken, number_of, tighten
 from .driver import VisibleCard
 from .loaders import HeldAhead
 from .memory_parts import CountedParts
+from .threads import Threads
 
 SAMPLE_PERIOD_S = 0.002
 """Between two looks at the data segments; each costs the interpreter's lock once."""
@@ -94,7 +95,7 @@ class Recorder:
         self._observed: dict[str, Any] = {}
         self._facts: dict[str, Any] = {}
         self._parts = CountedParts(orders.device)
-        self._ahead = HeldAhead()
+        self._ahead, self._threads = HeldAhead(), Threads()
         self._measures: dict[str, Any] = {}
         self._swallowed: list[str] = []
         self._notes: list[str] = []
@@ -112,6 +113,7 @@ class Recorder:
         self._taken = taken
         self._meter = CudaMeter(self._orders, taken) if self._orders.device == "cuda" else CpuMeter(taken.base_bytes)
         self._meter.reset()
+        self._threads.watch()
         if "torch" in sys.modules:
             self._ahead.watch()
         if self._orders.snapshot:
@@ -274,7 +276,14 @@ class Recorder:
             swallowed=tuple(self._swallowed),
             notes=tuple(self._notes),
             hint=self._hint,
-            facts={**self._facts, VERSIONS: versions.loaded(), PARTS: self._parts.told(), **self._ahead.fact(), **page_locked.fact()},
+            facts={
+                **self._facts,
+                VERSIONS: versions.loaded(),
+                PARTS: self._parts.told(),
+                **self._ahead.fact(),
+                **self._threads.fact(),
+                **page_locked.fact(),
+            },
             **self._measures,
         )
 

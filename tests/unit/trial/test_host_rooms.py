@@ -8,7 +8,7 @@ from launcher.history.records import RoomRecord
 from launcher.ladder.verdict import Kind, Verdict
 from launcher.machine.host_meter import HostUse
 from launcher.shared.memory_failures import OF_MACHINE
-from launcher.shared.report import HELD_AHEAD, HOST_BESIDE, PAGE_LOCKED, TrialReport
+from launcher.shared.report import HELD_AHEAD, HOST_BESIDE, PAGE_LOCKED, THREADS, TrialReport
 from launcher.shared.sizes import GIB, MIB
 from launcher.trial import host_rooms
 
@@ -90,6 +90,14 @@ def test_a_limit_that_nobody_tells_is_none() -> None:
     rooms = found(HostUse(memory_bytes=GIB))
     assert host_rooms.short_of(rooms.values()) is None
     assert host_rooms.words(rooms["host memory"]) == ("1.0 GiB", "no limit")
+
+
+def test_threads_that_were_gone_before_anybody_looked_count() -> None:
+    use = replace(USE, tasks=8, tasks_of={7: 6, 9: 2}, tasks_there=13)
+    for most, needed in ((6, 8), (11, 13)):
+        reports = [TrialReport(facts={THREADS: {"process": 7, "most": most}})]
+        room = {one.name: one for one in host_rooms.rooms(use, reports, headroom=0.1)}["processes"]
+        assert (room.needed, host_rooms.is_short(room)) == (needed, needed > 9)
 
 
 def test_a_limit_that_cannot_be_read_is_told_beside_what_the_machine_has() -> None:
