@@ -30,4 +30,4 @@ class Threads:
                 self._most = max(self._most, len(os.listdir("/proc/self/task")) + 1)
             plain(thread)
 
-        threading.Thread.start = start  # type: ignore[method-assign]
+        threading.Thread.start = start  # type: ignore[method-assign, assignment]
