@@ -32,7 +32,7 @@ _CURES: dict[str, tuple[Source, str]] = {
     DISK: ("disk", "fewer checkpoints kept, or a larger disk (run.root)"),
 }
 LEAST = {MEMORY: 16 * MIB, SHARED: MIB, FILES: 4, TASKS: 4, DISK: 16 * MIB}
-"""At least so much of each stays free, unless the headroom is 0: threads and files that are soon gone are seen by none who looks now and
+"""At least so much of each stays free, unless the headroom is 0: processes and files that are soon gone are seen by none who looks now and
 then, queues have locks in /dev/shm, and a run writes figures and logs beside its checkpoints."""
 
 
