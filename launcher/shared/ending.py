@@ -21,7 +21,9 @@ class Ending:
     peak_data_bytes: int = 0
     """Most VmData seen, for a child that a signal ended before it could report."""
     stderr_tail: str = ""
-    unwritable: str = ""
-    """Why its files could not be written, as seen when it had ended; empty if they could."""
+    read_only: str = ""
+    """Why its folder could not be written, as seen when it had ended; empty if it could."""
+    full_disk: str = ""
+    """Which disk was full then; empty if none was."""
     file_limit: str = ""
     """How large the shell lets a file become; empty if it sets no limit."""

@@ -22,8 +22,13 @@ def unsaid(words: str) -> bool:
 
 
 def maybe_too_large(words: str) -> bool:
-    """Whether a file that became larger than it may explains these words."""
+    """Whether a file that became larger than it may explain these words."""
     return TOO_LARGE.search(words) is not None or unsaid(words)
+
+
+def maybe_full(words: str) -> str:
+    """The first line that a full disk may explain; empty if there is none."""
+    return line_of(FULL_DISK, words) or (line_of(_UNSAID, words) if unsaid(words) else "")
 
 
 def line_of(pattern: re.Pattern[str], words: str) -> str:

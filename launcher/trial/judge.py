@@ -16,7 +16,7 @@ from launcher.shared.ending import Ending
 from launcher.shared.memory_failures import OF_MACHINE, MemoryFailure, Source, maybe_memory, memory_failure, no_semaphore, not_handed_over
 from launcher.shared.report import CARD_TAKEN, NOT_COVERED, NOT_EXACT, OVER_CAP, STEPS_IN_ALL, Phase, TrialReport
 from launcher.shared.sizes import MIB, format_size
-from launcher.shared.write_failures import maybe_too_large
+from launcher.shared.write_failures import maybe_full, maybe_too_large
 
 _DEATHS_BY_FULL_MEMORY = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT)
 
@@ -195,6 +195,18 @@ def _not_covered(seen: _Seen) -> Verdict | None:
     return _verdict(seen, Kind.NOT_COVERED, said)
 
 
+def _no_disk(seen: _Seen) -> Verdict | None:
+    """It could not write a file, and a disk is full: that of its run folder, of the folder it was launched in, or of temporary files."""
+    failure, ending = seen.report.failure, seen.ending
+    if not ending.full_disk or (failure is None and not ending.returncode):
+        return None
+    words = ending.stderr_tail if failure is None else f"{failure.message}\n{failure.traceback}"
+    if not (line := maybe_full(words)):
+        return None
+    why = f"{ending.full_disk}, in phase {seen.report.phase} ({line}): make room there, or have fewer checkpoints kept"
+    return _verdict(seen, Kind.OUT_OF_MEMORY, why, source="disk", evidence=words)
+
+
 def _crashed(seen: _Seen) -> Verdict | None:
     report, ending = seen.report, seen.ending
     if report.failure is not None:
@@ -209,7 +221,7 @@ def _crashed(seen: _Seen) -> Verdict | None:
 
 def _unwritten(seen: _Seen, words: str) -> str:
     """Why a trial that crashed could not write its files, if it couldn't: the trainer's words may not say it."""
-    reason = seen.ending.unwritable or (seen.ending.file_limit if maybe_too_large(words) else "")
+    reason = seen.ending.read_only or seen.ending.full_disk or (seen.ending.file_limit if maybe_too_large(words) else "")
     return f"{reason}: " if reason else ""
 
 
@@ -288,8 +300,8 @@ def _grown(seen: _Seen) -> Verdict | None:
 
 
 _CHECKS: tuple[Callable[[_Seen], Verdict | None], ...] = (
-    _taken, _waited, _refused, _over_the_cap, _stalled, _not_exact, _not_covered, _crashed, _hidden, _diverged, _vacuous, _altered,
-    _squeezed, _spilled, _grown,
+    _taken, _waited, _refused, _over_the_cap, _stalled, _not_exact, _not_covered, _no_disk, _crashed, _hidden, _diverged, _vacuous,
+    _altered, _squeezed, _spilled, _grown,
 )  # fmt: skip
 """The first check that returns a verdict decides; if none does, the trial fits. A new reason is a check, or a part of one."""
 
@@ -332,7 +344,7 @@ def _failure(report: TrialReport, ending: Ending, *, on_card: bool) -> MemoryFai
     if report.failure is None and -ending.returncode in _DEATHS_BY_FULL_MEMORY:
         name = signal.Signals(-ending.returncode).name
         return MemoryFailure(source="host", line=f"{name} {full}: a library that does not check its allocation", asked_bytes=None)
-    if maybe := maybe_memory(said):
+    if (maybe := maybe_memory(said)) and not (ending.full_disk and maybe_full(said)):
         return MemoryFailure(source="host", line=f"{maybe[:400]} ({full})", asked_bytes=None)
     return None
 

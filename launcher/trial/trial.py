@@ -158,9 +158,9 @@ def _ended(job: Job, orders: Orders, plan: TrialPlan) -> _Ended:
             ending = process.wait(child, timeout_s=job.recipe.trial.timeout_s, each_poll=watch, stderr=place / "stderr.log")
     finally:
         meter.stop()
-    unwritten = unwritable.read_only(place) or unwritable.full_disk(place)  # now: what it has written is removed
-    ending = replace(ending, stood_still=watch.stood_still, computed=watch.computed)
-    return _Ended(orders, replace(ending, unwritable=unwritten, file_limit=unwritable.file_limit()), meter.use)
+    read_only, full_disk = unwritable.read_only(place), unwritable.full_disk(place)  # now: what it has written is removed
+    ending = replace(ending, read_only=read_only, full_disk=full_disk, file_limit=unwritable.file_limit())
+    return _Ended(orders, replace(ending, stood_still=watch.stood_still, computed=watch.computed), meter.use)
 
 
 def _gone_on(job: Job, first: Trial, orders: Orders, plan: TrialPlan) -> Trial:

@@ -150,11 +150,28 @@ TORN = "RuntimeError: [enforce fail at inline_container.cc:671] . unexpected pos
     [
         ({"file_limit": "no file may be larger"}, TORN, f"no file may be larger: {TORN}"),
         ({"file_limit": "no file may be larger"}, "KeyError: 'x'", "KeyError: 'x'"),
-        ({"unwritable": "no room is left"}, TORN, f"no room is left: {TORN}"),
+        ({"read_only": "its run folder can't be written"}, TORN, f"its run folder can't be written: {TORN}"),
+        ({"full_disk": "no room is left"}, "KeyError: 'x'", "no room is left: KeyError: 'x'"),
     ],
 )
 def test_a_trial_that_could_not_write_its_files_says_why(ending: dict[str, str], message: str, why: str) -> None:
     assert judged(failed(message), returncode=1, **ending).why == why  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("words", [TORN, "OSError: [Errno 28] No space left on device", "RuntimeError: basic_ios::clear: iostream error"])
+def test_a_trial_that_found_no_room_on_a_disk_ran_out_of_it_and_did_not_crash(words: str) -> None:
+    at_the_limit = dataclasses.replace(
+        failed(words), base_bytes=1000, cap_bytes=1000, uses=(PhaseUse(phase="train", seconds=1, reserved_bytes=960),)
+    )
+    for verdict in (
+        judged(failed(words), returncode=1, full_disk="no room is left on the disk of its run folder, /runs/x"),
+        judged(at_the_limit, returncode=1, full_disk="no room is left on the disk of its run folder, /runs/x"),
+        judged(but(phase=Phase.TRAIN), returncode=1, stderr_tail=words, full_disk="no room is left on the disk of its run folder, /runs/x"),
+    ):
+        assert (verdict.kind, verdict.source) == (Kind.OUT_OF_MEMORY, "disk") and words in verdict.evidence
+        assert verdict.why == f"no room is left on the disk of its run folder, /runs/x, in phase train ({words}): " + (
+            "make room there, or have fewer checkpoints kept"
+        )
 
 
 def test_a_child_killed_by_the_kernel_ran_out_of_host_memory() -> None:
