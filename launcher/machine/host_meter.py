@@ -47,6 +47,8 @@ class HostUse:
     """Processes and threads of all of them."""
     tasks_of: dict[int, int] = field(default_factory=dict)
     """The most of each process, by its number."""
+    tasks_below: dict[int, int] = field(default_factory=dict)
+    """The most that all below a process had at once, by its number."""
     tasks_there: int | None = None
     unread: frozenset[str] = frozenset()
     """Limits of control groups that can't be read (``host.unread_limits``)."""
@@ -73,24 +75,33 @@ class HostMeter(Looks):
         self.start()
 
     def _look(self) -> None:
-        pids = [self._pid, *procfs.descendants(self._pid)]
-        now, use, tasks, peaks = time.monotonic(), self.use, 0, dict[int, int]()
+        pids: list[int] = []
+        now, use, peaks = time.monotonic(), self.use, dict[int, int]()
+        use.tasks = max(use.tasks, self._count(self._pid, pids))
         if use.shared_before is not None:
             use.shared_taken = max(use.shared_taken, use.shared_before - (host.shared_memory_free() or 0))
         for pid in pids:
             with suppress(OSError, IndexError, ValueError):
                 peaks[pid] = procfs.status_bytes("VmHWM", pid)
-                its_own = len(os.listdir(f"/proc/{pid}/task"))
-                tasks, use.tasks_of[pid] = tasks + its_own, max(its_own, use.tasks_of.get(pid, 0))
                 if now >= self._files_at:
                     self._look_at_files(pid)
-        use.tasks = max(use.tasks, tasks)
         self._files_at = now + FILES_S if now >= self._files_at else self._files_at
         rise = sum(max(0, peak - self._peaks.get(pid, 0)) for pid, peak in peaks.items())
         if now >= self._walk_at or rise > max(8 * MIB, 0.01 * sum(self._peaks.values())):
             began = time.thread_time()
             self._walk(pids)
             self._walk_at = time.monotonic() + (time.thread_time() - began) / SHARE_OF_TIME
+
+    def _count(self, pid: int, found: list[int]) -> int:
+        """Threads of a process and of all below it, which are put into ``found``."""
+        found.append(pid)
+        own = 0
+        with suppress(OSError):
+            own = len(os.listdir(f"/proc/{pid}/task"))
+        below = sum(self._count(child, found) for child in procfs.children(pid))
+        for most, now in ((self.use.tasks_of, own), (self.use.tasks_below, below)):
+            most[pid] = max(now, most.get(pid, 0))
+        return own + below
 
     def _look_at_files(self, pid: int) -> None:
         place, limit = f"/proc/{pid}/fd", resource.prlimit(pid, resource.RLIMIT_NOFILE)[0]

@@ -32,8 +32,8 @@ _CURES: dict[str, tuple[Source, str]] = {
     DISK: ("disk", "fewer checkpoints kept, or a larger disk (run.root)"),
 }
 LEAST = {MEMORY: 16 * MIB, SHARED: MIB, FILES: 4, TASKS: 4, DISK: 16 * MIB}
-"""At least so much of each stays free, unless the headroom is 0: processes and files that are soon gone are seen by none who looks now and
-then, queues have locks in /dev/shm, and a run writes figures and logs beside its checkpoints."""
+"""At least so much of each stays free, unless the headroom is 0: files and threads of workers that are soon gone are seen by none who looks
+now and then, queues have locks in /dev/shm, and a run writes figures and logs beside its checkpoints."""
 
 
 def rooms(use: HostUse, reports: Sequence[TrialReport], *, headroom: float, saved: int | None = None) -> list[RoomRecord]:
@@ -44,7 +44,11 @@ def rooms(use: HostUse, reports: Sequence[TrialReport], *, headroom: float, save
     storages = max((int(fact.get("storages", 0)) for fact in held), default=0)
     beside = sum(int(report.facts.get(name, 0)) for report in reports for name in (HOST_BESIDE, PAGE_LOCKED))
     threads = [fact for report in reports if isinstance(fact := report.facts.get(THREADS), dict)]
-    unseen = sum(max(0, int(fact.get("most", 0)) - use.tasks_of.get(int(fact.get("process", 0)), 0)) for fact in threads)
+    unseen = sum(
+        max(0, int(fact.get(name, 0)) - seen.get(int(fact.get("process", 0)), 0))
+        for fact in threads
+        for name, seen in (("most", use.tasks_of), ("below", use.tasks_below))
+    )
     mapped = min(use.shared_mapped, use.shared_taken)
     shared = max(mapped, ahead)
     others = max(0, use.shared_taken - shared)

@@ -93,9 +93,9 @@ def test_a_limit_that_nobody_tells_is_none() -> None:
 
 
 def test_threads_that_were_gone_before_anybody_looked_count() -> None:
-    use = replace(USE, tasks=8, tasks_of={7: 6, 9: 2}, tasks_there=13)
-    for most, needed in ((6, 8), (11, 13)):
-        reports = [TrialReport(facts={THREADS: {"process": 7, "most": most}})]
+    use = replace(USE, tasks=8, tasks_of={7: 6, 9: 2}, tasks_below={7: 2}, tasks_there=13)
+    for most, below, needed in ((6, 2, 8), (11, 1, 13), (6, 9, 15), (7, 3, 10)):
+        reports = [TrialReport(facts={THREADS: {"process": 7, "most": most, "below": below}})]
         room = {one.name: one for one in host_rooms.rooms(use, reports, headroom=0.1)}["processes"]
         assert (room.needed, host_rooms.is_short(room)) == (needed, needed > 9)
 
