@@ -60,7 +60,10 @@ class TransformersAdapter(Adapter, Resumes, Traceable, Proves):
     ranks: ClassVar[bool] = True
     splits: ClassVar[tuple[str, ...]] = ("trainers.transformers.inside.splitting",)
     words: ClassVar[TrainerWords] = TrainerWords(
-        cures={"pinned": "Trainer pins unless dataloader_pin_memory=False", "disk": "save_total_limit=2 keeps the last two alone"}
+        cures={
+            "pinned": "Trainer pins unless dataloader_pin_memory=False",
+            "disk": "Trainer keeps the last two alone with save_total_limit=2",
+        }
     )
     dialects: ClassVar[tuple[Dialect, ...]] = (DIALECT,)
     wheels: ClassVar[Mapping[str, WheelSpec]] = {

@@ -163,6 +163,7 @@ def test_the_second_process_finds_the_checkpoint_of_a_training_that_was_not_over
     assert going_on.found(orders, overlay=second) == "/out/2.json"
     there = Path(f"{second / FILES}/out")
     assert {path.name: json.loads(path.read_text()) for path in there.iterdir()} == {"1.json": 1, "2.json": 2}
+    assert sum(path.is_file() for path in second.rglob("*")) == 2, "the one that was kept takes no room twice"
 
 
 @pytest.mark.parametrize(

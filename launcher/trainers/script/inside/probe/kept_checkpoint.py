@@ -35,7 +35,9 @@ def keep(overlay: Path, how: Mapping[str, Any]) -> None:
         path, before = newest(overlay, how), newest(overlay, how, folder=KEPT)
         if path and (path != before or os.path.getmtime(f"{overlay / FILES}{path}") != os.path.getmtime(f"{overlay / KEPT}{path}")):
             shutil.rmtree(overlay / KEPT, ignore_errors=True)
-            _copy(path, overlay / FILES, overlay / KEPT)
+            there, to = f"{overlay / FILES}{path}", f"{overlay / KEPT}{path}"
+            os.makedirs(os.path.dirname(to))
+            (shutil.copytree if os.path.isdir(there) else shutil.copy2)(there, to)
     except OSError:
         shutil.rmtree(overlay / KEPT, ignore_errors=True)
 
@@ -54,19 +56,15 @@ def _taken(path: str) -> int:
 
 
 def put_back(overlay: Path, path: str, how: Mapping[str, Any]) -> None:
-    """The kept one is what the script finds under that path again, and it finds no newer one."""
-    saved = os.path.getmtime(f"{overlay / KEPT}{path}")
+    """The kept one is what the script finds under that path again, and it finds no newer one. Moved: it may be most of what a disk has."""
+    kept, there = f"{overlay / KEPT}{path}", f"{overlay / FILES}{path}"
+    saved = os.path.getmtime(kept)
     for other in _all(overlay / FILES, how):
         if os.path.getmtime(other) > saved:
             _remove(other)
-    _copy(path, overlay / KEPT, overlay / FILES)
-
-
-def _copy(path: str, source: Path, target: Path) -> None:
-    there, to = f"{source}{path}", f"{target}{path}"
-    os.makedirs(os.path.dirname(to), exist_ok=True)
-    _remove(to)
-    (shutil.copytree if os.path.isdir(there) else shutil.copy2)(there, to)
+    _remove(there)
+    os.makedirs(os.path.dirname(there), exist_ok=True)
+    os.rename(kept, there)
 
 
 def _remove(path: str) -> None:
