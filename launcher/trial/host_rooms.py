@@ -16,7 +16,7 @@ from launcher.ladder.verdict import Kind, Verdict
 from launcher.machine import host
 from launcher.machine.host_meter import HostUse
 from launcher.shared.memory_failures import Source
-from launcher.shared.report import HELD_AHEAD, HOST_BESIDE, PAGE_LOCKED, THREADS, TrialReport
+from launcher.shared.report import HELD_AHEAD, HOST_BESIDE, HOST_GROWTH, PAGE_LOCKED, THREADS, TrialReport
 from launcher.shared.sizes import MIB, format_size
 
 MEMORY, SHARED, FILES, TASKS, DISK = "host memory", "/dev/shm", "open files", "processes", "disk"
@@ -42,7 +42,9 @@ def rooms(use: HostUse, reports: Sequence[TrialReport], *, headroom: float, save
     held = [fact for report in reports if isinstance(fact := report.facts.get(HELD_AHEAD), dict)]
     ahead = sum(int(fact.get("bytes", 0)) for fact in held)
     storages = max((int(fact.get("storages", 0)) for fact in held), default=0)
-    beside = sum(int(report.facts.get(name, 0)) for report in reports for name in (HOST_BESIDE, PAGE_LOCKED))
+    beside = sum(int(report.facts.get(name, 0)) for report in reports for name in (HOST_BESIDE, PAGE_LOCKED)) + sum(
+        int(report.facts.get(HOST_GROWTH, 0)) * max(0, report.validation_batches_total - report.validation_batches) for report in reports
+    )
     threads = [fact for report in reports if isinstance(fact := report.facts.get(THREADS), dict)]
     unseen = sum(
         max(0, int(fact.get(name, 0)) - seen.get(int(fact.get("process", 0)), 0))

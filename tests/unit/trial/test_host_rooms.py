@@ -8,7 +8,7 @@ from launcher.history.records import RoomRecord
 from launcher.ladder.verdict import Kind, Verdict
 from launcher.machine.host_meter import HostUse
 from launcher.shared.memory_failures import OF_MACHINE
-from launcher.shared.report import HELD_AHEAD, HOST_BESIDE, PAGE_LOCKED, THREADS, TrialReport
+from launcher.shared.report import HELD_AHEAD, HOST_BESIDE, HOST_GROWTH, PAGE_LOCKED, THREADS, TrialReport
 from launcher.shared.sizes import GIB, MIB
 from launcher.trial import host_rooms
 
@@ -98,6 +98,12 @@ def test_threads_that_were_gone_before_anybody_looked_count() -> None:
         reports = [TrialReport(facts={THREADS: {"process": 7, "most": most, "below": below}})]
         room = {one.name: one for one in host_rooms.rooms(use, reports, headroom=0.1)}["processes"]
         assert (room.needed, host_rooms.is_short(room)) == (needed, needed > 9)
+
+
+def test_predictions_of_the_whole_validation_set_count_beside_a_card() -> None:
+    moved = TrialReport(validation_batches=4, validation_batches_total=1004, facts={HOST_BESIDE: GIB, HOST_GROWTH: 2**20})
+    before, with_all = (host_rooms.rooms(USE, [one], headroom=0.1)[0].needed for one in (TrialReport(), moved))
+    assert with_all - before == GIB + 1000 * 2**20
 
 
 def test_a_limit_that_cannot_be_read_is_told_beside_what_the_machine_has() -> None:

@@ -9,13 +9,16 @@ from typing import Any
 import torch
 
 from launcher.shared import procfs
-from launcher.shared.report import Phase
+from launcher.shared.report import HOST_BESIDE, Phase
 from launcher.trainers.transformers.inside import kept as keeping
 from launcher.trainers.transformers.inside import worst
 from launcher.trainers.transformers.inside.guard import Hooks, NotCovered
 from launcher.trainers.transformers.inside.plan import Plan
 from launcher.trainers.transformers.inside.samples import FixedSampler, heaviest_of, rows_of
 from launcher.worker.recorder import Recorder
+
+MANY_BYTES = 2**30
+"""Predictions of more than that in host memory are told."""
 
 
 class Evaluation:
@@ -134,18 +137,23 @@ class Evaluation:
         per_batch = kept.bytes_per_row * size
         left = self._batches - kept.batches
         host_bytes = kept.bytes_per_row * self._samples
-        moved = args.eval_accumulation_steps
+        moved, joins = args.eval_accumulation_steps, bool(args.eval_do_concat_batches)
+        if not self._plan.on_cpu:
+            beside = kept.in_host_memory(size=size, rows_in_all=self._samples, joins=joins, moved_every=moved)
+            self._recorder.fact(**{HOST_BESIDE: round(beside)})
         if left > 0:
             on_device = None if self._plan.on_cpu else moved  # on a CPU host memory is the device
-            more = kept.beyond_peak(size=size, rows_in_all=self._samples, joins=bool(args.eval_do_concat_batches), moved_every=on_device)
+            more = kept.beyond_peak(size=size, rows_in_all=self._samples, joins=joins, moved_every=on_device)
             widened = sum(kept.widened_bytes.values()) / kept.rows * self._samples if self._plan.on_cpu and kept.rows else 0
             need = max(kept.peak_bytes + more, kept.metrics_bytes, kept.live_bytes + host_bytes - kept.bytes_per_row * kept.rows + widened)
             seen = max(kept.peak_bytes, self._recorder.peak_so_far())
             self._recorder.measured(growth_bytes_per_batch=max(0.0, need - seen) / left)
         self._recorder.fact(validation_keeps_bytes_per_batch=round(per_batch), validation_keeps_bytes_in_all=round(host_bytes))
+        in_all = f"{host_bytes / 2**20:.0f} MiB by the end of an evaluation"
         if moved:
-            in_all = f"{host_bytes / 2**20:.0f} MiB by the end of an evaluation"
             self._recorder.note(f"eval_accumulation_steps={moved} moves predictions to host memory: {in_all}")
+        elif host_bytes > MANY_BYTES and not self._plan.on_cpu:
+            self._recorder.note(f"predictions are kept, and go to host memory: {in_all}")
 
 
 def _repeated(prediction: Any, rows: int) -> Any:

@@ -70,6 +70,13 @@ class Kept:
         at_the_last_join = self.live_bytes + more + (kept_before * per_batch if joins else 0)
         return max(0.0, more, max(at_the_last_join, with_the_largest_last) - self.peak_bytes)
 
+    def in_host_memory(self, *, size: int, rows_in_all: int, joins: bool, moved_every: int | None) -> float:
+        """Bytes of host memory beside a card that the evaluation of all rows takes and that of the rows seen didn't: what is kept becomes
+        arrays there at its end, or every so many batches. Where those are joined, all that came before the last is there twice."""
+        held = sum(self.container_bytes.values()) + sum(self.widened_bytes.values())
+        twice = (math.ceil(rows_in_all / size / moved_every) - 1) * moved_every * size if joins and moved_every else 0
+        return held / self.rows * max(0, rows_in_all - self.rows + twice) if self.rows else 0.0
+
 
 def tensor_bytes(kept: Any) -> int:
     """Bytes of all tensors and arrays in nested lists, tuples and mappings."""

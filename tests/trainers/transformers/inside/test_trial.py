@@ -277,6 +277,22 @@ def test_what_an_evaluation_needs_beyond_its_first_batches(rows: int, joins: boo
     assert found == expected
 
 
+@pytest.mark.parametrize(
+    ("joins", "moved", "widened", "expected"),
+    [
+        (True, None, 0, 980),  # all of it, once, at the end
+        (True, 4, 0, 980 + 960),  # the 25th part joins the 24 before it
+        (False, 4, 0, 980),
+        (True, None, 40, 3 * 980),  # bfloat16 on its way to float32
+    ],
+)
+def test_what_an_evaluation_on_a_card_takes_of_host_memory(joins: bool, moved: int | None, widened: int, expected: float) -> None:
+    """Two batches of four rows of 400 were seen, ten bytes each."""
+    seen = kept.Kept(container_bytes={0: 20}, widened_bytes={0: widened}, batches=2, rows=8)
+    assert seen.in_host_memory(size=4, rows_in_all=400, joins=joins, moved_every=moved) == expected
+    assert kept.Kept().in_host_memory(size=4, rows_in_all=400, joins=joins, moved_every=moved) == 0
+
+
 def test_the_largest_batch_of_an_evaluation_may_come_when_all_the_others_are_kept() -> None:
     """A batch of four rows that needs 90 bytes and keeps ten, then a smaller one; ten batches in all."""
     seen = kept.Kept()

@@ -34,7 +34,7 @@ from typing import Any
 
 from .....shared import procfs
 from .....shared.orders import Orders
-from .....shared.report import CARD, OTHER_CARDS, OWN_ACCUMULATION, RANK, STEPPED_AT, WORLD_SIZE, Phase
+from .....shared.report import CARD, HOST_GROWTH, OTHER_CARDS, OWN_ACCUMULATION, RANK, STEPPED_AT, WORLD_SIZE, Phase
 from .....worker import budget, cards
 from .....worker.recorder import OverCap, Recorder
 from ...native.parts import own_batches
@@ -529,7 +529,10 @@ class Session:
         self.recorder.batch()
         self.live.append(live_bytes(self.orders.device))
         if len(self.live) == LEAST_VALIDATION:
-            self.recorder.measured(growth_bytes_per_batch=self._growth(steady_growth(self.live)))
+            each = steady_growth(self.live)
+            self.recorder.measured(growth_bytes_per_batch=self._growth(each))
+            if self.orders.device == "cuda" and self.joins:  # transformers' Trainer moves all that it has kept to host memory at the end
+                self.recorder.fact(**{HOST_GROWTH: each})
 
     def _growth(self, each: int) -> float:
         """Bytes that the need grows by with each batch to come, where each leaves so many behind. What is joined anew at every batch is
