@@ -9,8 +9,11 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from benchmarks.survival.play import LAUNCHED
+from launcher.trial import host_rooms
 
 Row = dict[str, Any]
+HEADROOM = 0.1
+"""``device.host_headroom`` of all cases: the default."""
 HEAD = """\
 # Survival
 
@@ -55,7 +58,9 @@ How many full runs die of something that the machine has beside its device, afte
 of five is put within -5 % to +12 % of what a launch with ample room says is needed (with the headroom, `device.host_headroom`): host memory
 (a control group), `/dev/shm`, open files (`ulimit -n`), processes and threads (a control group), the disk of the run's folder. Trainings
 have workers of both kinds, deep queues, ragged batches, caches in memory and several checkpoints; five seeds in a row have the same one.
-Each memory is measured from outside in every run and held against its trial's word, whichever one is small.
+Each memory is measured from outside in every run and held against its trial's word, whichever one is small; *beyond*: by more than stays
+free (a tenth, or where that is more, 16 MiB of memory and disk, 1 MiB of `/dev/shm`, 4 files, 4 processes), so that at its limit the run
+would have died.
 """
 
 
@@ -148,7 +153,7 @@ def of_beside(rows: Sequence[Row]) -> str:
         f"- {_count(runs, 'failed')} runs failed of something else; {len(rows) - len(runs)} cases were not launched (no rung fits).",
         f"- With 60 to 70 % of what is needed the plain command died in {_bitten(runs)} cases.",
         "",
-        "| memory | runs with little of it | deaths | run over trial, all runs: median | max | above 1 | above 1 + headroom |",
+        "| memory | runs with little of it | deaths | run over trial, all runs: median | max | above 1 | beyond |",
         "|---|---:|---:|---:|---:|---:|---:|",
         *(_of_memory(name, runs) for name in names),
         "",
@@ -168,6 +173,13 @@ def _over(row: Row, name: str) -> float | None:
     return room["took"] / room["needed"] if room and room["took"] and room["needed"] else None
 
 
+def _beyond(row: Row, name: str) -> bool:
+    """Whether the run took more than what its trial said and what stays free beside that."""
+    needed = row.get("rooms", {}).get(name, {}).get("needed", 0)
+    most = max(1 / (1 - HEADROOM), 1 + host_rooms.LEAST[name] / needed) if needed else math.inf
+    return (_over(row, name) or 0.0) > most
+
+
 def _bitten(runs: Sequence[Row]) -> str:
     controls = [row["control"] for row in runs if "control" in row]
     return f"{sum(one['returncode'] != 0 or bool(one['kills']) for one in controls)} of {len(controls)}"
@@ -176,8 +188,8 @@ def _bitten(runs: Sequence[Row]) -> str:
 def _of_memory(name: str, runs: Sequence[Row]) -> str:
     small = [row for row in runs if row["memory"] == name]
     parts = [one for row in runs if (one := _over(row, name)) is not None]
-    above = [sum(part > most for part in parts) for most in (1, 1.1)]
-    figures = f"{statistics.median(parts):.3f} | {max(parts):.3f} | {above[0]} of {len(parts)} | {above[1]}" if parts else "| | |"
+    above, beyond = sum(part > 1 for part in parts), sum(_beyond(row, name) for row in runs)
+    figures = f"{statistics.median(parts):.3f} | {max(parts):.3f} | {above} of {len(parts)} | {beyond}" if parts else "| | |"
     return f"| {name} | {len(small)} | {_count(small, 'died')} | {figures} |"
 
 
@@ -197,7 +209,7 @@ def _found_beside(former: Sequence[Row], names: Sequence[str]) -> list[str]:
         "|---:|---:|---|---|---|---|---|---|",
     ]
     for row in sorted(former, key=lambda row: int(row["seed"])):
-        over, name = max(((one, name) for name in names if (one := _over(row, name)) is not None), default=(0.0, ""))
+        over = max(((one, name) for name in names if (one := _over(row, name)) is not None), default=None)
         cells = (
             row["seed"],
             row["generator"],
@@ -205,7 +217,7 @@ def _found_beside(former: Sequence[Row], names: Sequence[str]) -> list[str]:
             row["memory"],
             row["commit"],
             row["status"],
-            f"{name} {over:.3f}",
+            f"{over[1]} {over[0]:.3f}" if over else "",
             row["mended"],
         )
         lines.append(f"| {' | '.join(map(str, cells))} |")

@@ -4,12 +4,16 @@ A trial takes few batches, and its loaders may not have filled their queues by t
 and each storage on its way is an open file of the process that takes it (PyTorch's strategy ``file_descriptor``, the one of Linux).
 
 A forked worker shares its parent's memory until it writes there, and Python writes wherever it counts a reference: by and by the
-worker has a copy of its data set's lists. In a trial it has them from the beginning.
+worker has a copy of its data set's lists. In a trial it has them from the beginning. Where its batches are of so many objects that garbage
+is collected again and again, a long run comes to collections of all there is, which write to every object that the parent had: that, too,
+is done at once.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
+import gc
 import mmap
 import os
 import weakref
@@ -20,6 +24,8 @@ from ..shared.report import HELD_AHEAD
 
 LONG = 64
 """A list or dictionary with so many things in it is read once."""
+OFTEN = 2
+"""So many batches in which a worker collected garbage: it doesn't where one is of fewer than some 700 objects that can have parts."""
 BESIDE = 2
 """Batches beside those that workers prefetch: the one in use, and the next, which is there before that one is let go (measured: 2)."""
 
@@ -33,6 +39,9 @@ class HeldAhead:
         self._bytes = self._storages = 0
         self._forks_for: Any = None
         """The data set whose workers are being started."""
+        self._in_worker = False
+        self._collecting = 0
+        """Batches of a worker in which it collected garbage."""
 
     def fact(self) -> dict[str, dict[str, int]]:
         """The fact of a report, over all loaders under way at once; empty where none has handed a tensor over."""
@@ -45,6 +54,7 @@ class HeldAhead:
         """
         try:
             from torch.utils.data import dataloader
+            from torch.utils.data._utils import fetch as fetching
         except ImportError:  # a torch without loaders: nothing is held ahead
             return
         kind = dataloader._BaseDataLoaderIter
@@ -74,14 +84,32 @@ class HeldAhead:
 
         kind.__init__, kind.__next__ = begun, watched
         with_workers.__init__ = forked
+        for fetcher in (fetching._MapDatasetFetcher, fetching._IterableDatasetFetcher):
+            fetcher.fetch = self._collecting_all(fetcher.fetch)
         os.register_at_fork(after_in_child=self._copy)
 
     def _copy(self) -> None:
         """In a worker that was just forked: what it would have copied of its parent's memory by the end of a long run."""
         data, self._forks_for = self._forks_for, None
+        self._in_worker = data is not None
         if data is not None:
             with contextlib.suppress(Exception):  # whatever a data set is
                 _read_through(vars(data))
+
+    def _collecting_all(self, fetch: Any) -> Any:
+        """A fetch of a batch, which a worker that collects garbage often follows by a collection of all there is."""
+
+        @functools.wraps(fetch)
+        def fetched(fetcher: Any, *args: Any) -> Any:
+            before = gc.get_stats()[0]["collections"]
+            batch = fetch(fetcher, *args)
+            if self._collecting < OFTEN and self._in_worker and gc.get_stats()[0]["collections"] > before:
+                self._collecting += 1
+                if self._collecting == OFTEN:
+                    gc.collect()
+            return batch
+
+        return fetched
 
     def _saw(self, stream: list[int], batch: Any) -> None:
         sizes = dict(_storages(batch))

@@ -416,4 +416,6 @@ def test_a_case_with_little_beside_the_device_is_told_and_stands_on_its_page(tmp
     told = beside.play(case, play.Table(folder=tmp_path, keep=False, environment={}))
     assert f"{case.trainer:<6} {case.task}" in survival._line(told) and told["memory"] in survival._line(told)
     page = table.of_beside([told])
-    assert "**1 runs, 0 deaths**" in page and "| 1.100 |" in page
+    assert "**1 runs, 0 deaths**" in page and "| host memory | 1 | 0 | 1.100 | 1.100 | 1 of 1 | 0 |" in page
+    rooms["host memory"]["took"] = 117 * MIB
+    assert "| 1.170 | 1.170 | 1 of 1 | 1 |" in table.of_beside([told]), "16 MiB stay free of 100"

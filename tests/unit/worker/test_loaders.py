@@ -72,6 +72,33 @@ def test_what_many_samples_have_together_is_read_once() -> None:
     assert vocabulary.read == 1
 
 
+COLLECTS = """
+import json, os, sys
+import torch
+from torch.utils.data import DataLoader
+from launcher.shared import procfs
+from launcher.worker.loaders import HeldAhead
+
+class Rows(torch.utils.data.Dataset):
+    def __len__(self): return 10_000
+    def __getitem__(self, at): return [at, procfs.own_bytes(os.getpid())[0]]
+
+of_parent = [[number] for number in range(400_000)]  # 48 MB of lists and what they hold
+HeldAhead().watch()
+batches = DataLoader(Rows(), batch_size=int(sys.argv[1]), num_workers=1, collate_fn=lambda rows: rows)
+seen = [own for _, rows in zip(range(10), batches) for _, own in rows]
+print(json.dumps([seen[0], seen[-1]]))
+"""
+
+
+@pytest.mark.parametrize(("size", "copies"), [(16, False), (1000, True)])
+def test_a_worker_that_collects_garbage_often_has_a_copy_of_all_that_its_parent_had(size: int, copies: bool) -> None:
+    done = subprocess.run([sys.executable, "-c", COLLECTS, str(size)], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    first, last = json.loads(done.stdout)
+    assert (last - first > 15 * 2**20) == copies, (first, last)
+
+
 def told(*words: int) -> tuple[int, dict[str, object]]:
     argv = [sys.executable, "-c", textwrap.dedent(FILLS), *map(str, words)]
     done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
