@@ -7,9 +7,9 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import sys
 import threading
-from multiprocessing import active_children
-from multiprocessing.process import BaseProcess
+from typing import Any
 
 from ..shared.report import THREADS
 
@@ -26,22 +26,28 @@ class Threads:
         return {THREADS: {"process": os.getpid(), "most": most, "below": below}} if most or below else {}
 
     def watch(self) -> None:
-        thread_start, process_start = threading.Thread.start, BaseProcess.start
+        thread_start = threading.Thread.start
 
         @functools.wraps(thread_start)
         def start_thread(thread: threading.Thread) -> None:
             self._most = max(self._most, _threads("self") + 1)
             thread_start(thread)
 
+        threading.Thread.start = start_thread  # type: ignore[method-assign, assignment]
+        if (processes := sys.modules.get("multiprocessing.process")) is not None:  # loaded here, it would change a script's own start
+            self._watch_processes(processes)
+
+    def _watch_processes(self, processes: Any) -> None:
+        process_start = processes.BaseProcess.start
+
         @functools.wraps(process_start)
-        def start_process(process: BaseProcess) -> None:
+        def start_process(process: Any) -> None:
             process_start(process)
-            alive = active_children()
+            alive = processes.active_children()
             self._children = max(self._children, len(alive))
             self._of_child = max(self._of_child, *(_threads(one.pid) for one in alive), 1)
 
-        threading.Thread.start = start_thread  # type: ignore[method-assign, assignment]
-        BaseProcess.start = start_process  # type: ignore[method-assign, assignment]
+        processes.BaseProcess.start = start_process
 
 
 def _threads(process: int | str | None) -> int:

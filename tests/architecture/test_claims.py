@@ -23,7 +23,6 @@ def test_on_the_launchers_side_only_process_starts_signals_or_ends_processes_and
     assert {module for module in starters if rooms.outside(module)} - {"launcher.trainers.suite"} == {process.__name__, pauses.__name__}
     assert starters - {module for module in starters if rooms.outside(module)} == {
         "launcher.worker.guardian",
-        "launcher.worker.threads",  # counts those that others start
         "launcher.trainers.script.inside.plainly",
         "launcher.trainers.script.inside.look",
         "launcher.trainers.script.inside.same.run",
