@@ -31,6 +31,10 @@ class HostUse:
     """The most that was taken at once, and the least that there was for it; None: no limit, or nobody tells it. Bytes and numbers."""
 
     memory_bytes: int = 0
+    unshared_of: dict[int, int] = field(default_factory=dict)
+    """The most of each process that no other has mapped, by its number."""
+    processes_below: dict[int, int] = field(default_factory=dict)
+    """Processes below each when ``memory_bytes`` was seen."""
     memory_there: int | None = None
     shared_before: int | None = None
     """Free in /dev/shm at the beginning; None: there is none."""
@@ -62,6 +66,8 @@ class HostMeter(Looks):
     def __init__(self, saves_in: Path) -> None:
         super().__init__("autofit-host", self._look, every_s=LOOK_S)
         self._pid = 0
+        self._below: dict[int, int] = {}
+        """Process -> processes below it, by the last look."""
         self._peaks: dict[int, int] = {}
         """Process -> the most that it had resident, by the last walk."""
         self._walk_at = self._files_at = 0.0
@@ -98,7 +104,9 @@ class HostMeter(Looks):
         own = 0
         with suppress(OSError):
             own = len(os.listdir(f"/proc/{pid}/task"))
+        before = len(found)
         below = sum(self._count(child, found) for child in procfs.children(pid))
+        self._below[pid] = len(found) - before
         for most, now in ((self.use.tasks_of, own), (self.use.tasks_below, below)):
             most[pid] = max(now, most.get(pid, 0))
         return own + below
@@ -116,10 +124,13 @@ class HostMeter(Looks):
             with suppress(OSError, ValueError, IndexError):
                 before, (private, mapped), after = procfs.resident_bytes(pid), procfs.own_bytes(pid), procfs.resident_bytes(pid)
                 own, shared, peaks[pid] = own + private, shared + mapped, procfs.status_bytes("VmHWM", pid)
+                self.use.unshared_of[pid] = max(procfs.unshared_bytes(pid), self.use.unshared_of.get(pid, 0))
                 if peaks[pid] > self._peaks.get(pid, 0):  # what it has had since the last walk and has no more was there, too
                     gone += max(0, peaks[pid] - max(min(before, after), private + mapped))
         use, there, self._peaks = self.use, max(free, host.memory()[1]) + own + shared, peaks
-        use.shared_mapped, use.memory_bytes = max(use.shared_mapped, shared), max(use.memory_bytes, own + shared + gone)
+        use.shared_mapped = max(use.shared_mapped, shared)
+        if own + shared + gone > use.memory_bytes:
+            use.memory_bytes, use.processes_below = own + shared + gone, dict(self._below)
         use.memory_there = min(there, use.memory_there) if use.memory_there is not None else there
 
 

@@ -156,15 +156,21 @@ def own_bytes(pid: int) -> tuple[int, int]:
 
     Where the kernel doesn't tell (before 5.4), all of what is resident. Raises OSError where it has ended.
     """
-    said: dict[str, int] = {}
-    with open(f"/proc/{pid}/smaps_rollup", encoding="ascii", errors="replace") as rollup:
-        for line in rollup:
-            key, _, value = line.partition(":")
-            if key in ("Pss_Anon", "Pss_Shmem"):
-                said[key] = int(value.split()[0]) * 1024
-    if len(said) < 2:
+    said = _rollup(pid)
+    if "Pss_Anon" not in said:
         return status_bytes("RssAnon", pid), status_bytes("RssShmem", pid)
     return said["Pss_Anon"], said["Pss_Shmem"]
+
+
+def unshared_bytes(pid: int) -> int:
+    """Memory that no other process has mapped: of a forked worker what it has beside its parent's."""
+    return _rollup(pid).get("Private_Dirty", 0)
+
+
+def _rollup(pid: int) -> dict[str, int]:
+    with open(f"/proc/{pid}/smaps_rollup", encoding="ascii", errors="replace") as rollup:
+        lines = [line.split() for line in rollup][1:]  # the first is of addresses
+    return {key[:-1]: int(size) * 1024 for key, size, *_ in lines}
 
 
 class DataSegments:

@@ -53,8 +53,8 @@ HOST_GROWTH = "host_growth"
 PAGE_LOCKED = "page_locked"
 """Fact of a report: bytes of page-locked host memory that aren't seen from outside (``worker.page_locked``)."""
 THREADS = "threads"
-"""Fact of a report: the most threads that a process had as it started one, and the most that all processes had which it started itself
-(``worker.threads``), {"process": its number, "most": ..., "below": ...}."""
+"""Fact of a report: the most threads that a process had as it started one, the most that all processes had which it started itself, and the
+most of these (``worker.threads``), {"process": its number, "most": ..., "below": ..., "children": ...}."""
 WRITTEN = "written"
 """Fact of a report: files that the trainer wrote and that could be code by their names; a folder that it made stands for all in it."""
 SAMPLES = "samples_per_accumulation"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import resource
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from launcher.history.records import RoomRecord
@@ -51,6 +51,7 @@ def rooms(use: HostUse, reports: Sequence[TrialReport], *, headroom: float, save
         for fact in threads
         for name, seen in (("most", use.tasks_of), ("below", use.tasks_below))
     )
+    beside += _of_workers(use, threads)
     mapped = min(use.shared_mapped, use.shared_taken)
     shared = max(mapped, ahead)
     others = max(0, use.shared_taken - shared)
@@ -66,6 +67,13 @@ def rooms(use: HostUse, reports: Sequence[TrialReport], *, headroom: float, save
     )  # fmt: skip
     disk = [RoomRecord(name=DISK, needed=saved, there=use.disk_there, headroom=headroom)] if saved is not None else []
     return [*found, *disk]
+
+
+def _of_workers(use: HostUse, told: Sequence[Mapping[str, int]]) -> int:
+    """Memory of processes that a trainer had at once, beside those that were seen at once: workers of a short validation."""
+    trainers = {fact.get("process", 0) for fact in told}
+    each = max((size for pid, size in use.unshared_of.items() if pid not in trainers), default=0)
+    return each * sum(max(0, fact.get("children", 0) - use.processes_below.get(fact.get("process", 0), 0)) for fact in told)
 
 
 def short_of(found: Iterable[RoomRecord], *places: Path) -> RoomRecord | None:

@@ -23,7 +23,7 @@ class Threads:
     def fact(self) -> dict[str, dict[str, int]]:
         """The fact of a report; empty where none has been started."""
         most, below = self._most, self._children * self._of_child
-        return {THREADS: {"process": os.getpid(), "most": most, "below": below}} if most or below else {}
+        return {THREADS: {"process": os.getpid(), "most": most, "below": below, "children": self._children}} if most or below else {}
 
     def watch(self) -> None:
         thread_start = threading.Thread.start

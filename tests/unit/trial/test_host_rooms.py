@@ -100,6 +100,13 @@ def test_threads_that_were_gone_before_anybody_looked_count() -> None:
         assert (room.needed, host_rooms.is_short(room)) == (needed, needed > 9)
 
 
+def test_workers_that_were_there_at_once_count_with_their_memory_though_fewer_were_seen() -> None:
+    use = replace(USE, unshared_of={7: 4 * GIB, 8: 2**20, 9: 3 * 2**20}, processes_below={7: 2})
+    for children, more in ((2, 0), (8, 6 * 3 * 2**20)):
+        report = TrialReport(facts={THREADS: {"process": 7, "children": children}})
+        assert host_rooms.rooms(use, [report], headroom=0.1)[0].needed - host_rooms.rooms(use, [], headroom=0.1)[0].needed == more
+
+
 def test_predictions_of_the_whole_validation_set_count_beside_a_card() -> None:
     moved = TrialReport(validation_batches=4, validation_batches_total=1004, facts={HOST_BESIDE: GIB, HOST_GROWTH: 2**20})
     before, with_all = (host_rooms.rooms(USE, [one], headroom=0.1)[0].needed for one in (TrialReport(), moved))

@@ -30,7 +30,7 @@ def test_a_pool_that_is_soon_gone_counts_with_all_of_its_threads() -> None:
     with ThreadPool(5) as pool:
         pool.map(abs, range(20))
     (fact,) = threads.fact().values()
-    assert fact == {"process": os.getpid(), "most": there + 8, "below": 0}, "five, and the three by which a pool is run"
+    assert fact == {"process": os.getpid(), "most": there + 8, "below": 0, "children": 0}, "five, and the three by which a pool is run"
 
 
 def test_workers_count_with_the_threads_that_earlier_ones_have_by_then() -> None:
@@ -46,7 +46,8 @@ def test_workers_count_with_the_threads_that_earlier_ones_have_by_then() -> None
     done.set()
     for worker in workers:
         worker.join()
-    assert threads.fact()[THREADS]["below"] == 10, "a queue is fed by a thread"
+    fact = threads.fact()[THREADS]
+    assert (fact["children"], fact["below"]) == (5, 10), "a queue is fed by a thread"
 
 
 def _waits(queue: Any, done: Any) -> None:
