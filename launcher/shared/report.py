@@ -44,7 +44,8 @@ VERSIONS = "versions"
 PARTS = "memory_parts"
 """Fact of a report: bytes of trained weights and of optimizer states, as their tensors are; empty where no optimizer has stepped."""
 HELD_AHEAD = "held_ahead"
-"""Fact of a report: what loaders with workers hold ahead at most (``worker.loaders``), {"bytes": ..., "storages": ...}."""
+"""Fact of a report: what loaders with workers hold ahead at most (``worker.loaders``), and what these come to keep of all samples
+(``worker.caches``), {"bytes": ..., "storages": ..., "cached": ...}."""
 HOST_BESIDE = "host_beside"
 """Fact of a report: bytes of host memory that the run holds and the trial doesn't: images cached beside a card, or by loader workers, and
 predictions of the whole validation set."""

@@ -51,7 +51,7 @@ def rooms(use: HostUse, reports: Sequence[TrialReport], *, headroom: float, save
         for fact in threads
         for name, seen in (("most", use.tasks_of), ("below", use.tasks_below))
     )
-    beside += _of_workers(use, threads)
+    beside += _of_workers(use, threads) + sum(int(fact.get("cached", 0)) for fact in held)
     mapped = min(use.shared_mapped, use.shared_taken)
     shared = max(mapped, ahead)
     others = max(0, use.shared_taken - shared)

@@ -19,7 +19,7 @@ cards      which of several this process is on                                  
 splitting  a late out-of-memory that costs no step                            random_states   kept, and put back
 saving     a checkpoint that found no room says so                            loss_scale   of fp16: a trial's steps are taken
 whole_saves   a kill leaves the checkpoint before it                    page_locked   host memory that nobody sees from outside
-threads    at once, those that are soon gone, too
+threads    at once, those that are soon gone, too                         caches     what loaders' workers come to keep
 
 What only one trainer needs stands in that trainer's room, ``trainers/NAME/inside``, and what is copied into a run's folder in
 ``trainers/NAME/native``. Nothing outside a process of a trainer's imports this folder or an ``inside``.

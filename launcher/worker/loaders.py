@@ -21,6 +21,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ..shared.report import HELD_AHEAD
+from .caches import Caches
 
 LONG = 64
 """A list or dictionary with so many things in it is read once."""
@@ -39,13 +40,15 @@ class HeldAhead:
         self._bytes = self._storages = 0
         self._forks_for: Any = None
         """The data set whose workers are being started."""
+        self._caches = Caches()
         self._in_worker = False
         self._collecting = 0
         """Batches of a worker in which it collected garbage."""
 
     def fact(self) -> dict[str, dict[str, int]]:
-        """The fact of a report, over all loaders under way at once; empty where none has handed a tensor over."""
-        return {HELD_AHEAD: {"bytes": self._bytes, "storages": self._storages}} if self._bytes else {}
+        """The fact of a report, over all loaders under way at once; empty where none has handed a tensor over, and no worker keeps any."""
+        cached = self._caches.bytes()
+        return {HELD_AHEAD: {"bytes": self._bytes, "storages": self._storages, "cached": cached}} if self._bytes or cached else {}
 
     def watch(self) -> None:
         """From now on. Only loaders with workers count: without, a batch is memory of the process like any other.
@@ -66,6 +69,8 @@ class HeldAhead:
             begin(batches, loader)
             if loader.num_workers:
                 self._forks_for = loader.dataset
+                with contextlib.suppress(Exception):  # whatever a loader is
+                    self._caches.begun(loader)
                 self._open[id(batches)] = [loader.num_workers * (loader.prefetch_factor or 2) + BESIDE, 0, 0]
                 weakref.finalize(batches, self._open.pop, id(batches), None).atexit = False
 
@@ -86,7 +91,7 @@ class HeldAhead:
         with_workers.__init__ = forked
         for fetcher in (fetching._MapDatasetFetcher, fetching._IterableDatasetFetcher):
             fetcher.fetch = self._collecting_all(fetcher.fetch)
-        os.register_at_fork(after_in_child=self._copy)
+        os.register_at_fork(after_in_child=self._copy, after_in_parent=self._caches.started)
 
     def _copy(self) -> None:
         """In a worker that was just forked: what it would have copied of its parent's memory by the end of a long run."""
@@ -94,6 +99,7 @@ class HeldAhead:
         self._in_worker = data is not None
         if data is not None:
             with contextlib.suppress(Exception):  # whatever a data set is
+                self._caches.in_worker(data)
                 _read_through(vars(data))
 
     def _collecting_all(self, fetch: Any) -> Any:
@@ -103,6 +109,8 @@ class HeldAhead:
         def fetched(fetcher: Any, *args: Any) -> Any:
             before = gc.get_stats()[0]["collections"]
             batch = fetch(fetcher, *args)
+            with contextlib.suppress(Exception):  # likewise
+                self._caches.fetched(fetcher.dataset)
             if self._collecting < OFTEN and self._in_worker and gc.get_stats()[0]["collections"] > before:
                 self._collecting += 1
                 if self._collecting == OFTEN:

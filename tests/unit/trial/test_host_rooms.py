@@ -107,6 +107,11 @@ def test_workers_that_were_there_at_once_count_with_their_memory_though_fewer_we
         assert host_rooms.rooms(use, [report], headroom=0.1)[0].needed - host_rooms.rooms(use, [], headroom=0.1)[0].needed == more
 
 
+def test_what_loader_workers_come_to_cache_counts() -> None:
+    report = TrialReport(facts={HELD_AHEAD: {"bytes": 0, "storages": 0, "cached": GIB}})
+    assert host_rooms.rooms(USE, [report], headroom=0.1)[0].needed - host_rooms.rooms(USE, [], headroom=0.1)[0].needed == GIB
+
+
 def test_predictions_of_the_whole_validation_set_count_beside_a_card() -> None:
     moved = TrialReport(validation_batches=4, validation_batches_total=1004, facts={HOST_BESIDE: GIB, HOST_GROWTH: 2**20})
     before, with_all = (host_rooms.rooms(USE, [one], headroom=0.1)[0].needed for one in (TrialReport(), moved))

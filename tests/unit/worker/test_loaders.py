@@ -44,7 +44,7 @@ def test_every_batch_that_may_be_on_its_way_counts(workers: int, prefetch: int, 
     seen, fact = min((told(workers, prefetch, persistent) for _ in range(2)), key=lambda one: one[0])  # other tests take of it, too
     batch = 16 * 3 * 64 * 64 * 4 + 4096  # the numbers of its rows take a page
     both = batch + batch // 2 + 2048  # of the second loader, half as large
-    assert fact == {"held_ahead": {"bytes": (workers * prefetch + 2) * both, "storages": (workers * prefetch + 2) * 4}}
+    assert fact == {"held_ahead": {"bytes": (workers * prefetch + 2) * both, "storages": (workers * prefetch + 2) * 4, "cached": 0}}
     assert 0.6 * (workers * prefetch + 1) * batch < seen <= (workers * prefetch + 2) * batch + 2**20
 
 
@@ -97,6 +97,45 @@ def test_a_worker_that_collects_garbage_often_has_a_copy_of_all_that_its_parent_
     assert done.returncode == 0, done.stderr[-2000:]
     first, last = json.loads(done.stdout)
     assert (last - first > 15 * 2**20) == copies, (first, last)
+
+
+CACHES = """
+import json, sys
+import torch
+from torch.utils.data import DataLoader, Subset
+from launcher.worker.loaders import HeldAhead
+
+class Rows(torch.utils.data.Dataset):
+    def __init__(self, kind):
+        self.kind, self.cache, self.images = kind, {}, [None] * 1000
+        if kind == "buffer": self.max_buffer_length = 16
+    def __len__(self): return 1000
+    def __getitem__(self, at):
+        row = torch.zeros(1000)
+        if self.kind == "dictionary": self.cache[at] = row
+        if self.kind in ("list", "buffer"): self.images[at] = row.numpy(), at
+        return row
+
+kind, persistent = sys.argv[1], sys.argv[2] == "persistent"
+held = HeldAhead(); held.watch()
+loader = DataLoader(Subset(Rows(kind), range(1000)), batch_size=10, num_workers=2, prefetch_factor=2, persistent_workers=persistent)
+for _ in range(2):
+    for number, _ in zip(range(3), loader): pass
+print(json.dumps(held.fact()["held_ahead"]["cached"] / 4000))
+"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "workers", "rows"),
+    [
+        ("dictionary", "new", 1000), ("list", "new", 1000), ("dictionary", "persistent", 2000), ("nothing", "new", 0), ("buffer", "new", 0),
+    ],
+)  # fmt: skip
+def test_what_workers_come_to_keep_of_a_whole_data_set_is_counted(kind: str, workers: str, rows: int) -> None:
+    done = subprocess.run([sys.executable, "-c", CACHES, kind, workers], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    seen = float(json.loads(done.stdout))
+    assert rows - 160 <= seen <= max(0, rows - 20), "all of them without those that the trial's workers have"
 
 
 def told(*words: int) -> tuple[int, dict[str, object]]:
