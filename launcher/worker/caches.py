@@ -1,7 +1,8 @@
 """Counts what loaders' workers come to keep of the samples that they read: a trial's have read few.
 
-A cache is a dictionary of a data set's, or a list as long as the data set, that has more arrays after a batch than before it. One that lets
-some go again isn't (``max_buffer_length``: Ultralytics' data sets say so). Forked workers tell in memory that they have with their parent.
+A cache is a dictionary of a data set's, or a list as long as the data set, that has more arrays after a batch than before it; of each
+sample it is taken to keep as much as of those that were read. One that lets some go again isn't (``max_buffer_length``: Ultralytics' data
+sets say so). Forked workers tell in memory that they have with their parent.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ class Caches:
         self._next = 0
         self._own: int | None = None
         """The slot of this worker; None in the process that has started it."""
-        self._before = 0, 0
+        self._before = 0
+        self._read: set[Any] = set()
 
     def begun(self, loader: Any) -> None:
         """A loader's workers are about to be started."""
@@ -47,14 +49,12 @@ class Caches:
         self._own = self._next
         self._before = _kept(data)
 
-    def fetched(self, data: Any) -> None:
-        """A worker has read a batch."""
-        if self._own is None or self._own >= SLOTS:
-            return
-        things, size = _kept(data)
-        if things > self._before[0]:
-            each = (size - self._before[1]) // (things - self._before[0])
-            _TOLD.pack_into(self._memory, self._own * _TOLD.size, each, size - self._before[1])
+    def fetched(self, data: Any, read: Any) -> None:
+        """A worker has read a batch. ``read``: the numbers of its samples."""
+        if self._own is not None and self._own < SLOTS:
+            self._read.update(read if isinstance(read, list) else [read])
+            kept = max(0, _kept(data) - self._before)
+            _TOLD.pack_into(self._memory, self._own * _TOLD.size, kept // len(self._read), kept)
 
     def bytes(self) -> int:
         """What workers come to keep beside what those of this trial have; of loaders with as many samples, one after the other, once."""
@@ -66,10 +66,9 @@ class Caches:
         return sum(most.values())
 
 
-def _kept(data: Any) -> tuple[int, int]:
-    """(arrays, their bytes) in the caches of a data set and of those within it."""
-    found = [size for cache in _caches(data) for thing in cache if (size := _bytes(thing))]
-    return len(found), sum(found)
+def _kept(data: Any) -> int:
+    """Bytes of the arrays in the caches of a data set and of those within it."""
+    return sum(_bytes(thing) for cache in _caches(data) for thing in cache)
 
 
 def _caches(data: Any, depth: int = 3) -> Iterator[list[Any]]:

@@ -110,7 +110,7 @@ class HeldAhead:
             before = gc.get_stats()[0]["collections"]
             batch = fetch(fetcher, *args)
             with contextlib.suppress(Exception):  # likewise
-                self._caches.fetched(fetcher.dataset)
+                self._caches.fetched(fetcher.dataset, args[0])
             if self._collecting < OFTEN and self._in_worker and gc.get_stats()[0]["collections"] > before:
                 self._collecting += 1
                 if self._collecting == OFTEN:
