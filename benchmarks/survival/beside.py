@@ -32,8 +32,8 @@ CONTROLS = 3
 """One case in so many has its command run plainly as well, with 60 or 70 % of what is needed."""
 CONTROL_S = 120.0
 """And so long: a loader that has lost a batch waits forever."""
-FEWEST_FILES = 6
-"""A shell takes no lower limit of open files."""
+FEWEST_FILES = 12
+"""With fewer a shell can't open a script: it puts it at number 10."""
 BUDGET = 4 * 2**30
 SAMPLE_S = 0.05
 NUMBERS = ("open files", "processes")
