@@ -122,9 +122,10 @@ class HostMeter(Looks):
         free, own, shared, gone, peaks = host.memory()[1], 0, 0, 0, dict[int, int]()
         for pid in pids:
             with suppress(OSError, ValueError, IndexError):
-                before, (private, mapped), after = procfs.resident_bytes(pid), procfs.own_bytes(pid), procfs.resident_bytes(pid)
+                before, told, after = procfs.resident_bytes(pid), procfs.rollup(pid), procfs.resident_bytes(pid)
+                private, mapped = procfs.own_bytes(pid, told)
                 own, shared, peaks[pid] = own + private, shared + mapped, procfs.status_bytes("VmHWM", pid)
-                self.use.unshared_of[pid] = max(procfs.unshared_bytes(pid), self.use.unshared_of.get(pid, 0))
+                self.use.unshared_of[pid] = max(told.get("Private_Dirty", 0), self.use.unshared_of.get(pid, 0))
                 if peaks[pid] > self._peaks.get(pid, 0):  # what it has had since the last walk and has no more was there, too
                     gone += max(0, peaks[pid] - max(min(before, after), private + mapped))
         use, there, self._peaks = self.use, max(free, host.memory()[1]) + own + shared, peaks

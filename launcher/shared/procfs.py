@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+from collections.abc import Mapping
 
 
 def status_bytes(key: str, pid: int | str = "self") -> int:
@@ -150,26 +151,24 @@ def resident_bytes(pid: int | str = "self") -> int:
         return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-def own_bytes(pid: int) -> tuple[int, int]:
+def own_bytes(pid: int, told: Mapping[str, int] | None = None) -> tuple[int, int]:
     """(private memory, shared memory) of a process that no file backs: its own, and its part of what it has together with others, so that
     forked workers don't count their parent's again (smaps_rollup, proc_pid_smaps(5)). Walks all its pages: some 10 ms for each GiB.
 
-    Where the kernel doesn't tell (before 5.4), all of what is resident. Raises OSError where it has ended.
+    ``told``: its ``rollup``, for who has it. Where the kernel doesn't tell (before 5.4), all of what is resident. Raises OSError where it
+    has ended.
     """
-    said = _rollup(pid)
+    said = rollup(pid) if told is None else told
     if "Pss_Anon" not in said:
         return status_bytes("RssAnon", pid), status_bytes("RssShmem", pid)
     return said["Pss_Anon"], said["Pss_Shmem"]
 
 
-def unshared_bytes(pid: int) -> int:
-    """Memory that no other process has mapped: of a forked worker what it has beside its parent's."""
-    return _rollup(pid).get("Private_Dirty", 0)
-
-
-def _rollup(pid: int) -> dict[str, int]:
-    with open(f"/proc/{pid}/smaps_rollup", encoding="ascii", errors="replace") as rollup:
-        lines = [line.split() for line in rollup][1:]  # the first is of addresses
+def rollup(pid: int) -> dict[str, int]:
+    """Sizes of all that a process has mapped, in bytes; ``Private_Dirty`` is what no other has: of a forked worker what it has beside its
+    parent's (smaps_rollup)."""
+    with open(f"/proc/{pid}/smaps_rollup", encoding="ascii", errors="replace") as file:
+        lines = [line.split() for line in file][1:]  # the first is of addresses
     return {key[:-1]: int(size) * 1024 for key, size, *_ in lines}
 
 

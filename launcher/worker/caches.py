@@ -16,7 +16,7 @@ from typing import Any
 SLOTS = 512
 """Workers that are told apart; what more of them keep isn't counted."""
 MOST_THINGS = 4096
-"""In what is looked through after every batch of a trial: more was there before it."""
+"""A dictionary with more isn't looked through after every batch: it isn't a cache of the few samples that a trial has read."""
 _TOLD = struct.Struct("qq")
 """Of a worker: bytes of a sample that it keeps, and of all that it has come to keep."""
 

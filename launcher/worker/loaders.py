@@ -90,7 +90,7 @@ class HeldAhead:
         kind.__init__, kind.__next__ = begun, watched
         with_workers.__init__ = forked
         for fetcher in (fetching._MapDatasetFetcher, fetching._IterableDatasetFetcher):
-            fetcher.fetch = self._collecting_all(fetcher.fetch)
+            fetcher.fetch = self._followed(fetcher.fetch)
         os.register_at_fork(after_in_child=self._copy, after_in_parent=self._caches.started)
 
     def _copy(self) -> None:
@@ -102,8 +102,8 @@ class HeldAhead:
                 self._caches.in_worker(data)
                 _read_through(vars(data))
 
-    def _collecting_all(self, fetch: Any) -> Any:
-        """A fetch of a batch, which a worker that collects garbage often follows by a collection of all there is."""
+    def _followed(self, fetch: Any) -> Any:
+        """A fetch of a batch, after which a worker tells what it keeps, and, where it collects garbage often, collects all there is."""
 
         @functools.wraps(fetch)
         def fetched(fetcher: Any, *args: Any) -> Any:
