@@ -22,8 +22,10 @@ if os.name == "posix":
 
 LOOK_S, FILES_S = 0.1, 1.0
 """Between two looks at what is cheap to see, and at open files."""
-SHARE_OF_TIME = 0.05
-"""Pages are walked for at most this part of the time, unless processes have had more than ever resident: then at once."""
+SHARE_OF_TIME, SHARE_AT_FIRST = 0.2, 0.5
+"""Pages are walked for at most this part of the time, unless processes have had more than ever resident: then at once. The larger one for
+``FIRST_S`` after one has been started: what it has together with its parent is copied, page by page, where either writes."""
+FIRST_S = 1.0
 
 
 @dataclass(slots=True)
@@ -60,6 +62,23 @@ class HostUse:
     """At the beginning, for what the run saves, with what it has saved before."""
 
 
+@dataclass(slots=True)
+class _Walked:
+    """Of a process at the last walk. Bytes."""
+
+    most: int = 0
+    """Ever resident."""
+    counted: int = 0
+    """Of what the kernel tells as the most that was ever resident, that which is no news: 0 where it was made to forget."""
+    resident: int = 0
+    own: int = 0
+    """Private memory and its part of what is shared."""
+    files: int = 0
+    """Mapped of files, and resident."""
+    files_since: int = 0
+    """The most of that at a look since."""
+
+
 class HostMeter(Looks):
     """From ``begin`` to ``stop``. ``use`` says what there is from the beginning."""
 
@@ -68,9 +87,8 @@ class HostMeter(Looks):
         self._pid = 0
         self._below: dict[int, int] = {}
         """Process -> processes below it, by the last look."""
-        self._peaks: dict[int, int] = {}
-        """Process -> the most that it had resident, by the last walk."""
-        self._walk_at = self._files_at = 0.0
+        self._walked: dict[int, _Walked] = {}
+        self._walk_at = self._files_at = self._started_at = 0.0
         self.use = HostUse(
             memory_there=host.memory()[1], shared_before=host.shared_memory_free(), tasks_there=host.tasks_left(),
             disk_there=host.disk_free(saves_in) + host.disk_taken(saves_in), unread=host.unread_limits(),
@@ -82,21 +100,26 @@ class HostMeter(Looks):
 
     def _look(self) -> None:
         pids: list[int] = []
-        now, use, peaks = time.monotonic(), self.use, dict[int, int]()
+        now, use, rise, together = time.monotonic(), self.use, 0, 0
         use.tasks = max(use.tasks, self._count(self._pid, pids))
         if use.shared_before is not None:
             use.shared_taken = max(use.shared_taken, use.shared_before - (host.shared_memory_free() or 0))
+        self._started_at = now if any(pid not in self._walked for pid in pids) else self._started_at
         for pid in pids:
             with suppress(OSError, IndexError, ValueError):
-                peaks[pid] = procfs.status_bytes("VmHWM", pid)
+                last, (most, files) = self._walked.setdefault(pid, _Walked()), procfs.most_resident_bytes(pid)
+                last.files_since, rise = max(files, last.files_since), rise + max(0, most - last.most)
+                if last.own:
+                    together += last.own + (max(0, most - last.resident - (last.files_since - last.files)) if most > last.counted else 0)
                 if now >= self._files_at:
                     self._look_at_files(pid)
+        self._needs(together)
         self._files_at = now + FILES_S if now >= self._files_at else self._files_at
-        rise = sum(max(0, peak - self._peaks.get(pid, 0)) for pid, peak in peaks.items())
-        if now >= self._walk_at or rise > max(8 * MIB, 0.01 * sum(self._peaks.values())):
+        if now >= self._walk_at or rise > max(8 * MIB, 0.01 * self.use.memory_bytes):
             began = time.thread_time()
             self._walk(pids)
-            self._walk_at = time.monotonic() + (time.thread_time() - began) / SHARE_OF_TIME
+            share = SHARE_AT_FIRST if now < self._started_at + FIRST_S else SHARE_OF_TIME
+            self._walk_at = time.monotonic() + (time.thread_time() - began) * (1 / share - 1)
 
     def _count(self, pid: int, found: list[int]) -> int:
         """Threads of a process and of all below it, which are put into ``found``."""
@@ -119,20 +142,27 @@ class HostMeter(Looks):
             self.use.files, self.use.files_there = len(names), None if limit == resource.RLIM_INFINITY else limit
 
     def _walk(self, pids: list[int]) -> None:
-        free, own, shared, gone, peaks = host.memory()[1], 0, 0, 0, dict[int, int]()
+        free, own, shared, gone, use = host.memory()[1], 0, 0, 0, self.use
+        walked = dict[int, _Walked]()
         for pid in pids:
             with suppress(OSError, ValueError, IndexError):
                 before, told, after = procfs.resident_bytes(pid), procfs.rollup(pid), procfs.resident_bytes(pid)
-                private, mapped = procfs.own_bytes(pid, told)
-                own, shared, peaks[pid] = own + private, shared + mapped, procfs.status_bytes("VmHWM", pid)
-                self.use.unshared_of[pid] = max(told.get("Private_Dirty", 0), self.use.unshared_of.get(pid, 0))
-                if peaks[pid] > self._peaks.get(pid, 0):  # what it has had since the last walk and has no more was there, too
-                    gone += max(0, peaks[pid] - max(min(before, after), private + mapped))
-        use, there, self._peaks = self.use, max(free, host.memory()[1]) + own + shared, peaks
+                (private, mapped), (most, files) = procfs.own_bytes(pid, told), procfs.most_resident_bytes(pid)
+                forgotten, last = procfs.forget_most_resident(pid), self._walked.get(pid, _Walked())
+                own, shared, resident = own + private, shared + mapped, max(min(before, after), private + mapped)
+                use.unshared_of[pid] = max(told.get("Private_Dirty", 0), use.unshared_of.get(pid, 0))
+                if most > last.counted:  # what it has had since the last walk and has no more was there, too, but for files
+                    gone += max(0, most - max(0, last.files_since - files) - resident)
+                walked[pid] = _Walked(max(most, last.most), 0 if forgotten else most, resident, private + mapped, files, files)
+        self._walked = walked
+        there = max(free, host.memory()[1]) + own + shared
         use.shared_mapped = max(use.shared_mapped, shared)
-        if own + shared + gone > use.memory_bytes:
-            use.memory_bytes, use.processes_below = own + shared + gone, dict(self._below)
+        self._needs(own + shared + gone)
         use.memory_there = min(there, use.memory_there) if use.memory_there is not None else there
+
+    def _needs(self, size: int) -> None:
+        if size > self.use.memory_bytes:
+            self.use.memory_bytes, self.use.processes_below = size, dict(self._below)
 
 
 def _on_its_way(place: str) -> bool:

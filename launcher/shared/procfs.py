@@ -17,6 +17,26 @@ def status_bytes(key: str, pid: int | str = "self") -> int:
     raise OSError(f"/proc/{pid}/status has no {key} line")
 
 
+def most_resident_bytes(pid: int) -> tuple[int, int]:
+    """(the most that a process has had resident since it began, or since the last ``forget_most_resident``; what it has now of files, which
+    the kernel can take back). VmHWM and RssFile of proc_pid_status(5). Raises OSError where it has ended."""
+    with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as status:
+        told = dict(line.split()[:2] for line in status if line.startswith(("VmHWM:", "RssFile:")))
+    if "VmHWM:" not in told:
+        raise OSError(f"/proc/{pid}/status has no VmHWM line")
+    return int(told["VmHWM:"]) * 1024, int(told.get("RssFile:", 0)) * 1024
+
+
+def forget_most_resident(pid: int) -> bool:
+    """The most that a process has had resident is from now on what it has (proc_pid_clear_refs(5)); False where that isn't allowed."""
+    try:
+        with open(f"/proc/{pid}/clear_refs", "w", encoding="ascii") as clear_refs:
+            clear_refs.write("5")
+    except OSError:
+        return False
+    return True
+
+
 def data_bytes(pid: int | str = "self") -> int:
     """VmData: private writable memory without stacks, which is what RLIMIT_DATA counts since Linux 4.7 (getrlimit(2), proc(5))."""
     return status_bytes("VmData", pid)

@@ -353,7 +353,7 @@ def failure_of(error: BaseException) -> Failure:
 
 
 class CpuMeter(Looks):
-    """Resident size (VmHWM) and data segments (VmData, what RLIMIT_DATA counts) of this process above a base.
+    """Data segments (VmData, what RLIMIT_DATA counts) of this process above a base.
 
     What this process forks (data loader workers) is held to the same limit, each by itself: the largest of all is what is told.
     """
@@ -363,7 +363,6 @@ class CpuMeter(Looks):
         super().__init__("autofit-vmdata", self._look_at_all, every_s=SAMPLE_PERIOD_S, search=self._join, search_every_s=FAMILY_PERIOD_S)
         self._segments = SegmentsByProcess()
         self._base_bytes = base_bytes
-        self._resident_base = procfs.status_bytes("VmRSS")
         self._family = {os.getpid()}
         self._peak = 0
         usual = threading.stack_size(256 * 1024)  # a usual stack of 8 MiB would count as data, inside the budget
@@ -378,8 +377,6 @@ class CpuMeter(Looks):
         self._peak = max(self._peak, *(self._segments.now(pid) for pid in self._family))
 
     def reset(self) -> None:
-        with contextlib.suppress(OSError), open("/proc/self/clear_refs", "w", encoding="ascii") as clear_refs:
-            clear_refs.write("5")  # resets VmHWM to what is resident now (proc_pid_clear_refs(5))
         self._peak = 0
         self._look_at_all()
 
@@ -391,8 +388,8 @@ class CpuMeter(Looks):
         self._peak = max(self._peak, self._base_bytes + size)
 
     def peaks(self) -> Peaks:
-        resident = max(0, procfs.status_bytes("VmHWM") - self._resident_base)
-        return Peaks(resident, max(0, self._peak - self._base_bytes))
+        taken = max(0, self._peak - self._base_bytes)
+        return Peaks(taken, taken)
 
     def stepped(self) -> None:
         pass
