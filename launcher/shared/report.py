@@ -100,7 +100,7 @@ class PhaseUse:
     batches: int = 0
     """Micro-batches (training) or validation batches that really went through."""
     allocated_bytes: int = 0
-    """CUDA: peak of live tensors in PyTorch's allocator. CPU: peak resident size above the base, VmHWM."""
+    """CUDA: peak of live tensors in PyTorch's allocator. CPU: as reserved, since nobody tells which of it is in use."""
     reserved_bytes: int = 0
     """CUDA: peak reserved by PyTorch's allocator. CPU: peak of the data segments above the base, VmData."""
     device_bytes: int = 0
