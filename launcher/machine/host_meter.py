@@ -78,6 +78,10 @@ class _Walked:
     files_since: int = 0
     """The most of that at a look since."""
 
+    def risen(self, most: int) -> int:
+        """By how much it was larger since, files apart. ``most``: what the kernel tells now."""
+        return max(0, most - self.resident - (self.files_since - self.files)) if most > self.counted else 0
+
 
 class HostMeter(Looks):
     """From ``begin`` to ``stop``. ``use`` says what there is from the beginning."""
@@ -109,8 +113,7 @@ class HostMeter(Looks):
             with suppress(OSError, IndexError, ValueError):
                 last, (most, files) = self._walked.setdefault(pid, _Walked()), procfs.most_resident_bytes(pid)
                 last.files_since, rise = max(files, last.files_since), rise + max(0, most - last.most)
-                if last.own:
-                    together += last.own + (max(0, most - last.resident - (last.files_since - last.files)) if most > last.counted else 0)
+                together += last.own + last.risen(most) if last.own else 0
                 if now >= self._files_at:
                     self._look_at_files(pid)
         self._needs(together)
