@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from collections.abc import Iterator, Mapping
@@ -33,6 +34,17 @@ LONGEST = frozenset({
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.path.stem not in LONGEST)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def objects_of_other_files_are_left_alone() -> None:
+    """Millions that were imported and made so far: what is tested asks for all objects there are, or collects garbage, again and again."""
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_unconfigure() -> None:
+    gc.unfreeze()  # libraries say at the end what they find alive
 
 
 def launched_with(variable: str, place: Path) -> list[int]:

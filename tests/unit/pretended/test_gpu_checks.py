@@ -37,6 +37,7 @@ def checked(environment: dict[str, str], which: str, place: Path, *files: str) -
     return done.stdout
 
 
+@pytest.mark.slow
 def test_a_failed_trial_leaves_nothing_on_the_card_and_a_rung_that_checkpoints_has_expandable_segments(
     h100: dict[str, str], tmp_path: Path
 ) -> None:

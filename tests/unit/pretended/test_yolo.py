@@ -39,6 +39,7 @@ def test_a_yolo_trial_has_its_momenta(tmp_path: Path) -> None:
     assert "largest_val_input" in resumed["observed"], "its end needs more than half of what its training does"
 
 
+@pytest.mark.slow
 @needs_a_pretended_card
 def test_one_whose_end_is_small_goes_on_with_its_training_only(tmp_path: Path) -> None:
     report, resumed = tried(tmp_path, "imgsz=640", "batch=16", "nbs=32", computed="small")
