@@ -78,9 +78,10 @@ class _Walked:
     files_since: int = 0
     """The most of that at a look since."""
 
-    def risen(self, most: int) -> int:
-        """By how much it was larger since, files apart. ``most``: what the kernel tells now."""
-        return max(0, most - self.resident - (self.files_since - self.files)) if most > self.counted else 0
+    def beyond(self, resident: int, files: int, most: int) -> int:
+        """What it has had since beyond ``resident`` bytes, of which ``files`` are mapped files: those can be taken back. ``most``: what
+        the kernel tells now."""
+        return max(0, most - resident - max(0, self.files_since - files)) if most > self.counted else 0
 
 
 class HostMeter(Looks):
@@ -113,7 +114,7 @@ class HostMeter(Looks):
             with suppress(OSError, IndexError, ValueError):
                 last, (most, files) = self._walked.setdefault(pid, _Walked()), procfs.most_resident_bytes(pid)
                 last.files_since, rise = max(files, last.files_since), rise + max(0, most - last.most)
-                together += last.own + last.risen(most) if last.own else 0
+                together += last.own + last.beyond(last.resident, last.files, most) if last.own else 0
                 if now >= self._files_at:
                     self._look_at_files(pid)
         self._needs(together)
@@ -151,17 +152,26 @@ class HostMeter(Looks):
             with suppress(OSError, ValueError, IndexError):
                 before, told, after = procfs.resident_bytes(pid), procfs.rollup(pid), procfs.resident_bytes(pid)
                 (private, mapped), (most, files) = procfs.own_bytes(pid, told), procfs.most_resident_bytes(pid)
-                forgotten, last = procfs.forget_most_resident(pid), self._walked.get(pid, _Walked())
+                last = self._walked.get(pid, _Walked())
+                most, forgotten = self._forget(pid, most)
                 own, shared, resident = own + private, shared + mapped, max(min(before, after), private + mapped)
                 use.unshared_of[pid] = max(told.get("Private_Dirty", 0), use.unshared_of.get(pid, 0))
-                if most > last.counted:  # what it has had since the last walk and has no more was there, too, but for files
-                    gone += max(0, most - max(0, last.files_since - files) - resident)
+                gone += last.beyond(resident, files, most)  # it has it no more, but it was there
                 walked[pid] = _Walked(max(most, last.most), 0 if forgotten else most, resident, private + mapped, files, files)
         self._walked = walked
         there = max(free, host.memory()[1]) + own + shared
         use.shared_mapped = max(use.shared_mapped, shared)
         self._needs(own + shared + gone)
         use.memory_there = min(there, use.memory_there) if use.memory_there is not None else there
+
+    def _forget(self, pid: int, most: int) -> tuple[int, bool]:
+        """(the most that it had resident, whether the kernel forgets that from now on). Only where it stands still: the kernel waits for
+        whoever maps memory, and would forget what came meanwhile."""
+        for _ in range(5):
+            before, (most, _) = procfs.resident_bytes(pid), procfs.most_resident_bytes(pid)
+            if procfs.resident_bytes(pid) == before:
+                return most, procfs.forget_most_resident(pid)
+        return most, False
 
     def _needs(self, size: int) -> None:
         if size > self.use.memory_bytes:
