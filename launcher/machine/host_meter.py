@@ -73,14 +73,21 @@ class _Walked:
     resident: int = 0
     own: int = 0
     """Private memory and its part of what is shared."""
+    mapped: int = 0
+    """Of it, shared memory that is no file's."""
+    unshared: int = 0
+    """Private memory that no other has."""
+    gone: int = 0
+    """What it had had since the walk before, and no more."""
     files: int = 0
     """Mapped of files, and resident."""
     files_since: int = 0
     """The most of that at a look since."""
 
-    def beyond(self, resident: int, files: int, most: int) -> int:
-        """What it has had since beyond ``resident`` bytes, of which ``files`` are mapped files: those can be taken back. ``most``: what
-        the kernel tells now."""
+    def beyond(self, most: int, resident: int | None = None, files: int = 0) -> int:
+        """What it has had since beyond ``resident`` bytes (None: beyond what it had then), of which ``files`` are mapped files: those can
+        be taken back. ``most``: what the kernel tells now."""
+        resident, files = (self.resident, self.files) if resident is None else (resident, files)
         return max(0, most - resident - max(0, self.files_since - files)) if most > self.counted else 0
 
 
@@ -114,7 +121,7 @@ class HostMeter(Looks):
             with suppress(OSError, IndexError, ValueError):
                 last, (most, files) = self._walked.setdefault(pid, _Walked()), procfs.most_resident_bytes(pid)
                 last.files_since, rise = max(files, last.files_since), rise + max(0, most - last.most)
-                together += last.own + last.beyond(last.resident, last.files, most) if last.own else 0
+                together += last.own + last.beyond(most) if last.own else 0
                 if now >= self._files_at:
                     self._look_at_files(pid)
         self._needs(together)
@@ -146,22 +153,29 @@ class HostMeter(Looks):
             self.use.files, self.use.files_there = len(names), None if limit == resource.RLIM_INFINITY else limit
 
     def _walk(self, pids: list[int]) -> None:
-        free, own, shared, gone, use = host.memory()[1], 0, 0, 0, self.use
-        walked = dict[int, _Walked]()
+        free, use, walked = host.memory()[1], self.use, dict[int, _Walked]()
         for pid in pids:
-            with suppress(OSError, ValueError, IndexError):
+            with suppress(OSError, ValueError, IndexError, KeyError):
                 before, told, after = procfs.resident_bytes(pid), procfs.rollup(pid), procfs.resident_bytes(pid)
                 (private, mapped), (most, files) = procfs.own_bytes(pid, told), procfs.most_resident_bytes(pid)
-                last = self._walked.get(pid, _Walked())
+                last, unshared = self._walked.get(pid, _Walked()), told["Private_Dirty"]
                 most, forgotten = self._forget(pid, most)
-                own, shared, resident = own + private, shared + mapped, max(min(before, after), private + mapped)
-                use.unshared_of[pid] = max(told.get("Private_Dirty", 0), use.unshared_of.get(pid, 0))
-                gone += last.beyond(resident, files, most)  # it has it no more, but it was there
-                walked[pid] = _Walked(max(most, last.most), 0 if forgotten else most, resident, private + mapped, files, files)
-        self._walked = walked
-        there = max(free, host.memory()[1]) + own + shared
+                # what it had while it was walked; some kernels tell both counts with an error of their own (percpu_counter, Linux 6.2)
+                resident = max(min(before, after), told["Rss"])
+                # what it had together with others they have still
+                gone = min(last.beyond(most, resident, files), last.unshared + last.beyond(most))
+                use.unshared_of[pid] = max(unshared, use.unshared_of.get(pid, 0))
+                counted = 0 if forgotten else most
+                walked[pid] = _Walked(max(most, last.most), counted, resident, private + mapped, mapped, unshared, gone, files, files)
+        self._walked = {}
+        for pid, one in walked.items():
+            with suppress(OSError):  # what one had that ended meanwhile may be in the parts of those that were walked after it
+                procfs.status_bytes("VmRSS", pid)
+                self._walked[pid] = one
+        own, shared, gone = (sum(getattr(one, of) for one in self._walked.values()) for of in ("own", "mapped", "gone"))
+        there = max(free, host.memory()[1]) + own
         use.shared_mapped = max(use.shared_mapped, shared)
-        self._needs(own + shared + gone)
+        self._needs(own + gone)
         use.memory_there = min(there, use.memory_there) if use.memory_there is not None else there
 
     def _forget(self, pid: int, most: int) -> tuple[int, bool]:

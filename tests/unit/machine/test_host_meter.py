@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import textwrap
+import time
 from pathlib import Path
 
 import pytest
@@ -33,6 +35,7 @@ FORKS = """
     os.unlink(sys.argv[1])
     files = [os.open("/dev/null", os.O_RDONLY) for _ in range(300)]
     time.sleep(2.5)
+    os._exit(0)  # at once: a walk may come while an interpreter lets go, with its part in one process and in another
 """
 
 
@@ -99,6 +102,77 @@ STEP_BESIDE_WORKERS = """
     time.sleep(1.05)
     mmap.mmap(-1, 72 * 2**20, flags=flags).close()
     time.sleep(2)
+"""
+
+
+def test_what_a_forking_process_takes_while_its_pages_are_walked_counts_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy machine lets a walk wait for long. What is together with a worker is less of the process's own than it has resident."""
+    walk, grown = procfs.rollup, list[int]()
+
+    def grows_meanwhile(pid: int) -> dict[str, int]:
+        if not grown and procfs.children(pid):
+            grown.append(procfs.resident_bytes(pid))
+            os.kill(pid, signal.SIGUSR1)
+            deadline = time.monotonic() + 10
+            while procfs.resident_bytes(pid) < grown[0] + 64 * MIB and time.monotonic() < deadline:
+                time.sleep(0.005)
+        return walk(pid)
+
+    monkeypatch.setattr(procfs, "rollup", grows_meanwhile)
+    most = used(tmp_path, GROWS_BESIDE_ITS_WORKER).memory_bytes
+    assert grown and 96 + 64 <= most // MIB < 96 + 64 + 32
+
+
+GROWS_BESIDE_ITS_WORKER = """
+    import mmap, os, signal, time
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | mmap.MAP_POPULATE
+    held = mmap.mmap(-1, 96 * 2**20, flags=flags)
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
+    worker = os.fork()
+    if worker == 0:
+        time.sleep(60)
+    signal.sigwait({signal.SIGUSR1})
+    more = mmap.mmap(-1, 64 * 2**20, flags=flags)
+    time.sleep(1.5)
+    os.kill(worker, signal.SIGKILL)
+"""
+
+
+def test_what_a_process_lets_go_that_its_workers_keep_counts_once(tmp_path: Path) -> None:
+    """A trainer that ends, say, before its workers do."""
+    assert 128 <= used(tmp_path, LETS_GO).memory_bytes // MIB < 128 + 24
+
+
+LETS_GO = """
+    import mmap, os, time
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | mmap.MAP_POPULATE
+    held = mmap.mmap(-1, 128 * 2**20, flags=flags)
+    for _ in range(3):
+        if os.fork() == 0:
+            time.sleep(60)
+    time.sleep(1)
+    held.close()
+    time.sleep(1)
+"""
+
+
+def test_a_peak_after_the_workers_ended_counts(tmp_path: Path) -> None:
+    """What was together with them is the process's own by then. A walk may come while the peak is being made, or just before it."""
+    _, middle, _ = sorted(used(tmp_path, PEAK_AFTER_WORKERS).memory_bytes for _ in range(3))
+    assert 128 + 32 <= middle // MIB < 128 + 64 + 32
+
+
+PEAK_AFTER_WORKERS = """
+    import mmap, os, signal, time
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | mmap.MAP_POPULATE
+    held = mmap.mmap(-1, 128 * 2**20, flags=flags)
+    workers = [os.fork() for _ in range(3) if os.getpid() == os.getpgid(0)]
+    time.sleep(60 if 0 in workers else 1)
+    for worker in workers:
+        os.kill(worker, signal.SIGKILL)
+        os.waitpid(worker, 0)
+    mmap.mmap(-1, 64 * 2**20, flags=flags).close()
+    time.sleep(1)
 """
 
 
