@@ -17,6 +17,12 @@ def status_bytes(key: str, pid: int | str = "self") -> int:
     raise OSError(f"/proc/{pid}/status has no {key} line")
 
 
+def available_bytes() -> int:
+    """Memory of the machine that can be had without swapping (proc_meminfo(5)). A container's limit isn't in it."""
+    with open("/proc/meminfo", encoding="ascii") as told:
+        return next(int(line.split()[1]) * 1024 for line in told if line.startswith("MemAvailable:"))
+
+
 def most_resident_bytes(pid: int) -> tuple[int, int]:
     """(the most that a process has had resident since it began, or since the last ``forget_most_resident``; what it has now of files, which
     the kernel can take back). VmHWM and RssFile of proc_pid_status(5). Raises OSError where it has ended."""

@@ -25,7 +25,7 @@ DEEP = {
 FLOORS = 9
 """Of packages, as import-linter's contract has them; ``__main__`` stands on top."""
 ROOT_FILES = {"__init__.py", "__main__.py", "errors.py", "paths.py"}
-MOST_LINES = 56_600
+MOST_LINES = 56_900
 """Who needs more says in docs/decisions/027 for which promise."""
 LARGEST_SHARE = 0.2
 """Of the lines outside ``trainers``."""

@@ -17,6 +17,7 @@ import yaml
 from launcher.shared.sizes import MIB
 from tests.helpers import limits
 from tests.helpers.places import ROOT
+from tests.helpers.pretended import needs_a_pretended_card
 
 pytestmark = pytest.mark.slow
 SCRIPT = ROOT / "tests" / "data" / "scripts" / "loads.py"
@@ -111,3 +112,19 @@ def test_few_processes_cost_workers_and_no_batch(tmp_path: Path) -> None:
     assert said["rung"]["micro_batch"] == 16 and said["rung"]["workers"] < 24 and said["status"] == "done"
     there = room(said, "processes")
     assert 3 < there["needed"] <= 0.9 * there["there"] < 26
+
+
+@needs_a_pretended_card
+def test_what_a_script_gathers_in_host_memory_beside_a_card_counts_for_the_whole_set(tmp_path: Path) -> None:
+    """A batch's scores are 4 MiB: 157 in all, which are there once more as they are joined."""
+    script = ROOT / "tests" / "data" / "scripts" / "gathers.py"
+    words = [sys.executable, str(script), "--batch-size", "64", "--width", "16384"]
+    played = [sys.executable, "-m", "launcher.pretended", "gpu=a100_80gb", "--"]
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "XDG_STATE_HOME": str(tmp_path / "state")}
+    argv = [*played, sys.executable, "-P", "-m", "launcher", "run", "--json", "--", *words]
+    done = subprocess.run(argv, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=500, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    said = json.loads(done.stdout.splitlines()[-1])
+    (log,) = tmp_path.rglob("run.stdout.log")
+    took = int(re.findall(r"took (\d+)", log.read_text())[-1]) * 1024
+    assert took <= room(said, "host memory")["needed"] <= 1.1 * took

@@ -24,7 +24,6 @@ from launcher.run.steps_made import StepsMade
 from launcher.shared.orders import HELD
 from launcher.shared.report import PASS_SAMPLES
 from launcher.trainers.script.adapter import ScriptAdapter
-from launcher.trainers.script.inside.probe.session import steady_growth
 from launcher.trainers.suite import cpu_budget, snapshot
 from launcher.trial import trial
 from launcher.trial.events import PhaseEntered
@@ -252,6 +251,24 @@ def test_predictions_kept_in_validation_are_kept_for_the_whole_set(tmp_path: Pat
     assert done.verdict.kind is Kind.OUT_OF_MEMORY and done.verdict.phase == "validate"
 
 
+@pytest.mark.parametrize("how", ["list", "dict"])
+def test_what_a_script_gathers_in_validation_is_joined_for_the_whole_set(tmp_path: Path, how: str) -> None:
+    """In its lists as much is gathered as in its run; what goes elsewhere is taken to be there twice."""
+    whole = 2506 * 4096 * 4
+    done = tried("gathers", tmp_path, "--how", how)
+    assert fits(done) and done.report.validation_batches < 12
+    assert 2 * whole <= done.verdict.peak_bytes <= 2 * whole + 12 * MIB
+    assert ("joined 2506 2506" in (done.folder / "stdout.log").read_text()) == (how == "list")
+    assert said(done, "the script gathers 1 MiB of every batch") == (how == "list")
+
+
+@pytest.mark.slow
+def test_what_a_script_gathers_in_training_is_joined_for_the_whole_set(tmp_path: Path) -> None:
+    done = tried("gathers", tmp_path, "--where", "train", "--sleep", "1.2")
+    assert fits(done) and done.verdict.peak_bytes >= 2 * 2506 * 4096 * 4
+    assert "joined 2506 2506" in (done.folder / "stdout.log").read_text(), "not all of it was trained: 40 batches take 48 s"
+
+
 def test_scores_that_a_trainer_joins_at_every_batch_are_needed_twice_at_the_last(tmp_path: Path) -> None:
     seen, whole = 8 * 16 * 16384 * 4, 600 * 16384 * 4
     done = tried("hf_keeps_scores", tmp_path, "--val-rows", "600", micro_batch=8)
@@ -435,12 +452,6 @@ def test_layers_that_thaw_late_are_trained_in_the_trial(tmp_path: Path) -> None:
 def test_outputs_kept_in_training_are_kept_in_the_trial(tmp_path: Path) -> None:
     done = tried("keeps_outputs_of_training", tmp_path, "--width", "1024")
     assert fits(done) and done.verdict.peak_bytes > 10 * 64 * 1024 * 8 * 4
-
-
-def test_only_growth_that_goes_on_counts() -> None:
-    assert steady_growth([0, 50, 60, 70]) == 10
-    assert steady_growth([0, 50, 60, 60]) == 0
-    assert steady_growth([0, 50, 60, 400]) == 0
 
 
 def test_a_crash_at_import_is_a_crash_with_the_scripts_own_words(tmp_path: Path) -> None:

@@ -8,20 +8,20 @@ import sys
 import time
 import weakref
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 from .....shared.report import PASS_SAMPLES, Phase
+from .....shared.sizes import format_size
 from . import worst
 from .forward import observe_micro_batch
-from .session import LEAST_VALIDATION, VARIETY, Session, live_bytes, steady_growth, world_size
+from .gathered import LEAST_FILLED, LEAST_GROWTH, Gathered, Rest
+from .session import LEAST_VALIDATION, VARIETY, Session, world_size
 
 WHOLE_PASS_S = 10.0
 """A pass in which every batch leaves memory behind goes on to its end where that takes no longer."""
 SHORT_REST_S = 4.0
 """The rest of a validation that takes no longer is really run."""
-LEAST_GROWTH = 64 * 2**10
-"""Bytes per batch; less is noise."""
 LEAST_LIVE = 5
 """Looks at what is live that a growth is read from."""
 ENDLESS = 1000
@@ -107,7 +107,7 @@ class ProbedPass:
         self._in_hand = False
         """A validation batch was given, and the script hasn't come back for another yet."""
         self._began = 0.0
-        self._live: list[int] = []
+        self._gathered = Gathered(self._session.orders.device, LEAST_LIVE)
         self._steps_before = self._session.steps
         self._bears_an_end = True
         self._whole = False
@@ -162,7 +162,10 @@ class ProbedPass:
         session.validating()
         self.through()
         enough = self._served >= self._wanted_validation() and self._bears_an_end and not self._goes_on()
-        if self._agreed(enough):
+        if self._agreed(enough and self._searched(session.gathered)):
+            if self._gathers(session.gathered):
+                left = self._fill(session.gathered)
+                session.leaves(*(2 * left.get(device, 0) for device in (session.orders.device, "cpu")))
             return self._end()
         if not self._began:
             self._began = time.monotonic()
@@ -195,7 +198,7 @@ class ProbedPass:
         or where every batch leaves memory behind."""
         each = (time.monotonic() - self._began) / self._served
         soon = not self._seen_enough() and 0 < (self._length() - self._served) * each < SHORT_REST_S
-        return soon or self._keeps(self._session.live, LEAST_VALIDATION)
+        return soon or self._keeps(self._session.gathered, LEAST_VALIDATION)
 
     def _seen_enough(self) -> bool:
         """Whether this is one of the many validations of a training that is fast-forwarded. The second still counts: variables keep what
@@ -208,9 +211,9 @@ class ProbedPass:
         more = worst.VARIETY_OF_VALIDATION if self._session.sampled.get(id(getattr(self._loader, "dataset", None))) else 0
         return self._session.wanted_validation + more
 
-    def _keeps(self, live: Sequence[int], looks: int) -> bool:
+    def _keeps(self, gathered: Gathered, looks: int) -> bool:
         """Whether every batch leaves memory behind, so that only the whole pass shows the need, and the rest of it can be waited for."""
-        if len(live) < looks or steady_growth(live) < LEAST_GROWTH:
+        if len(gathered) < looks or gathered.most() < LEAST_GROWTH:
             return False
         each = (time.monotonic() - self._began) / self._served
         return 0 < (self._length() - self._served) * each < WHOLE_PASS_S
@@ -256,24 +259,44 @@ class ProbedPass:
         if self._served == 0:
             return False
         enough = session.proven and session.varied(VARIETY) and not self._grows() and not self._endless()
-        if cut := self._agreed(enough):
+        if cut := self._agreed(enough and self._searched(self._gathered)):
             self._hold_the_rest()
         return cut
 
     def _grows(self) -> bool:
         """Whether training leaves memory behind with every batch (outputs kept for a score, a data set that caches), and goes on
         for that reason."""
-        if self._keeps(self._live, LEAST_LIVE):
+        if self._keeps(self._gathered, LEAST_LIVE):
             self._session.grew = True
             return True
         return False
 
     def _hold_the_rest(self) -> None:
-        """Where it leaves memory behind and would take too long, what is still to come is held by us."""
-        session, live = self._session, self._live
-        left = self._length() - self._served
-        if len(live) >= LEAST_LIVE and (each := steady_growth(live)) >= LEAST_GROWTH and left > 0 and left != ENDLESS - self._served:
-            session.hold(each * left, f"training keeps {each / 2**20:.1f} MiB per batch: what {left} more will keep is held in its place")
+        """Where it leaves memory behind and would take too long, what is still to come is put there, or held by us."""
+        if self._gathers(self._gathered) and (held := {device: each * self._left() for device, each in self._fill(self._gathered).items()}):
+            self._session.hold(held, f"training keeps {format_size(sum(held.values()))} more in all: that is held in its place")
+
+    def _searched(self, gathered: Gathered) -> bool:
+        return not self._gathers(gathered) or gathered.searched()
+
+    def _gathers(self, gathered: Gathered) -> bool:
+        """Whether what the rest of a pass would leave behind is worth a search for where that is. transformers' Trainer says it itself."""
+        return not self._session.joins and len(gathered) >= LEAST_VALIDATION and gathered.most() * self._left() >= LEAST_FILLED
+
+    def _left(self) -> int:
+        """Batches; 0 where nobody knows."""
+        return max(0, self._length() - self._served) if self._length() != ENDLESS else 0
+
+    def _fill(self, gathered: Gathered) -> dict[str, int]:
+        """Puts what the rest of the pass would leave there into the script's own lists. Device -> bytes of each batch, as far as they are
+        seen to go elsewhere."""
+        rows = getattr(self._loader, "batch_size", None) or 0
+        samples = worst.length(getattr(self._loader, "sampler", None)) or 0
+        told = gathered.fill(Rest(self._left(), rows, samples - (self._length() - 1) * rows))
+        if told and self._session.recorder is not None:
+            kept = format_size(sum(told.values()))
+            self._session.recorder.note(f"the script gathers {kept} of every batch: what {self._left()} more will add was put in its lists")
+        return {device: each - told.get(device, 0) for device, each in gathered.all().items() if each > 1.1 * told.get(device, 0)}
 
     def _length(self) -> int:
         try:
@@ -318,7 +341,7 @@ class ProbedPass:
 
     def _draw(self) -> Any:
         if self.kind == "train" and self._served:
-            self._live = [*self._live[1 - LEAST_LIVE :], live_bytes(self._session.orders.device)]
+            self._gathered.look()
         try:
             batch = next(self._iterator())
         except StopIteration:

@@ -19,7 +19,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import gc
-import itertools
 import math
 import os
 import statistics
@@ -28,17 +27,17 @@ import threading
 import time
 import traceback
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from .....shared import procfs
 from .....shared.orders import Orders
 from .....shared.report import CARD, HOST_GROWTH, OTHER_CARDS, OWN_ACCUMULATION, RANK, STEPPED_AT, WORLD_SIZE, Phase
 from .....worker import budget, cards
 from .....worker.recorder import OverCap, Recorder
 from ...native.parts import own_batches
 from . import by_hand, kept_checkpoint
+from .gathered import Gathered, live_bytes
 from .progress import StepsByOptimizer
 from .ranks import NO, YES, Ranks
 from .seen import Seen
@@ -109,8 +108,8 @@ class Session:
         """Batches of one number of samples came in several shapes."""
         self.grew = self.grows = False
         """Training left memory behind with every batch: so far, and in the pass that is open."""
-        self.live: list[int] = []
-        """Bytes in use after each batch of the open validation pass."""
+        self.gathered = Gathered(self.orders.device)
+        """By the open validation pass."""
         self.joins = 0.0
         """Batches of the whole validation (with the part that its last one is), where what is kept of them is joined anew at each."""
         self._held: list[Any] = []
@@ -527,37 +526,44 @@ class Session:
             return
         self.eval_batches += 1
         self.recorder.batch()
-        self.live.append(live_bytes(self.orders.device))
-        if len(self.live) == LEAST_VALIDATION:
-            each = steady_growth(self.live)
-            self.recorder.measured(growth_bytes_per_batch=self._growth(each))
-            if self.orders.device == "cuda" and self.joins:  # transformers' Trainer moves all that it has kept to host memory at the end
-                self.recorder.fact(**{HOST_GROWTH: each})
+        self.gathered.look()
+        if len(self.gathered) == LEAST_VALIDATION:
+            each = self.gathered.each(self.orders.device)
+            moved = each if self.joins else 0  # transformers' Trainer moves all that it has kept to host memory at the end
+            self.leaves(self._growth(each), max(moved, self.gathered.each("cpu")))
+
+    def leaves(self, each: float, in_host_memory: float) -> None:
+        """So many bytes are left behind by each validation batch that isn't seen, on the device and, beside a card, in host memory."""
+        assert self.recorder is not None
+        self.recorder.measured(growth_bytes_per_batch=each)
+        if self.orders.device == "cuda":
+            self.recorder.fact(**{HOST_GROWTH: in_host_memory})
 
     def _growth(self, each: int) -> float:
         """Bytes that the need grows by with each batch to come, where each leaves so many behind. What is joined anew at every batch is
         there twice at the last: all that was kept before it, beside all of it."""
-        left = math.ceil(self.joins) - len(self.live)
+        left = math.ceil(self.joins) - len(self.gathered)
         if not each or left <= 0:
             return float(each)
         assert self.recorder is not None
-        live, peak = self.live[-1] - self.recorder.base_bytes, self.recorder.peak_so_far()
-        at_the_end = live + each * (self.joins - len(self.live)) + each * (math.ceil(self.joins) - 1)
+        live = live_bytes(self.orders.device, idle=True) - self.recorder.base_bytes
+        peak, there = self.recorder.peak_so_far(), len(self.gathered)
+        at_the_end = live + each * (self.joins - there) + each * (math.ceil(self.joins) - 1)
         return max(float(each), (at_the_end - peak) / left)
 
-    def hold(self, size: int, why: str) -> None:
-        """Keeps so many bytes of the device from here on, for what a whole pass would have kept."""
+    def hold(self, sizes: Mapping[str, int], why: str) -> None:
+        """Keeps so many bytes of each device from here on, for what a whole pass would have kept."""
         import torch
 
         assert self.recorder is not None
         self.recorder.note(why)
-        self._held.append(torch.empty(size, dtype=torch.uint8, device=self.orders.device))
+        self._held += [torch.ones(size, dtype=torch.uint8, device=device) for device, size in sizes.items()]
 
     def validation_ended(self) -> None:
         """A validation pass came to its end, the script's or ours."""
         if self.active and self.phase is Phase.VALIDATE and self.proven and self.eval_batches:
             self._validation_seen()
-        self.live.clear()
+        self.gathered.clear()
 
     @property
     def left_out(self) -> float:
@@ -763,21 +769,6 @@ def _is_a_worker() -> bool:
     """Whether this process was started anew to load data (such processes are daemons). A forked one is told by ``forked``."""
     process = sys.modules.get("multiprocessing.process")
     return process is not None and bool(process.current_process().daemon)
-
-
-def steady_growth(live: Sequence[int]) -> int:
-    """Bytes that every batch adds for good: the least of the last steps, 0 unless all of them grow. The first batch warms up."""
-    deltas = [after - before for before, after in itertools.pairwise(live[1:])]
-    least, most = min(deltas), max(deltas)
-    return least if least > 0 and most <= 2 * least else 0
-
-
-def live_bytes(device: str) -> int:
-    if device == "cuda":
-        import torch
-
-        return int(torch.cuda.memory_allocated())
-    return procfs.data_bytes()
 
 
 def _distributed() -> Any:
