@@ -135,15 +135,26 @@ def test_more_than_the_machine_has_is_not_filled(monkeypatch: pytest.MonkeyPatch
     assert len(kept) == 9 and told == {}
 
 
-def test_lists_of_the_probe_itself_are_not_among_them() -> None:
-    """It looks while it searches."""
-    seen, kept = Gathered("cpu"), list[Any]()
-    for _ in range(LOOKS + 4):
+class OfTheProbe:
+    __module__ = "launcher.somewhere"
+
+    def __init__(self) -> None:
+        self.in_steps: list[int] = []
+        self.by_place: dict[str, list[int]] = {"step": []}
+
+
+def test_lists_of_the_probe_itself_are_left_alone() -> None:
+    """Some are of every batch, too."""
+    own = OfTheProbe()
+    vars(own)
+
+    def batch(kept: list[Any], labels: list[Any], metric: Metric) -> None:
         kept.append(outputs())
-        seen.look()
-        seen.searched()
-    found = [len(one) for one, _ in seen._growing()]
-    assert found == [len(kept)]
+        own.in_steps.append(1)
+        own.by_place["step"].append(1)
+
+    kept, *_ = gathered(batch)
+    assert len(kept) == BATCHES and len(own.in_steps) == len(own.by_place["step"]) == 9
 
 
 def test_host_memory_that_the_allocator_reuses_shows_as_growth() -> None:

@@ -23,6 +23,7 @@ LEAST_GROWTH = 64 * 2**10
 LEAST_FILLED = 8 * 2**20
 """Less in all isn't worth the search."""
 LOOKS = 3
+_OURS = (__name__.partition(".")[0] + ".", "_autofit")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,7 @@ class Rest:
 
 
 class Gathered:
-    """Of one pass after the other. Looks are kept in deques: a list that grows with every batch is the script's."""
+    """Of one pass after the other."""
 
     def __init__(self, device: str, most: int | None = None) -> None:
         self._devices = ("cuda", "cpu") if device == "cuda" else ("cpu",)
@@ -88,7 +89,8 @@ class Gathered:
 
     def _growing(self) -> Iterator[tuple[list[Any], list[Any]]]:
         """(list, what a batch added to it): the first of those that were searched, since later ones may be fast-forwarded."""
-        for one in _lists():
+        ours = _ours()
+        for one in (one for one in _lists() if id(one) not in ours):
             lengths = [told.get(id(one), -1) for told in self._lengths]
             more = lengths[-1] - lengths[-2]
             if lengths[0] >= more > 0 and all(b - a == more for a, b in itertools.pairwise(lengths)) and len(one) == lengths[-1]:
@@ -104,6 +106,16 @@ class _Strange(Exception):
 
 def _lists() -> Iterator[list[Any]]:
     return (one for one in gc.get_objects() if type(one) is list and one)
+
+
+def _ours() -> set[int]:
+    """Identities of the lists that objects of autofit's have: some are of every batch or step, too."""
+    found: set[int] = set()
+    within = [one for one in gc.get_objects() if str(type(one).__module__).startswith(_OURS)]
+    while within:
+        within = [one for one in gc.get_referents(*within) if type(one) in (dict, list, tuple) and id(one) not in found]
+        found.update(map(id, within))
+    return found
 
 
 def _of_the_rest(group: Sequence[Any], rest: Rest) -> Iterator[Any]:
