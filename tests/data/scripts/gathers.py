@@ -47,11 +47,12 @@ class Gathering:
 for epoch in range(2):
     gathering = Gathering("train")
     model.train()
-    for batch, labels in train:
+    for number, (batch, labels) in enumerate(train, start=1):
         scores = model(batch.to(device))
         nn.functional.cross_entropy(scores, labels.to(device)).div(args.accum).backward()
-        optimizer.step()
-        optimizer.zero_grad()
+        if number % args.accum == 0:
+            optimizer.step()
+            optimizer.zero_grad()
         gathering.batch(scores, labels)
     gathering.joined()
     gathering = Gathering("val")
