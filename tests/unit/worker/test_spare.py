@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 HANDS_BACK = """
 import resource, sys, threading
 from launcher.shared import procfs
@@ -13,7 +15,7 @@ from launcher.worker import spare
 spare.stacks(2)
 ready = procfs.data_bytes()
 if sys.argv[1] == "limited":
-    resource.setrlimit(resource.RLIMIT_DATA, (ready + (512 << 10), resource.RLIM_INFINITY))
+    resource.setrlimit(resource.RLIMIT_DATA, (ready + (int(sys.argv[2]) << 10), resource.RLIM_INFINITY))
 for _ in range(2):
     print(spare.hand_back(), (ready - procfs.data_bytes()) >> 20)
 one = threading.Thread(target=print, args=["a thread lives"])
@@ -22,12 +24,16 @@ one.join()
 """
 
 
-def _said(how: str) -> list[str]:
-    return subprocess.run([sys.executable, "-c", HANDS_BACK, how], capture_output=True, text=True, check=True).stdout.splitlines()
+def _said(how: str, room_kib: int = 0) -> list[str]:
+    return subprocess.run(
+        [sys.executable, "-c", HANDS_BACK, how, str(room_kib)], capture_output=True, text=True, check=True
+    ).stdout.splitlines()
 
 
-def test_stacks_go_back_once_where_a_limit_counts_them() -> None:
-    assert _said("limited") == ["True 16", "False 16", "a thread lives"]
+@pytest.mark.parametrize("room_kib", [512, 8])
+def test_stacks_go_back_once_where_a_limit_counts_them(room_kib: int) -> None:
+    """With next to nothing left, too: not even a thread's stack."""
+    assert _said("limited", room_kib) == ["True 16", "False 16", "a thread lives"]
 
 
 def test_without_a_limit_they_stay() -> None:
