@@ -25,9 +25,8 @@ one.join()
 
 
 def _said(how: str, room_kib: int = 0) -> list[str]:
-    return subprocess.run(
-        [sys.executable, "-c", HANDS_BACK, how, str(room_kib)], capture_output=True, text=True, check=True
-    ).stdout.splitlines()
+    argv = [sys.executable, "-c", HANDS_BACK, how, str(room_kib)]
+    return subprocess.run(argv, capture_output=True, text=True, check=True, timeout=60).stdout.splitlines()
 
 
 @pytest.mark.parametrize("room_kib", [512, 8])

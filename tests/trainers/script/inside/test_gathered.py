@@ -85,6 +85,7 @@ def test_a_list_of_rows_is_as_long_as_the_data_set_and_rows_of_a_batch_have_thei
 def test_what_is_gathered_in_pairs_and_by_an_object_is_found() -> None:
     kept, labels, _, told = gathered(as_pairs)
     assert told == {"cpu": ROWS * WIDTH * 4 + ROWS * 4} and isinstance(kept[-1], Scored)
+    assert sum(len(one.scores) for one in kept) == sum(len(one.labels) for one in kept) == SAMPLES
     assert len(kept) == BATCHES and len(labels[-1]["label"]) == SAMPLES - (BATCHES - 1) * ROWS
     _, labels, metric, _ = gathered(as_a_metric)
     assert rows_of(metric.state["preds"]) == len(labels) == SAMPLES

@@ -38,7 +38,8 @@ class Rest:
 
 
 class Gathered:
-    """Of one pass after the other."""
+    """What is in use after each batch of a pass, and the lists that grow with every batch. ``most``: so many of the last batches are looked
+    at; None: all of them. ``clear`` makes it that of the next pass."""
 
     def __init__(self, device: str, most: int | None = None) -> None:
         self._devices = ("cuda", "cpu") if device == "cuda" else ("cpu",)
@@ -64,9 +65,11 @@ class Gathered:
         return steady_growth([look[self._devices.index(device)] for look in self._looks])
 
     def all(self) -> dict[str, int]:
+        """Device -> bytes that every batch leaves behind there."""
         return {device: self.each(device) for device in self._devices}
 
     def most(self) -> int:
+        """The largest of them."""
         return max(self.all().values())
 
     def searched(self) -> bool:
@@ -136,10 +139,11 @@ def _made_again(value: Any, storages: dict[int, Any]) -> Any:
     if type(value) is dict:
         return {key: _made_again(one, storages) for key, one in value.items()}
     if isinstance(value, (list, tuple)):
-        made = [_made_again(one, storages) for one in value]
-        return type(value)(*made) if hasattr(value, "_fields") else type(value)(made)
-    if _is_plain(value) or not hasattr(value, "untyped_storage"):
-        return value if _is_plain(value) else value.copy()
+        return _like(value, [_made_again(one, storages) for one in value])
+    if _is_plain(value):
+        return value
+    if not hasattr(value, "untyped_storage"):
+        return value.copy()
     import torch
 
     storage = value.untyped_storage()
@@ -150,11 +154,16 @@ def _made_again(value: Any, storages: dict[int, Any]) -> Any:
         return empty.set_(storages[storage.data_ptr()], value.storage_offset(), value.size(), value.stride())
 
 
+def _like(value: Any, within: list[Any]) -> Any:
+    """A list or a tuple of the same kind, with a name for each or not."""
+    return type(value)(*within) if hasattr(value, "_fields") else type(value)(within)
+
+
 def _shortened(value: Any, rows: int, to: int) -> Any:
     if type(value) is dict:
         return {key: _shortened(one, rows, to) for key, one in value.items()}
-    if type(value) in (list, tuple):
-        return value[:to] if len(value) == rows else type(value)(_shortened(one, rows, to) for one in value)
+    if isinstance(value, (list, tuple)):
+        return value[:to] if len(value) == rows else _like(value, [_shortened(one, rows, to) for one in value])
     return value[:to] if getattr(value, "shape", ())[:1] == (rows,) else value
 
 
