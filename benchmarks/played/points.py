@@ -1,6 +1,6 @@
 """What others have measured on cards, and which of ``subjects`` does the same.
 
-Whole trainings, AutoBatch's probes and BERT-large: the 19 points of docs/prediction.md, of which 8 are trainings that autofit launches.
+Whole trainings, AutoBatch's probes and BERT-large: 19 published points, of which 8 are trainings that autofit launches.
 Ultralytics prints ``memory_reserved() / 1e9`` up to 8.3.74, ``/ 2**30`` later. A probe's figure is reserved memory, too; BERT's are what
 nvidia-smi showed, less the 1343 MiB that it showed before.
 """
@@ -9,11 +9,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from benchmarks.prediction.__main__ import POINTS as TRAININGS
 from launcher.shared.sizes import MIB
 
 LABELS = 20
 """In an image; not published for any of them."""
+
+# model, classes, images, side in pixels, card, published bytes, where
+TRAININGS: tuple[tuple[str, int, int, int, str, float, str], ...] = (
+    ("yolo11m", 3, 8, 640, "rtx_3090", 4.45e9, "Ultralytics 8.3.74, torch 2.5.1; later 4.59 to 4.64"),
+    ("yolo11l", 3, 8, 640, "rtx_3090", 5.66e9, "the same data; later 5.81 to 5.87"),
+    ("yolo11x", 3, 8, 640, "rtx_3090", 8.66e9, "the same data; later 8.84 to 9.09"),
+    ("yolov8m", 7, 16, 640, "rtx_3060", 6.43e9, "Ultralytics 8.0.170, torch 2.0.1; later 6.61 to 6.66"),
+    ("yolo11n", 13, 16, 640, "t4", 2.48e9, "Ultralytics 8.3.17, torch 2.4.1; later 2.39 to 2.43"),
+    ("yolov8l", 48, 16, 640, "t4", 11.2e9, "Ultralytics 8.2.5, torch 2.2.1; later 10.9 to 11.0"),
+    ("yolov8x", 17, 16, 640, "t4", 14.3e9, "Ultralytics 8.1.29, torch 2.2.1; later 14.9, at the card's limit"),
+    ("yolo26s", 4, 5, 960, "t4", 3.76 * 2**30, "Ultralytics 8.4.116, torch 2.11; later 3.94 GiB"),
+)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,7 +16,7 @@ HEAD = """# Recipes by card
 
 *Made by `python docs/site/cards.py`; not edited by hand.*
 
-The first rung of each recipe that `autofit plan` predicts to fit. Predicted, not measured: [how close a plan comes](prediction.md).
+The first rung of each recipe that `autofit plan` predicts to fit. Predicted, not measured.
 Only a trial on the card decides. A rung is written as micro-batch x accumulation, then what else is given up; *as asked* is rung 0.
 """
 TAIL = """

@@ -13,7 +13,6 @@ from launcher.adapter.log_line import LogLine, TrainerWords
 from launcher.adapter.progress import Progress
 from launcher.adapter.protocol import Adapter, OwnWords, Proves, Resumes, Weights
 from launcher.adapter.recognised import Belief, Doubt, Understood, typed
-from launcher.adapter.tracing import Traceable, Tracing, Untraceable
 from launcher.config.schema import DeviceRules, LadderRules, Recipe, TrainerRules, TrialRules, Value, WheelRule
 from launcher.errors import PLACE, BadInput, Fault, did_you_mean
 from launcher.ladder.build import WheelSpec
@@ -25,8 +24,8 @@ from launcher.shared.report import TrialReport
 
 __all__ = [
     "PLACE", "Adapter", "BadInput", "Belief", "Budget", "Checkpoint", "Command", "DeviceRules", "Dialect", "Doubt", "Fault", "Finding",
-    "Inputs", "Ladder", "LadderRules", "Length", "LogLine", "OwnWords", "Progress", "Proves", "Recipe", "Resumes", "Rung", "Traceable",
-    "Tracing", "TrainerRules", "TrainerWords", "TrialPlan", "TrialReport", "TrialRules", "Understood", "Untraceable", "Value", "Weights",
-    "WheelRule", "WheelSpec", "absolute", "budgeted", "checkpoint_files", "copies", "destination_faults", "did_you_mean", "halves_down",
-    "held_by", "log_line", "package_folder", "progress", "typed",
+    "Inputs", "Ladder", "LadderRules", "Length", "LogLine", "OwnWords", "Progress", "Proves", "Recipe", "Resumes", "Rung",
+    "TrainerRules", "TrainerWords", "TrialPlan", "TrialReport", "TrialRules", "Understood", "Value", "Weights", "WheelRule", "WheelSpec",
+    "absolute", "budgeted", "checkpoint_files", "copies", "destination_faults", "did_you_mean", "halves_down", "held_by", "log_line",
+    "package_folder", "progress", "typed",
 ]  # fmt: skip

@@ -97,13 +97,8 @@ class Display:
 
     @hear.register
     def _foreseen(self, event: Foreseen) -> None:
-        if event.named is not None:
-            by = " by what earlier launches' trials needed" if event.by_trials else ""
-            self._once(f"rung {event.named.index} is predicted to be the first that fits{by}; trials decide", style="dim")
-        elif event.why_not:
-            self._once(f"no forecast ({event.why_not[0]}): trials alone decide the order", style="dim")
-        else:
-            self._once("no rung is predicted to fit; trials decide", style="dim")
+        first = f"rung {event.named.index} is the first" if event.named is not None else "no rung is"
+        self._once(f"{first} predicted to fit by what earlier launches' trials needed; trials decide", style="dim")
 
     # -- trials
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -12,8 +11,7 @@ from launcher.cli.run import understand
 from launcher.cli.terminal import Terminal
 from launcher.cli.train import each_of
 from launcher.config import compose
-from launcher.errors import BadInput, ExitCode
-from launcher.shared.activity import doing
+from launcher.errors import BadInput
 
 if TYPE_CHECKING:
     from launcher.config.recipe import Draft
@@ -46,21 +44,7 @@ def _drafted(call: Call) -> Mapping[str, str] | None:
 
 def _plan(draft: Draft, terminal: Terminal, *, gpus: list[str], call: Call) -> Answer:
     from launcher.cli import played
-    from launcher.forecast.plan import planned
 
     if not gpus:
         raise BadInput([played.no_card()])
-    if _takes_any_command(draft):
-        return played.plan(call, gpus)
-    with doing("tracing the trainer's own model, without its memory"):
-        made = planned(draft, gpus)
-    terminal.plan(made)
-    return Answer(status=ExitCode.DONE, record=made.record())
-
-
-def _takes_any_command(draft: Draft) -> bool:
-    from launcher.adapter.registry import load_adapter
-
-    with suppress(BadInput):  # told with all other faults
-        return draft.recipe is not None and load_adapter(draft.recipe.trainer.adapter).general
-    return False
+    return played.plan(call, gpus)

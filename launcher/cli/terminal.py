@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from launcher.cli.runs_view import Board
     from launcher.cli.spinner import Spinner
     from launcher.errors import Fault
-    from launcher.forecast.plan import CardPlan
     from launcher.ladder.rungs import Ladder
     from launcher.machine.bars import Redrawing
     from launcher.shared.activity import Activity
@@ -234,12 +233,6 @@ class Terminal:
         from launcher.cli.runs_view import Board
 
         return Board(self._console(stderr=self._as_json))
-
-    def plan(self, plan: CardPlan) -> None:
-        """What is predicted of a ladder."""
-        from launcher.cli import plan_view
-
-        plan_view.show(plan, self._console(stderr=self._as_json))
 
     def played(self, cards: Sequence[Mapping[str, Any]], evidence: str) -> None:
         """Which rung fits which pretended card."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from launcher.history.events import Event
@@ -58,20 +58,15 @@ class KeptFits(Event, recorded=True):
 
 
 class Foreseen(Event, name="foreseen"):
-    """Which rung is looked at first, and why; nothing of it is proven."""
+    """What the rungs needed in earlier launches' trials, which order this launch's; nothing of it is proven."""
 
     parts: Mapping[int, float | None]
-    """Rung index -> what it is foreseen to need, as a part of the cap."""
+    """Rung index -> what it is estimated to need, as a part of the cap."""
     named: Rung | None
-    """The first that is foreseen to fit."""
-    by_trials: bool
-    """By what earlier launches' trials needed."""
-    why_not: Sequence[str]
-    """Nothing can be foreseen."""
-    seconds: float
+    """The first that is estimated to fit."""
 
     def line(self) -> Mapping[str, Any]:
-        return {"parts": self.parts, "why_not": self.why_not, "seconds": self.seconds}
+        return {"parts": self.parts}
 
 
 class MisreadFound(Event, name="misread", recorded=True):

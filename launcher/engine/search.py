@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from contextlib import ExitStack
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from launcher.adapter.protocol import OwnWords, ability
 from launcher.engine import attempts, proving
@@ -13,25 +10,14 @@ from launcher.engine.events import Foreseen, Timed
 from launcher.engine.state import Fit
 from launcher.engine.trials import make_trial, misread
 from launcher.forecast import past_trials
-from launcher.ladder import search, throughput
+from launcher.ladder import extrapolation, search, throughput
 from launcher.ladder.rungs import Ladder, Rung
 from launcher.ladder.verdict import Kind, Verdict
-from launcher.shared.activity import doing
 from launcher.shared.report import Phase
 from launcher.trial import proof
 from launcher.trial.job import Job
 from launcher.trial.proof import Proof
 from launcher.trial.trial import Trial, as_tried
-
-if TYPE_CHECKING:  # only a search that is led by it pays for a forecast
-    from launcher.forecast.lookahead import Lookahead
-
-FAILED, LONG_WALK = 2, 6
-"""Traces are made once this many rungs have failed, if the walk may still take this many trials in all. They cost seconds and don't shorten
-a shorter walk (decision 015)."""
-WORTH_WAITING = 0.5
-"""Fraction of the last trial's seconds for which a trace is waited. On a busy machine it comes later; trials go on meanwhile."""
-FORESEEING = "predicting what the rungs need (no memory is used for it)"
 
 WITH_ITS_CURE = "with what makes it the asked training"
 OF_MEMORY = (Kind.OUT_OF_MEMORY, Kind.SPILLED, Kind.CARD_TAKEN)
@@ -45,7 +31,7 @@ class RungSearch:
         self._result, self._job = result, result.job
         self._history = [*_disproved(result), *(as_tried(one, self._job) for one in result.trials)]
         self._asked_first = ability(self._job.adapter, OwnWords) is not None
-        self._ahead: Lookahead | None = None
+        self._foreseen = self._by_earlier_launches()
         self._cured_since = 0
         """The number of trials before the first with what makes a rung the asked training."""
 
@@ -54,17 +40,15 @@ class RungSearch:
 
         The move is a ``Try`` if the last trial showed that the ladder was built on a wrong reading, or that others hold the card.
         """
-        with ExitStack() as until_found:
-            self._ahead = _looking_ahead(self._job, until_found)
-            while isinstance(move := self._try_until_one_fits(), search.Chosen):
-                rung = self._fastest(move.rung) if self._job.recipe.ladder.objective == "throughput" else move.rung
-                if self._is_misread():
-                    break
-                found = proving.prove(self._result, rung, self._job)
-                if found.refused:
-                    self._rule_out(found.refused)
-                elif not found.anew or self._fits_with_its_cure(found, rung):
-                    return search.Chosen(rung=rung), self._to_run(found, rung)
+        while isinstance(move := self._try_until_one_fits(), search.Chosen):
+            rung = self._fastest(move.rung) if self._job.recipe.ladder.objective == "throughput" else move.rung
+            if self._is_misread():
+                break
+            found = proving.prove(self._result, rung, self._job)
+            if found.refused:
+                self._rule_out(found.refused)
+            elif not found.anew or self._fits_with_its_cure(found, rung):
+                return search.Chosen(rung=rung), self._to_run(found, rung)
         return move, self._job
 
     def _to_run(self, found: Proof, rung: Rung) -> Job:
@@ -100,24 +84,18 @@ class RungSearch:
         return move
 
     def _next_move(self) -> search.Move:
-        """The next move by the verdicts so far and, where there are any, the predictions."""
-        if self._ahead is not None and isinstance(self._moved(), search.Try):
-            self._look_ahead(self._ahead)
-        return self._moved()
+        policy, ladder = self._job.recipe.ladder.search, self._job.ladder
+        return search.next_move(ladder, self._history, policy=policy, predicted=self._foreseen, asked_first=self._asked_first)
 
-    def _moved(self) -> search.Move:
-        policy, foreseen = self._job.recipe.ladder.search, self._ahead.needs if self._ahead is not None else None
-        return search.next_move(self._job.ladder, self._history, policy=policy, predicted=foreseen, asked_first=self._asked_first)
-
-    def _look_ahead(self, ahead: Lookahead) -> None:
-        """Takes in new predictions; has traces made if several rungs have failed and the walk may still be long."""
-        began, trials = time.monotonic(), self._result.trials
-        with doing(FORESEEING):
-            if ahead.look(within_s=WORTH_WAITING * trials[-1].seconds if trials else 0.0):
-                self._job.tell(_foreseen(ahead, seconds=time.monotonic() - began))
-        failed = sum(one.verdict.lower_rung_may_help for one in trials)
-        if failed >= FAILED and len(trials) + search.most_left(self._job.ladder, self._history, policy="walk") >= LONG_WALK:
-            ahead.begin()
+    def _by_earlier_launches(self) -> dict[int, float | None]:
+        """Rung index -> its need as a part of the cap, by the trials of earlier launches; empty if none of them fitted."""
+        earlier, rungs = past_trials.measured(self._job), self._job.ladder.rungs
+        if len(rungs) == 1 or self._job.recipe.ladder.search != "predicted" or not any(one.fits for one in earlier):
+            return {}
+        needs = extrapolation.needs(rungs, earlier)
+        named = next((rung for rung in rungs if (need := needs[rung.index]) is not None and need <= 1), None)
+        self._job.tell(Foreseen(parts=needs, named=named))
+        return needs
 
     def _try(self, move: search.Try) -> Trial:
         tried = make_trial(self._job, move.rung, self._result.trials, most=self._most(), why=move.why)
@@ -179,18 +157,3 @@ def _disproved(result: Fit) -> list[search.Tried]:
         for one in failures
         if one.rung_index < len(rungs)
     ]
-
-
-def _looking_ahead(job: Job, until_found: ExitStack) -> Lookahead | None:
-    """The predictions that lead the search; None if the recipe doesn't want them or there is only one rung."""
-    if job.recipe.ladder.search != "predicted" or len(job.ladder.rungs) == 1:
-        return None
-    from launcher.forecast.lookahead import Lookahead
-
-    with doing(FORESEEING):
-        return until_found.enter_context(Lookahead(job.adapter, job.ladder, job.budget, earlier=past_trials.measured(job)))
-
-
-def _foreseen(ahead: Lookahead, *, seconds: float) -> Foreseen:
-    named, by_trials = ahead.first, ahead.by_trials
-    return Foreseen(parts=ahead.needs, named=named, by_trials=by_trials, why_not=ahead.why_not, seconds=round(seconds, 3))

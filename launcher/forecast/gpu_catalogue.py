@@ -13,7 +13,6 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from launcher import paths
 from launcher.errors import COMMAND_LINE, BadInput, Fault
-from launcher.forecast.replay import Workspaces
 from launcher.shared.sizes import MIB
 
 KEY = "gpu"
@@ -48,14 +47,6 @@ class GpuModel(BaseModel):
     @property
     def context_bytes(self) -> int:
         return self.context_mib * MIB
-
-    def bounds(self, *, least_cublas_bytes: int = 0) -> tuple[Workspaces, Workspaces]:
-        """(low, high) bounds of workspaces. ``least_cublas_bytes``: what the trainer sets (CUBLAS_WORKSPACE_CONFIG)."""
-        (low, high), cublas = self.convolution, max(self.cublas_bytes, least_cublas_bytes)
-        return (
-            Workspaces(cublas_bytes=cublas, convolution_share=low),
-            Workspaces(cublas_bytes=cublas, convolution_share=high, pointwise=True),
-        )
 
 
 def folder() -> Path:

@@ -25,7 +25,6 @@ import pytest
 
 from launcher.adapter.protocol import Adapter, resuming
 from launcher.adapter.registry import load_adapter
-from launcher.adapter.tracing import Untraceable, tracing_of
 from launcher.config.schema import Recipe
 from launcher.history.run_folder import RunFolder
 from launcher.ladder.build import ladder_of
@@ -116,17 +115,6 @@ class AdapterSuite:
         inputs = adapter.inputs(ladder)
         assert inputs == self.adapter_type(recipe).inputs(ladder)
         assert inputs.unknown or inputs.data or inputs.code, "a fit that hangs on nothing would be kept for ever"
-
-    def test_it_says_of_every_rung_how_it_is_traced_or_why_it_is_not(self, adapter: Adapter, ladder: Ladder) -> None:
-        for rung in ladder.rungs:
-            for cuda in (False, True):
-                try:
-                    tracing = tracing_of(adapter).tracing(rung, cuda=cuda)
-                except Untraceable as why:
-                    assert str(why)
-                    continue
-                assert json.loads(json.dumps(plain(tracing.payload)))
-                assert set(tracing.samples) <= set(tracing.sizes) and all(size > 0 for size in tracing.sizes.values())
 
     def test_it_never_imports_torch(self) -> None:
         module = self.adapter_type.__module__

@@ -9,7 +9,7 @@ early      a budget that is taken before a program begins                     sh
 api        what the trial of a trainer's package imports
 figures    what closed figures leave                                          spare      stacks for threads to come
 stacks     tells where a process stands, even where it hangs
-steps      the optimizer steps of a full run, counted                         tracing    a training step on tensors without memory
+steps      the optimizer steps of a full run, counted
 guardian   ends what a launcher that was killed has left                      quiet      a script that is tried sends and fetches nothing
 overlay    what a program writes while it is tried goes aside                 overlaid_libraries   and what libraries write natively
 after_import   acts on a module as soon as it has been imported           blas_threads   outlive a fork of ours

@@ -20,12 +20,11 @@ DEEPEST = 3
 DEEP = {
     "history.runs._below", "machine.process._pump", "shared.procfs.with_variable", "trainers.script.configs._toml",
     "trainers.script.inside.caches._linked", "trainers.ultralytics.data._walk", "trainers.ultralytics.data._yamls_below",
-    "worker.tracing.without_memory",
 }  # fmt: skip
 FLOORS = 9
 """Of packages, as import-linter's contract has them; ``__main__`` stands on top."""
 ROOT_FILES = {"__init__.py", "__main__.py", "errors.py", "paths.py"}
-MOST_LINES = 56_900
+MOST_LINES = 54_200
 """Who needs more says in docs/decisions/027 for which promise."""
 LARGEST_SHARE = 0.2
 """Of the lines outside ``trainers``."""

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 from benchmarks.common import rows
-from benchmarks.fit import cases, least, table, traces
+from benchmarks.fit import cases, least, table
 
 
 def row(search: str, rung: int, trials: int, *, ask: str = "text", part: float = 0.75, **more: Any) -> dict[str, Any]:
@@ -96,9 +95,3 @@ def test_what_others_found_stands_beside_the_known_search() -> None:
 def test_the_plot_is_drawn_from_rows(tmp_path: Path) -> None:
     table.plot(searched(1, {"walk": 4, "predicted": 2, "known": 2}, {}), tmp_path / "fit.svg")
     assert "<svg" in (tmp_path / "fit.svg").read_text()
-
-
-def test_what_late_traces_cost_is_what_decision_015_says() -> None:
-    needs = {ask: {int(at): found for at, found in rungs.items()} for ask, rungs in json.loads(traces.NEEDS.read_text()).items()}
-    decision = (rows.ROOT / "docs" / "decisions" / "015-a-forecast-leads-and-trials-decide.md").read_text(encoding="utf-8")
-    assert all(line in decision for line in traces.first_launches(needs).splitlines()[2:])

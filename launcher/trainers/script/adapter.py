@@ -22,7 +22,6 @@ from launcher.adapter.progress import Progress
 from launcher.adapter.protocol import Adapter, OwnWords, Proves, Resumes, Weights
 from launcher.adapter.python_source import files_of
 from launcher.adapter.recognised import Understood
-from launcher.adapter.tracing import Traceable, Tracing, Untraceable
 from launcher.config import recipe_files
 from launcher.config.schema import LadderRules, Recipe, Value, WheelRule
 from launcher.errors import BadInput, Fault
@@ -93,7 +92,7 @@ class Variant:
     """A twin's micro-batch is a number of rows, whatever the unit."""
 
 
-class ScriptAdapter(Adapter, Resumes, Traceable, Proves, OwnWords):
+class ScriptAdapter(Adapter, Resumes, Proves, OwnWords):
     """Any command that trains with PyTorch."""
 
     name: ClassVar[str] = "script"
@@ -551,11 +550,6 @@ class ScriptAdapter(Adapter, Resumes, Traceable, Proves, OwnWords):
         if (newest := self.newest_checkpoint(folder=folder)) is not None:
             found["checkpoints"] = {"newest": str(newest)}
         return found
-
-    def tracing(self, rung: Rung, *, cuda: bool) -> Tracing:
-        raise Untraceable(
-            "a script of your own can't be traced in general (its data, its files, what it reads back); only trials say its need"
-        )
 
     def estimate_seconds(self, rung: Rung, report: TrialReport) -> float | None:
         return None  # how long the script trains is its own affair

@@ -26,7 +26,6 @@ from launcher.adapter.inputs import Inputs, package_folder
 from launcher.adapter.log_line import LogLine, TrainerWords
 from launcher.adapter.progress import TRAIN, VALIDATE, Progress
 from launcher.adapter.protocol import Adapter, Proves, Resumes, aside
-from launcher.adapter.tracing import Traceable, Tracing
 from launcher.config.schema import Value, WheelRule
 from launcher.errors import BadInput, Fault, did_you_mean
 from launcher.ladder.build import WheelSpec
@@ -35,7 +34,7 @@ from launcher.machine import process
 from launcher.machine.devices import Budget
 from launcher.shared.report import UPDATES, TrialReport
 from launcher.trainers.transformers import arguments as hf_arguments
-from launcher.trainers.transformers import checks, environment, levers, resuming, sharding, tracing
+from launcher.trainers.transformers import checks, environment, levers, resuming, sharding
 from launcher.trainers.transformers import data as hf_data
 from launcher.trainers.transformers import models as hf_models
 from launcher.trainers.transformers.dialect import DIALECT
@@ -53,7 +52,7 @@ SHORT_PASSES = 2
 """How long a twin's training is."""
 
 
-class TransformersAdapter(Adapter, Resumes, Traceable, Proves):
+class TransformersAdapter(Adapter, Resumes, Proves):
     """Whisper-shaped speech models and causal language models, by transformers' own trainers."""
 
     name: ClassVar[str] = "transformers"
@@ -374,15 +373,6 @@ class TransformersAdapter(Adapter, Resumes, Traceable, Proves):
 
     def put_aside(self, *, folder: Path, attempt: int) -> None:
         aside(self._output(folder), attempt)
-
-    def tracing(self, rung: Rung, *, cuda: bool) -> Tracing:
-        task = str(self.recipe.trainer.task)
-        return tracing.of(rung, task=task, args=self._arguments(rung, on_cpu=not cuda), lengths=self._lengths, cuda=cuda)
-
-    @cached_property
-    def _lengths(self) -> hf_data.TokenLengths:
-        """Tokens of the samples, read once."""
-        return hf_data.lengths(self.recipe, str(self.recipe.trainer.task), hf_models.locate(str(self.recipe.ask.get("model"))))
 
     def estimate_seconds(self, rung: Rung, report: TrialReport) -> float | None:
         """Steps, and as many evaluations as ``eval_strategy`` says and the one at the end."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -99,42 +98,6 @@ def _tokens(texts: Sequence[str], model: Model) -> list[int] | None:
         return [len(one) for one in tokenizer.encode_batch(list(texts), add_special_tokens=False)]
     except Exception:  # whatever that library raises of a file: loading the model will say it better
         return None
-
-
-PROMPT, END = 4, 1
-"""Tokens around a transcript: start, language, task, end. Around a text it is its end, with most tokenizers."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class TokenLengths:
-    """Tokens of a data set's samples. None: the data or the tokenizer isn't here."""
-
-    longest: int | None = None
-    """What stands around a sample included."""
-    evaluated: tuple[int, int] | None = None
-    """(samples, tokens) of the validation set."""
-
-
-def lengths(recipe: Recipe, task: str, model: Model) -> TokenLengths:
-    """Counted by the model's own tokenizer.json."""
-    args = recipe.trainer.args
-    if recipe.data is None:
-        return TokenLengths()
-    common: dict[str, Any] = {"text_column": args.get("text_column"), "fraction": args.get("validation_fraction", 0.1)}
-    try:
-        if task == "speech":
-            read = hf_speech.read_data(recipe.data, args.get("validation_data"), audio_column=args.get("audio_column"), **common)
-            parts = [[sample.text for sample in part] for part in read]
-        else:
-            rows = hf_text.read_data(recipe.data, args.get("validation_data"), prompt_column=args.get("prompt_column"), **common)
-            parts = [[one.prompt + one.text for one in part] for part in rows]
-    except (hf_run.Refused, OSError):
-        return TokenLengths()
-    train, held = (_tokens(part, model) for part in parts)
-    if not train or held is None:
-        return TokenLengths()
-    around = PROMPT if task == "speech" else END
-    return TokenLengths(longest=max((*train, *held)) + PROMPT, evaluated=(len(held), sum(held) + around * len(held)))
 
 
 def _listed(wrong: Iterable[str], *, all_: int) -> list[Fault]:

@@ -25,7 +25,6 @@ from launcher.adapter.log_line import LogLine, TrainerWords
 from launcher.adapter.progress import TRAIN, VALIDATE, Progress
 from launcher.adapter.protocol import Adapter, Proves, Resumes, aside
 from launcher.adapter.recognised import Understood
-from launcher.adapter.tracing import Traceable, Tracing
 from launcher.config import recipe_files
 from launcher.config.schema import Value, WheelRule
 from launcher.errors import Fault
@@ -36,7 +35,7 @@ from launcher.machine import devices, process
 from launcher.machine.devices import Budget
 from launcher.shared.report import TrialReport
 from launcher.trainers.ultralytics import arguments as yolo_arguments
-from launcher.trainers.ultralytics import by_script, checks, environment, recognise, resuming, tracing, treatment, twins
+from launcher.trainers.ultralytics import by_script, checks, environment, recognise, resuming, treatment, twins
 from launcher.trainers.ultralytics import data as yolo_data
 from launcher.trainers.ultralytics import labels as yolo_labels
 from launcher.trainers.ultralytics import models as yolo_models
@@ -74,7 +73,7 @@ WORDS = TrainerWords(
 """Its messages (engine/trainer.py, utils/tal.py, utils/checks.py of 8.4.190)."""
 
 
-class UltralyticsAdapter(Adapter, Resumes, Traceable, Proves):
+class UltralyticsAdapter(Adapter, Resumes, Proves):
     """Detect, segment, pose and obb training by Ultralytics."""
 
     name: ClassVar[str] = "ultralytics"
@@ -500,20 +499,6 @@ class UltralyticsAdapter(Adapter, Resumes, Traceable, Proves):
 
     def put_aside(self, *, folder: Path, attempt: int) -> None:
         aside(self._save_dir(folder), attempt)
-
-    def tracing(self, rung: Rung, *, cuda: bool) -> Tracing:
-        facts = self._data[0]
-        args = self.args
-        said = tracing.Traced(
-            task=self._task(),
-            model=str(rung.values["model"]),
-            classes=1 if args.get("single_cls") else len(facts.names) if facts else None,
-            channels=facts.channels if facts else 3,
-            labels=facts.most_labels if facts else None,
-            val_batch=self._val_batch(rung),
-            args=lambda name: yolo_arguments.value_of(args, name),
-        )
-        return tracing.of(rung, said, cuda=cuda)
 
     def estimate_seconds(self, rung: Rung, report: TrialReport) -> float | None:
         if not report.step_seconds or not report.train_samples:

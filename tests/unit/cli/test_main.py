@@ -269,19 +269,6 @@ def test_init_writes_a_recipe_that_composes_and_never_overwrites(tmp_path: Path)
     assert autofit(*command, cwd=tmp_path).returncode == 1
 
 
-@pytest.mark.slow
-def test_a_plan_of_a_script_foresees_what_it_then_needs(tmp_path: Path) -> None:
-    script = str(ROOT / "examples" / "classifier" / "train.py")
-    command = (sys.executable, script, "--batch-size", "512", "--epochs", "1", "--width", "32")
-    done = autofit("plan", "device=cpu", "device.memory=2GiB", "--json", "--", *command, cwd=tmp_path)
-    said = answer(done)
-    assert done.returncode == 0 and "predicted to fit" in done.stderr, done.stderr
-    assert [trial["rung"]["micro_batch"] for trial in said["trials"]] == [32, 128] and said["cards"][0]["rung_predicted_to_fit"] == 0
-    foreseen = max((phase for phase in said["rungs"][0]["on"]["here"]["phases"].values()), key=lambda phase: phase["middle_bytes"])
-    fitted = answer(autofit("run", "--fit-only", "device=cpu", "device.memory=2GiB", "--json", "--", *command, cwd=tmp_path))
-    assert fitted["rung_index"] == 0 and foreseen["low_bytes"] < fitted["trials"][0]["peak_bytes"] < foreseen["high_bytes"]
-
-
 def test_a_shell_in_which_no_trial_can_be_started_is_told_which_limit_to_raise(tmp_path: Path) -> None:
     script = str(ROOT / "examples" / "classifier" / "train.py")
     words = ("run", "--fit-only", "device=cpu", "device.memory=200MiB", "--json", "--", sys.executable, script, "--batch-size", "8")

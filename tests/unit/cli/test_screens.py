@@ -182,7 +182,6 @@ def test_a_command_becomes_a_recipe_of_ones_own(place: Path) -> None:
         (("fit", "recipe=train", *KEYS), "the same without autofit:"),
         (("train", "recipe=train", *KEYS), "done in"),
         (("trial", "recipe=train", "rung=0", *KEYS), "optimizer steps"),
-        (("plan", "device=cpu", "device.memory=700MiB", *COMMAND), "likeliest"),
         (("plan", "recipe=yolo_demo", "gpu=t4,a100_80gb"), "with the headroom"),
     ],
 )

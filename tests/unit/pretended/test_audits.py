@@ -1,8 +1,7 @@
-"""What audits of the CUDA path found, on PyTorch's real allocator: a run's is that of its trial, and a forecast's is it to the byte."""
+"""What audits of the CUDA path found, on PyTorch's real allocator: a run's is that of its trial."""
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from dataclasses import replace
@@ -11,13 +10,10 @@ from pathlib import Path
 import pytest
 
 from launcher.forecast import gpu_catalogue
-from launcher.forecast.caching_allocator import Full, SimulatedAllocator
-from launcher.forecast.expandable_segments import ExpandableAllocator
 from launcher.machine.allocator import VARIABLES, allocator_environment, holding
 from launcher.pretended import cards
-from launcher.shared.sizes import GIB, MIB
+from launcher.shared.sizes import GIB
 from launcher.trainers.suite import cpu_budget
-from tests.helpers.places import ROOT
 from tests.helpers.pretended import needs_a_pretended_card
 
 SCRIPT = """
@@ -56,34 +52,3 @@ def _said(env: dict[str, str]) -> list[str]:
     done = subprocess.run([sys.executable, "-c", SCRIPT], env=env, capture_output=True, text=True, timeout=200, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     return done.stdout.split("\n")[:2]
-
-
-@needs_a_pretended_card
-@pytest.mark.parametrize("cap", [0, 640 * MIB], ids=["with room", "near the cap"])
-@pytest.mark.parametrize("allocator", [SimulatedAllocator, ExpandableAllocator])
-def test_the_simulated_allocator_reserves_what_pytorchs_does_to_the_byte(allocator: type[SimulatedAllocator], cap: int) -> None:
-    (model,) = gpu_catalogue.named(["a100_40gb"])
-    expandable = {VARIABLES[0]: f"expandable_segments:{allocator is ExpandableAllocator}"}
-    argv = [sys.executable, str(ROOT / "tests" / "data" / "pretended" / "reserved.py"), "7", "1200", str(cap)]
-    with cards.played(cards.Cards(model=model, computed="small")) as environment:
-        done = subprocess.run(argv, env={**environment, **expandable}, capture_output=True, text=True, timeout=200, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]
-    real, card = json.loads(done.stdout.splitlines()[-1]), allocator(capacity=cap or None)
-    assert bool(real["retries"]) == bool(cap), "near the cap it must have run out"
-    for at, (what, which, size, refused, reserved) in enumerate(real["acts"]):
-        assert (_act(card, what, which, size), card.reserved) == (refused, reserved), (at, what, size)
-    assert card.retries == real["retries"]
-
-
-def _act(card: SimulatedAllocator, what: str, which: int, size: int) -> bool:
-    """Whether it was refused."""
-    try:
-        if what == "take":
-            card.allocate(which, size)
-        elif what == "free":
-            card.release(which)
-        else:
-            card.empty_cache()
-    except Full:
-        return True
-    return False

@@ -1,1 +1,0 @@
-"""Published measurements of cards beside what is predicted of them."""
