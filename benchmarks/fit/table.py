@@ -170,7 +170,7 @@ The goals were 2 trials in the median and 3 in 95 % of cases, a quarter of the w
 
 - A later launch meets the goal for trials.
 - A first launch doesn't, where the answer is far down the ladder. These rows were made while the asked rung's trace was begun with its
-  trial; now a trace is begun after two failures ([decision 015](decisions/015-a-forecast-leads-and-trials-decide.md)). If it takes
+  trial; now a trace is begun after two failures ([decision 003](decisions/003-dominance-and-a-line-through-trials.md)). If it takes
   longer than half a trial, as with small models on two cores, the search goes on without it.
 - *songs-far* was played again later, with four other jobs on the two cores. A script's search begins with its rung 0 by now, which shows
   what was asked: one trial more where earlier launches had ruled it out.

@@ -2,7 +2,7 @@
 
 Each module that keeps something has its own table, and rows of its own type. A change is one immediate transaction, so that concurrent
 launches are safe, on NFS too. No run depends on the file: a damaged one, or one with other tables, is renamed and a new one begun. If it
-can't be used (locked, read-only, a full disk), a launch goes on without it. docs/decisions/026.
+can't be used (locked, read-only, a full disk), a launch goes on without it. docs/decisions/011.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Base of the events of a launch: frozen values, each told once to all readers (docs/decisions/025)."""
+"""Base of the events of a launch: frozen values, each told once to all readers (docs/decisions/013)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keeps fits with everything that they depend on; finds one that is still valid, or says what has changed. docs/decisions/016."""
+"""Keeps fits with everything that they depend on; finds one that is still valid, or says what has changed. docs/decisions/011."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Levers: settings that need less memory whatever the batch, and change how an update is made (an optimizer, a precision). Pure.
 
-Each that is turned is named in what a rung gives up, with how far its update is from the asked one (docs/decisions/046).
+Each that is turned is named in what a rung gives up, with how far its update is from the asked one (docs/decisions/015).
 """
 
 from __future__ import annotations

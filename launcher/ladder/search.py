@@ -1,7 +1,7 @@
 """Chooses which rung to try next from the verdicts so far. Pure: the same history always gives the same move.
 
 ``walk`` goes down the ladder and skips what a real failure dominates; ``exhaustive`` skips nothing and is the reference that
-every other search must equal. ``predicted`` starts where the forecast points and corrects it by each trial: docs/decisions/015.
+every other search must equal. ``predicted`` starts where the forecast points and corrects it by each trial: docs/decisions/003.
 """
 
 from __future__ import annotations

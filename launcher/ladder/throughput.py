@@ -1,7 +1,7 @@
 """Chooses the fastest of the rungs that give up the same, and which of them is worth a trial. Pure.
 
 A smaller micro-batch with more accumulation is the same training, and usually slower. It can be faster if a model's kernels fill the card
-anyway, or if the allocator works near its limit (docs/decisions/018).
+anyway, or if the allocator works near its limit (docs/decisions/003).
 """
 
 from __future__ import annotations

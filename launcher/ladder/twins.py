@@ -1,7 +1,7 @@
 """Twins of a training: what each saw, and whether they did the same. Pure.
 
 Twins are short runs of the person's own command: the same rows in two layouts of one optimizer step (4 x 1 and 1 x 4), random
-things at rest. What is the same lies at 1e-8 to 4e-7 in single precision, what isn't above 2e-2: docs/decisions/020.
+things at rest. What is the same lies at 1e-8 to 4e-7 in single precision, what isn't above 2e-2: docs/decisions/007.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The verdict on a trial: what kind it is, and its evidence. Pure.
 
-A trial fits if it stayed below its cap although it could have had more, so that its need is measured (docs/decisions/011).
+A trial fits if it stayed below its cap although it could have had more, so that its need is measured (docs/decisions/004).
 """
 
 from __future__ import annotations

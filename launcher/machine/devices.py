@@ -27,7 +27,7 @@ CPU_SHARE = 0.80
 """Fraction of the available host memory that is the budget if ``device.memory`` isn't set."""
 CEILING = 1.5
 """A CPU trial's allocations fail only at this many times its budget. So no library skips a figure or takes another kernel for lack of
-memory, and what the run needs is measured. docs/decisions/011."""
+memory, and what the run needs is measured. docs/decisions/004."""
 NOMINAL = 1.07
 """A card sold as 16 GiB gives programs a little less (15.6 to 15.99 GiB). Asking for up to this many times that means all of it."""
 TOLERATED_BYTES = GIB

@@ -1,7 +1,7 @@
 """Talks to SLURM by its own commands, and hands jobs to it through submitit. Works without accounting (``sacct``).
 
 A job's script ends with ``exec autofit ...``: the job's first process is autofit itself, so that the job's state is autofit's exit status,
-and SIGTERM and the warning before the time limit reach autofit and nothing else (docs/decisions/034).
+and SIGTERM and the warning before the time limit reach autofit and nothing else (docs/decisions/010).
 """
 
 from __future__ import annotations

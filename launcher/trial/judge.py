@@ -141,7 +141,7 @@ def _over_the_cap(seen: _Seen) -> Verdict | None:
 def _squeezed(seen: _Seen) -> Verdict | None:
     """The card's allocator had to empty its cache to serve an allocation: the trial was at the edge of the cap.
 
-    A run has other shapes in another order, and would not have got that memory (docs/decisions/011).
+    A run has other shapes in another order, and would not have got that memory (docs/decisions/004).
     """
     use = next((use for use in seen.report.uses if use.squeezed), None)
     if use is None or seen.report.failure is not None:

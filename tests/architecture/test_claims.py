@@ -76,4 +76,4 @@ def test_no_docstring_sends_its_reader_to_a_file_that_is_not_here() -> None:
         text = path.read_text(encoding="utf-8")
         assert "facts/" not in text, module
         for named in re.findall(r"(?<![\w/.])(?:tests|docs)/[\w./-]*\w", text):
-            assert list(ROOT.glob(f"{named}*")), f"{module} names {named}"  # docs/decisions/011 stands for the file that begins so
+            assert list(ROOT.glob(f"{named}*")), f"{module} names {named}"  # docs/decisions/004 stands for the file that begins so

@@ -43,6 +43,13 @@ def test_a_broken_link_is_noticed(tmp_path: Path) -> None:
     assert list(broken(document)) == ["gone.md", "other.md#gone", "#gone"]
 
 
+def test_decisions_are_few_and_each_says_its_number_and_whether_it_holds() -> None:
+    decisions = sorted((ROOT / "docs" / "decisions").iterdir())
+    assert [path.name[:4] for path in decisions] == [f"{number:03d}-" for number in range(1, len(decisions) + 1)] and len(decisions) <= 15
+    heads = {path.name: path.read_text(encoding="utf-8").splitlines()[:3] for path in decisions}
+    assert [name for name, head in heads.items() if not (head[0].startswith(f"# {name[:3]}. ") and head[2].startswith("Status: "))] == []
+
+
 def test_every_attack_names_tests_that_are_there_and_marks_the_slow_ones() -> None:
     text = (ROOT / "docs" / "attacks.md").read_text(encoding="utf-8")
     named = re.findall(r"\[(test_\w+)\]\(\.\./([^)]+)\)(\*?)", text)

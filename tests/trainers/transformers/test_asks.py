@@ -15,7 +15,7 @@ from tests.trainers.transformers import asks
 pytestmark = pytest.mark.slow
 
 NOISE_BYTES = 2 * 2**20
-"""What two processes that do the same differ by; more than 2 % of a small need (docs/decisions/009)."""
+"""What two processes that do the same differ by; more than 2 % of a small need (docs/decisions/004)."""
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""The decision tree of twins: the figures that a prototype measured of some thirty trainings (decision 020), and the verdict on each."""
+"""The decision tree of twins: the figures that a prototype measured of some thirty trainings (decision 007), and the verdict on each."""
 
 from __future__ import annotations
 
