@@ -8,7 +8,7 @@ SIDE_BY_SIDE := $(if $(filter 1,$(AT_ONCE)),,-n $(AT_ONCE) --dist loadfile --no-
 EXTRAS := ultralytics,transformers,sentence-transformers,lora,demo,dev
 
 .DEFAULT_GOAL := help
-.PHONY: help install test test-slow check schema docs demo demo-separator demo-whisper demo-ranks gpu-check survival faults ranks late-memory fit same-training peers versions third-party ckpt-chaos clean
+.PHONY: help install test test-slow check schema docs demo demo-separator demo-whisper demo-ranks gpu-check survival faults ranks fit same-training peers versions third-party ckpt-chaos clean
 
 help:           ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' Makefile | column -t -s '|'
@@ -60,9 +60,6 @@ survival: install   ## full runs launched after a fit, on nasty data near the ed
 
 faults: install   ## trainings with a fault done to each from outside, into docs/faults.md (resumable; SLICE=10: ten more, FAULTS=small_disk,few_files: of these, SEED=17: that one)
 	$(BIN)/python -m benchmarks.faults $(if $(SEED),--seed $(SEED),$(if $(SLICE),--slice $(SLICE)) $(if $(FAULTS),--faults $(FAULTS)) $(if $(JOBS),--jobs $(JOBS)))
-
-late-memory: install   ## runs whose memory limit is lowered midway, into docs/late_memory.md (resumable; SLICE=10: ten more, ONLY=yolo)
-	$(BIN)/python -m benchmarks.late_memory $(if $(SLICE),--slice $(SLICE)) $(if $(ONLY),--only $(ONLY))
 
 ckpt-chaos: install   ## trainings killed at the file boundaries of their saves, and resumed, into docs/ckpt_chaos.md (ONLY=yolo, POINTS=24, WHO=trainer)
 	$(BIN)/python -m benchmarks.ckpt_chaos $(if $(ONLY),--only $(ONLY)) $(if $(POINTS),--points $(POINTS)) $(if $(WHO),--who $(WHO))

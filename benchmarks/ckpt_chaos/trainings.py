@@ -13,7 +13,6 @@ import yaml
 
 from benchmarks.common.weights import last
 from benchmarks.faults import places
-from benchmarks.late_memory.places import SCRIPTS
 
 TRAININGS = ("script", "script_one_file", "script_of_trainer", "text", "yolo")
 CHECKPOINTS = {"script": "epoch*.pt", "script_of_trainer": "checkpoint-*", "text": "checkpoint-*"}
@@ -27,7 +26,7 @@ def make(training: str, place: Path) -> None:
     """The person's folder."""
     places.make({"text": "text", "yolo": "yolo"}.get(training, "script"), place)
     if training == "script_of_trainer":
-        shutil.copyfile(SCRIPTS / "hf.py", place / "train.py")
+        shutil.copyfile(Path(__file__).with_name("hf.py"), place / "train.py")
     text = yaml.safe_dump(recipe(training), sort_keys=False)
     (place / "recipes" / "night.yaml").write_text(f"# @package _global_\n{text}", encoding="utf-8")
 

@@ -162,8 +162,7 @@ def made(one: Case, place: Path, scale: float) -> Path:
 
 
 def prepared(one: Case, words: Sequence[str], place: Path, *, memory: str) -> Job:
-    shown = "recover.split=false"  # a run that goes on in smaller parts would hide that its rung doesn't fit
-    line = (*words, f"device.memory={memory}", "device.turns=false", "trial.fresh=true", shown, f"run.root={place / 'runs'}")
+    line = (*words, f"device.memory={memory}", "device.turns=false", "trial.fresh=true", f"run.root={place / 'runs'}")
     (draft,) = compose.drafts(line, program="gpu-check", advice=suggestions)
     return prepare.prepare(draft, _shown)
 

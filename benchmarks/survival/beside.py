@@ -203,7 +203,7 @@ def _played(case: cases.Case, memory: str, table: Table, place: Path) -> Row:
 
 def _words(verb: str, budget: int, restarts: int) -> list[str]:
     """``restarts``: what a script saves is known only where it could go on; an attempt that was not the last is a death."""
-    shown = ["trial.fresh=true", f"recover.restarts={restarts}", "recover.split=false", "run.root=runs"]
+    shown = ["trial.fresh=true", f"recover.restarts={restarts}", "run.root=runs"]
     return [common._program(), verb, "--json", "recipe=survival", f"device.memory={budget // 2**20}MiB", *shown]
 
 

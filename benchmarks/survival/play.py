@@ -174,10 +174,9 @@ def _written(case: Case, place: Path, places: Mapping[str, str], table: Table) -
 
 
 def _device(case: Case, budget: int) -> list[str]:
-    """A run that fails and is started again, or goes on in smaller parts, would hide that its fit was wrong."""
+    """A run that fails and is started again would hide that its fit was wrong."""
     memory = f"device.memory={budget / 2**20:.3f}MiB"
-    shown = ["recover.restarts=0", "recover.split=false"]
-    return [*_cards(case), memory, f"device.headroom={case.headroom}", *shown, "trial.fresh=true", "run.root=runs"]
+    return [*_cards(case), memory, f"device.headroom={case.headroom}", "recover.restarts=0", "trial.fresh=true", "run.root=runs"]
 
 
 def _cards(case: Case) -> list[str]:

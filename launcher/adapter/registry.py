@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from importlib.metadata import entry_points
 
 from launcher.adapter import log_line
@@ -38,19 +38,11 @@ def words_of(adapter: Adapter) -> TrainerWords:
     return log_line.joined([adapter.words, *(other.words for other in adapters() if other.name != adapter.name)])
 
 
-def splits_of(adapter: Adapter) -> tuple[str, ...]:
-    """``Adapter.splits``. For a general adapter, whose command may run any trainer: those of all installed adapters."""
-    return tuple(sorted({name for one in _and_others(adapter) for name in one.splits}))
-
-
 def saves_of(adapter: Adapter) -> tuple[str, ...]:
-    """``Adapter.saves``, likewise, behind what does it for ``torch.save``."""
-    return ("worker.whole_saves", *sorted({name for one in _and_others(adapter) for name in one.saves}))
-
-
-def _and_others(adapter: Adapter) -> Iterator[Adapter | type[Adapter]]:
-    yield adapter
-    yield from adapters() if adapter.general else ()
+    """``Adapter.saves`` behind the module that does it for ``torch.save``. A general adapter, whose command may run any trainer, gets
+    those of all installed adapters."""
+    several: Iterable[Adapter | type[Adapter]] = (adapter, *adapters()) if adapter.general else (adapter,)
+    return ("worker.whole_saves", *sorted({name for one in several for name in one.saves}))
 
 
 def load_adapter(name: str) -> type[Adapter]:

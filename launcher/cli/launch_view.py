@@ -32,7 +32,7 @@ from launcher.ladder.verdict import Kind
 from launcher.machine import headroom
 from launcher.machine.devices import Budget
 from launcher.run.attempt import Stop, Wait
-from launcher.run.events import AttemptEnded, AttemptStarted, Deviated, Heartbeat, Recovering, TakenAgain
+from launcher.run.events import AttemptEnded, AttemptStarted, Deviated, Heartbeat, Recovering
 from launcher.shared import activity
 from launcher.shared.sizes import format_number, format_size
 from launcher.trial.events import PhaseEntered, TrialEnded, TrialStarted
@@ -204,10 +204,6 @@ class Display:
     @hear.register
     def _deviated(self, event: Deviated) -> None:
         self._say(f"autofit: the run {event.what}" + (f": {event.evidence}" if event.evidence else ""), style="yellow")
-
-    @hear.register
-    def _taken_again(self, event: TakenAgain) -> None:
-        self._say(f"autofit: the fit was wrong, and no step is lost: {event.what}", style="yellow")
 
     @hear.register
     def _heartbeat(self, event: Heartbeat) -> None:

@@ -147,8 +147,6 @@ def _memory(console: Console, fit: Fit) -> None:
         if memory.above_trial:
             more = "the run needed more than its trial had shown: please report this, with"
             prose.say(console, f"{more} {fit.job.folder.path}", style="yellow")
-    for said in (said for attempt in fit.attempts for said in attempt.taken_again):
-        prose.say(console, f"the fit was wrong, and no step was lost: {said}", style="yellow")
     for line in lost:
         prose.say(console, f"lost to memory, and the trainer went on: {line}", style="yellow")
 

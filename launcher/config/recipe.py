@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -92,22 +92,22 @@ def from_plain(plain: Mapping[str, Any], provenance: Provenance) -> Draft:
     return _validated(dict(plain), [], provenance)
 
 
-_WITHDRAWN: Mapping[tuple[str, str], Callable[[Any], bool]] = {
-    ("trial", "standby"): lambda said: True,
-    ("device", "headroom"): lambda said: said == "auto",
+_WITHDRAWN: Mapping[str, str] = {
+    "recover.split": "An out-of-memory in the full run is always a restart one rung lower, from the newest whole checkpoint.",
+    "trial.standby": "No trial's process waits for the next one.",
 }
-"""Keys that older recipes could have: (section, key) -> whether a value of it isn't supported any more."""
+"""Keys that older recipes could have -> what holds now, for everybody. A recipe that says one is refused with that; a run folder's is read
+without it."""
 
 
 def without_withdrawn(plain: Mapping[str, Any]) -> dict[str, Any]:
-    """What an earlier version's ``as_yaml`` has written, with today's defaults for what isn't supported any more."""
-    return {name: _still_said(name, section) for name, section in plain.items()}
-
-
-def _still_said(name: str, section: Any) -> Any:
-    if not isinstance(section, dict):
-        return section
-    return {key: said for key, said in section.items() if (name, key) not in _WITHDRAWN or not _WITHDRAWN[name, key](said)}
+    """A recipe that an earlier version's ``as_yaml`` has written, without the keys that are withdrawn."""
+    return {
+        name: {key: said for key, said in section.items() if f"{name}.{key}" not in _WITHDRAWN and (key, said) != ("headroom", "auto")}
+        if isinstance(section, dict)
+        else section
+        for name, section in plain.items()
+    }
 
 
 def _validated(plain: dict[Any, Any], faults: list[Fault], provenance: Provenance) -> Draft:
@@ -156,7 +156,9 @@ def _fault(detail: ErrorDetails, provenance: Provenance) -> Fault:
     loc = [part for part in detail["loc"] if part not in ("bool", "int", "float", "str", "constrained-int")]
     key = _dotted(loc)
     value = detail["input"]
-    if detail["type"] == "extra_forbidden":
+    if key in _WITHDRAWN:
+        found, cure = "this key is withdrawn", f"Take it out. {_WITHDRAWN[key]}"
+    elif detail["type"] == "extra_forbidden":
         known = _fields_at(loc[:-1])
         found = f"no such key (value {value!r})"
         cure = f"{did_you_mean(str(loc[-1]), known)}Known here: {', '.join(sorted(known))}."

@@ -183,9 +183,6 @@ class RecoverRules(Part):
     allow_restart: bool = False
     """True: may begin anew where no checkpoint can be gone on from: a smaller model, a trainer that can't resume. The run so far is put
     aside, not removed."""
-    split: bool = True
-    """True: a micro-batch for which memory runs out in the full run is taken again in halves, in the running process, and no step is lost.
-    What can't be taken so (an optimizer's step, several ranks) is restarted as ever."""
     whole_saves: bool = True
     """True: the run writes a checkpoint beside its place first, so that a kill leaves the one before whole, and none that is torn."""
     on_nan: Literal["stop", "roll_back", "go_on"] = "stop"

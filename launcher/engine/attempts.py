@@ -117,7 +117,7 @@ def _strike_out(result: Fit) -> None:
     """Strikes the kept fit out if the run ran out of memory at that rung, or lost something to memory. It is never used again."""
     last, outcome = result.attempts[-1], result.outcome
     assert result.chosen is not None and outcome is not None
-    lost = (*last.taken_again, *outcome.lost_to_memory)
+    lost = outcome.lost_to_memory
     for_good = last.ended in DISPROVES or bool(lost)
     if last.rung.index != result.chosen.rung.index or not (for_good or last.ended is Ended.KILLED):
         return

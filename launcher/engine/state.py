@@ -24,7 +24,7 @@ from launcher.ladder.same_training import PROVEN, SameTraining, unproven
 from launcher.ladder.verdict import Kind
 from launcher.machine import headroom
 from launcher.run.attempt import Attempt, Outcome
-from launcher.run.events import LossNotFinite, TakenAgain
+from launcher.run.events import LossNotFinite
 from launcher.shared.files import plain
 from launcher.shared.memory_failures import OF_MACHINE
 from launcher.shared.report import VERSIONS
@@ -132,9 +132,6 @@ class Fit:
         """The record is the launch as it is after each thing that happens to it."""
         if isinstance(event, LossNotFinite):
             self.attempts[-1] = replace(self.attempts[-1], not_finite_since=event.since)
-        elif isinstance(event, TakenAgain):
-            last = self.attempts[-1]
-            self.attempts[-1] = replace(last, taken_again=(*last.taken_again, event.what))
         if event.recorded:
             self.write()
 

@@ -150,8 +150,6 @@ class AttemptRecord(_Part):
     goes_on_from: str = ""
     """What ``resume`` would start from: checkpoint, beginning or nothing; empty: unknown."""
     not_finite_since: float | None = None
-    taken_again: list[str] = []
-    """What found no room and was taken again in parts, in the running process, without a step lost."""
     rung_index: int = 0
     rung: dict[str, Any] = {}
     accumulation: int = 1

@@ -133,8 +133,6 @@ class Attempt:
     be begun anew only with ``recover.allow_restart``); empty: its launcher was killed before it could look."""
     not_finite_since: float | None = None
     """When its loss stopped being finite (seconds since the epoch); None: its last report was finite."""
-    taken_again: Sequence[str] = ()
-    """What found no room and was taken again in parts, without a step lost; sentences, in order."""
     then: Move | None = None
     """What was done next."""
 
@@ -194,9 +192,9 @@ def of_record(said: AttemptRecord, ladder: Ladder) -> Attempt:
     rung = ladder.rungs[said.rung_index]
     if dict(rung.values) != said.rung:
         raise ValueError(f"rung {rung.index} is {dict(rung.values)} now, and was {said.rung}")
-    own: dict[str, Any] = {name: getattr(said, name) for name in _OWN - {"checkpoint", "ended", "left", "taken_again"}}
+    own: dict[str, Any] = {name: getattr(said, name) for name in _OWN - {"checkpoint", "ended", "left"}}
     checkpoint = _checkpoint(said.checkpoint) if said.checkpoint is not None else None
-    own |= {"left": tuple(map(_checkpoint, said.left)), "taken_again": tuple(said.taken_again)}
+    own["left"] = tuple(map(_checkpoint, said.left))
     return Attempt(rung=rung, checkpoint=checkpoint, ended=Ended(said.ended), **own)
 
 

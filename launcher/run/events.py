@@ -47,16 +47,6 @@ class Deviated(Event, name="run_otherwise"):
         return {"what": self.what, "line": self.evidence}
 
 
-class TakenAgain(Event, name="taken_again", recorded=True):
-    """Memory ran out in the run, and what found no room was taken again in parts, in the running process: no step was lost."""
-
-    what: str
-    """A sentence of the run's own."""
-
-    def line(self) -> Mapping[str, Any]:
-        return {"what": self.what}
-
-
 class LossNotFinite(Event, recorded=True):
     """Recorded at once, so that no checkpoint written later passes for a good one, even if autofit itself is killed."""
 

@@ -12,7 +12,6 @@ from launcher.history import series
 from launcher.ladder.rungs import Rung
 from launcher.machine import devices
 from launcher.run.memory_usage import Usage
-from launcher.shared.orders import TAKEN_AGAIN
 from launcher.trial.job import Job
 
 
@@ -32,8 +31,6 @@ class RunMeter:
     def read(self, line: str) -> LogLine:
         """Reads the next line of the run's output."""
         said = LogLine(progress=self.progress)
-        if TAKEN_AGAIN in line:  # our own words
-            return said
         with suppress(Exception):  # an adapter that stumbles over a line ends no training
             said = self._job.adapter.read_log(line, self.progress, rung=self.rung)
         self.progress = said.progress

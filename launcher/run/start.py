@@ -11,7 +11,7 @@ from pathlib import Path
 
 from launcher.adapter.commands import Command
 from launcher.adapter.protocol import resuming
-from launcher.adapter.registry import saves_of, splits_of
+from launcher.adapter.registry import saves_of
 from launcher.history.run_folder import AttemptFiles
 from launcher.ladder.rungs import Rung
 from launcher.machine import allocator, devices, process
@@ -20,7 +20,7 @@ from launcher.machine.devices import Budget
 from launcher.machine.process import Child, Shows
 from launcher.run import trackers
 from launcher.run.attempt import GoOn
-from launcher.shared.orders import HELD, SPLIT, STACKS
+from launcher.shared.orders import HELD, SAVES, STACKS
 from launcher.trial.job import Job
 from launcher.trial.trial import Trial
 
@@ -89,9 +89,8 @@ def start(job: Job, chosen: Trial, command: Command, files: AttemptFiles, *, sho
     smaller card that was asked for. The command that is shown leaves this out.
     """
     budget = job.budget
-    rules = job.recipe.recover
-    loaded = (*(splits_of(job.adapter) if rules.split else ()), *(saves_of(job.adapter) if rules.whole_saves else ()))
-    env = {**allocator_environment(budget), **command.env, **command.told, SPLIT: ",".join(loaded)}
+    saves = saves_of(job.adapter) if job.recipe.recover.whole_saves else ()
+    env = {**allocator_environment(budget), **command.env, **command.told, SAVES: ",".join(saves)}
     if budget.kind == "cuda" and (fraction := _fraction(job, chosen, command)) is not None:
         env |= allocator.holding({**os.environ, **env}, fraction)
         env |= {"PYTHONPATH": os.pathsep.join(filter(None, [str(SHIM), env.get("PYTHONPATH", os.environ.get("PYTHONPATH"))]))}

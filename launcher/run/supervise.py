@@ -72,9 +72,9 @@ def follow(job: Job, child: Child, attempts: Sequence[Attempt], *, base_bytes: i
 
 
 def _at_limit(job: Job, watch: RunWatch, usage: Usage) -> bool:
-    """Whether memory may have run out, where words alone don't say it. Once it has, and less was taken at once, it may again."""
+    """Whether memory may have run out, where words alone don't say it."""
     used_all = job.budget.kind == "cpu" and usage.peak_bytes >= NEAR_LIMIT * job.budget.budget_bytes
-    return watch.at_limit or watch.took_again or used_all
+    return watch.at_limit or used_all
 
 
 def _weights(job: Job, *, since: float) -> Weights | None:

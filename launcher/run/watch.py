@@ -20,14 +20,13 @@ from launcher.machine import devices, host, stack_dump
 from launcher.machine.process import Child
 from launcher.run import health
 from launcher.run.attempt import Attempt, Ended
-from launcher.run.events import Deviated, Heartbeat, LossNotFinite, TakenAgain
+from launcher.run.events import Deviated, Heartbeat, LossNotFinite
 from launcher.run.health import Look
 from launcher.run.losses import Losses
 from launcher.run.meter import RunMeter
 from launcher.run.steps_made import StepsMade
 from launcher.shared import procfs
 from launcher.shared.memory_failures import loses_a_batch
-from launcher.shared.orders import TAKEN_AGAIN
 from launcher.shared.sizes import format_size
 from launcher.trial.job import Job
 from launcher.trial.silence import LOST_S, Silence
@@ -114,8 +113,6 @@ class RunWatch:
         """Part of the host's memory that was free when last looked at."""
         self.at_limit = False
         """Its data segments stood at their limit when they were last looked at."""
-        self.took_again = False
-        """Memory ran out in it before, and it went on in smaller parts."""
         self.ended_for: Ended | None = None
         """Why the run was ended from here."""
         self.evidence = ""
@@ -236,9 +233,6 @@ class RunWatch:
         if self._waits is None and loses_a_batch(line):
             self._waits = Silence(self._child.awake.seconds, least_s=LOST_S)
             self._tell_otherwise(line, "has lost a batch of a loader's worker")
-        if TAKEN_AGAIN in line:
-            self.took_again = True
-            self._job.tell(TakenAgain(what=line.partition(TAKEN_AGAIN)[2].strip()))
         if (deviation := self._words.deviation(line)) and deviation not in self._deviations:
             self._deviations.add(deviation)
             self._tell_otherwise(line, deviation)

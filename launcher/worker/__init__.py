@@ -16,8 +16,7 @@ after_import   acts on a module as soon as it has been imported           blas_t
 snapshot   a card's memory, allocation by allocation                          versions   of what the process has loaded
 ranks      one of several processes that torchrun has started                 memory_parts   weights and optimizer states, counted
 cards      which of several this process is on                                   loaders   what workers hold ahead, counted
-splitting  a late out-of-memory that costs no step                            random_states   kept, and put back
-saving     a checkpoint that found no room says so                            loss_scale   of fp16: a trial's steps are taken
+loss_scale   of fp16: a trial's steps are taken
 whole_saves   a kill leaves the checkpoint before it                    page_locked   host memory that nobody sees from outside
 threads    at once, those that are soon gone, too                         caches     what loaders' workers come to keep
 

@@ -225,10 +225,3 @@ def test_the_full_run_is_long_enough_at_any_rung() -> None:
 
 def test_the_committed_page_is_made_of_the_committed_rows() -> None:
     assert table.PAGE.read_text(encoding="utf-8") == table.render(rows.read())
-
-
-def test_a_real_run_above_the_rung_dies_and_does_not_go_on_in_smaller_parts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    drafts: list[Any] = []
-    monkeypatch.setattr(play.prepare, "prepare", lambda draft, _: drafts.append(draft))
-    play.prepared(cases.CASES[0], ["recipe=yolo_demo"], tmp_path, memory="16GiB")
-    assert [draft.recipe.recover.split for draft in drafts] == [False]

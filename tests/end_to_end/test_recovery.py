@@ -116,7 +116,7 @@ def epochs(night: Night) -> list[dict[str, Any]]:
 
 
 def test_a_night_with_a_killed_autofit_a_scheduler_and_a_thief_of_memory_is_gone_on_with_to_its_end(script: Night) -> None:
-    script.start(*script.words, "recover.split=false")  # else it goes on in parts, in one attempt
+    script.start(*script.words)
     script.until(lambda: len(epochs(script)) >= 1)
     orphan = script.trainer()
     assert script.running is not None
@@ -152,7 +152,7 @@ def test_a_night_with_a_killed_autofit_a_scheduler_and_a_thief_of_memory_is_gone
 
 @pytest.mark.slow
 def test_a_script_goes_on_from_its_own_checkpoint_one_rung_lower(script: Night) -> None:
-    script.start(*script.words, "recover.split=false")  # else it goes on in parts, in one attempt
+    script.start(*script.words)
     script.until(lambda: len(epochs(script)) >= 2)
     inject.take_memory(script.trainer(), watch_s=0.3)
     status, said = script.end()
@@ -185,7 +185,7 @@ def test_a_script_that_diverges_is_not_done_and_what_it_saved_since_is_not_advis
 @pytest.mark.slow
 def test_memory_taken_away_in_mid_training_ends_one_rung_lower_with_all_epochs_and_the_same_effective_batch(yolo: Night) -> None:
     before = snapshot(yolo.place / "dataset")
-    yolo.start(*yolo.words, "recover.split=false")  # else it goes on in parts, in one attempt
+    yolo.start(*yolo.words)
     yolo.until(lambda: rows(yolo.folder / "run" / "results.csv") >= 1)
     inject.take_memory(yolo.trainer())
     status, said = yolo.end()
@@ -218,7 +218,7 @@ def test_transformers_goes_on_one_rung_lower_in_the_same_stream_of_samples(tmp_p
         ladder={"order": ("micro_batch",)}, device={"kind": "cpu", "memory": 2**31},
     )  # fmt: skip
     night = Night(tmp_path, json.loads(asked.model_dump_json(exclude={"run", "rung"})))
-    night.start(*night.words, "recover.split=false")  # else it goes on in parts, in one attempt
+    night.start(*night.words)
     night.until(lambda: list((night.folder / "run").glob("checkpoint-*/trainer_state.json")))
     inject.take_memory(night.trainer(), watch_s=0.3)
     status, said = night.end()

@@ -98,7 +98,6 @@ class ScriptAdapter(Adapter, Resumes, Proves, OwnWords):
     name: ClassVar[str] = "script"
     general: ClassVar[bool] = True
     starts_ranks: ClassVar[bool] = True
-    splits: ClassVar[tuple[str, ...]] = ("trainers.script.inside.splitting",)
     dialects: ClassVar[tuple[Dialect, ...]] = DIALECTS
     wheels: ClassVar[Mapping[str, WheelSpec]] = {
         "micro_batch": WheelSpec(type=int, help="Samples per device per forward and backward pass."),

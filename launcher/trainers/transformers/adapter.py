@@ -57,7 +57,6 @@ class TransformersAdapter(Adapter, Resumes, Proves):
 
     name: ClassVar[str] = "transformers"
     ranks: ClassVar[bool] = True
-    splits: ClassVar[tuple[str, ...]] = ("trainers.transformers.inside.splitting",)
     words: ClassVar[TrainerWords] = TrainerWords(
         cures={
             "pinned": "Trainer pins unless dataloader_pin_memory=False",

@@ -78,7 +78,6 @@ class UltralyticsAdapter(Adapter, Resumes, Proves):
 
     name: ClassVar[str] = "ultralytics"
     ranks: ClassVar[bool] = True
-    splits: ClassVar[tuple[str, ...]] = ("trainers.ultralytics.inside.splitting",)
     saves: ClassVar[tuple[str, ...]] = ("trainers.ultralytics.inside.whole_saves",)
     words: ClassVar[TrainerWords] = WORDS
     dialects: ClassVar[tuple[Dialect, ...]] = (DIALECT,)

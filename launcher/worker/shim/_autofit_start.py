@@ -1,5 +1,5 @@
 """What autofit loads into a program's process, by ``AUTOFIT_PROBE`` (a trial's probe) or ``AUTOFIT_BUDGET`` (a budget from the start); in
-a full run what makes a late out-of-memory cost no step, and its saves whole (``AUTOFIT_SPLIT``), too.
+a full run what makes its saves whole (``AUTOFIT_SAVES``).
 
 The package is loaded by the name ``_autofit``: the program may have a ``launcher`` of its own, and finds none of ours.
 """
@@ -11,7 +11,7 @@ import traceback
 from collections.abc import Callable
 from types import ModuleType
 
-PROBE, BUDGET, SPLIT = "AUTOFIT_PROBE", "AUTOFIT_BUDGET", "AUTOFIT_SPLIT"
+PROBE, BUDGET, SAVES = "AUTOFIT_PROBE", "AUTOFIT_BUDGET", "AUTOFIT_SAVES"
 
 
 def _ours(name: str) -> ModuleType:
@@ -76,8 +76,8 @@ def _prepared() -> Callable[[], None]:
     return _early(told) if told else _nothing
 
 
-def _splitting(modules: str) -> Callable[[], None]:
-    """A run goes on without it: then a late failure costs a restart."""
+def _saving(modules: str) -> Callable[[], None]:
+    """Installs the modules that make saves whole. A run goes on without them: then a kill within a save may leave a torn checkpoint."""
 
     def begin() -> None:
         for install in installs:
@@ -88,9 +88,7 @@ def _splitting(modules: str) -> Callable[[], None]:
         try:
             installs.append(_ours(name).install)
         except Exception as error:
-            print(
-                f"autofit: a late failure may cost more than it need: {name}: {type(error).__name__}: {error}", file=sys.stderr, flush=True
-            )
+            print(f"autofit: a kill within a save may tear it: {name}: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
     return begin
 
 
@@ -104,4 +102,4 @@ def _both(first: Callable[[], None], then: Callable[[], None]) -> Callable[[], N
 
 if "AUTOFIT_STACKS" in os.environ:
     _ours("worker.stacks").tell()
-begin = _both(_prepared(), _splitting(os.environ.get(SPLIT, "")))
+begin = _both(_prepared(), _saving(os.environ.get(SAVES, "")))

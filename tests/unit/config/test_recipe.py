@@ -257,6 +257,12 @@ def test_a_headroom_of_auto_is_told_what_works() -> None:
     assert fault.key == "device.headroom" and fault.found == "found 'auto'" and "0.1, which it was" in fault.cure
 
 
+def test_a_key_that_is_withdrawn_is_refused_with_what_holds_instead_and_a_run_folder_is_read_without_it() -> None:
+    (fault,) = draft(recover={"split": True}).faults
+    assert fault.key == "recover.split" and "withdrawn" in fault.found and "restart one rung lower" in fault.cure
+    assert recipes.without_withdrawn({"recover": {"split": True, "restarts": 2}}) == {"recover": {"restarts": 2}}
+
+
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.dictionaries(st.sampled_from(KEYS), JSON, min_size=1, max_size=4))
 def test_whatever_a_recipe_says_it_becomes_a_ladder_or_faults_with_cures(changes: dict[str, Any]) -> None:

@@ -9,15 +9,35 @@ from __future__ import annotations
 
 import functools
 import random
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from .....worker import random_states
 from . import draws
 from .collation import Collation
 
 SEED = 1234
+States = tuple[Any, Any, Any]
+
+
+def states() -> States:
+    """The states that random numbers of the host are drawn from: Python's, torch's, and NumPy's where it is loaded."""
+    import torch
+
+    numpy = sys.modules.get("numpy")
+    return random.getstate(), torch.get_rng_state(), numpy.random.get_state() if numpy is not None else None
+
+
+def back_to(kept: States) -> None:
+    """Puts the states back that ``states`` gave."""
+    import torch
+
+    python, of_torch, of_numpy = kept
+    random.setstate(python)
+    torch.set_rng_state(of_torch)
+    if of_numpy is not None:
+        sys.modules["numpy"].random.set_state(of_numpy)
 
 
 class AtRest:
@@ -35,7 +55,7 @@ class AtRest:
     def begin(self) -> None:
         """A batch has arrived."""
         if not self.on:
-            self._kept, self.on = random_states.states(), True
+            self._kept, self.on = states(), True
         seed(SEED)
 
     def order_of(self, many: int) -> int:
@@ -47,7 +67,7 @@ class AtRest:
         """The next batch is asked for, or another pass begins."""
         if self.on:
             self.on = False
-            random_states.back_to(self._kept)
+            back_to(self._kept)
 
 
 def numpy_or_none() -> Any:
@@ -72,12 +92,12 @@ def seed(number: int) -> None:
 def seeded(number: int) -> Iterator[None]:
     """Draws of this block are those of the seed; the streams go on as if it had not been."""
     numpy_or_none()  # so that its state is kept, too
-    kept = random_states.states()
+    kept = states()
     seed(number)
     try:
         yield
     finally:
-        random_states.back_to(kept)
+        back_to(kept)
 
 
 def install(rest: AtRest, *, batch_norm_trains: bool, seen_batch_norm: Callable[[], None], precise: bool) -> None:
@@ -142,7 +162,7 @@ def _evaluation(torch: Any) -> None:
         enter, leave = kind.__enter__, kind.__exit__
 
         def entered(this: Any, enter: Any = enter) -> Any:
-            this.__dict__.setdefault("_autofit_streams", []).append(random_states.states() if torch.is_grad_enabled() else None)
+            this.__dict__.setdefault("_autofit_streams", []).append(states() if torch.is_grad_enabled() else None)
             return enter(this)
 
         def left(this: Any, *args: Any, leave: Any = leave) -> Any:
@@ -151,7 +171,7 @@ def _evaluation(torch: Any) -> None:
                 return leave(this, *args)
             finally:
                 if kept is not None:
-                    random_states.back_to(kept)
+                    back_to(kept)
 
         kind.__enter__, kind.__exit__ = entered, left
 
