@@ -306,7 +306,7 @@ class Proves:
         return None
 
     def exact(self) -> frozenset[str]:
-        """Wheels that are turned from outside, of which twins show that the update stays the asked one."""
+        """Wheels that are turned from outside, of which twins show that the gradients stay the asked ones."""
         return frozenset()
 
     def cured(self, finding: Finding) -> Recipe | None:

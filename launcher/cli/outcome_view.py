@@ -16,7 +16,7 @@ from launcher.cli.rungs_view import batch, setting, size
 from launcher.cli.tables import Column
 from launcher.engine.state import Fit
 from launcher.history.runs import how_to_go_on
-from launcher.ladder import levers
+from launcher.ladder import course
 from launcher.ladder.same_training import SameTraining
 from launcher.ladder.verdict import Kind, Verdict
 from launcher.run.attempt import Ended, Outcome
@@ -49,10 +49,12 @@ def summary(console: Console, fit: Fit) -> None:
         return
     given_up = job.ladder.given_up(fit.chosen.rung)
     rules = job.recipe.ladder.wheels
-    less = (f"{name} {setting(used)} instead of {setting(asked)}{levers.beside(name, rules)}" for name, (asked, used) in given_up.items())
-    text = "; ".join(filter(None, (", ".join(less), levers.told(fit.same.update) if fit.same is not None else "")))
+    less = (
+        f"{name} {setting(used)} instead of {setting(asked)}{course.mark(course.another(name, rules))}"
+        for name, (asked, used) in given_up.items()
+    )
     used_batch, asked_batch = fit.chosen.effective_batch, job.ladder.effective_batch
-    prose.say(console, _given_up(text, _batch_words(fit.chosen, asked_batch, unit), fit.same), hang=10)
+    prose.say(console, _given_up(", ".join(less), _batch_words(fit.chosen, asked_batch, unit), fit.same), hang=10)
     rungs_view.rooms(fit.chosen, job.budget, console)
     if fit.chosen.rung.effective_batch != asked_batch:
         prose.say(console, no_fit_view.learning_rate(asked_batch, used_batch, unit), style="yellow")

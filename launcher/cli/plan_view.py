@@ -10,7 +10,7 @@ from rich.text import Text
 
 from launcher.cli import prose
 from launcher.cli.rungs_view import setting
-from launcher.ladder import levers
+from launcher.ladder import course
 from launcher.ladder.rungs import MICRO_BATCH
 from launcher.shared.sizes import format_size
 
@@ -31,7 +31,7 @@ def _searched(card: Mapping[str, Any]) -> Text:
     rung = ", ".join(f"{name} {setting(value)}" for name, value in card["rung"].items())
     less = {name: one for name, one in (card["given_up"] or {}).items() if name != MICRO_BATCH}  # which accumulation makes up for
     given_up = ", ".join(
-        f"{name} {setting(one['used'])} instead of {setting(one['asked'])}{levers.beside_in_record(name, one)}"
+        f"{name} {setting(one['used'])} instead of {setting(one['asked'])}{course.mark(one.get("another_training"))}"
         for name, one in less.items()
     )
     said = f"{head}, {format_size(card['cap_bytes'])} with the headroom): rung {card['rung_index']} (played, not proven): {rung}; {need}"

@@ -97,7 +97,7 @@ class Proven(Event, name="proven", recorded=True):
     same: SameTraining
     refused: str
     twins: bool
-    """They were run for it; False: nothing had to be shown. Where ``same.update`` is there they showed that."""
+    """They were run for it; False: nothing had to be shown."""
 
     def line(self) -> Mapping[str, Any] | None:
         return {"rung_index": self.rung.index, **self.same.as_record(), "refused": self.refused} if self.twins else None

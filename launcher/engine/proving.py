@@ -16,7 +16,7 @@ from launcher.trial.proof import Proof
 
 
 def prove(result: Fit, rung: Rung, job: Job) -> Proof:
-    """Whether the rung is the asked training. Runs twins if it accumulates more than asked or turns levers; tells the result as an event.
+    """Whether the rung is the asked training. Runs twins if it accumulates more than asked or checkpoints from outside; tells the result.
 
     ``job``: the launch, with the cure that an earlier proof has found, if there was one.
     """
@@ -27,13 +27,13 @@ def prove(result: Fit, rung: Rung, job: Job) -> Proof:
         with doing(f"running the same rows in other layouts: is an update at rung {rung.index} the asked one?"):
             found = proof.prove(job, rung)
     if not found.refused:
-        found = replace(found, same=proof.of_levers(found.job or job, rung, found.same))
+        found = replace(found, same=proof.of_exact(found.job or job, rung, found.same))
     found = _by_its_trial(result, rung, found)
     if twins and job is not result.job and result.same is not None:
         found = replace(found, same=with_earlier_cure(found.same, result.same))
     result.same, result.refused = found.same, found.refused or result.refused
     result.sames[rung.index] = found.same
-    job.tell(Proven(rung=rung, same=found.same, refused=found.refused, twins=twins or bool(found.same.update)))
+    job.tell(Proven(rung=rung, same=found.same, refused=found.refused, twins=twins or bool(found.same.seconds)))
     return found
 
 

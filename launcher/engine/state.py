@@ -18,7 +18,7 @@ from launcher.errors import ExitCode, Interrupted
 from launcher.history import runs
 from launcher.history.events import Event
 from launcher.history.records import FORMAT, DeviceRecord, KeptRecord, Record, SameTrainingRecord
-from launcher.ladder import course, levers
+from launcher.ladder import course
 from launcher.ladder.rungs import Rung
 from launcher.ladder.same_training import PROVEN, SameTraining, unproven
 from launcher.ladder.verdict import Kind
@@ -202,7 +202,7 @@ class Fit:
             accumulation=rung.accumulation if rung else None, effective_batch=chosen.effective_batch if chosen else None,
             effective_batch_seen=chosen.batch_seen if chosen else False, effective_batch_asked=job.ladder.effective_batch,
             batch_unit=job.adapter.unit(),
-            given_up=levers.given_up(job.ladder, rung, job.recipe.ladder.wheels) if rung else None,
+            given_up=course.recorded(job.ladder, rung, job.recipe.ladder.wheels) if rung else None,
             trials=[one.record(same_training=self.certificate(one.rung).as_record()) for one in self.trials],
             attempts=[one.record(self._trial_peak, same_training=self.certificate(one.rung).as_record()) for one in self.attempts],
             same_training=SameTrainingRecord(**same, **({"refused": self.refused} if self.refused else {})) if same else None,

@@ -6,12 +6,12 @@ Rung 0's trial shows what was asked. A rung's own trial, and the full run at its
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from launcher.config.schema import WheelRule
-from launcher.ladder import levers
+from launcher.config.schema import Value, WheelRule
 from launcher.ladder.rungs import CARDS, MICRO_BATCH, Ladder, Rung
 from launcher.ladder.same_training import GIVEN_UP, PROVEN, SameTraining
 from launcher.shared.report import EVALUATES_EVERY, PASS_SAMPLES, SAID_ACCUMULATION, SAVES_EVERY, UPDATES, TrialReport
@@ -20,8 +20,10 @@ from launcher.shared.sizes import format_number
 ANOTHER = 0.05
 """Fraction of the asked steps or samples by which a number may differ; beyond it is another training, below it rounding at the ends of
 passes."""
-NEUTRAL = frozenset({MICRO_BATCH, CARDS, "checkpointing", "workers", *levers.EXACT})
+NEUTRAL = frozenset({MICRO_BATCH, CARDS, "checkpointing", "workers"})
 """Wheels that don't change the training, in addition to those that act only in validation."""
+_OPTIMIZERS = frozenset(("optimizer", "optim", "opt", "adam", "adamw"))
+_ADDITIONS = frozenset(("lora", "qlora", "dora", "peft", "adapters", "quantization", "4bit", "8bit", "nf4"))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -63,7 +65,26 @@ def given_up(ladder: Ladder, rung: Rung, rules: Mapping[str, WheelRule] | None =
         name: pair for name, pair in ladder.given_up(rung).items() if name not in NEUTRAL and acts_in[name] not in ("validation", "host")
     }
     rules = rules or {}
-    return ", ".join(f"{name} {used} instead of {asked}{levers.another(name, rules)}" for name, (asked, used) in turned.items())
+    return ", ".join(f"{name} {used} instead of {asked}{mark(another(name, rules))}" for name, (asked, used) in turned.items())
+
+
+def another(name: str, rules: Mapping[str, WheelRule]) -> bool:
+    """Whether a wheel, by its name or the argument that it turns, trains others than the asked weights (LoRA, weights of 4 bits)."""
+    rule = rules.get(name)
+    said = set(re.split(r"[^a-z0-9]+", f"{name} {rule.argument or '' if rule is not None else ''}".lower()))
+    return bool(said & _ADDITIONS) and not said & _OPTIMIZERS  # --use_8bit_adam is an optimizer
+
+
+def mark(is_another: object) -> str:
+    """The words beside a wheel that makes it another training; empty beside others."""
+    return " (another training, not the same one cheaper)" if is_another else ""
+
+
+def recorded(ladder: Ladder, rung: Rung, rules: Mapping[str, WheelRule]) -> dict[str, dict[str, Value]]:
+    """What a rung gives up, as a record has it: wheel -> ``asked`` and ``used``, and ``another_training`` where it makes it one."""
+    less = ladder.given_up(rung).items()
+    marks = {name: {"another_training": True} if another(name, rules) else {} for name, _ in less}
+    return {name: {"asked": asked, "used": used, **marks[name]} for name, (asked, used) in less}
 
 
 def held_against(same: SameTraining, tried: Course, asked: Course, *, batch: int, less: str = "") -> SameTraining:
@@ -72,7 +93,7 @@ def held_against(same: SameTraining, tried: Course, asked: Course, *, batch: int
     ``batch``: samples per optimizer step, as asked. ``less``: what the rung gives up, in words.
     """
     if less and same.gradient == PROVEN:
-        same = replace(same, gradient=f"{GIVEN_UP}: {'; '.join(filter(None, (less, levers.told(same.update))))}")
+        same = replace(same, gradient=f"{GIVEN_UP}: {less}")
     if "counts" not in same.cure:  # what puts a length right isn't in the trial yet
         same = _with_samples(_with_steps_in_all(same, tried, asked), tried, asked, batch=batch)
     if (points := _points(tried, asked)) and not same.schedule.startswith("differs"):

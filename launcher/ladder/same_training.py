@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from launcher.ladder.rungs import Ladder, Rung
-from launcher.ladder.twins import APART, Finding, FindingKind, Twin, rates_to_come, settings_apart, unshared
+from launcher.ladder.twins import Finding, FindingKind, Twin, rates_to_come, settings_apart, unshared
 
 BESIDE = 5e-2
 """Distance up to which what is kept of the weights is the same: the first twin's own distance to the weights is small, too."""
@@ -33,8 +33,6 @@ class SameTraining:
     cure: Mapping[str, Any] = field(default_factory=dict)
     """What was done to the asked command so that it is the same."""
     notes: tuple[str, ...] = ()
-    update: Mapping[str, float | str] = field(default_factory=dict)
-    """How its update lies to the one with its levers as asked (``levers.measured``); empty where none is turned."""
     seconds: float = 0.0
 
     @property
@@ -57,12 +55,12 @@ class SameTraining:
     def as_record(self) -> dict[str, Any]:
         return {
             **self.lines, "verdict": self.verdict, "apart": self.apart, "layouts": list(self.layouts), "cure": dict(self.cure),
-            "notes": list(self.notes), "update": dict(self.update), "seconds": round(self.seconds, 3),
+            "notes": list(self.notes), "seconds": round(self.seconds, 3),
         }  # fmt: skip
 
     @classmethod
     def from_record(cls, said: Mapping[str, Any]) -> SameTraining:
-        said = {key: value for key, value in said.items() if key != "refused"}
+        said = {key: value for key, value in said.items() if key not in ("refused", "update")}
         return cls(**{**said, "layouts": tuple(said.get("layouts", ())), "notes": tuple(said.get("notes", ()))})
 
 
@@ -132,19 +130,9 @@ def but_for_the_last_step(same: SameTraining, found: Finding, first: Twin, other
     return same
 
 
-def with_update(same: SameTraining, update: Mapping[str, float | str], *, exact: bool, seconds: float) -> SameTraining:
-    """A certificate with ``levers.measured``. ``exact``: nothing of the update may be another, so it is the asked one or told not to be.
-    An optimizer makes more of its gradients' rounding (a small one counts as much as a large one to AdamW)."""
-    same = replace(same, update=update, seconds=same.seconds + seconds)
-    if not exact or same.gradient != PROVEN:
-        return same
-    if "why" in update:
-        return replace(same, gradient=f"not comparable because {update['why']}", verdict=FindingKind.UNCOMPARABLE.value)
-    gradients, updates = float(update["gradient_apart"]), float(update["apart"])
-    if gradients <= APART and updates <= 10 * APART:
-        return same
-    said = f"differs by {gradients:.2g}" if gradients > APART else f"differs by {updates:.2g} in the optimizer's step"
-    return replace(same, gradient=said, verdict=FindingKind.DIFFERENT.value)
+def with_exact(same: SameTraining, finding: Finding) -> SameTraining:
+    """A certificate, after twins that differ by a wheel alone that is to change no gradient."""
+    return same if finding.kind is FindingKind.SAME else replace(same, gradient=_gradient_line(finding), verdict=finding.kind.value)
 
 
 def with_earlier_cure(same: SameTraining, earlier: SameTraining) -> SameTraining:

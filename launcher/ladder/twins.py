@@ -73,8 +73,6 @@ class Step:
     """How often each learning-rate schedule had been stepped."""
     passes: int = 0
     against: TwinFigures | None = None
-    update: TwinFigures | None = None
-    """What a second step with the same gradient does to the weights; of a first step, where that alone is looked at."""
     weights: str = ""
     epsilon: float = 0.0
     """Rounding of the kind of number that the weights are; of an optimizer's first step."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from launcher.history.records import AttemptRecord, Record, TrialRecord
 from launcher.history.runs import Run, events_of, read_json
-from launcher.ladder import levers
+from launcher.ladder import course
 from launcher.ladder.same_training import GIVEN_UP
 from launcher.shared.report import PARTS, Phase, PhaseUse, TrialReport
 from launcher.shared.sizes import format_size
@@ -252,11 +252,9 @@ def _above(failed: Sequence[LadderRow], out: Sequence[LadderRow]) -> str:
 def _given_up(record: Record) -> str:
     """What is given up, settings and batch; only what was shown to be the same training is said to be that."""
     lost = [row for row in given_up(record) if row[0] not in ("micro-batch", "accumulation", "effective batch")]
-    update = levers.told(record.same_training.update) if record.same_training is not None else ""
-    beside = {wheel(name): levers.beside_in_record(name, pair) for name, pair in (record.given_up or {}).items()}
+    beside = {wheel(name): course.mark(pair.get("another_training")) for name, pair in (record.given_up or {}).items()}
     words = (f"{name} {asked} -> {used}{beside.get(name, '')}" for name, asked, used in lost)
-    changes = (*words, *filter(None, [update]))
-    settings = f"Given up for it: {'; '.join(changes)}. " if lost else ""
+    settings = f"Given up for it: {'; '.join(words)}. " if lost else ""
     used, asked = record.effective_batch, record.effective_batch_asked or record.effective_batch
     if used != asked:
         return f"{settings}The effective batch is {used} in place of {asked}: learning rate and schedule were chosen for another."

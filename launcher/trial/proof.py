@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from launcher.adapter.protocol import Proves, ability
-from launcher.config.schema import Recipe, Value
+from launcher.config.schema import Recipe
 from launcher.errors import BadInput
-from launcher.ladder import levers, same_training
+from launcher.ladder import same_training
 from launcher.ladder.rungs import Rung
 from launcher.ladder.same_training import SameTraining
 from launcher.ladder.twins import Finding, FindingKind, Twin, compare, with_one_row, with_other_rows
@@ -58,33 +58,26 @@ def prove(job: Job, rung: Rung) -> Proof:
     return replace(proof, same=replace(proof.same, seconds=time.monotonic() - began))
 
 
-def of_levers(job: Job, rung: Rung, same: SameTraining) -> SameTraining:
-    """``same``, with how far the rung's update is from the one with its levers as asked. Raises Interrupted on a signal."""
-    adapter = ability(job.adapter, Proves)
-    exact = levers.EXACT | (adapter.exact() if adapter is not None else frozenset())
-    asked = levers.turned(job.ladder, rung, job.recipe.ladder.wheels, exact=exact)
-    if not asked:
-        return same
-    began, limit_s = time.monotonic(), job.recipe.trial.proof_timeout_s
-    with doing(f"running a step of the same rows with {', '.join(asked)} as asked: how far is the update of rung {rung.index} from it?"):
-        update = _updates(job, rung, asked, until=began + limit_s)
-    return same_training.with_update(same, update, exact=set(asked) <= exact, seconds=time.monotonic() - began)
-
-
-def _updates(job: Job, rung: Rung, asked: Mapping[str, Value], *, until: float) -> Mapping[str, float | str]:
+def of_exact(job: Job, rung: Rung, same: SameTraining) -> SameTraining:
+    """``same``, after twins with and without what the rung turns from outside and is to change no gradient. Raises Interrupted on a
+    signal."""
     adapter, limit_s = ability(job.adapter, Proves), job.recipe.trial.proof_timeout_s
-    if adapter is None or not limit_s:
-        no_twins = f"the adapter {job.adapter.name} doesn't say how its runs are made small" if adapter is None else ""
-        return {"why": no_twins or "trial.proof_timeout_s is 0"}
-    twins = Twins(job, rung, until=until, name="levers")
+    exact = adapter.exact() if adapter is not None else ()
+    asked = {name: asked for name, (asked, _) in job.ladder.given_up(rung).items() if name in exact}
+    if adapter is None or not asked or same.gradient != same_training.PROVEN:
+        return same
+    began = time.monotonic()
+    twins = Twins(job, rung, until=began + limit_s, name="exact")
     try:
-        return levers.measured(*twins.of_values(adapter, asked))
-    except (BadInput, OSError, ValueError) as error:
-        return {"why": f"its twins could not be run: {error}"}
-    except OutOfTime:
-        return {"why": f"it took longer than {limit_s:g} s (trial.proof_timeout_s)"}
+        with doing(f"running the same rows with {', '.join(asked)} as asked: is an update at rung {rung.index} the asked one?"):
+            first, other = twins.of_values(adapter, asked)
+        finding = compare(first, [other])
+    except (BadInput, OSError, ValueError, OutOfTime) as error:
+        late = f"took longer than {limit_s:g} s (trial.proof_timeout_s)"
+        finding = Finding(kind=FindingKind.UNCOMPARABLE, why=f"its twins {f'could not be run: {error}' if str(error) else late}")
     finally:
         twins.forget()
+    return replace(same_training.with_exact(same, finding), seconds=same.seconds + time.monotonic() - began)
 
 
 def with_cure(job: Job, cure: Mapping[str, Any]) -> Job:

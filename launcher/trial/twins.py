@@ -58,10 +58,10 @@ class Twins:
         return self._round(adapter, named, short=short, points=points, **told)
 
     def of_values(self, adapter: Proves, asked: Mapping[str, Value]) -> list[Twin]:
-        """An update by the same rows with these values of wheels, and as the rung has them."""
+        """Twins of the same rows, the first with these values of wheels and the second as the rung has them."""
         rows = min(self._rung.micro_batch, MOST_ROWS)
         rungs = {"asked": self._laid_out(rows, 1, asked), "used": self._laid_out(rows, 1, {})}
-        return self._round(adapter, rungs, short=True, points=False, update=True, single=False)
+        return self._round(adapter, rungs, short=True, points=False)
 
     def _laid_out(self, micro: int, accumulation: int, values: Mapping[str, Value], *, ranks: int | None = None) -> Rung:
         ranks = ranks or self._rung.world_size
@@ -224,5 +224,5 @@ def _step(said: Mapping[str, Any]) -> Step:
     known = {
         key: said[key] for key in ("optimizer", "rows", "backwards", "passes", "weights", "epsilon", "strayed", "uneven") if key in said
     }
-    held: dict[str, Any] = {key: TwinFigures(**said[key]) for key in ("against", "update") if key in said}
-    return Step(**known, settings=tuple(said["settings"]), scheduled=tuple(said.get("scheduled", ())), **held)
+    against = TwinFigures(**said["against"]) if "against" in said else None
+    return Step(**known, settings=tuple(said["settings"]), scheduled=tuple(said.get("scheduled", ())), against=against)

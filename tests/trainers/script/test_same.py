@@ -9,9 +9,8 @@ import pytest
 
 from launcher.config.schema import DeviceRules, LadderRules, Recipe, TrainerRules, TrialRules, WheelRule
 from launcher.history.run_folder import RunFolder
-from launcher.ladder import levers
 from launcher.ladder.build import ladder_of
-from launcher.ladder.same_training import PROVEN, SameTraining
+from launcher.ladder.same_training import PROVEN
 from launcher.trainers.script.adapter import ScriptAdapter
 from launcher.trainers.suite import cpu_budget, snapshot
 from launcher.trial import proof
@@ -217,23 +216,3 @@ def test_what_a_collate_function_draws_belongs_to_its_rows(tmp_path: Path, monke
 def test_masked_language_modelling_by_transformers_own_collator_is_put_right(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = proven(tmp_path, monkeypatch, "trainer", script=COLLATORS)
     assert found.same.proven and found.same.cure == {"update": "targets"} and not found.refused, found
-
-
-@pytest.mark.parametrize(("used", "alike"), [("sgd", False), ("same", True)])
-def test_an_optimizer_of_a_script_is_held_against_the_asked_one_by_what_it_does(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, used: str, alike: bool
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    command = [sys.executable, str(SCRIPT.with_name("levers.py"))]
-    recipe = Recipe(
-        name="test", ask={"micro_batch": 4, "mine": "adamw"},
-        trainer=TrainerRules(adapter="script", args={"command": command, "spelled": {"micro_batch": "--batch-size"}}),
-        ladder=LadderRules(order=("mine",), wheels={"mine": WheelRule(argument="--optim", values=(used,))}),
-        device=DeviceRules(kind="cpu"), trial=TrialRules(proof_timeout_s=1200.0),
-    )  # fmt: skip
-    job = made(tmp_path, recipe)
-    found = proof.of_levers(job, job.ladder.rungs[1], SameTraining())
-    assert found.update["gradient_apart"] == 0 and (found.update["apart"] == 0) == alike, found
-    assert (levers.told(found.update) == "its update is the asked one, of the same gradients") == alike
-    assert proof.of_levers(job, job.ladder.rungs[0], SameTraining()) == SameTraining()
-    assert not list((tmp_path / "runs").glob("**/*.pt"))

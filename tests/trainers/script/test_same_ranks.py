@@ -11,7 +11,7 @@ from launcher.config.schema import DeviceRules, LadderRules, Recipe, TrainerRule
 from launcher.history.run_folder import RunFolder
 from launcher.ladder.build import ladder_of
 from launcher.ladder.rungs import CARDS, Ladder, Wheel, build
-from launcher.ladder.same_training import PROVEN, SameTraining
+from launcher.ladder.same_training import PROVEN
 from launcher.trainers.script.adapter import ScriptAdapter
 from launcher.trainers.suite import cpu_budget
 from launcher.trial import proof
@@ -65,16 +65,6 @@ def test_two_ranks_that_share_their_rows_are_proven(tmp_path: Path, monkeypatch:
     assert found.same.apart is not None and found.same.apart < 1e-5
     assert found.same.layouts == ("4 x 1 x 2 ranks", "1 x 4 x 2 ranks")
     assert not list((tmp_path / "runs").glob("**/*.pt")), "gradients are large, and of no use afterwards"
-
-
-@pytest.mark.slow
-def test_an_optimizer_of_two_ranks_is_held_against_the_asked_one_by_what_it_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    recipe = asked(*LAUNCHED, str(SHARES))
-    wheels = LadderRules(order=("mine",), wheels={"mine": WheelRule(argument="--optim", values=("sgd",))})
-    job = made(tmp_path, ScriptAdapter(recipe.model_copy(update={"ask": {"micro_batch": 16, "mine": "adamw"}, "ladder": wheels})))
-    found = proof.of_levers(job, job.ladder.rungs[1], SameTraining())
-    assert found.update["gradient_apart"] == 0 and float(found.update["apart"]) > 0.1, found
 
 
 UNSHARED = [

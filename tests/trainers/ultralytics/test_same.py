@@ -11,7 +11,7 @@ import pytest
 from launcher.config.schema import TrialRules
 from launcher.history.run_folder import RunFolder
 from launcher.ladder.build import ladder_of
-from launcher.ladder.same_training import PROVEN, SameTraining
+from launcher.ladder.same_training import PROVEN
 from launcher.ladder.twins import Finding, FindingKind
 from launcher.trainers.suite import cpu_budget, snapshot
 from launcher.trainers.ultralytics.adapter import UltralyticsAdapter
@@ -58,30 +58,6 @@ def test_an_update_differs_by_what_ultralytics_own_accumulation_makes_differ_alo
     assert "in batch norm" in found.same.gradient and "all else is the same" in found.same.gradient, found
     assert [found.same.steps, found.same.schedule, found.same.samples] == [PROVEN] * 3, found
     assert snapshot(data.folder) == before
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("asked", "argument", "used"),
-    [("AdamW", "optimizer", "SGD"), (0, "freeze", 10), ("AdamW", "optimizer", "Adam")],
-    ids=["SGD", "freeze", "Adam"],
-)
-def test_an_argument_of_ultralytics_own_that_changes_the_update_is_told_with_how_far(
-    shapes: Callable[..., ShapesData], tmp_path: Path, asked: str | int, argument: str, used: str | int
-) -> None:
-    data = shapes("detect", train=12, val=4, size=64, densest=6)
-    args = {"optimizer": "AdamW"} if argument == "freeze" else {}
-    ask = {"micro_batch": 2, "accumulation": 1, "image_size": 64, "model": "yolov8n.yaml", "mine": asked}
-    wheels = {"order": ("mine",), "wheels": {"mine": {"argument": argument, "values": (used,)}}}
-    recipe = make(data.yaml, ask=ask, args=args, ladder=wheels).model_copy(update={"trial": TrialRules(proof_timeout_s=1200.0)})
-    adapter = UltralyticsAdapter(recipe)
-    assert adapter.check() == []
-    ladder = ladder_of(adapter)
-    job = Job(adapter=adapter, ladder=ladder, budget=cpu_budget(2**30), folder=RunFolder.create(tmp_path, "test"))
-    update = proof.of_levers(job, ladder.rungs[1], SameTraining()).update
-    print(f"\n{argument} {used}: {update}")
-    assert "why" not in update, update
-    assert (update["gradient_apart"] == 0) == (argument != "freeze") and 0 < update["apart"] < 2, update
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import pytest
 from launcher.adapter.log_line import LogLine
 from launcher.adapter.progress import Progress
 from launcher.adapter.registry import load_adapter
+from launcher.config.schema import WheelRule
 from launcher.ladder import course
 from launcher.ladder.course import Course, Due, Length
 from launcher.ladder.rungs import Wheel, build
@@ -64,6 +65,27 @@ def test_what_a_rung_gives_up_is_never_called_the_same() -> None:
 
 def refused(tried: Course, asked: Course = ASKED, less: str = "", **cure: object) -> str:
     return course.refusal(SameTraining(cure=cure), tried, asked, batch=8, less=less)
+
+
+@pytest.mark.parametrize(
+    ("name", "argument", "another"),
+    [
+        ("lora", None, True),
+        ("bits", "--load_in_4bit", True),
+        ("adapters", "--lora", True),
+        ("optimizer", None, False),
+        ("mine", "--use_8bit_adam", False),
+    ],
+)
+def test_what_is_given_up_is_named_and_adapters_and_weights_of_few_bits_as_another_training(
+    name: str, argument: str | None, another: bool
+) -> None:
+    ladder = build([Wheel(name="micro_batch", values=(1,)), Wheel(name=name, values=(False, True))], effective_batch=1)
+    rules = {name: WheelRule(argument=argument)}
+    mark = " (another training, not the same one cheaper)" if another else ""
+    assert course.given_up(ladder, ladder.rungs[1], rules) == f"{name} True instead of False{mark}"
+    said = {"asked": False, "used": True, **({"another_training": True} if another else {})}
+    assert course.recorded(ladder, ladder.rungs[1], rules) == {name: said}
 
 
 def test_another_course_is_refused_only_where_nothing_that_is_given_up_explains_it() -> None:

@@ -47,16 +47,16 @@ def test_a_smaller_micro_batch_is_told_with_its_accumulation_and_the_effective_b
     assert "micro-batch 8 4 accumulation 1 2 effective batch 8 8" in said
 
 
-def test_a_lever_is_told_as_costing_time_and_adapters_as_another_training(tmp_path: Path) -> None:
+def test_what_is_given_up_is_named_and_adapters_are_told_as_another_training(tmp_path: Path) -> None:
     folder = RunFolder(reported(tmp_path))
     record = json.loads(folder.record.read_text(encoding="utf-8"))
     less = {
-        "offload": {"asked": "none", "used": "optimizer"},
+        "optimizer": {"asked": "adamw", "used": "adafactor"},
         "lora": {"asked": 0, "used": 16, "another_training": True},
     }
     folder.replace_json(folder.record, {**record, "given_up": less})
     said = text_of(page.render([run_in(folder.path)]))
-    assert "offload none -&gt; optimizer (costs time); lora off -&gt; 16 (another training, not the same one cheaper)." in said
+    assert "optimizer adamw -&gt; adafactor; lora off -&gt; 16 (another training, not the same one cheaper)." in said
 
 
 def test_a_rung_that_was_tried_again_with_a_correction_stands_there_once_and_says_so(tmp_path: Path) -> None:

@@ -491,3 +491,33 @@ def test_other_rows_are_given_the_first_twins_indices(played: Callable[[Says], t
     assert (
         found.same.samples.startswith("not comparable because other rows are drawn at 1 x 4") and "on the same rows" in found.same.gradient
     )
+
+
+@pytest.mark.parametrize(
+    ("apart", "said", "verdict"),
+    [
+        (1e-7, "proven", "same"),
+        (0.02, "differs by 0.02: ", "different"),
+        (None, "not comparable because it took longer than", "not_comparable"),
+    ],
+)
+def test_what_is_turned_from_outside_is_held_against_the_same_rows_without_it(
+    launches: Launches, monkeypatch: pytest.MonkeyPatch, apart: float | None, said: str, verdict: str
+) -> None:
+    class Outside(Few, Proves):
+        def exact(self) -> frozenset[str]:
+            return frozenset(("checkpointing",))
+
+    def ran(self: Twins, adapter: Any, asked: Mapping[str, Any]) -> list[Twin]:
+        assert asked == {"checkpointing": False}
+        if apart is None:
+            raise OutOfTime
+        return [twin(4, 1), twin(4, 1, apart=apart, rest=apart)]
+
+    monkeypatch.setattr(Twins, "of_values", ran)
+    ladder = build([Wheel(name="micro_batch", values=(8,)), Wheel(name="checkpointing", values=(False, True))], effective_batch=8)
+    job = replace(launches.job(), ladder=ladder)
+    job = replace(job, adapter=Outside(job.recipe))  # type: ignore[arg-type]
+    found = proof.of_exact(job, ladder.rungs[1], SAME)
+    assert found.gradient.startswith(said) and found.verdict == verdict, found
+    assert proof.of_exact(job, ladder.rungs[0], SAME) == SAME, "nothing is turned"

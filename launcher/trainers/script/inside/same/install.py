@@ -30,7 +30,7 @@ def install(said: Mapping[str, Any], records: Path) -> None:
     rows = Rows(told, rest)
     updates = Updates(told, place, rows, rest)
     seen = functools.partial(updates.facts.update, batch_norm=True)
-    still.install(rest, batch_norm_trains=told.batch_norm_trains, seen_batch_norm=seen, precise=not told.update)
+    still.install(rest, batch_norm_trains=told.batch_norm_trains, seen_batch_norm=seen)
     rows.install()
     updates.install()
     after_import({"deepspeed.runtime.engine": updates.of_engine})

@@ -100,8 +100,8 @@ def seeded(number: int) -> Iterator[None]:
         back_to(kept)
 
 
-def install(rest: AtRest, *, batch_norm_trains: bool, seen_batch_norm: Callable[[], None], precise: bool) -> None:
-    """Patches torch and NumPy, which have just been imported. ``precise``: single precision all through."""
+def install(rest: AtRest, *, batch_norm_trains: bool, seen_batch_norm: Callable[[], None]) -> None:
+    """Patches torch and NumPy, which have just been imported."""
     import torch
 
     seed(SEED)
@@ -109,8 +109,7 @@ def install(rest: AtRest, *, batch_norm_trains: bool, seen_batch_norm: Callable[
     _dropout(torch)
     draws.install(torch, numpy_or_none(), rest)
     _evaluation(torch)
-    if precise:
-        _precision(torch)
+    _precision(torch)
     _batch_norm(torch, trains=batch_norm_trains, seen=seen_batch_norm)
 
 

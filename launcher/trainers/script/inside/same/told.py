@@ -43,8 +43,6 @@ class Told:
     """Weights of half precision are turned to single, so that no rounding hides a difference."""
     by_index: bool = False
     """A row is known by its index, whoever takes it and when: several ranks share the rows, or do in the twin that this is held against."""
-    update: bool = False
-    """What an optimizer does with its first gradient alone is looked at, tensor by tensor; numbers are as precise as in a run."""
     seconds: float = 20.0
     """After its first optimizer step."""
 

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from . import alone, still, zero
+from . import still, zero
 from .between import Between
 from .first import First
 from .group import Group
@@ -51,12 +51,10 @@ class Updates:
         self._counts: dict[int, int] = {}
         self._models: weakref.WeakSet[Any] = weakref.WeakSet()
         """Those that have been called."""
-        self._named: list[weakref.ref[Any]] = []
-        """The same in the order in which they were, where tensors are held against each other by their names."""
         self.facts: dict[str, Any] = {}
         self._began = 0.0
         self._between = Between(_values)
-        self._ended = self._alone = False
+        self._ended = False
         self._owner = os.getpid()
 
     # -- installing
@@ -172,8 +170,6 @@ class Updates:
 
     def _widened(self, module: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
         """Half precision all through is turned to single when a model is first called; its parameters stay the objects that they are."""
-        if self._told.update and all(known() is not module for known in self._named):
-            self._named.append(weakref.ref(module))
         if self._told.single and module not in self._models and not any(map(zero.is_part, module.parameters())):
             self._models.add(module)
             if still.widen(module):
@@ -183,7 +179,7 @@ class Updates:
     # -- steps
 
     def _before(self, optimizer: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        if self._alone or self._is_zero(optimizer):
+        if self._is_zero(optimizer):
             return None
         closure = next((one for one in args[1:] if callable(one)), kwargs.get("closure"))
         if closure is None:
@@ -209,8 +205,6 @@ class Updates:
             "settings": _settings(optimizer), "scheduled": [getattr(one, "last_epoch", 0) for one in self._schedules],
             "passes": sum(self._rows.passes.get(one, 0) for one in self._rows.trained),
         }  # fmt: skip
-        if self._told.update:
-            self._look_at_update(optimizer, step)
         if count < STEPS_HELD:
             trained = self._of(optimizer)
             gradients = [self._clipped.get(id(one), _gradient(one)) for one in trained]
@@ -222,26 +216,6 @@ class Updates:
         self._clipped.clear()
         self._counts[number] = count + 1
         self.steps.append(step)
-
-    def _look_at_update(self, optimizer: Any, step: dict[str, Any]) -> None:
-        """Of the optimizer that steps first; nothing else is of interest then."""
-        import torch
-
-        if self._is_zero(optimizer):
-            self.facts["failure"] = "ZeRO's ranks have flat parts of all weights, and nobody puts their updates together"
-            self.leave("failed")
-        self._alone = True
-        made = alone.second_update(optimizer, [model for known in self._named if (model := known()) is not None], _values)
-        name = "gradients-update.pt"
-        if not self._first:
-            _save(made, self._place / name)
-        elif (there := self._first.file(name)) is not None:
-            first = torch.load(there, weights_only=True)
-            names = sorted({*first, *made})
-            held = [[one.get(key, (None, None))[at] for key in names] for at in (0, 1) for one in (first, made)]
-            step |= {"against": figures(*held[:2]), "update": figures(*held[2:])}
-        self.steps.append(step)
-        self.leave("update")
 
     def _number(self, optimizer: Any) -> int:
         """As they were made."""
@@ -282,7 +256,7 @@ class Updates:
             self._stepped(optimizer)
 
     def _stepped(self, optimizer: Any) -> None:
-        if os.getpid() != self._owner or self._alone:
+        if os.getpid() != self._owner:
             return
         if self._counts.get(self._number(optimizer)) == STEPS_HELD and "beside" not in self.facts:
             with contextlib.suppress(Exception):  # what others' objects do when they are looked at can't be known
