@@ -181,11 +181,6 @@ class Resumes:
         """Wheels that may change with a checkpoint still loadable, at the same effective batch and schedule; None: it can't resume."""
         return None
 
-    def saved_as(self, wheel: str, value: Value) -> Value:
-        """In which form a checkpoint is saved at a value of a wheel of ``keeps``: it loads wherever that is the same, if not every value
-        loads every other's. Here they all do."""
-        return None
-
     def checkpoints(self, *, folder: Path) -> Sequence[Checkpoint]:
         """Intact checkpoints that a run left in ``folder``, newest first; damaged ones are left out."""
         return ()

@@ -31,7 +31,7 @@ def _searched(card: Mapping[str, Any]) -> Text:
     rung = ", ".join(f"{name} {setting(value)}" for name, value in card["rung"].items())
     less = {name: one for name, one in (card["given_up"] or {}).items() if name != MICRO_BATCH}  # which accumulation makes up for
     given_up = ", ".join(
-        f"{name} {setting(one['used'])} instead of {setting(one['asked'])}{course.mark(one.get("another_training"))}"
+        f"{name} {setting(one['used'])} instead of {setting(one['asked'])}{course.mark(one.get('another_training'))}"
         for name, one in less.items()
     )
     said = f"{head}, {format_size(card['cap_bytes'])} with the headroom): rung {card['rung_index']} (played, not proven): {rung}; {need}"

@@ -176,7 +176,7 @@ def history(result: Fit) -> History:
     adapter = resuming(result.job.adapter)
     return History(
         ladder=result.job.ladder, rules=result.job.recipe.recover, attempts=tuple(result.attempts),
-        checkpoints=tuple(result.attempts[-1].left), keeps=adapter.keeps(), saved_as=adapter.saved_as,
+        checkpoints=tuple(result.attempts[-1].left), keeps=adapter.keeps(),
         tried=tuple(Tried(rung=one.rung, verdict=one.verdict) for one in result.trials), workers=adapter.workers(),
         forgiven=result.forgiven,
     )  # fmt: skip

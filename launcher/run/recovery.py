@@ -5,12 +5,12 @@ A move stays at the rung or goes down the ladder, never up, and never changes th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from launcher.adapter.commands import Checkpoint
-from launcher.config.schema import RecoverRules, Value
+from launcher.config.schema import RecoverRules
 from launcher.ladder.rungs import Ladder, Rung
 from launcher.ladder.search import Tried, dominated_by
 from launcher.ladder.verdict import Kind, Verdict
@@ -39,8 +39,6 @@ class History:
     """If there is no such checkpoint: saved files, each with why it can't be used. Empty: nothing was saved yet."""
     keeps: frozenset[str] | None = None
     """Wheels that may change with a checkpoint still loadable; None: this trainer can't resume."""
-    saved_as: Callable[[str, Value], Value] = lambda *_: None
-    """Of these, a wheel's value -> in which form checkpoints are saved at it: only the same form loads."""
     tried: tuple[Tried, ...] = ()
     """Trials of this launch, including those made between attempts."""
     workers: int | None = None
@@ -192,10 +190,7 @@ def _turned(history: History, rung: Rung) -> set[str]:
 
 def _loads(history: History, rung: Rung) -> bool:
     """Whether the last attempt's checkpoints can be gone on from at this rung."""
-    if history.keeps is None or not _turned(history, rung) <= history.keeps:
-        return False
-    before = history.attempts[-1].rung.values
-    return all(history.saved_as(name, before.get(name)) == history.saved_as(name, value) for name, value in rung.values.items())
+    return history.keeps is not None and _turned(history, rung) <= history.keeps
 
 
 def _in_validation_only(history: History, rung: Rung) -> bool:

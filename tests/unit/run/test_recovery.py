@@ -312,17 +312,6 @@ def test_fewer_cards_are_tried_before_a_run_goes_on_there() -> None:
     assert (move.rung.world_size, move.rung.accumulation, move.unproven) == (1, 2, True), "each accumulates more than before"
 
 
-def test_a_run_goes_on_only_at_values_that_are_saved_in_the_same_form() -> None:
-    values = ("none", "fsdp2", "fsdp2_reshard")
-    ladder = build([Wheel(name="micro_batch", values=(2,)), Wheel(name="sharding", values=values)], effective_batch=2)
-    keeps = {"keeps": frozenset({"micro_batch", "sharding"}), "ladder": ladder, "saved_as": lambda _, value: value != "none"}
-    none, fsdp2, reshard = (at(rung, Ended.OUT_OF_MEMORY, phase=Phase.TRAIN) for rung in ladder.rungs)
-    assert went_on(decide(history(fsdp2, **keeps))).rung is reshard.rung and went_on(decide(history(fsdp2, **keeps))).checkpoint
-    assert isinstance(decide(history(none, **keeps)), Stop)
-    anew = went_on(decide(history(none, **keeps, rules=RecoverRules(allow_restart=True))))
-    assert anew.rung is fsdp2.rung and anew.checkpoint is None
-
-
 def test_too_many_open_files_cost_workers_and_end_the_run_where_there_are_none() -> None:
     ended = at(LADDER.asked, Ended.OPEN_FILES, source="files")
     fewer = decide(history(ended, workers=8))

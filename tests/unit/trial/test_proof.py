@@ -498,7 +498,7 @@ def test_other_rows_are_given_the_first_twins_indices(played: Callable[[Says], t
     [
         (1e-7, "proven", "same"),
         (0.02, "differs by 0.02: ", "different"),
-        (None, "not comparable because it took longer than", "not_comparable"),
+        (None, "not comparable because its twins took longer than", "not_comparable"),
     ],
 )
 def test_what_is_turned_from_outside_is_held_against_the_same_rows_without_it(
