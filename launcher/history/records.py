@@ -47,9 +47,6 @@ class SameTrainingRecord(_Part):
     layouts: list[str] = []
     cure: dict[str, Any] = {}
     notes: list[str] = []
-    update: dict[str, float | str] = {}
-    """Where it turns an optimizer, a precision and the like: how its update lies to the asked one. apart: distance, in parts of the
-    asked one's length; cosine; length; gradient_apart: of the gradients it is made of; or why that wasn't measured."""
     seconds: float = 0.0
     refused: str = ""
     """Why rungs with more accumulation than asked were left out."""
