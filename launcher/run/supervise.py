@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
 from launcher.adapter.protocol import Weights, resuming
 from launcher.adapter.registry import words_of
 from launcher.ladder.course import Due
 from launcher.machine import devices, host, process, unwritable
 from launcher.machine.process import Child
-from launcher.run import cause, trackers
+from launcher.run import cause
 from launcher.run.attempt import Attempt, Ended, Outcome
 from launcher.run.cause import Cause, RunEnd
 from launcher.run.memory_usage import Usage
@@ -43,8 +42,6 @@ def follow(job: Job, child: Child, attempts: Sequence[Attempt], *, base_bytes: i
         watch.look(ended=True)
     with doing("waiting until the device has its memory back"):
         settled = devices.settle(job.budget)
-    told = {**trackers.facts(job, attempts[-1].rung), "run_peak_bytes": usage.peak_bytes}
-    trackers.tell_tensorboard(told, pids=watch.pids, places=(job.folder.run, Path.cwd()))
     went_well = ending.returncode == 0 and watch.ended_for is None and not watch.not_finite
     words, tail = words_of(job.adapter), f"{child.tail(files.stdout)}\n{ending.stderr_tail}"
     end = RunEnd(

@@ -105,8 +105,6 @@ class RunWatch:
         self._diverges_since: float | None = None
         self._words, self._deviations = words_of(job.adapter), set[str]()
         self._logs = [Log(path, meter.read, self._heard) for path in (files.stdout, files.stderr)]
-        self.pids = {child.pid}
-        """Every process of the run that was seen."""
         self.peak_bytes = 0
         self.peak_device_bytes = 0
         self.host_free = 1.0
@@ -131,8 +129,7 @@ class RunWatch:
         self._look_at_pace(now, grew=grew)
         with contextlib.suppress(psutil.Error):
             resident = self._process.memory_info().rss
-            self.pids.update(below := procfs.descendants(self._process.pid))
-            device = devices.used_bytes(self._job.budget, (self._process.pid, *below))
+            device = devices.used_bytes(self._job.budget, (self._process.pid, *procfs.descendants(self._process.pid)))
             self.peak_bytes = max(self.peak_bytes, resident)
             self.peak_device_bytes = max(self.peak_device_bytes, device)
             if now - self._told >= HEARTBEAT_S:
