@@ -21,7 +21,7 @@ def state_folder() -> Path:
 
 
 def cache_folder() -> Path:
-    """Folder of what can be made again: traces, results of self-tests."""
+    """Folder of what can be made again (libraries of pretended cards)."""
     return _folder("XDG_CACHE_HOME", ".cache")
 
 

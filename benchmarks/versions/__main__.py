@@ -6,7 +6,7 @@ python -m benchmarks.versions --list                the points
 python -m benchmarks.versions --table               only the table
 
 A point is an environment of its own, made by uv beside the others and never the person's: autofit from this checkout with other versions
-of Ultralytics, transformers, Lightning or accelerate, torch and Python. In it run the self-test, the tests that hold steps and gradients
+of Ultralytics, transformers, Lightning or accelerate, torch and Python. In it run the tests that hold steps and gradients
 against the plain run, the adapter's suite with its real trials, and a small fit with its full run. What is not named is the newest that
 fits beside it. An environment in which all of it works is removed at the end; others stay, with what was printed.
 """
@@ -24,7 +24,7 @@ from pathlib import Path
 from benchmarks.common.rows import ROOT
 from benchmarks.versions.cases import POINTS, Point
 from benchmarks.versions.play import tried
-from benchmarks.versions.table import DATA, finished, read, works, write, write_ran, write_table
+from benchmarks.versions.table import DATA, finished, read, works, write, write_table
 
 MOST_AT_ONCE = 2
 
@@ -36,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--table", action="store_true", help="only makes the table anew")
     parser.add_argument("--jobs", type=int, default=1, choices=range(1, MOST_AT_ONCE + 1), help="points at once (default 1)")
     parser.add_argument("--folder", type=Path, default=ROOT / "runs" / "versions", help="where the environments are")
-    parser.add_argument("--fit-again", action="store_true", help="self-test, fit and run anew; tests stay those of the row")
+    parser.add_argument("--fit-again", action="store_true", help="fit and run anew; tests stay those of the row")
     asked = parser.parse_args(argv)
     if asked.list:
         print("\n".join(POINTS))
@@ -56,7 +56,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     with ThreadPoolExecutor(asked.jobs) as pool:
         list(pool.map(one, left))
     write_table(read(DATA).values())
-    write_ran(read(DATA).values())
     return 0
 
 

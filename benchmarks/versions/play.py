@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import subprocess
 import time
 from collections.abc import Callable, Mapping
@@ -60,13 +59,12 @@ def tried(point: Point, folder: Path, keep: Callable[[Row], None] = lambda row: 
         python = environment(point, folder)
     except subprocess.CalledProcessError as error:
         return {**row, "installed": False, "why": _last_line(error.stderr)}
-    row |= {"installed": True, "versions": _versions(python), "capabilities": _capabilities(python, point, folder)}
+    row |= {"installed": True, "versions": _versions(python)}
     keep(row)
-    if "import" not in row["capabilities"]:
-        row |= _fit(python, point, folder)
-        keep(row)
-        same = known is not None and "tests" in known and known["versions"] == row["versions"]
-        row |= {"tests": known["tests"] if known is not None and same else _tests(python, point, folder)}
+    row |= _fit(python, point, folder)
+    keep(row)
+    same = known is not None and "tests" in known and known["versions"] == row["versions"]
+    row |= {"tests": known["tests"] if known is not None and same else _tests(python, point, folder)}
     return {**row, "seconds": round(time.monotonic() - began)}
 
 
@@ -88,32 +86,8 @@ def _versions(python: Path) -> dict[str, str]:
     return dict(json.loads(subprocess.run([str(python), "-c", code], check=True, capture_output=True, text=True).stdout))
 
 
-def _capabilities(python: Path, point: Point, folder: Path) -> dict[str, str]:
-    """Capability that fails -> why; made anew each time, and kept for the point's tests and fit. A script's trainer has none."""
-    if point.trainer == "script":
-        return {}
-    shutil.rmtree(_cache(point, folder), ignore_errors=True)
-    code = (
-        "import json\n"
-        "from launcher.adapter import self_test\n"
-        f"from launcher.trainers.{point.trainer} import environment\n"
-        f"module = 'launcher.trainers.{point.trainer}.inside.capabilities'\n"
-        f"found = self_test.capabilities_of('{point.trainer}', module=module, checked=(), prepare=environment.prepare)\n"
-        "print(json.dumps(found.failed))"
-    )
-    ended = subprocess.run([str(python), "-P", "-c", code], capture_output=True, text=True, env=_env(point, folder), check=False)
-    try:
-        return dict(json.loads(ended.stdout.strip().splitlines()[-1]))
-    except (ValueError, IndexError):
-        return {"import": _last_line(ended.stderr)}
-
-
-def _cache(point: Point, folder: Path) -> Path:
-    return folder / f"{point.name}-cache"
-
-
 def _env(point: Point, folder: Path) -> dict[str, str]:
-    own = {"XDG_CACHE_HOME": str(_cache(point, folder)), "CUDA_VISIBLE_DEVICES": ""}
+    own = {"XDG_CACHE_HOME": str(folder / f"{point.name}-cache"), "CUDA_VISIBLE_DEVICES": ""}
     return {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "", **own}  # torch compiled anew in each process: 10 s
 
 

@@ -7,13 +7,13 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
+from packaging.version import Version
+
 from benchmarks.common.rows import ROOT, Row
 from benchmarks.versions.cases import POINTS
-from launcher.adapter import self_test
 
 DATA = ROOT / "benchmarks" / "results" / "versions.jsonl"
 TABLE = ROOT / "docs" / "versions.md"
-RAN = ROOT / "launcher" / self_test.RAN
 
 
 def finished(row: Row | None) -> bool:
@@ -45,15 +45,14 @@ def write(path: Path, row: Row) -> None:
 
 def table(rows: Iterable[Row]) -> str:
     """The rows as the Markdown of docs/versions.md's middle part."""
-    lines = ["| point | versions | capabilities that fail | tests | fit and full run |", "|---|---|---|---|---|"]
+    lines = ["| point | versions | tests | fit and full run |", "|---|---|---|---|"]
     order = {name: place for place, name in enumerate(POINTS)}
     for row in sorted(rows, key=lambda row: order.get(row["point"], len(order))):
         if not row.get("installed"):
-            lines.append(f"| {row['point']} | can't be installed: {row.get('why', '')} | | | |")
+            lines.append(f"| {row['point']} | can't be installed: {row.get('why', '')} | | |")
             continue
         versions = ", ".join(f"{name} {version}" for name, version in row["versions"].items() if name != "numpy")
-        failed = "; ".join(f"{name}: {why}" for name, why in row["capabilities"].items()) or "none"
-        lines.append(f"| {row['point']} | {versions} | {failed} | {_told_of_tests(row.get('tests'))} | {_told_of_run(row)} |")
+        lines.append(f"| {row['point']} | {versions} | {_told_of_tests(row.get('tests'))} | {_told_of_run(row)} |")
     return "\n".join(lines)
 
 
@@ -82,7 +81,7 @@ def summary(rows: Iterable[Row]) -> str:
         count += 1
         for name in (_package(row), *_BESIDE):
             seen[name].add(row["versions"][name])
-    told = "; ".join(f"{(_NAMED | _BESIDE)[name]} {', '.join(sorted(of, key=self_test.numbers))}" for name, of in seen.items() if of)
+    told = "; ".join(f"{(_NAMED | _BESIDE)[name]} {', '.join(sorted(of, key=Version))}" for name, of in seen.items() if of)
     return (
         f"Everything passed in {count} environment{'s' * (count > 1)}: {told}." if count else "No environment has been run to its end yet."
     )
@@ -109,20 +108,5 @@ def passed(row: Row) -> bool:
 
 
 def works(row: Row) -> bool:
-    """Whether nothing at all failed: capabilities, tests, fit and full run."""
-    return finished(row) and bool(row["installed"]) and not row["capabilities"] and row.get("run") == "ended" and passed(row)
-
-
-def ran(rows: Iterable[Row]) -> dict[str, dict[str, str]]:
-    """What `launcher/versions.json` says: of every trainer's package the versions that work, each with what it was run with."""
-    found: dict[str, dict[str, str]] = {}
-    for row in rows:
-        versions = row.get("versions", {})
-        if row["trainer"] in versions and works(row):
-            beside = f"torch {versions['torch']}, Python {versions['python']}"
-            found.setdefault(row["trainer"], {}).setdefault(versions[row["trainer"]], beside)
-    return {name: dict(sorted(of.items(), key=lambda one: self_test.numbers(one[0]))) for name, of in sorted(found.items())}
-
-
-def write_ran(rows: Iterable[Row]) -> None:
-    RAN.write_text(json.dumps(ran(rows), indent=1) + "\n", encoding="utf-8")
+    """Whether nothing at all failed: tests, fit and full run."""
+    return finished(row) and bool(row["installed"]) and row.get("run") == "ended" and passed(row)

@@ -105,13 +105,6 @@ class Adapter(ABC):
         """Sentences that a user should read before the first trial (a model starts without pretrained weights, say)."""
         return ()
 
-    def unavailable(self) -> Mapping[str, str]:
-        """Wheels that don't work with the installed version of the trainer, each with why. They stay as asked.
-
-        Raises BadInput if that version can't be used at all.
-        """
-        return {}
-
     def inputs(self, ladder: Ladder) -> Inputs:
         """Everything that its trials depend on, so that a fit can be kept."""
         return Inputs(unknown=f"the adapter {self.name} doesn't say what its trials hang on")

@@ -23,7 +23,6 @@ class HasWheels(Protocol):
 
     def accumulation(self) -> int: ...
     def world_size(self) -> int: ...
-    def unavailable(self) -> Mapping[str, str]: ...
     def lesser(self, wheel: str, asked: Value, *, floor: Value) -> Sequence[Value]: ...
 
 
@@ -33,12 +32,7 @@ def ladder_of(adapter: HasWheels) -> Ladder:
     Raises BadInput with all faults of ``ask`` and ``ladder``: unknown wheels, wrong types, impossible floors, values off their grid.
     """
     recipe = adapter.recipe
-    without = adapter.unavailable()
-    faults = _ask_faults(adapter) + [
-        Fault(key=f"ask.{name}", found=f"{recipe.ask[name]!r}: the installed version can't: {why}", cure=f"Leave ask.{name} out.")
-        for name, why in without.items()
-        if name != MICRO_BATCH and recipe.ask.get(name)
-    ]
+    faults = _ask_faults(adapter)
     if recipe.device.cards is not None and not (adapter.ranks or adapter.starts_ranks):
         cure = "Leave it out."
         faults.append(Fault(key="device.cards", found=f"{recipe.device.cards!r}: {adapter.name} is started once", cure=cure))
@@ -52,8 +46,7 @@ def ladder_of(adapter: HasWheels) -> Ladder:
         world_size = adapter.world_size()
         for name in _turning(recipe, several=world_size > 1):
             try:
-                fixed = Wheel(name=name, values=(recipe.ask[name],), acts_in=adapter.wheels[name].acts_in) if name in without else None
-                wheels.append(fixed or _wheel(name, adapter, effective))
+                wheels.append(_wheel(name, adapter, effective))
             except ValueError as error:
                 faults.append(Fault(key=f"ladder.wheels.{name}", found=str(error), cure=_WHEEL_CURE.format(name=name)))
     if faults:

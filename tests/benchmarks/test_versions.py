@@ -16,7 +16,7 @@ def row(point: str, **more: object) -> Row:
     return {
         "point": point, "trainer": "ultralytics", "installed": True,
         "versions": {"python": "3.11.9", "ultralytics": "8.4.150", "numpy": "2"},
-        "capabilities": {}, "tests": {"passed": 9, "skipped": 0, "failed": []}, "run": "ended",
+        "tests": {"passed": 9, "skipped": 0, "failed": []}, "run": "ended",
         "fit": {"rung_index": 1, "effective_batch": 8, "trials": ["0: out_of_memory", "1: fits"]}, **more,
     }  # fmt: skip
 
@@ -39,12 +39,12 @@ def test_a_point_that_was_interrupted_is_tried_again() -> None:
 
 
 def test_the_table_says_what_fails_and_what_cannot_be_installed() -> None:
-    failing = row("yolo-8.4.150", capabilities={"checkpointing": "no"}, tests={"passed": 8, "skipped": 0, "failed": ["a"]})
+    failing = row("yolo-8.4.150", tests={"passed": 8, "skipped": 0, "failed": ["a"]})
     gone = {"point": "yolo-8.3.0", "installed": False, "why": "no such version"}
     lines = table.table([failing, gone]).splitlines()[2:]
     assert lines == [
-        "| yolo-8.3.0 | can't be installed: no such version | | | |",
-        "| yolo-8.4.150 | python 3.11.9, ultralytics 8.4.150 | checkpointing: no | 8 passed, 1 failed: a "
+        "| yolo-8.3.0 | can't be installed: no such version | | |",
+        "| yolo-8.4.150 | python 3.11.9, ultralytics 8.4.150 | 8 passed, 1 failed: a "
         "| rungs 0: out_of_memory, 1: fits; effective batch 8; run ended |",
     ]
 
@@ -70,27 +70,6 @@ def test_the_committed_table_is_that_of_the_committed_rows_and_names_no_machine(
     assert "://" not in json.dumps(list(rows.values())) and "/home/" not in json.dumps(list(rows.values()))
 
 
-def test_only_versions_in_which_all_of_it_works_are_shipped_as_working() -> None:
-    beside = {"python": "3.11.9", "torch": "2.8.0"}
-    rows = [
-        row("yolo-8.3.100", seconds=9, versions={"ultralytics": "8.3.100", **beside}),
-        row("yolo-8.3.2", seconds=9, versions={"ultralytics": "8.3.2", **beside}),
-        row("a", seconds=9, versions={"ultralytics": "8.3.3", **beside}, capabilities={"checkpointing": "no"}),
-        row("b", seconds=9, versions={"ultralytics": "8.3.4", **beside}, run="CUDA error"),
-        row("c", seconds=9, versions={"ultralytics": "8.3.5", **beside}, tests={"passed": 8, "skipped": 0, "failed": ["a"]}),
-        row("none", seconds=9, versions={"ultralytics": "8.3.7", **beside}, tests={"passed": 0, "skipped": 9, "failed": []}),
-        row("d", versions={"ultralytics": "8.3.6", **beside}),
-        row("lightning-2.2.5", trainer="script", seconds=9, versions={"lightning": "2.2.5", **beside}),
-        {"point": "e", "trainer": "ultralytics", "installed": False, "why": "no such version"},
-    ]
-    said = "torch 2.8.0, Python 3.11.9"
-    assert list(table.ran(rows).items()) == [("ultralytics", {"8.3.2": said, "8.3.100": said})]
-
-
-def test_the_versions_that_are_shipped_as_working_are_those_of_the_committed_rows() -> None:
-    assert json.loads(table.RAN.read_text(encoding="utf-8")) == table.ran(table.read(table.DATA).values())
-
-
 def verdict(trial: str) -> str:
     return trial.rpartition(": ")[2]
 
@@ -113,5 +92,5 @@ def test_a_point_between_the_pinned_ones_fits_and_runs(name: str, tmp_path_facto
     found = play.tried(POINTS[name], tmp_path_factory.mktemp("versions"))
     if not found["installed"]:
         pytest.skip(f"its environment can't be made here: {found['why']}")
-    assert (found["capabilities"], found["tests"]["failed"], found["run"]) == ({}, [], "ended")
+    assert (found["tests"]["failed"], found["run"]) == ([], "ended")
     assert found["fit"]["rung_index"] > 0 and set(map(verdict, found["fit"]["trials"])) == {"out_of_memory", "fits"}

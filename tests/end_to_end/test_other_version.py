@@ -1,4 +1,4 @@
-"""One version that isn't the pinned one, on every run of the tests: it is found, tested, and a lower rung of it really tried.
+"""One version that isn't the pinned one, on every run of the tests: a lower rung of it is really tried.
 
 Only the package is another (``PYTHONPATH`` puts it before the installed one); torch and the rest stay. `make versions` has whole
 environments. Needs a package index; says so where there is none.
@@ -54,6 +54,3 @@ def test_a_version_that_is_not_the_pinned_one_fits_on_a_lower_rung_with_the_effe
     tried = json.loads(done.stdout)
     assert (tried["verdict"], tried["accumulation"], tried["effective_batch"]) == ("fits", 2, 8)
     assert tried["report"]["observed"]["micro_batch"] == 4 and tried["report"]["optimizer_steps"] >= 2
-    assert f"{OTHER} isn't the" in done.stderr and "checked by behaviour" in done.stderr
-    kept = json.loads((tmp_path / "cache" / "autofit" / f"capabilities-ultralytics-{OTHER}.json").read_text(encoding="utf-8"))
-    assert kept["failed"] == {}

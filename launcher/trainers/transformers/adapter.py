@@ -14,11 +14,11 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
-from launcher.adapter import log_line, progress, self_test
+from launcher.adapter import log_line, progress
 from launcher.adapter.commands import Checkpoint, Command, TrialPlan, absolute, budgeted, copies
 from launcher.adapter.destination import destination_faults
 from launcher.adapter.dialect import Dialect
@@ -46,7 +46,6 @@ _BELOW_ANOTHER = "\x1b[A"
 """How tqdm ends a bar that stands below another one: it goes up again."""
 _CHECKED = ("5.23.0",)
 """What the test suite runs against (constraints.txt); a test holds it against ``guard.CHECKED``."""
-_SELF_TEST = "launcher.trainers.transformers.inside.capabilities"
 SHORT_STEPS = 4
 SHORT_PASSES = 2
 """How long a twin's training is."""
@@ -150,21 +149,13 @@ class TransformersAdapter(Adapter, Resumes, Proves):
         args = self.recipe.trainer.args
         return faults if args.get("resume_from_checkpoint") else faults + destination_faults("output_dir", args.get("output_dir"))
 
-    @cached_property
-    def _capabilities(self) -> self_test.Capabilities | None:
-        return self_test.capabilities_of("transformers", module=_SELF_TEST, checked=_CHECKED, prepare=environment.prepare)
-
-    def unavailable(self) -> Mapping[str, str]:
-        """Wheels that the installed transformers doesn't turn truthfully, each with why. Raises BadInput where it can't be used at all."""
-        return self_test.required(self._capabilities, checked=_CHECKED)
-
     def notes(self) -> Sequence[str]:
         found = [hf_models.locate(str(name)) for _, name in checks.values(self.recipe, "model")]
         notes = [f"{model.name} isn't here yet: it will be fetched from the hub" for model in found if model.place == "hub"]
         notes += [f"{model.why}: its rungs can't be tried" for model in found if model.place == "unreachable"]
         if self.recipe.trainer.args.get("on_bad_data") == "skip":
             notes.append("bad samples are left out (trainer.args.on_bad_data=skip); the run's log names them")
-        return [*notes, *sharding.notes(self.recipe), *self_test.notes(self._capabilities, self.unavailable())]
+        return [*notes, *sharding.notes(self.recipe)]
 
     def inputs(self, ladder: Ladder) -> Inputs:
         """The data's tables and all that they name, every model of the ladder, and the files of transformers."""

@@ -17,7 +17,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
-from launcher.adapter import log_line, self_test
+from launcher.adapter import log_line
 from launcher.adapter.commands import Checkpoint, Command, TrialPlan, absolute, budgeted, copies
 from launcher.adapter.dialect import Dialect
 from launcher.adapter.inputs import Inputs
@@ -43,12 +43,9 @@ from launcher.trainers.ultralytics.checks import TASKS
 from launcher.trainers.ultralytics.dialect import DIALECT
 from launcher.trainers.ultralytics.starts import file_of, smaller, start_of, starts_alike, starts_from
 
-_CHECKED = ("8.4.190",)
-"""What the test suite runs against (constraints.txt); a test holds it against ``yolo_exact.CHECKED``."""
-_SELF_TEST = "launcher.trainers.ultralytics.inside.capabilities"
 _EXACT = "yolo_exact.py"
 _BESIDE = (
-    "accumulation_ramp.py", "checked_versions.py", "exact_settings.py", "exact_trainer.py", "layer_checkpointing.py", "yolo_ranks.py",
+    "accumulation_ramp.py", "exact_settings.py", "exact_trainer.py", "layer_checkpointing.py", "yolo_ranks.py",
 )  # fmt: skip
 """What it needs."""
 _BAR = re.compile(
@@ -156,21 +153,6 @@ class UltralyticsAdapter(Adapter, Resumes, Proves):
             return None, ()
         return yolo_data.inspect(self.recipe.data, task, single_cls=bool(self.args.get("single_cls")))
 
-    @cached_property
-    def _capabilities(self) -> self_test.Capabilities | None:
-        return self_test.capabilities_of("ultralytics", module=_SELF_TEST, checked=_CHECKED, prepare=environment.prepare)
-
-    def unavailable(self) -> Mapping[str, str]:
-        """Wheels that the installed Ultralytics doesn't turn truthfully, each with why. Raises BadInput where it can't be used at all.
-
-        Without exact accumulation a lower micro-batch is another training, unless nothing hangs on it: no warm-up, a named optimizer.
-        """
-        failed = self_test.required(self._capabilities, checked=_CHECKED)
-        inexact = failed.pop("accumulation", None)
-        if inexact is not None and self._needs_exact_accumulation():
-            failed["micro_batch"] = inexact
-        return failed
-
     def _needs_exact_accumulation(self) -> bool:
         args = self.args
         ramps = yolo_arguments.value_of(args, "warmup_epochs") > 0
@@ -181,7 +163,6 @@ class UltralyticsAdapter(Adapter, Resumes, Proves):
         left_out = [model for model in self._fallbacks() if not starts_alike(model, asked)]
         said = [note for note in (start_of(asked).note,) if note]
         said += [f"{model} isn't here and can't be fetched: its rungs are left out" for model in left_out]
-        said += self_test.notes(self._capabilities, self.unavailable())
         said += self.script.notes(one_card=self.world_size() == 1) if self.script is not None else []
         return [*said, *(facts.notes if facts else ())]
 

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib.metadata
 from collections.abc import Sequence
+
+from packaging.version import Version
 
 from launcher.adapter.checkpointing import share_faults
 from launcher.adapter.destination import destination_faults
 from launcher.config.schema import Recipe
 from launcher.errors import BadInput, Fault
-from launcher.machine import devices
+from launcher.machine import devices, install
 from launcher.trainers.ultralytics import arguments as yolo_arguments
 from launcher.trainers.ultralytics.data import DatasetFacts
 from launcher.trainers.ultralytics.starts import start_of
 
+OLDEST = "8.3.0"
 TASKS = ("detect", "segment", "pose", "obb")
 _STRIDE = 32  # of every YOLO detector up to P5; P6 models have 64, for which Ultralytics rounds up itself
 _NOT_CHECKPOINTED = ("rtdetr", "world", "yoloe")
@@ -32,7 +37,7 @@ def rank_faults(recipe: Recipe, count: int) -> list[Fault]:
 
 def faults(recipe: Recipe, task: str, facts: DatasetFacts | None, of_data: Sequence[Fault]) -> list[Fault]:
     """All faults. ``facts``: what the data set holds; None if it can't be read. ``of_data``: the data set's own faults."""
-    found = []
+    found = _version_faults()
     if task not in TASKS:
         found.append(Fault(key="trainer.task", found=f"task {task!r} is not covered", cure=f"Covered: {', '.join(TASKS)}."))
     found += _model_faults(recipe)
@@ -46,6 +51,15 @@ def faults(recipe: Recipe, task: str, facts: DatasetFacts | None, of_data: Seque
         *_multi_scale_faults(recipe),
         *destination_faults("save_dir", recipe.trainer.args.get("save_dir")),
     ]
+
+
+def _version_faults() -> list[Fault]:
+    """Refuses an Ultralytics that is older than any that was run; one without metadata is looked at by the run itself."""
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+        if Version(there := importlib.metadata.version("ultralytics")) < Version(OLDEST):
+            cure = f"Install a later one: {install.command(f'ultralytics>={OLDEST}')} (docs/versions.md says which were run)."
+            return [Fault(key="trainer.adapter", found=f"ultralytics {there} is older than any that was run", cure=cure)]
+    return []
 
 
 def _model_faults(recipe: Recipe) -> list[Fault]:

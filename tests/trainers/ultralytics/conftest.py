@@ -45,13 +45,12 @@ def yolo_exact(quiet_environment: dict[str, str]) -> Any:
                 patch.setenv(key, value)
         from launcher.trainers.ultralytics.native import (
             accumulation_ramp,
-            checked_versions,
             exact_settings,
             exact_trainer,
             layer_checkpointing,
             yolo_exact,
         )
-    modules = (yolo_exact, exact_trainer, exact_settings, accumulation_ramp, checked_versions)
+    modules = (yolo_exact, exact_trainer, exact_settings, accumulation_ramp)
     names = {name: value for module in modules for name, value in vars(module).items() if not name.startswith("__")}
     return SimpleNamespace(**names, checkpointing=layer_checkpointing)
 

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
+from importlib.metadata import version
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from launcher.adapter.self_test import installed
 from launcher.shared.orders import Orders
 from launcher.trainers.ultralytics import arguments, treatment
-from launcher.trainers.ultralytics.adapter import _CHECKED, UltralyticsAdapter
+from launcher.trainers.ultralytics.adapter import UltralyticsAdapter
 from launcher.trainers.ultralytics.inside.cached_images import beside_a_card, in_buffers
 from launcher.trainers.ultralytics.treatment import OLDER, TABLE, TreatmentKind
+from tests.helpers.places import ROOT
 from tests.helpers.yolo_recipe import make
 
 
 def test_the_table_knows_every_argument_of_the_installed_ultralytics_and_no_other() -> None:
     known = {*arguments.known(), *arguments.EXTRA}
     assert known - {*TABLE, *OLDER} == set(), "new in Ultralytics: say what a trial makes of it"
-    if installed("ultralytics").version in _CHECKED:
+    if f"ultralytics=={version('ultralytics')}" in (ROOT / "constraints.txt").read_text(encoding="utf-8"):
         assert TABLE.keys() - known == set(), "gone from Ultralytics"
         assert OLDER.keys() & known == set(), "not gone from Ultralytics"
 

@@ -17,7 +17,7 @@ trials); of a script that trains, ``script`` (its words) and ``given`` (what arr
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from launcher.shared.orders import Orders
@@ -30,36 +30,6 @@ from launcher.trainers.ultralytics.inside.plan import Plan, TrialDone, refuse_un
 from launcher.worker import budget
 from launcher.worker.recorder import Recorder
 
-RELIED_UPON: Mapping[str, str] = {
-    "ultralytics.engine.trainer:BaseTrainer.validate": "e56ca46cb1e38615",
-    "ultralytics.engine.trainer:BaseTrainer.plot_metrics": "046604f9dfb25d8a",
-    "ultralytics.data.base:BaseDataset.load_image": "088d1a203d122cdd",
-    "ultralytics.data.base:BaseDataset.cache_images": "becfffb95f7db35e",
-    "ultralytics.models.yolo.detect.val:DetectionValidator.get_stats": "ad64420cbd7cae7f",
-    "ultralytics.utils.plotting:plot_images": "8e5f6489bd520fc9",
-    "ultralytics.engine.trainer:BaseTrainer.train": "b7f76d34d85c1c6f",
-    "ultralytics.engine.trainer:BaseTrainer.save_model": "47f61ede98e6f12b",
-    "ultralytics.engine.trainer:BaseTrainer.final_eval": "398e74e935f34789",
-    "ultralytics.engine.trainer:BaseTrainer._handle_nan_recovery": "e465d82576a3bc80",
-    "ultralytics.engine.model:Model.val": "1ba1f74d3dd36a5d",
-    "ultralytics.engine.validator:BaseValidator.__call__": "29da273b2118ebb6",
-    "ultralytics.models.yolo.detect.val:DetectionValidator.postprocess": "0fcb34c909736510",
-    "ultralytics.models.yolo.detect.val:DetectionValidator.update_metrics": "c8043746aafaa866",
-    "ultralytics.data.build:InfiniteDataLoader": "7b232ee7c2d3e888",
-    "ultralytics.data.build:_RepeatSampler": "2582f0c6ead5b2f2",
-    "ultralytics.data.base:BaseDataset.set_rectangle": "f771615eb0dbde00",
-    "ultralytics.data.dataset:YOLODataset.get_labels": "bd53038c16bfa12e",
-    "ultralytics.data.dataset:YOLODataset._load_or_scan_cache": "f36510a1e2b307db",
-    "ultralytics.data.utils:load_dataset_cache_file": "1c6cea96ce88f24d",
-    "ultralytics.data.utils:save_dataset_cache_file": "ff400df7acf00376",
-    "ultralytics.utils.tal:TaskAlignedAssigner._forward": "797909e9d693455a",
-    "ultralytics.utils.tal:TaskAlignedAssigner.forward": "ef22692946368b14",
-    "ultralytics.utils.nms:non_max_suppression": "51cdbaecdb0627c5",
-    "ultralytics.utils.checks:check_font": "ccf9e94073e9904f",
-    "ultralytics.utils.callbacks.base:add_integration_callbacks": "12935e9d4be7bfc7",
-}
-"""As ``checked_versions.RELIED_UPON``, for what only the trial builds upon."""
-
 
 def run(orders: Orders, recorder: Recorder) -> None:
     """The trial. Returns when it went through; raises whatever ended it."""
@@ -70,11 +40,8 @@ def run(orders: Orders, recorder: Recorder) -> None:
     if copying is not None:
         copying.done()
     recorder.budget(budget.take(orders))  # where the run takes it: what is read or imported from here on is its own need, too
-    from launcher.trainers.ultralytics.native import checked_versions, exact_settings
+    from launcher.trainers.ultralytics.native import exact_settings
 
-    checked_versions.check_ultralytics()
-    if said := checked_versions.untried({**checked_versions.RELIED_UPON, **RELIED_UPON}):
-        recorder.note(said)
     for complaint in budget.complaints(orders.device):
         recorder.note(complaint)
     recorder.phase(Phase.RESUME if orders.resumes else Phase.SETUP)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 
@@ -13,10 +14,24 @@ else:  # copied beside yolo_exact.py
     import layer_checkpointing  # type: ignore[import-not-found,no-redef]
 
 ENVIRONMENT_VARIABLE = "YOLO_EXACT"
+READ = "8.4.190"
+"""The Ultralytics that these files were written against."""
+OLDEST = (8, 3, 0)
+"""The first Ultralytics that they were run with."""
 
 
 class Refused(ValueError):
     """The run cannot be done exactly as asked. The message says why and what would work."""
+
+
+def check_version(version: str) -> None:
+    """Raises ``Refused`` where this version of Ultralytics is older than any that these files were run with."""
+    numbers = re.match(r"(\d+)\.(\d+)\.(\d+)", version)
+    if numbers is not None and tuple(map(int, numbers.groups())) < OLDEST:
+        oldest = ".".join(map(str, OLDEST))
+        raise Refused(
+            f"ultralytics {version} is installed; exact training needs {oldest} or a later one: pip install 'ultralytics>={oldest}'"
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

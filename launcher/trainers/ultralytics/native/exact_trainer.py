@@ -21,11 +21,10 @@ from ultralytics.models.yolo.segment import SegmentationTrainer
 from ultralytics.utils import torch_utils
 
 if __package__:
-    from . import checked_versions, exact_settings, layer_checkpointing, yolo_ranks
+    from . import exact_settings, layer_checkpointing, yolo_ranks
     from .accumulation_ramp import AskedRun, Ramp, asked_accumulation, effective_batch
     from .exact_settings import ExactSettings, Refused
 else:  # copied beside yolo_exact.py
-    import checked_versions  # type: ignore[import-not-found,no-redef]
     import exact_settings  # type: ignore[import-not-found,no-redef]
     import layer_checkpointing  # type: ignore[import-not-found,no-redef]
     import yolo_ranks  # type: ignore[import-not-found,no-redef]
@@ -135,7 +134,7 @@ class Exact(BaseTrainer):  # type: ignore[misc]
             raise Refused(
                 f"ultralytics {ultralytics.__version__} accumulates otherwise than this file knows it: {value} instead of {expected} "
                 f"micro-batches at iteration {iteration} of a warm-up of {warmup}. Run batch={self._asked_batch} by the plain yolo "
-                f"command, or install a version that was checked: pip install ultralytics=={checked_versions.CHECKED[-1]}"
+                f"command, or install a version that it knows: pip install ultralytics=={exact_settings.READ}"
             )
 
     def _accumulation(self) -> int:

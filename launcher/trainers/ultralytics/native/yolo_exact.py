@@ -27,7 +27,7 @@ Checkpoints are written whole or not at all; Ultralytics writes over the last on
 In-loop halving of the batch after an out-of-memory error (Ultralytics, first epoch) is off: this trainer runs what it was told, or fails.
 
 It needs nothing but torch, ultralytics and the files beside it; keep them beside your data and run it without autofit. It was written
-against the Ultralytics of ``checked_versions.CHECKED`` and runs with any from ``OLDEST`` on: what it builds upon (``RELIANCES`` there) is
+against the Ultralytics of ``exact_settings.READ`` and runs with any from ``OLDEST`` on: what it builds upon is
 checked by what is seen while it runs. The accumulation that Ultralytics works out for itself must be the one that is expected here, and
 a batch that Ultralytics has halved ends the run.
 The options travel in the environment variable ``YOLO_EXACT``, so Ultralytics' own multi-GPU workers inherit them.
@@ -42,16 +42,15 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+import ultralytics
 import ultralytics.cfg
 from ultralytics.engine.model import Model
 
 if __package__:
-    from .checked_versions import check_ultralytics
-    from .exact_settings import ExactSettings, Refused, configure
+    from .exact_settings import ExactSettings, Refused, check_version, configure
     from .exact_trainer import going_on, trainer_for
 else:  # run as a script
-    from checked_versions import check_ultralytics  # type: ignore[import-not-found,no-redef]
-    from exact_settings import ExactSettings, Refused, configure  # type: ignore[import-not-found,no-redef]
+    from exact_settings import ExactSettings, Refused, check_version, configure  # type: ignore[import-not-found,no-redef]
     from exact_trainer import going_on, trainer_for  # type: ignore[import-not-found,no-redef]
 
 
@@ -89,7 +88,7 @@ _plain_train: Callable[..., Any] = Model.train
 def main(argv: Sequence[str]) -> None:
     """Runs the yolo command in ``argv`` in this process; Ultralytics' own errors come through unchanged."""
     chosen, words = parse(argv)
-    check_ultralytics()
+    check_version(ultralytics.__version__)
     configure(chosen)
     Model.train = train_exactly
     torch.cuda.is_available()  # from here on CUDA has the card it was given: before 8.4.100 select_device("0") says another to it

@@ -29,19 +29,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import ultralytics
 from ultralytics.cfg import smart_value
 
 if __package__:
     from . import script_training, yolo_exact, yolo_ranks
-    from .checked_versions import check_ultralytics
-    from .exact_settings import ExactSettings, Refused, configure
+    from .exact_settings import ExactSettings, Refused, check_version, configure
     from .exact_trainer import going_on, trainer_for
 else:  # run as a script
     import script_training  # type: ignore[import-not-found,no-redef]
     import yolo_exact  # type: ignore[import-not-found,no-redef]
     import yolo_ranks  # type: ignore[import-not-found,no-redef]
-    from checked_versions import check_ultralytics  # type: ignore[import-not-found,no-redef]
-    from exact_settings import ExactSettings, Refused, configure  # type: ignore[import-not-found,no-redef]
+    from exact_settings import ExactSettings, Refused, check_version, configure  # type: ignore[import-not-found,no-redef]
     from exact_trainer import going_on, trainer_for  # type: ignore[import-not-found,no-redef]
 
 
@@ -134,7 +133,7 @@ def _values(words: Sequence[str]) -> dict[str, Any]:
 def main(argv: Sequence[str]) -> None:
     """Runs the script in this process."""
     settings, training, words = parse(argv)
-    check_ultralytics()
+    check_version(ultralytics.__version__)
     configure(settings)
     script_training.hand_over(training.take)
     try:
