@@ -1,4 +1,4 @@
-"""How a command's ranks are started follows from devices and machines alone."""
+"""How a command's ranks are started follows from its devices alone."""
 
 from __future__ import annotations
 
@@ -8,32 +8,26 @@ from pathlib import Path
 
 import pytest
 
-from launcher.machine.torchrun import Nodes, launched
+from launcher.machine.torchrun import launched
 
 PY = "/env/bin/python"
-TWO = Nodes(hosts=("n1", "n2"), job="17", port=29400)
-ONE = Nodes(hosts=("n1",), job="17", port=29400)
 RUN = "-P -m torch.distributed.run --nproc_per_node"
-SRUN = "srun --kill-on-bad-exit=1 --nodes=2 --ntasks=2 --ntasks-per-node=1"
-MEET = "--nnodes=2 --rdzv_backend=c10d --rdzv_endpoint=n1:29400 --rdzv_id=17"
 
 
 @pytest.mark.parametrize(
-    ("command", "devices", "nodes", "words"),
+    ("command", "devices", "words"),
     [
-        (f"{PY} train.py --lr 1", 1, None, f"{PY} train.py --lr 1"),
-        ("yolo train", 1, ONE, "yolo train"),
-        (f"{PY} train.py --lr 1", 2, None, f"{PY} {RUN} 2 --local_addr=localhost train.py --lr 1"),
-        (f"{PY} train.py", 4, ONE, f"{PY} {RUN} 4 --local_addr=localhost train.py"),
-        (f"{PY} -m pkg.train -x", 2, None, f"{PY} {RUN} 2 --local_addr=localhost -m pkg.train -x"),
-        (f"{PY} -P entry.py a", 2, None, f"{PY} {RUN} 2 --local_addr=localhost --no-python {PY} -P entry.py a"),
-        ("yolo train", 2, None, f"{sys.executable} {RUN} 2 --local_addr=localhost --no-python yolo train"),
-        (f"{PY} train.py", 1, TWO, f"{SRUN} {PY} {RUN} 1 {MEET} train.py"),
-        (f"{PY} train.py", 4, TWO, f"{SRUN} {PY} {RUN} 4 {MEET} train.py"),
+        (f"{PY} train.py --lr 1", 1, f"{PY} train.py --lr 1"),
+        ("yolo train", 1, "yolo train"),
+        (f"{PY} train.py --lr 1", 2, f"{PY} {RUN} 2 --local_addr=localhost train.py --lr 1"),
+        (f"{PY} train.py", 4, f"{PY} {RUN} 4 --local_addr=localhost train.py"),
+        (f"{PY} -m pkg.train -x", 2, f"{PY} {RUN} 2 --local_addr=localhost -m pkg.train -x"),
+        (f"{PY} -P entry.py a", 2, f"{PY} {RUN} 2 --local_addr=localhost --no-python {PY} -P entry.py a"),
+        ("yolo train", 2, f"{sys.executable} {RUN} 2 --local_addr=localhost --no-python yolo train"),
     ],
 )
-def test_words(command: str, devices: int, nodes: Nodes | None, words: str) -> None:
-    assert launched(command.split(), devices=devices, nodes=nodes) == tuple(words.split())
+def test_words(command: str, devices: int, words: str) -> None:
+    assert launched(command.split(), devices=devices) == tuple(words.split())
 
 
 def test_torchrun_takes_these_words(tmp_path: Path) -> None:

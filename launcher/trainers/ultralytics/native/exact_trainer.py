@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -303,12 +302,6 @@ _EXACT = {
     OBBTrainer: ExactOBBTrainer,
     ClassificationTrainer: ExactClassificationTrainer,
 }
-
-
-def set_up(trainer: Any) -> None:
-    """Builds what ``trainer`` trains with, up to its first batch. Before Ultralytics 8.3.200 that is told the number of GPUs."""
-    told = "world_size" in inspect.signature(BaseTrainer._setup_train).parameters
-    trainer._setup_train(*([0] if told else []))
 
 
 def trainer_for(model: Any) -> Any:
