@@ -1,4 +1,4 @@
-"""What most likely takes the memory, and what to change, best first. Pure; a trainer's own words come from its ``Dialect``."""
+"""Names what most likely takes the memory, and what to change, best first. Pure; a trainer's own words come from its ``Dialect``."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ _OF_A_STEP: tuple[Part, ...] = ("forward", "backward", "optimizer", "training", 
 
 
 def likely(failure: LogFailure, part: Part) -> str:
-    """What most likely takes the memory; empty where that isn't the question."""
+    """Names what most likely takes the memory; empty where that isn't the question."""
     if failure.kind is Trouble.FRAGMENTATION:
         idle = failure.figures.idle or 0
         return f"pieces: {format_size(idle)} were held by PyTorch and not in use, more than was asked for, but nowhere in one piece"
@@ -103,14 +103,14 @@ _BY_TEXT: Mapping[str, str] = {
 
 
 def changes(failure: LogFailure, part: Part, dialect: Dialect, cures: Sequence[str]) -> list[str]:
-    """What to change, best first. ``cures``: what the installed adapters say of this failure."""
+    """Lists what to change, best first. ``cures``: what the installed adapters say of this failure."""
     return list(
         dict.fromkeys((*_first(failure, cures), *(dialect.changes[one] for one in _wanted(failure, part) if one in dialect.changes)))
     )
 
 
 def _first(failure: LogFailure, cures: Sequence[str]) -> Iterator[str]:
-    """What helps whichever trainer it is."""
+    """Lists what helps whichever trainer it is."""
     kind, figures = failure.kind, failure.figures
     if kind is Trouble.FRAGMENTATION:
         yield _EXPANDABLE
@@ -148,5 +148,5 @@ def _wanted(failure: LogFailure, part: Part) -> tuple[Change, ...]:
 
 
 def more_memory(failure: LogFailure) -> list[str]:
-    """What helps where nothing is to be changed in the training."""
+    """Lists what helps where nothing is to be changed in the training."""
     return [_RAM] if failure.kind in _IN_HOST else []

@@ -1,4 +1,4 @@
-"""What errors mean that are no want of memory: the table in errors.yaml."""
+"""Tells the meaning of errors that are no want of memory, by the table in errors.yaml."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import yaml
 
 
 def meaning(line: str) -> str:
-    """What an error's line means; empty if the table doesn't know it."""
+    """Meaning of an error's line; empty if the table doesn't know it."""
     return next((means for signs, means in _table() if signs.search(line)), "")
 
 

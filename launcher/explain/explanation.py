@@ -43,16 +43,16 @@ _MOST_RUNGS = 6
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Explanation:
-    """What is said of a log."""
+    """The explanation of a log."""
 
     kind: Trouble
     memory: bool | None
-    """Whether memory ran out; None: it can't be told."""
+    """True: memory ran out; None: it can't be told."""
     headline: str
     line: str
     """The log's own words."""
     number: int
-    """Of that line, from 1; 0: there is none."""
+    """Number of that line, from 1; 0: there is none."""
     phase: Part
     figures: CardFigures
     trainer: str
@@ -62,7 +62,7 @@ class Explanation:
     ladder: str
     command: str
     unknown: tuple[str, ...]
-    """What can't be told."""
+    """Questions that the log leaves open."""
 
 
 def explain(text: str) -> Explanation:
@@ -104,7 +104,7 @@ def _dialect(text: str) -> Dialect:
 
 
 def _cures(dialect: Dialect) -> list[str]:
-    """What the adapter of that trainer says against running out of page-locked memory."""
+    """Advice of that trainer's adapter against running out of page-locked memory."""
     return [cure for one in adapters() if dialect in one.dialects for source, cure in one.words.cures.items() if source == "pinned"]
 
 

@@ -22,13 +22,13 @@ _OTHERS = re.compile(rf"Process \d+ has {_SIZE} memory in use")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CardFigures:
-    """What a message says of a card's memory, in bytes; None: it doesn't say."""
+    """A message's figures of a card's memory, in bytes; None: it doesn't say."""
 
     asked: int | None = None
     total: int | None = None
     free: int | None = None
     allocated: int | None = None
-    """Of PyTorch's live tensors."""
+    """Bytes of PyTorch's live tensors."""
     reserved: int | None = None
     """Held by PyTorch's allocator, in use or not."""
     allowed: int | None = None
@@ -64,7 +64,7 @@ def read(line: str, after: str = "") -> CardFigures:
 
 
 def _wrapped(line: str) -> bool:
-    """Whether the message goes on in the next line."""
+    """Tells whether the message goes on in the next line."""
     return line.count("(") > line.count(")") or not line.rstrip().endswith((".", ")", "PYTORCH_CUDA_ALLOC_CONF"))
 
 

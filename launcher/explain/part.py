@@ -12,7 +12,7 @@ from launcher.run.cause import FRAME, phase_of
 from launcher.shared.report import Phase
 
 Part = Literal["setup", "data", "forward", "backward", "optimizer", "training", "validation", "checkpoint", ""]
-"""Of a training, as people call it; "training": which part of a step isn't told; empty: nothing tells it."""
+"""Part of a training, as people call it; "training": which part of a step isn't told; empty: nothing tells it."""
 
 WORDS: dict[Part, str] = {
     "setup": "setting up: model and optimizer, before the first step",

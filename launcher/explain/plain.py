@@ -11,7 +11,7 @@ _BEFORE = re.compile(
     r"^(?:>+ ?|[│┃|╭╰]+[─━]* ?|\[?(?:rank|\w+:)?\d+\]: ?|\[rank ?\d+\] ?|\([A-Za-z][\w ]*pid=\d+[^)]*\) ?"
     r"|\d{4}-\d\d-\d\dT[\d:.,]+(?:Z|[+-]\d\d:?\d\d)? (?:std(?:out|err) [FP] )?)+"
 )
-"""What stands before a line that a program said: quotes, boxes, ranks, Ray's and Kubernetes' names."""
+"""Marks before a line that a program said: quotes, boxes, ranks, Ray's and Kubernetes' names."""
 _BEHIND = re.compile(r"\s*[│┃─╮╯]+\s*$")
 _FRAMES = (
     re.compile(r"^File (?P<file>[^\s\"][^:]*):(?P<line>\d+), in (?P<name>[\w.<>]+)"),  # IPython 8
@@ -40,5 +40,5 @@ def _line(line: str) -> str:
 
 
 def said(lines: list[str]) -> list[str]:
-    """What the program said: the lines without the frames of tracebacks, and without the source around them."""
+    """The program's own words: the lines without the frames of tracebacks, and without the source around them."""
     return [line for line in spoken(lines) if not _SOURCE.match(line)]

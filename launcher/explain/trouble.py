@@ -19,7 +19,7 @@ from launcher.shared.sizes import GIB, MIB
 
 
 class Trouble(StrEnum):
-    """What failed."""
+    """Kinds of failures."""
 
     ALLOCATOR = "allocator"  # PyTorch's allocator got no more of the card
     FRAGMENTATION = "fragmentation"  # it held enough, in pieces that are too small
@@ -40,7 +40,7 @@ class Trouble(StrEnum):
 
     @property
     def of_memory(self) -> bool | None:
-        """None: it can't be told."""
+        """True: memory failed; None: it can't be told."""
         if self in (Trouble.KILLED, Trouble.MAYBE, Trouble.WORKERS):
             return None
         return self not in (Trouble.OTHER, Trouble.NOTHING)
@@ -48,7 +48,7 @@ class Trouble(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LogFailure:
-    """What a log tells of its end."""
+    """The failure that a log ends with."""
 
     kind: Trouble
     line: str = ""
@@ -85,7 +85,7 @@ _TABLE = re.compile(r"^\s*\d+/\d+\s+([\d.]+)G\s")
 
 
 def find(lines: Sequence[str]) -> LogFailure:
-    """What the log tells of its end. ``lines``: plain ones."""
+    """Finds the failure that the log ends with. ``lines``: plain ones."""
     text = "\n".join(lines)
     chain = last_chain(text)
     spoken = [line for line in said(chain.splitlines()) if not _is_advice(line)]
@@ -127,7 +127,7 @@ def _kind(failure: MemoryFailure, figures: CardFigures, around: str) -> Trouble:
 
 
 LEAST_NEIGHBOUR_BYTES = GIB
-"""What a process holds outside PyTorch's allocator by itself (context, libraries) is mostly less."""
+"""Bytes beyond what a process mostly holds by itself outside PyTorch's allocator (context, libraries)."""
 
 
 def _of_allocator(figures: CardFigures) -> Trouble:
@@ -144,7 +144,7 @@ def _of_allocator(figures: CardFigures) -> Trouble:
 
 
 def _went_on(text: str, line: str) -> bool:
-    """Whether training is told of after the line, without an error."""
+    """Tells whether the log speaks of training after the line, without an error."""
     after = text[text.rindex(line[:400]) :].splitlines()[1:]
     return "Traceback" not in text and sum(log_line.read(one, Progress()).progress != Progress() for one in after) > 1
 

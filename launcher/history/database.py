@@ -57,7 +57,7 @@ class Database:
     def __init__(self, connection: sqlite3.Connection, remark: str = "") -> None:
         self._connection = connection
         self.remark = remark
-        """What a person should know of the file; empty where there is nothing."""
+        """A sentence for the person about the file; empty where there is nothing to say."""
 
     def rows(self, kind: type[Row], table: str, condition: str = "", *values: object) -> list[Row]:
         """Rows of a table as values of a type whose fields are its columns. ``condition``: what follows the table's name."""
@@ -150,7 +150,7 @@ def _version_of_tables(connection: sqlite3.Connection) -> int:
 
 
 def _is_damage(error: sqlite3.Error) -> bool:
-    """Whether the file is damaged; False if it is only locked or can't be written."""
+    """Tells a damaged file from one that is only locked or can't be written."""
     code = getattr(error, "sqlite_errorcode", None)
     if code is None:
         return type(error) is sqlite3.DatabaseError  # raised here

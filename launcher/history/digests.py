@@ -28,7 +28,7 @@ SMALL_BYTES = 4 * MIB
 
 
 class UnknownIdentity(Exception):
-    """It can't be found out whether this has changed; the message says why."""
+    """Nobody can find out whether this has changed; the message says why."""
 
 
 def short(text: str | bytes) -> str:
@@ -139,7 +139,7 @@ def _edited_in_place(metadata: Path) -> Path | None:
 
 
 def site_folders() -> list[Path]:
-    """Where this interpreter's packages lie."""
+    """Folders of this interpreter's packages."""
     return [Path(place) for place in sys.path if os.path.basename(place) in ("site-packages", "dist-packages")]
 
 

@@ -83,7 +83,7 @@ class FitHistory:
 
     @property
     def remark(self) -> str:
-        """What the user should know about the file; empty if nothing."""
+        """A sentence for the user about the file; empty if there is nothing to say."""
         return self._database.remark
 
     def find(self, wanted: Fingerprint, *, cap_bytes: int) -> KeptFit | str:
@@ -217,7 +217,7 @@ class Fingerprint:
 
 
 def changes(before: Mapping[str, str], now: Mapping[str, str], *, most: int = 3) -> str:
-    """What has changed, in one line; empty if nothing."""
+    """The changes in one line; empty if there are none."""
     names = [name for name in {**before, **now} if before.get(name) != now.get(name)]
     names.sort(key=lambda name: (name.startswith("environment "), list({**now, **before}).index(name)))
     told = [_change(name, before.get(name), now.get(name)) for name in names[:most]]

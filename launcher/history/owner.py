@@ -31,7 +31,7 @@ LOOK_S = 0.5
 
 
 class State(StrEnum):
-    """What is known of the owner."""
+    """The owner's state, as far as it is known."""
 
     RUNNING = "running"  # it lives, on this machine
     ENDED = "ended"  # it gave the folder back; the record says how it ended
@@ -55,7 +55,7 @@ class Owner:
     ended: str = ""
     """When it released the folder, UTC; empty until then."""
     locked: bool
-    """Whether the file system has locks, so that the lock tells whether the owner lives."""
+    """The file system has locks, so that the lock tells whether the owner lives."""
     job: str = ""
     """Id of the SLURM job that it runs in; empty outside of one."""
     starts_before: int = 0
@@ -64,11 +64,11 @@ class Owner:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ownership:
-    """What ``who`` finds."""
+    """The answer of ``who``."""
 
     state: State
     owner: Owner | None = None
-    """None where the state is UNKNOWN."""
+    """The owner; None where the state is UNKNOWN."""
 
 
 def who(folder: Path) -> Ownership:
@@ -101,7 +101,7 @@ def _state(owner: Owner, free: bool | None) -> State:
 
 
 def alive(owner: Owner) -> bool:
-    """Whether that process lives, asked on its own machine. A later process with the same id doesn't count."""
+    """Asks on the owner's machine whether its process lives. A later process with the same id doesn't count."""
     with suppress(OSError):
         return procfs.started(owner.pid) == owner.started
     return False
@@ -154,7 +154,7 @@ def refusal(folder: Path, found: Ownership) -> Fault:
 
 
 def _lock(file: int, kind: int) -> bool | None:
-    """Whether the lock was obtained; None if the file system has no locks."""
+    """Takes the lock and tells whether it got it; None if the file system has no locks."""
     try:
         fcntl.flock(file, kind | fcntl.LOCK_NB)
     except OSError as error:

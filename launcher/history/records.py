@@ -21,7 +21,7 @@ class _Part(BaseModel):
     model_config = ConfigDict(extra="allow", frozen=True, ser_json_inf_nan="constants", use_attribute_docstrings=True)
 
     def written(self) -> dict[str, Any]:
-        """As it stands in a file: only the keys that were set."""
+        """The part as a file has it: only the keys that were set."""
         return self.model_dump(mode="json", exclude_unset=True)
 
 
@@ -36,7 +36,7 @@ class CheckpointRecord(_Part):
 
 
 class SameTrainingRecord(_Part):
-    """Whether a rung is the same training as the asked one: per aspect proven, different, or not comparable."""
+    """The verdict on a rung being the same training as the asked one: per aspect proven, different, or not comparable."""
 
     gradient: str = ""
     steps: str = ""
@@ -82,14 +82,14 @@ class TrialRecord(RungRecord):
     """One rung, really tried."""
 
     effective_batch_seen: bool = False
-    """Whether the trial saw how many samples an optimizer step has."""
+    """True: the trial saw how many samples an optimizer step has."""
     verdict: str = ""
     phase: str = ""
     peak_bytes: int = 0
     seconds: float = 0.0
     why: str = ""
     source: str | None = None
-    """For memory failures: who refused."""
+    """The part of the machine that refused memory; null for other ends."""
     asked_bytes: int | None = None
     """How much the failing allocation asked for."""
     folder: str = ""
@@ -98,7 +98,7 @@ class TrialRecord(RungRecord):
     kept: str = ""
     """When it was made, if an earlier launch made it; else empty."""
     rooms: list[RoomRecord] = []
-    """What it needs of the machine beside the card."""
+    """Needs of the machine's memories beside the card."""
     same_training: SameTrainingRecord | None = None
 
 
@@ -115,7 +115,7 @@ class NearestRecord(TrialRecord):
 
 
 class MoveRecord(_Part):
-    """What was done after an attempt."""
+    """The move after an attempt."""
 
     move: str = ""
     """go_on, wait or stop."""
@@ -145,7 +145,7 @@ class AttemptRecord(_Part):
     left: list[CheckpointRecord] = []
     """Checkpoints it could be resumed from, newest first."""
     goes_on_from: str = ""
-    """What ``resume`` would start from: checkpoint, beginning or nothing; empty: unknown."""
+    """Start of a ``resume``: checkpoint, beginning or nothing; empty: unknown."""
     not_finite_since: float | None = None
     rung_index: int = 0
     rung: dict[str, Any] = {}
@@ -167,7 +167,7 @@ class DeviceRecord(_Part):
     free_bytes: int = 0
     budget_bytes: int = 0
     cap_bytes: int = 0
-    """What a trial is held to."""
+    """Most bytes that a trial may use."""
     ceiling_bytes: int = 0
     headroom: float = 0.0
     neighbours: list[dict[str, Any]] = []
@@ -176,11 +176,11 @@ class DeviceRecord(_Part):
     may_spill: bool = False
     driver: str = ""
     ranks: list[DeviceRecord] = []
-    """Of a training that runs once on each of several devices: each rank's. The rest is then that of the smallest."""
+    """Devices of a training's ranks, where it runs once on each of several. The other keys are then those of the smallest."""
 
 
 class KeptRecord(_Part):
-    """Whether a kept fit was used, or this launch's fit was kept."""
+    """The kept fit that was used, or that this launch has kept."""
 
     digest: str | None = None
     used: bool = False
@@ -191,7 +191,7 @@ class KeptRecord(_Part):
 
 
 class MisreadRecord(_Part):
-    """What was read of a command beside what its trial ran."""
+    """A setting as it was read from a command, beside what its trial ran."""
 
     rung_index: int = 0
     read: dict[str, int] = {}
@@ -248,14 +248,14 @@ class Record(_Part):
     """Only trials were asked for; null: an older autofit's record, which doesn't say."""
     recipe: str = ""
     rung: dict[str, Any] | None = None
-    """Where the full run stands, or ended; before it the rung that fits."""
+    """The full run's rung, now or at its end; before the run the rung that fits."""
     rung_index: int | None = None
     accumulation: int | None = None
     effective_batch: int | None = None
     effective_batch_seen: bool = False
     effective_batch_asked: int | None = None
     batch_unit: str = "samples"
-    """What batches are counted in: "tokens", where the training's own batches hold as many samples as make up so many of them."""
+    """Unit of a batch: "tokens", where the training's own batches hold as many samples as make up so many of them."""
     given_up: dict[str, Any] | None = None
     """Wheel -> asked and used; another_training: true for LoRA and the like."""
     trials: list[TrialRecord] = []
@@ -267,7 +267,7 @@ class Record(_Part):
     command: str | None = None
     device: DeviceRecord | None = None
     environment: dict[str, str] = {}
-    """What it ran with, name -> version: Python and packages as its trial's process had loaded them, and the card's driver."""
+    """Versions that it ran with, by name: Python and packages as its trial's process had loaded them, and the card's driver."""
     trial_seconds: float = 0.0
     kept: KeptRecord = KeptRecord()
     misread: MisreadRecord | None = None
@@ -276,7 +276,7 @@ class Record(_Part):
     steps: StepsRecord | None = None
     memory: MemoryRecord | None = None
     results: dict[str, Any] = {}
-    """What the full run achieved."""
+    """Results of the full run."""
     _unread: frozenset[str] = PrivateAttr(default=frozenset())
 
     @classmethod
@@ -307,7 +307,7 @@ class Record(_Part):
 
     @property
     def may_name_checkpoints(self) -> bool:
-        """Whether an attempt left a checkpoint, or the record's attempts can't be understood."""
+        """True where an attempt left a checkpoint, or the record's attempts can't be understood."""
         return "attempts" in self.unread or any(attempt.left for attempt in self.attempts)
 
 

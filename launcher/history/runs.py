@@ -25,7 +25,7 @@ from launcher.history.run_folder import RunFolder
 from launcher.history.submission import JobSeen, Look, Submission
 
 ROOT = Path("runs/autofit")
-"""Where runs are looked up by name: the default of ``run.root``."""
+"""Folder in which runs are looked up by name: the default of ``run.root``."""
 AT_WORK = ("trying", "running")
 """States of a record while its launch goes on."""
 NOT_OVER = (*AT_WORK, "interrupted", "stopped")
@@ -55,7 +55,7 @@ class Run:
     submission: Submission | None = None
     """The SLURM job that it was handed to; None for a launch that was handed to nobody."""
     seen: JobSeen | None = None
-    """What SLURM says of that job; None where it wasn't asked, or can't be."""
+    """SLURM's word on that job; None where it wasn't asked, or can't be."""
 
     @property
     def name(self) -> str:
@@ -89,7 +89,7 @@ class Run:
 
     @property
     def _is_about_to_run(self) -> bool:
-        """Whether the record only says that the trials are done, and whoever holds the folder goes on to the full run."""
+        """True while the record only says that the trials are done, and whoever holds the folder goes on to the full run."""
         record, held = self.record, self.ownership.state in (State.RUNNING, State.KILLED, State.ELSEWHERE)
         return held and record is not None and record.fit_only is False and not record.attempts
 
@@ -106,7 +106,7 @@ class Run:
 
     @property
     def _is_its_jobs(self) -> bool:
-        """Whether the process that holds it is its job's, and not one that a person has resumed it with elsewhere."""
+        """True where its job's process holds the folder, and not one with which a person has resumed the run elsewhere."""
         held = self.ownership.owner
         return held is not None and self.submission is not None and held.job == self.submission.job
 
@@ -176,13 +176,13 @@ class Run:
 
     @property
     def trial_peak_bytes(self) -> int:
-        """Of the trial that fits."""
+        """Peak of the trial that fits."""
         ended = self.events.get("trial_ended", {})
         return self.memory.trial_peak_bytes or int((ended.get("peak_bytes") if ended.get("verdict") == "fits" else 0) or 0)
 
     @property
     def memory(self) -> MemoryRecord:
-        """What a full run that has ended said of its peak; zeros before that."""
+        """Memory that the full run has used, once it has ended; zeros before that."""
         return (self.record and self.record.memory) or MemoryRecord()
 
     @property
@@ -198,7 +198,7 @@ class Run:
 
     @property
     def phase(self) -> str:
-        """What a trial that is under way is at; empty where none is."""
+        """Phase of the trial that is under way; empty where none is."""
         started, ended = self.events.get("trial_started"), self.events.get("trial_ended")
         if started is None or (ended is not None and ended["time"] > started["time"]):
             return ""
@@ -211,7 +211,7 @@ class Run:
 
     @property
     def goes_on_from(self) -> str:
-        """What it can be resumed from, as seen when its last attempt ended; ``TORN`` if its record can't be read."""
+        """Start of a resume, as seen when the last attempt ended; ``TORN`` if the record can't be read."""
         if self.record is None:
             return TORN if self.folder.record.is_file() else ""
         return self.record.attempts[-1].goes_on_from if self.record.attempts else ""
@@ -231,7 +231,7 @@ class Run:
         return f"the run {told['what']}" if told and since is not None and when is not None and when >= since else ""
 
     def as_record(self) -> dict[str, Any]:
-        """As ``--json`` prints it."""
+        """The run as ``--json`` prints it."""
         told = self.last
         return {
             "run": self.name,
@@ -253,7 +253,7 @@ class Run:
 
 
 CHECKPOINT, BEGINNING, NOTHING, TORN = "checkpoint", "beginning", "nothing", "torn"
-"""What a run can be resumed from (``run.attempt.Attempt.goes_on_from``); ``TORN``: unknown, since its record can't be read."""
+"""Starts of a resume (``run.attempt.Attempt.goes_on_from``); ``TORN``: unknown, since the run's record can't be read."""
 WITHOUT_A_RECORD = (
     "Its recipe.yaml, its logs and what it has saved (run/) are as they were: command.sh is its command, which goes on from a checkpoint "
     "by the trainer's own words for that; or launch it anew."
@@ -261,7 +261,7 @@ WITHOUT_A_RECORD = (
 
 
 def how_to_go_on(path: Path | str, goes_on_from: str) -> str:
-    """What ``autofit resume`` would do for a run that did not come to its end, in a sentence."""
+    """Tells in a sentence what ``autofit resume`` would do for a run that did not come to its end."""
     resume = f"autofit resume {path}"
     return {
         CHECKPOINT: f"`{resume}` goes on with it.",
@@ -273,7 +273,7 @@ def how_to_go_on(path: Path | str, goes_on_from: str) -> str:
 
 
 def is_run(path: Path) -> bool:
-    """Whether autofit has made this folder for a launch."""
+    """Tells whether autofit has made this folder for a launch."""
     return (path / "trials").is_dir() and ((path / "events.jsonl").is_file() or (path / "recipe.yaml").is_file())
 
 
@@ -385,7 +385,7 @@ class Reader:
         )  # fmt: skip
 
     def _asked(self, handed: Submission) -> JobSeen | None:
-        """What SLURM says of the job; it isn't asked at each look."""
+        """SLURM's word on the job; it isn't asked at each look."""
         if self._look is None or not handed.job:
             return None
         if time.monotonic() >= self._ask_next:
@@ -417,7 +417,7 @@ class _Lines:
         return []
 
     def _first(self, file: BinaryIO) -> int:
-        """Where the first line begins that is read."""
+        """Offset of the first line that is read."""
         if not self._most_bytes or (size := os.fstat(file.fileno()).st_size) <= self._most_bytes:
             return 0
         file.seek(size - self._most_bytes)

@@ -35,7 +35,7 @@ class Series:
         self._before = "\n" if _torn(path) else ""
 
     def due(self, at: float) -> bool:
-        """Whether a line is to be written at this time."""
+        """Tells whether a line is to be written at this time."""
         return self._began is None or at - self._began < DENSE_S or at - self._last >= EVERY_S
 
     def add(self, line: Mapping[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""What is known of the SLURM job that a launch was handed to: ``submission.json`` in its run folder, and what SLURM says of the job."""
+"""Reads and writes ``submission.json``, the SLURM job that a launch was handed to, and what SLURM says of the job."""
 
 from __future__ import annotations
 
@@ -25,28 +25,28 @@ class Submission:
     name: str
     """The job's name: the run folder's. By it a job of the same id on another cluster isn't taken for ours."""
     cwd: str
-    """Where it was typed: relative paths count from there."""
+    """Folder in which it was typed: relative paths count from there."""
     handed_in: float
     """Seconds since 1970."""
     fit_only: bool = False
     """Only trials were asked for."""
 
     def log(self, folder: Path) -> Path:
-        """What autofit said in the job, through all its starts."""
+        """File of what autofit said in the job, through all its starts."""
         return folder / WORDS / f"{self.job}_0_log.out"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JobSeen:
-    """What SLURM said of a job."""
+    """SLURM's word on a job."""
 
     state: str
-    """In SLURM's word; empty for a job that it doesn't know, or not any more."""
+    """State in SLURM's word; empty for a job that it doesn't know, or not any more."""
     reason: str = ""
 
     @property
     def waits(self) -> bool:
-        """It is queued, for the first time or again."""
+        """The job is queued, for the first time or again."""
         return self.state in ("PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "RESV_DEL_HOLD", "SPECIAL_EXIT")
 
     @property
@@ -55,7 +55,7 @@ class JobSeen:
 
     @property
     def is_there(self) -> bool:
-        """It waits or runs."""
+        """The job waits or runs."""
         return self.waits or self.runs
 
 
@@ -64,7 +64,7 @@ Look = Callable[[Submission], JobSeen | None]
 
 
 def read(folder: Path) -> Submission | None:
-    """None for a launch that was handed to nobody."""
+    """The submission of a run folder; None for a launch that was handed to nobody."""
     with suppress(OSError, ValueError, TypeError):
         return Submission(**json.loads((folder / NAME).read_bytes()))
     return None

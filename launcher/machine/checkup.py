@@ -26,11 +26,11 @@ from launcher.shared.card_memory import handle_of
 from launcher.shared.sizes import GIB, format_size
 
 LEAST_SHARED_BYTES = GIB
-"""Of /dev/shm: a container's default of 64 MiB ends loader workers with a bus error."""
+"""Room that /dev/shm should have: a container's default of 64 MiB ends loader workers with a bus error."""
 LEAST_DISK_BYTES = 2 * GIB
-"""For two checkpoints of a middling model and its optimizer."""
+"""Disk for two checkpoints of a middling model and its optimizer."""
 LEAST_HOST_BYTES = 2 * GIB
-"""For a trainer's imports, its workers, and one checkpoint on its way to the disk."""
+"""Host memory for a trainer's imports, its workers, and one checkpoint on its way to the disk."""
 LEAST_FILES = 1024
 """Open files: each loader worker keeps some tens, and PyTorch passes tensors by file descriptors."""
 
@@ -43,9 +43,9 @@ class Check:
     found: str
     needed: str = ""
     cure: str = ""
-    """What to do; empty where nothing is to be done."""
+    """Advice; empty where nothing is to be done."""
     stops: bool = False
-    """It would stop a launch."""
+    """The finding would stop a launch."""
 
 
 def look(environ: Mapping[str, str], *, folder: Path, nvml: Any = None) -> list[Check]:
@@ -134,7 +134,7 @@ def _torch(driver: tuple[int, int] | None, *, on_card: bool) -> Iterator[Check]:
 
 
 def _cuda_of_torch() -> str:
-    """As torch/version.py says it, which is read and not imported; empty for a build without CUDA."""
+    """CUDA's version by torch/version.py, which is read and not imported; empty for a build without CUDA."""
     spec = importlib.util.find_spec("torch")
     with suppress(OSError):
         text = (Path(spec.origin).parent / "version.py").read_text(encoding="utf-8") if spec and spec.origin else ""

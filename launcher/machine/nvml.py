@@ -56,7 +56,7 @@ class Card:
     name: str
     mig: bool
     total_bytes: int
-    """What programs can reach: without the driver's own reserve. 0 where it doesn't tell (memory of the host's)."""
+    """Memory that programs can reach, without the driver's own reserve. 0 where the driver doesn't tell (memory of the host's)."""
     free_bytes: int
     neighbours: tuple[Neighbour, ...]
     """Largest first."""
@@ -70,7 +70,7 @@ class Card:
 
     @property
     def unattributed_bytes(self) -> int:
-        """In use, but by none of ``neighbours`` as far as the driver tells."""
+        """Memory in use, but by none of ``neighbours`` as far as the driver tells."""
         return max(0, self.used_bytes - sum(neighbour.used_bytes for neighbour in self.neighbours))
 
 
@@ -120,14 +120,14 @@ def driver_version() -> str | None:
 
 
 def driver_of(api: Any) -> str:
-    """The same of an API that is open; empty where it doesn't tell."""
+    """The driver's version by an API that is open; empty where it doesn't tell."""
     with suppress(api.NVMLError):
         return text(api.nvmlSystemGetDriverVersion())
     return ""
 
 
 def _card_files() -> bool:
-    """Whether the kernel shows an NVIDIA card, whatever the libraries say."""
+    """Tells whether the kernel shows an NVIDIA card, whatever the libraries say."""
     return Path("/dev/nvidia0").exists() or Path("/proc/driver/nvidia/gpus").exists()
 
 

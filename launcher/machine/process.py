@@ -444,7 +444,7 @@ class Detached:
 
     @property
     def returncode(self) -> int | None:
-        """None while it runs."""
+        """The exit status; None while it runs."""
         return self.process.poll()
 
 

@@ -75,13 +75,13 @@ def _together(found: Sequence[Budget]) -> Budget:
 
 
 def _roomiest(found: Sequence[Budget], most: int) -> list[Budget]:
-    """So many with most room, as they were named."""
+    """The ``most`` budgets with most room, in the order in which they were named."""
     kept = sorted(found, key=lambda one: -one.budget_bytes)[:most]
     return [one for one in found if one in kept]
 
 
 def _roomiest_first(found: Sequence[Budget]) -> list[Budget]:
-    """As they were named, but for the one with most room, where that is more than a moment's difference."""
+    """The budgets as they were named, the one with most room first where that is more than a moment's difference."""
     roomiest = max(found, key=lambda one: one.budget_bytes)
     if roomiest.budget_bytes <= found[0].budget_bytes + SETTLED_BYTES:
         return list(found)

@@ -24,7 +24,7 @@ ASKED_S = 20.0
 KEY = "launch.slurm"
 _KEYS = {"partition": "partition", "account": "account", "qos": "qos", "time limit": "time", "node count": "nodes", "cpu": "cpus",
          "memory": "mem", "gres": "gpus", "generic resource": "gpus", "feature": "constraint"}  # fmt: skip
-"""What sbatch complains of, in its words -> our key."""
+"""sbatch's word for what it complains of -> our key."""
 NEVER: Mapping[str, str] = {
     "PartitionTimeLimit": "time", "PartitionNodeLimit": "nodes", "InvalidAccount": "account", "InvalidQOS": "qos",
     "BadConstraints": "constraint", "AccountNotAllowed": "account", "QOSNotAllowed": "qos", "DependencyNeverSatisfied": "sbatch.dependency",
@@ -38,7 +38,7 @@ class SlurmJob:
     """A job as it is handed in."""
 
     argv: Sequence[str]
-    """What it runs."""
+    """Words of the job's command."""
     name: str
     folder: Path
     """Gets its script and output; on a disk that the nodes see."""
@@ -77,7 +77,7 @@ def submit(asked: SlurmJob) -> str:
 
 
 def faults() -> list[Fault]:
-    """What keeps jobs from being handed in here."""
+    """Faults that keep jobs from being handed in here."""
     if (missing := next((one for one in ("sbatch", "squeue", "srun") if shutil.which(one) is None), None)) is not None:
         cure = "Type it where SLURM's commands are (a login node), or leave launch=slurm out to train here."
         return [Fault(key="launch", found=f"there is no {missing} here, so no job can be handed to SLURM", cure=cure)]

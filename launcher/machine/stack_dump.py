@@ -19,9 +19,9 @@ from launcher.shared.orders import STACKS_OF
 LOOK_S = 20.0
 """Seconds after which a look at one process is given up."""
 ANSWERS_S = 2.0
-"""So long a process may take to tell its stacks, which it does from within whatever it hangs in."""
+"""Seconds that a process may take to tell its stacks, which it does from within whatever it hangs in."""
 WHOLE_S = 0.05
-"""What has not grown for so long is whole."""
+"""Seconds without growth after which a dump is whole."""
 _OF_RANK = re.compile(r"^process \d+ \([\w -]+, rank (\d+)\): .*\n((?:(?!process \d).*\n)*)", re.MULTILINE)
 _FRAME = re.compile(r'File "([^"]+)", line (\d+) in (\S+)')
 _WAITS = re.compile(r"torch/distributed/|torch/nn/parallel/distributed\.py|_engine_run_backward$|worker/ranks\.py")
@@ -48,7 +48,7 @@ def _of(one: psutil.Process, told: Path) -> str:
 
 
 def _told(pid: int, folder: Path) -> str:
-    """What the process tells of itself, in whatever it hangs; nothing if it doesn't listen."""
+    """Stacks that the process tells of itself, in whatever it hangs; empty if it doesn't listen."""
     path, said, until = folder / f"{pid}{STACKS_OF}", "", time.monotonic() + ANSWERS_S
     with contextlib.suppress(OSError):
         os.truncate(path, 0)  # it isn't there where nobody listens, and the signal would end the process
@@ -91,7 +91,7 @@ def _python_stack(pid: int) -> str:
 
 
 def _kernel_stack(pid: int) -> str:
-    """What each thread waits for in the kernel (proc_pid_wchan(5))."""
+    """The kernel function that each thread waits in (proc_pid_wchan(5))."""
     lines = [f"(py-spy is not installed; it tells the Python stack: {install.extra('stacks')})"]
     with contextlib.suppress(OSError):
         for thread in sorted(os.listdir(f"/proc/{pid}/task"), key=int):

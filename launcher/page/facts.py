@@ -1,4 +1,4 @@
-"""What the page says of one run: read from its record, its events, its series and its trials' reports. Words and figures, no markup."""
+"""Reads what the page says of one run from its record, its events, its series and its trials' reports. Words and figures, no markup."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ class BarPart:
     """Its class in the page's style."""
     bytes: int
     width: float
-    """In percent of the picture."""
+    """The part's width in percent of the picture."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Bar:
-    """What one phase needed, in parts."""
+    """One phase's need, in parts."""
 
     name: str
     parts: tuple[BarPart, ...]
@@ -56,7 +56,7 @@ class LadderRow:
     """The state for people."""
     peak: str = ""
     width: float = 0.0
-    """Of its peak, in percent of the picture."""
+    """The peak's width in percent of the picture."""
     why: str = ""
     seconds: float = 0.0
     gives_up: str = ""
@@ -71,7 +71,7 @@ class LadderRow:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FailureWords:
-    """What a trainer said itself when something failed."""
+    """The trainer's own words about a failure."""
 
     title: str
     why: str
@@ -109,7 +109,7 @@ def value(told: object) -> str:
 
 
 def full_scale(run: Run, record: Record) -> int:
-    """Of the pictures of memory, in bytes: the budget, or what was needed beyond it."""
+    """The bytes at the right end of pictures of memory: the budget, or what was needed beyond it."""
     peaks = [trial.peak_bytes for trial in record.trials] + [attempt.peak_bytes for attempt in record.attempts]
     return max([run.budget_bytes, *peaks, 1]) * 21 // 20
 
@@ -250,7 +250,7 @@ def _above(failed: Sequence[LadderRow], out: Sequence[LadderRow]) -> str:
 
 
 def _given_up(record: Record) -> str:
-    """What is given up, settings and batch; only what was shown to be the same training is said to be that."""
+    """Tells what is given up, settings and batch; only what was shown to be the same training is said to be that."""
     lost = [row for row in given_up(record) if row[0] not in ("micro-batch", "accumulation", "effective batch")]
     beside = {wheel(name): course.mark(pair.get("another_training")) for name, pair in (record.given_up or {}).items()}
     words = (f"{name} {asked} -> {used}{beside.get(name, '')}" for name, asked, used in lost)
@@ -271,7 +271,7 @@ def _given_up(record: Record) -> str:
 
 
 def same_training(record: Record) -> str:
-    """Whether the run's rung is the asked training, in a word or two."""
+    """The verdict on the run's rung being the asked training, in a word or two."""
     same = record.same_training
     return "" if same is None else "but for what is given up" if same.gradient.startswith(GIVEN_UP) else same.verdict
 
@@ -287,7 +287,7 @@ def given_up(record: Record) -> list[tuple[str, str, str]]:
 
 
 def _afterwards(record: Record) -> Iterator[str]:
-    """What became of the full run."""
+    """Tells what became of the full run."""
     for attempt in record.attempts:
         if attempt.next is not None and attempt.next.why:
             yield f"After attempt {attempt.number} of the full run: {attempt.next.why}."
@@ -386,7 +386,7 @@ def _shortened(text: str) -> str:
 
 
 def moments(run: Run, since: float) -> list[Moment]:
-    """What is marked over time: failures, recoveries, neighbours."""
+    """Moments that are marked over time: failures, recoveries, neighbours."""
     found = []
     for event in events_of(run.folder):
         if said := _moment(event):

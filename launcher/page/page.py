@@ -108,7 +108,7 @@ def _span(lines: Sequence[Mapping[str, Any]], since: float) -> float:
 
 
 def _part(at: float, lines: Sequence[Mapping[str, Any]], since: float) -> float:
-    """In percent of the time axis."""
+    """A time in percent of the time axis."""
     span = _span(lines, since)
     return round(min(100.0, 100 * at / span), 2) if span else 0.0
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 MOST_POINTS = 400
-"""Of a line: more than a screen shows."""
+"""Points of a line: more than a screen shows."""
 _TABLE_ROWS = 24
 
 
@@ -17,7 +17,7 @@ class Tick:
     """A figure at an axis."""
 
     at: float
-    """In percent of the axis."""
+    """Place in percent of the axis."""
     text: str
 
 
@@ -44,7 +44,7 @@ class Plot:
     levels: tuple[Tick, ...]
     """Lines across, with their words: the cap, the budget."""
     rows: tuple[tuple[str, ...], ...]
-    """The same as a table: time and each line's value."""
+    """The plot as a table: time and each line's value."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -60,7 +60,7 @@ class Scale:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Unit:
-    """What an axis counts."""
+    """Unit of an axis."""
 
     told: Callable[[float], str]
     """A value for people."""
@@ -95,12 +95,12 @@ def plot(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Field:
-    """Where a line is drawn."""
+    """The rectangle in which lines are drawn."""
 
     x: Scale
     y: Scale
     gap: float
-    """So many seconds without a point end a piece of a line."""
+    """Seconds without a point that end a piece of a line."""
 
 
 def _line(name: str, kind: str, points: Sequence[tuple[float, float]], field: _Field) -> Curve:
@@ -163,5 +163,5 @@ def clock(seconds: float, span: float) -> str:
 
 
 def json_of(plot: Plot) -> dict[str, Any]:
-    """What the page's script reads of a plot, to tell the value under the pointer."""
+    """The plot as the page's script reads it, to tell the value under the pointer."""
     return {"lines": [{"name": line.name, "values": line.values} for line in plot.lines]}

@@ -18,7 +18,7 @@ from launcher.shared.report import Phase
 
 
 class Ended(StrEnum):
-    """What ended an attempt."""
+    """Causes of an attempt's end."""
 
     DONE = "done"
     OUT_OF_MEMORY = "out_of_memory"  # of the device: allocator, driver, libraries; on a CPU budget of the host
@@ -51,11 +51,11 @@ class Outcome:
     memory_failure: MemoryFailure | None
     """The last memory failure in a failed run's output, which ended it; None if there is none."""
     ended: Ended = Ended.DONE
-    """What ended it."""
+    """Cause of its end."""
     phase: str = Phase.DONE.value
-    """Where."""
+    """Phase in which it ended."""
     evidence: str = ""
-    """By which words that is known."""
+    """Words by which that is known."""
     optimizer_steps: int | None = None
     """Optimizer steps that it made; None if that couldn't be seen from outside."""
     stopped_early: str = ""
@@ -97,7 +97,7 @@ class Stop:
 
     why: str
     checkpoint: Checkpoint | None = None
-    """What is left to go on from."""
+    """Checkpoint to go on from."""
 
 
 Move = GoOn | Wait | Stop
@@ -119,10 +119,10 @@ class Attempt:
     ended: Ended = Ended.INTERRUPTED
     """Also what a record says of an attempt whose launcher was killed."""
     phase: str = Phase.TRAIN.value
-    """Where it ended, by its output: train, validate or finish (the last evaluation)."""
+    """Phase in which it ended, by its output: train, validate or finish (the last evaluation)."""
     evidence: str = ""
     source: Source | None = None
-    """For memory: who refused."""
+    """Part of the machine that refused memory; None for other ends."""
     asked_bytes: int | None = None
     peak_bytes: int = 0
     seconds: float = 0.0
@@ -134,7 +134,7 @@ class Attempt:
     not_finite_since: float | None = None
     """When its loss stopped being finite (seconds since the epoch); None: its last report was finite."""
     then: Move | None = None
-    """What was done next."""
+    """The next move."""
 
     def ended_as(self, outcome: Outcome) -> Attempt:
         failure = outcome.memory_failure

@@ -22,16 +22,16 @@ _CHILD = re.compile(r"Root Cause.*?exitcode\s*: -(\d+)|died with <Signals\.\w+: 
 """The signal that such a program says its child died of."""
 _RANK = re.compile(r"^\[rank\d+\]: ?")
 _OF_A_RANK = re.compile(r"rank\s*:\s*(\d+) \(local_rank: \d+\)\s*\n\s*exitcode\s*:\s*-(\d+)")
-"""What torchrun says of a rank that a signal ended."""
+"""torchrun's words for a rank that a signal ended."""
 _FAILED = re.compile(r"rank\s*:\s*(\d+) \(local_rank: \d+\)")
 """Every rank that torchrun says has failed: one that ended with 0 isn't among them."""
 _LEFT_ALONE = re.compile(r"^\[rank(\d+)\]: ?(\S*(?:Error|Exception): .*[Cc]onnection (?:closed|reset|refused).*)$", re.MULTILINE)
 """The last words of a rank whose neighbour is gone."""
 _IGNORED = "Exception ignored in"
-"""What Python says before a traceback that has ended nothing."""
+"""Python's words before a traceback that has ended nothing."""
 LAST_LINES = 60
 LITTLE = 0.12
-"""Of the host's memory: programs that kill for want of it begin at 10 % or less."""
+"""Free part of the host's memory: programs that kill for want of it begin at 10 % or less."""
 _TRAINS = frozenset({"train", "training", "fit"})
 _VALIDATES = frozenset({"val", "validate", "validation", "validating", "valid", "eval", "evaluate", "evaluation"})
 _SAVED = frozenset({"checkpoint", "checkpoints", "ckpt", "model", "pretrained", "weights", "state", "optimizer"})
@@ -43,7 +43,7 @@ _DEATHS = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunEnd:
-    """What was seen of a run and its end from outside."""
+    """Everything that was seen of a run and its end from outside."""
 
     returncode: int
     words: str
@@ -62,7 +62,7 @@ class RunEnd:
     """The weights it saved last; None if they couldn't be looked at."""
     on_card: bool = False
     at_limit: bool = False
-    """Whether its memory was at its limit when last looked at."""
+    """The run's memory was at its limit when it was last looked at."""
     oom_kills: int | None = 0
     """Processes that the kernel killed for lack of memory during the run; None where it doesn't count them."""
     host_free: float = 1.0
@@ -79,7 +79,7 @@ class RunEnd:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Cause:
-    """What ended a run."""
+    """The cause of a run's end."""
 
     ended: Ended
     phase: str
@@ -122,7 +122,7 @@ def find(end: RunEnd) -> Cause:
 
 
 def gone_on_without(lost: Sequence[str], words: str, ended_by: MemoryFailure | None) -> list[str]:
-    """Those lines of a run's logs about memory that don't stand in the traceback that ended it for want of that."""
+    """Lines of a run's logs about memory, except those in the traceback that ended it for want of memory."""
     last = last_chain(words) if ended_by is not None and _TRACEBACK in words else ""
     return [line for line in lost if line not in last and (ended_by is None or line != ended_by.line)]
 
@@ -167,7 +167,7 @@ def _hidden(end: RunEnd) -> str:
 
 
 _UNWRITTEN = ((Ended.READ_ONLY, READ_ONLY), (Ended.FILE_TOO_LARGE, TOO_LARGE), (Ended.DISK_FULL, FULL_DISK))
-"""What a trainer's words say of a write that failed."""
+"""Ends that a trainer's words about a failed write mean."""
 
 
 def _unwritten(end: RunEnd) -> tuple[Ended, str] | None:

@@ -39,7 +39,7 @@ class Deviated(Event, name="run_otherwise"):
     """The run deviates from what was asked, or autofit acts on it."""
 
     what: str
-    """What it does: a sentence that begins with "the run" goes on so."""
+    """The deviation as the end of a sentence that begins with "the run"."""
     evidence: str = ""
     """The line of its output that shows it."""
 
@@ -64,7 +64,7 @@ class AttemptEnded(Event, name="run_ended", recorded=True):
 
 
 class Recovering(Event, name="recovering", recorded=True):
-    """What is done after a failed attempt."""
+    """The move after a failed attempt."""
 
     move: Move
 

@@ -24,13 +24,13 @@ AFTER_A_STALL = 10
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Look:
-    """What is seen of a run at one moment."""
+    """A look at a run at one moment."""
 
     now: float
     """Monotonic seconds."""
     progress: Progress
     grew: bool = False
-    """It has printed something since the last look."""
+    """The run has printed something since the last look."""
     used_bytes: int = 0
     busy: float | None = None
     """Fraction of the time in which its card computes; None if there is no card, or the driver doesn't tell."""
@@ -85,7 +85,7 @@ class StepSilence:
 
 
 def _in_mid_epoch(progress: Progress) -> bool:
-    """Whether the last step that was printed is one of training, and not the last of an epoch or of the run."""
+    """Tells whether the last printed step is one of training, and not the last of an epoch or of the run."""
     at_end = bool(progress.steps and progress.step is not None and progress.step >= progress.steps)
     return progress.phase in (TRAIN, None) and not at_end and (progress.done is None or progress.done < 1)
 

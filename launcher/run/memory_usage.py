@@ -44,12 +44,12 @@ class Usage(Looks):
         self._segments = SegmentsByProcess()
         self._bases: dict[int, int] = {}
         self._stepping: frozenset[int] = frozenset()
-        """Those of them that make optimizer steps."""
+        """Processes that make optimizer steps."""
         self.peak_bytes = 0
         """Most that the run used, as ``TrialReport.peak_bytes`` counts it: of its processes the one with most, or all that train together.
         0 where nothing could be seen."""
         self.now_bytes = 0
-        """What it uses now."""
+        """Bytes that the run uses now."""
         self._lately_bytes = 0
 
     def start(self) -> None:

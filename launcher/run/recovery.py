@@ -32,7 +32,7 @@ class History:
     ladder: Ladder
     rules: RecoverRules
     attempts: tuple[Attempt, ...]
-    """In order. ``forgiven`` says how many of the first don't count against ``recover.restarts``."""
+    """All attempts in order. ``forgiven`` says how many of the first don't count against ``recover.restarts``."""
     checkpoints: tuple[Checkpoint, ...] = ()
     """Checkpoints that the run can be resumed from, newest first."""
     spoiled: Mapping[Path, str] = field(default_factory=dict)
@@ -48,7 +48,7 @@ class History:
 
 
 def decide(history: History) -> Move:
-    """What to do after the last attempt, which did not come to its end."""
+    """Decides what to do after the last attempt, which did not come to its end."""
     last, counted = history.attempts[-1], history.attempts[history.forgiven :]
     failed = [attempt for attempt in counted if attempt.ended not in (Ended.CARD_TAKEN, Ended.INTERRUPTED)]
     waits = sum(attempt.ended is Ended.CARD_TAKEN for attempt in counted)
@@ -118,7 +118,7 @@ def _diverged(history: History, *, again: bool) -> Move:
 
 
 def _again(history: History, why: str) -> GoOn | Stop:
-    """The same rung, from the newest checkpoint, or from the beginning if nothing was saved yet."""
+    """Goes on at the same rung, from the newest checkpoint, or from the beginning if nothing was saved yet."""
     last = history.attempts[-1]
     return _to(history, last.rung, why, workers=last.workers)
 
@@ -189,7 +189,7 @@ def _turned(history: History, rung: Rung) -> set[str]:
 
 
 def _loads(history: History, rung: Rung) -> bool:
-    """Whether the last attempt's checkpoints can be gone on from at this rung."""
+    """Tells whether a run at this rung can go on from the last attempt's checkpoints."""
     return history.keeps is not None and _turned(history, rung) <= history.keeps
 
 

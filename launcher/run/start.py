@@ -25,7 +25,7 @@ from launcher.trial.job import Job
 from launcher.trial.trial import Trial
 
 SHIM = Path(__file__).parents[1] / "worker" / "shim"
-"""What loads ours into a process of the run, first on its PYTHONPATH."""
+"""Folder, first on a run's PYTHONPATH, whose ``sitecustomize`` loads our files into each of its processes."""
 
 
 def native_command(job: Job, rung: Rung) -> Command:
@@ -104,7 +104,7 @@ def start(job: Job, chosen: Trial, command: Command, files: AttemptFiles, *, sho
 
 
 def _as_it_is_now(budget: Budget) -> Budget:
-    """With what is free on its cards now."""
+    """The budget with what is free on its cards now."""
     if budget.ranks:
         return replace(budget, ranks=tuple(map(_as_it_is_now, budget.ranks)))
     now = devices.free_now(budget)

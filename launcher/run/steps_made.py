@@ -25,7 +25,7 @@ _NOT_YET = re.compile(
 
 
 class StepsMade:
-    """Of one attempt."""
+    """Counts the optimizer steps of one attempt."""
 
     def __init__(self, processes: Path) -> None:
         """``processes``: the folder in which its processes write their base and their steps."""

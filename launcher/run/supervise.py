@@ -69,7 +69,7 @@ def follow(job: Job, child: Child, attempts: Sequence[Attempt], *, base_bytes: i
 
 
 def _at_limit(job: Job, watch: RunWatch, usage: Usage) -> bool:
-    """Whether memory may have run out, where words alone don't say it."""
+    """Tells whether memory may have run out, where words alone don't say it."""
     used_all = job.budget.kind == "cpu" and usage.peak_bytes >= NEAR_LIMIT * job.budget.budget_bytes
     return watch.at_limit or used_all
 

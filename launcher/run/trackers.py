@@ -15,7 +15,7 @@ Facts = Mapping[str, int | str]
 
 
 def facts(job: Job, rung: Rung) -> Facts:
-    """What is told of an attempt at this rung. Sizes are bytes; without ``trial_peak_bytes`` where the rung itself was not tried."""
+    """The facts of an attempt at this rung. Sizes are bytes; without ``trial_peak_bytes`` where the rung itself was not tried."""
     record = Record.read(job.folder.record) or Record()
     tried = next((one for one in reversed(record.trials) if one.rung_index == rung.index), None)
     return {

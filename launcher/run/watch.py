@@ -34,7 +34,7 @@ from launcher.trial.silence import LOST_S, Silence
 
 @dataclass(frozen=True, slots=True)
 class Remark:
-    """What is to be told about the run's pace."""
+    """A remark about the run's pace."""
 
     what: str
     ends: Ended | None = None

@@ -35,7 +35,7 @@ def memory(nvml: Any, handle: Any) -> tuple[int, int]:
 
 
 def free_bytes(nvml: Any, uuid: str) -> int:
-    """What is free on the card now."""
+    """Bytes that are free on the card now."""
     return memory(nvml, handle_of(nvml, uuid))[1]
 
 

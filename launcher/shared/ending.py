@@ -10,12 +10,12 @@ class Ending:
     """How a child process ended, as the launcher saw it from outside."""
 
     returncode: int
-    """As ``subprocess`` gives it: negative for a signal."""
+    """Exit status as ``subprocess`` gives it: negative for a signal."""
     timed_out: bool = False
     stood_still: str = ""
     """Stacks of its processes, if it was ended because it made no progress; empty for any other end."""
     computed: bool = False
-    """It used the processor all the same: an endless loop, perhaps."""
+    """The process used the processor all the same: an endless loop, perhaps."""
     seconds: float = 0.0
     """Without pauses (Ctrl-Z)."""
     peak_data_bytes: int = 0

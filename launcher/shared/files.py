@@ -18,7 +18,7 @@ def replace(path: Path, text: str) -> None:
 
 
 def replace_bytes(path: Path, content: bytes) -> None:
-    """As ``replace``, for bytes."""
+    """Replaces a file by these bytes, whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
@@ -36,7 +36,7 @@ def replace_bytes(path: Path, content: bytes) -> None:
 
 
 def replace_json(path: Path, value: Any) -> None:
-    """As ``replace``, for a value, as JSON."""
+    """Replaces a file by this value as JSON, whole or not at all."""
     replace(path, json.dumps(plain(value), indent=2) + "\n")
 
 

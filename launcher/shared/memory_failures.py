@@ -120,7 +120,7 @@ def memory_failure(text: str, *, types: Iterable[str] = (), last: bool = False) 
 
 
 def no_semaphore(traceback: str) -> MemoryFailure | None:
-    """That /dev/shm has no room for a semaphore; its error alone is that of a full disk."""
+    """The failure of a semaphore that finds no room in /dev/shm; its error alone is that of a full disk."""
     found = _SEMAPHORE.search(traceback)
     line = f"no room in /dev/shm for a semaphore: {found[1]}" if found is not None else ""
     return MemoryFailure(source="shared_memory", line=line, asked_bytes=None) if line else None
@@ -167,7 +167,7 @@ _WITHIN = re.compile(r"^(?:\[rank\d+\]: )?+\s")
 
 
 def spoken(lines: Iterable[str]) -> list[str]:
-    """What a program said: the lines without the frames of tracebacks and the source that stands in them."""
+    """The program's own words: the lines without the frames of tracebacks and the source that stands in them."""
     kept, in_traceback = [], False
     for line in lines:
         frame = _FRAME.match(line) is not None

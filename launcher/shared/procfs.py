@@ -111,7 +111,7 @@ def work_seconds(pid: int) -> float:
 
 
 def watching_seconds(pid: int) -> float:
-    """What autofit's own threads in them have taken of that. Asks each thread for its name: for trials, not for each second of a run."""
+    """Seconds of that which autofit's own threads have taken. Asks each thread for its name: for trials, not for each second of a run."""
     return sum(_watching_seconds(one) for one in (pid, *descendants(pid)))
 
 
@@ -172,7 +172,7 @@ def with_variable(name: str, starts: tuple[str, ...]) -> list[int]:
 
 
 def resident_bytes(pid: int | str = "self") -> int:
-    """What a process has in memory, shared pages included. Raises OSError where it has ended."""
+    """Bytes that a process has in memory, shared pages included. Raises OSError where it has ended."""
     with open(f"/proc/{pid}/statm", "rb") as statm:
         return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 

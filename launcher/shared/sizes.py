@@ -18,7 +18,7 @@ _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*")
 
 
 def format_number(value: float, *, digits: int = 4) -> str:
-    """For people: never with an exponent, whole where it is whole or has more digits before the point than are asked for."""
+    """A number for people: never with an exponent, whole where it is whole or has more digits before the point than are asked for."""
     return f"{value:.0f}" if value == round(value) or abs(value) >= 10 ** (digits - 1) else f"{value:.{digits}g}"
 
 

@@ -17,12 +17,12 @@ _UNSAID = re.compile(r"file write failed|PytorchStreamWriter failed writing|unex
 
 
 def unsaid(words: str) -> bool:
-    """Whether a file couldn't be written, and these words don't say why."""
+    """Tells whether a file couldn't be written, and these words don't say why."""
     return _UNSAID.search(words) is not None and WHY.search(words) is None
 
 
 def maybe_too_large(words: str) -> bool:
-    """Whether a file that became larger than it may explain these words."""
+    """Tells whether a file that became larger than it may explains these words."""
     return TOO_LARGE.search(words) is not None or unsaid(words)
 
 
