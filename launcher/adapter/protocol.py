@@ -109,10 +109,6 @@ class Adapter(ABC):
         """Everything that its trials depend on, so that a fit can be kept."""
         return Inputs(unknown=f"the adapter {self.name} doesn't say what its trials hang on")
 
-    def edit(self, rung: Rung) -> str:
-        """The edit of the person's own files that comes to this rung, as a unified diff; nothing where their command says it all."""
-        return ""
-
     def fetch(self, rung: Rung) -> Command | None:
         """The command that downloads what this rung needs, since trials use no network; None if everything is here."""
         return None

@@ -22,8 +22,6 @@ ALLOW_BATCH = "--allow-batch"
 """The person accepts another effective batch than the asked one."""
 CHECKPOINTING = "--checkpointing"
 """A part of the model's repeated modules may be checkpointed, from outside where the command has no word for it."""
-SHOW_EDIT = "--show-edit"
-"""Beside the command: the edit that a person would make by hand. Nothing is edited."""
 SET = "--set"
 """The person names the value of the script's own that is its batch size: ``--set "CONFIG['batch']"``."""
 
@@ -44,7 +42,7 @@ def run(call: Call) -> Iterable[Task]:
     if ALLOW_BATCH in call.flags:
         understood, words = free_batch(understood), (*words, "ladder.keep_batch=false")
     name = recognise.name_of(understood)
-    body = partial(fit_draft if FIT_ONLY in call.flags else train_draft, show_edit=SHOW_EDIT in call.flags)
+    body = fit_draft if FIT_ONLY in call.flags else train_draft
     drafted = {name: recipe_draft.recipe(understood, name=name)}
     words = (f"recipe={name}", *words)
     drafts = compose.drafts(words, program=f"autofit {call.verb}", advice=suggestions, drafted=drafted)

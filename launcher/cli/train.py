@@ -16,7 +16,6 @@ from launcher.errors import ExitCode
 if TYPE_CHECKING:
     from launcher.config.recipe import Draft
     from launcher.engine.resumption import Resumable
-    from launcher.engine.state import Fit
     from launcher.history.run_folder import RunFolder
 
 
@@ -72,9 +71,8 @@ def each_of(drafts: Sequence[Draft], terminal: Terminal, body: Callable[[Draft, 
     return (partial(told, draft) for draft in drafts)
 
 
-def train_draft(draft: Draft, terminal: Terminal, *, show_edit: bool = False, folder: RunFolder | None = None) -> Answer:
-    """Trials, then the full run at the rung that fits. ``show_edit``: with the edit that a person would make by hand. ``folder``: of a
-    launch that was handed to the job that this process runs in."""
+def train_draft(draft: Draft, terminal: Terminal, *, folder: RunFolder | None = None) -> Answer:
+    """Trials, then the full run at the rung that fits. ``folder``: of a launch that was handed to the job that this process runs in."""
     if submit.is_wanted(draft):
         return submit.draft(draft, terminal)
     from launcher.engine import prepare, resumption, train
@@ -86,8 +84,6 @@ def train_draft(draft: Draft, terminal: Terminal, *, show_edit: bool = False, fo
     job = prepare.prepare_search(draft, display.hear, folder=folder)
     with report.at_the_end(job.folder, terminal):
         result = train.train(job, show=terminal.streams())
-    if show_edit:
-        _edit(result, terminal)
     return Answer(status=result.exit_code, record=result.as_record())
 
 
@@ -108,16 +104,7 @@ def go_on(launch: Resumable, terminal: Terminal) -> Answer:
     return Answer(status=result.exit_code, record=result.as_record())
 
 
-def _edit(fit: Fit, terminal: Terminal) -> None:
-    """What would be edited by hand."""
-    if fit.rung is None:
-        return
-    said = fit.job.adapter.edit(fit.rung)
-    terminal.say("the same by hand (nothing was edited):" if said else "by hand nothing would be edited: the command above says it all")
-    terminal.say(*said.splitlines())
-
-
-def fit_draft(draft: Draft, terminal: Terminal, *, show_edit: bool = False, folder: RunFolder | None = None) -> Answer:
+def fit_draft(draft: Draft, terminal: Terminal, *, folder: RunFolder | None = None) -> Answer:
     """Trials, and the command that they would launch."""
     if submit.is_wanted(draft):
         return submit.draft(draft, terminal, fit_only=True)
@@ -127,8 +114,6 @@ def fit_draft(draft: Draft, terminal: Terminal, *, show_edit: bool = False, fold
     result = fit.fit(prepare.prepare_search(draft, display.hear, folder=folder))
     if result.command is not None:
         display.command(result.command.shell())
-    if show_edit:
-        _edit(result, terminal)
     return Answer(status=result.exit_code, record=result.as_record())
 
 

@@ -84,7 +84,7 @@ VERBS: tuple[Verb, ...] = (
         help="the same for a command you have, without a recipe",
         takes=Takes.COMMAND,
         run=run.run,
-        flags=(run.FIT_ONLY, run.ALLOW_BATCH, run.CHECKPOINTING, run.SET, run.SHOW_EDIT, DETACH),
+        flags=(run.FIT_ONLY, run.ALLOW_BATCH, run.CHECKPOINTING, run.SET, DETACH),
         more="The script is not edited. What stands behind -- is yours, byte for byte.",
         examples=(
             "autofit run -- python train.py --batch-size 64",
@@ -209,7 +209,6 @@ FLAGS: Mapping[str, str] = {
     prune.CHECKPOINTS: f"({prune.PRUNE}) those with checkpoints, too",
     prune.YES: f"({prune.PRUNE}) without asking",
     run.CHECKPOINTING: "checkpoint half of the model's repeated modules, or all, where less doesn't fit (slower, the same training)",
-    run.SHOW_EDIT: "show the edit that a person would make by hand, as a diff; nothing is edited",
     run.SET: "the value of the script's own that is its batch size, named as the source has it: \"CONFIG['batch']\"",
     "-f": "show what comes, too, until the run ends",
     "--follow": "the same",

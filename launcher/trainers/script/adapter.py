@@ -36,7 +36,6 @@ from launcher.trainers.script import (
     checks,
     configs,
     edited,
-    edits,
     families,
     lines,
     loader_workers,
@@ -368,12 +367,6 @@ class ScriptAdapter(Adapter, Resumes, Proves, OwnWords):
         variables, more = outside.read_instead(instead, place=place, env=line.env)
         line.env |= variables
         return {**files, **more}
-
-    def edit(self, rung: Rung) -> str:
-        line, given = self.line(rung, run=Path("run")), said_by_form(self.args)
-        holds = {key: configs.last_with(self.args.config, key) or next(iter(self.args.config), "") for key in line.config}
-        script = recognise.script_of(self.args.command)[0]
-        return edits.of_line(line, script, given=given(CALL), values=given(f"{VALUE}:"), config=holds)
 
     def trial(self, rung: Rung, budget: Budget, *, folder: Path, cache: Path) -> TrialPlan:
         run = folder / "scratch" / "run"

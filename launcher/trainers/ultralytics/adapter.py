@@ -300,13 +300,6 @@ class UltralyticsAdapter(Adapter, Resumes, Proves):
             return Command(argv=("yolo", self._task(), "train", *_words(args)))
         return self._exactly(options, args, folder=folder)
 
-    def edit(self, rung: Rung) -> str:
-        if self.script is None:
-            return ""
-        ranks = rung.world_size  # its batch is that of all cards
-        asked = {**self.recipe.ask, "micro_batch": self._asked()["asked_batch"]}
-        return self.script.edit(asked, {**rung.values, "micro_batch": rung.micro_batch * ranks})
-
     def _exactly(self, options: Sequence[str], args: Mapping[str, Any], *, folder: Path) -> Command:
         place, own = folder / "native", Path(__file__).parent / "native"
         files = copies((_EXACT, *_BESIDE), of=own, to=place)

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from launcher.adapter.commands import Command, absolute, script_among
-from launcher.adapter.source_edits import Edits
 from launcher.trainers.ultralytics import script_source
 from launcher.trainers.ultralytics.arguments import ELSEWHERE, known, value_of
 
@@ -74,16 +73,6 @@ class Script:
         told = ("--tell", str(runner.with_name(_KEPT_IN)))
         pairs = (f"{key}={spelled(value)}" for key, value in wanted.items())
         return (sys.executable, *flags, str(runner), *options, *given, *told, *pairs, "--", *self.words)
-
-    def edit(self, asked: Mapping[str, Any], values: Mapping[str, Any]) -> str:
-        """What of a rung stands in the source, as a person would edit it. Ultralytics then keeps the step of ``nbs`` by its own rule, with
-        another warm-up; ``native/yolo_script.py`` keeps that, too."""
-        edits = Edits()
-        for call in script_source.trainings(Path(self.path))[:1]:
-            for wheel, name in (("micro_batch", "batch"), ("image_size", "imgsz"), ("multi_scale", "multi_scale")):
-                if wheel in values and values[wheel] != asked.get(wheel):
-                    edits.keyword(call.file.absolute(), call.node, name, (self.given.get(name), values[wheel]))
-        return edits.diff()
 
     def payload(self) -> dict[str, Any]:
         """What a trial is told of it."""

@@ -15,7 +15,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from launcher.adapter import source_edits
 from launcher.adapter.recognised import Belief, Doubt, Understood
 from launcher.errors import PLACE, BadInput, Fault
 from launcher.machine import process
@@ -173,8 +172,8 @@ def _understood(words: Sequence[str], found: Mapping[str, Any], place: str, call
 
 def _in_words(call: TrainCall, name: str, value: Any) -> str:
     """What the source says of it, in its words, where that is elsewhere than in the call."""
-    node = source_edits.number(call.file, call.node, name, value)
-    return f"{source_edits.words(call.file, node)}; " if node is not None and node.lineno != call.line else ""
+    node = script_source.number_of(call.file, call.node, name, value)
+    return f"{script_source.place_of(call.file, node)}; " if node is not None and node.lineno != call.line else ""
 
 
 def own_accumulation(batch: Any, args: Mapping[str, Any]) -> Iterator[Belief]:

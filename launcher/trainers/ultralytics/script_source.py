@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -189,3 +190,55 @@ def _follows(other: TrainCall, training: TrainCall) -> bool:
     if other.above[-1] is not training.above[-1]:
         return True
     return other.line > training.line and not _in_other_branches(training, other)
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Where a number of a call stands
+
+
+def number_of(file: Path, call: ast.Call, name: str, value: Any) -> ast.expr | None:
+    """Where the number stands that a keyword of a call has: there, or in the one entry, attribute or name that it is taken from."""
+    _, tree = parsed(file)
+    said, spread = _said(call, name)
+    if isinstance(said, ast.Constant):
+        return said
+    found = _bound(tree, _last(said) if said is not None else name, value) if tree is not None and (said or spread) is not None else []
+    return found[0] if len(found) == 1 else None
+
+
+def place_of(file: Path, node: ast.expr) -> str:
+    """A place in the words of the file: ``train.py line 37: 'batch': 64``."""
+    line = parsed(file)[0].splitlines()[node.lineno - 1].encode()[: node.end_col_offset].decode()
+    return f"{file.name} line {node.lineno}: {re.split('[{(,;]', line)[-1].strip()}"
+
+
+def _said(call: ast.Call, name: str) -> tuple[ast.expr | None, ast.expr | None]:
+    """(what a keyword is given, what is given as ``**settings``)"""
+    said = next((one.value for one in call.keywords if one.arg == name), None)
+    return said, next((one.value for one in call.keywords if one.arg is None), None)
+
+
+def _last(node: ast.expr) -> str:
+    """The last name of ``self.config['batch_size']``; nothing where it has none."""
+    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+        return str(node.slice.value)
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "get" and node.args:
+        return str(node.args[0].value) if isinstance(node.args[0], ast.Constant) else ""
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
+def _bound(tree: ast.Module, name: str, value: Any) -> list[ast.expr]:
+    """Where this value is bound to this name, key or attribute."""
+    return [one for key, one in _pairs(tree) if key == name and isinstance(one, ast.Constant) and one.value == value]
+
+
+def _pairs(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Dict):
+            yield from ((str(key.value), one) for key, one in zip(node.keys, node.values, strict=True) if isinstance(key, ast.Constant))
+        elif isinstance(node, ast.Assign):
+            yield from ((_last(target), node.value) for target in node.targets)
+        elif isinstance(node, ast.AnnAssign) and node.value is not None:
+            yield _last(node.target), node.value
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) == "dict":
+            yield from ((one.arg, one.value) for one in node.keywords if one.arg)
