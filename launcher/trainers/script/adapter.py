@@ -27,8 +27,9 @@ from launcher.config.schema import LadderRules, Recipe, Value, WheelRule
 from launcher.errors import BadInput, Fault
 from launcher.ladder.build import WheelSpec
 from launcher.ladder.course import Length
-from launcher.ladder.rungs import CHECKPOINTING, Ladder, Rung, divisors_down
+from launcher.ladder.rungs import CHECKPOINTING, Ladder, Rung, divisors_down, halves_down
 from launcher.ladder.twins import Finding, FindingKind
+from launcher.machine import ranks, torchrun
 from launcher.machine.devices import Budget
 from launcher.shared.report import WORLD_SIZE, TrialReport
 from launcher.trainers.script import (
@@ -112,9 +113,7 @@ class ScriptAdapter(Adapter, Resumes, Proves, OwnWords):
             rule=WheelRule(values=(True,)),
             help="Gradient checkpointing: true or false, where the script has it; from outside, also a part of its repeated modules (0.5).",
         ),
-        "val_micro_batch": WheelSpec(
-            type=int, rule=WheelRule(values=(8, 4, 2, 1)), acts_in="validation", help="Samples per validation batch."
-        ),
+        "val_micro_batch": WheelSpec(type=int, acts_in="validation", help="Samples per validation batch."),
         "workers": WheelSpec(
             type=int, rule=WheelRule(values=(8, 4, 2, 0)), acts_in="host", help="Data loader workers; on a ladder where a recipe spells it."
         ),
@@ -135,8 +134,16 @@ class ScriptAdapter(Adapter, Resumes, Proves, OwnWords):
 
     @cached_property
     def args(self) -> ScriptArgs:
-        """The recipe's ``trainer.args``, validated. Raises BadInput with a fault for each wrong key."""
-        return rules.read(self.recipe.trainer.args)
+        """The recipe's ``trainer.args``, validated. Raises BadInput with a fault for each wrong key.
+
+        Where several cards are asked, a command that starts one process of Hugging Face's Trainer is started by torchrun.
+        """
+        read, device = rules.read(self.recipe.trainer.args), self.recipe.device
+        cards = ranks.world_size(device.cards, device.kind)
+        script, begin = recognise.script_of(read.command)
+        if cards == 1 or begin != 2 or script is None or not training_arguments.named(files_of(script)):
+            return read
+        return read.model_copy(update={"command": torchrun.launched(read.command, devices=cards)})
 
     # -- what is asked ------------------------------------------------------------------------------------------------
 
@@ -147,7 +154,9 @@ class ScriptAdapter(Adapter, Resumes, Proves, OwnWords):
         return self.args.processes or recognise.launched(self.args.command).processes
 
     def lesser(self, wheel: str, asked: Value, *, floor: Value) -> Sequence[Value]:
-        """The presets after the asked one in the recipe, down to the floor."""
+        """The presets after the asked one in the recipe, down to the floor; halves of the validation's batch."""
+        if wheel == "val_micro_batch":
+            return halves_down(asked, floor=floor)
         presets = self.recipe.trainer.args.get("presets")
         names = list(presets.get(wheel, {})) if isinstance(presets, Mapping) else []
         behind = names[names.index(asked) + 1 :] if asked in names else []
@@ -199,12 +208,13 @@ class ScriptAdapter(Adapter, Resumes, Proves, OwnWords):
         return notes
 
     def inputs(self, ladder: Ladder) -> Inputs:
-        """What the recipe says the script reads, the code around it, and its program's environment."""
+        """What the recipe says the script reads, models that are files, the code around it, and its program's environment."""
         if self.args.reads is None:
             return Inputs(unknown="what this script reads isn't known (trainer.args.reads=[...] would say it)")
         script = next((Path(word) for word in self.args.command if word.endswith(".py")), None)
         around = [Path.cwd(), *([script.resolve().parent] if script is not None else [])]
         data = [self.recipe.data] if self.recipe.data is not None else []
+        data += [name for name in dict.fromkeys(str(rung.values.get("model")) for rung in ladder.rungs) if Path(name).exists()]
         return Inputs(
             data=[Path(place).expanduser() for place in (*data, *self.args.reads)],
             code=around,
@@ -377,6 +387,7 @@ class ScriptAdapter(Adapter, Resumes, Proves, OwnWords):
             "argv": [*line.words, *self.args.validation.force],
             "env": {**line.env, **_hidden_cards(budget)},
             "files": {str(path): text for path, text in files.items()},
+            "apart": bool(budget.ranks),
             "micro_batch": rung.micro_batch,
             "validation": "none" if self.args.validation.none else "seek",
             "nominal": accumulation_form(self.args) == NOMINAL,

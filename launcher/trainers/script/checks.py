@@ -31,7 +31,7 @@ def _rank_faults(recipe: Recipe, args: ScriptArgs) -> list[Fault]:
     """What is wrong with the processes that the command starts and the cards that they get; told before anything is tried."""
     by, device, said = recognise.launched(args.command), recipe.device, recipe.launch.kind
     kind = devices.chosen_kind(device.kind)
-    if kind == "cpu" and device.cards is not None and (device.kind == "cpu" or said == "here"):
+    if kind == "cpu" and (device.kind == "cpu" or said == "here") and device.cards is not None and by.processes != device.cards:
         cure = "Leave it out: on a CPU the processes that the command starts share one budget (torchrun --nproc_per_node 2 train.py)."
         return [Fault(key="device.cards", found=f"{device.cards!r}, on a CPU", cure=cure)]
     if kind == "cpu" or by.processes == 1:

@@ -39,8 +39,8 @@ def main(argv: Sequence[str]) -> None:
 
 
 def _cards(uuids: str, idle: str, caps: str) -> list[dict[str, Any]]:
-    """What the process on each card is told."""
-    each = zip(*(said.split(",") for said in (uuids, idle, caps)), strict=True)
+    """What the process on each card is told; of several on a CPU, each of which has as much, the first."""
+    each = zip(*(said.split(",") for said in (uuids, idle, caps)), strict=False)
     return [{"device_uuid": uuid, "idle_free_bytes": int(free), "cap_bytes": int(cap)} for uuid, free, cap in each]
 
 

@@ -8,9 +8,9 @@ proven by running the command plainly (``plainly``).
 
 Payload: ``argv`` (list of words), ``env`` (added), ``files`` (path -> text, written first), ``micro_batch`` (as asked),
 ``accumulation`` (micro-batches per optimizer step in the trial), ``validation`` ("seek" or "none"), ``whole`` (samples of a step that the
-script takes in parts by itself, else None), ``nominal`` (bool: it keeps a batch of its own), ``parts`` (in which a
-batch of its own sampler is taken, else None), ``goes_on`` (see ``going_on``; only if a second process is to go on). ``steps_in_all`` is
-added here where the whole training has fewer than are wanted.
+script takes in parts by itself, else None), ``nominal`` (bool: it keeps a batch of its own), ``apart`` (bool: each process has the budget
+for itself), ``parts`` (in which a batch of its own sampler is taken, else None), ``goes_on`` (see ``going_on``; only if a second process
+is to go on). ``steps_in_all`` is added here where the whole training has fewer than are wanted.
 """
 
 from __future__ import annotations
@@ -509,10 +509,10 @@ _SUMMED = ("allocated_bytes", "reserved_bytes", "device_bytes", "outside_bytes",
 
 
 def _together(reports: Sequence[TrialReport], orders: Orders) -> tuple[Any, ...]:
-    """Phase by phase what the processes used: on a CPU, whose memory they share, all of them together; on a card the one with most.
+    """Phase by phase what the processes used: on a CPU whose budget they share all of them together; else the one with most.
     Of a phase that a process came to more than once, the time with most counts: they needn't have come to it at the same times."""
     longest = max(reports, key=lambda report: len(report.uses))
-    join = sum if orders.device == "cpu" else max
+    join = sum if orders.device == "cpu" and not orders.payload.get("apart") else max
     found = []
     for use in longest.uses:
         same = [[other for other in report.uses if other.phase == use.phase] for report in reports]

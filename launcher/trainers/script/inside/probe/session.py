@@ -178,7 +178,7 @@ class Session:
         self._to(Phase.SETUP)
 
     def _knows_its_card(self, seen: int | None) -> bool:
-        if not self.orders.cards or self._card is not None or _is_a_worker():
+        if self.orders.device == "cpu" or not self.orders.cards or self._card is not None or _is_a_worker():
             return True
         self._card = seen if seen is not None else cards.chosen()
         if self._card is not None:
