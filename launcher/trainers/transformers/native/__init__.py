@@ -1,1 +1,0 @@
-"""Scripts that a run's folder gets a copy of: they need transformers and torch, and import nothing of autofit."""
