@@ -34,8 +34,10 @@ def make(training: str, place: Path) -> None:
 def recipe(training: str) -> dict[str, Any]:
     if training in ("text", "yolo"):
         found = places.recipe(training, "none", {})
-        args = {"max_steps": STEPS["text"]} if training == "text" else {"epochs": EPOCHS["yolo"], "workers": 0}
-        found["trainer"]["args"] |= args
+        if training == "text":
+            found["trainer"]["args"]["set"] |= {"--max_steps": STEPS["text"]}
+        else:
+            found["trainer"]["args"] |= {"epochs": EPOCHS["yolo"], "workers": 0}
         return found
     device = {"kind": "cpu", "memory": "2GiB"}
     return {"device": device, "run": {"root": "runs"}, **_script(training)}

@@ -27,7 +27,6 @@ import torch.utils.checkpoint
 from benchmarks.common.provenance import commit, machine, versions
 from benchmarks.common.rows import ROOT
 from launcher.trainers.script.native import checkpointing
-from launcher.trainers.transformers.native import hf_run
 from launcher.trainers.ultralytics.native import layer_checkpointing
 
 YOLO_MODELS = ("yolov8n.yaml", "yolov8s.yaml", "yolo11n.yaml", "yolo26n.yaml", "yolov8n-seg.yaml", "yolov8n-pose.yaml")
@@ -56,7 +55,7 @@ def main() -> None:
         scripts = [measured(one()) for one in (encoder, residual, unet, separator)]
         told = {**there, "scripts": {"machine": machine(), "versions": versions(), "commit": commit(), "rows": scripts}}
     else:
-        rows = [*(measured(yolo(name)) for name in YOLO_MODELS), measured(llama(4)), measured(llama(12))]
+        rows = [*(measured(yolo(name)) for name in YOLO_MODELS)]
         told = {"machine": machine(), "versions": versions(), "commit": commit(), "images": IMAGES, "side": SIDE, "rows": rows}
     chosen.out.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
 
@@ -74,23 +73,6 @@ def yolo(name: str) -> Subject:
             layer_checkpointing.disable()
 
     return Subject(name, model.train(), lambda: _sum(model.predict(images)), switch)
-
-
-def llama(layers: int) -> Subject:
-    import transformers
-
-    sizes = {"hidden_size": 256, "intermediate_size": 1024, "num_hidden_layers": layers, "num_attention_heads": 8, "vocab_size": 1024}
-    model: Any = transformers.AutoModelForCausalLM.from_config(transformers.LlamaConfig(**sizes)).train()
-    tokens = torch.randint(0, 1024, (IMAGES, SIDE))
-
-    def switch(share: float) -> None:
-        model.gradient_checkpointing_enable({"use_reentrant": False})
-        if share:
-            hf_run.keep_first(model, share)
-        else:
-            model.gradient_checkpointing_disable()
-
-    return Subject(f"Llama of {layers} layers", model, lambda: model(input_ids=tokens, labels=tokens, use_cache=False).loss, switch)
 
 
 _PLACES = ((torch.nn.Module, "__call__"), (torch.autograd, "backward"), (torch.utils.checkpoint, "checkpoint"))

@@ -77,8 +77,9 @@ def _text(fault: str) -> dict[str, Any]:
     args = {"max_steps": STEPS, "packing": True, **saving}
     args |= {"dataloader_num_workers": 1} if fault == "small_shm" else {}
     ask = {"model": "data/model", "micro_batch": 8, "accumulation": 1, "sequence_length": 128, "val_micro_batch": 4, "checkpointing": False}
-    trainer = {"adapter": "transformers", "task": "text", "args": args}
-    return {"data": "data", "ask": ask, "trainer": trainer, "ladder": {"order": ["val_micro_batch", "micro_batch"]}}
+    trainer = {"args": {"set": {f"--{name}": value for name, value in args.items()}}}
+    ladder = {"order": ["val_micro_batch", "micro_batch"]}
+    return {"defaults": [{"override /trainer": "text"}, "_self_"], "data": "data", "ask": ask, "trainer": trainer, "ladder": ladder}
 
 
 def progress(trainer: str, folder: Path) -> float:

@@ -54,9 +54,7 @@ _WHISPER = (
     "device=cuda",
     "ask.model={place}/large",
     "ladder.wheels.model.values=[{place}/medium]",
-    "trainer.args.language=en",
-    "trainer.args.save_strategy=no",
-    "trainer.args.disable_tqdm=true",
+    "trainer.args.set={{--language:en,--save_strategy:no}}",
 )
 CASES = (
     Case(
@@ -73,7 +71,7 @@ CASES = (
     ),
     Case(
         letter="D", title="whisper_breeze, large-v2's shape", memory="40GiB", data="speech",
-        words=("recipe=whisper_breeze", *_WHISPER), length="trainer.args.max_steps={steps} trainer.args.eval_steps={half}",
+        words=("recipe=whisper_breeze", *_WHISPER), length="trainer.args.set={{--max_steps:{steps},--eval_steps:{half}}}",
     ),
     Case(
         letter="E", title="musdb18_rtxpro6000, xlarge", memory="97GiB", data="songs", control="24GiB",

@@ -24,7 +24,6 @@ import yaml
 from benchmarks.common.rows import ROOT, Row, append, read
 from benchmarks.fit import cases, table
 from benchmarks.fit import play as fit
-from launcher.trainers.transformers import environment
 
 EPOCHS = 3
 LONGEST_S = 600.0
@@ -37,12 +36,12 @@ PEERS: Mapping[str, Sequence[str]] = {
 IMPORTS: Mapping[str, Sequence[str]] = {
     "accelerate": ("torch", "accelerate.utils"),
     "lightning": ("torch", "lightning.pytorch.callbacks"),
-    "transformers": environment.IMPORTS,
+    "transformers": ("torch", "torch._dynamo", "accelerate", "transformers.trainer", "transformers.models.llama.modeling_llama"),
 }
 """What each has imported when its budget begins, as autofit's own runs have."""
 BUDGETED = ("-P", "-m", "launcher.worker.budgeted", "--device", "cpu")
 _BATCH = re.compile(r"^attempt (\d+)|Total train batch size .* = ([\d,]+)", re.MULTILINE)
-NATIVE = ROOT / "launcher" / "trainers" / "transformers" / "native" / "hf_text.py"
+SCRIPT = ROOT / "examples" / "text" / "train.py"
 
 
 def left(rows: Sequence[Row]) -> Iterator[tuple[str, cases.Case, Row]]:
@@ -90,10 +89,10 @@ def _separator(peer: str, place: fit.Place) -> list[str]:
 
 def _transformers(place: fit.Place) -> list[str]:
     """The native command of the asked rung with Trainer's own word for it, and a folder that is empty each time."""
-    words = shlex.split(place.answer("fit", f"device.memory={fit.AMPLE}", f"trainer.args.num_train_epochs={EPOCHS}")["command"])
-    at = next(number for number, word in enumerate(words) if word.endswith("hf_text.py"))
+    words = shlex.split(place.answer("fit", f"device.memory={fit.AMPLE}", f"trainer.args.set={{--num_train_epochs:{EPOCHS}}}")["command"])
+    at = next(number for number, word in enumerate(words) if word == str(SCRIPT))
     words[words.index("--output_dir") + 1] = f"peer-{time.time_ns()}"
-    return [str(NATIVE), *words[at + 1 :], "--auto_find_batch_size", "True", "--log_level", "info"]
+    return [str(SCRIPT), *words[at + 1 :], "--auto_find_batch_size", "True", "--log_level", "info"]
 
 
 def main() -> int:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-GENERATOR = 1
+GENERATOR = 2
 KINDS = ("detect", "script", "segment", "text", "pose", "command", "obb", "speech", "script", "any")
 """What seed % 10 stands for. ``command``: a ``yolo`` command line instead of a recipe; ``any``: any YOLO task."""
 SHORT = 1000
@@ -120,7 +120,7 @@ def _of_two(seed: int) -> Case:
     """A case of two ranks, each of which has as many batches as one process of the other cases."""
     rng = random.Random(f"survival {GENERATOR} {seed}")
     makers: Mapping[str, Callable[[random.Random], Args]] = {
-        "text": _text_shared, "speech": _speech, "torchrun": _torchrun, "any": lambda rng: _yolo(rng, rng.choice(list(YOLO_TASKS))),
+        "text": _text_of_ranks, "speech": _speech, "torchrun": _torchrun, "any": lambda rng: _yolo(rng, rng.choice(list(YOLO_TASKS))),
     }  # fmt: skip
     made = makers[RANK_KINDS[(seed - RANKS) % len(RANK_KINDS)]](rng)
     if "train" in made["data"]:
@@ -131,11 +131,8 @@ def _of_two(seed: int) -> Case:
     return Case(seed=seed, headroom=rng.choice((0.05, 0.1)), factor=rng.choice(NEAR), aim=aim, ranks=2, **made)
 
 
-def _text_shared(rng: random.Random) -> Args:
-    """A language model, whose ranks share its weights in some."""
+def _text_of_ranks(rng: random.Random) -> Args:
     made = _text(rng)
-    if "lora" not in made["recipe"]["ask"]:
-        made["recipe"]["ask"] |= _sometimes(rng, 0.5, sharding=rng.choice(("fsdp2", "fsdp2_reshard")))
     made["data"]["shape"] |= {"hidden_size": 256, "intermediate_size": 768}  # a budget of less than 64 MiB is refused
     return made
 
@@ -203,7 +200,7 @@ def _text_beside(rng: random.Random, workers: int, large: bool) -> Args:
     }  # fmt: skip
     args |= _sometimes(rng, 0.5, dataloader_persistent_workers=True) | _sometimes(rng, 0.4, load_best_model_at_end=True)
     recipe: Args = {
-        "defaults": [{"override /trainer": "text"}], "data": "{data}", "ask": {**ask, "workers": workers}, "trainer": {"args": args},
+        "defaults": [{"override /trainer": "text"}], "data": "{data}", "ask": {**ask, "workers": workers}, "trainer": _flags(args),
     }  # fmt: skip
     return {"task": "complete", "data": data, "recipe": recipe}
 
@@ -228,7 +225,7 @@ def _short(rng: random.Random, kind: str) -> Args:
     steps = rng.choice((1, 1, 2, 2, 3, 4, 6, 8))
     if kind == "text":
         made = _text(rng)
-        made["recipe"]["trainer"]["args"] |= {"max_steps": steps, "packing": False}
+        made["recipe"]["trainer"]["args"]["set"] |= {"--max_steps": steps, "--packing": False}
         made["data"] |= {"length": 0, "vocabulary": 8000}  # a budget of less than 64 MiB is refused
         made["data"]["shape"] |= {"hidden_size": 256, "intermediate_size": 768}
         return made
@@ -377,8 +374,13 @@ def _hf_arguments(rng: random.Random, steps: int) -> Args:
     return args
 
 
+def _flags(args: Args) -> Args:
+    """A recipe's ``trainer``, with ``args`` as flags of the example's script."""
+    return {"args": {"set": {f"--{name}": value for name, value in args.items()}}}
+
+
 def _hf(rng: random.Random, task: str, *, ask: Args, args: Args, wheels: dict[str, Args], extra: Args) -> Args:
-    """The recipe of a transformers trainer, LoRA in some."""
+    """The recipe of examples/text or examples/speech, LoRA in some."""
     lora = rng.random() < 0.15
     ask = {"model": "{data}/model", "checkpointing": False, **ask, **_sometimes(rng, 0.3, optimizer=rng.choice(("adafactor", "sgd")))}
     ask |= {"lora": 8} if lora else {}
@@ -390,7 +392,7 @@ def _hf(rng: random.Random, task: str, *, ask: Args, args: Args, wheels: dict[st
         "summary": f"survival: {task}",
         "data": "{data}",
         "ask": ask,
-        "trainer": {"args": {"learning_rate": 0.001, **args}},
+        "trainer": _flags({"learning_rate": 0.001, **args}),
         "ladder": {"wheels": rules},
     }  # fmt: skip
     return {"trainer": task, "data": extra, "recipe": recipe, "needs": "peft" if lora else ""}

@@ -73,9 +73,9 @@ TESTS: Mapping[str, tuple[str, ...]] = {
         *("-k", "images_as_the_asked or optimizer_is or validation_batch or (gradients and detect) or keeps_less or TestUltralytics"),
     ),
     "transformers": (
-        "tests/trainers/transformers/native/test_hf_trainers.py",
-        "tests/trainers/transformers/test_adapter.py::TestText",
-        "tests/trainers/transformers/test_adapter.py::TestSpeech",
+        "tests/examples/test_train.py",
+        "tests/trainers/script/test_text_and_speech.py::TestText",
+        "tests/trainers/script/test_text_and_speech.py::TestSpeech",
         *("-k", "one_times_four or to_the_end or three_ways or lora_trains or TestText or TestSpeech"),
     ),
     "script": (
@@ -96,7 +96,7 @@ FITS: Mapping[str, tuple[str, ...]] = {
         "--json",
         "recipe=llm_sft_demo",
         "ask.val_keeps=tokens",
-        "trainer.args.num_train_epochs=1",
+        "trainer.args.set={--num_train_epochs:1}",
         "trial.fresh=true",
     ),
     "script": (

@@ -2,10 +2,11 @@
 
     python train.py --model_name_or_path openai/whisper-small --data spoken/ --language zh --output_dir out --max_steps 1000
 
-Every argument of Seq2SeqTrainingArguments is understood. --data is a folder with metadata.csv or metadata.jsonl (file_name, text), a folder
-with train and validation folders of that form or tables (train.jsonl), or one table of files and texts (NeMo's audio_filepath, Common Voice's
-path and sentence). Bad audio, an empty transcript, and what the model can't take is named by file before training; --on_bad_data skip leaves
-it out. Audio is decoded by soundfile (wav, flac, ogg, opus, mp3). Needs torch, transformers, soundfile and jiwer, and peft for LoRA.
+Every argument of Seq2SeqTrainingArguments is understood. --data is a folder with metadata.csv or metadata.jsonl (file_name, text), a
+folder with train and validation folders of that form or tables (train.jsonl), or one table of files and texts (NeMo's audio_filepath,
+Common Voice's path and sentence). Bad audio, an empty transcript, and what the model can't take is named by file before training;
+--on_bad_data skip leaves it out. Audio is decoded by soundfile (wav, flac, ogg, opus, mp3). Needs torch, transformers, soundfile and
+jiwer, and peft for LoRA.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ class SpeechTrainingArguments(Seq2SeqTrainingArguments):  # type: ignore[misc]
     predict_with_generate: bool = True
     logging_nan_inf_filter: bool = False
 
-    def __post_init__(self) -> None:
+    def __post_init__(self: Any) -> None:
         self.bf16, self.fp16 = self.bf16 or self.precision == "bf16", self.fp16 or self.precision == "fp16"
         if self.gradient_checkpointing and self.gradient_checkpointing_kwargs is None:
             self.gradient_checkpointing_kwargs = {"use_reentrant": False}
@@ -170,7 +171,8 @@ def sound(path: Path) -> Any:
 
 
 class Clips(torch.utils.data.Dataset):  # type: ignore[misc]
-    """Features extracted as an item is asked for, labels made at the start; what can't be trained on left out, or refused with all of it."""
+    """Features are extracted as an item is asked for, labels made at the start; what can't be trained on is refused, all at once, or left
+    out."""
 
     def __init__(self, clips: Sequence[Clip], own: Arguments, processor: Any, model: Any) -> None:
         self._extract, limit = processor.feature_extractor, int(model.config.max_target_positions)
@@ -281,8 +283,8 @@ def with_adapters(model: Any, own: Arguments) -> Any:
 
 
 def token_loss(smoothing: float) -> Any:
-    """A loss that weighs every label token of an optimizer step equally. Whisper's own is a mean per micro-batch, of which Trainer takes the
-    sum, so that gradients grow with the accumulation."""
+    """A loss that weighs every label token of an optimizer step equally. Whisper's own is a mean per micro-batch, of which Trainer takes
+    the sum, so that gradients grow with the accumulation."""
 
     def loss(outputs: Any, labels: Any, num_items_in_batch: Any = None) -> Any:
         logits = outputs["logits"] if isinstance(outputs, dict) else outputs[0]
@@ -366,6 +368,10 @@ def main() -> None:
         compute_loss_func=token_loss(args.label_smoothing_factor),
         preprocess_logits_for_metrics=None if args.predict_with_generate else likeliest,
     )  # fmt: skip
+    if args.resume_from_checkpoint and transformers.__version__.startswith("4."):  # it would train on at the checkpoint's batch
+        state = json.loads((Path(args.resume_from_checkpoint) / "trainer_state.json").read_text(encoding="utf-8"))
+        if state.get("train_batch_size") not in (None, args.train_batch_size):
+            sys.exit("going on at another micro-batch needs transformers 5: 4 takes that of the checkpoint, without a word")
     trained = trainer.train(resume_from_checkpoint=args.resume_from_checkpoint)
     leaving.over()
     if leaving.signal:

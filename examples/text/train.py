@@ -62,7 +62,7 @@ class TextTrainingArguments(TrainingArguments):  # type: ignore[misc]
     precision: str = field(default="fp32", metadata={"choices": ["fp32", "bf16", "fp16"], "help": "fp32, or autocast to bf16 or fp16"})
     logging_nan_inf_filter: bool = False
 
-    def __post_init__(self) -> None:
+    def __post_init__(self: Any) -> None:
         self.bf16, self.fp16 = self.bf16 or self.precision == "bf16", self.fp16 or self.precision == "fp16"
         if self.gradient_checkpointing and self.gradient_checkpointing_kwargs is None:
             self.gradient_checkpointing_kwargs = {"use_reentrant": False}
@@ -277,6 +277,10 @@ def main() -> None:
         data_collator=Collate(tokenizer.pad_token_id), compute_metrics=Accuracy(), processing_class=tokenizer, callbacks=[leaving],
         preprocess_logits_for_metrics=None if own.eval_keeps == "logits" else likeliest,
     )  # fmt: skip
+    if args.resume_from_checkpoint and transformers.__version__.startswith("4."):  # it would train on at the checkpoint's batch
+        state = json.loads((Path(args.resume_from_checkpoint) / "trainer_state.json").read_text(encoding="utf-8"))
+        if state.get("train_batch_size") not in (None, args.train_batch_size):
+            sys.exit("going on at another micro-batch needs transformers 5: 4 takes that of the checkpoint, without a word")
     trained = trainer.train(resume_from_checkpoint=args.resume_from_checkpoint)
     leaving.over()
     if leaving.signal:

@@ -32,7 +32,7 @@ HERE = "launch.kind=here"
 SEEN_S = 10.0
 """SLURM says within this whether a job as it was asked for can never start; mostly at once."""
 LOOK_S = 0.2
-ONE_MACHINE = {"ultralytics": "Ultralytics trains on one machine", "transformers": "autofit starts this trainer on one machine"}
+ONE_MACHINE = {"ultralytics": "Ultralytics trains on one machine"}
 ON_THE_FIRST = "this command runs on the first of them, unless it starts steps on the others (srun ...)"
 ON_CARDS = "a script that trains on cards does so on one machine; on several it trains with device=cpu"
 

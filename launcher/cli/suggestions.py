@@ -91,7 +91,7 @@ def _fault(word: str, recipe: Recipe | None, recipes: Iterable[str]) -> Fault:
     if meant is not None:
         cure = f"Did you mean {meant}={override.value}?"
     elif adapter is not None and adapter.general:
-        cure = "A script's own settings stand in its command: behind --, or in trainer.args.command of its recipe."
+        cure = f"A script's own settings stand in its command: behind --, or in its recipe: trainer.args.set={{--{override.key}:...}}."
     elif refusal is not None:
         found, cure = f"{found}, and {refusal.key} is refused: {refusal.found}", refusal.cure
     else:

@@ -163,7 +163,7 @@ class TrialRules(Part):
     """Optimizer steps after validation, where fragmentation kills."""
     resume: bool = True
     """True: what fits must also be able to go on from the checkpoint that its trial has saved, in a new process and below the same cap.
-    Where the trainer's trial can (Ultralytics, transformers), and the run may be resumed (``recover.restarts``)."""
+    Where the trainer's trial can, and the run may be resumed (``recover.restarts``)."""
     fresh: bool = False
     """True: make the trials even where a fit of the very same launch is kept (``autofit fits``)."""
     snapshot: bool = False

@@ -124,7 +124,7 @@ def _wheel(name: str, adapter: HasWheels, effective: int) -> Wheel:
     elif name == MICRO_BATCH:
         values = _micro_batches(asked, rule, effective, keep=recipe.ladder.keep_batch)
     elif rule.values is not None:
-        values = (asked, *_after(asked, rule.values, one=None if spec is None else spec.rises))
+        values = (asked, *_after(asked, rule.values, either=spec is None))
     elif rule.grid is not None:
         values = _sizes(name, asked, rule)
     else:
@@ -147,18 +147,18 @@ def _merged(said: WheelRule | None, default: WheelRule, asked: Value) -> WheelRu
     return default if said is None else default.model_copy(update=said.model_dump(exclude_none=True))
 
 
-def _after(asked: Value, values: Sequence[Value], *, one: bool | None = False) -> tuple[Value, ...]:
+def _after(asked: Value, values: Sequence[Value], *, either: bool = False) -> tuple[Value, ...]:
     """The fall-back values after ``asked``: those behind it if it is in the list; else, of falling (rising) numbers, those below (above)
-    it. ``one``: whether a single number is of rising ones; None: of neither, so that it is taken.
+    it. ``either``: a single number may be of both, so that it is taken.
     """
     if asked in values:
         values = values[list(values).index(asked) + 1 :]
     elif _number(asked) and all(map(_number, values)):
         falls = list(values) == sorted(values, reverse=True)  # type: ignore[type-var]
         rises = list(values) == sorted(values)  # type: ignore[type-var]
-        if falls and rises and one is None:
+        if falls and rises and either:
             pass
-        elif falls and not (rises and one):
+        elif falls:
             values = [value for value in values if value < asked]  # type: ignore[operator]
         elif rises:
             values = [value for value in values if value > asked]  # type: ignore[operator]
@@ -241,5 +241,3 @@ class WheelSpec:
     """One line for the user: what it is."""
     rule: WheelRule = field(default_factory=WheelRule)
     acts_in: ActsIn = "both"
-    rises: bool = False
-    """A larger number needs less."""

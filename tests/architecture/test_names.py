@@ -9,7 +9,7 @@ from launcher.shared import report
 from tests.architecture.rooms import PACKAGE, Tree
 from tests.helpers.places import ROOT
 
-ALIKE = {"Argument", "Collate", "Hooks", "NotCovered", "NotExact", "Plan", "Probe", "Refused", "TreatmentKind"}
+ALIKE = {"NotExact", "Probe"}
 """The same thing in two trainers, for two libraries, or on both sides of a wall: none of them may import the other's."""
 
 

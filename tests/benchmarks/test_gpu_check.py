@@ -22,7 +22,7 @@ from launcher.pretended.cards import MARK
 from launcher.run import start as launch
 from launcher.shared.ending import Ending
 from launcher.shared.report import PhaseUse, TrialReport
-from launcher.trainers.transformers.adapter import TransformersAdapter
+from launcher.trainers.script.adapter import ScriptAdapter
 from launcher.trial import trial
 from launcher.trial.job import Job
 from launcher.trial.trial import Trial
@@ -48,7 +48,7 @@ class Bench:
         monkeypatch.setattr(process, "start", self.start)
         monkeypatch.setattr(process, "wait", lambda child, **_: child.ending)
         monkeypatch.setattr(host, "shared_memory_free", lambda: 64 * GIB)
-        monkeypatch.setattr(TransformersAdapter, "check", lambda _: [])
+        monkeypatch.setattr(ScriptAdapter, "check", lambda _: [])
         monkeypatch.setattr(cases, "MAKERS", {**cases.MAKERS, "speech": lambda place, scale: None})
         monkeypatch.setattr(launch.allocator, "torch_version", lambda: "2.11.0")
         for name in ("CUDA_VISIBLE_DEVICES", "PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"):

@@ -5,21 +5,33 @@ from __future__ import annotations
 import importlib.util
 import json
 import random
+import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
+import yaml
 
 from launcher.config.schema import Recipe
-from tests.helpers.places import EXAMPLES
+from tests.helpers.places import EXAMPLES, ROOT
 
 
 def maker(name: str) -> ModuleType:
     """An example's own maker, by path: the tests use what the demos use."""
-    spec = importlib.util.spec_from_file_location(f"make_{name}", EXAMPLES / name / f"make_{name}.py")
+    return _loaded(name, f"make_{name}")
+
+
+def script(name: str) -> ModuleType:
+    """An example's own training script."""
+    return _loaded(name, "train")
+
+
+def _loaded(example: str, name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"{example}_{name}", EXAMPLES / example / f"{name}.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look their types up there
     spec.loader.exec_module(module)
     return module
 
@@ -60,8 +72,16 @@ def sums(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_sums(tmp_path_factory.mktemp("sums") / "data")
 
 
+def trainer(task: str, args: dict[str, Any]) -> dict[str, Any]:
+    """``trainer=text`` or ``trainer=speech``, with ``args`` as the script's flags."""
+    text = (ROOT / "conf" / "trainer" / f"{task}.yaml").read_text(encoding="utf-8")
+    said = yaml.safe_load(text.replace("${autofit:python}", sys.executable).replace("${autofit:examples}", str(EXAMPLES)))
+    said["args"]["set"] |= {f"--{name}": value for name, value in args.items()}
+    return dict(said)
+
+
 def recipe(data: Path | str, task: str, *, ask: dict[str, Any] | None = None, args: dict[str, Any] | None = None, **more: Any) -> Recipe:
-    """A small recipe that the adapter's check accepts."""
+    """A small recipe of ``trainer=text`` or ``trainer=speech``. ``args``: the script's flags; ``ladder``: over that of its group."""
     usual: dict[str, dict[str, Any]] = {
         "speech": {"generation_length": 16, "val_micro_batch": 4},
         "text": {"sequence_length": 128, "val_micro_batch": 4},
@@ -71,6 +91,11 @@ def recipe(data: Path | str, task: str, *, ask: dict[str, Any] | None = None, ar
         "text": ("val_keeps", "val_micro_batch", "micro_batch", "sequence_length", "checkpointing"),
     }
     own = {"language": "en"} if task == "speech" else {"packing": True}
+    ladder = yaml.safe_load((ROOT / "conf" / "ladder" / f"{task}.yaml").read_text(encoding="utf-8"))
+    said = more.pop("ladder", {})
+    usually = {"generation_length": {"values": ()}} if task == "speech" else {"sequence_length": {"values": (64,)}}
+    rules = said.get("wheels", usually)
+    wheels = {name: {**ladder["wheels"].get(name, {}), **rules.get(name, {})} for name in {**ladder["wheels"], **rules}}
     return Recipe.model_validate(
         {
             "name": "mine",
@@ -80,15 +105,16 @@ def recipe(data: Path | str, task: str, *, ask: dict[str, Any] | None = None, ar
                 "micro_batch": 4,
                 "accumulation": 1,
                 "checkpointing": False,
-                **usual.get(task, {}),
+                **usual[task],
                 **(ask or {}),
             },
-            "trainer": {"adapter": "transformers", "task": task, "args": {"max_steps": 2, **own, **(args or {})}},
-            "ladder": {
-                "order": order.get(task, ("micro_batch",)),
-                "wheels": {"generation_length": {"values": ()}, "sequence_length": {"values": (64,)}},
-            },
+            "trainer": trainer(task, {"max_steps": 2, **own, **(args or {})}),
+            "ladder": {"order": said.get("order", order[task]), "wheels": {name: _tuples(rule) for name, rule in wheels.items()}},
             "device": {"kind": "cpu"},
             **more,
         }
     )
+
+
+def _tuples(rule: dict[str, Any]) -> dict[str, Any]:
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in rule.items()}

@@ -20,7 +20,6 @@ from launcher.machine import process
 from launcher.shared.orders import HELD, MALLOC_VALUE, MALLOC_VARIABLE, Orders
 from launcher.trainers.script.inside import plainly
 from launcher.trainers.script.inside.probe.settings import ProbeSettings
-from launcher.trainers.transformers import environment as transformers
 from launcher.trainers.ultralytics import environment as ultralytics
 
 pytestmark = [
@@ -64,17 +63,15 @@ def of_trial(place: Path, module: str, imports: Sequence[str], env: Mapping[str,
     return base(process.python_module("launcher.worker", str(place / "orders.json")), place, env)
 
 
-@pytest.mark.parametrize("trainer", ["ultralytics", "transformers"])
-def test_the_base_of_a_run_is_that_of_its_trial(trainer: str, tmp_path: Path) -> None:
-    pytest.importorskip(trainer)
-    room = {"ultralytics": ultralytics, "transformers": transformers}[trainer]
-    env = room.prepare(tmp_path / "environment")
+def test_the_base_of_a_run_is_that_of_its_trial(tmp_path: Path) -> None:
+    pytest.importorskip("ultralytics")
+    env = ultralytics.prepare(tmp_path / "environment")
     bases = []
     for how in ("run", "trial"):
         place = tmp_path / how
         (place / "held").mkdir(parents=True)
-        module = f"launcher.trainers.{trainer}.inside.trial"
-        bases.append(of_run(place, room.IMPORTS, env) if how == "run" else of_trial(place, module, (), env))
+        module = "launcher.trainers.ultralytics.inside.trial"
+        bases.append(of_run(place, ultralytics.IMPORTS, env) if how == "run" else of_trial(place, module, (), env))
     assert abs(bases[0] - bases[1]) < APART, bases
 
 

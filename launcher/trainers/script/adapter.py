@@ -17,7 +17,7 @@ from launcher.adapter import log_line, wheel_names
 from launcher.adapter.commands import Checkpoint, Command, TrialPlan, held_by
 from launcher.adapter.dialect import Dialect
 from launcher.adapter.inputs import Inputs
-from launcher.adapter.log_line import LogLine
+from launcher.adapter.log_line import LogLine, TrainerWords
 from launcher.adapter.progress import Progress
 from launcher.adapter.protocol import Adapter, OwnWords, Proves, Resumes, Weights
 from launcher.adapter.python_source import files_of
@@ -48,6 +48,7 @@ from launcher.trainers.script import (
     rules,
     said_lengths,
     source_values,
+    trainer_lines,
     training_arguments,
     weight_files,
 )
@@ -99,6 +100,7 @@ class ScriptAdapter(Adapter, Resumes, Proves, OwnWords):
     general: ClassVar[bool] = True
     starts_ranks: ClassVar[bool] = True
     dialects: ClassVar[tuple[Dialect, ...]] = DIALECTS
+    words: ClassVar[TrainerWords] = TrainerWords(cures={"disk": "Trainer keeps the last two alone with save_total_limit=2"})
     wheels: ClassVar[Mapping[str, WheelSpec]] = {
         "micro_batch": WheelSpec(type=int, help="Samples per device per forward and backward pass."),
         "segment": WheelSpec(
@@ -526,7 +528,8 @@ class ScriptAdapter(Adapter, Resumes, Proves, OwnWords):
 
     def read_log(self, line: str, known: Progress, *, rung: Rung) -> LogLine:
         said, steps = log_line.read(line, known), _ACCUMULATED.match(line)
-        return replace(said, progress=self._with_length(said.progress, rung), optimizer_steps=int(steps[1]) if steps is not None else None)
+        come = trainer_lines.read(line, known) if self._of_trainer else said.progress
+        return replace(said, progress=self._with_length(come, rung), optimizer_steps=int(steps[1]) if steps is not None else None)
 
     def _with_length(self, known: Progress, rung: Rung) -> Progress:
         """How long it is, where no line tells: by the command, in epochs, or in steps as the script counts them."""
@@ -558,6 +561,11 @@ class ScriptAdapter(Adapter, Resumes, Proves, OwnWords):
         return None  # how long the script trains is its own affair
 
     # -- going on from a checkpoint ----------------------------------------------------------------------------------------
+
+    @cached_property
+    def _of_trainer(self) -> bool:
+        """Hugging Face's Trainer trains, as far as the program or the source tells."""
+        return self._saves.of_trainer or families.trains_by_trainer(self.args.command)
 
     @property
     def _by_trainer(self) -> bool:

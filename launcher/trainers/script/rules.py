@@ -103,7 +103,8 @@ def _fault(detail: dict[str, Any]) -> Fault:
     key = ".".join(["trainer.args", *loc])
     if detail["type"] == "extra_forbidden":
         known = ScriptArgs.model_fields if len(loc) == 1 else ()
-        cure = f"{did_you_mean(loc[-1], known)}Known: {', '.join(sorted(known))}." if known else "Leave it out."
+        said = f"Known: {', '.join(sorted(known))}; a flag of the script's own stands under trainer.args.set: {{--{loc[-1]}: ...}}."
+        cure = f"{did_you_mean(loc[-1], known)}{said}" if known else "Leave it out."
         return Fault(key=key, found=f"no such key (value {detail['input']!r})", cure=cure)
     if detail["type"] == "missing":
         return Fault(key=key, found="no value is set", cure=f"Give one: {key}='python train.py --config c.yaml'.")

@@ -307,14 +307,6 @@ def test_a_command_gets_a_card_for_each_process_or_is_refused(
     assert len(found) == bool(said) and said in "".join(found)
 
 
-def test_paged_optimizers_are_refused_on_a_card(card: FakeCard) -> None:
-    from launcher.trainers.transformers.checks import paged_problem
-
-    assert paged_problem("paged_adamw_8bit", "cpu") is None and paged_problem("adamw_8bit", "cuda") is None
-    problem = paged_problem("paged_adamw_8bit", "auto")
-    assert problem is not None and problem[1] == "Take adamw_8bit."
-
-
 # ---- 12, 14, 16: Ultralytics
 
 

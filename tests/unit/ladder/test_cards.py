@@ -10,14 +10,14 @@ from launcher.errors import BadInput
 from launcher.ladder.build import ladder_of
 from launcher.ladder.rungs import Ladder
 from launcher.trainers.script.adapter import ScriptAdapter
-from launcher.trainers.transformers.adapter import TransformersAdapter
-from tests.helpers.hf_data import recipe
+from launcher.trainers.ultralytics.adapter import UltralyticsAdapter
+from tests.helpers.yolo_recipe import make
 
 
 def ladder(cards: int | None = 4, ask: dict[str, Any] | None = None, **rule: Any) -> Ladder:
     rules = {"order": ("micro_batch", "cards"), "wheels": {"cards": rule} if rule else {}}
-    asked = recipe("data", "text", ask={"accumulation": 2, **(ask or {})}, device={"kind": "cpu", "cards": cards}, ladder=rules)
-    return ladder_of(TransformersAdapter(asked))
+    asked = make("data", ask={"accumulation": 2, **(ask or {})}, device={"kind": "cpu", "cards": cards}, ladder=rules)
+    return ladder_of(UltralyticsAdapter(asked))
 
 
 def refused(**options: Any) -> str:
@@ -59,7 +59,7 @@ def test_cards_are_asked_of_the_device() -> None:
 
 
 def test_a_script_that_starts_its_processes_itself_has_no_such_wheel() -> None:
-    asked = recipe("data", "text", device={"kind": "cuda", "cards": 2}, ladder={"order": ("micro_batch", "cards")})
+    asked = make("data", device={"kind": "cuda", "cards": 2}, ladder={"order": ("micro_batch", "cards")})
     rules = asked.trainer.model_copy(update={"adapter": "script", "args": {"command": ["torchrun", "train.py"]}})
     with pytest.raises(BadInput) as refusal:
         ladder_of(ScriptAdapter(asked.model_copy(update={"trainer": rules, "ask": {"micro_batch": 4}})))

@@ -1,0 +1,260 @@
+"""``trainer=text`` and ``trainer=speech``: the example scripts through trials, searches, ranks, proofs and runs, really run on the CPU."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("transformers")
+
+from launcher.config.schema import Recipe, TrialRules
+from launcher.engine import fit as engine_fit
+from launcher.history.run_folder import RunFolder
+from launcher.ladder.build import ladder_of
+from launcher.ladder.same_training import PROVEN
+from launcher.ladder.verdict import Kind
+from launcher.machine import devices, ranks
+from launcher.shared.orders import Orders
+from launcher.shared.report import Phase
+from launcher.trainers.script.adapter import ScriptAdapter
+from launcher.trainers.suite import AdapterSuite, cpu_budget, snapshot
+from launcher.trial import proof, trial
+from launcher.trial.job import Job
+from tests.conftest import failed_above
+from tests.helpers import going_on
+from tests.helpers.command_line import answer, autofit
+from tests.helpers.hf_data import make_sums, recipe
+from tests.helpers.hf_data import spoken as spoken
+from tests.helpers.hf_data import sums as sums
+
+MIB = 2**20
+
+
+class TestSpeech(AdapterSuite):
+    adapter_type = ScriptAdapter
+
+    @pytest.fixture
+    def recipe(self, spoken: Path) -> Recipe:
+        return recipe(spoken, "speech")
+
+
+class TestText(AdapterSuite):
+    adapter_type = ScriptAdapter
+
+    @pytest.fixture
+    def recipe(self, sums: Path) -> Recipe:
+        return recipe(sums, "text", ask={"val_keeps": "logits"})
+
+
+def job(asked: Recipe, folder: Path) -> Job:
+    adapter = ScriptAdapter(asked)
+    assert adapter.check() == []
+    budget = devices.find("cpu", memory_bytes=asked.device.memory, headroom=asked.device.headroom)
+    return Job(adapter=adapter, ladder=ladder_of(adapter), budget=budget, folder=RunFolder.create(folder, "case"))
+
+
+def words_of(asked: Recipe, rung: int = 0) -> dict[str, str]:
+    adapter = ScriptAdapter(asked)
+    argv = adapter.full_run(ladder_of(adapter).rungs[rung], cpu_budget(), folder=Path("/runs/one")).argv[2:]
+    return {key.removeprefix("--"): value for key, value in zip(argv[::2], argv[1::2], strict=True)}
+
+
+def test_every_rung_keeps_the_effective_batch_and_says_its_wheels_as_flags(spoken: Path) -> None:
+    asked = recipe(spoken, "speech", ask={"micro_batch": 6, "accumulation": 2, "label_length": 40, "precision": "bf16", "lora": 0})
+    for number in range(len(ladder_of(ScriptAdapter(asked)).rungs)):
+        words = words_of(asked, number)
+        assert int(words["per_device_train_batch_size"]) * int(words["gradient_accumulation_steps"]) == 12
+    wanted = {"generation_max_length": "16", "label_length": "40", "precision": "bf16", "lora_rank": "0", "language": "en"}
+    assert wanted.items() <= words_of(asked).items() and words_of(asked)["output_dir"] == "/runs/one/run"
+
+
+def test_evaluation_has_wheels_that_act_only_there(spoken: Path) -> None:
+    ladder = ladder_of(ScriptAdapter(recipe(spoken, "speech", ask={"val_micro_batch": 8})))
+    assert [(one.name, one.acts_in) for one in ladder.wheels[:2]] == [
+        ("val_micro_batch", "validation"),
+        ("generation_length", "validation"),
+    ]
+    assert ladder.wheels[0].values == (8, 4, 2, 1)
+
+
+def test_several_cards_start_a_trainer_s_script_by_torchrun_and_no_other_script(sums: Path, tmp_path: Path) -> None:
+    asked = recipe(sums, "text", device={"kind": "cpu", "cards": 2})
+    adapter = ScriptAdapter(asked)
+    assert adapter.check() == [] and adapter.world_size() == 2
+    assert "torch.distributed.run --nproc_per_node 2" in " ".join(adapter.args.command)
+    (tmp_path / "plain.py").write_text("import torch\n")
+    rules = asked.trainer.model_copy(update={"args": {**asked.trainer.args, "command": ["python", str(tmp_path / "plain.py")]}})
+    plain = ScriptAdapter(asked.model_copy(update={"trainer": rules}))
+    assert plain.args.command[0] == "python" and [fault.key for fault in plain.check()] == ["device.cards"]
+
+
+@pytest.mark.slow
+def test_a_speech_trial_sees_every_phase_and_leaves_nothing_behind(spoken: Path, tmp_path: Path) -> None:
+    before = snapshot(spoken)
+    asked = recipe(spoken, "speech", ask={"micro_batch": 2, "accumulation": 4}, args={"max_steps": 40, "eval_strategy": "epoch"})
+    one = job(asked, tmp_path)
+    tried = trial.run(one, one.ladder.asked)
+    assert tried.verdict.fits, tried.verdict
+    phases = [use.phase for use in tried.report.uses]
+    assert phases[-1] == Phase.RESUME and {Phase.TRAIN, Phase.VALIDATE, Phase.TRAIN_AGAIN, Phase.FINISH} <= set(phases)
+    wanted = {"micro_batch": 2, "accumulation": 4, "device": "cpu"}
+    assert {name: tried.report.observed.get(name) for name in wanted} == wanted
+    assert any(note.startswith("training data longest first") for note in tried.report.notes)
+    assert snapshot(spoken) == before
+
+
+@pytest.mark.slow
+def test_generation_peaks_at_its_full_length(spoken: Path, tmp_path: Path) -> None:
+    """A model that would end early is held to the longest that is asked, in the trial."""
+    peaks = []
+    for length in (4, 60):
+        ask = {"micro_batch": 1, "val_micro_batch": 10, "generation_length": length}
+        one = job(recipe(spoken, "speech", ask=ask, args={"max_steps": 40, "eval_strategy": "epoch"}), tmp_path)
+        tried = trial.run(one, one.ladder.asked)
+        assert tried.verdict.fits, tried.verdict
+        peaks.append(max(use.reserved_bytes for use in tried.report.uses if use.phase == Phase.VALIDATE))
+    assert peaks[1] - peaks[0] > 8 * MIB, peaks
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_an_evaluation_said_to_overflow_really_does_and_one_said_to_fit_does_not(tmp_path: Path) -> None:
+    """The trial sees a few batches of a long evaluation that keeps logits; the whole evaluation is then really run under the same cap."""
+    data = make_sums(tmp_path / "data", train=200, validation=3000)
+    said, done = {}, {}
+    for mib in (150, 190, 600):
+        ask = {"micro_batch": 2, "sequence_length": 64, "val_micro_batch": 8, "val_keeps": "logits"}
+        args = {"eval_strategy": "epoch"}
+        asked = recipe(data, "text", ask=ask, args=args, device={"kind": "cpu", "memory": mib * MIB, "headroom": 0.0})
+        one = job(asked, tmp_path)
+        one = replace(one, budget=replace(one.budget, cap_bytes=one.budget.budget_bytes))
+        verdict = trial.run(one, one.ladder.asked).verdict
+        said[mib] = verdict.kind
+        command = one.adapter.full_run(one.ladder.asked, one.budget, folder=tmp_path / f"full{mib}")
+        for path, text in command.files.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        held = one.adapter.held(command, one.budget, folder=tmp_path / f"full{mib}")
+        env = {**os.environ, **held.env, "MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}
+        ended = subprocess.run(held.argv, env=env, capture_output=True, text=True, check=False, timeout=600)
+        done[mib] = Kind.FITS if ended.returncode == 0 else Kind.OUT_OF_MEMORY
+        print(f"\n{mib} MiB: said {verdict.kind} ({verdict.why}); whole run: {ended.returncode}")
+    assert said == done
+    assert set(said.values()) == {Kind.FITS, Kind.OUT_OF_MEMORY}
+
+
+CASES = [
+    ("text", 110, {"micro_batch": 8, "val_micro_batch": 2}),
+    ("text", 200, {"micro_batch": 4, "val_micro_batch": 4, "val_keeps": "logits"}),
+    ("speech", 110, {"micro_batch": 4, "accumulation": 2, "val_micro_batch": 10}),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize(("task", "mib", "ask"), CASES)
+def test_the_rung_is_the_one_found_by_trying_every_rung(
+    task: str, mib: int, ask: dict[str, Any], spoken: Path, sums: Path, tmp_path: Path
+) -> None:
+    """Every rung in a process of its own, from the top to the first that fits, against the search's choice."""
+    wheels: dict[str, Any] = {
+        "micro_batch": {"values": tuple(size for size in (4, 2) if size < ask["micro_batch"])},
+        "val_micro_batch": {"values": tuple(size for size in (4, 1) if size < ask["val_micro_batch"])},
+        **({"val_keeps": {"values": ("tokens",)}} if "val_keeps" in ask else {}),
+    }
+    ladder = {
+        "order": tuple(
+            name for name in ("val_keeps", "val_micro_batch", "micro_batch", "checkpointing") if name != "val_keeps" or name in ask
+        )
+    }
+    asked = recipe(
+        {"speech": spoken, "text": sums}[task], task, ask=ask, args={"max_steps": 40, "eval_strategy": "epoch"},
+        ladder={**ladder, "wheels": wheels}, device={"kind": "cpu", "memory": mib * MIB}, trial={"resume": False, "proof_timeout_s": 0.0},
+    )  # fmt: skip
+    reference, kinds = job(asked, tmp_path), []
+    for rung in reference.ladder.rungs:
+        tried = trial.run(reference, rung)
+        kinds.append(tried.verdict.kind)
+        if tried.verdict.fits:
+            break
+    found = engine_fit.fit(job(asked, tmp_path))
+    chosen = found.chosen.rung.index if found.chosen is not None else None
+    assert chosen == (len(kinds) - 1 if kinds[-1] is Kind.FITS else None)
+    assert set(kinds) <= {Kind.FITS, Kind.OUT_OF_MEMORY}
+
+
+@pytest.mark.slow
+def test_the_checkpoint_is_loaded_in_a_new_process(sums: Path, tmp_path: Path) -> None:
+    found = gone_on(sums, tmp_path)
+    assert found.verdict.fits and [use.phase for use in found.report.uses][-1] == Phase.RESUME
+    assert any("checkpoint-" in note and "was loaded" in note for note in found.report.notes)
+
+
+@pytest.mark.slow
+def test_a_checkpoint_that_can_not_be_loaded_is_a_verdict(sums: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def tear(orders: Orders) -> Orders:
+        for kept in orders.scratch.rglob("optimizer.pt"):
+            kept.write_bytes(kept.read_bytes()[: kept.stat().st_size // 2])
+        return orders
+
+    going_on.between(monkeypatch, tear)
+    found = gone_on(sums, tmp_path)
+    assert found.verdict.kind is Kind.CRASHED and found.verdict.why.startswith("it can't go on from a checkpoint of its own: ")
+
+
+def gone_on(data: Path, place: Path) -> trial.Trial:
+    asked = recipe(data, "text", device={"kind": "cpu", "memory": "2GiB"}, args={"max_steps": 80, "save_steps": 40})
+    return going_on.tried(ScriptAdapter(asked), place, memory_bytes=asked.device.memory)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("task", "args"), [("text", {}), ("text", {"packing": False}), ("speech", {"label_smoothing_factor": 0.1})])
+def test_a_recipe_s_update_is_the_asked_one(task: str, args: dict[str, object], request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    data = request.getfixturevalue("spoken" if task == "speech" else "sums")
+    asked = recipe(data, task, ask={"micro_batch": 8}, args={"max_steps": 4, **args})
+    asked = asked.model_copy(update={"trial": TrialRules(proof_timeout_s=1200.0)})
+    one = replace(job(asked, tmp_path), budget=cpu_budget(2**30))
+    found = proof.prove(one, next(rung for rung in one.ladder.rungs if rung.micro_batch == 2))
+    assert not found.refused and found.same.cure == {}, found
+    assert found.same.gradient == found.same.steps == found.same.schedule == PROVEN, found
+
+
+def two_ranks(data: Path, folder: Path, *, memory: int = 400 * MIB) -> Job:
+    device = {"kind": "cpu", "memory": memory, "cards": 2}
+    asked = recipe(data, "text", ask={"micro_batch": 4, "accumulation": 2}, args={"max_steps": 80, "eval_strategy": "epoch"}, device=device)
+    adapter = ScriptAdapter(asked)
+    assert adapter.check() == []
+    budget = ranks.budget_of(2, "cpu", memory_bytes=memory, headroom=0.1)
+    return Job(adapter=adapter, ladder=ladder_of(adapter), budget=budget, folder=RunFolder.create(folder, "case"))
+
+
+@pytest.mark.slow
+def test_each_rank_has_the_budget_and_the_batch_is_that_of_both(sums: Path, tmp_path: Path) -> None:
+    one = two_ranks(sums, tmp_path)
+    assert one.ladder.effective_batch == 16
+    tried = trial.run(one, one.ladder.asked)
+    assert tried.verdict.fits, tried.verdict
+    reports = [trial.TrialReport.read(tried.folder / "ranks" / rank / "report.json") for rank in ("0", "1")]
+    peaks = [report.peak_bytes for report in reports if report is not None]
+    assert len(peaks) == 2 and tried.verdict.peak_bytes < 1.5 * max(peaks), "not both together"
+    assert all(report is not None and report.cap_bytes == one.budget.cap_bytes for report in reports)
+
+
+@pytest.mark.slow
+def test_two_ranks_go_down_a_ladder_and_train_to_the_end_within_their_trial(tmp_path: Path) -> None:
+    words = ("trainer.args.set={--max_steps:4,--eval_strategy:steps,--eval_steps:2}", "device.cards=2", "device.memory=240MiB")
+    done = autofit("train", "recipe=llm_sft_demo", *words, "--json", cwd=tmp_path, timeout=900)
+    assert done.returncode == 0, done.stderr
+    record = answer(done)
+    assert failed_above(record) == {"out_of_memory"}
+    assert (record["effective_batch"], record["rung"]["micro_batch"] * record["accumulation"]) == (32, 16)
+    assert "eval_token_accuracy" in record["results"]["metrics"]
+    assert "torch.distributed.run --nproc_per_node 2" in record["command"]
+    memory = record["memory"]
+    assert 0.8 < memory["run_peak_bytes"] / memory["trial_peak_bytes"] < 1.1
+    assert [one["budget_bytes"] for one in record["device"]["ranks"]] == [240 * MIB] * 2
