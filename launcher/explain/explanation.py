@@ -104,8 +104,9 @@ def _dialect(text: str) -> Dialect:
 
 
 def _cures(dialect: Dialect) -> list[str]:
-    """Advice of that trainer's adapter against running out of page-locked memory."""
-    return [cure for one in adapters() if dialect in one.dialects for source, cure in one.words.cures.items() if source == "pinned"]
+    """Advice of that trainer's own adapter against running out of page-locked memory."""
+    own = [one for one in adapters() if dialect in one.dialects and not one.general]
+    return [one.words.cures["pinned"] for one in own if "pinned" in one.words.cures]
 
 
 def _ladder(failure: LogFailure, where: Part, dialect: Dialect, text: str) -> str:

@@ -100,7 +100,12 @@ class ScriptAdapter(Adapter, Resumes, Proves, OwnWords):
     general: ClassVar[bool] = True
     starts_ranks: ClassVar[bool] = True
     dialects: ClassVar[tuple[Dialect, ...]] = DIALECTS
-    words: ClassVar[TrainerWords] = TrainerWords(cures={"disk": "Trainer keeps the last two alone with save_total_limit=2"})
+    words: ClassVar[TrainerWords] = TrainerWords(
+        cures={
+            "pinned": "Trainer pins unless dataloader_pin_memory=False",
+            "disk": "Trainer keeps the last two alone with save_total_limit=2",
+        }
+    )
     wheels: ClassVar[Mapping[str, WheelSpec]] = {
         "micro_batch": WheelSpec(type=int, help="Samples per device per forward and backward pass."),
         "segment": WheelSpec(

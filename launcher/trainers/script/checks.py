@@ -13,7 +13,7 @@ from launcher.config.schema import Recipe
 from launcher.errors import Fault, did_you_mean
 from launcher.ladder.rungs import CHECKPOINTING
 from launcher.machine import devices, ranks
-from launcher.trainers.script import configs, deepspeed, lines, recognise
+from launcher.trainers.script import configs, deepspeed, lines, recognise, rules
 from launcher.trainers.script.rules import ScriptArgs
 from launcher.trainers.script.said import in_config, spelling_of
 from launcher.trainers.script.spelling import ITSELF, LIGHTNING, LOADER, NOT, OUTSIDE, PARTS, kind
@@ -31,7 +31,8 @@ def _rank_faults(recipe: Recipe, args: ScriptArgs) -> list[Fault]:
     """What is wrong with the processes that the command starts and the cards that they get; told before anything is tried."""
     by, device, said = recognise.launched(args.command), recipe.device, recipe.launch.kind
     kind = devices.chosen_kind(device.kind)
-    if kind == "cpu" and (device.kind == "cpu" or said == "here") and device.cards is not None and by.processes != device.cards:
+    own = args.command == rules.read(recipe.trainer.args).command  # and not started by autofit
+    if kind == "cpu" and own and device.cards is not None and (device.kind == "cpu" or said == "here"):
         cure = "Leave it out: on a CPU the processes that the command starts share one budget (torchrun --nproc_per_node 2 train.py)."
         return [Fault(key="device.cards", found=f"{device.cards!r}, on a CPU", cure=cure)]
     if kind == "cpu" or by.processes == 1:

@@ -71,7 +71,7 @@ for package in ("cli", "engine", "run", "forecast", "trial", "adapter", "ladder"
     there = importlib.import_module(f"launcher.{package}")
     for module in pkgutil.walk_packages(there.__path__, f"{there.__name__}."):
         importlib.import_module(module.name)
-for name in ("ultralytics", "transformers", "script"):
+for name in ("ultralytics", "script"):
     importlib.import_module(f"launcher.trainers.{name}.adapter")
 import rich.markdown, rich.syntax, rich.traceback, pynvml, hydra.core.plugins
 tops = {name.partition(".")[0] for name, module in sys.modules.items() if getattr(module, "__file__", None)}
