@@ -29,7 +29,7 @@ from launcher.ladder.build import WheelSpec
 from launcher.ladder.course import Length
 from launcher.ladder.rungs import CHECKPOINTING, Ladder, Rung, divisors_down, halves_down
 from launcher.ladder.twins import Finding, FindingKind
-from launcher.machine import ranks, torchrun
+from launcher.machine import process, ranks, torchrun
 from launcher.machine.devices import Budget
 from launcher.shared.report import WORLD_SIZE, TrialReport
 from launcher.trainers.script import (
@@ -75,6 +75,7 @@ SHORT_POINTS = 2
 """Interval of a twin's evaluations, when it has to show whether intervals count optimizer steps or micro-batches."""
 MOST_ACCUMULATION = 4
 """Micro-batches per optimizer step in a trial."""
+_ON_THE_HUB = re.compile(r"[\w-][\w.-]*/[\w.-]+")
 _ACCUMULATED = re.compile(r"accumulate: \d+ micro-batches, (\d+) optimizer steps")
 """The last word of what accumulates from outside (``native/accumulate``)."""
 
@@ -230,7 +231,11 @@ class ScriptAdapter(Adapter, Resumes, Proves, OwnWords):
         )
 
     def fetch(self, rung: Rung) -> Command | None:
-        return None
+        """For a model that the hub has by its name: what a trial fetches itself is gone with the trial."""
+        name = str(rung.values.get("model"))
+        if "model" not in self.args.spelled or not _ON_THE_HUB.fullmatch(name) or Path(name).exists():
+            return None
+        return Command(argv=process.python_module("launcher.trainers.script.inside.fetch", name))
 
     # -- what its own words ran -----------------------------------------------------------------------------------------
 

@@ -92,6 +92,14 @@ def test_several_cards_start_a_trainer_s_script_by_torchrun_and_no_other_script(
     assert plain.args.command[0] == "python" and [fault.key for fault in plain.check()] == ["device.cards"]
 
 
+@pytest.mark.parametrize(("model", "fetched"), [("openai/whisper-tiny", True), ("{data}/model", False), ("./openai/whisper-tiny", False)])
+def test_a_model_of_the_hub_is_fetched_before_its_trial(model: str, fetched: bool, spoken: Path) -> None:
+    adapter = ScriptAdapter(recipe(spoken, "speech", ask={"model": model.format(data=spoken)}))
+    command = adapter.fetch(ladder_of(adapter).asked)
+    assert (command is not None) is fetched
+    assert command is None or command.argv[-1] == model
+
+
 @pytest.mark.slow
 def test_a_speech_trial_sees_every_phase_and_leaves_nothing_behind(spoken: Path, tmp_path: Path) -> None:
     before, every = snapshot(spoken), {"eval_strategy": "steps", "eval_steps": 20, "save_steps": 20}
