@@ -27,16 +27,13 @@ from benchmarks.survival.play import Ended, Row, Table
 from launcher.shared import procfs
 from launcher.trial import host_rooms
 
-ROOMY: Mapping[str, int] = {"host memory": 10 * 2**30, "/dev/shm": 2 * 2**30, "open files": 8192, "processes": 2000, "disk": 3 * 2**30}
+ROOMY: Mapping[str, int] = {"host memory": 10 * 2**30, "/dev/shm": 2 * 2**30, "disk": 3 * 2**30}
 CONTROLS = 3
 """One case in so many has its command run plainly as well, with 60 or 70 % of what is needed."""
 CONTROL_S = 120.0
 """And so long: a loader that has lost a batch waits forever."""
-FEWEST_FILES = 12
-"""With fewer a shell can't open a script: it puts it at number 10."""
 BUDGET = 4 * 2**30
 SAMPLE_S = 0.05
-NUMBERS = ("open files", "processes")
 _GROUPS = Path("/sys/fs/cgroup")
 
 
@@ -45,8 +42,7 @@ class Machine:
 
     def __init__(self, place: Path, limits: Mapping[str, int]) -> None:
         self.place, self.limits = place, {**ROOMY, **limits}
-        name = f"autofit-beside-{os.getpid()}-{place.name}"
-        self.memory, self.pids = (_own_group(one) / name for one in ("memory", "pids"))
+        self.memory = _own_group("memory") / f"autofit-beside-{os.getpid()}-{place.name}"
 
     @contextlib.contextmanager
     def words(self) -> Iterator[list[str]]:
@@ -60,23 +56,17 @@ class Machine:
             subprocess.run(["mount", "-o", "loop", image, disk], check=True)
             taken = shutil.disk_usage(disk).free - self.limits["disk"]
             subprocess.run(["fallocate", "-l", str(max(4096, taken)), disk / "of-others"], check=True)
-            for folder, file_, limit in (
-                (self.memory, "memory.limit_in_bytes", self.limits["host memory"]),
-                (self.pids, "pids.max", self.limits["processes"]),
-            ):
-                folder.mkdir()
-                (folder / file_).write_text(str(limit))
-            joined = "".join(f'echo $$ > "{one}/cgroup.procs" && ' for one in (self.memory, self.pids))
-            limited = ["sh", "-c", f'{joined}ulimit -n {self.limits["open files"]} && exec "$@"', "sh"]
+            self.memory.mkdir()
+            (self.memory / "memory.limit_in_bytes").write_text(str(self.limits["host memory"]))
+            limited = ["sh", "-c", f'echo $$ > "{self.memory}/cgroup.procs" && exec "$@"', "sh"]
             yield [*limited, *inject.own_mount("/dev/shm", self.limits["/dev/shm"])]
         finally:
-            for pid in map(int, "\n".join(_read(one / "cgroup.procs") for one in (self.memory, self.pids)).split()):
+            for pid in map(int, _read(self.memory / "cgroup.procs").split()):
                 with contextlib.suppress(OSError):
                     os.kill(pid, signal.SIGKILL)
             time.sleep(0.5)
-            for folder in (self.memory, self.pids):
-                with contextlib.suppress(OSError):
-                    folder.rmdir()
+            with contextlib.suppress(OSError):
+                self.memory.rmdir()
             subprocess.run(["umount", "--lazy", disk], check=False)
             image.unlink()
 
@@ -89,15 +79,9 @@ class Machine:
         stat = dict(line.split() for line in _read(self.memory / "memory.stat").splitlines())
         anonymous = sum(int(stat[key]) for key in ("inactive_anon", "active_anon", "unevictable"))
         shm = os.statvfs(f"/proc/{trainer}/root/dev/shm")
-        files = [0]
-        for pid in (trainer, *procfs.descendants(trainer)):
-            with contextlib.suppress(OSError):
-                files.append(len(os.listdir(f"/proc/{pid}/fd")))
         return {
             "host memory": anonymous - sum(procfs.own_bytes(launcher)),
             "/dev/shm": (shm.f_blocks - shm.f_bfree) * shm.f_frsize,
-            "open files": max(files),
-            "processes": int(_read(self.pids / "pids.current")) - len(os.listdir(f"/proc/{launcher}/task")),
             "disk": (disk := shutil.disk_usage(self.place / "runs")).total - disk.free,
         }
 
@@ -150,7 +134,7 @@ def run(machine_: Machine, argv: Sequence[str], table: Table, timeout_s: float) 
 
 def play(case: cases.Case, table: Table) -> Row:
     """Raises Stopped where the person interrupts."""
-    began, memory = time.monotonic(), cases.MEMORIES[case.seed % len(cases.MEMORIES)]
+    began, memory = time.monotonic(), cases.MEMORIES[(case.seed - cases.BESIDE) % len(cases.MEMORIES)]
     place = table.folder / f"case-{case.seed:04d}"
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir(parents=True)
@@ -194,7 +178,7 @@ def _played(case: cases.Case, memory: str, table: Table, place: Path) -> Row:
     if status == "done" and case.seed % CONTROLS == 0:
         part = 0.6 + 0.1 * (case.seed % 2)
         least = _limit(memory, {**tried[memory], "there": need[memory]["there"]}, part)
-        less = Machine(place, {memory: max(least, FEWEST_FILES) if memory == "open files" else least})
+        less = Machine(place, {memory: least})
         again_there = f'cp -r "{folder}" runs/ && exec sh "runs/{folder.name}/command.sh"'  # the small disk is made anew
         plain, _, killed = run(less, ["sh", "-c", again_there], table, CONTROL_S)
         row["control"] = {"part": part, "returncode": plain.returncode, "kills": killed, "words": plain.last_words[-2:]}
@@ -208,7 +192,7 @@ def _words(verb: str, budget: int, restarts: int) -> list[str]:
 
 
 def _needs(case: cases.Case, memory: str, place: Path, table: Table) -> dict[str, Any]:
-    """What a launch with ample room says of each memory; one for all five cases of a training, and one for its disk."""
+    """What a launch with ample room says of each memory; one for all three cases of a training, and one for its disk."""
     number = (case.seed - cases.BESIDE) // len(cases.MEMORIES)
     kept = table.folder / "needs" / f"{commit()}-{number}-{case.trainer}{'-disk' * (memory == 'disk')}.json"
     if not kept.exists():
@@ -230,4 +214,4 @@ def _rooms(answer: Mapping[str, Any]) -> dict[str, Any]:
 def _limit(memory: str, room: Mapping[str, Any], factor: float) -> int:
     """What leaves the trial so much: autofit itself has the rest."""
     needed = max(room["needed"] / (1 - room["headroom"]), room["needed"] + host_rooms.LEAST[memory])
-    return int(ROOMY[memory] - room["there"] + factor * needed) + (memory in NUMBERS)
+    return int(ROOMY[memory] - room["there"] + factor * needed)

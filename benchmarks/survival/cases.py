@@ -16,6 +16,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+from launcher.machine.headroom import DEFAULT
+
 GENERATOR = 2
 KINDS = ("detect", "script", "segment", "text", "pose", "command", "obb", "speech", "script", "any")
 """What seed % 10 stands for. ``command``: a ``yolo`` command line instead of a recipe; ``any``: any YOLO task."""
@@ -30,9 +32,9 @@ RANKS = 3000
 RANK_KINDS = ("text", "torchrun", "any", "speech", "torchrun", "any")
 """What (seed - RANKS) % 6 stands for. ``torchrun``: a script that starts its ranks itself, which share one budget."""
 BESIDE = 4000
-"""The first seed of those with too little of something beside the device; (seed - BESIDE) // 5 is their training."""
-MEMORIES = ("host memory", "/dev/shm", "open files", "processes", "disk")
-"""What (seed - BESIDE) % 5 stands for, as ``trial.host_rooms`` names it."""
+"""The first seed of those with too little of something beside the device; (seed - BESIDE) // 3 is their training."""
+MEMORIES = ("host memory", "/dev/shm", "disk")
+"""What (seed - BESIDE) % 3 stands for, as ``trial.host_rooms`` names it."""
 BESIDE_TRAINERS = ("yolo", "script", "text")
 BESIDE_FACTORS = (0.95, 0.98, 1.0, 1.0, 1.01, 1.01, 1.02, 1.02, 1.03, 1.05, 1.08, 1.12)
 """What there is, less the headroom, over what a launch with ample room says is needed."""
@@ -42,7 +44,6 @@ NEAR = tuple(1 + part / 100 for part in range(-5, 6))
 """Their factors."""
 FACTORS = (0.97, 1.0, 1.0, 1.02, 1.02, 1.05, 1.05, 1.12, 1.2, 1.5)
 """The budget's cap over the measured need of the rung it is aimed at."""
-HEADROOMS = (0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.05, 0.2)
 YOLO_TASKS = {"detect": "", "segment": "-seg", "pose": "-pose", "obb": "-obb"}
 
 Args = dict[str, Any]
@@ -101,7 +102,7 @@ def make(seed: int) -> Case:
     kind = KINDS[seed % len(KINDS)] if seed < SHORT else SHORT_KINDS[(seed - SHORT) % len(SHORT_KINDS)]
     common: Args = {
         "seed": seed,
-        "headroom": rng.choice(HEADROOMS),
+        "headroom": DEFAULT["cpu"],
         "factor": rng.choice(FACTORS),
         "aim": round(max(0.0, rng.uniform(-0.6, 1)), 4),
     }
@@ -128,12 +129,13 @@ def _of_two(seed: int) -> Case:
     if made["trainer"] == "yolo":
         made["recipe"]["trainer"]["args"].pop("rect", None)  # refused on several cards
     aim = round(max(0.0, rng.uniform(-0.6, 1)), 4)
-    return Case(seed=seed, headroom=rng.choice((0.05, 0.1)), factor=rng.choice(NEAR), aim=aim, ranks=2, **made)
+    headroom = rng.choice((0.05, 0.1)) if made["trainer"] == "yolo" else DEFAULT["cpu"]
+    return Case(seed=seed, headroom=headroom, factor=rng.choice(NEAR), aim=aim, ranks=2, **made)
 
 
 def _text_of_ranks(rng: random.Random) -> Args:
     made = _text(rng)
-    made["data"]["shape"] |= {"hidden_size": 256, "intermediate_size": 768}  # a budget of less than 64 MiB is refused
+    made["data"]["shape"] |= {"hidden_size": 256, "intermediate_size": 768}
     return made
 
 
@@ -149,7 +151,7 @@ def _torchrun(rng: random.Random) -> Args:
 
 
 def _beside(seed: int) -> Case:
-    """A training with workers. Five seeds in a row have the same one, but for the disk, which is filled by checkpoints of half a GiB."""
+    """A training with workers. Three seeds in a row have the same one, but for the disk, which is filled by checkpoints of half a GiB."""
     number, memory = divmod(seed - BESIDE, len(MEMORIES))
     rng, large = random.Random(f"beside {GENERATOR} {number}"), MEMORIES[memory] == "disk"
     trainer = BESIDE_TRAINERS[number % len(BESIDE_TRAINERS)]
@@ -163,7 +165,7 @@ def _beside(seed: int) -> Case:
     }
     made["recipe"] |= {"defaults": [*made["recipe"].pop("defaults", []), {"override /device": "cpu"}, "_self_"], "summary": "beside"}
     factor = random.Random(f"beside {GENERATOR} factor {seed}").choice(BESIDE_FACTORS)
-    return Case(seed=seed, trainer=trainer, headroom=0.1, factor=factor, aim=0.0, **made)
+    return Case(seed=seed, trainer=trainer, headroom=DEFAULT["cpu"], factor=factor, aim=0.0, **made)
 
 
 def _yolo_beside(rng: random.Random, workers: int, large: bool) -> Args:
@@ -226,7 +228,7 @@ def _short(rng: random.Random, kind: str) -> Args:
     if kind == "text":
         made = _text(rng)
         made["recipe"]["trainer"]["args"]["set"] |= {"--max_steps": steps, "--packing": False}
-        made["data"] |= {"length": 0, "vocabulary": 8000}  # a budget of less than 64 MiB is refused
+        made["data"] |= {"length": 0, "vocabulary": 8000}
         made["data"]["shape"] |= {"hidden_size": 256, "intermediate_size": 768}
         return made
     if kind == "detect":

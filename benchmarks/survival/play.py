@@ -223,7 +223,8 @@ def budget_for(case: Case, need: int, *, last: bool) -> int:
     On a card never less than the least that is accepted there.
     """
     base, least = (CONTEXT_BYTES, devices.LEAST_CUDA_BYTES) if case.device == "cuda" else (0, 0)
-    return max(least, headroom.budget_for(int(base + (need - base) * (max(case.factor, 1.0) if last else case.factor)), case.headroom))
+    cap = int(base + (need - base) * (max(case.factor, 1.0) if last else case.factor))
+    return max(least, headroom.budget_for(cap, case.headroom, kind=case.device))
 
 
 def _ample() -> int:

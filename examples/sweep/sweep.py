@@ -1,7 +1,7 @@
 """A sweep by Optuna: each trial trains at the rung that fits it, a wider network at a smaller micro-batch, all at one effective batch.
 
 pip install optuna
-python sweep.py --trials 4 --memory 80MiB
+python sweep.py --trials 4 --memory 128MiB
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from launcher.cli import prose, tables
 from launcher.cli.tables import Column
+from launcher.machine import headroom
 from launcher.shared.sizes import format_size
 from launcher.trial import host_rooms
 
@@ -59,7 +60,7 @@ def rooms(trial: Trial, budget: Budget, console: Console) -> None:
         budget.kind,
         size(trial.verdict.peak_bytes),
         format_size(budget.budget_bytes),
-        f"{budget.headroom:.0%}",
+        headroom.words(budget.budget_bytes, budget.headroom, kind=budget.kind),
         trial.verdict.peak_bytes > cap,
     )
     beside = [(room.name, *host_rooms.words(room), host_rooms.kept_free(room), host_rooms.is_short(room)) for room in trial.rooms]

@@ -11,25 +11,22 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, WithJsonSchema
 
-from launcher.shared.sizes import MIB, format_size, parse_size
+from launcher.shared.sizes import MIB, parse_size
 
 Value = bool | int | float | str | None
 """What a wheel can stand at."""
 
 
-LEAST_BUDGET_BYTES = 64 * MIB
-"""No Python that has imported a trainer is smaller; but 900 is what people write who mean MiB, and 16 where they mean GiB."""
-
-
 def _budget(said: Any) -> Any:
-    """A size that a trainer could start in. Raises ValueError, with the unit that was probably meant where there is none."""
+    """A size that a trainer could start in. Raises ValueError, with the unit that was probably meant where there is none: 900 is what
+    people write who mean MiB, and 16 where they mean GiB."""
     size = parse_size(said) if isinstance(said, str) else said
-    if not isinstance(size, int) or isinstance(size, bool) or size >= LEAST_BUDGET_BYTES:
+    if not isinstance(size, int) or isinstance(size, bool) or size >= MIB:
         return size
     bare = str(said).strip()
     if not bare.isdecimal():
-        raise ValueError(f"No trainer starts in less than {format_size(LEAST_BUDGET_BYTES)}")
-    unit = "GiB" if size < 256 else "MiB" if size < MIB else "KiB"
+        raise ValueError("No trainer starts in less than a MiB")
+    unit = "GiB" if size < 256 else "MiB"
     raise ValueError(f"That is {bare} bytes, in which no trainer starts; did you mean {bare}{unit}?")
 
 
@@ -136,11 +133,11 @@ class DeviceRules(Part):
     On a CPU so many processes, each with the budget. Null: one card, ``index``."""
     memory: Size = None
     """Budget, such as 16GiB: plays a smaller card, or limits the CPU's memory. Null: all that is there."""
-    headroom: Headroom = 0.1
-    """Fraction of the budget that a trial must leave free. Lower is faster training, closer to a late failure."""
+    headroom: Headroom | None = None
+    """Fraction of the budget that a trial must leave free. Lower is faster training, closer to a late failure. Null: 0.1 of a card, 0.25
+    of a CPU's budget, of which at least 64 MiB stay free unless it is 0."""
     host_headroom: Headroom = 0.1
-    """Fraction that must stay free of what the machine has beside the device: host memory, /dev/shm, open files,
-    processes, disk."""
+    """Fraction that must stay free of what the machine has beside the device: host memory, /dev/shm, disk."""
     share: bool = False
     """True: accept a card that another process holds, and budget only what is free."""
     when_taken: Literal["wait", "stop"] = "wait"

@@ -90,7 +90,7 @@ def disk_faults(root: Path) -> list[Fault]:
     """A fault if ``root`` can't be written or its disk is too full for a run, so that it shows before the trials and not after an epoch."""
     if (wrong := host.not_writable(root)) is not None:
         return [no_run_folder(root, wrong)]
-    free = min(host.disk_free(root), host.disk_takes(root, LEAST_DISK_BYTES))
+    free = host.disk_free(root)
     if free >= LEAST_DISK_BYTES:
         return []
     found = f"{root} has {format_size(free)} of disk left, too little for checkpoints"

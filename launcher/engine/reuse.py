@@ -87,7 +87,7 @@ def _looked_up(job: Job, fits: FitHistory) -> Reuse:
 def _short_today(found: KeptFit, saves_in: Path) -> str:
     """What the machine has too little of now for the rung of a kept fit, in words; empty if it has room."""
     rooms = next((one.rooms for one in found.trials if one.rung_index == found.rung_index and one.verdict == Kind.FITS), [])
-    room = host_rooms.short_of(host_rooms.today(rooms, HostMeter(saves_in).use), saves_in)
+    room = host_rooms.short_of(host_rooms.today(rooms, HostMeter(saves_in).use))
     if room is None:
         return ""
     needed, there = host_rooms.words(room)

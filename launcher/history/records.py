@@ -63,7 +63,7 @@ class RungRecord(_Part):
 
 
 class RoomRecord(_Part):
-    """One of the machine's memories beside the card: bytes, or a number of files or processes."""
+    """One of the machine's memories beside the card. Bytes."""
 
     name: str = ""
     needed: int = 0
@@ -74,8 +74,6 @@ class RoomRecord(_Part):
     """Whether a control group (a container) may leave less of it, whose limit can't be read."""
     headroom: float = 0.0
     """Part of it that must stay free."""
-    others: int = 0
-    """Taken by others while the trial ran."""
 
 
 class TrialRecord(RungRecord):

@@ -21,25 +21,12 @@ FRACTION_SINCE = (2, 10)
 """torch that knows ``FRACTION`` in the variable (pytorch#161035, under review until after 2.9 was branched). An older one refuses to
 start on a word it doesn't know, so there a process is held by ``launcher.worker.budgeted``."""
 MALLOC = {MALLOC_VARIABLE: MALLOC_VALUE, "MALLOC_TRIM_THRESHOLD_": MALLOC_VALUE}
-PRIMITIVES = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "16", "LRU_CACHE_CAPACITY": "16"}
-"""oneDNN keeps 1024 primitives, and every shape that a layer has not seen yet makes new ones: memory grows with the *variety* of a run's
-shapes, which no short trial has. Measured (yolo11n, 88 convolutions, 8 at 160 px): 105 MiB are held after one shape and 352 after seven;
-with room for 64 it is 19 and 23, at the same seconds per step within the noise. 64 still grew where a model is small and every batch has
-another length: a Whisper with LoRA held 62, 79, 84, 86 MiB after 1, 4, 8, 16 steps, which no trial has, and a run died of it (survival's
-seed 57, 5 % headroom). With 16 it holds 59, 70, 72, 72. Processor seconds: the same within the noise for that Whisper, for YOLO, which has
-more layers than either, and for two convolutions of 28 px, which would pay for 0 with a tenth to a third more."""
-BUFFERS = {"MKL_DISABLE_FAST_MM": "1"}
-"""MKL keeps the buffers of its matrix products, one more for each larger size: products of 8, 64, 512 and 1024 rows with a layer of 768
-leave 20 MiB behind, the largest first only 6. A trial, which begins with the largest batch, had less of them than its run: 59 MiB
-against 62 of a small Whisper. With this they are given back after each product, in any order 0.4 MiB is left. Processor seconds: the
-same from 512 rows on, an eighth more for 27 rows of 768, half as much again for 27 rows of 192."""
 
 
 def allocator_environment(budget: Budget) -> dict[str, str]:
     """Variables that decide how memory is allocated: the same in the trial and in the full run.
 
-    CPU: glibc gives every tensor back at once (``MALLOC``); oneDNN keeps few primitives (``PRIMITIVES``) and MKL no buffers
-    (``BUFFERS``), unless the person's own environment says otherwise.
+    CPU: glibc gives every tensor back at once.
 
     CUDA: its cards by their UUIDs, in the order of ranks, and expandable segments, unless the person's own environment says otherwise.
     Segments that can't grow fill a card with cache where shapes differ, and then a kernel that is loaded late finds no room. Not under WSL,
@@ -47,8 +34,7 @@ def allocator_environment(budget: Budget) -> dict[str, str]:
     in the trial, and in the run, which is held by the same variable.
     """
     if budget.kind == "cpu":
-        kept = {**PRIMITIVES, **BUFFERS}
-        return {**MALLOC, **{name: value for name, value in kept.items() if name not in os.environ}}
+        return MALLOC
     segments = with_setting(os.environ, "expandable_segments", str(not budget.may_spill))
     return {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": ",".join(one.uuid for one in budget.each), VARIABLE: segments}
 

@@ -18,7 +18,7 @@ from typing import Any
 from launcher.errors import BadInput, Fault
 from launcher.machine import allocator, host
 from launcher.machine import nvml as nvml_module
-from launcher.machine.headroom import cap_of
+from launcher.machine.headroom import DEFAULT, LEAST_BYTES, cap_of
 from launcher.machine.nvml import Card, Neighbour
 from launcher.shared import card_memory
 from launcher.shared.sizes import GIB, MIB, format_size
@@ -97,7 +97,7 @@ def find(
     *,
     index: int = 0,
     memory_bytes: int | None = None,
-    headroom: float,
+    headroom: float | None = None,
     share: bool = False,
     nvml: Any = None,
     environ: Mapping[str, str] | None = None,
@@ -108,6 +108,7 @@ def find(
     but broken is a fault for "auto" too: nobody wants 300 epochs on a CPU because a driver update waits for a reboot.
     ``index``: counts among the cards that CUDA_VISIBLE_DEVICES leaves visible.
     ``memory_bytes``: emulates a smaller card, or sets the CPU budget. None: all of the card; 80 % of a CPU's free.
+    ``headroom``: None is the default of the kind.
     ``share``: budget what others leave free. Otherwise others may hold ``TOLERATED_BYTES`` together at most.
     ``nvml``: anything with pynvml's functions; None imports pynvml. ``environ``: None is os.environ.
     """
@@ -249,7 +250,7 @@ def settle(budget: Budget, *, idle_free_bytes: int | None = None, timeout_s: flo
     return True
 
 
-def _scalar_faults(kind: str, index: int, memory_bytes: int | None, headroom: float) -> list[Fault]:
+def _scalar_faults(kind: str, index: int, memory_bytes: int | None, headroom: float | None) -> list[Fault]:
     """What is wrong with the values whatever the machine is."""
     faults = []
     if kind not in ("auto", "cuda", "cpu"):
@@ -261,7 +262,7 @@ def _scalar_faults(kind: str, index: int, memory_bytes: int | None, headroom: fl
     if memory_bytes is not None and memory_bytes <= 0:
         cure = "Write it as 16GiB, or leave it empty for all of the device."
         faults.append(Fault(key="device.memory", found=f"{memory_bytes} bytes is no budget", cure=cure))
-    if not 0.0 <= headroom < 1.0:  # NaN fails this, too
+    if headroom is not None and not 0.0 <= headroom < 1.0:  # NaN fails this, too
         found = f"{headroom} is not a fraction from 0 to below 1"
         faults.append(Fault(key="device.headroom", found=found, cure="0.10 keeps 10 % of the budget free."))
     return faults
@@ -369,7 +370,8 @@ def may_spill() -> bool:
     return platform.system() == "Windows" or "microsoft" in platform.release().lower()
 
 
-def _on_card(card: Card, memory_bytes: int | None, headroom: float, notes: tuple[str, ...]) -> Budget:
+def _on_card(card: Card, memory_bytes: int | None, headroom: float | None, notes: tuple[str, ...]) -> Budget:
+    headroom = DEFAULT["cuda"] if headroom is None else headroom
     asked = card.total_bytes if memory_bytes is None else memory_bytes
     budget = min(asked, card.free_bytes)
     cap = math.floor(budget * (1 - headroom) * (SPILL_PART if may_spill() else 1))
@@ -388,7 +390,8 @@ def _round(size: int) -> str:
 # ---- CPU
 
 
-def _on_cpu(index: int, memory_bytes: int | None, headroom: float, notes: Sequence[str]) -> Budget:
+def _on_cpu(index: int, memory_bytes: int | None, headroom: float | None, notes: Sequence[str]) -> Budget:
+    headroom = DEFAULT["cpu"] if headroom is None else headroom
     if platform.system() != "Linux":
         here = "".join(f"; {note}" for note in notes)
         found = f"a CPU budget needs Linux's RLIMIT_DATA, and this is {platform.system() or 'another system'}{here}"
@@ -406,6 +409,9 @@ def _on_cpu(index: int, memory_bytes: int | None, headroom: float, notes: Sequen
         cure = f"Ask for {_round(free)} or less, or leave it empty for {CPU_SHARE:.0%} of what is available."
         raise _refused("device.memory", found, cure)
     budget = memory_bytes or int(free * CPU_SHARE)
+    if cap_of(budget, headroom) <= 0:
+        found = f"{format_size(budget)} is the budget, and at least {format_size(LEAST_BYTES)} of a CPU's stay free"
+        raise _refused("device.memory", found, "Give it more; device.headroom=0 keeps nothing free.")
     for word, size in host.own_limits().items():
         if budget > size:
             found = f"{format_size(budget)} is the budget, but this shell's {word} lets no process have more than {format_size(size)}"

@@ -1,12 +1,15 @@
-"""How much of a CPU's budget is kept free. Pure."""
+"""How much of a device's budget is kept free. Pure."""
 
 from __future__ import annotations
 
 import math
 
-LEAST_BYTES = 16 * 2**20
-"""At least this much is kept free, unless the headroom is 0: identical processes were seen to differ by up to 15 MiB, however small
-(docs/survival.md)."""
+from launcher.shared.sizes import MIB, format_size
+
+DEFAULT = {"cuda": 0.10, "cpu": 0.25}
+"""Fraction of the budget, by the kind of device. Threads, figures and libraries' caches make a run on a CPU differ more from its trial."""
+LEAST_BYTES = 64 * MIB
+"""A CPU's budget keeps at least this much free, unless the headroom is 0: such differences have a size of their own."""
 
 
 def cap_of(budget_bytes: int, headroom: float) -> int:
@@ -22,7 +25,7 @@ def budget_for(cap_bytes: int, headroom: float, *, kind: str = "cpu") -> int:
 
 
 def words(budget_bytes: int, headroom: float, *, kind: str) -> str:
-    """The headroom for people: ``10%``, or ``16 MiB`` if that is more."""
+    """The headroom for people: ``25%``, or ``64 MiB`` if that is more."""
     if kind == "cpu" and headroom and budget_bytes * headroom < LEAST_BYTES:
-        return f"{LEAST_BYTES >> 20} MiB"
+        return format_size(LEAST_BYTES)
     return f"{headroom:.0%}"

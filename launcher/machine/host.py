@@ -5,12 +5,10 @@ Sizes are bytes. Only reads.
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import functools
 import os
 import platform
-import re
 import resource
 import shutil
 import tempfile
@@ -32,30 +30,6 @@ def shared_memory_free() -> int | None:
 def disk_free(path: str | os.PathLike[str]) -> int:
     """Bytes that this user may still write at ``path``, which needn't exist yet."""
     return shutil.disk_usage(_nearest(path)).free
-
-
-def disk_takes(path: str | os.PathLike[str], size: int) -> int:
-    """How many of ``size`` bytes find room at ``path``, to a MiB: a quota may leave less than the file system says is free.
-
-    They are asked for (fallocate(2)), and given back at once. All of them where nobody can tell, as in memory (tmpfs) or over NFS 3.
-    """
-    place, libc = _nearest(path), ctypes.CDLL(None, use_errno=True)
-    device, mounts = os.stat(place).st_dev, Path("/proc/self/mountinfo")
-    with suppress(OSError, AttributeError):  # no Linux
-        if re.search(rf" {os.major(device)}:{os.minor(device)} .* - (tmpfs|ramfs) ", mounts.read_text(encoding="utf-8")):
-            return size
-        with tempfile.TemporaryFile(dir=place) as probe:
-
-            def refused(wanted: int) -> bool:
-                os.ftruncate(probe.fileno(), 0)
-                failed = libc.fallocate(probe.fileno(), 0, ctypes.c_int64(0), ctypes.c_int64(wanted)) != 0
-                return failed and ctypes.get_errno() in (errno.ENOSPC, errno.EDQUOT)
-
-            taken, part = (0, size // 2) if refused(size) else (size, 0)
-            while part >= 2**20:
-                taken, part = taken + (0 if refused(taken + part) else part), part // 2
-            return taken
-    return size
 
 
 def disk_taken(folder: Path) -> int:
@@ -184,50 +158,29 @@ def cgroup_memory(root: Path = CGROUPS, own: Path = OWN_CGROUPS) -> tuple[int, i
     https://docs.kernel.org/admin-guide/cgroup-v2.html, .../cgroup-v1/memory.html
     """
     new, old = ("memory.max", "memory.current", ""), ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_")
-    groups = [_group_memory(folder, *(new if version == 2 else old)) for folder, version in _groups("memory", root, own)]
+    groups = [_group_memory(folder, *(new if version == 2 else old)) for folder, version in _groups(root, own)]
     return min(filter(None, groups), key=lambda group: group[0] - group[1], default=None)
 
 
-def tasks_left(root: Path = CGROUPS, own: Path = OWN_CGROUPS) -> int | None:
-    """Processes and threads that may still be started, by the control groups around this process and ``ulimit -u``; None: no limit.
-
-    https://docs.kernel.org/admin-guide/cgroup-v2.html (pids), setrlimit(2): the kernel doesn't hold root to RLIMIT_NPROC.
-    """
-    groups = [_limited(folder / "pids.max", folder / "pids.current") for folder, _ in _groups("pids", root, own)]
-    left = [limit - used for limit, used in filter(None, groups)]
-    soft, user = resource.getrlimit(resource.RLIMIT_NPROC)[0], os.getuid()
-    if soft != resource.RLIM_INFINITY and user != 0:
-        told = [one.info for one in psutil.process_iter(["uids", "num_threads"])]
-        left.append(soft - sum(one["num_threads"] or 0 for one in told if one["uids"] is not None and one["uids"].real == user))
-    return max(0, min(left)) if left else None
-
-
-def unread_limits(root: Path = CGROUPS, own: Path = OWN_CGROUPS) -> frozenset[str]:
-    """Of "memory" and "pids" those that a control group may limit without telling: its files aren't there, or may not be read."""
-    return frozenset(name for name in ("memory", "pids") if _is_unread(name, root, own))
-
-
-def _is_unread(controller: str, root: Path, own: Path) -> bool:
+def is_limit_unread(root: Path = CGROUPS, own: Path = OWN_CGROUPS) -> bool:
+    """Whether a control group may limit memory without telling: its files aren't there, or may not be read."""
     with suppress(OSError):
-        old = any(controller in line.split(":")[1].split(",") for line in own.read_text(encoding="utf-8").splitlines())
-        files = [folder / name for folder, _ in _groups(controller, root, own) for name in _LIMITS[controller]]
+        old = any("memory" in line.split(":")[1].split(",") for line in own.read_text(encoding="utf-8").splitlines())
+        files = [folder / name for folder, _ in _groups(root, own) for name in ("memory.max", "memory.limit_in_bytes")]
         secret = any(file.exists() and not os.access(file, os.R_OK) for file in files)
-        return secret or not ((root / controller).is_dir() if old else any(root.glob("*")))
+        return secret or not ((root / "memory").is_dir() if old else any(root.glob("*")))
     return False
 
 
-_LIMITS = {"memory": ("memory.max", "memory.limit_in_bytes"), "pids": ("pids.max",)}
-
-
-def _groups(controller: str, root: Path, own: Path) -> Iterator[tuple[Path, int]]:
-    """(folder, version) of every group around this process that could limit it. In a container the path that /proc/self/cgroup gives may
-    not exist below the mount; the mount's own root counts then."""
+def _groups(root: Path, own: Path) -> Iterator[tuple[Path, int]]:
+    """(folder, version) of every group around this process that could limit its memory. In a container the path that /proc/self/cgroup
+    gives may not exist below the mount; the mount's own root counts then."""
     with suppress(OSError):
         for line in own.read_text(encoding="utf-8").splitlines():
             controllers, _, path = line.partition(":")[2].partition(":")
             version = 2 if controllers == "" else 1
-            if version == 2 or controller in controllers.split(","):
-                base = root if version == 2 else root / controller
+            if version == 2 or "memory" in controllers.split(","):
+                base = root if version == 2 else root / "memory"
                 group = base / path.lstrip("/")
                 yield from ((folder, version) for folder in (group, *group.parents) if folder.is_relative_to(base))
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Mapping
 
 
 def status_bytes(key: str, pid: int | str = "self") -> int:
@@ -15,32 +14,6 @@ def status_bytes(key: str, pid: int | str = "self") -> int:
             if line.startswith(key + ":"):
                 return int(line.split()[1]) * 1024
     raise OSError(f"/proc/{pid}/status has no {key} line")
-
-
-def available_bytes() -> int:
-    """Memory of the machine that can be had without swapping (proc_meminfo(5)). A container's limit isn't in it."""
-    with open("/proc/meminfo", encoding="ascii") as told:
-        return next(int(line.split()[1]) * 1024 for line in told if line.startswith("MemAvailable:"))
-
-
-def most_resident_bytes(pid: int) -> tuple[int, int]:
-    """(the most that a process has had resident since it began, or since the last ``forget_most_resident``; what it has now of files, which
-    the kernel can take back). VmHWM and RssFile of proc_pid_status(5). Raises OSError where it has ended."""
-    with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as status:
-        told = dict(line.split()[:2] for line in status if line.startswith(("VmHWM:", "RssFile:")))
-    if "VmHWM:" not in told:
-        raise OSError(f"/proc/{pid}/status has no VmHWM line")
-    return int(told["VmHWM:"]) * 1024, int(told.get("RssFile:", 0)) * 1024
-
-
-def forget_most_resident(pid: int) -> bool:
-    """The most that a process has had resident is from now on what it has (proc_pid_clear_refs(5)); False where that isn't allowed."""
-    try:
-        with open(f"/proc/{pid}/clear_refs", "w", encoding="ascii") as clear_refs:
-            clear_refs.write("5")
-    except OSError:
-        return False
-    return True
 
 
 def data_bytes(pid: int | str = "self") -> int:
@@ -177,25 +150,16 @@ def resident_bytes(pid: int | str = "self") -> int:
         return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-def own_bytes(pid: int, told: Mapping[str, int] | None = None) -> tuple[int, int]:
+def own_bytes(pid: int) -> tuple[int, int]:
     """(private memory, shared memory) of a process that no file backs: its own, and its part of what it has together with others, so that
     forked workers don't count their parent's again (smaps_rollup, proc_pid_smaps(5)). Walks all its pages: some 10 ms for each GiB.
-
-    ``told``: its ``rollup``, for who has it. Where the kernel doesn't tell (before 5.4), all of what is resident. Raises OSError where it
-    has ended.
+    Where the kernel doesn't tell (before 5.4), all of what is resident. Raises OSError where it has ended.
     """
-    said = rollup(pid) if told is None else told
-    if "Pss_Anon" not in said:
-        return status_bytes("RssAnon", pid), status_bytes("RssShmem", pid)
-    return said["Pss_Anon"], said["Pss_Shmem"]
-
-
-def rollup(pid: int) -> dict[str, int]:
-    """Sizes of all that a process has mapped, in bytes; ``Private_Dirty`` is what no other has: of a forked worker what it has beside its
-    parent's (smaps_rollup)."""
     with open(f"/proc/{pid}/smaps_rollup", encoding="ascii", errors="replace") as file:
-        lines = [line.split() for line in file][1:]  # the first is of addresses
-    return {key[:-1]: int(size) * 1024 for key, size, *_ in lines}
+        told = {key: int(size) * 1024 for key, size, *_ in (line.split() for line in file) if key in ("Pss_Anon:", "Pss_Shmem:")}
+    if len(told) < 2:
+        return status_bytes("RssAnon", pid), status_bytes("RssShmem", pid)
+    return told["Pss_Anon:"], told["Pss_Shmem:"]
 
 
 class DataSegments:

@@ -412,11 +412,8 @@ def _finished(job: Job, rung: Rung, ended: _Ended, plan: TrialPlan) -> Trial:
     elif report is not None and report.failure is not None:
         own = map(TrialReport.read, Path(orders.folder).glob(f"{RANKS}/*/report.json"))
         verdict = ranks.of_its_own(list(filter(None, own)), ending, judge_one, together=verdict)
-    found = _rooms(job, rung, orders, reports, use) if report is not None else []
-    rooms = found if report is not None and report.phase == Phase.DONE else []
-    disk = resuming(job.adapter).kept_in(job.folder.path), orders.scratch
-    room = host_rooms.short_of(rooms, *disk) if verdict.fits else host_rooms.no_process(found, f"{verdict.why}\n{verdict.evidence}")
-    if room is not None:
+    rooms = _rooms(job, rung, orders, reports, use) if report is not None and report.phase == Phase.DONE else []
+    if verdict.fits and (room := host_rooms.short_of(rooms)) is not None:
         verdict = host_rooms.verdict_on(room, verdict)
     if verdict.source is not None and verdict.source in words.cures:
         verdict = replace(verdict, why=f"{verdict.why}; {words.cures[verdict.source]}")

@@ -6,19 +6,14 @@ __main__   one trial in this process: its orders in, the exit status out      re
 budget     the hard cap                                                       budgeted   a full run under an emulated budget
 driver     what is in use on a card                                           lifeline   no process outlives the one that started it
 early      a budget that is taken before a program begins                     shim       what loads ours into a program
-api        what the trial of a trainer's package imports
-figures    what closed figures leave                                          spare      stacks for threads to come
-stacks     tells where a process stands, even where it hangs
-steps      the optimizer steps of a full run, counted
+api        what the trial of a trainer's package imports                       stacks     tells where a process stands, even where it hangs
+steps      the optimizer steps of a full run, counted                         after_import   acts on a module as soon as it is imported
 guardian   ends what a launcher that was killed has left                      quiet      a script that is tried sends and fetches nothing
 overlay    what a program writes while it is tried goes aside                 overlaid_libraries   and what libraries write natively
-after_import   acts on a module as soon as it has been imported           blas_threads   outlive a fork of ours
 snapshot   a card's memory, allocation by allocation                          versions   of what the process has loaded
 ranks      one of several processes that torchrun has started                 memory_parts   weights and optimizer states, counted
-cards      which of several this process is on                                   loaders   what workers hold ahead, counted
-loss_scale   of fp16: a trial's steps are taken
-whole_saves   a kill leaves the checkpoint before it                    page_locked   host memory that nobody sees from outside
-threads    at once, those that are soon gone, too                         caches     what loaders' workers come to keep
+cards      which of several this process is on                                loaders    what workers hold ahead, counted
+loss_scale   of fp16: a trial's steps are taken                               whole_saves   a kill leaves the checkpoint before it
 
 What only one trainer needs stands in that trainer's room, ``trainers/NAME/inside``, and what is copied into a run's folder in
 ``trainers/NAME/native``. Nothing outside a process of a trainer's imports this folder or an ``inside``.

@@ -18,7 +18,6 @@ from pathlib import Path
 from ..shared import card_memory, procfs
 from ..shared.files import replace
 from ..shared.orders import HELD, MALLOC_VALUE, MALLOC_VARIABLE, Orders
-from . import figures, spare
 from .driver import VisibleCard
 
 if sys.platform == "linux":
@@ -99,31 +98,23 @@ def lift() -> None:
 # CPU
 
 
-SPARE_STACKS = 2
-"""So many, of 8 MiB, are put into the 40 MiB that glibc keeps of ended threads' stacks (``spare``). More would leave no room for those of
-OpenBLAS's threads (NumPy's and SciPy's), which end at every fork: a process that forks would fall below its base."""
-
-
 def _start_libraries() -> None:
-    """What threads, PyTorch and NumPy take once for themselves counts as base, and not as the run's memory.
+    """What PyTorch and NumPy take once for themselves counts as base, and not as the run's memory.
 
-    Threads: a few find their stacks here (runs were seen 8 to 16 MiB above their trials for nothing else). PyTorch: its own threads; under
-    the limit one that cannot be started ends the process without any exception: libgomp calls exit(1). NumPy: OpenBLAS's buffer of 32 MiB,
-    which comes with the first product of matrices, a figure's say, or not at all where a buffer happens to be free.
+    PyTorch: its own threads; under the limit one that cannot be started ends the process without any exception: libgomp calls exit(1).
+    NumPy: OpenBLAS's buffer of 32 MiB, which comes with the first product of matrices, a figure's say.
     """
     torch, numpy = sys.modules.get("torch"), sys.modules.get("numpy")
     if torch is not None:
         torch.zeros(1 << 20).add_(1)
     if numpy is not None:
         numpy.linalg.inv(numpy.eye(2))
-    spare.stacks(SPARE_STACKS)
 
 
 def _limit_cpu(cap_bytes: int) -> tuple[int, int]:
     if sys.platform != "linux":
         raise BudgetError(f"a CPU memory budget needs Linux (RLIMIT_DATA and /proc); this is {sys.platform}. Use a CUDA device, or WSL")
     _start_libraries()
-    figures.let_go()
     base = procfs.data_bytes()
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     if hard != resource.RLIM_INFINITY and base + cap_bytes > hard:

@@ -21,12 +21,11 @@ from ..shared import procfs
 from ..shared.orders import Orders
 from ..shared.report import PARTS, VERSIONS, Failure, Phase, PhaseUse, TrialReport
 from ..shared.sampling import Looks, SegmentsByProcess
-from . import page_locked, snapshot, versions
+from . import snapshot, versions
 from .budget import Taken, number_of, tighten
 from .driver import VisibleCard
 from .loaders import HeldAhead
 from .memory_parts import CountedParts
-from .threads import Threads
 
 SAMPLE_PERIOD_S = 0.002
 """Between two looks at the data segments; each costs the interpreter's lock once."""
@@ -95,7 +94,7 @@ class Recorder:
         self._observed: dict[str, Any] = {}
         self._facts: dict[str, Any] = {}
         self._parts = CountedParts(orders.device)
-        self._ahead, self._threads = HeldAhead(), Threads()
+        self._ahead = HeldAhead()
         self._measures: dict[str, Any] = {}
         self._swallowed: list[str] = []
         self._notes: list[str] = []
@@ -113,7 +112,6 @@ class Recorder:
         self._taken = taken
         self._meter = CudaMeter(self._orders, taken) if self._orders.device == "cuda" else CpuMeter(taken.base_bytes)
         self._meter.reset()
-        self._threads.watch()
         if "torch" in sys.modules:
             self._ahead.watch()
         if self._orders.snapshot:
@@ -161,11 +159,6 @@ class Recorder:
         self.beat()
         if self._meter is not None:
             self._meter.sample()
-
-    def saw(self, size: int) -> None:
-        """Bytes of the CPU's memory above the base in another process that the same limit holds: a worker forked from this one."""
-        if isinstance(self._meter, CpuMeter):
-            self._meter.saw(size)
 
     def optimizer_step(self) -> None:
         """The optimizer has stepped. Call it before the ``batch`` that completes the step."""
@@ -281,8 +274,6 @@ class Recorder:
                 VERSIONS: versions.loaded(),
                 PARTS: self._parts.told(),
                 **self._ahead.fact(),
-                **self._threads.fact(),
-                **page_locked.fact(),
             },
             **self._measures,
         )
@@ -382,10 +373,6 @@ class CpuMeter(Looks):
 
     def sample(self) -> None:
         self._look_at_all()
-
-    def saw(self, size: int) -> None:
-        """Data segments of another process, above the base."""
-        self._peak = max(self._peak, self._base_bytes + size)
 
     def peaks(self) -> Peaks:
         taken = max(0, self._peak - self._base_bytes)

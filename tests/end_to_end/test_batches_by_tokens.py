@@ -23,7 +23,7 @@ def test_batches_by_tokens_keep_their_steps_and_their_weights_in_less_memory(tmp
     shutil.copy(SCRIPTS / "by_tokens.py", tmp_path / "train.py")
     env = {**os.environ, "PYTHONPATH": str(ROOT), "HOME": str(tmp_path / "home")}
     subprocess.run([sys.executable, *WORDS, "plain.pt"], cwd=tmp_path, env=env, check=True)
-    run = ("-m", "launcher", "run", "device=cpu", "device.memory=110MiB", "--json", "--")
+    run = ("-m", "launcher", "run", "device=cpu", "device.memory=158MiB", "--json", "--")
     argv = [sys.executable, *run, sys.executable, *WORDS, "small.pt"]
     done = subprocess.run(argv, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=900, check=False)
     said = json.loads(done.stdout.splitlines()[-1])

@@ -29,7 +29,7 @@ def launched(place: Path, memory: str, *words: str, fit_only: bool = False) -> t
 def test_half_of_the_layers_are_computed_again_and_the_weights_are_the_plain_runs(tmp_path: Path) -> None:
     import torch
 
-    said, told = launched(tmp_path, "98MiB", "--out", str(tmp_path / "half.pt"))
+    said, told = launched(tmp_path, "146MiB", "--out", str(tmp_path / "half.pt"))
     assert said["status"] == "done", told[-3000:]
     (asked, half) = said["trials"]
     assert (asked["verdict"], half["verdict"], said["rung_index"]) == ("out_of_memory", "fits", 1)
@@ -49,7 +49,7 @@ def test_half_of_the_layers_are_computed_again_and_the_weights_are_the_plain_run
 
 
 def test_a_model_in_which_nothing_repeats_is_refused_by_name(tmp_path: Path) -> None:
-    said, told = launched(tmp_path, "98MiB", "--layers", "2", "--batch-size", "128", fit_only=True)
+    said, told = launched(tmp_path, "146MiB", "--layers", "2", "--batch-size", "128", fit_only=True)
     assert said["status"] == "no_rung_fits", told[-3000:]
     asked, half = said["trials"]
     assert (asked["verdict"], half["verdict"]) == ("out_of_memory", "altered"), told[-3000:]

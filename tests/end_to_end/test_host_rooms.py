@@ -16,6 +16,7 @@ import yaml
 
 from launcher.shared.sizes import MIB
 from tests.helpers import limits
+from tests.helpers.command_line import answer, autofit
 from tests.helpers.places import ROOT
 from tests.helpers.pretended import needs_a_pretended_card
 
@@ -77,18 +78,6 @@ def test_a_small_dev_shm_costs_workers_and_no_batch(tmp_path: Path) -> None:
     assert 70 * MIB < room(said, "/dev/shm")["needed"] < 90 * MIB < 99 * MIB < room(said, "/dev/shm")["there"] <= 100 * MIB
 
 
-def test_few_open_files_cost_workers_and_no_batch(tmp_path: Path) -> None:
-    """Every tensor of a batch that isn't put together is an open file while it is on its way: 162 a batch."""
-    words = ("--many", "10", "--slow")
-    died = plainly(limits.few_files(1024), *words, "--workers", "4")
-    assert "Too many open files" in died or "ancdata" in died, "while one worker is slow, the others' batches wait for their turn"
-    recipe(tmp_path, *words)
-    said = launched(tmp_path, limits.few_files(1024))
-    assert failures(said)[0] == (4, "files")
-    assert said["rung"]["micro_batch"] == 16 and said["rung"]["workers"] < 4 and said["status"] == "done"
-    assert room(said, "open files")["there"] == 1024
-
-
 def test_a_control_groups_memory_costs_workers_and_no_batch(tmp_path: Path) -> None:
     """Each worker keeps 250 MiB, which no budget of the process that trains sees."""
     words = ("--hold", "250", "--pause", "0.3")
@@ -102,26 +91,30 @@ def test_a_control_groups_memory_costs_workers_and_no_batch(tmp_path: Path) -> N
     assert 250 * MIB < needed["needed"] <= 0.9 * needed["there"] < 1100 * MIB
 
 
-def test_few_processes_cost_workers_and_no_batch(tmp_path: Path) -> None:
-    """Each worker of a loader is one, and there are two loaders, and threads."""
-    with limits.group("pids", "pids.max", 26) as inside:
-        assert re.search("Resource temporarily unavailable|exited unexpectedly", plainly(inside, "--workers", "24"))
-        recipe(tmp_path, "--pause", "0.1", workers=24)
-        said = launched(tmp_path, inside)
-    assert failures(said)[0] == (24, "processes")
-    assert said["rung"]["micro_batch"] == 16 and said["rung"]["workers"] < 24 and said["status"] == "done"
-    there = room(said, "processes")
-    assert 3 < there["needed"] <= 0.9 * there["there"] < 26
+GATHERS = (sys.executable, str(ROOT / "tests" / "data" / "scripts" / "gathers.py"), "--batch-size", "64", "--width", "16384")
+WHOLE = 2506 * 16384 * 4
+"""Bytes of a whole validation's scores, which are there once more as they are joined; a trial cuts it after some of its 40 batches."""
+
+
+def test_what_a_script_gathers_and_joins_is_no_false_fit_where_its_trial_has_cut_the_pass(tmp_path: Path) -> None:
+    """Counted once they would fit at 300 MiB, and the run would need more than all of that."""
+    words = ("run", "--json", "device=cpu", "ladder.wheels.micro_batch.floor=32")
+    refused = autofit(*words, "--fit-only", "device.memory=300MiB", "--", *GATHERS, cwd=tmp_path)
+    tried = answer(refused)["trials"]
+    assert refused.returncode == 3 and {one["verdict"] for one in tried} == {"out_of_memory"}, refused.stderr
+    assert all(one["phase"] == "validate" and one["peak_bytes"] - WHOLE > WHOLE for one in tried), tried
+    done = autofit(*words, "device.memory=520MiB", "--", *GATHERS, cwd=tmp_path, timeout=500)
+    said = answer(done)
+    assert (done.returncode, said["status"], said["rung_index"]) == (0, "done", 0), done.stderr
+    run, trial = said["memory"]["run_peak_bytes"], said["memory"]["trial_peak_bytes"]
+    assert 300 * MIB < run <= 1.05 * trial
 
 
 @needs_a_pretended_card
 def test_what_a_script_gathers_in_host_memory_beside_a_card_counts_for_the_whole_set(tmp_path: Path) -> None:
-    """A batch's scores are 4 MiB: 157 in all, which are there once more as they are joined."""
-    script = ROOT / "tests" / "data" / "scripts" / "gathers.py"
-    words = [sys.executable, str(script), "--batch-size", "64", "--width", "16384"]
     played = [sys.executable, "-m", "launcher.pretended", "gpu=a100_80gb", "--"]
     env = {**os.environ, "PYTHONPATH": str(ROOT), "XDG_STATE_HOME": str(tmp_path / "state")}
-    argv = [*played, sys.executable, "-P", "-m", "launcher", "run", "--json", "--", *words]
+    argv = [*played, sys.executable, "-P", "-m", "launcher", "run", "--json", "--", *GATHERS]
     done = subprocess.run(argv, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=500, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     said = json.loads(done.stdout.splitlines()[-1])

@@ -15,6 +15,7 @@ import psutil
 import pytest
 import yaml
 
+from launcher.machine import headroom
 from launcher.trainers.suite import snapshot
 from tests.conftest import failed_above, launched_with, write_yolo_dataset
 from tests.helpers.places import ROOT
@@ -70,14 +71,16 @@ def test_rungs_are_tried_alone_and_fit_walks_down_on_real_failures_and_touches_n
         assert (tried["verdict"], tried["rung"]["micro_batch"], tried["accumulation"]) == ("fits", micro_batch, 8 // micro_batch)
         assert [use["phase"] for use in tried["report"]["uses"]] == PHASES
     most, least = (tried["peak_bytes"] for _, tried, _ in alone)
-    between = int((most + least) / 2 / 0.9)  # a budget between what the first rung needs and what the last does, whatever the machine
+    between = headroom.budget_for(
+        (most + least) // 2, headroom.DEFAULT["cpu"]
+    )  # a budget between what the first rung needs and what the last does, whatever the machine
     status, said, err = autofit(place, "fit", f"device.memory={between}")
     assert status == 0, err
     assert said["status"] == "done" and said["effective_batch"] == 8
     assert failed_above(said) == {"out_of_memory"}
     assert {one["phase"] for one in said["trials"] if one["verdict"] != "fits"} <= {"train", "validate", "setup", "train_again"}
     (proven,) = (one for one in said["trials"] if one["rung_index"] == said["rung_index"])
-    assert 0 < proven["peak_bytes"] <= between * 0.9 * 1.02
+    assert 0 < proven["peak_bytes"] <= headroom.cap_of(between, headroom.DEFAULT["cpu"]) * 1.02
     assert said["rung"]["micro_batch"] * said["accumulation"] == 8
     assert f"batch={said['rung']['micro_batch']}" in said["command"] and "nbs=8" in said["command"]
     after = {name: data for name, data in snapshot(place).items() if not name.startswith("runs/")}
@@ -122,7 +125,7 @@ def test_train_runs_to_the_end_and_records_it(place: Path) -> None:
 
 def test_no_rung_fits_is_status_3_with_every_failure_told(place: Path) -> None:
     ladder = ("ladder.search=walk", "ladder.order=[micro_batch]", "ladder.wheels.micro_batch.floor=4")
-    status, said, err = autofit(place, "train", "device.memory=64MiB", *ladder)
+    status, said, err = autofit(place, "train", "device.memory=112MiB", *ladder)
     assert (status, said["status"], said["rung"], said["command"]) == (3, "no_rung_fits", None, None)
     assert [trial["verdict"] for trial in said["trials"]] == ["out_of_memory"] * 2
     assert "No rung fits" in err

@@ -24,7 +24,7 @@ def test_a_value_that_is_named_is_turned_in_trials_and_in_the_run(tmp_path: Path
     env = {**os.environ, "PYTHONPATH": str(ROOT), "HOME": str(tmp_path.parent / "home")}
     command = (sys.executable, "train.py", "--out")
     subprocess.run([*command, str(tmp_path.parent / "plain.pt")], cwd=tmp_path, env=env, check=True)
-    run = ("-m", "launcher", "run", "--set", "CONFIG['batch']", "device=cpu", "device.memory=70MiB", "--json", "--")
+    run = ("-m", "launcher", "run", "--set", "CONFIG['batch']", "device=cpu", "device.memory=118MiB", "--json", "--")
     argv = [sys.executable, *run, *command, str(tmp_path.parent / "small.pt")]
     done = subprocess.run(argv, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=900, check=False)
     said = json.loads(done.stdout.splitlines()[-1])

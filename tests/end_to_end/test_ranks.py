@@ -27,7 +27,7 @@ def test_two_ranks_are_launched_at_the_rung_that_fits_both_and_need_what_their_t
     (tmp_path / "data_parallel.py").write_text(source, encoding="utf-8")
     asked = (flag, str(320 * of_both), "--epochs", "120", "--every", "40", "--validates", "all")
     command = (str(TORCHRUN), "--nproc_per_node", "2", "data_parallel.py", *asked)
-    argv = (sys.executable, "-m", "launcher", "run", "--json", "device=cpu", "device.memory=72MiB", "--", *command)
+    argv = (sys.executable, "-m", "launcher", "run", "--json", "device=cpu", "device.memory=120MiB", "--", *command)
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(argv, cwd=tmp_path, env=env, capture_output=True, text=True, check=False, timeout=500)
     assert done.returncode == 0, done.stderr

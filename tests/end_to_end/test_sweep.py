@@ -14,7 +14,7 @@ from tests.helpers.places import ROOT
 
 @pytest.mark.slow
 def test_each_trial_of_a_sweep_trains_at_its_own_rung_and_the_same_effective_batch(tmp_path: Path) -> None:
-    argv = [sys.executable, str(ROOT / "examples" / "sweep" / "sweep.py"), "--trials", "2", "--memory", "70MiB"]
+    argv = [sys.executable, str(ROOT / "examples" / "sweep" / "sweep.py"), "--trials", "2", "--memory", "118MiB"]
     done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, timeout=590, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stdout.count("COMPLETE") == 2, done.stdout

@@ -22,7 +22,6 @@ from launcher.trainers.ultralytics.arguments import ELSEWHERE, known
 class TreatmentKind(StrEnum):
     RUNS = "runs"  # in the trial as asked
     HARMLESS = "harmless"  # can't touch the device's memory
-    ADDED = "added"  # its need is added to what the trial measures
     REFUSED = "refused"
 
 
@@ -69,12 +68,7 @@ TABLE: Mapping[str, Treatment] = {
     ),
     **_each(TreatmentKind.RUNS, "the trial's masks are made with it", "overlap_mask mask_ratio"),
     "close_mosaic": Treatment(TreatmentKind.RUNS, "the trial's last epoch has it closed where the run closes it, and the loader reset"),
-    "cache": Treatment(
-        TreatmentKind.ADDED,
-        "ram: on a CPU a ballast of the cached images' size stands in the trial from the moment they would be read, twice while they "
-        "are packed; beside a card they are host memory, judged with what the trial takes of it. disk: an image is read whole from "
-        "its .npy as from its .jpg",
-    ),
+    "cache": Treatment(TreatmentKind.RUNS, "ram: the trial caches them, too. disk: an image is read whole from its .npy as from its .jpg"),
     "workers": Treatment(
         TreatmentKind.RUNS, "on a card the trial's loader has them (their memory is the host's); on a CPU Ultralytics takes none"
     ),
@@ -88,9 +82,7 @@ TABLE: Mapping[str, Treatment] = {
     "save": Treatment(TreatmentKind.HARMLESS, "the last epoch is saved in any case, and so are the trial's"),
     "save_period": Treatment(TreatmentKind.HARMLESS, "the checkpoint is serialized once and the same bytes written to one more file"),
     "val": Treatment(TreatmentKind.HARMLESS, "the last epoch is validated in any case, and so is the trial's first"),
-    "plots": Treatment(
-        TreatmentKind.RUNS, "the trial draws them all, at their real size; batches that are drawn stay alive as long as a phase"
-    ),
+    "plots": Treatment(TreatmentKind.RUNS, "the trial draws them all, at their real size"),
     **_each(
         TreatmentKind.RUNS,
         "the trial validates with it, and works its metrics out of as many predictions as the whole set gives",

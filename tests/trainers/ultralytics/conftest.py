@@ -31,8 +31,7 @@ def quiet_environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str
     """The environment of a trial's child on the CPU."""
     folder = tmp_path_factory.mktemp("environment")
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    memory = {**allocator.MALLOC, **allocator.PRIMITIVES, **allocator.BUFFERS}
-    return {**os.environ, **ultralytics_env.prepare(folder), **memory, "PYTHONPATH": path}
+    return {**os.environ, **ultralytics_env.prepare(folder), **allocator.MALLOC, "PYTHONPATH": path}
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from importlib.metadata import version
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,7 +11,6 @@ import pytest
 from launcher.shared.orders import Orders
 from launcher.trainers.ultralytics import arguments, treatment
 from launcher.trainers.ultralytics.adapter import UltralyticsAdapter
-from launcher.trainers.ultralytics.inside.cached_images import beside_a_card, in_buffers
 from launcher.trainers.ultralytics.treatment import OLDER, TABLE, TreatmentKind
 from tests.helpers.places import ROOT
 from tests.helpers.yolo_recipe import make
@@ -57,18 +55,3 @@ def test_an_argument_that_no_trial_can_stand_for_is_refused_with_a_cure(yolo_dat
 @pytest.mark.parametrize(("key", "value"), [("profile", False), ("quantize", None), ("quantize", 16), ("time", None)])
 def test_its_harmless_values_are_not_refused(yolo_dataset: Path, key: str, value: Any) -> None:
     assert treatment.faults({key: value}) == []
-
-
-def test_cached_images_beside_a_card_are_told_with_what_packing_them_takes(yolo_dataset: Path) -> None:
-    """The larger set is there twice while it is packed (``BaseDataset.check_cache_ram``)."""
-    files = sorted(map(str, (yolo_dataset.parent).rglob("*.jpg"))) or sorted(map(str, yolo_dataset.parent.rglob("*.png")))
-    both = [SimpleNamespace(im_files=files[:3]), SimpleNamespace(im_files=files[:1], channels=3)]
-    one = 96 * 96 * 3
-    assert beside_a_card(both, 96) == (3 + 1 + 3) * one and beside_a_card(both[:1], 96) == 2 * 3 * one
-
-
-def test_each_worker_keeps_the_last_images_that_it_has_read() -> None:
-    """As many as mosaic draws from; the squarest take most."""
-    shapes = [(480, 640), (640, 640), (100, 640)]
-    data = type("Data", (), {"__len__": lambda _: 3, "labels": [{"shape": shape} for shape in shapes], "max_buffer_length": 2})()
-    assert in_buffers(data, 320, workers=4) == 4 * (320 * 320 * 3 + 320 * 240 * 3)

@@ -70,10 +70,9 @@ def test_sizes_are_bytes_past_the_gate() -> None:
         ("900", "900MiB?"),
         (16, "16GiB?"),
         (24000, "24000MiB?"),
-        (16384000, "16384000KiB?"),
-        ("900KiB", "less than 64 MiB"),
-        ("0.5MiB", "less than 64 MiB"),
-        (-1, "less than 64 MiB"),
+        ("900KiB", "less than a MiB"),
+        ("0.5MiB", "less than a MiB"),
+        (-1, "less than a MiB"),
     ],
 )
 def test_a_budget_that_no_trainer_starts_in_is_refused_with_the_unit_that_was_meant(said: object, meant: str) -> None:
@@ -246,7 +245,7 @@ KEYS = [
 ]
 
 
-@pytest.mark.parametrize("said", [1.0, -0.1, True, "much", None])
+@pytest.mark.parametrize("said", [1.0, -0.1, True, "much"])
 def test_a_headroom_that_is_no_fraction_is_refused(said: object) -> None:
     (fault,) = draft(device={"headroom": said}).faults
     assert fault.key == "device.headroom" and "less than 1" in fault.cure

@@ -3,53 +3,18 @@
 from __future__ import annotations
 
 import importlib.metadata
-import os
-import subprocess
-import sys
 from dataclasses import replace
 
 import pytest
 
 from launcher.machine.allocator import VARIABLE, VARIABLES, allocator_environment, holding, knows_fraction, torch_version
 from launcher.trainers.suite import cpu_budget
-from tests.helpers.places import ROOT
 
 CARD = replace(cpu_budget(), kind="cuda", index=2, uuid="GPU-1")
 
 
 def test_a_cpu_budget_gives_every_tensor_back_at_once() -> None:
     assert allocator_environment(cpu_budget())["MALLOC_MMAP_THRESHOLD_"] == "65536"
-
-
-def test_what_onednn_keeps_of_every_shape_is_bounded_unless_a_person_has_said_how_much(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LRU_CACHE_CAPACITY", "7")
-    monkeypatch.delenv("ONEDNN_PRIMITIVE_CACHE_CAPACITY", raising=False)
-    env = allocator_environment(cpu_budget())
-    assert env["ONEDNN_PRIMITIVE_CACHE_CAPACITY"] == "16"
-    assert "LRU_CACHE_CAPACITY" not in env
-
-
-PRODUCTS = """
-import torch
-from launcher.shared.procfs import data_bytes
-torch.set_num_threads(1)
-first, second = torch.nn.Linear(768, 3072), torch.nn.Linear(3072, 768)
-def step(rows):
-    second(first(torch.ones(rows, 768)).relu()).sum().backward()
-step(4)
-before = data_bytes()
-for rows in (8, 64, 512, 1024):
-    step(rows)
-print(data_bytes() - before)
-"""
-
-
-def test_what_matrix_products_leave_behind_does_not_hang_on_the_order_of_their_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("torch")
-    monkeypatch.delenv("MKL_DISABLE_FAST_MM", raising=False)
-    env = {**os.environ, **allocator_environment(cpu_budget()), "PYTHONPATH": str(ROOT)}
-    left = subprocess.run([sys.executable, "-c", PRODUCTS], env=env, capture_output=True, text=True, check=True)
-    assert int(left.stdout) < 3 * 2**20, "the largest last, as a run may have it, leaves no more than the largest first, as a trial has it"
 
 
 @pytest.fixture(autouse=True)

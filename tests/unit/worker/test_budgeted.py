@@ -105,52 +105,6 @@ def test_what_numpy_takes_once_for_itself_counts_as_base(tmp_path: Path) -> None
     assert budgeted("--imports", "numpy", script, mib=16).stdout == "fits\n"
 
 
-def test_the_threads_that_leave_their_stacks_are_gone_when_the_base_is_measured() -> None:
-    """A joined thread still stands on its stack for a moment: one that was lent out then would be a new one, inside the budget."""
-    code = (
-        "import os\nfrom launcher.worker import budget\n"
-        "for _ in range(1000):\n    budget._start_libraries()\n    assert len(os.listdir('/proc/self/task')) == 1"
-    )
-    ran = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert ran.returncode == 0, ran.stderr
-
-
-def test_a_thread_more_or_less_costs_nothing_of_the_budget(tmp_path: Path) -> None:
-    """How many a pool or a progress bar has started by some moment is luck, and each has a stack of 8 MiB."""
-    code = (
-        "import threading, time\nfrom launcher.shared import procfs\nbefore = procfs.data_bytes()\n"
-        "some = [threading.Thread(target=time.sleep, args=(1,), daemon=True) for _ in range(2)]\n"
-        "[one.start() for one in some]\nprint((procfs.data_bytes() - before) >> 20)"
-    )
-    script = write(tmp_path / "train.py", code)
-    assert int(budgeted(script, mib=64).stdout) < 8
-    assert (
-        int(subprocess.run([sys.executable, script], env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, check=True).stdout)
-        >= 16
-    )
-
-
-FIGURES = """
-import gc, weakref
-import matplotlib.pyplot as plt
-gc.disable()  # the collector would come some time, and nobody knows when
-there = []
-for at in range(4):
-    figure, axes = plt.subplots(figsize=(9, 6))
-    axes.plot([0, 1], [0, at])
-    figure.savefig("figure.png", dpi=50)
-    there.append(weakref.ref(figure))
-    plt.close(figure)
-    print(sum(one() is not None for one in there), end=" ")
-"""
-
-
-def test_a_closed_figure_goes_back_at_the_next_one(tmp_path: Path) -> None:
-    script = write(tmp_path / "train.py", FIGURES)
-    said = budgeted("--imports", "matplotlib.pyplot", script, cwd=tmp_path, mib=512)
-    assert [int(one) for one in said.stdout.split()] == [1, 2, 2, 2], said.stderr
-
-
 def test_a_budget_on_a_fragmenting_heap_is_said_loudly(tmp_path: Path) -> None:
     script = write(tmp_path / "train.py", "pass")
     assert f"WARNING: {orders.MALLOC_VARIABLE} is not set, not 65536" in budgeted(script, malloc=False).stderr

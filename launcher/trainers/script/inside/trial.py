@@ -52,7 +52,6 @@ from launcher.trainers.script.inside.plainly import injected, proven, refuses, s
 from launcher.trainers.script.inside.probe import kept_checkpoint
 from launcher.trainers.script.inside.probe import settings as probe_settings
 from launcher.trainers.script.inside.probe.settings import LEAST_STEPS, LOADED, ProbeSettings
-from launcher.trainers.script.inside.watch import Watch
 from launcher.worker import snapshot
 from launcher.worker.budgeted import SHIM
 from launcher.worker.lifeline import die_with_parent
@@ -238,12 +237,9 @@ def _followed(child: subprocess.Popen[bytes], records: Path, orders: Orders) -> 
     launcher's is, where it was ended here for a rank that had failed."""
     shown, beat, failed_since, ended = "", 0, math.inf, False
     procfs.name_thread(f"{procfs.WATCHES}trial")  # it only looks on: what it reads is no sign of the command's life
-    watch = Watch(records)
-    watch.start()
     while True:
         try:
             status = child.wait(timeout=LOOK_S)
-            watch.stop()
             return 1 if ended else status
         except subprocess.TimeoutExpired:
             if not (records / LOADED).exists() and (lives := _out_of_reach(child.pid)):

@@ -52,7 +52,7 @@ class Plan:
             **saved_in(run_folder),
             "save": True,  # save=False still saves the last epoch; on a card, saving copies model and optimizer there
             "val": True,  # val=False still validates the last epoch
-            "cache": False,  # would write .npy files beside the images; what it holds in memory is held by a ballast
+            **({"cache": False} if asked_for.get("cache") == "disk" else {}),  # would write .npy files beside the images
             "resume": str(going_on.copy_of(orders)) if orders.resumes else False,
         }
         return cls(

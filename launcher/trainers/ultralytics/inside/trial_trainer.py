@@ -10,10 +10,8 @@ from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from launcher.shared.report import HOST_BESIDE, SAID_ACCUMULATION, UPDATES, Phase
+from launcher.shared.report import SAID_ACCUMULATION, UPDATES, Phase
 from launcher.trainers.ultralytics.inside import going_on, worst
-from launcher.trainers.ultralytics.inside.cached_images import ballast, beside_a_card, fill_mosaic_buffer, in_buffers
-from launcher.trainers.ultralytics.inside.figures import PlotThreads
 from launcher.trainers.ultralytics.inside.gloo import OverGloo
 from launcher.trainers.ultralytics.inside.hooks import Hooks
 from launcher.trainers.ultralytics.inside.isolation import Scan
@@ -40,9 +38,7 @@ class TrialTrainer(Exact):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._expected: dict[str, int] = {}
-        self._sizes, self._figures = Sizes(), PlotThreads()
-        self._ballast: list[Any] = []
-        self._cached: list[Any] = []
+        self._sizes = Sizes()
         self._micro_batch = 0
         super().__init__(*args, **kwargs)
         if Path(self.save_dir).resolve() != self.plan.run_folder.resolve():
@@ -61,21 +57,11 @@ class TrialTrainer(Exact):
         asked = batch_size if mode == "train" else self.plan.val_batch or batch_size
         _say_samples(self.recorder, loader, mode, asked)
         self._expected.setdefault(mode, min(asked, len(loader.dataset)))
-        if self.plan.user_arguments.get("cache") in (True, "ram"):
-            self._cache(loader.dataset, mode)
         script = self._training_script(loader) if mode == "train" else self._validation_script(loader)
         object.__setattr__(loader, "batch_sampler", script)  # DataLoader forbids a plain assignment
         if getattr(loader, "iterator", None) is not None:  # made with the loader (before 8.4.150): it has the old sampler
             loader.reset()
         return loader
-
-    def _cache(self, dataset: Any, mode: str) -> None:
-        """On a CPU as much memory is held in the trial; beside a card it is told, and judged with what the trial takes of the host."""
-        if self.device.type == "cpu":
-            self._ballast.append(ballast(dataset, self.args.imgsz, self.recorder, mode))
-            return
-        self._cached.append(dataset)
-        self.recorder.fact(**{HOST_BESIDE: beside_a_card(self._cached, self.args.imgsz)})
 
     def _training_script(self, loader: Any) -> TrialBatches:
         multi_scale = 0.5 if self.args.multi_scale is True else self.args.multi_scale  # a flag in 8.3: from half to one and a half
@@ -137,11 +123,6 @@ class TrialTrainer(Exact):
         _say_facts(self.recorder, self, self._optimizer_asked, self.scans)
         self.recorder.fact(**{SAID_ACCUMULATION: self.plan.orders.accumulation, UPDATES: self.updates_in_all()})
         self._watch_validator()
-        workers = self.train_loader.num_workers
-        if workers and not (self._ballast or self._cached):
-            self.recorder.fact(**{HOST_BESIDE: in_buffers(dataset, self.args.imgsz, workers)})
-        if self.device.type == "cpu" and not self._ballast:
-            fill_mosaic_buffer(dataset, self.train_loader.batch_sampler.now[0], whole=not workers)
         self._only_epoch = self.epochs == 1
         self._as_many_epochs_as_the_script_has()
 
@@ -182,7 +163,6 @@ class TrialTrainer(Exact):
     def _phase(self, phase: Phase) -> None:
         if not self.plan.orders.resumes:  # all of it is that of going on
             self.recorder.phase(phase)
-        self._figures.let_go()
 
     def save_model(self) -> Any:
         """With the arguments that the run has."""
@@ -213,7 +193,6 @@ class TrialTrainer(Exact):
             self._ended()
 
     def _ended(self) -> None:
-        self._figures.wait()
         for loader in (self.train_loader, self.test_loader):
             if hasattr(loader, "close"):
                 loader.close()

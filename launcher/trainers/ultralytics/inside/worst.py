@@ -1,7 +1,7 @@
 """Chooses the micro-batches of a trial: the densest images, the largest shapes, and as many others as count.
 
 **Variety.** Where shapes vary, the largest, a small and an odd one are run, and the largest again: on a card that shows what fragments
-cost. On a CPU what is cached by shape is bounded (``allocator.PRIMITIVES``).
+cost.
 """
 
 from __future__ import annotations

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
 import subprocess
@@ -18,12 +17,9 @@ import yaml
 
 from launcher.ladder.rungs import Rung
 from launcher.ladder.verdict import Kind
-from launcher.shared import procfs
 from launcher.shared.ending import Ending
 from launcher.shared.report import PARTS, Phase
 from launcher.trainers.ultralytics import environment as ultralytics_env
-from launcher.trainers.ultralytics.images import cached_bytes
-from launcher.trainers.ultralytics.inside.cached_images import ballast
 from launcher.trainers.ultralytics.inside.plan import NotCovered, refuse_uncovered
 from launcher.trainers.ultralytics.inside.validation import passing
 from launcher.trainers.ultralytics.inside.worst import Sizes
@@ -117,7 +113,7 @@ def test_a_loss_that_is_not_finite_ends_the_trial_and_is_its_verdict(run_trial: 
 
 
 @pytest.mark.slow
-def test_cached_images_are_said_and_corrupt_ones_named_before_anything_is_launched(run_trial: RunTrial, tmp_path: Path) -> None:
+def test_images_are_cached_in_the_trial_and_corrupt_ones_named_before_anything_is_launched(run_trial: RunTrial, tmp_path: Path) -> None:
     """One child for two questions. The full run holds its images in memory, and does without those that it can't read."""
     data = make_nasty(tmp_path / "nasty", train=9, val=3)
     images = sorted((data.parent / "images" / "train").iterdir())
@@ -129,23 +125,8 @@ def test_cached_images_are_said_and_corrupt_ones_named_before_anything_is_launch
     assert ran.status == 0, ran.output
     assert [note for note in ran.report.notes if images[7].name in note and "ignoring corrupt image/label" in note]
     assert ran.report.facts["images_ignored"] == 1
-    assert [note for note in ran.report.notes if note.startswith("cache=ram: train holds 8 images")]
+    assert "Caching images" in ran.output
     assert contents(data.parent) == before
-
-
-def test_a_ballast_takes_what_cached_images_take_and_twice_that_while_they_are_packed(tmp_path: Path) -> None:
-    data = make_nasty(tmp_path / "nasty", val=1)
-    files = [str(path) for path in (data.parent / "images" / "train").iterdir()]
-    size, before, seen = cached_bytes(files, 1280), procfs.data_bytes(), []
-    resident = procfs.own_bytes(os.getpid())[0]
-    recorder = SimpleNamespace(note=lambda text: None, sample=lambda: seen.append(procfs.data_bytes() - before))
-
-    kept = ballast(SimpleNamespace(im_files=files, channels=3), 1280, recorder, "train")  # type: ignore[arg-type]
-
-    assert kept.nbytes == size > 50 * MIB
-    assert seen[0] >= 2 * size
-    assert size <= procfs.data_bytes() - before < 2 * size
-    assert procfs.own_bytes(os.getpid())[0] - resident >= 0.95 * size, "the machine's, not addresses alone"
 
 
 @pytest.mark.slow

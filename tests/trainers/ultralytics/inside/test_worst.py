@@ -152,18 +152,3 @@ def test_padded_labels_leave_the_loss_as_it_was(exact: Any, shapes: Callable[...
     assert int(torch.bincount(batch["batch_idx"].long()).max()) == 4 * most
     assert batch["batch_idx"].tolist() == sorted(batch["batch_idx"].tolist())
     assert [float(value) for value in model(dict(batch))[1].values()] == pytest.approx(plain, rel=1e-6)
-
-
-def test_cached_images_take_what_their_headers_say(exact: Any, tmp_path: Path) -> None:
-    """Held against Ultralytics' own cache of the very images."""
-    from ultralytics.cfg import get_cfg
-    from ultralytics.data.build import build_yolo_dataset
-    from ultralytics.data.utils import check_det_dataset
-
-    from launcher.trainers.ultralytics.images import cached_bytes
-    from tests.helpers.nasty import make_nasty
-
-    data = check_det_dataset(str(make_nasty(tmp_path, train=9, val=2)), autodownload=False)
-    config = get_cfg(overrides={"imgsz": 160, "cache": "ram", "task": "detect"})
-    dataset = build_yolo_dataset(config, data["train"], 4, data)
-    assert cached_bytes(dataset.im_files, 160) == dataset.ims.buffer.numel()

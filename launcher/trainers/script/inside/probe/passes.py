@@ -12,10 +12,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from .....shared.report import PASS_SAMPLES, Phase
-from .....shared.sizes import format_size
 from . import worst
 from .forward import observe_micro_batch
-from .gathered import LEAST_FILLED, LEAST_GROWTH, Gathered, Rest
+from .gathered import JOINED, LEAST_GROWTH, LEAST_HELD, Gathered
 from .session import LEAST_VALIDATION, VARIETY, Session, world_size
 
 WHOLE_PASS_S = 10.0
@@ -162,10 +161,7 @@ class ProbedPass:
         session.validating()
         self.through()
         enough = self._served >= self._wanted_validation() and self._bears_an_end and not self._goes_on()
-        if self._agreed(enough and self._searched(session.gathered)):
-            if self._gathers(session.gathered):
-                left = self._fill(session.gathered)
-                session.leaves(*(2 * left.get(device, 0) for device in (session.orders.device, "cpu")))
+        if self._agreed(enough):
             return self._end()
         if not self._began:
             self._began = time.monotonic()
@@ -259,7 +255,7 @@ class ProbedPass:
         if self._served == 0:
             return False
         enough = session.proven and session.varied(VARIETY) and not self._grows() and not self._endless()
-        if cut := self._agreed(enough and self._searched(self._gathered)):
+        if cut := self._agreed(enough):
             self._hold_the_rest()
         return cut
 
@@ -272,31 +268,10 @@ class ProbedPass:
         return False
 
     def _hold_the_rest(self) -> None:
-        """Where it leaves memory behind and would take too long, what is still to come is put there, or held by us."""
-        if self._gathers(self._gathered) and (held := {device: each * self._left() for device, each in self._fill(self._gathered).items()}):
-            self._session.hold(held, f"training keeps {format_size(sum(held.values()))} more in all: that is held in its place")
-
-    def _searched(self, gathered: Gathered) -> bool:
-        return not self._gathers(gathered) or gathered.searched()
-
-    def _gathers(self, gathered: Gathered) -> bool:
-        """Whether what the rest of a pass would leave behind is worth a search for where that is. transformers' Trainer says it itself."""
-        return not self._session.joins and len(gathered) >= LEAST_VALIDATION and gathered.most() * self._left() >= LEAST_FILLED
-
-    def _left(self) -> int:
-        """Batches; 0 where nobody knows."""
-        return max(0, self._length() - self._served) if self._length() != ENDLESS else 0
-
-    def _fill(self, gathered: Gathered) -> dict[str, int]:
-        """Puts what the rest of the pass would leave there into the script's own lists. Device -> bytes of each batch, as far as they are
-        seen to go elsewhere."""
-        rows = getattr(self._loader, "batch_size", None) or 0
-        samples = worst.length(getattr(self._loader, "sampler", None)) or 0
-        told = gathered.fill(Rest(self._left(), rows, samples - (self._length() - 1) * rows))
-        if told and self._session.recorder is not None:
-            kept = format_size(sum(told.values()))
-            self._session.recorder.note(f"the script gathers {kept} of every batch: what {self._left()} more will add was put in its lists")
-        return {device: each - told.get(device, 0) for device, each in gathered.all().items() if each > 1.1 * told.get(device, 0)}
+        """Where it leaves memory behind and would take too long, what is still to come is held by us."""
+        left = max(0, self._length() - self._served) if self._length() != ENDLESS else 0
+        if len(self._gathered) >= LEAST_VALIDATION and self._gathered.most() * left >= LEAST_HELD:
+            self._session.hold({device: JOINED * each * left for device, each in self._gathered.all().items()})
 
     def _length(self) -> int:
         try:
@@ -394,9 +369,8 @@ class ProbedPass:
             self._passes.evaluated.add(self._loader)
             self._session.validation_ended()
         else:
-            length = self._length()
             self._session.at_the_end = True
-            self._session.pass_ended(given=self._served, whole=self._served if length == ENDLESS else max(self._served, length))
+            self._session.pass_ended()
 
 
 def _bears_an_end(frame: Any) -> bool:

@@ -32,15 +32,15 @@ from pathlib import Path
 from typing import Any
 
 from .....shared.orders import Orders
-from .....shared.report import CARD, HOST_GROWTH, OTHER_CARDS, OWN_ACCUMULATION, RANK, STEPPED_AT, WORLD_SIZE, Phase
+from .....shared.report import CARD, HOST_BESIDE, HOST_GROWTH, OTHER_CARDS, OWN_ACCUMULATION, RANK, STEPPED_AT, WORLD_SIZE, Phase
+from .....shared.sizes import format_size
 from .....worker import budget, cards
 from .....worker.recorder import OverCap, Recorder
 from ...native.parts import own_batches
 from . import by_hand, kept_checkpoint
-from .gathered import Gathered, live_bytes
+from .gathered import JOINED, Gathered, live_bytes
 from .progress import StepsByOptimizer
 from .ranks import NO, YES, Ranks
-from .seen import Seen
 from .settings import LEAST_STEPS, ProbeSettings
 
 SLACK_STEPS = 2
@@ -88,7 +88,7 @@ class Session:
         self.passes_after = 0
         self.roots: list[Any] = []
         self._train_began = self._collected = 0.0
-        self._train_batches = self._given = self._whole = 0
+        self._train_batches = 0
         self._judged: float = math.inf
         """Losses of so many backward passes in all are judged."""
         self.drawn = self.forwards = self.backwards = 0
@@ -113,9 +113,6 @@ class Session:
         self.joins = 0.0
         """Batches of the whole validation (with the part that its last one is), where what is kept of them is joined anew at each."""
         self._held: list[Any] = []
-        self._base_bytes = 0
-        self.seen: Seen | None = None
-        """What is seen of this process from outside; on a CPU only."""
         self._dead = False
         self.sampled: dict[int, list[int] | None] = {}
         """Data set, by identity -> its items as ``worst`` orders them; None: taken as drawn."""
@@ -169,10 +166,7 @@ class Session:
         folder = os.path.join(self.settings.records, str(os.getpid()))
         os.makedirs(folder, exist_ok=True)
         self.recorder = Recorder(dataclasses.replace(self.orders, folder=folder))
-        taken = self._take()
-        self.recorder.budget(taken)
-        if self.orders.device == "cpu":
-            self._base_bytes, self.seen = taken.base_bytes, Seen(folder, new=True)
+        self.recorder.budget(self._take())
         for complaint in budget.complaints(self.orders.device):
             self.recorder.note(complaint)
         self._to(Phase.SETUP)
@@ -220,10 +214,8 @@ class Session:
         if isinstance(error, BaseException) and not isinstance(error, SystemExit):
             if self.forwarding and not memory:
                 self._facts(failed_forwarding=True)
-            self._look()
             self.recorder.failed(error)
         else:
-            self._look()
             self.recorder.ended()
 
     def _ended_by_itself(self, error: Any) -> None:
@@ -254,12 +246,9 @@ class Session:
     def _to(self, phase: Phase) -> None:
         if self.recorder is not None and phase is not self.phase:
             self.phase = phase
-            self._look()
             self._tell_its_place()
             try:
                 self.recorder.phase(phase)
-                if self.seen is not None:
-                    self.seen.forget()
             except OverCap as over:
                 self.recorder.failed(over)
                 self._leave(1)
@@ -272,11 +261,6 @@ class Session:
         if self._card is not None:
             with contextlib.suppress(Exception):  # a context that a failure broke
                 self.recorder.fact(**{CARD: self.orders.device_uuid, OTHER_CARDS: cards.elsewhere(self._card)})
-
-    def _look(self) -> None:
-        """Tells the recorder what was seen from outside."""
-        if self.recorder is not None and self.seen is not None and not self._dead:
-            self.recorder.saw(self.seen.most - self._base_bytes)
 
     # -- what the hooks see
 
@@ -528,16 +512,11 @@ class Session:
         self.recorder.batch()
         self.gathered.look()
         if len(self.gathered) == LEAST_VALIDATION:
-            each = self.gathered.each(self.orders.device)
-            moved = each if self.joins else 0  # transformers' Trainer moves all that it has kept to host memory at the end
-            self.leaves(self._growth(each), max(moved, self.gathered.each("cpu")))
-
-    def leaves(self, each: float, in_host_memory: float) -> None:
-        """So many bytes are left behind by each validation batch that isn't seen, on the device and, beside a card, in host memory."""
-        assert self.recorder is not None
-        self.recorder.measured(growth_bytes_per_batch=each)
-        if self.orders.device == "cuda":
-            self.recorder.fact(**{HOST_GROWTH: in_host_memory})
+            left = self.gathered.all()
+            each = left[self.orders.device]
+            self.recorder.measured(growth_bytes_per_batch=self._growth(each) if self.joins else JOINED * each)
+            if self.orders.device == "cuda":  # transformers' Trainer moves all that it has kept to host memory at the end
+                self.recorder.fact(**{HOST_GROWTH: max(each if self.joins else 0, JOINED * left["cpu"])})
 
     def _growth(self, each: int) -> float:
         """Bytes that the need grows by with each batch to come, where each leaves so many behind. What is joined anew at every batch is
@@ -551,13 +530,16 @@ class Session:
         at_the_end = live + each * (self.joins - there) + each * (math.ceil(self.joins) - 1)
         return max(float(each), (at_the_end - peak) / left)
 
-    def hold(self, sizes: Mapping[str, int], why: str) -> None:
-        """Keeps so many bytes of each device from here on, for what a whole pass would have kept."""
+    def hold(self, sizes: Mapping[str, int]) -> None:
+        """Keeps so many bytes of the device from here on, for what a whole pass would have kept; what it would have kept in host memory
+        beside a card is told."""
         import torch
 
         assert self.recorder is not None
-        self.recorder.note(why)
-        self._held += [torch.ones(size, dtype=torch.uint8, device=device) for device, size in sizes.items()]
+        self.recorder.note(f"training keeps {format_size(sum(sizes.values()))} more in all: that is counted")
+        self._held.append(torch.ones(sizes[self.orders.device], dtype=torch.uint8, device=self.orders.device))
+        if self.orders.device == "cuda":
+            self.recorder.fact(**{HOST_BESIDE: sizes["cpu"]})
 
     def validation_ended(self) -> None:
         """A validation pass came to its end, the script's or ours."""
@@ -565,15 +547,9 @@ class Session:
             self._validation_seen()
         self.gathered.clear()
 
-    @property
-    def left_out(self) -> float:
-        """How many times the training batches that were given would have come in the whole run so far; 1 where none is left out."""
-        return self._whole / self._given if self._given else 1.0
-
-    def pass_ended(self, *, given: int = 0, whole: int = 0) -> None:
-        """A training pass came to its end, after ``given`` batches of its ``whole``."""
+    def pass_ended(self) -> None:
+        """A training pass came to its end."""
         self.grows = False
-        self._given, self._whole = self._given + given, self._whole + whole
         if self.active and self.phase is Phase.TRAIN_AGAIN and not self.passive and self.ranks is None and self.trained_again:
             self.wind_up()
         if self.active and self.proven and not self.validated:

@@ -10,7 +10,7 @@ from .....worker import overlaid_libraries
 from .....worker.after_import import Hook, after_import
 from .....worker.overlay import Overlay
 from ..same import install as same
-from . import deepspeed, figures, lightning, marks, torch_hooks
+from . import deepspeed, lightning, marks, torch_hooks
 from . import transformers as hf
 from .arriving import Arriving
 from .session import Session
@@ -35,7 +35,6 @@ def install(path: str) -> None:
         after_import(same.libraries())
     if not settings.budget_only:
         after_import(_trainers(session))
-        after_import(figures.hooks(session))
         atexit.register(session.at_exit)
         os.register_at_fork(after_in_child=session.forked)
 

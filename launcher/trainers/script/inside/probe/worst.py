@@ -18,7 +18,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from .....worker import blas_threads
 from .session import VARIETY_OF_LENGTHS, Session
 
 SAMPLE_ITEMS = 2000
@@ -200,8 +199,7 @@ def _longest(loader: Any, session: Session, kind: str) -> list[int] | None:
     if length(getattr(loader.batch_sampler, "sampler", None)) > total and not _groups(loader.batch_sampler):  # several views of a row
         session.recorder.note(f"{word} data as drawn: a pass takes items more than once, so those beside one another may belong together")
         return None
-    with _apart(session):
-        sizes = _sizes(dataset, _spread(total))
+    sizes = _sizes(dataset, _spread(total))
     if not sizes:
         session.recorder.note(f"{word} data as drawn: its items could not be sampled")
     elif len(set(sizes.values())) == 1:
@@ -212,19 +210,6 @@ def _longest(loader: Any, session: Session, kind: str) -> list[int] | None:
         session.sizes[key] = sizes
         done[key] = sorted(sizes, key=lambda index: -sizes[index])
     return done[key]
-
-
-@contextlib.contextmanager
-def _apart(session: Session) -> Iterator[None]:
-    """While open, what a child of ours needs is not taken for the script's."""
-    if session.seen is None:
-        yield
-        return
-    session.seen.pause(True)
-    try:
-        yield
-    finally:
-        session.seen.pause(False)
 
 
 def _spread(total: int) -> list[int]:
@@ -247,11 +232,6 @@ def _sizes(dataset: Any, indices: Sequence[int]) -> dict[int, int]:
 
 def _told_by_a_child(tell: Callable[[int], None]) -> str:
     """What a forked child writes into the pipe that ``tell`` is given, as far as it comes in time."""
-    with blas_threads.kept():
-        return _told(tell)
-
-
-def _told(tell: Callable[[int], None]) -> str:
     import torch
 
     reader, writer = os.pipe()
@@ -301,8 +281,7 @@ def endless(loader: Any, session: Session, length: int) -> bool:
         if batches is not sampler and next(itertools.islice(batches, ESTIMATED * length + OWN_BATCHES, None), None) is not None:
             os.write(writer, b"endless")
 
-    with _apart(session):
-        return _told_by_a_child(tell) == "endless"
+    return _told_by_a_child(tell) == "endless"
 
 
 def item_size(item: Any) -> int:
