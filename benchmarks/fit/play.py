@@ -15,6 +15,7 @@ from benchmarks.common.provenance import commit, machine, versions
 from benchmarks.common.rows import ROOT, Row, append, read
 from benchmarks.fit.cases import ASKS, DEEP, REFERENCE, SEARCHES, Case
 from launcher.history.run_folder import RunFolder
+from launcher.machine import headroom
 
 DATA = ROOT / "benchmarks" / "results" / "fit.jsonl"
 HEADROOM = 0.1
@@ -96,7 +97,7 @@ def play(case: Case, data: Path, folder: Path, *, searches: Iterable[str] = SEAR
 
 
 def budget_of(case: Case, asked: Row) -> int:
-    return int(asked["peak_bytes"] * case.part / (1 - HEADROOM))
+    return headroom.budget_for(int(asked["peak_bytes"] * case.part), HEADROOM)
 
 
 def measured(ask: str, place: Place, data: Path) -> Row:

@@ -60,7 +60,7 @@ def _words(case: Case) -> list[str]:
         return ["run", *only, *common, "device=cpu", "device.memory=1GiB", floor, "--", *torchrun, *script]
     sums, cards = ROOT / "runs" / "ranks" / "sums", [f"device.cards={case.ranks}"] if case.ranks > 1 else []
     asked = ["ask.micro_batch=2", "ask.val_micro_batch=2", f"data={sums}", f"ask.model={sums}/model", "ladder.wheels.micro_batch.floor=2"]
-    return ["fit", "recipe=llm_sft_demo", *common, *asked, *cards, "device.memory=400MiB", "ladder.order=[micro_batch]", "trial.fresh=true"]
+    return ["fit", "recipe=llm_sft_demo", *common, *asked, *cards, "device.memory=480MiB", "ladder.order=[micro_batch]", "trial.fresh=true"]
 
 
 def _launched(case: Case, folder: Path) -> tuple[int | None, bool]:

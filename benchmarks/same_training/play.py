@@ -18,6 +18,7 @@ from benchmarks.common.provenance import commit, machine, versions
 from benchmarks.common.rows import Row
 from benchmarks.same_training import interpreter, judge, measure, observer, pictures
 from benchmarks.same_training.cases import WHOLE, Case, name_of
+from launcher.machine.headroom import budget_for
 
 HERE = Path(__file__).resolve().parent
 MIB = 2**20
@@ -85,7 +86,7 @@ def _device(case: Case, micro: int) -> list[str]:
     rows, lower = (micro * LEAST, micro) if micro < WHOLE else (micro * 2, micro // 2)
     rows *= case.forward_rows * case.ranks
     return [
-        "device=cpu", f"device.memory={round(rows * BALLAST / MIB / 0.9)}MiB", "device.headroom=0.1", "recover.restarts=0",
+        "device=cpu", f"device.memory={round(budget_for(rows * BALLAST, 0.1) / MIB)}MiB", "device.headroom=0.1", "recover.restarts=0",
         "trial.fresh=true", "trial.proof_timeout_s=600",
         f"ladder.wheels.micro_batch.values=[{lower}]", "run.root=runs",
     ]  # fmt: skip

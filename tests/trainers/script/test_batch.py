@@ -12,7 +12,7 @@ from tests.helpers.places import SCRIPTS
 
 SCRIPT = str(SCRIPTS / "can_not_be_accumulated.py")
 COMMAND = (sys.executable, SCRIPT, "--way", "no_loader", "--width", "8192", "--batch-size", "4096")
-DEVICE = ("device=cpu", "device.memory=300MiB")
+DEVICE = ("device=cpu", "device.memory=360MiB")
 
 
 @pytest.mark.slow

@@ -144,7 +144,7 @@ def test_two_ranks_go_down_a_rung_and_train_to_the_end_with_the_batch_that_was_a
     Path("ds.json").write_text(json.dumps({**says, "zero_optimization": zero, "zero_allow_untested_optimizer": True}))
     ranks = [sys.executable, "-m", "torch.distributed.run", "--local_addr=localhost", "--nproc_per_node", "2"]
     words = [*ranks, str(SCRIPTS / "deepspeed_ranks.py"), "--deepspeed", "--deepspeed_config", "ds.json"]
-    done = autofit("run", "device=cpu", "device.memory=570MiB", "ladder.search=walk", "--json", "--", *words, cwd=folder, timeout=800)
+    done = autofit("run", "device=cpu", "device.memory=684MiB", "ladder.search=walk", "--json", "--", *words, cwd=folder, timeout=800)
     assert done.returncode == 0, done.stderr
     record = answer(done)
     assert failed_above(record) == {"out_of_memory"} and record["effective_batch"] == 4096
@@ -168,7 +168,7 @@ def test_two_ranks_of_a_trainer_that_hands_it_a_file_with_auto_go_down_a_rung_an
     words += [str(SCRIPTS / "deepspeed_trainer.py"), "--output_dir", "o", "--per_device_train_batch_size", "32", "--max_steps", "6"]
     words += ["--gradient_accumulation_steps", "1", "--report_to", "none", "--deepspeed", "ds.json"]
     words += ["--accelerator_config", '{"use_configured_state": true}']
-    done = autofit("run", "device=cpu", "device.memory=467MiB", "ladder.search=walk", "--json", "--", *words, cwd=folder, timeout=800)
+    done = autofit("run", "device=cpu", "device.memory=560MiB", "ladder.search=walk", "--json", "--", *words, cwd=folder, timeout=800)
     assert done.returncode == 0, done.stderr
     record = answer(done)
     assert failed_above(record) == {"out_of_memory"} and record["effective_batch"] == 64

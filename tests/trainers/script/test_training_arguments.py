@@ -88,7 +88,7 @@ def test_a_script_with_its_settings_in_a_dict_trains_the_same_in_less_memory(tmp
     subprocess.run([sys.executable, str(script)], cwd=tmp_path, env=plain, check=True, capture_output=True)
     (tmp_path / "weights.pt").rename(tmp_path / "plain.pt")
     before = script.read_bytes()
-    done = autofit("run", "--json", "device=cpu", "device.memory=260MiB", "--", sys.executable, str(script), cwd=tmp_path, timeout=580)
+    done = autofit("run", "--json", "device=cpu", "device.memory=312MiB", "--", sys.executable, str(script), cwd=tmp_path, timeout=580)
     said = answer(done)
     assert said["status"] == "done" and said["effective_batch"] == said["effective_batch_asked"] == 32
     assert said["rung"]["micro_batch"] < 32 and said["steps"]["made"] == 6

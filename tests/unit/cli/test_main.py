@@ -271,7 +271,7 @@ def test_init_writes_a_recipe_that_composes_and_never_overwrites(tmp_path: Path)
 
 def test_a_shell_in_which_no_trial_can_be_started_is_told_which_limit_to_raise(tmp_path: Path) -> None:
     script = str(ROOT / "examples" / "classifier" / "train.py")
-    words = ("run", "--fit-only", "device=cpu", "device.memory=200MiB", "--json", "--", sys.executable, script, "--batch-size", "8")
+    words = ("run", "--fit-only", "device=cpu", "device.memory=244MiB", "--json", "--", sys.executable, script, "--batch-size", "8")
     argv = ["sh", "-c", 'ulimit -n 7; exec "$@"', "sh", sys.executable, "-m", "launcher", *words]
     done = subprocess.run(argv, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False)
     assert done.returncode == 1 and answer(done)["status"] == "bad_input"
@@ -282,7 +282,7 @@ def test_a_shell_in_which_no_trial_can_be_started_is_told_which_limit_to_raise(t
 def test_run_takes_a_command_line_to_the_rung_that_fits_and_trains(tmp_path: Path) -> None:
     script = str(ROOT / "examples" / "classifier" / "train.py")
     command = (sys.executable, script, "--batch-size", "512", "--epochs", "1", "--width", "32")
-    done = autofit("run", "device=cpu", "device.memory=200MiB", "--json", "--", *command, cwd=tmp_path)
+    done = autofit("run", "device=cpu", "device.memory=244MiB", "--json", "--", *command, cwd=tmp_path)
     said = answer(done)
     assert said["status"] == "done", done.stderr
     assert said["rung"]["micro_batch"] < 512 and failed_above(said) == {"out_of_memory"}
