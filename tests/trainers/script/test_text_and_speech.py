@@ -36,6 +36,7 @@ MIB = 2**20
 
 class TestSpeech(AdapterSuite):
     adapter_type = ScriptAdapter
+    hopeless_bytes = 24 * MIB  # in 8 MiB no thread starts
 
     @pytest.fixture
     def recipe(self, spoken: Path) -> Recipe:
@@ -44,6 +45,7 @@ class TestSpeech(AdapterSuite):
 
 class TestText(AdapterSuite):
     adapter_type = ScriptAdapter
+    hopeless_bytes = 24 * MIB
 
     @pytest.fixture
     def recipe(self, sums: Path) -> Recipe:
