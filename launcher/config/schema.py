@@ -82,7 +82,7 @@ class LadderRules(Part):
     stays as asked; what that means for the learning rate is told."""
     search: Literal["predicted", "walk", "exhaustive"] = "predicted"
     """walk: skip what a real failure dominates. exhaustive: really try every rung down to the first that fits (the reference). predicted:
-    go where a forecast points, corrected by every trial; the same rung, in fewer trials."""
+    go where a line through measured trials points; the same rung, in fewer trials."""
     objective: Literal["largest", "throughput"] = "largest"
     """Which of the rungs that give up the same: largest: the largest micro-batch that fits. throughput: the micro-batch at which most
     samples a second are trained, with at most two more trials."""

@@ -1,1 +1,1 @@
-"""What runs inside Ultralytics' process: its trial, its traces, its imports before the budget, its downloads."""
+"""What runs inside Ultralytics' process: its trial, its imports before the budget, its downloads."""
