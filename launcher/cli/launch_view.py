@@ -14,7 +14,6 @@ from launcher.engine.events import (
     CardTaken,
     Finished,
     Fitted,
-    Foreseen,
     KeptFits,
     MisreadFound,
     Planned,
@@ -94,11 +93,6 @@ class Display:
             self._once(used, style="green")
         elif found.why:
             self._once(found.why, style="dim")
-
-    @hear.register
-    def _foreseen(self, event: Foreseen) -> None:
-        first = f"rung {event.named.index} is the first" if event.named is not None else "no rung is"
-        self._once(f"{first} predicted to fit by what earlier launches' trials needed; trials decide", style="dim")
 
     # -- trials
 

@@ -57,18 +57,6 @@ class KeptFits(Event, recorded=True):
     reuse: Reuse
 
 
-class Foreseen(Event, name="foreseen"):
-    """What the rungs needed in earlier launches' trials, which order this launch's; nothing of it is proven."""
-
-    parts: Mapping[int, float | None]
-    """Rung index -> what it is estimated to need, as a part of the cap."""
-    named: Rung | None
-    """The first that is estimated to fit."""
-
-    def line(self) -> Mapping[str, Any]:
-        return {"parts": self.parts}
-
-
 class MisreadFound(Event, name="misread", recorded=True):
     """The command ran another batch than was read of it."""
 

@@ -1,16 +1,16 @@
-"""The search for the rung to launch, step by step: what is foreseen, what is tried next, what that shows, and what is chosen."""
+"""The search for the rung to launch, step by step: what is tried next, what that shows, and what is chosen."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from launcher.adapter.protocol import OwnWords, ability
 from launcher.engine import attempts, proving
-from launcher.engine.events import Foreseen, Timed
+from launcher.engine.events import Timed
 from launcher.engine.state import Fit
-from launcher.engine.trials import make_trial, misread
-from launcher.forecast import past_trials
-from launcher.ladder import extrapolation, search, throughput
+from launcher.engine.trials import make_trial, misread, of_earlier_launches
+from launcher.ladder import search, throughput
 from launcher.ladder.rungs import Ladder, Rung
 from launcher.ladder.verdict import Kind, Verdict
 from launcher.shared.report import Phase
@@ -31,7 +31,7 @@ class RungSearch:
         self._result, self._job = result, result.job
         self._history = [*_disproved(result), *(as_tried(one, self._job) for one in result.trials)]
         self._asked_first = ability(self._job.adapter, OwnWords) is not None
-        self._foreseen = self._by_earlier_launches()
+        self._earlier = of_earlier_launches(self._job)
         self._cured_since = 0
         """The number of trials before the first with what makes a rung the asked training."""
 
@@ -78,29 +78,15 @@ class RungSearch:
 
     def _try_until_one_fits(self) -> search.Move:
         while isinstance(move := self._next_move(), search.Try):
-            tried = self._try(move)
+            tried = make_trial(self._job, move.rung, self._result.trials, most=self._most(), why=move.why)
+            self._history.append(as_tried(tried, self._job))
             if self._is_misread() or (tried.verdict.kind is Kind.CARD_TAKEN and not self._card_is_back(tried)):
                 break
         return move
 
     def _next_move(self) -> search.Move:
         policy, ladder = self._job.recipe.ladder.search, self._job.ladder
-        return search.next_move(ladder, self._history, policy=policy, predicted=self._foreseen, asked_first=self._asked_first)
-
-    def _by_earlier_launches(self) -> dict[int, float | None]:
-        """Rung index -> its need as a part of the cap, by the trials of earlier launches; empty if none of them fitted."""
-        earlier, rungs = past_trials.measured(self._job), self._job.ladder.rungs
-        if len(rungs) == 1 or self._job.recipe.ladder.search != "predicted" or not any(one.fits for one in earlier):
-            return {}
-        needs = extrapolation.needs(rungs, earlier)
-        named = next((rung for rung in rungs if (need := needs[rung.index]) is not None and need <= 1), None)
-        self._job.tell(Foreseen(parts=needs, named=named))
-        return needs
-
-    def _try(self, move: search.Try) -> Trial:
-        tried = make_trial(self._job, move.rung, self._result.trials, most=self._most(), why=move.why)
-        self._history.append(as_tried(tried, self._job))
-        return tried
+        return search.next_move(ladder, self._history, policy=policy, earlier=self._earlier, asked_first=self._asked_first)
 
     def _most(self) -> int:
         """The most trials that the search can make, including those already made."""
@@ -117,24 +103,31 @@ class RungSearch:
 
     def _fastest(self, fitting: Rung) -> Rung:
         """The fastest of the rungs that give up as much as ``fitting`` does, by the trials made so far and a few more."""
-        result, ladder = self._result, self._job.ladder
-        before = len(result.trials)
-        while (rung := throughput.worth_a_trial(ladder, fitting, self._speeds(), made=len(result.trials) - before)) is not None:
+        trials, ladder = self._result.trials, self._job.ladder
+        before, speeds = len(trials), _speeds(trials[self._cured_since :])
+        while (rung := throughput.worth_a_trial(ladder, fitting, speeds, made=len(trials) - before)) is not None:
             most, why = before + throughput.most_more(ladder), "it may be faster, at the same effective batch"
-            if not make_trial(self._job, rung, result.trials, most=most, why=why).verdict.fits:
+            if not make_trial(self._job, rung, trials, most=most, why=why).verdict.fits:
                 break
-        speeds = self._speeds()
+            speeds = _speeds(trials[self._cured_since :])
         fastest = throughput.fastest(ladder, fitting, speeds)
-        alike = (fitting, *throughput.alike(ladder, fitting))
-        timed = {one.micro_batch: round(speeds[one.index], 3) for one in alike if one.index in speeds}
-        self._job.tell(Timed(samples_per_second=timed, fastest=fastest))
+        self._job.tell(
+            Timed(
+                fastest=fastest,
+                samples_per_second={
+                    one.micro_batch: round(speeds[one.index], 3)
+                    for one in (fitting, *throughput.alike(ladder, fitting))
+                    if one.index in speeds
+                },
+            )
+        )
         return fastest
 
-    def _speeds(self) -> dict[int, float]:
-        """Rung index -> samples per second, for the trials that fit and were timed."""
-        trials = self._result.trials[self._cured_since :]
-        timed = ((one.rung.index, throughput.speed(one.rung, one.report.step_seconds)) for one in trials if one.verdict.fits)
-        return {index: speed for index, speed in timed if speed is not None}
+
+def _speeds(trials: Sequence[Trial]) -> dict[int, float]:
+    """Rung index -> samples a second, for the trials that fit and were timed."""
+    timed = {one.rung.index: throughput.speed(one.rung, one.report.step_seconds) for one in trials if one.verdict.fits}
+    return {index: speed for index, speed in timed.items() if speed is not None}
 
 
 def _fits_accumulating(tried: search.Tried, ladder: Ladder) -> bool:

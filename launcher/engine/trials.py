@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from launcher.adapter.protocol import OwnWords, ability
-from launcher.forecast import past_trials
+from launcher.history import past_trials
+from launcher.ladder import earlier
 from launcher.ladder.rungs import Rung
+from launcher.ladder.search import Tried
 from launcher.trial import rung_zero, trial
 from launcher.trial.events import TrialEnded, TrialStarted
 from launcher.trial.job import Job
@@ -24,10 +26,21 @@ def make_trial(job: Job, rung: Rung, made: list[Trial], *, most: int | None = No
     job.tell(TrialStarted(rung=rung, number=len(made) + 1, most=most, mean_seconds=mean, why=why))
     tried = trial.run(job, rung)
     if misread_at_rung_0(job, tried) is None:  # else it measured another rung
-        past_trials.keep(job, as_tried(tried, job))
+        _keep(job, as_tried(tried, job))
     made.append(tried)
     job.tell(TrialEnded(trial=tried, budget=job.on(rung).budget))
     return tried
+
+
+def _keep(job: Job, tried: Tried) -> None:
+    past = earlier.as_past(tried, training=job.training, device=job.budget.name, cap_bytes=job.budget.cap_bytes)
+    if past is not None:
+        past_trials.keep(past)
+
+
+def of_earlier_launches(job: Job) -> Sequence[Tried]:
+    """What trials of earlier launches of the same training on this device measured, as parts of this launch's cap."""
+    return earlier.on(job.ladder, past_trials.of(job.training, device=job.budget.name), cap_bytes=job.budget.cap_bytes)
 
 
 def misread(job: Job, trials: Sequence[Trial]) -> Misread | None:

@@ -1,6 +1,6 @@
-"""Keeps what launches learn for later ones in one SQLite file: kept fits, full runs that failed, what trials measured.
+"""Keeps what launches learn for later ones in one SQLite file: kept fits, and full runs that failed.
 
-Each module that keeps something has its own table, and rows of its own type. A change is one immediate transaction, so that concurrent
+Each table has rows of its own type. A change is one immediate transaction, so that concurrent
 launches are safe, on NFS too. No run depends on the file: a damaged one, or one with other tables, is renamed and a new one begun. If it
 can't be used (locked, read-only, a full disk), a launch goes on without it. docs/decisions/011.
 """
@@ -40,11 +40,8 @@ create table failures (digest text not null, rung_index integer not null, traini
 create index failures_by_digest on failures (digest);
 create table uses (digest text not null, run_dir text not null, at text not null, ended text not null, primary key (digest, run_dir));
 create table written (training text not null, folder text not null, path text not null, primary key (training, folder, path));
-create table trials (id integer primary key autoincrement, training text not null, folder text not null, device text not null,
-    rung json not null, fits boolean not null, need_bytes real not null, by_phase json not null, failed_in text not null);
-create index trials_by_training on trials (training, folder, device);
 """
-"""``fits``, ``failures``, ``uses`` and ``written`` are ``history.kept_fits``', ``trials`` are ``forecast.past_trials``'."""
+"""All are ``history.kept_fits``'."""
 
 
 class HistoryUnusableError(Exception):
@@ -195,4 +192,3 @@ def _json(text: bytes) -> Any:
 
 
 sqlite3.register_converter("json", _json)
-sqlite3.register_converter("boolean", lambda value: value != b"0")

@@ -87,14 +87,14 @@ class Searched:
 def searched(
     surface: Surface,
     policy: Policy,
-    predicted: Mapping[int, float | None] | None = None,
+    earlier: Sequence[Tried] = (),
     *,
     taken: Callable[[], bool] = lambda: False,
     shown: Callable[[Tried], Tried] = lambda tried: tried,
 ) -> Searched:
     """The whole search. ``taken``: whether others hold the card, this time. ``shown``: what the search sees of a trial."""
     history: list[Tried] = []
-    while isinstance(move := next_move(surface.ladder, history, policy=policy, predicted=predicted), Try):
+    while isinstance(move := next_move(surface.ladder, history, policy=policy, earlier=earlier), Try):
         lost = Verdict(kind=Kind.CARD_TAKEN, phase=Phase.START, why="")
         history.append(Tried(rung=move.rung, verdict=lost) if taken() else shown(surface.tried(move.rung)))
         assert len(history) < 5 * len(surface.ladder.rungs) + 50, "it ends"
@@ -205,18 +205,22 @@ def _halved(draw: random.Random, surface: Surface, rung: Rung) -> int | None:
     return draw.choice([other.micro_batch for other in below[: fitting + 1]]) if below else None
 
 
-def forecasts(draw: random.Random, surface: Surface) -> Iterator[tuple[str, dict[int, float | None]]]:
-    """What a prediction may be, from exact to hopeless."""
-    real = {rung.index: surface.need(rung) for rung in surface.ladder.rungs}
-    yield "none", {}
-    yield "exact", dict(real)
-    yield "good", {index: need * draw.uniform(0.9, 1.1) for index, need in real.items()}
-    yield "scaled", {index: need * 2.3 for index, need in real.items()}
-    yield "low", {index: need * 0.4 for index, need in real.items()}
-    yield "partly", {index: need if draw.random() < 0.5 else None for index, need in real.items()}
-    yield "constant", dict.fromkeys(real, draw.choice([0.01, 0.9, 10.0]))
-    yield "anything", {index: draw.choice([None, draw.uniform(0, 3), draw.uniform(0.9, 1.1)]) for index in real}
-    yield "upside down", {index: 1 / need for index, need in real.items()}
+def measured_before(draw: random.Random, surface: Surface) -> Iterator[tuple[str, list[Tried]]]:
+    """What earlier launches may have measured, from exactly this surface to a hopeless one."""
+    rungs = surface.ladder.rungs
+
+    def told(factor: Callable[[Rung], float], chosen: Sequence[Rung] = rungs) -> list[Tried]:
+        needs = {rung.index: {phase: need * factor(rung) for phase, need in surface.needs[rung.index].items()} for rung in rungs}
+        return [Surface(surface.ladder, needs, measured=surface.measured).tried(rung) for rung in chosen]
+
+    yield "nothing", []
+    yield "everything", told(lambda rung: 1.0)
+    yield "nearly", told(lambda rung: draw.uniform(0.9, 1.1))
+    yield "more", told(lambda rung: 2.3)
+    yield "less", told(lambda rung: 0.4)
+    yield "partly", told(lambda rung: 1.0, [rung for rung in rungs if draw.random() < 0.5])
+    yield "anything", told(lambda rung: draw.uniform(0, 3))
+    yield "upside down", told(lambda rung: 1 / surface.need(rung) ** 2)
 
 
 def antichain(ladder: Ladder, chosen: int | None, failing: Sequence[Rung]) -> int:

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from launcher.ladder.rungs import Ladder, Wheel, build
-from launcher.ladder.search import FREE, FREE_BORNE_OUT, Chosen, NothingLeft, Policy, Tried, Try, dominated_by, most_left, next_move
+from launcher.ladder.rungs import Ladder, Rung, Wheel, build
+from launcher.ladder.search import FREE, Chosen, NothingLeft, Policy, Tried, Try, dominated_by, estimates, load, most_left, next_move
 from launcher.ladder.verdict import Kind, Verdict
 from tests.helpers import surfaces
 from tests.helpers.surfaces import Searched, Surface, searched
@@ -270,29 +270,29 @@ def proven(surface: Surface, found: Searched) -> bool:
 def held_to_the_walk(seed: int, *, most: int) -> None:
     draw, surface = world(seed, most=most)
     walked = searched(surface, "walk")
-    name, predicted = draw.choice(list(surfaces.forecasts(draw, surface)))
-    found = searched(surface, "predicted", predicted, taken=lambda: draw.random() < 0.1)
+    name, earlier = draw.choice(list(surfaces.measured_before(draw, surface)))
+    found = searched(surface, "predicted", earlier, taken=lambda: draw.random() < 0.1)
     assert found.chosen == walked.chosen == searched(surface, "exhaustive").chosen, name
     assert found.chosen is None or proven(surface, found), name
-    assert found.trials <= walked.trials + FREE_BORNE_OUT, name
+    assert found.trials <= walked.trials + FREE, name
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 10**9))
-def test_whatever_is_predicted_the_walks_rung_is_chosen_in_no_more_than_two_trials_more(seed: int) -> None:
+def test_whatever_was_measured_before_the_walks_rung_is_chosen_in_no_more_than_one_trial_more(seed: int) -> None:
     held_to_the_walk(seed, most=30)
 
 
 @pytest.mark.slow
 @settings(max_examples=4000, deadline=None)
 @given(st.integers(0, 10**9))
-def test_whatever_is_predicted_on_thousands_of_ladders_the_walks_rung_is_chosen(seed: int) -> None:
+def test_whatever_was_measured_before_on_thousands_of_ladders_the_walks_rung_is_chosen(seed: int) -> None:
     held_to_the_walk(seed, most=120)
 
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 10**9))
-def test_with_nothing_to_forecast_from_it_is_the_walk_and_one_trial_at_most(seed: int) -> None:
+def test_with_nothing_to_estimate_from_it_is_the_walk_and_one_trial_at_most(seed: int) -> None:
     _, surface = world(seed, most=30)
     found = searched(surface, "predicted", shown=lambda tried: replace(tried, need=None, by_phase={}))
     walked = searched(surface, "walk")
@@ -301,21 +301,23 @@ def test_with_nothing_to_forecast_from_it_is_the_walk_and_one_trial_at_most(seed
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 10**9))
-def test_a_hopeless_prediction_costs_one_trial_more_than_the_walk_at_most(seed: int) -> None:
+def test_hopeless_measurements_cost_one_trial_more_than_the_walk_at_most(seed: int) -> None:
     draw, surface = world(seed, most=30)
-    hopeless = {rung.index: surface.need(rung) * draw.uniform(4, 40) ** draw.choice([-1, 1]) for rung in surface.ladder.rungs}
+    hopeless = [
+        Tried(rung=rung, verdict=FITS, need=surface.need(rung) * draw.uniform(4, 40) ** draw.choice([-1, 1]))
+        for rung in surface.ladder.rungs
+    ]
     found, walked = searched(surface, "predicted", hopeless), searched(surface, "walk")
     assert found.chosen == walked.chosen and found.trials <= walked.trials + FREE
 
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 10**9))
-def test_a_right_prediction_needs_no_trial_but_the_proof(seed: int) -> None:
-    """The chosen rung, and one failure for each way of asking less than all the rungs above it."""
+def test_where_all_was_measured_before_one_trial_is_made_beside_the_proof_at_most(seed: int) -> None:
+    """The proof: the chosen rung, and one failure for each way of asking less than all the rungs above it."""
     _, surface = world(seed, most=30)
-    exact = {rung.index: surface.need(rung) for rung in surface.ladder.rungs}
-    found = searched(surface, "predicted", exact)
-    assert found.trials <= (found.chosen is not None) + surfaces.antichain(surface.ladder, found.chosen, surface.ladder.rungs)
+    found = searched(surface, "predicted", [surface.tried(rung) for rung in surface.ladder.rungs])
+    assert found.trials <= FREE + (found.chosen is not None) + surfaces.antichain(surface.ladder, found.chosen, surface.ladder.rungs)
 
 
 @settings(max_examples=60, deadline=None)
@@ -324,7 +326,7 @@ def test_on_any_surface_bumps_and_crashes_included_nothing_unproven_is_chosen(se
     draw, surface = world(seed, most=30)
     surface.needs = surfaces.noisy(draw, surface.needs)
     surfaces.spoil(draw, surface)
-    found = searched(surface, "predicted", draw.choice(list(surfaces.forecasts(draw, surface)))[1])
+    found = searched(surface, "predicted", draw.choice(list(surfaces.measured_before(draw, surface)))[1])
     assert found.chosen is None or proven(surface, found)
 
 
@@ -334,7 +336,7 @@ def test_on_any_surface_bumps_and_crashes_included_nothing_unproven_is_chosen(se
 def test_where_rungs_crash_or_refuse_it_finds_what_the_walk_finds_or_what_fits_below_its_end(seed: int) -> None:
     draw, surface = world(seed, most=30)
     surfaces.spoil(draw, surface)
-    found = searched(surface, "predicted", draw.choice(list(surfaces.forecasts(draw, surface)))[1])
+    found = searched(surface, "predicted", draw.choice(list(surfaces.measured_before(draw, surface)))[1])
     walked = searched(surface, "walk")
     if walked.chosen is not None or walked.move == NothingLeft(why="exhausted"):
         assert found.chosen == walked.chosen
@@ -346,17 +348,21 @@ def line(*sizes: int) -> Ladder:
     return build([Wheel(name="micro_batch", values=sizes)], effective_batch=sizes[0])
 
 
-@pytest.mark.parametrize(
-    ("foreseen", "measured", "next_rung"),
-    [(2.0, None, 2), (2.0, 0.1, 0), (1.3, 0.99, 1)],  # nothing tried; a forecast that was far off; one that was borne out
-)
-def test_a_guess_below_the_first_undecided_rung_is_allowed_once_and_twice_where_the_forecast_was_borne_out(
-    foreseen: float, measured: float | None, next_rung: int
-) -> None:
+def before(ladder: Ladder, **needs: float) -> list[Tried]:
+    """Trials of earlier launches, by micro-batch: ``b8=0.9``."""
+    by_size = {int(name.removeprefix("b")): need for name, need in needs.items()}
+    rungs = [rung for rung in ladder.rungs if rung.micro_batch in by_size]
+    return [Tried(rung=one, verdict=FITS if (need := by_size[one.micro_batch]) <= 1 else OOM, need=need) for one in rungs]
+
+
+def test_a_guess_below_the_first_undecided_rung_is_allowed_once() -> None:
     ladder = line(16, 8, 4, 2, 1)
-    tried = [Tried(rung=ladder.rungs[2], verdict=FITS, need=measured)] if measured is not None else []
-    move = next_move(ladder, tried, policy="predicted", predicted={0: 8.0, 1: 4.0, 2: foreseen, 3: 0.9, 4: 0.5})
-    assert isinstance(move, Try) and move.rung.index == next_rung
+    earlier = before(ladder, b16=8.0, b8=4.0, b4=2.0, b2=0.9, b1=0.5)
+    move = next_move(ladder, [], policy="predicted", earlier=earlier)
+    assert isinstance(move, Try) and move.rung.index == 2
+    fits = Tried(rung=ladder.rungs[2], verdict=FITS, need=0.1)
+    move = next_move(ladder, [fits], policy="predicted", earlier=earlier)
+    assert isinstance(move, Try) and move.rung.index == 0, "the walk would need one trial if the asked one fits"
 
 
 def affine(ladder: Ladder, *, standing: float, each: float) -> Surface:
@@ -364,17 +370,17 @@ def affine(ladder: Ladder, *, standing: float, each: float) -> Surface:
     return Surface(ladder, needs, measured=False)
 
 
-def test_a_good_prediction_makes_two_trials_of_a_long_walk() -> None:
+def test_what_was_measured_at_another_budget_makes_two_trials_of_a_long_walk() -> None:
     wheels = [Wheel(name="image_size", values=tuple(range(64, 0, -1))), Wheel(name="micro_batch", values=(1,))]
     ladder = build(wheels, effective_batch=1)
-    needs = {rung.index: dict.fromkeys(surfaces.PHASES, 0.1 + 0.0371 * int(str(rung.values["image_size"]))) for rung in ladder.rungs}
+    needs = {rung.index: dict.fromkeys(surfaces.PHASES, 0.1 + 0.00156 * int(str(rung.values["image_size"])) ** 2) for rung in ladder.rungs}
     surface = Surface(ladder, needs)
-    found = searched(surface, "predicted", {index: by_phase["train"] * 1.01 for index, by_phase in needs.items()})
-    walked = searched(surface, "walk")
+    earlier = [Tried(rung=ladder.rungs[at], verdict=FITS, need=needs[at]["train"] * 1.001) for at in (44, 54)]
+    found, walked = searched(surface, "predicted", earlier), searched(surface, "walk")
     assert found.chosen == walked.chosen and (found.trials, walked.trials) == (2, 41)
 
 
-def test_without_a_prediction_trials_alone_soon_name_the_rung() -> None:
+def test_trials_alone_soon_name_the_rung() -> None:
     """Divisors of 5040, of which 48 fit: the walk goes through 42 larger ones."""
     sizes = [size for size in range(5040, 0, -1) if 5040 % size == 0]
     surface = affine(line(*sizes), standing=0.2, each=0.8 / 50)
@@ -382,9 +388,10 @@ def test_without_a_prediction_trials_alone_soon_name_the_rung() -> None:
     assert found.chosen == walked.chosen and found.trials <= 10 < walked.trials
 
 
-def test_what_is_asked_is_tried_first_where_it_is_forecast_to_fit() -> None:
+def test_what_is_asked_is_tried_first_where_it_is_estimated_to_fit() -> None:
     surface = affine(line(8, 4, 2), standing=0.1, each=0.1)
-    assert [tried.rung.index for tried in searched(surface, "predicted", {0: 0.9, 1: 0.5, 2: 0.3}).history] == [0]
+    earlier = before(surface.ladder, b8=0.9, b4=0.5, b2=0.3)
+    assert [tried.rung.index for tried in searched(surface, "predicted", earlier).history] == [0]
 
 
 def test_a_crash_at_a_rung_below_ends_nothing_before_what_is_above_was_walked() -> None:
@@ -400,7 +407,7 @@ def test_a_crash_at_a_rung_below_ends_nothing_before_what_is_above_was_walked() 
 def test_a_trainer_that_went_down_by_itself_is_followed_by_the_predicted_search_too() -> None:
     ladder = line(64, 32, 16, 8)
     altered = Verdict(kind=Kind.ALTERED, phase="train", why="", took=16)
-    move = next_move(ladder, [Tried(rung=ladder.asked, verdict=altered)], policy="predicted", predicted={1: 0.5})
+    move = next_move(ladder, [Tried(rung=ladder.asked, verdict=altered)], policy="predicted", earlier=before(ladder, b32=0.5))
     assert isinstance(move, Try) and move.rung.micro_batch == 16
 
 
@@ -408,10 +415,10 @@ def test_a_trainer_that_went_down_by_itself_is_followed_by_the_predicted_search_
 @given(st.integers(0, 10**9))
 def test_no_more_trials_are_made_than_were_said_to_be_left(seed: int) -> None:
     draw, surface = world(seed, most=30)
-    _, predicted = draw.choice(list(surfaces.forecasts(draw, surface)))
+    _, earlier = draw.choice(list(surfaces.measured_before(draw, surface)))
     policies: tuple[Policy, ...] = ("predicted", "walk", "exhaustive")
     for policy in policies:
-        found = searched(surface, policy, predicted)
+        found = searched(surface, policy, earlier)
         for made in range(found.trials + 1):
             left = found.trials - made
             assert left <= most_left(surface.ladder, found.history[:made], policy=policy) <= len(surface.ladder.rungs) - made
@@ -419,13 +426,14 @@ def test_no_more_trials_are_made_than_were_said_to_be_left(seed: int) -> None:
 
 def test_what_is_tried_elsewhere_than_next_says_why() -> None:
     ladder = line(64, 32, 16, 8, 4)
+    earlier = before(ladder, b32=1.3, b16=0.9, b8=0.6, b4=0.4)
     failed = Tried(rung=ladder.asked, verdict=OOM, need=1.5)
-    move = next_move(ladder, [failed], policy="predicted", predicted={1: 1.3, 2: 0.9, 3: 0.6, 4: 0.4})
+    move = next_move(ladder, [failed], policy="predicted", earlier=earlier)
     assert isinstance(move, Try) and move.rung.index == 1
-    assert move.why == "rung 2 is predicted to fit, and is taken once this one above it has really failed"
+    assert move.why == "rung 2 is estimated to fit, and is taken once this one above it has really failed"
     again = Tried(rung=ladder.rungs[1], verdict=OOM, need=1.3)
-    move = next_move(ladder, [failed, again], policy="predicted", predicted={1: 1.3, 2: 0.9, 3: 0.6, 4: 0.4})
-    assert isinstance(move, Try) and (move.rung.index, move.why) == (2, "predicted to be the first that fits")
+    move = next_move(ladder, [failed, again], policy="predicted", earlier=earlier)
+    assert isinstance(move, Try) and (move.rung.index, move.why) == (2, "estimated to be the first that fits")
 
 
 def test_another_number_of_cards_is_neither_more_nor_less() -> None:
@@ -501,3 +509,78 @@ def test_a_full_disk_turns_what_is_saved_and_neither_workers_nor_batches() -> No
     assert next_move(ladder, [full]).rung.values == {"workers": 8, "kept": 2, "micro_batch": 8, "model": "x"}  # type: ignore[union-attr]
     alone = build([wheels[0], wheels[2]], effective_batch=8)
     assert next_move(alone, [Tried(rung=alone.asked, verdict=full.verdict)]) == NothingLeft(why="exhausted"), "no trial is made in vain"
+
+
+# -- estimates -----------------------------------------------------------------------------------------------------------------
+
+DETECTOR = build(
+    [
+        Wheel(name="val_micro_batch", values=(16, 8), acts_in="validation"),
+        Wheel(name="micro_batch", values=(16, 8, 4)),
+        Wheel(name="image_size", values=(640, 320)),
+        Wheel(name="model", values=("x", "s")),
+    ],
+    effective_batch=16,
+)
+
+
+def detector(**values: object) -> Rung:
+    wanted = {"val_micro_batch": 16, "micro_batch": 16, "image_size": 640, "model": "x", **values}
+    return next(one for one in DETECTOR.rungs if one.values == wanted)
+
+
+def seen(train: float, validate: float = 0.0, *, failed_in: str = "", **values: object) -> Tried:
+    by_phase = {"train": train, **({"validate": validate} if validate else {})}
+    shown = FITS if not failed_in else verdict(Kind.OUT_OF_MEMORY, failed_in)
+    return Tried(rung=detector(**values), verdict=shown, need=max(train, validate), by_phase=by_phase)
+
+
+def test_nothing_is_known_of_anything_before_a_trial() -> None:
+    assert estimates(DETECTOR.rungs, []) == {}
+
+
+def test_two_trials_give_the_line_in_micro_batch_and_pixels() -> None:
+    found = estimates(DETECTOR.rungs, [seen(0.3, micro_batch=4), seen(0.5, micro_batch=8)])
+    assert found[detector().index] == pytest.approx(0.9)
+    assert found[detector(image_size=320).index] == pytest.approx(0.3), "sixteen of a quarter's pixels are four"
+    assert detector(model="s").index not in found, "another model is another line"
+
+
+def test_one_trial_leaves_a_part_standing() -> None:
+    assert 0.5 < estimates(DETECTOR.rungs, [seen(0.5, micro_batch=8)])[detector().index] < 1.0
+
+
+def test_validation_has_a_line_of_its_own_and_the_larger_side_counts() -> None:
+    trials = [seen(0.2, 0.6, micro_batch=4, val_micro_batch=8), seen(0.3, 1.1, micro_batch=8, failed_in="validate")]
+    found = estimates(DETECTOR.rungs, trials)
+    assert found[detector(micro_batch=8, val_micro_batch=8).index] == pytest.approx(0.6), "training at 8 was measured: 0.3"
+    assert found[detector(val_micro_batch=8).index] == pytest.approx(0.6)
+    assert load(detector(val_micro_batch=8), validates=True) == 8 * 640 * 640
+
+
+def test_no_estimate_lies_below_a_failure() -> None:
+    trials = [seen(0.5, micro_batch=4), seen(1.2, micro_batch=8, failed_in="train")]
+    assert estimates(DETECTOR.rungs, trials)[detector(micro_batch=8).index] == 1.2
+    assert estimates(DETECTOR.rungs, trials)[detector().index] > 1.2
+
+
+def test_two_failures_that_got_as_far_as_the_cap_lets_them_tell_no_line() -> None:
+    trials = [seen(1.0, micro_batch=16, failed_in="train"), seen(1.0, micro_batch=8, failed_in="train")]
+    assert estimates(DETECTOR.rungs, trials)[detector(micro_batch=4).index] < 1.0
+    further = [seen(1.6, micro_batch=16, failed_in="train"), seen(1.5, micro_batch=8, failed_in="train")]
+    assert estimates(DETECTOR.rungs, further)[detector(micro_batch=4).index] > 1.4, "on a CPU they show how much more they needed"
+
+
+def test_a_script_that_validates_before_it_trains_and_keeps_its_cache_hides_no_rung_that_fits() -> None:
+    """build-nanogpt at 64, 32 and 16 on a played card of 24 GB: each began with a validation; the last was squeezed, and held its cache."""
+    ladder = build([Wheel(name="micro_batch", values=(64, 32, 16, 8, 4, 2, 1))], effective_batch=512)
+
+    def failed(index: int, need: float, phase: str, **by_phase: float) -> Tried:
+        return Tried(rung=ladder.rungs[index], verdict=verdict(Kind.OUT_OF_MEMORY, phase), need=need, by_phase=by_phase)
+
+    trials = [
+        failed(0, 0.67, "validate", setup=0.04, validate=0.67),
+        failed(1, 0.84, "train", setup=0.04, validate=0.79, train=0.84),
+        failed(2, 0.94, "train", setup=0.04, validate=0.94, train=0.94, train_again=0.94, finish=0.94),
+    ]
+    assert 0.3 < estimates(ladder.rungs, trials).get(3, 0.5) < 1.0
