@@ -1,1 +1,1 @@
-"""How a rung is found: searches side by side, real trials, forecasts held against them."""
+"""How a rung is found: searches side by side in real trials, and replayed."""

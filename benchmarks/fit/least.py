@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 
-from benchmarks.common.rows import Row
-from benchmarks.fit.cases import ASKS, DEEP
-from launcher.cli import suggestions
-from launcher.config import compose
-from launcher.engine import prepare
-from launcher.ladder.rungs import Ladder
+from benchmarks.common.rows import ROOT, Row
+from launcher.ladder.rungs import Ladder, Wheel, build
 from launcher.ladder.search import Tried, dominated_by
 from launcher.ladder.verdict import Kind, Verdict
+
+LADDERS = ROOT / "benchmarks" / "results" / "fit_ladders.json"
+"""Ask -> the ladder that it had when it was played: recipes change."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -37,7 +38,17 @@ def of(walk: Row) -> Least:
     return Least(trials=trials, share=(seconds + of_the_launch) / walk["seconds"])
 
 
+def undecided(found: Mapping[str, Row]) -> set[int]:
+    """Rungs that fitted in one search and failed in another: two trials of one rung differ by some MiB, and the cap lay between."""
+    said: dict[int, set[bool]] = {}
+    for row in found.values():
+        for one in row["trials"]:
+            said.setdefault(one["rung_index"], set()).add(one["verdict"] == "fits")
+    return {rung for rung, verdicts in said.items() if len(verdicts) == 2}
+
+
 @cache
 def ladder_of(ask: str) -> Ladder:
-    (draft,) = compose.drafts([*{**ASKS, **DEEP}[ask], "device=cpu"], program="autofit ladder", advice=suggestions)
-    return prepare.ladder_of(draft)
+    said = json.loads(LADDERS.read_text(encoding="utf-8"))[ask]
+    wheels = [Wheel(name=one["name"], values=tuple(one["values"]), acts_in=one["acts_in"]) for one in said["wheels"]]
+    return build(wheels, effective_batch=said["effective_batch"])

@@ -14,7 +14,6 @@ from pathlib import Path
 from benchmarks.common.provenance import commit, machine, versions
 from benchmarks.common.rows import ROOT, Row, append, read
 from benchmarks.fit.cases import ASKS, DEEP, REFERENCE, SEARCHES, Case
-from launcher.history.run_folder import RunFolder
 from launcher.machine import headroom
 
 DATA = ROOT / "benchmarks" / "results" / "fit.jsonl"
@@ -24,7 +23,7 @@ LONGEST_S = 3600.0
 
 
 class Place:
-    """Where one ask is played: its runs, autofit's history and traces beside them; none of the person's are touched."""
+    """Where one ask is played: its runs, autofit's history beside them; none of the person's are touched."""
 
     def __init__(self, path: Path, words: Sequence[str]) -> None:
         self.path, self._words = path, words
@@ -35,12 +34,11 @@ class Place:
         return cls(folder / ask, {**ASKS, **DEEP}[ask])
 
     def forget(self) -> None:
-        """Traces, kept fits, and what trials have measured."""
-        shutil.rmtree(self.path / "cache" / "autofit" / "traces", ignore_errors=True)
+        """Kept fits, and what trials have measured."""
         shutil.rmtree(self.path / "state" / "autofit", ignore_errors=True)
 
     def answer(self, verb: str, *words: str) -> Row:
-        """What autofit answers, in how many seconds (``took_s``), each trial's ``report``, and peaks beside forecasts (``seen``)."""
+        """What autofit answers, in how many seconds (``took_s``), and each trial's ``report``."""
         env = {f"XDG_{name}_HOME": str(self.path / name.lower()) for name in ("STATE", "CACHE")}
         argv = [str(Path(sys.executable).parent / "autofit"), verb, "--json", *self._words, "device=cpu", *words]
         began = time.monotonic()
@@ -60,7 +58,6 @@ class Place:
             said = {"status": f"no answer, exit status {ended.returncode}: {ended.stderr.strip()[-300:]}"}
         for one in [said, *said.get("trials", ())]:
             one["report"] = _report(one.get("folder", ""))
-        said["seen"] = _seen(said)
         shutil.rmtree(self.path / "runs", ignore_errors=True)
         return {**said, "took_s": round(seconds, 2)}
 
@@ -72,16 +69,6 @@ def _report(folder: str) -> Row:
     except (OSError, ValueError):
         return {}
     return report
-
-
-def _seen(said: Row) -> list[Row]:
-    """The peak of each trial that fits beside what had been foreseen of it before any trial; none where no forecast was looked at."""
-    events = read(RunFolder(Path(said.get("run_dir", "."))).events)
-    parts = next((event["parts"] for event in events if event["event"] == "foreseen"), {})
-    cap = said.get("device", {}).get("cap_bytes", 0)
-    fitting = [one for one in said.get("trials", ()) if one["verdict"] == "fits" and parts.get(str(one["rung_index"]))]
-    foreseen = [(round(parts[str(one["rung_index"])] * cap), one["peak_bytes"]) for one in fitting]
-    return [{"trainer": said["recipe"], "phase": "peak", "foreseen_bytes": part, "real_bytes": real} for part, real in foreseen]
 
 
 def play(case: Case, data: Path, folder: Path, *, searches: Iterable[str] = SEARCHES) -> None:
@@ -116,8 +103,7 @@ def _searched(place: Place, search: str, budget: int) -> Row:
     said = place.answer("fit", f"device.memory={budget / 2**20:.3f}MiB", f"device.headroom={HEADROOM}", *{**SEARCHES, **REFERENCE}[search])
     names = ("rung_index", "verdict", "phase", "peak_bytes", "seconds")
     trials = [{name: one[name] for name in names} for one in said.get("trials", ()) if "kept" not in one]
-    row = {"status": said["status"], "rung_index": said.get("chosen_rung_index"), "trials": trials, "seconds": said["took_s"]}
-    return {**row, "seen": said["seen"]} if search == "predicted" else row
+    return {"status": said["status"], "rung_index": said.get("chosen_rung_index"), "trials": trials, "seconds": said["took_s"]}
 
 
 def time_rungs(ask: str, data: Path, folder: Path) -> None:

@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from benchmarks.common.rows import ROOT, Row
-from benchmarks.fit import least
+from benchmarks.fit import least, replay
 from benchmarks.fit.cases import SEARCHES, Case
+from benchmarks.fit.least import undecided
 from benchmarks.fit.play import HEADROOM
 
 HEAD = """\
@@ -39,11 +40,11 @@ PAGE = ROOT / "docs" / "fit.md"
 def write(rows: Sequence[Row], page: Path = PAGE) -> None:
     """The page and its plot; nothing where there are no rows."""
     if rows:
-        page.write_text(document(rows), encoding="utf-8")
+        page.write_text(document(rows, replayed=replay.document(rows)), encoding="utf-8")
         plot(rows, page.with_suffix(".svg"))
 
 
-def document(rows: Sequence[Row]) -> str:
+def document(rows: Sequence[Row], *, replayed: str = "") -> str:
     """The tables, and what they come to."""
     by_case: dict[tuple[str, float], dict[str, Row]] = {}
     for row in rows:
@@ -51,7 +52,7 @@ def document(rows: Sequence[Row]) -> str:
             by_case.setdefault((row["ask"], row["part"]), {})[row["search"]] = row
     whole = {key: found for key, found in by_case.items() if all(search in found for search in SEARCHES)}
     lines = [_line(Case(ask=ask, part=part), found) for (ask, part), found in sorted(whole.items())]
-    parts = [HEAD + "\n".join(lines), _summary(list(whole.values())), REASONS, _forecasts(rows), _peers(rows), _speeds(rows)]
+    parts = [HEAD + "\n".join(lines), _summary(list(whole.values())), REASONS, replayed, _peers(rows), _speeds(rows)]
     return "\n\n".join(filter(None, parts)) + "\n"
 
 
@@ -67,15 +68,6 @@ def _line(case: Case, found: Mapping[str, Row]) -> str:
 
 def _alone(found: Mapping[str, Row]) -> bool:
     return all(row.get("alone", True) for row in found.values())
-
-
-def undecided(found: Mapping[str, Row]) -> set[int]:
-    """Rungs that fitted in one search and failed in another: two trials of one rung differ by some MiB, and the cap lay between."""
-    said: dict[int, set[bool]] = {}
-    for row in found.values():
-        for one in row["trials"]:
-            said.setdefault(one["rung_index"], set()).add(one["verdict"] == "fits")
-    return {rung for rung, verdicts in said.items() if len(verdicts) == 2}
 
 
 def _summary(cases: Sequence[Mapping[str, Row]]) -> str:
@@ -144,45 +136,28 @@ def _p95(values: Sequence[float]) -> float:
     return sorted(values)[min(len(values) - 1, int(0.95 * len(values)))]
 
 
-def _forecasts(rows: Sequence[Row]) -> str:
-    """How far forecasts were off."""
-    points = [one for row in rows if row["what"] == "searched" for one in row.get("seen", ())]
-    if not points:
-        return ""
-    lines = [
-        "## How far forecasts were off",
-        "A real trial's peak of each phase, data segments above the imports, beside what had been foreseen of it before any trial.",
-        "",
-        "| trainer | phase | trials | median | 95th percentile | foreseen too little |",
-        "|---|---|---|---|---|---|",
-    ]
-    for trainer, phase in sorted({(one["trainer"], one["phase"]) for one in points}):
-        mine = [one for one in points if (one["trainer"], one["phase"]) == (trainer, phase)]
-        off = [one["foreseen_bytes"] / one["real_bytes"] - 1 for one in mine]
-        sizes = [abs(one) for one in off]
-        told = f"{statistics.median(sizes):.1%} | {_p95(sizes):.1%} | {sum(one < 0 for one in off)} of {len(off)}"
-        lines.append(f"| {trainer} | {phase} | {len(mine)} | {told} |")
-    return "\n".join(lines)
-
-
 REASONS = """\
 The goals were 2 trials in the median and 3 in 95 % of cases, a quarter of the walk's time, and one second for the same launch again.
 
-- A later launch meets the goal for trials.
-- A first launch doesn't, where the answer is far down the ladder. These rows were made while the asked rung's trace was begun with its
-  trial; now a trace is begun after two failures ([decision 003](decisions/003-dominance-and-a-line-through-trials.md)). If it takes
-  longer than half a trial, as with small models on two cores, the search goes on without it.
+- A later launch meets the goal for trials. A first launch doesn't, where the answer is far down the ladder.
+- The rows of *predicted* and *known* were made while traces of the training led a search as well. Traces are gone; what first launches
+  need without them is replayed below.
 - *songs-far* was played again later, with four other jobs on the two cores. A script's search begins with its rung 0 by now, which shows
   what was asked: one trial more where earlier launches had ruled it out.
 - No search can reach a quarter of the time in most of these cases. Their walks have two or three trials, and every search must make these:
-  the failing ones above the answer, and the answer. Where the walk is long, it can."""
+  the failing ones above the answer, and the answer. Where the walk is long, it can.
+
+## First launches, replayed
+
+`python -m benchmarks.fit.replay` makes the same searches without a trial, on needs that are known, with the search as it is now and nothing
+measured before."""
 
 OTHERS = f"""\
 ## Beside others
 The same work in the same budgets, found by accelerate's `find_executable_batch_size`, Lightning's `BatchSizeFinder` and Trainer's
 `auto_find_batch_size`, as their documentation has it, then three epochs with validation. They may use the whole budget, autofit's trials
 {1 - HEADROOM:.0%} of it. None of them raises accumulation: another micro-batch is another effective batch there. *Attempts* of theirs are
-trainings begun anew, or batches tried; of autofit's, trials of the search whose traces are kept. Their seconds are of the three epochs,
+trainings begun anew, or batches tried; of autofit's, trials of the search *known*. Their seconds are of the three epochs,
 too; autofit's end at the rung.
 
 | case | tool | attempts | micro-batch | seconds | lives | autofit: trials | rung | seconds |
@@ -243,7 +218,7 @@ def plot(rows: Sequence[Row], path: Path) -> None:
         trials.scatter(
             [len(walk["trials"]) + shift for walk, _ in found], [len(row["trials"]) for _, row in found], s=18, alpha=0.6, c=colour
         )
-        label = "first launch" if name == "predicted" else "traces and corrections kept"
+        label = "first launch" if name == "predicted" else "what it measured is known"
         seconds.scatter(
             [walk["seconds"] for walk, _ in found], [row["seconds"] for _, row in found], s=18, alpha=0.6, c=colour, label=label
         )

@@ -339,7 +339,7 @@ def _points(seen: Sequence[Tried], *, validates: bool) -> Iterator[tuple[float, 
         peaks = [peak for phase, peak in tried.by_phase.items() if phase in _SIDES[validates]]
         if not tried.verdict.fits and (tried.verdict.phase in _SIDES[True]) is validates:
             yield amount, _whole(tried), False
-        elif peaks or not (validates or tried.by_phase):
+        elif peaks or (tried.verdict.fits and not validates and not tried.by_phase):
             yield amount, max(peaks, default=_whole(tried)), True
 
 

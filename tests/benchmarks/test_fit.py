@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from benchmarks.common import rows
-from benchmarks.fit import cases, least, table
+from benchmarks.fit import cases, least, play, replay, table
 
 
 def row(search: str, rung: int, trials: int, *, ask: str = "text", part: float = 0.75, **more: Any) -> dict[str, Any]:
@@ -62,15 +64,6 @@ def test_no_search_can_do_with_less_than_the_answer_and_the_failures_that_rule_o
     assert found.trials == 3 and found.share == 14 / 20
 
 
-def test_a_forecast_is_judged_by_the_peaks_of_real_trials() -> None:
-    def seen(foreseen: int, real: int) -> list[dict[str, Any]]:
-        return [{"trainer": "t", "phase": "train", "foreseen_bytes": foreseen, "real_bytes": real}]
-
-    played = [row("predicted", 0, 1, ask=ask, seen=seen(100, 110)) for ask in ("text", "songs")]
-    text = table.document([*played, *searched(1, {"walk": 1, "predicted": 1, "known": 1}, {}, ask="speech", seen=[])])
-    assert "| t | train | 2 | 9.1% | 9.1% | 2 of 2 |" in text
-
-
 def test_the_micro_batch_that_was_taken_stands_beside_the_fastest() -> None:
     timed = {"what": "timed", "ask": "text", "samples_per_second": {"8": 4.0, "4": 5.0}, "chosen": 8, "trials": 2}
     text = table.document([timed])
@@ -95,3 +88,17 @@ def test_what_others_found_stands_beside_the_known_search() -> None:
 def test_the_plot_is_drawn_from_rows(tmp_path: Path) -> None:
     table.plot(searched(1, {"walk": 4, "predicted": 2, "known": 2}, {}), tmp_path / "fit.svg")
     assert "<svg" in (tmp_path / "fit.svg").read_text()
+
+
+@pytest.mark.parametrize("both", [False, True])
+def test_replayed_on_real_peaks_the_search_chooses_the_walks_rung_in_a_tenth_more_trials_than_traces_led_to_at_most(both: bool) -> None:
+    found = [one for one in replay.on_real_peaks(rows.read(play.DATA), both=both) if isinstance(one, replay.Replayed)]
+    assert len(found) >= 57 + 4 * both and all(one.now[0] == one.walk[0] for one in found)
+    assert sum(one.now[1] for one in found) <= 1.1 * sum(one.led for one in found) < sum(one.walk[1] for one in found)
+
+
+def test_on_foretold_needs_the_search_chooses_the_walks_rung_in_a_tenth_more_trials_than_traces_led_to_at_most() -> None:
+    """Traces that came after two failures had led to 171."""
+    found = list(replay.on_foretold_needs())
+    assert len(found) == 56 and all(one.now[0] == one.walk[0] for one in found)
+    assert sum(one.now[1] for one in found) <= 1.1 * 171 < sum(one.walk[1] for one in found)

@@ -17,7 +17,6 @@ from launcher.engine import fit as engine_fit
 from launcher.engine.events import Fitted, MisreadFound
 from launcher.engine.state import Fit, Status
 from launcher.errors import ExitCode
-from launcher.forecast import past_trials
 from launcher.history.events import Event
 from launcher.history.run_folder import RunFolder
 from launcher.ladder.build import ladder_of
@@ -225,6 +224,6 @@ def test_nothing_is_tried_below_a_reading_that_can_not_be_mended(tmp_path: Path,
 
 def test_what_a_misread_trial_needed_leads_no_later_launch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     learnt: list[int] = []
-    monkeypatch.setattr(past_trials, "keep", lambda job, tried: learnt.append(tried.rung.micro_batch))
+    monkeypatch.setattr(trials, "_keep", lambda job, tried: learnt.append(tried.rung.micro_batch))
     launched(adapter(tmp_path), tmp_path, monkeypatch, ran=64, fits_from=16)
     assert learnt[0] == 64 and 32 in learnt[1:]

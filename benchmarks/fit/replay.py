@@ -1,0 +1,186 @@
+"""Replays first launches without a trial: the walk, and the search as it is now, on needs that are known.
+
+python -m benchmarks.fit.replay
+
+*On real peaks*: a rung fits under a cap as it did in that case, or as trials of it under other caps in fit.jsonl tell. A search that asks
+for a rung of which none tells can't be replayed so. *On foretold needs*: fit_needs.json, made in November 2026 by traces of the trainings,
+which are gone since. A trial that fails is seen to need ``SEEN_UP_TO`` of the cap at most there. *On both*: foretold needs, in the measure
+of the ask's real peaks, where no trial tells.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from statistics import mean, median
+
+from benchmarks.common.rows import ROOT, Row, read
+from benchmarks.fit.cases import ASKS, DEEP, DEEP_PARTS, PARTS, SEARCHES, Case
+from benchmarks.fit.least import ladder_of, undecided
+from benchmarks.fit.play import DATA, HEADROOM
+from launcher.ladder.rungs import Rung
+from launcher.ladder.search import Chosen, Policy, Tried, Try, next_move
+from launcher.ladder.verdict import Kind, Verdict
+from launcher.shared.report import Phase
+
+NEEDS = ROOT / "benchmarks" / "results" / "fit_needs.json"
+"""Ask -> rung -> phase -> bytes."""
+SEEN_UP_TO = 1.11
+LENGTHS = {"three or fewer": range(4), "four or five": range(4, 6), "six or more": range(6, 1000), "all": range(1000)}
+"""Trials of the walk."""
+Found = tuple[int | None, int]
+"""The rung that a search has ended at, and its trials."""
+
+
+class UntriedError(LookupError):
+    """No real trial tells whether this rung fits."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Replayed:
+    """One first launch."""
+
+    case: Case
+    walk: Found
+    now: Found
+    led: int = 0
+    """Trials of the search that traces led, as it really ran; 0 where it didn't."""
+
+
+def searched(ask: str, outcome: Callable[[Rung], Tried], policy: Policy) -> Found:
+    """A search to its end. Raises UntriedError."""
+    history: list[Tried] = []
+    while isinstance(move := next_move(ladder_of(ask), history, policy=policy), Try):
+        history.append(outcome(move.rung))
+    return (move.rung.index if isinstance(move, Chosen) else None), len(history)
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# On real peaks
+
+
+def on_real_peaks(rows: Sequence[Row], *, both: bool = False) -> Iterator[Replayed | Case]:
+    """Each case whose answer is beyond doubt; the case alone where the search can't be replayed."""
+    by_case: dict[Case, dict[str, Row]] = {}
+    for row in rows:
+        if row["what"] == "searched":
+            by_case.setdefault(Case(ask=row["ask"], part=row["part"]), {})[row["search"]] = row
+    needs = foretold_needs()
+    for case, found in by_case.items():
+        if not set(SEARCHES) <= set(found) or undecided(found):
+            continue
+        walk = found["walk"]
+        trials = [(_cap(row), one) for row in rows if row["what"] == "searched" and row["ask"] == case.ask for one in row["trials"]]
+        told = needs.get(case.ask, {})
+        outcome = partial(_really, trials=[*trials, *(_in_place(trials, told) if both else ())], cap=_cap(walk), needs=told)
+        try:
+            now = searched(case.ask, outcome, "predicted")
+        except UntriedError:
+            yield case
+        else:
+            yield Replayed(case=case, walk=(walk["rung_index"], len(walk["trials"])), now=now, led=len(found["predicted"]["trials"]))
+
+
+def _cap(row: Row) -> int:
+    return int(row["budget_bytes"] * (1 - HEADROOM))
+
+
+def _in_place(trials: Sequence[tuple[int, Row]], needs: Mapping[int, Mapping[str, float]]) -> Iterator[tuple[int, Row]]:
+    """For each rung that no trial tells of, one that fits under any cap it may be held to."""
+    fits = [one for _, one in trials if one["verdict"] == "fits" and one["rung_index"] in needs]
+    scale = median(one["peak_bytes"] / max(needs[one["rung_index"]].values()) for one in fits) if fits else 1.0
+    for at in needs.keys() - {one["rung_index"] for _, one in trials}:
+        yield 0, {"rung_index": at, "verdict": "fits", "peak_bytes": scale * max(needs[at].values())}
+
+
+def _really(rung: Rung, *, trials: Sequence[tuple[int, Row]], cap: int, needs: Mapping[int, Mapping[str, float]]) -> Tried:
+    """The trial of a rung under a cap, by real ones (cap, trial); where those say nothing of a phase, by its part of foretold ``needs``."""
+    mine = sorted(((under, one) for under, one in trials if one["rung_index"] == rung.index), key=lambda each: each[0])
+    here, peaks = [one for under, one in mine if under == cap], [one["peak_bytes"] for _, one in mine if one["verdict"] == "fits"]
+    above = [one for under, one in mine if under > cap and one["verdict"] != "fits"]
+    if not (here or peaks or above):
+        raise UntriedError(rung.index)
+    peak = here[0]["peak_bytes"] if here else min(mean(peaks) if peaks else above[0]["peak_bytes"], SEEN_UP_TO * cap)
+    shares = needs.get(rung.index, {Phase.TRAIN: 1.0})
+    if here[0]["verdict"] == "fits" if here else peaks and peak <= cap:
+        return _fits(rung, {phase: peak / cap * share / max(shares.values()) for phase, share in shares.items()})
+    phase = (here or above or [{"phase": max(shares, key=lambda phase: shares[phase])}])[0]["phase"]
+    trained = min(1.0, shares[Phase.TRAIN] / shares[phase]) if phase == Phase.VALIDATE and phase in shares else None
+    return _fails(rung, {**({Phase.TRAIN: trained} if trained else {}), phase: peak / cap})
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# On foretold needs
+
+
+def foretold_needs() -> Mapping[str, Mapping[int, Mapping[str, float]]]:
+    told: Mapping[str, Mapping[str, Mapping[str, float]]] = json.loads(NEEDS.read_text(encoding="utf-8"))
+    return {ask: {int(at): phases for at, phases in rungs.items()} for ask, rungs in told.items()}
+
+
+def on_foretold_needs() -> Iterator[Replayed]:
+    """Each case of an ask whose needs were foretold."""
+    needs = foretold_needs()
+    for ask, part in ((ask, part) for asks, parts in ((ASKS, PARTS), (DEEP, DEEP_PARTS)) for part in parts for ask in asks):
+        if ask in needs:
+            outcome = partial(_foretold, needs=needs[ask], cap=part * max(needs[ask][0].values()))
+            yield Replayed(case=Case(ask=ask, part=part), walk=searched(ask, outcome, "walk"), now=searched(ask, outcome, "predicted"))
+
+
+def _foretold(rung: Rung, *, needs: Mapping[int, Mapping[str, float]], cap: float) -> Tried:
+    by_phase: dict[str, float] = {}
+    for phase in (Phase.TRAIN, Phase.VALIDATE):
+        by_phase[phase] = min(needs[rung.index].get(phase, 0.0) / cap, SEEN_UP_TO)
+        if by_phase[phase] > 1:
+            return _fails(rung, by_phase)
+    return _fits(rung, by_phase)
+
+
+def _fits(rung: Rung, by_phase: Mapping[str, float]) -> Tried:
+    return Tried(rung=rung, verdict=Verdict(kind=Kind.FITS, phase=Phase.DONE, why=""), need=max(by_phase.values()), by_phase=by_phase)
+
+
+def _fails(rung: Rung, by_phase: Mapping[str, float]) -> Tried:
+    """In the last of these phases."""
+    verdict = Verdict(kind=Kind.OUT_OF_MEMORY, phase=list(by_phase)[-1], why="")
+    return Tried(rung=rung, verdict=verdict, need=max(by_phase.values()), by_phase=by_phase)
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Told
+
+
+def table(found: Sequence[Replayed]) -> str:
+    """Trials, by how long the walk is."""
+    led = any(one.led for one in found)
+    heads = ["walks of", "launches", "trials: walk", *(["led by traces"] if led else []), "now"]
+    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    for name, lengths in LENGTHS.items():
+        mine = [one for one in found if one.walk[1] in lengths]
+        sums = [sum(one.walk[1] for one in mine), *([sum(one.led for one in mine)] if led else []), sum(one.now[1] for one in mine)]
+        lines.append(f"| {name} | {len(mine)} | {' | '.join(map(str, sums))} |")
+    same = sum(one.walk[0] == one.now[0] for one in found)
+    return "\n".join([*lines, "", f"The walk's rung in {same} of {len(found)}."])
+
+
+def document(rows: Sequence[Row]) -> str:
+    """Both tables."""
+    real, both = list(on_real_peaks(rows)), list(on_real_peaks(rows, both=True))
+    left_out = ", ".join(one.name for one in real if isinstance(one, Case)) or "none"
+    parts = [
+        "On peaks that real trials measured:",
+        table([one for one in real if isinstance(one, Replayed)]),
+        f"Left out, since the search asks for a rung that no trial tells of: {left_out}. With foretold needs in the place of such trials:",
+        table([one for one in both if isinstance(one, Replayed)]),
+        "On needs that were foretold, while there were traces:",
+        table(list(on_foretold_needs())),
+    ]
+    return "\n\n".join(parts)
+
+
+if __name__ == "__main__":
+    print(document(read(DATA)))
+    sys.exit(0)

@@ -1,0 +1,79 @@
+"""How a launch goes on from what earlier ones measured. Trials are stood in for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launcher.config.schema import Recipe
+from launcher.engine import fit as engine_fit
+from launcher.engine import search as searching
+from launcher.engine import trials
+from launcher.engine.state import Fit, Status
+from launcher.history.run_folder import RunFolder
+from launcher.ladder.build import ladder_of
+from launcher.ladder.rungs import Rung
+from launcher.ladder.verdict import Kind, Verdict
+from launcher.shared.report import Phase, TrialReport
+from launcher.shared.sizes import MIB
+from launcher.trainers.script.adapter import ScriptAdapter
+from launcher.trainers.suite import cpu_budget
+from launcher.trial import trial
+from launcher.trial.job import Job
+
+FITS = 6
+"""The first of eight rungs that fits."""
+
+
+@pytest.fixture
+def launch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[int]]:
+    """Micro-batch 128 down to 1, each half of the one before. Gives the rungs as they were tried."""
+    monkeypatch.chdir(tmp_path)
+
+    def once() -> list[int]:
+        tried: list[int] = []
+
+        def run(job: Job, rung: Rung) -> trial.Trial:
+            tried.append(rung.index)
+            kind, need = Kind.FITS if rung.index >= FITS else Kind.OUT_OF_MEMORY, job.budget.cap_bytes * rung.micro_batch // 3
+            phase = Phase.DONE if kind is Kind.FITS else Phase.TRAIN
+            verdict = Verdict(kind=kind, phase=phase, why="", peak_bytes=min(need, job.budget.cap_bytes + MIB))
+            return trial.Trial(rung=rung, verdict=verdict, report=TrialReport(), seconds=1.0, folder=tmp_path)
+
+        monkeypatch.setattr(trial, "run", run)
+        recipe = Recipe.model_validate(
+            {
+                "name": "mine",
+                "ask": {"micro_batch": 128, "accumulation": 1},
+                "trainer": {
+                    "adapter": "script",
+                    "args": {"command": ["python", "train.py"], "spelled": {"micro_batch": "--b", "accumulation": "--a"}},
+                },
+                "ladder": {"order": ("micro_batch",), "wheels": {"micro_batch": {"floor": 1}}},
+                "trial": {"proof_timeout_s": 0, "fresh": True},  # what comes before it is looked at
+            }
+        )
+        adapter = ScriptAdapter(recipe)
+        job = Job(adapter=adapter, ladder=ladder_of(adapter), budget=cpu_budget(), folder=RunFolder.create(tmp_path / "runs", "mine"))
+        result = Fit(job=job)
+        engine_fit.walk(result)
+        assert result.status is Status.DONE and result.chosen is not None and result.chosen.rung.index == FITS
+        return tried
+
+    return once
+
+
+def test_what_was_measured_leads_from_the_first_trial_on(launch: Callable[[], list[int]], monkeypatch: pytest.MonkeyPatch) -> None:
+    without_words: Callable[[Any, Any], None] = lambda adapter, kind: None  # noqa: E731 - a trainer whose rung 0 is told like any other
+    for module in (searching, trials):
+        monkeypatch.setattr(module, "ability", without_words)
+    assert launch()[0] == 0
+    assert launch() == [5, 6], "the failure just above the answer closes what asks more"
+
+
+def test_a_persons_own_words_are_tried_first_whatever_was_measured(launch: Callable[[], list[int]]) -> None:
+    launch()
+    assert launch() == [0, 5, 6]
