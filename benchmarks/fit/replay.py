@@ -20,7 +20,7 @@ from statistics import mean, median
 from benchmarks.common.rows import ROOT, Row, read
 from benchmarks.fit.cases import ASKS, DEEP, DEEP_PARTS, PARTS, SEARCHES, Case
 from benchmarks.fit.least import ladder_of, undecided
-from benchmarks.fit.play import DATA, HEADROOM
+from benchmarks.fit.play import DATA
 from launcher.ladder.rungs import Rung
 from launcher.ladder.search import Chosen, Policy, Tried, Try, next_move
 from launcher.ladder.verdict import Kind, Verdict
@@ -68,14 +68,15 @@ def on_real_peaks(rows: Sequence[Row], *, both: bool = False) -> Iterator[Replay
     for row in rows:
         if row["what"] == "searched":
             by_case.setdefault(Case(ask=row["ask"], part=row["part"]), {})[row["search"]] = row
-    needs = foretold_needs()
+    needs, asked = foretold_needs(), {row["ask"]: row["peak_bytes"] for row in rows if row["what"] == "measured"}
     for case, found in by_case.items():
         if not set(SEARCHES) <= set(found) or undecided(found):
             continue
         walk = found["walk"]
-        trials = [(_cap(row), one) for row in rows if row["what"] == "searched" and row["ask"] == case.ask for one in row["trials"]]
-        told = needs.get(case.ask, {})
-        outcome = partial(_really, trials=[*trials, *(_in_place(trials, told) if both else ())], cap=_cap(walk), needs=told)
+        mine, told = [row for row in rows if row["what"] == "searched" and row["ask"] == case.ask], needs.get(case.ask, {})
+        trials = [(asked[case.ask] * row["part"], one) for row in mine for one in row["trials"]]
+        cap = asked[case.ask] * case.part
+        outcome = partial(_really, trials=[*trials, *(_in_place(trials, told) if both else ())], cap=cap, needs=told)
         try:
             now = searched(case.ask, outcome, "predicted")
         except UntriedError:
@@ -84,11 +85,7 @@ def on_real_peaks(rows: Sequence[Row], *, both: bool = False) -> Iterator[Replay
             yield Replayed(case=case, walk=(walk["rung_index"], len(walk["trials"])), now=now, led=len(found["predicted"]["trials"]))
 
 
-def _cap(row: Row) -> int:
-    return int(row["budget_bytes"] * (1 - HEADROOM))
-
-
-def _in_place(trials: Sequence[tuple[int, Row]], needs: Mapping[int, Mapping[str, float]]) -> Iterator[tuple[int, Row]]:
+def _in_place(trials: Sequence[tuple[float, Row]], needs: Mapping[int, Mapping[str, float]]) -> Iterator[tuple[float, Row]]:
     """For each rung that no trial tells of, one that fits under any cap it may be held to."""
     fits = [one for _, one in trials if one["verdict"] == "fits" and one["rung_index"] in needs]
     scale = median(one["peak_bytes"] / max(needs[one["rung_index"]].values()) for one in fits) if fits else 1.0
@@ -96,7 +93,7 @@ def _in_place(trials: Sequence[tuple[int, Row]], needs: Mapping[int, Mapping[str
         yield 0, {"rung_index": at, "verdict": "fits", "peak_bytes": scale * max(needs[at].values())}
 
 
-def _really(rung: Rung, *, trials: Sequence[tuple[int, Row]], cap: int, needs: Mapping[int, Mapping[str, float]]) -> Tried:
+def _really(rung: Rung, *, trials: Sequence[tuple[float, Row]], cap: float, needs: Mapping[int, Mapping[str, float]]) -> Tried:
     """The trial of a rung under a cap, by real ones (cap, trial); where those say nothing of a phase, by its part of foretold ``needs``."""
     mine = sorted(((under, one) for under, one in trials if one["rung_index"] == rung.index), key=lambda each: each[0])
     here, peaks = [one for under, one in mine if under == cap], [one["peak_bytes"] for _, one in mine if one["verdict"] == "fits"]

@@ -39,7 +39,7 @@ from launcher.trial.job import Job
 from launcher.trial.trial import Trial
 
 WALKED = ("ladder.search=walk", "trial.proof_timeout_s=0")
-"""Of every rung above the one that fits there is a figure then; a search that a forecast leads leaves most of them out. Whether a rung
+"""Of every rung above the one that fits there is a figure then; a search that estimates lead leaves most of them out. Whether a rung
 is the same training is another question than memory's."""
 RUN_TIMEOUT_S, PLAYED_TIMEOUT_S = 400.0, 3600.0
 """Of a full run; on a card that is played, the CPU does what little is computed, and makes all batches."""

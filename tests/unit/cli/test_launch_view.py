@@ -222,16 +222,15 @@ def test_no_dot_is_glued_to_a_path() -> None:
     assert out.getvalue().rstrip().endswith("/data/my.yaml")
 
 
-def test_why_another_rung_than_the_predicted_one_is_tried_is_told(tmp_path: Path) -> None:
+def test_why_another_rung_than_the_estimated_one_is_tried_is_told(tmp_path: Path) -> None:
     rungs = job(tmp_path).ladder.rungs
-    history = [Tried(rung=rungs[0], verdict=Verdict(kind=Kind.OUT_OF_MEMORY, phase="train", why=""), need=1.2)]
-    move = next_move(
-        job(tmp_path).ladder, history, policy="predicted", predicted={rung.index: 1.2 for rung in rungs[1:-1]} | {rungs[-1].index: 0.5}
-    )
+    oom, fits = (Verdict(kind=kind, phase="train", why="") for kind in (Kind.OUT_OF_MEMORY, Kind.FITS))
+    earlier = [*(Tried(rung=rung, verdict=oom, need=1.2) for rung in rungs[1:-1]), Tried(rung=rungs[-1], verdict=fits, need=0.5)]
+    move = next_move(job(tmp_path).ladder, [Tried(rung=rungs[0], verdict=oom, need=1.2)], policy="predicted", earlier=earlier)
     assert isinstance(move, Try) and move.rung is not rungs[-1]
     text = " ".join(shown(lambda screen: screen.hear(TrialStarted(rung=move.rung, number=2, why=move.why))).split())
     assert (
-        f"rung {move.rung.index} next: rung {rungs[-1].index} is predicted to fit" in text
+        f"rung {move.rung.index} next: rung {rungs[-1].index} is estimated to fit" in text
         and "once this one above it has really failed" in text
     )
 

@@ -14,6 +14,7 @@ from rich.console import Console
 from launcher.cli.launch_view import Display
 from launcher.config.schema import LadderRules, Recipe, TrainerRules, TrialRules, WheelRule
 from launcher.engine import fit as engine_fit
+from launcher.engine import trials
 from launcher.engine.events import Fitted, MisreadFound
 from launcher.engine.state import Fit, Status
 from launcher.errors import ExitCode
@@ -21,7 +22,7 @@ from launcher.history.events import Event
 from launcher.history.run_folder import RunFolder
 from launcher.ladder.build import ladder_of
 from launcher.ladder.rungs import Ladder, Rung
-from launcher.ladder.search import Try, next_move
+from launcher.ladder.search import Tried, Try, next_move
 from launcher.ladder.verdict import Kind, Verdict
 from launcher.shared.report import DIVIDED_BY, OWN_ACCUMULATION, SAID_ACCUMULATION, SAMPLES, WORLD_SIZE, TrialReport
 from launcher.trainers.script.adapter import ScriptAdapter
@@ -158,10 +159,12 @@ def test_a_rung_whose_step_has_other_samples_than_the_asked_one_is_never_taken(t
     assert found(one, unseen, divides) is None, "a script that divides its batch over processes divides the asked one, too"
 
 
-def test_rung_0_is_tried_before_what_is_predicted_to_fit(tmp_path: Path) -> None:
+def test_rung_0_is_tried_before_what_is_estimated_to_fit(tmp_path: Path) -> None:
     ladder = ladder_of(adapter(tmp_path))
-    predicted = {rung.index: 4.0 if rung.index < 3 else 0.5 for rung in ladder.rungs}
-    led, held = (next_move(ladder, [], policy="predicted", predicted=predicted, asked_first=first) for first in (False, True))
+    oom, fits = (Verdict(kind=kind, phase="train", why="") for kind in (Kind.OUT_OF_MEMORY, Kind.FITS))
+    told = [(oom, 4.0) if rung.index < 3 else (fits, 0.5) for rung in ladder.rungs]
+    earlier = [Tried(rung=rung, verdict=verdict, need=need) for rung, (verdict, need) in zip(ladder.rungs, told, strict=True)]
+    led, held = (next_move(ladder, [], policy="predicted", earlier=earlier, asked_first=first) for first in (False, True))
     assert isinstance(led, Try) and led.rung.index > 0
     assert held == Try(rung=ladder.asked)
 
