@@ -56,11 +56,16 @@ def keep(trial: PastTrial) -> None:
 
 def of(training: str, *, device: str) -> list[PastTrial]:
     """Trials of this training on this device that were launched in the working folder, oldest first."""
-    found: list[PastTrial] = []
+    lines: list[str] = []
     with suppress(OSError):
-        for line in file().read_text(encoding="utf-8", errors="replace").splitlines():
-            with suppress(ValueError, TypeError, KeyError, AttributeError):
-                said = json.loads(line)
-                if said.pop("folder") == os.getcwd() and (said["training"], said["device"]) == (training, device):
-                    found.append(PastTrial(**said))
-    return found
+        lines = file().read_text(encoding="utf-8", errors="replace").splitlines()
+    found = (_read(line) for line in lines)
+    return [trial for trial in found if trial is not None and (trial.training, trial.device) == (training, device)]
+
+
+def _read(line: str) -> PastTrial | None:
+    """The trial of a line, if the line can be read and its trial was launched in the working folder."""
+    with suppress(ValueError, TypeError, KeyError, AttributeError):
+        said = json.loads(line)
+        return PastTrial(**said) if said.pop("folder") == os.getcwd() else None
+    return None
