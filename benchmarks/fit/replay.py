@@ -28,6 +28,8 @@ from launcher.shared.report import Phase
 
 NEEDS = ROOT / "benchmarks" / "results" / "fit_needs.json"
 """Ask -> rung -> phase -> bytes."""
+LED = 171
+"""Trials of the search that traces led after two failures, on foretold needs; its code is gone."""
 SEEN_UP_TO = 1.11
 LENGTHS = {"three or fewer": range(4), "four or five": range(4, 6), "six or more": range(6, 1000), "all": range(1000)}
 """Trials of the walk."""
@@ -172,7 +174,7 @@ def document(rows: Sequence[Row]) -> str:
         table([one for one in real if isinstance(one, Replayed)]),
         f"Left out, since the search asks for a rung that no trial tells of: {left_out}. With foretold needs in the place of such trials:",
         table([one for one in both if isinstance(one, Replayed)]),
-        "On needs that were foretold, while there were traces:",
+        f"On needs that were foretold, while there were traces; those led to {LED} trials:",
         table(list(on_foretold_needs())),
     ]
     return "\n\n".join(parts)
