@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.played.points import POINTS, Point
-from launcher.forecast import gpu_catalogue
+from launcher.pretended import catalogue
 from launcher.pretended.cards import Cards, played
 
 ROOT = Path(__file__).parents[2]
@@ -33,7 +33,7 @@ def rows() -> list[Row]:
 
 def play(point: Point, share: float) -> Row:
     """One training on its card; what went wrong where it didn't come to its end."""
-    (model,) = gpu_catalogue.named([point.card])
+    (model,) = catalogue.named([point.card])
     argv = [sys.executable, "-m", f"benchmarks.played.subjects.{point.subject}", *map(str, point.words)]
     began = time.monotonic()
     with played(Cards(model=model, computed="small", cudnn_share=share)) as environment:

@@ -26,8 +26,7 @@ from typing import TextIO
 
 from benchmarks.common.rows import ROOT, Row, append, read
 from benchmarks.survival import beside, cases, play, table
-from launcher.forecast import gpu_catalogue
-from launcher.pretended import cards
+from launcher.pretended import cards, catalogue
 
 MOST_AT_ONCE = 2
 CARD = "rtx_3090"
@@ -72,7 +71,7 @@ def main() -> int:
 def _environment(chosen: argparse.Namespace) -> contextlib.AbstractContextManager[Mapping[str, str]]:
     if chosen.first not in PAGES or chosen.first == cases.BESIDE:
         return contextlib.nullcontext(os.environ)
-    (model,) = gpu_catalogue.named([CARD])
+    (model,) = catalogue.named([CARD])
     return cards.played(cards.Cards(model=model, count=2 if chosen.first == cases.RANKS else 1))
 
 

@@ -5,7 +5,8 @@
 FOLDER/train and FOLDER/validation: audio and metadata.csv (file_name, text). FOLDER/model: a Whisper built from its configuration, with a
 tokenizer trained on the transcripts; its window is 4 s instead of 30, everything else is as in Whisper, or it has the shape of a model that
 is --like it. The numbers are put together from the recordings in digits.ogg (espeak-ng, see record_digits.py). With --seconds every clip is
-that long, with --tokens every transcript has so many, prompt included; with --no-weights the model is a configuration and a processor.
+that long, with --tokens transcripts have so many, prompt included, one number after another; with --no-weights the model is a configuration
+and a processor. FOLDER/models/NAME: such ones of the shapes of --models, which train.py takes before the hub's.
 FOLDER appears only when it is whole.
 """
 
@@ -18,7 +19,7 @@ import json
 import random
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +59,7 @@ SHAPES: Mapping[str, Mapping[str, int]] = {
 WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 
 
-def make_audio(folder: Path, count: int, rng: random.Random, *, seconds: float = 0, words: int = 0) -> None:
+def make_audio(folder: Path, count: int, rng: random.Random, *, seconds: float = 0, words: Sequence[int] = (0,)) -> None:
     """``count`` clips of one to four digits in one voice each, with a little noise, and their metadata.csv; of ``seconds`` and ``words``
     where those are said."""
     here = Path(__file__).parent
@@ -81,7 +82,14 @@ def make_audio(folder: Path, count: int, rng: random.Random, *, seconds: float =
             name = f"{number:04d}.flac"
             wave = np.resize(wave, round(seconds * SAMPLE_RATE)) if seconds else wave[: WINDOW_SECONDS * SAMPLE_RATE]
             soundfile.write(folder / name, np.clip(wave, -1, 1), SAMPLE_RATE)
-            table.writerow([name, " ".join(WORDS[digit] for digit in [*digits, *(rng.randrange(10) for _ in range(words - len(digits)))])])
+            table.writerow(
+                [
+                    name,
+                    " ".join(
+                        WORDS[digit] for digit in [*digits, *(rng.randrange(10) for _ in range(words[number % len(words)] - len(digits)))]
+                    ),
+                ]
+            )
 
 
 def tokenizer(texts: list[str]) -> Any:
@@ -143,17 +151,23 @@ def make_model(folder: Path, texts: list[str], shape: Mapping[str, int] = TINY, 
     WhisperProcessor(extractor, words).save_pretrained(folder)
 
 
-def make(target: Path, *, clips: int | None = None, seconds: float = 0, tokens: int = 0, like: str = "tiny", weights: bool = True) -> None:
+def make(
+    target: Path, *, clips: int | None = None, seconds: float = 0, tokens: Sequence[int] = (0,), like: str = "tiny", weights: bool = True,
+    models: Sequence[str] = (),
+) -> None:  # fmt: skip
     """Makes everything beside ``target`` and moves it there whole."""
     beside = target.with_name(f"{target.name}.making")
     shutil.rmtree(beside, ignore_errors=True)
     rng = random.Random(0)
-    words = max(0, tokens - AROUND)
+    words = [max(0, number - AROUND) for number in tokens]
     make_audio(beside / "train", clips or TRAIN, rng, seconds=seconds, words=words)
     make_audio(beside / "validation", clips or VALIDATION, rng, seconds=seconds, words=words)
     with (beside / "train" / "metadata.csv").open(newline="", encoding="utf-8") as file:
         texts = [row["text"] for row in csv.DictReader(file)]
-    make_model(beside / "model", texts if not words else [*texts, " ".join(WORDS)] * 4, SHAPES[like], weights=weights)
+    texts = [*texts, " ".join(WORDS)] * 4 if any(words) else texts
+    make_model(beside / "model", texts, SHAPES[like], weights=weights)
+    for name in models:
+        make_model(beside / "models" / name, texts, SHAPES[name], weights=False)
     beside.rename(target)
 
 
@@ -162,8 +176,9 @@ if __name__ == "__main__":
     parser.add_argument("folder", type=Path)
     parser.add_argument("--clips", type=int, help=f"of each part, instead of {TRAIN} and {VALIDATION}")
     parser.add_argument("--seconds", type=float, default=0, help="length of every clip")
-    parser.add_argument("--tokens", type=int, default=0, help="length of every transcript, prompt included")
+    parser.add_argument("--tokens", type=int, nargs="+", default=[0], help="length of every transcript, prompt included")
     parser.add_argument("--like", choices=SHAPES, default="tiny", help="the model whose shape it has")
     parser.add_argument("--no-weights", dest="weights", action="store_false", help="a configuration and a processor alone")
+    parser.add_argument("--models", choices=SHAPES, nargs="+", default=[], help="other models, without weights")
     chosen = vars(parser.parse_args())
     make(chosen.pop("folder"), **chosen)

@@ -230,15 +230,18 @@ class Collate:
 # Model, loss and metrics
 
 
-def load(own: Arguments) -> tuple[Any, Any]:
+def load(own: Arguments, device: torch.device) -> tuple[Any, Any]:
     """(model, processor), with the prompts of language and task. A folder without weights gives a model of its shape with random ones."""
-    name, folder = own.model_name_or_path, Path(own.model_name_or_path)
+    beside = Path(own.data).expanduser() / "models" / own.model_name_or_path
+    name = str(beside) if beside.is_dir() else own.model_name_or_path  # what lies beside the data comes before the hub's
+    folder = Path(name)
     processor = AutoProcessor.from_pretrained(name)
     newer = tuple(int(part) for part in transformers.__version__.split(".")[:2]) >= (4, 56)
     how = {"dtype" if newer else "torch_dtype": getattr(torch, own.dtype), "attn_implementation": own.attn_implementation}
     if folder.is_dir() and not any(folder.glob("*.safetensors")) and not any(folder.glob("*.bin")):
         print(f"{name} has no weights: they are random", flush=True)
-        model = AutoModelForSpeechSeq2Seq.from_config(AutoConfig.from_pretrained(name), **how)
+        with device:  # nothing large is copied there
+            model = AutoModelForSpeechSeq2Seq.from_config(AutoConfig.from_pretrained(name), **how)
         model.generation_config = transformers.GenerationConfig.from_pretrained(name)
     else:
         model = AutoModelForSpeechSeq2Seq.from_pretrained(name, **how)
@@ -357,7 +360,7 @@ def main() -> None:
     """Trains, saves and evaluates."""
     own, args = HfArgumentParser((Arguments, SpeechTrainingArguments)).parse_args_into_dataclasses()
     clips = read(own)
-    model, processor = load(own)
+    model, processor = load(own, args.device)
     train, validation = (Clips(part, own, processor, model) for part in clips)
     args.remove_unused_columns, args.label_names = False, ["labels"]  # the columns are made by the collator
     collate = Collate(start=model.config.decoder_start_token_id, pad=processor.tokenizer.pad_token_id)

@@ -4,7 +4,8 @@
 
 FOLDER/train.jsonl and FOLDER/validation.jsonl: rows with ``prompt`` and ``completion``, each of --tokens or more where that is said.
 FOLDER/model: a Llama of about a million parameters, or of the shape of a model that is --like it, built from its configuration, with a
-tokenizer trained on the questions; with --no-weights that is all there is. FOLDER appears only when it is whole.
+tokenizer trained on the questions; with --no-weights that is all there is. FOLDER/models/NAME: such ones of the shapes of --models, without
+weights, which train.py takes before the hub's. FOLDER appears only when it is whole.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import json
 import math
 import random
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +85,9 @@ def make_model(folder: Path, texts: list[str], shape: Mapping[str, Any] = TINY, 
     words.save_pretrained(folder)
 
 
-def make(target: Path, *, rows: int | None = None, tokens: int = 0, like: str = "tiny", weights: bool = True) -> None:
+def make(
+    target: Path, *, rows: int | None = None, tokens: int = 0, like: str = "tiny", weights: bool = True, models: Sequence[str] = ()
+) -> None:
     """Makes everything beside ``target`` and moves it there whole."""
     beside = target.with_name(f"{target.name}.making")
     shutil.rmtree(beside, ignore_errors=True)
@@ -93,7 +96,10 @@ def make(target: Path, *, rows: int | None = None, tokens: int = 0, like: str = 
     make_table(beside / "train.jsonl", rows or TRAIN, rng, tokens=tokens)
     make_table(beside / "validation.jsonl", rows or VALIDATION, rng, tokens=tokens)
     read = [json.loads(line) for line in (beside / "train.jsonl").read_text(encoding="utf-8").splitlines()]
-    make_model(beside / "model", [row["prompt"] + row["completion"] for row in read], SHAPES[like], weights=weights)
+    texts = [row["prompt"] + row["completion"] for row in read]
+    make_model(beside / "model", texts, SHAPES[like], weights=weights)
+    for name in models:
+        make_model(beside / "models" / name, texts, SHAPES[name], weights=False)
     beside.rename(target)
 
 
@@ -104,5 +110,6 @@ if __name__ == "__main__":
     parser.add_argument("--tokens", type=int, default=0, help="least length of a row")
     parser.add_argument("--like", choices=SHAPES, default="tiny", help="the model whose shape it has")
     parser.add_argument("--no-weights", dest="weights", action="store_false", help="a configuration and a tokenizer alone")
+    parser.add_argument("--models", choices=SHAPES, nargs="+", default=[], help="other models, without weights")
     chosen = vars(parser.parse_args())
     make(chosen.pop("folder"), **chosen)

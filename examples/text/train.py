@@ -175,9 +175,11 @@ class Collate:
 # Model and metrics
 
 
-def load(own: Arguments) -> tuple[Any, Any]:
+def load(own: Arguments, device: torch.device) -> tuple[Any, Any]:
     """(model, tokenizer). A folder without weights gives a model of its shape with random ones."""
-    name, folder = own.model_name_or_path, Path(own.model_name_or_path)
+    beside = Path(own.data).expanduser() / "models" / own.model_name_or_path
+    name = str(beside) if beside.is_dir() else own.model_name_or_path  # what lies beside the data comes before the hub's
+    folder = Path(name)
     tokenizer = AutoTokenizer.from_pretrained(name)
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
@@ -185,7 +187,8 @@ def load(own: Arguments) -> tuple[Any, Any]:
     how = {"dtype" if newer else "torch_dtype": getattr(torch, own.dtype), "attn_implementation": own.attn_implementation}
     if folder.is_dir() and not any(folder.glob("*.safetensors")) and not any(folder.glob("*.bin")):
         print(f"{name} has no weights: they are random", flush=True)
-        model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(name), **how)
+        with device:  # nothing large is copied there
+            model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(name), **how)
     else:
         model = AutoModelForCausalLM.from_pretrained(name, **how)
     limit = getattr(model.config, "max_position_embeddings", None)
@@ -266,7 +269,7 @@ def main() -> None:
     """Trains, saves and evaluates."""
     own, args = HfArgumentParser((Arguments, TextTrainingArguments)).parse_args_into_dataclasses()
     texts = read(own)
-    model, tokenizer = load(own)
+    model, tokenizer = load(own, args.device)
     rows = [tokenized(part, tokenizer) for part in texts]
     train, validation = (Rows((packed if own.packing else cut)(part, own.sequence_length)) for part in rows)
     args.remove_unused_columns, args.label_names = False, ["labels"]

@@ -71,20 +71,6 @@ def _names(folder: Path) -> set[str]:
     return {re.sub(r"\d+", "N", str(file.relative_to(folder))) for file in folder.rglob("*") if file.is_file()}
 
 
-MOST_BYTES = 2**20
-
-
-def zeros_at_end(path: Path, *, most_bytes: int = MOST_BYTES) -> int:
-    """Number of zero bytes at the end of a file, at most ``most_bytes``; 0 if there is no file."""
-    try:
-        with path.open("rb") as file:
-            file.seek(max(0, path.stat().st_size - most_bytes))
-            end = file.read()
-    except OSError:
-        return 0
-    return len(end) - len(end.rstrip(b"\0"))
-
-
 def _file_fault(path: Path) -> str:
     size = path.stat().st_size
     if path.suffix == ".safetensors":

@@ -109,6 +109,12 @@ class Adapter(ABC):
         """Everything that its trials depend on, so that a fit can be kept."""
         return Inputs(unknown=f"the adapter {self.name} doesn't say what its trials hang on")
 
+    def stand_in(self, place: Path) -> Recipe | None:
+        """The recipe with small data at the assumed worst, which its ``prepare`` makes in ``place``: for a plan without data. None: it has
+        none. This implementation is the recipe's own ``stand_in``."""
+        words = tuple(word.replace("{data}", str(place)) for word in self.recipe.stand_in or ())
+        return self.recipe.model_copy(update={"data": str(place), "prepare": words}) if words else None
+
     def fetch(self, rung: Rung) -> Command | None:
         """The command that downloads what this rung needs, since trials use no network; None if everything is here."""
         return None

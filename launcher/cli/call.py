@@ -52,11 +52,6 @@ class Call:
     command: tuple[str, ...] = ()
     """What stands after ``--``."""
 
-    @property
-    def is_played(self) -> bool:
-        """Whether its search is to be played on a pretended card, though a card may be here."""
-        return "device=pretended" in self.words
-
 
 def single(act: Callable[[Call], Answer]) -> Callable[[Call], Iterable[Task]]:
     """Makes ``run`` of a verb whose call is always one job."""

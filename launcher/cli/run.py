@@ -33,11 +33,6 @@ def run(call: Call) -> Iterable[Task]:
 
     if wants_detach(call):
         return [partial(detached, call)]
-    if FIT_ONLY in call.flags and call.is_played:
-        from launcher.cli import played
-
-        return [partial(played.fit, call)]
-
     understood, words = understand(call), _overrides(call)
     if ALLOW_BATCH in call.flags:
         understood, words = free_batch(understood), (*words, "ladder.keep_batch=false")

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from launcher.errors import Fault
     from launcher.ladder.rungs import Ladder
     from launcher.machine.bars import Redrawing
+    from launcher.pretended.plan import OnCard
     from launcher.shared.activity import Activity
 
 
@@ -234,11 +235,11 @@ class Terminal:
 
         return Board(self._console(stderr=self._as_json))
 
-    def played(self, cards: Sequence[Mapping[str, Any]], evidence: str) -> None:
-        """Which rung fits which pretended card."""
+    def plan(self, cards: Sequence[OnCard]) -> None:
+        """Which rung fits which card."""
         from launcher.cli import plan_view
 
-        plan_view.played(cards, evidence, self._console(stderr=self._as_json))
+        plan_view.show(cards, self._console(stderr=self._as_json))
 
     def streams(self) -> tuple[Shown, Shown]:
         """Where a trainer's own standard output and error are shown."""

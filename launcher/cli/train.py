@@ -24,11 +24,7 @@ def train(call: Call) -> Iterator[Task]:
 
 
 def fit(call: Call) -> Iterator[Task]:
-    if not call.is_played:
-        return _launches(call, fit_draft)
-    from launcher.cli import played
-
-    return iter([partial(played.fit, call)])
+    return _launches(call, fit_draft)
 
 
 def _launches(call: Call, body: Callable[[Draft, Terminal], Answer]) -> Iterator[Task]:

@@ -261,6 +261,8 @@ class Recipe(Part):
     """The data set, in the trainer's own form (Ultralytics: the path of a data.yaml)."""
     prepare: tuple[str, ...] | None = None
     """Command that makes ``data`` where it isn't there yet, as a list of words."""
+    stand_in: tuple[str, ...] | None = None
+    """Command that makes small data at its worst in the folder ``{data}``, for ``autofit plan`` where ``data`` isn't there."""
     ask: dict[str, Value]
     """The configuration asked for, rung 0: ``micro_batch``, optionally ``accumulation``, and the adapter's wheels."""
     trainer: TrainerRules

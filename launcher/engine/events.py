@@ -108,7 +108,7 @@ MOST_RUNGS = 60
 
 def _ladder(fit: Fit) -> Iterator[Mapping[str, Any]]:
     """The rungs, best first, and which failed trial rules each out, where one does."""
-    ladder, history = fit.job.ladder, [as_tried(one, fit.job) for one in fit.trials]
+    ladder, history = fit.job.ladder, [as_tried(one, fit.job.budget.cap_bytes) for one in fit.trials]
     tried = {one.rung.index for one in fit.trials}
     for rung in ladder.rungs[:MOST_RUNGS]:
         by = None if rung.index in tried else dominated_by(ladder, rung, history)

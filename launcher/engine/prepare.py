@@ -63,7 +63,7 @@ def enter(draft: Draft, *more: Fault) -> RunFolder:
     if draft.recipe is None:
         raise BadInput(draft.faults)
     with doing("checking the recipe and its data"):
-        _checked(draft, draft.recipe, [*draft.faults, *more], make_data=False)
+        checked(draft, draft.recipe, [*draft.faults, *more], make_data=False)
     return _folder(draft.recipe)
 
 
@@ -101,7 +101,7 @@ def _prepared(draft: Draft, recipe: Recipe, listeners: Sequence[Listener], folde
     faults = list(draft.faults)
     budget = _collect(faults, lambda: _budget(recipe))
     faults = [fault for fault in faults if fault.key != SHARE]  # perhaps another launch holds it, which is waited for
-    adapter, ladder = _checked(draft, recipe, faults, make_data=True)
+    adapter, ladder = checked(draft, recipe, faults, make_data=True)
     try:
         with ExitStack() as undone:
             turn = undone.enter_context(turn_of(recipe, listeners))
@@ -125,7 +125,7 @@ def _folder(recipe: Recipe) -> RunFolder:
     return folder
 
 
-def _checked(draft: Draft, recipe: Recipe, faults: list[Fault], *, make_data: bool) -> tuple[Adapter, Ladder]:
+def checked(draft: Draft, recipe: Recipe, faults: list[Fault], *, make_data: bool) -> tuple[Adapter, Ladder]:
     """What can be checked without a device. Raises BadInput with ``faults`` and all that are found. ``make_data``: by the recipe's own
     command, where the data isn't there."""
     try:

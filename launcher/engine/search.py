@@ -29,7 +29,7 @@ class RungSearch:
 
     def __init__(self, result: Fit) -> None:
         self._result, self._job = result, result.job
-        self._history = [*_disproved(result), *(as_tried(one, self._job) for one in result.trials)]
+        self._history = [*_disproved(result), *(as_tried(one, self._job.budget.cap_bytes) for one in result.trials)]
         self._asked_first = ability(self._job.adapter, OwnWords) is not None
         self._earlier = of_earlier_launches(self._job)
         self._cured_since = 0
@@ -73,13 +73,13 @@ class RungSearch:
             return False
         self._job, self._cured_since = found.job, len(self._result.trials) - 1
         self._history = [one for one in self._history if not _fits_accumulating(one, self._job.ladder)]
-        self._history.append(as_tried(tried, self._job))
+        self._history.append(as_tried(tried, self._job.budget.cap_bytes))
         return False
 
     def _try_until_one_fits(self) -> search.Move:
         while isinstance(move := self._next_move(), search.Try):
             tried = make_trial(self._job, move.rung, self._result.trials, most=self._most(), why=move.why)
-            self._history.append(as_tried(tried, self._job))
+            self._history.append(as_tried(tried, self._job.budget.cap_bytes))
             if self._is_misread() or (tried.verdict.kind is Kind.CARD_TAKEN and not self._card_is_back(tried)):
                 break
         return move

@@ -26,7 +26,7 @@ def make_trial(job: Job, rung: Rung, made: list[Trial], *, most: int | None = No
     job.tell(TrialStarted(rung=rung, number=len(made) + 1, most=most, mean_seconds=mean, why=why))
     tried = trial.run(job, rung)
     if misread_at_rung_0(job, tried) is None:  # else it measured another rung
-        _keep(job, as_tried(tried, job))
+        _keep(job, as_tried(tried, job.budget.cap_bytes))
     made.append(tried)
     job.tell(TrialEnded(trial=tried, budget=job.on(rung).budget))
     return tried

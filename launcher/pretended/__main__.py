@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from typing import cast, get_args
 
 from launcher.errors import COMMAND_LINE, BadInput, Fault
-from launcher.forecast import gpu_catalogue
 from launcher.machine import process
+from launcher.pretended import catalogue
 from launcher.pretended.cards import Cards, Computed, of_this_process
 from launcher.shared.sizes import parse_size
 
@@ -42,7 +42,7 @@ def _asked(argv: Sequence[str]) -> tuple[Cards, list[str]]:
     words = dict(word.partition("=")[::2] for word in argv[:at])
     for name in set(words) - set(WORDS):
         raise _bad(name, "no such setting", f"There are {', '.join(WORDS)}.")
-    (model,) = gpu_catalogue.named([words.get("gpu", "h100_80gb")])
+    (model,) = catalogue.named([words.get("gpu", "h100_80gb")])
     if words.get("computed", "all") not in get_args(Computed):
         raise _bad("computed", repr(words["computed"]), f"It is one of {', '.join(get_args(Computed))}.")
     try:

@@ -13,8 +13,8 @@ from typing import Literal
 import psutil
 
 from launcher import paths
-from launcher.forecast.gpu_catalogue import GpuModel
 from launcher.pretended import libraries
+from launcher.pretended.catalogue import GpuModel
 from launcher.shared.sizes import KIB, MIB
 
 SHARED = Path("/dev/shm")
@@ -72,6 +72,11 @@ class Cards:
             "LD_LIBRARY_PATH": _first(str(built), environ.get("LD_LIBRARY_PATH"), ":"),
             "PYTHONPATH": _first(str(INSIDE), environ.get("PYTHONPATH"), ":"),
         }
+
+    def uuids(self, environment: Mapping[str, str]) -> list[str]:
+        """The cards' names in such variables (``native/cards.c``)."""
+        machine = int(environment["PRETENDED_ID"])
+        return [f"GPU-{machine:08x}-{number:04d}-4000-8000-{number:012d}" for number in range(1, self.count + 1)]
 
 
 def _first(ours: str, theirs: str | None, between: str) -> str:

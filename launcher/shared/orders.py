@@ -60,7 +60,7 @@ class Orders:
     """Optimizer steps before validation; at least 2, since optimizer state exists only after the first."""
     validation_batches: int = 2
     steps_after: int = 1
-    """Optimizer steps after validation."""
+    """Optimizer steps after validation; 0: the trial ends with it, before anything is saved (a plan's)."""
     snapshot: bool = False
     """A failing trial on a card leaves PyTorch's memory snapshot in its folder."""
     payload: dict[str, Any]

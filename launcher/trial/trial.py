@@ -398,7 +398,7 @@ def _finished(job: Job, rung: Rung, ended: _Ended, plan: TrialPlan) -> Trial:
         if (fault := _budget_fault(one, Path(orders.folder))) is not None:
             raise fault
     observed = {**plan.expects, "device": job.budget.kind}
-    needs = Needs(optimizer_steps=orders.steps, validation_batches=1, observed=observed)
+    needs = Needs(optimizer_steps=orders.steps, validation_batches=1, train_again_batches=min(1, orders.steps_after), observed=observed)
     if orders.resumes:
         needs = Needs(optimizer_steps=1, validation_batches=0, train_again_batches=0, observed=observed)
     logs = [Path(orders.folder) / name for name in ("stdout.log", "stderr.log")]
@@ -438,9 +438,9 @@ def _rooms(job: Job, rung: Rung, orders: Orders, reports: Sequence[TrialReport |
     return host_rooms.rooms(use, told, headroom=job.recipe.device.host_headroom, saved=saved)
 
 
-def as_tried(tried: Trial, job: Job) -> search.Tried:
-    """A trial as the search sees it."""
-    cap = tried.report.cap_bytes or job.budget.cap_bytes
+def as_tried(tried: Trial, cap_bytes: int) -> search.Tried:
+    """A trial as the search sees it. ``cap_bytes``: of one whose report has none."""
+    cap = tried.report.cap_bytes or cap_bytes
     by_phase = {use.phase: use.held_bytes / cap for use in tried.report.uses if use.held_bytes}
     need = tried.verdict.peak_bytes / cap if tried.verdict.peak_bytes else None
     if need is not None and Phase.VALIDATE in by_phase:

@@ -233,7 +233,8 @@ class ScriptAdapter(Adapter, Resumes, Proves, OwnWords):
     def fetch(self, rung: Rung) -> Command | None:
         """For a model that the hub has by its name: what a trial fetches itself is gone with the trial."""
         name = str(rung.values.get("model"))
-        if "model" not in self.args.spelled or not _ON_THE_HUB.fullmatch(name) or Path(name).exists():
+        here = any(Path(place, name).exists() for place in ("", f"{self.recipe.data}/models"))
+        if here or "model" not in self.args.spelled or not _ON_THE_HUB.fullmatch(name):
             return None
         return Command(argv=process.python_module("launcher.trainers.script.inside.fetch", name))
 

@@ -23,7 +23,7 @@ def faults(recipe: Recipe, args: ScriptArgs, wheels: Iterable[str]) -> list[Faul
     """All faults. ``wheels``: the adapter's own wheels."""
     return [
         *_command_faults(args), *_rank_faults(recipe, args), *_spelling_faults(recipe, args, wheels), *_deepspeed_faults(recipe, args),
-        *_config_faults(recipe, args), *_data_faults(recipe), *_share_faults(recipe, args),
+        *_config_faults(recipe, args), *_data_faults(recipe, args), *_share_faults(recipe, args),
     ]  # fmt: skip
 
 
@@ -214,7 +214,9 @@ def _key_fault(place: str, key: str, args: ScriptArgs) -> Fault | None:
     return None
 
 
-def _data_faults(recipe: Recipe) -> list[Fault]:
+def _data_faults(recipe: Recipe, args: ScriptArgs) -> list[Fault]:
+    if recipe.data is None and "data" in args.spelled:
+        return [Fault(key="data", found="no data is named", cure="Give its path: data=...")]
     if recipe.data is not None and not Path(recipe.data).expanduser().exists():
         return [Fault(key="data", found=f"{recipe.data} isn't there", cure="Give its path: data=...")]
     return []

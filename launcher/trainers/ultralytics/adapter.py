@@ -17,6 +17,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
+from launcher import paths
 from launcher.adapter import log_line
 from launcher.adapter.commands import Checkpoint, Command, TrialPlan, absolute, budgeted, copies
 from launcher.adapter.dialect import Dialect
@@ -26,7 +27,7 @@ from launcher.adapter.progress import TRAIN, VALIDATE, Progress
 from launcher.adapter.protocol import Adapter, Proves, Resumes, aside
 from launcher.adapter.recognised import Understood
 from launcher.config import recipe_files
-from launcher.config.schema import Value, WheelRule
+from launcher.config.schema import Recipe, Value, WheelRule
 from launcher.errors import Fault
 from launcher.ladder.build import WheelSpec
 from launcher.ladder.rungs import CARDS, Ladder, Rung
@@ -229,6 +230,14 @@ class UltralyticsAdapter(Adapter, Resumes, Proves):
         if "save_dir" in args:
             args |= yolo_arguments.saved_in(Path(str(args.pop("save_dir"))).absolute())
         return args
+
+    def stand_in(self, place: Path) -> Recipe | None:
+        """Images of the asked size, as many as a micro-batch on all cards has."""
+        size = self.recipe.ask.get("image_size") or yolo_arguments.value_of(self.args, "imgsz")
+        said = {"task": self._task(), "size": size, "images": self._asked()["asked_batch"], "densest": 300}
+        maker = str(paths.home() / "examples" / "boxes" / "make_boxes.py")
+        prepare = (sys.executable, maker, str(place), *(f"--{name}={value}" for name, value in said.items()))
+        return self.recipe.model_copy(update={"data": str(place / "data.yaml"), "prepare": prepare})
 
     def fetch(self, rung: Rung) -> Command | None:
         model = start_of(str(rung.values["model"])).file

@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from launcher.forecast import gpu_catalogue
-from launcher.pretended import cards
+from launcher.pretended import cards, catalogue
 from tests.conftest import failed_above
 from tests.helpers.command_line import answer, autofit
 from tests.helpers.places import SCRIPTS
@@ -26,7 +25,7 @@ MIB = 2**20
 def launched(folder: Path, *command: str, words: tuple[str, ...] = ("device.memory=4GiB",), count: int = 2) -> Any:
     """``autofit run`` of the command, ended."""
     shutil.copy(SCRIPTS / "on_cards.py", folder)
-    (model,) = gpu_catalogue.named(["a100_40gb"])
+    (model,) = catalogue.named(["a100_40gb"])
     with cards.played(cards.Cards(model=model, count=count)) as environment:
         return autofit("run", "--json", *words, "--", *command, cwd=folder, timeout=600, **{**environment, "OMP_NUM_THREADS": "1"})
 
@@ -77,7 +76,7 @@ def test_the_process_that_hangs_on_its_card_is_named_with_its_line(tmp_path: Pat
 def test_what_other_processes_leave_on_a_card_counts_there(tmp_path: Path) -> None:
     done = by_torchrun(tmp_path, "--stray", "--finds", "named")
     first, second = reports(done)
-    context = gpu_catalogue.named(["a100_40gb"])[0].context_mib * MIB
+    context = catalogue.named(["a100_40gb"])[0].context_mib * MIB
     more = max(use["outside_bytes"] for use in first["uses"]) - max(use["outside_bytes"] for use in second["uses"])
     assert context + 64 * MIB <= more < context + 96 * MIB, "the second's context and tensor"
     memory = answer(done)["memory"]

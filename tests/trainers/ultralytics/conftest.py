@@ -104,6 +104,7 @@ def run_trial(tmp_path: Path, quiet_environment: dict[str, str]) -> RunTrial:
         module: str = "launcher.trainers.ultralytics.inside.trial",
         cwd: Path = ROOT,
         accumulation: int = 2,
+        steps_after: int = 1,
         **payload: Any,
     ) -> Ran:
         native = {"data": str(data), "imgsz": 64, "batch": 4, "nbs": 16, "epochs": 100, "device": "cpu", "plots": False, **(args or {})}
@@ -116,6 +117,7 @@ def run_trial(tmp_path: Path, quiet_environment: dict[str, str]) -> RunTrial:
             device="cpu",
             cap_bytes=cap_mib * MIB,
             accumulation=accumulation,
+            steps_after=steps_after,
             payload={
                 "model": model,
                 "task": None,

@@ -66,13 +66,6 @@ def test_a_file_that_the_disk_never_got_is_seen(tmp_path: Path) -> None:
     assert "zeros" in checkpoint_files.fault(tmp_path / "a.ckpt")
 
 
-def test_zeros_at_the_end_of_a_file_are_counted(tmp_path: Path) -> None:
-    path = tmp_path / "model.safetensors"
-    path.write_bytes(b"\0\1" + bytes(5000))
-    assert checkpoint_files.zeros_at_end(path) == 5000 and checkpoint_files.zeros_at_end(path, most_bytes=100) == 100
-    assert checkpoint_files.zeros_at_end(tmp_path / "none") == 0
-
-
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
 def test_a_pickle_is_whole_or_has_no_end(tmp_path: Path, protocol: int) -> None:
     path = tmp_path / "last.pt"

@@ -67,7 +67,7 @@ import importlib, pkgutil, sys
 import autofit_launcher
 sys.meta_path.insert(0, autofit_launcher.OwnFirst())
 import launcher
-for package in ("cli", "engine", "run", "forecast", "trial", "adapter", "ladder", "history", "machine", "config", "shared"):
+for package in ("cli", "engine", "run", "trial", "adapter", "ladder", "history", "machine", "config", "shared"):
     there = importlib.import_module(f"launcher.{package}")
     for module in pkgutil.walk_packages(there.__path__, f"{there.__name__}."):
         importlib.import_module(module.name)

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from launcher.forecast import gpu_catalogue
 from launcher.machine.allocator import VARIABLES, allocator_environment, holding
-from launcher.pretended import cards
+from launcher.pretended import cards, catalogue
 from launcher.shared.sizes import GIB
 from launcher.trainers.suite import cpu_budget
 from tests.helpers.pretended import needs_a_pretended_card
@@ -38,7 +37,7 @@ def test_a_run_that_is_held_has_the_segments_of_its_trial(variable: str | None, 
         monkeypatch.delenv(name, raising=False)
     if variable:
         monkeypatch.setenv(variable, "expandable_segments:False")
-    (model,) = gpu_catalogue.named(["a100_40gb"])
+    (model,) = catalogue.named(["a100_40gb"])
     with cards.played(cards.Cards(model=model, usable_bytes=8 * GIB)) as environment:
         budget = replace(cpu_budget(), kind="cuda", uuid="0")
         trial = {**environment, **allocator_environment(budget)}

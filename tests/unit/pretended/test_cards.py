@@ -16,8 +16,7 @@ from typing import Any
 import pytest
 
 from launcher.errors import BadInput
-from launcher.forecast import gpu_catalogue
-from launcher.pretended import cards, libraries
+from launcher.pretended import cards, catalogue, libraries
 from launcher.pretended.__main__ import _asked
 from launcher.shared.sizes import GIB, MIB
 from tests.helpers.places import ROOT
@@ -37,7 +36,7 @@ def said(script: str, environment: Mapping[str, str]) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def two() -> Iterator[dict[str, str]]:
-    (model,) = gpu_catalogue.named(["a100_40gb"])
+    (model,) = catalogue.named(["a100_40gb"])
     with cards.played(cards.Cards(model=model, count=2)) as environment:
         yield environment
 
@@ -89,7 +88,7 @@ def test_memory_runs_out_in_pytorchs_own_words(native: bool, request: pytest.Fix
 
 @needs_a_pretended_card
 def test_what_the_card_computes_is_what_the_cpu_computes() -> None:
-    (model,) = gpu_catalogue.named(["h100_80gb"])  # where PyTorch would take cuDNN's attention
+    (model,) = catalogue.named(["h100_80gb"])  # where PyTorch would take cuDNN's attention
     with cards.played(cards.Cards(model=model)) as environment:
         found = said("values", environment)
     for half, off in (("", 2e-5), (" half", 0.05)):
@@ -107,7 +106,7 @@ def test_a_process_that_ends_behind_its_backward_pass_is_not_aborted(two: dict[s
 
 @needs_a_pretended_card
 def test_what_is_too_large_to_be_computed_leads_no_trainer_astray() -> None:
-    (model,) = gpu_catalogue.named(["rtx_4080s"])
+    (model,) = catalogue.named(["rtx_4080s"])
     with cards.played(cards.Cards(model=model, computed="small")) as environment:
         found = said("left_out", environment)
     assert found["indices"] == [0, 0] and found["order"] == 0 and found["picked"] == 16
@@ -132,7 +131,7 @@ def test_a_process_that_is_killed_gives_its_memory_back(two: dict[str, str]) -> 
 
 @needs_a_pretended_card
 def test_kernels_that_are_loaded_late_take_memory_and_can_fail() -> None:
-    (model,) = gpu_catalogue.named(["a100_40gb"])
+    (model,) = catalogue.named(["a100_40gb"])
     with cards.played(cards.Cards(model=model, usable_bytes=GIB, kernel_bytes=100 * MIB)) as environment:
         code = (
             "import torch\nx = torch.zeros(4, device='cuda')\nx.exp()\n"
@@ -148,7 +147,7 @@ def test_the_file_that_counts_is_gone_afterwards_and_the_persons_own_modules_are
     (tmp_path / "operators.py").write_text("WHOSE = 'the person'\n")
     (tmp_path / "theirs").mkdir()
     (tmp_path / "theirs" / "sitecustomize.py").write_text("import sys\nsys.theirs = True\n")
-    (model,) = gpu_catalogue.named(["t4"])
+    (model,) = catalogue.named(["t4"])
     with cards.played(cards.Cards(model=model)) as environment:
         environment["PYTHONPATH"] += f"{os.pathsep}{tmp_path}{os.pathsep}{tmp_path / 'theirs'}"
         code = "import importlib.util; importlib.util.find_spec('torch')  # as libraries look whether it is there\n"

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.forecast import gpu_catalogue
-from launcher.pretended import cards
+from launcher.pretended import cards, catalogue
 from tests.helpers.places import ROOT
 from tests.helpers.pretended import needs_a_pretended_card
 
@@ -52,7 +51,7 @@ for epoch in range(4):
 
 @pytest.fixture(scope="module")
 def two() -> Iterator[dict[str, str]]:
-    (model,) = gpu_catalogue.named(["a100_40gb"])
+    (model,) = catalogue.named(["a100_40gb"])
     with cards.played(cards.Cards(model=model, count=2)) as environment:
         yield environment
 

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.forecast import gpu_catalogue
-from launcher.pretended import cards
+from launcher.pretended import cards, catalogue
 from tests.helpers.places import ROOT
 from tests.helpers.pretended import needs_a_pretended_card
 
@@ -21,7 +20,7 @@ FULL_SIZE = ("16GiB", "40GiB", "80GiB")
 
 @pytest.fixture(scope="module")
 def h100() -> Iterator[dict[str, str]]:
-    (model,) = gpu_catalogue.named(["h100_80gb"])
+    (model,) = catalogue.named(["h100_80gb"])
     with cards.played(cards.Cards(model=model, computed="small")) as environment:
         yield environment
 

@@ -7,8 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from launcher.forecast import gpu_catalogue
-from launcher.pretended import cards
+from launcher.pretended import cards, catalogue
 from launcher.worker.snapshot import NAME
 from tests.helpers.pretended import needs_a_pretended_card
 
@@ -32,7 +31,7 @@ def test_the_failing_trials_snapshot_is_in_its_folder_and_names_the_line(tmp_pat
     (tmp_path / "train.py").write_text(SCRIPT)
     settings = ["device=cuda", "device.memory=2GiB", "trial.snapshot=true"]
     argv = [sys.executable, "-m", "launcher", "run", "--fit-only", *settings, "--", sys.executable, "train.py"]
-    (model,) = gpu_catalogue.named(["a100_40gb"])
+    (model,) = catalogue.named(["a100_40gb"])
     with cards.played(cards.Cards(model=model, computed="small")) as environment:
         done = subprocess.run(argv, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=280, check=False)
     assert done.returncode == 3, done.stderr[-3000:]

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from launcher.forecast import gpu_catalogue
-from launcher.pretended import cards
+from launcher.pretended import cards, catalogue
 from tests.conftest import write_yolo_dataset
 from tests.helpers.pretended import needs_a_pretended_card
 
@@ -55,7 +54,7 @@ def tried(place: Path, *words: str, computed: cards.Computed = "all") -> tuple[d
     """The reports of a trial that fits, and of its process that goes on from the checkpoint."""
     data = write_yolo_dataset(place / "data", train=40, val=4)
     argv = [sys.executable, "-m", "launcher", "run", "--fit-only", "device=cuda", "--", *WORDS, f"data={data}", *words]
-    (model,) = gpu_catalogue.named(["rtx_3090"])
+    (model,) = catalogue.named(["rtx_3090"])
     with cards.played(cards.Cards(model=model, computed=computed)) as environment:
         done = subprocess.run(argv, env=environment, cwd=place, capture_output=True, text=True, timeout=280, check=False)
     assert done.returncode == 0, done.stderr[-3000:]

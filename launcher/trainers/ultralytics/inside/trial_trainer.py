@@ -244,6 +244,9 @@ class TrialTrainer(Exact):
             result = super().validate()
         self.epochs = epochs
         self._validated = True
+        if not self.plan.orders.steps_after:
+            self.hooks.seen("end")
+            self._ended()
         self._phase(Phase.SAVE)
         return result
 

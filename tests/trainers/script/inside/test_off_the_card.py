@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.forecast import gpu_catalogue
-from launcher.pretended import cards
+from launcher.pretended import cards, catalogue
 from launcher.trainers.script.inside.look import looked
 from tests.helpers.pretended import needs_a_pretended_card
 
@@ -48,7 +47,7 @@ for x in loader:
 def test_a_look_sees_the_cards_and_takes_nothing_of_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("train.py").write_text(SOURCE)
-    (model,) = gpu_catalogue.named(["a100_40gb"])
+    (model,) = catalogue.named(["a100_40gb"])
     with cards.played(cards.Cards(model=model, count=2)) as environment:
         for name, value in environment.items():
             monkeypatch.setenv(name, value)

@@ -56,12 +56,15 @@ def tried(
     rung: int = 0,
     launcher: tuple[str, ...] = (),
     listeners: Sequence[Listener] = (),
+    short: bool = False,
     **kwargs: object,
 ) -> Trial:
     """One rung of a script in tests/scripts (or a path), run in an empty folder of its own, with the runs in it as a person has them."""
     script = str(SCRIPTS / f"{name}.py") if "/" not in name else str(EXAMPLES / name)
     command = [*(launcher or (sys.executable,)), script, *words]
     made = recipe(command, **kwargs)  # type: ignore[arg-type]
+    if short:  # as a plan's
+        made = made.model_copy(update={"trial": made.trial.model_copy(update={"steps_after": 0})})
     adapter = ScriptAdapter(made)
     ladder: Ladder = ladder_of(adapter)
     place = tmp_path / "work"
@@ -84,6 +87,13 @@ def fits(done: Trial) -> bool:
 
 def said(done: Trial, text: str) -> bool:
     return any(text in note for note in done.report.notes)
+
+
+def test_a_short_trial_ends_with_its_validation_before_anything_is_saved(tmp_path: Path) -> None:
+    done = tried("reads_back", tmp_path, short=True)
+    assert fits(done) and done.report.validation_batches >= 1
+    assert [use.phase for use in done.report.uses] == ["start", "setup", "train", "validate"]
+    assert done.report.train_again_batches == 0
 
 
 def test_a_script_that_reads_back_what_it_writes_fits_and_nothing_of_the_persons_is_touched(tmp_path: Path) -> None:

@@ -77,6 +77,13 @@ def test_a_trial_that_fits_did_its_steps_on_the_worst_data_and_wrote_nothing_of_
     assert all(use.reserved_bytes > 50 * MIB for use in report.uses[2:])
 
 
+def test_a_short_trial_ends_with_its_validation_before_anything_is_saved(run_trial: RunTrial, shapes: Callable[..., ShapesData]) -> None:
+    ran = run_trial(shapes(val=9).yaml, args={"imgsz": 64}, steps_after=0)
+    assert ran.status == 0 and ran.report.phase == Phase.DONE, ran.output
+    assert [use.phase for use in ran.report.uses] == ["start", "setup", "train", "validate"]
+    assert not list((ran.folder / "scratch").rglob("*.pt"))
+
+
 OUT_OF_MEMORY = re.compile(r"DefaultCPUAllocator: can't allocate memory|could not create a primitive|MemoryError|bad_alloc")
 
 

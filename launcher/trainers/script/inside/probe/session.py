@@ -285,6 +285,8 @@ class Session:
         if self.phase is Phase.VALIDATE and (self.validated or self._saw_validation):
             if not self.validated:
                 return  # all ranks go on alike, from the next place on
+            if not self.orders.steps_after:
+                self.finish()
             self.stop_forwarding()
             self._to(Phase.TRAIN_AGAIN)
             self.progress.mark()
@@ -691,6 +693,8 @@ class Session:
 
     def saves(self) -> bool:
         """Something is saved, in this thread; whether nothing is really trained now."""
+        if self.active and self.validated and not self.orders.steps_after and _distributed() is None:
+            self.finish()
         if self.recorder is not None and self._thread not in (0, threading.get_ident()):
             self.recorder.note(IN_A_THREAD)
         return self.forwarding

@@ -15,8 +15,6 @@ from launcher import paths
 from launcher.errors import COMMAND_LINE, BadInput, Fault
 from launcher.shared.sizes import MIB
 
-KEY = "gpu"
-
 
 class GpuModel(BaseModel):
     """One kind of card. Each figure's source stands beside it in its file."""
@@ -28,14 +26,8 @@ class GpuModel(BaseModel):
     architecture: Literal["volta", "turing", "ampere", "ada", "hopper", "blackwell"]
     usable_mib: int
     """Memory that a program can use: cudaMemGetInfo's total, below the size on the box."""
-    cublas_bytes: int
-    """cuBLAS' workspace, one per thread."""
     context_mib: int
     """Context, kernels and libraries, outside the allocator."""
-    convolution: tuple[float, float]
-    """cuDNN's backward workspace as a share of a convolution's operands: the least (3 x 3 only) and the most (1 x 1, too)."""
-    lean: float
-    """Where between the two bounds this architecture was seen: 0 is the low one, 1 the high one."""
 
     name: str = ""
     """Its name in ``gpu=``: the file's name."""
@@ -66,28 +58,21 @@ def named(names: Sequence[str]) -> list[GpuModel]:
     return [read(folder() / f"{name}.yaml") for name in dict.fromkeys(names)]
 
 
-def like(title: str) -> GpuModel | None:
-    """The catalogue's card with the title that a real card's driver gives; None if there is none."""
-    cards = [read(folder() / f"{name}.yaml") for name in known()]
-    plain = _plain(title)
-    return next((card for card in cards if _plain(card.title) == plain), None)
-
-
 def read(path: Path) -> GpuModel:
     """Raises BadInput naming the file and what is wrong in it."""
     try:
         said: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
-        return GpuModel.model_validate({**said, "convolution": tuple(said["convolution"]), "name": path.stem})
-    except (OSError, yaml.YAMLError, ValidationError, KeyError, TypeError) as error:
+        return GpuModel.model_validate({**said, "name": path.stem})
+    except (OSError, yaml.YAMLError, ValidationError, TypeError) as error:
         found = " ".join(str(error).split())
-        raise BadInput([Fault(key=KEY, where=paths.short(path), found=found, cure="Compare it with the other files there.")]) from error
+        raise BadInput([Fault(key="gpu", where=paths.short(path), found=found, cure="Compare it with the other files there.")]) from error
 
 
 def _unknown(name: str, there: Sequence[str]) -> Fault:
     near = _near(name, there)
     said = f"Near to it: {', '.join(near)}. " if near else ""
     cure = f"{said}There is: {', '.join(there)}. Another one is a file in {paths.short(folder())}."
-    return Fault(key=KEY, found=f"the catalogue has no card {name!r}", cure=cure, where=COMMAND_LINE)
+    return Fault(key="gpu", found=f"the catalogue has no card {name!r}", cure=cure, where=COMMAND_LINE)
 
 
 def _near(name: str, there: Sequence[str]) -> list[str]:

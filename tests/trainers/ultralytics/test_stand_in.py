@@ -1,0 +1,25 @@
+"""The data set that a plan has in the place of one that isn't here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from launcher.config.schema import LadderRules, Recipe, TrainerRules
+from launcher.machine import process
+from launcher.trainers.ultralytics import data
+from launcher.trainers.ultralytics.adapter import UltralyticsAdapter
+
+
+@pytest.mark.parametrize("task", data.TASKS)
+def test_a_stand_in_is_a_whole_data_set_of_the_task(tmp_path: Path, task: str) -> None:
+    trainer, ask = TrainerRules(adapter="ultralytics", task=task), {"model": "yolo11n.yaml", "micro_batch": 6, "image_size": 96}
+    adapter = UltralyticsAdapter(Recipe(name="x", ask=ask, trainer=trainer, ladder=LadderRules(order=("micro_batch",))))
+    made = adapter.stand_in(tmp_path / "data")
+    assert made is not None and made.prepare is not None and made.data is not None
+    assert process.output_of(made.prepare) == (0, "")
+    facts, faults = data.inspect(made.data, task)
+    assert facts is not None and not faults, faults
+    assert (facts.train_images, facts.val_images, facts.most_labels, len(facts.names)) == (6, 12, 300, 80)
+    assert facts.bad_images == 0
