@@ -152,8 +152,8 @@ def make_model(folder: Path, texts: list[str], shape: Mapping[str, int] = TINY, 
 
 
 def make(
-    target: Path, *, clips: int | None = None, seconds: float = 0, tokens: Sequence[int] = (0,), like: str = "tiny", weights: bool = True,
-    models: Sequence[str] = (),
+    target: Path, *, clips: int | None = None, validation: int | None = None, seconds: float = 0, tokens: Sequence[int] = (0,),
+    like: str = "tiny", weights: bool = True, models: Sequence[str] = (),
 ) -> None:  # fmt: skip
     """Makes everything beside ``target`` and moves it there whole."""
     beside = target.with_name(f"{target.name}.making")
@@ -161,7 +161,7 @@ def make(
     rng = random.Random(0)
     words = [max(0, number - AROUND) for number in tokens]
     make_audio(beside / "train", clips or TRAIN, rng, seconds=seconds, words=words)
-    make_audio(beside / "validation", clips or VALIDATION, rng, seconds=seconds, words=words)
+    make_audio(beside / "validation", validation or clips or VALIDATION, rng, seconds=seconds, words=words)
     with (beside / "train" / "metadata.csv").open(newline="", encoding="utf-8") as file:
         texts = [row["text"] for row in csv.DictReader(file)]
     texts = [*texts, " ".join(WORDS)] * 4 if any(words) else texts
@@ -175,6 +175,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--clips", type=int, help=f"of each part, instead of {TRAIN} and {VALIDATION}")
+    parser.add_argument("--validation", type=int, help="of the validation part, where that is to have another number")
     parser.add_argument("--seconds", type=float, default=0, help="length of every clip")
     parser.add_argument("--tokens", type=int, nargs="+", default=[0], help="length of every transcript, prompt included")
     parser.add_argument("--like", choices=SHAPES, default="tiny", help="the model whose shape it has")

@@ -31,6 +31,8 @@ class Tried:
     """Its peak as a fraction of its cap; None if the peak wasn't measured."""
     by_phase: Mapping[str, float] = field(default_factory=dict)
     """The same of each phase."""
+    measured: bool = False
+    """It got all that it needs, though that is over the cap (a plan's)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -226,7 +228,7 @@ def _led(ladder: Ladder, left: Sequence[Rung], real: Sequence[Tried], earlier: S
     if wish.rung is first:
         return wish if real else Try(rung=first)  # the asked one needs no reason
     by_walk = _walked(ladder, ladder.rungs[: first.index + 1], Phase.TRAIN, {tried.rung.index: tried for tried in real})
-    if len(by_walk) + FREE >= len(real) + 2:
+    if any(tried.measured for tried in real) or len(by_walk) + FREE >= len(real) + 2:
         return wish
     return Try(rung=first, why="the next of the ladder: a needless trial further down would be one too many")
 
@@ -251,7 +253,7 @@ def _wished(ladder: Ladder, left: Sequence[Rung], real: Sequence[Tried], earlier
         return Try(rung=followed, why="the trainer went down to its micro-batch by itself")
     left, done = _worth_turning(ladder, left, real), {tried.rung.index for tried in real}
     seen = [*real, *(tried for tried in earlier if tried.rung.index not in done)]
-    need, fits = estimates(left, seen), any(tried.verdict.fits for tried in seen)
+    need, fits = estimates(left, seen), any(tried.verdict.fits or tried.measured for tried in seen)
     may = [rung for rung in left if need.get(rung.index, 2.0 if fits else 0.0) <= 1.0]
     if not may:
         return Try(rung=_least(left), why="no rung left is estimated to fit; its failure would rule out most of them")
@@ -337,7 +339,7 @@ def _points(seen: Sequence[Tried], *, validates: bool) -> Iterator[tuple[float, 
     for tried in seen:
         amount = load(tried.rung, validates=validates)
         peaks = [peak for phase, peak in tried.by_phase.items() if phase in _SIDES[validates]]
-        if not tried.verdict.fits and (tried.verdict.phase in _SIDES[True]) is validates:
+        if not tried.verdict.fits and not tried.measured and (tried.verdict.phase in _SIDES[True]) is validates:
             yield amount, _whole(tried), False
         elif peaks or (tried.verdict.fits and not validates and not tried.by_phase):
             yield amount, max(peaks, default=_whole(tried)), True

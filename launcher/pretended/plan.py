@@ -69,7 +69,7 @@ def on_card(one: Trial, card: GpuModel, cap_bytes: int) -> Trial:
 def first_that_fits(ladder: Ladder, *, needs: dict[int, Trial], play: Callable[[Rung], Trial], card: GpuModel, cap: int) -> Rung | None:
     """The search on a card. ``needs``, by rung index, are read, and get what has to be played for this card."""
     while True:
-        seen = [as_tried(on_card(one, card, cap), cap) for one in needs.values()]
+        seen = [replace(as_tried(on_card(one, card, cap), cap), measured=one.verdict.fits) for one in needs.values()]
         move = search.next_move(ladder, seen, policy="predicted")
         if not isinstance(move, search.Try):
             return move.rung if isinstance(move, search.Chosen) else None
@@ -88,26 +88,37 @@ def planned(adapter: Adapter, models: Sequence[GpuModel], *, python: str, tell: 
 
     Raises BadInput where no card can be pretended here, and where a person's own command was misread.
     """
-    found, device, words = dict[str, OnCard](), adapter.recipe.device, ability(adapter, OwnWords)
-    headroom = DEFAULT["cuda"] if device.headroom is None else device.headroom
+    found = dict[str, OnCard]()
     for capability in dict.fromkeys(CAPABILITY[one.architecture] for one in models):
         alike = sorted((one for one in models if CAPABILITY[one.architecture] == capability), key=lambda one: -one.usable_bytes)
-        caps = {one.name: int(min(one.usable_bytes, device.memory or one.usable_bytes) * (1 - headroom)) for one in alike}
-        needs = dict[int, Trial]()
         with _on_ample_cards(adapter, alike[0], python) as job:
-            play = partial(_play, job, tell)
-            if words is not None and not found:
-                needs[0] = play(job.ladder.asked)
-                if (wrong := rung_zero.at_rung_0(needs[0], unsaid=words.unsaid())) is not None:
-                    if (believed := words.believing(wrong.ran)) in (None, adapter.recipe):
-                        said, cure = rung_zero.words(wrong, words.place), rung_zero.cure(wrong)
-                        raise BadInput([Fault(key="ask", found=said, cure=cure, where=PLACE)])
-                    return planned(type(adapter)(believed), models, python=python, tell=tell)
-            rungs = {one.name: first_that_fits(job.ladder, needs=needs, play=play, card=one, cap=caps[one.name]) for one in alike}
+            play, needs = partial(_play, job, tell), dict[int, Trial]()
+            if not found and (believed := _believed(job.adapter, needs, play)) is not None:
+                return planned(believed, models, python=python, tell=tell)
+            rungs = {one.name: first_that_fits(job.ladder, needs=needs, play=play, card=one, cap=_cap(one, job)) for one in alike}
         for one in alike:
-            trials = {index: on_card(needs[index], one, caps[one.name]) for index in sorted(needs)}
-            found[one.name] = OnCard(card=one, cap_bytes=caps[one.name], ladder=job.ladder, rung=rungs[one.name], trials=trials)
+            trials = {index: on_card(needs[index], one, _cap(one, job)) for index in sorted(needs)}
+            found[one.name] = OnCard(card=one, cap_bytes=_cap(one, job), ladder=job.ladder, rung=rungs[one.name], trials=trials)
     return [found[one.name] for one in models]
+
+
+def _cap(card: GpuModel, job: Job) -> int:
+    """What a trial on the card would be held to."""
+    device = job.recipe.device
+    headroom = DEFAULT["cuda"] if device.headroom is None else device.headroom
+    return int(min(card.usable_bytes, device.memory or card.usable_bytes) * (1 - headroom))
+
+
+def _believed(adapter: Adapter, needs: dict[int, Trial], play: Callable[[Rung], Trial]) -> Adapter | None:
+    """The adapter by what rung 0 of a person's own command ran, where that isn't what was read of it; ``needs`` get that trial."""
+    if (words := ability(adapter, OwnWords)) is None:
+        return None
+    needs[0] = play(build.ladder_of(adapter).asked)
+    if (wrong := rung_zero.at_rung_0(needs[0], unsaid=words.unsaid())) is None:
+        return None
+    if (believed := words.believing(wrong.ran)) is None or believed == adapter.recipe:
+        raise BadInput([Fault(key="ask", found=rung_zero.words(wrong, words.place), cure=rung_zero.cure(wrong), where=PLACE)])
+    return type(adapter)(believed)
 
 
 @contextmanager

@@ -60,7 +60,7 @@ def test_the_first_rung_that_fits_is_that_of_a_walk(cap: int) -> None:
     walked = next((rung.index for rung in LADDER.rungs if need_of(rung) <= room), None)
     needs: dict[int, Trial] = {}
     assert found(LARGE, needs, cap * GIB) == walked
-    assert len(needs) <= 7
+    assert len(needs) <= 5, "two that were measured give the line"
 
 
 def test_what_was_played_for_one_card_serves_the_next() -> None:
@@ -68,7 +68,7 @@ def test_what_was_played_for_one_card_serves_the_next() -> None:
     first = found(LARGE, needs, 71 * GIB)
     before = len(needs)
     assert (first, found(LARGE, needs, 71 * GIB), len(needs)) == (1, 1, before), "the same card again plays nothing"
-    assert found(SMALL, needs, 10 * GIB) == 6 and len(needs) - before <= 4
+    assert found(SMALL, needs, 10 * GIB) == 6 and len(needs) - before <= 3
 
 
 def test_a_need_is_counted_with_the_cards_own_context() -> None:

@@ -315,10 +315,10 @@ class Session:
         self._train_began, self._train_batches = time.monotonic(), 0
 
     def varied(self, wanted: int) -> bool:
-        """Enough micro-batches went through since this phase of training began, or they come slowly."""
+        """Enough micro-batches went through since this phase of training began, or they come slowly, or the trial is a short one."""
         lengths = any(self.sampled.values())
         wanted, longest = (VARIETY_OF_LENGTHS, VARIETY_LENGTHS_S) if lengths and wanted == VARIETY else (wanted, VARIETY_S)
-        return self._train_batches >= wanted or time.monotonic() - self._train_began > longest
+        return not self.orders.steps_after or self._train_batches >= wanted or time.monotonic() - self._train_began > longest
 
     def judge_losses_of(self, batches: float) -> None:
         """Of so many micro-batches from here. What follows is of a few rows, which may hold nothing to learn from (no masked token, no
@@ -542,6 +542,12 @@ class Session:
         self._held.append(torch.ones(sizes[self.orders.device], dtype=torch.uint8, device=self.orders.device))
         if self.orders.device == "cuda":
             self.recorder.fact(**{HOST_BESIDE: sizes["cpu"]})
+
+    def evaluated(self) -> None:
+        """A trainer's own evaluation is over, metrics and all: a short trial with it."""
+        self.validation_ended()
+        if self.validated and not self.orders.steps_after:
+            self.finish()
 
     def validation_ended(self) -> None:
         """A validation pass came to its end, the script's or ours."""

@@ -60,9 +60,7 @@ def install(session: Session, module: Any) -> None:
             session.validation_batch()
 
         def on_evaluate(self, *_: Any, **__: Any) -> None:
-            session.validation_ended()
-            if session.validated and not session.orders.steps_after:
-                session.finish()
+            session.evaluated()
 
     def joins(args: Any) -> bool:
         """Whether what it keeps of an evaluation is one tensor, which grows by being made anew (``EvalLoopContainer``, since 4.40)."""
