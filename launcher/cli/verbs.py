@@ -62,11 +62,11 @@ VERBS: tuple[Verb, ...] = (
     ),
     Verb(
         name="plan",
-        usage="recipe=NAME gpu=NAME[,NAME] | [gpu=NAME] -- COMMAND",
-        help="which rung is predicted to fit which card",
+        usage="recipe=NAME gpu=NAME[,NAME] | gpu=NAME[,NAME] -- COMMAND",
+        help="which rung fits which card, played without one",
         takes=Takes.EITHER,
         run=plan.plan,
-        more="No card and no data are needed. A command's search is played on a pretended card.",
+        more="No card is needed; a recipe needs no data. Short trials are played on pretended cards, about a minute for one.",
         examples=("autofit plan recipe=yolov8x_a100 gpu=a100_80gb,rtx_4090", "autofit plan gpu=t4 -- python train.py --batch-size 64"),
     ),
     Verb(
