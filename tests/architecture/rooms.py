@@ -228,8 +228,8 @@ def reaches_for_private_names(tree: Tree) -> list[str]:
     return faults
 
 
-THEIRS = frozenset({r"modeling_\w+\.py"})
-"""Files of a trainer's own package that an adapter looks for."""
+THEIRS = frozenset({r"modeling_\w+\.py", r"make_boxes\.py"})
+"""Files of a trainer's own package that an adapter looks for, and of the examples."""
 
 
 def copies_nothing(tree: Tree) -> list[str]:
