@@ -251,8 +251,9 @@ def _wished(ladder: Ladder, left: Sequence[Rung], real: Sequence[Tried], earlier
     followed = next((rung for tried in real if (rung := _taken_instead(ladder, tried)) in left), None)
     if followed is not None:
         return Try(rung=followed, why="the trainer went down to its micro-batch by itself")
-    left, done = _worth_turning(ladder, left, real), {tried.rung.index for tried in real}
+    done = {tried.rung.index for tried in real}
     seen = [*real, *(tried for tried in earlier if tried.rung.index not in done)]
+    left = _worth_turning(ladder, left, seen)
     need, fits = estimates(left, seen), any(tried.verdict.fits or tried.measured for tried in seen)
     may = [rung for rung in left if need.get(rung.index, 2.0 if fits else 0.0) <= 1.0]
     if not may:
@@ -273,9 +274,9 @@ def _taken_instead(ladder: Ladder, tried: Tried) -> Rung | None:
     return next((rung for rung in ladder.rungs if rung.values == wanted), None) if tried.verdict.took is not None else None
 
 
-def _worth_turning(ladder: Ladder, left: Sequence[Rung], real: Sequence[Tried]) -> Sequence[Rung]:
+def _worth_turning(ladder: Ladder, left: Sequence[Rung], seen: Sequence[Tried]) -> Sequence[Rung]:
     """The rungs to choose from: wheels of validation are left alone until a trial has failed in validation or later. They cure no other."""
-    if any(not tried.verdict.fits and tried.verdict.phase not in _BEFORE_VALIDATION for tried in real):
+    if any(not tried.verdict.fits and tried.verdict.phase not in _BEFORE_VALIDATION for tried in seen):
         return left
     stay = [at for at, wheel in enumerate(ladder.wheels) if wheel.acts_in == "validation"]
     return [rung for rung in left if all(rung.position[at] == left[0].position[at] for at in stay)]

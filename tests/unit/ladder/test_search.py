@@ -313,6 +313,7 @@ def test_hopeless_measurements_cost_one_trial_more_than_the_walk_at_most(seed: i
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 10**9))
+@example(10984)
 def test_where_all_was_measured_before_one_trial_is_made_beside_the_proof_at_most(seed: int) -> None:
     """The proof: the chosen rung, and one failure for each way of asking less than all the rungs above it."""
     _, surface = world(seed, most=30)
