@@ -18,7 +18,6 @@ from launcher.cli.terminal import Terminal
 from launcher.cli.train import each_of
 from launcher.config import compose
 from launcher.errors import COMMAND_LINE, BadInput, Fault
-from launcher.machine import process
 
 if TYPE_CHECKING:
     from launcher.adapter.protocol import Adapter
@@ -88,6 +87,8 @@ def _with_data(draft: Draft, terminal: Terminal, place: Path) -> Adapter:
 
 def _python(adapter: Adapter) -> str:
     """The interpreter that the trainer runs on: of a command its own."""
+    from launcher.machine import process
+
     command = adapter.recipe.trainer.args.get("command") if adapter.general else None
     words = shlex.split(command) if isinstance(command, str) else command
     return process.interpreter_of(str(words[0])) if words else sys.executable

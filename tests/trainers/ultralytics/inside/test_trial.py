@@ -106,7 +106,7 @@ def test_too_small_a_budget_really_runs_out_of_memory_in_training(run_trial: Run
 def test_a_validation_batch_too_large_fails_in_validation_though_training_went_through(
     run_trial: RunTrial, shapes: Callable[..., ShapesData]
 ) -> None:
-    ran = run_trial(shapes(val=32).yaml, cap_mib=244, args={"batch": 2, "imgsz": 160}, val_batch=32)  # training 207, validation 281
+    ran = run_trial(shapes(val=64).yaml, cap_mib=260, args={"batch": 2, "imgsz": 160}, val_batch=64)
     assert_out_of_memory(ran, Phase.VALIDATE)
     assert (ran.report.train_batches, ran.report.optimizer_steps, ran.report.validation_batches) == (5, 2, 0)
 
