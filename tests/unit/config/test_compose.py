@@ -335,7 +335,7 @@ def test_a_group_on_the_command_line_changes_only_what_it_is_about() -> None:
     assert composed("recipe=yolo_demo", "device=cpu") == composed("recipe=yolo_demo")
     assert composed("recipe=separator_demo", "trainer=script") == composed("recipe=separator_demo")
     on_a_card = composed("recipe=yolo_demo", "device=cuda").device
-    assert (on_a_card.kind, on_a_card.memory, on_a_card.headroom) == ("cuda", 640 * 2**20, None)
+    assert (on_a_card.kind, on_a_card.memory, on_a_card.headroom) == ("cuda", 720 * 2**20, None)
 
 
 def test_a_group_on_the_command_line_adds_to_the_recipe_s_rules() -> None:
