@@ -43,24 +43,24 @@ YOLO_LEAVES = ("runs/", "detect/", "datasets/merged_all/labels/", "data/labels/"
 CASES = {
     "captcha": Job(
         folder="captcha", command=("python", "scripts/train_yolov8.py", "--data", "datasets/merged_all/dataset.yaml"),
-        asked={"micro_batch": 16, "image_size": 96}, effective_batch=64, memory="380MiB", leaves=YOLO_LEAVES,
+        asked={"micro_batch": 16, "image_size": 96}, effective_batch=64, memory="590MiB", leaves=YOLO_LEAVES,
         said=("micro_batch      16       batch", "accumulation     4        nbs=64 (Ultralytics makes an optimizer step of 64 images"),
     ),
     "garbage": Job(
         folder="garbage", command=("python3", "scripts/train_yolov8_safe.py"), asked={"micro_batch": 64, "image_size": 96},
-        effective_batch=64, memory="370MiB", leaves=YOLO_LEAVES, said=("the script asks for devices [0, 1, 2, 3]",),
+        effective_batch=64, memory="580MiB", leaves=YOLO_LEAVES, said=("the script asks for devices [0, 1, 2, 3]",),
     ),
     "component": Job(
         folder="component", command=("python", "scripts/train_yolo11.py"), asked={"micro_batch": 32}, effective_batch=64,
-        memory="250MiB", leaves=YOLO_LEAVES, said=("Ultralytics makes an optimizer step of 64 images",),
+        memory="435MiB", leaves=YOLO_LEAVES, said=("Ultralytics makes an optimizer step of 64 images",),
     ),
     "whisper": Job(
         folder="whisper", command=("python", "scripts/train_breeze.py"), asked={"micro_batch": 16, "val_micro_batch": 16},
-        effective_batch=16, memory="106MiB", leaves=("whisper-breeze/",), said=("Seq2SeqTrainingArguments",),
+        effective_batch=16, memory="160MiB", leaves=("whisper-breeze/",), said=("Seq2SeqTrainingArguments",),
     ),
     "separator": Job(
         folder="separator", command=("python", "training/train.py", "--config", "configs/short.yaml"),
-        asked={"micro_batch": 16, "segment": 16000}, effective_batch=16, memory="320MiB", leaves=("runs/",),
+        asked={"micro_batch": 16, "segment": 16000}, effective_batch=16, memory="384MiB", leaves=("runs/",),
         said=("config:training.batch_size",),
     ),
 }  # fmt: skip
