@@ -22,7 +22,7 @@ def trainers(launcher_pid: int, folder: Path) -> list[psutil.Process]:
         for child in psutil.Process(launcher_pid).children():
             with contextlib.suppress(psutil.Error):
                 words = child.cmdline()
-                if "launcher.worker" not in words and child.environ().get("AUTOFIT_HELD", "").startswith(str(folder)):
+                if "launcher.inside" not in words and child.environ().get("AUTOFIT_HELD", "").startswith(str(folder)):
                     return [child, *child.children(recursive=True)]
     return []
 
@@ -32,7 +32,7 @@ def trial(launcher_pid: int) -> list[psutil.Process]:
     with contextlib.suppress(psutil.Error):
         for child in psutil.Process(launcher_pid).children(recursive=True):
             with contextlib.suppress(psutil.Error):
-                if "launcher.worker" in child.cmdline():
+                if "launcher.inside" in child.cmdline():
                     return [child, *child.children(recursive=True)]
     return []
 

@@ -12,6 +12,9 @@ import tempfile
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from launcher.inside import budget
+from launcher.inside.driver import VisibleCard
+from launcher.inside.recorder import Recorder
 from launcher.ladder.rungs import Rung
 from launcher.shared import card_memory
 from launcher.shared.ending import Ending
@@ -19,9 +22,6 @@ from launcher.shared.orders import Orders
 from launcher.shared.report import Phase
 from launcher.shared.sizes import GIB, MIB
 from launcher.trial.judge import Needs, judge
-from launcher.worker import budget
-from launcher.worker.driver import VisibleCard
-from launcher.worker.recorder import Recorder
 
 BLOCK_BYTES = 256 * MIB
 DRAWN = 200

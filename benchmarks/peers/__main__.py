@@ -39,7 +39,7 @@ IMPORTS: Mapping[str, Sequence[str]] = {
     "transformers": ("torch", "torch._dynamo", "accelerate", "transformers.trainer", "transformers.models.llama.modeling_llama"),
 }
 """What each has imported when its budget begins, as autofit's own runs have."""
-BUDGETED = ("-P", "-m", "launcher.worker.budgeted", "--device", "cpu")
+BUDGETED = ("-P", "-m", "launcher.inside.budgeted", "--device", "cpu")
 _BATCH = re.compile(r"^attempt (\d+)|Total train batch size .* = ([\d,]+)", re.MULTILINE)
 SCRIPT = ROOT / "examples" / "text" / "train.py"
 

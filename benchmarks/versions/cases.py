@@ -80,7 +80,7 @@ TESTS: Mapping[str, tuple[str, ...]] = {
     ),
     "script": (
         "tests/trainers/script/test_adapter.py::TestScript",
-        "tests/trainers/script/inside/test_trial.py",
+        "tests/inside/test_trial.py",
         *("-m", "slow or not slow", "-k", "TestScript or (driven_unchanged and {example})"),
     ),
 }

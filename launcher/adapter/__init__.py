@@ -1,10 +1,10 @@
 """What a trainer's package imports: the adapter's interface, the values it is given and returns, and what adapters share.
 
-It is the launcher's side. A trainer's trial runs in the trainer's own process and imports ``launcher.worker.api`` instead; its tests
+It is the launcher's side. A trainer's trial runs in the trainer's own process and imports ``launcher.inside.api`` instead; its tests
 subclass ``launcher.trainers.suite.AdapterSuite``. Other modules may move without notice; the names in ``__all__`` stay.
 """
 
-from launcher.adapter import checkpoint_files, log_line, progress
+from launcher.adapter import log_line, progress
 from launcher.adapter.commands import Checkpoint, Command, TrialPlan, absolute, budgeted, copies, held_by
 from launcher.adapter.destination import destination_faults
 from launcher.adapter.dialect import Dialect
@@ -20,6 +20,7 @@ from launcher.ladder.course import Length
 from launcher.ladder.rungs import Ladder, Rung, halves_down
 from launcher.ladder.twins import Finding
 from launcher.machine.devices import Budget
+from launcher.shared import checkpoint_files
 from launcher.shared.report import TrialReport
 
 __all__ = [

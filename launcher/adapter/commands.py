@@ -90,9 +90,9 @@ def copies(names: Sequence[str], *, of: Path, to: Path) -> dict[Path, str]:
 
 
 def budgeted(command: Command, budget: Budget, *, imports: Sequence[str]) -> Command:
-    """The same program, started by ``launcher.worker.budgeted``, which imports what the trial imported, takes the budget and runs it."""
+    """The same program, started by ``launcher.inside.budgeted``, which imports what the trial imported, takes the budget and runs it."""
     argv = command.argv[1:] if command.argv[0] in (sys.executable, "python", "python3") else command.argv
-    return held_by("launcher.worker.budgeted", replace(command, argv=argv), budget, "--imports", ",".join(imports))
+    return held_by("launcher.inside.budgeted", replace(command, argv=argv), budget, "--imports", ",".join(imports))
 
 
 def held_by(module: str, command: Command, budget: Budget, *options: str) -> Command:

@@ -46,7 +46,7 @@ def saves_of(adapter: Adapter) -> tuple[str, ...]:
     """``Adapter.saves`` behind the module that does it for ``torch.save``. A general adapter, whose command may run any trainer, gets
     those of all installed adapters."""
     several: Iterable[Adapter | type[Adapter]] = (adapter, *adapters()) if adapter.general else (adapter,)
-    return ("worker.whole_saves", *sorted({name for one in several for name in one.saves}))
+    return ("inside.whole_saves", *sorted({name for one in several for name in one.saves}))
 
 
 def load_adapter(name: str) -> type[Adapter]:

@@ -21,6 +21,7 @@ from launcher.history.digests import UnknownIdentity
 from launcher.history.kept_fits import Fingerprint
 from launcher.machine import nvml
 from launcher.machine.devices import Budget
+from launcher.shared.files import CODE
 from launcher.trial.job import Job
 
 DISTRIBUTION = "autofit_launcher"
@@ -113,18 +114,18 @@ def _inputs(inputs: Inputs) -> dict[str, str]:
     data = {"data": digests.files(*inputs.data)} if inputs.data else {}
     models = {f"model {name}": digests.files(path) if path is not None else NOT_HERE for name, path in inputs.models.items()}
     texts = {f"file {path}": digests.content(path) for path in inputs.texts}
-    code = {"code": digests.files(*inputs.code, suffixes=digests.CODE, without=inputs.written)} if inputs.code else {}
+    code = {"code": digests.files(*inputs.code, suffixes=CODE, without=inputs.written)} if inputs.code else {}
     return {**data, **models, **texts, **code, **inputs.more}
 
 
 def _programs(inputs: Inputs, *, written: Sequence[Path]) -> dict[str, str]:
     """autofit by its own files, every installed package, and the trainer's by theirs: people edit those."""
     package = Path(paths.__file__).parent
-    ours = {"autofit": digests.files(package, paths.home() / "conf", suffixes=(*digests.CODE, ".json"))}
+    ours = {"autofit": digests.files(package, paths.home() / "conf", suffixes=(*CODE, ".json"))}
     folders = digests.site_folders_of(inputs.program) if inputs.program else digests.site_folders()
     shadowing = [Path(place) for place in os.environ.get("PYTHONPATH", "").split(os.pathsep) if place]
-    shadows = {"PYTHONPATH": digests.files(*shadowing, suffixes=digests.CODE, without=written)} if shadowing else {}
-    edited = {f"files of {path.name}": digests.files(path, suffixes=digests.CODE) for path in inputs.packages}
+    shadows = {"PYTHONPATH": digests.files(*shadowing, suffixes=CODE, without=written)} if shadowing else {}
+    edited = {f"files of {path.name}": digests.files(path, suffixes=CODE) for path in inputs.packages}
     installed = {f"package {name}": value for name, value in digests.packages(folders, without=written).items() if name != DISTRIBUTION}
     program = {"program": shutil.which(inputs.program) or ""} if inputs.program else {}
     return {**ours, **program, **installed, **shadows, **edited}

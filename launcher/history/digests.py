@@ -18,11 +18,11 @@ from contextlib import suppress
 from pathlib import Path
 from urllib.parse import unquote, urlparse
 
+from launcher.shared.files import CODE
 from launcher.shared.sizes import MIB, format_size
 
 MOST_FILES = 1_000_000
 """Looking at more files than this before each launch would take too long."""
-CODE = (".py", ".pyx", ".pyi", ".so", ".pyd", ".cu", ".cpp", ".c", ".h", ".yaml", ".yml", ".toml", ".ini", ".cfg", ".gin", ".pth")
 _NO_CODE = frozenset({"__pycache__", "node_modules", "site-packages", "wandb", "mlruns", "lightning_logs"})
 SMALL_BYTES = 4 * MIB
 

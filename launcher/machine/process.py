@@ -1,8 +1,8 @@
 """Runs a command as a child process in a session of its own; logs its output and returns how it ended.
 
 On the launcher's side the only module that starts, signals or ends processes (``pauses`` stops them for a while). Inside a trainer's
-process ``trainers.script.inside`` starts the person's command, and its probe a child that reads a data set;
-``trainers.ultralytics.inside.going_on`` one that copies a checkpoint; ``worker.guardian`` ends what a killed launcher leaves.
+process ``inside`` starts the person's command, and there a child that reads a data set; ``trainers.ultralytics.inside.going_on`` one
+that copies a checkpoint; ``inside.guardian`` ends what a killed launcher leaves.
 
 Every child carries a token in its environment, so that at the end all of its descendants are found and ended, those that left
 its session included.
@@ -166,7 +166,7 @@ _guarded: set[str] = set()
 
 
 def _tell_guardian(line: str) -> None:
-    """Tells the process that ends our children where we can't any more (``launcher.worker.guardian``): ``+TOKEN`` begins, ``-TOKEN`` ends.
+    """Tells the process that ends our children where we can't any more (``launcher.inside.guardian``): ``+TOKEN`` begins, ``-TOKEN`` ends.
 
     It is started with the first of them, and anew where somebody has ended it meanwhile.
     """
@@ -184,7 +184,7 @@ def _tell_guardian(line: str) -> None:
 def _new_guardian() -> subprocess.Popen[bytes]:
     env = {key: value for key, value in os.environ.items() if key != HELD}
     guardian = subprocess.Popen(
-        (sys.executable, "-I", str(ENTRY), "launcher.worker.guardian", TOKEN), stdin=subprocess.PIPE,  # -I: nothing of a person's path
+        (sys.executable, "-I", str(ENTRY), "launcher.inside.guardian", TOKEN), stdin=subprocess.PIPE,  # -I: nothing of a person's path
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         env=env, cwd="/", start_new_session=True,
     )  # fmt: skip
@@ -255,7 +255,7 @@ def ask_to_end(pid: int, *, started: int) -> bool:
 
 
 def ask_for_stacks(pid: int) -> None:
-    """Asks a process that listens (``worker.stacks``) where it stands. It would end one that doesn't. Raises OSError."""
+    """Asks a process that listens (``inside.stacks``) where it stands. It would end one that doesn't. Raises OSError."""
     os.kill(pid, ASKS_STACKS)
 
 

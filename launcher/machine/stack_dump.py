@@ -24,14 +24,14 @@ WHOLE_S = 0.05
 """Seconds without growth after which a dump is whole."""
 _OF_RANK = re.compile(r"^process \d+ \([\w -]+, rank (\d+)\): .*\n((?:(?!process \d).*\n)*)", re.MULTILINE)
 _FRAME = re.compile(r'File "([^"]+)", line (\d+) in (\S+)')
-_WAITS = re.compile(r"torch/distributed/|torch/nn/parallel/distributed\.py|_engine_run_backward$|worker/ranks\.py")
+_WAITS = re.compile(r"torch/distributed/|torch/nn/parallel/distributed\.py|_engine_run_backward$|inside/started_rank\.py")
 """Innermost frames in which a rank waits for the others: a collective's call, or the engine of a backward pass that exchanges gradients."""
 
 
 def record(child: Child, path: Path, *, told: Path) -> str:
     """Writes the stacks to ``path`` and returns them. What can't be seen is left out.
 
-    ``told``: the folder in which processes that are asked tell theirs (``worker.stacks``).
+    ``told``: the folder in which processes that are asked tell theirs (``inside.stacks``).
     """
     said = "\n\n".join(_of(one, told) for one in child.descendants()) + "\n"
     with contextlib.suppress(OSError):

@@ -24,7 +24,7 @@ from launcher.shared.orders import HELD, SAVES, STACKS
 from launcher.trial.job import Job
 from launcher.trial.trial import Trial
 
-SHIM = Path(__file__).parents[1] / "worker" / "shim"
+SHIM = Path(__file__).parents[1] / "inside" / "shim"
 """Folder, first on a run's PYTHONPATH, whose ``sitecustomize`` loads our files into each of its processes."""
 
 

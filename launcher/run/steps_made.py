@@ -1,6 +1,6 @@
 """Counts the optimizer steps that a full run has made, as far as they can be seen from outside.
 
-Processes that hold themselves to a budget count them (``worker.steps``); accumulation from outside prints them at its end; the progress
+Processes that hold themselves to a budget count them (``inside.steps``); accumulation from outside prints them at its end; the progress
 bar of a trainer that counts optimizer steps shows them. Of any other run nothing is known.
 """
 

@@ -11,6 +11,9 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
+CODE = (".py", ".pyx", ".pyi", ".so", ".pyd", ".cu", ".cpp", ".c", ".h", ".yaml", ".yml", ".toml", ".ini", ".cfg", ".gin", ".pth")
+"""Suffixes of files that may be a program's code or settings."""
+
 
 def replace(path: Path, text: str) -> None:
     """Writes to a file beside, then renames it, so that a reader sees the old file or the new one. Leaves nothing behind on failure."""

@@ -1,6 +1,6 @@
 """The report of a trial's child to the launcher, as plain values, with the names of its facts and exceptions.
 
-The child (``launcher.worker``) replaces ``report.json`` at every change of phase, so that even a child killed by a signal leaves the phase
+The child (``launcher.inside``) replaces ``report.json`` at every change of phase, so that even a child killed by a signal leaves the phase
 it died in. The launcher only reads it.
 All sizes are bytes, all times are monotonic seconds.
 """
@@ -44,7 +44,7 @@ VERSIONS = "versions"
 PARTS = "memory_parts"
 """Fact of a report: bytes of trained weights and of optimizer states, as their tensors are; empty where no optimizer has stepped."""
 HELD_AHEAD = "held_ahead"
-"""Fact of a report: bytes that loaders with workers hold ahead at most (``worker.loaders``)."""
+"""Fact of a report: bytes that loaders with workers hold ahead at most (``inside.loaders``)."""
 HOST_BESIDE = "host_beside"
 """Fact of a report: bytes of host memory beside a card that the run holds and the trial doesn't: what it gathers of a whole pass."""
 HOST_GROWTH = "host_growth"

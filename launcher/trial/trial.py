@@ -147,7 +147,7 @@ def _ended(job: Job, orders: Orders, plan: TrialPlan) -> _Ended:
     place = Path(orders.folder)
     orders.write(place / "orders.json")
     env = {**allocator_environment(job.budget), **plan.env, STACKS: str(orders.stacks)}
-    worker = process.python_module("launcher.worker", str(place / "orders.json"))
+    worker = process.python_module("launcher.inside", str(place / "orders.json"))
     command = torchrun.launched(worker, devices=orders.world_size)
     meter = HostMeter(resuming(job.adapter).kept_in(job.folder.path))
     child = process.start(command, env=env, stdout=place / "stdout.log", stderr=place / "stderr.log")

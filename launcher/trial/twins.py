@@ -22,7 +22,7 @@ from launcher.machine.devices import Budget
 from launcher.shared.orders import Orders
 from launcher.trial.job import Job
 
-MODULE = "launcher.trainers.script.inside.same.run"
+MODULE = "launcher.inside.same.run"
 PASS_STEPS = 4
 """Optimizer steps that a pass over the data is cut to."""
 MOST_ROWS = 4
@@ -118,7 +118,7 @@ class Twins:
         orders.scratch.mkdir(exist_ok=True)
         orders.write(place / "orders.json")
         child = process.start(
-            process.python_module("launcher.worker", str(place / "orders.json")),
+            process.python_module("launcher.inside", str(place / "orders.json")),
             env=allocator_environment(budget),
             stdout=place / "stdout.log",
             stderr=place / "stderr.log",

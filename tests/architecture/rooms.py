@@ -88,9 +88,8 @@ def room_of(module: str, room: str) -> str | None:
 
 
 def outside(module: str) -> bool:
-    """Whether a module is of the launcher's own process: not of the worker, not of a trainer's inside or native."""
-    in_worker = module == f"{PACKAGE}.worker" or module.startswith(f"{PACKAGE}.worker.")
-    return not in_worker and room_of(module, "inside") is None and room_of(module, "native") is None
+    """Whether a module is of the launcher's own process: of no inside and no native."""
+    return room_of(module, "inside") is None and room_of(module, "native") is None
 
 
 def _top(name: str) -> str:
@@ -101,12 +100,17 @@ def _top(name: str) -> str:
 # The walls: each gives the faults it finds, as sentences
 
 
+INSIDE = f"{PACKAGE}.inside"
+"""What every trainer's own ``inside`` may use."""
+
+
 def reaches_into_an_inside(tree: Tree) -> list[str]:
     return [
         f"{module} imports {one.name}"
         for module, imports in tree.imports.items()
         for one in imports
-        if (room := room_of(one.name, "inside")) is not None and _top(one.name) == PACKAGE and room_of(module, "inside") != room
+        if (room := room_of(one.name, "inside")) is not None and _top(one.name) == PACKAGE
+        if (own := room_of(module, "inside")) != room and (own is None or room != INSIDE)
     ]
 
 
@@ -145,36 +149,26 @@ def launcher_loads_a_trainer(tree: Tree) -> list[str]:
     return faults
 
 
-def launcher_imports_the_worker(tree: Tree) -> list[str]:
-    room = f"{PACKAGE}.worker"
-    return [
-        f"{module} imports {one.name}"
-        for module, imports in tree.imports.items()
-        if outside(module)
-        for one in imports
-        if one.name == room or one.name.startswith(f"{room}.")
-    ]
+def a_program_needs_a_package(tree: Tree) -> list[str]:
+    """A script's own interpreter has no package of autofit's: what is loaded there at once is of the standard library."""
+    faults = set()
+    for module in all_loaded(tree, in_a_program(tree)):
+        others = {_top(name) for name in tree.loaded_by(module)} - sys.stdlib_module_names - {PACKAGE}
+        faults |= {f"{module} loads {name}" for name in others}
+    return sorted(faults)
 
 
-def probe_needs_a_package(tree: Tree) -> list[str]:
-    """A script's own interpreter has no package of autofit's: what the probe loads there at once is of the standard library."""
-    faults = []
-    for module in tree.paths:
-        if ".probe" in module or module.startswith(f"{PACKAGE}.shared") or module == f"{PACKAGE}.worker.recorder":
-            others = {_top(name) for name in tree.loaded_by(module)} - sys.stdlib_module_names - {PACKAGE}
-            faults += [f"{module} loads {name}" for name in sorted(others)]
-    return faults
-
-
-IN_A_PROGRAM = (f"{PACKAGE}.worker.early", f"{PACKAGE}.trainers.script.inside.probe.start")
-"""What is loaded into a person's own process first; what these import is there, too."""
+def in_a_program(tree: Tree) -> tuple[str, ...]:
+    """What is loaded into a person's own process first; what these import is there, too."""
+    hooks = (module for module in tree.paths if module.startswith(f"{PACKAGE}.trainers.") and module.endswith(".inside.hooks"))
+    return (f"{PACKAGE}.inside.early", f"{PACKAGE}.inside.start", f"{PACKAGE}.trainers.script.inside.arriving", *hooks)
 
 
 def a_program_finds_ours(tree: Tree) -> list[str]:
     """In a program's process our modules have a private name, so they name one another relatively; and as they are loaded the standard
     library's modules are its own, while a function's import would find the program's ``resource.py``."""
     faults = []
-    for module in sorted(all_loaded(tree, IN_A_PROGRAM)):
+    for module in sorted(all_loaded(tree, in_a_program(tree))):
         for one in tree.imports[module]:
             if _top(one.name) == PACKAGE and not one.relative:
                 faults.append(f"{module} imports {one.name} by its public name")
@@ -269,22 +263,14 @@ def _starts_or_ends(call: ast.Attribute) -> bool:
     return bool(STARTERS.fullmatch(call.attr)) if of_os else call.attr in ("kill", "terminate", "send_signal")
 
 
-TRACE = "trace"
-"""The module of an ``inside`` room that has a payload of its own."""
+def payload_keys_read(tree: Tree, room: str) -> set[str]:
+    """Keys of a trial's payload that the modules of an ``inside`` room read."""
+    return {key for module, parsed in tree.parsed.items() if room_of(module, "inside") == room for key in _payload_keys(parsed)}
 
 
-def payload_keys_read(tree: Tree, room: str, *, by: str = "trial") -> set[str]:
-    """Keys of a trial's payload that the modules of an ``inside`` room read; or of a trace's."""
-    found = set()
-    for module, parsed in tree.parsed.items():
-        if room_of(module, "inside") == room and module.endswith(f".{TRACE}") == (by == TRACE):
-            found |= set(_payload_keys(parsed))
-    return found
-
-
-def payload_keys_told(tree: Tree, room: str, *, by: str = "trial") -> set[str]:
-    """Keys of a payload that the docstring of its module lists: the words in double backquotes that open a description."""
-    text = ast.get_docstring(tree.parsed[f"{room}.{by}"]) or ""
+def payload_keys_told(tree: Tree, room: str) -> set[str]:
+    """Keys of a payload that the docstring of its trial lists: the words in double backquotes that open a description."""
+    text = ast.get_docstring(tree.parsed[f"{room}.trial"]) or ""
     paragraph = text[text.index("Payload:") :].split("\n\n")[0]
     return set(re.findall(r"``(\w+)``(?!\))", re.sub(r"\([^()]*\)", "", paragraph)))
 

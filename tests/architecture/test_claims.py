@@ -22,16 +22,16 @@ def test_on_the_launchers_side_only_process_starts_signals_or_ends_processes_and
     starters = rooms.starts_processes(HOUSE)
     assert {module for module in starters if rooms.outside(module)} - {"launcher.trainers.suite"} == {process.__name__, pauses.__name__}
     assert starters - {module for module in starters if rooms.outside(module)} == {
-        "launcher.worker.guardian",
-        "launcher.trainers.script.inside.plainly",
+        "launcher.inside.guardian",
+        "launcher.inside.plainly",
         "launcher.trainers.script.inside.look",
-        "launcher.trainers.script.inside.same.run",
-        "launcher.trainers.script.inside.trial",
-        "launcher.trainers.script.inside.probe.worst",
+        "launcher.inside.same.run",
+        "launcher.inside.trial",
+        "launcher.inside.worst",
         "launcher.trainers.ultralytics.inside.going_on",
     }
     assert process.__doc__ is not None
-    assert all(f"``trainers.{place}``" in process.__doc__ for place in ("script.inside", "ultralytics.inside.going_on"))
+    assert all(f"``trainers.{place}``" in process.__doc__ for place in ("ultralytics.inside.going_on",))
 
 
 @pytest.mark.parametrize(
@@ -50,15 +50,10 @@ def test_a_trials_docstring_lists_the_payload_that_is_read(room: str) -> None:
     assert rooms.payload_keys_told(HOUSE, room) == rooms.payload_keys_read(HOUSE, room)
 
 
-@pytest.mark.parametrize("room", [room for room in TRIALS if f"{room}.{rooms.TRACE}" in HOUSE.paths])
-def test_a_traces_docstring_lists_the_payload_that_is_read(room: str) -> None:
-    assert rooms.payload_keys_told(HOUSE, room, by=rooms.TRACE) == rooms.payload_keys_read(HOUSE, room, by=rooms.TRACE)
-
-
 def test_the_list_of_what_runs_in_a_trainers_process_is_whole() -> None:
-    package = HOUSE.paths["launcher.worker"]
+    package = HOUSE.paths["launcher.inside"]
     listed = package.read_text(encoding="utf-8")
-    there = {path.stem for path in package.parent.glob("*.py")} - {"__init__"}
+    there = {path.stem for path in package.parent.glob("*.py")} - {"__init__", "__main__"}
     assert [name for name in sorted(there) if not re.search(rf"(^|  ){name}  ", listed, flags=re.MULTILINE)] == []
 
 

@@ -27,7 +27,7 @@ def test_a_public_class_has_a_name_of_its_own() -> None:
     places = classes()
     shared = {name: modules for name, modules in places.items() if len(modules) > 1}
     assert shared.keys() == ALIKE, shared
-    assert all(module.startswith("trainers.") for modules in shared.values() for module in modules)
+    assert all(module.startswith(("inside.", "trainers.")) for modules in shared.values() for module in modules)
 
 
 def test_exceptions_that_a_report_names_are_there() -> None:

@@ -13,7 +13,7 @@ import pytest
 from tests.helpers.places import ROOT
 
 EXAMPLE = ROOT / "examples/sentence_transformers_trainer"
-API, IN_THE_TRAINERS_PROCESS, SUITE = "launcher.adapter", "launcher.worker.api", "launcher.trainers.suite"
+API, IN_THE_TRAINERS_PROCESS, SUITE = "launcher.adapter", "launcher.inside.api", "launcher.trainers.suite"
 
 
 def test_the_example_package_imports_the_api_alone() -> None:
@@ -29,9 +29,9 @@ def test_the_example_package_imports_the_api_alone() -> None:
         ("adapter.py", "from launcher import adapter"),
         ("adapter.py", "from launcher.adapter import commands"),
         ("adapter.py", "def f():\n    from launcher.trainers.suite import AdapterSuite"),
-        ("adapter.py", "from launcher.worker.api import Recorder"),
+        ("adapter.py", "from launcher.inside.api import Recorder"),
         ("inside/trial.py", "from launcher.adapter import Recipe"),
-        ("inside/trial.py", "from launcher.worker.recorder import Recorder"),
+        ("inside/trial.py", "from launcher.inside.recorder import Recorder"),
         ("tests/test_suite.py", "from launcher.config.schema import Recipe"),
     ],
 )

@@ -20,8 +20,7 @@ RULES: tuple[Rule, ...] = (
     rooms.native_knows_autofit,
     rooms.shared_leans_on_others,
     rooms.launcher_loads_a_trainer,
-    rooms.launcher_imports_the_worker,
-    rooms.probe_needs_a_package,
+    rooms.a_program_needs_a_package,
     rooms.a_program_finds_ours,
     rooms.circles,
     rooms.names_nothing,
@@ -51,17 +50,13 @@ def test_the_launchers_side_loads_no_torch_and_no_trainer(house: Tree) -> None:
     assert rooms.launcher_loads_a_trainer(house) == []
 
 
-def test_the_launchers_side_imports_nothing_of_the_worker(house: Tree) -> None:
-    assert rooms.launcher_imports_the_worker(house) == []
-
-
 def test_what_a_scripts_own_interpreter_loads_is_of_the_standard_library(house: Tree) -> None:
-    assert rooms.probe_needs_a_package(house) == []
+    assert rooms.a_program_needs_a_package(house) == []
 
 
 def test_a_programs_process_loads_ours_by_a_private_name_and_the_librarys_at_once(house: Tree) -> None:
     assert rooms.a_program_finds_ours(house) == []
-    assert "launcher.worker.budget" in rooms.all_loaded(house, rooms.IN_A_PROGRAM)
+    assert "launcher.inside.budget" in rooms.all_loaded(house, rooms.in_a_program(house))
 
 
 def test_no_circle_of_modules_import_each_other(house: Tree) -> None:
@@ -103,9 +98,9 @@ SOUND = {
     "shared/__init__.py": "",
     "shared/files.py": "import json\ndef _beside():\n    pass\n",
     "shared/report.py": "from . import files\n",
-    "worker/__init__.py": "",
-    "worker/early.py": "from . import recorder\n",
-    "worker/recorder.py": "from ..shared.report import x\ndef later():\n    import torch\n",
+    "inside/__init__.py": "",
+    "inside/early.py": "from . import recorder\n",
+    "inside/recorder.py": "from ..shared.report import x\ndef later():\n    import torch\n",
     "trainers/__init__.py": "",
     "trainers/mine/__init__.py": "",
     "trainers/mine/adapter.py": (
@@ -113,10 +108,9 @@ SOUND = {
         "def late(task):\n    return f'launcher.trainers.mine.native.hf_{task}'\n"
     ),
     "trainers/mine/inside/__init__.py": "",
-    "trainers/mine/inside/trial.py": "import torch\nfrom launcher.worker import recorder\nfrom . import imports\n",
+    "trainers/mine/inside/trial.py": "import torch\nfrom launcher.inside import recorder\nfrom . import imports\n",
     "trainers/mine/inside/imports.py": "import torch\n",
-    "trainers/mine/inside/probe/__init__.py": "",
-    "trainers/mine/inside/probe/hooks.py": "from launcher.worker import recorder\n",
+    "trainers/mine/inside/hooks.py": "from ....inside import recorder\n",
     "trainers/mine/native/__init__.py": "",
     "trainers/mine/native/run.py": "import json\ndef main():\n    import torch\n",
     "trainers/mine/native/hf_text.py": "from . import run\nfrom .run import main\n",
@@ -144,7 +138,7 @@ def test_a_sound_house_has_no_faults(rule: Rule, tmp_path: Path) -> None:
     ("rule", "where", "text", "said"),
     [
         (rooms.reaches_into_an_inside, "trainers__mine__adapter", "from .inside import trial", "adapter imports launcher."),
-        (rooms.reaches_into_an_inside, "worker__recorder", "def f():\n    import launcher.trainers.mine.inside.trial", "recorder imports"),
+        (rooms.reaches_into_an_inside, "inside__recorder", "def f():\n    import launcher.trainers.mine.inside.trial", "recorder imports"),
         (rooms.reaches_into_an_inside, "trainers__other__inside__trial", "from launcher.trainers.mine.inside import trial", "other.inside"),
         (rooms.native_knows_autofit, "trainers__mine__native__run", "from launcher.shared import files", "launcher.shared.files"),
         (rooms.native_knows_autofit, "trainers__mine__native__run", "def f():\n    from .. import adapter", "mine.adapter"),
@@ -153,10 +147,10 @@ def test_a_sound_house_has_no_faults(rule: Rule, tmp_path: Path) -> None:
         (rooms.launcher_loads_a_trainer, "cli", "def f():\n    import torch.cuda", "cli imports torch.cuda"),
         (rooms.launcher_loads_a_trainer, "trainers__mine__adapter", "from transformers import Trainer", "adapter imports transformers"),
         (rooms.launcher_loads_a_trainer, "trainers__mine__native__run", "import torch", "native.run, which loads torch"),
-        (rooms.launcher_imports_the_worker, "process", "def f():\n    from launcher.worker import recorder", "launcher.worker.recorder"),
-        (rooms.probe_needs_a_package, "shared__report", "import psutil", "probe.hooks loads psutil"),
-        (rooms.probe_needs_a_package, "trainers__mine__inside__probe__hooks", "import pydantic", "hooks loads pydantic"),
-        (rooms.a_program_finds_ours, "worker__early", "from launcher.shared import files", "files by its public name"),
+        (rooms.reaches_into_an_inside, "process", "def f():\n    from launcher.inside import recorder", "process imports launcher."),
+        (rooms.a_program_needs_a_package, "shared__report", "import psutil", "inside.recorder loads psutil"),
+        (rooms.a_program_needs_a_package, "trainers__mine__inside__hooks", "import pydantic", "hooks loads pydantic"),
+        (rooms.a_program_finds_ours, "inside__early", "from launcher.shared import files", "files by its public name"),
         (rooms.a_program_finds_ours, "shared__report", "def f():\n    import resource", "report imports resource in a function"),
         (rooms.circles, "shared__files", "from launcher.shared import report", "launcher.shared.files"),
         (rooms.circles, "trainers__mine__native__run", "from launcher import cli", "launcher.cli"),

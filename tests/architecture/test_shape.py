@@ -19,7 +19,7 @@ MANY_PARAMETERS = {"machine.devices.find", "machine.process.start", "trial.judge
 DEEPEST = 3
 DEEP = {
     "history.runs._below", "machine.process._pump", "shared.procfs.with_variable", "trainers.script.configs._toml",
-    "trainers.script.inside.caches._linked", "trainers.ultralytics.data._walk", "trainers.ultralytics.data._yamls_below",
+    "inside.caches._linked", "trainers.ultralytics.data._walk", "trainers.ultralytics.data._yamls_below",
 }  # fmt: skip
 FLOORS = 9
 """Of packages, as import-linter's contract has them; ``__main__`` stands on top."""
@@ -27,7 +27,7 @@ ROOT_FILES = {"__init__.py", "__main__.py", "errors.py", "paths.py"}
 MOST_LINES = 44_900
 """Only goes down: what needs lines names what goes for it (docs/decisions/012)."""
 LARGEST_SHARE = 0.2
-"""Of the lines outside ``trainers``."""
+"""Of the lines outside ``inside`` and ``trainers``."""
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 BLOCKS = (ast.If, ast.For, ast.While, ast.With, ast.Try, ast.Match, ast.AsyncFor, ast.AsyncWith)
@@ -94,6 +94,6 @@ def test_the_house_and_its_packages_stay_within_bounds() -> None:
     for package, count in sources():
         lines[package] += count
     assert lines.total() <= MOST_LINES
-    del lines["trainers"]
+    del lines["trainers"], lines["inside"]
     package, most = lines.most_common(1)[0]
     assert most <= LARGEST_SHARE * lines.total(), package

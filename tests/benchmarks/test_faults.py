@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.faults import __main__ as faults
 from benchmarks.faults import cases, inject, table
-from launcher.adapter import checkpoint_files
+from launcher.shared import checkpoint_files
 
 
 def row(seed: int, **more: Any) -> dict[str, Any]:

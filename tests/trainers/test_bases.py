@@ -16,10 +16,10 @@ from pathlib import Path
 
 import pytest
 
+from launcher.inside import plainly
+from launcher.inside.settings import ProbeSettings
 from launcher.machine import process
 from launcher.shared.orders import HELD, MALLOC_VALUE, MALLOC_VARIABLE, Orders
-from launcher.trainers.script.inside import plainly
-from launcher.trainers.script.inside.probe.settings import ProbeSettings
 from launcher.trainers.ultralytics import environment as ultralytics
 
 pytestmark = [
@@ -52,7 +52,7 @@ def base(argv: Sequence[str], place: Path, env: Mapping[str, str]) -> int:
 def of_run(place: Path, imports: Sequence[str], env: Mapping[str, str]) -> int:
     (place / "train.py").write_text("")
     limits = ("--device", "cpu", "--bytes", str(CAP), "--imports", ",".join(imports))
-    return base(process.python_module("launcher.worker.budgeted", *limits, "train.py"), place, env)
+    return base(process.python_module("launcher.inside.budgeted", *limits, "train.py"), place, env)
 
 
 def of_trial(place: Path, module: str, imports: Sequence[str], env: Mapping[str, str]) -> int:
@@ -60,7 +60,7 @@ def of_trial(place: Path, module: str, imports: Sequence[str], env: Mapping[str,
     payload = {"imports": list(imports)}
     orders = Orders(module=module, folder=str(place), device="cpu", cap_bytes=CAP, accumulation=1, payload=payload)
     orders.write(place / "orders.json")
-    return base(process.python_module("launcher.worker", str(place / "orders.json")), place, env)
+    return base(process.python_module("launcher.inside", str(place / "orders.json")), place, env)
 
 
 def test_the_base_of_a_run_is_that_of_its_trial(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ def _is_the_trainer() -> bool:
 
 def _innermost(install):  # type: ignore[no-untyped-def]
     """ckpt-chaos wraps ``torch.save`` around all that is there. What it tears is the file that is really written: autofit's own wrappers
-    (``worker/whole_saves``, ``worker/saving``) give ``torch.save`` another path, so it goes inside of them."""
+    (``inside/whole_saves``) give ``torch.save`` another path, so it goes inside of them."""
 
     def installed(force_import: bool = False) -> None:
         from ckpt_chaos import inject

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-AFTER_IMPORT = os.path.join(os.path.dirname(os.path.dirname(HERE)), "worker", "after_import.py")
+AFTER_IMPORT = os.path.join(os.path.dirname(os.path.dirname(HERE)), "inside", "after_import.py")
 
 
 def _load(name: str, file: str) -> Any:

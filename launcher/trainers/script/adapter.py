@@ -1,7 +1,7 @@
 """The adapter for a user's own training script. The script is not edited and doesn't know of autofit.
 
 The recipe names the command and how each wheel is spelled in it (``rules.ScriptArgs``); a trial is the very command with
-the probe loaded from outside (``launcher.trainers.script.inside.trial``), the full run is the very command.
+the probe loaded from outside (``launcher.inside.trial``), the full run is the very command.
 """
 
 from __future__ import annotations
@@ -412,7 +412,7 @@ class ScriptAdapter(Adapter, Resumes, Proves, OwnWords):
         if resumes := not why and self.recipe.trial.resume and bool(self.recipe.recover.restarts):
             payload["goes_on"], more = self._going_on(line.env, place=folder / "config", run=run)
             payload["files"] |= {str(path): text for path, text in more.items()}
-        return TrialPlan(module="launcher.trainers.script.inside.trial", payload=payload, expects=expects, resumes=resumes, unresumed=why)
+        return TrialPlan(module="launcher.inside.trial", payload=payload, expects=expects, resumes=resumes, unresumed=why)
 
     def _going_on(self, env: Mapping[str, str], *, place: Path, run: Path) -> tuple[dict[str, Any], Mapping[Path, str]]:
         """(how a trial's second process goes on, files for it): see ``inside.going_on``."""
@@ -533,7 +533,7 @@ class ScriptAdapter(Adapter, Resumes, Proves, OwnWords):
 
     def held(self, command: Command, budget: Budget, *, folder: Path) -> Command:
         """The very command: each of its Python processes takes the budget when it builds its first model, as in its trial."""
-        return held_by("launcher.trainers.script.inside.held", command, budget, "--settings", str(folder / "native" / "budget.json"))
+        return held_by("launcher.inside.held", command, budget, "--settings", str(folder / "native" / "budget.json"))
 
     # -- what came of it --------------------------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from launcher.adapter.commands import copies
 
-_LOADS = Path(__file__).parents[2] / "worker" / "shim" / "sitecustomize.py"
+_LOADS = Path(__file__).parents[2] / "inside" / "shim" / "sitecustomize.py"
 _NATIVE = Path(__file__).parent / "native"
 _ACCUMULATE = ("accumulate.py", "hooks.py", "steps.py", "loaders.py", "parts.py", "backward.py", "notes.py", "imported.py")
 _UPDATE = ("update.py", "backward.py", "loaders.py", "imported.py")

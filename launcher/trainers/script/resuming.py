@@ -16,11 +16,11 @@ from typing import NamedTuple
 
 import psutil
 
-from launcher.adapter import checkpoint_files
 from launcher.adapter.commands import Checkpoint
 from launcher.adapter.protocol import NOT_FINITE, Weights
 from launcher.adapter.python_source import parsed
 from launcher.machine import process
+from launcher.shared import checkpoint_files
 from launcher.shared.orders import BEFORE
 from launcher.shared.report import SAVED, VERSIONS, TrialReport
 from launcher.trainers.script import training_arguments
@@ -65,7 +65,7 @@ def saves(files: Iterable[Path]) -> Saves:
 
 
 def found(pattern: str) -> list[Path]:
-    """What a glob finds, and the old one of a folder that a kill caught while the new one was put in its place (``worker.whole_saves``)."""
+    """What a glob finds, and the old one of a folder that a kill caught while the new one was put in its place (``inside.whole_saves``)."""
     place, name = os.path.split(pattern)
     aside = [Path(path) for path in glob.glob(os.path.join(place, f".{name}.{BEFORE}"), recursive=True)]
     alone = [path for path in aside if not path.with_name(path.name[1 : -len(f".{BEFORE}")]).exists()]

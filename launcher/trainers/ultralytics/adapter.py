@@ -424,7 +424,7 @@ class UltralyticsAdapter(Adapter, Resumes, Proves):
 
     def kept_bytes(self, rung: Rung, report: TrialReport, *, scratch: Path) -> int | None:
         """last.pt, best.pt, one each ``save_period`` epochs from the first on (``save_model``, engine/trainer.py of 8.4.190), the copy from
-        which a run goes on, and the one that is written before the one in its place goes (``worker.whole_saves``)."""
+        which a run goes on, and the one that is written before the one in its place goes (``inside.whole_saves``)."""
         kept = scratch / yolo_arguments.KEPT
         args = {**self.args, **self._own_wheels(rung)}
         period, epochs = (int(yolo_arguments.value_of(args, name)) for name in ("save_period", "epochs"))

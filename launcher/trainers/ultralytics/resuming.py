@@ -17,11 +17,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from launcher.adapter import checkpoint_files
 from launcher.adapter.commands import Checkpoint, Command
 from launcher.adapter.protocol import NOT_FINITE
 from launcher.errors import AutofitError
 from launcher.machine import process
+from launcher.shared import checkpoint_files
 from launcher.trainers.ultralytics import environment
 from launcher.trainers.ultralytics.arguments import NOT_AT_RESUME
 

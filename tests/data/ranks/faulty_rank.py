@@ -10,10 +10,10 @@ import time
 import torch
 import torch.distributed as dist
 
+from launcher.inside import budget
+from launcher.inside.recorder import Recorder
 from launcher.shared.orders import Orders
 from launcher.shared.report import Phase
-from launcher.worker import budget
-from launcher.worker.recorder import Recorder
 
 
 def run(orders: Orders, recorder: Recorder) -> None:

@@ -130,7 +130,7 @@ def run_trial(tmp_path: Path, quiet_environment: dict[str, str]) -> RunTrial:
         )
         orders.write(folder / "orders.json")
         child = subprocess.run(
-            [sys.executable, "-m", "launcher.worker", str(folder / "orders.json")],
+            [sys.executable, "-m", "launcher.inside", str(folder / "orders.json")],
             env=quiet_environment,
             cwd=cwd,
             capture_output=True,

@@ -53,7 +53,7 @@ def test_the_command_is_autofits_own(place: Path) -> None:
 
 
 def test_what_it_starts_of_itself_is_its_own_too(place: Path) -> None:
-    argv = process.python_module("launcher.worker")
+    argv = process.python_module("launcher.inside")
     done = subprocess.run(argv, cwd=place, env={**os.environ, "PYTHONPATH": "."}, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr.split()[:3]) == (2, ["usage:", "python", "-m"])
 

@@ -96,7 +96,7 @@ def test_a_page_tells_each_key_of_a_recipe_with_its_default_and_what_the_schema_
 def test_only_the_terminal_prints_and_only_cli_exits() -> None:
     """In the launcher's own process, that is: what runs in the trainer's prints as it likes, and ``python -m launcher.pretended`` is a
     program of its own."""
-    apart = {"worker", "inside", "native"}
+    apart = {"inside", "native"}
     said = {
         str(path.relative_to(LAUNCHER)): names
         for path in LAUNCHER.rglob("*.py")

@@ -24,7 +24,7 @@ def test_an_extra_names_the_packages_that_pyproject_says(name: str) -> None:
 def test_only_one_module_of_the_launcher_advises_what_to_install() -> None:
     """What runs beside the trainer, or is copied into run folders, can't ask it."""
     package = ROOT / "launcher"
-    others = [path for path in package.rglob("*.py") if not {"inside", "native", "worker"} & set(path.relative_to(package).parts)]
+    others = [path for path in package.rglob("*.py") if not {"inside", "native"} & set(path.relative_to(package).parts)]
     assert [path.name for path in others if "pip install" in path.read_text(encoding="utf-8")] == ["install.py"]
 
 

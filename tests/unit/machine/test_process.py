@@ -16,10 +16,10 @@ import psutil
 import pytest
 
 from launcher.errors import Interrupted
+from launcher.inside import guardian
 from launcher.machine import process
 from launcher.machine.process import Child
 from launcher.shared.ending import Ending
-from launcher.worker import guardian
 from tests.helpers.places import ROOT
 
 

@@ -58,7 +58,7 @@ def test_the_one_that_stands_elsewhere_is_named(ranks: tuple[tuple[str, int, str
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_a_process_tells_where_it_hangs_and_goes_on(tmp_path: Path) -> None:
-    code = "import time\nfrom launcher.worker import stacks\nstacks.tell()\nprint('here', flush=True)\ndef hangs(): time.sleep(60)\nhangs()"
+    code = "import time\nfrom launcher.inside import stacks\nstacks.tell()\nprint('here', flush=True)\ndef hangs(): time.sleep(60)\nhangs()"
     told, out = tmp_path / "told", tmp_path / "out"
     env = {STACKS: str(told), "PYTHONPATH": str(ROOT), "RANK": "3"}
     child = process.start((sys.executable, "-c", code), env=env, stdout=out, stderr=tmp_path / "err")

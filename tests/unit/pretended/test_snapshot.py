@@ -7,8 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from launcher.inside.snapshot import NAME
 from launcher.pretended import cards, catalogue
-from launcher.worker.snapshot import NAME
 from tests.helpers.pretended import needs_a_pretended_card
 
 SCRIPT = """

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from launcher.inside.recorder import failure_of
 from launcher.ladder.rungs import Rung
 from launcher.ladder.verdict import Kind, Verdict
 from launcher.shared.ending import Ending
@@ -15,7 +16,6 @@ from launcher.shared.memory_failures import loses_a_batch, lost_in, memory_failu
 from launcher.shared.report import OVER_CAP, Failure, Phase, PhaseUse, TrialReport
 from launcher.shared.sizes import MIB
 from launcher.trial.judge import Needs, judge
-from launcher.worker.recorder import failure_of
 
 RUNG = Rung(index=0, values={"micro_batch": 8, "image_size": 640}, position=(0, 0), accumulation=2)
 NEEDS = Needs(optimizer_steps=2, validation_batches=2, observed={"device": "cpu"})

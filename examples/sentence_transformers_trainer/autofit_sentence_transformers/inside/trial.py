@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from autofit_sentence_transformers.native import train_embeddings as script
-from launcher.worker.api import Orders, Phase, Recorder, budget
+from launcher.inside.api import Orders, Phase, Recorder, budget
 
 SCORE_BYTES = 8
 """Per row of an evaluation: its loss is kept to the end, and joined anew at every batch."""

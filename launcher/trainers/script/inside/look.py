@@ -21,12 +21,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from launcher.trainers.script.inside.caches import CACHES, huggingface
-from launcher.trainers.script.inside.plainly import injected
-from launcher.trainers.script.inside.probe.arriving import FOUND
-from launcher.trainers.script.inside.probe.settings import ProbeSettings
-from launcher.worker.lifeline import die_with_parent
-from launcher.worker.quiet import QUIET
+from launcher.inside.caches import CACHES, huggingface
+from launcher.inside.lifeline import die_with_parent
+from launcher.inside.plainly import injected
+from launcher.inside.quiet import QUIET
+from launcher.inside.settings import ProbeSettings
+from launcher.trainers.script.inside.arriving import FOUND
 
 LOOK_S = 0.05
 _TAIL = 1500

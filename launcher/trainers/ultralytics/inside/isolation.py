@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from launcher.worker.recorder import Recorder
+from launcher.inside.recorder import Recorder
 
 SHOWN = 5
 """Corrupt images that are named one by one."""

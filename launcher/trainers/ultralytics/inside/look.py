@@ -19,13 +19,13 @@ from ultralytics.engine.model import Model
 from ultralytics.engine.trainer import BaseTrainer
 from ultralytics.utils import DEFAULT_CFG_DICT
 
+from launcher.inside import overlaid_libraries
+from launcher.inside.after_import import after_import
+from launcher.inside.overlay import Overlay
+from launcher.inside.quiet import QUIET
 from launcher.trainers.ultralytics.native import script_training
 from launcher.trainers.ultralytics.native.exact_settings import Refused
 from launcher.trainers.ultralytics.native.exact_trainer import trainer_for
-from launcher.worker import overlaid_libraries
-from launcher.worker.after_import import after_import
-from launcher.worker.overlay import Overlay
-from launcher.worker.quiet import QUIET
 
 _ALWAYS = ("batch", "imgsz", "data")
 _LIBRARY = os.path.dirname(ultralytics.__file__)

@@ -9,9 +9,9 @@ from typing import Any
 from ultralytics import YOLO
 from ultralytics.engine.model import Model
 
+from launcher.inside.recorder import Recorder
 from launcher.trainers.ultralytics.inside import worst
 from launcher.trainers.ultralytics.inside.validation import ANCHORS_PER_OBJECT, passing
-from launcher.worker.recorder import Recorder
 
 
 def validate(model: Any, asked: Sequence[Mapping[str, Any]], recorder: Recorder, **always: Any) -> None:

@@ -9,15 +9,15 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from launcher.inside import overlaid_libraries
+from launcher.inside.after_import import after_import
+from launcher.inside.overlay import Overlay
+from launcher.inside.quiet import QUIET
+from launcher.inside.recorder import Recorder
 from launcher.shared.orders import Orders
 from launcher.trainers.ultralytics.inside import own_validation
 from launcher.trainers.ultralytics.inside.plan import NotCovered, Plan, TrialDone, refuse_uncovered
 from launcher.trainers.ultralytics.native import exact_trainer, script_training
-from launcher.worker import overlaid_libraries
-from launcher.worker.after_import import after_import
-from launcher.worker.overlay import Overlay
-from launcher.worker.quiet import QUIET
-from launcher.worker.recorder import Recorder
 
 
 class _Left(BaseException):

@@ -20,15 +20,15 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
+from launcher.inside import budget
+from launcher.inside.recorder import Recorder
 from launcher.shared.orders import Orders
 from launcher.shared.report import Phase
 from launcher.trainers.ultralytics.environment import IMPORTS
 from launcher.trainers.ultralytics.inside import going_on
-from launcher.trainers.ultralytics.inside.hooks import Hooks
 from launcher.trainers.ultralytics.inside.isolation import isolate
 from launcher.trainers.ultralytics.inside.plan import Plan, TrialDone, refuse_uncovered
-from launcher.worker import budget
-from launcher.worker.recorder import Recorder
+from launcher.trainers.ultralytics.inside.unseen import Hooks
 
 
 def run(orders: Orders, recorder: Recorder) -> None:

@@ -10,18 +10,18 @@ from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from launcher.inside import loss_scale
+from launcher.inside.recorder import Recorder
 from launcher.shared.report import SAID_ACCUMULATION, UPDATES, Phase
 from launcher.trainers.ultralytics.inside import going_on, worst
 from launcher.trainers.ultralytics.inside.gloo import OverGloo
-from launcher.trainers.ultralytics.inside.hooks import Hooks
 from launcher.trainers.ultralytics.inside.isolation import Scan
 from launcher.trainers.ultralytics.inside.plan import EQUALS, NotCovered, Plan, TrialDone
+from launcher.trainers.ultralytics.inside.unseen import Hooks
 from launcher.trainers.ultralytics.inside.validation import growth_of, kept_bytes, whole_statistics, worst_nms
 from launcher.trainers.ultralytics.inside.worst import MicroBatch, Sizes, TrialBatches, label_factor, pad_labels, with_halves
 from launcher.trainers.ultralytics.native import yolo_ranks
 from launcher.trainers.ultralytics.native.exact_trainer import Exact
-from launcher.worker import loss_scale
-from launcher.worker.recorder import Recorder
 
 
 class TrialTrainer(Exact):

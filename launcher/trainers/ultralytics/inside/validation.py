@@ -7,9 +7,9 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from launcher.trainers.ultralytics.inside.hooks import Hooks
+from launcher.inside.recorder import Recorder
 from launcher.trainers.ultralytics.inside.plan import NotCovered
-from launcher.worker.recorder import Recorder
+from launcher.trainers.ultralytics.inside.unseen import Hooks
 
 ANCHORS_PER_OBJECT = 10
 """Anchors that Ultralytics' assigner trains for each object (``topk``): about what a half-trained model fires per object."""

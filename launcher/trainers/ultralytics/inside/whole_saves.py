@@ -8,8 +8,8 @@ from __future__ import annotations
 import pathlib
 from typing import Any
 
-from ....worker import whole_saves
-from ....worker.after_import import after_import
+from ....inside import whole_saves
+from ....inside.after_import import after_import
 
 
 def install() -> None:

@@ -26,8 +26,8 @@ import pytest
 from launcher.shared.orders import Orders
 from launcher.shared.report import Phase
 from launcher.trainers.ultralytics.arguments import saved_in
-from launcher.trainers.ultralytics.inside.hooks import Hooks
 from launcher.trainers.ultralytics.inside.plan import Plan, TrialDone
+from launcher.trainers.ultralytics.inside.unseen import Hooks
 from tests.helpers.shapes import ShapesData, make_shapes
 from tests.helpers.yolo_exact import set_up
 from tests.trainers.ultralytics.conftest import RunTrial, contents

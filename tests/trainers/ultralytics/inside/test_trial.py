@@ -185,7 +185,7 @@ def test_a_full_run_lives_within_what_its_trial_proved(
     caps = range(280, 480, 20)
     fitting = next(cap for cap in caps if run_trial(data.yaml, cap_mib=cap, args={"imgsz": 96, "plots": True}).status == 0)
     script = Path(ultralytics_env.__file__).parent / "native" / "yolo_exact.py"
-    command = [sys.executable, "-m", "launcher.worker.budgeted", "--device", "cpu", "--bytes", str(int(fitting * MIB / 0.9))]
+    command = [sys.executable, "-m", "launcher.inside.budgeted", "--device", "cpu", "--bytes", str(int(fitting * MIB / 0.9))]
     command += ["--imports", ",".join(ultralytics_env.IMPORTS), str(script), "--asked-batch", "8", "detect", "train", "model=yolov8n.yaml"]
     command += f"data={data.yaml} imgsz=96 batch=4 nbs=16 epochs=3 device=cpu save_dir={tmp_path / 'run'}".split()
     full = subprocess.run(command, env=quiet_environment, capture_output=True, text=True, timeout=300, check=False)

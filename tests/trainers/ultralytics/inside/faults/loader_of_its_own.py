@@ -7,9 +7,9 @@ from typing import Any
 
 from ultralytics.data.build import InfiniteDataLoader
 
+from launcher.inside.recorder import Recorder
 from launcher.shared.orders import Orders
 from launcher.trainers.ultralytics.inside import trial as ultralytics_trial
-from launcher.worker.recorder import Recorder
 
 
 def run(orders: Orders, recorder: Recorder) -> None:

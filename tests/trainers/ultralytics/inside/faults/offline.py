@@ -8,9 +8,9 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from launcher.inside.recorder import Recorder
 from launcher.shared.orders import Orders
 from launcher.trainers.ultralytics.inside import trial as ultralytics_trial
-from launcher.worker.recorder import Recorder
 
 NETWORK = ("socket.connect", "socket.getaddrinfo", "socket.gethostbyname", "socket.sendto")
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT

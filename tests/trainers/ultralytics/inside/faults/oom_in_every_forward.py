@@ -7,9 +7,9 @@ from typing import Any
 import torch
 from ultralytics.nn.tasks import DetectionModel
 
+from launcher.inside.recorder import Recorder
 from launcher.shared.orders import Orders
 from launcher.trainers.ultralytics.inside import trial as ultralytics_trial
-from launcher.worker.recorder import Recorder
 
 
 def run(orders: Orders, recorder: Recorder) -> None:

@@ -1,0 +1,31 @@
+"""What runs in the trainer's process, whichever trainer it is: the instrument of a trial, the hold on memory, the report.
+
+The launcher starts ``python -m launcher.inside ORDERS.json`` and reads back ``report.json``. A person's own command is loaded with the
+instrument from outside: ``shim/sitecustomize.py`` stands first on PYTHONPATH, so that every Python process of the command runs it.
+
+start      what a process is told -> hooks in it      session    phases, cut, fast-forward and end of a trial, decided
+torch_hooks   what is replaced in torch               passes     over a data loader: cut, worst first
+forward    the model's, stubs of it                   worst      the largest items first
+ranks      what several processes decide alike        gathered   what each batch of a pass leaves in memory
+recorder   phases, steps and peaks -> the report      settings   what the instrument is told
+progress   steps by optimizer                         by_hand    scripts without torch.optim
+trial      runs the command, puts reports together    plainly    runs it without autofit, to prove a crash
+going_on   the second process, from a checkpoint      kept_checkpoint   which the first process leaves
+budget     the hard cap                               budgeted   a full run under an emulated budget
+held       a script's full run, likewise              early      a budget that is taken before a program begins
+driver     what is in use on a card                   cards      which of several this process is on
+overlay    what a program writes while it is tried goes aside          overlaid_libraries   and what libraries write natively
+caches     those of libraries belong to the trial     quiet      a script that is tried sends and fetches nothing
+steps      the optimizer steps of a full run, counted                  whole_saves   a kill leaves the checkpoint before it
+loaders    what workers hold ahead, counted           memory_parts   weights and optimizer states, counted
+lifeline   no process outlives the one that started it                 guardian   ends what a launcher that was killed has left
+stacks     tells where a process stands, even where it hangs           snapshot   a card's memory, allocation by allocation
+versions   of what the process has loaded             after_import   acts on a module as soon as it is imported
+loss_scale   of fp16: a trial's steps are taken       started_rank   one of several processes that torchrun has started
+api        what the trial of a trainer's package imports
+
+What only one trainer needs stands in that trainer's room, ``trainers/NAME/inside`` (``hooks``: what the instrument is told of it), and what
+is copied into a run's folder in ``trainers/NAME/native``. Nothing outside a process of a trainer's imports this folder or an ``inside``.
+Both sides import ``shared``: standard library only. Beside a person's own program our modules are loaded by a private name, so those that
+are loaded there name one another relatively.
+"""

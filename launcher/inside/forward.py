@@ -1,0 +1,251 @@
+"""The model's ``forward`` seen from outside: training and evaluation told apart, and stub outputs where fast-forward wants them."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import types
+from collections.abc import Iterator
+from typing import Any
+
+from ..shared.report import DIVIDED_BY, WORLD_SIZE, Phase
+from .session import Session, world_size
+
+SMALL = 1024
+"""Outputs up to so many elements (losses, say) keep their values in a stub; larger ones become their mean, in no memory."""
+
+
+class Forward:
+    """Stands as ``forward`` on one module instance, and calls the one before it.
+
+    It is put into the instance's ``__dict__``: a module that passes attributes on (Lightning Fabric's wrapper) would set it on the module
+    inside it instead, which the one before it calls.
+    """
+
+    def __init__(self, root: Any, session: Session) -> None:
+        self._root, self._session = root, session
+        self._own = root.__dict__.get("forward")
+        self._before = root.forward
+        self._stubs: dict[Any, Any] = {}
+        self._evaluated = 0
+        self._communicates = False
+        self._parameters: list[Any] = []
+        self._trained: set[Any] = set()
+        self._weights = 0
+        functools.update_wrapper(self, self._before)
+
+    @classmethod
+    def put(cls, root: Any, session: Session) -> None:
+        root.__dict__["forward"] = cls(root, session)
+
+    @classmethod
+    def remove(cls, root: Any) -> None:
+        this = root.__dict__.get("forward")
+        if isinstance(this, cls):
+            del root.__dict__["forward"]
+            if this._own is not None:
+                root.__dict__["forward"] = this._own
+
+    @staticmethod
+    def without(state: dict[str, Any]) -> dict[str, Any]:
+        """A module's state as it is without us: for its copies and pickles."""
+        this = state.get("forward")
+        if not isinstance(this, Forward):
+            return state
+        rest = {key: value for key, value in state.items() if key != "forward"}
+        return rest if this._own is None else {**rest, "forward": this._own}
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        """A copy of the model (its moving average, say) gets a ``forward`` of its own."""
+        copy = memo.get(id(self._root))
+        if copy is None or self._own is not None:
+            return self._before
+        return types.MethodType(type(copy).forward, copy)
+
+    def __reduce__(self) -> Any:
+        """Where a module's own ``__getstate__`` has left us in: a pickle that knows nothing of autofit."""
+        return (getattr, (self._root, "forward"))
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        import torch
+
+        session = self._session
+        if torch.compiler.is_compiling() or not session.active or session.passive:
+            return self._before(*args, **kwargs)
+        if torch.is_grad_enabled() and (self._root.training or session.trains_in_eval_mode):
+            return self._train(args, kwargs)
+        if not torch.is_grad_enabled() or session.proven:
+            return self._evaluate(args, kwargs)
+        return self._really(args, kwargs)
+
+    def _train(self, args: Any, kwargs: Any) -> Any:
+        session = self._session
+        session.place("forward")
+        session.training()
+        shapes, weights = _shapes((args, kwargs)), self._trained_weights()
+        if session.forwarding and (shapes not in self._trained or weights > self._weights):
+            session.something_new()
+        if not session.forwarding:
+            self._weights = max(weights, self._weights)
+            self._trained.add(shapes)
+            session.varies = session.varies or len(self._trained) > len({_leading(each) for each in self._trained})
+            _observe_batch(session, args, kwargs)
+            session.forwards += 1
+            return self._really(args, kwargs)
+        return self._stubbed(("train",), args, kwargs)
+
+    def _trained_weights(self) -> int:
+        """How many of the weights are trained just now: some thaw late."""
+        self._parameters = self._parameters or list(self._root.parameters())
+        return sum(parameter.requires_grad for parameter in self._parameters)
+
+    def _evaluate(self, args: Any, kwargs: Any) -> Any:
+        session = self._session
+        passes = session.passes
+        if passes.evaluating():
+            return self._really(args, kwargs)
+        passes.not_training()
+        if passes.evaluating():
+            return self._really(args, kwargs)
+        # no data loader: every call counts as a batch
+        ending = session.phase is Phase.FINISH
+        if session.phase is not Phase.VALIDATE and not ending:
+            self._evaluated = 0
+        session.validating()
+        key = ("eval", _shapes((args, kwargs)))
+        if (ending or self._evaluated >= session.wanted_validation) and key in self._stubs:
+            return _filled(self._stubs[key])
+        out = self._really(args, kwargs)
+        self._evaluated += 1
+        session.validation_batch()
+        self._stubs[key] = _described(out)
+        return out
+
+    def _stubbed(self, key: Any, args: Any, kwargs: Any) -> Any:
+        import torch
+
+        key = (*key, _shapes((args, kwargs)))
+        if key not in self._stubs or self._communicates:
+            with torch.no_grad():
+                self._stubs[key] = _described(self._alone(args, kwargs) if world_size() > 1 else self._really(args, kwargs))
+        return _filled(self._stubs[key])
+
+    def _alone(self, args: Any, kwargs: Any) -> Any:
+        """The output of one rank, which others may have no need of just now: without what data parallelism sends around. A model that
+        communicates by itself (its batch norm does, or it is sharded) is run by all ranks, at each of their calls."""
+        wrapped = _wrapped(self._root)
+        if self._communicates or self._stubs:
+            return wrapped(*args, **kwargs) if wrapped is not None else self._really(args, kwargs)
+        with collectives() as seen:
+            out = wrapped(*args, **kwargs) if wrapped is not None else self._really(args, kwargs)
+        self._communicates = bool(seen)
+        return out
+
+    def _really(self, args: Any, kwargs: Any) -> Any:
+        try:
+            return self._before(*args, **kwargs)
+        except Exception as error:
+            self._session.swallowed_perhaps(error)
+            raise
+
+
+def _wrapped(root: Any) -> Any:
+    """The model inside ``DistributedDataParallel``, compiled or not; None where there is none."""
+    from torch.nn.parallel import DistributedDataParallel
+
+    root = getattr(root, "_orig_mod", root)
+    return root.module if isinstance(root, DistributedDataParallel) else None
+
+
+@contextlib.contextmanager
+def collectives() -> Iterator[list[str]]:
+    """While open, names of the collectives that this process takes part in are added to the list."""
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    seen: list[str] = []
+
+    class _Looks(TorchDispatchMode):  # type: ignore[misc]
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            if "c10d" in func.namespace:
+                seen.append(str(func))
+            return func(*args, **(kwargs or {}))
+
+    with _Looks():
+        yield seen
+
+
+def _shapes(value: Any) -> Any:
+    """A key that equal shapes share."""
+    import torch
+    from torch.utils import _pytree
+
+    leaves, spec = _pytree.tree_flatten(value)
+    return tuple(tuple(leaf.shape) if isinstance(leaf, torch.Tensor) else type(leaf).__name__ for leaf in leaves), str(spec)
+
+
+def _leading(shapes: Any) -> Any:
+    """The first dimensions, of shapes as ``_shapes`` gives them: batches of one number of samples have the same."""
+    return tuple(each[:1] for each in shapes[0])
+
+
+def _described(value: Any) -> Any:
+    """An output with its large tensors replaced by one element each."""
+    import torch
+    from torch.utils import _pytree
+
+    def one(leaf: Any) -> Any:
+        if not isinstance(leaf, torch.Tensor):
+            return leaf
+        leaf = leaf.detach()
+        if leaf.numel() <= SMALL:
+            return _Large(leaf.clone(), None)
+        mean = leaf.flatten()[:SMALL].float().mean() if leaf.is_floating_point() else leaf.flatten()[0]
+        return _Large(mean.to(leaf.dtype), tuple(leaf.shape))
+
+    return _pytree.tree_map(one, value)
+
+
+class _Large:
+    """A tensor, by its value or by one element and its shape."""
+
+    def __init__(self, value: Any, shape: tuple[int, ...] | None) -> None:
+        self.value, self.shape = value, shape
+
+
+def _filled(described: Any) -> Any:
+    from torch.utils import _pytree
+
+    def one(leaf: Any) -> Any:
+        if not isinstance(leaf, _Large):
+            return leaf
+        return leaf.value.clone() if leaf.shape is None else leaf.value.expand(leaf.shape)
+
+    return _pytree.tree_map(one, described)
+
+
+def _observe_batch(session: Session, args: Any, kwargs: Any) -> None:
+    """Where no data loader tells the micro-batch, the model's input does."""
+    recorder = session.recorder
+    if recorder is None or "micro_batch" in recorder.observed:
+        return
+    import torch
+    from torch.utils import _pytree
+
+    tensors = [leaf for leaf in _pytree.tree_flatten((args, kwargs))[0] if isinstance(leaf, torch.Tensor) and leaf.dim()]
+    if tensors:
+        shape = tuple(max(tensors, key=lambda tensor: tensor.numel()).shape)
+        observe_micro_batch(session, shape[0], shape[:2])
+
+
+def observe_micro_batch(session: Session, seen: int, candidates: tuple[int, ...] = ()) -> None:
+    """Notes the micro-batch that ran; a script that divides what it is given over its ranks has run what was asked."""
+    assert session.recorder is not None
+    asked = session.orders.payload.get("micro_batch")
+    if asked in candidates:
+        seen = asked
+    session.recorder.fact(samples=seen, **{WORLD_SIZE: world_size()})
+    if seen != asked and asked is not None and world_size() > 1 and seen * world_size() == asked:
+        session.recorder.note(f"the script divides its batch of {asked} over {world_size()} processes")
+        session.recorder.fact(**{DIVIDED_BY: world_size()})
+        seen = asked
+    session.recorder.observe(micro_batch=seen)

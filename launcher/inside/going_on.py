@@ -1,0 +1,106 @@
+"""A script's second process: the checkpoint that its trial has saved, the command that goes on from it, and what is told of that.
+
+What a trial writes lies in an overlay, which the second process takes over: a checkpoint stands there under the path that the script knows.
+Payload: ``goes_on``, with ``words`` and ``env`` to add ({checkpoint} stands for the file), ``newest`` (glob of the checkpoints, absolute),
+``holds`` (files without which a folder is none).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+from collections.abc import Sequence
+from itertools import takewhile
+from pathlib import Path
+from typing import Any
+
+import launcher
+from launcher.inside import kept_checkpoint
+from launcher.inside.kept_checkpoint import KEPT
+from launcher.inside.plainly import refuses, speaks_of_memory
+from launcher.shared import checkpoint_files
+from launcher.shared.memory_failures import maybe_memory
+from launcher.shared.orders import REPORT, Orders
+from launcher.shared.report import STEPPED_AT, Failure, Phase, TrialReport
+
+
+class Untried(Exception):
+    """Why it can't be seen whether a training goes on."""
+
+    def report(self) -> TrialReport:
+        note = f"it was not tried whether it can go on from a checkpoint: {self}"
+        return TrialReport(phase=Phase.DONE.value, absent=(Phase.TRAIN.value, Phase.VALIDATE.value, Phase.TRAIN_AGAIN.value), notes=(note,))
+
+
+def found(orders: Orders, *, overlay: Path) -> str:
+    """The newest checkpoint of a training that wasn't over, as the script knows it; ``overlay`` is made of the one that it was kept in.
+    Raises Untried."""
+    how = orders.payload["goes_on"]
+    there = sorted(orders.scratch.glob("*/overlay"), key=os.path.getmtime, reverse=True)
+    for one in there:
+        if path := kept_checkpoint.newest(one, how, folder=KEPT):
+            if torn := checkpoint_files.fault(Path(f"{one / KEPT}{path}")):
+                raise Untried(f"{path} was not whole when its training had gone on ({torn}): it saves in a thread, perhaps")
+            kept_checkpoint.put_back(one, path, how)
+            overlay.parent.mkdir(exist_ok=True)
+            one.rename(overlay)
+            return path
+    if any(kept_checkpoint.newest(one, how) for one in there):
+        raise Untried("the trial, which is short, has saved one only when its training was over")
+    raise Untried(f"its trial has saved nothing like {how['newest']}")
+
+
+def from_checkpoint(payload: dict[str, Any], path: str) -> dict[str, Any]:
+    """The trial's payload with the command that goes on."""
+    how = payload["goes_on"]
+    env = {name: value.replace("{checkpoint}", path) for name, value in how["env"].items()}
+    words = [word.replace("{checkpoint}", path) for word in how["words"]]
+    return {**payload, "argv": [*payload["argv"], *words], "env": {**payload["env"], **env}}
+
+
+def told(report: TrialReport, status: int, path: str, orders: Orders) -> TrialReport:
+    """All that came after the start is going on. A script that fails on its way to the place of its first step can't load what it has
+    saved. One that makes no step proves nothing, nor that it breaks elsewhere for another reason than memory: the trial cuts its training.
+    Nor is a loss that isn't finite: it comes further than the first. Raises Untried."""
+    uses = tuple(use if use.phase == Phase.START else dataclasses.replace(use, phase=Phase.RESUME.value) for use in report.uses)
+    observed = {name: value for name, value in report.observed.items() if name != "accumulation"}  # a pass may go on at its end
+    report = dataclasses.replace(report, uses=uses, observed=observed)
+    failure = report.failure
+    if status < 0 or report.swallowed or (failure and (speaks_of_memory(failure) or refuses(failure) or maybe_memory(failure.message))):
+        return report
+    words = (failure.message.strip().splitlines() or ["?"])[0][:200] if failure is not None else ""
+    if not report.optimizer_steps:
+        first = TrialReport.read(Path(orders.main) / REPORT) or TrialReport()
+        if failure is not None and _on_the_way(failure, first.facts.get(STEPPED_AT, [])):
+            return report
+        raise Untried(f"its training makes no step from {path}{words and f': {words}'}")
+    if (ran := observed.get("micro_batch")) is not None and ran != orders.payload["micro_batch"]:
+        raise Untried(f"what it trained from {path} were batches of {ran}")
+    broke = f"; after its steps it broke: {words}" if words else "; its loss is not finite there" if report.loss_finite is False else ""
+    notes = (*report.notes, f"goes on from {path}, which was loaded{broke}")
+    return dataclasses.replace(report, phase=Phase.DONE.value, failure=None, hint="", loss_finite=None, notes=notes)
+
+
+_FRAME = re.compile(r'^ *File "(.+?)", line (\d+), in (.+)$', re.MULTILINE)
+
+
+def _on_the_way(failure: Failure, stepped_at: Sequence[Sequence[Any]]) -> bool:
+    """Whether a script failed before it came to the place in its code where it makes its steps: above the line, in the last function that
+    both stacks have in common. What comes below it comes after a training, which may have been over."""
+    if {"FileNotFoundError", "StopIteration"} & set(failure.types):
+        return False  # native code may not find what lies in the overlay; batches that it leaves out may be those that the trial does
+    if "ExitStatus" in failure.types and "exit status 2\n" in failure.message:
+        return True  # argparse's, for words that it doesn't know
+    last = failure.traceback.rpartition("Traceback (most recent call last):")[2]
+    failed, steps = _its_own(_FRAME.findall(last)), _its_own(stepped_at)
+    begins = next((at for at, step in enumerate(steps) if failed and step[0] == failed[0][0]), len(steps))
+    pairs = list(takewhile(lambda pair: pair[0][0] == pair[1][0], zip(failed, steps[begins:], strict=False)))
+    return next((at < step for (_, at), (_, step) in pairs if at != step), bool(pairs))
+
+
+def _its_own(frames: Sequence[Sequence[Any]]) -> list[tuple[tuple[str, str], int]]:
+    """((file, function), line) of each that isn't of autofit's hooks."""
+    hooks = os.path.dirname(os.path.abspath(launcher.__file__)) + os.sep
+    theirs = [frame for frame in frames if not frame[0].startswith(hooks) and not os.path.basename(frame[0]).startswith("_autofit")]
+    return [((file, name), int(line)) for file, line, name in theirs]

@@ -1,0 +1,70 @@
+"""Takes the settings' path; leaves hooks in this process that act when torch, transformers or Lightning are imported."""
+
+from __future__ import annotations
+
+import atexit
+import importlib
+import os
+from pathlib import Path
+
+from . import overlaid_libraries, torch_hooks
+from .after_import import Hook, after_import
+from .overlay import Overlay
+from .same import install as same
+from .session import Session
+from .settings import LOADED, ProbeSettings
+
+_TRAINERS = os.path.join(os.path.dirname(os.path.dirname(__file__)), "trainers")
+HOOKS = [
+    importlib.import_module(f"..trainers.{name}.inside.hooks", __package__)
+    for name in sorted(os.listdir(_TRAINERS))
+    if os.path.exists(os.path.join(_TRAINERS, name, "inside", "hooks.py"))
+]
+"""What the instrument is told of each trainer: imported with us, since a program may have modules of the library's names."""
+
+
+def install(path: str) -> None:
+    """Hooks this process. Called once, before any code of the script."""
+    settings = ProbeSettings.read(Path(path))
+    if not settings.budget_only:
+        Path(settings.records, LOADED).touch()
+    if settings.look:
+        _looks(settings)
+        return
+    session = Session(settings)
+    if settings.overlay:
+        overlay = Overlay(Path(settings.overlay), kept=(Path(settings.overlay).parent, *map(Path, settings.kept)))
+        overlay.install()
+        after_import(overlaid_libraries.hooks(overlay, forwarding=session.saves))
+    after_import({"torch": lambda module: _torch(session)})
+    if settings.same:
+        after_import(same.libraries())
+    if not settings.budget_only:
+        after_import(_trainers(session))
+        atexit.register(session.at_exit)
+        os.register_at_fork(after_in_child=session.forked)
+
+
+def _looks(settings: ProbeSettings) -> None:
+    overlay = Overlay(Path(settings.overlay), kept=[*map(Path, settings.kept)])
+    overlay.install()
+    after_import(overlaid_libraries.hooks(overlay))
+    arriving = importlib.import_module("..trainers.script.inside.arriving", __package__)
+    arriving.install(Path(settings.records), marked=settings.look == "marks")
+
+
+def _torch(session: Session) -> None:
+    torch_hooks.install(session)
+    if session.settings.same:
+        same.install(session.settings.same, Path(session.settings.records))
+
+
+def _trainers(session: Session) -> dict[str, Hook]:
+    """Module -> what is done with it when it has been imported, by each trainer's hooks."""
+    told = {module: act for one in HOOKS for module, act in one.hooks(session).items()}
+    return {module: _where_there_is(name, act) for module, (name, act) in told.items()}
+
+
+def _where_there_is(name: str, hook: Hook) -> Hook:
+    """A person's own module may have a library's name: it is left alone."""
+    return lambda module: hook(module) if hasattr(module, name) else None

@@ -1,0 +1,318 @@
+"""Hooks into torch, once it is imported: modules built and switched, backward passes, optimizer steps, data loader passes.
+
+No module hooks are used, so that torch.compile sees the model it would see without us.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import weakref
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+from . import steps as made_steps
+from .forward import Forward
+from .passes import Passes
+from .session import Session, accumulation_from_outside
+
+
+def install(session: Session) -> None:
+    """Patches torch for this session."""
+    modules = _Modules(session)
+    modules.install()
+    if session.settings.budget_only:
+        made_steps.count()
+        if session.orders.cards:
+            _at_an_optimizer(session.opened_by)
+        return
+    steps = _Steps(session, modules)
+    steps.install()
+    Passes(session).install()
+    session.on_forwarding.append(_from_outside(session))
+
+
+def _from_outside(session: Session) -> Callable[[bool], None]:
+    """What accumulates from outside, which is loaded after us, stands still while training is stubbed."""
+
+    def act(forwarding: bool) -> None:
+        outside = accumulation_from_outside()
+        if outside is not None:
+            outside.resumes(forwarding)
+
+    return act
+
+
+class _Modules:
+    """Which modules there are, which of them are nobody's children (roots), and when they are switched to evaluation."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._all: dict[int, weakref.ref[Any]] = {}
+        """By identity: some modules hash by what they hold."""
+        self._depth = 0
+
+    def install(self) -> None:
+        import torch
+
+        session, known = self._session, self._all
+        module = torch.nn.Module
+        made, switch, clear = module.__init__, module.train, module.zero_grad
+
+        @functools.wraps(made)
+        def built(this: Any, *args: Any, **kwargs: Any) -> None:
+            if not session.settled and not _importing():
+                session.open()
+            made(this, *args, **kwargs)
+            if not session.settings.budget_only:
+                key = id(this)
+                known[key] = weakref.ref(this, lambda gone: known.pop(key, None))
+
+        module.__init__ = built
+        if session.settings.budget_only:
+            return
+
+        @functools.wraps(switch)
+        def train(this: Any, mode: bool = True) -> Any:
+            self._depth += 1
+            try:
+                return switch(this, mode)
+            finally:
+                self._depth -= 1
+                if not self._depth and not mode:
+                    self.adopt(this)
+
+        @functools.wraps(clear)
+        def zero_grad(this: Any, set_to_none: bool = True) -> None:
+            if not session.forwarding:  # gradients stay where they are
+                clear(this, set_to_none)
+
+        own = module.__dict__.get("__getstate__")  # from some version of PyTorch on
+
+        def state(this: Any) -> Any:
+            return Forward.without(dict(own(this) if own is not None else this.__dict__))
+
+        module.train, module.zero_grad = train, zero_grad
+        module.__getstate__ = state  # copies and pickles of a model are its own
+
+    def adopt(self, root: Any) -> None:
+        """Takes ``root`` as (one of) the model(s), where it is as large as any seen before."""
+        session = self._session
+        if not session.active or session.passive or any(root is known for known in session.roots):
+            return
+        if isinstance(root, _script_types()):
+            return
+        size = _size(root)
+        if size and size >= max((_size(known) for known in session.roots), default=0) / 2:
+            self._take(root)
+
+    def adopt_of(self, optimizer: Any) -> None:
+        """Takes the outermost modules that hold the optimizer's parameters."""
+        session = self._session
+        if not session.active or session.passive:
+            return
+        wanted = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
+        everything = [module for known in list(self._all.values()) if (module := known()) is not None]
+        children = {id(child) for one in everything for child in one.children() if child is not one}
+        for one in everything:
+            if id(one) in children or any(one is root for root in session.roots) or isinstance(one, _script_types()):
+                continue
+            if any(id(parameter) in wanted for parameter in one.parameters()):
+                self._take(one)
+
+    def trained(self) -> list[Any]:
+        """Parameters that have gradients."""
+        everything = [module for known in list(self._all.values()) if (module := known()) is not None]
+        found = {id(one): one for module in everything for one in module.parameters(recurse=False) if one.grad is not None}
+        return list(found.values())
+
+    def _take(self, root: Any) -> None:
+        inner = [known for known in self._session.roots if any(known is part for part in root.modules())]
+        for known in inner:  # it has been wrapped since (data parallel, compiled)
+            Forward.remove(known)
+            self._session.roots.remove(known)
+        self._session.roots.append(root)
+        Forward.put(root, self._session)
+
+
+def _at_an_optimizer(act: Callable[[Any], None]) -> None:
+    """``act`` gets each optimizer that is made."""
+    from torch.optim.optimizer import Optimizer
+
+    made = Optimizer.__init__
+
+    @functools.wraps(made)
+    def begun(this: Any, *args: Any, **kwargs: Any) -> None:
+        made(this, *args, **kwargs)
+        act(this)
+
+    Optimizer.__init__ = begun
+
+
+def _script_types() -> tuple[type, ...]:
+    import torch
+
+    return (torch.jit.ScriptModule,)
+
+
+def _size(module: Any) -> int:
+    return sum(parameter.numel() for parameter in module.parameters())
+
+
+def _importing() -> bool:
+    """Whether some library is being imported just now: modules that it builds at import are part of it."""
+    frame: Any = sys._getframe(2)
+    while frame is not None:
+        if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
+            return True
+        frame = frame.f_back
+    return False
+
+
+class _Steps:
+    """Backward passes and optimizer steps, real ones counted, stubs in fast-forward."""
+
+    def __init__(self, session: Session, modules: _Modules) -> None:
+        self._session, self._modules = session, modules
+        self._optimizers: weakref.WeakKeyDictionary[Any, None] = weakref.WeakKeyDictionary()
+        """In the order of their first steps: all ranks have the same."""
+        self._stubbed: dict[int, tuple[Any, dict[str, Any]]] = {}
+        self._in_backward = False
+        self._lent: list[Any] = []
+        """Parameters whose gradients are zeros that a stubbed backward pass has made."""
+
+    def install(self) -> None:
+        import torch
+        from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
+
+        session = self._session
+        _at_an_optimizer(session.made)
+        Optimizer.zero_grad = self._unless_forwarding(Optimizer.zero_grad)  # a wrapper's (Fabric's) inherits it from the optimizer's class
+        session.on_forwarding.append(self._forwarding)
+        session.on_hand.append(self._by_hand)
+        torch.autograd.backward = self._counted(torch.autograd.backward)
+        torch.autograd.grad = _zero_where_forwarding(torch.autograd.grad, session)
+
+        def stepped(optimizer: Any, args: Any, kwargs: Any) -> None:
+            if optimizer not in self._optimizers:
+                self._optimizers[optimizer] = None
+                session.opened_by(optimizer)  # it may have been made before what it trains was on a card
+                self._modules.adopt_of(optimizer)
+            session.stepped(optimizer, closure=any(map(callable, args[1:])) or kwargs.get("closure") is not None)
+
+        register_optimizer_step_post_hook(stepped)
+        scaler = torch.amp.GradScaler
+        for name in ("unscale_", "update"):
+            setattr(scaler, name, self._unless_forwarding(getattr(scaler, name)))
+        scale_and_step = scaler.step
+
+        @functools.wraps(scale_and_step)
+        def step(this: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+            if session.forwarding:
+                return optimizer.step()
+            return scale_and_step(this, optimizer, *args, **kwargs)
+
+        scaler.step = step
+
+    def _counted(self, backward: Callable[..., Any]) -> Callable[..., Any]:
+        """``torch.autograd.backward`` that is counted, but for one inside another: reentrant checkpointing makes one for each part of a
+        model, in a thread of the engine's while the outermost waits."""
+        session = self._session
+
+        @functools.wraps(backward)
+        def counted(*args: Any, **kwargs: Any) -> None:
+            if self._in_backward:
+                backward(*args, **kwargs)
+                return
+            if session.forwarding:
+                self._lend()
+                if session.hand is not None:
+                    session.forwarded_step()
+                return
+            session.loss(args[0] if args else kwargs.get("tensors"))
+            self._in_backward = True
+            try:
+                backward(*args, **kwargs)
+            except Exception as error:
+                session.swallowed_perhaps(error)
+                raise
+            finally:
+                self._in_backward = False
+            session.backward_done()
+
+        return counted
+
+    def _lend(self) -> None:
+        """Gradients for what has none (it was cleared before fast-forward began): a script may change or measure them by hand."""
+        import torch
+
+        parameters = (one for optimizer, _ in self._stubbed.values() for group in optimizer.param_groups for one in group["params"])
+        for one in parameters:
+            if one.requires_grad and one.grad is None:
+                one.grad = torch.zeros_like(one)
+                self._lent.append(one)
+
+    def _take_back(self, *_: Any, **__: Any) -> None:
+        """What was lent is cleared where the script would clear it: it is in nobody's way as it validates."""
+        for one in self._lent:
+            one.grad = None
+        self._lent.clear()
+
+    def _unless_forwarding(self, method: Callable[..., Any]) -> Callable[..., Any]:
+        session = self._session
+
+        @functools.wraps(method)
+        def maybe(this: Any, *args: Any, **kwargs: Any) -> Any:
+            return None if session.forwarding else method(this, *args, **kwargs)
+
+        return maybe
+
+    def _by_hand(self) -> None:
+        """No optimizer says what is trained: gradients do."""
+        trained = SimpleNamespace(param_groups=[{"params": self._modules.trained()}])
+        self._modules.adopt_of(trained)
+        self._session.observe_device(trained)
+
+    def _forwarding(self, on: bool) -> None:
+        """Gives every optimizer a stub ``step`` and ``zero_grad`` of its own, or its own methods back."""
+        session = self._session
+        if on and session.hand is not None:
+            for parameter in self._modules.trained():
+                parameter.grad.zero_()  # what is added by hand while nothing is trained
+        if not on:
+            self._take_back()
+            for optimizer, before in self._stubbed.values():
+                for name in ("step", "zero_grad"):
+                    optimizer.__dict__.pop(name, None)
+                optimizer.__dict__.update(before)
+            self._stubbed.clear()
+            return
+        for optimizer in list(self._optimizers):
+            before = {name: optimizer.__dict__[name] for name in ("step", "zero_grad") if name in optimizer.__dict__}
+            self._stubbed[id(optimizer)] = (optimizer, before)
+            optimizer.__dict__["step"] = _stub_step(session if len(self._stubbed) == 1 else None)
+            optimizer.__dict__["zero_grad"] = self._take_back
+
+
+def _zero_where_forwarding(gradients: Callable[..., Any], session: Session) -> Callable[..., Any]:
+    """``torch.autograd.grad``, of a stub: gradients of nothing, in no memory."""
+    import torch
+
+    @functools.wraps(gradients)
+    def asked(outputs: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        given, wanted = ([one] if isinstance(one, torch.Tensor) else list(one) for one in (outputs, inputs))
+        tensors = all(isinstance(one, torch.Tensor) for one in (*given, *wanted))
+        if not session.forwarding or not tensors or any(one.requires_grad for one in given):
+            return gradients(outputs, inputs, *args, **kwargs)
+        return tuple(one.new_zeros(()).expand_as(one) for one in wanted)
+
+    return asked
+
+
+def _stub_step(session: Session | None) -> Callable[..., None]:
+    def step(*args: Any, **kwargs: Any) -> None:
+        if session is not None and session.forwarding:
+            session.forwarded_step()
+
+    return step

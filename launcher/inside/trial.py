@@ -1,0 +1,514 @@
+"""Takes orders whose payload is somebody's own command line; runs the command itself with the probe loaded into it from outside,
+and puts together what its processes saw.
+
+This process only watches: the command runs with its own interpreter, its own launcher (torchrun, accelerate) and its own arguments.
+Where it ended without a validation pass, or broke after a pass was cut, it is tried once more with the whole length of its training
+passes fast-forwarded; where it came to its end in fewer steps than are wanted, with so many. A crash that has nothing to do with memory is
+proven by running the command plainly (``plainly``).
+
+Payload: ``argv`` (list of words), ``env`` (added), ``files`` (path -> text, written first), ``micro_batch`` (as asked),
+``accumulation`` (micro-batches per optimizer step in the trial), ``validation`` ("seek" or "none"), ``whole`` (samples of a step that the
+script takes in parts by itself, else None), ``nominal`` (bool: it keeps a batch of its own), ``apart`` (bool: each process has the budget
+for itself), ``parts`` (in which a batch of its own sampler is taken, else None), ``goes_on`` (see ``going_on``; only if a second process
+is to go on). ``steps_in_all`` is added here where the whole training has fewer than are wanted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import math
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from launcher.inside import going_on, kept_checkpoint, snapshot
+from launcher.inside import settings as probe_settings
+from launcher.inside.budgeted import SHIM
+from launcher.inside.by_hand import ENOUGH
+from launcher.inside.caches import CACHES, huggingface
+from launcher.inside.lifeline import die_with_parent
+from launcher.inside.overlay import FILES
+from launcher.inside.plainly import injected, proven, refuses, speaks_of_memory
+from launcher.inside.quiet import QUIET
+from launcher.inside.recorder import Recorder
+from launcher.inside.settings import LEAST_STEPS, LOADED, ProbeSettings
+from launcher.shared import procfs
+from launcher.shared.files import CODE
+from launcher.shared.memory_failures import ECHO
+from launcher.shared.orders import RANKS, REPORT, Orders
+from launcher.shared.report import (
+    CARD,
+    OTHER_CARDS,
+    OWN_ACCUMULATION,
+    RANK,
+    SAMPLES,
+    STEPS_IN_ALL,
+    WORLD_SIZE,
+    WRITTEN,
+    Failure,
+    Phase,
+    TrialReport,
+)
+from launcher.shared.sizes import format_size
+
+FORCE = 'make it validate early with trainer.args.validation: {force: "--val-every 1"} (words of the script\'s own), or say {none: true}'
+_TAIL_CHARACTERS = 20_000
+MOST_WRITTEN = 1000
+OVERLAY, RESUMED = "overlay", "resumed"
+"""Folders: in an attempt's, of what it writes; among the attempts, of the one that goes on."""
+
+
+class Unreached(Exception):
+    """The probe has not come into the command: nothing of it can be seen or cut, and what it writes is not redirected."""
+
+
+def run(orders: Orders, recorder: Recorder) -> None:
+    """The trial. Leaves the report in the trial's folder whatever happened; a signal that ended the script ends this process too.
+
+    Where the trial itself is ended (SIGTERM: it took too long, or came no further), the report says how far the command had come.
+    """
+    try:
+        _run(orders, recorder)
+    except _Left:
+        places = orders.scratch.glob(f"{RESUMED if orders.resumes else '*'}/records")
+        if (furthest := _furthest(report for records in places for report in _reports(records))) is not None:
+            furthest.write(orders.report_path)
+        _die_alike(signal.SIGTERM)
+
+
+class _Left(SystemExit):
+    """The trial was told to end."""
+
+
+def _run(orders: Orders, recorder: Recorder) -> None:
+    for path, text in orders.payload.get("files", {}).items():
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        Path(path).write_text(text, encoding="utf-8")
+    began = time.monotonic()
+    try:
+        if orders.resumes:
+            _go_on(orders)
+            return
+        status, reports = _attempt(orders, "cut")
+    except Unreached as error:
+        TrialReport(hint=str(error)).write(orders.report_path)
+        return
+    if in_all := _steps_in_all(reports, status, orders):
+        orders = dataclasses.replace(orders, payload={**orders.payload, "steps_in_all": in_all})
+        status, reports = _attempt(orders, "few")
+    elif _worth_following(reports, status):
+        again, followed = _attempt(orders, "full")
+        if again == 0 or not _done(reports):
+            status, reports = again, followed
+    report = judged(reports, status, orders)
+    _keep(reports, Path(orders.folder))
+    if in_all:
+        said = f"its whole training has {in_all} optimizer step{'s' if in_all > 1 else ''}"
+        report = dataclasses.replace(report, facts={**report.facts, STEPS_IN_ALL: in_all}, notes=(*report.notes, said))
+    if report.failure is not None and not speaks_of_memory(report.failure) and not refuses(report.failure):
+        seconds = time.monotonic() - began
+        report = proven(report, orders, _environment(orders, orders.scratch / "plain"), seconds=seconds, cure=FORCE)
+    for kept in orders.scratch.glob(f"*/records/*/{snapshot.NAME}"):
+        os.replace(kept, Path(orders.folder) / snapshot.NAME)
+    report.write(orders.report_path)
+    if status < 0 and report.failure is None:
+        _die_alike(-status)
+
+
+def _go_on(orders: Orders) -> None:
+    """The trial of a second process, which goes on from what the first has saved."""
+    status = 0
+    try:
+        path = going_on.found(orders, overlay=orders.scratch / RESUMED / OVERLAY)
+        orders = dataclasses.replace(orders, payload=going_on.from_checkpoint(orders.payload, path))
+        status, reports = _attempt(orders, "cut")
+        _keep(reports, Path(orders.folder))
+        report = going_on.told(judged(reports, status, orders), status, path, orders)
+    except going_on.Untried as why:
+        report = why.report()
+    report.write(orders.report_path)
+    if status < 0 and report.failure is None:
+        _die_alike(-status)
+
+
+def _keep(reports: Sequence[TrialReport], folder: Path) -> None:
+    """Each rank's own report, beside that of the trial."""
+    for report in reports:
+        if RANK in report.facts:
+            place = folder / RANKS / str(report.facts[RANK]) / REPORT
+            place.parent.mkdir(parents=True, exist_ok=True)
+            report.write(place)
+
+
+def _steps_in_all(reports: Sequence[TrialReport], status: int, orders: Orders) -> int:
+    """Optimizer steps of the whole training, where those are fewer than a trial wants: then nothing was cut, and no validation was taken
+    for one that comes after them. 0 where there are enough."""
+    trained = _trained(reports)
+    if status != 0 or not trained or any(report.failure or report.facts.get("ended") != "exit" for report in trained):
+        return 0
+    most = max(report.optimizer_steps for report in trained)
+    return most if most < max(orders.steps, LEAST_STEPS) else 0
+
+
+def _attempt(orders: Orders, mode: str) -> tuple[int, list[TrialReport]]:
+    """Runs the command once. (exit status as subprocess gives it, what each of its processes reported) What it writes stays if a second
+    process may go on from that."""
+    place = orders.scratch / (RESUMED if orders.resumes else mode)
+    records = place / "records"
+    records.mkdir(parents=True, exist_ok=True)
+    signal.signal(signal.SIGTERM, _leave)
+    with tempfile.TemporaryDirectory(prefix="autofit-", ignore_cleanup_errors=True) as temporary:
+        found = _attempt_in(orders, mode, place, records, temporary)
+    if not orders.payload.get("goes_on"):
+        shutil.rmtree(place / OVERLAY, ignore_errors=True)
+    return found
+
+
+def _leave(number: int, frame: object) -> None:
+    raise _Left(128 + number)
+
+
+def _attempt_in(orders: Orders, mode: str, place: Path, records: Path, temporary: str) -> tuple[int, list[TrialReport]]:
+    """``temporary``: a folder with a short path; sockets in it (data loader workers share tensors by them) have 108 bytes for theirs."""
+    settings = place / "probe.json"
+    ProbeSettings(
+        records=str(records), orders=dataclasses.asdict(orders), overlay=str(place / OVERLAY),
+        kept=(temporary, str(place / CACHES)), mode=mode,
+    ).write(settings)  # fmt: skip
+    env = {**_environment(orders, place), "TMPDIR": temporary}
+    env |= injected(settings, env)
+    child = subprocess.Popen(orders.payload["argv"], env=env, stdin=subprocess.DEVNULL, preexec_fn=die_with_parent)
+    status = _followed(child, records, orders)
+    broken = Path(f"{settings}.failed")
+    if broken.exists():
+        raise RuntimeError(f"the probe could not be loaded into the script's interpreter: {broken.read_text(encoding='utf-8').strip()}")
+    more = {WRITTEN: _written(place / OVERLAY / FILES), **kept_checkpoint.on_disk(place / OVERLAY, orders.payload.get("goes_on"))}
+    reports = [dataclasses.replace(report, facts={**report.facts, **more}) for report in _reports(records)]
+    return status, reports
+
+
+def _written(twins: Path) -> list[str]:
+    """What the command wrote of what could be code by its name; a folder that isn't there but for it stands for all in it."""
+    found = set[str]()
+    for folder, _, names in os.walk(twins):
+        if any(name.endswith(CODE) for name in names):
+            real = os.path.join("/", os.path.relpath(folder, twins))
+            found |= {_first_that_is_new(os.path.join(real, name)) for name in names if name.endswith(CODE)}
+    return sorted(found)[:MOST_WRITTEN]
+
+
+def _first_that_is_new(path: str) -> str:
+    while not os.path.lexists(parent := os.path.dirname(path)):
+        path = parent
+    return path
+
+
+def _environment(orders: Orders, place: Path) -> dict[str, str]:
+    """What the command is told beside the probe: nothing is uploaded or downloaded, caches of libraries are the trial's own."""
+    own = {key: str(value) for key, value in orders.payload.get("env", {}).items()}
+    base = {**os.environ, **QUIET, "MPLBACKEND": "Agg", **own}
+    return {**base, **huggingface(base, place / CACHES)}
+
+
+LOOK_S = 0.5
+"""Between two looks at what the command's processes are at."""
+LATE_S = 2.0
+"""So long after one rank's failure the command is ended: until then the others may tell of theirs, which may be the cause. They wait for
+the one that is gone for as long as the script's own timeout says."""
+UNREACHED_S = 3.0
+"""So long may a Python process of the command run into which the probe can't come: a wrapper may start another one that it can."""
+KEPT_OUT = (
+    "PYTHONPATH set anew (env, export, a launcher of its own), or python -I, -E or -S, keep the probe out: set it before autofit instead"
+)
+
+
+def _followed(child: subprocess.Popen[bytes], records: Path, orders: Orders) -> int:
+    """Waits for the command; meanwhile the trial's report is that of the process which has come furthest. Returns its exit status; 1, as a
+    launcher's is, where it was ended here for a rank that had failed."""
+    shown, beat, failed_since, ended = "", 0, math.inf, False
+    procfs.name_thread(f"{procfs.WATCHES}trial")  # it only looks on: what it reads is no sign of the command's life
+    while True:
+        try:
+            status = child.wait(timeout=LOOK_S)
+            return 1 if ended else status
+        except subprocess.TimeoutExpired:
+            if not (records / LOADED).exists() and (lives := _out_of_reach(child.pid)):
+                _end(child)
+                raise Unreached(f"autofit's probe did not come into {lives}. {KEPT_OUT}") from None
+        reports = _reports(records)
+        failed_since = min(failed_since, time.monotonic() if any(map(_failed_rank, reports)) else math.inf)
+        if time.monotonic() - failed_since > LATE_S:
+            ended = True
+            _end(child)
+        furthest = _furthest(reports)
+        if furthest is not None and furthest.phase not in (shown, Phase.DONE):
+            shown = furthest.phase
+            furthest.write(orders.report_path)
+        elif (now := _beat(records)) != beat:
+            beat = now
+            with contextlib.suppress(OSError):
+                os.utime(orders.report_path)
+
+
+def _furthest(reports: Iterable[TrialReport]) -> TrialReport | None:
+    """That of the process which has come furthest."""
+    return max(reports, key=lambda report: list(Phase).index(Phase(report.phase)), default=None)
+
+
+def _failed_rank(report: TrialReport) -> bool:
+    return report.failure is not None and int(report.facts.get(WORLD_SIZE, 1)) > 1
+
+
+def _beat(records: Path) -> int:
+    """When a process of the command was last seen to train or validate, in nanoseconds; 0: never."""
+    return max((path.stat().st_mtime_ns for path in records.glob("*/report.json")), default=0)
+
+
+def _out_of_reach(pid: int) -> str:
+    """A Python process of the command's that has run for some time and into which the probe can't come, or hasn't come though torch is in
+    it already; in words, nothing where there is none. However long an interpreter takes to start says nothing."""
+    for one in (pid, *procfs.descendants(pid)):
+        with contextlib.suppress(OSError, IndexError):
+            name = os.path.basename(os.readlink(f"/proc/{one}/exe"))
+            age = time.time() - os.stat(f"/proc/{one}").st_ctime
+            words = Path(f"/proc/{one}/cmdline").read_bytes().decode(errors="replace").split("\0")
+            if name.startswith("python") and age > UNREACHED_S and (_keeps_out(one, words) or "/libtorch" in _mapped(one)):
+                return " ".join(words).strip()[:200]
+    return ""
+
+
+def _keeps_out(pid: int, words: Sequence[str]) -> bool:
+    """Whether a Python was started without the variables that load the probe, or told to pass them over."""
+    environ = Path(f"/proc/{pid}/environ").read_bytes().decode(errors="replace").split("\0")
+    told = dict(word.partition("=")[::2] for word in environ)
+    return probe_settings.VARIABLE not in told or str(SHIM) not in told.get("PYTHONPATH", "").split(os.pathsep) or _isolated(words[1:])
+
+
+def _isolated(words: Sequence[str]) -> bool:
+    """Whether an interpreter's own options leave out the environment's variables, or what ``site`` loads: -I, -E or -S, also in -sE."""
+    for word in words:
+        if not word.startswith("-") or word in ("-", "--"):
+            return False
+        for letter in word[1:] if not word.startswith("--") else "":
+            if letter in "IES":
+                return True
+            if letter in "cmXW":
+                break
+        if word[-1:] in "cm" and not word.startswith("--"):
+            return False
+    return False
+
+
+def _mapped(pid: int) -> str:
+    return Path(f"/proc/{pid}/maps").read_text(encoding="utf-8", errors="replace")
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    """Ends the command and what it has started, at once: it writes where it likes."""
+    for one in (*procfs.descendants(child.pid), child.pid):
+        with contextlib.suppress(OSError):
+            os.kill(one, signal.SIGKILL)
+    child.wait()
+
+
+def _reports(records: Path) -> list[TrialReport]:
+    return [report for path in sorted(records.glob("*/report.json")) if (report := TrialReport.read(path)) is not None]
+
+
+def _die_alike(number: int) -> None:
+    signal.signal(number, signal.SIG_DFL) if number not in (signal.SIGKILL, signal.SIGSTOP) else None
+    os.kill(os.getpid(), number)
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# What the processes saw, put together
+
+
+def _trained(reports: Sequence[TrialReport]) -> list[TrialReport]:
+    return [report for report in reports if report.optimizer_steps]
+
+
+def _done(reports: Sequence[TrialReport]) -> bool:
+    return any(report.phase in (Phase.FINISH, Phase.DONE) for report in reports)
+
+
+def _worth_following(reports: Sequence[TrialReport], status: int) -> bool:
+    """Whether the command trained, and then validated nowhere, or broke: its passes were cut, and that may be why."""
+    trained = _trained(reports)
+    if not trained or _done(reports):
+        return False
+    if status == 0:
+        return not any(report.failure or report.facts.get("validated") for report in trained)
+    failures = [report.failure for report in reports if report.failure is not None]
+    return (
+        bool(failures)
+        and not any(speaks_of_memory(one) or refuses(one) for one in failures)
+        and not any(report.swallowed for report in reports)
+    )
+
+
+def _cause(reports: Sequence[TrialReport]) -> TrialReport | None:
+    """The failing process that the others' failures came of: memory first, then whoever doesn't only say that a neighbour is gone."""
+    failing = [(report, report.failure) for report in reports if report.failure is not None]
+    memory = next((report for report, failure in failing if speaks_of_memory(failure)), None)
+    own = next((report for report, failure in failing if not ECHO.search(failure.message)), None)
+    if memory is not None or own is not None:
+        return memory or own
+    hidden = next((report for report in reports if report.swallowed), None)  # it was ended before it could say what had ended it
+    if hidden is not None and failing:
+        failure = Failure(types=("OutOfMemoryError",), message=hidden.swallowed[0], traceback=hidden.swallowed[0])
+        return dataclasses.replace(hidden, failure=failure)
+    return failing[0][0] if failing else None
+
+
+def judged(reports: Sequence[TrialReport], status: int, orders: Orders) -> TrialReport:
+    """One report of all processes: the failing one's failure, the most memory of any, the validation of the one that validated."""
+    trained = _trained(reports)
+    failed = _cause((*trained, *reports))
+    main = failed or max(trained or reports, key=lambda report: (report.phase == Phase.DONE, report.validation_batches), default=None)
+    if main is None:
+        return TrialReport(hint=_no_model(status, orders), failure=_exit_failure(status, orders))
+    everyone = trained or [main]
+    own = 1 if orders.payload.get("nominal") else _accumulated(everyone)  # a nominal batch's own is counted in the rung
+    if main.failure is None and (main.phase == Phase.DONE or (main.phase == Phase.FINISH and status >= 0)):
+        status = 0  # what is owed was seen; after it, stubs may have broken the script
+        main = dataclasses.replace(main, phase=Phase.DONE.value)
+    report = dataclasses.replace(
+        main,
+        uses=_together(everyone, orders) if len(everyone) > 1 else main.uses,
+        validation_batches=max(one.validation_batches for one in everyone) if failed is None else main.validation_batches,
+        swallowed=tuple(dict.fromkeys(text for one in reports for text in one.swallowed)),
+        notes=tuple(dict.fromkeys([*(note for one in everyone for note in one.notes), *_ranks(everyone, orders), *_own(own)])),
+        facts={**main.facts, **_samples(everyone, own)},
+    )
+    if report.failure is not None and "EOFError" in report.failure.types:
+        report = dataclasses.replace(report, notes=(*report.notes, UNANSWERED))
+    if report.failure is None and status != 0:
+        report = dataclasses.replace(report, failure=_exit_failure(status, orders))
+    if report.failure is None and report.phase != Phase.DONE:
+        report = _ended_early(report, orders)
+    if report.failure is None and (unheld := _unheld(everyone)):
+        report = dataclasses.replace(report, phase=Phase.TRAIN.value, hint=unheld)
+    return report
+
+
+def _unheld(everyone: Sequence[TrialReport]) -> str:
+    """Why nothing is proven of a command that used a card on which no process of it took a budget; empty where each did."""
+    own = {report.facts.get(CARD) for report in everyone}
+    more = {uuid: size for report in everyone for uuid, size in report.facts.get(OTHER_CARDS, {}).items() if uuid not in own}
+    if not more:
+        return ""
+    held = ", ".join(f"{format_size(size)} of {uuid}" for uuid, size in more.items())
+    return f"one process used several cards (beside its own {held}), and one card for each process is covered: start one for each card"
+
+
+UNANSWERED = "standard input is empty, in trials and in the run: what a script asks for there, its options must say"
+
+
+def _no_model(status: int, orders: Orders) -> str:
+    """Why nothing was seen of a command: it has no training to be seen, or the probe was kept out of it."""
+    if any(orders.scratch.glob(f"*/records/{LOADED}")):
+        return f"the command came to its end (exit status {status}) without building a model: as it stands it trains nothing"
+    nothing = "no Python process of the command built a model" if status == 0 else f"the command ended with exit status {status}"
+    return f"{nothing} ({KEPT_OUT})"
+
+
+def _ended_early(report: TrialReport, orders: Orders) -> TrialReport:
+    """The script came to its own end: what it doesn't have needs no proof, what could not be seen is said."""
+    facts = report.facts
+    if orders.resumes and report.optimizer_steps:  # what comes after its first steps was proven by the process before it
+        return dataclasses.replace(report, phase=Phase.DONE.value, absent=(Phase.VALIDATE.value, Phase.TRAIN_AGAIN.value))
+    if facts.get("ended") == "given_up":
+        return dataclasses.replace(report, hint=f"no validation came however long the script was fast-forwarded; {FORCE}")
+    if not report.optimizer_steps:
+        return dataclasses.replace(report, hint=_without_a_step(facts))
+    if facts.get("validated"):
+        note = "the script ends after its validation: nothing trains after it"
+        return dataclasses.replace(report, phase=Phase.DONE.value, absent=(Phase.TRAIN_AGAIN.value,), notes=(*report.notes, note))
+    if facts.get("ended") == "exit" and (orders.payload.get("validation") == "none" or not facts.get("eval_signs")):
+        early = "validates in its first steps alone; that was measured, and training after it is"
+        shown = early if facts.get("validated_early") else "never validates: only training is"
+        note = f"the script was followed to its end and {shown} proven"
+        absent = (Phase.VALIDATE.value, Phase.TRAIN_AGAIN.value)
+        return dataclasses.replace(report, phase=Phase.DONE.value, absent=absent, notes=(*report.notes, note))
+    return dataclasses.replace(report, hint=f"the script ended, and its validation could not be followed; {FORCE}")
+
+
+def _without_a_step(facts: Mapping[str, Any]) -> str:
+    if not facts.get("by_hand"):
+        return "the script ended before its first optimizer step"
+    return (
+        f"its weights were changed without torch.optim: {facts['by_hand']} backward passes were seen, and no optimizer's step. What memory "
+        f"it needs can be proven only where it trains longer, from {ENOUGH} backward passes on"
+    )
+
+
+def _exit_failure(status: int, orders: Orders) -> Failure | None:
+    """A failure for a command that left no exception behind: its own last words, or the signal."""
+    if status == 0 or status < 0:
+        return None
+    text = _tail(Path(orders.folder) / "stderr.log")
+    last = next((line for line in reversed(text.splitlines()) if line.strip()), f"exit status {status}")
+    return Failure(types=("ExitStatus",), message=f"{last}\nexit status {status}\n{text}", traceback=text)
+
+
+def _tail(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")[-_TAIL_CHARACTERS:]
+    except OSError:
+        return ""
+
+
+def _samples(trained: Sequence[TrialReport], own: int) -> dict[str, int]:
+    """What all processes together put into an optimizer step for each micro-batch that the script was told to accumulate."""
+    each = [report.facts.get("samples") for report in trained]
+    if not each or not all(isinstance(one, int) for one in each):
+        return {}
+    return {SAMPLES: sum(one for one in each if isinstance(one, int)) * own}
+
+
+def _accumulated(trained: Sequence[TrialReport]) -> int:
+    return max((int(report.facts.get(OWN_ACCUMULATION, 1)) for report in trained), default=1)
+
+
+def _own(own: int) -> list[str]:
+    return [f"the script accumulates {own} micro-batches by itself, in each step that it was told to take"] if own > 1 else []
+
+
+def _ranks(trained: Sequence[TrialReport], orders: Orders) -> list[str]:
+    if len(trained) < 2:
+        return []
+    samples = [report.observed.get("micro_batch") for report in trained]
+    total = f"{sum(samples)} samples" if all(isinstance(one, int) for one in samples) else "their batches"  # type: ignore[arg-type]
+    told = [f"{len(trained)} processes train together: {total} in each step of theirs, times accumulation"]
+    if orders.device == "cuda":
+        told.append(f"the {len(trained)} ranks needed {', '.join(format_size(one.peak_bytes) for one in sorted(trained, key=_rank))}")
+    return told
+
+
+def _rank(report: TrialReport) -> int:
+    return int(report.facts.get(RANK, 0))
+
+
+_SUMMED = ("allocated_bytes", "reserved_bytes", "device_bytes", "outside_bytes", "retries", "ooms")
+"""What is added up of processes that share a memory."""
+
+
+def _together(reports: Sequence[TrialReport], orders: Orders) -> tuple[Any, ...]:
+    """Phase by phase what the processes used: on a CPU whose budget they share all of them together; else the one with most.
+    Of a phase that a process came to more than once, the time with most counts: they needn't have come to it at the same times."""
+    longest = max(reports, key=lambda report: len(report.uses))
+    join = sum if orders.device == "cpu" and not orders.payload.get("apart") else max
+    found = []
+    for use in longest.uses:
+        same = [[other for other in report.uses if other.phase == use.phase] for report in reports]
+        sizes = {name: join(max(getattr(other, name) for other in ones) for ones in same if ones) for name in _SUMMED}
+        found.append(dataclasses.replace(use, **sizes))
+    return tuple(found)

@@ -1,0 +1,166 @@
+"""Hooks into transformers' ``Trainer``: steps as it counts them, an evaluation right after them, then training again.
+
+Its loop decides when to evaluate and to save by callbacks, so a callback steers it: both once, at one step. Nothing is cut by
+ending its data loader; after the step that follows, training is stopped, so that the script's own end comes. ``generate`` is
+held to its full length, whoever calls it: an early end of sentence hides the largest key/value cache, and where a model trains on what it
+has generated (GRPO), the longest rows.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from typing import Any
+
+from ....inside.after_import import Hook
+from ....inside.session import VARIETY, Session
+from ....shared.report import EVALUATES_EVERY, SAID_ACCUMULATION, SAVES_EVERY, UPDATES, WORLD_SIZE, Phase
+from . import deepspeed
+
+NEVER_ENDS = 1 << 20
+
+
+def hooks(session: Session) -> dict[str, tuple[str, Hook]]:
+    """Module -> (a name that must be in it, what is done with it when it has been imported)."""
+    return {
+        "transformers.trainer": ("TrainerCallback", lambda module: install(session, module)),
+        "transformers.generation.utils": ("GenerationMixin", hold_to_full_length),
+        "deepspeed.runtime.engine": ("DeepSpeedEngine", lambda module: deepspeed.install(session, module)),
+    }
+
+
+def install(session: Session, module: Any) -> None:
+    """Patches ``transformers.trainer``."""
+    trainer = module.Trainer
+    made, evaluate, loader = trainer.__init__, trainer.evaluate, trainer.get_eval_dataloader
+
+    class Probe(module.TrainerCallback):  # type: ignore[misc]
+        def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
+            generation = getattr(model, "generation_config", None)
+            if generation is not None and getattr(args, "predict_with_generate", False):
+                generation.min_length = NEVER_ENDS
+            if session.recorder is not None:
+                session.recorder.observe(micro_batch=args.per_device_train_batch_size)
+                session.recorder.fact(
+                    samples=args.per_device_train_batch_size,
+                    **{SAID_ACCUMULATION: args.gradient_accumulation_steps, WORLD_SIZE: args.world_size},
+                    **_course(args, state),
+                )
+            session.training()
+
+        def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> Any:
+            control.should_save = control.should_log = control.should_evaluate = False
+            if session.phase is Phase.TRAIN_AGAIN and session.trained_again:
+                session.wind_up()
+            if session.phase is Phase.FINISH:
+                control.should_training_stop = True
+            elif session.proven and not session.validated and _enough(session, state):
+                if evaluates(self.trainer):
+                    control.should_evaluate = True
+                    control.should_save = args.save_strategy != module.SaveStrategy.NO
+                elif session.steps >= session.wanted:
+                    control.should_training_stop = True  # what comes after training is the script's own affair
+                    control.should_save = "goes_on" in session.orders.payload and args.save_strategy != module.SaveStrategy.NO
+            return control
+
+        def on_save(self, args: Any, state: Any, *_: Any, **__: Any) -> None:
+            if state.global_step < state.max_steps:
+                session.keep_checkpoint()
+
+        def on_prediction_step(self, *_: Any, **__: Any) -> None:
+            session.validation_batch()
+
+        def on_evaluate(self, *_: Any, **__: Any) -> None:
+            session.evaluated()
+
+    def joins(args: Any) -> bool:
+        """Whether what it keeps of an evaluation is one tensor, which grows by being made anew (``EvalLoopContainer``, since 4.40)."""
+        return bool(getattr(args, "eval_do_concat_batches", True)) and not (
+            args.eval_accumulation_steps and session.orders.device == "cuda"
+        )
+
+    def evaluates(this: Any) -> bool:
+        return _value(this.args.eval_strategy) != "no" and this.eval_dataset is not None
+
+    @functools.wraps(made)
+    def begun(this: Any, *args: Any, **kwargs: Any) -> None:
+        session.open()
+        session.passive = True
+        made(this, *args, **kwargs)
+        probe = Probe()
+        probe.trainer = this
+        this.add_callback(probe)
+        for name in ("push_to_hub", "eval_on_start"):
+            setattr(this.args, name, False)
+
+    @functools.wraps(evaluate)
+    def evaluated(this: Any, *args: Any, **kwargs: Any) -> Any:
+        session.validating()
+        return evaluate(this, *args, **kwargs)
+
+    @functools.wraps(loader)
+    def get_eval_dataloader(this: Any, eval_dataset: Any = None) -> Any:
+        whole = loader(this, eval_dataset)
+        if session.recorder is not None and session.proven:
+            with contextlib.suppress(TypeError):  # a data set without a length
+                session.recorder.measured(validation_batches_total=len(whole), validation_samples=len(whole.dataset))
+                session.joins = len(whole.dataset) / this.args.eval_batch_size if joins(this.args) else 0.0
+        return _Some(whole, session.wanted_validation)
+
+    trainer.__init__, trainer.evaluate, trainer.get_eval_dataloader = begun, evaluated, get_eval_dataloader
+    trainer.push_to_hub = lambda *args, **kwargs: None
+
+
+def hold_to_full_length(module: Any) -> None:
+    """Patches ``transformers.generation.utils``: no end of sentence comes before the longest that the caller allows."""
+    generate = module.GenerationMixin.generate
+
+    @functools.wraps(generate)
+    def held(this: Any, inputs: Any = None, generation_config: Any = None, *args: Any, **kwargs: Any) -> Any:
+        config = this.generation_config if generation_config is None else generation_config
+        before, config.min_length = config.min_length, NEVER_ENDS
+        try:
+            return generate(this, inputs, generation_config, *args, **kwargs)
+        finally:
+            config.min_length = before
+
+    module.GenerationMixin.generate = held
+
+
+def _enough(session: Session, state: Any) -> bool:
+    """Whether training went on for long enough before its evaluation; ranks evaluate together."""
+    wish = session.varied(VARIETY) or state.global_step + 2 >= state.max_steps
+    return session.agreed("evaluation", str(state.global_step), wish)
+
+
+def _course(args: Any, state: Any) -> dict[str, Any]:
+    """How long it will train, and how often it evaluates and saves, in optimizer steps; what goes by epochs is left out."""
+    every = {EVALUATES_EVERY: ("eval_strategy", "eval_steps"), SAVES_EVERY: ("save_strategy", "save_steps")}
+    found = {fact: getattr(state, steps, None) for fact, (how, steps) in every.items() if _value(getattr(args, how, "")) == "steps"}
+    return {UPDATES: state.max_steps, **{fact: steps for fact, steps in found.items() if steps}}
+
+
+def _value(strategy: Any) -> str:
+    return str(getattr(strategy, "value", strategy))
+
+
+class _Some:
+    """The first batches of a data loader, which is otherwise itself."""
+
+    def __init__(self, loader: Any, count: int) -> None:
+        self.__dict__.update(_loader=loader, _count=count)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loader, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self._loader, name, value)
+
+    def __len__(self) -> int:
+        return int(min(len(self._loader), self._count))
+
+    def __iter__(self) -> Any:
+        for number, batch in enumerate(self._loader):
+            if number >= self._count:
+                return
+            yield batch

@@ -1,0 +1,117 @@
+"""Hooks into Lightning's ``Trainer``: limits in its own terms, and a callback that tells the phases apart.
+
+It plans its validations by the length of its data loader, so ending a pass early would only lose them.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from ....inside.after_import import Hook
+from ....inside.forward import observe_micro_batch
+from ....inside.session import Session
+from ....inside.worst import batch_size, length
+from ....shared.report import EVALUATES_EVERY, SAID_ACCUMULATION, UPDATES, Phase
+
+_UNWANTED = ("EarlyStopping", "OnExceptionCheckpoint", "LearningRateFinder", "BatchSizeFinder")
+
+
+def hooks(session: Session) -> dict[str, tuple[str, Hook]]:
+    """Module -> (a name that must be in it, what is done with it when it has been imported)."""
+    act: tuple[str, Hook] = ("Callback", lambda module: install(session, module))
+    return {"lightning.pytorch.trainer.trainer": act, "pytorch_lightning.trainer.trainer": act}
+
+
+def install(session: Session, module: Any) -> None:
+    """Patches the Trainer of ``lightning.pytorch`` or ``pytorch_lightning``."""
+    trainer = module.Trainer
+    fit = trainer.fit
+
+    asked: list[AskedLength] = []
+
+    class Probe(module.Callback):  # type: ignore[misc]
+        def on_train_batch_start(self, trainer: Any, module: Any, batch: Any, batch_idx: int) -> None:
+            session.training()
+            if session.recorder is None or "micro_batch" in session.recorder.observed:
+                return
+            loader = trainer.train_dataloader
+            size = batch_size(loader, batch)
+            if size is not None:
+                observe_micro_batch(session, size)
+            session.recorder.measured(train_samples=length(getattr(loader, "dataset", None)))
+            session.recorder.fact(**asked[-1].course(length(loader)))
+
+        def on_train_batch_end(self, trainer: Any, *_: Any, **__: Any) -> None:
+            if session.phase is Phase.TRAIN_AGAIN and session.trained_again:
+                session.wind_up()
+            if session.phase is Phase.FINISH:
+                trainer.should_stop = True
+
+        def on_validation_start(self, *_: Any, **__: Any) -> None:
+            session.validating()
+
+        def on_validation_batch_end(self, *_: Any, **__: Any) -> None:
+            session.validation_batch()
+
+        def on_validation_end(self, *_: Any, **__: Any) -> None:
+            session.validation_ended()
+
+    @functools.wraps(fit)
+    def fitted(this: Any, *args: Any, **kwargs: Any) -> Any:
+        session.open()
+        session.passive = True
+        accumulation, by_hand = max(int(this.accumulate_grad_batches), 1), _steps_by_hand(*args, **kwargs)
+        if by_hand:
+            accumulation = max(accumulation, session.told)
+        elif session.recorder is not None:
+            session.recorder.fact(**{SAID_ACCUMULATION: accumulation})
+        asked.append(AskedLength(
+            accumulation=accumulation, batches=this.limit_train_batches, epochs=this.fit_loop.max_epochs, steps=this.max_steps,
+            validates=this.val_check_interval, by_hand=by_hand,
+        ))  # fmt: skip
+        this.callbacks = [callback for callback in this.callbacks if not any(cls.__name__ in _UNWANTED for cls in type(callback).__mro__)]
+        this.callbacks.append(Probe())
+        this.limit_train_batches = session.wanted * accumulation
+        this.limit_val_batches = session.wanted_validation if this.limit_val_batches else 0
+        this.limit_test_batches = this.limit_predict_batches = session.wanted_validation
+        this.num_sanity_val_steps = 0
+        this.check_val_every_n_epoch, this.val_check_interval = 1, 1.0
+        this.fit_loop.max_epochs, this.fit_loop.min_epochs = 3, None
+        this.fit_loop.epoch_loop.max_steps = -1
+        return fit(this, *args, **kwargs)
+
+    trainer.fit = fitted
+
+
+@dataclass(frozen=True)
+class AskedLength:
+    """How long the Trainer was asked to train, before it was limited."""
+
+    accumulation: int
+    batches: float
+    epochs: int | None
+    steps: int
+    validates: float | None
+    """A whole number counts micro-batches."""
+    by_hand: bool
+
+    def course(self, length: int) -> dict[str, Any]:
+        """How long it would have trained, and how often validated, in optimizer steps: as its ``estimated_stepping_batches`` counts. It
+        can't know that of a loader without a length, nor of a module that takes its steps itself."""
+        if self.by_hand:
+            return {}
+        every: dict[str, Any] = {EVALUATES_EVERY: self.validates / self.accumulation} if isinstance(self.validates, int) else {}
+        given = min(length, self.batches) if isinstance(self.batches, int) else int(length * self.batches)
+        by_epochs = (
+            math.ceil(given / self.accumulation) * self.epochs if self.epochs is not None and self.epochs > 0 and given else math.inf
+        )
+        updates = min(by_epochs, self.steps if self.steps >= 0 else math.inf)
+        return {**every, UPDATES: updates} if updates < math.inf else every
+
+
+def _steps_by_hand(model: Any = None, *_: Any, **__: Any) -> bool:
+    """Whether a module takes its optimizer steps itself (manual optimization): of its accumulation the Trainer knows nothing then."""
+    return not getattr(model, "automatic_optimization", True)

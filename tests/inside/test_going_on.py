@@ -1,0 +1,211 @@
+"""What is made of a script's second process, by where in its own code it failed, and which checkpoint it begins with."""
+
+from __future__ import annotations
+
+import json
+import os
+import traceback
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launcher.inside import going_on, kept_checkpoint
+from launcher.inside.overlay import FILES
+from launcher.inside.recorder import failure_of
+from launcher.shared.orders import REPORT, Orders
+from launcher.shared.report import SAVED, STEPPED_AT, VERSIONS, Failure, Phase, PhaseUse, TrialReport
+from launcher.trainers.script import resuming
+
+SCRIPT = """
+def step():
+    STEPS()
+
+def epoch(batches):
+    total = 0
+    for _ in range(batches):
+        step()
+        loss = 1.0
+    return loss
+
+def main(saved):
+    state = saved["model"]
+    saved["optimizer"]["param_groups"]
+    for _ in range(saved["left"]):
+        epoch(saved["batches"])
+        last = 1.0
+    return last
+
+main(SAVED)
+"""
+WHOLE: dict[str, Any] = {"model": {}, "optimizer": {"param_groups": []}, "left": 1, "batches": 1}
+
+
+def ran(**saved: Any) -> tuple[Failure | None, list[list[Any]]]:
+    """(how the script failed, the stack of its last step)."""
+    stack: list[list[Any]] = []
+
+    def steps() -> None:
+        stack[:] = [[frame.f_code.co_filename, line, frame.f_code.co_name] for frame, line in traceback.walk_stack(None)][::-1]
+
+    try:
+        exec(compile(SCRIPT, "train.py", "exec"), {"SAVED": {**WHOLE, **saved}, "STEPS": steps})
+    except Exception as error:
+        return failure_of(error), stack
+    return None, stack
+
+
+def orders_of(place: Path, **payload: Any) -> Orders:
+    folder = str(place / "resumed")
+    return Orders(module="m", folder=folder, main=str(place), device="cpu", cap_bytes=0, accumulation=1, resumes=True, payload=payload)
+
+
+def told(place: Path, failure: Failure | None, *, status: int = 1, steps: int = 0, **more: Any) -> TrialReport:
+    """What becomes of a second process that failed so. Its first made steps where the whole script makes them."""
+    _, stack = ran()
+    TrialReport(facts={STEPPED_AT: stack}).write(place / REPORT)
+    orders = orders_of(place, micro_batch=8)
+    try:
+        return going_on.told(TrialReport(failure=failure, optimizer_steps=steps, **more), status, "/out/1.pt", orders)
+    except going_on.Untried as why:
+        return why.report()
+
+
+@pytest.mark.parametrize(
+    ("saved", "accused"),
+    [
+        ({"optimizer": {}}, True),  # before the loop
+        ({"left": "two"}, True),  # in the loop's own line
+        ({"batches": "four"}, True),  # on its way to the step, one function deeper
+        ({"left": 0}, False),  # nothing is left to train: it breaks behind the loop
+        ({"batches": 0}, False),  # likewise, in the function that would have trained
+    ],
+)
+def test_a_script_that_fails_on_its_way_to_training_can_not_load_what_it_saved(
+    saved: dict[str, Any], accused: bool, tmp_path: Path
+) -> None:
+    failure, _ = ran(**saved)
+    assert failure is not None
+    report = told(tmp_path, failure)
+    assert (report.failure is not None) == accused
+    if not accused:
+        assert "its training makes no step from /out/1.pt: UnboundLocalError" in report.notes[0]
+
+
+def test_words_that_it_does_not_know_are_a_failure_and_its_own_end_is_none(tmp_path: Path) -> None:
+    usage, own = (
+        Failure(types=("ExitStatus",), message=f"last words\nexit status {status}\nlast words", traceback="last words") for status in (2, 1)
+    )
+    assert told(tmp_path, usage, status=2).failure == usage
+    assert told(tmp_path, own).notes == (
+        "it was not tried whether it can go on from a checkpoint: its training makes no step from /out/1.pt: last words",
+    )
+
+
+@pytest.mark.parametrize("kind", ["FileNotFoundError", "StopIteration"])
+def test_what_native_code_or_a_cut_pass_may_have_lost_accuses_nobody(kind: str, tmp_path: Path) -> None:
+    failure, _ = ran(optimizer={})
+    assert failure is not None
+    assert told(tmp_path, replace(failure, types=(kind, "Exception"))).failure is None
+
+
+def test_one_that_stepped_has_gone_on_and_all_of_it_is_that_phase(tmp_path: Path) -> None:
+    failure, _ = ran(left=0)
+    uses = [
+        PhaseUse(phase=name, seconds=1.0, batches=2, allocated_bytes=1, reserved_bytes=1, device_bytes=1) for name in ("start", "train")
+    ]
+    report = told(tmp_path, failure, steps=3, uses=tuple(uses), observed={"micro_batch": 8, "accumulation": 3})
+    assert (report.phase, report.failure, report.observed) == (Phase.DONE, None, {"micro_batch": 8})
+    assert [use.phase for use in report.uses] == ["start", "resume"]
+    assert report.notes[0].startswith("goes on from /out/1.pt, which was loaded; after its steps it broke: UnboundLocalError")
+
+
+def test_a_training_that_diverges_further_on_goes_on_all_the_same(tmp_path: Path) -> None:
+    report = told(tmp_path, None, status=0, steps=3, observed={"micro_batch": 8}, loss_finite=False)
+    assert report.loss_finite is None and report.notes == ("goes on from /out/1.pt, which was loaded; its loss is not finite there",)
+
+
+def test_memory_and_death_stay_what_they_are_however_many_steps_there_were(tmp_path: Path) -> None:
+    full = Failure(types=("OutOfMemoryError",), message="OutOfMemoryError: CUDA out of memory.", traceback="")
+    assert told(tmp_path, full, steps=3).failure == full
+    perhaps = Failure(types=("RuntimeError",), message="RuntimeError: can't start new thread", traceback="")
+    assert told(tmp_path, perhaps, steps=3).failure == perhaps, "whether it is one of memory hangs on how full that was"
+    hidden = told(tmp_path, None, status=0, steps=3, observed={"micro_batch": 4}, swallowed=("OutOfMemoryError",))
+    assert hidden.swallowed == ("OutOfMemoryError",), "it halves its batch: that is no other batch of its own"
+    assert told(tmp_path, None, status=-11, steps=3, phase=Phase.RESUME.value).phase == Phase.RESUME
+
+
+def test_steps_of_another_batch_prove_nothing(tmp_path: Path) -> None:
+    (note,) = told(tmp_path, None, status=0, steps=3, observed={"micro_batch": 4}).notes
+    assert note.endswith("what it trained from /out/1.pt were batches of 4")
+
+
+def written(root: Path, path: str, text: str, at: float) -> None:
+    twin = Path(f"{root / FILES}{path}")
+    twin.parent.mkdir(parents=True, exist_ok=True)
+    twin.write_text(text)
+    os.utime(twin, (at, at))
+
+
+HOW: dict[str, Any] = {"newest": "/out/*.json", "holds": []}
+
+
+def test_the_second_process_finds_the_checkpoint_of_a_training_that_was_not_over_and_none_newer(tmp_path: Path) -> None:
+    orders = orders_of(tmp_path, goes_on=HOW)
+    first, second = orders.scratch / "cut" / "overlay", orders.scratch / "resumed" / "overlay"
+    for number in (1, 2):
+        written(first, f"/out/{number}.json", json.dumps(number), at=number)
+    kept_checkpoint.keep(first, HOW)
+    written(first, "/out/2.json", json.dumps("over"), at=3)
+    written(first, "/out/3.json", json.dumps("over"), at=4)
+    assert going_on.found(orders, overlay=second) == "/out/2.json"
+    there = Path(f"{second / FILES}/out")
+    assert {path.name: json.loads(path.read_text()) for path in there.iterdir()} == {"1.json": 1, "2.json": 2}
+    assert sum(path.is_file() for path in second.rglob("*")) == 2, "the one that was kept takes no room twice"
+
+
+@pytest.mark.parametrize(
+    ("kept", "why"),
+    [(None, "its trial has saved nothing like /out"), (False, "only when its training was over"), (True, "it saves in a thread, perhaps")],
+)
+def test_where_there_is_none_it_is_said_why(kept: bool | None, why: str, tmp_path: Path) -> None:
+    orders = orders_of(tmp_path, goes_on=HOW)
+    overlay = orders.scratch / "cut" / "overlay"
+    overlay.mkdir(parents=True)
+    if kept is not None:
+        written(overlay, "/out/1.json", "[1, 2", at=1)
+    if kept:
+        kept_checkpoint.keep(overlay, HOW)
+    with pytest.raises(going_on.Untried, match=why):
+        going_on.found(orders, overlay=overlay.parent.parent / "resumed" / "overlay")
+
+
+def test_a_folder_without_what_it_must_hold_is_no_checkpoint(tmp_path: Path) -> None:
+    how = {"newest": "/**/checkpoint-[0-9]*/", "holds": ["optimizer.pt"]}
+    written(tmp_path, "/out/checkpoint-5/optimizer.pt", "5", at=1)
+    written(tmp_path, "/out/checkpoint-9/model.pt", "9", at=2)
+    assert kept_checkpoint.newest(tmp_path, how) == "/out/checkpoint-5"
+
+
+def test_what_a_run_keeps_at_once_is_all_that_its_trial_has_left_or_two(tmp_path: Path) -> None:
+    for number in (1, 2):
+        written(tmp_path, f"/out/{number}.json", "x" * 100_000, at=number)
+    assert kept_checkpoint.on_disk(tmp_path, HOW) == {}, "none of a training that was not over"
+    kept_checkpoint.keep(tmp_path, HOW)
+    one = os.stat(f"{tmp_path / FILES}/out/2.json").st_blocks * 512
+    assert one >= 100_000
+    assert kept_checkpoint.on_disk(tmp_path, HOW) == {SAVED: {"at": "/out/2.json", "bytes": 2 * one}}
+    written(tmp_path, "/out/3.json", "x" * 100_000, at=3)
+    assert kept_checkpoint.on_disk(tmp_path, HOW)[SAVED]["bytes"] == 3 * one
+    for number in (1, 3):
+        Path(f"{tmp_path / FILES}/out/{number}.json").unlink()
+    assert kept_checkpoint.on_disk(tmp_path, HOW)[SAVED]["bytes"] == 2 * one, "one file, written anew beside itself"
+
+
+def test_a_disk_is_judged_where_the_run_would_save(tmp_path: Path) -> None:
+    saved = {SAVED: {"at": str(tmp_path / "out" / "last.pt"), "bytes": 7}}
+    assert resuming.kept_bytes(TrialReport(facts=saved), scratch=tmp_path) == 7
+    assert resuming.kept_bytes(TrialReport(facts={**saved, VERSIONS: {"lightning": "2.5"}}), scratch=tmp_path) is None
+    assert resuming.kept_bytes(TrialReport(facts={SAVED: {"at": "/proc/x/last.pt", "bytes": 7}}), scratch=tmp_path) is None
+    assert resuming.kept_bytes(TrialReport(), scratch=tmp_path) is None

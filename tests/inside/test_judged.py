@@ -1,0 +1,110 @@
+"""What several processes reported -> one report: the cause before its echoes, memory that is shared added up."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from launcher.inside.progress import PATIENCE, StepsByOptimizer
+from launcher.inside.trial import UNANSWERED, judged
+from launcher.shared.orders import Orders
+from launcher.shared.report import SAMPLES, Failure, Phase, PhaseUse, TrialReport
+
+ECHO = Failure(types=("RuntimeError",), message="RuntimeError: [gloo/pair.cc:534] Connection closed by peer [127.0.0.1]:1", traceback="")
+OOM = Failure(types=("RuntimeError",), message="RuntimeError: DefaultCPUAllocator: can't allocate memory: you tried to", traceback="")
+
+
+def orders(folder: Path, device: str = "cpu") -> Orders:
+    return Orders(module="", folder=str(folder), device=device, cap_bytes=100, accumulation=1, payload={})
+
+
+def rank(**what: object) -> TrialReport:
+    uses = (PhaseUse(phase=Phase.TRAIN, seconds=1.0, reserved_bytes=60, allocated_bytes=50, device_bytes=60),)
+    return TrialReport(**{"phase": "train", "optimizer_steps": 2, "uses": uses, "observed": {"micro_batch": 8}, **what})  # type: ignore[arg-type]
+
+
+def test_a_memory_failure_wins_over_the_neighbours_that_only_saw_it(tmp_path: Path) -> None:
+    assert judged([rank(failure=ECHO), rank(failure=OOM)], 1, orders(tmp_path)).failure == OOM
+
+
+def test_a_launchers_word_of_its_child_is_no_cause_beside_the_childs_own(tmp_path: Path) -> None:
+    launcher = Failure(
+        types=("CalledProcessError",), message="Command '['python', 'train.py']' returned non-zero exit status 1.", traceback=""
+    )
+    child = Failure(types=("AttributeError",), message="TPU", traceback="")
+    reports = [rank(failure=launcher, optimizer_steps=0), rank(failure=child, optimizer_steps=0)]
+    assert judged(reports, 1, orders(tmp_path)).failure == child
+    assert judged(reports[:1], 1, orders(tmp_path)).failure == launcher
+
+
+def test_a_process_that_was_ended_before_it_could_say_why_is_the_cause_all_the_same(tmp_path: Path) -> None:
+    report = judged([rank(failure=ECHO), rank(swallowed=("RuntimeError: can't allocate memory",))], 1, orders(tmp_path))
+    assert report.failure is not None and "OutOfMemoryError" in report.failure.types
+
+
+def test_processes_share_a_cpus_budget_and_not_a_cards(tmp_path: Path) -> None:
+    reports = [rank(phase="done"), rank(phase="done")]
+    assert judged(reports, 0, orders(tmp_path)).uses[0].reserved_bytes == 120
+    assert judged(reports, 0, orders(tmp_path, "cuda")).uses[0].reserved_bytes == 60
+    assert any("2 processes train together: 16 samples" in note for note in judged(reports, 0, orders(tmp_path)).notes)
+
+
+def test_of_a_phase_that_came_twice_the_time_with_most_counts(tmp_path: Path) -> None:
+    """As where a script validates once before it trains: the optimizer's states come with the second training."""
+    sizes = ((Phase.TRAIN, 10), (Phase.VALIDATE, 5), (Phase.TRAIN, 70), (Phase.VALIDATE, 40))
+    uses = tuple(PhaseUse(phase=phase, seconds=1.0, reserved_bytes=size, allocated_bytes=size, device_bytes=size) for phase, size in sizes)
+    report = judged([rank(phase="done", uses=uses), rank(phase="done", uses=uses)], 0, orders(tmp_path))
+    assert max(use.reserved_bytes for use in report.uses) == 140
+    assert {use.reserved_bytes for use in report.uses if use.phase == Phase.VALIDATE} == {80}
+
+
+def test_a_script_that_asks_its_user_is_told_that_a_trial_has_none(tmp_path: Path) -> None:
+    asked = Failure(types=("EOFError",), message="EOFError: EOF when reading a line", traceback="")
+    assert UNANSWERED in judged([rank(failure=asked)], 1, orders(tmp_path)).notes
+    assert UNANSWERED not in judged([rank(failure=OOM)], 1, orders(tmp_path)).notes
+
+
+def test_what_all_processes_put_into_a_step_is_added_up_with_what_the_script_accumulates_itself(tmp_path: Path) -> None:
+    one = rank(phase="done", facts={"samples": 8, "own_accumulation": 2})
+    report = judged([one, one], 0, orders(tmp_path))
+    assert report.facts[SAMPLES] == 32 and any("accumulates 2 micro-batches by itself" in note for note in report.notes)
+
+
+class Optimizer:
+    """Anything that can be referred to weakly."""
+
+
+def test_training_is_as_far_as_the_optimizer_that_stepped_least() -> None:
+    progress, critic, generator = StepsByOptimizer(), Optimizer(), Optimizer()
+    progress.made(critic)
+    progress.made(generator)
+    for _ in range(5):
+        progress.stepped(critic)
+    assert progress.least == 0
+    progress.stepped(generator)
+    assert progress.least == 1
+    progress.mark()
+    progress.stepped(critic)
+    assert progress.since_mark == 0
+
+
+def test_an_optimizer_that_is_gone_or_never_steps_is_not_waited_for() -> None:
+    progress, used, idle = StepsByOptimizer(), Optimizer(), Optimizer()
+    progress.made(idle)
+    for _ in range(PATIENCE):
+        progress.stepped(used)
+    assert progress.least == PATIENCE
+    finder = Optimizer()
+    progress.made(finder)
+    progress.stepped(finder)
+    assert progress.least == 1
+    del finder
+    assert progress.least == PATIENCE
+
+
+def test_of_one_that_goes_on_nothing_is_said_but_of_going_on(tmp_path: Path) -> None:
+    """It may be at its end after a step: that a validation comes, the process before it has shown."""
+    ended = rank(facts={"ended": "exit"})
+    assert any("never validates" in note for note in judged([ended], 0, orders(tmp_path)).notes)
+    going_on = judged([ended], 0, replace(orders(tmp_path), resumes=True))
+    assert going_on.phase == Phase.DONE and not going_on.notes and not going_on.hint

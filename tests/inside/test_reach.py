@@ -1,0 +1,113 @@
+"""Whether the probe can come into a Python process is told by how that was started, and not by how long it takes to start."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launcher.inside import trial
+from launcher.inside.plainly import injected
+from launcher.shared.orders import Orders
+from launcher.shared.report import WORLD_SIZE, Failure, TrialReport
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+SLEEPS = "import time; time.sleep(600)"
+
+
+@contextmanager
+def running(argv: Sequence[str], env: dict[str, str]) -> Iterator[int]:
+    child = subprocess.Popen(argv, env=env)
+    try:
+        while Path(f"/proc/{child.pid}/cmdline").read_bytes().split(b"\0")[: len(argv)] != [os.fsencode(word) for word in argv]:
+            time.sleep(0.01)
+        yield child.pid
+    finally:
+        child.kill()
+        child.wait()
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trial, "UNREACHED_S", -1.0)
+
+
+def told(place: Path) -> dict[str, str]:
+    return {**os.environ, **injected(place / "probe.json", os.environ)}
+
+
+def test_a_python_that_takes_long_to_start_is_waited_for(tmp_path: Path) -> None:
+    """Its site packages lie on a slow disk: here, one of them sleeps before any program, and before what loads the probe."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "env"], check=True)
+    (packages,) = (tmp_path / "env" / "lib").glob("python*/site-packages")
+    (packages / "slow.pth").write_text(f"{SLEEPS}\n")
+    with running([str(tmp_path / "env" / "bin" / "python"), "-c", "pass"], told(tmp_path)) as pid:
+        assert trial._out_of_reach(pid) == ""
+
+
+@pytest.mark.parametrize("options", [["-I"], ["-E"], ["-S"], ["-sE"], ["-u", "-I"]])
+def test_one_that_is_told_to_leave_it_out_is_out_of_reach(tmp_path: Path, options: list[str]) -> None:
+    with running([sys.executable, *options, "-c", SLEEPS], told(tmp_path)) as pid:
+        assert " ".join([sys.executable, *options]) in trial._out_of_reach(pid)
+
+
+@pytest.mark.parametrize("options", [[], ["-u"], ["-X", "utf8"], ["-P"], ["-Wignore"]])
+def test_other_options_leave_nothing_out(tmp_path: Path, options: list[str]) -> None:
+    with running([sys.executable, *options, "-c", SLEEPS, "-I"], told(tmp_path)) as pid:
+        assert trial._out_of_reach(pid) == ""
+
+
+@pytest.mark.parametrize("changed", [{"PYTHONPATH": "mine"}, {"AUTOFIT_PROBE": None}])
+def test_one_whose_environment_was_set_anew_is_out_of_reach(tmp_path: Path, changed: dict[str, str | None]) -> None:
+    env = {name: value for name, value in {**told(tmp_path), **changed}.items() if value is not None}
+    with running([sys.executable, "-c", SLEEPS], env) as pid:
+        assert sys.executable in trial._out_of_reach(pid)
+
+
+def test_what_a_trial_wrote_is_told_by_what_is_new(tmp_path: Path) -> None:
+    """Under the overlay each written file has a twin; only what could be code by its name is told."""
+    twins, home = tmp_path / "twins", tmp_path / "home"
+    (home / "old").mkdir(parents=True)
+    for name in ("old/hparams.yaml", "old/model.pt", "new/run_1/config.py", "new/run_2/deep/config.yaml", "weights/model.pt", "args.yaml"):
+        twin = Path(f"{twins}{home / name}")
+        twin.parent.mkdir(parents=True, exist_ok=True)
+        twin.touch()
+    assert trial._written(twins) == [str(home / name) for name in ("args.yaml", "new", "old/hparams.yaml")]
+
+
+def test_a_trial_that_is_ended_says_how_far_its_command_had_come(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    orders = Orders(module="", folder=str(tmp_path), device="cpu", cap_bytes=1, accumulation=1, payload={})
+    for number, phase in enumerate(("train", "setup")):
+        (place := orders.scratch / "cut" / "records" / str(number)).mkdir(parents=True)
+        TrialReport(phase=phase).write(place / "report.json")
+
+    def ended(*_: object) -> None:
+        trial._leave(signal.SIGTERM, None)
+
+    signals: list[int] = []
+    monkeypatch.setattr(trial, "_run", ended)
+    monkeypatch.setattr(trial, "_die_alike", signals.append)
+    nobody: Any = None
+    trial.run(orders, nobody)
+    told = TrialReport.read(orders.report_path)
+    assert told is not None and told.phase == "train" and signals == [signal.SIGTERM]
+
+
+def test_ranks_that_are_ended_for_one_that_failed_were_not_killed_by_anybody_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its failure may turn out to be the trial's own doing: a status of -9 would then be told as the kernel's out-of-memory killer."""
+    monkeypatch.setattr(trial, "LATE_S", 0.1)
+    orders = Orders(module="", folder=str(tmp_path), device="cpu", cap_bytes=1, accumulation=1, payload={})
+    (tmp_path / "0").mkdir()
+    (tmp_path / trial.LOADED).touch()
+    failure = Failure(types=("IndexError",), message="IndexError: list index out of range", traceback="")
+    TrialReport(phase="train", failure=failure, facts={WORLD_SIZE: 2}).write(tmp_path / "0" / "report.json")
+    with subprocess.Popen([sys.executable, "-c", SLEEPS]) as child:
+        assert trial._followed(child, tmp_path, orders) == 1 and child.returncode == -signal.SIGKILL

@@ -1,0 +1,310 @@
+"""What one process of a trial takes a step for: how many micro-batches are in it, whoever put them there, and where a pass ends."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from torch.utils.data import BatchSampler, DataLoader, RandomSampler
+
+from launcher.inside import worst
+from launcher.inside.by_hand import ENOUGH
+from launcher.inside.passes import Passes, ProbedPass
+from launcher.inside.session import IN_A_THREAD, Session
+from launcher.inside.settings import ProbeSettings
+from launcher.shared.orders import Orders
+from launcher.shared.report import NOT_EXACT, Phase
+
+
+class Recorder:
+    """What is said of a trial, kept."""
+
+    def __init__(self) -> None:
+        self.facts: dict[str, Any] = {}
+        self.observed: dict[str, Any] = {}
+
+    def fact(self, **facts: Any) -> None:
+        self.facts |= facts
+
+    def observe(self, **wheels: Any) -> None:
+        self.observed |= wheels
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        return lambda *_, **__: None
+
+
+class Optimizer:
+    param_groups = ()
+
+
+def begun(told: int) -> tuple[Session, Recorder, Optimizer]:
+    """A session that trains, with accumulation as the script was told it."""
+    orders = Orders(module="", folder="", device="cpu", cap_bytes=1, accumulation=told, payload={"accumulation": told})
+    session = Session(ProbeSettings(records="", orders=dataclasses.asdict(orders)))
+    recorder, optimizer = Recorder(), Optimizer()
+    session.recorder, session.phase = recorder, Phase.TRAIN  # type: ignore[assignment]
+    session._train_began = time.monotonic()
+    session.progress.made(optimizer)
+    return session, recorder, optimizer
+
+
+def trained(told: int, steps: list[tuple[int, int]], *, end_at: int = 0, closure: bool = False) -> Recorder:
+    """A session in which each step came after so many (batches, backward passes); number ``end_at`` ended a pass over the data."""
+    session, recorder, optimizer = begun(told)
+    for number, (session.drawn, session.backwards) in enumerate(steps, start=1):
+        session.at_the_end = number == end_at
+        session.stepped(optimizer, closure=closure)
+    return recorder
+
+
+@pytest.mark.parametrize(
+    ("told", "steps", "observed", "own"),
+    [
+        (4, [(4, 4), (4, 4), (4, 4)], 4, 1),
+        (4, [(1, 1), (1, 1), (1, 1)], 1, None),  # the flag does nothing
+        (1, [(2, 2), (2, 2), (2, 2)], 1, 2),  # the script accumulates two by itself
+        (1, [(1, 2), (1, 2), (1, 2)], 1, 1),  # two losses
+        (1, [(2, 1), (2, 1), (2, 1)], 1, 1),  # two loaders
+        (1, [(9, 1), (1, 1), (1, 1)], 1, 1),  # batches that were looked at first
+    ],
+)
+def test_micro_batches_of_a_step_are_counted(told: int, steps: list[tuple[int, int]], observed: int, own: int | None) -> None:
+    recorder = trained(told, steps)
+    assert recorder.observed["accumulation"] == observed and recorder.facts.get("own_accumulation") == own
+
+
+def test_a_pass_that_ends_within_a_step_says_nothing() -> None:
+    assert "accumulation" not in trained(4, [(3, 3), (3, 3)], end_at=2).observed
+    assert trained(4, [(4, 4), (4, 4), (1, 1), (4, 4)], end_at=3).observed["accumulation"] == 4
+
+
+def test_what_a_closure_computes_is_no_accumulation() -> None:
+    assert "accumulation" not in trained(1, [(20, 20), (20, 20)], closure=True).observed
+
+
+def test_a_step_that_deepspeed_makes_group_by_group_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As seen of DeepSpeed 0.19.8 with ZeRO 1 and 2, accumulation 2 and two groups: a step to make the states, then two at a time."""
+    monkeypatch.setitem(sys.modules, "deepspeed", SimpleNamespace())
+    session, recorder, optimizer = begun(2)
+    session.stepped(optimizer)
+    for _ in range(4):
+        for _ in range(2):
+            session.drawn += 1
+            session._backwards_in_all += 1
+            session.backwards += 1
+        session.stepped(optimizer)
+        session.stepped(optimizer)
+    assert (session.steps, recorder.observed["accumulation"]) == (4, 2)
+
+
+class Loader:
+    """So many batches, of a length that is told or not."""
+
+    dataset = batch_sampler = None
+    persistent_workers = False
+
+    def __init__(self, batches: int, *, told: bool = True) -> None:
+        self.batches, self._told = batches, told
+
+    def __len__(self) -> int:
+        if not self._told:
+            raise TypeError("it has no length")
+        return self.batches
+
+
+def looking_ahead(batches: Iterator[object]) -> Iterator[bool]:
+    """As accelerate's loader: whether each batch is the last, which shows in the next."""
+    for _ in batches:
+        break
+    while True:
+        try:
+            next(batches)
+        except StopIteration:
+            yield True
+            return
+        yield False
+
+
+def plain(batches: Iterable[object]) -> Iterator[bool]:
+    for _ in batches:
+        yield False
+
+
+@dataclasses.dataclass
+class Loop:
+    """A script's training, micro-batch by micro-batch."""
+
+    told: int
+    """What the script was told of accumulation ..."""
+    done: int
+    """... and what it makes of it."""
+    ahead: bool = True
+    """It looks a batch ahead, and steps at the last one of a pass whatever is due."""
+    flushes: bool = False
+    """It steps after a pass with what is left over of it."""
+
+    def run(self, loader: Loader, *, passes: int, slow: bool = False) -> Recorder:
+        """``slow``: batches take so long that no more of them are waited for than the wanted steps need."""
+        session, recorder, optimizer = begun(self.told)
+        session._train_began -= 3600 * slow
+        owner = Passes(session)
+        owner.original = lambda _: iter(range(loader.batches))
+        for _ in range(passes):
+            began = 0
+            for last in (looking_ahead if self.ahead else plain)(ProbedPass(owner, loader)):
+                session.forwards += 1
+                session.backward_done()
+                began += 1
+                if began == self.done or last:
+                    session.stepped(optimizer)
+                    began = 0
+            if began and self.flushes:
+                session.stepped(optimizer)
+        return recorder
+
+
+@pytest.mark.parametrize("told", [2, 4, 8, 16])
+@pytest.mark.parametrize("slow", [False, True])
+def test_a_step_that_a_loader_forces_where_we_end_it_is_no_measure(told: int, slow: bool) -> None:
+    assert Loop(told=told, done=told).run(Loader(400), passes=3, slow=slow).observed["accumulation"] == told
+
+
+def test_nor_is_one_where_the_data_end() -> None:
+    for known in (True, False):
+        assert Loop(told=2, done=2).run(Loader(5, told=known), passes=1).observed["accumulation"] == 2
+        assert Loop(told=8, done=8).run(Loader(17, told=known), passes=1).observed["accumulation"] == 8
+        assert Loop(told=8, done=8, ahead=False, flushes=True).run(Loader(20, told=known), passes=1).observed["accumulation"] == 8
+
+
+def test_a_script_that_steps_too_often_is_seen_all_the_same() -> None:
+    for known in (True, False):
+        for ahead in (True, False):
+            assert Loop(told=4, done=1, ahead=ahead).run(Loader(400, told=known), passes=3, slow=True).observed["accumulation"] == 1
+            assert Loop(told=4, done=2, ahead=ahead).run(Loader(8, told=known), passes=3).observed["accumulation"] == 2
+
+
+def test_a_short_step_directly_before_an_end_that_nobody_could_foresee_is_taken_back() -> None:
+    session, recorder, optimizer = begun(8)
+    for session.drawn in (8, 8, 3):
+        session.backwards = session.drawn
+        session.stepped(optimizer)
+    assert recorder.observed["accumulation"] == 3
+    session.ran_out()
+    assert recorder.observed["accumulation"] == 8
+
+
+class Repeated:
+    """A sampler that begins anew by itself, ``times`` over; None: without an end."""
+
+    def __init__(self, sampler: Any, times: int | None = None) -> None:
+        self.sampler, self.times = sampler, times
+
+    def __iter__(self) -> Iterator[Any]:
+        done = 0
+        while self.times is None or done < self.times:
+            yield from self.sampler
+            done += 1
+
+
+class Lengthy(Repeated):
+    """One that tells the length of a single round."""
+
+    def __len__(self) -> int:
+        return len(self.sampler)
+
+
+DATA: Any = list(range(640))
+
+
+@pytest.mark.parametrize(
+    ("sampler", "endless"),
+    [
+        (BatchSampler(RandomSampler(DATA), 8, drop_last=False), False),
+        (Repeated(BatchSampler(RandomSampler(DATA), 8, drop_last=False)), True),
+        (BatchSampler(Lengthy(RandomSampler(DATA)), 8, drop_last=False), True),
+        (Lengthy([[1, 2], [3]], times=1), False),
+        (Lengthy([[1, 2], [3]] * 100, times=2), False),  # its length was only estimated
+    ],
+)
+def test_a_sampler_that_begins_anew_by_itself_has_no_end(sampler: Any, endless: bool) -> None:
+    session, _, _ = begun(1)
+    loader = DataLoader(DATA, batch_sampler=sampler)
+    assert worst.endless(loader, session, 80) is endless
+
+
+@pytest.mark.parametrize("forwarding", [False, True])
+def test_a_pass_without_an_end_is_never_ended_by_us(forwarding: bool) -> None:
+    session, _, optimizer = begun(1)
+    session._train_began -= 3600
+    loader = DataLoader(DATA, batch_sampler=Lengthy(BatchSampler(RandomSampler(DATA), 8, drop_last=False)))
+    owner = Passes(session)
+    owner.original = DataLoader.__iter__
+    batches = ProbedPass(owner, loader)
+    for number in range(300):
+        next(batches)
+        if not session.forwarding:
+            session.forwards += 1
+            session.backward_done()
+            session.stepped(optimizer)
+        if forwarding and number == 5:
+            session.start_forwarding()
+
+
+def by_hand(told: int, backwards: int) -> tuple[Session, Recorder]:
+    """A session whose script makes no optimizer."""
+    session, recorder, optimizer = begun(told)
+    del optimizer
+    Passes(session)
+    for _ in range(backwards):
+        session.backward_done()
+    return session, recorder
+
+
+def test_backward_passes_are_steps_where_no_optimizer_is_made() -> None:
+    assert by_hand(1, ENOUGH - 1)[0].steps == 0
+    session, recorder = by_hand(1, ENOUGH + 5)
+    assert session.steps == 6 and session.proven and session.forwarding and "accumulation" not in recorder.observed
+
+
+def test_an_optimizer_that_is_made_late_is_waited_for_from_then_on() -> None:
+    session, _ = by_hand(1, ENOUGH)
+    optimizer = Optimizer()
+    session.made(optimizer)
+    assert session.hand is None and session.progress.least == 0
+    session.backward_done()
+    assert session.progress.least == 0
+    session.stepped(optimizer)
+    assert session.progress.least == 1
+
+
+def test_accumulation_without_an_optimizer_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    failed: list[BaseException] = []
+    monkeypatch.setattr(Recorder, "failed", lambda _, error: failed.append(error), raising=False)
+    monkeypatch.setattr(Session, "_leave", lambda *_: sys.exit(1))
+    with pytest.raises(SystemExit):
+        by_hand(2, ENOUGH)
+    assert type(failed[0]).__name__ == NOT_EXACT and "torch.optim" in str(failed[0])
+
+
+def test_a_script_that_saves_in_a_thread_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    notes: list[str] = []
+    monkeypatch.setattr(Recorder, "note", lambda _, text: notes.append(text), raising=False)
+    session, _, optimizer = begun(1)
+
+    def saved_in_a_thread() -> None:
+        saver = threading.Thread(target=session.saves)
+        saver.start()
+        saver.join()
+
+    saved_in_a_thread()
+    session.stepped(optimizer)
+    session.saves()
+    assert notes == [], "not before its first step, nor in the thread of its steps"
+    saved_in_a_thread()
+    assert notes == [IN_A_THREAD]

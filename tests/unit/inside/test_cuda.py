@@ -1,0 +1,220 @@
+"""A card's budget and meter, on stand-ins for NVML and torch.cuda: what is outside the allocator, whose card it is, what fails a trial."""
+
+from __future__ import annotations
+
+import multiprocessing.process
+import os
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from launcher.inside import budget
+from launcher.inside.budget import BudgetError, BudgetTaken
+from launcher.inside.driver import USUAL_CONTEXT_BYTES
+from launcher.inside.recorder import OverCap, Recorder
+from launcher.shared.orders import Orders
+from launcher.shared.report import Phase, PhaseUse, TrialReport
+from tests.helpers.nvml_stand_in import GIB, MIB, FakeCard, FakeCuda, FakeNvml, FakeTorch
+
+CAP = 4 * GIB
+
+
+class Machine:
+    """One card, its driver, and a trial's process on it."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, place: Path, **cuda: object) -> None:
+        self.card = FakeCard()
+        self.cuda = FakeCuda(self.card, **cuda)  # type: ignore[arg-type]
+        self.idle = self.cuda.total - self.card.used
+        monkeypatch.setitem(sys.modules, "torch", FakeTorch(self.cuda))
+        monkeypatch.setitem(sys.modules, "_autofit_pynvml", FakeNvml(self.card))
+        self.orders = Orders(
+            module="none", folder=str(place), device="cuda", device_uuid=self.card.uuid, idle_free_bytes=self.idle,
+            cap_bytes=CAP, ceiling_bytes=CAP, accumulation=1, payload={},
+        )  # fmt: skip
+
+    def begun(self) -> Recorder:
+        recorder = Recorder(self.orders)
+        recorder.budget(budget.take(self.orders))
+        recorder.phase(Phase.TRAIN)
+        return recorder
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Machine:
+    return Machine(monkeypatch, tmp_path)
+
+
+def use(recorder: Recorder, phase: Phase = Phase.TRAIN) -> PhaseUse:
+    return next(one for one in recorder.report().uses if one.phase == phase)
+
+
+# ---- 1: what lies outside the allocator
+
+
+def test_a_context_that_was_there_before_the_budget_counts_as_outside(machine: Machine) -> None:
+    machine.cuda.init()  # parsing TrainingArguments calls torch.cuda.set_device
+    taken = budget.take(machine.orders)
+    assert taken.base_bytes == 500 * MIB
+    assert machine.cuda.limits == [CAP - 500 * MIB]
+
+
+def test_kernels_loaded_with_the_first_step_count_and_lower_the_wall(machine: Machine) -> None:
+    recorder = machine.begun()
+    machine.cuda.allocate(GIB)
+    machine.cuda.load_kernels(300 * MIB)
+    recorder.optimizer_step()
+    assert machine.cuda.limits[-1] == CAP - 800 * MIB
+    recorder.phase(Phase.VALIDATE)
+    assert (use(recorder).reserved_bytes, use(recorder).outside_bytes) == (GIB, 800 * MIB)
+
+
+def test_reserved_and_outside_together_over_the_cap_end_the_trial(machine: Machine) -> None:
+    recorder = machine.begun()
+    machine.cuda.allocate(CAP - 600 * MIB)  # inside the allocator's own limit
+    machine.cuda.load_kernels(300 * MIB)
+    recorder.optimizer_step()
+    with pytest.raises(OverCap, match=f"phase train needed {CAP + 200 * MIB} bytes, the cap is {CAP}"):
+        recorder.phase(Phase.VALIDATE)
+
+
+def test_without_nvml_the_runtime_tells_what_is_free(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "_autofit_pynvml", None)
+    machine.cuda.init()
+    assert budget.take(machine.orders).base_bytes == 500 * MIB
+
+
+def test_a_neighbour_that_gives_memory_back_meanwhile_hides_no_context(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine.card.used -= 500 * MIB
+    assert budget.take(machine.orders).base_bytes == USUAL_CONTEXT_BYTES
+
+
+def test_a_neighbour_that_comes_meanwhile_takes_nothing_where_the_driver_tells_who_holds_what(machine: Machine) -> None:
+    machine.card.processes = [[(os.getpid(), 500 * MIB)]]
+    machine.card.used += 2 * GIB
+    assert budget.take(machine.orders).base_bytes == 500 * MIB
+
+
+# ---- 4, 5: a budget that isn't there
+
+
+def test_more_than_the_driver_has_free_is_refused_as_a_taken_card(machine: Machine) -> None:
+    machine.card.processes = [[(os.getpid(), 500 * MIB)]]
+    machine.card.used += 13 * GIB
+    with pytest.raises(BudgetTaken, match="the driver says that"):
+        budget.take(machine.orders)
+
+
+def test_some_mebibytes_that_the_driver_holds_in_no_process_s_name_take_no_card(machine: Machine) -> None:
+    """With headroom 0 the cap is all that was free; the driver says a little less is, once the context is there."""
+    machine.card.processes = [[(os.getpid(), 500 * MIB)]]
+    machine.card.used += 40 * MIB
+    assert budget.limit(device="cuda", cap_bytes=machine.idle, device_uuid=machine.card.uuid, idle_free_bytes=machine.idle)[1] == 500 * MIB
+
+
+def test_a_budget_that_a_context_alone_fills_is_a_budgets_fault(machine: Machine) -> None:
+    with pytest.raises(BudgetError, match="the CUDA context alone takes"):
+        budget.limit(device="cuda", cap_bytes=400 * MIB, device_uuid=machine.card.uuid, idle_free_bytes=machine.idle)
+
+
+# ---- 6: one card
+
+
+def test_a_script_that_chooses_its_own_card_is_noticed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    machine = Machine(monkeypatch, tmp_path, uuid="GPU-99999999-aaaa-bbbb-cccc-000000000000")
+    with pytest.raises(BudgetError, match=r"runs on the card GPU-99999999-.* something in it sets CUDA_VISIBLE_DEVICES"):
+        budget.take(machine.orders)
+
+
+# ---- 7: evidence, not guilt
+
+
+def test_what_cudnn_tries_and_gets_over_is_a_remark(machine: Machine) -> None:
+    recorder = machine.begun()
+    with pytest.raises(RuntimeError):
+        machine.cuda.allocate(8 * GIB)  # a plan's workspace; Conv_v8.cpp catches it and takes the next
+    recorder.phase(Phase.VALIDATE)
+    report = recorder.report()
+    assert (use(recorder).ooms, use(recorder).squeezed, report.swallowed) == (1, 0, ())
+    assert report.notes == ("train: the CUDA allocator refused 1 allocation(s); a library may be built to go on without (cuDNN)",)
+
+
+def test_an_allocation_that_came_only_after_the_cache_was_emptied_is_counted(machine: Machine) -> None:
+    recorder = machine.begun()
+    machine.cuda.allocate(3 * GIB)
+    machine.cuda.free(3 * GIB)
+    machine.cuda.stats["num_alloc_retries"] += 1  # the cached blocks don't suit: they go back to the driver first
+    recorder.phase(Phase.VALIDATE)
+    assert use(recorder).squeezed == 1
+
+
+def test_failed_allocations_are_counted_where_an_exception_ended_the_phase(machine: Machine) -> None:
+    recorder = machine.begun()
+    with pytest.raises(RuntimeError) as caught:
+        machine.cuda.allocate(8 * GIB)
+    recorder.failed(caught.value)
+    assert use(recorder).ooms == 1
+
+
+# ---- 8, 15: peaks
+
+
+def test_the_devices_peak_is_reserved_and_outside_even_after_a_flush(machine: Machine) -> None:
+    recorder = machine.begun()
+    machine.cuda.allocate(3 * GIB)
+    machine.cuda.free(3 * GIB)
+    machine.cuda.empty_cache()
+    recorder.phase(Phase.VALIDATE)
+    assert use(recorder).device_bytes == use(recorder).held_bytes == 3 * GIB + 500 * MIB
+    assert recorder.report().peak_bytes == 3 * GIB + 500 * MIB
+
+
+def test_what_has_been_used_so_far_is_live_memory_on_a_card(machine: Machine) -> None:
+    recorder = machine.begun()
+    machine.cuda.allocate(3 * GIB)
+    machine.cuda.free(3 * GIB)
+    recorder.phase(Phase.VALIDATE)
+    machine.cuda.allocate(GIB)
+    assert recorder.peak_so_far() == GIB  # and not the 3 GiB that the allocator keeps
+
+
+def test_the_report_says_how_large_the_card_is_as_torch_counts(machine: Machine, tmp_path: Path) -> None:
+    machine.begun()
+    report = TrialReport.read(tmp_path / "report.json")
+    assert report is not None and report.device_total_bytes == machine.cuda.total
+
+
+# ---- 4: the throughput test
+
+
+def test_half_micro_batches_are_timed_apart_from_whole_ones(machine: Machine) -> None:
+    now = [0.0]
+    recorder = Recorder(machine.orders, lambda: now[0])
+    recorder.phase(Phase.TRAIN)
+    recorder.optimizer_step()
+    for seconds in (9, 4, 4):
+        now[0] += seconds
+        recorder.batch()
+    recorder.halves_begin()
+    for seconds in (5, 1):
+        now[0] += seconds
+        recorder.batch()
+    report = recorder.report()
+    assert (report.step_seconds, report.full_step_seconds, report.half_step_seconds) == (4, 4, 1)
+
+
+# ---- 16: processes that are no part of a trial
+
+
+def test_a_spawned_data_loading_worker_opens_no_card(machine: Machine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    from launcher.inside.session import Session
+    from launcher.inside.settings import ProbeSettings
+
+    monkeypatch.setattr(multiprocessing.process, "current_process", lambda: SimpleNamespace(daemon=True))
+    import dataclasses
+
+    session = Session(ProbeSettings(records=str(tmp_path), orders=dataclasses.asdict(machine.orders)))
+    session.open()
+    assert session.settled and not session.active and not machine.cuda.opened

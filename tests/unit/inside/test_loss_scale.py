@@ -1,0 +1,42 @@
+"""In fp16 a scaler skips steps whose gradients overflow; a trial's few steps are taken, so that the optimizer's states are there."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from launcher.inside import loss_scale
+
+LARGE = 1e4
+"""A gradient that overflows fp16 once it is scaled by 65536, and not before; its square does at any scale above 6e-4."""
+
+
+def stepped(scaler: torch.amp.GradScaler, power: int, *, in_trial: bool) -> tuple[bool, torch.optim.Optimizer]:
+    """(whether it was skipped, the optimizer) after one step of a weight in fp16 with a gradient of ``LARGE ** power``."""
+    weight = torch.ones(4, requires_grad=True)
+    optimizer = torch.optim.AdamW([weight])
+    if in_trial:
+        loss_scale.skip_nothing(scaler, [weight, torch.ones(2)])
+    before = loss_scale.scale_of(scaler)
+    scaler.scale(((weight.half() * LARGE).float() * LARGE ** (power - 1)).sum()).backward()
+    scaler.step(optimizer)
+    scaler.update()
+    assert bool(weight.isfinite().all())
+    return loss_scale.skips(scaler, before), optimizer
+
+
+@pytest.mark.parametrize("power", [1, 2])
+def test_a_first_step_is_skipped_and_leaves_no_states_but_in_a_trial(power: int) -> None:
+    skipped, optimizer = stepped(torch.amp.GradScaler("cpu"), power, in_trial=False)
+    assert skipped and not optimizer.state
+    skipped, optimizer = stepped(torch.amp.GradScaler("cpu"), power, in_trial=True)
+    assert not skipped and optimizer.state
+
+
+@pytest.mark.parametrize("scaler", [None, torch.amp.GradScaler("cpu", enabled=False)])
+def test_a_training_without_a_scale_is_left_alone(scaler: torch.amp.GradScaler | None) -> None:
+    weight = torch.ones(1, requires_grad=True)
+    loss_scale.skip_nothing(scaler, [weight])
+    (weight * float("inf")).sum().backward()
+    assert weight.grad is not None and not weight.grad.isfinite()
+    assert loss_scale.scale_of(scaler) == 1.0 and not loss_scale.skips(scaler, 1.0)

@@ -1,0 +1,293 @@
+"""The recorder: what it writes, when, and what it makes of exceptions and memory."""
+
+from __future__ import annotations
+
+import json
+import mmap
+import multiprocessing
+import platform
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy
+import pytest
+
+from launcher.inside.budget import Taken
+from launcher.inside.recorder import CpuMeter, Recorder, failure_of
+from launcher.shared.orders import Orders
+from launcher.shared.procfs import data_bytes
+from launcher.shared.report import PARTS, VERSIONS, Phase, TrialReport
+from tests.helpers.places import ROOT
+
+MIB = 2**20
+
+
+class Clock:
+    """Seconds that pass when told to."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def orders(tmp_path: Path) -> Orders:
+    return Orders(module="none", folder=str(tmp_path), device="cpu", cap_bytes=512 * MIB, accumulation=2, payload={})
+
+
+def read(orders: Orders) -> TrialReport:
+    report = TrialReport.read(orders.report_path)
+    assert report is not None
+    return report
+
+
+def test_the_report_on_disk_names_the_phase_the_child_is_in(orders: Orders) -> None:
+    recorder = Recorder(orders)
+    assert read(orders).phase == Phase.START
+    recorder.phase(Phase.TRAIN)
+    assert read(orders).phase == Phase.TRAIN
+
+
+def test_each_phase_is_closed_with_its_seconds_and_batches(orders: Orders) -> None:
+    clock = Clock()
+    recorder = Recorder(orders, clock)
+    clock.now += 3
+    recorder.phase(Phase.TRAIN)
+    for _ in range(4):
+        clock.now += 2
+        recorder.batch()
+    recorder.phase(Phase.VALIDATE)
+    clock.now += 5
+    recorder.batch()
+    recorder.phase(Phase.DONE)
+    uses = read(orders).uses
+    assert [(use.phase, use.seconds, use.batches) for use in uses] == [("start", 3, 0), ("train", 8, 4), ("validate", 5, 1)]
+    assert (read(orders).train_batches, read(orders).validation_batches, read(orders).train_again_batches) == (4, 1, 0)
+
+
+def test_step_seconds_leave_out_everything_up_to_the_first_optimizer_step(orders: Orders) -> None:
+    clock = Clock()
+    recorder = Recorder(orders, clock)
+    recorder.phase(Phase.TRAIN)
+    for seconds, steps in ((50, False), (30, True), (2, False), (4, True)):
+        clock.now += seconds
+        if steps:
+            recorder.optimizer_step()
+        recorder.batch()
+    assert recorder.report().step_seconds == 3
+    assert recorder.report().optimizer_steps == 2
+
+
+def test_a_batch_that_is_there_for_its_shape_only_tells_nothing_of_the_pace(orders: Orders) -> None:
+    clock = Clock()
+    recorder = Recorder(orders, clock)
+    recorder.phase(Phase.VALIDATE)
+    for seconds, timed in ((9, True), (100, False), (4, True)):
+        clock.now += seconds
+        recorder.batch(timed=timed)
+    assert (recorder.report().validation_batch_seconds, recorder.report().validation_batches) == (4, 3)
+
+
+def test_validation_seconds_leave_out_the_first_batch_where_there_are_more(orders: Orders) -> None:
+    clock = Clock()
+    recorder = Recorder(orders, clock)
+    recorder.phase(Phase.VALIDATE)
+    for seconds in (9, 2, 4):
+        clock.now += seconds
+        recorder.batch()
+    assert recorder.report().validation_batch_seconds == 3
+
+
+def test_validation_seconds_of_a_single_batch_are_that_batch(orders: Orders) -> None:
+    clock = Clock()
+    recorder = Recorder(orders, clock)
+    recorder.phase(Phase.VALIDATE)
+    clock.now += 9
+    recorder.batch()
+    recorder.phase(Phase.TRAIN_AGAIN)
+    assert recorder.report().validation_batch_seconds == 9
+
+
+def test_what_was_observed_noted_and_swallowed_is_in_the_report(orders: Orders) -> None:
+    recorder = Recorder(orders)
+    recorder.observe(micro_batch=4)
+    recorder.observe(image_size=640)
+    recorder.fact(optimizer="AdamW")
+    recorder.note("once")
+    recorder.note("once")
+    recorder.measured(train_samples=12, growth_bytes_per_batch=1.5)
+    recorder.swallowed("the assigner went on alone")
+    report = read(orders)  # a swallowed failure is written at once
+    assert report.observed == {"micro_batch": 4, "image_size": 640}
+    assert (report.notes, report.swallowed, report.facts["optimizer"]) == (("once",), ("the assigner went on alone",), "AdamW")
+    assert (report.train_samples, report.growth_bytes_per_batch) == (12, 1.5)
+
+
+def test_the_report_tells_what_the_process_has_loaded_and_nothing_is_loaded_for_it(orders: Orders) -> None:
+    child = "import sys, numpy; from launcher.inside.versions import loaded; print(loaded(), {'torch', 'datasets'} & {*sys.modules})"
+    said = subprocess.run([sys.executable, "-c", child], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert said == f"{ {'python': platform.python_version(), 'numpy': numpy.__version__} } set()\n"
+    Recorder(orders).write()
+    assert read(orders).facts[VERSIONS]["python"] == platform.python_version()
+
+
+def test_weights_and_states_are_counted_when_their_optimizer_has_stepped(orders: Orders) -> None:
+    import torch
+
+    first, second = torch.nn.Linear(300, 100), torch.nn.Linear(50, 10)
+    recorder = Recorder(orders)
+    for layer in (first, second):
+        optimizer = torch.optim.AdamW(layer.parameters(), lr=0.1)
+        layer(torch.ones(1, layer.in_features)).sum().backward()
+        optimizer.step()
+        recorder.stepped(optimizer)
+        recorder.stepped(optimizer)
+    recorder.write()
+    weights = 4 * sum(one.numel() for layer in (first, second) for one in layer.parameters())
+    assert read(orders).facts[PARTS] == {"weights": weights, "states": 2 * weights + 4 * 4}, (
+        "two moments, and a step's number for each tensor"
+    )
+
+
+@pytest.mark.parametrize("odd", [object(), type("Odd", (), {"param_groups": [{}]})()])
+def test_an_optimizer_that_can_not_be_looked_into_counts_as_nothing(odd: object, orders: Orders) -> None:
+    recorder = Recorder(orders)
+    recorder.stepped(odd)
+    assert recorder.report().facts[PARTS] == {}
+
+
+def test_an_unknown_measure_is_refused_by_name(orders: Orders) -> None:
+    with pytest.raises(TypeError, match="validation_sample; measures are"):
+        Recorder(orders).measured(validation_sample=3)
+
+
+def test_a_failure_holds_the_whole_chain_of_exceptions() -> None:
+    def innermost() -> None:
+        raise MemoryError("no room for the buffer")
+
+    def middle() -> None:
+        try:
+            innermost()
+        except MemoryError:
+            raise KeyError("during handling")  # noqa: B904  the implicit context is what is tested
+
+    def outermost() -> None:
+        try:
+            middle()
+        except KeyError as error:
+            raise RuntimeError("saving failed") from error
+
+    with pytest.raises(RuntimeError) as caught:
+        outermost()
+    failure = failure_of(caught.value)
+    assert failure.types[:2] == ("RuntimeError", "Exception")
+    assert {"KeyError", "LookupError", "MemoryError"} <= set(failure.types)
+    assert failure.message.splitlines() == [
+        "RuntimeError: saving failed",
+        "KeyError: 'during handling'",
+        "MemoryError: no room for the buffer",
+    ]
+    assert "innermost" in failure.traceback
+
+
+def test_a_chain_that_bites_its_tail_ends() -> None:
+    first, second = ValueError("first"), ValueError("second")
+    first.__cause__, second.__cause__ = second, first
+    assert failure_of(first).message == "ValueError: first\nValueError: second"
+
+
+def test_a_context_that_was_suppressed_is_not_part_of_the_chain() -> None:
+    with pytest.raises(RuntimeError) as caught:
+        try:
+            raise MemoryError("hidden on purpose")
+        except MemoryError:
+            raise RuntimeError("told") from None
+    assert "MemoryError" not in failure_of(caught.value).types
+
+
+def test_a_failure_closes_the_phase_it_happened_in(orders: Orders) -> None:
+    recorder = Recorder(orders)
+    recorder.phase(Phase.VALIDATE)
+    recorder.failed(MemoryError("no"))
+    report = read(orders)
+    assert report.phase == Phase.VALIDATE
+    assert report.uses[-1].phase == Phase.VALIDATE
+    assert report.failure is not None
+    assert report.failure.types[0] == "MemoryError"
+
+
+def test_a_report_is_replaced_whole(orders: Orders) -> None:
+    recorder = Recorder(orders)
+    recorder.phase(Phase.TRAIN)
+    assert [path.name for path in Path(orders.folder).iterdir()] == ["report.json"]
+    json.loads(orders.report_path.read_text())
+
+
+def private(size: int) -> mmap.mmap:
+    """Memory of its own, whatever room earlier tests have left in the heap."""
+    return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+
+
+def hold(size: int, seen: Any) -> None:
+    with private(size):
+        seen.wait()
+
+
+def until(said: Callable[[], bool]) -> None:
+    """The looks of a thread come when the machine lets them."""
+    end = time.monotonic() + 120
+    while not said() and time.monotonic() < end:
+        time.sleep(0.01)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the CPU meter reads /proc")
+class TestCpuMeter:
+    def test_a_phase_is_charged_with_the_memory_it_took_and_the_next_is_not(self, orders: Orders) -> None:
+        recorder = Recorder(orders)
+        recorder.budget(Taken(cap_bytes=512 * MIB, ceiling_bytes=512 * MIB, base_bytes=data_bytes()))
+        recorder.phase(Phase.TRAIN)
+        with private(64 * MIB) as taken:
+            taken[::4096] = b"x" * len(taken[::4096])
+            recorder.batch()
+        recorder.phase(Phase.VALIDATE)
+        recorder.phase(Phase.DONE)
+        train, validate = (next(use for use in recorder.report().uses if use.phase == phase) for phase in ("train", "validate"))
+        assert 60 * MIB < train.reserved_bytes < 90 * MIB
+        assert 55 * MIB < train.allocated_bytes < 90 * MIB
+        assert train.device_bytes == train.reserved_bytes
+        assert validate.reserved_bytes < 30 * MIB
+
+    def test_a_peak_between_batches_is_seen_by_the_sampling_thread(self) -> None:
+        meter = CpuMeter(data_bytes())
+        meter.reset()
+        with private(128 * MIB):
+            until(lambda: meter.peaks()[1] > 120 * MIB)
+        assert meter.peaks()[1] > 120 * MIB
+        meter.close()
+
+    def test_what_a_forked_worker_takes_counts_by_itself(self) -> None:
+        """RLIMIT_DATA holds each process by itself: a data loader's worker can die of it while its parent is far below."""
+        meter = CpuMeter(data_bytes())
+        meter.reset()
+        context = multiprocessing.get_context("fork")
+        seen = context.Event()
+        worker = context.Process(target=hold, args=(96 * MIB, seen))
+        worker.start()
+        until(lambda: meter.peaks()[1] > 64 * MIB)
+        seen.set()
+        worker.join()
+        assert 64 * MIB < meter.peaks()[1] < 130 * MIB, "less some stacks of the parent's other threads, which a fork gives back"
+        meter.reset()  # it has ended: nothing is left to look at
+        meter.close()
+        assert meter.peaks()[1] < 30 * MIB
+
+    def test_closing_ends_the_thread(self) -> None:
+        meter = CpuMeter(0)
+        meter.close()
+        assert not meter._thread.is_alive()

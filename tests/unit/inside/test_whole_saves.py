@@ -1,0 +1,157 @@
+"""A checkpoint that is written over the one before: killed, failed or out of room in between, one of them is whole."""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+import signal
+import stat
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from benchmarks.faults import inject
+from launcher.inside import whole_saves
+from launcher.trainers.ultralytics.inside import whole_saves as of_ultralytics
+from tests.helpers import limits
+
+KILLED = """
+import os, signal, sys, torch
+from launcher.inside import whole_saves
+
+if sys.argv[2] == "whole":
+    whole_saves.install()
+
+class Ends:
+    def __reduce__(self):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+torch.save({"weights": torch.ones(200_000), "then": [Ends()]}, sys.argv[1])
+"""
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Path:
+    torch.save({"epoch": 1}, tmp_path / "last.pt")
+    return tmp_path / "last.pt"
+
+
+@pytest.mark.parametrize("how", ["whole", "plain"])
+def test_a_run_killed_while_it_saves_has_the_checkpoint_before(checkpoint: Path, how: str) -> None:
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
+    ended = subprocess.run([sys.executable, "-c", KILLED, str(checkpoint), how], env=env, check=False)
+    assert ended.returncode == -signal.SIGKILL
+    if how == "plain":  # what it is for
+        with pytest.raises((RuntimeError, EOFError)):
+            torch.load(checkpoint)
+        return
+    assert torch.load(checkpoint) == {"epoch": 1}
+    whole_saves.whole(torch.save)({"epoch": 2}, checkpoint)
+    assert os.listdir(checkpoint.parent) == ["last.pt"], "what the killed one left is gone"
+
+
+def test_the_file_is_what_torch_would_have_written(checkpoint: Path) -> None:
+    checkpoint.chmod(0o640)
+    whole_saves.whole(torch.save)({"epoch": 2}, f=checkpoint)
+    got = checkpoint.read_bytes()
+    torch.save({"epoch": 2}, checkpoint)
+    assert checkpoint.read_bytes() == got and stat.S_IMODE(checkpoint.stat().st_mode) == 0o640
+
+
+def test_a_link_still_leads_to_the_file(checkpoint: Path) -> None:
+    link = checkpoint.with_name("newest.pt")
+    link.symlink_to("last.pt")
+    whole_saves.whole(torch.save)({"epoch": 2}, str(link))
+    assert link.is_symlink() and torch.load(checkpoint) == {"epoch": 2}
+
+
+def test_two_names_of_one_file_stay_so(checkpoint: Path) -> None:
+    os.link(checkpoint, other := checkpoint.with_name("other.pt"))
+    whole_saves.whole(torch.save)({"epoch": 2}, checkpoint)
+    assert torch.load(other) == {"epoch": 2}
+
+
+def test_what_is_no_file_is_written_as_ever(checkpoint: Path) -> None:
+    checkpoint.unlink()
+    os.mkfifo(checkpoint)
+    assert whole_saves.replaced(checkpoint, lambda place: place) is checkpoint
+    nowhere = checkpoint.parent / "none" / "last.pt"
+    assert whole_saves.replaced(nowhere, lambda place: place) is nowhere
+
+
+def test_a_first_checkpoint_is_whole_or_not_there(checkpoint: Path) -> None:
+    first = checkpoint.with_name("first.pt")
+    with pytest.raises(ZeroDivisionError):
+        whole_saves.replaced(first, lambda place: Path(place).write_bytes(b"torn") / 0)
+    assert os.listdir(checkpoint.parent) == ["last.pt"]
+    whole_saves.whole(torch.save)({"epoch": 1}, first)
+    assert torch.load(first) == {"epoch": 1} and first.stat().st_mode == checkpoint.stat().st_mode
+
+
+def test_a_file_system_that_moves_nothing_gets_its_file_in_place(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object) -> None:
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr("os.replace", refused)
+    whole_saves.whole(torch.save)({"epoch": 2}, checkpoint)
+    assert torch.load(checkpoint) == {"epoch": 2} and os.listdir(checkpoint.parent) == ["last.pt"]
+
+
+def test_a_save_that_fails_leaves_the_one_before_and_its_error(checkpoint: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    plain = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))
+    try:
+        with pytest.raises(RuntimeError, match=r"write|pos"):
+            whole_saves.whole(torch.save)({"weights": torch.ones(200_000)}, checkpoint)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        signal.signal(signal.SIGXFSZ, plain)
+    assert torch.load(checkpoint) == {"epoch": 1} and os.listdir(checkpoint.parent) == ["last.pt"]
+    assert "last.pt could not be written: File too large" in capfd.readouterr().err, "torch.save doesn't say it"
+
+
+@pytest.mark.parametrize("kind", ["disk", "quota"])
+def test_why_nothing_more_could_be_written_is_told_before_what_there_is_goes(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], kind: str
+) -> None:
+    with limits.quota(tmp_path, "20M" if kind == "quota" else "none") as runs:
+        if kind == "disk":
+            inject.fill(runs, left=20 * 2**20)
+        with pytest.raises(RuntimeError, match=r"write|pos|quota"):
+            whole_saves.whole(torch.save)({"weights": torch.ones(6 * 2**20), "more": torch.ones(6 * 2**20)}, runs / "first.pt")
+        assert not (runs / "first.pt").exists()
+    said = capfd.readouterr().err
+    assert ("Disk quota exceeded" if kind == "quota" else "No space left on device") in said
+
+
+@pytest.mark.parametrize(("free", "words"), [(10, "No space left on device"), (10**12, "Disk quota exceeded")])
+def test_where_there_is_no_room_for_both_it_is_written_over_the_one_before(
+    checkpoint: Path, monkeypatch: pytest.MonkeyPatch, free: int, words: str
+) -> None:
+    monkeypatch.setattr("shutil.disk_usage", lambda _: type("Usage", (), {"free": free}))
+    tried: list[Any] = []
+
+    def write(place: Any) -> None:
+        tried.append(place)
+        if len(tried) == 1:
+            raise OSError(errno.ENOSPC, words)
+
+    whole_saves.replaced(checkpoint, write)
+    assert tried[1] == checkpoint and os.listdir(checkpoint.parent) == ["last.pt"]
+
+
+def test_ultralytics_paths_are_replaced_in_one_move(checkpoint: Path) -> None:
+    class Trainer:
+        last, best = checkpoint, checkpoint.with_name("best.pt")
+
+    of_ultralytics._train_starts(trainer := Trainer())
+    inode = checkpoint.stat().st_ino
+    assert trainer.last.write_bytes(b"new") == 3 and trainer.best.write_bytes(b"best") == 4
+    assert checkpoint.read_bytes() == b"new" and checkpoint.stat().st_ino != inode
+    assert isinstance(trainer.last.parent, Path) and trainer.last == checkpoint
