@@ -5,16 +5,17 @@ subclass ``launcher.trainers.suite.AdapterSuite``. Other modules may move withou
 """
 
 from launcher.adapter import log_line, progress
-from launcher.adapter.commands import Checkpoint, Command, TrialPlan, absolute, budgeted, copies, held_by
+from launcher.adapter.commands import Checkpoint, Command, TrialPlan, absolute, copies
 from launcher.adapter.destination import destination_faults
 from launcher.adapter.dialect import Dialect
 from launcher.adapter.inputs import Inputs, package_folder
 from launcher.adapter.log_line import LogLine, TrainerWords
 from launcher.adapter.progress import Progress
-from launcher.adapter.protocol import Adapter, OwnWords, Proves, Resumes, Weights
+from launcher.adapter.protocol import FIRST, Adapter, Changed, Correction, Saved, Start, Weights, row_by_row
 from launcher.adapter.recognised import Belief, Doubt, Understood, typed
 from launcher.config.schema import DeviceRules, LadderRules, Recipe, TrainerRules, TrialRules, Value, WheelRule
 from launcher.errors import PLACE, BadInput, Fault, did_you_mean
+from launcher.ladder.asked import Asked
 from launcher.ladder.build import WheelSpec
 from launcher.ladder.course import Length
 from launcher.ladder.rungs import Ladder, Rung, halves_down
@@ -24,9 +25,9 @@ from launcher.shared import checkpoint_files
 from launcher.shared.report import TrialReport
 
 __all__ = [
-    "PLACE", "Adapter", "BadInput", "Belief", "Budget", "Checkpoint", "Command", "DeviceRules", "Dialect", "Doubt", "Fault", "Finding",
-    "Inputs", "Ladder", "LadderRules", "Length", "LogLine", "OwnWords", "Progress", "Proves", "Recipe", "Resumes", "Rung",
-    "TrainerRules", "TrainerWords", "TrialPlan", "TrialReport", "TrialRules", "Understood", "Value", "Weights", "WheelRule", "WheelSpec",
-    "absolute", "budgeted", "checkpoint_files", "copies", "destination_faults", "did_you_mean", "halves_down", "held_by", "log_line",
-    "package_folder", "progress", "typed",
+    "FIRST", "PLACE", "Adapter", "Asked", "BadInput", "Belief", "Budget", "Changed", "Checkpoint", "Command", "Correction",
+    "DeviceRules", "Dialect", "Doubt", "Fault", "Finding", "Inputs", "Ladder", "LadderRules", "Length", "LogLine", "Progress", "Recipe",
+    "Rung", "Saved", "Start", "TrainerRules", "TrainerWords", "TrialPlan", "TrialReport", "TrialRules", "Understood", "Value", "Weights",
+    "WheelRule", "WheelSpec", "absolute", "checkpoint_files", "copies", "destination_faults", "did_you_mean", "halves_down", "log_line",
+    "package_folder", "progress", "row_by_row", "typed",
 ]  # fmt: skip

@@ -25,6 +25,9 @@ class Command:
     """Those by which the run tells autofit something: a command that is shown doesn't need them."""
     files: Mapping[Path, str] = field(default_factory=dict)
     """Files to write first: path -> text."""
+    imports: Sequence[str] | None = ()
+    """What its trial imports before it takes its budget: a run that is held to one (``held``) does so, too. None: each of its processes
+    takes it at its first model."""
     ranks: int | None = None
     """Processes that train together, each on a device of its own; None: as many as the launch has devices."""
 
@@ -60,6 +63,10 @@ class TrialPlan:
     """The module can go on from the checkpoint that a trial has saved (``Orders.resumes``), and the full run may have to."""
     unresumed: str = ""
     """Why it can't, though the full run may have to."""
+    fetch: Command | None = None
+    """Downloads what the rung needs, since trials use no network; None if everything is here."""
+    kept: tuple[Path, int] | None = None
+    """A file that the trial leaves, and how many of its like the run has on its disk at once. None: as the trial's report tells."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -89,14 +96,9 @@ def copies(names: Sequence[str], *, of: Path, to: Path) -> dict[Path, str]:
     return {to / name: (of / name).read_text(encoding="utf-8") for name in names}
 
 
-def budgeted(command: Command, budget: Budget, *, imports: Sequence[str]) -> Command:
-    """The same program, started by ``launcher.inside.budgeted``, which imports what the trial imported, takes the budget and runs it."""
-    argv = command.argv[1:] if command.argv[0] in (sys.executable, "python", "python3") else command.argv
-    return held_by("launcher.inside.budgeted", replace(command, argv=argv), budget, "--imports", ",".join(imports))
-
-
-def held_by(module: str, command: Command, budget: Budget, *options: str) -> Command:
-    """The command, started by a module of autofit's that takes ``--device``, ``--device-uuid``, ``--idle-free`` and ``--bytes``.
+def held(command: Command, budget: Budget, *, settings: Path) -> Command:
+    """The same program, started by a module of autofit's that takes the budget first (``inside.budgeted``), or has each of its processes
+    take it at its first model (``inside.held``, which writes ``settings``).
 
     ``budget.free_bytes`` must be what is free on the card now (``run.start`` asks again).
     """
@@ -106,4 +108,9 @@ def held_by(module: str, command: Command, budget: Budget, *options: str) -> Com
 
     card = ("--device-uuid", told("uuid"), "--idle-free", told("free_bytes")) if budget.kind == "cuda" else ()
     limits = ("--device", budget.kind, *card, "--bytes", told("budget_bytes"))
-    return replace(command, argv=process.python_module(module, *limits, *options, *command.argv))
+    if command.imports is None:
+        argv = process.python_module("launcher.inside.held", *limits, "--settings", str(settings), *command.argv)
+    else:
+        program = command.argv[1:] if command.argv[0] in (sys.executable, "python", "python3") else command.argv
+        argv = process.python_module("launcher.inside.budgeted", *limits, "--imports", ",".join(command.imports), *program)
+    return replace(command, argv=argv)

@@ -276,7 +276,7 @@ def _room(trial: Trial, budget: Budget) -> str:
 
 def _batch_of(job: Job) -> str:
     """What the ladder does to the effective batch, in words."""
-    unit, least = job.adapter.unit(), min(rung.effective_batch for rung in job.ladder.rungs)
+    unit, least = job.adapter.asked.unit, min(rung.effective_batch for rung in job.ladder.rungs)
     effective, last = batch(job.ladder.effective_batch, unit), batch(least, unit)
     ranks = {rung.world_size for rung in job.ladder.rungs}
     processes = f" ({max(ranks)} processes)" if max(ranks) > 1 and len(ranks) == 1 else ""

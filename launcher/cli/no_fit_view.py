@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from rich.console import Console
 
-from launcher.adapter.protocol import OwnWords, ability
 from launcher.cli import prose, run
 from launcher.cli.run import ALLOW_BATCH
 from launcher.cli.rungs_view import batch, words
@@ -24,7 +23,7 @@ def show(console: Console, fit: Fit) -> None:
     if fit.status is Status.CARD_TAKEN or fit.nearest is None or fit.nearest_command is None:
         prose.say(console, _why_none(fit), style="red")
         return
-    job, asked, unit = fit.job, fit.job.ladder.effective_batch, fit.job.adapter.unit()
+    job, asked, unit = fit.job, fit.job.ladder.effective_batch, fit.job.adapter.asked.unit
     refused = f" that is the asked training: with more accumulation {fit.refused}" if fit.refused else ""
     prose.say(
         console,
@@ -85,9 +84,8 @@ def _checkpointing(job: Job) -> str:
 
 def _misread(fit: Fit) -> str:
     """The sentence on what was read of the command and what it ran."""
-    own = ability(fit.job.adapter, OwnWords)
-    assert fit.misread is not None and own is not None
-    return rung_zero.words(fit.misread, own.place)
+    assert fit.misread is not None
+    return rung_zero.words(fit.misread, fit.job.adapter.asked.read_at)
 
 
 def _stopped(fit: Fit) -> str:

@@ -10,7 +10,6 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from launcher.adapter.protocol import resuming
 from launcher.cli import no_fit_view, prose, rungs_view, tables
 from launcher.cli.rungs_view import batch, setting, size
 from launcher.cli.tables import Column
@@ -36,7 +35,7 @@ def summary(console: Console, fit: Fit) -> None:
     """The ladder as far as it was walked, and what was given up."""
     job = fit.job
     columns = [Column("rung"), *(Column(wheel.name, shared=True) for wheel in job.ladder.wheels), Column("accum", shared=True)]
-    unit = job.adapter.unit()
+    unit = job.adapter.asked.unit
     columns += [Column(name) for name in ("peak", f"per {unit.removesuffix('s')}", "full run", "trial")] + [Column("verdict", right=False)]
     rows = [[_cell(cell, bold=trial.verdict.fits) for cell in _row(trial, job)] for trial in fit.trials]
     if rows:
@@ -133,7 +132,7 @@ def _going_on(console: Console, fit: Fit) -> None:
         prose.say(console, f"checkpoint left: {fit.attempts[-1].left[0]}")
         prose.command(console, f"autofit resume {shlex.quote(str(fit.job.folder.path))}", before="to go on from it: ")
         return
-    if resuming(fit.job.adapter).keeps() is None:
+    if fit.job.adapter.asked.keeps is None:
         known = "autofit knows no checkpoint to go on from (trainer.args.resume says how this script does)"
         prose.say(console, f"{known}; what the script itself has saved is where it put it")
         return

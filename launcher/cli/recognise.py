@@ -71,10 +71,8 @@ def _its_cards(env: Mapping[str, str]) -> tuple[Mapping[str, str], Mapping[str, 
 
 def _seen(adapter: type[Adapter], words: Sequence[str], value: str) -> Understood | None:
     """What one adapter makes of it. One that knows the command finds its batch where it arrives, and is told none."""
-    if value and adapter.general:
-        return adapter.pointed(words, value)
-    seen = adapter.recognise(words)
-    if seen is not None and value:
+    seen = adapter.recognise(words, value=value)
+    if seen is not None and value and not adapter.general:
         found = f"--set {value}: this is a training by {adapter.name}, and what arrives there is its batch size"
         raise BadInput([Fault(key=PLACE, found=found, cure="Leave --set out.")])
     return seen

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from launcher.adapter.commands import Checkpoint, Command
-from launcher.adapter.protocol import resuming
 from launcher.engine import reuse
 from launcher.engine.events import CardTaken, StepsCounted
 from launcher.engine.state import Fit, Status
@@ -138,9 +137,9 @@ def _next(result: Fit) -> _Launch | None:
     if isinstance(move, Stop):
         return None
     go_on = move.then if isinstance(move, Wait) else move  # the card is waited for before every launch
-    adapter, number = resuming(result.job.adapter), len(result.attempts) + 1
+    number = len(result.attempts) + 1
     if go_on.checkpoint is None:
-        adapter.put_aside(folder=result.job.folder.path, attempt=number - 1)
+        _put_aside(result.job.adapter.saved(result.job.folder.path).place, attempt=number - 1)
     command = start.command_of_attempt(result.job, go_on, attempt=number)
     return _Launch(go_on.rung, command, go_on.checkpoint, go_on.workers)
 
@@ -148,7 +147,7 @@ def _next(result: Fit) -> _Launch | None:
 def _move(result: Fit) -> Move:
     """The decision, written down."""
     left, spoiled = _left(result)
-    goes_on_from = CHECKPOINT if left else NOTHING if spoiled or resuming(result.job.adapter).keeps() is None else BEGINNING
+    goes_on_from = CHECKPOINT if left else NOTHING if spoiled or result.job.adapter.asked.keeps is None else BEGINNING
     last = replace(result.attempts[-1], left=tuple(left), goes_on_from=goes_on_from)
     result.attempts[-1] = last
     move = decide(replace(history(result), spoiled=spoiled))
@@ -165,7 +164,7 @@ def _another_training(result: Fit) -> str:
     read = result.misread.read if result.misread is not None else {}
     with doing("looking whether the training was edited since"):
         try:
-            faults = resuming(result.job.adapter).asks_otherwise(since=result.job.folder.launched(), read=read)
+            faults = result.job.adapter.changed(since=result.job.folder.launched(), read=read).faults
         except BadInput as unreadable:
             faults = unreadable.faults
     return "; ".join(f"{one.found}. {one.cure}" for one in faults)
@@ -173,11 +172,11 @@ def _another_training(result: Fit) -> str:
 
 def history(result: Fit) -> History:
     """Everything that ``recovery.decide`` needs."""
-    adapter = resuming(result.job.adapter)
+    asked = result.job.adapter.asked
     return History(
         ladder=result.job.ladder, rules=result.job.recipe.recover, attempts=tuple(result.attempts),
-        checkpoints=tuple(result.attempts[-1].left), keeps=adapter.keeps(),
-        tried=tuple(Tried(rung=one.rung, verdict=one.verdict) for one in result.trials), workers=adapter.workers(),
+        checkpoints=tuple(result.attempts[-1].left), keeps=asked.keeps,
+        tried=tuple(Tried(rung=one.rung, verdict=one.verdict) for one in result.trials), workers=asked.workers,
         forgiven=result.forgiven,
     )  # fmt: skip
 
@@ -188,24 +187,23 @@ def _left(result: Fit) -> tuple[Sequence[Checkpoint], Mapping[Path, str]]:
     Checkpoints that lay there before the run began, or before it was begun anew, are not its own.
     """
     began = _began(result)
-    adapter, folder = resuming(result.job.adapter), result.job.folder.path
     with doing("looking which checkpoints are whole"):
-        whole = [one for one in adapter.checkpoints(folder=folder) if _written(one.path) >= began - 1.0]
-    good = [one for one in whole if not _diverged_before(result.attempts, one.path)]
-    if good:
+        saved = result.job.adapter.saved(result.job.folder.path)
+        looked = {path: one for path, one in saved.look(saved.files).items() if _written(path) >= began - 1.0}
+    whole = {path: one for path, one in looked.items() if isinstance(one, Checkpoint)}
+    if good := [one for path, one in whole.items() if not _diverged_before(result.attempts, path)]:
         return good, {}
-    late = {one.path: "it was written after the first loss that was not finite" for one in whole}
-    torn = {path: why for path, why in adapter.spoiled(folder=folder).items() if path not in late and _written(path) >= began - 1.0}
-    return [], {**late, **torn}
+    late = "it was written after the first loss that was not finite"
+    return [], {path: late if isinstance(one, Checkpoint) else one for path, one in looked.items()}
 
 
 def _goes_on_from(result: Fit) -> str:
     """What an interrupted run can be resumed from, by names and times alone: whoever stopped it shouldn't wait for files to be read."""
-    adapter = resuming(result.job.adapter)
-    if adapter.keeps() is None:
+    if result.job.adapter.asked.keeps is None:
         return NOTHING
     with suppress(AutofitError, OSError):
-        saved = [path for path in adapter.saved(folder=result.job.folder.path) if _written(path) >= _began(result) - 1.0]
+        files = result.job.adapter.saved(result.job.folder.path).files
+        saved = [path for path in files if _written(path) >= _began(result) - 1.0]
         if not saved:
             return BEGINNING
         return NOTHING if all(_diverged_before(result.attempts, path) for path in saved) else CHECKPOINT
@@ -223,6 +221,12 @@ def _diverged_before(attempts: Sequence[Attempt], path: Path) -> bool:
     return any(
         one.not_finite_since is not None and one.not_finite_since <= _written(path) < end for one, end in zip(attempts, ends, strict=True)
     )
+
+
+def _put_aside(place: Path, *, attempt: int) -> None:
+    """Renames what an attempt wrote to ``NAME.attempt-N``, before a run starts from the beginning. Removes nothing."""
+    if place.exists():
+        place.rename(place.with_name(f"{place.name}.attempt-{attempt}"))
 
 
 def _written(path: Path) -> float:

@@ -34,7 +34,7 @@ def look_below(result: Fit) -> None:
     for freed, rung in below:
         tried = make_trial(freed, rung, made, most=most, why=why)
         if tried.verdict.fits:
-            result.nearest, result.nearest_command = tried, job.adapter.full_run(rung, job.on(rung).budget, folder=job.folder.path)
+            result.nearest, result.nearest_command = tried, job.adapter.command(rung, job.on(rung).budget, folder=job.folder.path)
         if tried.verdict.fits or not tried.verdict.lower_rung_may_help:
             return
 

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from launcher.adapter.protocol import OwnWords, ability
 from launcher.config.recipe import Draft, as_yaml
 from launcher.engine import reuse
 from launcher.engine.below import look_below
@@ -84,8 +83,8 @@ def _concluded(result: Fit, move: search.Move, run_as: Job) -> None:
 
 def _made_anew(result: Fit) -> bool:
     """Rebuilds the ladder from what the command really ran, in place of what was read. Returns False if that can't be done."""
-    job, wrong, words = result.job, result.misread, ability(result.job.adapter, OwnWords)
-    believed = words.believing(wrong.ran) if words is not None and wrong is not None and wrong.read else None
+    job, wrong = result.job, result.misread
+    believed = job.adapter.believing(wrong.ran) if wrong is not None and wrong.read else None
     if believed is None or wrong is None:
         return False
     adapter = type(job.adapter)(believed)
@@ -99,9 +98,7 @@ def _made_anew(result: Fit) -> bool:
 
 
 def _tell_misread(job: Job, wrong: Misread) -> None:
-    words = ability(job.adapter, OwnWords)
-    assert words is not None
-    job.tell(MisreadFound(misread=wrong, words=rung_zero.words(wrong, words.place)))
+    job.tell(MisreadFound(misread=wrong, words=rung_zero.words(wrong, job.adapter.asked.read_at)))
 
 
 def _take(result: Fit, job: Job) -> None:
@@ -138,7 +135,7 @@ def _as_kept(result: Fit) -> bool:
 
 def _unseen(job: Job, trials: Sequence[Trial]) -> bool:
     """Whether the trials of a user's own command disprove what was read of it, or don't show it."""
-    if ability(job.adapter, OwnWords) is None:
+    if not job.adapter.general:
         return False
     return not any(one.rung.index == 0 for one in trials) or misread(job, trials) is not None
 
@@ -162,8 +159,9 @@ def try_one(draft: Draft, screen: Listener) -> tuple[Trial, dict[str, Any]]:
     job.tell(Planned(job=job))
     with job.turn, owner.owning(job.folder.path):
         tried = make_trial(job, job.ladder.rungs[wanted], [])
-        if (wrong := misread_at_rung_0(job, tried)) is not None and (words := ability(job.adapter, OwnWords)) is not None:
-            raise BadInput([Fault(key="ask", found=rung_zero.words(wrong, words.place), cure=rung_zero.cure(wrong), where=PLACE)])
+        if (wrong := misread_at_rung_0(job, tried)) is not None:
+            found = rung_zero.words(wrong, job.adapter.asked.read_at)
+            raise BadInput([Fault(key="ask", found=found, cure=rung_zero.cure(wrong), where=PLACE)])
     job.folder.forget_cache()
     job.tell(TrialReported(job=job, trial=tried))
     record = {"status": "done", **tried.as_record(), "run_dir": str(job.folder.path), "report": tried.report}

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from launcher.adapter.protocol import resuming
 from launcher.engine.fingerprint import NOT_HERE, fingerprint_of
 from launcher.history import kept_fits, owner
 from launcher.history.database import HistoryUnusableError
@@ -75,7 +74,7 @@ def _looked_up(job: Job, fits: FitHistory) -> Reuse:
     found = fits.find(wanted, cap_bytes=job.budget.cap_bytes)
     if isinstance(found, KeptFit) and (killed := _killed(fits.not_ended(wanted.digest))):
         found = f"{killed[0]} relied on it and was killed together with autofit, for an unknown reason"
-    if isinstance(found, KeptFit) and (short := _short_today(found, resuming(job.adapter).kept_in(job.folder.path))):
+    if isinstance(found, KeptFit) and (short := _short_today(found, job.adapter.saved(job.folder.path).place)):
         found = short
     if isinstance(found, KeptFit):
         fits.begin(wanted.digest, run_dir=str(job.folder.path))

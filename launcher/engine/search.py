@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from launcher.adapter.protocol import OwnWords, ability
 from launcher.engine import attempts, proving
 from launcher.engine.events import Timed
 from launcher.engine.state import Fit
@@ -30,7 +29,7 @@ class RungSearch:
     def __init__(self, result: Fit) -> None:
         self._result, self._job = result, result.job
         self._history = [*_disproved(result), *(as_tried(one, self._job.budget.cap_bytes) for one in result.trials)]
-        self._asked_first = ability(self._job.adapter, OwnWords) is not None
+        self._asked_first = self._job.adapter.general
         self._earlier = of_earlier_launches(self._job)
         self._cured_since = 0
         """The number of trials before the first with what makes a rung the asked training."""

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from launcher.adapter.protocol import resuming
 from launcher.adapter.registry import load_adapter
 from launcher.engine import attempts, fit, reuse
 from launcher.engine.events import Resumed
@@ -43,10 +42,10 @@ def go_on(launch: Resumable, *listeners: Listener, show: tuple[Shows, Shows]) ->
     os.chdir(launch.cwd)
     with owner.owning(launch.folder.path), ExitStack() as until_the_end:
         with doing("looking at the recipe, its data, the device and what the run has left"):
-            result = _as_it_was(launch, listeners, until_the_end)
+            result, edited = _as_it_was(launch, listeners, until_the_end)
         tell_launched(launch.folder.path)
         reuse.resumed(result.job, result.digest)
-        result.job.tell(Resumed(attempts=len(result.attempts), trials=len(result.trials), edited=_edited(result.job)))
+        result.job.tell(Resumed(attempts=len(result.attempts), trials=len(result.trials), edited=tuple(edited)))
         with recorded(result):
             if result.chosen is None:
                 fit.walk(result)
@@ -55,8 +54,9 @@ def go_on(launch: Resumable, *listeners: Listener, show: tuple[Shows, Shows]) ->
     return result
 
 
-def _as_it_was(launch: Resumable, listeners: Sequence[Listener], until_the_end: ExitStack) -> Fit:
-    """The launch as its folder has it; nothing is changed. Raises BadInput if it can't be resumed here and now."""
+def _as_it_was(launch: Resumable, listeners: Sequence[Listener], until_the_end: ExitStack) -> tuple[Fit, Sequence[str]]:
+    """(the launch as its folder has it, what the person has edited since); nothing is changed. Raises BadInput if it can't be resumed here
+    and now."""
     recipe, record = launch.draft.recipe, launch.record
     assert recipe is not None
     adapter = load_adapter(recipe.trainer.adapter)(recipe)
@@ -64,8 +64,9 @@ def _as_it_was(launch: Resumable, listeners: Sequence[Listener], until_the_end: 
     made = launch.attempts(ladder)
     read = record.misread.read if record.misread is not None else {}
     full = disk_faults(Path(recipe.run.root)) + [fault for fault in adapter.check() if fault.key not in OWN_FOLDER]
-    if full or (full := [*resuming(adapter).asks_otherwise(since=launch.folder.launched(), read=read)]):
-        raise BadInput(launch.draft.provenance.placed(full))
+    changed = adapter.changed(since=launch.folder.launched(), read=read)
+    if full or changed.faults:
+        raise BadInput(launch.draft.provenance.placed(full or list(changed.faults)))
     with doing("waiting for the processes of the run to end"):
         left = process.wait_for_leftovers(launch.folder.path)
     if left:
@@ -86,12 +87,7 @@ def _as_it_was(launch: Resumable, listeners: Sequence[Listener], until_the_end: 
     if chosen is not None:
         result.chosen = next(one for one in reversed(result.trials) if one.rung.index == chosen)
         result.command = start.native_command(job, result.chosen.rung)
-    return result
-
-
-def _edited(job: Job) -> tuple[str, ...]:
-    """What the person has changed of their training since the launch wrote its recipe down."""
-    return tuple(resuming(job.adapter).edited(since=job.folder.launched()))
+    return result, changed.told
 
 
 OWN_FOLDER = ("trainer.args.save_dir", "trainer.args.output_dir")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from launcher.adapter.protocol import OwnWords, ability
 from launcher.history import past_trials
 from launcher.ladder import earlier
 from launcher.ladder.rungs import Rung
@@ -45,11 +44,9 @@ def of_earlier_launches(job: Job) -> Sequence[Tried]:
 
 def misread(job: Job, trials: Sequence[Trial]) -> Misread | None:
     """How the trials disprove what was read of a user's own command; None if they don't."""
-    words = ability(job.adapter, OwnWords)
-    return rung_zero.found(trials, job.ladder, unsaid=words.unsaid()) if words is not None else None
+    return rung_zero.found(trials, job.ladder, unsaid=job.adapter.asked.unsaid) if job.adapter.general else None
 
 
 def misread_at_rung_0(job: Job, tried: Trial) -> Misread | None:
     """The same for one trial; None unless it is a trial of rung 0."""
-    words = ability(job.adapter, OwnWords)
-    return rung_zero.at_rung_0(tried, unsaid=words.unsaid()) if words is not None else None
+    return rung_zero.at_rung_0(tried, unsaid=job.adapter.asked.unsaid) if job.adapter.general else None

@@ -8,6 +8,7 @@ from typing import ClassVar, Protocol
 
 from launcher.config.schema import Recipe, Value, WheelRule
 from launcher.errors import BadInput, Fault, did_you_mean
+from launcher.ladder.asked import Asked
 from launcher.ladder.rungs import CARDS, MICRO_BATCH, ActsIn, Ladder, Wheel, build, divisors_down, sizes_down
 
 
@@ -21,8 +22,8 @@ class HasWheels(Protocol):
     starts_ranks: ClassVar[bool]
     recipe: Recipe
 
-    def accumulation(self) -> int: ...
-    def world_size(self) -> int: ...
+    @property
+    def asked(self) -> Asked: ...
     def lesser(self, wheel: str, asked: Value, *, floor: Value) -> Sequence[Value]: ...
 
 
@@ -39,11 +40,11 @@ def ladder_of(adapter: HasWheels) -> Ladder:
     wheels: list[Wheel] = []
     effective, world_size = 0, 1
     if not faults:
-        accumulation = recipe.ask.get("accumulation") or adapter.accumulation()
+        accumulation = recipe.ask.get("accumulation") or adapter.asked.accumulation
         micro_batch = recipe.ask[MICRO_BATCH]
         assert isinstance(micro_batch, int) and isinstance(accumulation, int)
         effective = micro_batch * accumulation
-        world_size = adapter.world_size()
+        world_size = adapter.asked.world_size
         for name in _turning(recipe, several=world_size > 1):
             try:
                 wheels.append(_wheel(name, adapter, effective))
@@ -113,7 +114,7 @@ def _wheel(name: str, adapter: HasWheels, effective: int) -> Wheel:
     """One wheel with its values. Raises ValueError with a sentence for people."""
     recipe = adapter.recipe
     if name == CARDS:
-        return Wheel(name=name, values=_cards(adapter.world_size(), recipe.ladder.wheels.get(name, WheelRule())))
+        return Wheel(name=name, values=_cards(adapter.asked.world_size, recipe.ladder.wheels.get(name, WheelRule())))
     spec = adapter.wheels.get(name)
     asked = recipe.ask[name]
     rule = _merged(recipe.ladder.wheels.get(name), spec.rule if spec else WheelRule(), asked)

@@ -43,6 +43,12 @@ class FindingKind(StrEnum):
     UNCOMPARABLE = "not_comparable"
 
 
+OF_ITS_OWN_WAY = (FindingKind.SAMPLES, FindingKind.SETTINGS)
+"""What a script's own accumulation may bring about (a warm-up that is counted in micro-batches), and accumulation from outside doesn't."""
+OF_ITS_LENGTH = (FindingKind.SAME, FindingKind.PASSES)
+"""What a length that counts micro-batches brings about."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TwinFigures:
     """How one twin's gradients lie to the first's."""

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from launcher.adapter.protocol import Adapter, OwnWords, ability
+from launcher.adapter.protocol import Adapter
 from launcher.config.schema import Recipe
 from launcher.errors import PLACE, BadInput, Fault
 from launcher.history.run_folder import RunFolder
@@ -111,13 +111,13 @@ def _cap(card: GpuModel, job: Job) -> int:
 
 def _believed(adapter: Adapter, needs: dict[int, Trial], play: Callable[[Rung], Trial]) -> Adapter | None:
     """The adapter by what rung 0 of a person's own command ran, where that isn't what was read of it; ``needs`` get that trial."""
-    if (words := ability(adapter, OwnWords)) is None:
+    if not adapter.general:
         return None
     needs[0] = play(build.ladder_of(adapter).asked)
-    if (wrong := rung_zero.at_rung_0(needs[0], unsaid=words.unsaid())) is None:
+    if (wrong := rung_zero.at_rung_0(needs[0], unsaid=adapter.asked.unsaid)) is None:
         return None
-    if (believed := words.believing(wrong.ran)) is None or believed == adapter.recipe:
-        raise BadInput([Fault(key="ask", found=rung_zero.words(wrong, words.place), cure=rung_zero.cure(wrong), where=PLACE)])
+    if (believed := adapter.believing(wrong.ran)) is None or believed == adapter.recipe:
+        raise BadInput([Fault(key="ask", found=rung_zero.words(wrong, adapter.asked.read_at), cure=rung_zero.cure(wrong), where=PLACE)])
     return type(adapter)(believed)
 
 

@@ -9,8 +9,8 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from launcher.adapter.commands import Command
-from launcher.adapter.protocol import resuming
+from launcher.adapter.commands import Command, held
+from launcher.adapter.protocol import FIRST, Start
 from launcher.adapter.registry import saves_of
 from launcher.history.run_folder import AttemptFiles
 from launcher.ladder.rungs import Rung
@@ -30,33 +30,27 @@ SHIM = Path(__file__).parents[1] / "inside" / "shim"
 
 def native_command(job: Job, rung: Rung) -> Command:
     """The native command of the full run, which doesn't need autofit. Writes its files, and the command itself as command.sh."""
-    job, folder = job.on(rung), job.folder
-    command = job.adapter.full_run(rung, job.budget, folder=folder.path)
-    on_card = allocator_environment(job.budget) if job.budget.kind == "cuda" else {}
-    env = {**on_card, **command.env}
-    command = replace(command, env=env, ranks=1 if job.adapter.starts_ranks else len(job.budget.each))
-    for path, text in command.files.items():
-        folder.replace(path, text)
-    folder.replace(folder.command, _as_file(command, rung))
-    folder.command.chmod(0o755)
-    return command
+    return _written(job.on(rung), rung, FIRST, job.folder.command)
 
 
 def command_of_attempt(job: Job, move: GoOn, *, attempt: int) -> Command:
     """The command that resumes a run. Writes ``command.sh`` (the whole run at that rung) and ``native/attempt-N.sh`` (this attempt)."""
-    job = job.on(move.rung)
-    adapter, folder = resuming(job.adapter), job.folder
-    script = folder.attempt(attempt).command
-    command = native_command(job, move.rung)
-    if move.checkpoint is not None:
-        resumed = adapter.resume(move.rung, move.checkpoint, job.budget, folder=folder.path, attempt=attempt)
-        command = replace(resumed, env={**command.env, **resumed.env}, ranks=resumed.ranks or command.ranks)
-    if move.workers is not None:
-        command = adapter.with_workers(command, move.workers)
+    native_command(job, move.rung)
+    origin = f"on from {move.checkpoint}" if move.checkpoint is not None else "from the beginning"
+    begin, script = Start(checkpoint=move.checkpoint, attempt=attempt, workers=move.workers), job.folder.attempt(attempt).command
+    return _written(job.on(move.rung), move.rung, begin, script, f"Attempt {attempt}: {origin}.")
+
+
+def _written(job: Job, rung: Rung, begin: Start, script: Path, more: str = "") -> Command:
+    """The command, after writing its files and itself, as ``script``."""
+    folder = job.folder
+    command = job.adapter.command(rung, job.budget, folder=folder.path, start=begin)
+    on_card = allocator_environment(job.budget) if job.budget.kind == "cuda" else {}
+    ranks = command.ranks or (1 if job.adapter.starts_ranks else len(job.budget.each))
+    command = replace(command, env={**on_card, **command.env}, ranks=ranks)
     for path, text in command.files.items():
         folder.replace(path, text)
-    origin = f"on from {move.checkpoint}" if move.checkpoint is not None else "from the beginning"
-    folder.replace(script, _as_file(command, move.rung, f"Attempt {attempt}: {origin}."))
+    folder.replace(script, _as_file(command, rung, more))
     script.chmod(0o755)
     return command
 
@@ -84,9 +78,9 @@ def program(name: str) -> str:
 def start(job: Job, chosen: Trial, command: Command, files: AttemptFiles, *, show: tuple[Shows, Shows]) -> Child:
     """Starts the full run. Its output goes, unchanged, to ``show`` and to the two logs of ``files``.
 
-    On a card the run is always held to its budget: by the allocator's own variable if torch knows it, else by the adapter's ``held``, which
-    takes the budget first. So is a run on a CPU whose budget is emulated. Otherwise a run that grows would spill, or use more than the
-    smaller card that was asked for. The command that is shown leaves this out.
+    On a card the run is always held to its budget: by the allocator's own variable if torch knows it, else by a module of ours (``held``).
+    So is a run on a CPU whose budget is emulated. Otherwise a run that grows would spill, or use more than the smaller card that was asked
+    for. The command that is shown leaves this out.
     """
     budget = job.budget
     saves = saves_of(job.adapter) if job.recipe.recover.whole_saves else ()
@@ -95,7 +89,7 @@ def start(job: Job, chosen: Trial, command: Command, files: AttemptFiles, *, sho
         env |= allocator.holding({**os.environ, **env}, fraction)
         env |= {"PYTHONPATH": os.pathsep.join(filter(None, [str(SHIM), env.get("PYTHONPATH", os.environ.get("PYTHONPATH"))]))}
     elif budget.kind == "cuda" or budget.emulated:
-        command = job.adapter.held(command, _as_it_is_now(budget), folder=job.folder.path)
+        command = held(command, _as_it_is_now(budget), settings=job.folder.path / "native" / "budget.json")
     first, *rest = command.words
     argv = (program(first), *rest)
     env |= {HELD: str(files.processes), STACKS: str(files.processes)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from launcher.adapter.protocol import Weights, resuming
+from launcher.adapter.protocol import Weights
 from launcher.adapter.registry import words_of
 from launcher.ladder.course import Due
 from launcher.machine import devices, host, process, unwritable
@@ -77,7 +77,7 @@ def _at_limit(job: Job, watch: RunWatch, usage: Usage) -> bool:
 def _weights(job: Job, *, since: float) -> Weights | None:
     """The weights that the run saved last, if its adapter can look at them: its output may hide a loss that isn't finite."""
     with doing("looking whether the weights it saved last are finite"):
-        return resuming(job.adapter).weights(folder=job.folder.path, since=since)
+        return job.adapter.saved(job.folder.path).weights(since)
 
 
 def _outcome(lost: Sequence[str], ending: Ending, found: Cause, watch: RunWatch, usage: Usage) -> Outcome:

@@ -23,7 +23,8 @@ from typing import ClassVar
 
 import pytest
 
-from launcher.adapter.protocol import Adapter, resuming
+from launcher.adapter.commands import held
+from launcher.adapter.protocol import Adapter
 from launcher.adapter.registry import load_adapter
 from launcher.config.schema import Recipe
 from launcher.history.run_folder import RunFolder
@@ -89,7 +90,7 @@ class AdapterSuite:
         assert list(self.adapter_type(recipe).notes()) == list(checked.notes())
 
     def test_its_accumulation_is_a_whole_number(self, adapter: Adapter) -> None:
-        assert adapter.accumulation() >= 1
+        assert adapter.asked.accumulation >= 1
 
     def test_every_rung_has_a_trial_in_plain_values(self, adapter: Adapter, ladder: Ladder, tmp_path: Path) -> None:
         for rung in ladder.rungs:
@@ -99,7 +100,7 @@ class AdapterSuite:
             assert all(isinstance(value, str) for value in plan.env.values())
 
     def test_every_rung_has_its_own_full_run_that_does_not_need_autofit(self, adapter: Adapter, ladder: Ladder, tmp_path: Path) -> None:
-        commands = [adapter.full_run(rung, cpu_budget(), folder=tmp_path / "run") for rung in ladder.rungs]
+        commands = [adapter.command(rung, cpu_budget(), folder=tmp_path / "run") for rung in ladder.rungs]
         assert len({command.shell() for command in commands}) == len(ladder.rungs)
         for command in commands:
             assert "launcher" not in Path(command.argv[0]).name
@@ -107,9 +108,9 @@ class AdapterSuite:
                 assert "import launcher" not in text and "from launcher" not in text
 
     def test_a_full_run_held_to_a_budget_is_the_same_program(self, adapter: Adapter, ladder: Ladder, tmp_path: Path) -> None:
-        command = adapter.full_run(ladder.asked, cpu_budget(), folder=tmp_path / "run")
-        held = adapter.held(command, cpu_budget(), folder=tmp_path / "run")
-        assert held.argv[-len(command.argv) + 1 :] == command.argv[1:] and str(cpu_budget().budget_bytes) in held.argv
+        command = adapter.command(ladder.asked, cpu_budget(), folder=tmp_path / "run")
+        argv = held(command, cpu_budget(), settings=tmp_path / "budget.json").argv
+        assert argv[-len(command.argv) + 1 :] == command.argv[1:] and str(cpu_budget().budget_bytes) in argv
 
     def test_it_tells_alike_each_time_what_a_fit_hangs_on_or_why_it_cant(self, adapter: Adapter, recipe: Recipe, ladder: Ladder) -> None:
         inputs = adapter.inputs(ladder)
@@ -125,9 +126,8 @@ class AdapterSuite:
         assert "metrics" not in adapter.results(folder=tmp_path)
 
     def test_where_nothing_was_trained_there_are_no_checkpoints(self, adapter: Adapter, tmp_path: Path) -> None:
-        resumes = resuming(adapter)
-        assert list(resumes.checkpoints(folder=tmp_path / "launch")) == []
-        assert resumes.keeps() is None or MICRO_BATCH in (resumes.keeps() or ()), "a lower micro-batch is what a late failure needs first"
+        assert list(adapter.saved(tmp_path / "launch").files) == []
+        assert adapter.asked.keeps is None or MICRO_BATCH in adapter.asked.keeps, "a lower micro-batch is what a late failure needs first"
         assert not (tmp_path / "launch").exists()
 
     def test_it_estimates_only_from_a_trial_that_measured(self, adapter: Adapter, ladder: Ladder) -> None:

@@ -1,4 +1,4 @@
-"""Proves a rung that fits to be the asked training, by running twins of it. ``ladder.twins`` compares what they saw.
+"""Adapter a rung that fits to be the asked training, by running twins of it. ``ladder.twins`` compares what they saw.
 
 Once per launch, where the rung that was found accumulates more than was asked; what comes of it is kept with the fit.
 """
@@ -11,13 +11,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from launcher.adapter.protocol import Proves, ability
+from launcher.adapter.protocol import Adapter, Correction
 from launcher.config.schema import Recipe
 from launcher.errors import BadInput
 from launcher.ladder import same_training
 from launcher.ladder.rungs import Rung
 from launcher.ladder.same_training import SameTraining
-from launcher.ladder.twins import Finding, FindingKind, Twin, compare, with_one_row, with_other_rows
+from launcher.ladder.twins import OF_ITS_LENGTH, Finding, FindingKind, Twin, compare, with_one_row, with_other_rows
 from launcher.shared.activity import doing
 from launcher.trial.job import Job
 from launcher.trial.twins import OutOfTime, Twins
@@ -26,10 +26,6 @@ MOST_ROWS = 64
 """Of a micro-batch by which a factor is confirmed."""
 ONE_ROW_DRAWS = 3
 """Times that a repeated row is drawn, where it has no target that first time (none of its tokens is masked)."""
-OF_ITS_OWN_WAY = (FindingKind.SAMPLES, FindingKind.SETTINGS)
-"""What a script's own accumulation may bring about (a warm-up that is counted in micro-batches), and accumulation from outside doesn't."""
-OF_ITS_LENGTH = (FindingKind.SAME, FindingKind.PASSES)
-"""What a length that counts micro-batches brings about."""
 REFUSED = frozenset(FindingKind) - {FindingKind.SAME, FindingKind.UNCOMPARABLE}
 
 
@@ -61,16 +57,15 @@ def prove(job: Job, rung: Rung) -> Proof:
 def of_exact(job: Job, rung: Rung, same: SameTraining) -> SameTraining:
     """``same``, after twins with and without what the rung turns from outside and is to change no gradient. Raises Interrupted on a
     signal."""
-    adapter, limit_s = ability(job.adapter, Proves), job.recipe.trial.proof_timeout_s
-    exact = adapter.exact() if adapter is not None else ()
+    limit_s, exact = job.recipe.trial.proof_timeout_s, job.adapter.asked.exact
     asked = {name: asked for name, (asked, _) in job.ladder.given_up(rung).items() if name in exact}
-    if adapter is None or not asked or same.gradient != same_training.PROVEN:
+    if not asked or same.gradient != same_training.PROVEN:
         return same
     began = time.monotonic()
     twins = Twins(job, rung, until=began + limit_s, name="exact")
     try:
         with doing(f"running the same rows with {', '.join(asked)} as asked: is an update at rung {rung.index} the asked one?"):
-            first, other = twins.of_values(adapter, asked)
+            first, other = twins.of_values(asked)
         finding = compare(first, [other])
     except (BadInput, OSError, ValueError, OutOfTime) as error:
         late = f"took longer than {limit_s:g} s (trial.proof_timeout_s)"
@@ -98,9 +93,7 @@ class _Proving:
         """Why the last cure that was tried isn't enough."""
 
     def proof(self) -> Proof:
-        adapter, limit_s = ability(self._job.adapter, Proves), self._job.recipe.trial.proof_timeout_s
-        if adapter is None:
-            return Proof(same=same_training.unproven(f"the adapter {self._job.adapter.name} doesn't say how its runs are made small"))
+        adapter, limit_s = self._job.adapter, self._job.recipe.trial.proof_timeout_s
         if not limit_s:
             return self._unproven(adapter, "trial.proof_timeout_s is 0")
         try:
@@ -115,52 +108,49 @@ class _Proving:
         finally:
             self._twins.forget()
 
-    def _unproven(self, adapter: Proves, why: str) -> Proof:
+    def _unproven(self, adapter: Adapter, why: str) -> Proof:
         """Nothing could be compared: launched all the same, save where it would be shorter than asked."""
         same = same_training.unproven(why)
         return Proof(same=same, refused=_too_short(adapter, same))
 
-    def _compared(self, adapter: Proves, layouts: Sequence[tuple[int, int]]) -> Proof:
+    def _compared(self, adapter: Adapter, layouts: Sequence[tuple[int, int]]) -> Proof:
         finding, twins = self._found(adapter, layouts)
         if finding.kind is FindingKind.UNCOMPARABLE and layouts[0][0] == 4:
             other = _other(layouts, four=bool(twins[0].steps))
             again, fewer = self._found(adapter, other)
             if again.kind is not FindingKind.UNCOMPARABLE:
                 finding, twins, layouts = again, fewer, other
-        if doubt := adapter.doubted(finding):
-            return self._unproven(adapter, doubt)
+        known = adapter.corrected(finding)
+        if known.doubted:
+            return self._unproven(adapter, known.doubted)
         same = same_training.certificate(finding, twins[0], twins[1:])
-        own = adapter.told(finding)
-        if refused := _refusal(finding, same, told=own) or _too_short(adapter, same):
+        if refused := _refusal(finding, same, told=known.told) or _too_short(adapter, same):
             with contextlib.suppress(OutOfTime, BadInput, OSError, ValueError):  # what is known to differ isn't launched for want of a cure
-                if (put_right := self._cured(adapter, finding, layouts, refused)) is not None:
+                if known.recipe is not None and (put_right := self._cured(known.recipe, finding, layouts, refused)) is not None:
                     return put_right
             return Proof(same=same, refused=_and(refused, self._besides))
-        if (put_right := self._with_its_schedule(adapter, same, layouts)) is not None:
+        if (put_right := self._with_its_schedule(known, same, layouts)) is not None:
             return put_right
         if finding.kind is FindingKind.SAME and twins[0].ragged:
             ended = self._to_the_end_of_a_pass(adapter, same, layouts, whole=twins[0].whole)
-            if (put_right := self._with_the_end_of_a_pass(adapter, ended, layouts)) is not None:
+            if (put_right := self._with_the_end_of_a_pass(known, ended, layouts)) is not None:
                 return put_right
             same = ended
-        if (finding.kind is FindingKind.SAME or own) and any(twin.batch_norm for twin in twins):
-            same = self._with_batch_norm(adapter, same, layouts, own)
-        return self._with_points(adapter, same, layouts) if finding.kind is FindingKind.SAME else Proof(same=same)
+        if (finding.kind is FindingKind.SAME or known.told) and any(twin.batch_norm for twin in twins):
+            same = self._with_batch_norm(adapter, same, layouts, known.told)
+        if finding.kind is not FindingKind.SAME or known.points is None:
+            return Proof(same=same)
+        return self._with_points(adapter, known.points, same, layouts)
 
-    def _with_points(self, adapter: Proves, same: SameTraining, layouts: Sequence[tuple[int, int]]) -> Proof:
+    def _with_points(self, adapter: Adapter, recipe: Recipe, same: SameTraining, layouts: Sequence[tuple[int, int]]) -> Proof:
         """Whether it evaluates at the same optimizer steps, where a word says how often; turned along where that puts it right. It is told
         and refuses nothing: an update is the same whenever it is evaluated."""
-        recipe = adapter.points_of()
-        if recipe is None:
-            return Proof(same=same)
         try:
             twins = self._twins.run(adapter, [layouts[0], layouts[-1]], points=True)
             if not (otherwise := same_training.evaluated_otherwise(*twins)):
                 return Proof(same=same)
             job, changed = self._with(recipe)
-            mended = ability(job.adapter, Proves)
-            assert mended is not None
-            if same_training.evaluated_otherwise(*self._twins.run(mended, [layouts[0], layouts[-1]], points=True)):
+            if same_training.evaluated_otherwise(*self._twins.run(job.adapter, [layouts[0], layouts[-1]], points=True)):
                 return Proof(same=replace(same, schedule=otherwise))
         except OutOfTime:
             return Proof(same=same)
@@ -173,7 +163,7 @@ class _Proving:
         return with_cure(self._job, changed), changed
 
     def _to_the_end_of_a_pass(
-        self, adapter: Proves, same: SameTraining, layouts: Sequence[tuple[int, int]], *, whole: int | None
+        self, adapter: Adapter, same: SameTraining, layouts: Sequence[tuple[int, int]], *, whole: int | None
     ) -> SameTraining:
         """What becomes of the last, smaller step of a pass: usually not the asked one, which is told. It is as large a part of a step,
         in as many micro-batches, as in the pass over the data (``whole`` samples), where four rows can show that."""
@@ -186,7 +176,7 @@ class _Proving:
         twins = self._twins.run(adapter, [layouts[0], other], pass_samples=2 * samples + left)
         return same_training.but_for_the_last_step(same, compare(twins[0], twins[1:]), twins[0], twins[1])
 
-    def _with_batch_norm(self, adapter: Proves, same: SameTraining, layouts: Sequence[tuple[int, int]], own: str) -> SameTraining:
+    def _with_batch_norm(self, adapter: Adapter, same: SameTraining, layouts: Sequence[tuple[int, int]], own: str) -> SameTraining:
         """By how much statistics of micro-batches change the update (and what else the trainer's own accumulation changes), when all else
         is the same."""
         (micro, accumulation), *_ = layouts
@@ -195,44 +185,39 @@ class _Proving:
         apart = compare(twins[0], twins[1:]).apart
         return same_training.but_for_batch_norm(same, apart, twins, own=own)
 
-    def _cured(self, adapter: Proves, finding: Finding, layouts: Sequence[tuple[int, int]], refused: str) -> Proof | None:
-        """With what the finding names as its cure, where there is one and it is proven; one may follow another."""
-        recipe = _cure(adapter, finding)
-        put_right = self._put_right(recipe, layouts, refused, anew=finding.kind not in OF_ITS_LENGTH) if recipe is not None else None
+    def _cured(self, recipe: Recipe, finding: Finding, layouts: Sequence[tuple[int, int]], refused: str) -> Proof | None:
+        """With what corrects the finding, where that is proven; one cure may follow another."""
+        put_right = self._put_right(recipe, layouts, refused, anew=finding.kind not in OF_ITS_LENGTH)
         if put_right is None or finding.kind is not FindingKind.SCALE:
             return put_right
-        assert recipe is not None
-        mended = ability(self._with(recipe)[0].adapter, Proves)
-        assert mended is not None
-        why = self._only_of_few(mended, layouts)
+        adapter = self._with(recipe)[0].adapter
+        why = self._only_of_few(adapter, layouts)
         return self._unproven(adapter, why) if why else put_right
 
-    def _with_the_end_of_a_pass(self, adapter: Proves, ended: SameTraining, layouts: Sequence[tuple[int, int]]) -> Proof | None:
+    def _with_the_end_of_a_pass(self, known: Correction, ended: SameTraining, layouts: Sequence[tuple[int, int]]) -> Proof | None:
         """With what makes the last, smaller step of a pass the asked one, where it isn't and something does; otherwise it is told."""
         otherwise = same_training.ends_otherwise(ended)
         with contextlib.suppress(OutOfTime, BadInput, OSError, ValueError):
-            for recipe in adapter.ends_of_passes() if otherwise else ():
+            for recipe in known.ends if otherwise else ():
                 found = self._put_right(recipe, layouts, f"its training {otherwise}", anew=True)
                 if found is not None and not same_training.ends_otherwise(found.same):
                     return found
         return None
 
-    def _with_its_schedule(self, adapter: Proves, same: SameTraining, layouts: Sequence[tuple[int, int]]) -> Proof | None:
+    def _with_its_schedule(self, known: Correction, same: SameTraining, layouts: Sequence[tuple[int, int]]) -> Proof | None:
         """Accumulated from outside, where the script steps a schedule more often than its optimizer; otherwise it is told."""
-        otherwise, recipe = same_training.scheduled_otherwise(same), adapter.from_outside()
-        if not otherwise or recipe is None:
+        otherwise = same_training.scheduled_otherwise(same)
+        if not otherwise or known.outside is None:
             return None
         with contextlib.suppress(OutOfTime, BadInput, OSError, ValueError):
-            found = self._put_right(recipe, layouts, otherwise, anew=True)
+            found = self._put_right(known.outside, layouts, otherwise, anew=True)
             return found if found is not None and not same_training.scheduled_otherwise(found.same) else None
         return None
 
     def _put_right(self, recipe: Recipe, layouts: Sequence[tuple[int, int]], otherwise: str, *, anew: bool) -> Proof | None:
         """With a recipe that makes it the asked training, where that is proven. ``otherwise``: what it is as it stands."""
         job, changed = self._with(recipe)
-        mended = ability(job.adapter, Proves)
-        assert mended is not None
-        again = self._compared(mended, layouts)
+        again = self._compared(job.adapter, layouts)
         if again.refused or again.same.verdict != FindingKind.SAME:
             self._besides = again.refused
             return None
@@ -240,7 +225,7 @@ class _Proving:
         same = replace(again.same, cure={**changed, **again.same.cure}, notes=(note, *again.same.notes))
         return Proof(same=same, job=again.job or job, anew=anew or again.anew)
 
-    def _found(self, adapter: Proves, layouts: Sequence[tuple[int, int]]) -> tuple[Finding, list[Twin]]:
+    def _found(self, adapter: Adapter, layouts: Sequence[tuple[int, int]]) -> tuple[Finding, list[Twin]]:
         """What twins of these layouts come to; of one row, repeated, where that tells why they differ."""
         twins = self._twins.run(adapter, layouts)
         if any(twin.widened and not twin.steps for twin in twins):  # what it computes itself stays of half precision
@@ -259,7 +244,7 @@ class _Proving:
                 finding = self._with_why(finding, adapter, [layouts[0], layouts[-1]])
         return finding, twins
 
-    def _with_why(self, finding: Finding, adapter: Proves, layouts: Sequence[tuple[int, int]]) -> Finding:
+    def _with_why(self, finding: Finding, adapter: Adapter, layouts: Sequence[tuple[int, int]]) -> Finding:
         """Why they differ, where twins of one row tell."""
         for draws in range(1, ONE_ROW_DRAWS + 1):
             one = self._twins.run(adapter, layouts, same_row=draws)
@@ -267,7 +252,7 @@ class _Proving:
                 return found
         return finding
 
-    def _only_of_few(self, mended: Proves, layouts: Sequence[tuple[int, int]]) -> str:
+    def _only_of_few(self, mended: Adapter, layouts: Sequence[tuple[int, int]]) -> str:
         """Why a factor seen on few rows isn't the run's: a divisor that is held at one (YOLO's sum of target scores) looks like it there.
         Nothing where as many as the rung's own micro-batch say the same."""
         most, asked = min(self._rung.micro_batch, MOST_ROWS) // 4 * 4, layouts[0][1]
@@ -285,12 +270,6 @@ def _and(refused: str, besides: str) -> str:
     return refused if alike else f"{refused}; with that corrected {besides}"
 
 
-def _cure(adapter: Proves, finding: Finding) -> Recipe | None:
-    if finding.kind in OF_ITS_OWN_WAY:
-        return adapter.from_outside()
-    return adapter.course_of() if finding.kind in OF_ITS_LENGTH else adapter.cured(finding)
-
-
 def _other(layouts: Sequence[tuple[int, int]], *, four: bool) -> list[tuple[int, int]]:
     """Two micro-batches, where ``four`` rows were trained on and one by itself can't be; otherwise two rows: there may be memory or data
     for no more."""
@@ -298,9 +277,9 @@ def _other(layouts: Sequence[tuple[int, int]], *, four: bool) -> list[tuple[int,
     return [(4, least), (2, 2 * least)] if four else [(2, least), (1, 2 * least)]
 
 
-def _too_short(adapter: Proves, same: SameTraining) -> str:
+def _too_short(adapter: Adapter, same: SameTraining) -> str:
     """Why a rung isn't launched of which the number of optimizer steps isn't proven: a script counts steps that are held back."""
-    counted = adapter.counted()
+    counted = adapter.asked.counted
     if not counted or same.steps == same_training.PROVEN:
         return ""
     return f"{counted} counts training in steps, which are held back from outside, and their number is {same.steps}"

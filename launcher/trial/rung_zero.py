@@ -5,7 +5,7 @@ A ladder is built from what was read. If rung 0, the command as it stands, runs 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -102,13 +102,13 @@ def seen_batch(trial: Trial) -> int | None:
 # In words
 
 
-def words(wrong: Misread, place: Callable[[str], str]) -> str:
+def words(wrong: Misread, read_at: Mapping[str, str]) -> str:
     """A sentence: what was read where, and what ran."""
     if wrong.samples is not None:
         asked, ran = wrong.samples
         return f"an optimizer step of rung {wrong.rung_index} took {ran} samples instead of {asked}"
     ran_words = " and ".join(f"{name} {wrong.ran[name]}" for name in wrong.read)
-    read = " and ".join(f"{value}{f' ({said})' if (said := place(name)) else ''}" for name, value in wrong.read.items())
+    read = " and ".join(f"{value}{f' ({said})' if (said := read_at.get(name)) else ''}" for name, value in wrong.read.items())
     return f"the command as it stands ran {ran_words}, and {read} had been read"
 
 

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from launcher.adapter.commands import Command, TrialPlan
-from launcher.adapter.protocol import resuming
 from launcher.adapter.registry import words_of
 from launcher.config.schema import Value
 from launcher.errors import BadInput, Fault
@@ -30,7 +29,7 @@ from launcher.shared.activity import doing
 from launcher.shared.ending import Ending
 from launcher.shared.memory_failures import Source, loses_a_batch, lost_in
 from launcher.shared.orders import RANKS, REPORT, STACKS, Orders
-from launcher.shared.report import BUDGET_ERROR, CARD_TAKEN, SAID_ACCUMULATION, SAMPLES, Phase, PhaseUse, TrialReport
+from launcher.shared.report import BUDGET_ERROR, CARD_TAKEN, SAID_ACCUMULATION, SAMPLES, SAVED, VERSIONS, Phase, PhaseUse, TrialReport
 from launcher.trial import host_rooms, ranks
 from launcher.trial.events import PhaseEntered
 from launcher.trial.job import Job
@@ -119,10 +118,10 @@ def run(job: Job, rung: Rung) -> Trial:
     if holder := devices.taken(budget):
         return _not_tried(job, rung, place, holder)
     job.folder.cache.mkdir(exist_ok=True)
-    if (fetch := job.adapter.fetch(rung)) is not None:
-        with doing("downloading what this rung needs"):
-            _fetched(fetch, place)
     plan = job.adapter.trial(rung, budget, folder=place, cache=job.folder.cache)
+    if plan.fetch is not None:
+        with doing("downloading what this rung needs"):
+            _fetched(plan.fetch, place)
     orders = _orders(job, rung, plan, place)
     _put_aside(place, orders.scratch)
     orders.scratch.mkdir()
@@ -149,7 +148,7 @@ def _ended(job: Job, orders: Orders, plan: TrialPlan) -> _Ended:
     env = {**allocator_environment(job.budget), **plan.env, STACKS: str(orders.stacks)}
     worker = process.python_module("launcher.inside", str(place / "orders.json"))
     command = torchrun.launched(worker, devices=orders.world_size)
-    meter = HostMeter(resuming(job.adapter).kept_in(job.folder.path))
+    meter = HostMeter(job.adapter.saved(job.folder.path).place)
     child = process.start(command, env=env, stdout=place / "stdout.log", stderr=place / "stderr.log")
     meter.begin(child.pid)
     watch = TrialWatch(child, orders, job.tell, stall_s=job.recipe.recover.stall_s)
@@ -412,7 +411,7 @@ def _finished(job: Job, rung: Rung, ended: _Ended, plan: TrialPlan) -> Trial:
     elif report is not None and report.failure is not None:
         own = map(TrialReport.read, Path(orders.folder).glob(f"{RANKS}/*/report.json"))
         verdict = ranks.of_its_own(list(filter(None, own)), ending, judge_one, together=verdict)
-    rooms = _rooms(job, rung, orders, reports, use) if report is not None and report.phase == Phase.DONE else []
+    rooms = _rooms(job, plan, orders, reports, use) if report is not None and report.phase == Phase.DONE else []
     if verdict.fits and (room := host_rooms.short_of(rooms)) is not None:
         verdict = host_rooms.verdict_on(room, verdict)
     if verdict.source is not None and verdict.source in words.cures:
@@ -428,14 +427,27 @@ def _finished(job: Job, rung: Rung, ended: _Ended, plan: TrialPlan) -> Trial:
     return trial
 
 
-def _rooms(job: Job, rung: Rung, orders: Orders, reports: Sequence[TrialReport | None], use: HostUse) -> list[RoomRecord]:
+def _rooms(job: Job, plan: TrialPlan, orders: Orders, reports: Sequence[TrialReport | None], use: HostUse) -> list[RoomRecord]:
     """What the run will need of the machine beside the card. A pretended card's memory is the host's, so that isn't judged there."""
     if job.budget.name.endswith("(pretended)"):
         use = replace(use, memory_there=None)
     ranks_own = [] if orders.ranks else [TrialReport.read(path) for path in Path(orders.folder).glob(f"{RANKS}/*/{REPORT}")]
     told = [one for one in ranks_own or reports if one is not None]
-    saved = resuming(job.adapter).kept_bytes(rung, told[0], scratch=orders.scratch) if told and not orders.resumes else None
+    saved = _kept_bytes(plan, told[0], orders.scratch) if told and not orders.resumes else None
     return host_rooms.rooms(use, told, headroom=job.recipe.device.host_headroom, saved=saved)
+
+
+def _kept_bytes(plan: TrialPlan, report: TrialReport, scratch: Path) -> int | None:
+    """The least that the run has of its checkpoints at once on the disk of its folder; None where nobody knows. Lightning's trials have
+    more passes than a short run."""
+    if plan.kept is not None:
+        file, number = plan.kept
+        return number * file.stat().st_size if file.is_file() else None
+    saved, versions = report.facts.get(SAVED), report.facts.get(VERSIONS, {})
+    if not saved or {"lightning", "pytorch_lightning"} & set(versions):
+        return None
+    place = next(folder for folder in Path(saved["at"]).parents if folder.exists())
+    return int(saved["bytes"]) if place.stat().st_dev == scratch.stat().st_dev else None
 
 
 def as_tried(tried: Trial, cap_bytes: int) -> search.Tried:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from launcher.adapter.commands import Command
-from launcher.adapter.protocol import Proves
+from launcher.adapter.protocol import Adapter
 from launcher.config.schema import Value
 from launcher.ladder.rungs import CARDS, MICRO_BATCH, Rung
 from launcher.ladder.twins import Step, Twin, TwinFigures
@@ -48,7 +48,7 @@ class Twins:
         """Weights of half precision are turned to single."""
 
     def run(
-        self, adapter: Proves, layouts: Sequence[tuple[int, int]], *, short: bool = True, points: bool = False, **told: Any
+        self, adapter: Adapter, layouts: Sequence[tuple[int, int]], *, short: bool = True, points: bool = False, **told: Any
     ) -> list[Twin]:
         """Twins of these layouts, the first of which the others are held against."""
         asked, used = self._job.ladder.asked.world_size, self._rung.world_size
@@ -57,11 +57,11 @@ class Twins:
         named = {f"{rung.micro_batch}x{rung.accumulation}": rung for rung in rungs}
         return self._round(adapter, named, short=short, points=points, **told)
 
-    def of_values(self, adapter: Proves, asked: Mapping[str, Value]) -> list[Twin]:
+    def of_values(self, asked: Mapping[str, Value]) -> list[Twin]:
         """Twins of the same rows, the first with these values of wheels and the second as the rung has them."""
         rows = min(self._rung.micro_batch, MOST_ROWS)
         rungs = {"asked": self._laid_out(rows, 1, asked), "used": self._laid_out(rows, 1, {})}
-        return self._round(adapter, rungs, short=True, points=False)
+        return self._round(self._job.adapter, rungs, short=True, points=False)
 
     def _laid_out(self, micro: int, accumulation: int, values: Mapping[str, Value], *, ranks: int | None = None) -> Rung:
         ranks = ranks or self._rung.world_size
@@ -69,7 +69,7 @@ class Twins:
         laid_out = {**self._rung.values, **values, MICRO_BATCH: micro, **cards}
         return replace(self._rung, values=laid_out, accumulation=accumulation, world_size=ranks)
 
-    def _round(self, adapter: Proves, rungs: Mapping[str, Rung], *, short: bool, points: bool, **told: Any) -> list[Twin]:
+    def _round(self, adapter: Adapter, rungs: Mapping[str, Rung], *, short: bool, points: bool, **told: Any) -> list[Twin]:
         """One twin of each rung, by name."""
         self._rounds += 1
         left = self._until - time.monotonic()

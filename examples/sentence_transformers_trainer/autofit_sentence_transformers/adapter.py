@@ -12,6 +12,7 @@ import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -19,7 +20,9 @@ from autofit_sentence_transformers import environment, recognise
 from autofit_sentence_transformers.files import read_json
 from autofit_sentence_transformers.native import train_embeddings as script
 from launcher.adapter import (
+    FIRST,
     Adapter,
+    Asked,
     Budget,
     Command,
     Fault,
@@ -28,6 +31,7 @@ from launcher.adapter import (
     LogLine,
     Progress,
     Rung,
+    Start,
     TrialPlan,
     TrialReport,
     Understood,
@@ -35,7 +39,6 @@ from launcher.adapter import (
     WheelRule,
     WheelSpec,
     absolute,
-    budgeted,
     copies,
     destination_faults,
     did_you_mean,
@@ -80,7 +83,7 @@ class SentenceTransformersAdapter(Adapter):
     }
 
     @classmethod
-    def recognise(cls, words: Sequence[str]) -> Understood | None:
+    def recognise(cls, words: Sequence[str], *, value: str = "") -> Understood | None:
         return recognise.understand(words, adapter=cls.name)
 
     # -- what is asked ------------------------------------------------------------------------------------------------
@@ -95,10 +98,11 @@ class SentenceTransformersAdapter(Adapter):
         asked = self.recipe.trainer.args.get("batch_size", self.recipe.ask.get("micro_batch"))
         return int(asked) if self._loss == "ranking" and isinstance(asked, int) else None
 
-    def accumulation(self) -> int:
+    @cached_property
+    def asked(self) -> Asked:
         """Micro-batches in a batch; 1 where the batch is not said to be larger."""
         micro_batch = self.recipe.ask.get("micro_batch")
-        return max(1, self._batch // micro_batch) if self._batch and isinstance(micro_batch, int) else 1
+        return Asked(accumulation=max(1, self._batch // micro_batch) if self._batch and isinstance(micro_batch, int) else 1)
 
     def lesser(self, wheel: str, asked: Value, *, floor: Value) -> Sequence[Value]:
         """Halves of the evaluation's batch; which smaller model means the same only a recipe can say."""
@@ -134,7 +138,7 @@ class SentenceTransformersAdapter(Adapter):
         yield from destination_faults("output_dir", self.recipe.trainer.args.get("output_dir"))
 
     def _batch_faults(self) -> Iterator[Fault]:
-        micro_batch, accumulation = self.recipe.ask.get("micro_batch"), self.recipe.ask.get("accumulation") or self.accumulation()
+        micro_batch, accumulation = self.recipe.ask.get("micro_batch"), self.recipe.ask.get("accumulation") or self.asked.accumulation
         if self._batch is None or not isinstance(micro_batch, int) or not isinstance(accumulation, int):
             return  # the ladder says what is wrong with them
         if micro_batch > self._batch or micro_batch * accumulation % self._batch:
@@ -198,25 +202,21 @@ class SentenceTransformersAdapter(Adapter):
         options |= {"checkpointing": True} if rung.values.get("checkpointing") else {}
         return options | ({"use_cpu": True} if budget.kind == "cpu" else {})
 
-    def fetch(self, rung: Rung) -> Command | None:
-        model = str(rung.values["model"])
-        if Path(model).expanduser().is_dir():
-            return None
-        return Command(argv=(sys.executable, "-m", "autofit_sentence_transformers.inside.fetch", model))
-
     def trial(self, rung: Rung, budget: Budget, *, folder: Path, cache: Path) -> TrialPlan:
         options = {name: value for name, value in self.arguments(rung, budget).items() if name != "output_dir"}
-        payload = {"argv": _words(options), "imports": environment.imports(str(options["model"]))}
-        return TrialPlan(module="autofit_sentence_transformers.inside.trial", payload=payload, env=environment.offline(folder / "scratch"))
+        model, inside = str(options["model"]), "autofit_sentence_transformers.inside"
+        payload, env = {"argv": _words(options), "imports": environment.imports(model)}, environment.offline(folder / "scratch")
+        on_the_hub = not Path(model).is_dir()
+        fetch = Command(argv=(sys.executable, "-m", f"{inside}.fetch", model)) if on_the_hub else None
+        return TrialPlan(module=f"{inside}.trial", payload=payload, env=env, fetch=fetch)
 
-    def full_run(self, rung: Rung, budget: Budget, *, folder: Path) -> Command:
+    def command(self, rung: Rung, budget: Budget, *, folder: Path, start: Start = FIRST) -> Command:
         """``python native/train_embeddings.py ...``: a copy of the script, which needs nothing of autofit."""
         source, native = Path(script.__file__), folder / "native"
-        words = _words({"output_dir": str(folder / "run"), **self.arguments(rung, budget)})
-        return Command(argv=(sys.executable, str(native / source.name), *words), files=copies([source.name], of=source.parent, to=native))
-
-    def held(self, command: Command, budget: Budget, *, folder: Path) -> Command:
-        return budgeted(command, budget, imports=environment.imports(script.arguments(command.argv[2:]).model))
+        options = {"output_dir": str(folder / "run"), **self.arguments(rung, budget)}
+        argv = (sys.executable, str(native / source.name), *_words(options))
+        files = copies([source.name], of=source.parent, to=native)
+        return Command(argv=argv, files=files, imports=environment.imports(str(options["model"])))
 
     # -- what came of it --------------------------------------------------------------------------------------------------
 

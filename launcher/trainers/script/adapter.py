@@ -9,29 +9,30 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, ClassVar
 
 from launcher.adapter import log_line, wheel_names
-from launcher.adapter.commands import Checkpoint, Command, TrialPlan, held_by
+from launcher.adapter.commands import Command, TrialPlan
 from launcher.adapter.dialect import Dialect
 from launcher.adapter.inputs import Inputs
 from launcher.adapter.log_line import LogLine, TrainerWords
 from launcher.adapter.progress import Progress
-from launcher.adapter.protocol import Adapter, OwnWords, Proves, Resumes, Weights
+from launcher.adapter.protocol import FIRST, Adapter, Changed, Correction, Saved, Start, Weights, row_by_row
 from launcher.adapter.python_source import files_of
 from launcher.adapter.recognised import Understood
 from launcher.config import recipe_files
 from launcher.config.schema import LadderRules, Recipe, Value, WheelRule
 from launcher.errors import BadInput, Fault
+from launcher.ladder.asked import Asked
 from launcher.ladder.build import WheelSpec
 from launcher.ladder.course import Length
 from launcher.ladder.rungs import CHECKPOINTING, Ladder, Rung, divisors_down, halves_down
-from launcher.ladder.twins import Finding, FindingKind
+from launcher.ladder.twins import OF_ITS_LENGTH, OF_ITS_OWN_WAY, Finding, FindingKind
 from launcher.machine import process, ranks, torchrun
 from launcher.machine.devices import Budget
-from launcher.shared.report import WORLD_SIZE, TrialReport
+from launcher.shared.report import WORLD_SIZE
 from launcher.trainers.script import (
     batches,
     checks,
@@ -94,7 +95,7 @@ class Variant:
     """A twin's micro-batch is a number of rows, whatever the unit."""
 
 
-class ScriptAdapter(Adapter, Resumes, Proves, OwnWords):
+class ScriptAdapter(Adapter):
     """Any command that trains with PyTorch."""
 
     name: ClassVar[str] = "script"
@@ -133,11 +134,7 @@ class ScriptAdapter(Adapter, Resumes, Proves, OwnWords):
         self._lengths: dict[int, SaidLength] = {}
 
     @classmethod
-    def recognise(cls, words: Sequence[str]) -> Understood | None:
-        return recognise.understand(words)
-
-    @classmethod
-    def pointed(cls, words: Sequence[str], value: str) -> Understood | None:
+    def recognise(cls, words: Sequence[str], *, value: str = "") -> Understood | None:
         return recognise.understand(words, value=value)
 
     @cached_property
@@ -155,11 +152,15 @@ class ScriptAdapter(Adapter, Resumes, Proves, OwnWords):
 
     # -- what is asked ------------------------------------------------------------------------------------------------
 
-    def accumulation(self) -> int:
-        return 1
-
-    def world_size(self) -> int:
-        return self.args.processes or recognise.launched(self.args.command).processes
+    @cached_property
+    def asked(self) -> Asked:
+        args, workers = self.args, self._workers()
+        return Asked(
+            world_size=args.processes or recognise.launched(args.command).processes, unit=args.unit, length=self._length(),
+            counted=self._counted(), exact=frozenset((CHECKPOINTING,) if spelling_of(self.recipe, args, CHECKPOINTING) == OUTSIDE else ()),
+            workers=workers.number if workers is not None else None, keeps=self._keeps(), unsaid=self._unsaid(),
+            read_at={wheel: self._read_at(wheel) for wheel in args.spelled},
+        )  # fmt: skip
 
     def lesser(self, wheel: str, asked: Value, *, floor: Value) -> Sequence[Value]:
         """The presets after the asked one in the recipe, down to the floor; halves of the validation's batch."""
@@ -198,7 +199,7 @@ class ScriptAdapter(Adapter, Resumes, Proves, OwnWords):
             notes.append(
                 "the script's word for accumulation is not known, so the micro-batch stays as asked (trainer.args.spelled.accumulation)"
             )
-        if self.exact():
+        if self.asked.exact:
             notes.append(
                 "the script has no word for checkpointing: where that is turned, the first modules of each stack that repeats are computed "
                 "again in backward passes (the run needs native/checkpointing, not autofit)"
@@ -230,7 +231,7 @@ class ScriptAdapter(Adapter, Resumes, Proves, OwnWords):
             program=self.args.command[0],
         )
 
-    def fetch(self, rung: Rung) -> Command | None:
+    def _fetch(self, rung: Rung) -> Command | None:
         """For a model that the hub has by its name: what a trial fetches itself is gone with the trial."""
         name = str(rung.values.get("model"))
         here = any(Path(place, name).exists() for place in ("", f"{self.recipe.data}/models"))
@@ -240,7 +241,7 @@ class ScriptAdapter(Adapter, Resumes, Proves, OwnWords):
 
     # -- what its own words ran -----------------------------------------------------------------------------------------
 
-    def unsaid(self) -> frozenset[str]:
+    def _unsaid(self) -> frozenset[str]:
         """Settings of which neither the command nor its configuration files say anything, and which rung 0 leaves at that."""
         left = {*self.args.says, *(wheel for wheel, spelling in self.args.spelled.items() if spelling == OUTSIDE)}
         return frozenset(wheel for wheel, spelling in self.args.spelled.items() if wheel in left and not self._says(spelling))
@@ -255,17 +256,17 @@ class ScriptAdapter(Adapter, Resumes, Proves, OwnWords):
             return form != OUTSIDE
         return Line(words=list(self.args.command), begin=begin(self.args), env=dict(self.args.env)).says(spelling)
 
-    def place(self, wheel: str) -> str:
-        spelling = self.args.spelled.get(wheel, "")
+    def _read_at(self, wheel: str) -> str:
+        spelling = self.args.spelled[wheel]
         if spelling == OUTSIDE or spelling.startswith(LOADER):
             return "in the source" if wheel == "micro_batch" else "no word for it was found"
-        return f"{spelling}, of which the command says nothing" if spelling and wheel in self.unsaid() else spelling
+        return f"{spelling}, of which the command says nothing" if wheel in self._unsaid() else spelling
 
     def believing(self, ran: Mapping[str, int]) -> Recipe | None:
         """Not where a word of the command itself was disproved: it is no word for that, or counts in another unit. And not where the same
         place that hid the micro-batch may have hidden an accumulation that wasn't seen."""
         other = {name: value for name, value in ran.items() if value != self._read(name)}
-        if not {"micro_batch", "accumulation"}.intersection(other) <= self.unsaid():
+        if not {"micro_batch", "accumulation"}.intersection(other) <= self.asked.unsaid:
             return None
         if other and self._in_parts:
             return None
@@ -281,7 +282,7 @@ class ScriptAdapter(Adapter, Resumes, Proves, OwnWords):
 
     def _read(self, name: str) -> Value:
         """What was read of the command."""
-        return self.world_size() if name == WORLD_SIZE else self.recipe.ask.get(name) or self.accumulation()
+        return self.asked.world_size if name == WORLD_SIZE else self.recipe.ask.get(name) or 1
 
     # -- a rung in the script's words -----------------------------------------------------------------------------------
 
@@ -408,11 +409,12 @@ class ScriptAdapter(Adapter, Resumes, Proves, OwnWords):
             "whole": rung.effective_batch // rung.world_size if accumulation_form(self.args) == ITSELF else None,
         }
         expects: dict[str, Value] = {"accumulation": told} if "accumulation" in self.args.spelled else {}
-        why = "" if self.keeps() is not None else "nobody says how it resumes (trainer.args.resume)"
+        why = "" if self.asked.keeps is not None else "nobody says how it resumes (trainer.args.resume)"
         if resumes := not why and self.recipe.trial.resume and bool(self.recipe.recover.restarts):
             payload["goes_on"], more = self._going_on(line.env, place=folder / "config", run=run)
             payload["files"] |= {str(path): text for path, text in more.items()}
-        return TrialPlan(module="launcher.inside.trial", payload=payload, expects=expects, resumes=resumes, unresumed=why)
+        fetch, module = self._fetch(rung), "launcher.inside.trial"
+        return TrialPlan(module=module, payload=payload, expects=expects, resumes=resumes, unresumed=why, fetch=fetch)
 
     def _going_on(self, env: Mapping[str, str], *, place: Path, run: Path) -> tuple[dict[str, Any], Mapping[Path, str]]:
         """(how a trial's second process goes on, files for it): see ``inside.going_on``."""
@@ -427,18 +429,26 @@ class ScriptAdapter(Adapter, Resumes, Proves, OwnWords):
         """Accumulation in a trial: four micro-batches peak as four hundred do. As it is for Hugging Face's Trainer, which holds all inputs,
         where the script decides, and at rung 0 where no word of the command says it: its own words are what is looked at then."""
         told, spelling, own = told_accumulation(self.args, rung), self.args.spelled.get("accumulation", ""), own_accumulation(self.args)
-        as_it_stands = "accumulation" in self.unsaid() and self.args.says.get("accumulation") == told and not any(rung.position)
+        as_it_stands = "accumulation" in self.asked.unsaid and self.args.says.get("accumulation") == told and not any(rung.position)
         if accumulation_form(self.args) == ITSELF or self._in_parts or "gradient_accumulation_steps" in spelling or as_it_stands:
             return told
         return own * min(told // own, MOST_ACCUMULATION)
 
-    def full_run(self, rung: Rung, budget: Budget, *, folder: Path) -> Command:
+    def command(self, rung: Rung, budget: Budget, *, folder: Path, start: Start = FIRST) -> Command:
+        """The very command. How it goes on from a checkpoint the recipe must say, but for Hugging Face's Trainer."""
         line, files = self._placed(rung, place=folder / "native", run=folder / "run")
         told: Mapping[str, str] = {}
         if self._by_trainer:
             told, more = outside.goes_on(_kept_in(folder), place=folder / "native", env=line.env)
             files = {**files, **more}
-        return Command(argv=tuple(line.words), env={**line.env, **_hidden_cards(budget)}, told=told, files=files)
+        if start.workers is not None and (said := self._workers()) is not None:
+            line.set(said.spelling, start.workers)
+        words, env = tuple(line.words), {**line.env, **_hidden_cards(budget)}
+        if start.checkpoint is not None:
+            path = str(start.checkpoint.path)
+            words += tuple(word.replace("{checkpoint}", path) for word in (self.args.resume.words if self.args.resume else ()))
+            env |= {**told, outside.RESUME: path} if self.args.resume is None else {}
+        return Command(argv=words, env=env, told=told, files=files, imports=None)
 
     def small(self, chosen: Rung, asked: Rung) -> Sequence[tuple[int, int]]:
         """Where the script keeps its whole batch by itself, that stays as asked: the rung's own micro-batch, and a part of it."""
@@ -446,22 +456,27 @@ class ScriptAdapter(Adapter, Resumes, Proves, OwnWords):
             whole, most = chosen.micro_batch * chosen.accumulation, chosen.micro_batch
             part = next((part for part in (4, 2) if most % part == 0), 1)
             return [(most, whole // most), (most // part, whole // (most // part))] if part > 1 else []
-        return Proves.small(self, chosen, asked)
+        return row_by_row(asked)
 
     @property
     def _in_parts(self) -> bool:
         """Its sampler makes batches of so many tokens (frames, seconds), each of which is taken in parts."""
         return self.args.spelled.get("micro_batch", "").startswith(f"{PARTS}:")
 
-    def unit(self) -> str:
-        return self.args.unit
-
     @property
     def _asked_accumulation(self) -> int:
         asked = self.recipe.ask.get("accumulation")
-        return asked if isinstance(asked, int) else self.accumulation()
+        return asked if isinstance(asked, int) else 1
 
-    def cured(self, finding: Finding) -> Recipe | None:
+    def corrected(self, finding: Finding) -> Correction:
+        outside_of_it = self._from_outside_alone()
+        own = {**dict.fromkeys(OF_ITS_OWN_WAY, outside_of_it), **dict.fromkeys(OF_ITS_LENGTH, self._course())}
+        recipe = own[finding.kind] if finding.kind in own else self._cured(finding)
+        turned = bool(self.args.points) and not self._in_parts
+        points = self._with(counts=[*self.args.counts, *self.args.points]) if turned else None
+        return Correction(recipe=recipe, outside=outside_of_it, ends=self._ends_of_passes(outside_of_it), points=points)
+
+    def _cured(self, finding: Finding) -> Recipe | None:
         """Losses of micro-batches are put together otherwise, in the script's own accumulation or in ours."""
         if finding.kind not in (FindingKind.SCALE, FindingKind.WEIGHTED) or self.args.update is not None:
             return None
@@ -476,20 +491,14 @@ class ScriptAdapter(Adapter, Resumes, Proves, OwnWords):
             return self._with(update="average" if finding.power > 0 else "add")
         return self._with(update="targets" if finding.power > 0 else "targets_divided")
 
-    def from_outside(self) -> Recipe | None:
+    def _from_outside_alone(self) -> Recipe | None:
         if accumulation_form(self.args) in ("", OUTSIDE, ITSELF, NOMINAL) or self._asked_accumulation != 1:
             return None
         return self._with(spelled={**self.args.spelled, "accumulation": OUTSIDE})
 
-    def exact(self) -> frozenset[str]:
-        return frozenset((CHECKPOINTING,) if spelling_of(self.recipe, self.args, CHECKPOINTING) == OUTSIDE else ())
-
-    def ends_of_passes(self) -> Sequence[Recipe]:
+    def _ends_of_passes(self, outside_of_it: Recipe | None) -> Sequence[Recipe]:
         """Its micro-batches counted by their rows; or accumulation from outside, which knows where a pass ends."""
-        if accumulation_form(self.args) in ("", OUTSIDE, ITSELF, NOMINAL) or self._asked_accumulation != 1 or self.args.update is not None:
-            return ()
-        outside_of_it = self.from_outside()
-        return [self._with(update="rows_divided"), *([outside_of_it] if outside_of_it is not None else [])]
+        return [self._with(update="rows_divided"), outside_of_it] if outside_of_it is not None and self.args.update is None else ()
 
     def twin(self, rung: Rung, budget: Budget, *, folder: Path, short: bool = True, points: bool = False) -> Command:
         if (several := recognise.launched(self.args.command).machines) > 1:
@@ -499,13 +508,13 @@ class ScriptAdapter(Adapter, Resumes, Proves, OwnWords):
         )
         return Command(argv=tuple(line.words), env={**line.env, **_hidden_cards(budget)}, files=files)
 
-    def counted(self) -> str:
+    def _counted(self) -> str:
         """Where its steps are held back from outside a script counts steps that it hasn't made."""
         if accumulation_form(self.args) != OUTSIDE:
             return ""
         return next((spelled for spelled in self.args.lengths if wheel_names.counts_steps(batches.name(spelled))), "")
 
-    def length(self) -> Length | None:
+    def _length(self) -> Length | None:
         """Only where one word alone says it, and as the command stands a step is an optimizer step."""
         if len(self.args.lengths) != 1:
             return None
@@ -516,24 +525,16 @@ class ScriptAdapter(Adapter, Resumes, Proves, OwnWords):
         steps = wheel_names.counts_steps(name) and not wheel_names.counts_steps_of_a_pass(name) and self._asked_accumulation == 1
         return Length(word=spelled, updates=asked) if steps else None
 
-    def course_of(self) -> Recipe | None:
+    def _course(self) -> Recipe | None:
         """Every length in steps is taken to count micro-batches, and grows with them."""
         if self._in_parts:  # a batch of few rows has fewer parts than the others
             return None
         counts = [spelled for spelled in self.args.lengths if wheel_names.counts_steps(batches.name(spelled))]
         return self._with(counts=counts) if counts and not set(counts) & set(self.args.counts) else None
 
-    def points_of(self) -> Recipe | None:
-        turned = self.args.points and not self._in_parts
-        return self._with(counts=[*self.args.counts, *self.args.points]) if turned else None
-
     def _with(self, **changed: Any) -> Recipe:
         rules = self.recipe.trainer
         return self.recipe.model_copy(update={"trainer": rules.model_copy(update={"args": {**rules.args, **changed}})})
-
-    def held(self, command: Command, budget: Budget, *, folder: Path) -> Command:
-        """The very command: each of its Python processes takes the budget when it builds its first model, as in its trial."""
-        return held_by("launcher.inside.held", command, budget, "--settings", str(folder / "native" / "budget.json"))
 
     # -- what came of it --------------------------------------------------------------------------------------------------
 
@@ -564,12 +565,9 @@ class ScriptAdapter(Adapter, Resumes, Proves, OwnWords):
         found: dict[str, Any] = {}
         if self.args.metrics is not None and (row := metrics.last_row(Path(self.args.metrics.replace("{run}", str(folder / "run"))))):
             found["metrics"] = row
-        if (newest := self.newest_checkpoint(folder=folder)) is not None:
-            found["checkpoints"] = {"newest": str(newest)}
+        if files := self._files(folder):
+            found["checkpoints"] = {"newest": str(files[0])}
         return found
-
-    def estimate_seconds(self, rung: Rung, report: TrialReport) -> float | None:
-        return None  # how long the script trains is its own affair
 
     # -- going on from a checkpoint ----------------------------------------------------------------------------------------
 
@@ -597,13 +595,10 @@ class ScriptAdapter(Adapter, Resumes, Proves, OwnWords):
             script, _ = programs.installed(self.args.command) or (None, None)
         return files_of(script) if script is not None else ()
 
-    def edited(self, *, since: float) -> Sequence[str]:
+    def changed(self, *, since: float, read: Mapping[str, Value]) -> Changed:
         newer = edited.files(self.args, since)
         said = [f"edited since the launch: {', '.join(newer)}. What runs is that, at the launch's rung"] if newer else []
-        return [*said, *self._moved()]
-
-    def asks_otherwise(self, *, since: float, read: Mapping[str, Value]) -> Sequence[Fault]:
-        return edited.asks_otherwise(self.args, read) if edited.files(self.args, since) else ()
+        return Changed(told=[*said, *self._moved()], faults=edited.asks_otherwise(self.args, read) if newer else ())
 
     def _moved(self) -> Sequence[str]:
         """Where lines of the source stand now that the recipe knows by their text."""
@@ -614,11 +609,12 @@ class ScriptAdapter(Adapter, Resumes, Proves, OwnWords):
             if at not in ("", place)
         ]
 
-    def newest_checkpoint(self, *, folder: Path) -> Path | None:
-        """The newest checkpoint the recipe's glob finds, or None."""
-        return next(iter(self.saved(folder=folder)), None)
+    def saved(self, folder: Path) -> Saved:
+        """How far each checkpoint has come only the script knows; whole is what is so by its own checksums and its weights."""
+        look = partial(resuming.look, program=self.args.command[0], saves=self._saves)
+        return Saved(place=folder / "run", files=self._files(folder), look=look, weights=partial(self._weights, folder))
 
-    def saved(self, *, folder: Path) -> Sequence[Path]:
+    def _files(self, folder: Path) -> Sequence[Path]:
         """What the recipe's glob finds, newest first, or what Hugging Face's Trainer has saved in this run."""
         resume = self.args.resume
         if resume is None:
@@ -627,53 +623,23 @@ class ScriptAdapter(Adapter, Resumes, Proves, OwnWords):
         newest = sorted(found, key=lambda path: path.stat().st_mtime, reverse=True)
         return self._saves.begun(newest)
 
-    def weights(self, *, folder: Path, since: float) -> Weights | None:
+    def _weights(self, folder: Path, since: float) -> Weights | None:
         """Of the recipe's checkpoints; where it names none, of files that the run has written and that hold a model's weights by name."""
-        named = [path for path in self.saved(folder=folder) if path.stat().st_mtime >= since]
+        named = [path for path in self._files(folder) if path.stat().st_mtime >= since]
         if named:
             return resuming.last_weights(named, program=self.args.command[0], named=False)
         places = [folder / "run", Path.cwd(), *weight_files.folders(self.args.command)]
         found = weight_files.written(places, since=since, without=Path(self.recipe.run.root))
         return resuming.last_weights(found, program=self.args.command[0], named=True)
 
-    def keeps(self) -> frozenset[str] | None:
+    def _keeps(self) -> frozenset[str] | None:
         """What the recipe says; None where it says no way to go on, and none is known."""
         if self._by_trainer:
             return frozenset(rules.Resume.model_fields["keeps"].default)
         return frozenset(self.args.resume.keeps) if self.args.resume is not None else None
 
-    def kept_bytes(self, rung: Rung, report: TrialReport, *, scratch: Path) -> int | None:
-        return resuming.kept_bytes(report, scratch=scratch)
-
-    def checkpoints(self, *, folder: Path) -> Sequence[Checkpoint]:
-        """What the glob finds and what is whole by its own checksums and its weights; how far each has come only the script knows."""
-        return resuming.checkpoints(self.saved(folder=folder), program=self.args.command[0], saves=self._saves)
-
-    def spoiled(self, *, folder: Path) -> Mapping[Path, str]:
-        return resuming.spoiled(self.saved(folder=folder), program=self.args.command[0], saves=self._saves)
-
-    def resume(self, rung: Rung, checkpoint: Checkpoint, budget: Budget, *, folder: Path, attempt: int) -> Command:
-        return self.resumed(self.full_run(rung, budget, folder=folder), checkpoint.path)
-
     def _workers(self) -> Workers | None:
         return loader_workers.said(self.args, self._source(), asked=self.recipe.ask.get("workers"))
-
-    def workers(self) -> int | None:
-        return said.number if (said := self._workers()) is not None else None
-
-    def with_workers(self, command: Command, workers: int) -> Command:
-        line = Line(words=list(command.argv), begin=begin(self.args))
-        if (said := self._workers()) is not None:
-            line.set(said.spelling, workers)
-        return replace(command, argv=tuple(line.words))
-
-    def resumed(self, command: Command, checkpoint: Path) -> Command:
-        """The command that goes on from a checkpoint. The recipe must say how (``trainer.args.resume``), but for Hugging Face's Trainer."""
-        resume = self.args.resume
-        if resume is None:
-            return replace(command, env={**command.env, **command.told, outside.RESUME: str(checkpoint)})
-        words = tuple(word.replace("{checkpoint}", str(checkpoint)) for word in resume.words)
-        return Command(argv=(*command.argv, *words), env=command.env, files=command.files)
 
 
 def _kept_in(folder: Path) -> Path:

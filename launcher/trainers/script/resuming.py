@@ -22,7 +22,6 @@ from launcher.adapter.python_source import parsed
 from launcher.machine import process
 from launcher.shared import checkpoint_files
 from launcher.shared.orders import BEFORE
-from launcher.shared.report import SAVED, VERSIONS, TrialReport
 from launcher.trainers.script import training_arguments
 
 log = logging.getLogger(__name__)
@@ -72,19 +71,13 @@ def found(pattern: str) -> list[Path]:
     return [*map(Path, glob.glob(pattern, recursive=True)), *alone]
 
 
-def checkpoints(saved: Sequence[Path], *, program: str, saves: Saves) -> Sequence[Checkpoint]:
-    """Intact checkpoints among ``saved``, newest first. ``program``: the first word of the script's command."""
-    untorn = [path for path in saved if not _fault(path, saved, saves)]
-    finite = _finite(untorn, program)
-    return [Checkpoint(path=path, done=path.stat().st_mtime, unit="seconds") for path in untorn if finite.get(path) is not False]
-
-
-def spoiled(saved: Sequence[Path], *, program: str, saves: Saves) -> Mapping[Path, str]:
-    """Checkpoints that can't be used, and why."""
-    newest = saved[:MOST_TOLD]
-    torn = {path: fault for path in newest if (fault := _fault(path, saved, saves))}
-    finite = _finite([path for path in newest if path not in torn], program)
-    return {path: torn.get(path) or NOT_FINITE for path in newest if path in torn or finite.get(path) is False}
+def look(saved: Sequence[Path], *, program: str, saves: Saves) -> Mapping[Path, Checkpoint | str]:
+    """See ``Saved.look``. ``program``: the first word of the script's command."""
+    torn = {path: fault for path in saved if (fault := _fault(path, saved, saves))}
+    untorn = [path for path in saved if path not in torn]
+    spoiled = torn | {path: NOT_FINITE for path, finite in _finite(untorn, program).items() if finite is False}
+    whole = {path: Checkpoint(path=path, done=path.stat().st_mtime, unit="seconds") for path in untorn if path not in spoiled}
+    return {**whole, **{path: spoiled[path] for path in saved if path in spoiled}}
 
 
 def _fault(path: Path, saved: Sequence[Path], saves: Saves) -> str:
@@ -112,15 +105,6 @@ def of_trainer(kept_in: Path) -> list[Path]:
     whole = [path for path in Path(place).glob("checkpoint-*") if all((path / name).is_file() for name in OF_TRAINER)]
     found = [(path.stat().st_mtime, path) for path in whole]
     return [path for saved, path in sorted(found, reverse=True) if saved >= began]
-
-
-def kept_bytes(report: TrialReport, *, scratch: Path) -> int | None:
-    """The least that a run has of them at once on the disk of its folder. Lightning's trials have more passes than a short run: unknown."""
-    saved, versions = report.facts.get(SAVED), report.facts.get(VERSIONS, {})
-    if not saved or {"lightning", "pytorch_lightning"} & set(versions):
-        return None
-    place = next(folder for folder in Path(saved["at"]).parents if folder.exists())
-    return int(saved["bytes"]) if place.stat().st_dev == scratch.stat().st_dev else None
 
 
 def _finite(paths: Sequence[Path], program: str, *, named: bool = False) -> Mapping[Path, bool | None]:

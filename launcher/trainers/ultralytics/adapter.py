@@ -19,16 +19,17 @@ from typing import Any, ClassVar
 
 from launcher import paths
 from launcher.adapter import log_line
-from launcher.adapter.commands import Checkpoint, Command, TrialPlan, absolute, budgeted, copies
+from launcher.adapter.commands import Command, TrialPlan, absolute, copies
 from launcher.adapter.dialect import Dialect
 from launcher.adapter.inputs import Inputs
 from launcher.adapter.log_line import LogLine, TrainerWords
 from launcher.adapter.progress import TRAIN, VALIDATE, Progress
-from launcher.adapter.protocol import Adapter, Proves, Resumes, aside
+from launcher.adapter.protocol import FIRST, Adapter, Correction, Saved, Start
 from launcher.adapter.recognised import Understood
 from launcher.config import recipe_files
 from launcher.config.schema import Recipe, Value, WheelRule
 from launcher.errors import Fault
+from launcher.ladder.asked import Asked
 from launcher.ladder.build import WheelSpec
 from launcher.ladder.rungs import CARDS, Ladder, Rung
 from launcher.ladder.twins import Finding, FindingKind
@@ -71,7 +72,7 @@ WORDS = TrainerWords(
 """Its messages (engine/trainer.py, utils/tal.py, utils/checks.py of 8.4.190)."""
 
 
-class UltralyticsAdapter(Adapter, Resumes, Proves):
+class UltralyticsAdapter(Adapter):
     """Detect, segment, pose and obb training by Ultralytics."""
 
     name: ClassVar[str] = "ultralytics"
@@ -107,7 +108,7 @@ class UltralyticsAdapter(Adapter, Resumes, Proves):
     }
 
     @classmethod
-    def recognise(cls, words: Sequence[str]) -> Understood | None:
+    def recognise(cls, words: Sequence[str], *, value: str = "") -> Understood | None:
         return recognise.understand(words)
 
     # -- what is asked ------------------------------------------------------------------------------------------------
@@ -123,12 +124,13 @@ class UltralyticsAdapter(Adapter, Resumes, Proves):
         said = {key: value for key, value in self.recipe.trainer.args.items() if key not in by_script.KEYS}
         return {**self.script.native(self.recipe.ask), **said} if self.script is not None else said
 
-    def accumulation(self) -> int:
-        """Ultralytics' own: max(round(nbs / batch), 1), of a batch over all cards."""
-        micro_batch = self.recipe.ask["micro_batch"]
-        nbs = yolo_arguments.value_of(self.args, "nbs")
-        assert isinstance(micro_batch, int)
-        return max(round(nbs / (micro_batch * self.world_size())), 1) if isinstance(nbs, int) and nbs > 0 else 1
+    @cached_property
+    def asked(self) -> Asked:
+        """Ultralytics' own accumulation: max(round(nbs / batch), 1), of a batch over all cards."""
+        asked, nbs, micro_batch = super().asked, yolo_arguments.value_of(self.args, "nbs"), self.recipe.ask.get("micro_batch")
+        batch = micro_batch * asked.world_size if isinstance(micro_batch, int) else 0
+        accumulation = max(round(nbs / batch), 1) if batch > 0 and isinstance(nbs, int) and nbs > 0 else 1
+        return replace(asked, accumulation=accumulation, workers=self._workers(), keeps=self._keeps())
 
     def lesser(self, wheel: str, asked: Value, *, floor: Value) -> Sequence[Value]:
         """Smaller sizes of the same family, for the model; nothing for other wheels. The floor is a size letter or a model.
@@ -144,7 +146,7 @@ class UltralyticsAdapter(Adapter, Resumes, Proves):
         faults = yolo_arguments.faults(args, asked=self.recipe.ask) + treatment.faults(args)
         rules = self.recipe.trainer.model_copy(update={"args": dict(args)})
         plain = self.recipe.model_copy(update={"trainer": rules})
-        return faults + checks.faults(plain, self._task(), *self._data) + checks.rank_faults(plain, self.world_size())
+        return faults + checks.faults(plain, self._task(), *self._data) + checks.rank_faults(plain, self.asked.world_size)
 
     @cached_property
     def _data(self) -> tuple[yolo_data.DatasetFacts | None, Sequence[Fault]]:
@@ -164,7 +166,7 @@ class UltralyticsAdapter(Adapter, Resumes, Proves):
         left_out = [model for model in self._fallbacks() if not starts_alike(model, asked)]
         said = [note for note in (start_of(asked).note,) if note]
         said += [f"{model} isn't here and can't be fetched: its rungs are left out" for model in left_out]
-        said += self.script.notes(one_card=self.world_size() == 1) if self.script is not None else []
+        said += self.script.notes(one_card=self.asked.world_size == 1) if self.script is not None else []
         return [*said, *(facts.notes if facts else ())]
 
     def _fallbacks(self) -> Sequence[str]:
@@ -239,7 +241,7 @@ class UltralyticsAdapter(Adapter, Resumes, Proves):
         prepare = (sys.executable, maker, str(place), *(f"--{name}={value}" for name, value in said.items()))
         return self.recipe.model_copy(update={"data": str(place / "data.yaml"), "prepare": prepare})
 
-    def fetch(self, rung: Rung) -> Command | None:
+    def _fetch(self, rung: Rung) -> Command | None:
         model = start_of(str(rung.values["model"])).file
         missing = (model,) if model.endswith(".pt") and yolo_models.locate(model).path is None else ()
         words = (*(("--if-it-can", str(weights)) if (weights := self._amp_weights()) else ()), *missing)
@@ -269,7 +271,8 @@ class UltralyticsAdapter(Adapter, Resumes, Proves):
         expects = {"val_micro_batch": self._val_batch(rung)}
         module = "launcher.trainers.ultralytics.inside.trial"
         env = environment.prepare(cache / "environment")
-        return TrialPlan(module=module, payload=payload, expects=expects, env=env, resumes=self._saves_on_its_way())
+        kept, resumes = (folder / "scratch" / yolo_arguments.KEPT, self._kept_at_once(rung)), self._saves_on_its_way()
+        return TrialPlan(module=module, payload=payload, expects=expects, env=env, resumes=resumes, fetch=self._fetch(rung), kept=kept)
 
     def _saves_on_its_way(self) -> bool:
         """Whether a run that dies leaves a checkpoint; its end is saved in any case."""
@@ -289,11 +292,18 @@ class UltralyticsAdapter(Adapter, Resumes, Proves):
         micro_batch = self.recipe.ask["micro_batch"]
         accumulation = self.recipe.ask.get("accumulation")
         assert isinstance(micro_batch, int)
-        batch = micro_batch * self.world_size()
+        batch = micro_batch * self.asked.world_size
         nbs = batch * accumulation if isinstance(accumulation, int) else yolo_arguments.value_of(self.args, "nbs")
         return {"asked_batch": batch, "asked_nbs": int(nbs)}
 
-    def full_run(self, rung: Rung, budget: Budget, *, folder: Path) -> Command:
+    def command(self, rung: Rung, budget: Budget, *, folder: Path, start: Start = FIRST) -> Command:
+        command = self._begun(rung, budget, folder=folder) if start.checkpoint is None else self._resumed(rung, budget, folder, start)
+        if start.workers is not None:
+            changed = by_script.with_workers if self.script is not None else resuming.with_workers
+            command = changed(command, start.workers)
+        return replace(command, imports=environment.IMPORTS)
+
+    def _begun(self, rung: Rung, budget: Budget, *, folder: Path) -> Command:
         """``yolo ...`` where its command line can say the rung exactly, else the same line through ``native/yolo_exact.py``.
 
         On a card always the latter: a plain ``yolo`` halves its batch by itself when memory runs out, and goes on (engine/trainer.py).
@@ -333,7 +343,7 @@ class UltralyticsAdapter(Adapter, Resumes, Proves):
 
     def small(self, chosen: Rung, asked: Rung) -> Sequence[tuple[int, int]]:
         """Four images on each card, at once and one by one; nothing where the data has too few that show something."""
-        facts, images = self._data[0], twins.IMAGES * self.world_size()
+        facts, images = self._data[0], twins.IMAGES * self.asked.world_size
         return [(4, 1), (1, 4)] if facts is not None and len(twins.chosen(facts.files, most=images)) == images else []
 
     def twin(self, rung: Rung, budget: Budget, *, folder: Path, short: bool = True, points: bool = False) -> Command:
@@ -341,7 +351,7 @@ class UltralyticsAdapter(Adapter, Resumes, Proves):
         facts, _ = self._data
         assert facts is not None
         native = folder / "native"
-        cards = self.world_size()
+        cards = self.asked.world_size
         files = twins.data_set(facts.yaml_path, twins.chosen(facts.files, most=twins.IMAGES * cards), folder=native)
         args = {key: value for key, value in self.recipe.trainer.args.items() if key not in twins.NOT_TAKEN}
         if self.script is not None:
@@ -350,30 +360,23 @@ class UltralyticsAdapter(Adapter, Resumes, Proves):
         rules = self.recipe.trainer.model_copy(update={"args": {**args, **twins.ARGS}})
         ask = {**self.recipe.ask, "micro_batch": rung.effective_batch // cards, "accumulation": 1}
         recipe = self.recipe.model_copy(update={"ask": ask, "trainer": rules, "data": str(native / "data.yaml")})
-        command = UltralyticsAdapter(recipe).full_run(rung, budget, folder=folder)
+        command = UltralyticsAdapter(recipe).command(rung, budget, folder=folder)
         program, *words = (by_script.alone(command) if self.script is not None else command).argv
         beside = Path(sys.executable).with_name("yolo")  # of this environment, whatever PATH says
         argv = (str(beside) if program == "yolo" and beside.exists() else program, *words)
         return Command(argv=argv, env={**command.env, **environment.prepare(native)}, files={**command.files, **files})
 
-    def told(self, finding: Finding) -> str:
-        """Its losses are divided by the targets of each micro-batch, whether Ultralytics accumulates by itself or as here."""
-        return (
-            "the weights of images, as Ultralytics divides by each micro-batch's own targets,"
-            if finding.kind is FindingKind.WEIGHTED
-            else ""
-        )
+    def corrected(self, finding: Finding) -> Correction:
+        """Its losses are divided by the targets of each micro-batch, whether Ultralytics accumulates by itself or as here.
 
-    def doubted(self, finding: Finding) -> str:
-        """Weights of images always make a difference, and a loss is divided by one where an image has no target that counts. So a
+        Weights of images always make a difference, and a loss is divided by one where an image has no target that counts. So a
         difference whose cause wasn't seen (no time was left for it), or one that shrinks with the micro-batch, may be these alone."""
+        if finding.kind is FindingKind.WEIGHTED:
+            return Correction(told="the weights of images, as Ultralytics divides by each micro-batch's own targets,")
         shrinks = finding.kind is FindingKind.SCALE and finding.power < 0
         if shrinks or finding.kind in (FindingKind.DIFFERENT, FindingKind.ROWS_SEE):
-            return f"{finding.why}, and Ultralytics' own weights of images may be all of that"
-        return ""
-
-    def held(self, command: Command, budget: Budget, *, folder: Path) -> Command:
-        return budgeted(command, budget, imports=environment.IMPORTS)
+            return Correction(doubted=f"{finding.why}, and Ultralytics' own weights of images may be all of that")
+        return Correction()
 
     # -- what came of it --------------------------------------------------------------------------------------------------
 
@@ -419,41 +422,32 @@ class UltralyticsAdapter(Adapter, Resumes, Proves):
         chosen = resuming.told_place(folder) if "project" in args or "name" in args else None
         return chosen or folder / "run"
 
-    def kept_in(self, folder: Path) -> Path:
-        return self._save_dir(folder)
+    def saved(self, folder: Path) -> Saved:
+        place = self._save_dir(folder)
+        return Saved(place=place, files=resuming.saved(place / "weights"), look=resuming.look)
 
-    def kept_bytes(self, rung: Rung, report: TrialReport, *, scratch: Path) -> int | None:
+    def _kept_at_once(self, rung: Rung) -> int:
         """last.pt, best.pt, one each ``save_period`` epochs from the first on (``save_model``, engine/trainer.py of 8.4.190), the copy from
         which a run goes on, and the one that is written before the one in its place goes (``inside.whole_saves``)."""
-        kept = scratch / yolo_arguments.KEPT
         args = {**self.args, **self._own_wheels(rung)}
         period, epochs = (int(yolo_arguments.value_of(args, name)) for name in ("save_period", "epochs"))
-        number = 3 + (math.ceil(epochs / period) if period > 0 else 0) + bool(self._saves_on_its_way() and self.recipe.recover.restarts)
-        return number * kept.stat().st_size if kept.is_file() else None
+        return 3 + (math.ceil(epochs / period) if period > 0 else 0) + bool(self._saves_on_its_way() and self.recipe.recover.restarts)
 
     def _own_wheels(self, rung: Rung) -> dict[str, Value]:
         """Arguments that the recipe's own wheels turn."""
         rules = self.recipe.ladder.wheels
         return {rule.argument: rung.values[name] for name, rule in rules.items() if rule.argument and rung.values.get(name) is not None}
 
-    def keeps(self) -> frozenset[str]:
+    def _keeps(self) -> frozenset[str]:
         """All wheels but the model, and those of the recipe's own that turn what a checkpoint holds."""
         rules = self.recipe.ladder.wheels
         shaping = {name for name, rule in rules.items() if rule.argument in ("model", "optimizer", "pretrained", "single_cls", "data")}
         return frozenset({*self.wheels, *rules, CARDS} - {"model"} - shaping)
 
-    def checkpoints(self, *, folder: Path) -> Sequence[Checkpoint]:
-        return resuming.checkpoints(self._save_dir(folder) / "weights")
-
-    def spoiled(self, *, folder: Path) -> Mapping[Path, str]:
-        return resuming.spoiled(self._save_dir(folder) / "weights")
-
-    def saved(self, *, folder: Path) -> Sequence[Path]:
-        return resuming.saved(self._save_dir(folder) / "weights")
-
-    def resume(self, rung: Rung, checkpoint: Checkpoint, budget: Budget, *, folder: Path, attempt: int) -> Command:
+    def _resumed(self, rung: Rung, budget: Budget, folder: Path, start: Start) -> Command:
         """From a copy of the checkpoint in ``native/`` that has the rung's arguments; always exact, never halving its own batch."""
-        args = self.arguments(rung, budget)
+        checkpoint, args = start.checkpoint, self.arguments(rung, budget)
+        assert checkpoint is not None
         weights = self._save_dir(folder) / "weights"
         resuming.put_best_right(weights)
         if self.script is None:
@@ -465,22 +459,16 @@ class UltralyticsAdapter(Adapter, Resumes, Proves):
             return replace(by_script.going_on(command, resuming.best(weights), trained=True), ranks=1)
         if checkpoint.finished:
             return replace(resuming.finishing(self._task(), weights, command), ranks=1)
-        copy = resuming.copied(checkpoint, folder / "native" / f"attempt-{attempt}.pt", args)
+        copy = resuming.copied(checkpoint, folder / "native" / f"attempt-{start.attempt}.pt", args)
         return by_script.going_on(command, copy) if self.script is not None else resuming.going_on(command, copy)
 
-    def workers(self) -> int | None:
+    def _workers(self) -> int | None:
         """On a CPU Ultralytics loads in the process that trains, whatever is said (8.4)."""
         if self.recipe.device.kind == "cpu":
             return 0
         asked = self.recipe.ask.get("workers")
         workers = yolo_arguments.value_of(self.args, "workers") if asked is None else asked
         return workers if isinstance(workers, int) else None
-
-    def with_workers(self, command: Command, workers: int) -> Command:
-        return by_script.with_workers(command, workers) if self.script is not None else resuming.with_workers(command, workers)
-
-    def put_aside(self, *, folder: Path, attempt: int) -> None:
-        aside(self._save_dir(folder), attempt)
 
     def estimate_seconds(self, rung: Rung, report: TrialReport) -> float | None:
         if not report.step_seconds or not report.train_samples:

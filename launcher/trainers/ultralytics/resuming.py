@@ -43,19 +43,15 @@ def told_place(folder: Path) -> Path | None:
     return None
 
 
-def checkpoints(weights: Path) -> Sequence[Checkpoint]:
-    """Intact checkpoints in an Ultralytics weights folder, newest first."""
-    looked = _looked_at([path for path in saved(weights)[:MOST_LOOKED_AT] if not checkpoint_files.fault(path)])
-    loaded = [_as_checkpoint(path, said) for path, said in looked.items() if said is not None and not _fault(said)]
-    return sorted(loaded, key=lambda one: (one.finished, one.done), reverse=True)  # stable: last.pt before best.pt
-
-
-def spoiled(weights: Path) -> Mapping[Path, str]:
-    """Those that can't be gone on from, and why; torch loads a flipped bit without a word, so that the file's own checksums come first."""
-    newest = saved(weights)[:MOST_LOOKED_AT]
-    torn = {path: fault for path in newest if (fault := checkpoint_files.fault(path))}
-    looked = _looked_at([path for path in newest if path not in torn])
-    return torn | {path: fault for path, said in looked.items() if (fault := _fault(said))}
+def look(files: Sequence[Path]) -> Mapping[Path, Checkpoint | str]:
+    """See ``Saved.look``; torch loads a flipped bit without a word, so that the file's own checksums come first."""
+    newest = files[:MOST_LOOKED_AT]
+    found: dict[Path, Checkpoint | str] = {path: fault for path in newest if (fault := checkpoint_files.fault(path))}
+    looked = _looked_at([path for path in newest if path not in found])
+    found |= {path: fault for path, said in looked.items() if (fault := _fault(said))}
+    loaded = [_as_checkpoint(path, said) for path, said in looked.items() if said is not None and path not in found]
+    loaded.sort(key=lambda one: (one.finished, one.done), reverse=True)  # stable: last.pt before best.pt
+    return {**{one.path: one for one in loaded}, **found}
 
 
 def saved(weights: Path) -> list[Path]:

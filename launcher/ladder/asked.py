@@ -1,0 +1,35 @@
+"""What a recipe asks of its trainer, as its adapter tells it: a plain value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from launcher.ladder.course import Length
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Asked:
+    """The asked configuration beyond ``ask``: what only the trainer's own terms tell."""
+
+    accumulation: int = 1
+    """Gradient accumulation steps, if the recipe doesn't say."""
+    world_size: int = 1
+    """Processes that train together, each with its own micro-batch. Trials see how many there really are."""
+    unit: str = "samples"
+    """What its batches are counted in, in the plural."""
+    length: Length | None = None
+    """The length of the training by its own arguments; None if they don't say it for certain."""
+    counted: str = ""
+    """The argument with the length in steps, if only twins can tell whether it counts micro-batches or optimizer steps: a rung whose steps
+    aren't proven might then train too short. Empty: there is no such argument."""
+    exact: frozenset[str] = frozenset()
+    """Wheels that are turned from outside, of which twins show that the gradients stay the asked ones."""
+    workers: int | None = None
+    """Data loader workers; None if unknown, or if a run can't be started with fewer."""
+    keeps: frozenset[str] | None = None
+    """Wheels that may change with a checkpoint still loadable, at the same effective batch and schedule; None: it can't resume."""
+    unsaid: frozenset[str] = frozenset()
+    """Of a command: settings whose value stands neither in it nor in a file that it names (a default in the source, say)."""
+    read_at: Mapping[str, str] = field(default_factory=dict)
+    """Of a command: setting -> where its value was read, in words."""
