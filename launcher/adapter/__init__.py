@@ -11,7 +11,7 @@ from launcher.adapter.dialect import Dialect
 from launcher.adapter.inputs import Inputs, package_folder
 from launcher.adapter.log_line import LogLine, TrainerWords
 from launcher.adapter.progress import Progress
-from launcher.adapter.protocol import FIRST, Adapter, Changed, Correction, Saved, Start, Weights, row_by_row
+from launcher.adapter.protocol import FIRST, Adapter, Changed, Correction, RunStart, Saved, Weights, row_by_row
 from launcher.adapter.recognised import Belief, Doubt, Understood, typed
 from launcher.config.schema import DeviceRules, LadderRules, Recipe, TrainerRules, TrialRules, Value, WheelRule
 from launcher.errors import PLACE, BadInput, Fault, did_you_mean
@@ -25,9 +25,51 @@ from launcher.shared import checkpoint_files
 from launcher.shared.report import TrialReport
 
 __all__ = [
-    "FIRST", "PLACE", "Adapter", "Asked", "BadInput", "Belief", "Budget", "Changed", "Checkpoint", "Command", "Correction",
-    "DeviceRules", "Dialect", "Doubt", "Fault", "Finding", "Inputs", "Ladder", "LadderRules", "Length", "LogLine", "Progress", "Recipe",
-    "Rung", "Saved", "Start", "TrainerRules", "TrainerWords", "TrialPlan", "TrialReport", "TrialRules", "Understood", "Value", "Weights",
-    "WheelRule", "WheelSpec", "absolute", "checkpoint_files", "copies", "destination_faults", "did_you_mean", "halves_down", "log_line",
-    "package_folder", "progress", "row_by_row", "typed",
+    "FIRST",
+    "PLACE",
+    "Adapter",
+    "Asked",
+    "BadInput",
+    "Belief",
+    "Budget",
+    "Changed",
+    "Checkpoint",
+    "Command",
+    "Correction",
+    "DeviceRules",
+    "Dialect",
+    "Doubt",
+    "Fault",
+    "Finding",
+    "Inputs",
+    "Ladder",
+    "LadderRules",
+    "Length",
+    "LogLine",
+    "Progress",
+    "Recipe",
+    "RunStart",
+    "Rung",
+    "Saved",
+    "TrainerRules",
+    "TrainerWords",
+    "TrialPlan",
+    "TrialReport",
+    "TrialRules",
+    "Understood",
+    "Value",
+    "Weights",
+    "WheelRule",
+    "WheelSpec",
+    "absolute",
+    "checkpoint_files",
+    "copies",
+    "destination_faults",
+    "did_you_mean",
+    "halves_down",
+    "log_line",
+    "package_folder",
+    "progress",
+    "row_by_row",
+    "typed",
 ]  # fmt: skip

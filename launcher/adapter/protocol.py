@@ -35,7 +35,7 @@ NOT_FINITE = "its weights are not finite"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Start:
+class RunStart:
     """How an attempt of the full run starts."""
 
     checkpoint: Checkpoint | None = None
@@ -46,7 +46,7 @@ class Start:
     """Data loader workers, if other than the rung's."""
 
 
-FIRST = Start()
+FIRST = RunStart()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -182,7 +182,7 @@ class Adapter(ABC):
         """How one rung is tried. ``folder``: the trial's own. ``cache``: shared by all trials of a launch."""
 
     @abstractmethod
-    def command(self, rung: Rung, budget: Budget, *, folder: Path, start: Start = FIRST) -> Command:
+    def command(self, rung: Rung, budget: Budget, *, folder: Path, start: RunStart = FIRST) -> Command:
         """The full run at ``rung``, as the trainer's own native command. ``folder``: the run folder."""
 
     def small(self, chosen: Rung, asked: Rung) -> Sequence[tuple[int, int]]:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from launcher.adapter.commands import Command, held
-from launcher.adapter.protocol import FIRST, Start
+from launcher.adapter.protocol import FIRST, RunStart
 from launcher.adapter.registry import saves_of
 from launcher.history.run_folder import AttemptFiles
 from launcher.ladder.rungs import Rung
@@ -37,11 +37,11 @@ def command_of_attempt(job: Job, move: GoOn, *, attempt: int) -> Command:
     """The command that resumes a run. Writes ``command.sh`` (the whole run at that rung) and ``native/attempt-N.sh`` (this attempt)."""
     native_command(job, move.rung)
     origin = f"on from {move.checkpoint}" if move.checkpoint is not None else "from the beginning"
-    begin, script = Start(checkpoint=move.checkpoint, attempt=attempt, workers=move.workers), job.folder.attempt(attempt).command
+    begin, script = RunStart(checkpoint=move.checkpoint, attempt=attempt, workers=move.workers), job.folder.attempt(attempt).command
     return _written(job.on(move.rung), move.rung, begin, script, f"Attempt {attempt}: {origin}.")
 
 
-def _written(job: Job, rung: Rung, begin: Start, script: Path, more: str = "") -> Command:
+def _written(job: Job, rung: Rung, begin: RunStart, script: Path, more: str = "") -> Command:
     """The command, after writing its files and itself, as ``script``."""
     folder = job.folder
     command = job.adapter.command(rung, job.budget, folder=folder.path, start=begin)

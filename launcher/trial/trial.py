@@ -433,11 +433,11 @@ def _rooms(job: Job, plan: TrialPlan, orders: Orders, reports: Sequence[TrialRep
         use = replace(use, memory_there=None)
     ranks_own = [] if orders.ranks else [TrialReport.read(path) for path in Path(orders.folder).glob(f"{RANKS}/*/{REPORT}")]
     told = [one for one in ranks_own or reports if one is not None]
-    saved = _kept_bytes(plan, told[0], orders.scratch) if told and not orders.resumes else None
+    saved = kept_bytes(plan, told[0], orders.scratch) if told and not orders.resumes else None
     return host_rooms.rooms(use, told, headroom=job.recipe.device.host_headroom, saved=saved)
 
 
-def _kept_bytes(plan: TrialPlan, report: TrialReport, scratch: Path) -> int | None:
+def kept_bytes(plan: TrialPlan, report: TrialReport, scratch: Path) -> int | None:
     """The least that the run has of its checkpoints at once on the disk of its folder; None where nobody knows. Lightning's trials have
     more passes than a short run."""
     if plan.kept is not None:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from launcher.adapter.commands import Command
 from launcher.adapter.inputs import Inputs
-from launcher.adapter.protocol import Resumes
+from launcher.adapter.protocol import FIRST, RunStart
 from launcher.config import recipe
 from launcher.config.schema import LadderRules, NotifyRules, Recipe, RecoverRules, TrainerRules, TrialRules
 from launcher.engine import fit as engine_fit
@@ -34,7 +34,7 @@ LADDER = build([Wheel(name="micro_batch", values=(8, 4, 2))], effective_batch=8)
 NEED = {8: 900 * MIB, 4: 500 * MIB, 2: 300 * MIB}
 
 
-class Few(StandIn, Resumes):
+class Few(StandIn):
     """A trainer that trains nothing; ``fault`` is what its run ends with."""
 
     name: ClassVar[str] = "few"
@@ -45,7 +45,7 @@ class Few(StandIn, Resumes):
     def inputs(self, ladder: Ladder) -> Inputs:
         return Inputs(data=self.data, code=self.code)
 
-    def full_run(self, rung: Rung, budget: Budget, *, folder: Path) -> Command:
+    def command(self, rung: Rung, budget: Budget, *, folder: Path, start: RunStart = FIRST) -> Command:
         return Command(argv=(sys.executable, "-c", f"{self.fault}"))
 
 

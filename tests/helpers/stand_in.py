@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
-from launcher.adapter import Adapter, Budget, Command, Fault, Rung, TrialPlan, WheelSpec
+from launcher.adapter import FIRST, Adapter, Budget, Command, Fault, Rung, RunStart, TrialPlan, WheelSpec
 
 
 class StandIn(Adapter):
@@ -18,17 +18,11 @@ class StandIn(Adapter):
     def check(self) -> list[Fault]:
         return []
 
-    def accumulation(self) -> int:
-        return 1
-
     def trial(self, rung: Rung, budget: Budget, *, folder: Path, cache: Path) -> TrialPlan:
         return TrialPlan(module="tests.none", payload={})
 
-    def full_run(self, rung: Rung, budget: Budget, *, folder: Path) -> Command:
+    def command(self, rung: Rung, budget: Budget, *, folder: Path, start: RunStart = FIRST) -> Command:
         raise NotImplementedError
-
-    def held(self, command: Command, budget: Budget, *, folder: Path) -> Command:
-        return command
 
     def results(self, *, folder: Path) -> Mapping[str, Any]:
         return {}

@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 
+from launcher.adapter import TrialPlan
 from launcher.inside import going_on, kept_checkpoint
 from launcher.inside.overlay import FILES
 from launcher.inside.recorder import failure_of
 from launcher.shared.orders import REPORT, Orders
 from launcher.shared.report import SAVED, STEPPED_AT, VERSIONS, Failure, Phase, PhaseUse, TrialReport
-from launcher.trainers.script import resuming
+from launcher.trial import trial
 
 SCRIPT = """
 def step():
@@ -205,7 +206,10 @@ def test_what_a_run_keeps_at_once_is_all_that_its_trial_has_left_or_two(tmp_path
 
 def test_a_disk_is_judged_where_the_run_would_save(tmp_path: Path) -> None:
     saved = {SAVED: {"at": str(tmp_path / "out" / "last.pt"), "bytes": 7}}
-    assert resuming.kept_bytes(TrialReport(facts=saved), scratch=tmp_path) == 7
-    assert resuming.kept_bytes(TrialReport(facts={**saved, VERSIONS: {"lightning": "2.5"}}), scratch=tmp_path) is None
-    assert resuming.kept_bytes(TrialReport(facts={SAVED: {"at": "/proc/x/last.pt", "bytes": 7}}), scratch=tmp_path) is None
-    assert resuming.kept_bytes(TrialReport(), scratch=tmp_path) is None
+    plan = TrialPlan(module="", payload={})
+    assert trial.kept_bytes(plan, TrialReport(facts=saved), tmp_path) == 7
+    assert trial.kept_bytes(plan, TrialReport(facts={**saved, VERSIONS: {"lightning": "2.5"}}), tmp_path) is None
+    assert trial.kept_bytes(plan, TrialReport(facts={SAVED: {"at": "/proc/x/last.pt", "bytes": 7}}), tmp_path) is None
+    assert trial.kept_bytes(plan, TrialReport(), tmp_path) is None
+    (tmp_path / "kept.pt").write_bytes(b"1234")
+    assert trial.kept_bytes(replace(plan, kept=(tmp_path / "kept.pt", 3)), TrialReport(), tmp_path) == 12

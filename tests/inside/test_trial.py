@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from launcher.adapter.commands import held
 from launcher.config.schema import DeviceRules, LadderRules, Recipe, RecoverRules, TrainerRules, TrialRules, WheelRule
 from launcher.history.events import Event, Listener
 from launcher.history.run_folder import RunFolder
@@ -300,7 +301,7 @@ def test_a_script_imports_its_own_modules_in_a_full_run_that_is_held_to_a_budget
     script = with_modules_of_its_own(tmp_path / "own")
     adapter = ScriptAdapter(recipe([sys.executable, script], spelled={"accumulation": "outside"}))
     job = Job(adapter=adapter, ladder=ladder_of(adapter), budget=cpu_budget(), folder=RunFolder.create(tmp_path / "runs", "test"))
-    command = adapter.held(start.native_command(job, job.ladder.rungs[1]), job.budget, folder=job.folder.path)
+    command = held(start.native_command(job, job.ladder.rungs[1]), job.budget, settings=job.folder.path / "native" / "budget.json")
     env = {**os.environ, **command.env, HELD: str(job.folder.attempt(1).processes)}
     ended = subprocess.run(command.argv, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
     assert ended.returncode == 0 and ended.stdout.endswith("all are mine\n"), ended.stderr

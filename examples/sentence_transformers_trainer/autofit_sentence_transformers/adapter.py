@@ -31,7 +31,7 @@ from launcher.adapter import (
     LogLine,
     Progress,
     Rung,
-    Start,
+    RunStart,
     TrialPlan,
     TrialReport,
     Understood,
@@ -210,7 +210,7 @@ class SentenceTransformersAdapter(Adapter):
         fetch = Command(argv=(sys.executable, "-m", f"{inside}.fetch", model)) if on_the_hub else None
         return TrialPlan(module=f"{inside}.trial", payload=payload, env=env, fetch=fetch)
 
-    def command(self, rung: Rung, budget: Budget, *, folder: Path, start: Start = FIRST) -> Command:
+    def command(self, rung: Rung, budget: Budget, *, folder: Path, start: RunStart = FIRST) -> Command:
         """``python native/train_embeddings.py ...``: a copy of the script, which needs nothing of autofit."""
         source, native = Path(script.__file__), folder / "native"
         options = {"output_dir": str(folder / "run"), **self.arguments(rung, budget)}

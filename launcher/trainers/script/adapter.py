@@ -19,7 +19,7 @@ from launcher.adapter.dialect import Dialect
 from launcher.adapter.inputs import Inputs
 from launcher.adapter.log_line import LogLine, TrainerWords
 from launcher.adapter.progress import Progress
-from launcher.adapter.protocol import FIRST, Adapter, Changed, Correction, Saved, Start, Weights, row_by_row
+from launcher.adapter.protocol import FIRST, Adapter, Changed, Correction, RunStart, Saved, Weights, row_by_row
 from launcher.adapter.python_source import files_of
 from launcher.adapter.recognised import Understood
 from launcher.config import recipe_files
@@ -434,7 +434,7 @@ class ScriptAdapter(Adapter):
             return told
         return own * min(told // own, MOST_ACCUMULATION)
 
-    def command(self, rung: Rung, budget: Budget, *, folder: Path, start: Start = FIRST) -> Command:
+    def command(self, rung: Rung, budget: Budget, *, folder: Path, start: RunStart = FIRST) -> Command:
         """The very command. How it goes on from a checkpoint the recipe must say, but for Hugging Face's Trainer."""
         line, files = self._placed(rung, place=folder / "native", run=folder / "run")
         told: Mapping[str, str] = {}

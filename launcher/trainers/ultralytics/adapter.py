@@ -24,7 +24,7 @@ from launcher.adapter.dialect import Dialect
 from launcher.adapter.inputs import Inputs
 from launcher.adapter.log_line import LogLine, TrainerWords
 from launcher.adapter.progress import TRAIN, VALIDATE, Progress
-from launcher.adapter.protocol import FIRST, Adapter, Correction, Saved, Start
+from launcher.adapter.protocol import FIRST, Adapter, Correction, RunStart, Saved
 from launcher.adapter.recognised import Understood
 from launcher.config import recipe_files
 from launcher.config.schema import Recipe, Value, WheelRule
@@ -296,7 +296,7 @@ class UltralyticsAdapter(Adapter):
         nbs = batch * accumulation if isinstance(accumulation, int) else yolo_arguments.value_of(self.args, "nbs")
         return {"asked_batch": batch, "asked_nbs": int(nbs)}
 
-    def command(self, rung: Rung, budget: Budget, *, folder: Path, start: Start = FIRST) -> Command:
+    def command(self, rung: Rung, budget: Budget, *, folder: Path, start: RunStart = FIRST) -> Command:
         command = self._begun(rung, budget, folder=folder) if start.checkpoint is None else self._resumed(rung, budget, folder, start)
         if start.workers is not None:
             changed = by_script.with_workers if self.script is not None else resuming.with_workers
@@ -444,7 +444,7 @@ class UltralyticsAdapter(Adapter):
         shaping = {name for name, rule in rules.items() if rule.argument in ("model", "optimizer", "pretrained", "single_cls", "data")}
         return frozenset({*self.wheels, *rules, CARDS} - {"model"} - shaping)
 
-    def _resumed(self, rung: Rung, budget: Budget, folder: Path, start: Start) -> Command:
+    def _resumed(self, rung: Rung, budget: Budget, folder: Path, start: RunStart) -> Command:
         """From a copy of the checkpoint in ``native/`` that has the rung's arguments; always exact, never halving its own batch."""
         checkpoint, args = start.checkpoint, self.arguments(rung, budget)
         assert checkpoint is not None

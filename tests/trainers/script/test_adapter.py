@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from launcher.adapter import Checkpoint, RunStart
 from launcher.config.schema import LadderRules, Recipe, TrainerRules, Value, WheelRule
 from launcher.ladder.build import ladder_of
 from launcher.trainers.script import configs
@@ -22,6 +23,7 @@ from launcher.trainers.script.adapter import ScriptAdapter
 from launcher.trainers.script.spelling import Line, kind
 from launcher.trainers.suite import AdapterSuite, cpu_budget
 from tests.helpers.places import ROOT
+from tests.helpers.saved import looked, spoiled, whole
 
 CONFIG = """\
 # mine
@@ -84,7 +86,7 @@ def changed(recipe: Recipe, **args: object) -> Recipe:
 def test_a_rung_changes_a_copy_of_the_config_and_nothing_else_in_it(tmp_path: Path) -> None:
     adapter = ScriptAdapter(project(tmp_path))
     rung = next(one for one in ladder_of(adapter).rungs if one.values["model"] == "small" and one.micro_batch == 2)
-    command = adapter.full_run(rung, cpu_budget(), folder=tmp_path / "run")
+    command = adapter.command(rung, cpu_budget(), folder=tmp_path / "run")
     ((path, text),) = command.files.items()
     assert command.argv[-1] == str(path) and path == tmp_path / "run" / "native" / f"c.rung{rung.index}.yaml"
     held = yaml.safe_load(text)
@@ -134,7 +136,7 @@ def test_a_file_that_the_command_does_not_name_is_read_changed_and_stays_as_it_i
     adapter = ScriptAdapter(Recipe(name="m", ask=dict(seen.ask), trainer=trainer, ladder=LadderRules(order=("micro_batch",))))
     assert not adapter.check()
     rung = next(one for one in ladder_of(adapter).rungs if one.micro_batch == 2)
-    command = adapter.full_run(rung, cpu_budget(), folder=tmp_path / "run")
+    command = adapter.command(rung, cpu_budget(), folder=tmp_path / "run")
     for place, text in command.files.items():
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_text(text)
@@ -177,7 +179,7 @@ def test_a_training_by_hugging_faces_trainer_goes_on_from_what_that_saves(
     adapter = ScriptAdapter(Recipe(name="m", ask=dict(seen.ask), trainer=trainer, ladder=LadderRules(order=("micro_batch",))))
     asked = ladder_of(adapter).asked
     assert adapter.trial(asked, cpu_budget(), folder=tmp_path / "t", cache=tmp_path).resumes is goes_on
-    command = adapter.full_run(asked, cpu_budget(), folder=tmp_path / "run")
+    command = adapter.command(asked, cpu_budget(), folder=tmp_path / "run")
     assert ("TRAINER_KEPT_IN" in command.told) is goes_on and "TRAINER_KEPT_IN" not in command.shell()
 
 
@@ -186,7 +188,7 @@ def test_a_preset_keeps_no_checkpoint_and_a_shorter_segment_does(tmp_path: Path)
     rungs = ladder_of(adapter).rungs
     shorter = next(one for one in rungs if one.values["segment"] == 220500)
     smaller = next(one for one in rungs if one.values["model"] == "small")
-    keeps = adapter.keeps()
+    keeps = adapter.asked.keeps
     assert keeps is not None and "segment" in keeps and "model" not in keeps
     assert shorter.values["model"] == "large" and smaller.values["model"] == "small"
     (tmp_path / "run").mkdir()
@@ -196,13 +198,10 @@ def test_a_preset_keeps_no_checkpoint_and_a_shorter_segment_does(tmp_path: Path)
         os.utime(tmp_path / "run" / name, (1e9 - age, 1e9 - age))
     torn = tmp_path / "run" / "torn.pth"
     torn.write_bytes(torn.read_bytes()[:-40])
-    assert [one.path.name for one in adapter.checkpoints(folder=tmp_path)] == ["torn.pth", "b.pth", "a.pth"][1:], (
-        "a torn one is passed over"
-    )
-    newest = adapter.newest_checkpoint(folder=tmp_path)
-    assert newest is not None
-    command = adapter.full_run(shorter, cpu_budget(), folder=tmp_path)
-    assert adapter.resumed(command, newest).argv[-2:] == ("--resume", str(newest))
+    newest, older = whole(looked(adapter.saved(tmp_path)))
+    assert (newest.path.name, older.path.name) == ("b.pth", "a.pth"), "a torn one is passed over"
+    command = adapter.command(shorter, cpu_budget(), folder=tmp_path, start=RunStart(checkpoint=newest, attempt=2))
+    assert command.argv[-2:] == ("--resume", str(newest.path))
 
 
 @pytest.mark.parametrize(
@@ -285,7 +284,7 @@ def test_a_script_without_a_word_for_accumulation_is_given_it_from_outside(tmp_p
     }
     adapter = ScriptAdapter(changed(project(tmp_path, accumulation=1), spelled=spelled, says={"accumulation": 1, "micro_batch": 8}))
     assert adapter.check() == [] and any("held back from outside" in note for note in adapter.notes())
-    asked, lower = (adapter.full_run(rung, cpu_budget(), folder=tmp_path / "run") for rung in ladder_of(adapter).rungs[:2])
+    asked, lower = (adapter.command(rung, cpu_budget(), folder=tmp_path / "run") for rung in ladder_of(adapter).rungs[:2])
     assert "ACCUMULATE" not in asked.env and not any(path.name == "sitecustomize.py" for path in asked.files)
     place = tmp_path / "run" / "native" / "accumulate"
     assert lower.env["ACCUMULATE"] == "2" and lower.env["PYTHONPATH"].split(":")[0] == str(place)
@@ -304,14 +303,15 @@ def test_repeated_modules_are_checkpointed_from_outside_where_that_is_named_and_
     ladder = LadderRules(order=("checkpointing", "micro_batch", "segment", "model"), wheels=wheels)
     adapter = ScriptAdapter(recipe.model_copy(update={"ladder": ladder}))
     assert adapter.check() == [] and any("native/checkpointing, not autofit" in note for note in adapter.notes())
-    asked, half, every = (adapter.full_run(rung, cpu_budget(), folder=tmp_path / "run") for rung in ladder_of(adapter).rungs[:3])
+    asked, half, every = (adapter.command(rung, cpu_budget(), folder=tmp_path / "run") for rung in ladder_of(adapter).rungs[:3])
     assert "CHECKPOINTING" not in asked.env and (half.env["CHECKPOINTING"], every.env["CHECKPOINTING"]) == ("0.5", "1")
     place = tmp_path / "run" / "native" / "checkpointing"
     names = {"sitecustomize.py", "_autofit_checkpointing.py", "repeated.py", "imported.py"}
     assert {path for path in half.files if path.parent == place} == {place / name for name in names}
     assert not any("import launcher" in text or "from launcher" in text for text in half.files.values()), "the run needs no autofit"
     assert half.argv[:3] == asked.argv[:3] and half.env["PYTHONPATH"].split(":")[0] == str(place)
-    assert adapter.resumed(half, tmp_path / "a.pth").env == half.env
+    start = RunStart(checkpoint=Checkpoint(path=tmp_path / "a.pth", done=1, unit="seconds"), attempt=2)
+    assert adapter.command(ladder_of(adapter).rungs[1], cpu_budget(), folder=tmp_path / "run", start=start).env == half.env
     rung = ladder_of(adapter).rungs[1]
     assert adapter.twin(rung, cpu_budget(), folder=tmp_path / "twin").env["CHECKPOINTING"] == "0.5"
     assert adapter.trial(rung, cpu_budget(), folder=tmp_path / "t", cache=tmp_path).payload["env"]["CHECKPOINTING"] == "0.5"
@@ -328,8 +328,8 @@ def test_batches_by_tokens_are_taken_in_parts_and_their_bound_is_never_turned(tm
     adapter = ScriptAdapter(Recipe(name="mine", ask=understood.ask, trainer=trainer, ladder=ladder))
     rungs = ladder_of(adapter).rungs
     assert [(rung.micro_batch, rung.accumulation) for rung in rungs[:3]] == [(4096, 1), (2048, 2), (1024, 4)] and len(rungs) == 7
-    assert adapter.check() == [] and adapter.unit() == "tokens"
-    asked, lower = (adapter.full_run(rung, cpu_budget(), folder=tmp_path / "run") for rung in rungs[:2])
+    assert adapter.check() == [] and adapter.asked.unit == "tokens"
+    asked, lower = (adapter.command(rung, cpu_budget(), folder=tmp_path / "run") for rung in rungs[:2])
     assert list(asked.argv) == list(lower.argv) == words and "ACCUMULATE" not in asked.env
     assert (lower.env["ACCUMULATE"], lower.env["ACCUMULATE_PARTS"]) == ("2", "all")
     twin = adapter.twin(replace(rungs[0], values={"micro_batch": 1}, accumulation=4), cpu_budget(), folder=tmp_path / "twin")
@@ -412,11 +412,11 @@ def test_a_checkpoint_that_hugging_faces_trainer_has_begun_is_gone_on_from_by_no
     adapter, begun, later = ScriptAdapter(recipe), *(tmp_path / "run" / f"checkpoint-{steps}" for steps in (5, 10))
     begun.mkdir(parents=True)
     (begun / "config.json").write_text("{}")
-    assert list(adapter.saved(folder=tmp_path)) == ([] if of_trainer else [begun])
+    assert list(adapter.saved(tmp_path).files) == ([] if of_trainer else [begun])
     later.mkdir()
     (later / "config.json").write_text("{}")
     os.utime(later, (2e9, 2e9))
-    assert [one.path for one in adapter.checkpoints(folder=tmp_path)] == ([] if of_trainer else [later, begun])
-    assert set(adapter.spoiled(folder=tmp_path)) == ({begun, later} if of_trainer else set())
+    assert [one.path for one in whole(looked(adapter.saved(tmp_path)))] == ([] if of_trainer else [later, begun])
+    assert set(spoiled(looked(adapter.saved(tmp_path)))) == ({begun, later} if of_trainer else set())
     (begun / "trainer_state.json").write_text("{}")
-    assert [one.path for one in adapter.checkpoints(folder=tmp_path)] == ([begun] if of_trainer else [later, begun])
+    assert [one.path for one in whole(looked(adapter.saved(tmp_path)))] == ([begun] if of_trainer else [later, begun])

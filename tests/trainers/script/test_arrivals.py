@@ -135,8 +135,8 @@ def test_a_loader_is_found_by_the_text_of_its_line_when_the_script_was_edited() 
     place, refused = now(f"# a line more\n{source}")
     assert (place, refused) == (f"train.py:{AT + 1}", "") and "was edited" in " ".join(ScriptAdapter(recipe).notes())
     launched = Path("train.py").stat().st_mtime
-    assert f"found in train.py:{AT + 1} by its text" in ScriptAdapter(recipe).edited(since=launched)[0]
-    assert "edited since the launch: train.py" in ScriptAdapter(recipe).edited(since=launched - 1)[0]
+    assert f"found in train.py:{AT + 1} by its text" in ScriptAdapter(recipe).changed(since=launched, read={}).told[0]
+    assert "edited since the launch: train.py" in ScriptAdapter(recipe).changed(since=launched - 1, read={}).told[0]
     assert (
         "isn't there once any more: the script was edited" in now(source.replace("batch_size=size)", "batch_size=size, num_workers=1)"))[1]
     )

@@ -44,8 +44,8 @@ def test_another_batch_in_an_edited_script_is_refused_and_any_other_edit_is_not(
     Path("train.py").write_text(source)
     adapter = ScriptAdapter(recipe_of(recognise.understand([sys.executable, "train.py"])))
     launched = time.time() + 5
-    assert adapter.asks_otherwise(since=launched, read={}) == ()
+    assert adapter.changed(since=launched, read={}).faults == ()
     Path("train.py").write_text(source.replace(*edit))
     os.utime("train.py", (launched + 1, launched + 1))
-    said = " ".join(map(str, adapter.asks_otherwise(since=launched, read={})))
+    said = " ".join(map(str, adapter.changed(since=launched, read={}).faults))
     assert (found in said and "launch the command anew" in said) if found else said == ""

@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
-from launcher.adapter.commands import Command
+from launcher.adapter import Checkpoint, RunStart
 from launcher.config.schema import Recipe
+from launcher.ladder.build import ladder_of
 from launcher.trainers.script.adapter import ScriptAdapter
+from launcher.trainers.suite import cpu_budget
 
 SOURCE = "loader = DataLoader(data, batch_size=args.batch_size, num_workers=args.{name}{more})\n"
 
@@ -17,9 +19,16 @@ SOURCE = "loader = DataLoader(data, batch_size=args.batch_size, num_workers=args
 def adapter(place: Path, *words: str, name: str = "workers", more: str = "", asked: int | None = None, **args: Any) -> ScriptAdapter:
     (place / "train.py").write_text(SOURCE.format(name=name, more=more))
     ask = {"micro_batch": 8, **({"workers": asked} if asked is not None else {})}
-    said = {"command": ["python", str(place / "train.py"), *words], **args}
+    resume = {"words": "--resume {checkpoint}", "newest": "*.pt"}
+    said = {"command": ["python", str(place / "train.py"), *words], "resume": resume, **args}
     trainer, ladder = {"adapter": "script", "args": said}, {"order": ("micro_batch",)}
     return ScriptAdapter(Recipe.model_validate({"name": "workers", "ask": ask, "trainer": trainer, "ladder": ladder}))
+
+
+def started(adapter: ScriptAdapter, place: Path, workers: int) -> tuple[str, ...]:
+    """The script's words in a run that goes on from a checkpoint."""
+    start = RunStart(checkpoint=Checkpoint(path=Path("last.pt"), done=1, unit="seconds"), attempt=2, workers=workers)
+    return adapter.command(ladder_of(adapter).asked, cpu_budget(), folder=place, start=start).argv[2:]
 
 
 @pytest.mark.parametrize(
@@ -35,17 +44,16 @@ def test_a_word_of_the_command_that_the_source_hands_to_its_loader_is_turned(
     tmp_path: Path, words: tuple[str, ...], name: str, fewer: tuple[str, ...]
 ) -> None:
     said = adapter(tmp_path, *words, name=name)
-    assert said.workers() == 8
-    command = Command(argv=("python", str(tmp_path / "train.py"), *words, "--resume", "last.pt"))
-    assert said.with_workers(command, 2).argv[2:] == (*fewer, "--resume", "last.pt")
+    assert said.asked.workers == 8
+    assert started(said, tmp_path, 2) == (*fewer, "--resume", "last.pt")
 
 
 def test_the_recipes_word_counts_and_what_it_asks(tmp_path: Path) -> None:
     said = adapter(tmp_path, "--loaders", "4", name="other", spelled={"workers": "--loaders"})
-    assert said.workers() == 4
+    assert said.asked.workers == 4
     said = adapter(tmp_path, name="other", spelled={"workers": "--loaders"}, asked=6)
-    assert said.workers() == 6
-    assert said.with_workers(Command(argv=("python", "train.py", "--loaders", "6")), 1).argv[2:] == ("--loaders", "1")
+    assert said.asked.workers == 6
+    assert started(said, tmp_path, 1) == ("--loaders", "1", "--resume", "last.pt")
 
 
 @pytest.mark.parametrize(
@@ -59,5 +67,4 @@ def test_the_recipes_word_counts_and_what_it_asks(tmp_path: Path) -> None:
 )
 def test_what_is_no_number_of_a_loaders_workers_stays(tmp_path: Path, words: tuple[str, ...], more: str) -> None:
     said = adapter(tmp_path, *words, more=more)
-    command = Command(argv=("python", str(tmp_path / "train.py"), *words))
-    assert said.workers() is None and said.with_workers(command, 1) == command
+    assert said.asked.workers is None and started(said, tmp_path, 1) == (*words, "--resume", "last.pt")

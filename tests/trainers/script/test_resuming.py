@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from launcher.trainers.script import resuming
+from tests.helpers.saved import spoiled, whole
 
 
 def saved(path: Path, *, diverged: bool = False) -> Path:
@@ -20,23 +21,21 @@ def saved(path: Path, *, diverged: bool = False) -> Path:
 def test_those_that_are_torn_or_have_diverged_are_passed_over_and_behind_the_first_good_one_none_is_looked_at(tmp_path: Path) -> None:
     torn, diverged, good, older = (saved(tmp_path / f"{epoch}.pt", diverged=epoch in (1, 3)) for epoch in (4, 3, 2, 1))
     torn.write_bytes(torn.read_bytes()[:300])
-    assert [one.path for one in resuming.checkpoints([torn, diverged, good, older], program=sys.executable, saves=resuming.Saves())] == [
-        good,
-        older,
-    ]
+    found = resuming.look([torn, diverged, good, older], program=sys.executable, saves=resuming.Saves())
+    assert [one.path for one in whole(found)] == [good, older]
 
 
 def test_what_cant_be_gone_on_from_is_named_with_why(tmp_path: Path) -> None:
     torn, diverged = saved(tmp_path / "2.pt"), saved(tmp_path / "1.pt", diverged=True)
     torn.write_bytes(torn.read_bytes()[:300])
-    told = resuming.spoiled([torn, diverged], program=sys.executable, saves=resuming.Saves())
+    told = spoiled(resuming.look([torn, diverged], program=sys.executable, saves=resuming.Saves()))
     assert "zip" in told[torn] and told[diverged] == "its weights are not finite"
 
 
 def test_where_the_weights_cant_be_looked_at_the_file_is_taken_to_be_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resuming.process, "interpreter_of", lambda program: "no-such-program")
     place = saved(tmp_path / "1.pt", diverged=True)
-    assert [one.path for one in resuming.checkpoints([place], program="python", saves=resuming.Saves())] == [place]
+    assert [one.path for one in whole(resuming.look([place], program="python", saves=resuming.Saves()))] == [place]
 
 
 @pytest.mark.parametrize("program", ["python", "torchrun", "no-such-program"])
@@ -79,5 +78,5 @@ def test_the_first_folder_of_a_save_that_was_killed_is_none_unless_others_may_ha
         script.write_text(source)
         assert resuming.saves([script]).begun([folder]) == left
     script.write_text(STATE)
-    assert "never written to its end" in resuming.spoiled([folder], program=sys.executable, saves=resuming.saves([script]))[folder]
+    assert "never written to its end" in str(resuming.look([folder], program=sys.executable, saves=resuming.saves([script]))[folder])
     assert resuming.saves([script]).begun([folder, folder]) == [folder, folder], "two are no first save"

@@ -82,9 +82,9 @@ def test_class_weights_are_put_right_and_the_run_carries_what_was_proven(tmp_pat
     found = proven(tmp_path, monkeypatch, "weighted")
     assert found.same.proven and not found.refused and found.same.cure == {"update": "targets_divided"}, found
     assert found.job is not None
-    command = found.job.adapter.full_run(found.job.ladder.rungs[2], found.job.budget, folder=tmp_path / "run")
+    command = found.job.adapter.command(found.job.ladder.rungs[2], found.job.budget, folder=tmp_path / "run")
     assert command.env["UPDATE"] == "targets:4.0" and any(path.match("update/sitecustomize.py") for path in command.files)
-    asked = found.job.adapter.full_run(found.job.ladder.asked, found.job.budget, folder=tmp_path / "run")
+    asked = found.job.adapter.command(found.job.ladder.asked, found.job.budget, folder=tmp_path / "run")
     assert "UPDATE" not in asked.env, "the asked rung's words stay as they are"
 
 
@@ -154,7 +154,7 @@ def test_a_length_in_steps_that_counts_micro_batches_is_turned_along(
     job = found.job
     if counts:
         assert job is not None
-        words = job.adapter.full_run(job.ladder.rungs[2], job.budget, folder=tmp_path / "run").argv
+        words = job.adapter.command(job.ladder.rungs[2], job.budget, folder=tmp_path / "run").argv
         assert words[words.index("--steps") + 1] == "28"
 
 
@@ -167,7 +167,7 @@ def test_evaluations_that_count_micro_batches_are_turned_along(
     assert found.same.proven and not found.refused and found.same.cure == ({"counts": ["--eval-every"]} if turned else {}), found
     if turned:
         assert found.job is not None and "differs by its evaluations" in found.same.notes[-1]
-        words = found.job.adapter.full_run(found.job.ladder.rungs[2], found.job.budget, folder=tmp_path / "run").argv
+        words = found.job.adapter.command(found.job.ladder.rungs[2], found.job.budget, folder=tmp_path / "run").argv
         assert words[words.index("--eval-every") + 1] == "400"
 
 

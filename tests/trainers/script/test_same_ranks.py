@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 
 import pytest
 
 from launcher.config.schema import DeviceRules, LadderRules, Recipe, TrainerRules, TrialRules, WheelRule
 from launcher.history.run_folder import RunFolder
+from launcher.ladder.asked import Asked
 from launcher.ladder.build import ladder_of
 from launcher.ladder.rungs import CARDS, Ladder, Wheel, build
 from launcher.ladder.same_training import PROVEN
@@ -29,8 +32,9 @@ class Started(ScriptAdapter):
     starts_ranks = False
     ranks = True
 
-    def world_size(self) -> int:
-        return 2
+    @cached_property
+    def asked(self) -> Asked:
+        return replace(super().asked, world_size=2)
 
 
 def asked(*command: str, accumulation: str = "--accum") -> Recipe:

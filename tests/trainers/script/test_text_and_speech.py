@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from launcher.adapter.commands import held
+
 pytest.importorskip("transformers")
 
 from launcher.config.schema import Recipe, TrialRules
@@ -61,7 +63,7 @@ def job(asked: Recipe, folder: Path) -> Job:
 
 def words_of(asked: Recipe, rung: int = 0) -> dict[str, str]:
     adapter = ScriptAdapter(asked)
-    argv = adapter.full_run(ladder_of(adapter).rungs[rung], cpu_budget(), folder=Path("/runs/one")).argv[2:]
+    argv = adapter.command(ladder_of(adapter).rungs[rung], cpu_budget(), folder=Path("/runs/one")).argv[2:]
     return {key.removeprefix("--"): value for key, value in zip(argv[::2], argv[1::2], strict=True)}
 
 
@@ -86,7 +88,7 @@ def test_evaluation_has_wheels_that_act_only_there(spoken: Path) -> None:
 def test_several_cards_start_a_trainer_s_script_by_torchrun_and_no_other_script(sums: Path, tmp_path: Path) -> None:
     asked = recipe(sums, "text", device={"kind": "cpu", "cards": 2})
     adapter = ScriptAdapter(asked)
-    assert adapter.check() == [] and adapter.world_size() == 2
+    assert adapter.check() == [] and adapter.asked.world_size == 2
     assert "torch.distributed.run --nproc_per_node 2" in " ".join(adapter.args.command)
     (tmp_path / "plain.py").write_text("import torch\n")
     rules = asked.trainer.model_copy(update={"args": {**asked.trainer.args, "command": ["python", str(tmp_path / "plain.py")]}})
@@ -95,9 +97,9 @@ def test_several_cards_start_a_trainer_s_script_by_torchrun_and_no_other_script(
 
 
 @pytest.mark.parametrize(("model", "fetched"), [("openai/whisper-tiny", True), ("{data}/model", False), ("./openai/whisper-tiny", False)])
-def test_a_model_of_the_hub_is_fetched_before_its_trial(model: str, fetched: bool, spoken: Path) -> None:
+def test_a_model_of_the_hub_is_fetched_before_its_trial(model: str, fetched: bool, spoken: Path, tmp_path: Path) -> None:
     adapter = ScriptAdapter(recipe(spoken, "speech", ask={"model": model.format(data=spoken)}))
-    command = adapter.fetch(ladder_of(adapter).asked)
+    command = adapter.trial(ladder_of(adapter).asked, cpu_budget(), folder=tmp_path, cache=tmp_path).fetch
     assert (command is not None) is fetched
     assert command is None or command.argv[-1] == model
 
@@ -131,13 +133,13 @@ def test_an_evaluation_said_to_overflow_really_does_and_one_said_to_fit_does_not
         one = replace(one, budget=replace(one.budget, cap_bytes=one.budget.budget_bytes))
         verdict = trial.run(one, one.ladder.asked).verdict
         said[mib] = verdict.kind
-        command = one.adapter.full_run(one.ladder.asked, one.budget, folder=tmp_path / f"full{mib}")
+        command = one.adapter.command(one.ladder.asked, one.budget, folder=tmp_path / f"full{mib}")
         for path, text in command.files.items():
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
-        held = one.adapter.held(command, one.budget, folder=tmp_path / f"full{mib}")
-        env = {**os.environ, **held.env, "MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}
-        ended = subprocess.run(held.argv, env=env, capture_output=True, text=True, check=False, timeout=600)
+        argv = held(command, one.budget, settings=tmp_path / f"full{mib}" / "budget.json").argv
+        env = {**os.environ, **command.env, "MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}
+        ended = subprocess.run(argv, env=env, capture_output=True, text=True, check=False, timeout=600)
         done[mib] = Kind.FITS if ended.returncode == 0 else Kind.OUT_OF_MEMORY
         print(f"\n{mib} MiB: said {verdict.kind} ({verdict.why}); whole run: {ended.returncode}")
     assert said == done

@@ -15,6 +15,7 @@ from launcher.trainers.suite import AdapterSuite, cpu_budget
 from launcher.trainers.ultralytics import arguments as yolo_arguments
 from launcher.trainers.ultralytics import environment
 from launcher.trainers.ultralytics.adapter import UltralyticsAdapter
+from tests.helpers.saved import looked, spoiled
 from tests.helpers.yolo_recipe import make
 
 
@@ -30,7 +31,7 @@ def native(recipe: Recipe, index: int, tmp_path: Path) -> tuple[list[str], dict[
     """(words before the arguments, arguments, ladder) of one rung's full run."""
     adapter = UltralyticsAdapter(recipe)
     ladder = ladder_of(adapter)
-    argv = adapter.full_run(ladder.rungs[index], cpu_budget(), folder=tmp_path).argv
+    argv = adapter.command(ladder.rungs[index], cpu_budget(), folder=tmp_path).argv
     words = [word for word in argv if "=" not in word]
     return words, dict(word.split("=", 1) for word in argv if "=" in word), ladder
 
@@ -106,9 +107,9 @@ def test_effective_batch_and_applied_weight_decay_are_those_of_the_asked_run(
 def test_on_a_cpu_there_are_no_workers_that_a_run_could_have_fewer_of(yolo_dataset: Path) -> None:
     """A run that was killed was said to go on with 2 of 8 that Ultralytics never had."""
     recipe = make(yolo_dataset)
-    assert recipe.device.kind == "cpu" and UltralyticsAdapter(recipe).workers() == 0
+    assert recipe.device.kind == "cpu" and UltralyticsAdapter(recipe).asked.workers == 0
     on_card = recipe.model_copy(update={"device": recipe.device.model_copy(update={"kind": "cuda"})})
-    assert UltralyticsAdapter(on_card).workers() == 8
+    assert UltralyticsAdapter(on_card).asked.workers == 8
 
 
 def test_an_accumulation_asked_for_is_spelled_by_nbs(yolo_dataset: Path, tmp_path: Path) -> None:
@@ -157,7 +158,7 @@ def test_a_trial_on_a_cpu_scans_labels_as_its_full_run_will(yolo_dataset: Path, 
 
 def test_the_script_is_written_beside_the_run(yolo_dataset: Path, tmp_path: Path) -> None:
     adapter = UltralyticsAdapter(make(yolo_dataset, ask={"checkpointing": True}))
-    command = adapter.full_run(ladder_of(adapter).asked, cpu_budget(), folder=tmp_path)
+    command = adapter.command(ladder_of(adapter).asked, cpu_budget(), folder=tmp_path)
     native = Path(environment.__file__).parent / "native"
     of_scripts = {"__init__.py", "yolo_script.py", "script_training.py"}
     assert set(command.files) == {tmp_path / "native" / one.name for one in native.glob("*.py") if one.name not in of_scripts}
@@ -174,7 +175,7 @@ def test_a_bare_model_name_is_from_scratch_where_no_weights_can_be_had_and_says_
     assert "FROM SCRATCH" in adapter.notes()[0]
     assert adapter.arguments(ladder_of(adapter).asked, cpu_budget())["model"] == "yolo11s.yaml"
     (tmp_path / "yolo11s.pt").write_bytes(b"weights")
-    assert UltralyticsAdapter(adapter.recipe).fetch(ladder_of(adapter).asked) is None
+    assert adapter.trial(ladder_of(adapter).asked, cpu_budget(), folder=tmp_path, cache=tmp_path).fetch is None
 
 
 def test_weights_insisted_on_that_can_not_be_had_are_refused_with_the_cure(
@@ -287,11 +288,11 @@ def test_the_best_epoch_is_read_from_what_ultralytics_wrote(yolo_dataset: Path, 
 def test_a_run_that_is_kept_where_the_person_says_is_found_there(yolo_dataset: Path, tmp_path: Path) -> None:
     """With project and name Ultralytics chooses the folder (exp, exp2, ...), and tells it; a later attempt's is the one that counts."""
     adapter, weights = UltralyticsAdapter(make(yolo_dataset, args={"project": "mine", "name": "exp"})), tmp_path / "exp2" / "weights"
-    assert adapter.checkpoints(folder=tmp_path) == [] and adapter._save_dir(tmp_path) == tmp_path / "run", "before it has begun"
+    assert adapter.saved(tmp_path).files == [] and adapter.saved(tmp_path).place == tmp_path / "run", "before it has begun"
     (tmp_path / "run.stdout.log").write_text(
         f"AMP: checks\nLogging results to \x1b[1m{weights.parent}\x1b[0m\nStarting training for 3 epochs...\n"
     )
     weights.mkdir(parents=True)
     (weights / "last.pt").write_bytes(b"torn")
-    assert adapter._save_dir(tmp_path) == weights.parent
-    assert list(adapter.spoiled(folder=tmp_path)) == [weights / "last.pt"]
+    assert adapter.saved(tmp_path).place == weights.parent
+    assert list(spoiled(looked(adapter.saved(tmp_path)))) == [weights / "last.pt"]

@@ -107,7 +107,7 @@ def given(data: Path, **more: object) -> Recipe:
 
 def words(recipe: Recipe, index: int, folder: Path) -> list[str]:
     adapter = UltralyticsAdapter(recipe)
-    command = adapter.full_run(ladder_of(adapter).rungs[index], cpu_budget(), folder=folder)
+    command = adapter.command(ladder_of(adapter).rungs[index], cpu_budget(), folder=folder)
     assert {path.name for path in command.files} > {"yolo_script.py", "script_training.py", "exact_trainer.py"}
     return list(command.argv)
 

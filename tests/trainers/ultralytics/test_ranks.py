@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from launcher.adapter import RunStart
+
 pytest.importorskip("ultralytics")
 
 from launcher.adapter.commands import Checkpoint
@@ -98,7 +100,7 @@ def test_the_batch_that_ultralytics_is_told_is_that_of_all_cards(tmp_path: Path)
         args = adapter.arguments(rung, _two_cards())
         assert args["batch"] == rung.micro_batch * 2 and args["batch"] * rung.accumulation == 64 and args["device"] == "0,1"
     lower = next(rung for rung in ladder.rungs if rung.micro_batch == 8)
-    command = adapter.full_run(lower, _two_cards(), folder=tmp_path / "run")
+    command = adapter.command(lower, _two_cards(), folder=tmp_path / "run")
     assert {"--asked-batch", "32", "batch=16"} <= set(command.argv)
     assert any(path.name == "yolo_ranks.py" for path in command.files)
 
@@ -107,7 +109,7 @@ def test_what_is_left_after_the_last_epoch_is_done_by_one_process(tmp_path: Path
     data = write_yolo_dataset(tmp_path / "data")
     adapter = UltralyticsAdapter(yolo_recipe.make(data, ask={"micro_batch": 16}, device={"kind": "cuda", "cards": (0, 1)}))
     done = Checkpoint(path=tmp_path / "last.pt", done=2, unit="epochs", finished=True)
-    command = adapter.resume(ladder_of(adapter).asked, done, _two_cards(), folder=tmp_path, attempt=2)
+    command = adapter.command(ladder_of(adapter).asked, _two_cards(), folder=tmp_path, start=RunStart(checkpoint=done, attempt=2))
     assert command.ranks == 1 and {"yolo", "val", "batch=16", "device=0"} <= set(command.argv)
 
 

@@ -74,8 +74,9 @@ def test_an_update_differs_by_what_ultralytics_own_accumulation_makes_differ_alo
 )
 def test_only_what_weights_of_images_can_not_make_differ_is_refused(tmp_path: Path, finding: Finding, doubted: bool) -> None:
     adapter = UltralyticsAdapter(make(tmp_path / "data.yaml"))
-    assert (finding.why in adapter.doubted(finding)) is doubted
-    assert bool(adapter.told(finding)) is (finding.kind is FindingKind.WEIGHTED)
+    known = adapter.corrected(finding)
+    assert (finding.why in known.doubted) is doubted
+    assert bool(known.told) is (finding.kind is FindingKind.WEIGHTED)
 
 
 def test_data_with_too_few_images_that_show_something_is_not_made_smaller(shapes: Callable[..., ShapesData]) -> None:

@@ -51,7 +51,7 @@ def ran(launches: Launches) -> Any:
         job = launches.job()
         job = replace(job, adapter=Plugin(job.recipe, fault=program), budget=replace(job.budget, emulated=False))
         rung, files = job.ladder.asked, job.folder.attempt(1)
-        command = job.adapter.full_run(rung, job.budget, folder=job.folder.path)
+        command = job.adapter.command(rung, job.budget, folder=job.folder.path)
         attempt = Attempt(number=1, rung=rung, command=command.shell(), began=time.time())
         with open("/dev/null", "wb") as nobody:
             child = start.start(job, launches.trial(job, rung), command, files, show=(nobody, nobody))

@@ -134,7 +134,7 @@ def test_why_a_rung_that_fits_was_refused_is_told_beside_what_would_fit(tmp_path
     here = job(tmp_path)
     fits = Verdict(kind=Kind.FITS, phase="done", why="fits", peak_bytes=700 * 2**20)
     below = Trial(rung=here.ladder.rungs[1], verdict=fits, report=TrialReport(), seconds=1.0, folder=tmp_path)
-    command = here.adapter.full_run(below.rung, here.budget, folder=here.folder.path)
+    command = here.adapter.command(below.rung, here.budget, folder=here.folder.path)
     fit = Fit(job=here, status=Status.NO_RUNG_FITS, refused="its sampler draws by the batch size", nearest=below, nearest_command=command)
     text = " ".join(shown(lambda screen: screen.hear(Fitted(fit=fit))).split())
     assert "that is the asked training: with more accumulation its sampler draws by the batch size. Nearest that fits" in text
@@ -250,7 +250,7 @@ def failed(here: Job, tmp_path: Path) -> Fit:
     fits = Verdict(kind=Kind.FITS, phase="done", why="fits", peak_bytes=700 * 2**20)
     chosen = Trial(rung=rung, verdict=fits, report=TrialReport(), seconds=12.0, folder=tmp_path)
     outcome = Outcome(returncode=1, seconds=9.0, peak_resident_bytes=0, peak_device_bytes=0, peak_bytes=0, memory_failure=None)
-    command = here.adapter.full_run(rung, here.budget, folder=here.folder.path)
+    command = here.adapter.command(rung, here.budget, folder=here.folder.path)
     attempt = Attempt(number=1, rung=rung, command=command.shell(), began=0.0)
     return Fit(job=here, trials=[chosen], chosen=chosen, command=command, outcome=outcome, status=Status.FAILED, attempts=[attempt])
 

@@ -238,7 +238,7 @@ def test_of_several_configuration_files_the_last_that_says_a_key_counts(tmp_path
     assert understood.args["config"] == ["a.yaml", "b.yaml", "c.yaml"]
     adapter = ScriptAdapter(made(understood))
     assert adapter.check() == [] and rung_words(understood, 0) == list(understood.words)
-    command = adapter.full_run(ladder_of(adapter).rungs[1], cpu_budget(), folder=tmp_path / "run")
+    command = adapter.command(ladder_of(adapter).rungs[1], cpu_budget(), folder=tmp_path / "run")
     written_to = {path.name: yaml.safe_load(text) for path, text in command.files.items()}
     assert written_to == {
         "b.rung1.yaml": {"data": {"batch_size": 8192}},
@@ -337,7 +337,7 @@ def test_arguments_from_one_json_file_stay_one_word(tmp_path: Path, monkeypatch:
     assert rung_words(understood, 0) == ["python", "run_clm.py", "args.json"]
     adapter = ScriptAdapter(made(understood))
     rung = next(one for one in ladder_of(adapter).rungs if one.micro_batch == 8)
-    command = adapter.full_run(rung, cpu_budget(), folder=tmp_path / "run")
+    command = adapter.command(rung, cpu_budget(), folder=tmp_path / "run")
     ((path, text),) = ((path, text) for path, text in command.files.items() if path.suffix == ".json")
     assert command.argv == ("python", "run_clm.py", str(path))
     assert json.loads(text) == {"gradient_accumulation_steps": 2, "per_device_train_batch_size": 8}
@@ -450,7 +450,7 @@ def test_how_long_it_trains_is_known_wherever_it_is_said(
     assert understood.args.get("lengths", {}) == lengths
     adapter = ScriptAdapter(made(understood))
     counted = [spelled for spelled in lengths if "steps" in spelled]
-    assert adapter.counted() == (counted[0] if counted else ""), "its steps are held back from outside: their number must be proven"
+    assert adapter.asked.counted == (counted[0] if counted else ""), "its steps are held back from outside: their number must be proven"
 
 
 @pytest.mark.parametrize(
@@ -957,7 +957,7 @@ class _Taken:
     general = False
 
     @classmethod
-    def recognise(cls, words: Sequence[str]) -> Understood | None:
+    def recognise(cls, words: Sequence[str], *, value: str = "") -> Understood | None:
         return Understood(adapter=cls.name, words=tuple(words))
 
 

@@ -19,7 +19,7 @@ from launcher.adapter import log_line
 from launcher.adapter.commands import Checkpoint, Command
 from launcher.adapter.log_line import LogLine
 from launcher.adapter.progress import Progress
-from launcher.adapter.protocol import Resumes
+from launcher.adapter.protocol import FIRST, Changed, RunStart, Saved
 from launcher.cli import runs as folder_verbs
 from launcher.config import recipe
 from launcher.config.schema import LadderRules, Recipe, RecoverRules, TrainerRules, WheelRule
@@ -30,6 +30,7 @@ from launcher.errors import BadInput, Fault, Interrupted
 from launcher.history import runs
 from launcher.history.records import AttemptRecord
 from launcher.history.run_folder import RunFolder
+from launcher.ladder.asked import Asked
 from launcher.ladder.build import WheelSpec
 from launcher.ladder.rungs import Rung, Wheel, build
 from launcher.ladder.same_training import unproven
@@ -108,7 +109,7 @@ for epoch in range(first, 4):
 MIB = 2**20
 
 
-class Few(StandIn, Resumes):
+class Few(StandIn):
     """Its checkpoints are files of a few bytes."""
 
     name: ClassVar[str] = "few"
@@ -116,16 +117,17 @@ class Few(StandIn, Resumes):
         "micro_batch": WheelSpec(type=int, help="samples"),
         "val_micro_batch": WheelSpec(type=int, help="samples", rule=WheelRule(values=(4, 2)), acts_in="validation"),
     }
-    asked_workers: int | None = None
+    asked = Asked(keeps=frozenset({"micro_batch", "val_micro_batch"}))
     edited_so: tuple[Fault, ...] = ()
 
     def __init__(self, recipe: Recipe, faults: Sequence[str]) -> None:
         self.recipe, self.faults = recipe, list(faults)
 
-    def full_run(self, rung: Rung, budget: Budget, *, folder: Path, first: int = 0) -> Command:
-        return Command(
-            argv=(sys.executable, "-c", TRAINER, str(folder / "run"), str(rung.micro_batch), str(first), json.dumps(self.faults))
-        )
+    def command(self, rung: Rung, budget: Budget, *, folder: Path, start: RunStart = FIRST) -> Command:
+        first = int(start.checkpoint.done) if start.checkpoint is not None else 0
+        words = (str(folder / "run"), str(rung.micro_batch), str(first), json.dumps(self.faults))
+        env = {"WORKERS": str(start.workers)} if start.workers is not None else {}
+        return Command(argv=(sys.executable, "-c", TRAINER, *words), env=env)
 
     def read_log(self, line: str, known: Progress, *, rung: Rung) -> LogLine:
         said = log_line.read(line, known)
@@ -134,31 +136,17 @@ class Few(StandIn, Resumes):
     def results(self, *, folder: Path) -> Mapping[str, Any]:
         return {"epochs": [json.loads(path.read_text()) for path in sorted((folder / "run").glob("*.json"))]}
 
-    def keeps(self) -> frozenset[str] | None:
-        return frozenset({"micro_batch", "val_micro_batch"})
+    def saved(self, folder: Path) -> Saved:
+        return Saved(place=folder / "run", files=sorted((folder / "run").glob("*.json"), reverse=True), look=looked)
 
-    def checkpoints(self, *, folder: Path) -> Sequence[Checkpoint]:
-        paths = [path for path in self.saved(folder=folder) if path.read_text() != "torn"]
-        return [Checkpoint(path=path, done=int(path.stem) + 1, unit="epochs") for path in paths]
-
-    def spoiled(self, *, folder: Path) -> Mapping[Path, str]:
-        return {path: "it is torn" for path in self.saved(folder=folder) if path.read_text() == "torn"}
-
-    def saved(self, *, folder: Path) -> Sequence[Path]:
-        return sorted((folder / "run").glob("*.json"), reverse=True)
-
-    def resume(self, rung: Rung, checkpoint: Checkpoint, budget: Budget, *, folder: Path, attempt: int) -> Command:
-        return self.full_run(rung, budget, folder=folder, first=int(checkpoint.done))
-
-    def asks_otherwise(self, *, since: float, read: Mapping[str, Any]) -> Sequence[Fault]:
+    def changed(self, *, since: float, read: Mapping[str, Any]) -> Changed:
         assert time.time() - 60 < since < time.time()
-        return self.edited_so
+        return Changed(faults=self.edited_so)
 
-    def workers(self) -> int | None:
-        return self.asked_workers
 
-    def with_workers(self, command: Command, workers: int) -> Command:
-        return replace(command, env={**command.env, "WORKERS": str(workers)})
+def looked(files: Sequence[Path]) -> dict[Path, Checkpoint | str]:
+    torn = {path: "it is torn" for path in files if path.read_text() == "torn"}
+    return {path: torn.get(path) or Checkpoint(path=path, done=int(path.stem) + 1, unit="epochs") for path in files}
 
 
 LADDER = build(
@@ -185,16 +173,14 @@ def fitted(fit: Fit) -> None:
     verdict = Verdict(kind=Kind.FITS, phase=Phase.DONE, why="fits", peak_bytes=2**20)
     fit.chosen = Trial(rung=LADDER.asked, verdict=verdict, report=TrialReport(), seconds=60.0, folder=fit.job.folder.path)
     fit.trials.append(fit.chosen)
-    fit.command = fit.job.adapter.full_run(LADDER.asked, fit.job.budget, folder=fit.job.folder.path)
+    fit.command = fit.job.adapter.command(LADDER.asked, fit.job.budget, folder=fit.job.folder.path)
     fit.status = Status.DONE
 
 
 def run(tmp_path: Path, *faults: str, keeps: bool = True, workers: int | None = None, **rules: Any) -> Fit:
     job = prepared(tmp_path, *faults, **rules)
     adapter: Any = job.adapter
-    adapter.asked_workers = workers
-    if not keeps:
-        adapter.keeps = lambda: None
+    adapter.asked = Asked(keeps=Few.asked.keeps if keeps else None, workers=workers)
     fit = Fit(job=job)
     fitted(fit)
     with (tmp_path / "out").open("wb") as out:
@@ -436,7 +422,7 @@ def test_an_interrupted_run_says_what_it_can_be_gone_on_from(
     monkeypatch.setattr(attempts.supervise, "follow", stopped)
     job = prepared(tmp_path, "crash" if fault == "stop_late" else "crash at once")
     if not keeps:
-        monkeypatch.setattr(Few, "keeps", lambda self: None)
+        monkeypatch.setattr(Few, "asked", Asked())
     result = Fit(job=job)
     fitted(result)
     with (tmp_path / "out").open("wb") as out, pytest.raises(Interrupted) as told, state.recorded(result):

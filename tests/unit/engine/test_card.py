@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from launcher.adapter.commands import Command, held_by
+from launcher.adapter.commands import Command
+from launcher.adapter.protocol import FIRST, RunStart
 from launcher.config.schema import DeviceRules, Recipe
 from launcher.engine import fit as engine_fit
 from launcher.engine import train
@@ -35,6 +36,7 @@ from launcher.run.memory_usage import Usage
 from launcher.run.meter import RunMeter
 from launcher.run.watch import RunWatch
 from launcher.shared.report import Failure, PhaseUse, TrialReport
+from launcher.trainers.suite import cpu_budget
 from launcher.trainers.ultralytics.adapter import WORDS
 from launcher.trial import trial
 from launcher.trial.job import Job
@@ -53,11 +55,8 @@ class Adapter(StandIn):
     def __init__(self, recipe: Recipe, argv: tuple[str, ...] = (sys.executable, "train.py")) -> None:
         self.recipe, self.argv = recipe, argv
 
-    def full_run(self, rung: Any, budget: Budget, *, folder: Path) -> Command:
+    def command(self, rung: Any, budget: Budget, *, folder: Path, start: RunStart = FIRST) -> Command:
         return Command(argv=self.argv)
-
-    def held(self, command: Command, budget: Budget, *, folder: Path) -> Command:
-        return held_by("launcher.inside.budgeted", command, budget)
 
 
 @pytest.fixture
@@ -323,7 +322,7 @@ def test_every_ultralytics_run_on_a_card_runs_what_it_was_told_or_fails(job: Job
 
     adapter = yolo(kind="cuda")
     rung = ladder_of(adapter).asked
-    command = adapter.full_run(rung, job.budget, folder=tmp_path)
+    command = adapter.command(rung, job.budget, folder=tmp_path)
     assert command.argv[0] == sys.executable and command.argv[1].endswith("yolo_exact.py")
     assert command.argv[2:4] == ("detect", "train")
 
@@ -336,11 +335,16 @@ def test_what_amp_is_checked_with_is_fetched_before_a_trial_on_a_card(
 
     monkeypatch.setattr(models, "weights_dir", lambda: tmp_path)
     monkeypatch.setattr(models, "network_is_there", lambda: True)
-    command = yolo(kind="cuda").fetch(ladder_of(yolo(kind="cuda")).asked)
+
+    def fetched(kind: str) -> Command | None:
+        adapter = yolo(kind=kind)
+        return adapter.trial(ladder_of(adapter).asked, cpu_budget(), folder=tmp_path, cache=tmp_path).fetch
+
+    command = fetched("cuda")
     assert command is not None and command.argv[-2:] == ("--if-it-can", str(tmp_path / "yolo26n.pt"))
-    assert yolo(kind="cpu").fetch(ladder_of(yolo(kind="cpu")).asked) is None
+    assert fetched("cpu") is None
     (tmp_path / "yolo26n.pt").touch()
-    assert yolo(kind="cuda").fetch(ladder_of(yolo(kind="cuda")).asked) is None
+    assert fetched("cuda") is None
 
 
 def test_validation_growth_on_a_card_is_told_from_three_batches_alike() -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from launcher.trainers.script import resuming
+from tests.helpers.saved import whole
 
 pytest.importorskip("accelerate")
 pytestmark = pytest.mark.slow
@@ -105,7 +106,7 @@ def run(how: str, *words: str) -> list[str]:
 def found(place: Path) -> Path:
     """What autofit would go on from."""
     saves = resuming.Saves(ends_with=("custom_checkpoint_*.pkl", "random_states_*.pkl"))
-    return resuming.checkpoints(saves.begun(resuming.found(str(place))), program="no-such-program", saves=saves)[0].path
+    return whole(resuming.look(saves.begun(resuming.found(str(place))), program="no-such-program", saves=saves))[0].path
 
 
 def test_it_is_one_saves_wherever_the_kill_comes(tmp_path: Path) -> None:

@@ -11,15 +11,16 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from launcher.adapter.protocol import Proves
+from launcher.adapter.protocol import Correction, row_by_row
 from launcher.cli.launch_view import Display
 from launcher.config.schema import Recipe
 from launcher.engine import fit as engine_fit
 from launcher.engine.events import Fitted, Proven
 from launcher.engine.state import Fit, Status
+from launcher.ladder.asked import Asked
 from launcher.ladder.rungs import Rung, Wheel, build
 from launcher.ladder.same_training import SameTraining, unproven
-from launcher.ladder.twins import Finding, Twin
+from launcher.ladder.twins import OF_ITS_LENGTH, OF_ITS_OWN_WAY, Finding, Twin
 from launcher.ladder.verdict import Kind, Verdict
 from launcher.shared.report import SAID_ACCUMULATION, UPDATES, Phase, PhaseUse, TrialReport
 from launcher.shared.sizes import MIB
@@ -238,24 +239,24 @@ def test_only_what_is_proven_is_said_to_be_as_asked(tmp_path: Path) -> None:
 # Which twins are run, by what those before them said
 
 
-class Mendable(Few, Proves):
+class Proves(Few):
+    """A trainer whose full run takes any micro-batch."""
+
+    def small(self, chosen: Rung, asked: Rung) -> Sequence[tuple[int, int]]:
+        return row_by_row(asked)
+
+
+class Mendable(Proves):
     """A trainer of which cures are known: for an update, for a length, for what a step is made of, for the last step of a pass."""
 
-    def cured(self, finding: Finding) -> Recipe | None:
-        return self._with(update="average") if "update" not in self.recipe.trainer.args else None
-
-    def course_of(self) -> Recipe | None:
-        return self._with(counts=True) if "counts" not in self.recipe.trainer.args else None
-
-    def from_outside(self) -> Recipe | None:
-        return self._with(spelled="outside") if "spelled" not in self.recipe.trainer.args else None
-
-    def ends_of_passes(self) -> Sequence[Recipe]:
-        return (
-            [self._with(update="rows"), self._with(spelled="outside")]
-            if not self.recipe.trainer.args.keys() & {"update", "spelled"}
-            else ()
-        )
+    def corrected(self, finding: Finding) -> Correction:
+        known = self.recipe.trainer.args
+        outside = self._with(spelled="outside") if "spelled" not in known else None
+        course = self._with(counts=True) if "counts" not in known else None
+        cure = self._with(update="average") if "update" not in known else None
+        own = {**dict.fromkeys(OF_ITS_OWN_WAY, outside), **dict.fromkeys(OF_ITS_LENGTH, course)}
+        ends = [self._with(update="rows"), outside] if outside is not None and "update" not in known else []
+        return Correction(recipe=own.get(finding.kind, cure), outside=outside, ends=ends)
 
     def _with(self, **more: Any) -> Recipe:
         rules = self.recipe.trainer
@@ -399,7 +400,7 @@ def test_what_a_trainer_doubts_is_launched_and_told_as_not_comparable(
             raise OutOfTime
         return twin(micro, accumulation, apart=None if accumulation == 1 else 0.5, rest=0.5)
 
-    monkeypatch.setattr(Mendable, "doubted", lambda self, finding: f"{finding.why}, in doubt")
+    monkeypatch.setattr(Mendable, "corrected", lambda self, finding: Correction(doubted=f"{finding.why}, in doubt"))
     found, _ = played(says)
     assert not found.refused and found.same.gradient.startswith("not comparable because its gradients at 1 x 4 are 50.0% apart"), found
     assert found.same.gradient.endswith("in doubt")
@@ -504,11 +505,10 @@ def test_other_rows_are_given_the_first_twins_indices(played: Callable[[Says], t
 def test_what_is_turned_from_outside_is_held_against_the_same_rows_without_it(
     launches: Launches, monkeypatch: pytest.MonkeyPatch, apart: float | None, said: str, verdict: str
 ) -> None:
-    class Outside(Few, Proves):
-        def exact(self) -> frozenset[str]:
-            return frozenset(("checkpointing",))
+    class Outside(Proves):
+        asked = Asked(exact=frozenset(("checkpointing",)))
 
-    def ran(self: Twins, adapter: Any, asked: Mapping[str, Any]) -> list[Twin]:
+    def ran(self: Twins, asked: Mapping[str, Any]) -> list[Twin]:
         assert asked == {"checkpointing": False}
         if apart is None:
             raise OutOfTime

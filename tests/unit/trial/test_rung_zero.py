@@ -55,7 +55,7 @@ def tried(ladder: Ladder, *, at: int = 0, kind: Kind = Kind.FITS, told: int | No
 
 
 def found(one: ScriptAdapter, *trials: Trial) -> Misread | None:
-    return rung_zero.found(trials, ladder_of(one), unsaid=one.unsaid())
+    return rung_zero.found(trials, ladder_of(one), unsaid=one.asked.unsaid)
 
 
 def test_what_ran_as_it_was_read_is_no_misreading(tmp_path: Path) -> None:
@@ -77,7 +77,7 @@ def test_whatever_came_of_rung_0_its_batch_is_what_was_asked(tmp_path: Path, kin
     assert (ladder.asked.micro_batch, ladder.asked.accumulation, ladder.effective_batch) == (16384, 2, 32768)
     assert anew.line(ladder.asked, run=tmp_path).words == [*anew.args.command], "rung 0 is the command as it stands"
     assert anew.line(ladder.rungs[1], run=tmp_path).words[2:] == ["--batch-size", "8192", "--accum", "4"]
-    assert rung_zero.found([tried(ladder, micro_batch=16384, accumulation=2)], ladder, unsaid=anew.unsaid()) is None
+    assert rung_zero.found([tried(ladder, micro_batch=16384, accumulation=2)], ladder, unsaid=anew.asked.unsaid) is None
 
 
 def test_a_trainer_that_memory_has_made_smaller_was_not_misread(tmp_path: Path) -> None:
@@ -108,7 +108,7 @@ def test_where_it_is_not_known_how_what_ran_is_turned_the_person_is_asked(
     wrong = found(one, tried(ladder_of(one), kind=Kind.ALTERED, **ran))
     assert wrong is not None and one.believing(wrong.ran) is None
     name = next(iter(wrong.read))
-    told, cure = rung_zero.words(wrong, one.place), rung_zero.cure(wrong)
+    told, cure = rung_zero.words(wrong, one.asked.read_at), rung_zero.cure(wrong)
     assert f"ran {name} {ran[name]}, and {wrong.read[name]} ({FLAGS[name]}" in told
     assert f"ask.{name}={ran[name]} trainer.args.says.{name}={ran[name]} trainer.args.spelled.{name}=..." in cure
 
@@ -154,7 +154,7 @@ def test_a_rung_whose_step_has_other_samples_than_the_asked_one_is_never_taken(t
     unseen = tried(ladder, kind=Kind.OUT_OF_MEMORY, micro_batch=32)
     wrong = found(one, unseen, tried(ladder, at=1, micro_batch=16, accumulation=2, **{OWN_ACCUMULATION: 4, SAMPLES: 64}))
     assert wrong is not None and (wrong.rung_index, wrong.samples) == (1, (32, 128))
-    assert "took 128 samples instead of 32" in rung_zero.words(wrong, one.place) and "accumulation=itself" in rung_zero.cure(wrong)
+    assert "took 128 samples instead of 32" in rung_zero.words(wrong, one.asked.read_at) and "accumulation=itself" in rung_zero.cure(wrong)
     divides = tried(ladder, at=1, micro_batch=16, accumulation=2, **{DIVIDED_BY: 2, SAMPLES: 8})
     assert found(one, unseen, divides) is None, "a script that divides its batch over processes divides the asked one, too"
 

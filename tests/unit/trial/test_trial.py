@@ -128,9 +128,6 @@ def run(orders, recorder):
 class Looks(Few):
     """Its trial says what it finds in the folder that it writes to."""
 
-    def fetch(self, rung: Rung) -> None:
-        return None
-
     def trial(self, rung: Rung, budget: Budget, *, folder: Path, cache: Path) -> TrialPlan:
         return TrialPlan(module="looks", payload={}, env={"PYTHONPATH": str(self.code[0])})
 

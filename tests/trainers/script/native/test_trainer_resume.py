@@ -11,10 +11,12 @@ from pathlib import Path
 import pytest
 import torch
 
+from launcher.adapter import RunStart
 from launcher.config.schema import Recipe
 from launcher.ladder.build import ladder_of
 from launcher.trainers.script.adapter import ScriptAdapter
 from launcher.trainers.suite import cpu_budget
+from tests.helpers.saved import looked, whole
 
 SCRIPT = """import os, sys, torch
 from transformers import Trainer, TrainerCallback, TrainingArguments
@@ -70,17 +72,17 @@ def test_a_killed_training_ends_with_the_plain_runs_weights_at_a_lower_micro_bat
     Path("out").rename("out of an earlier run")
     mine = adapter("mine.pt")
     rungs = ladder_of(mine).rungs
-    first = mine.full_run(rungs[0], cpu_budget(), folder=run)
+    first = mine.command(rungs[0], cpu_budget(), folder=run)
     for path, text in first.files.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    assert not mine.checkpoints(folder=run)
+    assert not mine.saved(run).files
     killed = ran(first.argv, **{**first.env, **first.told}, DIE="1")
     assert killed.returncode == 9, killed.stderr
-    (checkpoint,) = mine.checkpoints(folder=run)
+    (checkpoint,) = whole(looked(mine.saved(run)))
     assert checkpoint.path == tmp_path / "out" / "checkpoint-3"
     lower = next(rung for rung in rungs if rung.micro_batch == 2)
-    again = mine.resume(lower, checkpoint, cpu_budget(), folder=run, attempt=2)
+    again = mine.command(lower, cpu_budget(), folder=run, start=RunStart(checkpoint=checkpoint, attempt=2))
     for path, text in again.files.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
