@@ -3,12 +3,12 @@
 The launcher starts ``python -m launcher.inside ORDERS.json`` and reads back ``report.json``. A person's own command is loaded with the
 instrument from outside: ``shim/sitecustomize.py`` stands first on PYTHONPATH, so that every Python process of the command runs it.
 
-start      what a process is told -> hooks in it      session    phases, cut, fast-forward and end of a trial, decided
-torch_hooks   what is replaced in torch               passes     over a data loader: cut, worst first
-forward    the model's, stubs of it                   worst      the largest items first
+start      what a process is told -> hooks in it      instrument   phases of a trial, decided
+patches    what is replaced in torch                 passes     over a data loader: cut, worst first
+stubs      of the model's forward                    worst      the largest items first
 ranks      what several processes decide alike        gathered   what each batch of a pass leaves in memory
 recorder   phases, steps and peaks -> the report      settings   what the instrument is told
-progress   steps by optimizer                         by_hand    scripts without torch.optim
+part       this process: card, budget, report        counted    steps, and micro-batches of each
 trial      runs the command, puts reports together    plainly    runs it without autofit, to prove a crash
 going_on   the second process, from a checkpoint      kept_checkpoint   which the first process leaves
 budget     the hard cap                               budgeted   a full run under an emulated budget

@@ -12,8 +12,16 @@ import contextlib
 import fcntl
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..shared.report import Phase
+from .part import distributed
+
+if TYPE_CHECKING:
+    from .instrument import Instrument
 
 PATIENCE_S = 20.0
 """A rank that doesn't come further for so long is waited for no more."""
@@ -104,6 +112,79 @@ class Ranks:
 
     def _write(self, what: str, word: str) -> None:
         os.write(self._file, f"{self._rank}\t{what}\t{word}\n".encode())
+
+
+class Together:
+    """What an instrument does alike with those of the other ranks; in a training of one process nothing."""
+
+    def __init__(self, instrument: Instrument) -> None:
+        self._instrument = instrument
+        self._ranks: Ranks | None = None
+        self._places: Counter[str] = Counter()
+        self.forward_now = False
+        """This rank wants stubs from the next place on."""
+
+    @property
+    def ranks(self) -> Ranks | None:
+        """What the ranks of a distributed training say to each other; None in any other training."""
+        dist = distributed() if self._instrument.active else None
+        if dist is not None and self._ranks is None:
+            self._ranks = Ranks(Path(self._instrument.settings.records), dist.get_rank())
+        return None if dist is None else self._ranks
+
+    def agreed(self, what: str, place: str, wish: bool) -> bool:
+        """``wish``; of several ranks, whether all that come to places of that kind wish it."""
+        ranks = self.ranks
+        return wish if ranks is None else ranks.agree(what, place, wish)
+
+    def has_no_wish(self, what: str) -> None:
+        """Where the others agree, this rank is not waited for."""
+        if (ranks := self.ranks) is not None:
+            ranks.say(what, YES)
+
+    def has_validated(self) -> None:
+        assert self._ranks is not None
+        self._ranks.say("validated", YES)
+
+    def place(self, kind: str) -> None:
+        """All ranks come to this forward pass, or step, and go on from it alike."""
+        ranks, own = self.ranks, self._instrument
+        if ranks is None or own.recorder is None:
+            return
+        self._places[kind] += 1
+        ranks.say(kind, str(self._places[kind]))
+        if own.forwarding:
+            ranks.keep_up(kind, own.recorder.beat)
+        ranks.say("trained enough", YES if own.trained_enough else NO)
+        ranks.say("stubs now", YES if self.forward_now else NO)
+        ranks.say("trained again", YES if own.phase is Phase.TRAIN_AGAIN and own.trained_again else NO)
+        self._go_on(ranks.decision(f"{kind} {self._places[kind]}", lambda: self._course(ranks)))
+
+    def _course(self, ranks: Ranks) -> str:
+        own = self._instrument
+        if YES in ranks.words("validated"):
+            return "end" if own.validated and NO not in ranks.words("trained again") else "train again"
+        if own.forwarding:
+            return "give up" if own.followed_long else "go on"
+        return "forward" if YES in ranks.words("stubs now") or NO not in ranks.words("trained enough") else "go on"
+
+    def _go_on(self, course: str) -> None:
+        own = self._instrument
+        if course == "train again" and not own.validated:
+            own.other_rank_validated()
+        elif course == "forward":
+            own.forward()
+        elif course == "give up":
+            own.give_up()
+        elif course == "end":
+            own.wind_up()
+
+    def end(self) -> None:
+        """Nobody leaves while another still needs it."""
+        dist, ranks = distributed(), self.ranks
+        if dist is not None and ranks is not None and ranks.all_here(dist.get_world_size()):
+            with contextlib.suppress(Exception):
+                dist.barrier()
 
 
 def _file(folder: Path) -> Path:

@@ -181,20 +181,6 @@ class Recorder:
         """What was observed so far; a copy."""
         return dict(self._observed)
 
-    @property
-    def base_bytes(self) -> int:
-        """What was in use on a CPU when the budget was taken; 0 on a card, whose live tensors count from nothing."""
-        return self._taken.base_bytes if self._orders.device != "cuda" else 0
-
-    def peak_so_far(self) -> int:
-        """Most bytes in use in this phase up to now; 0 before the budget is taken. CUDA: of live tensors, since what the allocator keeps
-        besides is there for what comes. CPU: as ``PhaseUse.reserved_bytes``."""
-        if self._meter is None:
-            return 0
-        self._meter.sample()
-        peaks = self._meter.peaks()
-        return peaks.allocated_bytes if self._orders.device == "cuda" else peaks.reserved_bytes
-
     def fact(self, **facts: Any) -> None:
         """Trainer-specific facts that the full run needs."""
         self._facts.update(facts)

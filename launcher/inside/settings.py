@@ -14,6 +14,15 @@ VARIABLE = "AUTOFIT_PROBE"
 
 LEAST_STEPS = 2
 """Optimizer steps before validation, at least: with the first one its state comes, and the second shows the peak beside it."""
+LEAST_VALIDATION = 4
+"""Validation batches that are let through where there are so many: growth from batch to batch shows from the third on."""
+VARIETY, VARIETY_S = 16, 6.0
+"""Micro-batches of training that are let through where they come quickly (a peak that lasts shorter than a look at the memory shows in one
+of several), within so many seconds ..."""
+VARIETY_OF_LENGTHS, VARIETY_LENGTHS_S = 48, 25.0
+"""... or where lengths differ ..."""
+VARIETY_AGAIN = 8
+"""... and after validation."""
 LOADED = "loaded"
 """File among the records that the first process makes into which the probe has come."""
 

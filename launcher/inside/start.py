@@ -7,11 +7,11 @@ import importlib
 import os
 from pathlib import Path
 
-from . import overlaid_libraries, torch_hooks
+from . import overlaid_libraries, patches
 from .after_import import Hook, after_import
+from .instrument import Instrument
 from .overlay import Overlay
 from .same import install as same
-from .session import Session
 from .settings import LOADED, ProbeSettings
 
 _TRAINERS = os.path.join(os.path.dirname(os.path.dirname(__file__)), "trainers")
@@ -31,18 +31,18 @@ def install(path: str) -> None:
     if settings.look:
         _looks(settings)
         return
-    session = Session(settings)
+    instrument = Instrument(settings)
     if settings.overlay:
         overlay = Overlay(Path(settings.overlay), kept=(Path(settings.overlay).parent, *map(Path, settings.kept)))
         overlay.install()
-        after_import(overlaid_libraries.hooks(overlay, forwarding=session.saves))
-    after_import({"torch": lambda module: _torch(session)})
+        after_import(overlaid_libraries.hooks(overlay, forwarding=instrument.saves))
+    after_import({"torch": lambda module: _torch(instrument)})
     if settings.same:
         after_import(same.libraries())
     if not settings.budget_only:
-        after_import(_trainers(session))
-        atexit.register(session.at_exit)
-        os.register_at_fork(after_in_child=session.forked)
+        after_import(_trainers(instrument))
+        atexit.register(instrument.at_exit)
+        os.register_at_fork(after_in_child=instrument.forked)
 
 
 def _looks(settings: ProbeSettings) -> None:
@@ -53,15 +53,15 @@ def _looks(settings: ProbeSettings) -> None:
     arriving.install(Path(settings.records), marked=settings.look == "marks")
 
 
-def _torch(session: Session) -> None:
-    torch_hooks.install(session)
-    if session.settings.same:
-        same.install(session.settings.same, Path(session.settings.records))
+def _torch(instrument: Instrument) -> None:
+    patches.install(instrument)
+    if instrument.settings.same:
+        same.install(instrument.settings.same, Path(instrument.settings.records))
 
 
-def _trainers(session: Session) -> dict[str, Hook]:
+def _trainers(instrument: Instrument) -> dict[str, Hook]:
     """Module -> what is done with it when it has been imported, by each trainer's hooks."""
-    told = {module: act for one in HOOKS for module, act in one.hooks(session).items()}
+    told = {module: act for one in HOOKS for module, act in one.hooks(instrument).items()}
     return {module: _where_there_is(name, act) for module, (name, act) in told.items()}
 
 

@@ -31,8 +31,8 @@ from typing import Any
 from launcher.inside import going_on, kept_checkpoint, snapshot
 from launcher.inside import settings as probe_settings
 from launcher.inside.budgeted import SHIM
-from launcher.inside.by_hand import ENOUGH
 from launcher.inside.caches import CACHES, huggingface
+from launcher.inside.counted import PATIENCE
 from launcher.inside.lifeline import die_with_parent
 from launcher.inside.overlay import FILES
 from launcher.inside.plainly import injected, proven, refuses, speaks_of_memory
@@ -446,7 +446,7 @@ def _without_a_step(facts: Mapping[str, Any]) -> str:
         return "the script ended before its first optimizer step"
     return (
         f"its weights were changed without torch.optim: {facts['by_hand']} backward passes were seen, and no optimizer's step. What memory "
-        f"it needs can be proven only where it trains longer, from {ENOUGH} backward passes on"
+        f"it needs can be proven only where it trains longer, from {PATIENCE} backward passes on"
     )
 
 

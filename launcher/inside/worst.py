@@ -16,9 +16,12 @@ import select
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from .session import VARIETY_OF_LENGTHS, Session
+from .settings import VARIETY_OF_LENGTHS
+
+if TYPE_CHECKING:
+    from .instrument import Instrument
 
 SAMPLE_ITEMS = 2000
 VARIETY_OF_VALIDATION = 8
@@ -44,30 +47,29 @@ def length(thing: Any) -> int:
 
 
 @contextlib.contextmanager
-def first(loader: Any, session: Session, kind: str) -> Iterator[None]:
+def first(loader: Any, instrument: Instrument, kind: str) -> Iterator[None]:
     """While open, an iterator made of ``loader`` begins with the longest items. Changes nothing where sizes don't vary."""
-    order = _longest(loader, session, kind)
+    order = _longest(loader, instrument, kind)
     sampler = getattr(loader, "batch_sampler", None)
     if order is None or sampler is None:
         yield
         return
-    parts = session.parts_of(loader) if kind == "train" else 0
     groups = _groups(sampler)
-    size = 0 if parts or groups else getattr(sampler, "batch_size", None) or getattr(loader, "batch_size", None) or 0
-    accumulation = max(session.orders.payload.get("accumulation", session.orders.accumulation), 1)
-    wanted = max((session.wanted + 2) * accumulation, VARIETY_OF_LENGTHS)
+    size = 0 if groups else getattr(sampler, "batch_size", None) or getattr(loader, "batch_size", None) or 0
+    accumulation = max(instrument.orders.payload.get("accumulation", instrument.orders.accumulation), 1)
+    wanted = max((instrument.wanted + 2) * accumulation, VARIETY_OF_LENGTHS)
     if groups:
         batches = _longest_in_groups(groups, order)
     elif not size:  # the sampler makes batches of its own, by tokens or by buckets
-        batches = _own_batches(sampler, session.sizes.get(id(loader.dataset), {}), wanted, parts or 1)
+        batches = _own_batches(sampler, instrument.sizes.get(id(loader.dataset), {}), wanted)
     else:
-        session.turn += 1
+        instrument.turn += 1
         few = size if getattr(sampler, "drop_last", True) else min(size, FEW)  # a script that drops the last may know one size only
         if kind == "train":
-            batches = _with_all_held(_varied(order, size, wanted, session.turn, few=few))
-            session.judge_losses_of(next((at for at, batch in enumerate(batches) if len(batch) < size), math.inf))
+            batches = _with_all_held(_varied(order, size, wanted, instrument.turn, few=few))
+            instrument.judge_losses_of(next((at for at, batch in enumerate(batches) if len(batch) < size), math.inf))
         else:
-            batches = _validation(order, size, session.wanted_validation, session.turn, few=few)
+            batches = _validation(order, size, instrument.wanted_validation, instrument.turn, few=few)
     loader.__dict__["batch_sampler"] = _First(sampler, batches)
     try:
         yield
@@ -80,16 +82,15 @@ ESTIMATED = 3
 """A sampler that has more batches than so many times its length, and ``OWN_BATCHES`` more, has no end."""
 
 
-def _own_batches(sampler: Any, sizes: Mapping[int, int], wanted: int, parts: int) -> list[list[int]]:
-    """The batches that a sampler makes itself, those whose ``parts`` are largest between others of every size; none where it can't be asked
-    twice."""
+def _own_batches(sampler: Any, sizes: Mapping[int, int], wanted: int) -> list[list[int]]:
+    """The batches that a sampler makes itself, the largest between others of every size; none where it can't be asked twice."""
     if iter(sampler) is sampler:
         return []
     with _same_chance():
         found = [list(batch) for batch in itertools.islice(iter(sampler), OWN_BATCHES)]
     if not found or not all(isinstance(index, int) for batch in found for index in batch):
         return []
-    ranked = sorted(found, key=lambda batch: -len(batch) // parts * max((sizes.get(index, 0) for index in batch), default=0))
+    ranked = sorted(found, key=lambda batch: -len(batch) * max((sizes.get(index, 0) for index in batch), default=0))
     return [ranked[batch[0]] for batch in _with_all_held(_varied(range(len(ranked)), 1, wanted))]
 
 
@@ -182,9 +183,9 @@ class _First:
         return getattr(self._sampler, name)
 
 
-def _longest(loader: Any, session: Session, kind: str) -> list[int] | None:
+def _longest(loader: Any, instrument: Instrument, kind: str) -> list[int] | None:
     """Indices of the sampled items, longest first, or None where the data is taken as drawn. Says which, once for each kind."""
-    done = session.sampled
+    done = instrument.sampled
     dataset = getattr(loader, "dataset", None)
     key = id(dataset)
     if key in done:
@@ -192,22 +193,24 @@ def _longest(loader: Any, session: Session, kind: str) -> list[int] | None:
     word = "training" if kind == "train" else "validation"
     done[key] = None
     total = length(dataset)
-    assert session.recorder is not None
+    assert instrument.recorder is not None
     if not hasattr(type(dataset), "__getitem__") or not total or getattr(loader, "batch_sampler", None) is None:
-        session.recorder.note(f"{word} data as drawn: its items can't be picked")
+        instrument.recorder.note(f"{word} data as drawn: its items can't be picked")
         return None
     if length(getattr(loader.batch_sampler, "sampler", None)) > total and not _groups(loader.batch_sampler):  # several views of a row
-        session.recorder.note(f"{word} data as drawn: a pass takes items more than once, so those beside one another may belong together")
+        instrument.recorder.note(
+            f"{word} data as drawn: a pass takes items more than once, so those beside one another may belong together"
+        )
         return None
     sizes = _sizes(dataset, _spread(total))
     if not sizes:
-        session.recorder.note(f"{word} data as drawn: its items could not be sampled")
+        instrument.recorder.note(f"{word} data as drawn: its items could not be sampled")
     elif len(set(sizes.values())) == 1:
-        session.recorder.note(f"{word} data as drawn: {len(sizes)} sampled items have one size")
+        instrument.recorder.note(f"{word} data as drawn: {len(sizes)} sampled items have one size")
     else:
         least, most = min(sizes.values()), max(sizes.values())
-        session.recorder.note(f"{word} data longest first: {len(sizes)} of {total} items sampled, sizes from {least} to {most}")
-        session.sizes[key] = sizes
+        instrument.recorder.note(f"{word} data longest first: {len(sizes)} of {total} items sampled, sizes from {least} to {most}")
+        instrument.sizes[key] = sizes
         done[key] = sorted(sizes, key=lambda index: -sizes[index])
     return done[key]
 
@@ -268,7 +271,7 @@ def _measure(dataset: Any, indices: Sequence[int], writer: int) -> None:
         os.write(writer, f"[{index}, {item_size(dataset[index])}]\n".encode("ascii"))
 
 
-def endless(loader: Any, session: Session, length: int) -> bool:
+def endless(loader: Any, instrument: Instrument, length: int) -> bool:
     """Whether the loader's sampler begins anew by itself, and so never comes to an end, whatever ``length`` the loader says that it has.
     A length that is only estimated isn't taken for it."""
     sampler: Any = getattr(loader, "batch_sampler", None) or getattr(loader, "sampler", None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from launcher.inside.progress import PATIENCE, StepsByOptimizer
+from launcher.inside.counted import PATIENCE, StepsByOptimizer
 from launcher.inside.trial import UNANSWERED, judged
 from launcher.shared.orders import Orders
 from launcher.shared.report import SAMPLES, Failure, Phase, PhaseUse, TrialReport

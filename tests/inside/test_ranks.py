@@ -12,8 +12,8 @@ import torch.distributed as dist
 from torch import nn
 
 from launcher.inside import ranks as module
-from launcher.inside.forward import collectives
 from launcher.inside.ranks import NO, YES, Ranks
+from launcher.inside.stubs import collectives
 
 
 def two(folder: Path) -> tuple[Ranks, Ranks]:

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from launcher.inside import worst
-from launcher.inside.session import Session
+from launcher.inside.instrument import Instrument
 from launcher.inside.settings import ProbeSettings
 from launcher.shared.orders import Orders
 from launcher.shared.report import Phase
@@ -48,10 +48,10 @@ class Sized(torch.utils.data.Dataset):  # type: ignore[type-arg]
         return torch.zeros(1 + index % 23)
 
 
-def probing() -> tuple[Session, list[str]]:
+def probing() -> tuple[Instrument, list[str]]:
     """(one that trains, what it notes)"""
     orders = Orders(module="", folder="", device="cpu", cap_bytes=1, accumulation=2, payload={"accumulation": 2})
-    session, notes = Session(ProbeSettings(records="", orders=dataclasses.asdict(orders))), list[str]()
+    session, notes = Instrument(ProbeSettings(records="", orders=dataclasses.asdict(orders))), list[str]()
     session.recorder = SimpleNamespace(note=notes.append)  # type: ignore[assignment]
     session.phase = Phase.TRAIN
     return session, notes
@@ -69,7 +69,7 @@ def test_a_loss_is_judged_only_while_batches_are_whole() -> None:
     assert whole == 10 and sizes[9] == 8
     for number in range(whole + 3):
         session.loss(torch.tensor(float("nan") if number >= whole else 1.0))
-        session._backwards_in_all += 1
+        session.backwards += 1
     assert heard == [True] * whole
 
 

@@ -209,12 +209,12 @@ def test_half_micro_batches_are_timed_apart_from_whole_ones(machine: Machine) ->
 
 
 def test_a_spawned_data_loading_worker_opens_no_card(machine: Machine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    from launcher.inside.session import Session
+    from launcher.inside.instrument import Instrument
     from launcher.inside.settings import ProbeSettings
 
     monkeypatch.setattr(multiprocessing.process, "current_process", lambda: SimpleNamespace(daemon=True))
     import dataclasses
 
-    session = Session(ProbeSettings(records=str(tmp_path), orders=dataclasses.asdict(machine.orders)))
+    session = Instrument(ProbeSettings(records=str(tmp_path), orders=dataclasses.asdict(machine.orders)))
     session.open()
     assert session.settled and not session.active and not machine.cuda.opened

@@ -9,21 +9,21 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from ....inside.session import Session
+from ....inside.instrument import Instrument
 
 
-def install(session: Session, module: Any) -> None:
+def install(instrument: Instrument, module: Any) -> None:
     """Patches ``deepspeed.runtime.engine``."""
     engine = module.DeepSpeedEngine
     backward, step = engine.backward, engine.step
 
     @functools.wraps(backward)
     def passed_back(this: Any, loss: Any, *args: Any, **kwargs: Any) -> Any:
-        return loss if session.forwarding else backward(this, loss, *args, **kwargs)
+        return loss if instrument.forwarding else backward(this, loss, *args, **kwargs)
 
     @functools.wraps(step)
     def stepped(this: Any, *args: Any, **kwargs: Any) -> Any:
-        if not session.forwarding:
+        if not instrument.forwarding:
             return step(this, *args, **kwargs)
         if this.is_gradient_accumulation_boundary():
             this.global_steps += 1

@@ -13,23 +13,24 @@ import functools
 from typing import Any
 
 from ....inside.after_import import Hook
-from ....inside.session import VARIETY, Session
+from ....inside.instrument import Instrument
+from ....inside.settings import VARIETY
 from ....shared.report import EVALUATES_EVERY, SAID_ACCUMULATION, SAVES_EVERY, UPDATES, WORLD_SIZE, Phase
 from . import deepspeed
 
 NEVER_ENDS = 1 << 20
 
 
-def hooks(session: Session) -> dict[str, tuple[str, Hook]]:
+def hooks(instrument: Instrument) -> dict[str, tuple[str, Hook]]:
     """Module -> (a name that must be in it, what is done with it when it has been imported)."""
     return {
-        "transformers.trainer": ("TrainerCallback", lambda module: install(session, module)),
+        "transformers.trainer": ("TrainerCallback", lambda module: install(instrument, module)),
         "transformers.generation.utils": ("GenerationMixin", hold_to_full_length),
-        "deepspeed.runtime.engine": ("DeepSpeedEngine", lambda module: deepspeed.install(session, module)),
+        "deepspeed.runtime.engine": ("DeepSpeedEngine", lambda module: deepspeed.install(instrument, module)),
     }
 
 
-def install(session: Session, module: Any) -> None:
+def install(instrument: Instrument, module: Any) -> None:
     """Patches ``transformers.trainer``."""
     trainer = module.Trainer
     made, evaluate, loader = trainer.__init__, trainer.evaluate, trainer.get_eval_dataloader
@@ -39,53 +40,47 @@ def install(session: Session, module: Any) -> None:
             generation = getattr(model, "generation_config", None)
             if generation is not None and getattr(args, "predict_with_generate", False):
                 generation.min_length = NEVER_ENDS
-            if session.recorder is not None:
-                session.recorder.observe(micro_batch=args.per_device_train_batch_size)
-                session.recorder.fact(
+            if instrument.recorder is not None:
+                instrument.recorder.observe(micro_batch=args.per_device_train_batch_size)
+                instrument.recorder.fact(
                     samples=args.per_device_train_batch_size,
                     **{SAID_ACCUMULATION: args.gradient_accumulation_steps, WORLD_SIZE: args.world_size},
                     **_course(args, state),
                 )
-            session.training()
+            instrument.training()
 
         def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> Any:
             control.should_save = control.should_log = control.should_evaluate = False
-            if session.phase is Phase.TRAIN_AGAIN and session.trained_again:
-                session.wind_up()
-            if session.phase is Phase.FINISH:
+            if instrument.phase is Phase.TRAIN_AGAIN and instrument.trained_again:
+                instrument.wind_up()
+            if instrument.phase is Phase.FINISH:
                 control.should_training_stop = True
-            elif session.proven and not session.validated and _enough(session, state):
+            elif instrument.proven and not instrument.validated and _enough(instrument, state):
                 if evaluates(self.trainer):
                     control.should_evaluate = True
                     control.should_save = args.save_strategy != module.SaveStrategy.NO
-                elif session.steps >= session.wanted:
+                elif instrument.steps >= instrument.wanted:
                     control.should_training_stop = True  # what comes after training is the script's own affair
-                    control.should_save = "goes_on" in session.orders.payload and args.save_strategy != module.SaveStrategy.NO
+                    control.should_save = "goes_on" in instrument.orders.payload and args.save_strategy != module.SaveStrategy.NO
             return control
 
         def on_save(self, args: Any, state: Any, *_: Any, **__: Any) -> None:
             if state.global_step < state.max_steps:
-                session.keep_checkpoint()
+                instrument.keep_checkpoint()
 
         def on_prediction_step(self, *_: Any, **__: Any) -> None:
-            session.validation_batch()
+            instrument.validation_batch()
 
         def on_evaluate(self, *_: Any, **__: Any) -> None:
-            session.evaluated()
-
-    def joins(args: Any) -> bool:
-        """Whether what it keeps of an evaluation is one tensor, which grows by being made anew (``EvalLoopContainer``, since 4.40)."""
-        return bool(getattr(args, "eval_do_concat_batches", True)) and not (
-            args.eval_accumulation_steps and session.orders.device == "cuda"
-        )
+            instrument.evaluated()
 
     def evaluates(this: Any) -> bool:
         return _value(this.args.eval_strategy) != "no" and this.eval_dataset is not None
 
     @functools.wraps(made)
     def begun(this: Any, *args: Any, **kwargs: Any) -> None:
-        session.open()
-        session.passive = True
+        instrument.open()
+        instrument.passive = True
         made(this, *args, **kwargs)
         probe = Probe()
         probe.trainer = this
@@ -95,17 +90,16 @@ def install(session: Session, module: Any) -> None:
 
     @functools.wraps(evaluate)
     def evaluated(this: Any, *args: Any, **kwargs: Any) -> Any:
-        session.validating()
+        instrument.validating()
         return evaluate(this, *args, **kwargs)
 
     @functools.wraps(loader)
     def get_eval_dataloader(this: Any, eval_dataset: Any = None) -> Any:
         whole = loader(this, eval_dataset)
-        if session.recorder is not None and session.proven:
+        if instrument.recorder is not None and instrument.proven:
             with contextlib.suppress(TypeError):  # a data set without a length
-                session.recorder.measured(validation_batches_total=len(whole), validation_samples=len(whole.dataset))
-                session.joins = len(whole.dataset) / this.args.eval_batch_size if joins(this.args) else 0.0
-        return _Some(whole, session.wanted_validation)
+                instrument.recorder.measured(validation_batches_total=len(whole), validation_samples=len(whole.dataset))
+        return _Some(whole, instrument.wanted_validation)
 
     trainer.__init__, trainer.evaluate, trainer.get_eval_dataloader = begun, evaluated, get_eval_dataloader
     trainer.push_to_hub = lambda *args, **kwargs: None
@@ -127,10 +121,10 @@ def hold_to_full_length(module: Any) -> None:
     module.GenerationMixin.generate = held
 
 
-def _enough(session: Session, state: Any) -> bool:
+def _enough(instrument: Instrument, state: Any) -> bool:
     """Whether training went on for long enough before its evaluation; ranks evaluate together."""
-    wish = session.varied(VARIETY) or state.global_step + 2 >= state.max_steps
-    return session.agreed("evaluation", str(state.global_step), wish)
+    wish = instrument.varied(VARIETY) or state.global_step + 2 >= state.max_steps
+    return instrument.agreed("evaluation", str(state.global_step), wish)
 
 
 def _course(args: Any, state: Any) -> dict[str, Any]:

@@ -11,21 +11,21 @@ from dataclasses import dataclass
 from typing import Any
 
 from ....inside.after_import import Hook
-from ....inside.forward import observe_micro_batch
-from ....inside.session import Session
+from ....inside.instrument import Instrument
+from ....inside.stubs import observe_micro_batch
 from ....inside.worst import batch_size, length
 from ....shared.report import EVALUATES_EVERY, SAID_ACCUMULATION, UPDATES, Phase
 
 _UNWANTED = ("EarlyStopping", "OnExceptionCheckpoint", "LearningRateFinder", "BatchSizeFinder")
 
 
-def hooks(session: Session) -> dict[str, tuple[str, Hook]]:
+def hooks(instrument: Instrument) -> dict[str, tuple[str, Hook]]:
     """Module -> (a name that must be in it, what is done with it when it has been imported)."""
-    act: tuple[str, Hook] = ("Callback", lambda module: install(session, module))
+    act: tuple[str, Hook] = ("Callback", lambda module: install(instrument, module))
     return {"lightning.pytorch.trainer.trainer": act, "pytorch_lightning.trainer.trainer": act}
 
 
-def install(session: Session, module: Any) -> None:
+def install(instrument: Instrument, module: Any) -> None:
     """Patches the Trainer of ``lightning.pytorch`` or ``pytorch_lightning``."""
     trainer = module.Trainer
     fit = trainer.fit
@@ -34,49 +34,49 @@ def install(session: Session, module: Any) -> None:
 
     class Probe(module.Callback):  # type: ignore[misc]
         def on_train_batch_start(self, trainer: Any, module: Any, batch: Any, batch_idx: int) -> None:
-            session.training()
-            if session.recorder is None or "micro_batch" in session.recorder.observed:
+            instrument.training()
+            if instrument.recorder is None or "micro_batch" in instrument.recorder.observed:
                 return
             loader = trainer.train_dataloader
             size = batch_size(loader, batch)
             if size is not None:
-                observe_micro_batch(session, size)
-            session.recorder.measured(train_samples=length(getattr(loader, "dataset", None)))
-            session.recorder.fact(**asked[-1].course(length(loader)))
+                observe_micro_batch(instrument, size)
+            instrument.recorder.measured(train_samples=length(getattr(loader, "dataset", None)))
+            instrument.recorder.fact(**asked[-1].course(length(loader)))
 
         def on_train_batch_end(self, trainer: Any, *_: Any, **__: Any) -> None:
-            if session.phase is Phase.TRAIN_AGAIN and session.trained_again:
-                session.wind_up()
-            if session.phase is Phase.FINISH:
+            if instrument.phase is Phase.TRAIN_AGAIN and instrument.trained_again:
+                instrument.wind_up()
+            if instrument.phase is Phase.FINISH:
                 trainer.should_stop = True
 
         def on_validation_start(self, *_: Any, **__: Any) -> None:
-            session.validating()
+            instrument.validating()
 
         def on_validation_batch_end(self, *_: Any, **__: Any) -> None:
-            session.validation_batch()
+            instrument.validation_batch()
 
         def on_validation_end(self, *_: Any, **__: Any) -> None:
-            session.validation_ended()
+            instrument.validation_ended()
 
     @functools.wraps(fit)
     def fitted(this: Any, *args: Any, **kwargs: Any) -> Any:
-        session.open()
-        session.passive = True
+        instrument.open()
+        instrument.passive = True
         accumulation, by_hand = max(int(this.accumulate_grad_batches), 1), _steps_by_hand(*args, **kwargs)
         if by_hand:
-            accumulation = max(accumulation, session.told)
-        elif session.recorder is not None:
-            session.recorder.fact(**{SAID_ACCUMULATION: accumulation})
+            accumulation = max(accumulation, instrument.told)
+        elif instrument.recorder is not None:
+            instrument.recorder.fact(**{SAID_ACCUMULATION: accumulation})
         asked.append(AskedLength(
             accumulation=accumulation, batches=this.limit_train_batches, epochs=this.fit_loop.max_epochs, steps=this.max_steps,
             validates=this.val_check_interval, by_hand=by_hand,
         ))  # fmt: skip
         this.callbacks = [callback for callback in this.callbacks if not any(cls.__name__ in _UNWANTED for cls in type(callback).__mro__)]
         this.callbacks.append(Probe())
-        this.limit_train_batches = session.wanted * accumulation
-        this.limit_val_batches = session.wanted_validation if this.limit_val_batches else 0
-        this.limit_test_batches = this.limit_predict_batches = session.wanted_validation
+        this.limit_train_batches = instrument.wanted * accumulation
+        this.limit_val_batches = instrument.wanted_validation if this.limit_val_batches else 0
+        this.limit_test_batches = this.limit_predict_batches = instrument.wanted_validation
         this.num_sanity_val_steps = 0
         this.check_val_every_n_epoch, this.val_check_interval = 1, 1.0
         this.fit_loop.max_epochs, this.fit_loop.min_epochs = 3, None

@@ -1,4 +1,6 @@
-"""Hooks into torch, once it is imported: modules built and switched, backward passes, optimizer steps, data loader passes.
+"""The one place where a trial replaces functions of torch, once torch is imported: modules built and switched, backward passes, optimizer
+steps, data loader passes. What the script does there is told to the instrument; a stub's own calls, and what happens while a CUDA stream is
+captured into a graph, are not.
 
 No module hooks are used, so that torch.compile sees the model it would see without us.
 """
@@ -13,42 +15,46 @@ from types import SimpleNamespace
 from typing import Any
 
 from . import steps as made_steps
-from .forward import Forward
-from .passes import Passes
-from .session import Session, accumulation_from_outside
+from .instrument import Instrument
+from .part import accumulation_from_outside
+from .passes import probed
+from .stubs import Forward
 
 
-def install(session: Session) -> None:
-    """Patches torch for this session."""
-    modules = _Modules(session)
+def install(instrument: Instrument) -> None:
+    """Patches torch in this process, which may have imported it and built models already."""
+    from torch.utils.data import DataLoader
+
+    modules = _Modules(instrument)
     modules.install()
-    if session.settings.budget_only:
+    if instrument.settings.budget_only:
         made_steps.count()
-        if session.orders.cards:
-            _at_an_optimizer(session.opened_by)
+        if instrument.orders.cards:
+            _at_an_optimizer(instrument.opened_by)
         return
-    steps = _Steps(session, modules)
-    steps.install()
-    Passes(session).install()
-    session.on_forwarding.append(_from_outside(session))
+    _Steps(instrument, modules).install()
+    DataLoader.__iter__ = probed(instrument, DataLoader.__iter__)
+    instrument.on_forwarding.append(_from_outside)
 
 
-def _from_outside(session: Session) -> Callable[[bool], None]:
+def _from_outside(forwarding: bool) -> None:
     """What accumulates from outside, which is loaded after us, stands still while training is stubbed."""
+    if (outside := accumulation_from_outside()) is not None:
+        outside.resumes(forwarding)
 
-    def act(forwarding: bool) -> None:
-        outside = accumulation_from_outside()
-        if outside is not None:
-            outside.resumes(forwarding)
 
-    return act
+def _captured(instrument: Instrument) -> bool:
+    """Whether this stream is being captured into a CUDA graph: nothing may wait for the device there."""
+    import torch
+
+    return instrument.orders.device == "cuda" and torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()
 
 
 class _Modules:
     """Which modules there are, which of them are nobody's children (roots), and when they are switched to evaluation."""
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
+    def __init__(self, instrument: Instrument) -> None:
+        self._instrument = instrument
         self._all: dict[int, weakref.ref[Any]] = {}
         """By identity: some modules hash by what they hold."""
         self._depth = 0
@@ -56,21 +62,21 @@ class _Modules:
     def install(self) -> None:
         import torch
 
-        session, known = self._session, self._all
+        instrument, known = self._instrument, self._all
         module = torch.nn.Module
         made, switch, clear = module.__init__, module.train, module.zero_grad
 
         @functools.wraps(made)
         def built(this: Any, *args: Any, **kwargs: Any) -> None:
-            if not session.settled and not _importing():
-                session.open()
+            if not instrument.settled and not _importing():
+                instrument.open()
             made(this, *args, **kwargs)
-            if not session.settings.budget_only:
+            if not instrument.settings.budget_only:
                 key = id(this)
                 known[key] = weakref.ref(this, lambda gone: known.pop(key, None))
 
         module.__init__ = built
-        if session.settings.budget_only:
+        if instrument.settings.budget_only:
             return
 
         @functools.wraps(switch)
@@ -85,7 +91,7 @@ class _Modules:
 
         @functools.wraps(clear)
         def zero_grad(this: Any, set_to_none: bool = True) -> None:
-            if not session.forwarding:  # gradients stay where they are
+            if not instrument.forwarding:  # gradients stay where they are
                 clear(this, set_to_none)
 
         own = module.__dict__.get("__getstate__")  # from some version of PyTorch on
@@ -98,25 +104,25 @@ class _Modules:
 
     def adopt(self, root: Any) -> None:
         """Takes ``root`` as (one of) the model(s), where it is as large as any seen before."""
-        session = self._session
-        if not session.active or session.passive or any(root is known for known in session.roots):
+        instrument = self._instrument
+        if not instrument.active or instrument.passive or any(root is known for known in instrument.roots):
             return
         if isinstance(root, _script_types()):
             return
         size = _size(root)
-        if size and size >= max((_size(known) for known in session.roots), default=0) / 2:
+        if size and size >= max((_size(known) for known in instrument.roots), default=0) / 2:
             self._take(root)
 
     def adopt_of(self, optimizer: Any) -> None:
         """Takes the outermost modules that hold the optimizer's parameters."""
-        session = self._session
-        if not session.active or session.passive:
+        instrument = self._instrument
+        if not instrument.active or instrument.passive:
             return
         wanted = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
         everything = [module for known in list(self._all.values()) if (module := known()) is not None]
         children = {id(child) for one in everything for child in one.children() if child is not one}
         for one in everything:
-            if id(one) in children or any(one is root for root in session.roots) or isinstance(one, _script_types()):
+            if id(one) in children or any(one is root for root in instrument.roots) or isinstance(one, _script_types()):
                 continue
             if any(id(parameter) in wanted for parameter in one.parameters()):
                 self._take(one)
@@ -128,12 +134,12 @@ class _Modules:
         return list(found.values())
 
     def _take(self, root: Any) -> None:
-        inner = [known for known in self._session.roots if any(known is part for part in root.modules())]
+        inner = [known for known in self._instrument.roots if any(known is part for part in root.modules())]
         for known in inner:  # it has been wrapped since (data parallel, compiled)
             Forward.remove(known)
-            self._session.roots.remove(known)
-        self._session.roots.append(root)
-        Forward.put(root, self._session)
+            self._instrument.roots.remove(known)
+        self._instrument.roots.append(root)
+        Forward.put(root, self._instrument)
 
 
 def _at_an_optimizer(act: Callable[[Any], None]) -> None:
@@ -173,8 +179,8 @@ def _importing() -> bool:
 class _Steps:
     """Backward passes and optimizer steps, real ones counted, stubs in fast-forward."""
 
-    def __init__(self, session: Session, modules: _Modules) -> None:
-        self._session, self._modules = session, modules
+    def __init__(self, instrument: Instrument, modules: _Modules) -> None:
+        self._instrument, self._modules = instrument, modules
         self._optimizers: weakref.WeakKeyDictionary[Any, None] = weakref.WeakKeyDictionary()
         """In the order of their first steps: all ranks have the same."""
         self._stubbed: dict[int, tuple[Any, dict[str, Any]]] = {}
@@ -186,20 +192,22 @@ class _Steps:
         import torch
         from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
 
-        session = self._session
-        _at_an_optimizer(session.made)
+        instrument = self._instrument
+        _at_an_optimizer(instrument.made)
         Optimizer.zero_grad = self._unless_forwarding(Optimizer.zero_grad)  # a wrapper's (Fabric's) inherits it from the optimizer's class
-        session.on_forwarding.append(self._forwarding)
-        session.on_hand.append(self._by_hand)
+        instrument.on_forwarding.append(self._forwarding)
+        instrument.on_hand.append(self._by_hand)
         torch.autograd.backward = self._counted(torch.autograd.backward)
-        torch.autograd.grad = _zero_where_forwarding(torch.autograd.grad, session)
+        torch.autograd.grad = _zero_where_forwarding(torch.autograd.grad, instrument)
 
         def stepped(optimizer: Any, args: Any, kwargs: Any) -> None:
+            if _captured(instrument):
+                return
             if optimizer not in self._optimizers:
                 self._optimizers[optimizer] = None
-                session.opened_by(optimizer)  # it may have been made before what it trains was on a card
+                instrument.opened_by(optimizer)  # it may have been made before what it trains was on a card
                 self._modules.adopt_of(optimizer)
-            session.stepped(optimizer, closure=any(map(callable, args[1:])) or kwargs.get("closure") is not None)
+            instrument.stepped(optimizer, closure=any(map(callable, args[1:])) or kwargs.get("closure") is not None)
 
         register_optimizer_step_post_hook(stepped)
         scaler = torch.amp.GradScaler
@@ -209,7 +217,7 @@ class _Steps:
 
         @functools.wraps(scale_and_step)
         def step(this: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
-            if session.forwarding:
+            if instrument.forwarding:
                 return optimizer.step()
             return scale_and_step(this, optimizer, *args, **kwargs)
 
@@ -218,28 +226,28 @@ class _Steps:
     def _counted(self, backward: Callable[..., Any]) -> Callable[..., Any]:
         """``torch.autograd.backward`` that is counted, but for one inside another: reentrant checkpointing makes one for each part of a
         model, in a thread of the engine's while the outermost waits."""
-        session = self._session
+        instrument = self._instrument
 
         @functools.wraps(backward)
         def counted(*args: Any, **kwargs: Any) -> None:
-            if self._in_backward:
+            if self._in_backward or _captured(instrument):
                 backward(*args, **kwargs)
                 return
-            if session.forwarding:
+            if instrument.forwarding:
                 self._lend()
-                if session.hand is not None:
-                    session.forwarded_step()
+                if instrument.hand is not None:
+                    instrument.forwarded_step()
                 return
-            session.loss(args[0] if args else kwargs.get("tensors"))
+            instrument.loss(args[0] if args else kwargs.get("tensors"))
             self._in_backward = True
             try:
                 backward(*args, **kwargs)
             except Exception as error:
-                session.swallowed_perhaps(error)
+                instrument.swallowed_perhaps(error)
                 raise
             finally:
                 self._in_backward = False
-            session.backward_done()
+            instrument.backward_done()
 
         return counted
 
@@ -260,11 +268,11 @@ class _Steps:
         self._lent.clear()
 
     def _unless_forwarding(self, method: Callable[..., Any]) -> Callable[..., Any]:
-        session = self._session
+        instrument = self._instrument
 
         @functools.wraps(method)
         def maybe(this: Any, *args: Any, **kwargs: Any) -> Any:
-            return None if session.forwarding else method(this, *args, **kwargs)
+            return None if instrument.forwarding else method(this, *args, **kwargs)
 
         return maybe
 
@@ -272,12 +280,12 @@ class _Steps:
         """No optimizer says what is trained: gradients do."""
         trained = SimpleNamespace(param_groups=[{"params": self._modules.trained()}])
         self._modules.adopt_of(trained)
-        self._session.observe_device(trained)
+        self._instrument.observe_device(trained)
 
     def _forwarding(self, on: bool) -> None:
         """Gives every optimizer a stub ``step`` and ``zero_grad`` of its own, or its own methods back."""
-        session = self._session
-        if on and session.hand is not None:
+        instrument = self._instrument
+        if on and instrument.hand is not None:
             for parameter in self._modules.trained():
                 parameter.grad.zero_()  # what is added by hand while nothing is trained
         if not on:
@@ -291,11 +299,11 @@ class _Steps:
         for optimizer in list(self._optimizers):
             before = {name: optimizer.__dict__[name] for name in ("step", "zero_grad") if name in optimizer.__dict__}
             self._stubbed[id(optimizer)] = (optimizer, before)
-            optimizer.__dict__["step"] = _stub_step(session if len(self._stubbed) == 1 else None)
+            optimizer.__dict__["step"] = _stub_step(instrument if len(self._stubbed) == 1 else None)
             optimizer.__dict__["zero_grad"] = self._take_back
 
 
-def _zero_where_forwarding(gradients: Callable[..., Any], session: Session) -> Callable[..., Any]:
+def _zero_where_forwarding(gradients: Callable[..., Any], instrument: Instrument) -> Callable[..., Any]:
     """``torch.autograd.grad``, of a stub: gradients of nothing, in no memory."""
     import torch
 
@@ -303,16 +311,16 @@ def _zero_where_forwarding(gradients: Callable[..., Any], session: Session) -> C
     def asked(outputs: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
         given, wanted = ([one] if isinstance(one, torch.Tensor) else list(one) for one in (outputs, inputs))
         tensors = all(isinstance(one, torch.Tensor) for one in (*given, *wanted))
-        if not session.forwarding or not tensors or any(one.requires_grad for one in given):
+        if not instrument.forwarding or not tensors or any(one.requires_grad for one in given):
             return gradients(outputs, inputs, *args, **kwargs)
         return tuple(one.new_zeros(()).expand_as(one) for one in wanted)
 
     return asked
 
 
-def _stub_step(session: Session | None) -> Callable[..., None]:
+def _stub_step(instrument: Instrument | None) -> Callable[..., None]:
     def step(*args: Any, **kwargs: Any) -> None:
-        if session is not None and session.forwarding:
-            session.forwarded_step()
+        if instrument is not None and instrument.forwarding:
+            instrument.forwarded_step()
 
     return step

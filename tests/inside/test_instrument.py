@@ -14,9 +14,9 @@ import pytest
 from torch.utils.data import BatchSampler, DataLoader, RandomSampler
 
 from launcher.inside import worst
-from launcher.inside.by_hand import ENOUGH
-from launcher.inside.passes import Passes, ProbedPass
-from launcher.inside.session import IN_A_THREAD, Session
+from launcher.inside.counted import PATIENCE as ENOUGH
+from launcher.inside.instrument import IN_A_THREAD, Instrument
+from launcher.inside.passes import Pass
 from launcher.inside.settings import ProbeSettings
 from launcher.shared.orders import Orders
 from launcher.shared.report import NOT_EXACT, Phase
@@ -43,10 +43,10 @@ class Optimizer:
     param_groups = ()
 
 
-def begun(told: int) -> tuple[Session, Recorder, Optimizer]:
+def begun(told: int) -> tuple[Instrument, Recorder, Optimizer]:
     """A session that trains, with accumulation as the script was told it."""
     orders = Orders(module="", folder="", device="cpu", cap_bytes=1, accumulation=told, payload={"accumulation": told})
-    session = Session(ProbeSettings(records="", orders=dataclasses.asdict(orders)))
+    session = Instrument(ProbeSettings(records="", orders=dataclasses.asdict(orders)))
     recorder, optimizer = Recorder(), Optimizer()
     session.recorder, session.phase = recorder, Phase.TRAIN  # type: ignore[assignment]
     session._train_began = time.monotonic()
@@ -57,8 +57,8 @@ def begun(told: int) -> tuple[Session, Recorder, Optimizer]:
 def trained(told: int, steps: list[tuple[int, int]], *, end_at: int = 0, closure: bool = False) -> Recorder:
     """A session in which each step came after so many (batches, backward passes); number ``end_at`` ended a pass over the data."""
     session, recorder, optimizer = begun(told)
-    for number, (session.drawn, session.backwards) in enumerate(steps, start=1):
-        session.at_the_end = number == end_at
+    for number, (session.counts.drawn, session.counts.backwards) in enumerate(steps, start=1):
+        session.counts.at_the_end = number == end_at
         session.stepped(optimizer, closure=closure)
     return recorder
 
@@ -95,9 +95,9 @@ def test_a_step_that_deepspeed_makes_group_by_group_is_one(monkeypatch: pytest.M
     session.stepped(optimizer)
     for _ in range(4):
         for _ in range(2):
-            session.drawn += 1
-            session._backwards_in_all += 1
+            session.counts.drawn += 1
             session.backwards += 1
+            session.counts.backwards += 1
         session.stepped(optimizer)
         session.stepped(optimizer)
     assert (session.steps, recorder.observed["accumulation"]) == (4, 2)
@@ -153,12 +153,10 @@ class Loop:
         """``slow``: batches take so long that no more of them are waited for than the wanted steps need."""
         session, recorder, optimizer = begun(self.told)
         session._train_began -= 3600 * slow
-        owner = Passes(session)
-        owner.original = lambda _: iter(range(loader.batches))
         for _ in range(passes):
             began = 0
-            for last in (looking_ahead if self.ahead else plain)(ProbedPass(owner, loader)):
-                session.forwards += 1
+            for last in (looking_ahead if self.ahead else plain)(Pass(session, loader, lambda _: iter(range(loader.batches)))):
+                session.counts.forwards += 1
                 session.backward_done()
                 began += 1
                 if began == self.done or last:
@@ -191,8 +189,8 @@ def test_a_script_that_steps_too_often_is_seen_all_the_same() -> None:
 
 def test_a_short_step_directly_before_an_end_that_nobody_could_foresee_is_taken_back() -> None:
     session, recorder, optimizer = begun(8)
-    for session.drawn in (8, 8, 3):
-        session.backwards = session.drawn
+    for session.counts.drawn in (8, 8, 3):
+        session.counts.backwards = session.counts.drawn
         session.stepped(optimizer)
     assert recorder.observed["accumulation"] == 3
     session.ran_out()
@@ -243,24 +241,21 @@ def test_a_pass_without_an_end_is_never_ended_by_us(forwarding: bool) -> None:
     session, _, optimizer = begun(1)
     session._train_began -= 3600
     loader = DataLoader(DATA, batch_sampler=Lengthy(BatchSampler(RandomSampler(DATA), 8, drop_last=False)))
-    owner = Passes(session)
-    owner.original = DataLoader.__iter__
-    batches = ProbedPass(owner, loader)
+    batches = Pass(session, loader, DataLoader.__iter__)
     for number in range(300):
         next(batches)
         if not session.forwarding:
-            session.forwards += 1
+            session.counts.forwards += 1
             session.backward_done()
             session.stepped(optimizer)
         if forwarding and number == 5:
             session.start_forwarding()
 
 
-def by_hand(told: int, backwards: int) -> tuple[Session, Recorder]:
+def by_hand(told: int, backwards: int) -> tuple[Instrument, Recorder]:
     """A session whose script makes no optimizer."""
     session, recorder, optimizer = begun(told)
     del optimizer
-    Passes(session)
     for _ in range(backwards):
         session.backward_done()
     return session, recorder
@@ -286,7 +281,7 @@ def test_an_optimizer_that_is_made_late_is_waited_for_from_then_on() -> None:
 def test_accumulation_without_an_optimizer_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     failed: list[BaseException] = []
     monkeypatch.setattr(Recorder, "failed", lambda _, error: failed.append(error), raising=False)
-    monkeypatch.setattr(Session, "_leave", lambda *_: sys.exit(1))
+    monkeypatch.setattr(Instrument, "end", lambda *_: sys.exit(1))
     with pytest.raises(SystemExit):
         by_hand(2, ENOUGH)
     assert type(failed[0]).__name__ == NOT_EXACT and "torch.optim" in str(failed[0])

@@ -6,10 +6,13 @@ import contextlib
 import functools
 import types
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..shared.report import DIVIDED_BY, WORLD_SIZE, Phase
-from .session import Session, world_size
+from .part import world_size
+
+if TYPE_CHECKING:
+    from .instrument import Instrument
 
 SMALL = 1024
 """Outputs up to so many elements (losses, say) keep their values in a stub; larger ones become their mean, in no memory."""
@@ -22,8 +25,8 @@ class Forward:
     inside it instead, which the one before it calls.
     """
 
-    def __init__(self, root: Any, session: Session) -> None:
-        self._root, self._session = root, session
+    def __init__(self, root: Any, instrument: Instrument) -> None:
+        self._root, self._instrument = root, instrument
         self._own = root.__dict__.get("forward")
         self._before = root.forward
         self._stubs: dict[Any, Any] = {}
@@ -35,8 +38,8 @@ class Forward:
         functools.update_wrapper(self, self._before)
 
     @classmethod
-    def put(cls, root: Any, session: Session) -> None:
-        root.__dict__["forward"] = cls(root, session)
+    def put(cls, root: Any, instrument: Instrument) -> None:
+        root.__dict__["forward"] = cls(root, instrument)
 
     @classmethod
     def remove(cls, root: Any) -> None:
@@ -69,28 +72,28 @@ class Forward:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         import torch
 
-        session = self._session
-        if torch.compiler.is_compiling() or not session.active or session.passive:
+        instrument = self._instrument
+        if torch.compiler.is_compiling() or not instrument.active or instrument.passive:
             return self._before(*args, **kwargs)
-        if torch.is_grad_enabled() and (self._root.training or session.trains_in_eval_mode):
+        if torch.is_grad_enabled() and (self._root.training or instrument.trains_in_eval_mode):
             return self._train(args, kwargs)
-        if not torch.is_grad_enabled() or session.proven:
+        if not torch.is_grad_enabled() or instrument.proven:
             return self._evaluate(args, kwargs)
         return self._really(args, kwargs)
 
     def _train(self, args: Any, kwargs: Any) -> Any:
-        session = self._session
-        session.place("forward")
-        session.training()
+        instrument = self._instrument
+        instrument.place("forward")
+        instrument.training()
         shapes, weights = _shapes((args, kwargs)), self._trained_weights()
-        if session.forwarding and (shapes not in self._trained or weights > self._weights):
-            session.something_new()
-        if not session.forwarding:
+        if instrument.forwarding and (shapes not in self._trained or weights > self._weights):
+            instrument.something_new()
+        if not instrument.forwarding:
             self._weights = max(weights, self._weights)
             self._trained.add(shapes)
-            session.varies = session.varies or len(self._trained) > len({_leading(each) for each in self._trained})
-            _observe_batch(session, args, kwargs)
-            session.forwards += 1
+            instrument.varies = instrument.varies or len(self._trained) > len({_leading(each) for each in self._trained})
+            _observe_batch(instrument, args, kwargs)
+            instrument.counts.forwards += 1
             return self._really(args, kwargs)
         return self._stubbed(("train",), args, kwargs)
 
@@ -100,24 +103,23 @@ class Forward:
         return sum(parameter.requires_grad for parameter in self._parameters)
 
     def _evaluate(self, args: Any, kwargs: Any) -> Any:
-        session = self._session
-        passes = session.passes
-        if passes.evaluating():
+        instrument = self._instrument
+        if instrument.passes.evaluating():
             return self._really(args, kwargs)
-        passes.not_training()
-        if passes.evaluating():
+        if instrument.passes.not_training():
+            instrument.validating()
             return self._really(args, kwargs)
         # no data loader: every call counts as a batch
-        ending = session.phase is Phase.FINISH
-        if session.phase is not Phase.VALIDATE and not ending:
+        ending = instrument.phase is Phase.FINISH
+        if instrument.phase is not Phase.VALIDATE and not ending:
             self._evaluated = 0
-        session.validating()
+        instrument.validating()
         key = ("eval", _shapes((args, kwargs)))
-        if (ending or self._evaluated >= session.wanted_validation) and key in self._stubs:
+        if (ending or self._evaluated >= instrument.wanted_validation) and key in self._stubs:
             return _filled(self._stubs[key])
         out = self._really(args, kwargs)
         self._evaluated += 1
-        session.validation_batch()
+        instrument.validation_batch()
         self._stubs[key] = _described(out)
         return out
 
@@ -145,7 +147,7 @@ class Forward:
         try:
             return self._before(*args, **kwargs)
         except Exception as error:
-            self._session.swallowed_perhaps(error)
+            self._instrument.swallowed_perhaps(error)
             raise
 
 
@@ -223,9 +225,9 @@ def _filled(described: Any) -> Any:
     return _pytree.tree_map(one, described)
 
 
-def _observe_batch(session: Session, args: Any, kwargs: Any) -> None:
+def _observe_batch(instrument: Instrument, args: Any, kwargs: Any) -> None:
     """Where no data loader tells the micro-batch, the model's input does."""
-    recorder = session.recorder
+    recorder = instrument.recorder
     if recorder is None or "micro_batch" in recorder.observed:
         return
     import torch
@@ -234,18 +236,18 @@ def _observe_batch(session: Session, args: Any, kwargs: Any) -> None:
     tensors = [leaf for leaf in _pytree.tree_flatten((args, kwargs))[0] if isinstance(leaf, torch.Tensor) and leaf.dim()]
     if tensors:
         shape = tuple(max(tensors, key=lambda tensor: tensor.numel()).shape)
-        observe_micro_batch(session, shape[0], shape[:2])
+        observe_micro_batch(instrument, shape[0], shape[:2])
 
 
-def observe_micro_batch(session: Session, seen: int, candidates: tuple[int, ...] = ()) -> None:
+def observe_micro_batch(instrument: Instrument, seen: int, candidates: tuple[int, ...] = ()) -> None:
     """Notes the micro-batch that ran; a script that divides what it is given over its ranks has run what was asked."""
-    assert session.recorder is not None
-    asked = session.orders.payload.get("micro_batch")
+    assert instrument.recorder is not None
+    asked = instrument.orders.payload.get("micro_batch")
     if asked in candidates:
         seen = asked
-    session.recorder.fact(samples=seen, **{WORLD_SIZE: world_size()})
+    instrument.recorder.fact(samples=seen, **{WORLD_SIZE: world_size()})
     if seen != asked and asked is not None and world_size() > 1 and seen * world_size() == asked:
-        session.recorder.note(f"the script divides its batch of {asked} over {world_size()} processes")
-        session.recorder.fact(**{DIVIDED_BY: world_size()})
+        instrument.recorder.note(f"the script divides its batch of {asked} over {world_size()} processes")
+        instrument.recorder.fact(**{DIVIDED_BY: world_size()})
         seen = asked
-    session.recorder.observe(micro_batch=seen)
+    instrument.recorder.observe(micro_batch=seen)

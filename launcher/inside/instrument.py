@@ -1,0 +1,511 @@
+"""The instrument of a trial, in one process of somebody's training: what is seen there moves the trial from phase to phase.
+
+  SETUP          from the first module that is built: the budget is taken then, after the imports
+  TRAIN          from the first training batch, for ``steps`` optimizer steps and some variety of batches; then the pass is cut
+  (forwarding)   where no validation has come by then: forward, backward and step of the model become stubs, weights, gradients and
+                 optimizer states stay where they are, and the script is let run until it validates or ends
+  VALIDATE       a pass without gradients, really run, cut after some batches
+  TRAIN_AGAIN    real steps again
+  FINISH         the script is let run to its own end, its training stubs again: the best checkpoint loaded, a test set, figures.
+                 Where something new comes (an optimizer, larger inputs, thawed weights), real steps are taken again
+  DONE           the report is whole; the process ends
+
+A validation before the first ``steps`` steps is run, but counts for nothing: optimizer states are not there yet.
+
+``patches`` calls what is seen (a module built, a batch drawn, a backward pass, a step); ``passes`` and ``stubs`` ask what comes next; a
+trainer's hooks (``trainers/NAME/inside/hooks``) steer by the same methods. What a trial does itself (stubs, batches that it leaves out)
+comes to none of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import math
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ..shared.report import HOST_BESIDE, HOST_GROWTH, OWN_ACCUMULATION, STEPPED_AT, Phase
+from ..shared.sizes import format_size
+from . import budget, counted, kept_checkpoint
+from .counted import Hand, MicroBatches, StepsByOptimizer
+from .gathered import JOINED, Gathered
+from .part import Part, distributed, is_memory
+from .passes import Passes
+from .ranks import Together
+from .settings import (
+    LEAST_STEPS,
+    LEAST_VALIDATION,
+    VARIETY,
+    VARIETY_AGAIN,
+    VARIETY_LENGTHS_S,
+    VARIETY_OF_LENGTHS,
+    VARIETY_S,
+    ProbeSettings,
+)
+
+SLACK_STEPS = 2
+"""Real optimizer steps after the wanted ones before fast-forward begins: the usual validation comes by then."""
+SLACK_PASSES = 3
+COLLECT_S = 1.0
+WHOLE_AGAIN_S = 20.0
+"""A growing pass is followed to its end after validation, too, where that takes no longer."""
+IN_A_THREAD = "it saves in a thread: while it saves, training goes on, so that in the run both may need most at once"
+UNSEEN_END = "what the script does after its training (a test set, figures) is not proven"
+
+
+class Instrument(Part):
+    """One process's part in a trial."""
+
+    def __init__(self, settings: ProbeSettings) -> None:
+        super().__init__(settings)
+        self.together = Together(self)
+        self.forwarding = False
+        self.validated = False
+        """A validation after the wanted steps has been seen to its (cut) end; of several ranks, all go on from there."""
+        self.passive = False
+        """A trainer's own hooks (Hugging Face, Lightning, Ultralytics) steer; the generic ones only count."""
+        self.progress = StepsByOptimizer()
+        self.counts = MicroBatches(self.told)
+        self.steps = self.eval_batches = self.backwards = 0
+        self.roots: list[Any] = []
+        """The outermost modules that are trained or switched to evaluation."""
+        self.trains_in_eval_mode = False
+        """A backward pass came while the model stood in evaluation mode: only gradients tell training from validation then."""
+        self.passes = Passes()
+        self.on_forwarding: list[Any] = []
+        self.on_hand: list[Any] = []
+        self.hand: Hand | None = None
+        """Stands for an optimizer of a script that uses none of torch's."""
+        self.varies = False
+        """Batches of one number of samples came in several shapes."""
+        self.grew = self.grows = False
+        """Training left memory behind with every batch: so far, and in the pass that is open."""
+        self.gathered = Gathered(self.orders.device)
+        """By the open validation pass."""
+        self.sampled: dict[int, list[int] | None] = {}
+        """Data set, by identity -> its items as ``worst`` orders them; None: taken as drawn."""
+        self.sizes: dict[int, dict[int, int]] = {}
+        """Likewise -> the sizes of its sampled items."""
+        self.turn = 0
+        """Passes that were begun with lengths of our choice."""
+        self._forward_began = self._train_began = self._collected = 0.0
+        self._passes_after = self._train_batches = 0
+        self._judged: float = math.inf
+        """Losses of so many backward passes in all are judged."""
+        self._held: list[Any] = []
+        self._stepped_at: dict[int, int] = {}
+        """Optimizer, by identity -> backward passes in all at its last step."""
+        self._thread = 0
+        """That of the optimizer's steps, once there was one."""
+        self._eval_signs = self._saw_validation = False
+
+    def forked(self) -> None:
+        """In a forked child: it may load data, or train on its own part. What was seen is its parent's."""
+        self.stop_forwarding()
+        fresh = vars(type(self)(self.settings))
+        kept = {name: getattr(self, name) for name in ("on_forwarding", "on_hand", "_taken", "_card", "orders", "_closed")}
+        self.__dict__.update({**fresh, **kept, "_closed": self.settings.budget_only and self._closed})
+        self.together = Together(self)
+
+    # -- how much is wanted
+
+    @property
+    def told(self) -> int:
+        """Micro-batches per optimizer step that the script was told to take."""
+        return max(int(self.orders.payload.get("accumulation", 1)), 1)
+
+    @property
+    def wanted(self) -> int:
+        """Optimizer steps before validation."""
+        return self.orders.payload.get("steps_in_all") or max(self.orders.steps, LEAST_STEPS)
+
+    @property
+    def wanted_validation(self) -> int:
+        return max(self.orders.validation_batches, LEAST_VALIDATION)
+
+    @property
+    def proven(self) -> bool:
+        """The wanted steps before validation are done."""
+        return self.progress.least >= self.wanted
+
+    def varied(self, wanted: int) -> bool:
+        """Enough micro-batches went through since this phase of training began, or they come slowly, or the trial is a short one."""
+        lengths = any(self.sampled.values())
+        wanted, longest = (VARIETY_OF_LENGTHS, VARIETY_LENGTHS_S) if lengths and wanted == VARIETY else (wanted, VARIETY_S)
+        return not self.orders.steps_after or self._train_batches >= wanted or time.monotonic() - self._train_began > longest
+
+    @property
+    def trained_enough(self) -> bool:
+        return self.progress.least >= self.wanted + SLACK_STEPS and self.varied(VARIETY)
+
+    @property
+    def _stepped_again(self) -> bool:
+        return self.progress.since_mark >= max(self.orders.steps_after, 1)
+
+    @property
+    def trained_again(self) -> bool:
+        """Training after validation has been seen; the whole of it where it leaves memory behind with every batch."""
+        if not self._stepped_again:
+            return False
+        if self.grows and time.monotonic() - self._train_began < WHOLE_AGAIN_S:
+            return False
+        return self.passive or self.varied(VARIETY_AGAIN)
+
+    # -- training
+
+    def training(self) -> None:
+        """A real micro-batch of training begins."""
+        if not self.active:
+            return
+        self._validation_over()
+        if self.phase is Phase.VALIDATE and (self.validated or self._saw_validation):
+            if not self.validated:
+                return  # all ranks go on alike, from the next place on
+            if not self.orders.steps_after:
+                self.finish()
+            self.stop_forwarding()
+            self.to(Phase.TRAIN_AGAIN)
+            self._count_from_here()
+            self.grows = self.grew
+        elif self.phase in (Phase.SETUP, Phase.VALIDATE):
+            self.to(Phase.TRAIN)
+            self._train_began, self._train_batches = time.monotonic(), 0
+
+    def _count_from_here(self) -> None:
+        self.progress.mark()
+        self._train_began, self._train_batches = time.monotonic(), 0
+
+    def judge_losses_of(self, batches: float) -> None:
+        """Of so many micro-batches from here. What follows is of a few rows, which may hold nothing to learn from (no masked token, no
+        box) and so have no finite loss: no fault of the script's."""
+        self._judged = self.backwards + batches
+
+    def loss(self, tensors: Any) -> None:
+        """The root of a backward pass. Half precision is left out: a loss scaled for it may overflow."""
+        if not self.active or self.recorder is None or self.backwards >= self._judged:
+            return
+        for tensor in tensors if isinstance(tensors, (list, tuple)) else (tensors,):
+            if getattr(tensor, "numel", lambda: 0)() == 1 and tensor.dtype.itemsize > 2:
+                self.recorder.loss(finite=bool(tensor.detach().isfinite().item()))
+
+    def backward_done(self) -> None:
+        """A real backward pass is through."""
+        self.takes_part()
+        if self.active and self.recorder is not None:
+            if not self.trains_in_eval_mode and any(not root.training for root in self.roots):
+                self.trains_in_eval_mode = True
+                self.passes.all_train()
+            self.training()
+            self.counts.backwards += 1
+            self._train_batches += 1
+            self.backwards += 1
+            self._step_by_hand()
+            self.recorder.batch()
+
+    def _step_by_hand(self) -> None:
+        """Takes a backward pass for a step where no optimizer was made by the time that there would be one."""
+        if self.passive or self.backwards < counted.PATIENCE or (self.hand is None and self.progress.known):
+            return
+        if self.hand is None:
+            self.hand = Hand()
+            assert self.recorder is not None
+            if self.told > 1:
+                self.fail(counted.NotExact(counted.UNSEEN))
+            self.recorder.note(counted.BY_HAND)
+            for act in self.on_hand:
+                act()
+        self.counts.drawn = self.counts.forwards = self.counts.backwards = 0
+        self.progress.stepped(self.hand)
+        self._came_further(self.hand)
+
+    def made(self, optimizer: Any) -> None:
+        """An optimizer was made: what it trains is to be seen, on a card that is this process's."""
+        self.hand = None  # there is one after all
+        self.opened_by(optimizer)
+        self.progress.made(optimizer)
+        self.something_new()
+
+    def stepped(self, optimizer: Any, *, closure: bool = False) -> None:
+        """An optimizer really stepped. With several, the one that stepped least often counts. ``closure``: it was given one, and called it
+        as often as it liked."""
+        if not self.active or self.recorder is None or ("deepspeed" in sys.modules and self._steps_on(optimizer)):
+            return
+        self.recorder.stepped(optimizer)
+        self.progress.stepped(optimizer)
+        self.counts.step(by_trainer=self.passive)
+        if not (closure and not self.passive) and not self.progress.several:
+            self._observe_accumulation()
+        self._came_further(optimizer)
+
+    def _steps_on(self, optimizer: Any) -> bool:
+        """Whether no backward pass came since the optimizer's last step. DeepSpeed's ZeRO calls it once for each of its groups, and before
+        any training, to make its states."""
+        before, self._stepped_at[id(optimizer)] = self._stepped_at.get(id(optimizer), 0), self.backwards
+        return before == self.backwards
+
+    def _came_further(self, optimizer: Any) -> None:
+        assert self.recorder is not None
+        while self.steps < self.progress.least:
+            self.steps += 1
+            self.recorder.optimizer_step()
+            if self.steps == 1:
+                self._thread = threading.get_ident()
+                self.observe_device(optimizer)
+                stack = [[frame.f_code.co_filename, line, frame.f_code.co_name] for frame, line in traceback.walk_stack(None)]
+                self.recorder.fact(**{STEPPED_AT: stack[::-1]} if self.orders.payload.get("goes_on") else {})
+        if self.passive:
+            return
+        if self.together.ranks is not None:
+            self.place("step")
+        elif self.phase is Phase.TRAIN_AGAIN:
+            if self.trained_again:
+                self.wind_up()
+        elif self.trained_enough if self.phase is not Phase.FINISH else self.progress.since_mark >= self.wanted:
+            self.start_forwarding()
+
+    def _observe_accumulation(self) -> None:
+        usual = self.counts.usual() if self.phase is Phase.TRAIN else None
+        if usual is not None and self.recorder is not None:
+            accumulation, own = usual
+            self.recorder.observe(accumulation=accumulation)
+            self.recorder.fact(**{OWN_ACCUMULATION: own} if own else {})
+
+    def ran_out(self) -> None:
+        """A training pass came to its own end. The step directly before it may have been short for that reason."""
+        if self.recorder is not None and self.phase is Phase.TRAIN and self.counts.ran_out():
+            self.recorder.observe(accumulation=None)
+            if not self.progress.several:
+                self._observe_accumulation()
+
+    def in_parts(self, size: int) -> bool:
+        """Whether a batch of a loader's is a whole step's, of which the script was told to take parts."""
+        self.counts.parted = size == self.orders.payload.get("whole") != self.orders.payload.get("micro_batch")
+        return self.counts.parted
+
+    def pass_ended(self) -> None:
+        """A training pass came to its end."""
+        self.counts.at_the_end = True
+        self.grows = False
+        if self.active and self.phase is Phase.TRAIN_AGAIN and not self.passive and self.together.ranks is None and self.trained_again:
+            self.wind_up()
+        if self.active and self.proven and not self.validated:
+            self._passes_after += 1
+            if self._passes_after > SLACK_PASSES:
+                self.start_forwarding()
+
+    def hold(self, sizes: Mapping[str, int]) -> None:
+        """Keeps so many bytes of the device from here on, for what a whole pass would have kept; what it would have kept in host memory
+        beside a card is told."""
+        import torch
+
+        assert self.recorder is not None
+        self.recorder.note(f"training keeps {format_size(sum(sizes.values()))} more in all: that is counted")
+        self._held.append(torch.ones(sizes[self.orders.device], dtype=torch.uint8, device=self.orders.device))
+        if self.orders.device == "cuda":
+            self.recorder.fact(**{HOST_BESIDE: sizes["cpu"]})
+
+    # -- validation
+
+    def validating(self) -> None:
+        """A validation begins or goes on."""
+        if self.active:
+            self._eval_signs = self._eval_signs or self.proven
+            if self.phase in (Phase.SETUP, Phase.TRAIN):
+                self.to(Phase.VALIDATE)
+
+    def validation_batch(self) -> None:
+        """A validation batch is through."""
+        if not self.active or self.recorder is None:
+            return
+        if not self.proven:
+            self.recorder.sample()
+            self.recorder.fact(validated_early=True)
+            return
+        self.eval_batches += 1
+        self.recorder.batch()
+        self.gathered.look()
+        if len(self.gathered) == LEAST_VALIDATION:
+            left = self.gathered.all()
+            self.recorder.measured(growth_bytes_per_batch=JOINED * left[self.orders.device])
+            if self.orders.device == "cuda":  # some trainers move all that they have kept to host memory at the end
+                self.recorder.fact(**{HOST_GROWTH: JOINED * max(left.values())})
+
+    def validation_ended(self) -> None:
+        """A validation pass came to its end, the script's or ours."""
+        if self.active and self.phase is Phase.VALIDATE and self.proven and self.eval_batches:
+            self._validation_seen()
+        self.gathered.clear()
+
+    def evaluated(self) -> None:
+        """A trainer's own evaluation is over, metrics and all: a short trial with it."""
+        self.validation_ended()
+        if self.validated and not self.orders.steps_after:
+            self.finish()
+
+    def _validation_over(self) -> None:
+        """The script does something else: a validation that it was in is over, to its end or not."""
+        if self.phase is Phase.VALIDATE and self.passes is not None:
+            self.passes.seen_through()
+        if self.phase is Phase.VALIDATE and self.proven and self.eval_batches:
+            self._validation_seen()
+
+    def _validation_seen(self) -> None:
+        if self.together.ranks is None or self.passive:
+            self.validated = True
+        else:
+            self._saw_validation = True
+            self.together.has_validated()
+
+    # -- fast-forward
+
+    def start_forwarding(self) -> None:
+        """Stubs from here on; of several ranks from where they all are at the same place."""
+        if self.together.ranks is None:
+            self.forward()
+        self.together.forward_now = True
+
+    def forward(self) -> None:
+        if not self.forwarding and (not self.validated or self.phase is Phase.FINISH) and self.active and not self.passive:
+            self.forwarding = True
+            self._forward_began = self._forward_began or time.monotonic()
+            for act in self.on_forwarding:
+                act(True)
+
+    def stop_forwarding(self) -> None:
+        if self.forwarding:
+            self.forwarding = False
+            for act in self.on_forwarding:
+                act(False)
+
+    def something_new(self) -> None:
+        """What has not been trained yet is about to be: real steps, for a while."""
+        if self.forwarding and (self.phase is Phase.FINISH or not self.validated) and distributed() is None:
+            self._count_from_here()
+            self.stop_forwarding()
+
+    def forwarded_step(self) -> None:
+        """A stub step of fast-forward. In FINISH what it leaves is collected now and then, since the collector is off."""
+        if self.recorder is not None:
+            self.recorder.beat()
+        if self.phase is Phase.FINISH:
+            if time.monotonic() - self._collected > COLLECT_S:
+                gc.collect()
+                self._collected = time.monotonic()
+        elif self.together.ranks is not None:
+            self.place("step")
+        elif self.followed_long:
+            self.give_up()
+
+    @property
+    def followed_long(self) -> bool:
+        return time.monotonic() - self._forward_began > self.settings.follow_s
+
+    def give_up(self) -> None:
+        assert self.recorder is not None
+        self._facts(ended="given_up")
+        self.recorder.write()
+        self.end(0)
+
+    def other_rank_validated(self) -> None:
+        """Another rank has, and all of them train again."""
+        self.validated = True
+        if self.phase in (Phase.SETUP, Phase.TRAIN):
+            self.to(Phase.VALIDATE)
+        self.stop_forwarding()
+
+    # -- several ranks go alike
+
+    def agreed(self, what: str, place: str, wish: bool) -> bool:
+        """``wish``; of several ranks, whether all that come to places of that kind wish it. What any does there, all do."""
+        return self.together.agreed(what, place, wish)
+
+    def place(self, kind: str) -> None:
+        """A forward pass in training, or a step: all ranks come to it, and go on from it alike."""
+        if not self.passive:
+            self.together.place(kind)
+
+    # -- the end
+
+    def wind_up(self) -> None:
+        """What is owed was seen; the script is let run to its own end, for some seconds, with stubs in the place of its training."""
+        if self.phase is Phase.FINISH:
+            return
+        self.keep_checkpoint()
+        if distributed() is not None:
+            assert self.recorder is not None
+            self.recorder.note(f"{UNSEEN_END}: several processes")
+            self.finish()
+        self.to(Phase.FINISH)
+        self._facts(ended="done")
+        gc.disable()  # what is garbage at the end may be there in the run, whose collector comes at other moments
+        self._collected = time.monotonic()
+        self.start_forwarding()
+        usual = threading.stack_size(256 * 1024)  # a usual stack of 8 MiB would count as data, inside the budget
+        timer = threading.Timer(self.settings.finish_s, self._out_of_time)
+        timer.daemon = True
+        timer.start()
+        threading.stack_size(usual)
+
+    def _out_of_time(self) -> None:
+        """Called from a thread of its own: the script's end is too far away."""
+        if self.active and self.phase is Phase.FINISH and self.recorder is not None:
+            self.recorder.note(f"{UNSEEN_END}: it was not reached in {self.settings.finish_s:g} s of fast-forward")
+            self.finish()
+
+    def keep_checkpoint(self) -> None:
+        """What the script has saved so far is of a training that isn't over: from there a second process may go on."""
+        how, dist = self.orders.payload.get("goes_on"), distributed()
+        if how and not self.orders.resumes and (dist is None or dist.get_rank() == 0):
+            kept_checkpoint.keep(Path(self.settings.overlay), how)
+
+    def saves(self) -> bool:
+        """Something is saved, in this thread; whether nothing is really trained now."""
+        if self.active and self.validated and not self.orders.steps_after and distributed() is None:
+            self.finish()
+        if self.recorder is not None and self._thread not in (0, threading.get_ident()):
+            self.recorder.note(IN_A_THREAD)
+        return self.forwarding
+
+    def at_exit(self) -> None:
+        """The script has ended by itself: by its end, by sys.exit or by an exception."""
+        error = sys.exc_info()[1] or getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
+        if self._closed or (self.recorder is None and error is None):
+            return
+        with contextlib.suppress(Exception):
+            budget.lift()
+        self.recorder = self.recorder or self._report()
+        crashed = isinstance(error, BaseException) and not isinstance(error, SystemExit)
+        memory = isinstance(error, BaseException) and is_memory(error)
+        if not memory and (self.phase is Phase.FINISH or (self.phase is Phase.TRAIN_AGAIN and error is None and self._stepped_again)):
+            if crashed:  # on our stubs perhaps: all that is owed was seen
+                said = (str(error).strip().splitlines() or [""])[0][:200]
+                self.recorder.note(f"{UNSEEN_END}: in fast-forward it ended by {type(error).__name__}: {said}")
+            self._done()
+        else:
+            self._facts(ended="exit", **({"failed_forwarding": True} if crashed and self.forwarding and not memory else {}))
+            self.recorder.failed(error) if error is not None and crashed else self.recorder.ended()
+        self.leave()
+
+    def _done(self) -> None:
+        assert self.recorder is not None
+        self._facts(ended="done")
+        self.to(Phase.DONE)
+        self.recorder.write()
+
+    def _facts(self, **more: Any) -> None:
+        self._validation_over()  # the last thing it did
+        by_hand = {"by_hand": self.backwards} if self.backwards and not self.progress.known else {}
+        validated, forwarded = self.validated or self._saw_validation, self._forward_began > 0
+        self.tell(eval_signs=self._eval_signs, validated=validated, forwarded=forwarded, **by_hand, **more)
+
+    def finish(self) -> None:
+        """Everything was seen: writes the report and ends the process. Doesn't return."""
+        self.together.end()
+        self._done()
+        self.end(0)

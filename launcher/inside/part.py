@@ -1,0 +1,198 @@
+"""This process in a trial: whether it takes part, which card is its own, its budget, and the report that it leaves."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import sys
+from typing import Any
+
+from ..shared.orders import Orders
+from ..shared.report import CARD, OTHER_CARDS, RANK, WORLD_SIZE, Phase
+from . import budget, cards
+from .recorder import OverCap, Recorder
+from .settings import ProbeSettings
+
+
+class Part:
+    """It takes part from the first module that this process builds; where it was forked off to train, from the first pass over data."""
+
+    def __init__(self, settings: ProbeSettings) -> None:
+        self.settings = settings
+        self.orders = Orders(**settings.orders)
+        self.recorder: Recorder | None = None
+        self.phase = Phase.START
+        self._closed = False
+        """This process is no part of the trial, or its part is over."""
+        self._taken: budget.Taken | None = None
+        self._card: int | None = None
+        """Number of this process's card, where the command has several."""
+
+    @property
+    def settled(self) -> bool:
+        """The budget is taken, or never will be in this process."""
+        return self.recorder is not None or self._closed
+
+    @property
+    def active(self) -> bool:
+        return self.recorder is not None and not self._closed
+
+    def leave(self) -> None:
+        """This process (a child of ours, say) takes no part."""
+        self._closed = True
+
+    def open(self, card: int | None = None) -> None:
+        """Takes the budget, once: everything that is made from here on is inside it. Of several cards its own, as soon as that is known.
+
+        ``card``: number of the card on which this process is seen to train. A child that was forked off has its parent's budget.
+        """
+        if self.settled or not self._knows_its_card(card):
+            return
+        if _is_a_worker() and (self.orders.device == "cuda" or self._taken is not None):
+            self.leave()  # a context of its own would be taken from the card
+            return
+        if self.orders.device == "cpu":
+            import torch._dynamo  # noqa: F401  # every optimizer imports it: a library, so part of the base
+        self._taken = self._taken or self._take()
+        if self.settings.budget_only:
+            self.leave()
+            return
+        if (util := sys.modules.get("multiprocessing.util")) is not None and sys.modules["multiprocessing.process"].parent_process():
+            util.Finalize(None, self.at_exit, exitpriority=0)  # a child of multiprocessing's ends without atexit, or with its error caught
+        self.recorder = self._report()
+        self.recorder.budget(self._taken)
+        for complaint in budget.complaints(self.orders.device):
+            self.recorder.note(complaint)
+        self.to(Phase.SETUP)
+
+    def takes_part(self) -> None:
+        """Opens a child that was forked off with its parent's budget, and trains: a data loader's worker doesn't."""
+        if self._taken is not None and not self.settled:
+            self.open()
+
+    def _report(self) -> Recorder:
+        folder = os.path.join(self.settings.records, str(os.getpid()))
+        os.makedirs(folder, exist_ok=True)
+        return Recorder(dataclasses.replace(self.orders, folder=folder))
+
+    def _knows_its_card(self, seen: int | None) -> bool:
+        if self.orders.device == "cpu" or not self.orders.cards or self._card is not None or _is_a_worker():
+            return True
+        self._card = seen if seen is not None else cards.chosen()
+        if self._card is not None:
+            self.orders = cards.orders_on(self.orders, self._card)
+        return self._card is not None
+
+    def _take(self) -> budget.Taken:
+        """The budget; the script's own choice of a current card stays as it is."""
+        if self._card is None:
+            return budget.take(self.orders)
+        import torch
+
+        with torch.cuda.device(self._card):
+            return budget.take(self.orders)
+
+    def opened_by(self, optimizer: Any) -> None:
+        """The card of what an optimizer trains is this process's, where it hasn't shown another choice."""
+        if self.settled or not self.orders.cards:
+            return
+        numbers = (one.device.index for group in optimizer.param_groups for one in group["params"] if one.device.type == "cuda")
+        if (number := next(numbers, None)) is not None:
+            self.open(number)
+
+    def observe_device(self, optimizer: Any) -> None:
+        """Says where an optimizer's parameters are. Raises BudgetError where that isn't the card whose budget was taken."""
+        assert self.recorder is not None
+        first = next((parameter for group in optimizer.param_groups for parameter in group["params"]), None)
+        if first is not None:
+            self.recorder.observe(device=first.device.type)
+            if self.orders.device == first.device.type == "cuda":
+                budget.still_chosen(self.orders.device_uuid, several=self._card is not None)
+                cards.same(self.orders, self._card, first.device.index)
+
+    # -- the report
+
+    def at_exit(self) -> None:
+        """The program ends by itself in this process."""
+
+    def to(self, phase: Phase) -> None:
+        """The trial goes on to ``phase``; it ends where the phase before needed more than the cap."""
+        if self.recorder is not None and phase is not self.phase:
+            self.phase = phase
+            self._tell_its_place()
+            try:
+                self.recorder.phase(phase)
+            except OverCap as over:
+                self.fail(over)
+
+    def fail(self, error: BaseException) -> None:
+        """Ends the process and the trial. Doesn't return."""
+        assert self.recorder is not None
+        self.recorder.failed(error)
+        self.end(1)
+
+    def end(self, status: int) -> None:
+        """Ends the process. Doesn't return."""
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(Exception):
+                stream.flush()
+        os._exit(status)
+
+    def tell(self, **facts: Any) -> None:
+        """Puts facts into the report, with what stands outside of the instrument: accumulation and checkpointing from outside."""
+        assert self.recorder is not None
+        for text in getattr(accumulation_from_outside(), "notes", ()):
+            self.recorder.note(text)
+        if (outside := getattr(sys.modules.get("_autofit_checkpointing"), "CHECKPOINTING", None)) is not None:
+            self.recorder.observe(checkpointing=outside.seen)
+            for text in outside.told():
+                self.recorder.note(text)
+        self._tell_its_place()
+        self.recorder.fact(mode=self.settings.mode, **facts)
+
+    def _tell_its_place(self) -> None:
+        """Which of several processes it is, and what it has had of cards that aren't its own."""
+        assert self.recorder is not None
+        if (dist := distributed()) is not None:
+            self.recorder.fact(**{RANK: dist.get_rank(), WORLD_SIZE: dist.get_world_size()})
+        if self._card is not None:
+            with contextlib.suppress(Exception):  # a context that a failure broke
+                self.recorder.fact(**{CARD: self.orders.device_uuid, OTHER_CARDS: cards.elsewhere(self._card)})
+
+    def swallowed_perhaps(self, error: BaseException) -> None:
+        """A memory failure passed through: the script may catch it and go on. Where it ends the script, that end counts."""
+        if self.active and self.recorder is not None and is_memory(error):
+            with contextlib.suppress(Exception):
+                self.recorder.swallowed(f"{type(error).__name__}: {str(error).strip().splitlines()[0][:300]}")
+
+
+def accumulation_from_outside() -> Any:
+    """What holds this process's optimizer steps back (``native/accumulate.py``), or None."""
+    return getattr(sys.modules.get("_autofit_accumulate"), "OUTSIDE", None)
+
+
+def _is_a_worker() -> bool:
+    """Whether this process loads data for another (such processes are daemons)."""
+    process = sys.modules.get("multiprocessing.process")
+    return process is not None and bool(process.current_process().daemon)
+
+
+def distributed() -> Any:
+    """torch.distributed where a group of several is up, else None."""
+    import torch.distributed as dist
+
+    return dist if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1 else None
+
+
+def world_size() -> int:
+    """Data-parallel processes, as far as can be told."""
+    dist = distributed()
+    return int(dist.get_world_size()) if dist is not None else 1
+
+
+def is_memory(error: BaseException) -> bool:
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return True
+    text = str(error)
+    return isinstance(error, RuntimeError) and ("out of memory" in text or "can't allocate memory" in text)
