@@ -70,6 +70,8 @@ class Instrument(Part):
         """A validation after the wanted steps has been seen to its (cut) end; of several ranks, all go on from there."""
         self.passive = False
         """A trainer's own hooks (Hugging Face, Lightning, Ultralytics) steer; the generic ones only count."""
+        self.micro_batches: list[int] = []
+        """Samples of its batches, in the order in which they first came."""
         self.progress = StepsByOptimizer()
         self.counts = MicroBatches(self.told)
         self.steps = self.eval_batches = self.backwards = 0
@@ -107,6 +109,8 @@ class Instrument(Part):
 
     def forked(self) -> None:
         """In a forked child: it may load data, or train on its own part. What was seen is its parent's."""
+        if self._taken is not None and self.orders.device == "cpu":
+            sys.modules["torch"].set_num_threads(1)  # the budget has started the others (``budget``), and no child has them
         self.stop_forwarding()
         fresh = vars(type(self)(self.settings))
         kept = {name: getattr(self, name) for name in ("on_forwarding", "on_hand", "_taken", "_card", "orders", "_closed")}
@@ -180,6 +184,11 @@ class Instrument(Part):
     def _count_from_here(self) -> None:
         self.progress.mark()
         self._train_began, self._train_batches = time.monotonic(), 0
+
+    def first_batch_is_there(self) -> None:
+        """What it took to look for the worst batches is no training."""
+        if not self._train_batches:
+            self._train_began = time.monotonic()
 
     def judge_losses_of(self, batches: float) -> None:
         """Of so many micro-batches from here. What follows is of a few rows, which may hold nothing to learn from (no masked token, no
@@ -270,7 +279,9 @@ class Instrument(Part):
             self.start_forwarding()
 
     def _observe_accumulation(self) -> None:
-        usual = self.counts.usual() if self.phase is Phase.TRAIN else None
+        if self._forward_began or self.phase is not Phase.TRAIN:
+            return  # what is trained after a fast-forward may begin within a step, by our doing
+        usual = self.counts.usual()
         if usual is not None and self.recorder is not None:
             accumulation, own = usual
             self.recorder.observe(accumulation=accumulation)
@@ -380,6 +391,7 @@ class Instrument(Part):
     def stop_forwarding(self) -> None:
         if self.forwarding:
             self.forwarding = False
+            self.counts.drawn = self.counts.forwards = self.counts.backwards = 0
             for act in self.on_forwarding:
                 act(False)
 

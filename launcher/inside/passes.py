@@ -202,6 +202,7 @@ class Pass:
         batch = self._draw()
         if self._served == 1:
             self._began = time.monotonic()
+            instrument.first_batch_is_there()
         if instrument.proven and instrument.phase in (Phase.TRAIN, Phase.FINISH):
             self._passes.replay[self._loader] = batch
         return batch

@@ -212,6 +212,11 @@ class Recorder:
             self._swallowed.append(text)
             self.write()
 
+    @property
+    def lost_some(self) -> bool:
+        """Whether a memory failure was hidden by the trainer."""
+        return bool(self._swallowed)
+
     def ended(self) -> None:
         """The process ends in this phase, by itself: the phase is closed with its peaks, and the report is written."""
         self._close_phase()

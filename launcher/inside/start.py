@@ -37,12 +37,12 @@ def install(path: str) -> None:
         overlay.install()
         after_import(overlaid_libraries.hooks(overlay, forwarding=instrument.saves))
     after_import({"torch": lambda module: _torch(instrument)})
+    os.register_at_fork(after_in_child=instrument.forked)
     if settings.same:
         after_import(same.libraries())
     if not settings.budget_only:
         after_import(_trainers(instrument))
         atexit.register(instrument.at_exit)
-        os.register_at_fork(after_in_child=instrument.forked)
 
 
 def _looks(settings: ProbeSettings) -> None:

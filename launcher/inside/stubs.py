@@ -8,7 +8,7 @@ import types
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from ..shared.report import DIVIDED_BY, WORLD_SIZE, Phase
+from ..shared.report import DIVIDED_BY, MICRO_BATCHES, WORLD_SIZE, Phase
 from .part import world_size
 
 if TYPE_CHECKING:
@@ -240,14 +240,22 @@ def _observe_batch(instrument: Instrument, args: Any, kwargs: Any) -> None:
 
 
 def observe_micro_batch(instrument: Instrument, seen: int, candidates: tuple[int, ...] = ()) -> None:
-    """Notes the micro-batch that ran; a script that divides what it is given over its ranks has run what was asked."""
-    assert instrument.recorder is not None
-    asked = instrument.orders.payload.get("micro_batch")
+    """Notes the micro-batch that ran: a script that divides what it is given over its ranks has run what was asked, and one that changes its
+    batch itself has where the asked one came."""
+    recorder, asked, processes = instrument.recorder, instrument.orders.payload.get("micro_batch"), world_size()
+    assert recorder is not None
     if asked in candidates:
         seen = asked
-    instrument.recorder.fact(samples=seen, **{WORLD_SIZE: world_size()})
-    if seen != asked and asked is not None and world_size() > 1 and seen * world_size() == asked:
-        instrument.recorder.note(f"the script divides its batch of {asked} over {world_size()} processes")
-        instrument.recorder.fact(**{DIVIDED_BY: world_size()})
-        seen = asked
-    instrument.recorder.observe(micro_batch=seen)
+    ran = seen
+    if seen != asked and asked is not None and processes > 1 and seen * processes == asked:
+        recorder.note(f"the script divides its batch of {asked} over {processes} processes")
+        recorder.fact(**{DIVIDED_BY: processes})
+        ran = asked
+    sizes = instrument.micro_batches
+    if ran not in sizes:
+        sizes.append(ran)
+    if len(sizes) > 1 and not recorder.lost_some:
+        recorder.note(f"the script changes its batch itself: {', then '.join(map(str, sizes))} samples")
+        seen = ran = asked if asked in sizes else sizes[0]
+    recorder.fact(**{"samples": seen, WORLD_SIZE: processes, MICRO_BATCHES: list(sizes)})
+    recorder.observe(micro_batch=ran)

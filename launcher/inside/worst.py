@@ -202,7 +202,7 @@ def _longest(loader: Any, instrument: Instrument, kind: str) -> list[int] | None
             f"{word} data as drawn: a pass takes items more than once, so those beside one another may belong together"
         )
         return None
-    sizes = _sizes(dataset, _spread(total))
+    sizes = _sizes(instrument, dataset, _spread(total))
     if not sizes:
         instrument.recorder.note(f"{word} data as drawn: its items could not be sampled")
     elif len(set(sizes.values())) == 1:
@@ -222,9 +222,9 @@ def _spread(total: int) -> list[int]:
     return [*even[::16], *(index for at, index in enumerate(even) if at % 16)]
 
 
-def _sizes(dataset: Any, indices: Sequence[int]) -> dict[int, int]:
+def _sizes(instrument: Instrument, dataset: Any, indices: Sequence[int]) -> dict[int, int]:
     """Index -> size of the item, for as many as could be read in time, by a forked child."""
-    text = _told_by_a_child(lambda writer: _measure(dataset, indices, writer))
+    text = _told_by_a_child(instrument, lambda writer: _measure(dataset, indices, writer))
     found: dict[int, int] = {}
     for line in text.splitlines():
         with contextlib.suppress(ValueError):
@@ -233,7 +233,7 @@ def _sizes(dataset: Any, indices: Sequence[int]) -> dict[int, int]:
     return found
 
 
-def _told_by_a_child(tell: Callable[[int], None]) -> str:
+def _told_by_a_child(instrument: Instrument, tell: Callable[[int], None]) -> str:
     """What a forked child writes into the pipe that ``tell`` is given, as far as it comes in time."""
     import torch
 
@@ -241,6 +241,7 @@ def _told_by_a_child(tell: Callable[[int], None]) -> str:
     pid = os.fork()
     if pid == 0:
         os.close(reader)
+        instrument.leave()
         try:
             torch.set_num_threads(1)  # as data loader workers do: a forked child must not meet the parent's threads
             tell(writer)
@@ -284,7 +285,7 @@ def endless(loader: Any, instrument: Instrument, length: int) -> bool:
         if batches is not sampler and next(itertools.islice(batches, ESTIMATED * length + OWN_BATCHES, None), None) is not None:
             os.write(writer, b"endless")
 
-    return _told_by_a_child(tell) == "endless"
+    return _told_by_a_child(instrument, tell) == "endless"
 
 
 def item_size(item: Any) -> int:

@@ -110,6 +110,15 @@ def test_a_script_that_reads_back_what_it_writes_fits_and_nothing_of_the_persons
     assert not (done.folder / "scratch").exists()
 
 
+@pytest.mark.parametrize("words", [("fork",), ("fork", "--made", "above"), pytest.param(("spawn",), marks=pytest.mark.slow), ("start",)])
+def test_a_training_in_a_child_is_followed_bounded_and_judged(words: tuple[str, ...], tmp_path: Path) -> None:
+    done = tried("in_a_child", tmp_path, "--how", *words, rung=1)
+    assert fits(done) and done.report.observed == {"micro_batch": 32, "accumulation": 2, "device": "cpu"}
+    assert done.report.validation_batches and done.report.train_again_batches, done.report
+    too_small = tried("in_a_child", tmp_path, "--how", *words, "--width", "4096", cap=96 * MIB)
+    assert too_small.verdict.kind is Kind.OUT_OF_MEMORY, too_small.verdict
+
+
 def test_a_script_without_a_word_for_accumulation_steps_once_in_four_micro_batches(tmp_path: Path) -> None:
     done = tried("no_word_for_accumulation", tmp_path, "--only", "adamw", rung=2, spelled={"accumulation": "outside"})
     assert fits(done) and done.report.observed == {"micro_batch": 16, "accumulation": 4, "device": "cpu"}
