@@ -240,8 +240,8 @@ def _observe_batch(instrument: Instrument, args: Any, kwargs: Any) -> None:
 
 
 def observe_micro_batch(instrument: Instrument, seen: int, candidates: tuple[int, ...] = ()) -> None:
-    """Notes the micro-batch that ran: a script that divides what it is given over its ranks has run what was asked, and one that changes its
-    batch itself has where the asked one came."""
+    """Notes the micro-batch that ran. A script that divides what it is given over its ranks has run what was asked; so has one that changes
+    its batch itself, where the asked one came."""
     recorder, asked, processes = instrument.recorder, instrument.orders.payload.get("micro_batch"), world_size()
     assert recorder is not None
     if asked in candidates:

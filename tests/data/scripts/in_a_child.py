@@ -1,4 +1,4 @@
-"""A training in a child of the script's: forked, spawned, a process that it starts; with the model made there or (``--made above``) before."""
+"""A training in a child of the script's: forked, spawned or started; the model is made there, or before (``--made above``)."""
 
 import argparse
 import multiprocessing
