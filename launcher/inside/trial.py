@@ -9,7 +9,7 @@ proven by running the command plainly (``plainly``).
 Payload: ``argv`` (list of words), ``env`` (added), ``files`` (path -> text, written first), ``micro_batch`` (as asked),
 ``accumulation`` (micro-batches per optimizer step in the trial), ``validation`` ("seek" or "none"), ``whole`` (samples of a step that the
 script takes in parts by itself, else None), ``nominal`` (bool: it keeps a batch of its own), ``apart`` (bool: each process has the budget
-for itself), ``parts`` (in which a batch of its own sampler is taken, else None), ``goes_on`` (see ``going_on``; only if a second process
+for itself), ``goes_on`` (see ``going_on``; only if a second process
 is to go on). ``steps_in_all`` is added here where the whole training has fewer than are wanted.
 """
 

@@ -405,7 +405,6 @@ class ScriptAdapter(Adapter):
             "micro_batch": rung.micro_batch,
             "validation": "none" if self.args.validation.none else "seek",
             "nominal": accumulation_form(self.args) == NOMINAL,
-            "parts": told if self._in_parts else None,
             "whole": rung.effective_batch // rung.world_size if accumulation_form(self.args) == ITSELF else None,
         }
         expects: dict[str, Value] = {"accumulation": told} if "accumulation" in self.args.spelled else {}
