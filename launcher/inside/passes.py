@@ -35,7 +35,7 @@ class Passes:
     """All passes of one process."""
 
     def __init__(self) -> None:
-        self.open: list[Pass] = []
+        self.open: list[TrialPass] = []
         self.begun: Counter[str] = Counter()
         self.evaluated: weakref.WeakSet[Any] = weakref.WeakSet()
         """Loaders of which a validation pass was seen."""
@@ -70,7 +70,7 @@ class Passes:
         return False
 
 
-class Pass:
+class TrialPass:
     """An iterator over one pass. The loader's own iterator is made when its first batch is really wanted."""
 
     def __init__(self, instrument: Instrument, loader: Any, plain: Callable[[Any], Any]) -> None:
@@ -344,7 +344,7 @@ def probed(instrument: Instrument, plain: Callable[[Any], Any]) -> Callable[[Any
         if instrument.passive:
             with worst.first(loader, instrument, "eval" if instrument.phase in (Phase.VALIDATE, Phase.FINISH) else "train"):
                 return plain(loader)
-        return Pass(instrument, loader, plain)
+        return TrialPass(instrument, loader, plain)
 
     return begun
 

@@ -16,7 +16,7 @@ from torch.utils.data import BatchSampler, DataLoader, RandomSampler
 from launcher.inside import worst
 from launcher.inside.counted import PATIENCE as ENOUGH
 from launcher.inside.instrument import IN_A_THREAD, Instrument
-from launcher.inside.passes import Pass
+from launcher.inside.passes import TrialPass
 from launcher.inside.settings import ProbeSettings
 from launcher.shared.orders import Orders
 from launcher.shared.report import NOT_EXACT, Phase
@@ -155,7 +155,7 @@ class Loop:
         session._train_began -= 3600 * slow
         for _ in range(passes):
             began = 0
-            for last in (looking_ahead if self.ahead else plain)(Pass(session, loader, lambda _: iter(range(loader.batches)))):
+            for last in (looking_ahead if self.ahead else plain)(TrialPass(session, loader, lambda _: iter(range(loader.batches)))):
                 session.counts.forwards += 1
                 session.backward_done()
                 began += 1
@@ -241,7 +241,7 @@ def test_a_pass_without_an_end_is_never_ended_by_us(forwarding: bool) -> None:
     session, _, optimizer = begun(1)
     session._train_began -= 3600
     loader = DataLoader(DATA, batch_sampler=Lengthy(BatchSampler(RandomSampler(DATA), 8, drop_last=False)))
-    batches = Pass(session, loader, DataLoader.__iter__)
+    batches = TrialPass(session, loader, DataLoader.__iter__)
     for number in range(300):
         next(batches)
         if not session.forwarding:
