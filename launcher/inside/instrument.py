@@ -35,7 +35,7 @@ from ..shared.sizes import format_size
 from . import budget, counted, kept_checkpoint
 from .counted import Hand, MicroBatches, StepsByOptimizer
 from .gathered import JOINED, Gathered
-from .part import Part, distributed, is_memory
+from .part import TakingPart, distributed, is_memory
 from .passes import Passes
 from .ranks import Together
 from .settings import (
@@ -59,7 +59,7 @@ IN_A_THREAD = "it saves in a thread: while it saves, training goes on, so that i
 UNSEEN_END = "what the script does after its training (a test set, figures) is not proven"
 
 
-class Instrument(Part):
+class Instrument(TakingPart):
     """One process's part in a trial."""
 
     def __init__(self, settings: ProbeSettings) -> None:

@@ -15,7 +15,7 @@ from .recorder import OverCap, Recorder
 from .settings import ProbeSettings
 
 
-class Part:
+class TakingPart:
     """It takes part from the first module that this process builds; where it was forked off to train, from the first pass over data."""
 
     def __init__(self, settings: ProbeSettings) -> None:
