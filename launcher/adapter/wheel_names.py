@@ -80,13 +80,10 @@ def other_unit(value: object) -> bool:
     return value is True or (isinstance(value, str) and _OTHER_UNITS.match(value) is not None)
 
 
-PER_BATCH = ("tokens", "frames")
-
-
 def by_tokens(name: str) -> bool:
     """Whether a name bounds a batch by its tokens or frames: ``--max-tokens``, ``--batch-frames``."""
     words = frozenset(_words(name))
-    return bool(words.intersection(PER_BATCH) and words & {"max", "batch"}) and not words & {*_EVALUATION, "new", "generation"}
+    return bool(words & {"tokens", "frames"} and words & {"max", "batch"}) and not words & {*_EVALUATION, "new", "generation"}
 
 
 def usual(name: str) -> str | None:

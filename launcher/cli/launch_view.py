@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from launcher.cli import outcome_view, prose, rungs_view
-from launcher.cli.rungs_view import batch, size, words
+from launcher.cli.rungs_view import size, words
 from launcher.engine.events import (
     CardTaken,
     Finished,
@@ -276,8 +276,7 @@ def _room(trial: Trial, budget: Budget) -> str:
 
 def _batch_of(job: Job) -> str:
     """What the ladder does to the effective batch, in words."""
-    unit, least = job.adapter.asked.unit, min(rung.effective_batch for rung in job.ladder.rungs)
-    effective, last = batch(job.ladder.effective_batch, unit), batch(least, unit)
+    effective, last = job.ladder.effective_batch, min(rung.effective_batch for rung in job.ladder.rungs)
     ranks = {rung.world_size for rung in job.ladder.rungs}
     processes = f" ({max(ranks)} processes)" if max(ranks) > 1 and len(ranks) == 1 else ""
     if last == effective:

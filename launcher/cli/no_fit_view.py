@@ -6,7 +6,7 @@ from rich.console import Console
 
 from launcher.cli import prose, run
 from launcher.cli.run import ALLOW_BATCH
-from launcher.cli.rungs_view import batch, words
+from launcher.cli.rungs_view import words
 from launcher.engine.state import Fit, Need, Status, least_need
 from launcher.ladder.rungs import CHECKPOINTING
 from launcher.ladder.verdict import Kind
@@ -23,16 +23,16 @@ def show(console: Console, fit: Fit) -> None:
     if fit.status is Status.CARD_TAKEN or fit.nearest is None or fit.nearest_command is None:
         prose.say(console, _why_none(fit), style="red")
         return
-    job, asked, unit = fit.job, fit.job.ladder.effective_batch, fit.job.adapter.asked.unit
+    job, asked = fit.job, fit.job.ladder.effective_batch
     refused = f" that is the asked training: with more accumulation {fit.refused}" if fit.refused else ""
     prose.say(
         console,
-        f"No rung fits {job.budget} with the effective batch of {batch(asked, unit)}{refused}. Nearest that fits, really tried "
+        f"No rung fits {job.budget} with the effective batch of {asked}{refused}. Nearest that fits, really tried "
         f"({format_size(fit.nearest.verdict.peak_bytes)}):", style="red",
     )  # fmt: skip
     prose.command(console, fit.nearest_command.shell(), before="  ")
     accepts = f"autofit run {ALLOW_BATCH} -- ... (ladder.keep_batch=false in a recipe) accepts that. "
-    prose.say(console, accepts + learning_rate(asked, fit.nearest.effective_batch, unit), style="red")
+    prose.say(console, accepts + learning_rate(asked, fit.nearest.effective_batch), style="red")
 
 
 def _why_none(fit: Fit) -> str:
@@ -130,11 +130,11 @@ def _memory_for(need: Need | None, job: Job) -> str:
     )
 
 
-def learning_rate(asked: int, used: int, unit: str) -> str:
+def learning_rate(asked: int, used: int) -> str:
     """The sentence on what another effective batch means for training."""
     less = asked / used
     return (
-        f"The effective batch is {batch(used, unit)} instead of {batch(asked, unit)}: an epoch has {less:g} times the optimizer steps, so "
+        f"The effective batch is {used} instead of {asked}: an epoch has {less:g} times the optimizer steps, so "
         f"that what is counted in steps (warm-up, schedules) ends {less:g} times as early, and the learning rate was chosen for another "
         f"batch; as a rule divide it by {less:g} for SGD, by {less**0.5:.2g} for Adam. Nothing of that is done for you."
     )

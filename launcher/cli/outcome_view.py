@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from launcher.cli import no_fit_view, prose, rungs_view, tables
-from launcher.cli.rungs_view import batch, setting, size
+from launcher.cli.rungs_view import setting, size
 from launcher.cli.tables import Column
 from launcher.engine.state import Fit
 from launcher.history.runs import how_to_go_on
@@ -35,8 +35,7 @@ def summary(console: Console, fit: Fit) -> None:
     """The ladder as far as it was walked, and what was given up."""
     job = fit.job
     columns = [Column("rung"), *(Column(wheel.name, shared=True) for wheel in job.ladder.wheels), Column("accum", shared=True)]
-    unit = job.adapter.asked.unit
-    columns += [Column(name) for name in ("peak", f"per {unit.removesuffix('s')}", "full run", "trial")] + [Column("verdict", right=False)]
+    columns += [Column(name) for name in ("peak", "per sample", "full run", "trial")] + [Column("verdict", right=False)]
     rows = [[_cell(cell, bold=trial.verdict.fits) for cell in _row(trial, job)] for trial in fit.trials]
     if rows:
         tables.show(console, columns, rows, title=f"{job.recipe.name} on {job.budget}")
@@ -53,10 +52,10 @@ def summary(console: Console, fit: Fit) -> None:
         for name, (asked, used) in given_up.items()
     )
     used_batch, asked_batch = fit.chosen.effective_batch, job.ladder.effective_batch
-    prose.say(console, _given_up(", ".join(less), _batch_words(fit.chosen, asked_batch, unit), fit.same), hang=10)
+    prose.say(console, _given_up(", ".join(less), _batch_words(fit.chosen, asked_batch), fit.same), hang=10)
     rungs_view.rooms(fit.chosen, job.budget, console)
     if fit.chosen.rung.effective_batch != asked_batch:
-        prose.say(console, no_fit_view.learning_rate(asked_batch, used_batch, unit), style="yellow")
+        prose.say(console, no_fit_view.learning_rate(asked_batch, used_batch), style="yellow")
 
 
 def _tried_again(trials: Sequence[Trial]) -> set[int]:
@@ -152,13 +151,13 @@ def _memory(console: Console, fit: Fit) -> None:
         prose.say(console, f"lost to memory, and the trainer went on: {line}", style="yellow")
 
 
-def _batch_words(trial: Trial, asked: int, unit: str) -> str:
-    used, wanted = batch(trial.effective_batch, unit), batch(asked, unit)
+def _batch_words(trial: Trial, asked: int) -> str:
+    used = trial.effective_batch
     if trial.rung.effective_batch != asked:
-        return f"effective batch {used} instead of {wanted}"
-    if trial.effective_batch != asked:
-        return f"effective batch {used}, as the trial saw it; the command's words say {wanted}"
-    return f"effective batch {wanted}, as asked" if trial.batch_seen else f"effective batch {wanted} as told; the trial could not see it"
+        return f"effective batch {used} instead of {asked}"
+    if used != asked:
+        return f"effective batch {used}, as the trial saw it; the command's words say {asked}"
+    return f"effective batch {asked}, as asked" if trial.batch_seen else f"effective batch {asked} as told; the trial could not see it"
 
 
 def _given_up(text: str, batch: str, same: SameTraining | None) -> str:

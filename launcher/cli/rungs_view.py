@@ -83,11 +83,6 @@ def setting(value: object) -> str:
     return {True: "on", False: "off", None: "-"}.get(value, str(value)) if isinstance(value, bool) or value is None else str(value)
 
 
-def batch(number: int, unit: str) -> str:
-    """A batch, with what it is counted in where that isn't samples."""
-    return str(number) if unit == "samples" else f"{number:,} {unit}"
-
-
 def size(bytes_: int) -> str:
     """A peak; a dash where none was seen."""
     return format_size(bytes_) if bytes_ else "-"

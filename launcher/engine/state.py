@@ -167,14 +167,14 @@ class Fit:
     def due(self) -> course.Due | None:
         """Optimizer steps of the asked training; None where they aren't known, or the run's rung gives some up. Of the asked rung none are
         due: its steps are those asked, whatever their number. Where it wasn't tried, a rung that was proven to make as many tells them."""
-        rung, told = self.rung, self.job.adapter.asked
+        rung = self.rung
         if rung is None or not rung.index or rung.effective_batch != self.job.ladder.effective_batch:
             return None
         steps = self.certificate(rung).steps
         asked = self.trial_of(0) or (self.trial_of(rung.index) if steps == PROVEN else None)
         if asked is None or steps.startswith("differs"):
             return None
-        return course.due(course.shown(asked.report, asked.rung), batch=asked.effective_batch, length=told.length, unit=told.unit)
+        return course.due(course.shown(asked.report, asked.rung), batch=asked.effective_batch, length=self.job.adapter.asked.length)
 
     def trial_of(self, rung_index: int) -> Trial | None:
         return next((one for one in reversed(self.trials) if one.rung.index == rung_index), None)
@@ -199,7 +199,6 @@ class Fit:
             rung=dict(rung.values) if rung else None, rung_index=rung.index if rung else None,
             accumulation=rung.accumulation if rung else None, effective_batch=chosen.effective_batch if chosen else None,
             effective_batch_seen=chosen.batch_seen if chosen else False, effective_batch_asked=job.ladder.effective_batch,
-            batch_unit=job.adapter.asked.unit,
             given_up=course.recorded(job.ladder, rung, job.recipe.ladder.wheels) if rung else None,
             trials=[one.record(same_training=self.certificate(one.rung).as_record()) for one in self.trials],
             attempts=[one.record(self._trial_peak, same_training=self.certificate(one.rung).as_record()) for one in self.attempts],

@@ -252,8 +252,6 @@ class Record(_Part):
     effective_batch: int | None = None
     effective_batch_seen: bool = False
     effective_batch_asked: int | None = None
-    batch_unit: str = "samples"
-    """Unit of a batch: "tokens", where the training's own batches hold as many samples as make up so many of them."""
     given_up: dict[str, Any] | None = None
     """Wheel -> asked and used; another_training: true for LoRA and the like."""
     trials: list[TrialRecord] = []

@@ -16,8 +16,6 @@ class Asked:
     """Gradient accumulation steps, if the recipe doesn't say."""
     world_size: int = 1
     """Processes that train together, each with its own micro-batch. Trials see how many there really are."""
-    unit: str = "samples"
-    """What its batches are counted in, in the plural."""
     length: Length | None = None
     """The length of the training by its own arguments; None if they don't say it for certain."""
     counted: str = ""

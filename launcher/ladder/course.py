@@ -177,8 +177,8 @@ class Due:
         return str(self.most) if self.least == self.most else f"{self.least} to {self.most}"
 
 
-def due(asked: Course, *, batch: int, length: Length | None, unit: str = "samples") -> Due | None:
-    """Steps that the asked configuration makes; None if unknown. ``batch``: samples (or of another ``unit``) per optimizer step."""
+def due(asked: Course, *, batch: int, length: Length | None) -> Due | None:
+    """Steps that the asked configuration makes; None if unknown. ``batch``: samples per optimizer step."""
     if asked.updates is not None:
         return Due(least=asked.updates, most=asked.updates, by="its trainer's own reckoning", sure=True)
     if length is not None and length.updates is not None:  # loops that count from 0 to it make one more
@@ -186,8 +186,7 @@ def due(asked: Course, *, batch: int, length: Length | None, unit: str = "sample
     if length is None or length.passes is None or asked.samples is None or batch < 1:
         return None
     least, most = max(asked.samples // batch, 1), math.ceil(asked.samples / batch)
-    data = f"{asked.samples} samples" if unit == "samples" else f"{most} batches of at most {batch:,} {unit}"
-    by = f"{length.word} {format_number(length.passes)} over {data}"
+    by = f"{length.word} {format_number(length.passes)} over {asked.samples} samples"
     return Due(least=math.floor(least * length.passes), most=math.ceil(most * length.passes), by=by, sure=False, of_passes=True)
 
 

@@ -67,7 +67,7 @@ from launcher.trainers.script.said import (
     told_accumulation,
 )
 from launcher.trainers.script.said_lengths import SaidLength
-from launcher.trainers.script.spelling import ALL, CALL, ITSELF, LIGHTNING, LOADER, NOMINAL, OUTSIDE, PARTS, VALUE, Line, kind
+from launcher.trainers.script.spelling import ALL, CALL, ITSELF, LIGHTNING, LOADER, NOMINAL, OUTSIDE, VALUE, Line, kind
 
 SHORT_STEPS = 4
 SHORT_PASSES = 2
@@ -91,8 +91,6 @@ class Variant:
     """As short as a twin."""
     points: bool = False
     """Evaluates as often as a twin."""
-    rows: bool = False
-    """A twin's micro-batch is a number of rows, whatever the unit."""
 
 
 class ScriptAdapter(Adapter):
@@ -156,7 +154,7 @@ class ScriptAdapter(Adapter):
     def asked(self) -> Asked:
         args, workers = self.args, self._workers()
         return Asked(
-            world_size=args.processes or recognise.launched(args.command).processes, unit=args.unit, length=self._length(),
+            world_size=args.processes or recognise.launched(args.command).processes, length=self._length(),
             counted=self._counted(), exact=frozenset((CHECKPOINTING,) if spelling_of(self.recipe, args, CHECKPOINTING) == OUTSIDE else ()),
             workers=workers.number if workers is not None else None, keeps=self._keeps(), unsaid=self._unsaid(),
             read_at={wheel: self._read_at(wheel) for wheel in args.spelled},
@@ -204,13 +202,6 @@ class ScriptAdapter(Adapter):
                 "the script has no word for checkpointing: where that is turned, the first modules of each stack that repeats are computed "
                 "again in backward passes (the run needs native/checkpointing, not autofit)"
             )
-        if self._in_parts:
-            notes.append(
-                f"the batches that its sampler makes stay as they are, each an optimizer step; each is taken in parts, by its rows "
-                f"({self.args.spelled['micro_batch'].removeprefix(f'{PARTS}:')} is not turned)"
-            )
-            if self.args.points:
-                notes.append(f"what it counts in batches comes after that many parts, so earlier: {', '.join(self.args.points)}")
         notes.extend(self._moved())
         if self.args.validation.none:
             notes.append("the recipe says that the script never validates: only training is proven")
@@ -248,7 +239,7 @@ class ScriptAdapter(Adapter):
 
     def _says(self, spelling: str) -> bool:
         form, name = kind(spelling)
-        if form in (PARTS, ALL):
+        if form == ALL:
             return self._says(name)
         if form == "config":
             return configs.last_with(self.args.config, name) is not None
@@ -267,8 +258,6 @@ class ScriptAdapter(Adapter):
         place that hid the micro-batch may have hidden an accumulation that wasn't seen."""
         other = {name: value for name, value in ran.items() if value != self._read(name)}
         if not {"micro_batch", "accumulation"}.intersection(other) <= self.asked.unsaid:
-            return None
-        if other and self._in_parts:
             return None
         if "micro_batch" in other and "accumulation" not in ran and accumulation_form(self.args) not in ("", OUTSIDE):
             return None
@@ -302,15 +291,12 @@ class ScriptAdapter(Adapter):
             for spelled, said in self.args.presets.get(wheel, {}).get(str(value), {}).items():
                 line.set(in_config(spelled), said)
             spelling = spelling_of(self.recipe, self.args, wheel)
-            whole = value * values["accumulation"]
-            if wheel == "micro_batch" and self._in_parts and (variant.rows or whole == self.args.says[wheel]):
-                line.parts = str(whole) if variant.rows else "all"
-            elif wheel == "micro_batch" and spelling is not None and (form := kind(spelling))[0] in (OUTSIDE, LOADER):
+            if wheel == "micro_batch" and spelling is not None and (form := kind(spelling))[0] in (OUTSIDE, LOADER):
                 line.split = (int(self.args.says[wheel]), value, lines.now_at(form[1], self.args.lines, self.args.command))
             elif wheel == CHECKPOINTING and spelling == OUTSIDE:
                 line.checkpointing = float(value)
             elif spelling is not None:
-                line.set(spelling.removeprefix(f"{PARTS}:"), value // own_accumulation(self.args) if spelling == OUTSIDE else value)
+                line.set(spelling, value // own_accumulation(self.args) if spelling == OUTSIDE else value)
         for spelled, said in self._counted_out(rung, variant).items():
             line.set(spelled, said)
         return line
@@ -337,8 +323,8 @@ class ScriptAdapter(Adapter):
     def _from_outside(self, line: Line, told: int, place: Path) -> dict[Path, str]:
         """The files that act in the script's processes; the line gets their variables. ``told``: micro-batches in an optimizer step."""
         files: dict[Path, str] = {}
-        if line.outside > 1 or line.split is not None or line.parts:
-            variables, files = outside.placed(line.outside, split=line.split, parts=line.parts, place=place, env=line.env)
+        if line.outside > 1 or line.split is not None:
+            variables, files = outside.placed(line.outside, split=line.split, place=place, env=line.env)
             line.env |= variables
         if self.args.update is not None and told > self._asked_accumulation:
             times = told / self._asked_accumulation
@@ -429,7 +415,7 @@ class ScriptAdapter(Adapter):
         where the script decides, and at rung 0 where no word of the command says it: its own words are what is looked at then."""
         told, spelling, own = told_accumulation(self.args, rung), self.args.spelled.get("accumulation", ""), own_accumulation(self.args)
         as_it_stands = "accumulation" in self.asked.unsaid and self.args.says.get("accumulation") == told and not any(rung.position)
-        if accumulation_form(self.args) == ITSELF or self._in_parts or "gradient_accumulation_steps" in spelling or as_it_stands:
+        if accumulation_form(self.args) == ITSELF or "gradient_accumulation_steps" in spelling or as_it_stands:
             return told
         return own * min(told // own, MOST_ACCUMULATION)
 
@@ -458,11 +444,6 @@ class ScriptAdapter(Adapter):
         return row_by_row(asked)
 
     @property
-    def _in_parts(self) -> bool:
-        """Its sampler makes batches of so many tokens (frames, seconds), each of which is taken in parts."""
-        return self.args.spelled.get("micro_batch", "").startswith(f"{PARTS}:")
-
-    @property
     def _asked_accumulation(self) -> int:
         asked = self.recipe.ask.get("accumulation")
         return asked if isinstance(asked, int) else 1
@@ -471,8 +452,7 @@ class ScriptAdapter(Adapter):
         outside_of_it = self._from_outside_alone()
         own = {**dict.fromkeys(OF_ITS_OWN_WAY, outside_of_it), **dict.fromkeys(OF_ITS_LENGTH, self._course())}
         recipe = own[finding.kind] if finding.kind in own else self._cured(finding)
-        turned = bool(self.args.points) and not self._in_parts
-        points = self._with(counts=[*self.args.counts, *self.args.points]) if turned else None
+        points = self._with(counts=[*self.args.counts, *self.args.points]) if self.args.points else None
         return Correction(recipe=recipe, outside=outside_of_it, ends=self._ends_of_passes(outside_of_it), points=points)
 
     def _cured(self, finding: Finding) -> Recipe | None:
@@ -502,9 +482,7 @@ class ScriptAdapter(Adapter):
     def twin(self, rung: Rung, budget: Budget, *, folder: Path, short: bool = True, points: bool = False) -> Command:
         if (several := recognise.launched(self.args.command).machines) > 1:
             raise ValueError(f"its ranks train on {several} machines")
-        line, files = self._placed(
-            rung, place=folder / "native", run=folder / "run", variant=Variant(short=short, points=points, rows=True)
-        )
+        line, files = self._placed(rung, place=folder / "native", run=folder / "run", variant=Variant(short=short, points=points))
         return Command(argv=tuple(line.words), env={**line.env, **_hidden_cards(budget)}, files=files)
 
     def _counted(self) -> str:
@@ -526,8 +504,6 @@ class ScriptAdapter(Adapter):
 
     def _course(self) -> Recipe | None:
         """Every length in steps is taken to count micro-batches, and grows with them."""
-        if self._in_parts:  # a batch of few rows has fewer parts than the others
-            return None
         counts = [spelled for spelled in self.args.lengths if wheel_names.counts_steps(batches.name(spelled))]
         return self._with(counts=counts) if counts and not set(counts) & set(self.args.counts) else None
 

@@ -87,7 +87,7 @@ def name(spelling: str) -> str:
     """The bare last name of a spelling: ``config:train.batch_size`` and ``--train.batch_size=`` have the same."""
     if spelling.startswith(f"{VALUE}:"):
         return next(iter(reversed(re.findall(r"\w+", spelling))), "")
-    bare = re.sub(r"^(parts:|all:)?(not:)?(switch|config|config\+|env|call):", "", spelling).split("/")[0].rstrip("=")
+    bare = re.sub(r"^(all:)?(not:)?(switch|config|config\+|env|call):", "", spelling).split("/")[0].rstrip("=")
     return re.split(r"[ .]", bare)[-1]
 
 

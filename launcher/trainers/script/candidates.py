@@ -114,12 +114,19 @@ def other_unit(found: Sequence[Belief]) -> Belief | None:
 
 def counts_otherwise(belief: Belief, unit: Belief) -> str:
     counted = f"counts {str(unit.value).removesuffix('s')}s and not samples" if unit.value is not True else "isn't what batches hold"
-    said = f"{unit.spelling} {unit.value}, {unit.source}"
-    return (
-        f"{belief.spelling} {belief.value} {counted} ({said}): they hold a varying number of samples, and what bounds them isn't known. "
-        "Count them in samples, where the script can, or say what bounds them: ask.micro_batch=600 trainer.args.unit=seconds "
-        "trainer.args.spelled.micro_batch=parts:WORD trainer.args.spelled.accumulation=outside trainer.args.says.micro_batch=600"
-    )
+    return f"{belief.spelling} {belief.value} {counted} ({unit.spelling} {unit.value}, {unit.source}), {_NOT_TURNED}"
+
+
+def bounded(found: Sequence[Belief]) -> str:
+    """That a setting bounds batches by their tokens or frames; nothing where none does."""
+    said = next((f"{one.spelling} {one.value}" for one in found if one.wheel == batches.BOUND), "")
+    return f"{said} bounds its batches by tokens or frames, {_NOT_TURNED}" if said else ""
+
+
+_NOT_TURNED = (
+    "which autofit doesn't turn: give it batches of so many samples, where the script can, or name the value of its source that says how "
+    "many (autofit run --set NAME -- ...)"
+)
 
 
 _ELSEWHERE = re.compile(r"(^|[._])(val|valid|validation|eval|evaluation|test|infer|inference|predict)([._]|$)")

@@ -16,7 +16,7 @@ from launcher.machine import devices, ranks
 from launcher.trainers.script import configs, deepspeed, lines, recognise, rules
 from launcher.trainers.script.rules import ScriptArgs
 from launcher.trainers.script.said import in_config, spelling_of
-from launcher.trainers.script.spelling import ITSELF, LIGHTNING, LOADER, NOT, OUTSIDE, PARTS, kind
+from launcher.trainers.script.spelling import ITSELF, LIGHTNING, LOADER, NOT, OUTSIDE, kind
 
 
 def faults(recipe: Recipe, args: ScriptArgs, wheels: Iterable[str]) -> list[Fault]:
@@ -75,9 +75,6 @@ def _spelling_faults(recipe: Recipe, args: ScriptArgs, wheels: Iterable[str]) ->
             kind(text)
         except ValueError as error:
             faults.append(Fault(key=key, found=str(error), cure="For example --batch-size, or config:train.batch_size."))
-        if text.startswith(f"{PARTS}:") and not _taken_in_parts(key, args):
-            cure = f"Say trainer.args.spelled.accumulation=outside and trainer.args.says.micro_batch={recipe.ask.get('micro_batch')}, too."
-            faults.append(Fault(key=key, found="batches can only be taken in parts where their steps are held back", cure=cure))
         splits = key == "trainer.args.spelled.micro_batch" and text.partition(":")[0] in (OUTSIDE, LOADER)
         if splits and (not _can_be_split(args) or not isinstance(args.says.get("micro_batch"), int)):
             cure = "Say trainer.args.spelled.accumulation=outside too, and trainer.args.says.micro_batch=64: what stands in the source."
@@ -136,12 +133,6 @@ def _deepspeed_faults(recipe: Recipe, args: ScriptArgs) -> list[Fault]:
     return deepspeed.faults(args.command, begin, config=args.config, spelled=args.spelled, turned=turned)
 
 
-def _taken_in_parts(key: str, args: ScriptArgs) -> bool:
-    steps, says = args.spelled.get("accumulation", ""), args.says
-    held = key == "trainer.args.spelled.micro_batch" and steps == OUTSIDE and says.get("accumulation", 1) == 1
-    return held and isinstance(says.get("micro_batch"), int)
-
-
 def _checkpointed(key: str, text: str) -> bool:
     return text == OUTSIDE and key in (f"trainer.args.spelled.{CHECKPOINTING}", f"ladder.wheels.{CHECKPOINTING}.argument")
 
@@ -175,7 +166,7 @@ def _config_faults(recipe: Recipe, args: ScriptArgs) -> list[Fault]:
         f"trainer.args.presets.{wheel}.{name}.{text}": in_config(text)
         for wheel, presets in args.presets.items() for name, preset in presets.items() for text in preset
     }  # fmt: skip
-    bare = {place: text.removeprefix(f"{PARTS}:").removeprefix(NOT) for place, text in wanted.items()}
+    bare = {place: text.removeprefix(NOT) for place, text in wanted.items()}
     keys = {place: text.removeprefix("config:") for place, text in bare.items() if text.startswith("config:")}
     if not keys:
         return []

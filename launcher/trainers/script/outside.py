@@ -16,7 +16,7 @@ from launcher.adapter.commands import copies
 
 _LOADS = Path(__file__).parents[2] / "inside" / "shim" / "sitecustomize.py"
 _NATIVE = Path(__file__).parent / "native"
-_ACCUMULATE = ("accumulate.py", "hooks.py", "steps.py", "loaders.py", "parts.py", "backward.py", "notes.py", "imported.py")
+_ACCUMULATE = ("accumulate.py", "hooks.py", "steps.py", "loaders.py", "backward.py", "notes.py", "imported.py")
 _UPDATE = ("update.py", "backward.py", "loaders.py", "imported.py")
 _TRAINING_ARGUMENTS = ("training_arguments.py", "imported.py")
 _VALUES = ("values.py", "bindings.py", "imported.py")
@@ -29,18 +29,16 @@ KEPT_IN, RESUME = "TRAINER_KEPT_IN", "TRAINER_RESUME"
 VARIABLE = "ACCUMULATE"
 LOSS = "ACCUMULATE_LOSS"
 SPLIT = "ACCUMULATE_SPLIT"
-PARTS = "ACCUMULATE_PARTS"
 
 
 def placed(
-    micro_batches: int, *, split: tuple[int, int, str] | None = None, parts: str = "", place: Path, env: Mapping[str, str]
+    micro_batches: int, *, split: tuple[int, int, str] | None = None, place: Path, env: Mapping[str, str]
 ) -> tuple[dict[str, str], dict[Path, str]]:
     """(variables, files) of a command that steps once in so many micro-batches; ``env``: what the command is given already.
 
-    ``split``: batch size in the script's source, the micro-batch that its loader shall have, and the loader's place. ``parts``: rows of the
-    batches of its own sampler that are taken in parts; "all", or so many.
+    ``split``: batch size in the script's source, the micro-batch that its loader shall have, and the loader's place.
     """
-    said = {**({SPLIT: ":".join(filter(None, map(str, split)))} if split else {}), **({PARTS: parts} if parts else {})}
+    said = {SPLIT: ":".join(filter(None, map(str, split)))} if split else {}
     return _loaded(_ACCUMULATE, {VARIABLE: str(micro_batches), **said}, place=place, env=env)
 
 

@@ -16,7 +16,6 @@ from launcher.machine import devices
 from launcher.trainers.script import (
     arrivals,
     batches,
-    bounded,
     configs,
     deepspeed,
     families,
@@ -33,6 +32,8 @@ from launcher.trainers.script.arrivals import Source
 from launcher.trainers.script.candidates import (
     COMMAND_LINE,
     believed,
+    bounded,
+    counts_otherwise,
     defaults,
     held_files,
     in_config,
@@ -41,11 +42,12 @@ from launcher.trainers.script.candidates import (
     later_files,
     meaning,
     on_the_line,
+    other_unit,
     trained_with,
     upright,
 )
 from launcher.trainers.script.declared import Flag, of_script
-from launcher.trainers.script.spelling import LOADER, NOMINAL, OUTSIDE, PARTS, kind
+from launcher.trainers.script.spelling import LOADER, NOMINAL, OUTSIDE, kind
 
 _ORDER = ("val_micro_batch", "micro_batch", "checkpointing", "segment", "sequence_length", "image_size", "model")
 _LENGTHS = ("segment", "sequence_length", "image_size")
@@ -80,10 +82,8 @@ def understand(words: Sequence[str], *, value: str = "") -> Understood:
     found = upright([*on_the_line(words, begin, declared, later), *files, *defaults(declared, words[begin:])])
     settled = batches.settled(found, ranks=launched(words).processes, in_tokens=partial(source_facts.in_tokens, script))
     beliefs, doubts = believed(settled)
-    otherwise, more = bounded.counted_so(beliefs["micro_batch"], found) if "micro_batch" in beliefs else (None, [])
-    if otherwise is not None or more:
-        del beliefs["micro_batch"]
-        doubts.extend(more)
+    if "micro_batch" in beliefs and (unit := other_unit(found)) is not None:
+        doubts.append(Doubt(wheel="micro_batch", text=counts_otherwise(beliefs.pop("micro_batch"), unit)))
     if any(belief.source == COMMAND_LINE for wheel, belief in beliefs.items() if wheel in _LENGTHS):  # then no other length is meant
         beliefs = {wheel: one for wheel, one in beliefs.items() if wheel not in _LENGTHS or not one.source.endswith("'s default")}
     if beliefs.get("micro_batch", _NONE).source.endswith("'s default") and (listed := in_lists(held)):
@@ -99,20 +99,15 @@ def understand(words: Sequence[str], *, value: str = "") -> Understood:
         beliefs = {**training_arguments.beliefs(given), **beliefs}
         doubts.extend(filter(None, [training_arguments.doubt(given)]))
     own = Source({}, {})
-    unread = "micro_batch" not in beliefs and otherwise is None and not doubts
+    unread = "micro_batch" not in beliefs and not doubts
     if script is not None and (value or (unread and "accumulation" not in beliefs)):
         own = arrivals.in_source(words, script, value, ranks=launched(words).processes)
         beliefs |= own.beliefs
         doubts = [doubt for doubt in doubts if not value or doubt.wheel not in own.beliefs]
-    in_parts = (otherwise or bounded.bound(found)) if "micro_batch" not in beliefs and not doubts else None
-    if in_parts is not None:
-        said_of_steps = beliefs.pop("accumulation", _NONE).value
-        doubts.extend(bounded.doubts(in_parts, said_of_steps, ranks=launched(words).processes))
-        beliefs = {"micro_batch": in_parts.belief, **{wheel: one for wheel, one in beliefs.items() if wheel not in _LENGTHS}}
     if "micro_batch" not in beliefs and not doubts and (unspelled := _unspelled(python)) is not None:
         doubts.append(Doubt(wheel="micro_batch", text=_only_its_word_is_missing(unspelled)))
     if "micro_batch" not in beliefs and not any(doubt.wheel == "micro_batch" for doubt in doubts):
-        text = _not_shared(settled, launched(words).processes) or own.unknown or _no_batch(words, begin, held, script)
+        text = _not_shared(settled, launched(words).processes) or bounded(found) or own.unknown or _no_batch(words, held, script)
         doubts.append(Doubt(wheel="micro_batch", text=text))
     unknown = next((f"{doubt.text}; until then the micro-batch is not turned" for doubt in doubts if doubt.wheel == "accumulation"), "")
     if not unknown and "accumulation" not in beliefs and (batch := beliefs.get("micro_batch")) is not None and _usable(batch):
@@ -121,7 +116,6 @@ def understand(words: Sequence[str], *, value: str = "") -> Understood:
     counted_out = partial(said_lengths.counted_out, words[begin:], declared, python, said_lengths.said_in_files(held, python, behind))
     lengths = counted_out(said_lengths.is_length) or training_arguments.lengths(given) or own.lengths
     said = {"config": (*config, *own.config), "lengths": lengths, "points": counted_out(wheel_names.counts_points)}
-    said |= {"unit": in_parts.unit} if in_parts is not None else {}
     return _recipe(words, beliefs, doubts, said, unknown=unknown)
 
 
@@ -161,7 +155,7 @@ def _accumulation(beliefs: dict[str, Belief], settled: Sequence[Belief], script:
     if (whole := next((one for one in settled if one.wheel == batches.WHOLE), None)) is not None:
         said = f"{whole.spelling} {whole.value} is the batch of a step"
         return f"{said}, and in how many parts the script takes it isn't known, so the micro-batch is not turned"
-    at_the_loader = kind(beliefs["micro_batch"].spelling)[0] in (OUTSIDE, LOADER, PARTS)  # the script works with its own number then
+    at_the_loader = kind(beliefs["micro_batch"].spelling)[0] in (OUTSIDE, LOADER)  # the script works with its own number then
     if script is not None and not at_the_loader and (counted := source_facts.counted_by_batch(script)):
         return f"no word for it was found, and a schedule is counted by the batch size ({counted}), so the micro-batch is not turned"
     beliefs["accumulation"] = Belief(wheel="accumulation", value=1, spelling=OUTSIDE, source="no word for it was found")
@@ -176,20 +170,12 @@ def _not_shared(settled: Sequence[Belief], ranks: int) -> str:
     return f"{whole.spelling} says {whole.value} ({whole.source}), of which {ranks} processes can't have the same number each"
 
 
-def _no_batch(words: Sequence[str], begin: int, held: Mapping[str, Any], script: Path | None) -> str:
-    """What is said where no batch size was found: that it is counted in tokens, where a setting says so, or where was looked."""
+def _no_batch(words: Sequence[str], held: Mapping[str, Any], script: Path | None) -> str:
+    """What is said where no batch size was found: where was looked."""
     if script is None and Path(words[0]).name in _SHELLS:
         return f"{' '.join(words[:2])} starts other commands, which aren't read: give the one that trains, with its words"
     if (known := families.unread(words)) or (known := in_lists(held)):
         return known
-    keys = [key for values in held.values() for key, _ in configs.leaves(values)]
-    spelled = [*(word.partition("=")[0] for word in words[begin:] if word.startswith("-") or "=" in word), *keys]
-    if (by_tokens := next((one for one in spelled if wheel_names.by_tokens(batches.name(one))), None)) is not None:
-        return (
-            f"its batches are bounded by {by_tokens}, whose value isn't clear: say which, as in autofit run ask.micro_batch=4096 "
-            f"trainer.args.unit=tokens trainer.args.spelled.micro_batch=parts:{by_tokens} trainer.args.spelled.accumulation=outside "
-            "trainer.args.says.micro_batch=4096 -- ..."
-        )
     if script is not None and (given := source_facts.batch_of_a_call(script)):
         return given
     if script is not None and (wrong := fault(script)):
@@ -250,7 +236,6 @@ def _recipe(
     says = {wheel: belief.value for wheel, belief in wheels.items()}
     long = {name: dict(said[name]) for name in ("lengths", "points") if said[name] and order}
     config = said["config"]
-    unit = {"unit": said["unit"]} if "unit" in said else {}
     places = [kind(belief.spelling)[1] for belief in wheels.values() if kind(belief.spelling)[0] == LOADER]
     known = {place: text for place in places if (text := lines.text_at(place, words))}
     named = {"config": config[0] if len(config) == 1 else list(config)} if config else {}
@@ -262,7 +247,7 @@ def _recipe(
         doubts=tuple(doubts),
         groups=("trainer: script", "ladder: script"),
         ask={wheel: belief.value for wheel, belief in wheels.items()},
-        args={"command": list(words), **named, "spelled": spelled, "says": says, **unit, **({"lines": known} if known else {}), **long},
+        args={"command": list(words), **named, "spelled": spelled, "says": says, **({"lines": known} if known else {}), **long},
         device=cards(words),
         ladder={"order": order or ["micro_batch"], **({"wheels": rules} if rules else {})},
         comments={
@@ -306,8 +291,6 @@ def _rules(wheels: Mapping[str, Belief], order: Sequence[str]) -> dict[str, dict
             grid = _grid(value, wheel)
             steps = list(dict.fromkeys(_shorter(value, part, grid) for part in (0.75, 0.5, 0.375, 0.25)))
             rules[wheel] = {**({"grid": grid} if wheel != "segment" else {}), "values": [one for one in steps if 0 < one < value]}
-        elif kind(wheels[wheel].spelling)[0] == PARTS:
-            rules[wheel] = {"values": bounded.values(value)}
         elif wheel == "val_micro_batch":
             rules[wheel] = {"values": [value >> shift for shift in (1, 2, 4, 6) if value >> shift]}
     if not order:

@@ -59,8 +59,6 @@ class ScriptArgs(Part):
     it."""
     says: dict[str, Any] = Field(default={})
     """Wheel -> the value that the command means as it stands. Where a rung has just that, the command's own words stay as they are."""
-    unit: str = "samples"
-    """What the micro-batch counts, in the plural: ``tokens``, where its spelling is ``parts:--max-tokens``."""
     lines: dict[str, str] = Field(default={})
     """Place in the source -> the text of that line, by which it is found again where the script was edited: ``train.py:31``."""
     presets: dict[str, dict[str, dict[str, Any]]] = Field(default={})

@@ -9,8 +9,7 @@ from typing import Any
 FORMS = (
     "--flag, --flag=, switch:--flag, switch:--on/--off, config:dotted.key, config+:key, key= or ++key= (Hydra), SECTION.KEY (yacs), "
     "env:NAME, --option key= (key=value behind an option), not:SPELLING, call:field (of transformers' TrainingArguments or of "
-    "Lightning's Trainer), value:train.py:CONFIG['batch'], "
-    "loader:train.py:31, parts:SPELLING (batches by tokens), "
+    "Lightning's Trainer), value:train.py:CONFIG['batch'], loader:train.py:31, "
     "all:SPELLING (of all processes together), outside (accumulation, and with it a micro_batch that stands in the source; checkpointing), "
     "itself, nominal:64 (accumulation)"
 )
@@ -44,9 +43,6 @@ LIGHTNING = f"{CALL}accumulate_grad_batches"
 VALUE = "value"
 """``value:train.py:CONFIG['batch']``: a plain value of the script's own, set as the script binds it."""
 
-PARTS = "parts"
-"""``parts:--max-tokens``: the word that bounds the batches which the script's sampler makes, each of which is taken in parts."""
-
 ALL = "all"
 """``all:--global-batch-size``: the word that says the micro-batches of all processes together."""
 
@@ -77,8 +73,6 @@ class Line:
     no place: every loader of that batch that shuffles."""
     checkpointing: float = 0.0
     """Part of each stack of repeated modules that is checkpointed from outside (``outside.checkpointed``)."""
-    parts: str = ""
-    """That the batches of the script's own sampler are taken in ``outside`` parts: all their rows, or so many."""
 
     def set(self, spelling: str, value: Any) -> None:
         """Says ``value`` in the words of ``spelling``; where the command says it already, in its last word of that name, which is the one
@@ -193,7 +187,7 @@ _PLUSES = ("", "+", "++")
 
 def kind(spelling: str) -> tuple[str, str]:
     """(form, name) of a spelling: flag, joined (--flag=), switch, config, env, call, loader, value, word (key=), behind (--option key=),
-    not, parts, all, outside, itself or nominal.
+    not, all, outside, itself or nominal.
 
     Raises ValueError for anything else.
     """
@@ -204,10 +198,9 @@ def kind(spelling: str) -> tuple[str, str]:
     if spelling.startswith(NOT):
         kind(spelling.removeprefix(NOT))
         return "not", spelling.removeprefix(NOT)
-    for form in (PARTS, ALL):
-        if spelling.startswith(f"{form}:"):
-            kind(spelling.removeprefix(f"{form}:"))
-            return form, spelling.removeprefix(f"{form}:")
+    if spelling.startswith(f"{ALL}:"):
+        kind(spelling.removeprefix(f"{ALL}:"))
+        return ALL, spelling.removeprefix(f"{ALL}:")
     if re.fullmatch(r"-[\w-]+ \w[\w./@-]*=", spelling):
         return BEHIND, spelling[:-1]
     for prefix in ("switch", "config", "config+", "env", "call", LOADER, VALUE):

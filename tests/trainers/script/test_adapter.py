@@ -8,7 +8,6 @@ import subprocess
 import sys
 import tomllib
 import zipfile
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -288,7 +287,7 @@ def test_a_script_without_a_word_for_accumulation_is_given_it_from_outside(tmp_p
     assert "ACCUMULATE" not in asked.env and not any(path.name == "sitecustomize.py" for path in asked.files)
     place = tmp_path / "run" / "native" / "accumulate"
     assert lower.env["ACCUMULATE"] == "2" and lower.env["PYTHONPATH"].split(":")[0] == str(place)
-    beside = {"hooks.py", "steps.py", "loaders.py", "parts.py", "backward.py", "notes.py", "imported.py"}
+    beside = {"hooks.py", "steps.py", "loaders.py", "backward.py", "notes.py", "imported.py"}
     names = {"sitecustomize.py", "_autofit_accumulate.py", *beside}
     assert {path for path in lower.files if path.parent == place} == {place / name for name in names}
     assert not any("import launcher" in text or "from launcher" in text for text in lower.files.values()), "the run needs no autofit"
@@ -317,27 +316,6 @@ def test_repeated_modules_are_checkpointed_from_outside_where_that_is_named_and_
     assert adapter.trial(rung, cpu_budget(), folder=tmp_path / "t", cache=tmp_path).payload["env"]["CHECKPOINTING"] == "0.5"
     own = ScriptAdapter(changed(recipe, spelled={**spelled, "checkpointing": "switch:--c"}).model_copy(update={"ladder": ladder}))
     assert any("switch:--c is for all layers or none" in str(fault) for fault in own.check())
-
-
-def test_batches_by_tokens_are_taken_in_parts_and_their_bound_is_never_turned(tmp_path: Path) -> None:
-    (tmp_path / "train.py").touch()
-    words = ["python", str(tmp_path / "train.py"), "--max-tokens", "4096"]
-    understood = script_recognise.understand(words)
-    trainer = TrainerRules(adapter="script", args=understood.args)
-    ladder = LadderRules.model_validate_json(json.dumps(dict(understood.ladder)))
-    adapter = ScriptAdapter(Recipe(name="mine", ask=understood.ask, trainer=trainer, ladder=ladder))
-    rungs = ladder_of(adapter).rungs
-    assert [(rung.micro_batch, rung.accumulation) for rung in rungs[:3]] == [(4096, 1), (2048, 2), (1024, 4)] and len(rungs) == 7
-    assert adapter.check() == [] and adapter.asked.unit == "tokens"
-    asked, lower = (adapter.command(rung, cpu_budget(), folder=tmp_path / "run") for rung in rungs[:2])
-    assert list(asked.argv) == list(lower.argv) == words and "ACCUMULATE" not in asked.env
-    assert (lower.env["ACCUMULATE"], lower.env["ACCUMULATE_PARTS"]) == ("2", "all")
-    twin = adapter.twin(replace(rungs[0], values={"micro_batch": 1}, accumulation=4), cpu_budget(), folder=tmp_path / "twin")
-    assert (list(twin.argv), twin.env["ACCUMULATE"], twin.env["ACCUMULATE_PARTS"]) == (words, "4", "4"), (
-        "of each batch four rows, one by one"
-    )
-    smaller = adapter.line(replace(rungs[1], accumulation=1), run=tmp_path)
-    assert smaller.words == [*words[:-1], "2048"] and not smaller.parts, "another effective batch, which the script can make itself"
 
 
 def test_only_accumulation_and_with_it_the_micro_batch_can_be_turned_from_outside(tmp_path: Path) -> None:

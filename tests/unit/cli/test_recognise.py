@@ -813,49 +813,34 @@ FRAMES = "p.add_argument('--batch_size_type', type=str, default='frame', choices
 
 
 @pytest.mark.parametrize(
-    ("words", "source", "micro_batch", "unit"),
+    ("words", "source", "told"),
     [
-        ("--batch_size_per_gpu 3200", FRAMES, (3200, "parts:--batch_size_per_gpu"), "frames"),
-        ("--batch_size_per_gpu 9 --batch_size_type=tokens", FRAMES, (9, "parts:--batch_size_per_gpu"), "tokens"),
-        ("c.yaml", "", (38400, "parts:config:datasets.batch_size"), "seconds"),
-        ("--max-tokens 4096 --max-len 512", "", (4096, "parts:--max-tokens"), "tokens"),
-        ("--max-tokens 4096 --accum 1", "", (4096, "parts:--max-tokens"), "tokens"),
-        ("", "p.add_argument('--batch-frames', type=int, default=900)\n", (900, "parts:--batch-frames"), "frames"),
-        ("--batch_size_per_gpu 32 --batch_size_type sample", FRAMES, (32, "--batch_size_per_gpu"), "samples"),
+        ("--batch_size_per_gpu 3200", FRAMES, "--batch_size_per_gpu 3200 counts frames and not samples"),
+        ("--batch_size_per_gpu 9 --batch_size_type=tokens", FRAMES, "counts tokens and not samples (--batch_size_type= tokens"),
+        ("c.yaml", "", "config:datasets.batch_size 38400 counts seconds"),
+        ("s.yaml", "", "batch_size 16 isn't what batches hold (config:dynamic_batching True"),
+        ("--max-tokens 4096 --max-len 512 --accum 4", "", "--max-tokens 4096 bounds its batches by tokens or frames"),
+        ("", "p.add_argument('--batch-frames', type=int, default=900)\n", "--batch-frames 900 bounds its batches"),
     ],
 )
-def test_batches_of_so_many_frames_or_tokens_are_taken_in_parts(
-    words: str, source: str, micro_batch: tuple[int, str], unit: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_batches_of_so_many_frames_or_tokens_are_not_turned_and_what_to_say_is_told(
+    words: str, source: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("t.py").write_text(source)
     Path("c.yaml").write_text("datasets: {batch_size: 38400, batch_type: second}\n")
-    understood = recognise.understand(["python", "t.py", *words.split()])
-    assert believed(understood)["micro_batch"] == micro_batch and understood.args.get("unit", "samples") == unit
-    assert believed(understood)["accumulation"] == (1, "outside") and "sequence_length" not in understood.ask
-    assert recognise.refuse_doubts(understood, overrides=[]) is None
-
-
-@pytest.mark.parametrize(
-    ("words", "refused"),
-    [
-        ("torchrun --nproc_per_node 2 t.py --max-tokens 4096", "in one process and not in 2"),
-        ("python t.py --max-tokens 4096 --update-freq 16", "counts 16 batches to a step by itself"),
-        ("python t.py s.yaml", "what bounds them isn't known"),
-        ("python t.py --max-tokens", "whose value isn't clear"),
-    ],
-)
-def test_batches_that_can_not_be_taken_in_parts_are_refused_with_the_reason(
-    words: str, refused: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
-    Path("t.py").touch()
     Path("s.yaml").write_text("dynamic_batching: true\nbatch_size: 16\n")
-    understood = recognise.understand(words.split())
-    with pytest.raises(BadInput) as told:
+    understood = recognise.understand(["python", "t.py", *words.split()])
+    with pytest.raises(BadInput) as refused:
         recognise.refuse_doubts(understood, overrides=[])
-    assert refused in str(told.value), told.value
+    assert told in str(refused.value) and "which autofit doesn't turn: give it batches of so many samples" in str(refused.value)
+
+
+def test_batches_that_could_be_of_so_many_frames_and_are_of_samples_are_turned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("t.py").write_text(FRAMES)
+    understood = recognise.understand(["python", "t.py", "--batch_size_per_gpu", "32", "--batch_size_type", "sample"])
+    assert believed(understood)["micro_batch"] == (32, "--batch_size_per_gpu") and recognise.refuse_doubts(understood, overrides=[]) is None
 
 
 def test_a_part_that_does_not_divide_the_whole_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,8 +20,6 @@ told on stderr, and the run goes on. Batch norm takes its statistics from micro-
 ACCUMULATE_LOSS=mean or sum says what the loss is, where that can't be told from the way it was computed.
 ACCUMULATE_SPLIT=64:16 is for a script whose batch stands in its source: a DataLoader that shuffles and is made with batches of 64 is made
 with batches of 16. ACCUMULATE_SPLIT=64:16:train.py:31 means the one that is made in that line, shuffled or not.
-ACCUMULATE_PARTS=all is for a script whose batch sampler makes batches of so many tokens (frames, seconds): each of them stays one optimizer
-step, and is taken in ACCUMULATE parts that count by their rows. ACCUMULATE_PARTS=4: only the first four rows of each, for a comparison.
 It needs nothing but torch, and the files beside it. What it did is told on stderr when the process ends.
 """
 
@@ -32,12 +30,10 @@ import os
 
 from .hooks import install, install_accelerate
 from .imported import after_import
-from .parts import Parts
 from .steps import LOSS, Outside
 
 VARIABLE = "ACCUMULATE"
 SPLIT = "ACCUMULATE_SPLIT"
-PARTS = "ACCUMULATE_PARTS"
 
 OUTSIDE: Outside | None = None
 """Of this process, where there is any; for who watches."""
@@ -48,10 +44,8 @@ def begin() -> None:
     global OUTSIDE
     every = int(os.environ.get(VARIABLE) or 1)
     whole, part, *place = (os.environ.get(SPLIT) or ":").split(":", 2)
-    rows = os.environ.get(PARTS, "")
-    if every > 1 or part or rows:
-        parts = Parts(every, 0 if rows == "all" else int(rows)) if rows else None
-        outside = OUTSIDE = Outside(every, os.environ.get(LOSS, ""), (int(whole), int(part), "".join(place)) if part else None, parts)
+    if every > 1 or part:
+        outside = OUTSIDE = Outside(every, os.environ.get(LOSS, ""), (int(whole), int(part), "".join(place)) if part else None)
         after_import(
             {
                 "torch": lambda: install(outside),

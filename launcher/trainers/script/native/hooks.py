@@ -19,8 +19,6 @@ def install(outside: Outside) -> None:
 
     if outside.split is not None:
         _wrap(torch.utils.data.DataLoader, "__init__", lambda make: _split(make, outside, *outside.split))  # type: ignore[misc]
-    if outside.parts is not None:
-        outside.parts.install(torch)
     if outside.every == 1:
         if outside.split is not None:
             _split_at_all(outside, torch)
@@ -154,8 +152,6 @@ def _with_the_optimizer(step: Callable[..., Any], outside: Outside) -> Callable[
     @functools.wraps(step)
     def once(this: Any, *args: Any, **kwargs: Any) -> Any:
         held = outside.optimizers.get(_bare(getattr(this, "optimizer", None)))
-        if outside.paused and outside.in_mid_batch:
-            return None
         if not outside.paused and held is not None and held.pending:
             outside.deferred[this] = lambda: step(this, *args, **kwargs)
             return None

@@ -35,11 +35,6 @@ class Pass:
         return self._size is None
 
     @property
-    def never_parted(self) -> bool:
-        """Whether its batches should come in parts, and don't."""
-        return False
-
-    @property
     def completes_a_step(self) -> bool:
         """Whether the batch that was drawn last is the last one of an optimizer step."""
         return self.last or (self.position + 1) % self._every == 0
@@ -123,7 +118,7 @@ class ToldLengths:
     def told(self, loader: Any, count: int, frame: Any) -> int:
         """What whoever asks in ``frame`` is told: optimizer steps, of a loader that shuffles, until its first pass begins."""
         asks = frame.f_code.co_filename
-        if self._own or self._every == 1 or loader in self._begun or not is_random(getattr(loader, "sampler", None)):
+        if self._own or loader in self._begun or not is_random(getattr(loader, "sampler", None)):
             return count
         if "tqdm" in asks or os.path.dirname(asks) == _OURS:
             return count

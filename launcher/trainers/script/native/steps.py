@@ -10,7 +10,6 @@ from typing import Any
 from .backward import reductions
 from .loaders import Pass, ToldLengths, samples
 from .notes import Notes, NotExact, refuse_trainers
-from .parts import Parts, PassInParts
 
 LOSS = "ACCUMULATE_LOSS"
 
@@ -33,14 +32,13 @@ class Held:
 class Outside(Notes):
     """The accumulation of one process."""
 
-    def __init__(self, every: int, loss: str = "", split: tuple[int, int, str] | None = None, parts: Parts | None = None) -> None:
-        """``split``: batch size of the script's own loader, the micro-batch that it shall have, and where it is made (``train.py:31``).
-        ``parts``: what takes batches of the script's own sampler in parts."""
+    def __init__(self, every: int, loss: str = "", split: tuple[int, int, str] | None = None) -> None:
+        """``split``: batch size of the script's own loader, the micro-batch that it shall have, and where it is made (``train.py:31``)."""
         super().__init__()
-        self.every, self.loss_is, self.split, self.parts = every, loss, split, parts
+        self.every, self.loss_is, self.split = every, loss, split
         self.paused = False
         """Set while somebody else stands in for training: nothing is held, counted or checked."""
-        self.lengths = ToldLengths(every if parts is None else 1, self.note)
+        self.lengths = ToldLengths(every, self.note)
         self.batch_norm = self.in_backward = self.scaler_held = self.has_split = False
         self.optimizers: weakref.WeakKeyDictionary[Any, Held] = weakref.WeakKeyDictionary()
         self.deferred: weakref.WeakKeyDictionary[Any, Callable[[], Any]] = weakref.WeakKeyDictionary()
@@ -76,10 +74,8 @@ class Outside(Notes):
     def begun(self, loader: Any, batches: Any) -> Any:
         """A pass over a loader has begun."""
         self.lengths.begins(loader)
-        if isinstance(batches, Pass) or (self.paused and self.parts is None):
+        if isinstance(batches, Pass) or self.paused:
             return batches
-        if self.parts is not None:
-            return PassInParts(loader, batches, parts=self.parts, drawn=self._draws)
         return Pass(loader, batches, every=self.every, count=self.lengths.of(loader), drawn=self._draws)
 
     def _draws(self, one: Pass) -> None:
@@ -89,11 +85,6 @@ class Outside(Notes):
     def due(self) -> bool:
         """Whether the batch that is trained completes a group."""
         return self._pass is None or self._pass.completes_a_step
-
-    @property
-    def in_mid_batch(self) -> bool:
-        """Whether the part that was drawn last isn't its batch's last, so that what steps with every batch doesn't."""
-        return self.parts is not None and self._drawn is not None and not self._drawn.completes_a_step
 
     @property
     def pending(self) -> bool:
@@ -136,8 +127,6 @@ class Outside(Notes):
         self._batch += 1
         self.micro_batches += 1
         self.refuse_unsplit(one.loader)
-        if one.never_parted:
-            self.trouble("no batch sampler of the script's own makes its batches, so that they can't be taken in parts")
         if one.sizes_unknown:
             self.note("the loader makes batches of its own sizes: each counts as much as the others")
 
@@ -244,11 +233,7 @@ class Outside(Notes):
 
     def _hold(self, held: Held, optimizer: Any) -> None:
         if self.steps == 0 and not held.pending:
-            each = (
-                f"{self.every} micro-batches are in each optimizer step"
-                if self.parts is None
-                else f"each batch comes in {self.every} parts"
-            )
+            each = f"{self.every} micro-batches are in each optimizer step"
             self.note(f"{each}; what the script does at every batch itself it does at each of them")
             if self.batch_norm:
                 self.note("batch norm takes its statistics from micro-batches, not from the large batch")
