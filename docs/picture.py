@@ -1,6 +1,6 @@
 """A terminal's text with its colours, on standard input -> the README's picture, an SVG on standard output.
 
-tmux capture-pane -e -p -S -400 | python docs/picture.py > docs/demo.svg
+tmux capture-pane -e -p -S -400 | sed '/Creating new/,/Starting training/c ...' | python docs/picture.py > docs/demo.svg    (in 110 columns)
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import sys
 from rich.console import Console
 from rich.text import Text
 
-WIDTH = 150
+WIDTH = 110
 
 
 def main() -> None:

@@ -12,6 +12,7 @@ from rich.text import Text
 from launcher.cli import prose, tables
 from launcher.cli.rungs_view import setting, words
 from launcher.cli.tables import Column
+from launcher.ladder.verdict import Verdict
 from launcher.pretended.plan import OnCard
 from launcher.shared.sizes import GIB, format_size
 
@@ -33,10 +34,14 @@ def _trials(cards: Sequence[OnCard], console: Console, architecture: str) -> Non
     for index, one in cards[0].trials.items():
         settings = (str(index), *map(setting, one.rung.values.values()), str(one.rung.accumulation))
         verdicts = [card.trials[index].verdict for card in cards]
-        needs = [Text(f"{one.peak_bytes / GIB:.1f} {'+' if one.fits else '-'}", style="green" if one.fits else "red") for one in verdicts]
+        needs = [Text(f"{_need(one)} {'+' if one.fits else '-'}", style="green" if one.fits else "red") for one in verdicts]
         rows.append([*map(Text, settings), *needs])
-    title = f"GiB that were needed, played for {architecture} (+ fits, - doesn't)"
+    title = f"GiB that were needed, played for {architecture} (+ fits, - doesn't, > at least)"
     tables.show(console, [*columns, *(Column(one.card.name) for one in cards)], rows, title=title)
+
+
+def _need(verdict: Verdict) -> str:
+    return f"{'>' if verdict.why.endswith('at least') else ''}{verdict.peak_bytes / GIB:.1f}"
 
 
 def _answer(one: OnCard) -> Text:

@@ -254,14 +254,15 @@ def _wished(ladder: Ladder, left: Sequence[Rung], real: Sequence[Tried], earlier
     done = {tried.rung.index for tried in real}
     seen = [*real, *(tried for tried in earlier if tried.rung.index not in done)]
     left = _worth_turning(ladder, left, seen)
-    need, fits = estimates(left, seen), any(tried.verdict.fits or tried.measured for tried in seen)
+    need, fits = estimates(left, seen), any(tried.verdict.fits for tried in seen)
+    known = fits or any(tried.measured for tried in seen)
     may = [rung for rung in left if need.get(rung.index, 2.0 if fits else 0.0) <= 1.0]
     if not may:
         return Try(rung=_least(left), why="no rung left is estimated to fit; its failure would rule out most of them")
-    if fits and may[0] is not left[0]:
+    if known and may[0] is not left[0] and may[0].index in need:
         why = f"rung {may[0].index} is estimated to fit, and is taken once this one above it has really failed"
         return Try(rung=_least(left[: left.index(may[0])]), why=why)
-    roomy = next((rung for rung in may if fits or need.get(rung.index, 0.0) <= ROOM ** max(0, len(real) - 2)), may[-1])
+    roomy = next((rung for rung in may if known or need.get(rung.index, 0.0) <= ROOM ** max(0, len(real) - 2)), may[-1])
     if roomy.index in need:
         return Try(rung=roomy, why="estimated to be the first that fits")
     near = [rung for rung in may if rung.index <= max(roomy.index, STRIDE * roomy.index - 1)]
