@@ -241,12 +241,6 @@ CASES: tuple[Case, ...] = (
         batch=32, steps=19,
     ),
     Case(
-        name="sentiment_notebook", repo="bentrevett/pytorch-sentiment-analysis", script="4 - Transformers.ipynb", data="reviews",
-        data_at=".", needs=("torch", "transformers", "datasets", "papermill", "ipykernel", "matplotlib"),
-        command=("papermill", "4 - Transformers.ipynb", "out.ipynb"), leaves="transformer.pt", batch=8,
-        refuses="more padding",  # its model is given no mask, so that a row's padding is read, and depends on the rows beside it
-    ),
-    Case(
         name="graphs", repo="pyg-team/pytorch_geometric", script="examples/proteins_topk_pool.py", folder="examples", data="proteins",
         data_at="../data/PROTEINS", needs=("torch", "torch_geometric"), command=_words("python proteins_topk_pool.py"), batch=60,
     ),

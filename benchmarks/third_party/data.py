@@ -288,30 +288,6 @@ def prompts_and_file(folder: Path) -> None:
     (folder / "sft.yaml").write_text(SFT.format(folder))
 
 
-def reviews(folder: Path) -> None:
-    """What a notebook on sentiments would download, by the names it has there: FOLDER/imdb and FOLDER/bert-base-uncased, a small BERT that
-    reads 256 words. torchtext, which it imports and has no use for, is there by name: it doesn't load beside a PyTorch of today."""
-    from tokenizers import Tokenizer, models, pre_tokenizers, processors
-    from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
-
-    special = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
-    words = {word: at for at, word in enumerate([*special.values(), *WORDS, "!", "hello", "world"])}
-    tokenizer = Tokenizer(models.WordLevel(words, unk_token="[UNK]"))
-    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    tokenizer.post_processor = processors.TemplateProcessing(single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)])
-    model = folder / "bert-base-uncased"
-    PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_max_length=256, **special).save_pretrained(model)
-    sizes = {"hidden_size": 128, "num_hidden_layers": 4, "num_attention_heads": 4, "intermediate_size": 256, "max_position_embeddings": 256}
-    BertModel(BertConfig(vocab_size=len(words), hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, **sizes)).save_pretrained(model)
-    config = json.loads((model / "config.json").read_text())
-    (model / "config.json").write_text(json.dumps({**config, "attn_implementation": "eager"}))  # it asks for the attentions
-    (folder / "imdb").mkdir()
-    for split, count in (("train", 64), ("test", 16)):
-        rows = [json.dumps({"text": " ".join(CHANCE.choice(WORDS, CHANCE.integers(150, 400))), "label": at % 2}) for at in range(count)]
-        (folder / "imdb" / f"{split}.jsonl").write_text("\n".join(rows) + "\n")
-    (folder / "torchtext.py").touch()
-
-
 def proteins(folder: Path, *, graphs: int = 200) -> None:
     """As PyTorch Geometric's TUDataset reads them: FOLDER/PROTEINS/raw/PROTEINS_*.txt."""
     raw = folder / "PROTEINS" / "raw"
@@ -340,7 +316,7 @@ KINDS = {
     for one in (
         mnist, whole_mnist, twice_mnist, mnist_and_two_files, pictures, masks, characters, text, masked, sentences_in_classes,
         captioned, denoised,
-        wikitext, boxes, stems, prompts, prompts_and_file, reviews, proteins, letters,
+        wikitext, boxes, stems, prompts, prompts_and_file, proteins, letters,
     )
 }  # fmt: skip
 

@@ -31,10 +31,7 @@ KEYS = Path(__file__).with_name("launches.yaml")
 DATA = ROOT / "benchmarks" / "results" / "third_party_launches.jsonl"
 TABLE = ROOT / "docs" / "launches.md"
 BEGIN, END = "<!-- made by `python -m benchmarks.third_party.launches` -->", "<!-- end -->"
-KINDS = {
-    "python": "settings in the source", "config": "settings in files", "console": "programs, and what starts others",
-    "notebook": "notebooks",
-}  # fmt: skip
+KINDS = {"python": "settings in the source", "config": "settings in files", "console": "programs, and what starts others"}
 
 
 def main() -> None:

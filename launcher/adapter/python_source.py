@@ -14,8 +14,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
-from launcher.adapter import notebooks
-
 
 class _Unknown:
     def __repr__(self) -> str:
@@ -41,20 +39,16 @@ def parsed(path: Path) -> tuple[str, ast.Module | None]:
         source = path.read_text(encoding=ENCODING, errors="replace")
     except OSError:
         return "", None
-    if path.suffix == notebooks.SUFFIX:
-        source = notebooks.source(source)
     tree = _tree(source)
     return (source, tree) if tree is not None else ("", None)
 
 
 def fault(path: Path) -> str:
-    """Where a file, or a notebook's code, is no Python of this interpreter's version; empty where it is, or can't be read."""
+    """Where a file is no Python of this interpreter's version; empty where it is, or can't be read."""
     try:
-        text = path.read_text(encoding=ENCODING, errors="replace")
-        ast.parse(notebooks.source(text) if path.suffix == notebooks.SUFFIX else text)
+        ast.parse(path.read_text(encoding=ENCODING, errors="replace"))
     except SyntaxError as error:
-        at = notebooks.cell(text, error.lineno or 1) if path.suffix == notebooks.SUFFIX else f"line {error.lineno}"
-        return f"{at}: {error.msg}"
+        return f"line {error.lineno}: {error.msg}"
     except (OSError, ValueError, RecursionError):
         return ""
     return ""
@@ -69,10 +63,8 @@ def _tree(source: str) -> ast.Module | None:
 
 
 def place(file: Path, line: int) -> str:
-    """A line of a file in words: ``train.py line 37``; of a notebook the cell, and the line in it."""
-    if file.suffix != notebooks.SUFFIX:
-        return f"{file.name} line {line}"
-    return f"{file.name} {notebooks.cell(file.read_text(encoding='utf-8', errors='replace'), line)}"
+    """A line of a file in words: ``train.py line 37``."""
+    return f"{file.name} line {line}"
 
 
 def files_of(path: Path) -> Sequence[Path]:

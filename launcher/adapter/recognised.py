@@ -61,8 +61,6 @@ class Understood:
     """Dotted key -> comment beside it in the written recipe."""
     remarks: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Dotted key of a section -> comment lines at its end."""
-    told: str = ""
-    """For people: which command was understood, if they typed one that starts it (``bash train.sh``)."""
 
 
 def free_batch(understood: Understood) -> Understood:

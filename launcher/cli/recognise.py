@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import re
 import shlex
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from launcher.adapter.commands import script_among
 from launcher.adapter.protocol import Adapter
 from launcher.adapter.recognised import Understood
 from launcher.adapter.registry import adapters, load_adapter
-from launcher.cli import shell_script
 from launcher.errors import PLACE, BadInput, Fault
-from launcher.machine import devices
 
 
 def understand(words: Sequence[str], *, value: str = "") -> Understood:
@@ -29,10 +27,9 @@ def understand(words: Sequence[str], *, value: str = "") -> Understood:
     """
     if not words:
         raise BadInput([Fault(key=PLACE, found="there is no command", cure="For example: autofit run -- python train.py --batch-size 64.")])
+    words = _without_shell(words)
     _refuse_variables(words)
     _refuse_unreadable(words)
-    if (shell := shell_script.started(words)) is not None:
-        return _in_shell(shell, value)
     installed = list(adapters())
     for general in (False, True):  # one that takes any command is asked, and may refuse it, only where nobody knows it
         found = [seen for one in installed if one.general is general and (seen := _seen(one, words, value)) is not None]
@@ -44,29 +41,24 @@ def understand(words: Sequence[str], *, value: str = "") -> Understood:
     raise BadInput([Fault(key=PLACE, found="no installed trainer knows this command", cure="Write a recipe for it.")])
 
 
-def _in_shell(shell: shell_script.Started, value: str) -> Understood:
-    """The command that a shell script starts, with the variables that it sets."""
-    understood = understand(shell.words, value=value)
-    if shell.env and understood.adapter != "script":
-        set_so = " ".join(f"{name}={shlex.quote(value)}" for name, value in shell.env.items())
-        cure = f"Set them before autofit: {set_so} autofit run -- {shlex.join(shell.words)}."
-        raise BadInput([Fault(key=PLACE, found=f"{shell.told}, with variables of the environment", cure=cure)])
-    env, device = _its_cards(shell.env)
-    args = {**understood.args, "env": {**env, **understood.args.get("env", {})}} if env else understood.args
-    return replace(understood, args=args, told=shell.told, device=device or understood.device)
+_SHELLS = ("bash", "sh", "dash", "zsh")
+_PLAIN = re.compile(r"[\w ./:=,@%+'\"-]+")
+"""What a shell takes for no more than words."""
 
 
-_VISIBLE = "CUDA_VISIBLE_DEVICES"
-
-
-def _its_cards(env: Mapping[str, str]) -> tuple[Mapping[str, str], Mapping[str, Any]]:
-    """(the variables without the one that names cards, the section of a recipe that names them). As they are where this machine has no
-    card, or where autofit itself was given some, among which a recipe counts."""
-    numbers = [one.strip() for one in env.get(_VISIBLE, "").split(",")]
-    if not all(one.isdecimal() for one in numbers) or _VISIBLE in os.environ or devices.chosen_kind("auto") != "cuda":
-        return env, {}
-    rest = {name: value for name, value in env.items() if name != _VISIBLE}
-    return rest, {"cards": list(map(int, numbers))} if len(numbers) > 1 else {"index": int(numbers[0])}
+def _without_shell(words: Sequence[str]) -> Sequence[str]:
+    """The words; of ``bash -c 'python train.py'`` those inside, if they are one plain command. Raises BadInput for other shell scripts, and
+    for notebooks."""
+    shell = Path(words[0]).name in _SHELLS
+    if shell and len(words) == 3 and words[1] == "-c" and _PLAIN.fullmatch(words[2]) and words[2].strip():
+        with contextlib.suppress(ValueError):  # a quote that doesn't end
+            return shlex.split(words[2])
+    notebook = next((word for word in words if word.endswith(".ipynb")), "") if script_among(words) is None else ""
+    if not (shell or words[0].endswith(".sh") or notebook):
+        return words
+    script = f"Make a script of it: jupyter nbconvert --to script {shlex.quote(notebook)}. " if notebook else ""
+    found = f"{notebook or shlex.join(words[:2])} is a {'notebook' if notebook else 'shell script'}, which autofit doesn't read"
+    raise BadInput([Fault(key=PLACE, found=found, cure=f"{script}Give the command that trains: autofit run -- python train.py ....")])
 
 
 def _seen(adapter: type[Adapter], words: Sequence[str], value: str) -> Understood | None:

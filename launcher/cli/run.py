@@ -68,8 +68,6 @@ def understand(call: Call) -> Understood:
     recognise.refuse_doubts(understood, overrides=call.words)
     recognise.refuse_cards(understood, overrides=call.words)
     understood = recognise.on_cpu(understood, overrides=call.words)
-    if understood.told:
-        call.terminal.say(f"{understood.told}; that command is fitted and launched")
     call.terminal.say(f"autofit takes this for {understood.adapter}:", *(f"  {line}" for line in recipe_draft.beliefs(understood)))
     for doubt in understood.doubts:
         call.terminal.say(f"  in doubt: {doubt}")

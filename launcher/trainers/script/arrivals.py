@@ -14,11 +14,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from launcher.adapter import notebooks
 from launcher.adapter.python_source import files_of, parsed
 from launcher.adapter.python_source import place as written
 from launcher.adapter.recognised import Belief
-from launcher.errors import PLACE, BadInput, Fault
 from launcher.machine import process
 from launcher.shared.activity import doing
 from launcher.trainers.script import kept_batch, lightning_source, source_facts, source_values
@@ -49,10 +47,7 @@ def in_source(words: Sequence[str], script: Path, value: str, *, ranks: int = 1)
 
     Raises BadInput where that names nothing, or several values.
     """
-    if value and script.suffix == notebooks.SUFFIX:
-        why = f"--set {value}: the cells of {script.name} are compiled by its kernel, so that none of their values is bound otherwise"
-        raise BadInput([Fault(key=PLACE, found=why, cure=f"Make a script of it, and name it there: {_as_script(script)}.")])
-    whole = kept_batch.found(script, ranks=ranks) if script.suffix != notebooks.SUFFIX else None
+    whole = kept_batch.found(script, ranks=ranks)
     place = source_values.pointed(script, value) if value else whole.part if whole is not None else None
     if whole is not None and place == whole.part:  # a shorter length would make other steps of its tokens, so none is turned
         return Source(whole.beliefs(), source_values.lengths(whole.part))
@@ -66,12 +61,8 @@ def in_source(words: Sequence[str], script: Path, value: str, *, ranks: int = 1)
     alone = loader is not None and (place is not None or trainer is not None or not source_values.accumulates(files_of(script)))
     if loader is None or not alone:
         found = _with_trainer(_of_look(words, script), trainer) if _may_be_looked_at(words, script) else Source({}, {})
-        both = source_values.of_one_call(script) if not found.beliefs and script.suffix != notebooks.SUFFIX else None
+        both = source_values.of_one_call(script) if not found.beliefs else None
         return _of_value(both[0], {"accumulation": both[1]}) if both is not None else found
-    if loader.place and script.suffix == notebooks.SUFFIX:  # the file of a cell has another name in each run
-        made = f"the batch is {loader.batch} (DataLoader, {written(loader.at, loader.line)}), of a loader that doesn't shuffle"
-        cure = f"make a script of it ({_as_script(script)}), or let it shuffle"
-        return Source({}, {}, unknown=f"{made}, and in a notebook only one that does is turned: {cure}")
     spelling = f"{LOADER}:{loader.place}" if loader.place else OUTSIDE
     source = f"{_said_by([place] if place is not None else [])}DataLoader, {written(loader.at, loader.line)}"
     belief = Belief(wheel="micro_batch", value=loader.batch, spelling=spelling, source=source)
@@ -152,10 +143,4 @@ def _ask(words: Sequence[str], script: Path) -> str:
     likely = source_values.likely(script)
     seen = f" (written there: {'; '.join(map(str, likely))})" if likely else ""
     name = likely[0].name if likely else "CONFIG['batch']"
-    if script.suffix == notebooks.SUFFIX:
-        return f": see to that{seen}, or make a script of it ({_as_script(script)}) and say there which value it is, by autofit run --set"
     return f': say which value it is{seen}, as in autofit run --set "{name}" -- {shlex.join(words)}'
-
-
-def _as_script(notebook: Path) -> str:
-    return f"jupyter nbconvert --to script {shlex.quote(notebook.name)}"

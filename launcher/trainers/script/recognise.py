@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from launcher.adapter import notebooks, wheel_names
-from launcher.adapter.python_source import fault, files_of, parsed
+from launcher.adapter import wheel_names
+from launcher.adapter.python_source import fault, files_of
 from launcher.adapter.recognised import Belief, Doubt, Understood
 from launcher.errors import PLACE, BadInput, Fault
 from launcher.machine import devices
@@ -51,7 +50,6 @@ from launcher.trainers.script.spelling import LOADER, NOMINAL, OUTSIDE, kind
 
 _ORDER = ("val_micro_batch", "micro_batch", "checkpointing", "segment", "sequence_length", "image_size", "model")
 _LENGTHS = ("segment", "sequence_length", "image_size")
-_SHELLS = ("bash", "sh", "dash", "zsh")
 _REMARKS = (
     'validation: {force: "--val-every 1"}   # words added in trials only, where validation comes too late to be seen',
     'resume: {words: "--resume {checkpoint}", newest: "checkpoints/*.pt"}',
@@ -69,8 +67,6 @@ def understand(words: Sequence[str], *, value: str = "") -> Understood:
     script, begin = script_of(words)
     if script is not None and not script.is_file():
         raise BadInput([Fault(key=PLACE, found=f"there is no script {script} in {Path.cwd()}", cure="Give its path.")])
-    if script is not None and script.suffix == notebooks.SUFFIX:
-        _refuse_notebook(script)
     behind = overrides.option(script, words) if script is not None else None
     named = configs.named(words[begin:]) or _named_in_source(script)  # not those of its launcher
     config = tuple(file for path in named for file in configs.with_includes(path))
@@ -119,18 +115,6 @@ def understand(words: Sequence[str], *, value: str = "") -> Understood:
     return _recipe(words, beliefs, doubts, said, unknown=unknown)
 
 
-def _refuse_notebook(path: Path) -> None:
-    """Raises BadInput for one whose cells a trial can't run: they would start programs, or train with what only a script of them is."""
-    found = next(notebooks.programs(path.read_text(encoding="utf-8", errors="replace")), None)
-    if found is not None:
-        cure = "Each trial would really start it. Run it once, then make a comment of that line."
-        raise BadInput([Fault(key=PLACE, found=f"{path.name} starts another program ({found})", cure=cure)])
-    source, _ = parsed(path)
-    if re.search(r"^\s*(from|import) ultralytics\b", source, re.MULTILINE) and ".train(" in source:
-        cure = f"Make one of it, and start that: jupyter nbconvert --to script {path.name}."
-        raise BadInput([Fault(key=PLACE, found=f"{path.name} trains with Ultralytics, which autofit fits in a script", cure=cure)])
-
-
 def _named_in_source(script: Path | None) -> tuple[str, ...]:
     """The configuration file that the script's source names: the only one that says a batch."""
     files = [str(path) for path in source_facts.files_named(script, configs.SUFFIXES)] if script is not None else []
@@ -172,8 +156,6 @@ def _not_shared(settled: Sequence[Belief], ranks: int) -> str:
 
 def _no_batch(words: Sequence[str], held: Mapping[str, Any], script: Path | None) -> str:
     """What is said where no batch size was found: where was looked."""
-    if script is None and Path(words[0]).name in _SHELLS:
-        return f"{' '.join(words[:2])} starts other commands, which aren't read: give the one that trains, with its words"
     if (known := families.unread(words)) or (known := in_lists(held)):
         return known
     if script is not None and (given := source_facts.batch_of_a_call(script)):
@@ -316,7 +298,7 @@ def script_of(words: Sequence[str]) -> tuple[Path | None, int]:
     """The script among the words, or the file of the module that ``-m`` names; and where its own arguments begin."""
     begin = 1
     for at, word in enumerate(words):
-        if word.endswith((".py", notebooks.SUFFIX)) and not word.startswith("-"):
+        if word.endswith(".py") and not word.startswith("-"):
             return Path(word), at + 1
         if word == "-m" and at + 1 < len(words):
             path = Path(*words[at + 1].split("."))

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from launcher.adapter import notebooks, wheel_names
+from launcher.adapter import wheel_names
 from launcher.adapter.python_source import Constants, files_of, parsed
 from launcher.adapter.python_source import place as written
 from launcher.adapter.recognised import Belief
@@ -117,7 +117,7 @@ def beside(place: Place, script: Path) -> Mapping[str, Place]:
         named = [one for one in others if wheel_names.usual(one.last) == wheel and _stands(wheel, one.value)]
         if len(named) == 1:
             found[wheel] = named[0]
-    anywhere = _accumulations(files_of(script)) if place.file.suffix != notebooks.SUFFIX else []
+    anywhere = _accumulations(files_of(script))
     found = {"accumulation": anywhere[0], **found} if len(anywhere) == 1 else found
     return {wheel: one for wheel, one in found.items() if wheel != "accumulation" or one.value > 1}
 
@@ -132,11 +132,8 @@ def line_of(mark: str) -> str:
 
 
 def _kept_with(place: Place) -> list[Place]:
-    """The values of the same dict, class or file; none of a notebook, whose cells are compiled by others, and none that a loop binds
-    anew: a sample's length in the steps of a training is no setting of it.
-    """
-    if place.file.suffix == notebooks.SUFFIX:
-        return []
+    """The values of the same dict, class or file; none that a loop binds anew: a sample's length in the steps of a training is no setting
+    of it."""
     loops = _loops(place.file)
     around = {loop for loop in loops if place.line in loop}
     others = [one for one in of_file(place.file) if one.held_in == place.held_in]

@@ -142,16 +142,6 @@ def test_a_loader_is_found_by_the_text_of_its_line_when_the_script_was_edited() 
     )
 
 
-def test_a_notebooks_loader_that_does_not_shuffle_is_told_with_what_would_work() -> None:
-    cell = {"cell_type": "code", "source": ["import torch\n", "train_loader = torch.utils.data.DataLoader(data, batch_size=16)"]}
-    Path("n.ipynb").write_text(json.dumps({"cells": [cell], "nbformat": 4}))
-    found = recognise.understand(["papermill", "n.ipynb", "out.ipynb"])
-    (doubt,) = found.doubts
-    with pytest.raises(BadInput, match="compiled by its kernel"):
-        recognise.understand(["papermill", "n.ipynb", "out.ipynb"], value="batch_size")
-    assert "the batch is 16 (DataLoader, n.ipynb cell 1 line 2)" in doubt.text and "jupyter nbconvert --to script n.ipynb" in doubt.text
-
-
 CALL = "from rfdetr import RFDETRNano\nmodel = RFDETRNano()\n"
 
 

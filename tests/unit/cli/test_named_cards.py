@@ -56,16 +56,6 @@ def test_accelerates_configuration_file_names_the_cards(four: Path, ids: str, sa
     assert device("accelerate", "launch", "--config_file", "two.yaml", "train.py") == said
 
 
-def test_a_shell_scripts_variable_names_the_cards(four: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    Path("go.sh").write_text("export CUDA_VISIBLE_DEVICES=2,3\ntorchrun --nproc_per_node 2 train.py\n", encoding="utf-8")
-    assert device("bash", "go.sh") == {"cards": [2, 3]}
-    assert "env" not in recognise.understand(("bash", "go.sh")).args, "the cards that autofit gives it are not overruled"
-    Path("go.sh").write_text("CUDA_VISIBLE_DEVICES=3 python train.py\n", encoding="utf-8")
-    assert device("bash", "go.sh") == {"index": 3}
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1,2")
-    assert device("bash", "go.sh") == {}, "among which numbers would count otherwise"
-
-
 def test_where_a_cpu_is_asked_the_processes_share_it(four: Path) -> None:
     understood = recognise.understand(("torchrun", "--nproc_per_node=2", "train.py"))
     assert recognise.on_cpu(understood, overrides=("device=cpu",)).device == {}

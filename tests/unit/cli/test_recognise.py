@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import sys
 from collections.abc import Sequence
 from importlib.metadata import EntryPoint, entry_points
@@ -386,23 +385,29 @@ def test_a_batch_that_stands_where_it_is_not_changed_is_named(
     assert said in doubt.text
 
 
-def test_of_a_shell_script_the_command_that_it_starts_is_understood(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_plain_command_within_a_shell_is_that_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("train.py").touch()
-    Path("train.sh").write_text("export WANDB_MODE=offline\npython train.py --batch-size 64\n")
-    understood = recognise.understand(["bash", "train.sh"])
-    assert understood.words == ("python", "train.py", "--batch-size", "64") and understood.ask["micro_batch"] == 64
-    assert understood.args["env"] == {"WANDB_MODE": "offline"}
-    assert understood.told == "train.sh line 2 starts: python train.py --batch-size 64"
+    understood = recognise.understand(["bash", "-c", "python train.py --name 'a b' --batch-size 64"])
+    assert understood.words == ("python", "train.py", "--name", "a b", "--batch-size", "64") and understood.ask["micro_batch"] == 64
 
 
-def test_variables_of_a_shell_script_go_before_autofit_where_a_trainer_has_no_place_for_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("train.sh").write_text("export A=1\nyolo detect train model=yolo11n.yaml data=d.yaml batch=16\n")
-    with pytest.raises(BadInput, match="A=1 autofit run -- yolo detect train"):
-        recognise.understand(["bash", "train.sh"])
+@pytest.mark.parametrize(
+    ("words", "found", "cure"),
+    [
+        (["bash", "train.sh"], "bash train.sh is a shell script", "Give the command that trains: autofit run -- python train.py"),
+        (["./train.sh", "8"], "./train.sh 8 is a shell script", "Give the command that trains"),
+        (["sh", "-c", "cd a && python t.py"], "is a shell script", "Give the command that trains"),
+        (["sh", "-c", "python a.py\npython b.py"], "is a shell script", "Give the command that trains"),
+        (["bash", "-c", "python t.py --out $HOME"], "is a shell script", "Give the command that trains"),
+        (["bash", "-c", "python t.py 'x"], "is a shell script", "Give the command that trains"),
+        (["papermill", "n b.ipynb", "o.ipynb"], "n b.ipynb is a notebook", "jupyter nbconvert --to script 'n b.ipynb'. Give the command"),
+    ],
+)
+def test_a_shell_script_or_a_notebook_is_refused_with_what_to_give(words: list[str], found: str, cure: str) -> None:
+    with pytest.raises(BadInput) as refused:
+        recognise.understand(words)
+    assert found in str(refused.value) and cure in str(refused.value)
 
 
 def test_a_draft_with_a_small_image_size_is_accepted_by_the_grid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -682,50 +687,6 @@ def test_what_modules_add_to_a_parser_that_they_are_handed_counts(tmp_path: Path
     assert {one.wheel: (one.value, one.spelling) for one in understood.beliefs} == {
         "micro_batch": (4, "--batch_size"), "accumulation": (2, "--accum"),
     }  # fmt: skip
-
-
-def _notebook(*cells: str) -> str:
-    return json.dumps({"cells": [{"cell_type": "code", "source": one.splitlines(True)} for one in cells]})
-
-
-_AT = "n.ipynb cell 1 line 3: BATCH = 64"
-_MADE = "loader = DataLoader(d, batch_size=BATCH, shuffle=True)"
-_LOADED = _notebook("from torch.utils.data import DataLoader\n%matplotlib inline\nBATCH = 64", _MADE)
-_GIVEN = _notebook("args = TrainingArguments('out', per_device_train_batch_size=16)\n")
-
-
-@pytest.mark.parametrize(
-    ("words", "text", "batch"),
-    [
-        (
-            "jupyter nbconvert --to notebook --execute n.ipynb",
-            _LOADED,
-            (64, "outside", f"{_AT}; it arrives at DataLoader, n.ipynb cell 2 line 1"),
-        ),
-        ("papermill n.ipynb out.ipynb", _GIVEN, (16, "call:per_device_train_batch_size", "n.ipynb cell 1 line 1, TrainingArguments")),
-    ],
-)
-def test_a_notebook_is_understood_by_its_cells(
-    words: str, text: str, batch: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("n.ipynb").write_text(text)
-    understood = recognise.understand(words.split())
-    assert [(one.value, one.spelling, one.source) for one in understood.beliefs if one.wheel == "micro_batch"] == [batch]
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        (_notebook("!pip install x\n"), "n.ipynb starts another program (cell 1: !pip install x)"),
-        (_notebook("from ultralytics import YOLO\nYOLO('a.pt').train(data='d')\n"), "n.ipynb trains with Ultralytics"),
-    ],
-)
-def test_a_notebook_that_a_trial_must_not_run_is_refused(text: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("n.ipynb").write_text(text)
-    with pytest.raises(BadInput, match=re.escape(said)):
-        recognise.understand(["papermill", "n.ipynb", "out.ipynb"])
 
 
 def test_a_batch_within_a_list_of_a_file_counts_where_it_is_the_only_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
