@@ -8,6 +8,7 @@ No module hooks are used, so that torch.compile sees the model it would see with
 from __future__ import annotations
 
 import functools
+import gc
 import sys
 import weakref
 from collections.abc import Callable
@@ -64,6 +65,7 @@ class _Modules:
 
         instrument, known = self._instrument, self._all
         module = torch.nn.Module
+        known |= {id(one): weakref.ref(one) for one in gc.get_objects() if issubclass(type(one), module)}  # built before we came
         made, switch, clear = module.__init__, module.train, module.zero_grad
 
         @functools.wraps(made)

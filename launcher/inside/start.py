@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import importlib
 import os
+import sys
 from pathlib import Path
 
 from . import overlaid_libraries, patches
@@ -24,8 +25,13 @@ HOOKS = [
 
 
 def install(path: str) -> None:
-    """Hooks this process. Called once, before any code of the script."""
-    settings = ProbeSettings.read(Path(path))
+    """Hooks this process as the settings at ``path`` say, before any code of the script."""
+    begin(ProbeSettings.read(Path(path)))
+
+
+def begin(settings: ProbeSettings) -> None:
+    """Hooks this process, once: before its program begins, or at any moment of it. The budget is taken at once where torch is there."""
+    late = "torch" in sys.modules
     if not settings.budget_only:
         Path(settings.records, LOADED).touch()
     if settings.look:
@@ -43,6 +49,8 @@ def install(path: str) -> None:
     if not settings.budget_only:
         after_import(_trainers(instrument))
         atexit.register(instrument.at_exit)
+    if late:
+        instrument.open()
 
 
 def _looks(settings: ProbeSettings) -> None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,7 +22,7 @@ from launcher.inside.instrument import IN_A_THREAD, Instrument
 from launcher.inside.passes import TrialPass
 from launcher.inside.settings import ProbeSettings
 from launcher.shared.orders import Orders
-from launcher.shared.report import NOT_EXACT, Phase
+from launcher.shared.report import NOT_EXACT, Phase, TrialReport
 
 
 class Recorder:
@@ -250,6 +253,38 @@ def test_a_pass_without_an_end_is_never_ended_by_us(forwarding: bool) -> None:
             session.stepped(optimizer)
         if forwarding and number == 5:
             session.start_forwarding()
+
+
+LATE = """
+import json, sys
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+model = torch.nn.Sequential(torch.nn.Linear(64, 256), torch.nn.ReLU(), torch.nn.Linear(256, 4))
+optimizer = torch.optim.AdamW(model.parameters())
+loader = DataLoader(TensorDataset(torch.randn(96, 64), torch.randint(4, (96,))), 8)
+from launcher.inside import start
+from launcher.inside.settings import ProbeSettings
+start.begin(ProbeSettings(**json.loads(sys.argv[1])))
+for epoch in range(3):
+    model.train()
+    for x, y in loader:
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(model(x), y).backward()
+        optimizer.step()
+    model.eval()
+    with torch.no_grad():
+        for x, y in loader:
+            model(x)
+"""
+
+
+def test_it_is_installed_in_a_process_that_has_its_model_already(tmp_path: Path) -> None:
+    orders = Orders(module="", folder="", device="cpu", cap_bytes=2**30, accumulation=1, payload={"micro_batch": 8})
+    told = dataclasses.asdict(ProbeSettings(records=str(tmp_path), orders=dataclasses.asdict(orders)))
+    subprocess.run([sys.executable, "-c", LATE, json.dumps(told)], check=True, timeout=120)
+    report = TrialReport.read(next(tmp_path.glob("*/report.json")))
+    assert report is not None and report.phase == Phase.DONE and report.observed == {"micro_batch": 8, "accumulation": 1, "device": "cpu"}
+    assert {use.phase for use in report.uses} >= {Phase.SETUP, Phase.TRAIN, Phase.VALIDATE, Phase.TRAIN_AGAIN, Phase.FINISH}
 
 
 def by_hand(told: int, backwards: int) -> tuple[Instrument, Recorder]:

@@ -171,15 +171,6 @@ def test_the_devices_peak_is_reserved_and_outside_even_after_a_flush(machine: Ma
     assert recorder.report().peak_bytes == 3 * GIB + 500 * MIB
 
 
-def test_what_has_been_used_so_far_is_live_memory_on_a_card(machine: Machine) -> None:
-    recorder = machine.begun()
-    machine.cuda.allocate(3 * GIB)
-    machine.cuda.free(3 * GIB)
-    recorder.phase(Phase.VALIDATE)
-    machine.cuda.allocate(GIB)
-    assert recorder.peak_so_far() == GIB  # and not the 3 GiB that the allocator keeps
-
-
 def test_the_report_says_how_large_the_card_is_as_torch_counts(machine: Machine, tmp_path: Path) -> None:
     machine.begun()
     report = TrialReport.read(tmp_path / "report.json")

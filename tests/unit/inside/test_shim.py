@@ -126,7 +126,7 @@ def test_a_programs_own_modules_are_what_it_imports_whatever_their_names(
     for words in WAYS.values():
         plain, ours = seen([sys.executable, *words], place, {}), loaded(how, words, place, tmp_path_factory.mktemp("scratch"), {})
         assert set(ours.pop("began")) >= set(plain.pop("began"))
-        assert {"launcher", "psutil", "statistics", "session", "accumulate", "sitecustomize"} <= set(plain["mine"])
+        assert {"launcher", "psutil", "statistics", "instrument", "accumulate", "sitecustomize"} <= set(plain["mine"])
         assert set(plain["mine"]) - set(ours["mine"]) == set(), "the program finds ours or the library's"
         assert ours == plain
 
@@ -147,7 +147,7 @@ def test_what_stands_on_pythonpath_is_the_programs_and_not_ours(how: str, tmp_pa
     theirs, place, names = (
         tmp_path_factory.mktemp("theirs"),
         tmp_path_factory.mktemp("place"),
-        ("statistics", "dis", "inspect", "psutil", "session", "trace"),
+        ("statistics", "dis", "inspect", "psutil", "instrument", "trace"),
     )
     program(place, names)
     have_own(theirs, names)
