@@ -5,7 +5,8 @@ instrument from outside: ``shim/sitecustomize.py`` stands first on PYTHONPATH, s
 
 start      what a process is told -> hooks in it      instrument   phases of a trial, decided
 patches    what is replaced in torch                 passes     over a data loader: cut, worst first
-stubs      of the model's forward                    worst      the largest items first
+stubs      of the model's forward                    worst      the largest batches first
+loader_look   what a loader gives, data alone        unrun      lines of the person's that a trial didn't reach
 ranks      what several processes decide alike        gathered   what each batch of a pass leaves in memory
 recorder   phases, steps and peaks -> the report      settings   what the instrument is told
 part       this process: card, budget, report        counted    steps, and micro-batches of each

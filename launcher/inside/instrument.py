@@ -48,6 +48,7 @@ from .settings import (
     VARIETY_S,
     ProbeSettings,
 )
+from .unrun import Unrun
 
 SLACK_STEPS = 2
 """Real optimizer steps after the wanted ones before fast-forward begins: the usual validation comes by then."""
@@ -90,10 +91,11 @@ class Instrument(TakingPart):
         """Training left memory behind with every batch: so far, and in the pass that is open."""
         self.gathered = Gathered(self.orders.device)
         """By the open validation pass."""
-        self.sampled: dict[int, list[int] | None] = {}
-        """Data set, by identity -> its items as ``worst`` orders them; None: taken as drawn."""
-        self.sizes: dict[int, dict[int, int]] = {}
-        """Likewise -> the sizes of its sampled items."""
+        self.sampled: dict[int, bool] = {}
+        """Data set, by identity -> whether sizes differ in what its loaders give."""
+        self.looks: dict[Any, Any] = {}
+        """Those of ``worst`` at loaders."""
+        self.unrun = Unrun()
         self.turn = 0
         """Passes that were begun with lengths of our choice."""
         self._forward_began = self._train_began = self._collected = 0.0
@@ -492,6 +494,7 @@ class Instrument(TakingPart):
         with contextlib.suppress(Exception):
             budget.lift()
         self.recorder = self.recorder or self._report()
+        self._tell_unrun()
         crashed = isinstance(error, BaseException) and not isinstance(error, SystemExit)
         memory = isinstance(error, BaseException) and is_memory(error)
         if not memory and (self.phase is Phase.FINISH or (self.phase is Phase.TRAIN_AGAIN and error is None and self._stepped_again)):
@@ -510,6 +513,10 @@ class Instrument(TakingPart):
         self.to(Phase.DONE)
         self.recorder.write()
 
+    def _tell_unrun(self) -> None:
+        if self.recorder is not None and (places := self.unrun.told()):
+            self.recorder.note(places)
+
     def _facts(self, **more: Any) -> None:
         self._validation_over()  # the last thing it did
         by_hand = {"by_hand": self.backwards} if self.backwards and not self.progress.known else {}
@@ -519,5 +526,6 @@ class Instrument(TakingPart):
     def finish(self) -> None:
         """Everything was seen: writes the report and ends the process. Doesn't return."""
         self.together.end()
+        self._tell_unrun()
         self._done()
         self.end(0)

@@ -213,7 +213,7 @@ class TrialPass:
         if length == ENDLESS:
             return not self._bears_an_end
         if self._loader not in self._passes.endless:
-            self._passes.endless[self._loader] = worst.endless(self._loader, self._instrument, length)
+            self._passes.endless[self._loader] = worst.endless(self._loader, self._instrument)
         return self._passes.endless[self._loader]
 
     def _done(self) -> bool:
@@ -303,7 +303,7 @@ class TrialPass:
     def _observe(self, batch: Any) -> None:
         """Says how many samples a batch has, as the trial runs it."""
         instrument = self._instrument
-        size = worst.batch_size(self._loader, batch)
+        size = worst.batch_size(self._loader, batch, instrument)
         if size is None or instrument.recorder is None:
             return
         if self.kind == "eval":
@@ -339,6 +339,7 @@ def probed(instrument: Instrument, plain: Callable[[Any], Any]) -> Callable[[Any
     @functools.wraps(plain)
     def begun(loader: Any) -> Any:
         instrument.takes_part()
+        instrument.unrun.heard("loader")
         if not instrument.active:
             return plain(loader)
         if instrument.passive:

@@ -205,6 +205,7 @@ class _Steps:
         def stepped(optimizer: Any, args: Any, kwargs: Any) -> None:
             if _captured(instrument):
                 return
+            instrument.unrun.heard("optimizer")
             if optimizer not in self._optimizers:
                 self._optimizers[optimizer] = None
                 instrument.opened_by(optimizer)  # it may have been made before what it trains was on a card
@@ -235,6 +236,7 @@ class _Steps:
             if self._in_backward or _captured(instrument):
                 backward(*args, **kwargs)
                 return
+            instrument.unrun.heard("backward")
             if instrument.forwarding:
                 self._lend()
                 if instrument.hand is not None:
@@ -301,7 +303,7 @@ class _Steps:
         for optimizer in list(self._optimizers):
             before = {name: optimizer.__dict__[name] for name in ("step", "zero_grad") if name in optimizer.__dict__}
             self._stubbed[id(optimizer)] = (optimizer, before)
-            optimizer.__dict__["step"] = _stub_step(instrument if len(self._stubbed) == 1 else None)
+            optimizer.__dict__["step"] = _stub_step(instrument, counts=len(self._stubbed) == 1)
             optimizer.__dict__["zero_grad"] = self._take_back
 
 
@@ -320,9 +322,10 @@ def _zero_where_forwarding(gradients: Callable[..., Any], instrument: Instrument
     return asked
 
 
-def _stub_step(instrument: Instrument | None) -> Callable[..., None]:
+def _stub_step(instrument: Instrument, *, counts: bool) -> Callable[..., None]:
     def step(*args: Any, **kwargs: Any) -> None:
-        if instrument is not None and instrument.forwarding:
+        instrument.unrun.heard("optimizer")
+        if counts and instrument.forwarding:
             instrument.forwarded_step()
 
     return step

@@ -160,6 +160,11 @@ class Recorder:
         if self._meter is not None:
             self._meter.sample()
 
+    def leave_out(self, pid: int) -> None:
+        """What this process, a child of ours, needs isn't the trainer's."""
+        if isinstance(self._meter, CpuMeter):
+            self._meter.leave_out(pid)
+
     def optimizer_step(self) -> None:
         """The optimizer has stepped. Call it before the ``batch`` that completes the step."""
         self._optimizer_steps += 1
@@ -346,6 +351,7 @@ class CpuMeter(Looks):
         self._segments = SegmentsByProcess()
         self._base_bytes = base_bytes
         self._family = {os.getpid()}
+        self._left_out: set[int] = set()
         self._peak = 0
         usual = threading.stack_size(256 * 1024)  # a usual stack of 8 MiB would count as data, inside the budget
         self.start()
@@ -353,7 +359,11 @@ class CpuMeter(Looks):
 
     def _join(self) -> None:
         """Processes that were forked since the last look."""
-        self._family = self._family.union(procfs.descendants(os.getpid()))
+        self._family = self._family.union(procfs.descendants(os.getpid())) - self._left_out
+
+    def leave_out(self, pid: int) -> None:
+        self._left_out.add(pid)
+        self._family = self._family - {pid}
 
     def _look_at_all(self) -> None:
         self._peak = max(self._peak, *(self._segments.now(pid) for pid in self._family))

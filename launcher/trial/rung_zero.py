@@ -11,7 +11,7 @@ from typing import Any
 
 from launcher.ladder.rungs import ACCUMULATION, MICRO_BATCH, Ladder
 from launcher.ladder.verdict import Kind
-from launcher.shared.report import DIVIDED_BY, OWN_ACCUMULATION, SAID_ACCUMULATION, SAMPLES, WORLD_SIZE
+from launcher.shared.report import DIVIDED_BY, MICRO_BATCHES, OWN_ACCUMULATION, SAID_ACCUMULATION, SAMPLES, WORLD_SIZE
 from launcher.trial.trial import Trial
 
 _TELLING = (Kind.FITS, Kind.ALTERED, Kind.OUT_OF_MEMORY, Kind.SPILLED, Kind.VACUOUS)
@@ -28,6 +28,8 @@ class Misread:
     """Every setting that the trial of rung 0 showed."""
     samples: tuple[int, int] | None = None
     """(asked, ran) samples per optimizer step, if that is what differs at the rung that was tried."""
+    sizes: tuple[Sequence[int], Sequence[int]] | None = None
+    """Sizes of batches, one after the other, at (rung 0, the rung that was tried), where the script changes them and not all are turned."""
     rung_index: int = 0
     believed: bool = False
     """The ladder was rebuilt from what ran."""
@@ -43,7 +45,8 @@ def found(trials: Sequence[Trial], ladder: Ladder, *, unsaid: Collection[str]) -
     asked = next((trial for trial in reversed(trials) if trial.rung.index == 0), None)
     if asked is not None and (wrong := at_rung_0(asked, unsaid=unsaid)) is not None:
         return wrong
-    return next((wrong for trial in trials if trial.verdict.fits and (wrong := _other_step(trial, asked, ladder)) is not None), None)
+    fitting = [trial for trial in trials if trial.verdict.fits]
+    return next((wrong for trial in fitting if (wrong := _other_step(trial, asked, ladder) or _unturned(trial, asked)) is not None), None)
 
 
 def at_rung_0(trial: Trial, *, unsaid: Collection[str]) -> Misread | None:
@@ -92,6 +95,16 @@ def _other_step(trial: Trial, asked: Trial | None, ladder: Ladder) -> Misread | 
     return Misread(read={}, samples=(wanted, ran), rung_index=trial.rung.index) if ran != wanted else None
 
 
+def _unturned(trial: Trial, asked: Trial | None) -> Misread | None:
+    """A rung whose batches don't follow one another as rung 0's do, each smaller by as much: a later loader's size is no turned one."""
+    own = asked.report.facts.get(MICRO_BATCHES, ()) if asked is not None else ()
+    ran = trial.report.facts.get(MICRO_BATCHES, ())
+    if asked is None or max(len(own), len(ran)) < 2 or not trial.rung.index:
+        return None
+    due = [size * trial.rung.micro_batch // asked.rung.micro_batch for size in own]
+    return None if list(ran) == due else Misread(read={}, sizes=(own, ran), rung_index=trial.rung.index)
+
+
 def seen_batch(trial: Trial) -> int | None:
     """Samples per optimizer step as the trial saw them; None if it couldn't."""
     seen = trial.report.optimizer_steps and isinstance(trial.report.facts.get(SAMPLES), int)
@@ -107,6 +120,11 @@ def words(wrong: Misread, read_at: Mapping[str, str]) -> str:
     if wrong.samples is not None:
         asked, ran = wrong.samples
         return f"an optimizer step of rung {wrong.rung_index} took {ran} samples instead of {asked}"
+    if wrong.sizes is not None:
+        own, turned = (", then ".join(map(str, sizes)) for sizes in wrong.sizes)
+        return (
+            f"the script changes its batch itself: {own} samples at rung 0, {turned} at rung {wrong.rung_index}: not all of them are turned"
+        )
     ran_words = " and ".join(f"{name} {wrong.ran[name]}" for name in wrong.read)
     read = " and ".join(f"{value}{f' ({said})' if (said := read_at.get(name)) else ''}" for name, value in wrong.read.items())
     return f"the command as it stands ran {ran_words}, and {read} had been read"
@@ -120,6 +138,8 @@ def cure(wrong: Misread) -> str:
             "Where it keeps a whole batch by itself, say trainer.args.spelled.accumulation=itself ask.accumulation=N (as many as it takes "
             "at the asked batch); where it always takes N, say ask.accumulation=N trainer.args.says.accumulation=N."
         )
+    if wrong.sizes is not None:
+        return "Rungs below the command as it stands would train otherwise in part. Have all sizes follow one value of the command's."
     typed = [f"ask.{name}={wrong.ran[name]} trainer.args.says.{name}={wrong.ran[name]}" for name in wrong.read if name != WORLD_SIZE]
     typed += [f"trainer.args.spelled.{name}=..." for name in wrong.read if name != WORLD_SIZE]
     typed += [f"trainer.args.processes={wrong.ran[WORLD_SIZE]}"] if WORLD_SIZE in wrong.read else []

@@ -27,7 +27,7 @@ def test_on_the_launchers_side_only_process_starts_signals_or_ends_processes_and
         "launcher.trainers.script.inside.look",
         "launcher.inside.same.run",
         "launcher.inside.trial",
-        "launcher.inside.worst",
+        "launcher.inside.loader_look",
         "launcher.trainers.ultralytics.inside.going_on",
     }
     assert process.__doc__ is not None

@@ -23,7 +23,7 @@ from launcher.ladder.verdict import Kind
 from launcher.run import start
 from launcher.run.steps_made import StepsMade
 from launcher.shared.orders import HELD
-from launcher.shared.report import PASS_SAMPLES
+from launcher.shared.report import MICRO_BATCHES, PASS_SAMPLES
 from launcher.trainers.script.adapter import ScriptAdapter
 from launcher.trainers.suite import cpu_budget, snapshot
 from launcher.trial import trial
@@ -243,6 +243,30 @@ def test_one_long_item_is_found_and_comes_first(tmp_path: Path) -> None:
     done = tried("longest_item", tmp_path, cap=100 * MIB)
     assert done.verdict.kind is Kind.OUT_OF_MEMORY and done.verdict.phase == "train"
     assert said(done, "longest first: 400 of 400 items sampled, sizes from 640 to 64000")
+
+
+@pytest.mark.parametrize(
+    ("how", "cap", "note"),
+    [
+        ("stream", 64, "rows of a stream that ended were looked at, the longest has 6,013 elements"),
+        ("scale", 64, "1,797 of 1,797 items sampled, all of one size; 400 batches looked at, and"),
+        pytest.param("poisson", 512, "400 batches looked at, from", marks=pytest.mark.slow),
+    ],
+)
+def test_the_largest_batch_that_a_loader_gives_is_the_trials(tmp_path: Path, how: str, cap: int, note: str) -> None:
+    """Rows that come late in a stream, a scale that is drawn for one batch in a hundred, a number of rows that is drawn."""
+    first = tried("drawn_sizes", tmp_path, "--how", how, micro_batch=32, cap=cap * MIB)
+    assert said(first, note) and said(first, "the largest batch first")
+    assert fits(first) if how == "poisson" else first.verdict.kind is Kind.OUT_OF_MEMORY
+    below = tried("drawn_sizes", tmp_path, "--how", how, micro_batch=32, cap=cap * MIB, rung=1)
+    assert fits(below) and below.report.observed["micro_batch"] == 16
+
+
+def test_what_a_trial_did_not_reach_is_named_and_a_batch_that_grows_late_is_what_was_asked(tmp_path: Path) -> None:
+    done = tried("late_phase", tmp_path, "--late", "grows", rung=1)
+    assert fits(done) and done.report.observed["micro_batch"] == 32 and done.report.facts[MICRO_BATCHES] == [32, 128]
+    assert said(done, "the script changes its batch itself: 32, then 128 samples")
+    assert [note for note in done.report.notes if "not run" in note] == ["not run in the trial: late_phase.py:50-51, behind `if best > 2`"]
 
 
 def test_a_script_that_ignores_its_flags_is_altered(tmp_path: Path) -> None:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+import itertools
+import random
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
 
-from launcher.inside import worst
+from launcher.inside import loader_look, worst
 from launcher.inside.instrument import Instrument
 from launcher.inside.settings import ProbeSettings
 from launcher.shared.orders import Orders
@@ -52,7 +57,7 @@ def probing() -> tuple[Instrument, list[str]]:
     """(one that trains, what it notes)"""
     orders = Orders(module="", folder="", device="cpu", cap_bytes=1, accumulation=2, payload={"accumulation": 2})
     session, notes = Instrument(ProbeSettings(records="", orders=dataclasses.asdict(orders))), list[str]()
-    session.recorder = SimpleNamespace(note=notes.append)  # type: ignore[assignment]
+    session.recorder = SimpleNamespace(note=notes.append, leave_out=lambda pid: None)  # type: ignore[assignment]
     session.phase = Phase.TRAIN
     return session, notes
 
@@ -89,23 +94,116 @@ class Answers(torch.utils.data.Sampler):  # type: ignore[type-arg]
                 yield from (index for index in drawn[first : first + self._of] for _ in range(self._answers))
 
 
-def test_questions_with_several_answers_are_the_longest_and_stay_together() -> None:
-    loader = torch.utils.data.DataLoader(Sized(), batch_size=16, sampler=Answers(400, 4, of=4))
+def begun(loader: Any, **payload: Any) -> tuple[list[Any], str, Instrument]:
+    """(batches of a pass of a trial, what is noted of the data, the session)"""
     session, notes = probing()
+    session.orders.payload.update(payload)
+    random.seed(0)
     with worst.first(loader, session, "train"):
-        batches = [tuple(batch) for batch in loader.batch_sampler]
-    assert any("longest first" in note for note in notes)
-    assert len(batches) == len(loader)
-    assert all(batch[at : at + 4] == (batch[at],) * 4 for batch in batches for at in (0, 4, 8, 12)), "rows of one question"
-    assert batches[0::2] == batches[1::2], "both times the same"
-    assert [sum(index % 23 == 22 for index in batch) for batch in batches[:8]] == [16, 16, 16, 16, 0, 0, 16, 16]
+        batches = iter(loader)
+    return list(itertools.islice(batches, 16)), "; ".join(notes), session
 
 
-def test_items_that_are_taken_more_than_once_otherwise_stay_as_they_are_drawn() -> None:
-    again = torch.utils.data.RandomSampler(range(400), replacement=True, num_samples=1600)
-    loader = torch.utils.data.DataLoader(Sized(), batch_size=16, sampler=again)
-    session, notes = probing()
-    sampler = loader.batch_sampler
+def test_questions_with_several_answers_stay_together_and_the_longest_come_first() -> None:
+    loader = torch.utils.data.DataLoader(Sized(), batch_size=16, sampler=Answers(400, 4, of=4), collate_fn=list)
+    batches, note, _ = begun(loader)
+    assert "400 of 400 items sampled, sizes from 1 to 23; 400 batches looked at, and " in note
+    lengths = [[len(row) for row in batch] for batch in batches]
+    assert all(batch[at : at + 4] == [batch[at]] * 4 for batch in lengths for at in (0, 4, 8, 12)), "rows of one question"
+    assert sum(lengths[0]) > 14 * 16 and lengths[:6] == [lengths[0]] * 6, "the mean is 12"
+
+
+class Lines(torch.utils.data.IterableDataset):  # type: ignore[type-arg]
+    """Of a file that is open already: each process that has it reads on where another was."""
+
+    def __init__(self, path: Path) -> None:
+        self.file = path.open("rb", buffering=0)
+
+    def __iter__(self) -> Iterator[torch.Tensor]:
+        while line := self.file.readline():
+            yield torch.zeros(len(line))
+
+
+def padded(rows: Sequence[torch.Tensor]) -> torch.Tensor:
+    return torch.nn.utils.rnn.pad_sequence(list(rows), batch_first=True)
+
+
+def test_a_stream_is_looked_at_and_stays_where_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "lines"
+    path.write_text("".join(f"{'x' * (500 if number == 630 else number % 7)}\n" for number in range(640)))
+    stream = Lines(path)
+    loader = torch.utils.data.DataLoader(stream, batch_size=4, collate_fn=padded)
+    batches, note, _ = begun(loader)
+    assert "640 rows of a stream that ended were looked at, the longest has 501 elements" in note
+    assert [batch.shape[1] for batch in batches[:3]] == [501] * 3 and batches[6].shape[1] < 10
+    assert stream.file.tell() == sum(len(line) for line in path.read_text().splitlines(keepends=True)[:64])
+    before = random.getstate()
+    random.seed(0)
+    assert before == random.getstate()
+
+
+class Pictures(torch.utils.data.Dataset):  # type: ignore[type-arg]
+    side = 8
+
+    def __len__(self) -> int:
+        return 640
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return torch.zeros(3, self.side, self.side)
+
+
+class Poisson(torch.utils.data.Sampler):  # type: ignore[type-arg]
+    def __len__(self) -> int:
+        return 40
+
+    def __iter__(self) -> Iterator[list[int]]:
+        return ((torch.rand(640) < 16 / 640).nonzero().flatten().tolist() for _ in range(40))
+
+
+def scaled(items: Sequence[torch.Tensor]) -> torch.Tensor:
+    side = 32 if random.random() < 1 / 64 else items[0].shape[-1]
+    return torch.nn.functional.interpolate(torch.stack(list(items)), size=(side, side))
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_rare_scale_that_a_collate_function_draws_is_the_trials(workers: int) -> None:
+    loader = torch.utils.data.DataLoader(Pictures(), batch_size=4, collate_fn=scaled, num_workers=workers)
+    batches, note, _ = begun(loader)
+    assert "all of one size; 400 batches looked at, and " in note and "from 768 to 12,288 elements" in note
+    assert [batch.shape[-1] for batch in (*batches[:6], *batches[8:10])] == [32] * 8
+    assert 8 in {batch.shape[-1] for batch in batches}, "as drawn"
+
+
+def test_what_becomes_larger_later_isnt_given_away_for_what_was_the_largest() -> None:
+    data = Pictures()
+    loader = torch.utils.data.DataLoader(data, batch_size=4, collate_fn=scaled)
+    _, _, session = begun(loader)
+    data.side = 48
     with worst.first(loader, session, "train"):
-        assert loader.batch_sampler is sampler
-    assert any("belong together" in note for note in notes)
+        assert {batch.shape[-1] for batch in loader} >= {48}
+    with worst.first(loader, session, "train"):
+        assert next(iter(loader)).shape[-1] == 48
+
+
+def test_a_batch_of_drawn_size_is_the_asked_one() -> None:
+    loader = torch.utils.data.DataLoader(Pictures(), batch_sampler=Poisson())
+    batches, note, session = begun(loader, micro_batch=16)
+    assert len(batches[0]) == len(batches[1]) > 24 and f"to {len(batches[0]) * 192:,} elements" in note
+    assert worst.batch_size(loader, batches[0], session) == 16
+    session.orders.payload.update(micro_batch=512)
+    assert worst.batch_size(loader, batches[0], session) == len(batches[0]), "it was read wrong"
+
+
+def test_a_loader_that_breaks_or_hangs_in_the_look_is_taken_as_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loader_look, "SECONDS", 0.3)
+    monkeypatch.setattr(loader_look, "AT_LEAST_S", 0.1)
+    breaks = torch.utils.data.DataLoader(Pictures(), batch_size=4, collate_fn=lambda items: [][1])
+    with pytest.raises(IndexError):
+        begun(breaks)
+    session, notes = probing()
+    hangs = torch.utils.data.DataLoader(Pictures(), batch_size=4, collate_fn=lambda items: time.sleep(600))
+    for loader in (breaks, hangs):
+        with worst.first(loader, session, "train"):
+            pass
+    assert "no batch of it could be looked at (IndexError: list index out of range)" in notes[0]
+    assert "640 of 640 items sampled, all of one size; no batch of it could be looked at" in notes[1]

@@ -24,7 +24,7 @@ from launcher.ladder.build import ladder_of
 from launcher.ladder.rungs import Ladder, Rung
 from launcher.ladder.search import Tried, Try, next_move
 from launcher.ladder.verdict import Kind, Verdict
-from launcher.shared.report import DIVIDED_BY, OWN_ACCUMULATION, SAID_ACCUMULATION, SAMPLES, WORLD_SIZE, TrialReport
+from launcher.shared.report import DIVIDED_BY, MICRO_BATCHES, OWN_ACCUMULATION, SAID_ACCUMULATION, SAMPLES, WORLD_SIZE, TrialReport
 from launcher.trainers.script.adapter import ScriptAdapter
 from launcher.trainers.suite import cpu_budget
 from launcher.trial import rung_zero, trial
@@ -230,3 +230,24 @@ def test_what_a_misread_trial_needed_leads_no_later_launch(tmp_path: Path, monke
     monkeypatch.setattr(trials, "_keep", lambda job, tried: learnt.append(tried.rung.micro_batch))
     launched(adapter(tmp_path), tmp_path, monkeypatch, ran=64, fits_from=16)
     assert learnt[0] == 64 and 32 in learnt[1:]
+
+
+@pytest.mark.parametrize(
+    ("own", "ran", "is_taken"),
+    [
+        ([32, 256], [16, 128], True),
+        ([32, 64], [16, 64], False),
+        ([32, 16], [16], False),  # the late size is the rung's: it is in no list twice
+        ([32], [16, 64], False),  # rung 0 ended before its late size
+        ([], [16], True),
+    ],
+)
+def test_a_batch_that_the_script_changes_is_followed_only_where_all_its_sizes_are_turned(
+    tmp_path: Path, own: list[int], ran: list[int], is_taken: bool
+) -> None:
+    one = adapter(tmp_path)
+    ladder = ladder_of(one)
+    sizes = (tried(ladder, micro_batch=32, **{MICRO_BATCHES: own}), tried(ladder, at=1, micro_batch=16, **{MICRO_BATCHES: ran}))
+    wrong = found(one, *sizes)
+    assert found(one, sizes[0]) is None, "rung 0 is what was asked"
+    assert (wrong is None) is is_taken and (is_taken or "the script changes its batch itself" in rung_zero.words(wrong, {}))

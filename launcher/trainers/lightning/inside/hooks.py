@@ -38,7 +38,7 @@ def install(instrument: Instrument, module: Any) -> None:
             if instrument.recorder is None or "micro_batch" in instrument.recorder.observed:
                 return
             loader = trainer.train_dataloader
-            size = batch_size(loader, batch)
+            size = batch_size(loader, batch, instrument)
             if size is not None:
                 observe_micro_batch(instrument, size)
             instrument.recorder.measured(train_samples=length(getattr(loader, "dataset", None)))

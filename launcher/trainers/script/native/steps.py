@@ -62,10 +62,10 @@ class Outside(Notes):
 
     def resumes(self, on: bool) -> None:
         """``paused`` from outside, or training for real again."""
-        self.paused = on
+        self.paused, self._weight = on, 0.0
         for held in self.optimizers.values():
             held.batch, held.marks = -1, []
-            held.backwards = 0
+            held.backwards = held.pending = 0
         if self._drawn is not None:
             self._drawn.trained = self._drawn.position
 
@@ -74,7 +74,7 @@ class Outside(Notes):
     def begun(self, loader: Any, batches: Any) -> Any:
         """A pass over a loader has begun."""
         self.lengths.begins(loader)
-        if isinstance(batches, Pass) or self.paused:
+        if isinstance(batches, Pass):
             return batches
         return Pass(loader, batches, every=self.every, count=self.lengths.of(loader), drawn=self._draws)
 
