@@ -35,10 +35,11 @@ from ..shared.sizes import format_size
 from . import budget, counted, kept_checkpoint
 from .counted import Hand, MicroBatches, StepsByOptimizer
 from .gathered import JOINED, Gathered
-from .part import TakingPart, distributed, is_memory
+from .part import TakingPart, distributed, is_a_child, is_memory
 from .passes import Passes
 from .ranks import Together
 from .settings import (
+    ALIKE,
     LEAST_STEPS,
     LEAST_VALIDATION,
     VARIETY,
@@ -53,7 +54,8 @@ from .unrun import Unrun
 SLACK_STEPS = 2
 """Real optimizer steps after the wanted ones before fast-forward begins: the usual validation comes by then."""
 SLACK_PASSES = 3
-COLLECT_S = 1.0
+COLLECT_S, COLLECT_SHARE = 1.0, 20
+"""What stubs leave is collected after so many seconds, and after so many times as long as it took to collect it last."""
 WHOLE_AGAIN_S = 20.0
 """A growing pass is followed to its end after validation, too, where that takes no longer."""
 IN_A_THREAD = "it saves in a thread: while it saves, training goes on, so that in the run both may need most at once"
@@ -98,7 +100,7 @@ class Instrument(TakingPart):
         self.unrun = Unrun()
         self.turn = 0
         """Passes that were begun with lengths of our choice."""
-        self._forward_began = self._train_began = self._collected = 0.0
+        self._forward_began = self._train_began = self._collects_at = 0.0
         self._passes_after = self._train_batches = 0
         self._judged: float = math.inf
         """Losses of so many backward passes in all are judged."""
@@ -142,8 +144,11 @@ class Instrument(TakingPart):
 
     def varied(self, wanted: int) -> bool:
         """Enough micro-batches went through since this phase of training began, or they come slowly, or the trial is a short one."""
-        lengths = any(self.sampled.values())
-        wanted, longest = (VARIETY_OF_LENGTHS, VARIETY_LENGTHS_S) if lengths and wanted == VARIETY else (wanted, VARIETY_S)
+        lengths, longest = any(self.sampled.values()), VARIETY_S
+        if lengths and wanted == VARIETY:
+            wanted, longest = VARIETY_OF_LENGTHS, VARIETY_LENGTHS_S
+        elif self.orders.device == "cuda" and not (lengths or self.varies or self.passive):
+            wanted = ALIKE  # its allocator tells every peak
         return not self.orders.steps_after or self._train_batches >= wanted or time.monotonic() - self._train_began > longest
 
     @property
@@ -408,9 +413,9 @@ class Instrument(TakingPart):
         if self.recorder is not None:
             self.recorder.beat()
         if self.phase is Phase.FINISH:
-            if time.monotonic() - self._collected > COLLECT_S:
+            if (began := time.monotonic()) > self._collects_at:
                 gc.collect()
-                self._collected = time.monotonic()
+                self._collects_at = time.monotonic() + max(COLLECT_S, COLLECT_SHARE * (time.monotonic() - began))
         elif self.together.ranks is not None:
             self.place("step")
         elif self.followed_long:
@@ -458,7 +463,7 @@ class Instrument(TakingPart):
         self.to(Phase.FINISH)
         self._facts(ended="done")
         gc.disable()  # what is garbage at the end may be there in the run, whose collector comes at other moments
-        self._collected = time.monotonic()
+        self._collects_at = time.monotonic() + COLLECT_S
         self.start_forwarding()
         usual = threading.stack_size(256 * 1024)  # a usual stack of 8 MiB would count as data, inside the budget
         timer = threading.Timer(self.settings.finish_s, self._out_of_time)
@@ -502,6 +507,8 @@ class Instrument(TakingPart):
                 said = (str(error).strip().splitlines() or [""])[0][:200]
                 self.recorder.note(f"{UNSEEN_END}: in fast-forward it ended by {type(error).__name__}: {said}")
             self._done()
+            if not is_a_child():  # whose parent may wait for what it has put into a queue
+                self.end(0)  # what is left is the interpreter's own end, which takes seconds
         else:
             self._facts(ended="exit", **({"failed_forwarding": True} if crashed and self.forwarding and not memory else {}))
             self.recorder.failed(error) if error is not None and crashed else self.recorder.ended()

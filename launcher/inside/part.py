@@ -58,8 +58,8 @@ class TakingPart:
         if self.settings.budget_only:
             self.leave()
             return
-        if (util := sys.modules.get("multiprocessing.util")) is not None and sys.modules["multiprocessing.process"].parent_process():
-            util.Finalize(None, self.at_exit, exitpriority=0)  # a child of multiprocessing's ends without atexit, or with its error caught
+        if is_a_child():
+            sys.modules["multiprocessing.util"].Finalize(None, self.at_exit, exitpriority=0)  # it ends without atexit, or its error caught
         self.recorder = self._report()
         self.recorder.budget(self._taken)
         for complaint in budget.complaints(self.orders.device):
@@ -170,6 +170,12 @@ class TakingPart:
 def accumulation_from_outside() -> Any:
     """What holds this process's optimizer steps back (``native/accumulate.py``), or None."""
     return getattr(sys.modules.get("_autofit_accumulate"), "OUTSIDE", None)
+
+
+def is_a_child() -> bool:
+    """Whether ``multiprocessing`` has started this process."""
+    process = sys.modules.get("multiprocessing.process")
+    return process is not None and process.parent_process() is not None
 
 
 def _is_a_worker() -> bool:

@@ -23,6 +23,8 @@ VARIETY_OF_LENGTHS, VARIETY_LENGTHS_S = 48, 25.0
 """... or where lengths differ ..."""
 VARIETY_AGAIN = 8
 """... and after validation."""
+ALIKE = 4
+"""... and on a card, where all batches are alike."""
 LOADED = "loaded"
 """File among the records that the first process makes into which the probe has come."""
 
