@@ -1,0 +1,64 @@
+"""A trial replaces each function of torch in one place."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from launcher.inside.settings import ProbeSettings
+from launcher.shared.orders import Orders
+
+LAYERS = """
+import json, os, sys
+if sys.argv[2] == "accumulated":
+    os.environ["ACCUMULATE"] = "4"
+    from launcher.trainers.script.native import accumulate
+    accumulate.begin()
+import torch, torch.utils.data.dataloader as loaders
+import launcher
+from launcher.inside import start
+from launcher.inside.settings import ProbeSettings
+from torch.optim.optimizer import Optimizer
+start.begin(ProbeSettings(**json.loads(sys.argv[1])))
+torch.nn.Linear(2, 2)
+OURS = os.path.dirname(launcher.__file__)
+PLACES = {
+    torch.nn.Module: ("__init__", "__call__", "train", "zero_grad", "__getstate__", "register_parameter"),
+    Optimizer: ("__init__", "step", "zero_grad"), torch.optim.AdamW: ("step",), torch.autograd: ("backward", "grad"), torch: ("save", "load"),
+    loaders.DataLoader: ("__init__", "__iter__", "__len__"), loaders._BaseDataLoaderIter: ("__init__", "__next__"),
+    torch.amp.GradScaler: ("__init__", "scale", "unscale_", "step", "update"),
+}
+
+def ours(function, seen):
+    code = getattr(function, "__code__", None)
+    if code is None or id(function) in seen:
+        return []
+    seen.add(id(function))
+    found = [os.path.relpath(code.co_filename, OURS)] if code.co_filename.startswith(OURS) else []
+    inner = [cell.cell_contents for cell in function.__closure__ or () if cell.cell_contents is not function]
+    name = function.__name__
+    same = [one for one in inner if callable(one) and getattr(one, "__name__", "") == name]
+    return found + [file for one in same for file in ours(one, seen)]
+
+print(json.dumps({f"{getattr(owner, '__name__', owner)}.{name}": files for owner, names in PLACES.items() for name in names
+                  if (files := ours(getattr(owner, name, None), set()))}))
+"""
+
+
+@pytest.mark.parametrize("how", ["watched", "accumulated"])
+def test_each_function_of_torch_is_replaced_once(how: str, tmp_path: Path) -> None:
+    """What holds a rung's steps back is in the run as well: it stands inside of what watches a trial."""
+    orders = Orders(module="", folder="", device="cpu", cap_bytes=2**32, accumulation=1, payload={})
+    told = dataclasses.asdict(ProbeSettings(records=str(tmp_path), orders=dataclasses.asdict(orders), overlay=str(tmp_path / "overlay")))
+    said = subprocess.run([sys.executable, "-c", LAYERS, json.dumps(told), how], check=True, capture_output=True, text=True, timeout=120)
+    replaced: dict[str, list[str]] = json.loads(said.stdout.splitlines()[-1])
+    watching = {name: [file for file in files if "/native/" not in file] for name, files in replaced.items()}
+    assert {"torch.autograd.backward", "Module.__init__", "DataLoader.__iter__", "Optimizer.__init__"} <= replaced.keys()
+    assert all(len(files) <= 1 for files in watching.values()), watching
+    assert all(len(files) - len(watching[name]) <= 1 for name, files in replaced.items()), replaced
+    assert ("trainers/script/native/hooks.py" in replaced["torch.autograd.backward"]) is (how == "accumulated")
