@@ -29,8 +29,10 @@ torch.nn.Linear(2, 2)
 OURS = os.path.dirname(launcher.__file__)
 PLACES = {
     torch.nn.Module: ("__init__", "__call__", "train", "zero_grad", "__getstate__", "register_parameter"),
-    Optimizer: ("__init__", "step", "zero_grad"), torch.optim.AdamW: ("step",), torch.autograd: ("backward", "grad"), torch: ("save", "load"),
-    loaders.DataLoader: ("__init__", "__iter__", "__len__"), loaders._BaseDataLoaderIter: ("__init__", "__next__"),
+    Optimizer: ("__init__", "step", "zero_grad"), torch.optim.AdamW: ("step",), torch.autograd: ("backward", "grad"),
+    torch: ("save", "load"),
+    loaders.DataLoader: ("__init__", "__iter__", "__len__"),
+    loaders._BaseDataLoaderIter: ("__init__", "__next__"),
     torch.amp.GradScaler: ("__init__", "scale", "unscale_", "step", "update"),
 }
 
