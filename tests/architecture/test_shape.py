@@ -19,12 +19,12 @@ MANY_PARAMETERS = {"machine.devices.find", "machine.process.start", "trial.judge
 DEEPEST = 3
 DEEP = {
     "history.runs._below", "machine.process._pump", "shared.procfs.with_variable", "trainers.script.configs._toml",
-    "inside.caches._linked", "trainers.ultralytics.data._walk", "trainers.ultralytics.data._yamls_below",
+    "inside.caches._linked",
 }  # fmt: skip
 FLOORS = 9
 """Of packages, as import-linter's contract has them; ``__main__`` stands on top."""
 ROOT_FILES = {"__init__.py", "__main__.py", "errors.py", "paths.py"}
-MOST_LINES = 44_600
+MOST_LINES = 43_500
 """Only goes down: what needs lines names what goes for it (docs/decisions/012)."""
 LARGEST_SHARE = 0.2
 """Of the lines outside ``inside`` and ``trainers``."""

@@ -51,12 +51,10 @@ def rows(folder: Path, split: str) -> dict[str, list[tuple[int, float, float, fl
 
 
 def test_the_dataset_passes_autofits_own_check(digits: Path) -> None:
-    facts, faults = yolo_data.inspect(str(digits / "data.yaml"), "detect", digits)
+    facts, faults = yolo_data.inspect(str(digits / "data.yaml"), "detect")
     assert faults == []
     assert facts is not None
-    assert (facts.train_images, facts.val_images, facts.names) == (20, 5, tuple("0123456789"))
-    assert facts.root == digits
-    assert facts.notes == ()
+    assert (len(facts.train), len(facts.val), facts.notes) == (20, 5, ())
 
 
 def test_pages_hold_3_to_8_digits_and_every_tenth_about_16(digits: Path) -> None:

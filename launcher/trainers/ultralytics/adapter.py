@@ -21,7 +21,7 @@ from launcher import paths
 from launcher.adapter import log_line
 from launcher.adapter.commands import Command, TrialPlan, absolute, copies
 from launcher.adapter.dialect import Dialect
-from launcher.adapter.inputs import Inputs
+from launcher.adapter.inputs import Inputs, package_folder
 from launcher.adapter.log_line import LogLine, TrainerWords
 from launcher.adapter.progress import TRAIN, VALIDATE, Progress
 from launcher.adapter.protocol import FIRST, Adapter, Correction, RunStart, Saved
@@ -37,19 +37,17 @@ from launcher.machine import devices, process
 from launcher.machine.devices import Budget
 from launcher.shared.report import TrialReport
 from launcher.trainers.ultralytics import arguments as yolo_arguments
-from launcher.trainers.ultralytics import by_script, checks, environment, recognise, resuming, treatment, twins
+from launcher.trainers.ultralytics import by_script, checks, environment, recognise, resuming, twins
 from launcher.trainers.ultralytics import data as yolo_data
-from launcher.trainers.ultralytics import labels as yolo_labels
 from launcher.trainers.ultralytics import models as yolo_models
 from launcher.trainers.ultralytics.checks import TASKS
 from launcher.trainers.ultralytics.dialect import DIALECT
-from launcher.trainers.ultralytics.starts import file_of, smaller, start_of, starts_alike, starts_from
+from launcher.trainers.ultralytics.models import from_weights, smaller, start_of
 
-_EXACT = "yolo_exact.py"
-_BESIDE = (
-    "accumulation_ramp.py", "exact_settings.py", "exact_trainer.py", "layer_checkpointing.py", "yolo_ranks.py",
-)  # fmt: skip
-"""What it needs."""
+_EXACT = ("yolo_exact.py", "accumulation_ramp.py", "exact_settings.py", "exact_trainer.py", "layer_checkpointing.py", "yolo_ranks.py")
+"""Of ``native``; the others are what the first needs."""
+_KEPT_IN = "kept_in"
+"""Beside them: where the run is kept, as it tells once it has begun."""
 _BAR = re.compile(
     r"(?P<epoch>\d+)/(?P<epochs>\d+)\s+[\d.]+G(?P<losses>(?:\s+(?:[\d.]+(?:e[-+]?\d+)?|nan|inf))*)\s+\d+\s+\d+:"
     r"\s*\d+%\D*?(?P<step>\d+)/(?P<steps>\d+)"
@@ -83,29 +81,23 @@ class UltralyticsAdapter(Adapter):
     wheels: ClassVar[Mapping[str, WheelSpec]] = {
         "micro_batch": WheelSpec(type=int, help="Samples per device per forward and backward pass; Ultralytics' batch on one GPU."),
         "image_size": WheelSpec(
-            type=int,
+            type=int, rule=WheelRule(floor=320, grid=32, ratio=0.8),
             help="Training image size in pixels (imgsz), a multiple of the model's stride.",
-            rule=WheelRule(floor=320, grid=32, ratio=0.8),
         ),
         "checkpointing": WheelSpec(
-            type=(bool, float),
-            rule=WheelRule(values=(True,)),
+            type=(bool, float), rule=WheelRule(values=(True,)),
             help="Gradient checkpointing with expandable segments: true, false, or for the first layers that hold this share (0 to 1).",
         ),
         "model": WheelSpec(type=str, help="yolov8x.pt (weights), yolov8x.yaml (from scratch), or yolov8x (weights where they can be had)."),
         "multi_scale": WheelSpec(
-            type=float,
-            rule=WheelRule(values=(0.0,)),
-            help="Sizes are drawn from image_size x (1 +- this fraction), 0 to 1.",
+            type=float, rule=WheelRule(values=(0.0,)), help="Sizes are drawn from image_size x (1 +- this fraction), 0 to 1."
         ),
         "val_micro_batch": WheelSpec(
-            type=int,
-            rule=WheelRule(values=(8, 4, 2, 1)),
-            acts_in="validation",
+            type=int, rule=WheelRule(values=(8, 4, 2, 1)), acts_in="validation",
             help="At most so many samples per validation batch; unset, it is Ultralytics' own: twice the micro-batch (obb: once).",
         ),
         "workers": WheelSpec(type=int, rule=WheelRule(values=(8, 4, 2, 0)), acts_in="host", help="Data loader workers."),
-    }
+    }  # fmt: skip
 
     @classmethod
     def recognise(cls, words: Sequence[str], *, value: str = "") -> Understood | None:
@@ -116,7 +108,7 @@ class UltralyticsAdapter(Adapter):
     @cached_property
     def script(self) -> by_script.Script | None:
         """The person's own script, where that is what trains."""
-        return by_script.of(self.recipe.trainer.args)
+        return by_script.Script(self.recipe.trainer.args) if "command" in self.recipe.trainer.args else None
 
     @cached_property
     def args(self) -> Mapping[str, Any]:
@@ -139,42 +131,37 @@ class UltralyticsAdapter(Adapter):
         """
         if wheel != "model":
             return ()
-        return [model for model in smaller(str(asked), floor) if starts_alike(model, str(asked))]
+        return [model for model in smaller(str(asked), str(floor) if floor else None) if self._alike(model, str(asked))]
+
+    @staticmethod
+    def _alike(model: str, asked: str) -> bool:
+        """Whether both start from weights, or both from scratch; true where the asked one is missing."""
+        return from_weights(asked) is None or from_weights(model) == from_weights(asked)
 
     def check(self) -> list[Fault]:
-        args = self.args
-        faults = yolo_arguments.faults(args, asked=self.recipe.ask) + treatment.faults(args)
-        rules = self.recipe.trainer.model_copy(update={"args": dict(args)})
+        """Values of arguments are held against Ultralytics' own check along with the data set."""
+        rules = self.recipe.trainer.model_copy(update={"args": dict(self.args)})
         plain = self.recipe.model_copy(update={"trainer": rules})
-        return faults + checks.faults(plain, self._task(), *self._data) + checks.rank_faults(plain, self.asked.world_size)
+        found = yolo_arguments.faults(self.args, asked=self.recipe.ask)
+        return [*found, *checks.faults(plain, self._task(), ranks=self.asked.world_size), *self._data[1]]
 
     @cached_property
     def _data(self) -> tuple[yolo_data.DatasetFacts | None, Sequence[Fault]]:
         """What the data set holds, and what is wrong with it; looked at once."""
-        task = self._task()
-        if self.recipe.data is None or task not in TASKS:
+        if self.recipe.data is None or self._task() not in TASKS:
             return None, ()
-        return yolo_data.inspect(self.recipe.data, task, single_cls=bool(self.args.get("single_cls")))
-
-    def _needs_exact_accumulation(self) -> bool:
-        args = self.args
-        ramps = yolo_arguments.value_of(args, "warmup_epochs") > 0
-        return bool(ramps or yolo_arguments.value_of(args, "optimizer") == "auto")
+        refused = {fault.key for fault in yolo_arguments.faults(self.args, asked=self.recipe.ask)}
+        return yolo_data.inspect(self.recipe.data, self._task(), {k: v for k, v in self.args.items() if f"trainer.args.{k}" not in refused})
 
     def notes(self) -> Sequence[str]:
-        asked, (facts, _) = str(self.recipe.ask.get("model")), self._data
-        left_out = [model for model in self._fallbacks() if not starts_alike(model, asked)]
-        said = [note for note in (start_of(asked).note,) if note]
-        said += [f"{model} isn't here and can't be fetched: its rungs are left out" for model in left_out]
-        said += self.script.notes(one_card=self.asked.world_size == 1) if self.script is not None else []
-        return [*said, *(facts.notes if facts else ())]
-
-    def _fallbacks(self) -> Sequence[str]:
-        """The smaller models that this recipe's ladder may turn to, whether they are here or not."""
-        rule = self.recipe.ladder.wheels.get("model")
-        if "model" not in self.recipe.ladder.order or (rule is not None and rule.values is not None):
-            return ()
-        return smaller(str(self.recipe.ask.get("model")), rule.floor if rule is not None else None)
+        asked, facts, rule = str(self.recipe.ask.get("model")), self._data[0], self.recipe.ladder.wheels.get("model")
+        turned = "model" in self.recipe.ladder.order and (rule is None or rule.values is None)
+        below = smaller(asked, str(rule.floor) if rule is not None and rule.floor else None) if turned else ()
+        return [
+            *filter(None, [start_of(asked).note]),
+            *(f"{one} isn't here and can't be fetched: its rungs are left out" for one in below if not self._alike(one, asked)),
+            *(facts.notes if facts else ()),
+        ]
 
     def inputs(self, ladder: Ladder) -> Inputs:
         """The data's images and labels, every model of the ladder, the user's settings, and Ultralytics' own files."""
@@ -183,20 +170,19 @@ class UltralyticsAdapter(Adapter):
             return Inputs(unknown="its data could not be looked at")
         if self.script is not None and self.script.reads is None:
             return Inputs(unknown="what the script reads before its training isn't known (trainer.args.reads=[...] would say it)")
-        labels = [yolo_labels.label_path(image) for image in facts.files]
-        names = [str(rung.values["model"]) for rung in ladder.rungs]
-        settings = yolo_models.settings()
+        files = [*facts.train, *facts.val]
+        starts = {name: from_weights(name) is not None and start_of(name) for name in {str(rung.values["model"]) for rung in ladder.rungs}}
         amp = yolo_models.weights_dir() / "yolo26n.pt"  # what mixed precision is checked with
+        reads = map(Path, (self.script.reads or ()) if self.script else ())
         return Inputs(
-            data=[facts.yaml_path, *map(Path, facts.files), *map(Path, labels), *(self.script.places() if self.script else ())],
-            code=self.script.code() if self.script is not None else [],
+            data=[facts.yaml_path, *map(Path, files), *(Path(yolo_data.label_path(image)) for image in files), *reads],
+            code=self.script.code if self.script is not None else [],
             written=[Path(self.recipe.run.root), *recipe_files.own_recipes()] if self.script is not None else [],
-            models={name: file_of(name) for name in dict.fromkeys(names)} | {amp.name: amp if amp.is_file() else None},
-            texts=[yolo_models.settings_path()] if settings is None else [],
-            packages=[folder for folder in (yolo_models.package_root(),) if folder is not None],
+            models={name: start.path if start else None for name, start in starts.items()} | {amp.name: amp if amp.is_file() else None},
+            packages=[folder for folder in (package_folder("ultralytics"),) if folder is not None],
             more={
-                **{f"start of {name}": starts_from(name) for name in dict.fromkeys(names)},
-                **{f"setting {key}": value for key, value in (settings or {}).items()},
+                "tensorboard": str(bool(yolo_models.setting("tensorboard"))),  # the one logger that is in a trial
+                **{f"start of {name}": start.file if start else "" for name, start in starts.items()},
             },
         )
 
@@ -222,12 +208,10 @@ class UltralyticsAdapter(Adapter):
         nbs = yolo_arguments.value_of(self.args, "nbs")
         if rung.effective_batch != nbs:
             args["weight_decay"] = yolo_arguments.value_of(self.args, "weight_decay") * rung.effective_batch / nbs
-        if values.get("image_size") is not None:
-            args["imgsz"] = values["image_size"]
-        if values.get("workers") is not None:
-            args["workers"] = values["workers"]
-        if values.get("multi_scale") is not None:
-            args["multi_scale"] = bool(values["multi_scale"]) if yolo_arguments.is_flag("multi_scale") else values["multi_scale"]
+        wheels = {"imgsz": "image_size", "workers": "workers", "multi_scale": "multi_scale"}
+        args |= {key: values[wheel] for key, wheel in wheels.items() if values.get(wheel) is not None}
+        if "multi_scale" in args and yolo_arguments.is_flag("multi_scale"):
+            args["multi_scale"] = bool(args["multi_scale"])
         args |= self._own_wheels(rung)
         if "save_dir" in args:
             args |= yolo_arguments.saved_in(Path(str(args.pop("save_dir"))).absolute())
@@ -242,18 +226,13 @@ class UltralyticsAdapter(Adapter):
         return self.recipe.model_copy(update={"data": str(place / "data.yaml"), "prepare": prepare})
 
     def _fetch(self, rung: Rung) -> Command | None:
-        model = start_of(str(rung.values["model"])).file
-        missing = (model,) if model.endswith(".pt") and yolo_models.locate(model).path is None else ()
-        words = (*(("--if-it-can", str(weights)) if (weights := self._amp_weights()) else ()), *missing)
+        """Weights that aren't here yet: the model's, and those that Ultralytics checks mixed precision with on a card. Without the latter a
+        trial would take for granted what the run checks, and the run train in fp32 where that fails (``check_amp``, utils/checks.py)."""
+        start, amp = start_of(str(rung.values["model"])), yolo_models.weights_dir() / "yolo26n.pt"
+        on_card = yolo_arguments.value_of(self.args, "amp") and devices.chosen_kind(self.recipe.device.kind) == "cuda"
+        wanted = on_card and not amp.is_file() and yolo_models.fetchable(amp.name)
+        words = (*(("--if-it-can", str(amp)) if wanted else ()), *((start.file,) if start.path is None else ()))
         return Command(argv=process.python_module("launcher.trainers.ultralytics.inside.fetch", *words)) if words else None
-
-    def _amp_weights(self) -> Path | None:
-        """What Ultralytics checks mixed precision with on a card, where it isn't here yet: without it the trial would take for granted
-        what the run checks, and the run would train in fp32 where the check fails (``check_amp``, utils/checks.py of 8.4.190)."""
-        weights = yolo_models.weights_dir() / "yolo26n.pt"
-        asked = bool(yolo_arguments.value_of(self.args, "amp"))
-        wanted = asked and devices.chosen_kind(self.recipe.device.kind) == "cuda" and not weights.is_file()
-        return weights if wanted and yolo_models.fetchable(weights.name) else None
 
     def trial(self, rung: Rung, budget: Budget, *, folder: Path, cache: Path) -> TrialPlan:
         payload = {
@@ -266,7 +245,7 @@ class UltralyticsAdapter(Adapter):
             # On a CPU the labels are scanned anew in each trial, as the full run will: a scan leaves some 30 MiB behind, and a
             # rung that fits only because an earlier trial had scanned for it would die in the full run (measured).
             "cache_dir": str(folder / "scratch" / "labels" if budget.kind == "cpu" else cache),
-            **(self.script.payload() if self.script is not None else {}),
+            **({"script": self.script.words, "given": dict(self.script.given)} if self.script is not None else {}),
         }
         expects = {"val_micro_batch": self._val_batch(rung)}
         module = "launcher.trainers.ultralytics.inside.trial"
@@ -299,8 +278,7 @@ class UltralyticsAdapter(Adapter):
     def command(self, rung: Rung, budget: Budget, *, folder: Path, start: RunStart = FIRST) -> Command:
         command = self._begun(rung, budget, folder=folder) if start.checkpoint is None else self._resumed(rung, budget, folder, start)
         if start.workers is not None:
-            changed = by_script.with_workers if self.script is not None else resuming.with_workers
-            command = changed(command, start.workers)
+            command = by_script.told(command, f"workers={start.workers}")
         return replace(command, imports=environment.IMPORTS)
 
     def _begun(self, rung: Rung, budget: Budget, *, folder: Path) -> Command:
@@ -311,27 +289,34 @@ class UltralyticsAdapter(Adapter):
         It can't say: gradient checkpointing, a validation micro-batch, or a warm-up whose effective batch is the asked one
         when the micro-batch is lower (Ultralytics ramps accumulation from 1 to nbs / batch over the warm-up epochs).
         """
-        args = self.arguments(rung, budget)
-        if self.script is None and not any(key in args for key in ("project", "name", "save_dir")):
+        args, options = self.arguments(rung, budget), self._options(rung)
+        if self.script is None and not self._elsewhere and "save_dir" not in self.args:
             args |= yolo_arguments.saved_in(folder / "run")
-        options = self._options(rung)
-        if not options and budget.kind == "cpu" and self.script is None and rung.world_size == 1:
-            return Command(argv=("yolo", self._task(), "train", *_words(args)))
+        if not options and budget.kind == "cpu" and self.script is None and not self._elsewhere and rung.world_size == 1:
+            return Command(argv=("yolo", self._task(), "train", *by_script.words_of(args)))
         return self._exactly(options, args, folder=folder)
 
     def _exactly(self, options: Sequence[str], args: Mapping[str, Any], *, folder: Path) -> Command:
         place, own = folder / "native", Path(__file__).parent / "native"
-        files = copies((_EXACT, *_BESIDE), of=own, to=place)
+        files = copies(_EXACT, of=own, to=place)
+        if self.script is not None or self._elsewhere:
+            options = (*options, "--tell", str(place / _KEPT_IN))
         if self.script is None:
-            return Command(argv=(sys.executable, str(place / _EXACT), *options, self._task(), "train", *_words(args)), files=files)
-        runner = place / by_script.RUNNER
-        argv = self.script.argv(runner, options, self.script.wanted(args))
-        return Command(argv=argv, files={**files, **copies((by_script.RUNNER, *by_script.BESIDE), of=own, to=place)})
+            words = (*options, self._task(), "train", *by_script.words_of(args))
+            return Command(argv=(sys.executable, str(place / _EXACT[0]), *words), files=files)
+        argv = self.script.argv(place / by_script.FILES[0], options, args)
+        return Command(argv=argv, files={**files, **copies(by_script.FILES, of=own, to=place)})
+
+    @property
+    def _elsewhere(self) -> bool:
+        """Whether Ultralytics chooses the run's folder by itself, another at every start (``get_save_dir``)."""
+        return "project" in self.args or "name" in self.args
 
     def _options(self, rung: Rung) -> tuple[str, ...]:
         options: list[str] = []
         asked = self._asked()
-        if rung.micro_batch * rung.world_size != asked["asked_batch"] and self._needs_exact_accumulation():
+        ramps = yolo_arguments.value_of(self.args, "warmup_epochs") > 0 or yolo_arguments.value_of(self.args, "optimizer") == "auto"
+        if ramps and rung.micro_batch * rung.world_size != asked["asked_batch"]:
             options += ["--asked-batch", str(asked["asked_batch"]), "--asked-nbs", str(asked["asked_nbs"])]
         if share := rung.values.get("checkpointing"):
             options += ["--checkpointing"] if share is True else ["--checkpointing-share", str(share)]
@@ -344,7 +329,7 @@ class UltralyticsAdapter(Adapter):
     def small(self, chosen: Rung, asked: Rung) -> Sequence[tuple[int, int]]:
         """Four images on each card, at once and one by one; nothing where the data has too few that show something."""
         facts, images = self._data[0], twins.IMAGES * self.asked.world_size
-        return [(4, 1), (1, 4)] if facts is not None and len(twins.chosen(facts.files, most=images)) == images else []
+        return [(4, 1), (1, 4)] if facts is not None and len(twins.chosen(facts.train, most=images)) == images else []
 
     def twin(self, rung: Rung, budget: Budget, *, folder: Path, short: bool = True, points: bool = False) -> Command:
         """As the full run, of a few images, where the asked one takes a whole optimizer step at once."""
@@ -352,7 +337,7 @@ class UltralyticsAdapter(Adapter):
         assert facts is not None
         native = folder / "native"
         cards = self.asked.world_size
-        files = twins.data_set(facts.yaml_path, twins.chosen(facts.files, most=twins.IMAGES * cards), folder=native)
+        files = twins.data_set(facts.yaml_path, twins.chosen(facts.train, most=twins.IMAGES * cards), folder=native)
         args = {key: value for key, value in self.recipe.trainer.args.items() if key not in twins.NOT_TAKEN}
         if self.script is not None:
             args |= {key: yolo_arguments.value_of({}, key) for key in ("split", "fraction") if key in self.script.given}
@@ -361,7 +346,7 @@ class UltralyticsAdapter(Adapter):
         ask = {**self.recipe.ask, "micro_batch": rung.effective_batch // cards, "accumulation": 1}
         recipe = self.recipe.model_copy(update={"ask": ask, "trainer": rules, "data": str(native / "data.yaml")})
         command = UltralyticsAdapter(recipe).command(rung, budget, folder=folder)
-        program, *words = (by_script.alone(command) if self.script is not None else command).argv
+        program, *words = (by_script.told(command, "--only") if self.script is not None else command).argv
         beside = Path(sys.executable).with_name("yolo")  # of this environment, whatever PATH says
         argv = (str(beside) if program == "yolo" and beside.exists() else program, *words)
         return Command(argv=argv, env={**command.env, **environment.prepare(native)}, files={**command.files, **files})
@@ -381,19 +366,18 @@ class UltralyticsAdapter(Adapter):
     # -- what came of it --------------------------------------------------------------------------------------------------
 
     def read_log(self, line: str, known: Progress, *, rung: Rung) -> LogLine:
-        said = log_line.read(line, known)
-        return replace(said, progress=self._progress(line, known, rung))
-
-    def _progress(self, line: str, known: Progress, rung: Rung) -> Progress:
         """One bar an epoch: ``1/6  0G  3.55 3.33 2.12  45  160: 3%  1/30``, which is epoch, memory, losses, instances, image size, batches.
 
         Labels are told below a validation's bar, whose line begins with Class.
         """
+        said = log_line.read(line, known)
         if (bar := _BAR.search(line)) is not None:
             counts: dict[str, Any] = {name: int(bar[name]) for name in ("epoch", "epochs", "step", "steps")}
             losses = sum(map(float, bar["losses"].split())) if bar["losses"].strip() else None
-            return replace(known, phase=TRAIN, **counts, of_epoch=True, loss=losses, batch=rung.micro_batch * rung.world_size)
-        return replace(known, phase=VALIDATE) if _VALIDATION.search(line) and known.epoch is not None else known
+            known = replace(known, phase=TRAIN, **counts, of_epoch=True, loss=losses, batch=rung.micro_batch * rung.world_size)
+        elif _VALIDATION.search(line) and known.epoch is not None:
+            known = replace(known, phase=VALIDATE)
+        return replace(said, progress=known)
 
     def results(self, *, folder: Path) -> Mapping[str, Any]:
         """The best epoch's metrics (by mAP50-95) from Ultralytics' results.csv, and its checkpoints."""
@@ -401,26 +385,20 @@ class UltralyticsAdapter(Adapter):
         rows = _rows(save_dir / "results.csv")
         if not rows:
             return {"save_dir": str(save_dir)}
-        key = next((name for name in rows[0] if name.startswith("metrics/mAP50-95")), None)
-        best = max(rows, key=lambda row: row.get(key, 0.0)) if key else rows[-1]
-        checkpoints = {name: str(path) for name in ("best", "last") if (path := save_dir / "weights" / f"{name}.pt").exists()}
-        metrics = {name: value for name, value in best.items() if name.startswith("metrics/")}
+        key = next((name for name in rows[0] if name.startswith("metrics/mAP50-95")), "epoch")
+        best = max(rows, key=lambda row: row.get(key, 0.0))
         return {
             "save_dir": str(save_dir),
             "epochs": len({row.get("epoch") for row in rows}),  # a resumed run repeats the epoch it was in
             "best_epoch": int(best.get("epoch", 0)),
-            "metrics": metrics,
-            "checkpoints": checkpoints,
+            "metrics": {name: value for name, value in best.items() if name.startswith("metrics/")},
+            "checkpoints": {name: str(path) for name in ("best", "last") if (path := save_dir / "weights" / f"{name}.pt").exists()},
         }
 
     def _save_dir(self, folder: Path) -> Path:
-        args = self.args
-        if self.script is not None:
-            return by_script.kept_in(folder / "native") or folder / "run"
-        if "save_dir" in args:
-            return Path(str(args["save_dir"]))
-        chosen = resuming.told_place(folder) if "project" in args or "name" in args else None
-        return chosen or folder / "run"
+        told = folder / "native" / _KEPT_IN
+        own = Path(told.read_text(encoding="utf-8").strip()) if told.is_file() else folder / "run"
+        return own if self.script is not None else Path(str(self.args.get("save_dir", own)))
 
     def saved(self, folder: Path) -> Saved:
         place = self._save_dir(folder)
@@ -456,7 +434,7 @@ class UltralyticsAdapter(Adapter):
             args |= {"batch": rung.micro_batch, "device": "0"}
         command = self._exactly(self._options(rung), args, folder=folder)
         if checkpoint.finished and self.script is not None:
-            return replace(by_script.going_on(command, resuming.best(weights), trained=True), ranks=1)
+            return replace(by_script.told(command, "--trained", str(resuming.best(weights))), ranks=1)
         if checkpoint.finished:
             return replace(resuming.finishing(self._task(), weights, command), ranks=1)
         copy = resuming.copied(checkpoint, folder / "native" / f"attempt-{start.attempt}.pt", args)
@@ -477,10 +455,6 @@ class UltralyticsAdapter(Adapter):
         batches = math.ceil(report.train_samples / rung.micro_batch)
         seconds = batches * report.step_seconds + report.validation_batches_total * report.validation_batch_seconds
         return float(epochs * seconds)
-
-
-def _words(args: Mapping[str, Any]) -> tuple[str, ...]:
-    return tuple(f"{key}={by_script.spelled(value)}" for key, value in args.items())
 
 
 def _rows(path: Path) -> list[dict[str, float]]:

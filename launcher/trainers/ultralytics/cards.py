@@ -8,7 +8,7 @@ from typing import Any
 
 from launcher.errors import PLACE, BadInput, Fault
 
-_ONE = re.compile(r"(?:cuda:)?(\d+)")
+_ALL = re.compile(r"(?:cuda:)?\d+(?:,(?:cuda:)?\d+)*")
 
 
 def asked(device: Any) -> tuple[int, ...]:
@@ -18,9 +18,8 @@ def asked(device: Any) -> tuple[int, ...]:
 
 
 def _numbers(device: Any) -> tuple[int, ...]:
-    said = ",".join(map(str, device)) if isinstance(device, (list, tuple)) else str(device)
-    found = [match[1] for one in said.strip("[]() ").split(",") if (match := _ONE.fullmatch(one.strip()))]
-    return tuple(map(int, found)) if len(found) == said.count(",") + 1 else ()
+    said = re.sub(r"[\[\]() ]", "", ",".join(map(str, device)) if isinstance(device, (list, tuple)) else str(device))
+    return tuple(map(int, re.findall(r"\d+", said))) if _ALL.fullmatch(said) else ()
 
 
 def batch_of_each(batch: Any, cards: tuple[int, ...]) -> Any:
@@ -28,9 +27,9 @@ def batch_of_each(batch: Any, cards: tuple[int, ...]) -> Any:
     if not cards or not isinstance(batch, int) or batch < 1:
         return batch
     if batch % len(cards):
-        above = -(-batch // len(cards)) * len(cards)
-        found = f"batch={batch} over {len(cards)} cards: Ultralytics would train {batch // len(cards) * len(cards)} of them"
-        raise BadInput([Fault(key=PLACE, found=found, cure=f"Take a multiple of {len(cards)}: batch={above}.")])
+        below = batch // len(cards) * len(cards)
+        found = f"batch={batch} over {len(cards)} cards: Ultralytics would train {below} of them"
+        raise BadInput([Fault(key=PLACE, found=found, cure=f"Take a multiple of {len(cards)}: batch={below + len(cards)}.")])
     return batch // len(cards)
 
 
@@ -41,8 +40,3 @@ def section(device: Any) -> Mapping[str, Any]:
         return {"kind": "cpu"}
     found = _numbers(device)
     return {"kind": "cuda", "cards": list(found)} if len(found) > 1 else {"index": found[0]} if found and found[0] else {}
-
-
-def in_words(batch: Any, cards: tuple[int, ...]) -> str:
-    """Where a card's part comes from, for people."""
-    return f"batch={batch} over {len(cards)} cards; " if cards else ""

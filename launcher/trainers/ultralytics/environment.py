@@ -1,7 +1,7 @@
 """Makes an environment in which Ultralytics writes only into a given folder and uses no network. Standard library only.
 
-The launcher calls ``prepare`` before it starts a trial. Left to itself Ultralytics writes settings and a font beside the user's own,
-asks for updates and installs packages; a settings folder that is new drops the user's data and weights folders, so they are copied.
+Left to itself Ultralytics writes settings and a font beside the user's own, asks for updates and installs packages; a settings folder that
+is new drops the user's data and weights folders, so they are copied.
 """
 
 from __future__ import annotations
@@ -10,9 +10,7 @@ import importlib.util
 import json
 import os
 import shutil
-import stat
 import sys
-import tempfile
 from pathlib import Path
 
 IMPORTS = ("launcher.trainers.ultralytics.inside.imports",)
@@ -29,7 +27,7 @@ def prepare(folder: Path) -> dict[str, str]:
         made.mkdir(parents=True, exist_ok=True)
     for config in configs:
         _copy_settings(config)
-        _copy_font(config)
+        _copy_font(config / "Arial.ttf")
     return {
         "YOLO_CONFIG_DIR": str(folder / "config"),
         "YOLO_OFFLINE": "true",  # the one word that every version takes
@@ -42,15 +40,6 @@ def prepare(folder: Path) -> dict[str, str]:
 
 def user_config_folder() -> Path:
     """Where Ultralytics keeps the user's settings, as its ``get_user_config_dir`` finds it; nothing is made here."""
-    wanted = _wanted_config_folder()
-    above = next((place for place in (wanted, *wanted.parents) if place.exists()), wanted)
-    if above == wanted or (above.is_dir() and os.access(above, os.W_OK)) or not hasattr(os, "getuid"):
-        return wanted
-    spare = Path(tempfile.gettempdir()) / f"Ultralytics-{os.getuid()}"  # its way out where the home can't be written
-    return spare if _private(spare) else wanted
-
-
-def _wanted_config_folder() -> Path:
     if chosen := os.environ.get("YOLO_CONFIG_DIR"):
         return Path(chosen).expanduser() / "Ultralytics"
     if sys.platform == "win32":
@@ -60,35 +49,18 @@ def _wanted_config_folder() -> Path:
     return Path(os.environ.get("XDG_CONFIG_HOME", Path.home() / ".config")) / "Ultralytics"  # an empty one means here, to Ultralytics too
 
 
-def _private(folder: Path) -> bool:
-    """Whether Ultralytics would trust a folder in the shared temporary one: a real folder, ours, open to nobody else."""
-    try:
-        info = folder.lstat()
-    except OSError:
-        return False
-    return stat.S_ISDIR(info.st_mode) and (info.st_uid, info.st_mode & 0o777) == (os.getuid(), 0o700)
-
-
 def _copy_settings(config: Path) -> None:
     try:
         settings = json.loads((user_config_folder() / "settings.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return  # none yet: Ultralytics writes its defaults into our folder
-    settings["sync"] = False
-    (config / "settings.json").write_text(json.dumps(settings, indent=2), encoding="utf-8")
+    (config / "settings.json").write_text(json.dumps({**settings, "sync": False}, indent=2), encoding="utf-8")
 
 
-def _copy_font(config: Path) -> None:
+def _copy_font(wanted: Path) -> None:
     """``check_font`` asks GitHub for Arial.ttf unless a file of that name is there; YOLO_OFFLINE does not stop it."""
-    wanted = config / "Arial.ttf"
-    if wanted.exists():
-        return
-    matplotlib = importlib.util.find_spec("matplotlib")
-    candidates = [user_config_folder() / "Arial.ttf"]
-    if matplotlib is not None and matplotlib.origin is not None:
-        candidates.append(Path(matplotlib.origin).parent / "mpl-data" / "fonts" / "ttf" / "DejaVuSans.ttf")
-    for candidate in candidates:
-        if candidate.is_file():
-            shutil.copyfile(candidate, wanted)
-            return
-    wanted.touch()
+    spec = importlib.util.find_spec("matplotlib")
+    spare = Path(spec.origin or "").parent / "mpl-data" / "fonts" / "ttf" / "DejaVuSans.ttf" if spec is not None else Path()
+    found = next((one for one in (user_config_folder() / "Arial.ttf", spare) if one.is_file()), None)
+    if not wanted.exists():
+        shutil.copyfile(found, wanted) if found is not None else wanted.touch()

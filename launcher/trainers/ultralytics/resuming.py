@@ -8,8 +8,6 @@ A last.pt whose optimizer was stripped is finished: "resuming" it would start a 
 from __future__ import annotations
 
 import json
-import logging
-import re
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -25,22 +23,8 @@ from launcher.shared import checkpoint_files
 from launcher.trainers.ultralytics import environment
 from launcher.trainers.ultralytics.arguments import NOT_AT_RESUME
 
-log = logging.getLogger(__name__)
-
 MOST_LOOKED_AT = 5
-_PLACE = re.compile(r"Logging results to (.+)")
-_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _INSIDE = "launcher.trainers.ultralytics.inside.checkpoint"
-
-
-def told_place(folder: Path) -> Path | None:
-    """Where the run of a run folder is kept, as Ultralytics has told it there; None before that. With ``project`` or ``name`` it chooses a
-    folder by itself, another at every start (``get_save_dir``)."""
-    for file in sorted(folder.glob("run.stdout*.log"), key=lambda path: path.stat().st_mtime, reverse=True):
-        found = _PLACE.findall(_COLOURS.sub("", file.read_text(encoding="utf-8", errors="replace")))
-        if found:
-            return Path(found[-1].strip())
-    return None
 
 
 def look(files: Sequence[Path]) -> Mapping[Path, Checkpoint | str]:
@@ -120,11 +104,6 @@ def finishing(task: str, weights: Path, command: Command) -> Command:
     return Command(
         argv=("yolo", task, "val", f"model={best(weights)}", *words, *place, "plots=False"), env=command.env, files=command.files
     )
-
-
-def with_workers(command: Command, workers: int) -> Command:
-    words = [word for word in command.argv if not word.startswith("workers=")]
-    return replace(command, argv=(*words, f"workers={workers}"))
 
 
 def _inside(*words: str) -> str:

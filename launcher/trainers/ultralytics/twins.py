@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from launcher.trainers.ultralytics import labels
+from launcher.trainers.ultralytics.data import label_path
 
 IMAGES = 8
 """For each card."""
@@ -32,7 +32,7 @@ def chosen(files: Sequence[str], *, most: int = IMAGES) -> list[str]:
     for image in files[:LOOKED_AT]:
         if len(found) == most:
             break
-        label = Path(labels.label_path(image))
+        label = Path(label_path(image))
         if label.is_file() and label.stat().st_size:
             found.append(image)
     return found

@@ -14,7 +14,7 @@ from launcher.config.schema import Recipe
 from launcher.errors import BadInput
 from launcher.ladder.build import ladder_of
 from launcher.trainers.suite import cpu_budget
-from launcher.trainers.ultralytics import in_script
+from launcher.trainers.ultralytics import recognise as yolo_recognise
 from launcher.trainers.ultralytics.adapter import UltralyticsAdapter
 
 SAFE = """import argparse
@@ -65,8 +65,8 @@ def test_a_script_with_a_dict_asks_for_what_arrives_and_is_left_as_it_is(folder:
     assert "project" not in found.args["given"] and found.args["given"]["optimizer"] == "AdamW"
     said = recipe_draft.beliefs(found)
     place = "batch=32 over 4 cards; as it arrives at model.train, train.py line 13"
-    assert f"micro_batch      8        batch ({place})" in said, "64 // 2 is written nowhere"
-    assert "image_size       1280     imgsz (train.py line 4: 'imgsz': 1280; as it arrives at model.train, train.py line 13)" in said
+    assert f"micro_batch      8        batch= ({place})" in said, "64 // 2 is written nowhere"
+    assert "image_size       1280     imgsz= (as it arrives at model.train, train.py line 13)" in said
     assert any("accumulation     2" in line and "step of 64 images after its warm-up" in line for line in said)
     assert [one.name for one in folder.iterdir() if one != yolo_dataset.parent] == ["train.py"] and Path("train.py").read_text() == SAFE
 
@@ -123,13 +123,13 @@ def test_rung_0_sets_nothing_but_the_device(folder: Path, yolo_dataset: Path) ->
 def test_a_rung_is_set_beside_what_the_script_gives_at_the_batch_that_it_really_steps_with(folder: Path, yolo_dataset: Path) -> None:
     said = words(given(yolo_dataset), 1, folder)
     assert said[3:7] == ["--asked-batch", "32", "--asked-nbs", "64"]
-    assert said[7:9] == ["--given", "batch=32"] and {"batch=16", "device=cpu"} < set(said)
+    assert said[9:11] == ["--given", "batch=32"] and {"batch=16", "device=cpu"} < set(said)
     assert not any(word.startswith(("nbs=", "weight_decay=", "imgsz=", "epochs=", "data=", "model=")) for word in said)
 
 
 def test_arguments_of_the_recipe_go_before_those_of_the_script(folder: Path, yolo_dataset: Path) -> None:
     said = words(given(yolo_dataset, epochs=3, mosaic=0.0), 0, folder)
-    assert {"epochs=3", "mosaic=0.0"} < set(said) and said[3:5] == ["--given", "epochs=200"]
+    assert {"epochs=3", "mosaic=0.0"} < set(said) and said[5:7] == ["--given", "epochs=200"]
 
 
 def test_arguments_of_the_script_are_held_to_ultralytics_own(yolo_dataset: Path) -> None:
@@ -140,7 +140,7 @@ def test_arguments_of_the_script_are_held_to_ultralytics_own(yolo_dataset: Path)
 
 def test_a_batch_that_ultralytics_would_guess_is_asked_for(yolo_dataset: Path) -> None:
     found = understood("from ultralytics import YOLO\nYOLO('yolov8n.yaml').train(data='d.yaml', batch=-1)\n")
-    with pytest.raises(BadInput, match=r"train\.py line 2 asks for batch=-1, Ultralytics' own guess: say .*ask\.micro_batch=32"):
+    with pytest.raises(BadInput, match=r"batch=-1 is Ultralytics' own guess .*train\.py line 2\): say .*ask\.micro_batch=32"):
         recognise.refuse_doubts(found, overrides=())
     recognise.refuse_doubts(found, overrides=("ask.micro_batch=32",))
     recipe = given(yolo_dataset)
@@ -171,11 +171,11 @@ def test_what_can_not_be_turned_is_refused_with_its_line(source: str, said: str)
 def test_what_is_not_started_as_python_script_is_refused_in_words() -> None:
     Path("train.py").write_text(SAFE)
     with pytest.raises(BadInput, match=r"isn't started as python train\.py"):
-        in_script.understand(["torchrun", "--nproc_per_node", "2", "train.py"])
+        yolo_recognise.understand(["torchrun", "--nproc_per_node", "2", "train.py"])
 
 
 def test_a_python_of_another_environment_is_refused_by_its_name(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     Path("train.py").write_text(SAFE)
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", "other"], check=True)
-    with pytest.raises(BadInput, match=r"other/bin/python, which isn't the environment that autofit runs in"):
-        in_script.understand(["other/bin/python", "train.py"])
+    with pytest.raises(BadInput, match=r"other/bin/python isn't of the environment that autofit runs in"):
+        yolo_recognise.understand(["other/bin/python", "train.py"])

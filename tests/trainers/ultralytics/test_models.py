@@ -1,8 +1,7 @@
-"""launcher.trainers.ultralytics.models: names, files and folders, compared with the installed package's own source."""
+"""Models of Ultralytics: smaller ones of a family, and what a name stands for, as Ultralytics itself would find it."""
 
 from __future__ import annotations
 
-import ast
 import json
 import socket
 import subprocess
@@ -12,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from launcher.errors import BadInput
 from launcher.trainers.ultralytics import models as yolo_models
-from launcher.trainers.ultralytics.models import fetchable, locate, network_is_there, smaller
+from launcher.trainers.ultralytics.models import assets, fetchable, network_is_there, setting, smaller, start_of, weights_dir
 from tests.helpers.places import ROOT
 
 
@@ -64,32 +64,45 @@ def test_smaller_models_are_the_same_name_in_the_sizes_below(model: str, expecte
     assert smaller(model) == tuple(expected.split())
 
 
-def test_assets_are_those_of_the_installed_ultralytics() -> None:
-    root = yolo_models.package_root()
-    assert root is not None
-    tree = ast.parse((root / "utils" / "downloads.py").read_text(encoding="utf-8"))
-    value = next(node.value for node in tree.body if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "GITHUB_ASSETS_NAMES")
-    theirs = eval(compile(ast.Expression(value), "downloads.py", "eval"), {"frozenset": frozenset})
-    assert theirs == yolo_models.ASSETS
+@pytest.mark.parametrize("floor", ["m", "yolov8m.pt"])
+def test_a_floor_is_a_letter_or_a_model(floor: str) -> None:
+    assert smaller("yolov8x.pt", floor) == ("yolov8l.pt", "yolov8m.pt") and smaller("yolov8s.pt", floor) == ()
+
+
+@pytest.mark.parametrize("floor", ["q", "best.pt"])
+def test_a_floor_that_is_no_size_is_refused_with_the_sizes(floor: str) -> None:
+    with pytest.raises(ValueError, match=r"no size of yolov8x\.pt; its sizes are x, l, m, s, n"):
+        smaller("yolov8x.pt", floor)
+
+
+def test_what_can_be_downloaded_is_read_from_the_installed_version() -> None:
+    assert {"yolov8x.pt", "yolo11n-seg.pt", "yolov10b.pt", "yolov5nu.pt"} < assets() and len(assets()) > 100
 
 
 def test_weights_are_found_at_the_given_path_before_the_weights_dir(tmp_path: Path) -> None:
     _settings(tmp_path, weights_dir=str(tmp_path / "weights"))
     (tmp_path / "weights").mkdir()
     (tmp_path / "weights" / "yolov8x.pt").write_bytes(b"x")
-    found = locate("yolov8x.pt")
-    assert (found.kind, found.path) == ("weights", tmp_path / "weights" / "yolov8x.pt")
+    assert start_of("yolov8x.pt").path == tmp_path / "weights" / "yolov8x.pt"
     (tmp_path / "yolov8x.pt").write_bytes(b"x")
-    assert locate("yolov8x.pt").path == Path("yolov8x.pt")
-    assert locate("yolov8x").path == Path("yolov8x.pt")
-    assert locate("yolov8x").kind == "bare"
+    assert start_of("yolov8x.pt").path == Path("yolov8x.pt")
+    assert (start_of("yolov8x").file, start_of("yolov8x").path) == ("yolov8x.pt", Path("yolov8x.pt"))
 
 
-def test_missing_weights_say_where_was_looked(tmp_path: Path) -> None:
-    _settings(tmp_path, weights_dir=str(tmp_path / "weights"))
-    found = locate("yolov5n.pt")
-    assert found.path is None
-    assert found.looked_in == (Path("yolov5nu.pt"), tmp_path / "weights" / "yolov5nu.pt")
+@pytest.mark.parametrize(
+    ("model", "found"),
+    [
+        ("yolov5n.pt", "isn't here and can't be fetched (looked for yolov5nu.pt, "),
+        ("mine.yaml", "looked for mine.yaml"),
+        ("https://example.org/yolov8x.pt", "looked for nowhere"),
+        ("model.engine", "it isn't a .pt or .yaml file"),
+    ],
+)
+def test_what_cant_be_had_says_where_was_looked(monkeypatch: pytest.MonkeyPatch, model: str, found: str) -> None:
+    monkeypatch.setenv("YOLO_OFFLINE", "1")
+    with pytest.raises(BadInput) as refused:
+        start_of(model)
+    assert found in refused.value.faults[0].found and yolo_models.from_weights(model) is None
 
 
 @pytest.mark.parametrize(
@@ -106,39 +119,23 @@ def test_missing_weights_say_where_was_looked(tmp_path: Path) -> None:
     ],
 )
 def test_an_architecture_is_its_familys_file_in_the_package(model: str, file: str) -> None:
-    found = locate(model)
-    assert found.kind == "architecture"
-    assert found.path is not None
-    assert found.path.name == file
-    assert "cfg" in found.path.parts
+    found = start_of(model)
+    assert found.path is not None and found.path.name == file and "cfg" in found.path.parts
+    assert yolo_models.from_weights(model) is False
 
 
 def test_an_architecture_of_the_users_own_comes_before_the_packages(tmp_path: Path) -> None:
     (tmp_path / "yolov8.yaml").write_text("nc: 1\n")
-    assert locate("yolov8x.yaml").path == Path("yolov8.yaml")
-    assert locate("mine.yaml").path is None
+    assert start_of("yolov8x.yaml").path == Path("yolov8.yaml")
 
 
-def test_other_kinds_of_model_are_named() -> None:
-    assert locate("https://example.org/yolov8x.pt").kind == "remote"
-    assert locate("model.engine").kind == "other"
-
-
-def test_fetchable_needs_a_published_name_and_the_network() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        assert network_is_there("127.0.0.1", server.getsockname()[1])
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        closed = server.getsockname()[1]
-    assert not network_is_there("127.0.0.1", closed)
-    assert not fetchable("best.pt")  # never asks the network
-
-
-def test_the_network_is_asked_through_the_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fetchable_needs_a_published_name_and_a_network_which_is_asked_through_the_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{server.getsockname()[1]}")
-        assert fetchable("yolov8x.pt")
-        assert fetchable("weights/yolov8x")
-        assert not fetchable("yolov8x-mine.pt")
+        assert fetchable("yolov8x.pt") and not fetchable("yolov8x-mine.pt")
+        assert start_of("yolov8x").note == "yolov8x.pt isn't here yet: Ultralytics will download it"
+    network_is_there.cache_clear()
+    assert not fetchable("yolov8x.pt"), "nobody listens there any more"
 
 
 def test_offline_is_taken_at_its_word(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,19 +144,27 @@ def test_offline_is_taken_at_its_word(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_settings_are_read_from_the_config_dir_and_defaults_hold_without(tmp_path: Path) -> None:
-    assert yolo_models.settings_path() == tmp_path / "config" / "Ultralytics" / "settings.json"
-    default = yolo_models.datasets_dir()
-    assert default.name == "datasets"
-    _settings(tmp_path, datasets_dir="/data/sets", weights_dir="/data/weights")
-    assert yolo_models.datasets_dir() == Path("/data/sets")
-    assert yolo_models.weights_dir() == Path("/data/weights")
-    yolo_models.settings_path().write_text("{torn")
-    assert yolo_models.datasets_dir() == default
+    default = weights_dir()
+    assert default.name == "weights" and setting("tensorboard") is None
+    _settings(tmp_path, weights_dir="/data/weights")
+    assert weights_dir() == Path("/data/weights")
+    (tmp_path / "config" / "Ultralytics" / "settings.json").write_text("{torn")
+    assert weights_dir() == default
+
+
+def test_settings_that_ultralytics_writes_itself_are_those_that_it_had_before(tmp_path: Path) -> None:
+    """The first full run on a new machine makes settings.json; the next launch must find its fit kept."""
+    before = bool(setting("tensorboard")), weights_dir().resolve()
+    subprocess.run([sys.executable, "-c", "import ultralytics"], check=True, capture_output=True)
+    assert (tmp_path / "config" / "Ultralytics" / "settings.json").is_file()
+    assert (bool(setting("tensorboard")), weights_dir()) == before
+    _settings(tmp_path, tensorboard="true")
+    assert setting("tensorboard")
 
 
 def test_ultralytics_and_torch_are_never_imported() -> None:
     code = (
-        "import sys; from launcher.trainers.ultralytics import models as m; m.smaller('yolov8x.pt'); m.locate('yolov8x.yaml');"
+        "import sys; from launcher.trainers.ultralytics import models as m; m.smaller('yolov8x.pt'); m.start_of('yolov8x.yaml');"
         "print([n for n in ('torch', 'ultralytics', 'numpy') if n in sys.modules])"
     )
     repo = ROOT

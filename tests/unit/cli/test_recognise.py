@@ -60,7 +60,7 @@ def test_yolo_becomes_the_ultralytics_adapters_recipe() -> None:
 @pytest.mark.parametrize("words", ["yolo predict model=x.pt", "yolo train batch=-1", "yolo train batch=0.7"])
 def test_a_yolo_command_that_is_no_training_of_a_known_batch_is_refused(words: str) -> None:
     with pytest.raises(BadInput):
-        recognise.understand(words.split())
+        recognise.refuse_doubts(recognise.understand(words.split()), overrides=())
 
 
 def test_flags_and_the_scripts_own_defaults() -> None:

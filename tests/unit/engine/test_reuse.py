@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +17,6 @@ from launcher.engine import resumption, reuse
 from launcher.history import database, digests, kept_fits
 from launcher.run.events import Deviated
 from launcher.shared.sizes import MIB
-from launcher.trainers.ultralytics import models as yolo_models
 from launcher.trial import trial
 from launcher.trial.trial import Trial
 from tests.helpers.few import LADDER, Few, Launches
@@ -196,24 +193,6 @@ def test_a_recipe_that_is_new_beside_a_script_is_none_of_its_code(tmp_path: Path
     (tmp_path / "recipes" / "of_the_script.yaml").write_text("width: 4\n")
     (tmp_path / "recipes" / "model.py").write_text("")
     assert [path.name for path in recipe_files.own_recipes()] == ["mine.yaml"]
-
-
-def test_settings_that_ultralytics_writes_itself_are_those_that_it_had_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first full run on a new machine makes settings.json; the next launch must find its fit kept."""
-    pytest.importorskip("ultralytics")
-    monkeypatch.setenv("YOLO_CONFIG_DIR", str(tmp_path))
-    before = yolo_models.settings()
-    assert before is not None and before["sync"] == "True"
-    subprocess.run([sys.executable, "-c", "import ultralytics"], check=True, capture_output=True, cwd=tmp_path)
-    written = yolo_models.settings_path()
-    assert written.is_file() and yolo_models.settings() == {**before, "datasets_dir": json.loads(written.read_text())["datasets_dir"]}
-    said = json.loads(written.read_text())
-    written.write_text(json.dumps({**said, "tensorboard": not said["tensorboard"]}))
-    assert yolo_models.settings() != before
-    written.write_text(json.dumps({**said, "weights_dir": "/elsewhere"}))
-    assert yolo_models.settings() != before
-    written.write_text("{}")
-    assert yolo_models.settings() is None, "Ultralytics makes such a file anew: its text counts"
 
 
 def test_an_adapter_that_does_not_say_what_it_hangs_on_keeps_nothing(launches: Launches, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,208 @@
+"""Looks at a training's arguments and data set with Ultralytics' own checks, in a process of its own.
+
+``python -m launcher.trainers.ultralytics.inside.checked '{"data": "data.yaml", "task": "detect", "args": {}}'``: its last line is JSON,
+faults and facts (null where the images can't be listed). Nothing of the person's is written, not even a label cache, and nothing is
+downloaded. Files are opened in a sample, so that 100,000 images take seconds, too.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import random
+import re
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NoReturn
+
+import yaml
+from PIL import Image
+from ultralytics.cfg import get_cfg
+from ultralytics.data import dataset, utils
+from ultralytics.utils import ROOT
+from ultralytics.utils.checks import check_file
+
+from launcher.errors import BadInput, Fault, did_you_mean
+
+MOST, LONGEST_S, AT_ONCE = 4000, 8.0, 500
+"""Images of a split that are opened with their labels; how long; how many between two looks at the clock."""
+SHOWN = 3
+_WOULD_WRITE = "it would be written anew"
+ROWS = {
+    "detect": "A row has 5 columns: class x y width height",
+    "segment": "A row is class x1 y1 x2 y2 x3 y3 ...",
+    "pose": "A row is class x y width height and the keypoints of kpt_shape",
+    "obb": "A row has 9 columns: class x1 y1 x2 y2 x3 y3 x4 y4",
+}
+
+
+def values(args: Mapping[str, Any]) -> Iterator[Fault]:
+    """Faults of arguments, each taken as a training takes it."""
+    for key, value in args.items():
+        try:
+            get_cfg(overrides={key: value})
+        except Exception as error:
+            found, _, cure = _words(error).partition(". ")
+            yield Fault(key=f"trainer.args.{key}", found=found, cure=cure or "`yolo cfg` lists all.")
+
+
+def data_set(name: str, task: str, *, single_cls: bool) -> dict[str, Any]:
+    """What a data set holds. Raises BadInput where its images can't be listed."""
+    file = _file_of(name)
+    content = _content(file, task)
+    described, faults = {}, []
+    for split in ("train", "val"):
+        try:
+            described[split] = _described(file, content, split)
+        except Exception as error:
+            faults.append(_of_split(file, content, split, error))
+    if faults:
+        raise BadInput(faults[:1] if faults[0].key != "train" else faults)
+    found: dict[str, Any] = {"yaml": str(file), "notes": [], "faults": []}
+    for split, (said, images) in described.items():
+        faults, notes = _scanned(split, images, {**said, "yaml": str(file), "task": task, "single_cls": single_cls})
+        found |= {split: images, "faults": found["faults"] + faults, "notes": found["notes"] + notes}
+    return found
+
+
+def _file_of(name: str) -> Path:
+    path = Path(name)
+    if "://" in name or path.suffix == ".ndjson":
+        _refuse(f"{name!r} is not a data set on this machine", "Fetch it first, and name its data.yaml here.")
+    if path.is_file() and path.suffix not in (".yaml", ".yml"):
+        _refuse(f"{name} is not a YAML file", "Unpack it if it is an archive, and name the data.yaml in it.")
+    if path.is_dir():
+        files = sorted(path.glob("*.yaml")) or sorted(path.glob("*/*.yaml"))
+        if len(files) != 1:
+            _refuse(f"{path} holds {len(files) or 'no'} YAML files", f"Name its data.yaml. {' '.join(map(str, files[:4]))}".strip())
+        return files[0]
+    for one in (name,) if path.suffix else (f"{name}.yaml", f"{name}.yml"):
+        if found := check_file(one, download=False, hard=False):
+            return Path(found)
+    here = [str(one) for place in list(path.parents)[:2] for pattern in ("*.yaml", "*/*.yaml") for one in place.glob(pattern)]
+    shipped = [one.name for one in (ROOT / "cfg" / "datasets").glob("*.yaml")]
+    return _refuse(f"{name} doesn't exist", f"{did_you_mean(name, [*here, *shipped])}Looked in {Path.cwd()}.")
+
+
+def _content(file: Path, task: str) -> dict[str, Any]:
+    """What the YAML says. Raises BadInput for what Ultralytics would say one by one."""
+    try:
+        content = yaml.safe_load(file.read_text(encoding="utf-8", errors="ignore"))
+    except (OSError, yaml.YAMLError) as error:
+        raise BadInput([Fault(where=str(file), key="", found=f"can't be read: {_words(error)}", cure="Correct it.")]) from error
+    if not isinstance(content, dict):
+        raise BadInput([Fault(where=str(file), key="", found="holds no keys with values", cure="Write train:, val: and names: lines.")])
+    if "validation" in content:
+        content.setdefault("val", content.pop("validation"))
+    cures = {
+        "train": "Name the folder of its images, relative to path.",
+        "val": "Name the folder of its images, relative to path.",
+        **({"names": "List the class names: names: {0: cat, 1: dog}."} if content.get("nc") is None else {}),
+        **({"kpt_shape": "Say it, such as kpt_shape: [17, 3]."} if task == "pose" else {}),
+    }
+    others = [str(key) for key in content if key not in cures]
+    near = {key: difflib.get_close_matches(key, others, n=1) for key in cures if not content.get(key)}
+    if near:
+        found = {key: f"is missing; is {one[0]} meant for it?" if one else "is missing" for key, one in near.items()}
+        raise BadInput([Fault(where=str(file), key=key, found=found[key], cure=cures[key]) for key in near])
+    return content
+
+
+def _described(file: Path, content: Mapping[str, Any], split: str) -> tuple[dict[str, Any], list[str]]:
+    """(the data set as Ultralytics takes it, image files of a split): its own check looks at ``val`` alone."""
+    kept = {key: value for key, value in content.items() if key not in ("test", "minival", "download")}
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / "data.yaml"
+        said = {**kept, "path": str(content.get("path") or file.absolute().parent), "train": content[split], "val": content[split]}
+        copy.write_text(yaml.safe_dump(said), encoding="utf-8")
+        described = utils.check_det_dataset(str(copy), autodownload=False)
+    return described, dataset.YOLODataset.get_img_files(SimpleNamespace(prefix="", fraction=1.0), described["val"])
+
+
+def _of_split(file: Path, content: Mapping[str, Any], split: str, error: Exception) -> Fault:
+    if not isinstance(error, FileNotFoundError):
+        return Fault(where=str(file), key="", found=_words(error), cure="Correct it.")
+    if content.get("download"):
+        cure = f"It was never downloaded: `yolo detect train data={file.name} model=yolo11n.yaml epochs=1 imgsz=32` does."
+    else:
+        root = Path(content.get("path") or file.parent)
+        there = sorted(one.name for one in root.iterdir() if not one.name.startswith("."))[:8] if root.is_dir() else []
+        cure = f"Paths are relative to path, which is {root} here and holds {', '.join(there) or 'nothing'}."
+    missing = re.search(r"missing path '(.*)'", str(error))
+    found = f"{missing[1]} doesn't exist" if missing else _words(error.__cause__ or error)
+    return Fault(where=str(file), key=split, found=found, cure=cure)
+
+
+def _scanned(split: str, images: Sequence[str], described: Mapping[str, Any]) -> tuple[list[Fault], list[str]]:
+    """(faults, notes) of a sample of images and their labels."""
+    sample, until = random.Random(0).sample(images, min(len(images), MOST)), time.monotonic() + LONGEST_S
+    task, counts, said, boxes = described["task"], [0] * 5, [], []
+    for at in range(0, len(sample), AT_ONCE):
+        if at and time.monotonic() > until:
+            break
+        chunk = sample[at : at + AT_ONCE]
+        whole = dataset.YOLODataset.__new__(dataset.YOLODataset)
+        given = {"data": described, "single_cls": described["single_cls"], "im_files": chunk, "label_files": utils.img2label_paths(chunk)}
+        vars(whole).update(prefix="", augment=False, use_keypoints=task == "pose", use_segments=False, use_obb=False, **given)
+        found = whole.cache_labels(Path(split))
+        counts = [one + other for one, other in zip(counts, found["results"], strict=True)]
+        said += [one.partition(": ignoring corrupt image/label: ") for one in found["msgs"]]
+        boxes += [one["im_file"] for one in found["labels"] if len(one["cls"]) and not one["segments"]]
+    labelled, missing, empty, _, looked = counts
+    of = f"of {looked}" if looked == len(images) else f"of a sample of {looked} of {len(images)}"
+    kinds: dict[str, list[str]] = {}
+    for image, wrong, why in said:
+        if wrong and _WOULD_WRITE not in why:
+            kinds.setdefault(re.sub(r"'[^']*'|[^a-zA-Z ]+", "", why), []).append(f"{image}: {' '.join(why.split())}")
+    if task in ("segment", "obb") and boxes:
+        kinds["boxes"] = [f"{image}: its labels are boxes" for image in boxes]
+    cure = f"Such images aren't trained on: correct image and label file, or delete both. {ROWS[task]}, in fractions of the image."
+    faults = [Fault(key="data", found=f"{len(ones)} {of} {split} images: {'; '.join(ones[:SHOWN])}", cure=cure) for ones in kinds.values()]
+    if labelled == empty and split == "train" and not faults:
+        found, example = f"none {of} training images has a label", utils.img2label_paths(sample[:1])[0]
+        faults.append(Fault(where=described["yaml"], key=split, found=found, cure=f"Labels are looked for where {example} would lie."))
+    elif labelled == empty and not faults:
+        return faults, [f"{split}: no image has a label, so mAP stays 0 and the best checkpoint means nothing"]
+    backgrounds = missing + empty
+    notes = [f"{split}: {backgrounds} {of} images have no labels and count as backgrounds"] if backgrounds else []
+    return faults, notes + ([f"{split}: {of[3:]} images was checked"] if looked < len(images) else [])
+
+
+def _refuse(found: str, cure: str) -> NoReturn:
+    raise BadInput([Fault(key="data", found=found, cure=cure)])
+
+
+def _words(error: BaseException) -> str:
+    return " ".join(str(error).replace("❌", "").split()) or type(error).__name__
+
+
+def look(data: str, task: str, args: Mapping[str, Any]) -> tuple[list[Fault], dict[str, Any] | None]:
+    """(every fault of the arguments and the data set, what the data set holds)"""
+    faults = list(values(args))
+    try:
+        facts = data_set(data, task, single_cls=bool(args.get("single_cls")))
+    except BadInput as refused:
+        return [*faults, *refused.faults], None
+    return [*faults, *facts.pop("faults")], facts
+
+
+def write_nothing() -> None:
+    """For the rest of this process: neither label caches nor fonts, and a JPEG that doesn't end as one isn't written anew."""
+
+    def refuse(*_: Any, **__: Any) -> NoReturn:
+        raise OSError(_WOULD_WRITE)
+
+    dataset.save_dataset_cache_file = lambda *_, **__: None
+    utils.check_font = lambda *_, **__: None
+    Image.Image.save = refuse  # type: ignore[method-assign]
+
+
+if __name__ == "__main__":
+    write_nothing()
+    found, held = look(**json.loads(sys.argv[1]))
+    print(f"\n{json.dumps({'faults': [asdict(fault) for fault in found], 'facts': held})}")
