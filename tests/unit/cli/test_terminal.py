@@ -17,16 +17,10 @@ ENV = {**os.environ, "PYTHONPATH": str(ROOT)}
 AUTOFIT = (sys.executable, "-m", "launcher")
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ("ladder", "recipe=yolov8x_a100"),
-        ("ladder", "recipe=yolov8x_a100", "--json"),
-        ("train", "recipe=yolov8x_a100", "--cfg", "job"),
-        ("recipes",),
-        ("--help",),
-    ],
-)
+@pytest.mark.parametrize("words", [
+    ("ladder", "recipe=yolov8x_a100"), ("ladder", "recipe=yolov8x_a100", "--json"), ("train", "recipe=yolov8x_a100", "--cfg", "job"),
+    ("recipes",), ("--help",),
+])  # fmt: skip
 def test_a_reader_that_goes_does_not_fail_what_was_done(tmp_path: Path, words: tuple[str, ...]) -> None:
     child = subprocess.Popen([*AUTOFIT, *words], cwd=tmp_path, env=ENV, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert child.stdout is not None and child.stderr is not None
