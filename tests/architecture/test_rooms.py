@@ -16,17 +16,10 @@ from tests.helpers.places import ROOT
 
 Rule = Callable[[Tree], list[str]]
 RULES: tuple[Rule, ...] = (
-    rooms.reaches_into_an_inside,
-    rooms.native_knows_autofit,
-    rooms.shared_leans_on_others,
-    rooms.launcher_loads_a_trainer,
-    rooms.a_program_needs_a_package,
-    rooms.a_program_finds_ours,
-    rooms.circles,
-    rooms.names_nothing,
-    rooms.copies_nothing,
+    rooms.reaches_into_an_inside, rooms.native_knows_autofit, rooms.shared_leans_on_others, rooms.launcher_loads_a_trainer,
+    rooms.a_program_needs_a_package, rooms.a_program_finds_ours, rooms.circles, rooms.names_nothing, rooms.copies_nothing,
     rooms.reaches_for_private_names,
-)
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from benchmarks.common import rows
-from benchmarks.fit import cases, least, play, replay, table
+from benchmarks.fit import cases, play, replay, table
 
 
 def row(search: str, rung: int, trials: int, *, ask: str = "text", part: float = 0.75, **more: Any) -> dict[str, Any]:
@@ -32,14 +32,6 @@ def test_the_table_tells_another_rung_and_leaves_out_what_is_not_whole() -> None
     assert "exhaustive" not in text
     assert "the walk's rung in 1 of 1, in 6 trials" in table.document([*played, row("exhaustive", 3, 6)])
     assert "**3 / 2 / 3**" in table.document([played[0], row("predicted", 2, 2), *played[2:]])
-
-
-def test_no_search_can_do_with_less_than_the_answer_and_the_failures_that_rule_out_all_above_it() -> None:
-    """yolo-far: three micro-batches of each image size; 16 x 224 and 32 x 192 rule out what is above 16 x 192."""
-    trials = [{"rung_index": at, "verdict": "out_of_memory", "phase": "train", "seconds": 2.0} for at in range(5)]
-    trials.append({"rung_index": 5, "verdict": "fits", "phase": "done", "seconds": 8.0})
-    found = least.of({"ask": "yolo-far", "trials": trials, "seconds": 20.0})
-    assert found.trials == 3 and found.share == 14 / 20
 
 
 @pytest.mark.parametrize("both", [False, True])

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from benchmarks.same_training import __main__ as same_training
-from benchmarks.same_training import cases, judge, measure, observer, table
+from benchmarks.same_training import cases, judge, table
 from benchmarks.same_training.measure import Measured
 
 CASE = cases.CASES[0]
@@ -93,34 +89,6 @@ def test_a_refusal_is_right_only_where_the_command_as_it_stands_differs() -> Non
 
 
 # -- the observer -----------------------------------------------------------------------------------------------------------
-
-
-def seen(folder: Path, *flags: str) -> Any:
-    """What the observer writes down of a script of this benchmark."""
-    script, home = same_training.play.HERE / "scripts" / "own_word.py", same_training.play.HERE
-    looked_for = "importlib.util.find_spec('torch')"  # as libraries do before they import it
-    code = (
-        f"import importlib.util, sys, runpy; sys.path.append({str(home)!r}); import observer; {looked_for}; "
-        "runpy.run_path(sys.argv.pop(1), None, '__main__')"
-    )
-    (folder / "seen").mkdir(parents=True)
-    env = {**os.environ, observer.OUT: str(folder / "seen"), "OMP_NUM_THREADS": "1"}
-    subprocess.run([sys.executable, "-c", code, str(script), "--epochs", "1", *flags], cwd=folder, env=env, check=True)
-    return measure.read(folder / "seen", full_run=False)
-
-
-@pytest.mark.slow
-def test_the_observer_sees_an_update_that_is_twice_the_asked_one(tmp_path: Path) -> None:
-    """48 rows, 8 and 2x4 of them, the micro-batches added up: twice the gradient, all else alike."""
-    plain = seen(tmp_path / "plain", "--batch-size", "8")
-    other = seen(tmp_path / "other", "--batch-size", "4", "--grad-accum-steps", "2", "--undivided")
-    found = measure.compare(plain, other, kept=(tmp_path / "plain" / "model.pt", tmp_path / "other" / "model.pt"))
-    assert found.factor == pytest.approx(2, abs=1e-5) and found.gradient == pytest.approx(1, abs=1e-5) and found.residue < 1e-5
-    assert (found.steps, found.rows, found.same_rows, found.rates, found.start) == ((6, 6), (48, 48), True, "", 0.0)
-    assert found.weights > 0.1 and found.kept is not None and found.kept > 0.01
-    itself = measure.compare(plain, plain, kept=None)
-    assert (itself.gradient, itself.weights, itself.kept) == (0.0, 0.0, None)
-    assert list(judge.differences(found, CASE)) == ["gradient"] and not judge.differences(itself, CASE)
 
 
 # -- the page ---------------------------------------------------------------------------------------------------------------

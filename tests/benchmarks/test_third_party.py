@@ -38,7 +38,6 @@ def done(**how: object) -> Row:
 
 
 NANOGPT = next(case for case in CASES if case.name == "nanogpt")
-REFUSED = next(case for case in CASES if case.refuses)
 
 
 def test_the_key_tells_what_was_misunderstood_or_not_said() -> None:
@@ -48,10 +47,3 @@ def test_the_key_tells_what_was_misunderstood_or_not_said() -> None:
     assert "said nothing of it" in play.differs(NANOGPT, done(), done(accumulation=2, steps={"made": 10}, same_training=proven))
     told = {"steps": "differs by 11: the run made 10 optimizer steps"}
     assert play.differs(NANOGPT, done(), done(accumulation=2, steps={"made": 10}, same_training=told)) == ""
-
-
-def test_the_key_tells_what_must_be_refused_and_why() -> None:
-    right = {"status": "no_rung_fits", "said": "no", "same_training": {"refused": f"it is {REFUSED.refuses}"}}
-    assert play.differs(REFUSED, done(), right) == ""
-    assert play.differs(REFUSED, done(), {**right, "same_training": {"refused": "nobody knows"}}) == "no"
-    assert "should have been refused" in play.differs(REFUSED, done(), done(accumulation=2))

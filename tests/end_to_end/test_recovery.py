@@ -45,12 +45,8 @@ class Night:
 
     def start(self, *words: str) -> subprocess.Popen[str]:
         env = {
-            **os.environ,
-            "PYTHONPATH": str(ROOT),
-            "YOLO_CONFIG_DIR": str(self.place / "home"),
-            "YOLO_OFFLINE": "1",
-            NIGHT: str(self.place),
-        }
+            **os.environ, "PYTHONPATH": str(ROOT), "YOLO_CONFIG_DIR": str(self.place / "home"), "YOLO_OFFLINE": "1", NIGHT: str(self.place),
+        }  # fmt: skip
         argv = [sys.executable, "-m", "launcher", *(words or self.words), "--json"]
         with (self.place / "err").open("a") as err:
             self.running = subprocess.Popen(argv, cwd=self.place, env=env, stdout=subprocess.PIPE, stderr=err, text=True)

@@ -172,33 +172,10 @@ JSON = st.recursive(
     max_leaves=8,
 )
 KEYS = [
-    "ask",
-    "ask.micro_batch",
-    "ask.image_size",
-    "ask.model",
-    "ask.accumulation",
-    "ask.nonsense",
-    "trainer",
-    "trainer.args",
-    "trainer.adapter",
-    "ladder",
-    "ladder.order",
-    "ladder.wheels",
-    "ladder.wheels.micro_batch",
-    "ladder.wheels.image_size",
-    "device",
-    "device.memory",
-    "device.headroom",
-    "trial",
-    "trial.steps",
-    "run.root",
-    "data",
-    "prepare",
-    "rung",
-    "name",
-    "summary",
-    "nonsense",
-]
+    "ask", "ask.micro_batch", "ask.image_size", "ask.model", "ask.accumulation", "ask.nonsense", "trainer", "trainer.args",
+    "trainer.adapter", "ladder", "ladder.order", "ladder.wheels", "ladder.wheels.micro_batch", "ladder.wheels.image_size", "device",
+    "device.memory", "device.headroom", "trial", "trial.steps", "run.root", "data", "prepare", "rung", "name", "summary", "nonsense",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("said", [1.0, -0.1, True, "much"])
