@@ -353,10 +353,8 @@ class ScriptAdapter(Adapter):
             yield outside.set_values(orders, place=place, env=line.env)
 
     def _config_copies(self, line: Line, rung: Rung, place: Path) -> dict[Path, str]:
-        """Copies of configuration files with the rung's values. The line names them; those of files that it doesn't name, or that take in
-        others, are read in their place."""
+        """Copies of configuration files with the rung's values, which the line names."""
         files: dict[Path, str] = {}
-        instead: dict[Path, Path] = {}
         by_file: dict[str, dict[str, Any]] = {}
         for key, value in line.config.items():
             path = configs.last_with(self.args.config, key) or next(iter(self.args.config), None)
@@ -367,16 +365,8 @@ class ScriptAdapter(Adapter):
             source = Path(path)
             copy = _free(place / f"{source.stem}.rung{rung.index}{source.suffix}", files)
             files = {**files, copy: configs.edited(source.read_text(encoding="utf-8"), source.suffix, changes, new=new)}
-            said = [*line.words[: line.begin], *(replaced(word, path, str(copy)) for word in line.words[line.begin :])]
-            if said == line.words or len(configs.with_includes(path)) > 1:
-                instead[source] = copy
-            else:
-                line.words = said
-        if not instead:
-            return files
-        variables, more = outside.read_instead(instead, place=place, env=line.env)
-        line.env |= variables
-        return {**files, **more}
+            line.words = [*line.words[: line.begin], *(replaced(word, path, str(copy)) for word in line.words[line.begin :])]
+        return files
 
     def trial(self, rung: Rung, budget: Budget, *, folder: Path, cache: Path) -> TrialPlan:
         run = folder / "scratch" / "run"

@@ -35,8 +35,6 @@ class Source(NamedTuple):
     beliefs: Mapping[str, Belief]
     lengths: Mapping[str, int]
     """Spelling -> how long it trains, by a value beside the batch size."""
-    config: Sequence[str] = ()
-    """Files that it reads and its command doesn't name, with values of those."""
     unknown: str = ""
     """Why nothing is known of it, in words; empty where something is, or where nobody has looked."""
 
@@ -92,7 +90,7 @@ def _of_look(words: Sequence[str], script: Path) -> Source:
     place = places[0] if len(places) == 1 and places[0].value == batch and len(found["places"]) == 1 else None
     if place is not None and "accumulation" in (kept := source_values.beside(place, script)):
         return _of_value(place, kept)
-    lengths = source_values.lengths(place) if place is not None and place.held_in and not place.in_data else {}
+    lengths = source_values.lengths(place) if place is not None and place.held_in else {}
     file = Path(found["file"])
     source = f"{_said_by(places, found['places'])}DataLoader, {file.name} line {found['line']}"
     belief = Belief(wheel="micro_batch", value=batch, spelling=f"{LOADER}:{file.name}:{found['line']}", source=source)
@@ -102,7 +100,7 @@ def _of_look(words: Sequence[str], script: Path) -> Source:
 def _of_value(place: Place, kept: Mapping[str, Place]) -> Source:
     """The micro-batch and what is kept beside it, set as they are bound."""
     beliefs = {"micro_batch": place.belief("micro_batch"), **{wheel: one.belief(wheel) for wheel, one in kept.items()}}
-    return Source(beliefs, source_values.lengths(place), [source_values.short(place.file)] if place.in_data else ())
+    return Source(beliefs, source_values.lengths(place))
 
 
 def _by_hand(place: Place, script: Path) -> Source:

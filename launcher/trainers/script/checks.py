@@ -15,7 +15,7 @@ from launcher.ladder.rungs import CHECKPOINTING
 from launcher.machine import devices, ranks
 from launcher.trainers.script import configs, deepspeed, lines, recognise, rules
 from launcher.trainers.script.rules import ScriptArgs
-from launcher.trainers.script.said import in_config, spelling_of
+from launcher.trainers.script.said import begin, in_config, replaced, spelling_of
 from launcher.trainers.script.spelling import ITSELF, LIGHTNING, LOADER, NOT, OUTSIDE, kind
 
 
@@ -173,12 +173,12 @@ def _config_faults(recipe: Recipe, args: ScriptArgs) -> list[Fault]:
     if not args.config:
         found = "settings are spelled config:..., but no file is named"
         return [Fault(key="trainer.args.config", found=found, cure="Name the file as in the command.")]
-    if faults := [fault for path in args.config for fault in _file_faults(path)]:
+    if faults := [fault for path in args.config for fault in _file_faults(path, args)]:
         return faults
     return [fault for place, key in keys.items() if (fault := _key_fault(place, key, args)) is not None]
 
 
-def _file_faults(path: str) -> list[Fault]:
+def _file_faults(path: str, args: ScriptArgs) -> list[Fault]:
     """What keeps a configuration file from being read, or changed."""
     place = "trainer.args.config"
     if Path(path).suffix not in configs.SUFFIXES:
@@ -188,6 +188,9 @@ def _file_faults(path: str) -> list[Fault]:
         configs.held(path)
     except ValueError as error:
         return [Fault(key=place, found=f"{path} can't be read: {error}", cure="Correct the file or its path.")]
+    if not any(replaced(word, path, "") != word for word in args.command[begin(args) :]) or configs.of_a_family(path):
+        found = f"the command doesn't name {path}, or that takes in other files, so that no changed copy could be read in its place"
+        return [Fault(key=place, found=found, cure="Spell these settings by words of the command, or by their place in the source.")]
     return []
 
 

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import ast
 import json
-import os
 import re
 import tomllib
 from collections.abc import Container, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any
 
 import yaml
 
@@ -194,22 +193,17 @@ def held(path: str) -> Any:
         raise ValueError(str(error)) from error
 
 
-_INCLUDES = ("_BASE_", "_base_", "__include__")
+_INCLUDES = frozenset(("_BASE_", "_base_", "__include__"))
 """Keys by which a file takes others in: Detectron2's and fvcore's, mmengine's, D-FINE's."""
-_DEEPEST = 8
 
 
-def with_includes(path: str, *, depth: int = 0) -> list[str]:
-    """The files that a file takes in, and itself, in the order in which they count: the last that says a key."""
+def of_a_family(path: str) -> bool:
+    """Whether a file takes in others: a changed copy elsewhere would not find them."""
     try:
         values = held(path)
     except ValueError:
-        return [path]
-    named = [values[key] for key in _INCLUDES if isinstance(values, Mapping) and key in values] if depth < _DEEPEST else []
-    names = [str(name) for each in named for name in ([each] if isinstance(each, str) else each if isinstance(each, list) else [])]
-    near = [os.path.normpath(Path(path).parent / Path(name).expanduser()) for name in names]
-    below = [file for one in near if Path(one).is_file() for file in with_includes(one, depth=depth + 1)]
-    return [*dict.fromkeys(below), path]
+        return False
+    return isinstance(values, Mapping) and not _INCLUDES.isdisjoint(values)
 
 
 def says(path: str, key: str) -> bool:
@@ -235,20 +229,12 @@ def numbers_in_python(path: Path) -> dict[str, Any]:
     return {f"--{name}=": value for name, value in numbers(tree).items()} if tree is not None else {}
 
 
-def in_python(path: Path, *, depth: int = 0) -> Iterator[tuple[str, Any]]:
-    """Dotted keys and numbers of a configuration file in Python as mmengine has it (``train_dataloader = dict(batch_size=32)``), those of
-    the files that it is based on before its own, which count."""
+def in_python(path: Path) -> Iterator[tuple[str, Any]]:
+    """Dotted keys and numbers of a configuration file in Python as mmengine has it (``train_dataloader = dict(batch_size=32)``)."""
     _, tree = parsed(path)
-    bases = next((literal(node.value) for node in tree.body if _is_base(node)), None) if tree is not None and depth < _DEEPEST else None
-    for name in [bases] if isinstance(bases, str) else bases or ():
-        yield from in_python(path.parent / str(name), depth=depth + 1)
     for node in tree.body if tree is not None else ():
         if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
             yield from _inside(node.value, node.targets[0].id)
-
-
-def _is_base(node: ast.stmt) -> TypeGuard[ast.Assign]:
-    return isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "_base_"
 
 
 def _inside(node: ast.expr, prefix: str) -> Iterator[tuple[str, Any]]:

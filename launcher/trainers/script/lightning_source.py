@@ -20,17 +20,23 @@ def accumulation(files: Iterable[Path]) -> Belief | None:
         source, tree = parsed(file)
         if tree is None or not _IMPORTED.search(source) or "LightningCLI" in source:
             continue
-        made = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] == "Trainer"]
-        if made:
-            return _said(made[0], tree, file)
+        made = next((node for node in ast.walk(tree) if isinstance(node, ast.Call) and _makes(node)), None)
+        if made is not None:
+            return _said(made, tree, file)
     return None
+
+
+def _makes(node: ast.Call) -> bool:
+    """Whether a call makes a Trainer: by its name, or by Hydra (``instantiate(cfg.trainer)``)."""
+    name = ast.unparse(node.func).rpartition(".")[2]
+    return name == "Trainer" or (name == "instantiate" and bool(node.args) and ast.unparse(node.args[0]).endswith("trainer"))
 
 
 def _said(node: ast.Call, tree: ast.Module, file: Path) -> Belief:
     word, place = LIGHTNING.removeprefix(CALL), f"{file.name} line {node.lineno}, Trainer"
     given = next((keyword.value for keyword in node.keywords if keyword.arg == word), None)
     value = Constants(tree).value(given) if given is not None else 1
-    if isinstance(value, int) and not isinstance(value, bool):
+    if isinstance(value, int) and not isinstance(value, bool) and not node.args:
         return Belief(
             wheel="accumulation", value=value, spelling=LIGHTNING, source=place if given is not None else f"the default of {place}"
         )

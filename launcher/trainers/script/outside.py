@@ -22,7 +22,6 @@ _TRAINING_ARGUMENTS = ("training_arguments.py", "imported.py")
 _VALUES = ("values.py", "bindings.py", "imported.py")
 _LIGHTNING = ("lightning_trainer.py", "imported.py")
 _TRAINER_RESUME = ("trainer_resume.py", "imported.py")
-_READ_FILES = ("read_files.py",)
 _CHECKPOINTING = ("checkpointing.py", "repeated.py", "imported.py")
 """Files of ``native``, the one that is begun with first."""
 KEPT_IN, RESUME = "TRAINER_KEPT_IN", "TRAINER_RESUME"
@@ -63,13 +62,6 @@ def set_fields(
     """(variables, files) by which fields of transformers' TrainingArguments that hold the ``given`` values get the ``wanted`` ones."""
     orders = json.dumps({name: [given.get(name), value] for name, value in wanted.items()})
     return _loaded(_TRAINING_ARGUMENTS, {"TRAINING_ARGUMENTS": orders}, place=place, env=env)
-
-
-def read_instead(copies_of: Mapping[Path, Path], *, place: Path, env: Mapping[str, str]) -> tuple[dict[str, str], dict[Path, str]]:
-    """(variables, files) by which the script reads other files in the place of its own: those that its command doesn't name, or beside
-    which lie others that they take in. ``copies_of``: path -> what is read instead."""
-    told = {str(path.resolve()): str(copy.absolute()) for path, copy in copies_of.items()}
-    return _loaded(_READ_FILES, {"READ_FILES": json.dumps(told)}, place=place, env=env)
 
 
 def set_values(orders: Sequence[Sequence[Any]], *, place: Path, env: Mapping[str, str]) -> tuple[dict[str, str], dict[Path, str]]:

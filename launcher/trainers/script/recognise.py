@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,8 +18,8 @@ from launcher.trainers.script import (
     configs,
     deepspeed,
     families,
-    hydra_groups,
     launchers,
+    lightning_source,
     lines,
     overrides,
     programs,
@@ -68,8 +68,8 @@ def understand(words: Sequence[str], *, value: str = "") -> Understood:
     if script is not None and not script.is_file():
         raise BadInput([Fault(key=PLACE, found=f"there is no script {script} in {Path.cwd()}", cure="Give its path.")])
     behind = overrides.option(script, words) if script is not None else None
-    named = configs.named(words[begin:]) or _named_in_source(script)  # not those of its launcher
-    config = tuple(file for path in named for file in configs.with_includes(path))
+    named = configs.named(words[begin:])  # not those of its launcher
+    config = tuple(path for path in named if not configs.of_a_family(path))
     held = held_files(config)
     declared = _declared(words, script, begin)
     python = [Path(word) for word in words[begin:] if word.endswith(".py") and Path(word).is_file()]
@@ -103,7 +103,8 @@ def understand(words: Sequence[str], *, value: str = "") -> Understood:
     if "micro_batch" not in beliefs and not doubts and (unspelled := _unspelled(python)) is not None:
         doubts.append(Doubt(wheel="micro_batch", text=_only_its_word_is_missing(unspelled)))
     if "micro_batch" not in beliefs and not any(doubt.wheel == "micro_batch" for doubt in doubts):
-        text = _not_shared(settled, launched(words).processes) or bounded(found) or own.unknown or _no_batch(words, held, script)
+        text = _not_shared(settled, launched(words).processes) or bounded(found) or _of_families({*named} - {*config})
+        text = text or own.unknown or _no_batch(words, held, script)
         doubts.append(Doubt(wheel="micro_batch", text=text))
     unknown = next((f"{doubt.text}; until then the micro-batch is not turned" for doubt in doubts if doubt.wheel == "accumulation"), "")
     if not unknown and "accumulation" not in beliefs and (batch := beliefs.get("micro_batch")) is not None and _usable(batch):
@@ -111,21 +112,14 @@ def understand(words: Sequence[str], *, value: str = "") -> Understood:
         unknown = deepspeed.unknown_steps(by) if by else _accumulation(beliefs, settled, script)
     counted_out = partial(said_lengths.counted_out, words[begin:], declared, python, said_lengths.said_in_files(held, python, behind))
     lengths = counted_out(said_lengths.is_length) or training_arguments.lengths(given) or own.lengths
-    said = {"config": (*config, *own.config), "lengths": lengths, "points": counted_out(wheel_names.counts_points)}
+    said = {"config": config, "lengths": lengths, "points": counted_out(wheel_names.counts_points)}
     return _recipe(words, beliefs, doubts, said, unknown=unknown)
-
-
-def _named_in_source(script: Path | None) -> tuple[str, ...]:
-    """The configuration file that the script's source names: the only one that says a batch."""
-    files = [str(path) for path in source_facts.files_named(script, configs.SUFFIXES)] if script is not None else []
-    said = [path for path in files if any(one.wheel in ("micro_batch", batches.WHOLE) for one in in_config(held_files([path]), None))]
-    return tuple(said) if len(said) == 1 else ()
 
 
 def _declared(words: Sequence[str], script: Path | None, begin: int) -> list[Flag]:
     """The settings that the command may say: its script's, those of an installed program or module, and what is known of that."""
     if script is not None:
-        return [*of_script(script), *hydra_groups.settings(script, words[begin:])]
+        return of_script(script)
     known = families.settings(words)
     found = programs.installed(words) if not known else None
     return known if found is None else of_script(found[0], root=found[1])
@@ -142,7 +136,9 @@ def _accumulation(beliefs: dict[str, Belief], settled: Sequence[Belief], script:
     at_the_loader = kind(beliefs["micro_batch"].spelling)[0] in (OUTSIDE, LOADER)  # the script works with its own number then
     if script is not None and not at_the_loader and (counted := source_facts.counted_by_batch(script)):
         return f"no word for it was found, and a schedule is counted by the batch size ({counted}), so the micro-batch is not turned"
-    beliefs["accumulation"] = Belief(wheel="accumulation", value=1, spelling=OUTSIDE, source="no word for it was found")
+    trainer = lightning_source.accumulation(files_of(script)) if script is not None else None
+    outside = Belief(wheel="accumulation", value=1, spelling=OUTSIDE, source="no word for it was found")
+    beliefs["accumulation"] = trainer or outside
     return ""
 
 
@@ -152,6 +148,13 @@ def _not_shared(settled: Sequence[Belief], ranks: int) -> str:
     if whole is None or ranks == 1:
         return ""
     return f"{whole.spelling} says {whole.value} ({whole.source}), of which {ranks} processes can't have the same number each"
+
+
+def _of_families(files: Collection[str]) -> str:
+    """What is said of configuration files that aren't read; nothing where there are none."""
+    if not files:
+        return ""
+    return f"{min(files)} takes in other files, so that it isn't read: say the batch in the command, by the script's own word for it"
 
 
 def _no_batch(words: Sequence[str], held: Mapping[str, Any], script: Path | None) -> str:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import ast
-import itertools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,14 +24,6 @@ def in_tokens(path: Path | None, name: str) -> bool:
 def in_order(path: Path) -> bool:
     """Whether the script's parser takes flags and configuration files in their order, so that a file overrules a flag before it."""
     return any(word in parsed(path)[0] for word in ("LightningCLI", "jsonargparse"))
-
-
-def files_named(path: Path, suffixes: Sequence[str]) -> Iterator[Path]:
-    """The files of these kinds that the script's source names: from the working folder, or from its own."""
-    _, tree = parsed(path)
-    literals = (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)) if tree is not None else iter(())
-    for name in dict.fromkeys(one for one in literals if isinstance(one, str) and one.endswith(tuple(suffixes)) and len(one) < 200):
-        yield from itertools.islice((place for place in (Path(name), path.parent / name) if place.is_file()), 1)
 
 
 _NOMINAL = (

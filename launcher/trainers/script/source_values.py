@@ -1,7 +1,6 @@
 """Plain values of a script's own, by name: ``value:train.py:CONFIG['batch']``. Found in its source, set as it binds them. Nothing is run.
 
-A spelling is the file and the name as ``native/bindings.py`` has it. Of a JSON, TOML or YAML file that the source reads it is
-``config:train.batch``, as of one that the command names.
+A spelling is the file and the name as ``native/bindings.py`` has it.
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ from launcher.adapter.python_source import Constants, files_of, parsed
 from launcher.adapter.python_source import place as written
 from launcher.adapter.recognised import Belief
 from launcher.errors import PLACE, BadInput, Fault, did_you_mean
-from launcher.trainers.script import configs
 from launcher.trainers.script.batches import is_count
 from launcher.trainers.script.native.bindings import bindings, spelled
 from launcher.trainers.script.spelling import VALUE
@@ -40,13 +38,8 @@ class Place:
     column: int = -1
 
     @property
-    def in_data(self) -> bool:
-        """In a JSON, TOML or YAML file, of which a changed copy is read."""
-        return self.file.suffix in configs.SUFFIXES
-
-    @property
     def spelling(self) -> str:
-        return f"config:{self.name}" if self.in_data else f"{VALUE}:{short(self.file)}:{self.name}"
+        return f"{VALUE}:{short(self.file)}:{self.name}"
 
     @property
     def last(self) -> str:
@@ -58,8 +51,7 @@ class Place:
         return _LAST.sub("", self.name) if _LAST.search(self.name) else ""
 
     def __str__(self) -> str:
-        where = short(self.file) if self.in_data else written(self.file, self.line)
-        return f"{where}: {self.name} = {self.value}"
+        return f"{written(self.file, self.line)}: {self.name} = {self.value}"
 
     def belief(self, wheel: str, more: str = "") -> Belief:
         return Belief(wheel=wheel, value=self.value, spelling=self.spelling, source=f"{self}{more}")
@@ -76,11 +68,8 @@ def short(file: Path) -> str:
 
 
 def of_file(file: Path) -> list[Place]:
-    """Every plain value of a Python source, or number of a JSON, TOML or YAML file."""
+    """Every plain value of a Python source."""
     file = Path(os.path.abspath(file))
-    if file.suffix in configs.SUFFIXES:
-        held = configs.held(str(file)) if file.is_file() else {}
-        return [Place(file=file, name=key, value=value) for key, value in configs.leaves(held) if isinstance(value, (bool, int, float))]
     _, tree = parsed(file)
     found = bindings(tree) if tree is not None else []
     return [Place(file=file, name=one.name, value=one.value, line=one.node.lineno, column=one.node.col_offset) for one in found]
@@ -93,13 +82,9 @@ def orders(given: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[tuple[st
 
 
 def at(marks: Iterable[str]) -> list[Place]:
-    """The values that stand where marked numbers did: ``/a/train.py:37:15``, ``/a/base.json#train.batch``."""
+    """The values that stand where marked numbers did: ``/a/train.py:37:15``."""
     found = []
     for mark in marks:
-        path, _, key = mark.partition("#")
-        if key:
-            found += [one for one in of_file(Path(path)) if one.name == key]
-            continue
         path, line, column = mark.rsplit(":", 2)
         found += [one for one in of_file(Path(path)) if (one.line, one.column) == (int(line), int(column))]
     return found
@@ -124,10 +109,7 @@ def beside(place: Place, script: Path) -> Mapping[str, Place]:
 
 def line_of(mark: str) -> str:
     """Where a marked number stands, in words."""
-    path, _, key = mark.partition("#")
-    if key:
-        return f"{key} of {short(Path(path))}"
-    file, line, _ = path.rsplit(":", 2)
+    file, line, _ = mark.rsplit(":", 2)
     return written(Path(file), int(line))
 
 
@@ -142,8 +124,6 @@ def _kept_with(place: Place) -> list[Place]:
 
 def _loops(file: Path) -> list[range]:
     """The lines of each loop."""
-    if file.suffix in configs.SUFFIXES:
-        return []
     _, tree = parsed(file)
     loops = [node for node in ast.walk(tree) if isinstance(node, (ast.For, ast.AsyncFor, ast.While))] if tree is not None else []
     return [range(loop.lineno, (loop.end_lineno or loop.lineno) + 1) for loop in loops]
@@ -217,7 +197,7 @@ def pointed(script: Path | None, said: str) -> Place:
         raise BadInput([Fault(key=PLACE, found=f"--set {said}: it stands in {len(found)} places", cure=cure)])
     could = "; ".join(map(str, _batches(places)))
     near = f"Say one of these: {could}. " if could else did_you_mean(wanted, [one.name for one in places])
-    form = "A value is named as the source does: CONFIG['batch'], Config.batch_size, BATCH, or config.json:train.batch"
+    form = "A value is named as the source does: CONFIG['batch'], Config.batch_size, BATCH, or settings.py:BATCH of another file"
     raise BadInput([Fault(key=PLACE, found=f"--set {said}: no whole number of that name is written in the source", cure=f"{near}{form}.")])
 
 
@@ -231,9 +211,9 @@ def _batches(places: Iterable[Place]) -> list[Place]:
 
 
 def _file_of(said: str) -> tuple[Path | None, str]:
-    """``config.json:train.batch`` and ``train.py:CONFIG['batch']``; without a file, a name of the source."""
+    """``settings.py:CONFIG['batch']``; without a file, a name of the source."""
     file, colon, name = said.partition(":")
-    known = colon and Path(file).suffix in (*configs.SUFFIXES, ".py")
+    known = colon and file.endswith(".py")
     if known and not Path(file).is_file():
         raise BadInput([Fault(key=PLACE, found=f"--set {said}: there is no file {file}", cure="Give its path from here.")])
     return (Path(file), name) if known else (None, said)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
 import sys
 import tomllib
 import zipfile
@@ -94,54 +92,14 @@ def test_a_rung_changes_a_copy_of_the_config_and_nothing_else_in_it(tmp_path: Pa
     assert (tmp_path / "c.yaml").read_text() == CONFIG
 
 
-NAMED = """\
-import json
-from dataclasses import replace
-from pathlib import Path
-print(json.dumps(json.loads((Path(__file__).parent / "config.json").read_text())))
-"""
-INCLUDED = """\
-import json, sys
-from dataclasses import replace
-from pathlib import Path
-import yaml
-def load(path):
-    held = yaml.safe_load(open(path))
-    return {**{k: v for one in held.pop("__include__", ()) for k, v in load(Path(path).parent / one).items()}, **held}
-print(json.dumps(load(sys.argv[2])))
-"""
-
-
-@pytest.mark.parametrize(
-    ("words", "files", "read"),
-    [
-        (
-            "--config c.yml",
-            {"t.py": INCLUDED, "c.yml": "__include__: [sub/d.yml]\nlr: 1\n", "sub/d.yml": "batch_size: 8  # mine\n"},
-            {"batch_size": 2, "lr": 1},
-        ),
-        ("", {"t.py": NAMED, "config.json": '{"train": {"batch_size": 8}, "lr": 1}'}, {"train": {"batch_size": 2}, "lr": 1}),
-    ],
-)
-def test_a_file_that_the_command_does_not_name_is_read_changed_and_stays_as_it_is(
-    words: str, files: dict[str, str], read: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    for path, text in files.items():
-        Path(path).parent.mkdir(exist_ok=True)
-        Path(path).write_text(text)
-    seen = script_recognise.understand([sys.executable, "t.py", *words.split()])
-    trainer = TrainerRules(adapter="script", args=dict(seen.args))
-    adapter = ScriptAdapter(Recipe(name="m", ask=dict(seen.ask), trainer=trainer, ladder=LadderRules(order=("micro_batch",))))
-    assert not adapter.check()
-    rung = next(one for one in ladder_of(adapter).rungs if one.micro_batch == 2)
-    command = adapter.command(rung, cpu_budget(), folder=tmp_path / "run")
-    for place, text in command.files.items():
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_text(text)
-    done = subprocess.run(command.argv, env={**os.environ, **command.env}, capture_output=True, text=True, check=True)
-    assert json.loads(done.stdout) == read
-    assert command.argv[1:] == ("t.py", *words.split()) and {path: Path(path).read_text() for path in files} == files
+@pytest.mark.parametrize("text", ["train: {batch: 8}\n", "_BASE_: other.yaml\ntrain: {batch: 8}\n"])
+def test_a_file_that_no_changed_copy_can_stand_for_is_refused(text: str, tmp_path: Path) -> None:
+    mine = project(tmp_path)
+    path = tmp_path / "beside.yaml"
+    path.write_text(text)
+    words = [*mine.trainer.args["command"], *(["--other", str(path)] if "_BASE_" in text else [])]
+    faults = ScriptAdapter(changed(mine, command=words, config=[*mine.trainer.args["config"], str(path)])).check()
+    assert any("so that no changed copy could be read in its place" in str(fault) for fault in faults), faults
 
 
 def test_a_trial_says_why_it_does_not_go_on_from_a_checkpoint(tmp_path: Path) -> None:

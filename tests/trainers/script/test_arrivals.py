@@ -45,13 +45,20 @@ def test_a_value_that_is_passed_on_is_found_where_it_arrives() -> None:
 
 
 def test_what_arrives_with_a_word_for_accumulation_beside_it_is_set_as_it_is_bound() -> None:
-    Path("base.json").write_text(json.dumps({"train": {"batch": 16, "accum_steps": 2, "epochs": 3}}))
     found = understood(
-        "cfg = json.load(open('base.json'))['train']\ntrain(DataLoader(data, cfg['batch'], shuffle=True), cfg['accum_steps'])"
+        "cfg = {'batch': 16, 'accum_steps': 2, 'epochs': 3}\n"
+        "def loader(of): return DataLoader(data, of['batch'], shuffle=True)\ntrain(loader(cfg), cfg['accum_steps'])"
     )
     assert found.ask == {"micro_batch": 16, "accumulation": 2}
-    assert found.args["spelled"] == {"micro_batch": "config:train.batch", "accumulation": "config:train.accum_steps"}
-    assert found.args["config"] == "base.json" and found.args["lengths"] == {"config:train.epochs": 3}
+    assert found.args["spelled"] == {"micro_batch": "value:train.py:cfg['batch']", "accumulation": "value:train.py:cfg['accum_steps']"}
+    assert found.args["lengths"] == {"value:train.py:cfg['epochs']": 3}
+
+
+def test_a_value_of_a_file_that_the_command_does_not_name_is_set_at_the_loader() -> None:
+    Path("base.json").write_text(json.dumps({"train": {"batch": 16}}))
+    found = understood("cfg = json.load(open('base.json'))['train']\ntrain(DataLoader(data, cfg['batch'], shuffle=True))")
+    assert found.ask["micro_batch"] == 16 and "config" not in found.args
+    assert found.args["spelled"] == {"micro_batch": f"loader:train.py:{AT + 1}", "accumulation": "outside"}
 
 
 def test_a_script_that_breaks_on_marked_numbers_is_looked_at_without() -> None:
@@ -99,7 +106,7 @@ def test_a_value_that_a_person_names_is_set_as_it_is_bound() -> None:
     [
         ("batch", "no whole number of that name", f"Say one of these: train.py line {AT}: CONFIG['batch'] = 16"),
         ("size", "it stands in 2 places", f"train.py line {AT + 1}: size = 4; train.py line {AT + 2}: size = 8"),
-        ("nothing.json:batch", "there is no file nothing.json", "Give its path"),
+        ("nothing.py:batch", "there is no file nothing.py", "Give its path"),
     ],
 )
 def test_a_name_that_means_nothing_or_two_things_is_refused(name: str, found: str, cure: str) -> None:

@@ -7,14 +7,11 @@ from __future__ import annotations
 
 import ast
 import builtins
-import functools
 import os
-import sys
 from collections.abc import Callable
-from types import CodeType, ModuleType
+from types import CodeType
 from typing import Any
 
-from ....inside.after_import import after_import
 from ..native.values import Sources
 
 _LIBRARY = f"{os.path.dirname(os.path.realpath(os.__file__))}{os.sep}"
@@ -85,31 +82,3 @@ def install() -> None:
     """For this process."""
     setattr(builtins, _MARK, lambda value, place: Marked(value, frozenset((place,))))
     Sources(persons, _compiled).install()
-    readers = {"json": ("load",), "tomllib": ("load",), "yaml": ("safe_load", "load", "full_load")}
-    after_import({module: functools.partial(_into, names) for module, names in readers.items()})
-
-
-def _into(names: tuple[str, ...], module: ModuleType) -> None:
-    for name in names:
-        setattr(module, name, _reader(getattr(module, name)))
-
-
-def _reader(load: Callable[..., Any]) -> Callable[..., Any]:
-    """What a file of the person's holds, each number with the file's name and its key."""
-
-    @functools.wraps(load)
-    def loaded(stream: Any, *args: Any, **kwargs: Any) -> Any:
-        found, name = load(stream, *args, **kwargs), getattr(stream, "name", None)
-        caller = os.path.realpath(sys._getframe(1).f_code.co_filename)
-        return _tree(found, os.path.realpath(name), "") if isinstance(name, str) and persons(caller) else found
-
-    return loaded
-
-
-def _tree(value: Any, path: str, key: str) -> Any:
-    if type(value) is int and value > 0:
-        return Marked(value, frozenset((f"{path}#{key}",)))
-    if isinstance(value, dict):
-        for name in value:
-            value[name] = _tree(value[name], path, f"{key}.{name}".lstrip("."))
-    return value
