@@ -1,7 +1,7 @@
 """Records what a trial does, phase by phase, in ``report.json``, which is rewritten at every change of phase.
 
 Any trainer's module reuses this: it calls ``phase``, ``batch`` and ``optimizer_step`` at the right moments, and says what it saw.
-Memory is metered here: PyTorch's CUDA allocator and the driver on a card; resident size and data segments of this process on the CPU.
+Memory is metered by ``meters``.
 Nothing is decided here; ``verdict`` in the launcher judges.
 """
 
@@ -10,65 +10,25 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
-from ..shared import procfs
 from ..shared.orders import Orders
 from ..shared.report import PARTS, VERSIONS, Failure, Phase, PhaseUse, TrialReport
-from ..shared.sampling import Looks, SegmentsByProcess
 from . import snapshot, versions
-from .budget import Taken, number_of, tighten
-from .driver import VisibleCard
+from .budget import Taken
 from .loaders import HeldAhead
 from .memory_parts import CountedParts
-
-SAMPLE_PERIOD_S = 0.002
-"""Between two looks at the data segments; each costs the interpreter's lock once."""
+from .meters import Meter, meter_of
 
 BEAT_S = 0.5
 """Between two touches of the report while batches come."""
 
-FAMILY_PERIOD_S = 0.05
-"""Between two looks for processes that this one has forked."""
-
 MEASURES = frozenset({"growth_bytes_per_batch", "validation_batches_total", "train_samples", "validation_samples"})
 """Fields of the report that only the trainer's module can know."""
-
-
-class Peaks(NamedTuple):
-    """Most that was held since the last reset, as ``PhaseUse`` defines it."""
-
-    allocated_bytes: int
-    reserved_bytes: int
-    outside_bytes: int = 0
-    retries: int = 0
-    ooms: int = 0
-
-
-class MemoryMeter(Protocol):
-    """What a kind of device can tell about memory in use. All sizes are bytes."""
-
-    def reset(self) -> None:
-        """Forgets the peaks: a phase begins."""
-
-    def sample(self) -> None:
-        """Called after every batch; may wait for the device to finish."""
-
-    def peaks(self) -> Peaks: ...
-
-    def stepped(self) -> None:
-        """The optimizer has stepped for the first time: everything a step needs has been loaded."""
-
-    def remarks(self) -> tuple[str, ...]:
-        """What a reader should know about memory since the last reset."""
-
-    def close(self) -> None:
-        """Stops metering."""
 
 
 class OverCap(BaseException):
@@ -81,7 +41,7 @@ class Recorder:
     def __init__(self, orders: Orders, clock: Callable[[], float] = time.monotonic) -> None:
         self._orders = orders
         self._clock = clock
-        self._meter: MemoryMeter | None = None
+        self._meter = Meter()
         self._phase = Phase.START
         self._phase_began = clock()
         self._phase_batches = 0
@@ -110,7 +70,7 @@ class Recorder:
     def budget(self, taken: Taken) -> None:
         """The budget was taken (``budget.take``): metering starts here, above this base."""
         self._taken = taken
-        self._meter = CudaMeter(self._orders, taken) if self._orders.device == "cuda" else CpuMeter(taken.base_bytes)
+        self._meter = meter_of(self._orders, taken)
         self._meter.reset()
         if "torch" in sys.modules:
             self._ahead.watch()
@@ -127,9 +87,8 @@ class Recorder:
         if self._taken.cap_bytes and self._uses[-1].held_bytes > self._taken.cap_bytes:
             raise OverCap(f"phase {self._phase.value} needed {self._uses[-1].held_bytes} bytes, the cap is {self._taken.cap_bytes}")
         self._phase = phase
-        if self._meter is not None:
-            self._meter.reset()
-        if phase is Phase.DONE and self._meter is not None:
+        self._meter.reset()
+        if phase is Phase.DONE:
             self._meter.close()
         self.write()
 
@@ -157,18 +116,16 @@ class Recorder:
     def sample(self) -> None:
         """Looks at memory without counting a batch."""
         self.beat()
-        if self._meter is not None:
-            self._meter.sample()
+        self._meter.sample()
 
     def leave_out(self, pid: int) -> None:
         """What this process, a child of ours, needs isn't the trainer's."""
-        if isinstance(self._meter, CpuMeter):
-            self._meter.leave_out(pid)
+        self._meter.leave_out(pid)
 
     def optimizer_step(self) -> None:
         """The optimizer has stepped. Call it before the ``batch`` that completes the step."""
         self._optimizer_steps += 1
-        if self._optimizer_steps == 1 and self._meter is not None:
+        if self._optimizer_steps == 1:
             self._meter.stepped()
 
     def stepped(self, optimizer: Any) -> None:
@@ -225,8 +182,7 @@ class Recorder:
     def ended(self) -> None:
         """The process ends in this phase, by itself: the phase is closed with its peaks, and the report is written."""
         self._close_phase()
-        if self._meter is not None:
-            self._meter.close()
+        self._meter.close()
         self.write()
 
     def failed(self, error: BaseException) -> None:
@@ -237,8 +193,7 @@ class Recorder:
         with contextlib.suppress(Exception):  # a broken CUDA context must not cost us the report
             if not isinstance(error, OverCap):  # its phase is closed
                 self._close_phase()
-        if self._meter is not None:
-            self._meter.close()
+        self._meter.close()
         self.write()
 
     # -- the report
@@ -256,7 +211,7 @@ class Recorder:
             cap_bytes=self._taken.cap_bytes,
             ceiling_bytes=self._taken.ceiling_bytes,
             base_bytes=self._taken.base_bytes,
-            device_total_bytes=self._meter.total_bytes if isinstance(self._meter, CudaMeter) else 0,
+            device_total_bytes=self._meter.total_bytes,
             loss_finite=self._loss_finite,
             step_seconds=_mean(self._intervals["train"]),
             full_step_seconds=self._intervals["train"][-1] if self._intervals["half"] and self._intervals["train"] else 0.0,
@@ -291,12 +246,10 @@ class Recorder:
 
     def _close_phase(self) -> None:
         seconds = self._clock() - self._phase_began
-        peaks = Peaks(0, 0)
-        if self._meter is not None:
-            with contextlib.suppress(Exception):  # a context that a failure broke still tells its peaks
-                self._meter.sample()
-            peaks = self._meter.peaks()
-            self._notes += [f"{self._phase.value}: {text}" for text in self._meter.remarks()]
+        with contextlib.suppress(Exception):  # a context that a failure broke still tells its peaks
+            self._meter.sample()
+        peaks = self._meter.peaks()
+        self._notes += [f"{self._phase.value}: {text}" for text in self._meter.remarks()]
         self._uses.append(
             PhaseUse(
                 phase=self._phase.value,
@@ -333,125 +286,3 @@ def failure_of(error: BaseException) -> Failure:
     types = tuple(dict.fromkeys(cls.__name__ for link in chain for cls in type(link).__mro__ if cls is not object))
     message = "\n".join(f"{type(link).__name__}: {link}" for link in chain)
     return Failure(types=types, message=message, traceback="".join(traceback.format_exception(error)))
-
-
-# ----------------------------------------------------------------------------------------------------------------------
-# Meters
-
-
-class CpuMeter(Looks):
-    """Data segments (VmData, what RLIMIT_DATA counts) of this process above a base.
-
-    What this process forks (data loader workers) is held to the same limit, each by itself: the largest of all is what is told.
-    """
-
-    def __init__(self, base_bytes: int) -> None:
-        """``base_bytes``: VmData when the budget was taken."""
-        super().__init__("autofit-vmdata", self._look_at_all, every_s=SAMPLE_PERIOD_S, search=self._join, search_every_s=FAMILY_PERIOD_S)
-        self._segments = SegmentsByProcess()
-        self._base_bytes = base_bytes
-        self._family = {os.getpid()}
-        self._left_out: set[int] = set()
-        self._peak = 0
-        usual = threading.stack_size(256 * 1024)  # a usual stack of 8 MiB would count as data, inside the budget
-        self.start()
-        threading.stack_size(usual)
-
-    def _join(self) -> None:
-        """Processes that were forked since the last look."""
-        self._family = self._family.union(procfs.descendants(os.getpid())) - self._left_out
-
-    def leave_out(self, pid: int) -> None:
-        self._left_out.add(pid)
-        self._family = self._family - {pid}
-
-    def _look_at_all(self) -> None:
-        self._peak = max(self._peak, *(self._segments.now(pid) for pid in self._family))
-
-    def reset(self) -> None:
-        self._peak = 0
-        self._look_at_all()
-
-    def sample(self) -> None:
-        self._look_at_all()
-
-    def peaks(self) -> Peaks:
-        taken = max(0, self._peak - self._base_bytes)
-        return Peaks(taken, taken)
-
-    def stepped(self) -> None:
-        pass
-
-    def remarks(self) -> tuple[str, ...]:
-        return ()
-
-    def close(self) -> None:
-        self.stop()
-
-
-class CudaMeter:
-    """PyTorch's allocator on this process's card, and what this process holds of the card outside of it.
-
-    Peaks of the allocator are its own and exact; what is outside is looked at when the optimizer has stepped first (kernels are loaded
-    when they are first used) and at the end of each phase. Where it has grown, the allocator gets less.
-    """
-
-    def __init__(self, orders: Orders, taken: Taken) -> None:
-        import torch
-
-        self._cuda = torch.cuda
-        self._cap_bytes = taken.cap_bytes
-        self._number = number_of(orders.device_uuid)
-        self._others = Path(orders.folder).parent if orders.cards else None
-        self._keeps_peaks = bool(orders.cards)
-        self._card = VisibleCard(orders.device_uuid, idle_free_bytes=orders.idle_free_bytes, number=self._number)
-        self._outside = taken.base_bytes
-        self._ooms = self._retries = 0
-        self.total_bytes = int(self._cuda.mem_get_info(self._number)[1])
-
-    def _count(self, name: str) -> int:
-        return int(self._cuda.memory_stats(self._number).get(name, 0))
-
-    def _look_outside(self) -> None:
-        outside = self._card.outside(*self._beside())
-        if outside > self._outside:
-            self._outside = outside
-            tighten(self._cap_bytes, outside, self._number)
-
-    def _beside(self) -> list[int]:
-        """Processes of the same command, each of which has a folder by its number: they, too, may hold some of this card."""
-        return [int(path.name) for path in self._others.iterdir() if path.name.isdecimal()] if self._others is not None else []
-
-    def reset(self) -> None:
-        self._look_outside()
-        if not self._keeps_peaks:
-            self._cuda.reset_peak_memory_stats(self._number)
-        self._keeps_peaks = False  # of a process that may have been on its card for some time before it was known which one
-        self._ooms, self._retries = self._count("num_ooms"), self._count("num_alloc_retries")
-
-    def sample(self) -> None:
-        self._cuda.synchronize(self._number)
-
-    def stepped(self) -> None:
-        self._cuda.synchronize(self._number)
-        self._look_outside()
-
-    def peaks(self) -> Peaks:
-        with contextlib.suppress(Exception):  # after a failure that broke the context
-            self._look_outside()
-        ooms, retries = self._count("num_ooms") - self._ooms, self._count("num_alloc_retries") - self._retries
-        allocated, reserved = self._cuda.max_memory_allocated(self._number), self._cuda.max_memory_reserved(self._number)
-        return Peaks(allocated, reserved, self._outside, retries, ooms)
-
-    def remarks(self) -> tuple[str, ...]:
-        """A failed allocation is evidence, not guilt: cuDNN tries plans until one's workspace can be had (Conv_v8.cpp), on purpose."""
-        peaks = self.peaks()
-        squeezed, said = max(0, peaks.retries - peaks.ooms), []
-        if peaks.ooms:
-            said.append(f"the CUDA allocator refused {peaks.ooms} allocation(s); a library may be built to go on without (cuDNN)")
-        if squeezed:
-            said.append(f"the CUDA allocator could give {squeezed} allocation(s) only after it had emptied its cache")
-        return tuple(said)
-
-    def close(self) -> None:
-        pass

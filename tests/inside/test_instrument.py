@@ -236,7 +236,7 @@ DATA: Any = list(range(640))
 def test_a_sampler_that_begins_anew_by_itself_has_no_end(sampler: Any, endless: bool) -> None:
     session, _, _ = begun(1)
     loader = DataLoader(DATA, batch_sampler=sampler)
-    assert worst.endless(loader, session, 80) is endless
+    assert worst.endless(loader, session) is endless
 
 
 @pytest.mark.parametrize("forwarding", [False, True])

@@ -17,7 +17,8 @@ import numpy
 import pytest
 
 from launcher.inside.budget import Taken
-from launcher.inside.recorder import CpuMeter, Recorder, failure_of
+from launcher.inside.meters import CpuMeter
+from launcher.inside.recorder import Recorder, failure_of
 from launcher.shared.orders import Orders
 from launcher.shared.procfs import data_bytes
 from launcher.shared.report import PARTS, VERSIONS, Phase, TrialReport
