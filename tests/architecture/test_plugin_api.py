@@ -20,21 +20,15 @@ def test_the_example_package_imports_the_api_alone() -> None:
     assert [fault for path in sorted(EXAMPLE.rglob("*.py")) for fault in faults_of(path)] == []
 
 
-@pytest.mark.parametrize(
-    ("where", "text"),
-    [
-        ("adapter.py", "from launcher.ladder.build import WheelSpec"),
-        ("adapter.py", "from launcher.adapter.commands import Command"),
-        ("adapter.py", "import launcher.adapter.commands"),
-        ("adapter.py", "from launcher import adapter"),
-        ("adapter.py", "from launcher.adapter import commands"),
-        ("adapter.py", "def f():\n    from launcher.trainers.suite import AdapterSuite"),
-        ("adapter.py", "from launcher.inside.api import Recorder"),
-        ("inside/trial.py", "from launcher.adapter import Recipe"),
-        ("inside/trial.py", "from launcher.inside.recorder import Recorder"),
-        ("tests/test_suite.py", "from launcher.config.schema import Recipe"),
-    ],
-)
+@pytest.mark.parametrize(("where", "text"), [
+    ("adapter.py", "from launcher.ladder.build import WheelSpec"), ("adapter.py", "from launcher.adapter.commands import Command"),
+    ("adapter.py", "import launcher.adapter.commands"), ("adapter.py", "from launcher import adapter"),
+    ("adapter.py", "from launcher.adapter import commands"),
+    ("adapter.py", "def f():\n    from launcher.trainers.suite import AdapterSuite"),
+    ("adapter.py", "from launcher.inside.api import Recorder"), ("inside/trial.py", "from launcher.adapter import Recipe"),
+    ("inside/trial.py", "from launcher.inside.recorder import Recorder"),
+    ("tests/test_suite.py", "from launcher.config.schema import Recipe"),
+])  # fmt: skip
 def test_an_import_past_the_api_is_noticed(where: str, text: str, tmp_path: Path) -> None:
     path = tmp_path / where
     path.parent.mkdir(exist_ok=True)

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from benchmarks.ckpt_chaos import __main__ as ckpt_chaos
-from benchmarks.ckpt_chaos import launch, table, trainings
+from benchmarks.ckpt_chaos import launch, table
 
 WRITES = "import os; os.makedirs({run!r}, exist_ok=True); open({run!r} + '/a', 'w').close(); open({run!r} + '/b', 'w').close()"
 
@@ -36,20 +34,6 @@ def test_the_trainer_is_killed_once_and_nothing_else(tmp_path: Path) -> None:
     assert ran(tmp_path, held=held, at=3) == -signal.SIGKILL
     assert [path.name for path in run.iterdir()] == ["a"]
     assert ran(tmp_path, held=held, at=1) == 0 and (run / "b").exists(), "once"
-
-
-def test_how_far_a_run_has_come_is_what_it_has_trained_through(tmp_path: Path) -> None:
-    run = tmp_path / "runs" / "night" / "run"
-    (run / "checkpoint-4").mkdir(parents=True)
-    (run / "checkpoint-8").mkdir()
-    (run.parent / "run.stdout.log").write_text("epoch 0\nsaving\nepoch 1\nsaving\n", encoding="utf-8")
-    (run / "results.csv").write_text("epoch,loss\n1,2\n", encoding="utf-8")
-    assert [trainings.came_to(one, tmp_path) for one in ("text", "script", "yolo")] == [2, 2, 1]
-    attempts: list[dict[str, Any]] = [{"checkpoint": {"path": str(run / "checkpoint-4"), "done": 4}}]
-    (run.parent / "record.json").write_text(json.dumps({"attempts": attempts}), encoding="utf-8")
-    assert (trainings.went_on_from("text", tmp_path), trainings.went_on_from("yolo", tmp_path)) == (1, 4)
-    (run.parent / "record.json").write_text(json.dumps({"attempts": [{"checkpoint": None}]}), encoding="utf-8")
-    assert trainings.went_on_from("text", tmp_path) == 0
 
 
 def test_the_table_counts_what_was_killed_and_tells_what_did_not_pass() -> None:

@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import zipfile
-from pathlib import Path
 from typing import Any
 
-import pytest
-
-from benchmarks.faults import __main__ as faults
-from benchmarks.faults import cases, inject, table
-from launcher.shared import checkpoint_files
+from benchmarks.faults import cases, table
 
 
 def row(seed: int, **more: Any) -> dict[str, Any]:
@@ -27,17 +21,6 @@ def test_a_round_of_seeds_holds_every_fault_with_every_trainer_once() -> None:
     assert sorted(played) == sorted(cases.PAIRS) and cases.make(7) == cases.make(7)
 
 
-def test_undisturbed_runs_come_first_and_no_seed_comes_twice() -> None:
-    left = faults.seeds_left([])
-    assert {cases.make(seed).fault for seed in left[:3]} == {"none"} and len(set(left)) == len(left)
-    assert left[0] not in faults.seeds_left([row(left[0])])
-
-
-def test_losses_are_held_against_the_median_of_undisturbed_runs() -> None:
-    rows = [row(at, fault="none", loss=loss) for at, loss in enumerate((2.0, 3.0, 2.2))] + [row(9, loss=99.0)]
-    assert faults.losses(rows) == {"yolo": 2.2}
-
-
 def test_the_table_counts_only_faults_that_were_done_and_tells_every_loss() -> None:
     lost = row(2, verdict="lost", attempts=["crashed in train at rung 0"])
     broken = row(3, broken=["processes left: [7]"])
@@ -45,12 +28,3 @@ def test_the_table_counts_only_faults_that_were_done_and_tells_every_loss() -> N
     assert "**3 runs, 1 lost**" in page and "1 more were over" in page
     assert "| 2 | yolo, memory | lost |" in page and "processes left: [7]" in page
     assert "| memory | 3 | 2 | 0 | 1 | 1 |" in page
-
-
-@pytest.mark.parametrize("how", ["cut", "zeros", "flip"])
-def test_a_corrupted_checkpoint_is_seen_to_be_one(tmp_path: Path, how: str) -> None:
-    path = tmp_path / "last.pt"
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("archive/data/0", bytes(range(256)) * 100)
-    inject.corrupt(path, how)
-    assert checkpoint_files.fault(path)

@@ -18,7 +18,6 @@ from launcher.ladder.rungs import Rung
 from launcher.ladder.verdict import Kind, Verdict
 from launcher.machine import host, process
 from launcher.machine.allocator import FRACTION
-from launcher.pretended.cards import MARK
 from launcher.run import start as launch
 from launcher.shared.ending import Ending
 from launcher.shared.report import PhaseUse, TrialReport
@@ -117,10 +116,6 @@ def everything(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[dic
         return place, walked(bench, place), bench.card.used
 
 
-def of_case(found: list[dict[str, Any]], letter: str) -> list[dict[str, Any]]:
-    return [row for row in found if row["case"] == letter]
-
-
 def test_all_six_cases_walk_on_a_stand_in_and_every_claim_about_them_holds(
     everything: tuple[Path, list[dict[str, Any]], int],
 ) -> None:
@@ -132,40 +127,6 @@ def test_all_six_cases_walk_on_a_stand_in_and_every_claim_about_them_holds(
     text = table.render(found)
     assert table.NOT_YET not in text and table.NOT_PLAYED in text and "FAILS" not in text and "a card of numbers, driver 600.00" in text
     assert left == 0, "nothing is left on the card"
-
-
-def test_what_was_played_stands_in_a_column_of_its_own(everything: tuple[Path, list[dict[str, Any]], int]) -> None:
-    played = [{**row, "card": f"{row['card']}{MARK}"} for row in everything[1]]
-    assert table.render(played).count(table.NOT_YET) == table.render(everything[1]).count(table.NOT_PLAYED) > 20
-    assert table.NOT_YET not in table.render([*played, *everything[1]])
-
-
-def test_a_case_that_the_card_is_too_small_for_is_left_out_in_words(bench: Bench, tmp_path: Path) -> None:
-    bench.card.total = 80 * GIB
-    found = walked(bench, tmp_path, "E")
-    assert [row["kind"] for row in found] == ["left out"] and "the card has 79.8 GiB" in table.render(found)
-
-
-def test_a_case_of_more_cards_than_there_are_is_left_out_in_words(bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pynvml", FakeNvml(bench.card))
-    found = walked(bench, tmp_path, "F")
-    assert {row["kind"] for row in found} == {"left out"} and "cards seen: 1" in table.render(found)
-
-
-def test_of_several_ranks_the_most_of_each_is_told_and_the_fewest_micro_batches(everything: tuple[Path, list[dict[str, Any]], int]) -> None:
-    (run,) = [row["run"] for row in of_case(everything[1], "F") if row["step"].endswith("multi-scale on 4 x 48GiB: run")]
-    assert (run["micro_batches"], len(run["ranks"]), run["sizes"]) == (208, 4, [640, 1920, 1921, 1922, 1923])
-
-
-def test_a_rank_that_told_nothing_has_made_no_micro_batch(tmp_path: Path) -> None:
-    told = {"allocated_bytes": 1, "reserved_bytes": 1, "outside_bytes": 1, "ooms": 0, "retries": 0, "micro_batches": 208, "steps": 9}
-    (tmp_path / "peaks.json.0").write_text(json.dumps({**told, "sizes": []}))
-    assert play.peaks_of(tmp_path / "peaks.json", 2)["micro_batches"] == 0
-
-
-def test_a_command_that_has_no_time_left_begins_nothing(bench: Bench, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    gpu_check.measured(["C"], place=tmp_path / "place", results=tmp_path / "rows.jsonl", scale=0.01, minutes=0.5)
-    assert not rows.read(tmp_path / "rows.jsonl") and "is left for another command" in capsys.readouterr().out
 
 
 def test_a_row_says_what_its_figures_depend_on(everything: tuple[Path, list[dict[str, Any]], int]) -> None:
@@ -185,42 +146,6 @@ def test_what_is_measured_already_is_left_out(
     monkeypatch.setattr(trial, "run", lambda *_, **__: pytest.fail("tried again"))
     monkeypatch.setattr(play, "ask", lambda *_: pytest.fail("asked again"))
     assert walked(bench, place) == before
-
-
-def test_a_run_that_allocates_more_than_its_trial_is_told(bench: Bench, tmp_path: Path) -> None:
-    bench.grows = 1.05
-    found = walked(bench, tmp_path, "C")
-    case = next(case for case in cases.CASES if case.letter == "C")
-    failed = [check.claim for check in checks.of(case, found) if check.holds is False]
-    assert failed == ["the run allocates at most 1.02 times what its trial did"]
-
-
-def test_a_run_that_lives_above_the_chosen_rung_must_have_missed_by_less_than_the_headroom(
-    everything: tuple[Path, list[dict[str, Any]], int],
-) -> None:
-    found = of_case(everything[1], "C")
-    case = next(case for case in cases.CASES if case.letter == "C")
-    above = next(row for row in found if row["step"].endswith(": above"))
-    for missed, holds in ((1, True), (above["headroom_bytes"] + 1, False)):
-        lived = {**above, "returncode": 0, "failure": None, "missed_by_bytes": missed}
-        assert checks.of(case, [*found, lived])[1].holds is holds
-
-
-def test_a_run_is_compared_with_the_trial_of_its_own_commit(everything: tuple[Path, list[dict[str, Any]], int]) -> None:
-    found = of_case(everything[1], "C")
-    case = next(case for case in cases.CASES if case.letter == "C")
-    before = [{**row, "commit": "before", "uses": [{"allocated_bytes": 1, "outside_bytes": 0}]} for row in found]
-    assert [check.holds for check in checks.of(case, [*before, *found])] == [True] * 5
-    begun = {**found[0], "commit": "after"}
-    assert {check.holds for check in checks.of(case, [*found, begun])} == {None}
-
-
-def test_the_full_run_is_long_enough_at_any_rung() -> None:
-    for case in cases.CASES:
-        for micro_batch, accumulation in ((64, 1), (4, 16), (1, 16)):
-            assert cases.long_enough(case, micro_batch=micro_batch, accumulation=accumulation)
-    (yolo,) = [case for case in cases.CASES if case.letter == "B"]
-    assert cases.long_enough(yolo, micro_batch=16, accumulation=4) == ["trainer.args.epochs=13"]
 
 
 def test_the_committed_page_is_made_of_the_committed_rows() -> None:

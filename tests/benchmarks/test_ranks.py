@@ -31,9 +31,3 @@ def test_what_was_not_as_promised_is_told_with_its_seed() -> None:
     assert "4 named the rank. 1 verdicts were others than what happened." in page
     told = page.split("## Not as promised")[1]
     assert [f"| {seed} |" in told for seed in range(1, 7)] == [False, True, True, True, True, False]
-
-
-def test_what_more_ranks_cost_is_of_undisturbed_trials_alone() -> None:
-    undisturbed = [row(fault="none", struck=False, verdict="fits", ranks=ranks, trial_s=10.0 + ranks) for ranks in (1, 2)]
-    page = table.document([row(), *undisturbed])
-    assert "| script | 1 | 1 | 11.0 |" in page and "| script | 2 | 1 | 12.0 |" in page and "**1 trials and runs" in page

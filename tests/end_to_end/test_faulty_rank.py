@@ -50,12 +50,6 @@ def tried(fault: str, folder: Path, *, stall_s: float = 600.0) -> Trial:
     return trial.run(job, LADDER.asked)
 
 
-@pytest.mark.slow
-def test_without_a_fault_both_ranks_fit(tmp_path: Path) -> None:
-    verdict = tried("none", tmp_path).verdict
-    assert verdict.kind is Kind.FITS, verdict
-
-
 @pytest.mark.parametrize(
     ("fault", "kind", "said"),
     [

@@ -112,31 +112,12 @@ def test_what_was_understood_is_written_down_and_composes(programs: Path, folder
     assert first["rung"]["micro_batch"] == 16 and first["rung"]["model"] == "pairs/model"
 
 
-@pytest.mark.parametrize(
-    ("words", "named"),
-    [
-        (("--batch_size", "many"), "many"),
-        (("--loss", "triplet"), "triplet"),
-        (("--batchsize", "3"), "--batchsize"),
-        (("--mini_batch_size", "48"), "48"),
-    ],
-)
+@pytest.mark.parametrize(("words", "named"), [
+    (("--batch_size", "many"), "many"), (("--loss", "triplet"), "triplet"), (("--batchsize", "3"), "--batchsize"),
+    (("--mini_batch_size", "48"), "48"),
+])  # fmt: skip
 def test_a_command_of_its_own_that_cant_be_followed_is_refused_by_name(
     programs: Path, folder: Path, words: tuple[str, ...], named: str
 ) -> None:
     done = run(programs, folder, "autofit", "init", "--", *COMMAND, *words)
     assert done.returncode == 1 and named in done.stderr and "Traceback" not in done.stderr
-
-
-def test_a_recipe_that_asks_for_what_it_doesnt_have_is_refused_by_key(programs: Path, folder: Path) -> None:
-    (folder / "recipes").mkdir(exist_ok=True)
-    text = (PACKAGE / "autofit_sentence_transformers" / "recipes" / "embeddings_demo.yaml").read_text()
-    (folder / "recipes" / "faulty.yaml").write_text(text)
-    wrong = ("data=pairs", "ask.model=nowhere/at/all", "trainer.args.epoch=3", "ask.micro_batch=48")
-    done = run(programs, folder, "autofit", "fit", "--json", "recipe=faulty", *wrong[:2])
-    assert [fault["key"] for fault in answer(done)["faults"]] == ["ask.model"]
-    done = run(programs, folder, "autofit", "fit", "--json", "recipe=faulty", "data=pairs", "ask.model=pairs/model", wrong[2])
-    assert [fault["key"] for fault in answer(done)["faults"]] == ["trainer.args.epoch"]
-    batch = ("ask.model=pairs/model", "trainer.args.batch_size=64", wrong[3])
-    done = run(programs, folder, "autofit", "fit", "--json", "recipe=faulty", "data=pairs", *batch)
-    assert [fault["key"] for fault in answer(done)["faults"]] == ["ask.micro_batch"]

@@ -11,7 +11,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 import yaml
 
@@ -152,20 +151,6 @@ def recorded(place: Path) -> tuple[str, str]:
     return json.loads(record.read_text())["status"], json.loads(events[-1])["event"]
 
 
-@pytest.mark.slow
-def test_a_record_never_says_done_before_the_run_is(place: Path) -> None:
-    running = start(place, "train", "trainer.args.epochs=500")
-    until = time.monotonic() + 300
-    while not list(place.glob("runs/autofit/*/run/results.csv")) and time.monotonic() < until:
-        time.sleep(0.1)
-    assert recorded(place) == ("running", "run_started")
-    running.kill()
-    running.communicate(timeout=300)
-    assert recorded(place)[0] == "running"
-    for pid in left_over(place):
-        os.kill(pid, signal.SIGKILL)
-
-
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 75, marks=pytest.mark.slow)])
 def test_a_signal_ends_the_trial_and_everything(place: Path, number: signal.Signals, status: int) -> None:
     """75 tells a scheduler that `autofit resume` goes on."""
@@ -192,16 +177,3 @@ def test_ctrl_c_ends_the_full_run_and_everything_with_status_130(place: Path) ->
     assert running.returncode == 130, err
     assert recorded(place) == ("interrupted", "finished")
     assert not left_over(place)
-
-
-@pytest.mark.slow
-def test_a_full_run_that_fails_is_status_5(place: Path) -> None:
-    running = start(place, "train", "trainer.args.epochs=500", "recover.restarts=0")
-    until = time.monotonic() + 300
-    while not (logs := list(place.glob("runs/autofit/*/run/results.csv"))) and time.monotonic() < until:
-        time.sleep(0.1)
-    assert logs
-    run = next(pid for pid in left_over(place) if any(word.endswith(("yolo_exact.py", "yolo")) for word in psutil.Process(pid).cmdline()))
-    os.kill(run, signal.SIGKILL)
-    out, _ = running.communicate(timeout=300)
-    assert running.returncode == 5 and json.loads(out)["status"] == "failed"

@@ -45,12 +45,8 @@ class Night:
 
     def start(self, *words: str) -> subprocess.Popen[str]:
         env = {
-            **os.environ,
-            "PYTHONPATH": str(ROOT),
-            "YOLO_CONFIG_DIR": str(self.place / "home"),
-            "YOLO_OFFLINE": "1",
-            NIGHT: str(self.place),
-        }
+            **os.environ, "PYTHONPATH": str(ROOT), "YOLO_CONFIG_DIR": str(self.place / "home"), "YOLO_OFFLINE": "1", NIGHT: str(self.place),
+        }  # fmt: skip
         argv = [sys.executable, "-m", "launcher", *(words or self.words), "--json"]
         with (self.place / "err").open("a") as err:
             self.running = subprocess.Popen(argv, cwd=self.place, env=env, stdout=subprocess.PIPE, stderr=err, text=True)
@@ -148,38 +144,6 @@ def test_a_night_with_a_killed_autofit_a_scheduler_and_a_thief_of_memory_is_gone
     before = snapshot(script.folder)
     script.start("resume", str(script.folder))
     assert script.end()[0] == 0 and snapshot(script.folder) == before, "a run that is done stays as it is"
-
-
-@pytest.mark.slow
-def test_a_script_goes_on_from_its_own_checkpoint_one_rung_lower(script: Night) -> None:
-    script.start(*script.words)
-    script.until(lambda: len(epochs(script)) >= 2)
-    inject.take_memory(script.trainer(), watch_s=0.3)
-    status, said = script.end()
-    assert status == 0, script.said_on_stderr()
-    first, second = said["attempts"]
-    assert (first["ended"], second["ended"], second["rung"]["micro_batch"], second["accumulation"]) == ("out_of_memory", "done", 8, 2)
-    done = epochs(script)
-    assert [row["epoch"] for row in done] == list(range(8)) and {row["batch"] for row in done} == {16}
-    assert done[-1]["steps"] == 32 and len({row["pid"] for row in done}) == 2
-    assert not script.left_over()
-
-
-@pytest.mark.slow
-def test_a_script_that_diverges_is_not_done_and_what_it_saved_since_is_not_advised(tmp_path: Path) -> None:
-    (tmp_path / "train.py").write_text((ROOT / "tests" / "data" / "scripts" / "resumable.py").read_text())
-    recipe = resumable.recipe("--epochs", "8", "--nan-from", "12")  # in epoch 3
-    night = Night(tmp_path, {**recipe, "recover": {"on_nan": "go_on"}})
-    night.start()
-    status, said = night.end()
-    assert (status, said["status"], said["attempts"][0]["ended"]) == (5, "diverged", "diverged"), night.said_on_stderr()
-    assert said["run"]["returncode"] == 0 and said["attempts"][0]["not_finite_since"] and (night.folder / "run" / "epoch7.pt").exists()
-    left = [Path(one["path"]).name for one in said["attempts"][0]["left"]]
-    assert left and set(left) <= {"epoch0.pt", "epoch1.pt", "epoch2.pt"}
-    night.start("resume", str(night.folder))
-    status, again = night.end()
-    assert status == 5 and Path(again["attempts"][1]["checkpoint"]["path"]).name == left[0]
-    assert not night.left_over()
 
 
 @pytest.mark.slow

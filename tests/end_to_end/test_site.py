@@ -29,19 +29,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("site")
     env = {**os.environ, "PYTHONPATH": str(ROOT), **dict.fromkeys(("http_proxy", "https_proxy", "all_proxy"), NOWHERE)}
     argv = [
-        sys.executable,
-        "-m",
-        "sphinx",
-        "-W",
-        "--keep-going",
-        "-q",
-        "-b",
-        "html",
-        "-c",
-        str(ROOT / "docs" / "site"),
-        str(ROOT),
-        str(place),
-    ]
+        sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", "-c", str(ROOT / "docs" / "site"), str(ROOT), str(place),
+    ]  # fmt: skip
     built = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=500, check=False)
     assert built.returncode == 0, built.stderr[-3000:]
     return place

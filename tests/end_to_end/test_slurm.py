@@ -114,28 +114,19 @@ def log(said: dict[str, Any]) -> str:
 # Nothing trains
 
 
-@pytest.mark.parametrize(
-    ("asked", "key", "said"),
-    [
-        ("launch.slurm.partition=nope", "launch.slurm.partition", "There is: main, short, urgent."),
-        ("launch.slurm.sbatch={nodes: 9}", "launch.slurm", "would never start, says SLURM: PartitionConfig"),
-        ("launch.slurm.gpus=nothing:1", "launch.slurm", "Requested node configuration is not available"),
-        ("launch.slurm.constraint=nothing", "launch.slurm.constraint", "Invalid feature specification"),
-        ("launch.slurm.sbatch={no-such-flag: 1}", "launch.slurm", "unrecognized option"),
-        ("launch.slurm.sbatch={partition: short, time: 60}", "launch.slurm", "would never start, says SLURM: Partition"),
-    ],
-)
+@pytest.mark.parametrize(("asked", "key", "said"), [
+    ("launch.slurm.partition=nope", "launch.slurm.partition", "There is: main, short, urgent."),
+    ("launch.slurm.sbatch={nodes: 9}", "launch.slurm", "would never start, says SLURM: PartitionConfig"),
+    ("launch.slurm.gpus=nothing:1", "launch.slurm", "Requested node configuration is not available"),
+    ("launch.slurm.constraint=nothing", "launch.slurm.constraint", "Invalid feature specification"),
+    ("launch.slurm.sbatch={no-such-flag: 1}", "launch.slurm", "unrecognized option"),
+    ("launch.slurm.sbatch={partition: short, time: 60}", "launch.slurm", "would never start, says SLURM: Partition"),
+])  # fmt: skip
 def test_a_job_that_slurm_does_not_take_or_would_never_start_is_refused_and_nothing_is_left(
     place: Place, asked: str, key: str, said: str
 ) -> None:
     done = place.autofit("train", "recipe=night", "launch=slurm", asked)
     assert done.returncode == 1 and f"{key}: " in done.stderr and said in done.stderr and "Traceback" not in done.stderr, done.stderr
-    assert place.runs() == [] and place.up.queued() == []
-
-
-def test_a_recipe_that_can_not_work_is_refused_before_anything_is_queued(place: Place) -> None:
-    done = place.autofit("train", "recipe=night", "launch=slurm", "ask.micro_batch=-1", "launch.slurm.partition=nope")
-    assert done.returncode == 1 and "ask.micro_batch" in done.stderr
     assert place.runs() == [] and place.up.queued() == []
 
 
@@ -206,15 +197,6 @@ def test_a_launch_that_fails_in_its_job_fails_the_job(place: Place) -> None:
 
 # ----------------------------------------------------------------------------------------------------------------------
 # Real trainings, ended by SLURM in each of its ways
-
-
-@pytest.mark.slow
-def test_a_job_trains_to_its_end_and_its_state_is_the_runs(place: Place) -> None:
-    said = place.submitted("recipe=night")
-    watched = place.autofit("watch", said["run_dir"])
-    assert watched.returncode == 0 and "done" in watched.stdout, watched.stdout
-    assert record(said)["status"] == "done" and [row["epoch"] for row in epochs(said)] == list(range(4))
-    until(lambda: place.up.state(said["job"]) == "COMPLETED", seconds=20)
 
 
 @pytest.mark.slow

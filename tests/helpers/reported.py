@@ -12,13 +12,8 @@ from launcher.history.series import Series
 from launcher.shared.sizes import MIB
 
 DEVICE = {
-    "kind": "cpu",
-    "name": "a processor",
-    "budget_bytes": 900 * MIB,
-    "cap_bytes": 810 * MIB,
-    "total_bytes": 9000 * MIB,
-    "headroom": 0.1,
-}
+    "kind": "cpu", "name": "a processor", "budget_bytes": 900 * MIB, "cap_bytes": 810 * MIB, "total_bytes": 9000 * MIB, "headroom": 0.1,
+}  # fmt: skip
 PHASES = {"start": 2, "setup": 90, "train": 520, "validate": 300, "train_again": 560, "finish": 310}
 NASTY = "</script><script>alert('x')</script> & \"quoted\""
 """What a trainer may say, and what must not become markup."""
@@ -38,13 +33,8 @@ def trial(folder: RunFolder, told: dict[str, Any], verdict: str, peak: int, **mo
     (place / "report.json").write_text(json.dumps({"phase": "done", "uses": uses, "cap_bytes": DEVICE["cap_bytes"]}), encoding="utf-8")
     (place / "verdict.json").write_text(json.dumps({"verdict": {"evidence": f"MemoryError: {NASTY}"}}), encoding="utf-8")
     return {
-        **told,
-        "verdict": verdict,
-        "peak_bytes": peak * MIB,
-        "seconds": 12.5,
-        "phase": "done" if verdict == "fits" else "train",
-        **more,
-    }
+        **told, "verdict": verdict, "peak_bytes": peak * MIB, "seconds": 12.5, "phase": "done" if verdict == "fits" else "train", **more,
+    }  # fmt: skip
 
 
 def reported(root: Path, name: str = "demo", *, status: str = "done") -> Path:
@@ -64,12 +54,8 @@ def reported(root: Path, name: str = "demo", *, status: str = "done") -> Path:
         for second in range(200):
             phase = "validate" if second % 50 > 40 else "train"
             now = {
-                "at": 1e9 + second,
-                "used_bytes": (300 + second) * MIB,
-                "peak_bytes": 560 * MIB,
-                "loss": 9.5 / (second + 1),
-                "phase": phase,
-            }
+                "at": 1e9 + second, "used_bytes": (300 + second) * MIB, "peak_bytes": 560 * MIB, "loss": 9.5 / (second + 1), "phase": phase,
+            }  # fmt: skip
             Series(folder.series).add({**now, "samples_per_second": 12.25})
         attempt = {"number": 1, "command": f"yolo train {NASTY}", "ended": "killed", "phase": "train", "evidence": NASTY, **LADDER[3]}
         going_on = {"move": "go_on", "why": "it was killed: the same rung once more"}

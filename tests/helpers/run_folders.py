@@ -30,13 +30,8 @@ def tell(folder: RunFolder, *, status: str, **more: Any) -> None:
             folder.event("fitted", status="done", rung_index=1)
             folder.event("run_started", rung_index=1, command="yolo train")
             known = {
-                "used_bytes": 300 * MIB,
-                "host_bytes": 1100 * MIB,
-                "epochs": 6,
-                "steps": 30,
-                "phase": "train",
-                "samples_per_second": 12.25,
-            }
+                "used_bytes": 300 * MIB, "host_bytes": 1100 * MIB, "epochs": 6, "steps": 30, "phase": "train", "samples_per_second": 12.25,
+            }  # fmt: skip
             for second in range(11):
                 now = {"at": time.time() + second - 10, "peak_bytes": 410 * MIB - second, "epoch": 2, "step": second, "loss": 9.5 - second}
                 Series(folder.series).add({**known, **now, "done": (1 + second / 30) / 6})

@@ -135,12 +135,9 @@ def like_memory(draw: random.Random, ladder: Ladder) -> dict[int, dict[str, floa
         training, validation = standing + samples, 0.6 * standing + validating * batch * pixels * 0.3 * (0.3 + standing)
         again = max(training, 0.8 * training + 0.3 * validation) * fragments
         needs[rung.index] = {
-            Phase.SETUP: standing,
-            Phase.TRAIN: training,
-            Phase.VALIDATE: validation,
-            Phase.TRAIN_AGAIN: again,
+            Phase.SETUP: standing, Phase.TRAIN: training, Phase.VALIDATE: validation, Phase.TRAIN_AGAIN: again,
             Phase.FINISH: 0.9 * validation,
-        }
+        }  # fmt: skip
     return _scaled(draw, needs)
 
 

@@ -1,43 +1,15 @@
 """Its validation takes for granted that a batch is whole, and breaks on one that is not."""
 
-import argparse
-
 import torch
-from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
+from usual import Usual
 
-parser = argparse.ArgumentParser()
-parser.add_argument("--batch-size", type=int, default=64)
-parser.add_argument("--accum", type=int, default=1)
-parser.add_argument("--width", type=int, default=256)
-args = parser.parse_args()
-torch.manual_seed(0)
-x = torch.randn(640, 32)
-data = TensorDataset(x, x[:, :4].argmax(1))
-train = DataLoader(data, batch_size=args.batch_size, shuffle=True)
-val = DataLoader(TensorDataset(*data[:48]), batch_size=args.batch_size)
-model = nn.Sequential(nn.Linear(32, args.width), nn.ReLU(), nn.Linear(args.width, args.width), nn.ReLU(), nn.Linear(args.width, 4))
-optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-
-
-def step(batch):
-    loss = nn.functional.cross_entropy(model(batch[0]), batch[1])
-    (loss / args.accum).backward()
-    return loss
-
-
-def validate():
-    model.eval()
+usual = Usual()
+val = DataLoader(TensorDataset(*usual.data[:48]), batch_size=usual.args.batch_size)
+for _ in range(2):
+    usual.one_pass()
+    usual.model.eval()
     with torch.no_grad():
         for a, _ in val:
-            print("shown", model(a).view(args.batch_size, 4)[:8].shape, flush=True)
-    model.train()
-
-
-for epoch in range(2):
-    for number, batch in enumerate(train, start=1):
-        step(batch)
-        if number % args.accum == 0:
-            optimizer.step()
-            optimizer.zero_grad()
-    validate()
+            print("shown", usual.model(a).view(usual.args.batch_size, 4)[:8].shape, flush=True)
+    usual.model.train()

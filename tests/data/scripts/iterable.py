@@ -1,55 +1,28 @@
 """An iterable dataset with variable lengths, workers, a scaler on bfloat16 autocast."""
 
-import argparse
-
 import torch
 from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader
+from usual import Usual
 
-parser = argparse.ArgumentParser()
-parser.add_argument("--batch-size", type=int, default=64)
-parser.add_argument("--accum", type=int, default=1)
-parser.add_argument("--width", type=int, default=256)
-args = parser.parse_args()
-torch.manual_seed(0)
-x = torch.randn(640, 32)
-data = TensorDataset(x, x[:, :4].argmax(1))
-train = DataLoader(data, batch_size=args.batch_size, shuffle=True)
-val = DataLoader(TensorDataset(*data[:256]), batch_size=args.batch_size)
-model = nn.Sequential(nn.Linear(32, args.width), nn.ReLU(), nn.Linear(args.width, args.width), nn.ReLU(), nn.Linear(args.width, 4))
-optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-
-
-def step(batch):
-    loss = nn.functional.cross_entropy(model(batch[0]), batch[1])
-    (loss / args.accum).backward()
-    return loss
-
-
-def validate():
-    model.eval()
-    with torch.no_grad():
-        right = sum(int((model(a).argmax(1) == b).sum()) for a, b in val)
-    model.train()
-    torch.save(model.state_dict(), "model.pt")
-    print("accuracy", right / 256, flush=True)
+usual = Usual()
 
 
 class Stream(torch.utils.data.IterableDataset):
     def __iter__(self):
         for number in range(400):
-            yield x[number % 640], int(x[number % 640, :4].argmax())
+            yield usual.x[number % 640], int(usual.x[number % 640, :4].argmax())
 
 
-stream = DataLoader(Stream(), batch_size=args.batch_size, num_workers=1)
+stream = DataLoader(Stream(), batch_size=usual.args.batch_size, num_workers=1)
 scaler = torch.amp.GradScaler("cpu")
-for epoch in range(3):
+for _ in range(3):
     for number, batch in enumerate(stream, start=1):
         with torch.autocast("cpu", dtype=torch.bfloat16):
-            loss = nn.functional.cross_entropy(model(batch[0]), batch[1])
-        scaler.scale(loss / args.accum).backward()
-        if number % args.accum == 0:
-            scaler.step(optimizer)
+            loss = nn.functional.cross_entropy(usual.model(batch[0]), batch[1])
+        scaler.scale(loss / usual.args.accum).backward()
+        if number % usual.args.accum == 0:
+            scaler.step(usual.optimizer)
             scaler.update()
-            optimizer.zero_grad()
-    validate()
+            usual.optimizer.zero_grad()
+    usual.validate()

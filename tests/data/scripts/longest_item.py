@@ -1,38 +1,11 @@
 """Items differ in length, and the batch is padded to the longest: one long item makes a batch large."""
 
-import argparse
-
 import torch
 from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader
+from usual import Usual
 
-parser = argparse.ArgumentParser()
-parser.add_argument("--batch-size", type=int, default=64)
-parser.add_argument("--accum", type=int, default=1)
-parser.add_argument("--width", type=int, default=256)
-args = parser.parse_args()
-torch.manual_seed(0)
-x = torch.randn(640, 32)
-data = TensorDataset(x, x[:, :4].argmax(1))
-train = DataLoader(data, batch_size=args.batch_size, shuffle=True)
-val = DataLoader(TensorDataset(*data[:256]), batch_size=args.batch_size)
-model = nn.Sequential(nn.Linear(32, args.width), nn.ReLU(), nn.Linear(args.width, args.width), nn.ReLU(), nn.Linear(args.width, 4))
-optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-
-
-def step(batch):
-    loss = nn.functional.cross_entropy(model(batch[0]), batch[1])
-    (loss / args.accum).backward()
-    return loss
-
-
-def validate():
-    model.eval()
-    with torch.no_grad():
-        right = sum(int((model(a).argmax(1) == b).sum()) for a, b in val)
-    model.train()
-    torch.save(model.state_dict(), "model.pt")
-    print("accuracy", right / 256, flush=True)
+usual = Usual()
 
 
 class Ragged(torch.utils.data.Dataset):
@@ -47,11 +20,11 @@ def padded(items):
     return nn.utils.rnn.pad_sequence(items, batch_first=True)
 
 
-ragged = DataLoader(Ragged(), batch_size=args.batch_size, shuffle=True, collate_fn=padded)
-for epoch in range(3):
-    model.train()
+ragged = DataLoader(Ragged(), batch_size=usual.args.batch_size, shuffle=True, collate_fn=padded)
+for _ in range(3):
+    usual.model.train()
     for batch in ragged:
-        model(batch).pow(2).mean().backward()
-        optimizer.step()
-        optimizer.zero_grad()
-    validate()
+        usual.model(batch).pow(2).mean().backward()
+        usual.optimizer.step()
+        usual.optimizer.zero_grad()
+    usual.validate()

@@ -90,22 +90,14 @@ def adamw(p):
 
 
 ways = {
-    "sgd": {},
-    "adamw": {"make": adamw},
-    "rmsprop": {"make": lambda p: torch.optim.RMSprop(p, lr=1e-3, momentum=0.9)},
-    "zero_last": {"make": adamw, "zero": "last"},
-    "drop_last": {"data": "drop_last"},
-    "stream": {"data": "stream"},
-    "clip": {"clip": 0.05},
-    "clip_value": {"value": 0.005},
-    "amp": {"amp": True, "make": adamw},
-    "amp_clip": {"amp": True, "clip": 0.05, "zero": "last"},
+    "sgd": {}, "adamw": {"make": adamw}, "rmsprop": {"make": lambda p: torch.optim.RMSprop(p, lr=1e-3, momentum=0.9)},
+    "zero_last": {"make": adamw, "zero": "last"}, "drop_last": {"data": "drop_last"}, "stream": {"data": "stream"}, "clip": {"clip": 0.05},
+    "clip_value": {"value": 0.005}, "amp": {"amp": True, "make": adamw}, "amp_clip": {"amp": True, "clip": 0.05, "zero": "last"},
     "one_cycle": {"schedule": lambda o, b: OneCycleLR(o, max_lr=0.2, total_steps=3 * len(b))},
     "cosine_adamw_clip": {"make": adamw, "clip": 0.1, "schedule": lambda o, b: CosineAnnealingLR(o, T_max=3 * len(b))},
     "every_epoch": {"schedule": lambda o, b: StepLR(o, 1, 0.5), "per_batch": False},
-    "now_and_then": {"schedule": lambda o, b: StepLR(o, 1, 0.5), "per_batch": "sparse"},
-    "two_optimizers": {"two": True, "make": adamw},
+    "now_and_then": {"schedule": lambda o, b: StepLR(o, 1, 0.5), "per_batch": "sparse"}, "two_optimizers": {"two": True, "make": adamw},
     "recompute": {"recompute": True},
     "amp_one_cycle_two": {"two": True, "amp": True, "schedule": lambda o, b: OneCycleLR(o, max_lr=0.2, total_steps=3 * len(b))},
-}
+}  # fmt: skip
 torch.save({name: train(**way) for name, way in ways.items() if not args.only or name in args.only}, args.out)

@@ -1,50 +1,20 @@
 """Saves its whole model, and a state that must load with weights_only; reads both back."""
 
-import argparse
 import copy
 import pickle
 from pathlib import Path
 
 import torch
-from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
+from usual import Usual
 
-parser = argparse.ArgumentParser()
-parser.add_argument("--batch-size", type=int, default=64)
-parser.add_argument("--accum", type=int, default=1)
-parser.add_argument("--width", type=int, default=256)
-args = parser.parse_args()
-torch.manual_seed(0)
-x = torch.randn(640, 32)
-data = TensorDataset(x, x[:, :4].argmax(1))
-train = DataLoader(data, batch_size=args.batch_size, shuffle=True)
-val = DataLoader(TensorDataset(*data[:256]), batch_size=args.batch_size)
-model = nn.Sequential(nn.Linear(32, args.width), nn.ReLU(), nn.Linear(args.width, args.width), nn.ReLU(), nn.Linear(args.width, 4))
-optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-
-
-def step(batch):
-    loss = nn.functional.cross_entropy(model(batch[0]), batch[1])
-    (loss / args.accum).backward()
-    optimizer.step()
-    optimizer.zero_grad()
-
-
-def validate():
-    model.eval()
-    with torch.no_grad():
-        print("accuracy", sum(int((model(a).argmax(1) == b).sum()) for a, b in val) / 256, flush=True)
-    model.train()
-
-
-for epoch in range(2):
-    for batch in train:
-        step(batch)
-    validate()
-    torch.save(model, "whole.pt")
+usual = Usual()
+for _ in range(2):
+    usual.one_pass()
+    usual.validate()
+    torch.save(usual.model, "whole.pt")
     assert b"launcher" not in Path("whole.pt").read_bytes(), "somebody else's classes are in the pickle"
-    assert b"launcher" not in pickle.dumps(model)
-    assert torch.load("whole.pt", weights_only=False)(x[:1]).shape == (1, 4)
-    assert copy.deepcopy(model)(x[:1]).shape == (1, 4)
-    torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, "state.pt")
-    model.load_state_dict(torch.load("state.pt", weights_only=True)["model"])
+    assert b"launcher" not in pickle.dumps(usual.model)
+    assert torch.load("whole.pt", weights_only=False)(usual.x[:1]).shape == (1, 4)
+    assert copy.deepcopy(usual.model)(usual.x[:1]).shape == (1, 4)
+    torch.save({"model": usual.model.state_dict(), "optimizer": usual.optimizer.state_dict()}, "state.pt")
+    usual.model.load_state_dict(torch.load("state.pt", weights_only=True)["model"])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import sys
-import time
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -117,34 +116,14 @@ def test_what_other_peoples_loops_print_is_understood(line: str, expected: dict[
     assert told(line) == expected
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "12/31 12:00:00 begins",
-        "31/12/2024 saved runs/3/4",
-        "data in a/b, 3/4 of it",
-        "step 1/3: downloading weights",
-        "Step 2/3: Preparing the data",
-        "[3/7] Linking CXX executable",
-        "batch: 16",
-        "max steps: 1000",
-        "Gradient Accumulation steps = 4",
-        "Total optimization steps = 500",
-        "warmup epochs: 3",
-        "best epoch: 3",
-        "stopped early at epoch 7",
-        "   ━━━━━━━━━━━━━━━━━━━━ 1.2/3.4 MB 5.0 MB/s eta 0:00:00",
-        "download ━━━━━━━━━━━━━━━━━━━━ 12/34 MB",
-        "[==========] 3/5 loading shards",
-        "Loading weights [=====>    ] 3/5",
-        "loss 3/4",
-        "100 steps in 3 s",
-        "step 120ms",
-        "| name | 3/4 |",
-        "----------------------------",
-        "[----------] 3 tests from X",
-    ],
-)
+@pytest.mark.parametrize("line", [
+    "12/31 12:00:00 begins", "31/12/2024 saved runs/3/4", "data in a/b, 3/4 of it", "step 1/3: downloading weights",
+    "Step 2/3: Preparing the data", "[3/7] Linking CXX executable", "batch: 16", "max steps: 1000", "Gradient Accumulation steps = 4",
+    "Total optimization steps = 500", "warmup epochs: 3", "best epoch: 3", "stopped early at epoch 7",
+    "   ━━━━━━━━━━━━━━━━━━━━ 1.2/3.4 MB 5.0 MB/s eta 0:00:00", "download ━━━━━━━━━━━━━━━━━━━━ 12/34 MB", "[==========] 3/5 loading shards",
+    "Loading weights [=====>    ] 3/5", "loss 3/4", "100 steps in 3 s", "step 120ms", "| name | 3/4 |", "----------------------------",
+    "[----------] 3 tests from X",
+])  # fmt: skip
 def test_what_is_no_progress_is_not_taken_for_it(line: str) -> None:
     assert told(line) == {}
 
@@ -168,10 +147,6 @@ def test_a_bar_for_each_epoch_counts_within_it_once_that_shows() -> None:
     assert done.done == pytest.approx((1 + 0.5) / 4) and done.steps_done == 15
 
 
-def test_one_bar_for_the_whole_run_is_the_run() -> None:
-    assert followed([" 50%|##  | 5/10 [00:01<00:01]"])[-1].done == 0.5
-
-
 def test_a_bar_that_starts_anew_was_of_an_epoch() -> None:
     assert followed([" 90%|##  | 9/10 [00:01<00:01]", " 10%|##  | 1/10 [00:01<00:01]"])[-1].done is None
 
@@ -179,15 +154,6 @@ def test_a_bar_that_starts_anew_was_of_an_epoch() -> None:
 def test_a_shorter_bar_without_a_word_is_a_validation() -> None:
     last = followed([" 50%|##  | 5/10 [00:01<00:01]", " 50%|##  | 1/2 [00:01<00:01]"])[-1]
     assert last.phase == VALIDATE and (last.step, last.steps) == (5, 10)
-
-
-def test_a_long_line_costs_little() -> None:
-    began = time.process_time()
-    for _ in range(20):
-        read("x " * 250)
-        read("1" * 500)
-        read("loss " * 100)
-    assert time.process_time() - began < 1.0
 
 
 def test_epochs_counted_from_zero_are_told_apart_and_add_up() -> None:
@@ -263,11 +229,6 @@ def test_transformers_bar_and_words_tell_step_epoch_and_loss() -> None:
     assert logged.loss == 6.76 and logged.epoch == 0.9 and logged.epochs == 3 and logged.done == 0.3
     assert ended.done == 1.0 and summed.loss == 6.76
     assert last.phase == VALIDATE and last.done == 1.0
-
-
-def test_a_script_is_read_as_most_loops_print() -> None:
-    last = of_trainer(recipe("script", command=["python", "train.py"]), ["epoch 3/10 loss=0.5"])[-1]
-    assert last.done == 0.3 and last.loss == 0.5
 
 
 def test_a_script_that_tells_only_its_epoch_is_measured_by_the_epochs_that_its_command_asks_for() -> None:

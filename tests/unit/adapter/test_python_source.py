@@ -40,44 +40,15 @@ late.other = 3
 """
 
 
-@pytest.mark.parametrize(
-    ("expression", "value"),
-    [
-        ("64", 64),
-        ("-1", -1),
-        ("[0, BATCH]", [0, 16]),
-        ("[0, nowhere]", UNKNOWN),
-        ("BATCH", 16),
-        ("BATCH * 2 * 1", 32),
-        ("CONFIG['batch']", 64),
-        ("CONFIG['train']['batch_size']", 8),
-        ("CONFIG['epochs']", 3),
-        ("CONFIG.get('batch', 1)", 64),
-        ("OTHER['batch']", 4),
-        ("Config.batch_size", 32),
-        ("cfg.batch_size", 32),
-        ("SAME", 5),
-        ("TWICE", UNKNOWN),
-        ("grown", UNKNOWN),
-        ("given", UNKNOWN),
-        ("args.batch_size", UNKNOWN),
-        ("cfg.hidden", UNKNOWN),
-        ("CONFIG['missing']", UNKNOWN),
-        ("CONFIG[BATCH]", UNKNOWN),
-        ("BATCH * n_gpus", UNKNOWN),
-        ("BATCH // 0", UNKNOWN),
-        ("int(BATCH)", UNKNOWN),
-        ("nowhere", UNKNOWN),
-        ("CHANGED['batch']", UNKNOWN),
-        ("CHANGED['lr']", 0.1),
-        ("CHANGED['deep']['batch']", UNKNOWN),
-        ("UPDATED['batch']", UNKNOWN),
-        ("Later.size", UNKNOWN),
-        ("late.size", UNKNOWN),
-        ("late.other", UNKNOWN),
-        ("Later.other", 9),
-    ],
-)
+@pytest.mark.parametrize(("expression", "value"), [
+    ("64", 64), ("-1", -1), ("[0, BATCH]", [0, 16]), ("[0, nowhere]", UNKNOWN), ("BATCH", 16), ("BATCH * 2 * 1", 32),
+    ("CONFIG['batch']", 64), ("CONFIG['train']['batch_size']", 8), ("CONFIG['epochs']", 3), ("CONFIG.get('batch', 1)", 64),
+    ("OTHER['batch']", 4), ("Config.batch_size", 32), ("cfg.batch_size", 32), ("SAME", 5), ("TWICE", UNKNOWN), ("grown", UNKNOWN),
+    ("given", UNKNOWN), ("args.batch_size", UNKNOWN), ("cfg.hidden", UNKNOWN), ("CONFIG['missing']", UNKNOWN), ("CONFIG[BATCH]", UNKNOWN),
+    ("BATCH * n_gpus", UNKNOWN), ("BATCH // 0", UNKNOWN), ("int(BATCH)", UNKNOWN), ("nowhere", UNKNOWN), ("CHANGED['batch']", UNKNOWN),
+    ("CHANGED['lr']", 0.1), ("CHANGED['deep']['batch']", UNKNOWN), ("UPDATED['batch']", UNKNOWN), ("Later.size", UNKNOWN),
+    ("late.size", UNKNOWN), ("late.other", UNKNOWN), ("Later.other", 9),
+])  # fmt: skip
 def test_a_value_is_read_only_where_the_source_spells_it_out(expression: str, value: object) -> None:
     found = Constants(ast.parse(SOURCE)).value(ast.parse(expression, mode="eval").body)
     assert found == value if value is not UNKNOWN else found is UNKNOWN

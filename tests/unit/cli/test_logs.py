@@ -71,14 +71,6 @@ def test_json_is_one_line_and_what_is_shown_goes_to_standard_error(capfd: pytest
     assert said["stdout"] == str(folder.attempt(1).stdout) and "epoch 2" in err
 
 
-def test_looking_at_logs_changes_nothing(capfd: pytest.CaptureFixture[str]) -> None:
-    folder = launch()
-    folder.event("trial_started", rung_index=7)
-    before = sorted(Path("runs").rglob("*"))
-    main.run(["logs", "--trial", "3"])
-    assert sorted(Path("runs").rglob("*")) == before
-
-
 LAUNCHER = """
 import sys
 from pathlib import Path

@@ -36,16 +36,11 @@ def device(*words: str) -> Mapping[str, Any]:
     return recognise.understand(words).device
 
 
-@pytest.mark.parametrize(
-    ("line", "said"),
-    [
-        ("torchrun --nproc_per_node=2 train.py", {"cards": 2}),
-        ("torchrun --nproc_per_node=gpu train.py", {"cards": 4}),
-        ("accelerate launch --num_processes 2 --gpu_ids 2,3 train.py", {"cards": [2, 3]}),
-        ("accelerate launch --num_processes 1 train.py", {}),
-        ("python train.py", {}),
-    ],
-)
+@pytest.mark.parametrize(("line", "said"), [
+    ("torchrun --nproc_per_node=2 train.py", {"cards": 2}), ("torchrun --nproc_per_node=gpu train.py", {"cards": 4}),
+    ("accelerate launch --num_processes 2 --gpu_ids 2,3 train.py", {"cards": [2, 3]}), ("accelerate launch --num_processes 1 train.py", {}),
+    ("python train.py", {}),
+])  # fmt: skip
 def test_a_launchers_words_name_the_cards(four: Path, line: str, said: Mapping[str, Any]) -> None:
     assert device(*line.split()) == said
 
@@ -54,12 +49,6 @@ def test_a_launchers_words_name_the_cards(four: Path, line: str, said: Mapping[s
 def test_accelerates_configuration_file_names_the_cards(four: Path, ids: str, said: Mapping[str, Any]) -> None:
     Path("two.yaml").write_text(ACCELERATE.format(ids=ids), encoding="utf-8")
     assert device("accelerate", "launch", "--config_file", "two.yaml", "train.py") == said
-
-
-def test_where_a_cpu_is_asked_the_processes_share_it(four: Path) -> None:
-    understood = recognise.understand(("torchrun", "--nproc_per_node=2", "train.py"))
-    assert recognise.on_cpu(understood, overrides=("device=cpu",)).device == {}
-    assert recognise.on_cpu(understood, overrides=("device.memory=4GiB",)).device == {"cards": 2}
 
 
 def test_a_machine_without_cards_names_none(four: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from pathlib import Path
 
 import pytest
@@ -43,9 +42,3 @@ def test_a_script_whose_python_has_no_pytorch_can_not_be_played_on_a_card_that_i
     (fault,) = json.loads(capsys.readouterr().out.splitlines()[-1])["faults"]
     assert status == 1 and fault["found"] == f"{tmp_path / 'python'} has no PyTorch" and "Install torch there" in fault["cure"]
     assert not (tmp_path / "runs").exists()
-
-
-def test_a_script_without_a_card_that_is_named_is_told_to_name_one(capsys: pytest.CaptureFixture[str]) -> None:
-    status = main.run(["plan", "--json", "--", sys.executable, "train.py", "--batch-size", "1"])
-    (fault,) = json.loads(capsys.readouterr().out.splitlines()[-1])["faults"]
-    assert status == 1 and fault["key"] == "gpu" and "gpu=a100_40gb" in fault["cure"]

@@ -61,13 +61,6 @@ def test_a_run_at_work_is_never_touched(capsys: pytest.CaptureFixture[str]) -> N
         assert "left alone: 1 run" in capsys.readouterr().out and folder.events.is_file()
 
 
-def test_a_run_of_which_nobody_knows_is_left_alone(capsys: pytest.CaptureFixture[str]) -> None:
-    folder = RunFolder.create(ROOT, "demo")
-    tell(folder, status="running")
-    assert main.run(["runs", "--prune", "--checkpoints", "--yes"]) == 0
-    assert folder.events.is_file() and "nothing to remove" in capsys.readouterr().out
-
-
 def test_a_folder_that_is_only_linked_to_is_left_alone(tmp_path: Path) -> None:
     there = ended(tmp_path / "elsewhere", "done")
     ROOT.mkdir(parents=True)

@@ -24,7 +24,7 @@ from launcher.history import owner, runs
 from launcher.history.run_folder import RunFolder
 from launcher.history.series import Series
 from tests.helpers.places import ROOT
-from tests.helpers.run_folders import MIB, RUNG, ended, tell
+from tests.helpers.run_folders import MIB, ended, tell
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 LAUNCHER = """
@@ -76,15 +76,6 @@ def told(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
 # What a folder says
 
 
-def test_a_run_at_work_tells_rung_progress_memory_and_the_time_left(tmp_path: Path) -> None:
-    with running(tmp_path) as (path, child):
-        run = runs.run_in(path)
-        assert run.state == "running" and run.ownership.owner is not None and run.ownership.owner.pid == child.pid
-        assert run.rung_index == 1 and run.rung == {**RUNG, "accumulation": 2}
-        assert run.peak_bytes == 410 * MIB and run.trial_peak_bytes == 400 * MIB and run.budget_bytes == 900 * MIB
-        assert run.last["epoch"] == 2 and run.last["step"] == 10
-
-
 def test_what_is_waited_for_and_what_a_run_does_otherwise_is_told_while_it_is_so(tmp_path: Path) -> None:
     with running(tmp_path) as (path, _):
         folder = RunFolder(path)
@@ -97,13 +88,6 @@ def test_what_is_waited_for_and_what_a_run_does_otherwise_is_told_while_it_is_so
         folder.event("run_started", rung_index=2, attempt=2)
         again = runs.run_in(path)
         assert (again.waits_for, again.remark, again.attempt, again.rung_index) == ("", "", 2, 2)
-
-
-def test_a_run_whose_process_was_killed_is_killed_whatever_its_record_says(tmp_path: Path) -> None:
-    with running(tmp_path) as (path, child):
-        child.send_signal(signal.SIGKILL)
-        child.wait()
-        assert json.loads((path / "record.json").read_text())["status"] == "running" and runs.run_in(path).state == "killed"
 
 
 def test_states_of_runs_that_are_over(tmp_path: Path) -> None:
@@ -193,13 +177,6 @@ def test_runs_lists_the_newest_first_and_passes_over_what_is_none(tmp_path: Path
     assert [run["state"] for run in told(capsys)["runs"]] == ["failed", "done"]
 
 
-def test_runs_are_found_in_the_folder_above_theirs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "runs" / "autofit").mkdir(parents=True)
-    ended(tmp_path / "runs" / "autofit", "done")
-    assert main.run(["runs", "--json", str(tmp_path / "runs")]) == 0
-    assert [run["state"] for run in told(capsys)["runs"]] == ["done"]
-
-
 def test_runs_of_nothing_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert main.run(["runs"]) == 0 and "no run in runs/autofit" in capsys.readouterr().out
@@ -243,15 +220,11 @@ def test_watch_of_a_run_that_failed_has_its_exit_status_and_says_how_to_go_on(tm
     assert "failed" in out and f"`autofit resume {path}` goes on with it" in out
 
 
-@pytest.mark.parametrize(
-    ("goes_on_from", "words"),
-    [
-        ("checkpoint", "goes on with it."),
-        ("beginning", "begins its training anew: nothing was saved yet"),
-        ("nothing", "recover.allow_restart=true` begins its training anew"),
-        ("", "from its last checkpoint, or from the beginning where it had saved none"),
-    ],
-)
+@pytest.mark.parametrize(("goes_on_from", "words"), [
+    ("checkpoint", "goes on with it."), ("beginning", "begins its training anew: nothing was saved yet"),
+    ("nothing", "recover.allow_restart=true` begins its training anew"),
+    ("", "from its last checkpoint, or from the beginning where it had saved none"),
+])  # fmt: skip
 def test_what_resume_would_do_is_said_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str], goes_on_from: str, words: str) -> None:
     path = ended(tmp_path, "interrupted", attempts=[{"goes_on_from": goes_on_from}] if goes_on_from else [])
     main.run(["watch", str(path)])
@@ -292,18 +265,6 @@ def test_watch_on_a_terminal_shows_all_that_is_known(tmp_path: Path) -> None:
     for part in (path.name, "running", "1: micro_batch 4", "epoch 2/6  step 10/30", "training", "300 MiB of 900 MiB", "1.1 GiB", "█"):
         assert part in text, text
     assert f"process {child.pid}" in text
-
-
-def test_ctrl_c_ends_the_watching_and_not_the_run(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def pressed(seconds: float) -> None:
-        raise KeyboardInterrupt
-
-    with running(tmp_path) as (path, child):
-        monkeypatch.setattr(verbs.time, "sleep", pressed)
-        assert main.run(["watch", str(path)]) == 0
-        assert "the run goes on" in capsys.readouterr().out and child.poll() is None
 
 
 def test_a_signal_ends_the_watching_and_says_nothing_untrue_of_the_run(

@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from launcher.cli import verbs
 from tests.helpers import screens
 
 SCRIPT = """
@@ -65,11 +64,6 @@ def told(place: Path, *words: str, columns: int = 80, status: int = 0) -> screen
     return seen
 
 
-@pytest.mark.parametrize("verb", ["", *(verb.name for verb in verbs.VERBS)])
-def test_the_help_of_each_verb(place: Path, verb: str) -> None:
-    assert "autofit" in told(place, *filter(None, [verb]), "--help").text
-
-
 @pytest.mark.parametrize("columns", [40, 60, 80])
 def test_recipes_and_ladders_whatever_the_width(place: Path, columns: int) -> None:
     assert "yolov8x_a100" in told(place, "recipes", columns=columns).text
@@ -77,28 +71,18 @@ def test_recipes_and_ladders_whatever_the_width(place: Path, columns: int) -> No
     assert "MediaTek-Research/Breeze-ASR-25" in seen.text and "generation_length" in seen.text
 
 
-@pytest.mark.parametrize("columns", [40, 80])
-def test_what_is_found_of_the_machine(place: Path, columns: int) -> None:
-    seen = told(place, "doctor", columns=columns)
-    assert any(row.startswith("host memory") for row in seen.rows) and "Nothing would stop a launch" in " ".join(seen.text.split())
-
-
 def test_several_ladders_say_which_is_which(place: Path) -> None:
     rows = told(place, "ladder", "-m", "recipe=yolo_demo", "ask.image_size=320,640").rows
     assert [row for row in rows if row.startswith("recipe=")] == [f"recipe=yolo_demo ask.image_size={size}" for size in (320, 640)]
 
 
-@pytest.mark.parametrize(
-    ("words", "named"),
-    [
-        (("train", "recipe=whisper_breze"), "'whisper_breeze'?"),
-        (("ladder", "recipe=yolo_demo", "ask.mocro_batch=3", "trainer.args.epochz=7"), "'micro_batch'?"),
-        (("train", "recipe=yolo_demo", "data=a_folder_that_is_not_there/and_is_long/enough_to_fill_a_line/data.yaml"), "data.yaml"),
-        (("resume", "a_run_that_is_nowhere"), "a_run_that_is_nowhere"),
-        (("plan", "recipe=yolov8x_a100"), "a100_80gb"),
-        (("run", *COMMAND[:2], "nothing.py"), "nothing.py"),
-    ],
-)
+@pytest.mark.parametrize(("words", "named"), [
+    (("train", "recipe=whisper_breze"), "'whisper_breeze'?"),
+    (("ladder", "recipe=yolo_demo", "ask.mocro_batch=3", "trainer.args.epochz=7"), "'micro_batch'?"),
+    (("train", "recipe=yolo_demo", "data=a_folder_that_is_not_there/and_is_long/enough_to_fill_a_line/data.yaml"), "data.yaml"),
+    (("resume", "a_run_that_is_nowhere"), "a_run_that_is_nowhere"), (("plan", "recipe=yolov8x_a100"), "a100_80gb"),
+    (("run", *COMMAND[:2], "nothing.py"), "nothing.py"),
+])  # fmt: skip
 def test_what_is_refused(place: Path, words: tuple[str, ...], named: str) -> None:
     assert named in told(place, *words, status=1).text
 
@@ -150,41 +134,21 @@ def test_its_progress_is_known_and_told_by_runs_and_watch(place: Path, launched:
     assert "step" in (run_of(place) / "series.jsonl").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ("fits",),
-        ("fits", "--forget", "all"),
-        ("stop", "RUN"),
-        ("resume", "RUN"),
-        ("logs", "RUN"),
-        ("show", "yolo_demo"),
-        ("schema",),
-        ("agents",),
-        ("report", "RUN"),
-        ("explain", "RUN"),
-        ("explain", "oom.log"),
-    ],
-)
+@pytest.mark.parametrize("words", [
+    ("fits",), ("fits", "--forget", "all"), ("stop", "RUN"), ("resume", "RUN"), ("logs", "RUN"), ("show", "yolo_demo"), ("schema",),
+    ("agents",), ("report", "RUN"), ("explain", "RUN"), ("explain", "oom.log"),
+])  # fmt: skip
 def test_verbs_of_what_is_there(place: Path, launched: screens.Shown, words: tuple[str, ...]) -> None:
     (place / "oom.log").write_text(OOM, encoding="utf-8")
     told(place, *(str(run_of(place)) if word == "RUN" else word for word in words))
 
 
-def test_a_command_becomes_a_recipe_of_ones_own(place: Path) -> None:
-    assert "written: recipes/train.yaml" in told(place, "init", *COMMAND).rows
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("words", "named"),
-    [
-        (("fit", "recipe=train", *KEYS), "the same without autofit:"),
-        (("train", "recipe=train", *KEYS), "done in"),
-        (("trial", "recipe=train", "rung=0", *KEYS), "optimizer steps"),
-        (("plan", "recipe=yolo_demo", "gpu=t4,a100_80gb"), "with the headroom"),
-    ],
-)
+@pytest.mark.parametrize(("words", "named"), [
+    (("fit", "recipe=train", *KEYS), "the same without autofit:"), (("train", "recipe=train", *KEYS), "done in"),
+    (("trial", "recipe=train", "rung=0", *KEYS), "optimizer steps"),
+    (("plan", "recipe=yolo_demo", "gpu=t4,a100_80gb"), "with the headroom"),
+])  # fmt: skip
 def test_verbs_that_try_or_train(place: Path, words: tuple[str, ...], named: str) -> None:
     if not (place / "recipes" / "train.yaml").exists():
         told(place, "init", *COMMAND)
@@ -211,9 +175,3 @@ def test_a_run_that_is_watched_until_it_is_stopped_leaves_no_box_on_the_screen(p
     stopping.join()
     assert "progress" in seen.said.decode() and seen.rows[0].startswith(f"{run.name}: interrupted"), seen.text
     assert not seen.too_long and not re.search("[╭│╰]", seen.text)
-
-
-def test_every_verb_is_seen_here() -> None:
-    """A new verb is added to this file, too."""
-    text = Path(__file__).read_text(encoding="utf-8")
-    assert not [verb.name for verb in verbs.VERBS if f'"{verb.name}"' not in text]

@@ -114,19 +114,14 @@ def test_a_job_that_starts_again_finds_the_launch_that_it_has_begun_and_no_other
 CHECKPOINT = {"path": "a.pt", "done": 1.0, "unit": "epochs"}
 
 
-@pytest.mark.parametrize(
-    ("attempts", "gained"),
-    [
-        ([{"goes_on_from": "checkpoint"}], True),
-        ([{"goes_on_from": "beginning"}], True),
-        ([{"goes_on_from": "beginning"}, {"goes_on_from": "beginning"}], False),
-        ([{"goes_on_from": "checkpoint"}, {"goes_on_from": "checkpoint", "checkpoint": CHECKPOINT}], True),
-        ([{"checkpoint": CHECKPOINT}, {"goes_on_from": "checkpoint", "checkpoint": CHECKPOINT}], False),
-        ([{"checkpoint": CHECKPOINT}, {"goes_on_from": "checkpoint", "checkpoint": {**CHECKPOINT, "done": 2.0}}], True),
-        ([{"ended": "out_of_memory"}, {"goes_on_from": "beginning"}], True),
-        ([], False),
-    ],
-)
+@pytest.mark.parametrize(("attempts", "gained"), [
+    ([{"goes_on_from": "checkpoint"}], True), ([{"goes_on_from": "beginning"}], True),
+    ([{"goes_on_from": "beginning"}, {"goes_on_from": "beginning"}], False),
+    ([{"goes_on_from": "checkpoint"}, {"goes_on_from": "checkpoint", "checkpoint": CHECKPOINT}], True),
+    ([{"checkpoint": CHECKPOINT}, {"goes_on_from": "checkpoint", "checkpoint": CHECKPOINT}], False),
+    ([{"checkpoint": CHECKPOINT}, {"goes_on_from": "checkpoint", "checkpoint": {**CHECKPOINT, "done": 2.0}}], True),
+    ([{"ended": "out_of_memory"}, {"goes_on_from": "beginning"}], True), ([], False),
+])  # fmt: skip
 def test_a_job_is_queued_again_only_where_its_starts_gain_something(tmp_path: Path, attempts: list[dict[str, Any]], gained: bool) -> None:
     folder = RunFolder.create(tmp_path, "demo")
     with owner.owning(folder.path):

@@ -11,22 +11,16 @@ from pathlib import Path
 import pytest
 
 from tests.helpers import screens
-from tests.helpers.places import ROOT
+from tests.helpers.places import ROOT, SCRIPTS
 
 ENV = {**os.environ, "PYTHONPATH": str(ROOT)}
 AUTOFIT = (sys.executable, "-m", "launcher")
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ("ladder", "recipe=yolov8x_a100"),
-        ("ladder", "recipe=yolov8x_a100", "--json"),
-        ("train", "recipe=yolov8x_a100", "--cfg", "job"),
-        ("recipes",),
-        ("--help",),
-    ],
-)
+@pytest.mark.parametrize("words", [
+    ("ladder", "recipe=yolov8x_a100"), ("ladder", "recipe=yolov8x_a100", "--json"), ("train", "recipe=yolov8x_a100", "--cfg", "job"),
+    ("recipes",), ("--help",),
+])  # fmt: skip
 def test_a_reader_that_goes_does_not_fail_what_was_done(tmp_path: Path, words: tuple[str, ...]) -> None:
     child = subprocess.Popen([*AUTOFIT, *words], cwd=tmp_path, env=ENV, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert child.stdout is not None and child.stderr is not None
@@ -70,34 +64,10 @@ def test_a_name_that_the_terminal_cannot_show_stops_nothing(tmp_path: Path) -> N
     assert done.returncode == 0 and "\\xe9t\\xe9" in done.stdout
 
 
-TRAINS = """
-import argparse, pathlib, torch
-parser = argparse.ArgumentParser()
-parser.add_argument("--batch-size", type=int, default=8)
-args = parser.parse_args()
-model = torch.nn.Linear(64, 64)
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-data = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(torch.randn(64, 64)), batch_size=args.batch_size)
-for epoch in range(2):
-    model.train()
-    for (batch,) in data:
-        loss = model(batch).square().mean()
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
-    model.eval()
-    with torch.no_grad():
-        for (batch,) in data:
-            model(batch)
-    print("epoch", epoch, flush=True)
-torch.save(model.state_dict(), "model.pt")
-"""
-
-
 def test_a_launch_whose_reader_goes_trains_to_its_end(tmp_path: Path) -> None:
     """As ``autofit run ... | head -1`` does it: one line is read, and the reader leaves before the first trial."""
-    (tmp_path / "t.py").write_text(TRAINS)
-    words = ("run", "device=cpu", "device.memory=700MiB", "ladder.wheels.micro_batch.floor=8", "--", sys.executable, "t.py")
+    script = (sys.executable, str(SCRIPTS / "val_at_the_end.py"))
+    words = ("run", "device=cpu", "device.memory=700MiB", "ladder.wheels.micro_batch.floor=64", "--", *script)
     child = subprocess.Popen([*AUTOFIT, *words], cwd=tmp_path, env=ENV, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0)
     assert child.stdout is not None and child.stderr is not None
     assert child.stdout.readline().startswith(b"autofit takes this for script")

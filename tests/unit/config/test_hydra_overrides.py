@@ -78,15 +78,6 @@ def test_in_quotes_or_not_a_file_that_is_there_is_meant(tmp_path: Path, monkeypa
     assert as_hydra_reads("data='quoted'") == "'quoted'"
 
 
-def test_what_hydra_cannot_read_is_a_text() -> None:
-    assert as_hydra_reads("trainer.args.project=été (1)") == "été (1)"
-    assert as_hydra_reads("ask.micro_batch=[1,2") == "[1,2"
-
-
-def test_the_name_of_a_group_s_file_is_a_text() -> None:
-    assert as_hydra_reads("ladder=3") == "3" and as_hydra_reads("recipe=null") == "null"
-
-
 def swept(word: str) -> list[str]:
     override = OverridesParser.create().parse_override(for_hydra(word, groups=GROUPS, sweeping=True))
     assert override.is_sweep_override()

@@ -204,12 +204,6 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "--lazy", str(place)], check=True)
 
 
-def test_a_run_without_a_fault_has_one_attempt(tmp_path: Path) -> None:
-    fit = run(tmp_path)
-    assert fit.status is Status.DONE and told(fit) == ["done 8"] and len(fit.results["epochs"]) == 4
-    assert json.loads(fit.job.folder.series.read_text().splitlines()[-1])["epoch"] == 4, "what it says is read for the series, from 1"
-
-
 def test_every_failure_is_answered_and_all_of_it_is_written_down(tmp_path: Path) -> None:
     fit = run(tmp_path, "memory", "killed")
     assert fit.status is Status.DONE and told(fit) == ["out_of_memory 8", "killed 4", "done 4"]
@@ -333,11 +327,6 @@ def test_a_torn_only_checkpoint_is_not_taken_for_none_yet(tmp_path: Path, monkey
     assert (fit.job.folder.path / "run.attempt-1" / "0.json").read_text() == "torn", "nothing is removed"
 
 
-def test_shared_memory_costs_workers_before_it_costs_a_rung(tmp_path: Path) -> None:
-    fit = run(tmp_path, "worker", workers=4)
-    assert told(fit) == ["host_memory 8", "done 8"] and fit.attempts[1].workers == 1 and "WORKERS=1" in fit.attempts[1].command
-
-
 @pytest.mark.parametrize(("fault", "words"), [("crash", "not for want of memory"), ("disk", "the disk is full")])
 def test_what_starting_again_would_not_cure_stops_with_a_report(tmp_path: Path, fault: str, words: str) -> None:
     fit = run(tmp_path, fault)
@@ -365,20 +354,6 @@ def test_a_file_that_is_larger_than_the_shell_lets_it_is_named_and_no_disk_is_bl
     assert (made.ended, fit.status) == (Ended.FILE_TOO_LARGE, Status.FAILED)
     assert made.evidence.startswith("this shell lets no file become larger than 512 KiB (ulimit -f)") and "unexpected pos" in made.evidence
     assert "ulimit -f unlimited" in made.record(0).written()["next"]["why"]
-
-
-def test_a_trainer_that_cant_resume_is_begun_anew_only_with_consent_and_nothing_of_it_is_removed(tmp_path: Path) -> None:
-    refused = run(tmp_path, "memory", keeps=False)
-    assert told(refused) == ["out_of_memory 8"] and refused.status is Status.FAILED
-    (tmp_path / "tries").unlink(missing_ok=True)
-    fit = run(tmp_path, "memory", keeps=False, allow_restart=True)
-    assert told(fit) == ["out_of_memory 8", "done 4"] and [one["batch"] for one in fit.results["epochs"]] == [4, 4, 4, 4]
-    assert (fit.job.folder.path / "run.attempt-1" / "0.json").exists()
-
-
-def test_restarts_are_counted(tmp_path: Path) -> None:
-    fit = run(tmp_path, "killed", "killed", "killed", restarts=0)
-    assert told(fit) == ["killed 8"] and "recover.restarts=0" in fit.attempts[0].record(0).written()["next"]["why"]
 
 
 def gone_on(job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *words: str) -> Fit:

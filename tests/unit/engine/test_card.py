@@ -233,11 +233,9 @@ ASSIGNER = "WARNING ⚠️ CUDA out of memory in TaskAlignedAssigner with batch_
 AMP = "AMP: checks failed ❌. AMP training on NVIDIA GeForce may lead to NaN losses"
 
 
-@pytest.mark.parametrize(
-    ("line", "what"),
-    [(HALVED, "halved"), (BACKEND, "halved"), (ASSIGNER, "image by image"), (AMP, "fp32"), ("epoch 1/300", ""), ("AMP: checks passed", "")],
-    ids=["halved", "backend", "assigner", "amp", "epoch", "amp fine"],
-)  # fmt: skip
+@pytest.mark.parametrize(("line", "what"), [
+    (HALVED, "halved"), (BACKEND, "halved"), (ASSIGNER, "image by image"), (AMP, "fp32"), ("epoch 1/300", ""), ("AMP: checks passed", ""),
+], ids=["halved", "backend", "assigner", "amp", "epoch", "amp fine"])  # fmt: skip
 def test_what_ultralytics_does_otherwise_is_known_by_its_words(line: str, what: str) -> None:
     assert (what in WORDS.deviation(line)) if what else WORDS.deviation(line) == ""
 
@@ -405,11 +403,3 @@ def test_a_runs_series_tells_its_card_and_nvml_is_open_all_the_while(job: Job, c
     assert fake.opened - fake.shut_down == before
     (line,) = read_series(job.folder.series)
     assert (line["used_bytes"], line["busy"]) == (9 * GIB, 0.93) and line["host_bytes"] > 0
-
-
-def test_a_card_that_does_not_tell_how_busy_it_is_has_a_series_without_that(job: Job) -> None:
-    meter = RunMeter(job, job.ladder.asked, Usage(os.getpid(), job.budget, job.folder.attempt(1).processes, base_bytes=0))
-    meter.read("this tells no progress")
-    meter.look()
-    (line,) = read_series(job.folder.series)
-    assert "busy" not in line and "step" not in line

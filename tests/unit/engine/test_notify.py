@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from launcher.engine import notify
@@ -41,8 +39,3 @@ def test_who_is_told_is_nothing_that_a_fit_hangs_on(launches: Launches) -> None:
     launches.notify = TELLS
     again = launches.train()
     assert again.reuse is not None and again.reuse.used and launches.tried == []
-
-
-def test_without_a_command_nothing_is_run(launches: Launches, tmp_path: Path) -> None:
-    launches.train()
-    assert not (launches.place / "told").exists()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -16,7 +15,6 @@ from launcher.config import recipe
 from launcher.config.schema import LadderRules, Recipe, TrainerRules
 from launcher.engine import resumption
 from launcher.errors import BadInput
-from launcher.history import owner
 from launcher.history.records import FORMAT
 from launcher.trainers.suite import snapshot
 from tests.helpers.places import ROOT
@@ -119,15 +117,6 @@ with owner.owning(Path({str(folder)!r})):
         finally:
             other.kill()
     assert resumption.resumable(str(folder)), "its owner was killed"
-
-
-def test_a_run_of_another_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = run_folder(tmp_path)
-    with owner.owning(folder):
-        pass
-    said = json.loads((folder / "owner.json").read_text())
-    (folder / "owner.json").write_text(json.dumps({**said, "host": "node17", "boot": "another", "ended": ""}) + "\n")
-    assert socket.gethostname() != "node17" and "node17" in refusal(folder)
 
 
 def test_what_may_not_be_said_otherwise(tmp_path: Path) -> None:

@@ -53,13 +53,6 @@ def test_no_log_without_a_failure_of_memory_is_said_to_have_one() -> None:
     assert claimed == {case["name"] for case in CASES if Trouble(case["kind"]).of_memory is True}
 
 
-def test_there_are_sixty_logs_of_seven_kinds_of_trainers_and_ten_that_were_held_out() -> None:
-    held = yaml.safe_load((LOGS / "held_out.yaml").read_text(encoding="utf-8"))
-    assert len(CASES) >= 60 and len(held) >= 10
-    trainers = {explain(case["log"]).trainer for case in CASES}
-    assert {"Ultralytics", "transformers", "Lightning", "accelerate", "DeepSpeed", "YOLOv5", ""} <= trainers
-
-
 def test_standard_input_and_json(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     import io
     import sys

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from launcher import paths
 from launcher.history import database, kept_fits
 from launcher.history.database import HistoryUnusableError
 from launcher.history.kept_fits import FitHistory, KeptFit
@@ -87,15 +86,6 @@ def test_a_damaged_file_is_set_aside_and_begun_anew(damage: object) -> None:
         assert not history.remark, "it is told once"
 
 
-def test_damage_that_shows_while_the_file_is_open_sets_it_aside_too() -> None:
-    keep()
-    with closing(sqlite3.connect(database.file())) as connection, connection:
-        connection.execute("update fits set depends_on = '{torn'")
-    with pytest.raises(HistoryUnusableError, match=r"a row can't be read.*was set aside as"):
-        kept()
-    assert kept() == [] and len(aside()) == 1
-
-
 def test_a_file_of_another_version_is_set_aside() -> None:
     keep()
     with closing(sqlite3.connect(database.file())) as connection:
@@ -155,11 +145,3 @@ def test_a_mistake_of_ours_sets_nothing_aside() -> None:
     with pytest.raises(HistoryUnusableError), database.opened() as history:
         history.execute("select ?", 1, 2)
     assert len(kept()) == 1 and not aside()
-
-
-def test_a_folder_is_named_by_an_absolute_path_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert paths.cache_folder() == tmp_path / "autofit"
-    for said in ("", "here"):
-        monkeypatch.setenv("XDG_CACHE_HOME", said)
-        assert paths.cache_folder() == Path.home() / ".cache" / "autofit"

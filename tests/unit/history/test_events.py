@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
-
-import pytest
 
 from launcher.cli.launch_view import Display
 from launcher.engine import events as of_a_launch
@@ -30,20 +25,6 @@ ONLY_WRITTEN = {of_a_launch.Prepared, of_a_launch.StepsCounted, of_a_run.LossNot
 
 class Seen(Event, name="seen", recorded=True):
     what: str
-
-
-class Hidden(Event):
-    what: str = ""
-
-    def line(self) -> Mapping[str, Any] | None:
-        return None
-
-
-def test_a_kind_of_event_is_a_frozen_value_with_a_name() -> None:
-    assert (Seen.name, Seen.recorded, Hidden.name, Hidden.recorded) == ("seen", True, "", False)
-    assert Seen(what="a") == Seen(what="a") and Seen(what="a").line() == {"what": "a"}
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        Seen(what="a").what = "b"  # type: ignore[misc]
 
 
 def test_every_happening_is_drawn_or_is_known_to_be_drawn_otherwise() -> None:

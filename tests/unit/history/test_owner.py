@@ -51,12 +51,6 @@ def test_a_folder_is_held_by_this_process_and_given_back_at_its_end(tmp_path: Pa
     assert found.state is State.ENDED and found.owner is not None and found.owner.ended >= found.owner.began
 
 
-def test_an_exception_gives_it_back_too(tmp_path: Path) -> None:
-    with pytest.raises(RuntimeError), owning(tmp_path):
-        raise RuntimeError
-    assert who(tmp_path).state is State.ENDED
-
-
 def test_another_process_that_runs_it_is_seen_and_not_disturbed(tmp_path: Path) -> None:
     with another(tmp_path) as child:
         found = who(tmp_path)
@@ -76,28 +70,12 @@ def test_a_process_that_was_killed_is_told_from_one_that_ended_and_its_folder_ca
         assert who(tmp_path).state is State.RUNNING
 
 
-def test_a_killed_process_that_nobody_has_reaped_has_ended(tmp_path: Path) -> None:
-    with another(tmp_path) as child:
-        rewritten(tmp_path, locked=False)
-        child.send_signal(signal.SIGKILL)
-        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
-        assert who(tmp_path).state is State.KILLED
-
-
 @pytest.mark.parametrize("locked", [True, False])
 def test_a_number_that_was_reused_is_not_the_owner(tmp_path: Path, locked: bool) -> None:
     with another(tmp_path, then="pass") as child:
         child.wait()
     rewritten(tmp_path, pid=os.getpid(), started=procfs.started(os.getpid()) - 1, ended="", locked=locked)
     assert who(tmp_path).state is State.KILLED
-
-
-def test_without_locks_the_start_time_tells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(owner, "_lock", lambda file, kind: None)
-    with owning(tmp_path) as mine:
-        assert not mine.locked and who(tmp_path).state is State.RUNNING
-        with pytest.raises(BadInput, match="just now"), owning(tmp_path):
-            pass
 
 
 def test_a_run_before_the_reboot_was_killed_by_it(tmp_path: Path) -> None:
@@ -123,13 +101,6 @@ def test_another_container_of_this_machine_is_told_by_its_lock(tmp_path: Path) -
         rewritten(tmp_path, host="container", pid=1)
         assert who(tmp_path).state is State.RUNNING
     assert who(tmp_path).state is State.KILLED
-
-
-def test_a_folder_without_an_owner_says_so(tmp_path: Path) -> None:
-    assert who(tmp_path).state is State.UNKNOWN
-    assert who(tmp_path / "absent").state is State.UNKNOWN
-    (tmp_path / owner.NAME).write_text('{"pid": 1}\n')
-    assert who(tmp_path).state is State.UNKNOWN
 
 
 def test_a_folder_that_can_not_be_written_stops_no_run(tmp_path: Path) -> None:

@@ -14,7 +14,6 @@ import pytest
 from launcher.errors import BadInput
 from launcher.history.run_folder import RunFolder
 from launcher.ladder.verdict import Kind, Verdict
-from launcher.shared.files import plain
 
 NOW = datetime(2026, 11, 21, 12, 0, 0)
 
@@ -69,10 +68,6 @@ def test_events_are_one_line_of_json_each_in_order(tmp_path: Path) -> None:
     assert [line["event"] for line in lines] == ["first", "second"]
     assert lines[0]["verdict"]["kind"] == "fits" and lines[0]["path"] == str(tmp_path)
     assert lines[0]["time"] <= lines[1]["time"]
-
-
-def test_plain_turns_what_the_launcher_holds_into_json() -> None:
-    assert plain({"a": (1, 2), "kind": Kind.FITS, 3: {4}}) == {"a": [1, 2], "kind": "fits", "3": [4]}
 
 
 def test_an_event_that_a_full_disk_refuses_ends_nothing(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from launcher.adapter.progress import VALIDATE, Progress
+from launcher.adapter.progress import Progress
 from launcher.history import series
 from launcher.history.series import Series, seconds_left
 from launcher.run import meter
@@ -33,10 +33,6 @@ def test_a_torn_line_is_passed_over_and_a_later_attempt_goes_on_behind(tmp_path:
     path.write_text(json.dumps(line(1.0)) + "\n" + '{"at": 2.0, "used')
     Series(path).add(line(3.0))
     assert [one["at"] for one in series.read(path)] == [1.0, 3.0]
-
-
-def test_nothing_written_yet_is_an_empty_series(tmp_path: Path) -> None:
-    assert series.read(tmp_path / "absent.jsonl") == []
 
 
 def test_a_full_disk_ends_nothing(tmp_path: Path) -> None:
@@ -85,13 +81,6 @@ def test_the_pace_is_that_of_the_last_minute_or_of_the_last_two_steps() -> None:
     assert paced((0, 0), (1, 100), (100, 200), (101, 202)) == pytest.approx((202 - 200) / 1)
     assert paced((0, 0), (500, 50)) == 0.1
     assert paced((0, 50), (10, 0), (11, 3)) == 3.0, "it counted anew"
-
-
-def test_validation_is_no_step() -> None:
-    pace = Pace()
-    for at, phase in ((0, None), (10, VALIDATE), (20, VALIDATE)):
-        pace.saw(Progress(step=5, steps=10, phase=phase), at=at)
-    assert pace.steps_per_second is None
 
 
 def test_the_time_left_is_by_what_was_done_since_the_start() -> None:

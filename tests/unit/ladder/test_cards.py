@@ -36,26 +36,13 @@ def test_cards_go_down_where_the_order_names_them_and_the_batch_stays(cards: int
     assert {rung.effective_batch for rung in built.rungs} == {4 * 2 * cards}
 
 
-@pytest.mark.parametrize("cards", [None, 1])
-def test_one_card_has_none_to_give_up(cards: int | None) -> None:
-    assert "cards" not in {wheel.name for wheel in ladder(cards).wheels}
-
-
-@pytest.mark.parametrize(
-    ("rule", "said"),
-    [
-        ({"values": (3,)}, "ladder.wheels.cards: 3 cards can't make up the batch of 4; these can: 4, 2, 1"),
-        ({"values": (8,)}, "8 cards can't make up the batch of 4"),
-        ({"floor": 0}, "floor 0 is not a whole number from 1 to the 4 cards asked"),
-        ({"argument": "n_gpu"}, "how many cards there are is no setting of the trainer's"),
-    ],
-)
+@pytest.mark.parametrize(("rule", "said"), [
+    ({"values": (3,)}, "ladder.wheels.cards: 3 cards can't make up the batch of 4; these can: 4, 2, 1"),
+    ({"values": (8,)}, "8 cards can't make up the batch of 4"), ({"floor": 0}, "floor 0 is not a whole number from 1 to the 4 cards asked"),
+    ({"argument": "n_gpu"}, "how many cards there are is no setting of the trainer's"),
+])  # fmt: skip
 def test_what_cards_can_not_be_is_refused(rule: dict[str, Any], said: str) -> None:
     assert said in refused(**rule)
-
-
-def test_cards_are_asked_of_the_device() -> None:
-    assert "Cards are asked with device.cards=2." in refused(ask={"cards": 2})
 
 
 def test_a_script_that_starts_its_processes_itself_has_no_such_wheel() -> None:

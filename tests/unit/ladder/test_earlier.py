@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from launcher.history.past_trials import PastTrial
-from launcher.ladder import earlier, search
+from launcher.ladder import earlier
 from launcher.ladder.rungs import Ladder, Wheel, build
 from launcher.ladder.search import Tried
 from launcher.ladder.verdict import Kind, Verdict
@@ -44,10 +44,6 @@ def test_what_was_measured_is_a_part_of_the_cap_of_now() -> None:
     assert seen.verdict.fits and seen.by_phase == {"train": pytest.approx(1.6), "validate": pytest.approx(0.8)}
 
 
-def test_of_each_rung_the_last_trial_counts() -> None:
-    assert known(kept(fits(2, 8.0), fits(2, 6.0))) == {2: pytest.approx(0.6)}
-
-
 def test_a_failure_bounds_nothing_where_there_is_more_room_than_it_had() -> None:
     past = kept(fails(1, 11.0))
     assert known(past) == {1: pytest.approx(1.1)} and known(past, 20 * GIB) == {}
@@ -73,12 +69,3 @@ def test_a_launch_with_the_same_needs_makes_no_trial_but_the_proof_whatever_its_
     past = kept(*searched(surface(10 * GIB), "predicted").history)
     found, walked = searched(surface(cap), "predicted", earlier.on(LADDER, past, cap_bytes=cap)), searched(surface(cap), "walk")
     assert found.chosen == walked.chosen and found.trials == 2
-
-
-def test_two_small_trials_with_all_the_room_there_is_name_the_rung_of_a_smaller_budget() -> None:
-    past = kept(*(fits(index, 2 + 1.5 * LADDER.rungs[index].micro_batch, cap=100 * GIB) for index in (4, 2)), cap=100 * GIB)
-    seen = earlier.on(LADDER, past, cap_bytes=15 * GIB)
-    move = search.next_move(LADDER, [], policy="predicted", earlier=seen)
-    assert isinstance(move, search.Try) and move.rung.micro_batch == 16
-    needs = search.estimates(LADDER.rungs, seen)
-    assert needs[1] < 1 < needs[0]

@@ -71,25 +71,6 @@ def test_the_walk_chooses_what_the_exhaustive_walk_chooses(case: tuple[Ladder, d
     assert set(tried) <= set(tried_all)
 
 
-@settings(deadline=None)
-@given(monotone())
-def test_a_skipped_rung_is_dominated_by_a_real_failure(case: tuple[Ladder, dict[int, float], float]) -> None:
-    ladder, memory, budget = case
-    chosen, tried = walk(ladder, memory, budget)
-    history = [Tried(rung=ladder.rungs[index], verdict=OOM) for index in tried if memory[index] > budget]
-    above = ladder.rungs[: chosen if chosen is not None else len(ladder.rungs)]
-    for rung in above:
-        assert rung.index in tried or dominated_by(ladder, rung, history) is not None
-
-
-def test_a_rung_that_asks_more_than_a_failed_one_is_skipped() -> None:
-    wheels = [Wheel(name="micro_batch", values=(4, 2)), Wheel(name="model", values=("x", "l"))]
-    ladder = build(wheels, effective_batch=4)
-    history = [Tried(rung=ladder.rungs[3], verdict=OOM)]  # the least of all failed
-    assert next_move(ladder, history) == NothingLeft(why="exhausted")
-    assert isinstance(next_move(ladder, history, policy="exhaustive"), Try)
-
-
 def test_a_failure_in_training_is_not_cured_by_a_wheel_of_validation() -> None:
     ladder = small()
     move = next_move(ladder, [Tried(rung=ladder.rungs[0], verdict=verdict(Kind.OUT_OF_MEMORY, "train"))])
@@ -102,13 +83,6 @@ def test_a_failure_in_validation_tries_the_wheel_of_validation_first() -> None:
     move = next_move(ladder, [Tried(rung=ladder.rungs[0], verdict=verdict(Kind.OUT_OF_MEMORY, "validate"))])
     assert isinstance(move, Try)
     assert move.rung.values == {"val_micro_batch": 4, "micro_batch": 8, "image_size": 640}
-
-
-def test_a_failure_after_validation_counts_on_every_wheel() -> None:
-    ladder = small()
-    move = next_move(ladder, [Tried(rung=ladder.rungs[0], verdict=verdict(Kind.OUT_OF_MEMORY, "train_again"))])
-    assert isinstance(move, Try)
-    assert move.rung.index == 1
 
 
 def test_an_altered_trial_and_a_failure_of_workers_dominate_nothing() -> None:
@@ -150,12 +124,6 @@ def test_a_crash_where_another_rung_came_further_is_passed_over_as_often_as_it_c
         assert isinstance(move, Try)
         history.append(Tried(rung=move.rung, verdict=crash))
     assert isinstance(next_move(ladder, history), Try)
-
-
-def test_the_first_rung_that_fits_is_chosen_and_nothing_more_is_tried() -> None:
-    ladder = small()
-    history = [Tried(rung=ladder.rungs[0], verdict=OOM), Tried(rung=ladder.rungs[2], verdict=FITS)]
-    assert next_move(ladder, history) == Chosen(rung=ladder.rungs[2])
 
 
 def test_a_rung_on_a_taken_card_was_not_measured_and_is_tried_again() -> None:
@@ -210,22 +178,6 @@ def test_where_a_word_does_nothing_the_walk_chooses_what_the_exhaustive_walk_cho
     draw, surface = world(seed, most=30)
     surface.ignores = draw.choice(["accumulation", *(wheel.name for wheel in surface.ladder.wheels)])
     assert searched(surface, "walk").chosen == searched(surface, "exhaustive").chosen == searched(surface, "predicted").chosen
-
-
-def test_a_setting_that_runs_otherwise_wherever_it_stands_ends_the_search() -> None:
-    ladder = of_a_script()
-    history: list[Tried] = []
-    while isinstance(move := next_move(ladder, history), Try):
-        history.append(Tried(rung=move.rung, verdict=replace(verdict(Kind.ALTERED, source=None), otherwise=("device",))))
-    assert move == NothingLeft(why="exhausted") and len(history) == 2
-
-
-def test_a_rung_that_fits_shows_that_the_word_does_something() -> None:
-    ladder = of_a_script()
-    faulty = replace(verdict(Kind.ALTERED, source=None), otherwise=("accumulation",))
-    history = [Tried(rung=ladder.rungs[at], verdict=faulty) for at in (3, 6)]
-    assert dominated_by(ladder, ladder.rungs[9], history) is not None
-    assert dominated_by(ladder, ladder.rungs[9], [*history, Tried(rung=ladder.rungs[12], verdict=FITS)]) is None
 
 
 def test_what_runs_otherwise_in_training_does_so_at_every_batch_of_validation() -> None:
@@ -292,27 +244,6 @@ def test_whatever_was_measured_before_on_thousands_of_ladders_the_walks_rung_is_
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 10**9))
-def test_with_nothing_to_estimate_from_it_is_the_walk_and_one_trial_at_most(seed: int) -> None:
-    _, surface = world(seed, most=30)
-    found = searched(surface, "predicted", shown=lambda tried: replace(tried, need=None, by_phase={}))
-    walked = searched(surface, "walk")
-    assert found.chosen == walked.chosen and found.trials <= walked.trials + FREE
-
-
-@settings(max_examples=40, deadline=None)
-@given(st.integers(0, 10**9))
-def test_hopeless_measurements_cost_one_trial_more_than_the_walk_at_most(seed: int) -> None:
-    draw, surface = world(seed, most=30)
-    hopeless = [
-        Tried(rung=rung, verdict=FITS, need=surface.need(rung) * draw.uniform(4, 40) ** draw.choice([-1, 1]))
-        for rung in surface.ladder.rungs
-    ]
-    found, walked = searched(surface, "predicted", hopeless), searched(surface, "walk")
-    assert found.chosen == walked.chosen and found.trials <= walked.trials + FREE
-
-
-@settings(max_examples=40, deadline=None)
-@given(st.integers(0, 10**9))
 @example(10984)
 def test_where_all_was_measured_before_one_trial_is_made_beside_the_proof_at_most(seed: int) -> None:
     """The proof: the chosen rung, and one failure for each way of asking less than all the rungs above it."""
@@ -366,11 +297,6 @@ def test_a_guess_below_the_first_undecided_rung_is_allowed_once() -> None:
     assert isinstance(move, Try) and move.rung.index == 0, "the walk would need one trial if the asked one fits"
 
 
-def affine(ladder: Ladder, *, standing: float, each: float) -> Surface:
-    needs = {rung.index: dict.fromkeys(surfaces.PHASES, standing + each * rung.micro_batch) for rung in ladder.rungs}
-    return Surface(ladder, needs, measured=False)
-
-
 def test_what_was_measured_at_another_budget_makes_two_trials_of_a_long_walk() -> None:
     wheels = [Wheel(name="image_size", values=tuple(range(64, 0, -1))), Wheel(name="micro_batch", values=(1,))]
     ladder = build(wheels, effective_batch=1)
@@ -381,20 +307,6 @@ def test_what_was_measured_at_another_budget_makes_two_trials_of_a_long_walk() -
     assert found.chosen == walked.chosen and (found.trials, walked.trials) == (2, 41)
 
 
-def test_trials_alone_soon_name_the_rung() -> None:
-    """Divisors of 5040, of which 48 fit: the walk goes through 42 larger ones."""
-    sizes = [size for size in range(5040, 0, -1) if 5040 % size == 0]
-    surface = affine(line(*sizes), standing=0.2, each=0.8 / 50)
-    found, walked = searched(surface, "predicted"), searched(surface, "walk")
-    assert found.chosen == walked.chosen and found.trials <= 10 < walked.trials
-
-
-def test_what_is_asked_is_tried_first_where_it_is_estimated_to_fit() -> None:
-    surface = affine(line(8, 4, 2), standing=0.1, each=0.1)
-    earlier = before(surface.ladder, b8=0.9, b4=0.5, b2=0.3)
-    assert [tried.rung.index for tried in searched(surface, "predicted", earlier).history] == [0]
-
-
 def test_a_crash_at_a_rung_below_ends_nothing_before_what_is_above_was_walked() -> None:
     ladder = line(8, 4, 2)
     crash = Tried(rung=ladder.rungs[1], verdict=Verdict(kind=Kind.CRASHED, phase="train", why="KeyError: x"))
@@ -403,13 +315,6 @@ def test_a_crash_at_a_rung_below_ends_nothing_before_what_is_above_was_walked() 
     assert next_move(ladder, [crash, again], policy="predicted") == NothingLeft(why="not_memory")
     fits = Tried(rung=ladder.asked, verdict=FITS)
     assert next_move(ladder, [crash, fits], policy="predicted") == Chosen(rung=ladder.asked)
-
-
-def test_a_trainer_that_went_down_by_itself_is_followed_by_the_predicted_search_too() -> None:
-    ladder = line(64, 32, 16, 8)
-    altered = Verdict(kind=Kind.ALTERED, phase="train", why="", took=16)
-    move = next_move(ladder, [Tried(rung=ladder.asked, verdict=altered)], policy="predicted", earlier=before(ladder, b32=0.5))
-    assert isinstance(move, Try) and move.rung.micro_batch == 16
 
 
 @settings(max_examples=60, deadline=None)
@@ -467,10 +372,6 @@ def tried_in_turn(fits: dict[str, object], sources: dict[str, str]) -> list[tupl
 
 def test_a_failure_beside_the_device_turns_what_acts_there_and_nothing_else() -> None:
     assert tried_in_turn({"workers": 0}, {"workers": "shared_memory"}) == [(8, 8, 640), (2, 8, 640), (0, 8, 640)]
-
-
-def test_a_failure_of_the_device_leaves_what_acts_beside_it_as_asked() -> None:
-    assert tried_in_turn({"image_size": 320}, {"image_size": "allocator"}) == [(8, 8, 640), (8, 4, 640), (8, 8, 320)]
 
 
 def test_both_are_cured_by_both() -> None:
@@ -536,19 +437,11 @@ def seen(train: float, validate: float = 0.0, *, failed_in: str = "", **values: 
     return Tried(rung=detector(**values), verdict=shown, need=max(train, validate), by_phase=by_phase)
 
 
-def test_nothing_is_known_of_anything_before_a_trial() -> None:
-    assert estimates(DETECTOR.rungs, []) == {}
-
-
 def test_two_trials_give_the_line_in_micro_batch_and_pixels() -> None:
     found = estimates(DETECTOR.rungs, [seen(0.3, micro_batch=4), seen(0.5, micro_batch=8)])
     assert found[detector().index] == pytest.approx(0.9)
     assert found[detector(image_size=320).index] == pytest.approx(0.3), "sixteen of a quarter's pixels are four"
     assert detector(model="s").index not in found, "another model is another line"
-
-
-def test_one_trial_leaves_a_part_standing() -> None:
-    assert 0.5 < estimates(DETECTOR.rungs, [seen(0.5, micro_batch=8)])[detector().index] < 1.0
 
 
 def test_validation_has_a_line_of_its_own_and_the_larger_side_counts() -> None:

@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import os
-import re
-import subprocess
-import sys
 from collections.abc import Callable, Mapping
-from pathlib import Path
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from launcher.ladder import throughput
 from launcher.ladder.rungs import Ladder, Rung, Wheel, build
-from tests.conftest import write_yolo_dataset
-from tests.helpers.places import ROOT
 
 
 def ladder(*micro: int, keep_batch: bool = True) -> Ladder:
@@ -52,21 +43,6 @@ def test_only_a_smaller_micro_batch_gives_up_the_same() -> None:
     assert not throughput.alike(loose, loose.asked), "another effective batch is another training"
 
 
-def test_a_card_that_likes_large_batches_keeps_them_after_a_look_below() -> None:
-    of = ladder(16, 8, 4, 2, 1)
-    taken, speeds = timed(of, of.asked, lambda rung: 1.0 + rung.micro_batch / 100)
-    assert taken is of.asked and micro(of, speeds) == [16, 8]
-    between = ladder(12, 6, 4, 3, 2, 1)
-    taken, speeds = timed(between, between.asked, lambda rung: 1.0)
-    assert taken is between.asked and micro(between, speeds) == [12, 6]
-
-
-def test_a_faster_half_leads_to_its_own_half() -> None:
-    of = ladder(16, 8, 4, 2, 1)
-    taken, speeds = timed(of, of.asked, lambda rung: rung.micro_batch * (1.0 + rung.micro_batch))
-    assert micro(of, speeds) == [16, 8, 4] and taken.micro_batch == 4
-
-
 def test_a_slower_half_leads_to_what_lies_between() -> None:
     of = ladder(48, 24, 16, 12, 8)
     taken, speeds = timed(of, of.rungs[1], lambda rung: {24: 30.0, 16: 16.0, 12: 18.0, 8: 20.0}[rung.micro_batch])
@@ -98,28 +74,3 @@ def test_never_more_than_two_trials_and_never_slower_than_the_largest(seconds: l
     taken, speeds = timed(of, fitting, lambda rung: seconds[rung.index])
     assert len(speeds) - 1 <= throughput.most_more(of) <= throughput.MOST_MORE and len(set(speeds)) == len(speeds)
     assert taken is fitting or speeds[taken.index] >= throughput.WORTH * speeds[fitting.index]
-
-
-@pytest.mark.slow
-def test_a_launch_takes_the_fastest_of_what_it_timed(tmp_path: Path) -> None:
-    data = write_yolo_dataset(tmp_path / "dataset", train=24, val=8, size=96)
-    (tmp_path / "recipes").mkdir()
-    (tmp_path / "recipes" / "small.yaml").write_text(
-        "# @package _global_\nask: {model: yolov8n.yaml, micro_batch: 8, image_size: 96}\n"
-        "trainer: {args: {epochs: 1, optimizer: AdamW, plots: false}}\nladder: {order: [micro_batch], objective: throughput}\n"
-        "device: {kind: cpu, memory: 3GiB}\n"
-    )
-    argv = [sys.executable, "-m", "launcher", "fit", "recipe=small", f"data={data}", "--json"]
-    env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(argv, cwd=tmp_path, env=env, capture_output=True, text=True, check=True)
-    said = json.loads(done.stdout.splitlines()[-1])
-    events = [json.loads(line) for line in (Path(said["run_dir"]) / "events.jsonl").read_text().splitlines()]
-    told = next(event for event in events if event["event"] == "timed")
-    (most,) = re.findall(r"at most (\d+) trials to find the one that fits", done.stderr)
-    numbered = [(int(number), int(of)) for number, of in re.findall(r"^trial (\d+) of at most (\d+)", done.stderr, re.MULTILINE)]
-    assert len(numbered) == len(said["trials"]) and all(number <= of <= int(most) for number, of in numbered)
-    speeds = {int(size): speed for size, speed in told["samples_per_second"].items()}
-    assert 2 <= len(speeds) == len(said["trials"]) <= 1 + throughput.MOST_MORE and max(speeds) == 8
-    assert said["chosen_rung_index"] == told["rung_index"]
-    assert speeds[said["rung"]["micro_batch"]] * throughput.WORTH >= max(speeds.values())
-    assert said["effective_batch"] == said["effective_batch_asked"] and "samples/s" in done.stderr

@@ -13,10 +13,6 @@ from launcher.trainers.suite import cpu_budget
 CARD = replace(cpu_budget(), kind="cuda", index=2, uuid="GPU-1")
 
 
-def test_a_cpu_budget_gives_every_tensor_back_at_once() -> None:
-    assert allocator_environment(cpu_budget())["MALLOC_MMAP_THRESHOLD_"] == "65536"
-
-
 @pytest.fixture(autouse=True)
 def _nothing_set(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in VARIABLES:
@@ -52,12 +48,6 @@ def test_the_persons_own_allocator_settings_are_kept_in_the_one_variable_that_ev
     assert allocator_environment(CARD)["PYTORCH_CUDA_ALLOC_CONF"] == "expandable_segments:False"
 
 
-def test_where_both_variables_are_set_the_one_counts_that_torch_reads(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTORCH_ALLOC_CONF", "max_split_size_mb:64")
-    monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", "max_split_size_mb:128")
-    assert allocator_environment(CARD)["PYTORCH_CUDA_ALLOC_CONF"].startswith("max_split_size_mb:128,")
-
-
 def test_no_torch_beside_the_launcher_is_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(name: str) -> str:
         raise importlib.metadata.PackageNotFoundError(name)
@@ -69,10 +59,3 @@ def test_no_torch_beside_the_launcher_is_no_fault(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize(("version", "known"), [("2.6.0", False), ("2.9.1+cu130", False), ("2.10.0", True), ("2.15.0+cu132", True)])
 def test_a_torch_that_knows_the_fraction_in_the_variable_is_known(version: str, known: bool) -> None:
     assert knows_fraction(version) is known
-
-
-def test_a_run_is_held_beside_what_else_is_set() -> None:
-    assert holding({VARIABLE: "expandable_segments:True"}, 0.5) == {
-        VARIABLE: "expandable_segments:True,per_process_memory_fraction:0.500000"
-    }
-    assert holding({}, 0.25) == {VARIABLE: "per_process_memory_fraction:0.250000"}

@@ -45,31 +45,14 @@ def test_at_80_columns_all_of_ultralytics_row_is_there() -> None:
         assert word in row.split(), row
 
 
-def test_a_bar_that_has_room_is_not_touched() -> None:
-    said = b"\r\x1b[K" + yolo(3).encode()
-    assert Redrawing().shown(said, columns=140) == said
-
-
 def test_lines_that_end_are_not_touched_however_long_and_whatever_their_bytes() -> None:
     said = b"x" * 500 + b"\n\xff\xfe\r\nshort\n" + "\x1b[31mred\x1b[0m é\n".encode()
     assert Redrawing().shown(said, columns=40) == said
 
 
-def test_a_character_that_comes_in_two_pieces_is_whole() -> None:
-    redrawing, raw = Redrawing(), "é█\n".encode()
-    assert b"".join(redrawing.shown(raw[at : at + 1], columns=40) for at in range(len(raw))) == raw
-
-
 def test_a_line_that_has_wrapped_and_is_drawn_again_leaves_nothing_behind() -> None:
     rows = seen("before\n", "loading " + "." * 100, "\rloaded", "\nafter\n", columns=40)
     assert rows == ["before", "loaded", "after"]
-
-
-def test_two_bars_below_one_another_stay_two() -> None:
-    """As tqdm draws an evaluation's below training's."""
-    below = "".join(f"\n\r{tqdm(step)}\x1b[A" for step in range(5))
-    rows = seen(f"\r{tqdm(3)}", below, f"\r{tqdm(4)}", columns=80)
-    assert len(rows) == 2 and "4/30 [00:04" in rows[0] and "4/30 [00:04" in rows[1]
 
 
 def test_what_is_not_shown_of_a_long_name_is_whole_words() -> None:

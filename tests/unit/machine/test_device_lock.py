@@ -20,7 +20,7 @@ from launcher.engine import prepare
 from launcher.engine.events import Queued
 from launcher.errors import BadInput, Fault
 from launcher.history.events import Event
-from launcher.machine import device_lock, devices
+from launcher.machine import device_lock
 from tests.helpers.nvml_stand_in import GIB, FakeCard, FakeNvml
 from tests.helpers.places import ROOT
 
@@ -94,11 +94,6 @@ def test_launches_that_all_share_have_it_together_and_one_that_does_not_waits() 
         take(share=False)
     with another(share=False), pytest.raises(BadInput):
         take(share=True)
-
-
-def test_another_card_is_another_turn() -> None:
-    with another("GPU-2222"), take("GPU-1111"):
-        pass
 
 
 def test_every_user_of_the_machine_may_take_a_turn(locks: Path) -> None:
@@ -210,10 +205,3 @@ def test_a_recipe_with_other_faults_waits_for_nothing(card: FakeCard, tmp_path: 
     with another(card.uuid), pytest.raises(BadInput) as refused:
         prepare.prepare(bad)
     assert [fault.key for fault in refused.value.faults] == ["ask"]
-
-
-def test_identity_is_the_visible_cards_uuid(card: FakeCard, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert devices.identity("auto") == devices.identity("cuda") == card.uuid
-    assert devices.identity("cpu") == "cpu" and devices.identity("cuda", index=3) == ""
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    assert devices.identity("auto") == "cpu" and devices.identity("cuda") == ""

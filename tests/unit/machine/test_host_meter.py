@@ -55,24 +55,6 @@ def test_what_forked_workers_have_together_counts_once(tmp_path: Path) -> None:
     assert use.shared_taken >= 48 * MIB and 48 * MIB <= use.shared_mapped < 52 * MIB
 
 
-def test_files_that_were_mapped_for_a_time_are_no_memory_that_was_needed(tmp_path: Path) -> None:
-    """The kernel can take their pages back. Weights are often read so (safetensors)."""
-    assert used(tmp_path, MAPS_A_FILE, str(tmp_path / "weights")).memory_bytes < 40 * MIB
-
-
-MAPS_A_FILE = """
-    import mmap, sys, time
-    with open(sys.argv[1], "w+b") as file:
-        file.write(bytes(160 * 2**20))
-        file.flush()
-        mapped = mmap.mmap(file.fileno(), 0, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ)
-        read = [mapped[at] for at in range(0, len(mapped), 4096)]
-    time.sleep(0.5)
-    mapped.close()
-    time.sleep(2)
-"""
-
-
 def test_the_group_with_least_room_counts_not_the_one_with_the_least_limit(tmp_path: Path) -> None:
     own = tmp_path / "own"
     own.write_text("0::/user/job\n")

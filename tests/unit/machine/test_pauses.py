@@ -88,9 +88,3 @@ def test_a_pause_does_not_count() -> None:
     awake = AwakeTime(100.0)
     assert (awake.look(100.5), awake.look(101.0)) == (0.5, 1.0)
     assert awake.look(101.0 + 3600) == 1.0 + MOST_S and awake.look(3701.5) == 1.5 + MOST_S
-
-
-def test_the_seconds_of_a_child_are_those_without_its_pauses(tmp_path: Path) -> None:
-    child = process.start([sys.executable, "-c", ""], env={}, stdout=tmp_path / "out", stderr=tmp_path / "err")
-    child.awake = AwakeTime(time.monotonic() - 3600)
-    assert process.wait(child).seconds < MOST_S + 60

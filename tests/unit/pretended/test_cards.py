@@ -161,16 +161,10 @@ def test_the_file_that_counts_is_gone_afterwards_and_the_persons_own_modules_are
 # -- what is asked for, and what can't be built
 
 
-@pytest.mark.parametrize(
-    ("words", "found"),
-    [
-        (["gpu=t4"], "no command"),
-        (["gpu=t5", "--", "true"], "t5"),
-        (["gpus=t4", "--", "true"], "no such setting"),
-        (["memory=16G", "--", "true"], "16G"),
-        (["computed=some", "--", "true"], "'some'"),
-    ],
-)
+@pytest.mark.parametrize(("words", "found"), [
+    (["gpu=t4"], "no command"), (["gpu=t5", "--", "true"], "t5"), (["gpus=t4", "--", "true"], "no such setting"),
+    (["memory=16G", "--", "true"], "16G"), (["computed=some", "--", "true"], "'some'"),
+])  # fmt: skip
 def test_bad_words_are_refused_before_anything_is_built(words: list[str], found: str) -> None:
     with pytest.raises(BadInput, match=found):
         _asked(words)

@@ -14,7 +14,7 @@ from launcher.pretended import catalogue
 from launcher.pretended.catalogue import GpuModel
 from launcher.pretended.plan import first_that_fits, on_card
 from launcher.shared.report import Phase, PhaseUse, TrialReport
-from launcher.shared.sizes import GIB, MIB
+from launcher.shared.sizes import GIB
 from launcher.trial.trial import Trial
 
 WHEELS = (Wheel(name="micro_batch", values=(32, 16, 8, 4)), Wheel(name="image_size", values=(1280, 640)))
@@ -71,13 +71,6 @@ def test_what_was_played_for_one_card_serves_the_next() -> None:
     assert found(SMALL, needs, 10 * GIB) == 6 and len(needs) - before <= 3
 
 
-def test_a_need_is_counted_with_the_cards_own_context() -> None:
-    one = played(LADDER.asked, train=10 * GIB, validate=GIB)
-    seen = on_card(one, SMALL, 10 * GIB + 450 * MIB)
-    assert seen.verdict.fits and seen.verdict.peak_bytes == 10 * GIB + SMALL.context_bytes
-    assert not on_card(one, SMALL, 10 * GIB + 449 * MIB).verdict.fits
-
-
 def test_what_is_too_large_in_validation_alone_is_told_so() -> None:
     verdict = on_card(played(LADDER.asked, train=4 * GIB, validate=9 * GIB), SMALL, 8 * GIB).verdict
     assert (verdict.kind, verdict.phase) == (Kind.OUT_OF_MEMORY, Phase.VALIDATE), "turning what acts in validation may cure it"
@@ -88,13 +81,3 @@ def test_a_crash_beyond_a_card_is_out_of_memory_there() -> None:
     crashed = played(LADDER.asked, train=30 * GIB, validate=0, kind=Kind.CRASHED)
     assert on_card(crashed, SMALL, 10 * GIB).verdict.kind is Kind.OUT_OF_MEMORY
     assert on_card(crashed, LARGE, 71 * GIB).verdict.kind is Kind.CRASHED
-
-
-def test_a_crash_within_the_card_ends_its_search() -> None:
-    needs = {0: played(LADDER.asked, train=GIB, validate=0, kind=Kind.CRASHED)}
-    assert found(LARGE, needs, 71 * GIB) is None and len(needs) == 1
-
-
-def test_where_nothing_fits_no_rung_is_named() -> None:
-    needs: dict[int, Trial] = {}
-    assert found(SMALL, needs, 4 * GIB) is None

@@ -16,16 +16,8 @@ from tests.helpers.pretended import needs_a_pretended_card
 
 # a loss of which gradients overflow at the scale that a scaler begins with
 WORDS = (
-    "yolo",
-    "detect",
-    "train",
-    "model=yolov8n.yaml",
-    "workers=0",
-    "epochs=2",
-    "optimizer=SGD",
-    "plots=False",
-    "cls=5000",
-)
+    "yolo", "detect", "train", "model=yolov8n.yaml", "workers=0", "epochs=2", "optimizer=SGD", "plots=False", "cls=5000",
+)  # fmt: skip
 
 
 @needs_a_pretended_card

@@ -32,12 +32,6 @@ def test_a_run_that_hangs_at_work_is_known_by_its_own_longest_pause() -> None:
     assert steps.look(Look(now=end + 1001, progress=trained(45))) == "no step and no output for 1001 s; its longest pause before was 20.0 s"
 
 
-def test_a_fast_run_gets_the_least_patience_that_the_recipe_says() -> None:
-    steps = StepSilence(least_s=600)
-    end = walked(steps, 45)
-    assert steps.look(Look(now=end + 599, progress=trained(45))) == "" != steps.look(Look(now=end + 601, progress=trained(45)))
-
-
 def test_words_are_a_sign_of_life_and_a_second_hang_needs_ten_times_the_patience() -> None:
     steps, again = StepSilence(least_s=600), StepSilence(least_s=600, after_a_stall=True)
     end = walked(steps, 45)
@@ -105,17 +99,6 @@ def test_a_short_dip_a_slower_run_and_one_that_begins_slowly_are_no_cliffs() -> 
     assert not found([1.0] * 300 + [8.0] * 9 + [1.0] * 300)
     assert not found([1.0] * 300 + [2.9] * 300), "another image size, longer samples"
     assert not found([20.0] * 10 + [1.0] * 300)
-
-
-def test_time_spent_in_validation_and_between_epochs_is_no_steps() -> None:
-    cliffs, now, met = Cliffs(), 0.0, []
-    for step in range(1, 1000):
-        now += 400.0 if step % STEPS == 1 else 1.0
-        if step % STEPS == 5:
-            now += 300.0
-            met.append(cliffs.look(Look(now=now, progress=trained(step - 1, phase=VALIDATE))))
-        met.append(cliffs.look(Look(now=now, progress=trained(step))))
-    assert not any(met)
 
 
 def test_a_cliff_has_spilled_only_where_drivers_spill_and_over_what_trials_were_let_to_have() -> None:

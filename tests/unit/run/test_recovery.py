@@ -60,28 +60,9 @@ def test_a_run_that_spilled_goes_one_rung_lower_and_never_back() -> None:
     assert again.rung.micro_batch == 4, "a person's word doesn't make the card larger"
 
 
-def test_a_failure_in_validation_lowers_the_validation_side_first() -> None:
-    move = went_on(decide(history(at(LADDER.asked, Ended.OUT_OF_MEMORY, phase=Phase.VALIDATE))))
-    assert move.rung.values == {**LADDER.asked.values, "val_micro_batch": 8}
-
-
-def test_a_failure_in_training_never_turns_to_the_validation_side_alone() -> None:
-    bottom = LADDER.rungs[3]
-    assert bottom.micro_batch == 1
-    move = went_on(decide(history(at(bottom, Ended.OUT_OF_MEMORY))))
-    assert move.rung.values["image_size"] == 512, "fewer validation samples would not cure it"
-
-
 def test_a_rung_that_turns_a_faster_wheel_back_needs_a_trial() -> None:
     move = went_on(decide(history(at(LADDER.rungs[3], Ended.OUT_OF_MEMORY))))
     assert move.rung.micro_batch == 8 and move.unproven
-
-
-def test_a_trial_on_the_way_that_fails_rules_its_rung_out() -> None:
-    first = went_on(decide(history(at(LADDER.rungs[3], Ended.OUT_OF_MEMORY))))
-    failed = Tried(rung=first.rung, verdict=Verdict(kind=Kind.OUT_OF_MEMORY, phase=Phase.TRAIN, why=""))
-    second = went_on(decide(history(at(LADDER.rungs[3], Ended.OUT_OF_MEMORY), tried=(failed,))))
-    assert second.rung.index > first.rung.index and second.rung.micro_batch < first.rung.micro_batch
 
 
 def test_a_smaller_model_needs_consent() -> None:
@@ -97,11 +78,6 @@ def test_a_trainer_that_cant_resume_is_begun_anew_only_with_consent() -> None:
     move = decide(history(ended, keeps=None, checkpoints=()))
     assert isinstance(move, Stop) and "recover.allow_restart" in move.why
     assert went_on(decide(history(ended, keeps=None, checkpoints=(), rules=RecoverRules(allow_restart=True)))).rung.index > 0
-
-
-def test_before_the_first_checkpoint_a_lower_rung_begins_from_the_beginning() -> None:
-    move = went_on(decide(history(at(LADDER.asked, Ended.OUT_OF_MEMORY), checkpoints=())))
-    assert move.checkpoint is None and move.rung.micro_batch == 4
 
 
 def test_memory_that_others_took_is_waited_for_and_not_punished() -> None:
@@ -133,13 +109,6 @@ def test_a_killed_run_goes_on_at_its_rung_and_lighter_where_nothing_was_won_sinc
     assert went_on(decide(history(killed, killed, killed))).rung.micro_batch == 4
 
 
-def test_workers_that_the_adapter_cant_change_are_not_said_to_be_fewer() -> None:
-    with_workers = replace(LADDER.asked, values={**LADDER.asked.values, "workers": 4})
-    ended = at(with_workers, Ended.HOST_MEMORY)
-    assert went_on(decide(history(ended, workers=4))).workers == 1
-    assert went_on(decide(history(ended))).rung.micro_batch == 4
-
-
 def test_a_stall_is_resumed_once() -> None:
     stalled = at(LADDER.asked, Ended.STALLED)
     assert went_on(decide(history(stalled))).rung == LADDER.asked
@@ -167,10 +136,6 @@ def test_what_was_saved_and_cant_be_gone_on_from_is_not_taken_for_nothing_saved_
         anew = went_on(decide(replace(before, rules=RecoverRules(allow_restart=True))))
         assert anew.checkpoint is None
         assert went_on(decide(replace(before, spoiled={}))).checkpoint is None, "nothing was saved: nothing is lost"
-
-
-def test_a_crash_is_not_started_again() -> None:
-    assert isinstance(decide(history(at(LADDER.asked, Ended.CRASHED))), Stop)
 
 
 def test_a_crash_from_what_a_kill_may_have_torn_is_started_once_from_the_checkpoint_before() -> None:

@@ -27,10 +27,6 @@ def test_memory_that_is_taken_is_seen_by_both() -> None:
         assert segments.now() - looked == pytest.approx(len(taken), rel=0.05)
 
 
-def test_another_process_is_asked_by_its_number() -> None:
-    assert procfs.data_bytes(os.getpid()) == pytest.approx(procfs.data_bytes(), abs=MIB)
-
-
 def test_a_process_keeps_its_start_and_another_one_has_another() -> None:
     mine = procfs.started(os.getpid())
     assert mine == procfs.started(os.getpid()) > 0

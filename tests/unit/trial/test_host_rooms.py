@@ -53,12 +53,6 @@ def test_where_there_is_little_a_few_more_stay_free_than_the_headroom_says() -> 
     assert not host_rooms.is_short(room.model_copy(update={"headroom": 0.0}))
 
 
-def test_a_limit_that_nobody_tells_is_none() -> None:
-    rooms = found(HostUse(memory_bytes=GIB))
-    assert host_rooms.short_of(rooms.values()) is None
-    assert host_rooms.words(rooms["host memory"]) == ("1.0 GiB", "no limit")
-
-
 def test_predictions_of_the_whole_validation_set_count_beside_a_card() -> None:
     moved = TrialReport(validation_batches=4, validation_batches_total=1004, facts={HOST_BESIDE: GIB, HOST_GROWTH: 2**20})
     before, with_all = (host_rooms.rooms(USE, [one], headroom=0.1)[0].needed for one in (TrialReport(), moved))

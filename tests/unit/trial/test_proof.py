@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -166,11 +166,7 @@ def test_where_nothing_is_turned_nothing_has_to_be_proven(launches: Launches, pr
     assert fit.rung is not None and fit.rung.index == 0 and proofs.made == [] and fit.same is not None and fit.same.proven
 
 
-def test_a_refusal_leaves_no_rung_with_more_accumulation(
-    launches: Launches,
-    proofs: Proofs,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_refusal_leaves_no_rung_with_more_accumulation(launches: Launches, proofs: Proofs, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Few, "check", lambda self: ["it trains at no other batch"], raising=False)
     proofs.found = Proof(same=unproven("rows see each other"), refused="its rows see each other")
     fit = launches.fit()
@@ -181,9 +177,7 @@ def test_a_refusal_leaves_no_rung_with_more_accumulation(
 
 
 def test_a_rung_whose_own_trial_reckons_other_steps_is_refused_whatever_its_twins_say(
-    launches: Launches,
-    proofs: Proofs,
-    monkeypatch: pytest.MonkeyPatch,
+    launches: Launches, proofs: Proofs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def tried(job: Job, rung: Rung, **_: Any) -> Trial:
         one = launches.trial(job, rung)
@@ -199,9 +193,7 @@ def test_a_rung_whose_own_trial_reckons_other_steps_is_refused_whatever_its_twin
 
 
 def test_a_refusal_sends_the_search_on_to_what_keeps_the_micro_batch(
-    launches: Launches,
-    proofs: Proofs,
-    monkeypatch: pytest.MonkeyPatch,
+    launches: Launches, proofs: Proofs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     proofs.found = Proof(same=unproven("rows see each other"), refused="its rows see each other")
 
@@ -263,20 +255,43 @@ class Mendable(Proves):
         return self.recipe.model_copy(update={"trainer": rules.model_copy(update={"args": {**rules.args, **more}})})
 
 
-Says = Callable[[Mapping[str, Any], int, int, Mapping[str, Any]], Twin]
-"""(trainer's arguments, micro-batch, accumulation, what it is told) -> what a twin says."""
+@dataclass(frozen=True)
+class Told:
+    """What one twin is asked."""
+
+    args: Mapping[str, Any]
+    micro: int
+    accumulation: int
+    told: Mapping[str, Any]
+
+    def first_or(self, apart: float, **more: Any) -> Twin:
+        """The twin without accumulation is what the others are held against, so far ``apart``."""
+        return twin(self.micro, self.accumulation, apart=None if self.accumulation == 1 else apart, **more)
+
+    def same(self, **more: Any) -> Twin:
+        return self.first_or(1e-7, **more)
+
+    def counted(self, micro_batches: int = 8) -> int:
+        """Steps of a script that counts micro-batches, unless it was told otherwise."""
+        return micro_batches if "counts" in self.args else micro_batches // self.accumulation
+
+    def failed(self, why: str, **more: Any) -> Twin:
+        return Twin(micro_batch=self.micro, accumulation=self.accumulation, why=f"it failed: {why}", **more)
+
+
+Play = Callable[[Callable[[Told], Twin]], tuple[Proof, list[str]]]
 
 
 @pytest.fixture
-def played(launches: Launches, monkeypatch: pytest.MonkeyPatch) -> Callable[[Says], tuple[Proof, list[str]]]:
+def played(launches: Launches, monkeypatch: pytest.MonkeyPatch) -> Play:
     """The proof of rung 1 with twins that say what they are told to, and the rounds that were run."""
 
-    def play(says: Says) -> tuple[Proof, list[str]]:
+    def play(says: Callable[[Told], Twin]) -> tuple[Proof, list[str]]:
         rounds = []
 
         def ran(self: Any, adapter: Any, layouts: Sequence[tuple[int, int]], *, short: bool = True, **told: Any) -> list[Twin]:
             rounds.append(" ".join([*(f"{micro}x{accumulation}" for micro, accumulation in layouts), *sorted(told)]))
-            return [says(adapter.recipe.trainer.args, micro, accumulation, told) for micro, accumulation in layouts]
+            return [says(Told(adapter.recipe.trainer.args, micro, accumulation, told)) for micro, accumulation in layouts]
 
         monkeypatch.setattr(Twins, "run", ran)
         job = launches.job()
@@ -286,20 +301,11 @@ def played(launches: Launches, monkeypatch: pytest.MonkeyPatch) -> Callable[[Say
     return play
 
 
-def same_or_first(micro: int, accumulation: int, **more: Any) -> Twin:
-    return twin(micro, accumulation, apart=None if accumulation == 1 else 1e-7, **more)
-
-
-def test_the_same_needs_one_round(played: Callable[[Says], tuple[Proof, list[str]]]) -> None:
-    found, rounds = played(lambda args, micro, accumulation, told: same_or_first(micro, accumulation))
-    assert found.same.proven and rounds == ["4x1 1x4"]
-
-
-def test_one_cure_may_follow_another_and_each_is_proven(played: Callable[[Says], tuple[Proof, list[str]]]) -> None:
-    def says(args: Mapping[str, Any], micro: int, accumulation: int, told: Mapping[str, Any]) -> Twin:
-        if accumulation > 1 and "update" not in args:
-            return twin(micro, accumulation, apart=accumulation - 1.0, factor=float(accumulation), rest=1e-7)
-        return same_or_first(micro, accumulation, steps=8 if "counts" in args else 8 // accumulation)
+def test_one_cure_may_follow_another_and_each_is_proven(played: Play) -> None:
+    def says(of: Told) -> Twin:
+        if of.accumulation > 1 and "update" not in of.args:
+            return of.first_or(of.accumulation - 1.0, factor=float(of.accumulation), rest=1e-7)
+        return of.same(steps=of.counted())
 
     found, _ = played(says)
     assert found.same.proven and not found.refused and found.same.cure == {"update": "average", "counts": True}, found
@@ -307,147 +313,110 @@ def test_one_cure_may_follow_another_and_each_is_proven(played: Callable[[Says],
     assert len(found.same.notes) == 2 and "adds up" in found.same.notes[0]
 
 
-def test_what_a_cure_leaves_is_named_beside_what_it_cures(played: Callable[[Says], tuple[Proof, list[str]]]) -> None:
+def test_what_a_cure_leaves_is_named_beside_what_it_cures(played: Play) -> None:
     """As in a separator whose steps of a pass are counted, and whose loss leaves out the worst rows of a micro-batch."""
 
-    def says(args: Mapping[str, Any], micro: int, accumulation: int, told: Mapping[str, Any]) -> Twin:
-        differs = None if accumulation == 1 else 0.04
-        made = twin(micro, accumulation, apart=differs, rest=0.04, steps=8 if "counts" in args else 8 // accumulation)
-        return replace(made, whole=32 if accumulation == 1 or "counts" in args else 8)
+    def says(of: Told) -> Twin:
+        made = of.first_or(0.04, rest=0.04, steps=of.counted())
+        return replace(made, whole=32 if of.accumulation == 1 or "counts" in of.args else 8)
 
     found, _ = played(says)
     assert found.refused.startswith("a pass takes 8 samples at 1 x 4, 32 at 4 x 1; with that corrected its rows see each other"), found
 
 
-def test_a_longer_length_needs_no_more_memory_and_no_other_trial(played: Callable[[Says], tuple[Proof, list[str]]]) -> None:
-    found, _ = played(
-        lambda args, micro, accumulation, told: same_or_first(micro, accumulation, steps=8 if "counts" in args else 8 // accumulation)
-    )
-    assert found.same.proven and found.same.cure == {"counts": True} and found.job is not None and not found.anew
+def _other_samples(of: Told) -> Twin:
+    return of.same() if of.accumulation == 1 or "spelled" in of.args else of.first_or(0.5, rest=0.5, rows_each=1)
 
 
-def test_steps_made_of_other_samples_are_held_back_from_outside_and_the_rung_is_to_be_tried_again(
-    played: Callable[[Says], tuple[Proof, list[str]]],
-) -> None:
-    def says(args: Mapping[str, Any], micro: int, accumulation: int, told: Mapping[str, Any]) -> Twin:
-        by_itself = twin(micro, accumulation, apart=0.5, rest=0.5, rows_each=1)
-        return by_itself if accumulation > 1 and "spelled" not in args else same_or_first(micro, accumulation)
-
-    found, _ = played(says)
-    assert found.anew and not found.refused and found.same.proven and found.same.cure == {"spelled": "outside"}, found
-    assert "made of 1 samples at 1 x 4, not of 4; put right from outside" in found.same.notes[0]
-
-
-def test_a_schedule_that_a_scripts_own_accumulation_draws_out_is_kept_by_accumulating_from_outside(
-    played: Callable[[Says], tuple[Proof, list[str]]],
-) -> None:
+def _drawn_out(of: Told) -> Twin:
     """diffusers' warm-up is so many times as long as it accumulates micro-batches."""
+    return of.same(rates=(0.0, 0.1, 0.2) if of.accumulation == 1 or "spelled" in of.args else (0.0, 0.025, 0.05))
 
-    def says(args: Mapping[str, Any], micro: int, accumulation: int, told: Mapping[str, Any]) -> Twin:
-        return same_or_first(micro, accumulation, rates=(0.0, 0.1, 0.2) if accumulation == 1 or "spelled" in args else (0.0, 0.025, 0.05))
 
+@pytest.mark.parametrize(("says", "note"), [
+    (_other_samples, "made of 1 samples at 1 x 4, not of 4; put right from outside"),
+    (_drawn_out, "the learning rate of step 2 is 0.025 at 1 x 4, 0.1 at 4 x 1; put right from outside"),
+])  # fmt: skip
+def test_what_a_scripts_own_accumulation_does_otherwise_is_kept_by_accumulating_from_outside_and_tried_again(
+    says: Callable[[Told], Twin], note: str, played: Play
+) -> None:
     found, _ = played(says)
     assert found.anew and not found.refused and found.same.proven and found.same.cure == {"spelled": "outside"}, found
-    assert "the learning rate of step 2 is 0.025 at 1 x 4, 0.1 at 4 x 1; put right from outside" in found.same.notes[0]
+    assert note in found.same.notes[0]
 
 
-def test_a_cure_that_does_not_help_is_not_taken(played: Callable[[Says], tuple[Proof, list[str]]]) -> None:
-    def says(args: Mapping[str, Any], micro: int, accumulation: int, told: Mapping[str, Any]) -> Twin:
-        return twin(micro, accumulation, apart=None if accumulation == 1 else 0.5, rest=0.5)
-
-    found, rounds = played(says)
+def test_a_cure_that_does_not_help_is_not_taken(played: Play) -> None:
+    found, rounds = played(lambda of: of.first_or(0.5, rest=0.5))
     assert "its rows see each other" in found.refused and found.job is None and found.same.cure == {}
     assert rounds[:2] == ["4x1 1x4", "4x1 1x4 same_row"]
 
 
-def test_a_repeated_row_without_a_target_is_drawn_again(played: Callable[[Says], tuple[Proof, list[str]]]) -> None:
+def test_a_repeated_row_without_a_target_is_drawn_again(played: Play) -> None:
     """Masked language modelling masks none of the tokens of a short text now and then: its gradient is zero then."""
 
-    def says(args: Mapping[str, Any], micro: int, accumulation: int, told: Mapping[str, Any]) -> Twin:
-        if "update" in args:
-            return same_or_first(micro, accumulation)
-        if told.get("same_row") == 1:
-            return twin(micro, accumulation, apart=None if accumulation == 1 else 0.0, factor=0.0, rest=0.0, length=0.0, length_first=0.0)
-        return twin(micro, accumulation, apart=None if accumulation == 1 else 3.0, factor=4.0, rest=1e-7 if told else 0.5)
+    def says(of: Told) -> Twin:
+        if "update" in of.args:
+            return of.same()
+        if of.told.get("same_row") == 1:
+            return of.first_or(0.0, factor=0.0, rest=0.0, length=0.0, length_first=0.0)
+        return of.first_or(3.0, factor=4.0, rest=1e-7 if of.told else 0.5)
 
     found, rounds = played(says)
     assert rounds[:3] == ["4x1 1x4", "4x1 1x4 same_row", "4x1 1x4 same_row"] and found.same.cure == {"update": "average"}, found
 
 
-def test_what_is_known_to_differ_is_refused_though_no_time_is_left_to_say_why(played: Callable[[Says], tuple[Proof, list[str]]]) -> None:
-    def says(args: Mapping[str, Any], micro: int, accumulation: int, told: Mapping[str, Any]) -> Twin:
-        if told or "update" in args:
-            raise OutOfTime
-        return twin(micro, accumulation, apart=None if accumulation == 1 else 0.5, rest=0.5)
+def _late(of: Told) -> Twin:
+    """Time is up once it is known that something differs."""
+    if of.told or "update" in of.args:
+        raise OutOfTime
+    return of.first_or(0.5, rest=0.5)
 
-    found, _ = played(says)
+
+def test_what_is_known_to_differ_is_refused_though_no_time_is_left_to_say_why(played: Play) -> None:
+    found, _ = played(_late)
     assert "50.0% apart" in found.refused and found.same.gradient.startswith("differs by 0.5")
 
 
-def test_nothing_is_refused_for_want_of_time_alone(played: Callable[[Says], tuple[Proof, list[str]]]) -> None:
-    def says(args: Mapping[str, Any], micro: int, accumulation: int, told: Mapping[str, Any]) -> Twin:
-        raise OutOfTime
-
-    found, _ = played(says)
-    assert not found.refused and "it took longer than 300 s" in found.same.gradient
-
-
-def test_what_a_trainer_doubts_is_launched_and_told_as_not_comparable(
-    played: Callable[[Says], tuple[Proof, list[str]]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def says(args: Mapping[str, Any], micro: int, accumulation: int, told: Mapping[str, Any]) -> Twin:
-        if told:
-            raise OutOfTime
-        return twin(micro, accumulation, apart=None if accumulation == 1 else 0.5, rest=0.5)
-
+def test_what_a_trainer_doubts_is_launched_and_told_as_not_comparable(played: Play, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Mendable, "corrected", lambda self, finding: Correction(doubted=f"{finding.why}, in doubt"))
-    found, _ = played(says)
+    found, _ = played(_late)
     assert not found.refused and found.same.gradient.startswith("not comparable because its gradients at 1 x 4 are 50.0% apart"), found
     assert found.same.gradient.endswith("in doubt")
 
 
-def test_twins_that_can_not_be_run_are_told_and_stop_no_launch(played: Callable[[Says], tuple[Proof, list[str]]]) -> None:
-    def says(args: Mapping[str, Any], micro: int, accumulation: int, told: Mapping[str, Any]) -> Twin:
-        raise OSError("no space left on the disk")
+@pytest.mark.parametrize(("error", "words"), [
+    (OutOfTime(), "it took longer than 300 s"), (OSError("no space left"), "its twins could not be run: no space left"),
+])  # fmt: skip
+def test_twins_that_can_not_be_run_to_their_end_are_told_and_stop_no_launch(error: Exception, words: str, played: Play) -> None:
+    def says(of: Told) -> Twin:
+        raise error
 
     found, _ = played(says)
-    assert not found.refused and "its twins could not be run: no space left on the disk" in found.same.gradient
+    assert not found.refused and words in found.same.gradient
 
 
-def test_two_rows_are_taken_where_four_are_too_many(played: Callable[[Says], tuple[Proof, list[str]]]) -> None:
-    def says(args: Mapping[str, Any], micro: int, accumulation: int, told: Mapping[str, Any]) -> Twin:
-        return Twin(micro_batch=4, accumulation=1, why="it failed: out of memory") if micro == 4 else same_or_first(micro, accumulation)
-
-    found, _ = played(says)
-    assert found.same.proven and found.same.layouts == ("2 x 1", "1 x 2")
+@pytest.mark.parametrize(("micro", "layouts"), [(4, ("2 x 1", "1 x 2")), (1, ("4 x 1", "2 x 2"))])
+def test_where_four_rows_are_too_many_or_one_too_few_two_are_taken(micro: int, layouts: tuple[str, str], played: Play) -> None:
+    found, _ = played(lambda of: of.failed("out of memory") if of.micro == micro else of.same())
+    assert found.same.proven and found.same.layouts == layouts
 
 
-def test_two_micro_batches_are_taken_where_one_row_can_not_be_trained_on(played: Callable[[Says], tuple[Proof, list[str]]]) -> None:
-    def says(args: Mapping[str, Any], micro: int, accumulation: int, told: Mapping[str, Any]) -> Twin:
-        return Twin(micro_batch=1, accumulation=4, why="it failed: squeezed") if micro == 1 else same_or_first(micro, accumulation)
+def test_what_cannot_be_turned_to_single_precision_is_compared_as_it_is(played: Play) -> None:
+    calls: list[Told] = []
 
-    found, _ = played(says)
-    assert found.same.proven and found.same.layouts == ("4 x 1", "2 x 2")
-
-
-def test_what_cannot_be_turned_to_single_precision_is_compared_as_it_is(played: Callable[[Says], tuple[Proof, list[str]]]) -> None:
-    calls: list[tuple[int, int]] = []
-
-    def says(args: Mapping[str, Any], micro: int, accumulation: int, told: Mapping[str, Any]) -> Twin:
-        calls.append((micro, accumulation))
-        if len(calls) <= 2:
-            return Twin(micro_batch=micro, accumulation=accumulation, why="it failed: other kinds of numbers", widened=True)
-        return twin(micro, accumulation, apart=None if accumulation == 1 else 4e-3, rest=4e-3, epsilon=2**-7)
+    def says(of: Told) -> Twin:
+        calls.append(of)
+        return of.failed("other kinds of numbers", widened=True) if len(calls) <= 2 else of.first_or(4e-3, rest=4e-3, epsilon=2**-7)
 
     found, rounds = played(says)
     assert found.same.proven and len(rounds) == 2
 
 
-def test_batch_norm_and_the_end_of_a_pass_get_twins_of_their_own(played: Callable[[Says], tuple[Proof, list[str]]]) -> None:
-    def says(args: Mapping[str, Any], micro: int, accumulation: int, told: Mapping[str, Any]) -> Twin:
-        made = same_or_first(micro, accumulation, later=0.5 if "pass_samples" in told else 1e-7)
-        if "batch_norm_trains" in told and accumulation > 1:
-            made = twin(micro, accumulation, apart=0.2, rest=0.2)
+def test_batch_norm_and_the_end_of_a_pass_get_twins_of_their_own(played: Play) -> None:
+    def says(of: Told) -> Twin:
+        made = of.same(later=0.5 if "pass_samples" in of.told else 1e-7)
+        if "batch_norm_trains" in of.told and of.accumulation > 1:
+            made = of.first_or(0.2, rest=0.2)
         return replace(made, batch_norm=True, ragged=True)
 
     found, rounds = played(says)
@@ -456,24 +425,16 @@ def test_batch_norm_and_the_end_of_a_pass_get_twins_of_their_own(played: Callabl
 
 
 @pytest.mark.parametrize("helps", [True, False])
-def test_a_schedule_that_is_stepped_with_every_micro_batch_is_held_back_from_outside_or_told(
-    played: Callable[[Says], tuple[Proof, list[str]]], helps: bool
-) -> None:
-    def says(args: Mapping[str, Any], micro: int, accumulation: int, told: Mapping[str, Any]) -> Twin:
-        return same_or_first(micro, accumulation, scheduled=1 if "spelled" in args and helps else accumulation)
-
-    found, _ = played(says)
+def test_a_schedule_that_is_stepped_with_every_micro_batch_is_held_back_from_outside_or_told(played: Play, helps: bool) -> None:
+    found, _ = played(lambda of: of.same(scheduled=1 if "spelled" in of.args and helps else of.accumulation))
     assert not found.refused and found.anew is helps and found.same.cure == ({"spelled": "outside"} if helps else {}), found
     assert found.same.proven is helps and "stepped 8 times by optimizer step 3" in (found.same.notes[0] if helps else found.same.schedule)
 
 
 @pytest.mark.parametrize(("helps", "anew"), [("update", True), ("spelled", True), ("nothing", False)])
-def test_the_end_of_a_pass_is_put_right_by_the_first_cure_that_is_proven(
-    played: Callable[[Says], tuple[Proof, list[str]]], helps: str, anew: bool
-) -> None:
-    def says(args: Mapping[str, Any], micro: int, accumulation: int, told: Mapping[str, Any]) -> Twin:
-        made = same_or_first(micro, accumulation, later=0.5 if "pass_samples" in told and helps not in args else 1e-7)
-        return replace(made, ragged=True)
+def test_the_end_of_a_pass_is_put_right_by_the_first_cure_that_is_proven(played: Play, helps: str, anew: bool) -> None:
+    def says(of: Told) -> Twin:
+        return replace(of.same(later=0.5 if "pass_samples" in of.told and helps not in of.args else 1e-7), ragged=True)
 
     found, _ = played(says)
     assert found.anew is anew and not found.refused and found.same.proven is (helps != "nothing"), found
@@ -481,27 +442,21 @@ def test_the_end_of_a_pass_is_put_right_by_the_first_cure_that_is_proven(
     assert helps == "nothing" or "at the end of each pass" in found.same.notes[0]
 
 
-def test_other_rows_are_given_the_first_twins_indices(played: Callable[[Says], tuple[Proof, list[str]]]) -> None:
-    def says(args: Mapping[str, Any], micro: int, accumulation: int, told: Mapping[str, Any]) -> Twin:
-        made = replace(same_or_first(micro, accumulation), indices=("7", "3"))
-        drawn = replace(twin(micro, accumulation, apart=0.5, rest=0.5), rows=("z",) * 12)
-        return drawn if accumulation > 1 and "rows" not in told else made
+def test_other_rows_are_given_the_first_twins_indices(played: Play) -> None:
+    def says(of: Told) -> Twin:
+        drawn = replace(of.first_or(0.5, rest=0.5), rows=("z",) * 12)
+        return drawn if of.accumulation > 1 and "rows" not in of.told else replace(of.same(), indices=("7", "3"))
 
     found, rounds = played(says)
     assert rounds == ["4x1 1x4", "4x1 1x4 rows rows_of"] and found.same.verdict == "same" and found.same.steps == "proven"
-    assert (
-        found.same.samples.startswith("not comparable because other rows are drawn at 1 x 4") and "on the same rows" in found.same.gradient
-    )
+    assert found.same.samples.startswith("not comparable because other rows are drawn at 1 x 4")
+    assert "on the same rows" in found.same.gradient
 
 
-@pytest.mark.parametrize(
-    ("apart", "said", "verdict"),
-    [
-        (1e-7, "proven", "same"),
-        (0.02, "differs by 0.02: ", "different"),
-        (None, "not comparable because its twins took longer than", "not_comparable"),
-    ],
-)
+@pytest.mark.parametrize(("apart", "said", "verdict"), [
+    (1e-7, "proven", "same"), (0.02, "differs by 0.02: ", "different"),
+    (None, "not comparable because its twins took longer than", "not_comparable"),
+])  # fmt: skip
 def test_what_is_turned_from_outside_is_held_against_the_same_rows_without_it(
     launches: Launches, monkeypatch: pytest.MonkeyPatch, apart: float | None, said: str, verdict: str
 ) -> None:

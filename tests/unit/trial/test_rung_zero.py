@@ -14,7 +14,6 @@ from rich.console import Console
 from launcher.cli.launch_view import Display
 from launcher.config.schema import LadderRules, Recipe, TrainerRules, TrialRules, WheelRule
 from launcher.engine import fit as engine_fit
-from launcher.engine import trials
 from launcher.engine.events import Fitted, MisreadFound
 from launcher.engine.state import Fit, Status
 from launcher.errors import ExitCode
@@ -22,7 +21,6 @@ from launcher.history.events import Event
 from launcher.history.run_folder import RunFolder
 from launcher.ladder.build import ladder_of
 from launcher.ladder.rungs import Ladder, Rung
-from launcher.ladder.search import Tried, Try, next_move
 from launcher.ladder.verdict import Kind, Verdict
 from launcher.shared.report import DIVIDED_BY, MICRO_BATCHES, OWN_ACCUMULATION, SAID_ACCUMULATION, SAMPLES, WORLD_SIZE, TrialReport
 from launcher.trainers.script.adapter import ScriptAdapter
@@ -91,16 +89,10 @@ def test_a_lower_rung_that_runs_otherwise_is_no_misreading_of_the_command(tmp_pa
     assert found(one, tried(ladder_of(one), at=1, kind=Kind.ALTERED, micro_batch=32)) is None
 
 
-@pytest.mark.parametrize(
-    ("words", "ran"),
-    [
-        (("--batch-size", "32"), {"micro_batch": 12, "accumulation": 1}),
-        (("--batch-size=32",), {"micro_batch": 12, "accumulation": 1}),
-        (("--accum", "1"), {"micro_batch": 32, "accumulation": 3}),
-        ((), {"micro_batch": 12}),
-    ],
-    ids=["the command's own word", "joined", "another accumulation than typed", "accumulation not seen"],
-)
+@pytest.mark.parametrize(("words", "ran"), [
+    (("--batch-size", "32"), {"micro_batch": 12, "accumulation": 1}), (("--batch-size=32",), {"micro_batch": 12, "accumulation": 1}),
+    (("--accum", "1"), {"micro_batch": 32, "accumulation": 3}), ((), {"micro_batch": 12}),
+], ids=["the command's own word", "joined", "another accumulation than typed", "accumulation not seen"])  # fmt: skip
 def test_where_it_is_not_known_how_what_ran_is_turned_the_person_is_asked(
     tmp_path: Path, words: tuple[str, ...], ran: dict[str, int]
 ) -> None:
@@ -159,16 +151,6 @@ def test_a_rung_whose_step_has_other_samples_than_the_asked_one_is_never_taken(t
     assert found(one, unseen, divides) is None, "a script that divides its batch over processes divides the asked one, too"
 
 
-def test_rung_0_is_tried_before_what_is_estimated_to_fit(tmp_path: Path) -> None:
-    ladder = ladder_of(adapter(tmp_path))
-    oom, fits = (Verdict(kind=kind, phase="train", why="") for kind in (Kind.OUT_OF_MEMORY, Kind.FITS))
-    told = [(oom, 4.0) if rung.index < 3 else (fits, 0.5) for rung in ladder.rungs]
-    earlier = [Tried(rung=rung, verdict=verdict, need=need) for rung, (verdict, need) in zip(ladder.rungs, told, strict=True)]
-    led, held = (next_move(ladder, [], policy="predicted", earlier=earlier, asked_first=first) for first in (False, True))
-    assert isinstance(led, Try) and led.rung.index > 0
-    assert held == Try(rung=ladder.asked)
-
-
 def test_a_trial_of_rung_0_leaves_an_accumulation_that_no_word_says_at_that(tmp_path: Path) -> None:
     """Told four of sixteen it would hide that a file has said two."""
     unsaid, typed = adapter(tmp_path, ask={"accumulation": 16}), adapter(tmp_path, "--accum", "16", ask={"accumulation": 16})
@@ -223,13 +205,6 @@ def test_nothing_is_tried_below_a_reading_that_can_not_be_mended(tmp_path: Path,
     words = " ".join(out.getvalue().split())
     assert "Stopped, nothing was launched: the command as it stands ran micro_batch 12, and 32 (--batch-size) had been read" in words
     assert "as asked" not in words
-
-
-def test_what_a_misread_trial_needed_leads_no_later_launch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    learnt: list[int] = []
-    monkeypatch.setattr(trials, "_keep", lambda job, tried: learnt.append(tried.rung.micro_batch))
-    launched(adapter(tmp_path), tmp_path, monkeypatch, ran=64, fits_from=16)
-    assert learnt[0] == 64 and 32 in learnt[1:]
 
 
 @pytest.mark.parametrize(
