@@ -104,16 +104,6 @@ def test_modules_named_like_autofits_dependencies_are_not_autofits(shadowed: Pat
     assert done.returncode == 0 and "yolo_demo" in done.stdout + done.stderr, done.stderr
 
 
-@pytest.mark.slow
-def test_a_script_trains_with_its_own_modules_of_such_names(shadowed: Path) -> None:
-    own = sorted(autofit_launcher.DEPENDENCIES - {"hydra", "typing_extensions"})
-    each = f"{TRAINS.replace('launcher', 'yaml')}\nimport {', '.join(own)}\nprint([one.SETTINGS['out'] for one in ({', '.join(own)})])\n"
-    (shadowed / "train.py").write_text(each, encoding="utf-8")
-    done = autofit(shadowed, "run", "device=cpu", "device.memory=700MiB", "--json", "--", sys.executable, "train.py", "--batch-size", "8")
-    assert done.returncode == 0 and json.loads(done.stdout.splitlines()[-1])["status"] == "done", done.stderr
-    assert f"trained with {shadowed / 'yaml.py'}" in done.stderr and str([64] * len(own)) in done.stderr
-
-
 # ----------------------------------------------------------------------------------------------------------------------
 # A script that imports its own
 

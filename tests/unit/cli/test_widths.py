@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -73,40 +70,3 @@ def test_a_trainers_own_bar_is_read_whole_and_seen_on_one_row(tmp_path: Path, tr
 
 # ----------------------------------------------------------------------------------------------------------------------
 # Whole launches
-
-
-ROOM = "device.memory=3GiB"
-STEPS = "trainer.args.set={--max_steps:8,--warmup_steps:2,--eval_steps:4,--save_steps:4,--logging_steps:2}"
-LAUNCHES = {
-    "ultralytics": ("recipe=yolo_demo", ROOM, "ask.image_size=96", "trainer.args.epochs=1", "trainer.args.fraction=0.2"),
-    "speech": ("recipe=whisper_demo", ROOM, STEPS),
-    "script": ("recipe=separator_demo", ROOM, r"trainer.args.set={config\:training.epochs:2,config\:training.samples_per_epoch:48}"),
-}
-
-
-@pytest.fixture(scope="module", params=LAUNCHES)
-def trainer(request: pytest.FixtureRequest) -> Iterator[str]:
-    yield str(request.param)
-
-
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory, trainer: str) -> Path:
-    return tmp_path_factory.mktemp(trainer)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("columns", [*WIDTHS, None])
-def test_the_progress_of_a_whole_run_is_known(place: Path, trainer: str, columns: int | None) -> None:
-    """One after another in a folder: the first makes the trials, the others go by its fit."""
-    env = {f"XDG_{name}_HOME": str(place / name) for name in ("STATE", "CACHE")}
-    if columns is None:
-        argv = (sys.executable, "-m", "launcher", "train", *LAUNCHES[trainer])
-        status = subprocess.run(argv, cwd=place, env={**screens.plain_environment(), **env}, capture_output=True, check=False).returncode
-    else:
-        status = screens.autofit("train", *LAUNCHES[trainer], columns=columns, cwd=place, env=env, timeout_s=550).status
-    assert status == 0
-    run = max((place / "runs" / "autofit").iterdir(), key=lambda path: path.stat().st_mtime)
-    lines = [json.loads(line) for line in (run / "series.jsonl").read_text(encoding="utf-8").splitlines()]
-    bar = trainer != "script" or columns is not None  # examples/separator draws one on a terminal only; its epochs it always tells
-    assert all(any(line.get(name) for line in lines) for name in ("epoch", "loss", *(["step"] if bar else [])))
-    assert lines[-1]["done"] == 1.0

@@ -21,6 +21,8 @@ from launcher.shared.sizes import format_size, parse_size
 from tests.helpers.nvml_stand_in import GIB, GONE, MIB, FakeCard, FakeNvml
 from tests.helpers.places import ROOT
 
+linux = pytest.mark.skipif(platform.system() != "Linux", reason="RLIMIT_DATA is Linux's")
+
 
 @pytest.fixture(autouse=True)
 def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,19 +81,6 @@ def test_the_size_on_the_box_is_all_of_the_card() -> None:
     assert (budget.budget_bytes, budget.emulated) == (16 * GIB - 256 * MIB, False)
 
 
-def test_memory_above_the_cards_is_refused_with_the_largest_round_size() -> None:
-    (fault,) = refused(FakeNvml(FakeCard()), memory_bytes=20 * GIB)
-    assert str(fault) == (
-        "device.memory: 20.0 GiB is asked, but cuda:0 (NVIDIA GeForce RTX 4080 SUPER) has 15.8 GiB that programs can "
-        "reach. Ask for 15GiB or less, or leave it empty for all of the card."
-    )
-
-
-def test_memory_too_small_for_a_context_is_refused() -> None:
-    (fault,) = refused(FakeNvml(FakeCard()), memory_bytes=100 * MIB)
-    assert str(fault) == ("device.memory: 100 MiB is asked, but a CUDA context alone needs about 512 MiB. Ask for more.")
-
-
 # ---- neighbours
 
 
@@ -120,13 +109,6 @@ def test_sharing_budgets_what_is_free_and_says_so() -> None:
     assert "a neighbour that grows later takes memory that this budget counts on" in budget.notes[1]
 
 
-def test_a_shared_card_with_nothing_left_is_refused() -> None:
-    (fault,) = refused(held_by_us(used=79 * GIB + 600 * MIB, listed=79 * GIB), share=True)
-    assert fault.key == "device.share"
-    assert fault.found.startswith("168 MiB of the 79.8 GiB of cuda:0 (NVIDIA A100) are free, held by ")
-    assert fault.found.endswith("and a CUDA context alone needs about 512 MiB")
-
-
 def test_a_small_neighbour_is_tolerated_and_its_memory_is_not_budgeted() -> None:
     card = FakeCard(used=600 * MIB, graphics=[(os.getpid(), 600 * MIB)])
     budget = on(FakeNvml(card))
@@ -152,12 +134,6 @@ def test_a_neighbour_that_comes_is_not_the_runs_own_use_where_the_driver_tells_w
     assert used_bytes(budget, (41, 42), nvml=nvml) == 7 * GIB, "WSL and containers: what is in use since"
 
 
-def test_a_process_of_another_container_is_named_as_that() -> None:
-    (fault,) = refused(FakeNvml(FakeCard(used=8 * GIB, processes=[[(GONE, 8 * GIB)]])))
-    assert f"are in use by a process this container can't see (pid {GONE} on the host, 8.0 GiB)" in fault.found
-    assert fault.cure.startswith("See nvidia-smi on the host; otherwise wait, or set device.share=true")
-
-
 def test_a_driver_that_does_not_tell_a_process_memory_is_understood() -> None:
     (fault,) = refused(held_by_us(used=8 * GIB, listed=None))
     assert f"(pid {os.getpid()}, user {psutil.Process().username()}, an amount the driver doesn't tell)" in fault.found
@@ -170,6 +146,34 @@ TWO = (
     FakeCard(name="first", uuid="GPU-11111111-aaaa-bbbb-cccc-000000000000"),
     FakeCard(name="second", uuid="GPU-22222222-aaaa-bbbb-cccc-000000000000"),
 )
+
+
+ASYNC, FRACTION = ({"PYTORCH_CUDA_ALLOC_CONF": value} for value in ("backend:cudaMallocAsync", "per_process_memory_fraction:0.5"))
+
+
+@pytest.mark.parametrize(("nvml", "kind", "options", "said"), [
+    (FakeNvml(FakeCard()), "cuda", {"memory_bytes": 20 * GIB},
+     "device.memory: 20.0 GiB is asked, but cuda:0 (NVIDIA GeForce RTX 4080 SUPER) has 15.8 GiB that programs can reach. Ask for 15GiB or"),
+    (FakeNvml(FakeCard()), "cuda", {"memory_bytes": 100 * MIB},
+     "device.memory: 100 MiB is asked, but a CUDA context alone needs about 512 MiB. Ask for more."),
+    (FakeNvml(FakeCard()), "cuda", {"environ": ASYNC}, "chooses cudaMallocAsync, whose pool no cap holds"),
+    (FakeNvml(FakeCard()), "cuda", {"environ": FRACTION}, "by which autofit itself holds a run to its budget"),
+    (FakeNvml(*TWO), "cuda", {"index": 1, "environ": {"CUDA_VISIBLE_DEVICES": "0,7"}},
+     "device.index: 1 is asked, but 1 card can be seen (CUDA_VISIBLE_DEVICES=0,7). Use 0."),
+    (FakeNvml(*TWO), "cuda", {"index": 2}, "device.index: 2 is asked, but 2 cards can be seen. Use a number from 0 to 1."),
+    (FakeNvml(FakeCard(total=0)), "cuda", {}, "the driver doesn't tell the memory of cuda:0"),
+    (FakeNvml(FakeCard(mig=1)), "cuda", {}, "device.index: "),
+    (FakeNvml(FakeCard(locked=True)), "auto", {}, "no card can be opened: card 0 of nvidia-smi is left out"),
+    (FakeNvml(FakeCard(used=8 * GIB, processes=[[(GONE, 8 * GIB)]])), "cuda", {},
+     f"are in use by a process this container can't see (pid {GONE} on the host, 8.0 GiB)"),
+    (held_by_us(used=79 * GIB + 600 * MIB, listed=79 * GIB), "cuda", {"share": True},
+     "device.share: 168 MiB of the 79.8 GiB of cuda:0 (NVIDIA A100) are free, held by "),
+    pytest.param(None, "cpu", {"memory_bytes": 2**60}, "of host memory is available", marks=linux),
+    pytest.param(None, "cpu", {"index": 1}, "device.index: 1 is asked on the cpu. A CPU has index 0 only", marks=linux),
+])  # fmt: skip
+def test_what_can_not_be_had_is_refused_with_its_key_and_what_to_ask(nvml: FakeNvml | None, kind: str, options: Any, said: str) -> None:
+    (fault,) = refused(nvml, kind, **options)
+    assert said in str(fault) and fault.cure, str(fault)
 
 
 @pytest.mark.parametrize(
@@ -200,11 +204,6 @@ def test_cards_that_may_not_be_opened_are_skipped_and_told() -> None:
     budget = on(nvml, environ={"CUDA_VISIBLE_DEVICES": "0", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"})
     assert budget.uuid == TWO[0].uuid
     assert budget.notes == ("card 0 of nvidia-smi is left out: it can't be opened (Insufficient Permissions)",)
-
-
-def test_a_machine_whose_cards_may_all_not_be_opened_is_refused() -> None:
-    (fault,) = refused(FakeNvml(FakeCard(locked=True)), "auto")
-    assert "no card can be opened: card 0 of nvidia-smi is left out" in fault.found
 
 
 # ---- a card that others come to
@@ -245,16 +244,6 @@ def test_a_trial_that_waits_for_its_predecessors_memory_leaves_a_desktops_drift_
     assert not settle(budget, idle_free_bytes=budget.free_bytes - 300 * MIB, timeout_s=0.0, nvml=nvml)
 
 
-def test_cuda_malloc_async_is_refused() -> None:
-    (fault,) = refused(FakeNvml(FakeCard()), environ={"PYTORCH_CUDA_ALLOC_CONF": "backend:cudaMallocAsync"})
-    assert fault.key == "PYTORCH_CUDA_ALLOC_CONF" and "whose pool no cap holds" in fault.found
-
-
-def test_a_fraction_of_the_persons_own_is_refused_for_a_budget() -> None:
-    (fault,) = refused(FakeNvml(FakeCard()), environ={"PYTORCH_CUDA_ALLOC_CONF": "per_process_memory_fraction:0.5"})
-    assert "by which autofit itself holds a run to its budget" in fault.found
-
-
 def test_a_driver_that_spills_gets_a_lower_cap(monkeypatch: pytest.MonkeyPatch) -> None:
     plain = on(FakeNvml(FakeCard()))
     monkeypatch.setattr(platform, "release", lambda: "6.6.87.2-microsoft-standard-WSL2")
@@ -275,13 +264,6 @@ def test_visible_devices_that_name_no_whole_card_are_refused(wish: str, found: s
         assert (fault.key, fault.found) == ("device.kind", f"{kind} is asked, but {found}")
 
 
-def test_an_index_beyond_the_visible_cards_is_refused() -> None:
-    (fault,) = refused(FakeNvml(*TWO), index=1, environ={"CUDA_VISIBLE_DEVICES": "0,7"})
-    assert str(fault) == "device.index: 1 is asked, but 1 card can be seen (CUDA_VISIBLE_DEVICES=0,7). Use 0."
-    (fault,) = refused(FakeNvml(*TWO), index=2)
-    assert str(fault) == "device.index: 2 is asked, but 2 cards can be seen. Use a number from 0 to 1."
-
-
 @pytest.mark.parametrize("wish", ["", "-1"])
 def test_hidden_cards_mean_the_cpu_for_auto_and_a_fault_for_cuda(wish: str) -> None:
     environ = {"CUDA_VISIBLE_DEVICES": wish}
@@ -297,11 +279,6 @@ def test_a_card_in_mig_mode_is_refused() -> None:
     (fault,) = refused(FakeNvml(FakeCard(mig=1)))
     assert (fault.key, "is in MIG mode, which autofit doesn't support" in fault.found) == ("device.index", True)
     assert on(FakeNvml(FakeCard(mig=0))).kind == "cuda"
-
-
-def test_a_card_without_memory_of_its_own_is_refused() -> None:
-    (fault,) = refused(FakeNvml(FakeCard(total=0)))
-    assert "the driver doesn't tell the memory of cuda:0" in fault.found
 
 
 # ---- no card
@@ -380,8 +357,6 @@ def test_all_bad_values_are_told_at_once() -> None:
 
 # ---- the CPU, for real
 
-linux = pytest.mark.skipif(platform.system() != "Linux", reason="RLIMIT_DATA is Linux's")
-
 
 @linux
 def test_a_cpu_budget_is_most_of_what_is_available() -> None:
@@ -399,19 +374,6 @@ def test_a_cpu_budget_of_which_nothing_would_be_left_is_refused() -> None:
     (fault,) = refused(None, "cpu", memory_bytes=64 * MIB, headroom=0.25)
     assert "64 MiB is the budget, and at least 64 MiB of a CPU's stay free" in fault.found and "device.headroom=0" in fault.cure
     assert find("cpu", memory_bytes=80 * MIB, headroom=0.25).cap_bytes == 16 * MIB
-
-
-@linux
-def test_more_than_the_available_memory_is_refused() -> None:
-    (fault,) = refused(None, "cpu", memory_bytes=2**60)
-    assert fault.key == "device.memory"
-    assert "of host memory is available" in fault.found
-
-
-@linux
-def test_a_cpu_has_index_0_only() -> None:
-    (fault,) = refused(None, "cpu", index=1)
-    assert str(fault).startswith("device.index: 1 is asked on the cpu. A CPU has index 0 only")
 
 
 def test_a_cpu_budget_needs_linux(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -47,11 +48,6 @@ def but(**changes: object) -> TrialReport:
 
 def failed(message: str, types: tuple[str, ...] = ("RuntimeError", "Exception"), phase: Phase = Phase.TRAIN) -> TrialReport:
     return but(phase=phase, failure=Failure(types=types, message=message, traceback=f"Traceback ...\n{message}"))
-
-
-def test_a_trial_that_did_everything_fits() -> None:
-    verdict = judged(GOOD)
-    assert (verdict.kind, verdict.peak_bytes) == (Kind.FITS, 700)
 
 
 CUDA_2_1 = "CUDA out of memory. Tried to allocate 1.47 GiB. GPU 0 has a total capacty of 79.15 GiB of which 620.00 MiB is free."
@@ -122,12 +118,6 @@ def test_an_empty_memory_error_is_known_by_its_class() -> None:
     assert found is not None and found.source == "host"
 
 
-def test_out_of_memory_names_phase_size_and_source() -> None:
-    verdict = judged(failed(CPU, phase=Phase.VALIDATE), returncode=1)
-    assert (verdict.kind, verdict.phase, verdict.source, verdict.asked_bytes) == (Kind.OUT_OF_MEMORY, "validate", "host", 26214400)
-    assert verdict.why == "out of memory in phase validate, asking for 25 MiB (host)"
-
-
 def test_a_crash_shows_the_trainers_own_traceback_and_stops() -> None:
     with pytest.raises(SyntaxError) as raised:
         raise SyntaxError("'x' is not a valid YOLO argument")
@@ -135,6 +125,56 @@ def test_a_crash_shows_the_trainers_own_traceback_and_stops() -> None:
     assert verdict.kind is Kind.CRASHED and not verdict.lower_rung_may_help
     assert verdict.why == "SyntaxError: 'x' is not a valid YOLO argument"
     assert verdict.evidence.startswith("Traceback")
+
+
+def card(phase: str = "train", **what: int) -> PhaseUse:
+    return PhaseUse(phase=phase, seconds=1.0, **what)
+
+
+def use(phase: str, reserved: int) -> PhaseUse:
+    return PhaseUse(phase=phase, seconds=1.0, reserved_bytes=reserved, device_bytes=reserved)
+
+
+TRAINING = but(phase=Phase.TRAIN)
+PINNED = "RuntimeError: Caught RuntimeError in pin memory thread for device 0. CUDA error: out of memory"
+ENDED = Failure(types=(OVER_CAP, "BaseException"), message="OverCap: phase train needed 1200 bytes", traceback="Traceback ...")
+OVER = but(uses=(use("train", 900), use("validate", 1001), use("finish", 1100)), cap_bytes=1000, ceiling_bytes=1500)
+
+
+@pytest.mark.parametrize(("report", "how", "verdict", "why"), [
+    (GOOD, {}, (Kind.FITS, None, 700), "fits"),
+    (but(uses=(card(reserved_bytes=700, outside_bytes=200),)), {"device": "cuda"}, (Kind.FITS, None, 900), ""),
+    (but(uses=(card(reserved_bytes=700, outside_bytes=400),), phase=Phase.TRAIN), {"device": "cuda"},
+     (Kind.OUT_OF_MEMORY, "measured", 1100), ""),
+    (but(uses=(card(reserved_bytes=700, retries=2, ooms=2),)), {"device": "cuda"}, (Kind.FITS, None, 700), "a library got over them"),
+    (but(uses=(card(reserved_bytes=700, retries=3, ooms=1),)), {"device": "cuda"}, (Kind.OUT_OF_MEMORY, "measured", 700),
+     "2 allocation(s) in phase train came only after the allocator had emptied its cache: no room is left"),
+    (OVER, {}, (Kind.OUT_OF_MEMORY, "measured", 1100), "in phase validate"),
+    (but(uses=(use("train", 1000),), cap_bytes=1000, ceiling_bytes=1500), {}, (Kind.FITS, None, 1000), ""),
+    (but(phase=Phase.TRAIN, uses=(use("train", 1200),), failure=ENDED), {"returncode": 1}, (Kind.OUT_OF_MEMORY, "measured", 1200), ""),
+    (failed(CPU, phase=Phase.VALIDATE), {"returncode": 1}, (Kind.OUT_OF_MEMORY, "host", 700),
+     "out of memory in phase validate, asking for 25 MiB (host)"),
+    (failed(CPU), {"device": "cuda"}, (Kind.OUT_OF_MEMORY, "host_memory", 700), "fewer data loader workers"),
+    (failed(PINNED), {"device": "cuda", "returncode": 1}, (Kind.OUT_OF_MEMORY, "pinned", 700),
+     "pin_memory=False cures this, not a smaller batch"),
+    (TRAINING, {"returncode": -signal.SIGKILL}, (Kind.OUT_OF_MEMORY, "host_memory", 700), ""),
+    (TRAINING, {"returncode": -signal.SIGKILL, "timed_out": True, "seconds": 60.0}, (Kind.STALLED, None, 700),
+     "no end after 60 s, in phase train"),
+    (but(phase=Phase.TRAIN, uses=(card(reserved_bytes=250),)),
+     {"device": "cuda", "returncode": -signal.SIGSEGV, "peak_data_bytes": 9000}, (Kind.CRASHED, None, 250),
+     "ended by signal SIGSEGV in phase train"),
+    (failed("'x' is no argument", ("SyntaxError",)), {"device": "cuda", "returncode": 1, "taken": "held"}, (Kind.CRASHED, None, 700), ""),
+    (but(swallowed=("TaskAlignedAssigner went to the CPU",)), {}, (Kind.ALTERED, None, 700), ""),
+    (TRAINING, {}, (Kind.VACUOUS, None, 700), "ended in phase train"),
+    (but(optimizer_steps=1), {}, (Kind.VACUOUS, None, 700), "1 of 2 optimizer steps"),
+    (but(validation_batches=0), {}, (Kind.VACUOUS, None, 700), "0 of 2 validation batches"),
+    (but(train_again_batches=0), {}, (Kind.VACUOUS, None, 700), "0 of 1 training batches after validation"),
+    (but(phase="setup", hint="say --val-every 1"), {}, (Kind.VACUOUS, None, 700), "the trial ended in phase setup: say --val-every 1"),
+])  # fmt: skip
+def test_what_is_concluded(report: TrialReport, how: dict[str, Any], verdict: tuple[Kind, str | None, int], why: str) -> None:
+    found = judged(report, **how)
+    assert (found.kind, found.source, found.peak_bytes) == verdict, found
+    assert why in found.why or found.fits
 
 
 TORN = "RuntimeError: [enforce fail at inline_container.cc:671] . unexpected pos 386048 vs 385940"
@@ -166,10 +206,6 @@ def test_a_trial_that_found_no_room_on_a_disk_ran_out_of_it_and_did_not_crash(wo
         )
 
 
-def test_a_child_killed_by_the_kernel_ran_out_of_host_memory() -> None:
-    assert judged(but(phase=Phase.TRAIN), returncode=-signal.SIGKILL).source == "host_memory"
-
-
 def test_a_signal_at_the_cap_is_out_of_memory_and_far_below_it_a_crash() -> None:
     report = but(phase=Phase.TRAIN, base_bytes=1000, cap_bytes=1000)
     assert judged(report, returncode=-signal.SIGSEGV, peak_data_bytes=1950).kind is Kind.OUT_OF_MEMORY
@@ -181,20 +217,6 @@ def test_a_text_with_other_causes_is_memory_only_at_the_cap() -> None:
     at_the_cap = dataclasses.replace(failed(words), base_bytes=1000, uses=(PhaseUse(phase="setup", seconds=1, reserved_bytes=960),))
     assert judged(at_the_cap, returncode=1).kind is Kind.OUT_OF_MEMORY
     assert judged(failed(words), returncode=1).kind is Kind.CRASHED
-
-
-def test_a_trial_that_never_ends_has_stalled() -> None:
-    verdict = judged(but(phase=Phase.TRAIN), returncode=-signal.SIGKILL, timed_out=True, seconds=60.0)
-    assert verdict.kind is Kind.STALLED and verdict.why == "no end after 60 s, in phase train"
-
-
-@pytest.mark.parametrize(("changes", "words"), [
-    ({"phase": Phase.TRAIN}, "ended in phase train"), ({"optimizer_steps": 1}, "1 of 2 optimizer steps"),
-    ({"validation_batches": 0}, "0 of 2 validation batches"), ({"train_again_batches": 0}, "0 of 1 training batches after validation"),
-])  # fmt: skip
-def test_a_trial_that_skipped_something_is_vacuous(changes: dict[str, object], words: str) -> None:
-    verdict = judged(but(**changes))
-    assert verdict.kind is Kind.VACUOUS and words in verdict.why
 
 
 def test_a_trainer_that_changed_its_batch_or_device_has_altered_the_rung() -> None:
@@ -211,35 +233,11 @@ def test_what_autofit_refuses_is_no_crash_of_the_trainer() -> None:
     assert not verdict.evidence
 
 
-def test_a_hidden_memory_failure_is_no_fit() -> None:
-    assert judged(but(swallowed=("TaskAlignedAssigner went to the CPU",))).kind is Kind.ALTERED
-
-
 def test_a_sample_that_takes_far_longer_than_in_half_the_micro_batch_has_spilled() -> None:
     slow = judged(but(full_step_seconds=8.0, half_step_seconds=1.0), device="cuda")
     assert (slow.kind, slow.lower_rung_may_help) == (Kind.SPILLED, True)
     assert slow.why == "a sample takes 4.0 times as long as in half the micro-batch: the driver has put some of it into host memory"
     assert judged(but(full_step_seconds=2.2, half_step_seconds=1.0), device="cuda").fits
-
-
-def card(phase: str = "train", **what: int) -> PhaseUse:
-    return PhaseUse(phase=phase, seconds=1.0, **what)
-
-
-def test_reserved_and_outside_together_must_stay_below_the_cap() -> None:
-    verdict = judged(but(uses=(card(reserved_bytes=700, outside_bytes=400),), phase=Phase.TRAIN), device="cuda")
-    assert (verdict.kind, verdict.source, verdict.peak_bytes) == (Kind.OUT_OF_MEMORY, "measured", 1100)
-    assert judged(but(uses=(card(reserved_bytes=700, outside_bytes=200),)), device="cuda").peak_bytes == 900
-
-
-def test_memory_that_came_only_after_the_cache_was_emptied_is_no_fit() -> None:
-    verdict = judged(but(uses=(card(reserved_bytes=700, retries=3, ooms=1),)), device="cuda")
-    assert (verdict.kind, verdict.phase, verdict.source) == (Kind.OUT_OF_MEMORY, "train", "measured")
-    assert verdict.why == "2 allocation(s) in phase train came only after the allocator had emptied its cache: no room is left"
-
-
-def test_failed_allocations_that_a_library_got_over_are_no_guilt() -> None:
-    assert judged(but(uses=(card(reserved_bytes=700, retries=2, ooms=2),)), device="cuda").fits
 
 
 def test_growth_is_added_to_what_a_cards_allocator_has_reserved() -> None:
@@ -249,12 +247,6 @@ def test_growth_is_added_to_what_a_cards_allocator_has_reserved() -> None:
     assert judged(but(**grows, growth_bytes_per_batch=571 * MIB / left), device="cuda").fits, "420 + 580, in pages of 20"
     verdict = judged(but(**grows, growth_bytes_per_batch=581 * MIB / left), device="cuda")
     assert (verdict.kind, verdict.phase) == (Kind.OUT_OF_MEMORY, "validate")
-
-
-def test_host_memory_is_never_compared_with_a_cards_cap() -> None:
-    report = but(phase=Phase.TRAIN, uses=(card(reserved_bytes=250),))
-    verdict = judged(report, device="cuda", returncode=-signal.SIGSEGV, peak_data_bytes=9000)
-    assert (verdict.kind, verdict.why) == (Kind.CRASHED, "ended by signal SIGSEGV in phase train")
 
 
 @pytest.mark.parametrize(
@@ -277,22 +269,11 @@ def test_a_text_with_other_causes_is_memory_where_the_cards_allocator_had_refuse
     assert judged(refused, device="cuda", returncode=1).kind is Kind.OUT_OF_MEMORY
 
 
-def test_page_locked_memory_has_a_cure_of_its_own() -> None:
-    text = "RuntimeError: Caught RuntimeError in pin memory thread for device 0. CUDA error: out of memory"
-    verdict = judged(failed(text), device="cuda", returncode=1)
-    assert (verdict.kind, verdict.source) == (Kind.OUT_OF_MEMORY, "pinned")
-    assert "pin_memory=False cures this, not a smaller batch" in verdict.why
-
-
 def test_a_card_that_others_came_to_is_never_this_rungs_out_of_memory() -> None:
     verdict = judged(failed(CUDA_2_1), device="cuda", returncode=1, taken="2.0 GiB of cuda:0 are free")
     assert (verdict.kind, verdict.lower_rung_may_help) == (Kind.CARD_TAKEN, False)
     taken = judged(failed("BudgetTaken: the trainer is allowed 9 bytes", ("BudgetTaken", "BudgetError")), device="cuda", returncode=1)
     assert (taken.kind, taken.why) == (Kind.CARD_TAKEN, "the trainer is allowed 9 bytes")
-
-
-def test_a_typing_error_on_a_taken_card_is_a_crash_all_the_same() -> None:
-    assert judged(failed("'x' is no argument", ("SyntaxError",)), device="cuda", returncode=1, taken="held").kind is Kind.CRASHED
 
 
 def test_validation_that_would_grow_over_the_cap_by_the_end_of_the_set_does_not_fit() -> None:
@@ -322,27 +303,6 @@ def test_phases_a_run_does_not_have_are_not_owed() -> None:
     assert judged(report).kind is Kind.VACUOUS
     assert judged(dataclasses.replace(report, absent=("validate", "train_again"))).fits
     assert not judged(dataclasses.replace(report, absent=("validate",))).fits
-
-
-def test_a_vacuous_trial_says_what_would_let_it_see() -> None:
-    assert judged(but(phase="setup", hint="say --val-every 1")).why == "the trial ended in phase setup: say --val-every 1"
-
-
-def use(phase: str, reserved: int) -> PhaseUse:
-    return PhaseUse(phase=phase, seconds=1.0, reserved_bytes=reserved, device_bytes=reserved)
-
-
-def test_a_trial_that_got_more_than_its_cap_has_not_fitted_though_nothing_failed() -> None:
-    """Allocations fail only at the ceiling: what was needed is measured, and the cap is a line to stay below."""
-    verdict = judged(but(uses=(use("train", 900), use("validate", 1001), use("finish", 1100)), cap_bytes=1000, ceiling_bytes=1500))
-    assert (verdict.kind, verdict.phase, verdict.source, verdict.peak_bytes) == (Kind.OUT_OF_MEMORY, "validate", "measured", 1100)
-    assert judged(but(uses=(use("train", 1000),), cap_bytes=1000, ceiling_bytes=1500)).fits
-
-
-def test_a_trial_ended_at_the_first_phase_over_the_cap_is_out_of_memory_and_no_crash() -> None:
-    ended = Failure(types=(OVER_CAP, "BaseException"), message="OverCap: phase train needed 1200 bytes", traceback="Traceback ...")
-    verdict = judged(but(phase=Phase.TRAIN, uses=(use("train", 1200),), failure=ended), returncode=1)
-    assert (verdict.kind, verdict.source) == (Kind.OUT_OF_MEMORY, "measured") and verdict.lower_rung_may_help
 
 
 @pytest.mark.parametrize("line", [
@@ -453,9 +413,3 @@ def test_a_semaphore_without_room_in_dev_shm_is_no_crash() -> None:
     verdict = judged(report, returncode=1)
     assert (verdict.kind, verdict.source) == (Kind.OUT_OF_MEMORY, "shared_memory")
     assert "a larger /dev/shm cure this" in verdict.why
-
-
-def test_host_memory_beside_a_card_is_not_the_cards() -> None:
-    verdict = judged(failed(CPU), device="cuda")
-    assert (verdict.kind, verdict.source) == (Kind.OUT_OF_MEMORY, "host_memory") and "fewer data loader workers" in verdict.why
-    assert judged(failed(CPU)).source == "host"
