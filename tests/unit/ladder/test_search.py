@@ -71,28 +71,6 @@ def test_the_walk_chooses_what_the_exhaustive_walk_chooses(case: tuple[Ladder, d
     assert set(tried) <= set(tried_all)
 
 
-def test_a_failure_in_training_is_not_cured_by_a_wheel_of_validation() -> None:
-    ladder = small()
-    move = next_move(ladder, [Tried(rung=ladder.rungs[0], verdict=verdict(Kind.OUT_OF_MEMORY, "train"))])
-    assert isinstance(move, Try)
-    assert move.rung.values == {"val_micro_batch": 8, "micro_batch": 4, "image_size": 640}
-
-
-def test_a_failure_in_validation_tries_the_wheel_of_validation_first() -> None:
-    ladder = small()
-    move = next_move(ladder, [Tried(rung=ladder.rungs[0], verdict=verdict(Kind.OUT_OF_MEMORY, "validate"))])
-    assert isinstance(move, Try)
-    assert move.rung.values == {"val_micro_batch": 4, "micro_batch": 8, "image_size": 640}
-
-
-def test_an_altered_trial_and_a_failure_of_workers_dominate_nothing() -> None:
-    ladder = small()
-    for one in (verdict(Kind.ALTERED), verdict(Kind.OUT_OF_MEMORY, "train", "workers")):
-        move = next_move(ladder, [Tried(rung=ladder.rungs[3], verdict=one)])
-        assert isinstance(move, Try)
-        assert move.rung.index == 0
-
-
 def test_a_crash_a_stall_and_a_vacuous_trial_stop_the_walk_at_once() -> None:
     ladder = small()
     for kind in (Kind.CRASHED, Kind.STALLED, Kind.VACUOUS):
@@ -126,30 +104,6 @@ def test_a_crash_where_another_rung_came_further_is_passed_over_as_often_as_it_c
     assert isinstance(next_move(ladder, history), Try)
 
 
-def test_a_rung_on_a_taken_card_was_not_measured_and_is_tried_again() -> None:
-    ladder = small()
-    history = [Tried(rung=ladder.rungs[0], verdict=verdict(Kind.CARD_TAKEN, "train", None))]
-    assert next_move(ladder, history) == Try(rung=ladder.rungs[0])
-    assert dominated_by(ladder, ladder.rungs[0], history) is None
-
-
-def test_a_trainer_that_went_down_by_itself_is_followed_to_the_batch_it_took() -> None:
-    ladder = build([Wheel(name="micro_batch", values=(64, 32, 16, 8)), Wheel(name="model", values=("l", "s"))], effective_batch=64)
-    altered = Verdict(kind=Kind.ALTERED, phase="train", why="", took=16)
-    move = next_move(ladder, [Tried(rung=ladder.asked, verdict=altered)])
-    assert isinstance(move, Try) and move.rung.values == {"micro_batch": 16, "model": "l"}
-    ignores = Verdict(kind=Kind.ALTERED, phase="train", why="")
-    move = next_move(ladder, [Tried(rung=ladder.asked, verdict=ignores)])
-    assert isinstance(move, Try) and move.rung.micro_batch == 32
-
-
-def test_a_batch_that_can_not_be_put_together_leaves_only_rungs_that_need_not() -> None:
-    ladder = build([Wheel(name="micro_batch", values=(64, 32, 16)), Wheel(name="model", values=("l", "s"))], effective_batch=64)
-    inexact = verdict(Kind.ALTERED, source="accumulation")
-    move = next_move(ladder, [Tried(rung=ladder.asked, verdict=OOM), Tried(rung=ladder.rungs[1], verdict=inexact)])
-    assert isinstance(move, Try) and move.rung.values == {"micro_batch": 64, "model": "s"}
-
-
 def of_a_script() -> Ladder:
     """As a script's: validation's batch is the fastest wheel."""
     wheels = [
@@ -158,6 +112,30 @@ def of_a_script() -> Ladder:
         Wheel(name="segment", values=(64, 48, 32)),
     ]
     return build(wheels, effective_batch=32)
+
+
+MODELS = build([Wheel(name="micro_batch", values=(64, 32, 16)), Wheel(name="model", values=("l", "s"))], effective_batch=64)
+ALTERED = verdict(Kind.ALTERED)
+FAULTY = replace(verdict(Kind.ALTERED, source=None), otherwise=("accumulation",))
+
+
+@pytest.mark.parametrize(("ladder", "tried", "following"), [
+    (small(), {0: OOM}, (8, 4, 640)),
+    (small(), {0: verdict(Kind.OUT_OF_MEMORY, "validate")}, (4, 8, 640)),
+    (small(), {3: ALTERED}, (8, 8, 640)),
+    (small(), {3: verdict(Kind.OUT_OF_MEMORY, "train", "workers")}, (8, 8, 640)),
+    (small(), {0: verdict(Kind.CARD_TAKEN, "train", None)}, (8, 8, 640)),
+    (MODELS, {0: replace(ALTERED, source=None, took=16)}, (16, "l")),
+    (MODELS, {0: replace(ALTERED, source=None)}, (32, "l")),
+    (MODELS, {0: OOM, 1: verdict(Kind.ALTERED, source="accumulation")}, (64, "s")),
+    (of_a_script(), {0: OOM, 3: FAULTY}, (8, 8, 64)),
+], ids=["training isn't cured by a wheel of validation", "validation turns its own wheel first", "altered dominates nothing",
+        "a failure of workers dominates nothing", "a taken card is tried again", "it went down by itself", "it runs otherwise",
+        "a batch that can't be put together", "what runs otherwise does so at every batch of validation"])  # fmt: skip
+def test_what_is_tried_after(ladder: Ladder, tried: dict[int, Verdict], following: tuple[object, ...]) -> None:
+    for policy in ("walk", "predicted") if any(one.took for one in tried.values()) else ("walk",):
+        move = next_move(ladder, [Tried(rung=ladder.rungs[at], verdict=one) for at, one in tried.items()], policy=policy)  # type: ignore[arg-type]
+        assert isinstance(move, Try) and tuple(move.rung.values.values()) == following, policy
 
 
 @pytest.mark.parametrize("policy", ["walk", "predicted"])
@@ -178,13 +156,6 @@ def test_where_a_word_does_nothing_the_walk_chooses_what_the_exhaustive_walk_cho
     draw, surface = world(seed, most=30)
     surface.ignores = draw.choice(["accumulation", *(wheel.name for wheel in surface.ladder.wheels)])
     assert searched(surface, "walk").chosen == searched(surface, "exhaustive").chosen == searched(surface, "predicted").chosen
-
-
-def test_what_runs_otherwise_in_training_does_so_at_every_batch_of_validation() -> None:
-    ladder = of_a_script()
-    faulty = replace(verdict(Kind.ALTERED, source=None), otherwise=("accumulation",))
-    move = next_move(ladder, [Tried(rung=ladder.asked, verdict=OOM), Tried(rung=ladder.rungs[3], verdict=faulty)])
-    assert isinstance(move, Try) and move.rung.values == {"val_micro_batch": 8, "micro_batch": 8, "segment": 64}
 
 
 @pytest.mark.parametrize("phase", ["setup", "train"])
