@@ -122,26 +122,12 @@ def test_train_runs_to_the_end_and_records_it(place: Path) -> None:
     assert max(line["peak_bytes"] for line in lines) == memory["run_peak_bytes"] and max(line["host_bytes"] for line in lines) > 2**27
 
 
-def test_no_rung_fits_is_status_3_with_every_failure_told(place: Path) -> None:
-    ladder = ("ladder.search=walk", "ladder.order=[micro_batch]", "ladder.wheels.micro_batch.floor=4")
-    status, said, err = autofit(place, "train", "device.memory=112MiB", *ladder)
-    assert (status, said["status"], said["rung"], said["command"]) == (3, "no_rung_fits", None, None)
-    assert [trial["verdict"] for trial in said["trials"]] == ["out_of_memory"] * 2
-    assert "No rung fits" in err
-
-
 def test_a_crash_that_is_not_memory_stops_at_once_with_the_trainers_own_words(place: Path) -> None:
     (place / "odd.yaml").write_text("nc: 3\nbackbone:\n  - [-1, 1, NoSuchLayer, [64]]\nhead: []\n")
     status, said, err = autofit(place, "train", "ask.model=odd.yaml")
     assert (status, said["status"], len(said["trials"])) == (4, "crashed", 1)
     assert "NoSuchLayer" in err and "Traceback" in err
     assert not (Path(said["run_dir"]) / "run").exists()
-
-
-def test_a_trial_that_takes_too_long_has_stalled_and_is_gone(place: Path) -> None:
-    status, said, _ = autofit(place, "fit", "trial.timeout_s=1.0")
-    assert (status, said["status"]) == (4, "stalled")
-    assert not left_over(place)
 
 
 def recorded(place: Path) -> tuple[str, str]:

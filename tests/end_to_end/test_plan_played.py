@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from launcher.machine import process
 from launcher.shared.sizes import GIB, MIB
 from tests.helpers.command_line import answer, autofit
 from tests.helpers.places import ROOT
@@ -64,11 +63,6 @@ def test_a_whole_search_is_played_where_a_launch_runs_on_a_pretended_card(tmp_pa
     said = json.loads(done.stdout.splitlines()[-1])
     assert done.returncode == 0, done.stderr[-3000:]
     assert said["status"] == "done" and said["rung"] is not None and "(pretended)" in said["device"]["name"]
-
-
-def test_the_python_of_the_command_is_the_one_that_is_played(tmp_path: Path) -> None:
-    assert process.interpreter_of(sys.executable) == sys.executable
-    assert process.interpreter_of("no-such-program") == sys.executable
 
 
 def test_where_no_card_can_be_pretended_the_reason_is_said(tmp_path: Path) -> None:
