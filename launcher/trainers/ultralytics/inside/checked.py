@@ -32,6 +32,7 @@ from launcher.errors import BadInput, Fault, did_you_mean
 MOST, LONGEST_S, AT_ONCE = 4000, 8.0, 500
 """Images of a split that are opened with their labels; how long; how many between two looks at the clock."""
 SHOWN = 3
+_CORRUPT = ": ignoring corrupt image/label: "
 _WOULD_WRITE = "it would be written anew"
 ROWS = {
     "detect": "A row has 5 columns: class x y width height",
@@ -108,7 +109,7 @@ def _content(file: Path, task: str) -> dict[str, Any]:
     others = [str(key) for key in content if key not in cures]
     near = {key: difflib.get_close_matches(key, others, n=1) for key in cures if not content.get(key)}
     if near:
-        found = {key: f"is missing; is {one[0]} meant for it?" if one else "is missing" for key, one in near.items()}
+        found = {key: f"is missing (is {one[0]} meant for it?)" if one else "is missing" for key, one in near.items()}
         raise BadInput([Fault(where=str(file), key=key, found=found[key], cure=cures[key]) for key in near])
     return content
 
@@ -126,7 +127,7 @@ def _described(file: Path, content: Mapping[str, Any], split: str) -> tuple[dict
 
 def _of_split(file: Path, content: Mapping[str, Any], split: str, error: Exception) -> Fault:
     if not isinstance(error, FileNotFoundError):
-        return Fault(where=str(file), key="", found=_words(error), cure="Correct it.")
+        return Fault(where=str(file), key="", found=re.sub(r"^/\S+ ", "", _words(error)), cure="Correct it.")
     if content.get("download"):
         cure = f"It was never downloaded: `yolo detect train data={file.name} model=yolo11n.yaml epochs=1 imgsz=32` does."
     else:
@@ -141,31 +142,28 @@ def _of_split(file: Path, content: Mapping[str, Any], split: str, error: Excepti
 def _scanned(split: str, images: Sequence[str], described: Mapping[str, Any]) -> tuple[list[Fault], list[str]]:
     """(faults, notes) of a sample of images and their labels."""
     sample, until = random.Random(0).sample(images, min(len(images), MOST)), time.monotonic() + LONGEST_S
-    task, counts, said, boxes = described["task"], [0] * 5, [], []
+    counts, kinds = [0] * 5, dict[str, list[tuple[str, str]]]()
     for at in range(0, len(sample), AT_ONCE):
         if at and time.monotonic() > until:
             break
-        chunk = sample[at : at + AT_ONCE]
-        whole = dataset.YOLODataset.__new__(dataset.YOLODataset)
-        given = {"data": described, "single_cls": described["single_cls"], "im_files": chunk, "label_files": utils.img2label_paths(chunk)}
-        vars(whole).update(prefix="", augment=False, use_keypoints=task == "pose", use_segments=False, use_obb=False, **given)
-        found = whole.cache_labels(Path(split))
+        found = _verified(sample[at : at + AT_ONCE], described)
         counts = [one + other for one, other in zip(counts, found["results"], strict=True)]
-        said += [one.partition(": ignoring corrupt image/label: ") for one in found["msgs"]]
-        boxes += [one["im_file"] for one in found["labels"] if len(one["cls"]) and not one["segments"]]
+        for image, wrong, why in (one.partition(_CORRUPT) for one in found["msgs"]):
+            if wrong and _WOULD_WRITE not in why:
+                kinds.setdefault(re.sub(r"'[^']*'|[^a-zA-Z ]+", "", why), []).append((image, " ".join(why.split())))
+        for one in found["labels"] if described["task"] in ("segment", "obb") else ():
+            if len(one["cls"]) and not one["segments"]:
+                kinds.setdefault("boxes", []).append((one["im_file"], "its labels are boxes"))
     labelled, missing, empty, _, looked = counts
     of = f"of {looked}" if looked == len(images) else f"of a sample of {looked} of {len(images)}"
-    kinds: dict[str, list[str]] = {}
-    for image, wrong, why in said:
-        if wrong and _WOULD_WRITE not in why:
-            kinds.setdefault(re.sub(r"'[^']*'|[^a-zA-Z ]+", "", why), []).append(f"{image}: {' '.join(why.split())}")
-    if task in ("segment", "obb") and boxes:
-        kinds["boxes"] = [f"{image}: its labels are boxes" for image in boxes]
-    cure = f"Such images aren't trained on: correct image and label file, or delete both. {ROWS[task]}, in fractions of the image."
-    faults = [Fault(key="data", found=f"{len(ones)} {of} {split} images: {'; '.join(ones[:SHOWN])}", cure=cure) for ones in kinds.values()]
+    cure = f"They aren't trained on: correct image and label file, or delete both. {ROWS[described['task']]}, in fractions of the image."
+    faults = []
+    for ones in kinds.values():
+        shown = "; ".join(f"{_place(image, described)}: {why}" for image, why in ones[:SHOWN])
+        faults.append(Fault(key="data", found=f"{len(ones)} {of} {split} images: {shown}", cure=cure))
     if labelled == empty and split == "train" and not faults:
-        found, example = f"none {of} training images has a label", utils.img2label_paths(sample[:1])[0]
-        faults.append(Fault(where=described["yaml"], key=split, found=found, cure=f"Labels are looked for where {example} would lie."))
+        none, example = f"none {of} training images has a label", utils.img2label_paths(sample[:1])[0]
+        faults.append(Fault(where=described["yaml"], key=split, found=none, cure=f"Labels are looked for where {example} would lie."))
     elif labelled == empty and not faults:
         return faults, [f"{split}: no image has a label, so mAP stays 0 and the best checkpoint means nothing"]
     backgrounds = missing + empty
@@ -173,12 +171,36 @@ def _scanned(split: str, images: Sequence[str], described: Mapping[str, Any]) ->
     return faults, notes + ([f"{split}: {of[3:]} images was checked"] if looked < len(images) else [])
 
 
+def _verified(images: Sequence[str], described: Mapping[str, Any], labels: Sequence[str] = ()) -> dict[str, Any]:
+    """What Ultralytics' own scan of images and labels comes to."""
+    whole = dataset.YOLODataset.__new__(dataset.YOLODataset)
+    whole.data, whole.single_cls, whole.use_keypoints = described, described["single_cls"], described["task"] == "pose"
+    whole.prefix, whole.augment, whole.use_segments, whole.use_obb = "", False, False, False
+    whole.im_files, whole.label_files = images, labels or utils.img2label_paths(images)
+    found: dict[str, Any] = whole.cache_labels(Path("labels"))
+    return found
+
+
+def _place(image: str, described: Mapping[str, Any]) -> str:
+    """What of an image is wrong: itself, or the first row of its label file that Ultralytics doesn't take alone."""
+    label = Path(utils.img2label_paths([image])[0])
+    if not label.is_file():
+        return image
+    with tempfile.TemporaryDirectory() as folder:
+        alone = Path(folder) / "label.txt"
+        for number, row in enumerate(["", *label.read_text(encoding="utf-8", errors="replace").splitlines()]):
+            alone.write_text(row, encoding="utf-8")
+            if any(_CORRUPT in one for one in _verified([image], described, [str(alone)])["msgs"]):
+                return f"{label}:{number}" if number else image
+    return str(label)
+
+
 def _refuse(found: str, cure: str) -> NoReturn:
     raise BadInput([Fault(key="data", found=found, cure=cure)])
 
 
 def _words(error: BaseException) -> str:
-    return " ".join(str(error).replace("❌", "").split()) or type(error).__name__
+    return " ".join(str(error).replace("❌", "").split()).rstrip(".") or type(error).__name__
 
 
 def look(data: str, task: str, args: Mapping[str, Any]) -> tuple[list[Fault], dict[str, Any] | None]:
@@ -188,6 +210,9 @@ def look(data: str, task: str, args: Mapping[str, Any]) -> tuple[list[Fault], di
         facts = data_set(data, task, single_cls=bool(args.get("single_cls")))
     except BadInput as refused:
         return [*faults, *refused.faults], None
+    except OSError as error:
+        found = f"it may not be looked at: {error.strerror}"
+        return [*faults, Fault(where=str(error.filename), key="", found=found, cure="Let this user read it and enter its folders.")], None
     return [*faults, *facts.pop("faults")], facts
 
 
