@@ -7,7 +7,7 @@ the probe loaded from outside (``launcher.inside.trial``), the full run is the v
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -23,20 +23,19 @@ from launcher.adapter.protocol import FIRST, Adapter, Changed, Correction, RunSt
 from launcher.adapter.python_source import files_of
 from launcher.adapter.recognised import Understood
 from launcher.config import recipe_files
-from launcher.config.schema import LadderRules, Recipe, Value, WheelRule
+from launcher.config.schema import Recipe, Value, WheelRule
 from launcher.errors import BadInput, Fault
 from launcher.ladder.asked import Asked
 from launcher.ladder.build import WheelSpec
-from launcher.ladder.course import Length
-from launcher.ladder.rungs import CHECKPOINTING, Ladder, Rung, divisors_down, halves_down
-from launcher.ladder.twins import OF_ITS_LENGTH, OF_ITS_OWN_WAY, Finding, FindingKind
+from launcher.ladder.rungs import CHECKPOINTING, Ladder, Rung, halves_down
+from launcher.ladder.twins import Finding
 from launcher.machine import process, ranks, torchrun
 from launcher.machine.devices import Budget
-from launcher.shared.report import WORLD_SIZE
 from launcher.trainers.script import (
     batches,
     checks,
     configs,
+    corrections,
     edited,
     families,
     lines,
@@ -58,6 +57,7 @@ from launcher.trainers.script.loader_workers import Workers
 from launcher.trainers.script.rules import ScriptArgs
 from launcher.trainers.script.said import (
     accumulation_form,
+    asked_accumulation,
     begin,
     in_config,
     own_accumulation,
@@ -76,6 +76,14 @@ SHORT_POINTS = 2
 """Interval of a twin's evaluations, when it has to show whether intervals count optimizer steps or micro-batches."""
 MOST_ACCUMULATION = 4
 """Micro-batches per optimizer step in a trial."""
+_OF_ACCUMULATION = {
+    OUTSIDE: "the script has no word for accumulation: where the micro-batch is lowered, its optimizer steps are held back from outside "
+    "until the whole batch is in (the run needs native/accumulate, not autofit)",
+    ITSELF: "the script takes its whole batch in parts by itself: only {word} is turned, and the step stays as it is",
+    NOMINAL: "the script accumulates up to a batch of its own by itself ({spelling}); only what is beyond that is done from outside",
+    "": "the script's word for accumulation is not known, so the micro-batch stays as asked (trainer.args.spelled.accumulation)",
+}
+"""Form of its spelling -> what is said of it."""
 _ON_THE_HUB = re.compile(r"[\w-][\w.-]*/[\w.-]+")
 _ACCUMULATED = re.compile(r"accumulate: \d+ micro-batches, (\d+) optimizer steps")
 """The last word of what accumulates from outside (``native/accumulate``)."""
@@ -91,6 +99,9 @@ class Variant:
     """As short as a twin."""
     points: bool = False
     """Evaluates as often as a twin."""
+
+
+PLAIN = Variant()
 
 
 class ScriptAdapter(Adapter):
@@ -152,12 +163,13 @@ class ScriptAdapter(Adapter):
 
     @cached_property
     def asked(self) -> Asked:
-        args, workers = self.args, self._workers()
+        args, workers, unsaid = self.args, self._workers(), self._unsaid()
+        exact = (CHECKPOINTING,) if spelling_of(self.recipe, args, CHECKPOINTING) == OUTSIDE else ()
         return Asked(
-            world_size=args.processes or recognise.launched(args.command).processes, length=self._length(),
-            counted=self._counted(), exact=frozenset((CHECKPOINTING,) if spelling_of(self.recipe, args, CHECKPOINTING) == OUTSIDE else ()),
-            workers=workers.number if workers is not None else None, keeps=self._keeps(), unsaid=self._unsaid(),
-            read_at={wheel: self._read_at(wheel) for wheel in args.spelled},
+            world_size=args.processes or recognise.launched(args.command).processes, counted=corrections.counted(args),
+            length=said_lengths.length(args.lengths, one_kind=asked_accumulation(self.recipe) == 1), exact=frozenset(exact),
+            workers=workers.number if workers is not None else None, keeps=self._keeps(), unsaid=unsaid,
+            read_at={wheel: _read_at(wheel, spelling, unsaid) for wheel, spelling in args.spelled.items()},
         )  # fmt: skip
 
     def lesser(self, wheel: str, asked: Value, *, floor: Value) -> Sequence[Value]:
@@ -181,31 +193,17 @@ class ScriptAdapter(Adapter):
         return checks.faults(self.recipe, args, self.wheels)
 
     def notes(self) -> Sequence[str]:
-        notes, form = [], accumulation_form(self.args)
-        if form == OUTSIDE:
-            notes.append(
-                "the script has no word for accumulation: where the micro-batch is lowered, its optimizer steps are held back from outside "
-                "until the whole batch is in (the run needs native/accumulate, not autofit)"
-            )
-        elif form == ITSELF:
-            word = self.args.spelled.get("micro_batch")
-            notes.append(f"the script takes its whole batch in parts by itself: only {word} is turned, and the step stays as it is")
-        elif form == NOMINAL:
-            nominal = kind(self.args.spelled["accumulation"])[1]
-            notes.append(f"the script accumulates up to a batch of {nominal} by itself; only what is beyond that is done from outside")
-        elif not form:
-            notes.append(
-                "the script's word for accumulation is not known, so the micro-batch stays as asked (trainer.args.spelled.accumulation)"
-            )
+        args, word = self.args, self.args.spelled.get("micro_batch", "")
+        notes = [_OF_ACCUMULATION.get(accumulation_form(args), "").format(word=word, spelling=args.spelled.get("accumulation", ""))]
         if self.asked.exact:
             notes.append(
                 "the script has no word for checkpointing: where that is turned, the first modules of each stack that repeats are computed "
                 "again in backward passes (the run needs native/checkpointing, not autofit)"
             )
         notes.extend(self._moved())
-        if self.args.validation.none:
+        if args.validation.none:
             notes.append("the recipe says that the script never validates: only training is proven")
-        return notes
+        return [note for note in notes if note]
 
     def inputs(self, ladder: Ladder) -> Inputs:
         """What the recipe says the script reads, models that are files, the code around it, and its program's environment."""
@@ -247,37 +245,13 @@ class ScriptAdapter(Adapter):
             return form != OUTSIDE
         return Line(words=list(self.args.command), begin=begin(self.args), env=dict(self.args.env)).says(spelling)
 
-    def _read_at(self, wheel: str) -> str:
-        spelling = self.args.spelled[wheel]
-        if spelling == OUTSIDE or spelling.startswith(LOADER):
-            return "in the source" if wheel == "micro_batch" else "no word for it was found"
-        return f"{spelling}, of which the command says nothing" if wheel in self._unsaid() else spelling
-
     def believing(self, ran: Mapping[str, int]) -> Recipe | None:
-        """Not where a word of the command itself was disproved: it is no word for that, or counts in another unit. And not where the same
-        place that hid the micro-batch may have hidden an accumulation that wasn't seen."""
-        other = {name: value for name, value in ran.items() if value != self._read(name)}
-        if not {"micro_batch", "accumulation"}.intersection(other) <= self.asked.unsaid:
-            return None
-        if "micro_batch" in other and "accumulation" not in ran and accumulation_form(self.args) not in ("", OUTSIDE):
-            return None
-        said = {name: value for name, value in other.items() if name != WORLD_SIZE}
-        args = {**self.recipe.trainer.args, "says": {**self.args.says, **said}}
-        if WORLD_SIZE in other:
-            args["processes"] = other[WORLD_SIZE]
-        trainer = self.recipe.trainer.model_copy(update={"args": args})
-        believed = self.recipe.model_copy(update={"ask": {**self.recipe.ask, **said}, "trainer": trainer})
-        return believed.model_copy(update={"ladder": _turning_as_before(self.recipe, believed, accumulation_form(self.args))})
-
-    def _read(self, name: str) -> Value:
-        """What was read of the command."""
-        return self.asked.world_size if name == WORLD_SIZE else self.recipe.ask.get(name) or 1
+        return corrections.believing(self.recipe, self.args, self.asked, ran)
 
     # -- a rung in the script's words -----------------------------------------------------------------------------------
 
-    def line(self, rung: Rung, *, run: Path, variant: Variant | None = None) -> Line:
+    def line(self, rung: Rung, *, run: Path, variant: Variant = PLAIN) -> Line:
         """The command of one rung. ``run``: what {run} stands for."""
-        variant = variant or Variant()
         line = Line(words=list(self.args.command), begin=begin(self.args), processes=rung.world_size, env=dict(self.args.env))
         for spelled, value in self.args.set.items():
             line.set(spelled, value.replace("{run}", str(run)) if isinstance(value, str) else value)
@@ -307,54 +281,33 @@ class ScriptAdapter(Adapter):
         least = {**(most if variant.short else {}), **(dict.fromkeys(self.args.points, SHORT_POINTS) if variant.points else {})}
         found = {}
         for spelled, asked in {**self.args.lengths, **self.args.points}.items():
-            times = rung.accumulation // self._asked_accumulation if spelled in self.args.counts else 1
+            times = rung.accumulation // asked_accumulation(self.recipe) if spelled in self.args.counts else 1
             said = min(asked, least.get(spelled, asked)) * max(times, 1)
             if said != asked:
                 found[spelled] = said
         return found
 
-    def _placed(self, rung: Rung, *, place: Path, run: Path, variant: Variant | None = None) -> tuple[Line, dict[Path, str]]:
-        """The command with the files that it needs in ``place``: a changed copy of its configuration, what accumulates from outside."""
-        variant = variant or Variant()
-        line = self.line(rung, run=run, variant=variant)
-        files = self._from_outside(line, variant.accumulation or rung.accumulation, place)
-        return line, {**files, **self._config_copies(line, rung, place)}
-
-    def _from_outside(self, line: Line, told: int, place: Path) -> dict[Path, str]:
-        """The files that act in the script's processes; the line gets their variables. ``told``: micro-batches in an optimizer step."""
-        files: dict[Path, str] = {}
+    def _placed(self, rung: Rung, *, place: Path, run: Path, variant: Variant = PLAIN) -> Line:
+        """The command with the files that it needs in ``place``: what acts in the script's processes, copies of its configuration."""
+        line, given, word = self.line(rung, run=run, variant=variant), said_by_form(self.args), batches.name(LIGHTNING)
         if line.outside > 1 or line.split is not None:
-            variables, files = outside.placed(line.outside, split=line.split, place=place, env=line.env)
-            line.env |= variables
-        if self.args.update is not None and told > self._asked_accumulation:
-            times = told / self._asked_accumulation
-            variables, more = outside.put_right(self.args.update, times=times, place=place, env=line.env)
-            line.env |= variables
-            files = {**files, **more}
+            line.take(outside.placed(line.outside, split=line.split, place=place, env=line.env))
+        times = (variant.accumulation or rung.accumulation) / asked_accumulation(self.recipe)
+        if self.args.update is not None and times > 1:
+            line.take(outside.put_right(self.args.update, times=times, place=place, env=line.env))
         if line.checkpointing:
-            variables, more = outside.checkpointed(line.checkpointing, place=place, env=line.env)
-            line.env |= variables
-            files = {**files, **more}
-        for variables, more in self._arriving(line, place):
-            line.env |= variables
-            files = {**files, **more}
-        return files
-
-    def _arriving(self, line: Line, place: Path) -> Iterator[tuple[dict[str, str], dict[Path, str]]]:
-        """What is set as it is bound, or as a trainer takes it; each sees the variables of the one before."""
-        given, word = said_by_form(self.args), batches.name(LIGHTNING)
-        fields = {name: value for name, value in line.fields.items() if name != word}
-        if fields:
-            yield outside.set_fields(given(CALL), fields, place=place, env=line.env)
+            line.take(outside.checkpointed(line.checkpointing, place=place, env=line.env))
+        if fields := {name: value for name, value in line.fields.items() if name != word}:
+            line.take(outside.set_fields(given(CALL), fields, place=place, env=line.env))
         if word in line.fields:
-            yield outside.set_trainer(given(CALL).get(word, 1), line.fields[word], place=place, env=line.env)
+            line.take(outside.set_trainer(given(CALL).get(word, 1), line.fields[word], place=place, env=line.env))
         if line.values:
-            orders = source_values.orders(given(f"{VALUE}:"), line.values)
-            yield outside.set_values(orders, place=place, env=line.env)
+            line.take(outside.set_values(source_values.orders(given(f"{VALUE}:"), line.values), place=place, env=line.env))
+        self._config_copies(line, rung, place)
+        return line
 
-    def _config_copies(self, line: Line, rung: Rung, place: Path) -> dict[Path, str]:
-        """Copies of configuration files with the rung's values, which the line names."""
-        files: dict[Path, str] = {}
+    def _config_copies(self, line: Line, rung: Rung, place: Path) -> None:
+        """Gives the line copies of configuration files with the rung's values, which it names."""
         by_file: dict[str, dict[str, Any]] = {}
         for key, value in line.config.items():
             path = configs.last_with(self.args.config, key) or next(iter(self.args.config), None)
@@ -363,20 +316,19 @@ class ScriptAdapter(Adapter):
         new = {text.removeprefix("config+:") for text in self.args.spelled.values() if text.startswith("config+:")}
         for path, changes in by_file.items():
             source = Path(path)
-            copy = _free(place / f"{source.stem}.rung{rung.index}{source.suffix}", files)
-            files = {**files, copy: configs.edited(source.read_text(encoding="utf-8"), source.suffix, changes, new=new)}
+            copy = _free(place / f"{source.stem}.rung{rung.index}{source.suffix}", line.files)
+            line.files[copy] = configs.edited(source.read_text(encoding="utf-8"), source.suffix, changes, new=new)
             line.words = [*line.words[: line.begin], *(replaced(word, path, str(copy)) for word in line.words[line.begin :])]
-        return files
 
     def trial(self, rung: Rung, budget: Budget, *, folder: Path, cache: Path) -> TrialPlan:
         run = folder / "scratch" / "run"
         told = self._in_trial(rung)
-        line, files = self._placed(rung, place=folder / "config", run=run, variant=Variant(accumulation=told))
+        line = self._placed(rung, place=folder / "config", run=run, variant=Variant(accumulation=told))
         payload: dict[str, Any] = {
             "accumulation": told,
             "argv": [*line.words, *self.args.validation.force],
             "env": {**line.env, **_hidden_cards(budget)},
-            "files": {str(path): text for path, text in files.items()},
+            "files": {str(path): text for path, text in line.files.items()},
             "apart": bool(budget.ranks),
             "micro_batch": rung.micro_batch,
             "validation": "none" if self.args.validation.none else "seek",
@@ -411,11 +363,10 @@ class ScriptAdapter(Adapter):
 
     def command(self, rung: Rung, budget: Budget, *, folder: Path, start: RunStart = FIRST) -> Command:
         """The very command. How it goes on from a checkpoint the recipe must say, but for Hugging Face's Trainer."""
-        line, files = self._placed(rung, place=folder / "native", run=folder / "run")
-        told: Mapping[str, str] = {}
+        line, told = self._placed(rung, place=folder / "native", run=folder / "run"), dict[str, str]()
         if self._by_trainer:
             told, more = outside.goes_on(_kept_in(folder), place=folder / "native", env=line.env)
-            files = {**files, **more}
+            line.files |= more
         if start.workers is not None and (said := self._workers()) is not None:
             line.set(said.spelling, start.workers)
         words, env = tuple(line.words), {**line.env, **_hidden_cards(budget)}
@@ -423,7 +374,7 @@ class ScriptAdapter(Adapter):
             path = str(start.checkpoint.path)
             words += tuple(word.replace("{checkpoint}", path) for word in (self.args.resume.words if self.args.resume else ()))
             env |= {**told, outside.RESUME: path} if self.args.resume is None else {}
-        return Command(argv=words, env=env, told=told, files=files, imports=None)
+        return Command(argv=words, env=env, told=told, files=line.files, imports=None)
 
     def small(self, chosen: Rung, asked: Rung) -> Sequence[tuple[int, int]]:
         """Where the script keeps its whole batch by itself, that stays as asked: the rung's own micro-batch, and a part of it."""
@@ -433,88 +384,22 @@ class ScriptAdapter(Adapter):
             return [(most, whole // most), (most // part, whole // (most // part))] if part > 1 else []
         return row_by_row(asked)
 
-    @property
-    def _asked_accumulation(self) -> int:
-        asked = self.recipe.ask.get("accumulation")
-        return asked if isinstance(asked, int) else 1
-
     def corrected(self, finding: Finding) -> Correction:
-        outside_of_it = self._from_outside_alone()
-        own = {**dict.fromkeys(OF_ITS_OWN_WAY, outside_of_it), **dict.fromkeys(OF_ITS_LENGTH, self._course())}
-        recipe = own[finding.kind] if finding.kind in own else self._cured(finding)
-        points = self._with(counts=[*self.args.counts, *self.args.points]) if self.args.points else None
-        return Correction(recipe=recipe, outside=outside_of_it, ends=self._ends_of_passes(outside_of_it), points=points)
-
-    def _cured(self, finding: Finding) -> Recipe | None:
-        """Losses of micro-batches are put together otherwise, in the script's own accumulation or in ours."""
-        if finding.kind not in (FindingKind.SCALE, FindingKind.WEIGHTED) or self.args.update is not None:
-            return None
-        asked_one = self._asked_accumulation == 1
-        if finding.kind is FindingKind.WEIGHTED and not asked_one:
-            return None  # each of the asked micro-batches is averaged by itself, too: that is what was asked
-        scale = finding.kind is FindingKind.SCALE
-        if accumulation_form(self.args) == OUTSIDE:  # what counts targets weighs them, and nothing else does
-            loss = "mean" if scale and finding.power > 0 else "sum"
-            return self._with(env={**self.args.env, outside.LOSS: loss}, **({} if scale else {"update": "targets"}))
-        if scale:
-            return self._with(update="average" if finding.power > 0 else "add")
-        return self._with(update="targets" if finding.power > 0 else "targets_divided")
-
-    def _from_outside_alone(self) -> Recipe | None:
-        if accumulation_form(self.args) in ("", OUTSIDE, ITSELF, NOMINAL) or self._asked_accumulation != 1:
-            return None
-        return self._with(spelled={**self.args.spelled, "accumulation": OUTSIDE})
-
-    def _ends_of_passes(self, outside_of_it: Recipe | None) -> Sequence[Recipe]:
-        """Its micro-batches counted by their rows; or accumulation from outside, which knows where a pass ends."""
-        return [self._with(update="rows_divided"), outside_of_it] if outside_of_it is not None and self.args.update is None else ()
+        return corrections.of(self.recipe, self.args, finding)
 
     def twin(self, rung: Rung, budget: Budget, *, folder: Path, short: bool = True, points: bool = False) -> Command:
         if (several := recognise.launched(self.args.command).machines) > 1:
             raise ValueError(f"its ranks train on {several} machines")
-        line, files = self._placed(rung, place=folder / "native", run=folder / "run", variant=Variant(short=short, points=points))
-        return Command(argv=tuple(line.words), env={**line.env, **_hidden_cards(budget)}, files=files)
-
-    def _counted(self) -> str:
-        """Where its steps are held back from outside a script counts steps that it hasn't made."""
-        if accumulation_form(self.args) != OUTSIDE:
-            return ""
-        return next((spelled for spelled in self.args.lengths if wheel_names.counts_steps(batches.name(spelled))), "")
-
-    def _length(self) -> Length | None:
-        """Only where one word alone says it, and as the command stands a step is an optimizer step."""
-        if len(self.args.lengths) != 1:
-            return None
-        ((spelled, asked),) = self.args.lengths.items()
-        name = batches.name(spelled)
-        if wheel_names.counts_passes(name):
-            return Length(word=spelled, passes=asked)
-        steps = wheel_names.counts_steps(name) and not wheel_names.counts_steps_of_a_pass(name) and self._asked_accumulation == 1
-        return Length(word=spelled, updates=asked) if steps else None
-
-    def _course(self) -> Recipe | None:
-        """Every length in steps is taken to count micro-batches, and grows with them."""
-        counts = [spelled for spelled in self.args.lengths if wheel_names.counts_steps(batches.name(spelled))]
-        return self._with(counts=counts) if counts and not set(counts) & set(self.args.counts) else None
-
-    def _with(self, **changed: Any) -> Recipe:
-        rules = self.recipe.trainer
-        return self.recipe.model_copy(update={"trainer": rules.model_copy(update={"args": {**rules.args, **changed}})})
+        variant = Variant(short=short, points=points)
+        line = self._placed(rung, place=folder / "native", run=folder / "run", variant=variant)
+        return Command(argv=tuple(line.words), env={**line.env, **_hidden_cards(budget)}, files=line.files)
 
     # -- what came of it --------------------------------------------------------------------------------------------------
 
     def read_log(self, line: str, known: Progress, *, rung: Rung) -> LogLine:
         said, steps = log_line.read(line, known), _ACCUMULATED.match(line)
         come = trainer_lines.read(line, known) if self._of_trainer else said.progress
-        return replace(said, progress=self._with_length(come, rung), optimizer_steps=int(steps[1]) if steps is not None else None)
-
-    def _with_length(self, known: Progress, rung: Rung) -> Progress:
-        """How long it is, where no line tells: by the command, in epochs, or in steps as the script counts them."""
-        said = self._said_length(rung)
-        told_short = known.from_zero and known.epochs is not None and known.epochs + 1 == said.passes  # epochs 0/9 to 9/9
-        if said.passes is not None and (known.epochs is None or told_short) and known.epoch is not None and known.epoch <= said.passes:
-            return replace(known, epochs=said.passes)
-        return replace(known, asked_steps=said.steps)
+        return replace(said, progress=self._said_length(rung).shown(come), optimizer_steps=int(steps[1]) if steps is not None else None)
 
     def _said_length(self, rung: Rung) -> SaidLength:
         """Steps only where a step that the script counts can be but one thing: it accumulates nothing that it knows of."""
@@ -607,21 +492,16 @@ class ScriptAdapter(Adapter):
         return loader_workers.said(self.args, self._source(), asked=self.recipe.ask.get("workers"))
 
 
+def _read_at(wheel: str, spelling: str, unsaid: Collection[str]) -> str:
+    """Where a setting was read, in words."""
+    if spelling == OUTSIDE or spelling.startswith(LOADER):
+        return "in the source" if wheel == "micro_batch" else "no word for it was found"
+    return f"{spelling}, of which the command says nothing" if wheel in unsaid else spelling
+
+
 def _kept_in(folder: Path) -> Path:
     """The file that is told where Hugging Face's Trainer saves."""
     return folder / "native" / "trainer_kept_in"
-
-
-def _turning_as_before(read: Recipe, believed: Recipe, form: str) -> LadderRules:
-    """The ladder's rules: a micro-batch that was kept as it was read is kept as it is believed. One whose script accumulates by itself and
-    knows no word for it goes down by divisors, each of which takes a whole number of the script's own steps."""
-    rule, micro_batch = read.ladder.wheels.get("micro_batch", WheelRule()), believed.ask["micro_batch"]
-    assert isinstance(micro_batch, int)
-    if rule.floor is not None and rule.floor == read.ask.get("micro_batch"):
-        rule = rule.model_copy(update={"floor": micro_batch})
-    elif form == OUTSIDE and believed.ask.get("accumulation") not in (None, 1):
-        rule = rule.model_copy(update={"values": divisors_down(micro_batch, of=micro_batch)[1:]})
-    return read.ladder.model_copy(update={"wheels": {**read.ladder.wheels, "micro_batch": rule}})
 
 
 def _hidden_cards(budget: Budget) -> dict[str, str]:

@@ -36,6 +36,11 @@ def told_accumulation(args: ScriptArgs, rung: Rung) -> int:
     return rung.accumulation // (own or 1)
 
 
+def asked_accumulation(recipe: Recipe) -> int:
+    asked = recipe.ask.get("accumulation")
+    return asked if isinstance(asked, int) else 1
+
+
 def said_by_form(args: ScriptArgs) -> Callable[[str], dict[str, Any]]:
     """Form of a spelling -> what the script itself says in that form, by what follows it: ``call:``, ``value:``."""
     wheels = {args.spelled[wheel]: value for wheel, value in args.says.items() if wheel in args.spelled}

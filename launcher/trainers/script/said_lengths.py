@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from launcher.adapter import wheel_names
+from launcher.adapter.progress import Progress
 from launcher.adapter.recognised import typed
+from launcher.ladder.course import Length
 from launcher.trainers.script import batches, configs, overrides
 from launcher.trainers.script.declared import Flag
 from launcher.trainers.script.spelling import YACS, Line
@@ -67,6 +69,13 @@ class SaidLength:
     steps: int | None = None
     """As the script itself counts them."""
 
+    def shown(self, known: Progress) -> Progress:
+        """How far a run has come, with its length where no line tells it."""
+        told_short = known.from_zero and known.epochs is not None and known.epochs + 1 == self.passes  # epochs 0/9 to 9/9
+        if self.passes is not None and (known.epochs is None or told_short) and known.epoch is not None and known.epoch <= self.passes:
+            return replace(known, epochs=self.passes)
+        return replace(known, asked_steps=self.steps)
+
 
 def of_line(line: Line, config: Sequence[str], lengths: Mapping[str, int]) -> SaidLength:
     """``lengths``: what was read of the command before, its script's defaults among it."""
@@ -77,6 +86,16 @@ def of_line(line: Line, config: Sequence[str], lengths: Mapping[str, int]) -> Sa
     changed = {f"config:{key}": value for key, value in line.config.items()}
     found = _with_words({**lengths, **held, **changed}, line.words[line.begin :])
     return SaidLength(passes=_only(found, wheel_names.counts_passes), steps=_only(found, _whole_steps))
+
+
+def length(lengths: Mapping[str, int], *, one_kind: bool) -> Length | None:
+    """Only where one word alone says it. ``one_kind``: as the command stands a step is an optimizer step."""
+    if len(lengths) != 1:
+        return None
+    ((spelled, asked),) = lengths.items()
+    if wheel_names.counts_passes(batches.name(spelled)):
+        return Length(word=spelled, passes=asked)
+    return Length(word=spelled, updates=asked) if one_kind and _whole_steps(batches.name(spelled)) else None
 
 
 def _whole_steps(name: str) -> bool:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 FORMS = (
@@ -73,6 +75,14 @@ class Line:
     no place: every loader of that batch that shuffles."""
     checkpointing: float = 0.0
     """Part of each stack of repeated modules that is checkpointed from outside (``outside.checkpointed``)."""
+    files: dict[Path, str] = field(default_factory=dict)
+    """Files that it needs: path -> text."""
+
+    def take(self, placed: tuple[Mapping[str, str], Mapping[Path, str]]) -> None:
+        """Takes the (variables, files) of something that acts in the script's processes (``outside``)."""
+        variables, files = placed
+        self.env |= variables
+        self.files |= files
 
     def set(self, spelling: str, value: Any) -> None:
         """Says ``value`` in the words of ``spelling``; where the command says it already, in its last word of that name, which is the one
