@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -87,21 +87,6 @@ _OF_ACCUMULATION = {
 _ON_THE_HUB = re.compile(r"[\w-][\w.-]*/[\w.-]+")
 _ACCUMULATED = re.compile(r"accumulate: \d+ micro-batches, (\d+) optimizer steps")
 """The last word of what accumulates from outside (``native/accumulate``)."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Variant:
-    """How a command differs from that of the rung's full run."""
-
-    accumulation: int | None = None
-    """Another than the rung's."""
-    short: bool = False
-    """As short as a twin."""
-    points: bool = False
-    """Evaluates as often as a twin."""
-
-
-PLAIN = Variant()
 
 
 class ScriptAdapter(Adapter):
@@ -250,14 +235,15 @@ class ScriptAdapter(Adapter):
 
     # -- a rung in the script's words -----------------------------------------------------------------------------------
 
-    def line(self, rung: Rung, *, run: Path, variant: Variant = PLAIN) -> Line:
-        """The command of one rung. ``run``: what {run} stands for."""
+    def line(self, rung: Rung, *, run: Path, accumulation: int | None = None, short: bool = False, points: bool = False) -> Line:
+        """The command of one rung. ``run``: what {run} stands for. ``accumulation``: another than the rung's. ``short``, ``points``: it
+        trains as short, or evaluates as often, as a twin."""
         line = Line(words=list(self.args.command), begin=begin(self.args), processes=rung.world_size, env=dict(self.args.env))
         for spelled, value in self.args.set.items():
             line.set(spelled, value.replace("{run}", str(run)) if isinstance(value, str) else value)
         if self.recipe.data is not None and "data" in self.args.spelled:
             line.set(self.args.spelled["data"], self.recipe.data)
-        values: dict[str, Any] = {**rung.values, "accumulation": variant.accumulation or told_accumulation(self.args, rung)}
+        values: dict[str, Any] = {**rung.values, "accumulation": accumulation or told_accumulation(self.args, rung)}
         nominal = accumulation_form(self.args) == NOMINAL
         for wheel, value in values.items():
             if value is None or (self.args.says.get(wheel) == value and not (wheel == "accumulation" and nominal)):
@@ -271,14 +257,14 @@ class ScriptAdapter(Adapter):
                 line.checkpointing = float(value)
             elif spelling is not None:
                 line.set(spelling, value // own_accumulation(self.args) if spelling == OUTSIDE else value)
-        for spelled, said in self._counted_out(rung, variant).items():
+        for spelled, said in self._counted_out(rung, short=short, points=points).items():
             line.set(spelled, said)
         return line
 
-    def _counted_out(self, rung: Rung, variant: Variant) -> dict[str, int]:
+    def _counted_out(self, rung: Rung, *, short: bool, points: bool) -> dict[str, int]:
         """How long training is, and how often it evaluates, where that isn't as asked: in micro-batches, or in a twin."""
         most = {spelled: SHORT_PASSES if wheel_names.counts_passes(batches.name(spelled)) else SHORT_STEPS for spelled in self.args.lengths}
-        least = {**(most if variant.short else {}), **(dict.fromkeys(self.args.points, SHORT_POINTS) if variant.points else {})}
+        least = {**(most if short else {}), **(dict.fromkeys(self.args.points, SHORT_POINTS) if points else {})}
         found = {}
         for spelled, asked in {**self.args.lengths, **self.args.points}.items():
             times = rung.accumulation // asked_accumulation(self.recipe) if spelled in self.args.counts else 1
@@ -287,12 +273,13 @@ class ScriptAdapter(Adapter):
                 found[spelled] = said
         return found
 
-    def _placed(self, rung: Rung, *, place: Path, run: Path, variant: Variant = PLAIN) -> Line:
+    def _placed(self, rung: Rung, *, place: Path, run: Path, accumulation: int | None = None, **twin: bool) -> Line:
         """The command with the files that it needs in ``place``: what acts in the script's processes, copies of its configuration."""
-        line, given, word = self.line(rung, run=run, variant=variant), said_by_form(self.args), batches.name(LIGHTNING)
+        line = self.line(rung, run=run, accumulation=accumulation, **twin)
+        given, word = said_by_form(self.args), batches.name(LIGHTNING)
         if line.outside > 1 or line.split is not None:
             line.take(outside.placed(line.outside, split=line.split, place=place, env=line.env))
-        times = (variant.accumulation or rung.accumulation) / asked_accumulation(self.recipe)
+        times = (accumulation or rung.accumulation) / asked_accumulation(self.recipe)
         if self.args.update is not None and times > 1:
             line.take(outside.put_right(self.args.update, times=times, place=place, env=line.env))
         if line.checkpointing:
@@ -323,7 +310,7 @@ class ScriptAdapter(Adapter):
     def trial(self, rung: Rung, budget: Budget, *, folder: Path, cache: Path) -> TrialPlan:
         run = folder / "scratch" / "run"
         told = self._in_trial(rung)
-        line = self._placed(rung, place=folder / "config", run=run, variant=Variant(accumulation=told))
+        line = self._placed(rung, place=folder / "config", run=run, accumulation=told)
         payload: dict[str, Any] = {
             "accumulation": told,
             "argv": [*line.words, *self.args.validation.force],
@@ -390,8 +377,7 @@ class ScriptAdapter(Adapter):
     def twin(self, rung: Rung, budget: Budget, *, folder: Path, short: bool = True, points: bool = False) -> Command:
         if (several := recognise.launched(self.args.command).machines) > 1:
             raise ValueError(f"its ranks train on {several} machines")
-        variant = Variant(short=short, points=points)
-        line = self._placed(rung, place=folder / "native", run=folder / "run", variant=variant)
+        line = self._placed(rung, place=folder / "native", run=folder / "run", short=short, points=points)
         return Command(argv=tuple(line.words), env={**line.env, **_hidden_cards(budget)}, files=line.files)
 
     # -- what came of it --------------------------------------------------------------------------------------------------
