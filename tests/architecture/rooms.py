@@ -77,10 +77,6 @@ class Tree:
         return found - {module}
 
 
-# ----------------------------------------------------------------------------------------------------------------------
-# Where a module stands
-
-
 def room_of(module: str, room: str) -> str | None:
     """The dotted name of the ``room`` (inside, native) that a module stands in, or None."""
     parts = module.split(".")
@@ -94,10 +90,6 @@ def outside(module: str) -> bool:
 
 def _top(name: str) -> str:
     return name.split(".")[0]
-
-
-# ----------------------------------------------------------------------------------------------------------------------
-# The walls: each gives the faults it finds, as sentences
 
 
 INSIDE = f"{PACKAGE}.inside"
@@ -236,10 +228,6 @@ def copies_nothing(tree: Tree) -> list[str]:
             if pattern not in THEIRS and not any(re.fullmatch(pattern, path.name) for path in native.glob("*.py")):
                 faults.append(f"{module} names {pattern}, which is not in {native.name}/")
     return faults
-
-
-# ----------------------------------------------------------------------------------------------------------------------
-# What a module does and claims
 
 
 STARTERS = re.compile(r"(posix_)?spawn\w*|fork(pty)?|kill(pg)?|system|popen")

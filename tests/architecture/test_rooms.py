@@ -50,9 +50,6 @@ def test_every_entry_point_is_there() -> None:
         assert hasattr(importlib.import_module(module), name), target
 
 
-# ----------------------------------------------------------------------------------------------------------------------
-# The walls, broken one by one
-
 SOUND = {
     "cli.py": "import json\nfrom launcher.trainers.mine import adapter\n",
     "process.py": "import subprocess\n",

@@ -40,17 +40,11 @@ def row(case: str = "plain", rung: str = "2x4", **more: Any) -> dict[str, Any]:
     return {**usual, **more}
 
 
-# -- which rows -----------------------------------------------------------------------------------------------------------
-
-
 def test_every_kind_that_was_asked_for_has_a_case_and_every_case_four_rungs() -> None:
     kinds = {case.kind for case in cases.CASES}
     assert len(kinds) >= 15 and len({case.name for case in cases.CASES}) == len(cases.CASES)
     assert len(list(cases.plays())) == 4 * len(cases.CASES)
     assert all((same_training.play.HERE / "scripts" / case.script).exists() for case in cases.CASES if case.script)
-
-
-# -- verdicts -------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("found", "part"), [
@@ -86,12 +80,6 @@ def test_a_refusal_is_right_only_where_the_command_as_it_stands_differs() -> Non
     refused = {**PROVEN, "gradient": "differs by its rows", "refused": "gradient differs by its rows"}
     assert verdict(None, HOPELESS, status="no_rung_fits", trials=trials[:1], same_training=refused) == judge.REFUSED
     assert verdict(None, HOPELESS, status="bad_input", faults=[{"found": "no batch size"}]) == judge.REFUSED
-
-
-# -- the observer -----------------------------------------------------------------------------------------------------------
-
-
-# -- the page ---------------------------------------------------------------------------------------------------------------
 
 
 def test_the_page_says_the_counts_first_and_each_silent_difference() -> None:

@@ -30,9 +30,6 @@ def ended(returncode: int | None = 0, **answer: Any) -> play.Ended:
     return play.Ended(returncode=returncode, answer=answer, out="", err="Traceback: of autofit", seconds=1.0)
 
 
-# -- cases ----------------------------------------------------------------------------------------------------------------
-
-
 def test_ten_seeds_in_a_row_hold_every_trainer_and_every_yolo_task() -> None:
     for first in (0, 7, 40):
         ten = [cases.make(seed) for seed in range(first, first + 10)]
@@ -72,12 +69,6 @@ def test_autofit_understands_every_script(name: str, tmp_path: Path) -> None:
     assert accepted(case, tmp_path / "case"), case
 
 
-# -- budgets --------------------------------------------------------------------------------------------------------------
-
-
-# -- outcomes -------------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("exit_status", "run", "said", "peak", "status"), [
     (0, {"returncode": 0}, [], 10, "done"), (0, {"returncode": 0}, ["Unable to allocate 18.6 MiB"], 10, "done"),
     (5, {"returncode": 1}, ["Unable to allocate 18.6 MiB"], 10, "died"), (5, {"returncode": -11}, [], 10, "died"),
@@ -87,9 +78,6 @@ def test_a_death_is_told_by_its_words_its_signal_or_its_cap(
     exit_status: int | None, run: dict[str, Any], said: list[str], peak: int, status: str
 ) -> None:
     assert play.outcome(ended(exit_status, status="failed"), run, peak=peak, budget=100, said=said) == status
-
-
-# -- resuming -------------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -116,9 +104,6 @@ def test_slices_go_on_where_the_last_one_ended(monkeypatch: pytest.MonkeyPatch, 
     assert start(monkeypatch, tmp_path, "--slice", "2") == 0
     assert sorted(played) == [0, 1, 2, 3, 4]
     assert "4 runs, 0 deaths" in (tmp_path / "table.md").read_text()
-
-
-# -- the table --------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -237,17 +237,3 @@ def test_a_kill_while_a_folder_is_written_over_costs_that_save_alone(tmp_path: P
     assert [(row["epoch"], row["steps"]) for row in epochs(night)] == [(row["epoch"], row["steps"]) for row in undisturbed]
     assert [row["loss"] for row in epochs(night)] == pytest.approx([row["loss"] for row in undisturbed], rel=1e-6)
     assert os.listdir(night.folder / "run") == os.listdir(tmp_path / "undisturbed"), "nothing is left beside it"
-
-
-@pytest.mark.slow
-def test_a_torn_file_that_only_the_script_can_read_costs_one_start_and_one_interval(tmp_path: Path) -> None:
-    pytest.importorskip("accelerate")
-    night = folders(tmp_path, "--own", "--dies-in", "2")  # between two files of epoch 2, and in the file of its own of epoch 3
-    night.start()
-    status, said = night.end()
-    assert status == 0, night.said_on_stderr()
-    assert [one["ended"] for one in said["attempts"]] == ["killed", "killed", "crashed", "done"]
-    came_from = [Path(one["checkpoint"]["path"]).name if one["checkpoint"] else None for one in said["attempts"]]
-    assert came_from == [None, "epoch_1", "epoch_3", "epoch_2"]
-    assert "once from the one before" in night.said_on_stderr()
-    assert {row["epoch"] for row in epochs(night)} == set(range(5))

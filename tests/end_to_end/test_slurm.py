@@ -110,10 +110,6 @@ def log(said: dict[str, Any]) -> str:
     return Path(said["log"]).read_text()
 
 
-# ----------------------------------------------------------------------------------------------------------------------
-# Nothing trains
-
-
 @pytest.mark.parametrize(("asked", "key", "said"), [
     ("launch.slurm.partition=nope", "launch.slurm.partition", "There is: main, short, urgent."),
     ("launch.slurm.sbatch={nodes: 9}", "launch.slurm", "would never start, says SLURM: PartitionConfig"),
@@ -193,10 +189,6 @@ def test_a_launch_that_fails_in_its_job_fails_the_job(place: Place) -> None:
     watched = place.autofit("watch", said["run_dir"])
     assert watched.returncode == 4 and record(said)["status"] == "crashed"
     until(lambda: place.up.state(said["job"]) == "FAILED", seconds=20)
-
-
-# ----------------------------------------------------------------------------------------------------------------------
-# Real trainings, ended by SLURM in each of its ways
 
 
 @pytest.mark.slow
@@ -314,9 +306,6 @@ def test_a_rank_that_runs_out_on_one_machine_ends_the_others_and_is_the_verdict(
     assert {one["verdict"] for one in record(said)["trials"]} == {"out_of_memory"}
     until(lambda: not place.up.said("squeue", "--steps", "--noheader"), seconds=20)
 
-
-# ----------------------------------------------------------------------------------------------------------------------
-# A multirun through Hydra's own launcher
 
 ARRAY = ("hydra/launcher=submitit_slurm", "hydra.launcher.mem_gb=2", "hydra.launcher.array_parallelism=1")
 

@@ -101,10 +101,6 @@ def searched(
     return Searched(move, history)
 
 
-# ----------------------------------------------------------------------------------------------------------------------
-# Inventing
-
-
 def ladder(draw: random.Random, *, most: int = 120) -> Ladder:
     """As the built-in trainers have them: some wheels, in any order."""
     effective = draw.choice([1, 4, 12, 16, 64])

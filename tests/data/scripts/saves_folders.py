@@ -20,7 +20,6 @@ parser.add_argument("--pause", type=float, default=0.05)
 parser.add_argument("--out", default="out")
 parser.add_argument("--dies-in", type=int, default=-1, help="once, in the save of that epoch of its full run, before the last file")
 parser.add_argument("--in-place", action="store_true", help="each over the one before")
-parser.add_argument("--own", action="store_true", help="with a file of the script's own form beside, written in place")
 parser.add_argument("--resume")
 args = parser.parse_args()
 
@@ -56,8 +55,6 @@ out = Path(args.out)
 out.mkdir(parents=True, exist_ok=True)
 if args.resume:
     accelerator.load_state(args.resume)
-    if args.own and len((Path(args.resume) / "own.bin").read_bytes()) != 4096:
-        raise SystemExit("own.bin can't be read")
     print(f"going on from epoch {counter.epoch}", flush=True)
 while counter.epoch < args.epochs:
     model.train()
@@ -77,12 +74,6 @@ while counter.epoch < args.epochs:
     epoch, counter.epoch = counter.epoch, counter.epoch + 1
     print("saving", flush=True)
     accelerator.save_state(str(out / ("last" if args.in_place else f"epoch_{epoch}")))
-    if args.own:
-        dies = "AUTOFIT_HELD" in os.environ and epoch == args.dies_in + 1 and not Path("died again").exists()
-        (out / f"epoch_{epoch}" / "own.bin").write_bytes(b"own." * (25 if dies else 1024))
-        if dies:
-            Path("died again").touch()
-            os.kill(os.getpid(), signal.SIGKILL)
     with (out / "metrics.jsonl").open("a") as file:
         batch = args.batch_size * args.accum
         file.write(json.dumps({"epoch": epoch, "steps": counter.step, "loss": validation, "batch": batch, "pid": os.getpid()}) + "\n")

@@ -79,9 +79,6 @@ def test_a_line_over_which_the_adapter_stumbles_ends_no_training(ran: Any, monke
     assert ran("print('round 1 of 9 | L 3')")[0].done
 
 
-# ---- a command of a person's may run any trainer
-
-
 def test_the_messages_of_every_trainer_are_known_of_a_command(tmp_path: Path, launches: Launches) -> None:
     words = registry.words_of(ScriptAdapter(launches.job().recipe))
     assert words.divergence("x\nTraining failed: NaN persisted for 4 epochs\n") == "Training failed: NaN persisted for 4 epochs"

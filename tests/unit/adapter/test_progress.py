@@ -184,10 +184,6 @@ def test_the_length_of_something_else_is_not_the_runs() -> None:
     assert followed(["step 1/3: reads the data", "step 100 loss 0.3"])[-1].done is None
 
 
-# ----------------------------------------------------------------------------------------------------------------------
-# The trainers' own lines
-
-
 YOLO = [
     "\x1b[K\x1b[34m\x1b[1mtrain: \x1b[0mScanning labels/train... 81 images, 0 backgrounds, 0 corrupt: 33% ━━━━──────── 81/240 242it/s",
     "\x1b[K        2/6         0G       6.79      5.035      4.157         67        160: 50% ━━━━━━────── 15/30 1.2it/s 0.7s<1:09",

@@ -58,10 +58,6 @@ def test_what_it_starts_of_itself_is_its_own_too(place: Path) -> None:
     assert (done.returncode, done.stderr.split()[:3]) == (2, ["usage:", "python", "-m"])
 
 
-# ----------------------------------------------------------------------------------------------------------------------
-# What autofit itself imports
-
-
 IMPORTS = """
 import importlib, pkgutil, sys
 import autofit_launcher
@@ -102,10 +98,6 @@ def test_modules_named_like_autofits_dependencies_are_not_autofits(shadowed: Pat
     env = {**os.environ, "PYTHONPATH": "."}
     done = subprocess.run([sys.executable, *STARTS[start], "recipes"], cwd=shadowed, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0 and "yolo_demo" in done.stdout + done.stderr, done.stderr
-
-
-# ----------------------------------------------------------------------------------------------------------------------
-# A script that imports its own
 
 
 @pytest.fixture

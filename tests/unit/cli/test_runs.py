@@ -72,10 +72,6 @@ def told(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     return said
 
 
-# ----------------------------------------------------------------------------------------------------------------------
-# What a folder says
-
-
 def test_what_is_waited_for_and_what_a_run_does_otherwise_is_told_while_it_is_so(tmp_path: Path) -> None:
     with running(tmp_path) as (path, _):
         folder = RunFolder(path)
@@ -161,10 +157,6 @@ def test_of_a_long_series_the_end_is_enough_to_list_a_run_and_its_peak_is_known_
     assert len(runs.Reader(path).now().lines) == 5000
 
 
-# ----------------------------------------------------------------------------------------------------------------------
-# autofit runs
-
-
 def test_runs_lists_the_newest_first_and_passes_over_what_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     first, second = ended(tmp_path, "done"), ended(tmp_path, "failed")
     (tmp_path / "notes").mkdir()
@@ -195,10 +187,6 @@ def test_peaks_pairs_what_the_trial_and_the_run_used(tmp_path: Path, capsys: pyt
     assert main.run(["runs", "--peaks", "--json", str(tmp_path)]) == 0
     (pair,) = told(capsys)["peaks"]
     assert pair["run"] == path.name and pair["run_peak_bytes"] == 410 * MIB and pair["rung_index"] == 1
-
-
-# ----------------------------------------------------------------------------------------------------------------------
-# autofit watch
 
 
 def test_watch_without_a_terminal_says_lines_until_the_run_ends_and_exits_as_it_did(
@@ -301,10 +289,6 @@ def test_an_older_run_that_may_go_on_is_refused_in_words(tmp_path: Path, capsys:
     for verb in ("watch", "stop"):
         assert main.run([verb, str(path)]) == 1
         assert "an older autofit wrote it" in capsys.readouterr().err
-
-
-# ----------------------------------------------------------------------------------------------------------------------
-# autofit stop
 
 
 def test_stop_ends_the_run_by_its_own_process_and_says_how_to_go_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

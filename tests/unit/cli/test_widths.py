@@ -66,7 +66,3 @@ def test_a_trainers_own_bar_is_read_whole_and_seen_on_one_row(tmp_path: Path, tr
     last = of_trainer(RECIPES[trainer], said.replace("\r", "\n").splitlines())[-1]
     assert last.phase == TRAIN and last.steps == 1000 and last.step is not None and last.step >= 42
     assert last.loss == pytest.approx({"ultralytics": 13.535, "script": 0.512}[trainer])
-
-
-# ----------------------------------------------------------------------------------------------------------------------
-# Whole launches

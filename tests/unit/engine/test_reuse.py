@@ -220,9 +220,6 @@ def test_a_damaged_history_costs_a_launch_its_trials_and_is_told(launches: Launc
     assert not launches.tried
 
 
-# -- identity ------------------------------------------------------------------------------------------------------------------
-
-
 def test_code_is_told_by_its_files_and_not_by_what_runs_write(tmp_path: Path) -> None:
     (tmp_path / "model.py").write_text("width = 8")
     (tmp_path / "runs").mkdir()
@@ -247,9 +244,6 @@ def test_a_file_that_was_put_in_the_place_of_another_with_its_size_and_time_is_n
 def test_secrets_of_the_environment_are_not_kept() -> None:
     said = digests.environment({"HF_TOKEN": "hf_abc", "DB": "postgres://me:hunter2@x", "OMP_NUM_THREADS": "2", "TERM": "xterm"})
     assert said["HF_TOKEN"] == "set" and "hunter2" not in said["DB"] and said["OMP_NUM_THREADS"] == "2" and "TERM" not in said
-
-
-# -- autofit fits --------------------------------------------------------------------------------------------------------------
 
 
 def test_fits_are_listed_and_forgotten(launches: Launches, capsys: pytest.CaptureFixture[str]) -> None:

@@ -170,9 +170,6 @@ def test_no_batch_of_validation_is_turned_where_training_ran_out(phase: str) -> 
     assert isinstance(move, Chosen) and move.rung.micro_batch == 4
 
 
-# -- predicted -----------------------------------------------------------------------------------------------------------------
-
-
 def world(seed: int, *, most: int = 40) -> tuple[random.Random, Surface]:
     """An invented surface that falls with every turn of a wheel."""
     draw = random.Random(seed)
@@ -383,8 +380,6 @@ def test_a_full_disk_turns_what_is_saved_and_neither_workers_nor_batches() -> No
     alone = build([wheels[0], wheels[2]], effective_batch=8)
     assert next_move(alone, [Tried(rung=alone.asked, verdict=full.verdict)]) == NothingLeft(why="exhausted"), "no trial is made in vain"
 
-
-# -- estimates -----------------------------------------------------------------------------------------------------------------
 
 DETECTOR = build(
     [

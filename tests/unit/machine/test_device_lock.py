@@ -122,10 +122,6 @@ def test_a_link_that_somebody_laid_is_not_followed(locks: Path, tmp_path: Path) 
     assert mine.read_text() == "precious"
 
 
-# ----------------------------------------------------------------------------------------------------------------------
-# In a launch
-
-
 @pytest.fixture
 def card(monkeypatch: pytest.MonkeyPatch) -> FakeCard:
     one = FakeCard()

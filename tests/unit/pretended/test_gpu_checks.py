@@ -15,7 +15,6 @@ from tests.helpers.places import ROOT
 from tests.helpers.pretended import needs_a_pretended_card
 
 pytestmark = [needs_a_pretended_card, pytest.mark.timeout(1800)]
-FULL_SIZE = ("16GiB", "40GiB", "80GiB")
 
 
 @pytest.fixture(scope="module")
@@ -42,17 +41,3 @@ def test_a_failed_trial_leaves_nothing_on_the_card_and_a_rung_that_checkpoints_h
 ) -> None:
     said = checked(h100, "nothing_is_left or expandable_segments or unbudgeted", tmp_path, "test_cuda.py")
     assert "3 passed" in said, "none is skipped where a card is there"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("card", FULL_SIZE)
-def test_a_full_size_detector_runs_out_and_its_chosen_rungs_run_stays_below_its_trial(
-    h100: dict[str, str], tmp_path: Path, card: str
-) -> None:
-    assert "1 passed" in checked(h100, f"emulated_card_really and {card}", tmp_path, "test_cuda.py")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("card", ["24GiB", "40GiB", "80GiB"])
-def test_a_full_size_whisper_ends_with_its_generation_below_its_trial(h100: dict[str, str], tmp_path: Path, card: str) -> None:
-    assert "1 passed" in checked(h100, f"whisper_breeze and {card}", tmp_path, "test_whisper.py")

@@ -72,10 +72,6 @@ def test_a_run_of_many_steps_shows_its_pauses_by_a_validation_that_it_came_back_
     assert steps.look(Look(now=3100 + 50 * longest + 1, progress=Progress(phase=TRAIN, step=31, steps=100)))
 
 
-# ----------------------------------------------------------------------------------------------------------------------
-# Cliffs
-
-
 def looks(seconds: Iterator[float]) -> Iterator[Look]:
     """Steps of an endless epoch, each after so many seconds."""
     now = 0.0

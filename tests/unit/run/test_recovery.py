@@ -163,9 +163,6 @@ def test_a_person_who_resumes_gives_a_new_budget() -> None:
     assert isinstance(decide(history(*ended, at(LADDER.asked, Ended.INTERRUPTED), forgiven=6)), GoOn)
 
 
-# -- any night -----------------------------------------------------------------------------------------------------------------
-
-
 @dataclass
 class Night:
     """A run as the world treats it: what ends each attempt, whether it had saved something new, what a trial would say."""

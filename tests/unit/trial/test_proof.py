@@ -227,10 +227,6 @@ def test_only_what_is_proven_is_said_to_be_as_asked(tmp_path: Path) -> None:
     assert "updates at 4 x 1, 1 x 4 are 1e-07 apart" in said and "rung 1 is not the asked training: its rows see each other" in said
 
 
-# ----------------------------------------------------------------------------------------------------------------------
-# Which twins are run, by what those before them said
-
-
 class Proves(Few):
     """A trainer whose full run takes any micro-batch."""
 

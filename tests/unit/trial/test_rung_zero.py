@@ -159,10 +159,6 @@ def test_a_trial_of_rung_0_leaves_an_accumulation_that_no_word_says_at_that(tmp_
     assert [plan.expects for plan in plans] == [{"accumulation": 16}, {"accumulation": 4}]
 
 
-# ----------------------------------------------------------------------------------------------------------------------
-# The launch
-
-
 def launched(one: ScriptAdapter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, ran: int, fits_from: int) -> tuple[Fit, list[Event]]:
     """A launch whose rung 0 runs ``ran`` samples, whatever was read; the others run what they are told. Fits at so many and less."""
 
