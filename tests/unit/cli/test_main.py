@@ -145,9 +145,8 @@ def test_a_shell_in_a_folder_that_is_gone_is_told_so(
 
 @pytest.mark.parametrize(("words", "said"), [
     (("traim", "recipe=yolo_demo"), "Did you mean 'train'?"), (("train",), "Give one: recipe=NAME"),
-    (("train", "recipe=yolo_dmo"), "Did you mean 'yolo_demo'?"), (("train", "recipe=yolo_demo", "ladder=keep_qualty"), "keep_quality"),
     (("train", "recipe=yolo_demo", "ask.micro_batch=many"), "command line: ask.micro_batch: 'many' is not a whole number"),
-    (("train", "recipe=yolo_demo", "device.memory=lots"), "device.memory"), (("train", "recipe=yolo_demo", "device=cuda"), "device"),
+    (("train", "recipe=yolo_demo", "device=cuda"), "device"),
     (("train", "recipe=yolo_demo", "device.memory=900TiB"), "is available"),
     (("train", "recipe=yolo_demo", "trainer.args.accumulate=2"), "nbs"),
     (("train", "recipe=yolo_demo", "data=nowhere/data.yaml", "prepare=null"), "nowhere/data.yaml"),

@@ -146,9 +146,6 @@ WHOLE: dict[str, tuple[str, Files, Beliefs]] = {
     "a whole batch and its part": (
         "--batch_size 128 --micro_batch_size 4", {}, {"micro_batch": (4, "--micro_batch_size"), "accumulation": (32, "itself")},
     ),
-    "a global batch and its part": (
-        "--global-batch-size=64 --micro-batch-size=8", {}, {"micro_batch": (8, "--micro-batch-size="), "accumulation": (8, "itself")},
-    ),
     "a part that is not used": (
         "--batch-size 64 --microbatch -1", {}, {"micro_batch": (64, "--microbatch"), "accumulation": (1, "itself")},
     ),
@@ -237,9 +234,7 @@ IN_PART: dict[str, tuple[str, Files, Beliefs]] = {
     "Lightning: a flag after a file": (
         "--config b.yaml --data.batch_size 8", {"t.py": "LightningCLI()", **ORDERED}, {"micro_batch": (8, "--data.batch_size")},
     ),
-    "elsewhere a flag counts": ("--data.batch_size 8 --config b.yaml", ORDERED, {"micro_batch": (8, "--data.batch_size")}),
     "the last of several files": ("--base a.yaml b.yaml", ORDERED, {"micro_batch": (16384, "config:data.batch_size")}),
-    "the last of several files, turned round": ("--base b.yaml a.yaml", ORDERED, {"micro_batch": (64, "config:data.batch_size")}),
     "a file that configures nothing": ("a.yaml b.yaml --names names.json", ORDERED, {"micro_batch": (16384, "config:data.batch_size")}),
     "a file that takes in others": (
         "-c c.yml", {"c.yml": "__include__: ['data.yml']\ntrain_dataloader: {total_batch_size: 8}\n"}, {"micro_batch": None},
@@ -248,9 +243,6 @@ IN_PART: dict[str, tuple[str, Files, Beliefs]] = {
     "what an update says": (
         "-c c.yml -u train_dataloader.total_batch_size=32", {"c.yml": "_BASE_: b.yml\n"},
         {"micro_batch": (32, "train_dataloader.total_batch_size=")},
-    ),
-    "what yacs is told": (
-        "--config-file c.yml SOLVER.IMS_PER_BATCH 4", {"c.yml": "_BASE_: b.yml\n"}, {"micro_batch": (4, "SOLVER.IMS_PER_BATCH")},
     ),
     "padded, not a length": (
         "c.yaml", {"c.yaml": "sequence_len: 512\npad_to_sequence_len: false\n"}, {"sequence_length": (512, "config:sequence_len")},

@@ -74,8 +74,6 @@ for epoch in range(first, 4):
             validate()
         if fault == "killed":
             os.kill(os.getpid(), signal.SIGKILL)
-        if fault == "worker":
-            raise RuntimeError("DataLoader worker (pid 7) is killed by signal: Bus error.")
         if fault == "hangs":
             time.sleep(600)
         if fault in ("loses", "gets over it"):
@@ -177,10 +175,10 @@ def fitted(fit: Fit) -> None:
     fit.status = Status.DONE
 
 
-def run(tmp_path: Path, *faults: str, keeps: bool = True, workers: int | None = None, **rules: Any) -> Fit:
+def run(tmp_path: Path, *faults: str, workers: int | None = None, **rules: Any) -> Fit:
     job = prepared(tmp_path, *faults, **rules)
     adapter: Any = job.adapter
-    adapter.asked = Asked(keeps=Few.asked.keeps if keeps else None, workers=workers)
+    adapter.asked = Asked(keeps=Few.asked.keeps, workers=workers)
     fit = Fit(job=job)
     fitted(fit)
     with (tmp_path / "out").open("wb") as out:
