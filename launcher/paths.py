@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
+from functools import cache
+from importlib import metadata
 from pathlib import Path
 
 from launcher.shared import files
@@ -13,6 +15,12 @@ def home() -> Path:
     """The folder that holds conf/, recipes/ and examples/: inside the package in a wheel, beside it in a checkout."""
     package = Path(__file__).resolve().parent
     return package if (package / "conf").is_dir() else package.parent
+
+
+@cache
+def entry_points(group: str) -> metadata.EntryPoints:
+    """Those of installed packages, read once: all of their metadata is gone through for it."""
+    return metadata.entry_points(group=group)
 
 
 def state_folder() -> Path:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator
-from importlib.metadata import entry_points
 
 from launcher.adapter import log_line
 from launcher.adapter.log_line import TrainerWords
 from launcher.adapter.protocol import Adapter
 from launcher.errors import BadInput, Fault, did_you_mean
+from launcher.paths import entry_points
 
 log = logging.getLogger(__name__)
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from importlib.metadata import entry_points
 from importlib.util import find_spec
 from pathlib import Path
 
-from launcher.paths import home
+from launcher.paths import entry_points, home
 
 GROUP = "autofit.recipes"
 """Entry points of packages that bring recipes: ``name = "package:folder"``."""

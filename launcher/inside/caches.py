@@ -1,37 +1,63 @@
-"""The person's caches of Hugging Face's libraries -> a trial's own, in which everything of theirs is found and nothing of theirs changes.
+"""The person's caches -> a trial's own, in which everything of theirs is found and nothing of theirs changes.
 
-Those libraries write part of their caches from native code, which the overlay doesn't reach: the variables they have for it do.
-What is there already is linked, file by file.
+Hugging Face's libraries write part of theirs from native code; compilers write theirs from other programs, and load from there. The overlay
+reaches neither, the variables that they have for it do. What is there already is linked, file by file.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Mapping
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 CACHES = "caches"
 _FOLDERS = {"HF_DATASETS_CACHE": "datasets", "HF_METRICS_CACHE": "metrics", "HF_EVALUATE_CACHE": "evaluate", "HF_MODULES_CACHE": "modules"}
+_COMPILERS = {"TRITON_CACHE_DIR": "triton", "TORCHINDUCTOR_CACHE_DIR": "inductor", "TORCH_EXTENSIONS_DIR": "extensions"}
+_ANEW = {"TORCHINDUCTOR_FX_GRAPH_CACHE": "0", "TORCHINDUCTOR_AUTOGRAD_CACHE": "0"}
+"""Compiled code is shared, graphs are not: a run may have to make them, in memory of its own that a trial must see."""
 _MOST_FILES = 20_000
 
 
-def huggingface(env: Mapping[str, str], place: Path) -> dict[str, str]:
-    """Variables that put the caches into ``place``; filled once."""
-    home = Path(env.get("HF_HOME") or Path(env.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "huggingface")
-    found = {}
-    for variable, name in _FOLDERS.items():
-        own = Path(env.get(variable) or home / name)
-        target = place / name
+def separate(env: Mapping[str, str], place: Path, *, launch: Path) -> dict[str, str]:
+    """Variables that put Hugging Face's caches into ``place``, and those of compilers into ``launch``, which is its processes' in common;
+    each is filled once."""
+    cache = Path(env.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
+    home = Path(env.get("HF_HOME") or cache / "huggingface")
+    usual: dict[str, Iterable[Path]] = {
+        "TRITON_CACHE_DIR": [Path("~/.triton/cache").expanduser()],
+        "TORCHINDUCTOR_CACHE_DIR": (one for one in Path(tempfile.gettempdir()).glob("torchinductor_*") if one.stat().st_uid == os.getuid()),
+        "TORCH_EXTENSIONS_DIR": (cache / "torch_extensions").glob("*"),
+        **{name: [home / folder] for name, folder in _FOLDERS.items()},
+    }
+    found = {**{name: place / folder for name, folder in _FOLDERS.items()}, **{one: launch / folder for one, folder in _COMPILERS.items()}}
+    for name, target in found.items():
         if not target.exists():
-            _linked(own, target)
-        found[variable] = str(target)
-    return found
+            target.mkdir(parents=True, exist_ok=True)
+            for source in [Path(env[name])] if env.get(name) else usual[name]:
+                _filled(target, source, shutil.copy2 if name == "TORCH_EXTENSIONS_DIR" else os.symlink)  # ninja writes over what is there
+    return {**{name: str(target) for name, target in found.items()}, **_ANEW}
 
 
-def _linked(source: Path, target: Path) -> None:
+def hold() -> list[Path]:
+    """Compilers' caches, which stay where they are whatever a script itself chooses for them later."""
+    ours = {name: os.environ[name] for name in _COMPILERS if name in os.environ}
+    put: Callable[..., None] = os._Environ.__setitem__
+
+    def held(environ: Any, name: Any, value: Any) -> None:
+        mine = ours.get(name)
+        put(environ, name, value if mine is None or str(value).startswith(mine) else mine)
+
+    if ours:
+        setattr(os._Environ, "__setitem__", held)  # noqa: B010
+    return [*map(Path, ours.values())]
+
+
+def _filled(target: Path, source: Path, put: Callable[[str, Path], Any]) -> None:
     """Folders made anew, files as links; locks are nobody's business."""
-    target.mkdir(parents=True)
     files = 0
     for folder, _, names in os.walk(source):
         there = target / os.path.relpath(folder, source)
@@ -40,6 +66,6 @@ def _linked(source: Path, target: Path) -> None:
         if files > _MOST_FILES:
             return
         for name in names:
-            if not name.endswith(".lock"):
+            if not name.endswith("lock"):
                 with contextlib.suppress(OSError):
-                    os.symlink(os.path.abspath(os.path.join(folder, name)), there / name)
+                    put(os.path.abspath(os.path.join(folder, name)), there / name)

@@ -22,6 +22,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from . import caches
+
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 FILES = "files"
 """Folder below an overlay's root that holds the twins."""
@@ -36,7 +38,7 @@ class Overlay:
         self._root = str(root.resolve())
         self._files = os.path.join(self._root, FILES)
         self._gone_list = os.path.join(self._root, "gone")
-        self._kept = (*_PASSED, self._root, *(str(path.resolve()) for path in kept))
+        self._kept = (*_PASSED, self._root, *(str(path.resolve()) for path in (*kept, *caches.hold())))
         self._os = {name: getattr(os, name) for name in _OS_NAMES}
         self._open = builtins.open
         self._gone_seen: tuple[int, frozenset[str]] = (-1, frozenset())

@@ -31,7 +31,7 @@ from typing import Any
 from launcher.inside import going_on, kept_checkpoint, snapshot
 from launcher.inside import settings as probe_settings
 from launcher.inside.budgeted import SHIM
-from launcher.inside.caches import CACHES, huggingface
+from launcher.inside.caches import CACHES, separate
 from launcher.inside.counted import PATIENCE
 from launcher.inside.lifeline import die_with_parent
 from launcher.inside.overlay import FILES
@@ -214,7 +214,7 @@ def _environment(orders: Orders, place: Path) -> dict[str, str]:
     """What the command is told beside the probe: nothing is uploaded or downloaded, caches of libraries are the trial's own."""
     own = {key: str(value) for key, value in orders.payload.get("env", {}).items()}
     base = {**os.environ, **QUIET, "MPLBACKEND": "Agg", **own}
-    return {**base, **huggingface(base, place / CACHES)}
+    return {**base, **separate(base, place / CACHES, launch=orders.common)}
 
 
 LOOK_S = 0.5

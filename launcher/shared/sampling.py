@@ -8,6 +8,9 @@ from collections.abc import Callable
 
 from . import procfs
 
+LONG_S = 0.1
+"""Between looks that are this far apart it is waited for the end, too: a trial's end waits for it."""
+
 
 class Looks:
     """From ``start`` to ``stop``."""
@@ -33,7 +36,10 @@ class Looks:
         procfs.name_thread(self._thread.name)
         searched = float("-inf")
         while not self._stopped.is_set():
-            time.sleep(self._every_s)  # an Event's own wait costs twice as much
+            if self._every_s < LONG_S:
+                time.sleep(self._every_s)  # an Event's own wait costs twice as much
+            else:
+                self._stopped.wait(self._every_s)
             if self._search is not None and time.monotonic() - searched > self._search_every_s:
                 self._search()
                 searched = time.monotonic()

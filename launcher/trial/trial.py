@@ -353,6 +353,7 @@ def _orders(job: Job, rung: Rung, plan: TrialPlan, place: Path) -> Orders:
         steps_after=job.recipe.trial.steps_after,
         snapshot=job.recipe.trial.snapshot and job.budget.kind == "cuda",
         payload=dict(plan.payload),
+        cache=str(job.folder.cache),
         ranks=[] if starts else [_of_rank(number, place) | _of_device(one) for number, one in enumerate(job.budget.ranks)],
         cards=[_of_device(one) for one in job.budget.ranks] if starts else [],
     )

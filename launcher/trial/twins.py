@@ -114,6 +114,7 @@ class Twins:
         orders = Orders(
             module=MODULE, folder=str(place), device=budget.kind, device_uuid=budget.uuid, may_spill=budget.may_spill,
             cap_bytes=budget.cap_bytes, ceiling_bytes=budget.ceiling_bytes, accumulation=self._rung.accumulation, payload=payload,
+            cache=str(self._job.folder.cache),
         )  # fmt: skip
         orders.scratch.mkdir(exist_ok=True)
         orders.write(place / "orders.json")

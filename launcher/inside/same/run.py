@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from launcher.inside.caches import CACHES, huggingface
+from launcher.inside.caches import CACHES, separate
 from launcher.inside.lifeline import die_with_parent
 from launcher.inside.plainly import injected
 from launcher.inside.quiet import QUIET
@@ -77,7 +77,7 @@ class _Running:
         settings = self._settings(orders, twin)
         own = {key: str(value) for key, value in twin["env"].items()}
         env = {**os.environ, **QUIET, **EXACT, **_threads(told, twin["ranks"]), "TMPDIR": self._temporary, **own}
-        env |= huggingface(env, self._place / CACHES)
+        env |= separate(env, self._place / CACHES, launch=orders.common)
         env |= injected(settings, env)
         with (self._place / "log").open("wb") as log:
             self._child = subprocess.Popen(

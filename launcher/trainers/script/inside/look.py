@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from launcher.inside.caches import CACHES, huggingface
+from launcher.inside.caches import CACHES, separate
 from launcher.inside.lifeline import die_with_parent
 from launcher.inside.plainly import injected
 from launcher.inside.quiet import QUIET
@@ -52,7 +52,7 @@ def _run(command: Sequence[str], place: Path, look: str, until: float) -> dict[s
     settings = place / "probe.json"
     ProbeSettings(records=str(records), overlay=str(place / "overlay"), kept=(str(place),), budget_only=True, look=look).write(settings)
     env = {**os.environ, **QUIET, "MPLBACKEND": "Agg", "TMPDIR": str(place)}
-    env |= huggingface(env, place / CACHES)
+    env |= separate(env, place / CACHES, launch=place / CACHES)
     env |= injected(settings, env)
     with (place / "log").open("wb") as log:
         child = subprocess.Popen(

@@ -1,0 +1,225 @@
+"""Enter -> first optimizer step of the full run, autofit's beside the plain command's, and where the seconds between them go.
+
+    python -m benchmarks.cost.first_step [--only script] [--pairs 3]      rows into benchmarks/results/cost.jsonl, table into docs/cost.md
+    python -m benchmarks.cost.first_step --table                         the table alone
+
+Each command is played plainly and with autofit, in turn, on a budget where what is asked fits and on one where only a lower rung does.
+Both are ended with their first step. A launch begins with nothing known: no kept fit, no earlier trials. An interpreter whose site folder
+has a mark of ours in it tells when each process of the tree began and first stepped an optimizer; autofit's own files tell the rest.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import time
+import venv
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from benchmarks.common.provenance import commit, machine, versions
+from benchmarks.common.rows import ROOT, Row, append, read
+
+DATA, PAGE = ROOT / "benchmarks" / "results" / "cost.jsonl", ROOT / "docs" / "cost.md"
+LONGEST_S = 400.0
+MARK = """
+import json, os, sys, time
+def told(what):
+    with open(os.environ["COST_MARKS"], "a") as file:
+        file.write(json.dumps({"what": what, "at": time.time(), "pid": os.getpid(), "run": "AUTOFIT_HELD" in os.environ}) + "\\n")
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == "torch.optim.optimizer":
+            import importlib.util
+            sys.meta_path.remove(self)
+            spec = importlib.util.find_spec(name)
+            load = spec.loader.exec_module
+            spec.loader.exec_module = lambda module: (load(module), module.register_optimizer_step_post_hook(stepped))
+            return spec
+def stepped(*args):
+    if not steps:
+        told("step")
+    steps.append(1)
+steps = []
+if "COST_MARKS" in os.environ:
+    told("began")
+    sys.meta_path.insert(0, Finder())
+"""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Case:
+    name: str
+    words: Sequence[str]
+    """``{root}``, ``{python}``, ``{bin}`` and ``{data}`` stand for places."""
+    fits: str
+    """A budget on which what is asked fits."""
+    lower: str
+    """One on which it doesn't, and a lower rung does."""
+
+
+CASES = {
+    case.name: case
+    for case in (
+        Case(
+            name="script", words=("{python}", "{root}/examples/classifier/train.py", "--width", "32", "--epochs", "20"),
+            fits="4GiB", lower="300MiB",
+        ),
+        Case(
+            name="trainer", fits="4GiB", lower="300MiB",
+            words=("{python}", "{root}/examples/hf_trainer/train.py", "--output_dir", "out", "--per_device_train_batch_size", "128",
+                   "--samples", "4096", "--report_to", "none"),
+        ),
+        Case(
+            name="yolo", fits="4GiB", lower="700MiB",
+            words=("{bin}/yolo", "detect", "train", "model=yolov8n.yaml", "data={data}", "imgsz=96", "batch=8", "epochs=20", "workers=0"),
+        ),
+    )
+}  # fmt: skip
+
+
+def interpreter(folder: Path) -> Path:
+    """Of an environment that finds what this one has, with the mark in each process."""
+    venv.create(folder, with_pip=False)
+    site = Path(sysconfig.get_path("purelib", "venv", {"base": str(folder)}))
+    (site / "cost_mark.py").write_text(MARK, encoding="utf-8")
+    (site / "a.pth").write_text(f"import sys; sys.path.append({str(site)!r}); import cost_mark\n", encoding="utf-8")
+    (site / "z.pth").write_text(f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})\n", encoding="utf-8")
+    python = folder / "bin" / "python"
+    yolo = folder / "bin" / "yolo"
+    yolo.write_text(f"#!{python}\nfrom ultralytics.cfg import entrypoint\nentrypoint()\n", encoding="utf-8")
+    yolo.chmod(0o755)
+    return python
+
+
+def to_first_step(argv: Sequence[str], place: Path, *, run: bool) -> tuple[float, list[dict[str, Any]]]:
+    """(when it was started, marks up to the first step), after which all of it is ended. ``run``: the step of the full run is meant."""
+    place.mkdir(parents=True)
+    marks = place / "marks"
+    quiet = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
+    env = {**quiet, "COST_MARKS": str(marks), "XDG_STATE_HOME": str(place / "state"), "HF_HUB_OFFLINE": "1"}
+    began = time.time()
+    with (place / "log").open("wb") as log:
+        child = subprocess.Popen(argv, cwd=place, env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+    try:
+        while True:
+            found = read(marks)
+            if any(one["what"] == "step" and one["run"] == run for one in found):
+                return began, found
+            if child.poll() is not None or time.time() - began > LONGEST_S:
+                raise SystemExit(f"no first step: {' '.join(argv)}\n{(place / 'log').read_text(errors='replace')[-3000:]}")
+            time.sleep(0.02)
+    finally:
+        os.killpg(child.pid, signal.SIGINT)
+        child.wait()
+
+
+def parts(began: float, marks: Sequence[Mapping[str, Any]], folder: Path) -> dict[str, Any]:
+    """Where the seconds of a launch went: what the record in its run folder, and its trials' reports, say of them."""
+    told = [json.loads(line) for line in (folder / "events.jsonl").read_text(encoding="utf-8").splitlines()]
+    times = [(one["event"], datetime.fromisoformat(one["time"]).timestamp() - began) for one in told]
+    tried = [at for event, at in times if event in ("trial_started", "trial_ended")]
+    step = next(one for one in marks if one["what"] == "step" and one["run"])
+    run = next(one["at"] for one in marks if one["pid"] == step["pid"]) - began
+    trials = [_trial(Path(one["folder"]), one) for one in told if one["event"] == "trial_ended"]
+    in_trials = sum(end - start for start, end in zip(tried[::2], tried[1::2], strict=True))
+    found = {"launcher": tried[0], "trials": in_trials, "between": run - tried[0] - in_trials, "run": step["at"] - began - run}
+    return {**{name: round(seconds, 2) for name, seconds in found.items()}, "each": trials}
+
+
+def _trial(folder: Path, told: Mapping[str, Any]) -> dict[str, Any]:
+    """Its seconds: of each phase, of the second process that goes on, and what is left (starting, ending, what was tried twice)."""
+    first, second = (_uses(folder / name / "report.json") for name in ("", "resumed"))
+    first.pop("resume", None)  # which is the second's
+    verdicts = [json.loads(path.read_text(encoding="utf-8"))["seconds"] for path in sorted(folder.glob("**/verdict.json"))]
+    resumed = verdicts[-1] if second else 0.0
+    rest = told["seconds"] - resumed - sum(first.values())
+    seconds = {**first, "goes on": resumed, "rest": rest}
+    return {"rung": told["rung_index"], "verdict": told["verdict"], "seconds": {key: round(value, 2) for key, value in seconds.items()}}
+
+
+def _uses(report: Path) -> dict[str, float]:
+    if not report.exists():
+        return {}
+    return {use["phase"]: use["seconds"] for use in json.loads(report.read_text(encoding="utf-8"))["uses"]}
+
+
+def played(case: Case, pairs: int, place: Path) -> Row:
+    """Plain and both launches, in turn; the first turn warms the machine's caches and is left out."""
+    sys.path.insert(0, str(ROOT))
+    from tests.conftest import write_yolo_dataset
+
+    python = interpreter(place / "env")
+    data = write_yolo_dataset(place / "data", train=32) if case.name == "yolo" else ""
+    words = [word.format(root=ROOT, python=python, bin=python.parent, data=data) for word in case.words]
+    autofit = [str(python), "-P", str(ROOT / "autofit_launcher.py"), "launcher", "run", "device=cpu", "run.root=runs"]
+    taken: dict[str, list[dict[str, Any]]] = {"plain": [], "fits": [], "lower": []}
+    load = os.getloadavg()[0]
+    for number in range(pairs + 1):
+        for way, rows in taken.items():
+            there = place / f"{way}-{number}"
+            argv = words if way == "plain" else [*autofit, f"device.memory={getattr(case, way)}", "--", *words]
+            began, marks = to_first_step(argv, there, run=way != "plain")
+            step = next(one["at"] for one in marks if one["what"] == "step" and one["run"] == (way != "plain")) - began
+            more = {} if way == "plain" else parts(began, marks, next(one for one in (there / "runs").iterdir() if one.is_dir()))
+            rows.append({"first_step": round(step, 2), **more})
+            print(case.name, way, rows[-1], file=sys.stderr, flush=True)
+    middle = {way: sorted(rows[1:], key=lambda one: one["first_step"])[(pairs - 1) // 2] for way, rows in taken.items()}
+    steps = {way: [one["first_step"] for one in rows[1:]] for way, rows in taken.items()}
+    made = {"commit": commit(), "load_before": round(load, 1), "machine": machine(), "versions": versions()}
+    return {"case": case.name, "command": " ".join(case.words), "first_steps": steps, "seconds": middle, **made}
+
+
+def table(rows: Sequence[Row]) -> str:
+    """One line for each case and budget."""
+    lines = ["| command | what is tried | first step, plain | autofit | times | launcher's start | trials | between | run's start |"]
+    lines.append("|---|---|---|---|---|---|---|---|---|")
+    for row in rows:
+        plain = row["seconds"]["plain"]["first_step"]
+        for way in ("fits", "lower"):
+            one = row["seconds"][way]
+            tried = ", ".join(f"rung {trial['rung']}: {_of(trial['seconds'])}" for trial in one["each"])
+            cells = [f"{one['first_step']:.1f} s", f"{one['first_step'] / plain:.1f}", *(f"{one[name]:.1f}" for name in PARTS)]
+            lines.append(f"| {row['case']} | {tried} | {plain:.1f} s | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+PARTS = ("launcher", "trials", "between", "run")
+
+
+def _of(seconds: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} {value:.1f}" for name, value in seconds.items() if value >= 0.05)
+
+
+def write_page(rows: Sequence[Row]) -> None:
+    latest = {row["case"]: row for row in rows}
+    one = rows[-1]
+    head, _, _ = PAGE.read_text(encoding="utf-8").partition("<!-- made")
+    made = f"<!-- made by `make cost` -->\n\n{one['machine']['cores']} cores, torch {one['versions']['torch']}, median of "
+    made += f"{len(one['first_steps']['plain'])} by first step, commit {one['commit']}.\n\n"
+    PAGE.write_text(f"{head}{made}{table([latest[name] for name in CASES if name in latest])}\n", encoding="utf-8")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", choices=CASES, action="append")
+    parser.add_argument("--pairs", type=int, default=3)
+    parser.add_argument("--table", action="store_true")
+    chosen = parser.parse_args()
+    for name in [] if chosen.table else chosen.only or CASES:
+        with tempfile.TemporaryDirectory(prefix="autofit-cost-") as place:
+            append(DATA, played(CASES[name], chosen.pairs, Path(place)))
+    write_page(read(DATA))
+
+
+if __name__ == "__main__":
+    main()

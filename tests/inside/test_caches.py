@@ -1,0 +1,61 @@
+"""Compilers' caches in trials, with what really compiles."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from launcher.inside import caches
+from launcher.inside.overlay import Overlay
+from launcher.trainers.suite import snapshot
+from tests.inside.test_trial import MIB, fits, tried
+
+
+def _compiled(work: Path) -> set[str]:
+    return {path.name for path in work.glob("runs/*/trials/cache/**/*.so")}
+
+
+@pytest.mark.slow
+def test_inductor_compiles_into_the_launchs_cache_whatever_cache_the_person_or_the_script_has_chosen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(theirs))
+    assert fits(tried("compiles", tmp_path, "--chosen", str(tmp_path / "own")))
+    assert _compiled(tmp_path / "work") and snapshot(theirs) == {} and not (tmp_path / "own").exists()
+
+
+@pytest.mark.slow
+def test_an_operator_is_built_in_the_trial_with_a_cold_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
+    assert fits(tried("compiles", tmp_path, "--inline", cap=2048 * MIB))
+    assert _compiled(tmp_path / "work") == {"twice_of_a_test.so"} and not (tmp_path / "home").exists()
+
+
+def test_what_a_person_has_compiled_is_there_for_each_process_and_none_of_it_changes(tmp_path: Path) -> None:
+    home, launch = tmp_path / "home", tmp_path / "launch"
+    built = home / "torch_extensions" / "py312_cu132" / "twice" / "build.ninja"
+    kernel = tmp_path / "kernels" / "ab" / "kernel.so"
+    for path in (built, kernel):
+        path.parent.mkdir(parents=True)
+        path.write_text("theirs")
+    (built.parent / "lock").touch()
+    env = {"XDG_CACHE_HOME": str(home), "TRITON_CACHE_DIR": str(tmp_path / "kernels")}
+    told = [caches.separate(env, tmp_path / name / "caches", launch=launch) for name in ("first", "second")]
+    (launch / "extensions" / "twice" / "build.ninja").write_text("ours")
+    assert {one["TRITON_CACHE_DIR"] for one in told} == {str(launch / "triton")}
+    assert (launch / "triton" / "ab" / "kernel.so").read_text() == built.read_text() == "theirs"
+    assert not (launch / "extensions" / "twice" / "lock").exists()
+
+
+def test_a_launchs_cache_is_written_to_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os._Environ, "__setitem__", os._Environ.__setitem__)
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "launch"))
+    overlay = Overlay(tmp_path / "overlay")
+    os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(tmp_path / "another")
+    assert os.environ["TORCHINDUCTOR_CACHE_DIR"] == str(tmp_path / "launch")
+    assert overlay.twin(tmp_path / "launch" / "kernel.so") is None
+    assert overlay.twin(tmp_path / "another" / "kernel.so") is not None
