@@ -38,7 +38,7 @@ def separate(env: Mapping[str, str], place: Path, *, launch: Path) -> dict[str, 
         if not target.exists():
             target.mkdir(parents=True, exist_ok=True)
             for source in [Path(env[name])] if env.get(name) else usual[name]:
-                _filled(target, source, shutil.copy2 if name == "TORCH_EXTENSIONS_DIR" else os.symlink)  # ninja writes over what is there
+                _linked(target, source, shutil.copy2 if name == "TORCH_EXTENSIONS_DIR" else os.symlink)  # ninja writes over what is there
     return {**{name: str(target) for name, target in found.items()}, **_ANEW}
 
 
@@ -56,7 +56,7 @@ def hold() -> list[Path]:
     return [*map(Path, ours.values())]
 
 
-def _filled(target: Path, source: Path, put: Callable[[str, Path], Any]) -> None:
+def _linked(target: Path, source: Path, put: Callable[[str, Path], Any]) -> None:
     """Folders made anew, files as links; locks are nobody's business."""
     files = 0
     for folder, _, names in os.walk(source):

@@ -52,10 +52,6 @@ _NATIVE: Mapping[str, Sequence[_Native]] = {
             for kind in ("BPE", "Unigram", "WordLevel", "WordPiece")
         ),
     ],
-    "torch.utils.cpp_extension": [
-        _Native(name="load", at=7, key="build_directory", writes="folder"),
-        _Native(name="load_inline", at=10, key="build_directory", writes="folder"),
-    ],
     "torch.jit": [_Native(name="save", at=1, key="f", writes="file"), _Native(name="load", at=0, key="f")],
     "torchvision.io.image": [_Native(name="write_file", at=0, key="filename", writes="file"), _Native(name="read_file", at=0, key="path")],
     "torchaudio": [_Native(name="save", at=0, key="uri", writes="file"), _Native(name="load", at=0, key="uri")],

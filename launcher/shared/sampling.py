@@ -36,10 +36,7 @@ class Looks:
         procfs.name_thread(self._thread.name)
         searched = float("-inf")
         while not self._stopped.is_set():
-            if self._every_s < LONG_S:
-                time.sleep(self._every_s)  # an Event's own wait costs twice as much
-            else:
-                self._stopped.wait(self._every_s)
+            (time.sleep if self._every_s < LONG_S else self._stopped.wait)(self._every_s)  # an Event's own wait costs twice as much
             if self._search is not None and time.monotonic() - searched > self._search_every_s:
                 self._search()
                 searched = time.monotonic()
