@@ -3,14 +3,42 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
 
+from launcher.config.schema import DeviceRules, LadderRules, Recipe, TrainerRules, WheelRule
+from launcher.history.run_folder import RunFolder
 from launcher.inside import caches
 from launcher.inside.overlay import Overlay
-from launcher.trainers.suite import snapshot
-from tests.inside.test_trial import MIB, fits, tried
+from launcher.ladder.build import ladder_of
+from launcher.trainers.script.adapter import ScriptAdapter
+from launcher.trainers.suite import cpu_budget, snapshot
+from launcher.trial import trial
+from launcher.trial.job import Job
+from tests.helpers.places import SCRIPTS
+
+
+def _fits(place: Path, monkeypatch: pytest.MonkeyPatch, *words: str) -> bool:
+    place.mkdir()
+    monkeypatch.chdir(place)
+    args = {"command": [sys.executable, str(SCRIPTS / "compiles.py"), *words], "spelled": {"micro_batch": "--batch-size"}}
+    rules = LadderRules(order=("micro_batch",), wheels={"micro_batch": WheelRule(floor=2)})
+    adapter = ScriptAdapter(
+        Recipe(
+            name="test",
+            ask={"micro_batch": 64},
+            trainer=TrainerRules(adapter="script", args=args),
+            ladder=rules,
+            device=DeviceRules(kind="cpu"),
+        )
+    )
+    ladder = ladder_of(adapter)
+    job = Job(adapter=adapter, ladder=ladder, budget=cpu_budget(2 * 2**30), folder=RunFolder.create(place / "runs", "test"))
+    verdict = trial.run(job, ladder.asked).verdict
+    assert verdict.fits, f"{verdict.why}\n{verdict.evidence}"
+    return True
 
 
 def _compiled(work: Path) -> set[str]:
@@ -24,14 +52,14 @@ def test_inductor_compiles_into_the_launchs_cache_whatever_cache_the_person_or_t
     theirs = tmp_path / "theirs"
     theirs.mkdir()
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(theirs))
-    assert fits(tried("compiles", tmp_path, "--chosen", str(tmp_path / "own")))
+    assert _fits(tmp_path / "work", monkeypatch, "--chosen", str(tmp_path / "own"))
     assert _compiled(tmp_path / "work") and snapshot(theirs) == {} and not (tmp_path / "own").exists()
 
 
 @pytest.mark.slow
 def test_an_operator_is_built_in_the_trial_with_a_cold_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
-    assert fits(tried("compiles", tmp_path, "--inline", cap=2048 * MIB))
+    assert _fits(tmp_path / "work", monkeypatch, "--inline")
     assert _compiled(tmp_path / "work") == {"twice_of_a_test.so"} and not (tmp_path / "home").exists()
 
 
