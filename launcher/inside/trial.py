@@ -214,7 +214,7 @@ def _environment(orders: Orders, place: Path) -> dict[str, str]:
     """What the command is told beside the probe: nothing is uploaded or downloaded, caches of libraries are the trial's own."""
     own = {key: str(value) for key, value in orders.payload.get("env", {}).items()}
     base = {**os.environ, **QUIET, "MPLBACKEND": "Agg", **own}
-    return {**base, **separate(base, place / CACHES, launch=orders.common)}
+    return {**base, **separate(base, place / CACHES, launch=Path(orders.cache or orders.scratch))}
 
 
 LOOK_S = 0.5

@@ -73,7 +73,7 @@ class Orders:
     main: str = ""
     """In the orders of one rank, or of a second process: the trial's folder, where all of them write what the trainer writes."""
     cache: str = ""
-    """Folder that the launch's trials and twins have in common."""
+    """Folder that the launch's trials and twins have in common; empty: the trial's scratch."""
     resumes: bool = False
     """A second process goes on from the checkpoint that the first has left there, for an optimizer step at least (``Phase.RESUME``)."""
 
@@ -116,11 +116,6 @@ class Orders:
     @property
     def scratch(self) -> Path:
         return Path(self.main or self.folder) / "scratch"
-
-    @property
-    def common(self) -> Path:
-        """Folder of what all processes of the launch share; without one, those of the trial."""
-        return Path(self.cache) if self.cache else self.scratch / "common"
 
     @property
     def stacks(self) -> Path:

@@ -8,9 +8,6 @@ from collections.abc import Callable
 
 from . import procfs
 
-LONG_S = 0.1
-"""Between looks that are this far apart it is waited for the end, too: a trial's end waits for it."""
-
 
 class Looks:
     """From ``start`` to ``stop``."""
@@ -36,7 +33,7 @@ class Looks:
         procfs.name_thread(self._thread.name)
         searched = float("-inf")
         while not self._stopped.is_set():
-            (time.sleep if self._every_s < LONG_S else self._stopped.wait)(self._every_s)  # an Event's own wait costs twice as much
+            (time.sleep if self._every_s < 0.1 else self._stopped.wait)(self._every_s)  # an Event's own wait costs twice as much
             if self._search is not None and time.monotonic() - searched > self._search_every_s:
                 self._search()
                 searched = time.monotonic()

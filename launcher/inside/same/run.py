@@ -77,7 +77,7 @@ class _Running:
         settings = self._settings(orders, twin)
         own = {key: str(value) for key, value in twin["env"].items()}
         env = {**os.environ, **QUIET, **EXACT, **_threads(told, twin["ranks"]), "TMPDIR": self._temporary, **own}
-        env |= separate(env, self._place / CACHES, launch=orders.common)
+        env |= separate(env, self._place / CACHES, launch=Path(orders.cache or orders.scratch))
         env |= injected(settings, env)
         with (self._place / "log").open("wb") as log:
             self._child = subprocess.Popen(
