@@ -60,7 +60,7 @@ def test_inductor_compiles_into_the_launchs_cache_whatever_cache_the_person_or_t
 def test_an_operator_is_built_in_the_trial_with_a_cold_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
     assert _fits(tmp_path / "work", monkeypatch, "--inline")
-    assert _compiled(tmp_path / "work") == {"twice_of_a_test.so"} and not (tmp_path / "home").exists()
+    assert "twice_of_a_test.so" in _compiled(tmp_path / "work") and not (tmp_path / "home").exists()
 
 
 def test_what_a_person_has_compiled_is_there_for_each_process_and_none_of_it_changes(tmp_path: Path) -> None:
