@@ -133,10 +133,10 @@ def parts(began: float, marks: Sequence[Mapping[str, Any]], folder: Path) -> dic
 
 def _trial(folder: Path, told: Mapping[str, Any]) -> dict[str, Any]:
     """Its seconds: of each phase, of the second process that goes on, and what is left (starting, ending, what was tried twice)."""
-    first, second = (_uses(folder / name / "report.json") for name in ("", "resumed"))
+    first = _uses(folder / "report.json")
     first.pop("resume", None)  # which is the second's
-    verdicts = [json.loads(path.read_text(encoding="utf-8"))["seconds"] for path in sorted(folder.glob("**/verdict.json"))]
-    resumed = verdicts[-1] if second else 0.0
+    second_verdict = folder / "resumed" / "verdict.json"
+    resumed = float(json.loads(second_verdict.read_text(encoding="utf-8"))["seconds"]) if second_verdict.exists() else 0.0
     rest = told["seconds"] - resumed - sum(first.values())
     seconds = {**first, "goes on": resumed, "rest": rest}
     what = {"rung": told["rung_index"], "verdict": told["verdict"], "peak_bytes": told["peak_bytes"]}
