@@ -93,6 +93,8 @@ class Instrument(TakingPart):
         """Training left memory behind with every batch: so far, and in the pass that is open."""
         self.gathered = Gathered(self.orders.device)
         """By the open validation pass."""
+        self.knows_the_worst = False
+        """A trainer's own hooks choose what comes first: no loader is looked at."""
         self.sampled: dict[int, bool] = {}
         """Data set, by identity -> whether sizes differ in what its loaders give."""
         self.looks: dict[Any, Any] = {}
@@ -499,7 +501,6 @@ class Instrument(TakingPart):
         with contextlib.suppress(Exception):
             budget.lift()
         self.recorder = self.recorder or self._report()
-        self._tell_unrun()
         crashed = isinstance(error, BaseException) and not isinstance(error, SystemExit)
         memory = isinstance(error, BaseException) and is_memory(error)
         if not memory and (self.phase is Phase.FINISH or (self.phase is Phase.TRAIN_AGAIN and error is None and self._stepped_again)):
@@ -512,17 +513,22 @@ class Instrument(TakingPart):
         else:
             self._facts(ended="exit", **({"failed_forwarding": True} if crashed and self.forwarding and not memory else {}))
             self.recorder.failed(error) if error is not None and crashed else self.recorder.ended()
+            self._tell_unrun()
         self.leave()
 
     def _done(self) -> None:
         assert self.recorder is not None
         self._facts(ended="done")
         self.to(Phase.DONE)
-        self.recorder.write()
+        self._tell_unrun()
 
     def _tell_unrun(self) -> None:
-        if self.recorder is not None and (places := self.unrun.told()):
-            self.recorder.note(places)
+        """Once memory is no longer measured: reading somebody's files needs some."""
+        assert self.recorder is not None
+        with contextlib.suppress(Exception):  # whatever they are like
+            if places := self.unrun.told():
+                self.recorder.note(places)
+        self.recorder.write()
 
     def _facts(self, **more: Any) -> None:
         self._validation_over()  # the last thing it did
@@ -533,6 +539,5 @@ class Instrument(TakingPart):
     def finish(self) -> None:
         """Everything was seen: writes the report and ends the process. Doesn't return."""
         self.together.end()
-        self._tell_unrun()
         self._done()
         self.end(0)

@@ -308,7 +308,7 @@ class TrialPass:
             return
         if self.kind == "eval":
             instrument.recorder.fact(**{"validation_batch": size} if instrument.proven else {})
-        elif instrument.phase is Phase.TRAIN and not instrument.in_parts(size):
+        elif instrument.phase in (Phase.TRAIN, Phase.TRAIN_AGAIN, Phase.FINISH) and not instrument.in_parts(size):
             observe_micro_batch(instrument, size)
 
     def _end(self) -> Any:

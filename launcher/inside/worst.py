@@ -65,12 +65,13 @@ def first(loader: Any, instrument: Instrument, kind: str) -> Iterator[None]:
 
 
 def _look_at(loader: Any, instrument: Instrument, kind: str) -> LoaderLook | None:
-    """One look for all loaders of its kind with the same data set, size and collate function. None: too many were looked at."""
+    """One look for all loaders of its kind with the same data set, size and collate function. None: too many were looked at, or a trainer's
+    hooks know more."""
     dataset, collate = getattr(loader, "dataset", None), getattr(loader, "collate_fn", None)
     key = (kind, id(dataset), getattr(loader, "batch_size", None), getattr(collate, "__qualname__", type(collate).__qualname__))
     if key in instrument.looks and instrument.looks[key][0]() is dataset:
         return instrument.looks[key][1]  # type: ignore[no-any-return]
-    if sum(kind == one for one, *_ in instrument.looks) >= LOOKS:
+    if instrument.knows_the_worst or sum(kind == one for one, *_ in instrument.looks) >= LOOKS:
         return None
     look = looked(loader, instrument)
     instrument.looks[key] = (_reference(dataset), look)

@@ -122,9 +122,8 @@ def words(wrong: Misread, read_at: Mapping[str, str]) -> str:
         return f"an optimizer step of rung {wrong.rung_index} took {ran} samples instead of {asked}"
     if wrong.sizes is not None:
         own, turned = (", then ".join(map(str, sizes)) for sizes in wrong.sizes)
-        return (
-            f"the script changes its batch itself: {own} samples at rung 0, {turned} at rung {wrong.rung_index}: not all of them are turned"
-        )
+        at = f"{own} samples at rung 0, {turned} at rung {wrong.rung_index}"
+        return f"the script changes its batch itself: {at}: not all of them are seen to be turned"
     ran_words = " and ".join(f"{name} {wrong.ran[name]}" for name in wrong.read)
     read = " and ".join(f"{value}{f' ({said})' if (said := read_at.get(name)) else ''}" for name, value in wrong.read.items())
     return f"the command as it stands ran {ran_words}, and {read} had been read"

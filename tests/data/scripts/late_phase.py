@@ -42,7 +42,8 @@ for epoch in range(args.epochs):
         if number % args.accum == 0:
             optimizer.step()
             optimizer.zero_grad()
-    score = (model(data.tensors[0]).argmax(1) == data.tensors[1]).float().mean().item()
+    with torch.no_grad():
+        score = (model(data.tensors[0]).argmax(1) == data.tensors[1]).float().mean().item()
     if score > best:
         best = score
         torch.save(model.state_dict(), "best.pt")
