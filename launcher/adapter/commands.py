@@ -65,8 +65,8 @@ class TrialPlan:
     """Why it can't, though the full run may have to."""
     fetch: Command | None = None
     """Downloads what the rung needs, since trials use no network; None if everything is here."""
-    kept: tuple[Path, int] | None = None
-    """A file that the trial leaves, and how many of its like the run has on its disk at once. None: as the trial's report tells."""
+    kept: int | None = None
+    """Checkpoints like the trial's that the run has on its disk at once. None: as many as its trial, and two at least."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -127,7 +127,7 @@ class Display:
         self._say(line, hang=12)
         for note in trial.report.notes:
             self._once(f"            {note}", style="dim")
-        if not verdict.fits and not verdict.lower_rung_may_help and verdict.kind not in (Kind.CARD_TAKEN, Kind.NOT_COVERED):
+        if not verdict.fits and not verdict.lower_rung_may_help and verdict.kind is not Kind.CARD_TAKEN:
             self._say("the trainer's output:", style="bold")
             self._say(verdict.evidence.strip()[-4000:] or "(it said nothing)", hang=4)
             self._say(f"in full: {trial.folder}")

@@ -91,8 +91,6 @@ def _misread(fit: Fit) -> str:
 def _stopped(fit: Fit) -> str:
     """The sentence for a trial that ended in a way no lower rung would cure, and who is at fault."""
     last = fit.trials[-1]
-    if last.verdict.kind is Kind.NOT_COVERED:
-        return f"Stopped, nothing was launched: autofit can't prove that such a run fits. {last.verdict.why}."
     if last.verdict.kind is not Kind.VACUOUS:
         return f"Stopped: the trainer {last.verdict.kind} in a trial, which no lower rung would cure."
     return (

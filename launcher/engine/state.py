@@ -39,10 +39,9 @@ class Status(StrEnum):
     RUNNING = "running"  # the full run is on its way; likewise
     DONE = "done"
     NO_RUNG_FITS = "no_rung_fits"
-    CRASHED = "crashed"  # a trial ended so, which no lower rung cures; likewise the next four
+    CRASHED = "crashed"  # a trial ended so, which no lower rung cures; likewise the next three
     STALLED = "stalled"
     VACUOUS = "vacuous"
-    NOT_COVERED = "not_covered"
     DIVERGED = "diverged"  # or the full run did: its loss was not finite, and so it is not done, whether it came to its end or not
     MISREAD = "misread"  # the command ran another batch than was read of it, and what is meant must be said
     CARD_TAKEN = "card_taken"  # others came to the card, and it was not waited for, or in vain
@@ -58,14 +57,12 @@ _EXIT_CODES = {
     Status.FAILED: ExitCode.RUN_FAILED,
     Status.OTHER_TRAINING: ExitCode.RUN_FAILED,
     Status.INTERRUPTED: ExitCode.INTERRUPTED,
-    Status.NOT_COVERED: ExitCode.TRIAL_CRASHED,
     **dict.fromkeys((Status.CRASHED, Status.STALLED, Status.VACUOUS, Status.DIVERGED, Status.CARD_TAKEN), ExitCode.TRIAL_CRASHED),
 }
 _OF_TRIAL = {
     Kind.CRASHED: Status.CRASHED,
     Kind.STALLED: Status.STALLED,
     Kind.VACUOUS: Status.VACUOUS,
-    Kind.NOT_COVERED: Status.NOT_COVERED,
     Kind.DIVERGED: Status.DIVERGED,
     Kind.CARD_TAKEN: Status.CARD_TAKEN,
 }

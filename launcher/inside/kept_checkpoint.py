@@ -6,9 +6,10 @@ from __future__ import annotations
 import contextlib
 import glob
 import os
+import posix
 import shutil
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Iterator, Mapping
+from pathlib import Path, PurePath
 from typing import Any
 
 from ..shared.report import SAVED
@@ -25,8 +26,22 @@ def newest(overlay: Path, how: Mapping[str, Any], *, folder: str = FILES) -> str
 
 
 def _all(root: Path, how: Mapping[str, Any]) -> list[str]:
-    paths = [path.rstrip("/") for path in glob.glob(glob.escape(str(root)) + how["newest"], recursive=True)]
+    anywhere = how["newest"].removeprefix("/**/")
+    if anywhere != how["newest"]:
+        paths = [path for path in _below(str(root)) if PurePath(path).match(anywhere)]
+    else:
+        paths = [path.rstrip("/") for path in glob.glob(glob.escape(str(root)) + how["newest"], recursive=True)]
     return [path for path in paths if all(map(os.path.exists, (path, *(os.path.join(path, name) for name in how["holds"]))))]
+
+
+def _below(folder: str) -> Iterator[str]:
+    """Paths of all that lies in an overlay's folder. To ``os`` what is there without the overlay lies in it, too."""
+    waiting = [folder]
+    while waiting:
+        with contextlib.suppress(OSError), posix.scandir(waiting.pop()) as entries:
+            for one in entries:
+                yield one.path
+                waiting += [one.path] if one.is_dir(follow_symlinks=False) else []
 
 
 def keep(overlay: Path, how: Mapping[str, Any]) -> None:

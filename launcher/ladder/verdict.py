@@ -22,7 +22,6 @@ class Kind(StrEnum):
     VACUOUS = "vacuous"  # did not really do its steps and its validation
     DIVERGED = "diverged"  # the loss was not finite: memory has nothing to do with it
     CRASHED = "crashed"
-    NOT_COVERED = "not_covered"  # autofit could say nothing true of such a run: its refusal, never a fault of the trainer's
     STALLED = "stalled"
 
 

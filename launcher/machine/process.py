@@ -1,8 +1,8 @@
 """Runs a command as a child process in a session of its own; logs its output and returns how it ended.
 
 On the launcher's side the only module that starts, signals or ends processes (``pauses`` stops them for a while). Inside a trainer's
-process ``inside`` starts the person's command, and there a child that reads a data set; ``trainers.ultralytics.inside.going_on`` one
-that copies a checkpoint; ``inside.guardian`` ends what a killed launcher leaves.
+process ``inside`` starts the person's command, and there a child that reads a data set; ``inside.guardian`` ends what a killed launcher
+leaves.
 
 Every child carries a token in its environment, so that at the end all of its descendants are found and ended, those that left
 its session included.

@@ -34,8 +34,6 @@ OVER_CAP = "OverCap"
 """Name of the exception by which a trial's child ends as soon as a phase has needed more than the cap."""
 BUDGET_ERROR = "BudgetError"
 """Name of the exception by which a child says that its budget can't be made real: our fault or the machine's, never the trainer's."""
-NOT_COVERED = "NotCovered"
-"""Name of the exceptions by which a child says that its trial could say nothing true of such a run."""
 CARD_TAKEN = "BudgetTaken"
 """Name of the exception by which a child says that others hold memory of its card that the budget counts on."""
 

@@ -14,7 +14,7 @@ from launcher.ladder.verdict import Kind, Verdict
 from launcher.machine import stack_dump
 from launcher.shared.ending import Ending
 from launcher.shared.memory_failures import OF_MACHINE, MemoryFailure, Source, maybe_memory, memory_failure, no_semaphore, not_handed_over
-from launcher.shared.report import CARD_TAKEN, NOT_COVERED, NOT_EXACT, OVER_CAP, STEPS_IN_ALL, Phase, TrialReport
+from launcher.shared.report import CARD_TAKEN, NOT_EXACT, OVER_CAP, STEPS_IN_ALL, Phase, TrialReport
 from launcher.shared.sizes import MIB, format_size
 from launcher.shared.write_failures import maybe_full, maybe_too_large
 
@@ -186,15 +186,6 @@ def _not_exact(seen: _Seen) -> Verdict | None:
     return _verdict(seen, Kind.ALTERED, said, source=source, evidence=failure.message)
 
 
-def _not_covered(seen: _Seen) -> Verdict | None:
-    """Autofit has refused: it could say nothing true of such a run."""
-    failure = seen.report.failure
-    if failure is None or NOT_COVERED not in failure.types:
-        return None
-    said = next(line for line in failure.message.splitlines() if line.startswith(NOT_COVERED)).partition(": ")[2]
-    return _verdict(seen, Kind.NOT_COVERED, said)
-
-
 def _no_disk(seen: _Seen) -> Verdict | None:
     """It could not write a file, and a disk is full: that of its run folder, of the folder it was launched in, or of temporary files."""
     failure, ending = seen.report.failure, seen.ending
@@ -300,7 +291,7 @@ def _grown(seen: _Seen) -> Verdict | None:
 
 
 _CHECKS: tuple[Callable[[_Seen], Verdict | None], ...] = (
-    _taken, _waited, _refused, _over_the_cap, _stalled, _not_exact, _not_covered, _no_disk, _crashed, _hidden, _diverged, _vacuous,
+    _taken, _waited, _refused, _over_the_cap, _stalled, _not_exact, _no_disk, _crashed, _hidden, _diverged, _vacuous,
     _altered, _squeezed, _spilled, _grown,
 )  # fmt: skip
 """The first check that returns a verdict decides; if none does, the trial fits. A new reason is a check, or a part of one."""

@@ -218,6 +218,8 @@ def _put_aside(place: Path, scratch: Path) -> None:
             (place / name).replace(place / f"{name}.before")
 
 
+COMMAND = "launcher.inside.trial"
+"""The module that runs a command, which starts its processes itself on several cards."""
 RESUMED = "resumed"
 """Folder in a trial's that is that of the process which goes on from its checkpoint."""
 LATE_S = 2.0
@@ -340,7 +342,7 @@ def _fetched(command: Command, place: Path) -> None:
 
 def _orders(job: Job, rung: Rung, plan: TrialPlan, place: Path) -> Orders:
     """What the trial's child is told."""
-    starts = job.adapter.starts_ranks
+    starts = plan.module == COMMAND
     return Orders(
         module=plan.module,
         folder=str(place),
@@ -441,14 +443,12 @@ def _rooms(job: Job, plan: TrialPlan, orders: Orders, reports: Sequence[TrialRep
 def kept_bytes(plan: TrialPlan, report: TrialReport, scratch: Path) -> int | None:
     """The least that the run has of its checkpoints at once on the disk of its folder; None where nobody knows. Lightning's trials have
     more passes than a short run."""
-    if plan.kept is not None:
-        file, number = plan.kept
-        return number * file.stat().st_size if file.is_file() else None
     saved, versions = report.facts.get(SAVED), report.facts.get(VERSIONS, {})
     if not saved or {"lightning", "pytorch_lightning"} & set(versions):
         return None
     place = next(folder for folder in Path(saved["at"]).parents if folder.exists())
-    return int(saved["bytes"]) if place.stat().st_dev == scratch.stat().st_dev else None
+    there = int(saved["bytes"]) if plan.kept is None else plan.kept * int(saved["bytes"]) // 2
+    return there if place.stat().st_dev == scratch.stat().st_dev else None
 
 
 def as_tried(tried: Trial, cap_bytes: int) -> search.Tried:

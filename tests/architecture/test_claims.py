@@ -28,10 +28,7 @@ def test_on_the_launchers_side_only_process_starts_signals_or_ends_processes_and
         "launcher.inside.same.run",
         "launcher.inside.trial",
         "launcher.inside.loader_look",
-        "launcher.trainers.ultralytics.inside.going_on",
     }
-    assert process.__doc__ is not None
-    assert all(f"``trainers.{place}``" in process.__doc__ for place in ("ultralytics.inside.going_on",))
 
 
 @pytest.mark.parametrize(

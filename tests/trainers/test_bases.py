@@ -31,6 +31,7 @@ APART = 4 * 2**20
 """A trial's process holds the trial's own code, too, and Python's own memory and threads' stacks come in pieces of 1 and 2 MiB: up to
 3.2 MiB were seen between the two. It was 7 to 13 MiB where polars reserved as it liked."""
 ADDR_NO_RANDOMIZE = 0x0040000
+YOLO = "from ultralytics import YOLO\nYOLO('yolov8n.yaml')\n"
 MODEL = "import matplotlib.pyplot\nimport torch\nmodel = torch.nn.Linear(8, 8)\ntorch.optim.SGD(model.parameters(), lr=0.1).step()\n"
 
 
@@ -55,24 +56,23 @@ def of_run(place: Path, imports: Sequence[str], env: Mapping[str, str]) -> int:
     return base(process.python_module("launcher.inside.budgeted", *limits, "train.py"), place, env)
 
 
-def of_trial(place: Path, module: str, imports: Sequence[str], env: Mapping[str, str]) -> int:
-    """Its payload names nothing that could be trained: it ends with the budget taken."""
-    payload = {"imports": list(imports)}
-    orders = Orders(module=module, folder=str(place), device="cpu", cap_bytes=CAP, accumulation=1, payload=payload)
-    orders.write(place / "orders.json")
-    return base(process.python_module("launcher.inside", str(place / "orders.json")), place, env)
+def of_trial(place: Path, text: str, env: Mapping[str, str], *, budget_only: bool = False, **payload: bool) -> int:
+    """Of a script that a trial's instrument is loaded into."""
+    (place / "train.py").write_text(text)
+    orders = Orders(module="", folder=str(place), device="cpu", cap_bytes=CAP, accumulation=1, payload=payload)
+    settings = ProbeSettings(records=str(place), orders=dataclasses.asdict(orders), overlay="", budget_only=budget_only)
+    settings.write(place / "probe.json")
+    return base([sys.executable, "train.py"], place, {**env, **plainly.injected(place / "probe.json", {})})
 
 
 def test_the_base_of_a_run_is_that_of_its_trial(tmp_path: Path) -> None:
     pytest.importorskip("ultralytics")
     env = ultralytics.prepare(tmp_path / "environment")
-    bases = []
-    for how in ("run", "trial"):
-        place = tmp_path / how
+    places = [tmp_path / "run", tmp_path / "trial"]
+    for place in places:
         (place / "held").mkdir(parents=True)
-        module = "launcher.trainers.ultralytics.inside.trial"
-        bases.append(of_run(place, ultralytics.IMPORTS, env) if how == "run" else of_trial(place, module, (), env))
-    assert abs(bases[0] - bases[1]) < APART, bases
+    run, trial = of_run(places[0], ultralytics.IMPORTS, env), of_trial(places[1], YOLO, env, imports=True)
+    assert abs(run - trial) < APART, (run, trial)
 
 
 def test_the_base_of_a_scripts_run_is_that_of_its_trial(tmp_path: Path) -> None:
@@ -81,10 +81,5 @@ def test_the_base_of_a_scripts_run_is_that_of_its_trial(tmp_path: Path) -> None:
     for how in ("run", "trial"):
         place = tmp_path / how
         (place / "held").mkdir(parents=True)
-        (place / "train.py").write_text(MODEL)
-        orders = Orders(module="", folder=str(place), device="cpu", cap_bytes=CAP, accumulation=1, payload={})
-        ProbeSettings(records=str(place), orders=dataclasses.asdict(orders), overlay="", budget_only=how == "run").write(
-            place / "probe.json"
-        )
-        bases.append(base([sys.executable, "train.py"], place, plainly.injected(place / "probe.json", {})))
+        bases.append(of_trial(place, MODEL, {}, budget_only=how == "run"))
     assert abs(bases[0] - bases[1]) < APART, bases

@@ -33,7 +33,7 @@ from launcher.ladder.asked import Asked
 from launcher.ladder.build import WheelSpec
 from launcher.ladder.rungs import CARDS, Ladder, Rung
 from launcher.ladder.twins import Finding, FindingKind
-from launcher.machine import devices, process
+from launcher.machine import devices, process, torchrun
 from launcher.machine.devices import Budget
 from launcher.shared.report import TrialReport
 from launcher.trainers.ultralytics import arguments as yolo_arguments
@@ -48,6 +48,8 @@ _EXACT = ("yolo_exact.py", "accumulation_ramp.py", "exact_settings.py", "exact_t
 """Of ``native``; the others are what the first needs."""
 _KEPT_IN = "kept_in"
 """Beside them: where the run is kept, as it tells once it has begun."""
+MOST_ACCUMULATION = 2
+"""Micro-batches of an optimizer step in a trial: the second is the peak, and what comes after it is no higher."""
 _BAR = re.compile(
     r"(?P<epoch>\d+)/(?P<epochs>\d+)\s+[\d.]+G(?P<losses>(?:\s+(?:[\d.]+(?:e[-+]?\d+)?|nan|inf))*)\s+\d+\s+\d+:"
     r"\s*\d+%\D*?(?P<step>\d+)/(?P<steps>\d+)"
@@ -235,23 +237,38 @@ class UltralyticsAdapter(Adapter):
         return Command(argv=process.python_module("launcher.trainers.ultralytics.inside.fetch", *words)) if words else None
 
     def trial(self, rung: Rung, budget: Budget, *, folder: Path, cache: Path) -> TrialPlan:
+        """The full run's own command, in the trial's folder."""
+        place, told = folder / "scratch", min(rung.accumulation, MOST_ACCUMULATION)
+        args = self._placed(self.arguments(rung, budget), place)
+        if args.get("cache") == "disk":
+            args["cache"] = False  # an image is read whole from its .npy as from its .jpg
+        command = self._exactly(self._options(rung), args, folder=place)
         payload = {
-            "model": start_of(str(rung.values["model"])).file,
-            "task": self._task(),
-            "args": self.arguments(rung, budget),
-            "checkpointing": rung.values.get("checkpointing") or False,
-            "val_batch": self._val_batch(rung),
-            **self._asked(),
-            # On a CPU the labels are scanned anew in each trial, as the full run will: a scan leaves some 30 MiB behind, and a
-            # rung that fits only because an earlier trial had scanned for it would die in the full run (measured).
-            "cache_dir": str(folder / "scratch" / "labels" if budget.kind == "cpu" else cache),
-            **({"script": self.script.words, "given": dict(self.script.given)} if self.script is not None else {}),
+            "argv": self._launched(command, rung),
+            "files": {str(path): text for path, text in command.files.items()},
+            "micro_batch": rung.micro_batch,
+            "accumulation": told,
+            "apart": bool(budget.ranks),
+            "val_micro_batch": self._val_batch(rung),
+            "imports": budget.kind == "cpu",
         }
-        expects = {"val_micro_batch": self._val_batch(rung)}
-        module = "launcher.trainers.ultralytics.inside.trial"
+        copy = Path("{checkpoint}")
+        going_on = by_script.going_on(command, copy) if self.script is not None else resuming.going_on(command, copy)
+        payload["goes_on"] = {"argv": self._launched(going_on, rung), "newest": "/**/weights/last.pt", "holds": [], "env": {}}
+        expects = {"accumulation": told, "val_micro_batch": self._val_batch(rung)}
         env = environment.prepare(cache / "environment")
-        kept, resumes = (folder / "scratch" / yolo_arguments.KEPT, self._kept_at_once(rung)), self._saves_on_its_way()
-        return TrialPlan(module=module, payload=payload, expects=expects, env=env, resumes=resumes, fetch=self._fetch(rung), kept=kept)
+        return TrialPlan(
+            module="launcher.inside.trial", payload=payload, expects=expects, env=env, resumes=self._saves_on_its_way(),
+            fetch=self._fetch(rung), kept=self._kept_at_once(rung),
+        )  # fmt: skip
+
+    def _launched(self, command: Command, rung: Rung) -> list[str]:
+        return list(torchrun.launched(command.argv, devices=rung.world_size))
+
+    def _placed(self, args: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+        """The arguments of a run that is kept in ``folder`` where nothing in them says another place."""
+        elsewhere = self.script is not None or self._elsewhere or "save_dir" in self.args
+        return {**args, **({} if elsewhere else yolo_arguments.saved_in(folder / "run"))}
 
     def _saves_on_its_way(self) -> bool:
         """Whether a run that dies leaves a checkpoint; its end is saved in any case."""
@@ -289,9 +306,7 @@ class UltralyticsAdapter(Adapter):
         It can't say: gradient checkpointing, a validation micro-batch, or a warm-up whose effective batch is the asked one
         when the micro-batch is lower (Ultralytics ramps accumulation from 1 to nbs / batch over the warm-up epochs).
         """
-        args, options = self.arguments(rung, budget), self._options(rung)
-        if self.script is None and not self._elsewhere and "save_dir" not in self.args:
-            args |= yolo_arguments.saved_in(folder / "run")
+        args, options = self._placed(self.arguments(rung, budget), folder), self._options(rung)
         if not options and budget.kind == "cpu" and self.script is None and not self._elsewhere and rung.world_size == 1:
             return Command(argv=("yolo", self._task(), "train", *by_script.words_of(args)))
         return self._exactly(options, args, folder=folder)
@@ -304,8 +319,8 @@ class UltralyticsAdapter(Adapter):
         if self.script is None:
             words = (*options, self._task(), "train", *by_script.words_of(args))
             return Command(argv=(sys.executable, str(place / _EXACT[0]), *words), files=files)
-        argv = self.script.argv(place / by_script.FILES[0], options, args)
-        return Command(argv=argv, files={**files, **copies(by_script.FILES, of=own, to=place)})
+        argv = self.script.argv(place / by_script.FILE, options, args)
+        return Command(argv=argv, files={**files, **copies([by_script.FILE], of=own, to=place)})
 
     @property
     def _elsewhere(self) -> bool:

@@ -40,8 +40,6 @@ UNTRIED: Mapping[str, tuple[tuple[Any, ...], str]] = {
 }
 """Arguments that no trial can stand for: key -> (values that are refused, or () for all; what to do instead)."""
 
-KEPT = "kept.pt"
-"""In a trial's scratch folder: the first checkpoint that its training has saved, with all that a run goes on from."""
 NOT_AT_RESUME = ("model", "data", "device", "project", "name", "save_dir", "exist_ok", "resume", "pretrained")
 """What a run that goes on from a checkpoint is told by its own words, or finds in the checkpoint."""
 

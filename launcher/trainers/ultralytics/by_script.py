@@ -14,8 +14,8 @@ from launcher.trainers.ultralytics.arguments import ELSEWHERE, known
 
 KEYS = ("command", "given", "reads")
 """Of ``trainer.args``: they are not Ultralytics'."""
-FILES = ("yolo_script.py", "script_training.py")
-"""Of ``native``, beside those of any run; the first is started."""
+FILE = "yolo_script.py"
+"""Of ``native``, beside those of any run."""
 _PLACES = ("save_dir", "project", "name", "exist_ok")
 _UNHELD = ("device", "workers")
 """What may be another than the script gives without a word of it being doubted."""

@@ -9,17 +9,21 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from launcher.ladder.build import ladder_of
 from launcher.machine import allocator
 from launcher.shared.orders import Orders
 from launcher.shared.report import TrialReport
+from launcher.trainers.suite import cpu_budget
 from launcher.trainers.ultralytics import environment as ultralytics_env
+from launcher.trainers.ultralytics.adapter import UltralyticsAdapter
+from tests.helpers import yolo_recipe
 from tests.helpers.places import ROOT
 from tests.helpers.shapes import ShapesData, make_shapes
 
@@ -87,11 +91,12 @@ class Ran:
 
 
 RunTrial = Callable[..., Ran]
+FAULTY = str(Path(__file__).parent / "inside" / "faulty.py")
 
 
 @pytest.fixture
 def run_trial(tmp_path: Path, quiet_environment: dict[str, str]) -> RunTrial:
-    """Runs one Ultralytics trial in a child as the launcher does. ``args`` are native arguments on top of small defaults."""
+    """Runs the trial of a rung of 4 in a child as the launcher does; 8 and a step of 16 were asked. ``args``: on top of small defaults."""
 
     number = itertools.count()
 
@@ -99,48 +104,39 @@ def run_trial(tmp_path: Path, quiet_environment: dict[str, str]) -> RunTrial:
         data: Path,
         *,
         cap_mib: int = 3000,
-        model: str = "yolov8n.yaml",
+        ask: dict[str, Any] | None = None,
         args: dict[str, Any] | None = None,
-        module: str = "launcher.trainers.ultralytics.inside.trial",
+        fault: str = "",
         cwd: Path = ROOT,
-        accumulation: int = 2,
         steps_after: int = 1,
-        **payload: Any,
+        **recipe: Any,
     ) -> Ran:
-        native = {"data": str(data), "imgsz": 64, "batch": 4, "nbs": 16, "epochs": 100, "device": "cpu", "plots": False, **(args or {})}
-        native = {key: value for key, value in native.items() if value is not ...}
+        asked = {"model": "yolov8n.yaml", "image_size": 64, "micro_batch": 8, "accumulation": 2, **(ask or {})}
+        native = {"epochs": 100, "plots": False, **(args or {})}
+        adapter = UltralyticsAdapter(yolo_recipe.make(data, ask=asked, args=native, **recipe))
         folder = tmp_path / f"trial{next(number)}"
-        folder.mkdir()
+        (folder / "scratch").mkdir(parents=True)
+        budget = replace(cpu_budget(), budget_bytes=cap_mib * MIB, headroom=0.0)
+        rung = next((rung for rung in ladder_of(adapter).rungs if rung.micro_batch == 4), ladder_of(adapter).asked)
+        plan = adapter.trial(rung, budget, folder=folder, cache=tmp_path / "cache")
+        payload = dict(plan.payload)
+        if fault:
+            program, *words = payload["argv"]
+            payload["argv"] = [program, FAULTY, fault, *words]
         orders = Orders(
-            module=module,
-            folder=str(folder),
-            device="cpu",
-            cap_bytes=cap_mib * MIB,
-            accumulation=accumulation,
-            steps_after=steps_after,
-            payload={
-                "model": model,
-                "task": None,
-                "args": native,
-                "asked_batch": 8,
-                "asked_nbs": 16,
-                "cache_dir": str(tmp_path / "cache"),
-                **payload,
-            },
-        )
+            module=plan.module, folder=str(folder), device="cpu", cap_bytes=cap_mib * MIB, accumulation=rung.accumulation,
+            steps_after=steps_after, payload=payload,
+        )  # fmt: skip
         orders.write(folder / "orders.json")
-        child = subprocess.run(
-            [sys.executable, "-m", "launcher.inside", str(folder / "orders.json")],
-            env=quiet_environment,
-            cwd=cwd,
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )
+        with (folder / "stdout.log").open("wb") as out, (folder / "stderr.log").open("wb") as err:
+            child = subprocess.run(
+                [sys.executable, "-m", "launcher.inside", str(folder / "orders.json")],
+                env={**quiet_environment, **plan.env, "ALLOWED": str(folder)}, cwd=cwd, stdout=out, stderr=err, timeout=300, check=False,
+            )  # fmt: skip
+        output = (folder / "stdout.log").read_text() + (folder / "stderr.log").read_text()
         report = TrialReport.read(orders.report_path)
-        assert report is not None, child.stderr
-        return Ran(report=report, status=child.returncode, output=child.stdout + child.stderr, folder=folder)
+        assert report is not None, output
+        return Ran(report=report, status=child.returncode, output=output, folder=folder)
 
     return run
 

@@ -108,7 +108,7 @@ def given(data: Path, **more: object) -> Recipe:
 def words(recipe: Recipe, index: int, folder: Path) -> list[str]:
     adapter = UltralyticsAdapter(recipe)
     command = adapter.command(ladder_of(adapter).rungs[index], cpu_budget(), folder=folder)
-    assert {path.name for path in command.files} > {"yolo_script.py", "script_training.py", "exact_trainer.py"}
+    assert {path.name for path in command.files} > {"yolo_script.py", "exact_trainer.py"}
     return list(command.argv)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,10 +11,11 @@ from launcher.adapter import RunStart
 
 pytest.importorskip("ultralytics")
 
-from launcher.adapter.commands import Checkpoint
+from launcher.adapter.commands import Checkpoint, Command
 from launcher.errors import BadInput
 from launcher.history.run_folder import RunFolder
 from launcher.ladder.build import ladder_of
+from launcher.ladder.rungs import Rung
 from launcher.machine import devices, ranks
 from launcher.shared.report import Phase, TrialReport
 from launcher.shared.sizes import MIB
@@ -25,6 +27,7 @@ from launcher.trial.job import Job
 from tests.conftest import write_yolo_dataset
 from tests.helpers import yolo_recipe
 from tests.helpers.nvml_stand_in import FakeCard, FakeNvml
+from tests.helpers.places import ROOT
 
 
 @pytest.fixture
@@ -109,8 +112,6 @@ def test_what_is_left_after_the_last_epoch_is_done_by_one_process(tmp_path: Path
 
 
 def _two_cards() -> devices.Budget:
-    from dataclasses import replace
-
     one = replace(cpu_budget(), kind="cuda")
     return replace(one, ranks=(one, one))
 
@@ -121,27 +122,33 @@ def test_several_processes_on_a_cpu_are_refused_and_so_is_rect(tmp_path: Path) -
     assert {fault.key for fault in UltralyticsAdapter(on_cpu).check()} == {"device.cards", "trainer.args.rect"}
 
 
+class OverGloo(UltralyticsAdapter):
+    """Its runs of several ranks know cards alone; nothing else of a trial is another."""
+
+    def _launched(self, command: Command, rung: Rung) -> list[str]:
+        program, *words = command.argv
+        return super()._launched(replace(command, argv=(program, str(ROOT / "tests" / "helpers" / "over_gloo.py"), *words)), rung)
+
+
 @pytest.mark.slow
 def test_a_trial_of_two_ranks_sees_both_and_their_batch(tmp_path: Path) -> None:
     data = write_yolo_dataset(tmp_path / "data", train=24, val=12)
     ask = {"model": "yolo11n.yaml", "micro_batch": 4, "accumulation": 2, "image_size": 160}
-    adapter = UltralyticsAdapter(yolo_recipe.make(data, ask=ask, device={"kind": "cpu", "cards": 2, "memory": 1200 * MIB}))
+    adapter = OverGloo(yolo_recipe.make(data, ask=ask, device={"kind": "cpu", "cards": 2, "memory": 1200 * MIB}))
     budget = ranks.budget_of(2, "cpu", memory_bytes=1200 * MIB, headroom=0.1)
     job = Job(adapter=adapter, ladder=ladder_of(adapter), budget=budget, folder=RunFolder.create(tmp_path, "case"))
     assert job.ladder.effective_batch == 16
     tried = trial.run(job, job.ladder.asked)
     assert tried.verdict.fits, tried.verdict
     uses = {use.phase: use for use in tried.report.uses}
-    assert list(uses)[-1] == Phase.RESUME and uses[Phase.RESUME].batches >= 3
-    for rank in ("0", "1"):
-        gone_on = TrialReport.read(tried.folder / "resumed" / "ranks" / rank / "report.json")
-        assert gone_on is not None and gone_on.phase == Phase.DONE and gone_on.observed["world_size"] == 2
-        assert [use.phase for use in gone_on.uses] == ["start", "resume"] and gone_on.uses[1].batches >= 3
+    assert list(uses)[-1] == Phase.RESUME and uses[Phase.RESUME].batches >= 1
     assert "Resuming training" in (tried.folder / "resumed" / "stdout.log").read_text(), "rank 0 tells it"
     assert tried.report == TrialReport.read(tried.folder / "report.json")
-    for rank in ("0", "1"):
-        report = TrialReport.read(tried.folder / "ranks" / rank / "report.json")
-        assert report is not None and report.phase == Phase.DONE
-        seen = report.observed
-        assert (seen["world_size"], seen["backend"], seen["micro_batch"], seen["val_micro_batch"]) == (2, "gloo", 4, 8)
-        assert report.facts["effective_batch"] == 16 and report.validation_batches >= 1 and report.train_again_batches >= 1
+    for place in (tried.folder, tried.folder / "resumed"):
+        reports = [TrialReport.read(place / "ranks" / rank / "report.json") for rank in ("0", "1")]
+        for report in reports:
+            assert report is not None and report.phase == Phase.DONE and report.facts["world_size"] == 2
+            assert (report.observed["micro_batch"], report.observed["val_micro_batch"]) == (4, 8)
+    for path in (tried.folder / "ranks").glob("*/report.json"):
+        report = TrialReport.read(path)
+        assert report is not None and report.validation_batches >= 1 and report.train_again_batches >= 1

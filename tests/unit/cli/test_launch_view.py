@@ -130,7 +130,6 @@ def test_why_a_rung_that_fits_was_refused_is_told_beside_what_would_fit(tmp_path
 CRASH = Verdict(kind=Kind.CRASHED, phase="train", why="ValueError: a single value per channel")
 IGNORED = Verdict(kind=Kind.ALTERED, phase="done", why="the trainer ran accumulation=1 instead of 32", otherwise=("accumulation",))
 NOTHING = Verdict(kind=Kind.VACUOUS, phase="train", why="the trial did only 0 of 1 validation batches")
-UNPROVEN = Verdict(kind=Kind.NOT_COVERED, phase="setup", why="several evaluation data sets are not covered; give one")
 SHORT = out_of_memory(phase="start", why="the run needs 13 of processes: a higher limit (ulimit -u)", source="processes")
 
 
@@ -145,7 +144,6 @@ SHORT = out_of_memory(phase="start", why="the run needs 13 of processes: a highe
     ([NOTHING], Status.VACUOUS,
      ("the trial proved nothing", f"({NOTHING.why})", "that is a fault of autofit's, not of the script: please report it, with"),
      "the trainer vacuous"),
-    ([UNPROVEN], Status.NOT_COVERED, (f"can't prove that such a run fits. {UNPROVEN.why}.",), "crashed"),
 ])  # fmt: skip
 def test_why_nothing_is_launched_is_told_in_the_words_of_what_happened(
     verdicts: list[Verdict], status: Status, words: tuple[str, ...], never: str, tmp_path: Path

@@ -345,13 +345,6 @@ def test_what_amp_is_checked_with_is_fetched_before_a_trial_on_a_card(
     assert fetched("cuda") is None
 
 
-def test_validation_growth_on_a_card_is_told_from_three_batches_alike() -> None:
-    from launcher.trainers.ultralytics.inside.validation import growth_of
-
-    assert growth_of([100, 90, 130]) == 0
-    assert growth_of([100, 110, 130]) == 10
-
-
 def test_half_micro_batches_end_the_trial_of_a_driver_that_spills() -> None:
     from launcher.trainers.ultralytics.inside.worst import MicroBatch, with_halves
 
@@ -371,17 +364,6 @@ def test_shapes_of_a_detector_on_a_card_come_largest_small_odd_and_largest_again
     orders = Orders(module="", folder="", device="cuda", cap_bytes=1, accumulation=1, payload={})
     for epoch in training(shapes, orders, dense=None, closes=False):
         assert [draw.size for draw in epoch] == [1920, 640, 1280, 1920]
-
-
-def test_figures_are_drawn_in_a_trial_on_a_card_too(tmp_path: Path) -> None:
-    """The threads that draw them hold on to batches on the card."""
-    from launcher.shared.orders import Orders
-    from launcher.trainers.ultralytics.inside.plan import Plan
-
-    payload = {"model": "m", "args": {"plots": True, "batch": 8}, "asked_batch": 8, "asked_nbs": 64, "cache_dir": str(tmp_path)}
-    for device in ("cuda", "cpu"):
-        orders = Orders(module="", folder=str(tmp_path), device=device, cap_bytes=1, accumulation=1, payload=payload)
-        assert Plan.of(orders).arguments["plots"] is True
 
 
 # ---- its time series

@@ -225,14 +225,6 @@ def test_a_trainer_that_changed_its_batch_or_device_has_altered_the_rung() -> No
     assert judged(but(observed={"micro_batch": 8, "device": "cuda"})).kind is Kind.ALTERED
 
 
-def test_what_autofit_refuses_is_no_crash_of_the_trainer() -> None:
-    said = "WandB: on in Ultralytics' settings"
-    refusal = failed(f"RuntimeError: in a callback\nNotCovered: {said}", types=("RuntimeError", "NotCovered", "ValueError", "Exception"))
-    verdict = judged(refusal)
-    assert (verdict.kind, verdict.why, verdict.lower_rung_may_help) == (Kind.NOT_COVERED, said, False)
-    assert not verdict.evidence
-
-
 def test_a_sample_that_takes_far_longer_than_in_half_the_micro_batch_has_spilled() -> None:
     slow = judged(but(full_step_seconds=8.0, half_step_seconds=1.0), device="cuda")
     assert (slow.kind, slow.lower_rung_may_help) == (Kind.SPILLED, True)

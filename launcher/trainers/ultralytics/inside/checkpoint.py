@@ -5,8 +5,6 @@ python -m launcher.trainers.ultralytics.inside.checkpoint look A.pt B.pt ...
 python -m launcher.trainers.ultralytics.inside.checkpoint copy FROM.pt TO.pt '{"batch": 4, "nbs": 16}'
     the same checkpoint with these training arguments; Ultralytics takes most of them from nowhere else when it resumes
     (``BaseTrainer.check_resume``, engine/trainer.py of 8.4.190)
-python -m launcher.trainers.ultralytics.inside.checkpoint try FROM.pt TO.pt '{"batch": 4, "nbs": 16}'
-    both; ends with status 1 where FROM.pt is none that a run could go on from
 """
 
 from __future__ import annotations
@@ -63,10 +61,6 @@ def main(argv: Sequence[str]) -> int:
     if verb == "look":
         print(json.dumps([look(path) for path in words]))
         return 0
-    said = look(words[0]) if verb == "try" else None
-    if verb == "try" and not (said and said["trains"] and said["finite"]):
-        print(f"no run can go on from {words[0]}: it holds {said}", file=sys.stderr)
-        return 1
     copy(words[0], words[1], json.loads(words[2]))
     return 0
 

@@ -1,6 +1,6 @@
 """Imports what a full Ultralytics run imports sooner or later, and starts the thread pools it will use. Nothing enters, nothing is built.
 
-Trial and full run (``budgeted --imports``) import this before a CPU budget is taken, so that both count the same
+Trial (``hooks``) and full run (``budgeted --imports``) import this before a CPU budget is taken, so that both count the same
 base. polars above all: Ultralytics reads results.csv with it at the first checkpoint, and its pool of threads, started then under
 RLIMIT_DATA, aborts the process or hangs it for good instead of raising an error (both seen, polars 1.x, 2026-11).
 """
@@ -15,6 +15,7 @@ import matplotlib.font_manager
 import numpy as np
 import scipy.optimize  # noqa: F401
 import torch
+import torch._dynamo
 import torch._inductor  # noqa: F401
 import torchvision  # noqa: F401
 

@@ -23,54 +23,12 @@ from launcher.inside import overlaid_libraries
 from launcher.inside.after_import import after_import
 from launcher.inside.overlay import Overlay
 from launcher.inside.quiet import QUIET
-from launcher.trainers.ultralytics.native import script_training
+from launcher.trainers.ultralytics.native import yolo_script
 from launcher.trainers.ultralytics.native.exact_settings import Refused
 from launcher.trainers.ultralytics.native.exact_trainer import trainer_for
 
 _ALWAYS = ("batch", "imgsz", "data")
-_LIBRARY = os.path.dirname(ultralytics.__file__)
-
-
-class ScriptLook:
-    """What is found goes to a file, and the process ends."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self.overlay = Overlay(path.parent / "overlay", kept=(path.parent,))
-
-    def trains(self, model: Any, trainer: Any, keywords: Mapping[str, Any]) -> NoReturn:
-        try:
-            trainer_for(model)
-        except Refused as refused:
-            self.found(instead=str(refused))
-        arrived = script_training.arriving(model, keywords)
-        given = {key: value for key, value in arrived.items() if key in _ALWAYS or value != DEFAULT_CFG_DICT.get(key)}
-        self.found(
-            model=script_training.from_start(str(model.overrides.get("model", ""))),
-            task=model.task,
-            trainer=f"{trainer.__module__}.{trainer.__name__}" if trainer is not None else "",
-            made=self._made(str(arrived["data"])),
-            given={key: value for key, value in given.items() if key not in script_training.PLACES and _told(value)},
-        )
-
-    def _made(self, data: str) -> str | None:
-        """The text of the data set's file, where the script has written one that isn't there without it."""
-        both = self.overlay.twin(data) if data.endswith((".yaml", ".yml")) else None
-        if both is None or self.overlay.there(both[0]) or not self.overlay.there(both[1]):
-            return None
-        return Path(both[1]).read_text(encoding="utf-8")
-
-    def tunes(self, *_: Any, **__: Any) -> NoReturn:
-        self.found(instead="model.tune: many trainings, each with settings of its own")
-
-    def trains_directly(self, *_: Any, **__: Any) -> NoReturn:
-        self.found(instead="a trainer that the script makes itself, in the place of model.train")
-
-    def found(self, **what: Any) -> NoReturn:
-        self._path.write_text(json.dumps({**what, "place": _place()}), encoding="utf-8")
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(0)  # nothing of the script runs any more: no handler, no thread
+_NOT_THE_PERSONS = (os.path.dirname(ultralytics.__file__), __file__, yolo_script.__file__)
 
 
 def _told(value: Any) -> bool:
@@ -84,23 +42,54 @@ def _told(value: Any) -> bool:
 
 def _place() -> list[Any]:
     """File and line of the person's own that asks."""
-    frame = sys._getframe(1)
-    while frame is not None and (_LIBRARY in frame.f_code.co_filename or frame.f_code.co_filename in (__file__, script_training.__file__)):
-        frame = frame.f_back  # type: ignore[assignment]
+    frame: Any = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith(_NOT_THE_PERSONS):
+        frame = frame.f_back
     return [frame.f_code.co_filename, frame.f_lineno] if frame is not None else ["", 0]
+
+
+def _made(overlay: Overlay, data: str) -> str | None:
+    """The text of the data set's file, where the script has written one that isn't there without it."""
+    both = overlay.twin(data) if data.endswith((".yaml", ".yml")) else None
+    if both is None or overlay.there(both[0]) or not overlay.there(both[1]):
+        return None
+    return Path(both[1]).read_text(encoding="utf-8")
 
 
 def main(argv: Sequence[str]) -> None:
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # nobody sees what a script asks here
-    look = ScriptLook(Path(argv[0]))
-    look.overlay.install()
+    path = Path(argv[0])
+    overlay = Overlay(path.parent / "overlay", kept=(path.parent,))
+    overlay.install()
     os.environ.update(QUIET)
     sys.dont_write_bytecode = True
-    after_import(overlaid_libraries.hooks(look.overlay))
-    script_training.hand_over(look.trains)
-    Model.tune = look.tunes
-    BaseTrainer.train = look.trains_directly
-    script_training.run(argv[1:])
+    after_import(overlaid_libraries.hooks(overlay))
+
+    def found(**what: Any) -> NoReturn:
+        path.write_text(json.dumps({**what, "place": _place()}), encoding="utf-8")
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)  # nothing of the script runs any more: no handler, no thread
+
+    def trains(model: Any, trainer: Any, keywords: Mapping[str, Any]) -> NoReturn:
+        try:
+            trainer_for(model)
+        except Refused as refused:
+            found(instead=str(refused))
+        arrived = yolo_script.arriving(model, keywords)
+        given = {key: value for key, value in arrived.items() if key in _ALWAYS or value != DEFAULT_CFG_DICT.get(key)}
+        found(
+            model=yolo_script.from_start(str(model.overrides.get("model", ""))),
+            task=model.task,
+            trainer=f"{trainer.__module__}.{trainer.__name__}" if trainer is not None else "",
+            made=_made(overlay, str(arrived["data"])),
+            given={key: value for key, value in given.items() if key not in yolo_script.PLACES and _told(value)},
+        )
+
+    yolo_script.hand_over(trains)
+    Model.tune = lambda *_, **__: found(instead="model.tune: many trainings, each with settings of its own")
+    BaseTrainer.train = lambda *_, **__: found(instead="a trainer that the script makes itself, in the place of model.train")
+    yolo_script.run(argv[1:])
 
 
 if __name__ == "__main__":

@@ -6,14 +6,14 @@ cost.
 
 from __future__ import annotations
 
+import importlib
 import math
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from launcher.shared.orders import Orders
-from launcher.trainers.ultralytics.inside.isolation import module
+from ....shared.orders import Orders
 
 FIGURES = 3
 """Ultralytics draws the first three batches of a validation."""
@@ -53,6 +53,13 @@ class TrialBatches:
             for draw in self.epochs[min(epoch, len(self.epochs) - 1)]:
                 yield list(draw.images)
             epoch += 1
+
+
+def takes(loader: Any, script: TrialBatches) -> None:
+    """From now on the loader's batches are those of the script."""
+    object.__setattr__(loader, "batch_sampler", script)  # DataLoader forbids a plain assignment
+    if getattr(loader, "iterator", None) is not None:  # made with the loader (before 8.4.150): it has the old sampler
+        loader.reset()
 
 
 def drawn_sizes(image_size: int, multi_scale: float, stride: int) -> list[int]:
@@ -197,7 +204,7 @@ class Sizes:
     def __init__(self) -> None:
         self.wanted: int | None = None
         """None: the largest."""
-        module("ultralytics.models.yolo.detect.train").random = self
+        importlib.import_module("ultralytics.models.yolo.detect.train").random = self  # type: ignore[attr-defined]
 
     def randrange(self, least: int, past: int) -> int:
         return past - 1 if self.wanted is None else min(max(self.wanted, least), past - 1)

@@ -6,7 +6,6 @@ import json
 import os
 import re
 from dataclasses import asdict, dataclass
-from fractions import Fraction
 
 if __package__:
     from . import layer_checkpointing
@@ -42,8 +41,6 @@ class ExactSettings:
     """``batch`` of the asked run, over all GPUs."""
     asked_nbs: int | None = None
     """``nbs`` of the asked run."""
-    accumulation_scale: str | None = None
-    """``asked_batch / batch`` as text ("4", "3/2"); for callers who think in factors."""
     checkpointing: bool | float = False
     """All layers, or the first that hold this share of what is kept for backward."""
     val_batch: int | None = None
@@ -57,15 +54,7 @@ class ExactSettings:
 
     def asked(self, batch: int, nbs: int) -> tuple[int, int]:
         """(batch, nbs) of the asked run, where this run's own are ``batch`` and ``nbs``."""
-        asked_batch = self.asked_batch or batch
-        if self.accumulation_scale is not None:
-            exact_batch = Fraction(self.accumulation_scale) * batch
-            if exact_batch.denominator != 1 or exact_batch < 1:
-                raise Refused(
-                    f"--accumulation-scale {self.accumulation_scale} x batch={batch} is {float(exact_batch):g}, not a whole batch."
-                )
-            asked_batch = int(exact_batch)
-        return asked_batch, self.asked_nbs or nbs
+        return self.asked_batch or batch, self.asked_nbs or nbs
 
 
 def configure(new: ExactSettings) -> None:

@@ -289,19 +289,8 @@ def exact(base: Any) -> Any:
     return type(f"Exact{base.__name__}", (Exact, base), {"__module__": __name__})
 
 
-ExactDetectionTrainer = exact(DetectionTrainer)
-ExactSegmentationTrainer = exact(SegmentationTrainer)
-ExactPoseTrainer = exact(PoseTrainer)
-ExactOBBTrainer = exact(OBBTrainer)
-ExactClassificationTrainer = exact(ClassificationTrainer)
-
-_EXACT = {
-    DetectionTrainer: ExactDetectionTrainer,
-    SegmentationTrainer: ExactSegmentationTrainer,
-    PoseTrainer: ExactPoseTrainer,
-    OBBTrainer: ExactOBBTrainer,
-    ClassificationTrainer: ExactClassificationTrainer,
-}
+_EXACT = {base: exact(base) for base in (DetectionTrainer, SegmentationTrainer, PoseTrainer, OBBTrainer, ClassificationTrainer)}
+globals().update({made.__name__: made for made in _EXACT.values()})  # by name, for processes that Ultralytics starts
 
 
 def trainer_for(model: Any) -> Any:

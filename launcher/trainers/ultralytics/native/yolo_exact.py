@@ -11,8 +11,6 @@ Everything after the options goes to Ultralytics unchanged, so native arguments 
     divide ``B0``), with the asked run's learning rates.
     Leave ``nbs`` and ``weight_decay`` as asked: the applied decay then is the asked run's, to the last bit.
     ``optimizer=auto`` is resolved as the asked run would resolve it. Defaults: this run's own ``batch`` and ``nbs``.
---accumulation-scale K
-    The same, said relatively: ``B0 = K * batch``. K may be a fraction (``3/2``).
 --checkpointing
     Gradient checkpointing, layer by layer: less memory, about 1.3 to 1.7 times the time; equal gradients and batch-norm statistics.
     Checkpoints on disk stay plain Ultralytics checkpoints.
@@ -59,7 +57,6 @@ def parse(argv: Sequence[str]) -> tuple[ExactSettings, list[str]]:
     parser = argparse.ArgumentParser(prog="yolo_exact.py", description="The yolo command, trained exactly.", allow_abbrev=False)
     parser.add_argument("--asked-batch", type=int, metavar="B0", help="batch of the asked run; this run's batch is a micro-batch of it")
     parser.add_argument("--asked-nbs", type=int, metavar="N0", help="nbs of the asked run (default: this run's)")
-    parser.add_argument("--accumulation-scale", metavar="K", help="asked batch / batch, a whole number or a fraction such as 3/2")
     parser.add_argument("--checkpointing", action="store_true", help="gradient checkpointing")
     parser.add_argument(
         "--checkpointing-share", dest="checkpointing", type=float, default=argparse.SUPPRESS, metavar="S", help="of the first layers alone"
@@ -72,8 +69,6 @@ def parse(argv: Sequence[str]) -> tuple[ExactSettings, list[str]]:
     found = vars(parser.parse_args(argv))
     words = found.pop("words")
     found["tell"] = found["tell"] and os.path.abspath(found["tell"])
-    if found["asked_batch"] and found["accumulation_scale"]:
-        parser.error("--asked-batch and --accumulation-scale say the same thing: give one of them")
     return ExactSettings(**found), words
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from launcher.trainers.ultralytics.inside.validation import number_images, repeat_custom_json
+from launcher.trainers.ultralytics.inside.validates import number_images, repeat_custom_json
 
 
 def validator(*batches: tuple[int, ...]) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -25,14 +26,16 @@ try:
     model.add_callback('on_train_batch_start', lambda trainer: print('the callback saw', trainer.batch_size))
     model.train(**CONFIG)
     model.val(batch=6)
+    print('came to its end')
 except Exception as error:
     print('caught', error)
 Path('after').touch()
 """
 
 
-def payload(script: Path, data: Path, **given: Any) -> dict[str, Any]:
-    return {"script": [str(script), str(data)], "given": {"batch": 8, "imgsz": 64, "data": str(data), **given}, "validates": [{"batch": 6}]}
+def told(script: Path, data: Path, **given: Any) -> dict[str, Any]:
+    asked = {"batch": 8, "imgsz": 64, "data": str(data), "epochs": 100, "plots": False, "device": "cpu", "nbs": 16}
+    return {"command": [sys.executable, str(script), str(data)], "given": {**asked, **given}}
 
 
 @pytest.fixture
@@ -44,22 +47,24 @@ def script(tmp_path: Path) -> Path:
     return path
 
 
-def test_the_rung_is_tried_where_the_script_trains_and_nothing_behind_it_runs(run_trial: RunTrial, shapes: Any, script: Path) -> None:
-    ran = run_trial(shapes().yaml, cwd=script.parent, **payload(script, shapes().yaml))
+def test_the_rung_is_tried_where_the_script_trains_and_the_script_goes_on_to_its_end(
+    run_trial: RunTrial, shapes: Any, script: Path
+) -> None:
+    ran = run_trial(shapes().yaml, cwd=script.parent, args=told(script, shapes().yaml))
     assert ran.report.phase == Phase.DONE, ran.output
-    assert "the script's own validation afterwards was tried: batch 6" in ran.report.notes and "Class" in ran.output
-    assert ran.report.observed["micro_batch"] == 4 and ran.report.facts["effective_batch"] == 16
+    assert ran.report.observed["micro_batch"] == 4 and ran.report.observed["accumulation"] == 2
     assert "read back begun" in ran.output and "the callback saw 4" in ran.output and "caught" not in ran.output
+    assert "came to its end" in ran.output, "its own validation is cut to a few batches"
     assert sorted(one.name for one in script.parent.iterdir()) == ["helper.py", "train.py"]
 
 
 def test_out_of_memory_ends_the_trial_though_the_script_catches_it(run_trial: RunTrial, shapes: Any, script: Path) -> None:
-    ran = run_trial(shapes().yaml, cwd=script.parent, cap_mib=100, args={"imgsz": 96}, **payload(script, shapes().yaml))
-    assert ran.report.phase == Phase.TRAIN and "caught" not in ran.output
+    ran = run_trial(shapes().yaml, cwd=script.parent, cap_mib=130, ask={"image_size": 96}, args=told(script, shapes().yaml))
+    assert ran.report.phase == Phase.TRAIN
     failure = ran.report.failure  # none where a library died that doesn't check
     assert ran.status == -signal.SIGSEGV if failure is None else memory_failure(failure.message, types=failure.types) is not None
 
 
 def test_a_script_that_gives_something_else_now_is_told_with_both_values(run_trial: RunTrial, shapes: Any, script: Path) -> None:
-    ran = run_trial(shapes().yaml, cwd=script.parent, **payload(script, shapes().yaml, batch=32))
-    assert ran.report.failure is not None and "the script gives batch=8 instead of 32" in ran.report.failure.message
+    ran = run_trial(shapes().yaml, cwd=script.parent, ask={"micro_batch": 4}, args=told(script, shapes().yaml, imgsz=96))
+    assert ran.report.failure is not None and "the script gives imgsz=64 instead of 96" in ran.report.failure.message

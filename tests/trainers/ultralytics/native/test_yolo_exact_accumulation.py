@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -130,14 +129,6 @@ def test_a_run_resumed_one_rung_lower_takes_every_step_from_the_first_on_with_as
     assert rung.images == [8] * (2 * IMAGES // 8)
 
 
-def test_a_factor_says_the_same_as_the_asked_batch(exact: Any, data: ShapesData, tmp_path: Path) -> None:
-    from ultralytics.models.yolo.detect import DetectionTrainer
-
-    wanted = train(DetectionTrainer, data, tmp_path / "asked", batch=4, nbs=16)
-    exact.configure(exact.ExactSettings(accumulation_scale="2"))
-    assert train(exact.ExactDetectionTrainer, data, tmp_path / "rung", batch=2, nbs=16).images == wanted.images
-
-
 def test_a_micro_batch_that_does_not_divide_the_asked_batch_comes_as_near_as_whole_micro_batches_can(
     exact: Any, data: ShapesData, tmp_path: Path
 ) -> None:
@@ -203,10 +194,9 @@ def test_the_validation_batch_is_the_one_given(exact: Any, data: ShapesData, tmp
             24,
             "batch=24 does not divide the effective batch of 64 images .*Nearest that do: 16 and 32",
         ),
-        ({"accumulation_scale": "4/3"}, 4, r"--accumulation-scale 4/3 x batch=4 is 5.33333, not a whole batch"),
         ({}, -1, "batch=-1 lets Ultralytics choose the batch"),
     ],
-    ids=["no-divisor", "no-whole-batch", "autobatch"],
+    ids=["no-divisor", "autobatch"],
 )
 def test_what_cannot_be_exact_is_refused(
     exact: Any, data: ShapesData, tmp_path: Path, settings: dict[str, Any], batch: int, words: str
@@ -228,18 +218,10 @@ class TestCommandLine:
         assert chosen == exact.ExactSettings(asked_batch=64, asked_nbs=128, checkpointing=True, val_batch=8)
         assert left == words
 
-    def test_two_ways_to_say_one_thing_are_refused(self, exact: Any, capsys: pytest.CaptureFixture[str]) -> None:
-        with pytest.raises(SystemExit):
-            exact.parse(["--asked-batch", "64", "--accumulation-scale", "4", "train"])
-        assert "give one of them" in capsys.readouterr().err
-
     def test_settings_travel_in_the_environment(self, exact: Any) -> None:
-        wanted = exact.ExactSettings(asked_batch=64, accumulation_scale=None, checkpointing=False, val_batch=4)
+        wanted = exact.ExactSettings(asked_batch=64, checkpointing=False, val_batch=4)
         exact.configure(wanted)
         assert exact.ExactSettings.from_environment() == wanted
-
-    def test_a_fraction_is_read_as_one(self, exact: Any) -> None:
-        assert exact.ExactSettings(accumulation_scale="3/2").asked(4, 64) == (int(Fraction(3, 2) * 4), 64)
 
 
 class TestVersionGuard:

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 import torch
 
-from launcher.trainers.ultralytics.arguments import known, package, saved_in
+from launcher.adapter.inputs import package_folder
+from launcher.trainers.ultralytics.arguments import known, saved_in
 from tests.helpers.shapes import ShapesData
 from tests.helpers.yolo_exact import SUFFIXES, trained_batch
 
@@ -36,7 +37,8 @@ def tracked(buffers: dict[str, torch.Tensor]) -> set[int]:
 def test_a_checkpointed_step_has_the_same_gradients_and_statistics(
     exact: Any, shapes: Callable[..., ShapesData], tmp_path: Path, task: str, share: float, family: str
 ) -> None:
-    if not any((package() / "cfg" / "models").rglob(f"{family.removesuffix('n')}{SUFFIXES[task]}.yaml")):
+    folder = package_folder("ultralytics")
+    if folder is None or not any((folder / "cfg" / "models").rglob(f"{family.removesuffix('n')}{SUFFIXES[task]}.yaml")):
         pytest.skip("this Ultralytics has no such model")
     plain, batch = trained_batch(exact, task, f"{family}{SUFFIXES[task]}.yaml", shapes(task), tmp_path / "run")
     checkpointed = copy.deepcopy(plain)

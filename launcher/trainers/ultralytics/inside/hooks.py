@@ -1,0 +1,121 @@
+"""Hooks into Ultralytics: its trainers are steered through a trial, its validators made to need what the whole set does, and nothing is
+fetched, sent, or lost to a failure of memory without a word. A script's ``YOLO(...).train()`` and the ``yolo`` command are one path.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import threading
+from typing import Any
+
+from ....inside.after_import import Hook
+from ....inside.instrument import UNSEEN_END, Instrument
+from ....shared.report import Phase
+from . import validates
+
+LOGGERS = ("clearml", "comet", "dvc", "hub", "mlflow", "neptune", "platform", "raytune", "wb")
+"""All but TensorBoard, which writes into the run's folder alone; the graph that it traces holds memory (75 MiB where a run needed 309)."""
+ANOTHER = "what the script does from its second training on is not proven"
+
+
+def hooks(instrument: Instrument) -> dict[str, tuple[str, Hook]]:
+    """Module -> (a name that must be in it, what is done with it when it has been imported)."""
+    return {
+        "ultralytics": ("__version__", lambda module: _begins(instrument)),
+        "ultralytics.engine.model": ("Model", lambda module: _models(instrument, module)),
+        "ultralytics.engine.validator": ("BaseValidator", lambda module: validates.install(instrument, module)),
+        "ultralytics.utils.tal": ("TaskAlignedAssigner", lambda module: _tells_of_memory(instrument, module.TaskAlignedAssigner)),
+        "ultralytics.utils.patches": ("torch_save", _saves_once),
+        "ultralytics.utils.downloads": ("safe_download", _fetches_nothing),
+        **{f"ultralytics.utils.callbacks.{name}": ("callbacks", lambda module: _sends_nothing(instrument, module)) for name in LOGGERS},
+    }
+
+
+def _begins(instrument: Instrument) -> None:
+    """Takes a CPU's budget where the full run does: with all imported that it imports sooner or later, and nothing else."""
+    if instrument.orders.payload.get("imports"):
+        importlib.import_module(".imports", __package__)
+        instrument.open()
+
+
+def _models(instrument: Instrument, module: Any) -> None:
+    """Patches ``ultralytics.engine.model``: the training is steered."""
+    train = module.Model.train
+
+    @functools.wraps(train)
+    def trained(this: Any, trainer: Any = None, **kwargs: Any) -> Any:
+        if instrument.recorder is None or this.task not in validates.COVERED:
+            return train(this, trainer, **kwargs)
+        if instrument.phase is Phase.FINISH:
+            instrument.recorder.note(ANOTHER)
+            instrument.finish()
+        from .steers import Steered
+
+        instrument.passive = True
+        base = trainer or this._smart_load("trainer")
+        found = train(this, type(f"Tried{base.__name__}", (Steered, base), {"instrument": instrument}), **kwargs)
+        _ends_soon(instrument)
+        return found
+
+    module.Model.train = trained
+
+
+def _ends_soon(instrument: Instrument) -> None:
+    """The training is over; what the script does then is its own affair, and gets as long as any script's end."""
+
+    def out_of_time() -> None:
+        if instrument.recorder is not None:
+            instrument.recorder.note(f"{UNSEEN_END}: it was not reached in {instrument.settings.finish_s:g} s")
+            instrument.finish()
+
+    timer = threading.Timer(instrument.settings.finish_s, out_of_time)
+    timer.daemon = True
+    timer.start()
+
+
+def _tells_of_memory(instrument: Instrument, assigner: Any) -> None:
+    """The label assigner survives running out of memory, on the CPU or image by image, and hundreds of times slower.
+
+    What it tries again is ``_forward``; versions that have none (8.3.0) don't survive it.
+    """
+    assign = getattr(assigner, "_forward", None)
+    if assign is None:
+        return
+
+    @functools.wraps(assign)
+    def watched(self: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return assign(self, *args, **kwargs)
+        except RuntimeError as error:
+            if instrument.recorder is not None and "out of memory" in str(error).lower():
+                instrument.recorder.swallowed(f"{type(self).__name__} ran out of memory ({self.n_max_boxes} boxes) and went on")
+            raise
+
+    assigner._forward = watched
+
+
+def _saves_once(module: Any) -> None:
+    """Ultralytics tries ``torch.save`` again after any RuntimeError, on a buffer that the first failure closed: an out-of-memory error
+    would end as "ValueError: I/O operation on closed file" (seen under a CPU budget)."""
+    import torch
+
+    plain = getattr(module, "_torch_save", torch.save)
+    module.torch_save = lambda *args, use_dill=False, **kwargs: plain(*args, **kwargs)  # a word of Ultralytics' own, in 8.3.0
+
+
+def _fetches_nothing(module: Any) -> None:
+    """``YOLO_OFFLINE`` still lets files be fetched."""
+
+    def refuse(url: str, *_: Any, **__: Any) -> None:
+        raise ConnectionError(f"a trial downloads nothing, and this was asked for: {url}. Fetch it once beforehand, or give its path")
+
+    module.safe_download = refuse
+
+
+def _sends_nothing(instrument: Instrument, module: Any) -> None:
+    """A logger's callbacks, which Ultralytics would give to a trainer where the logger is installed and on."""
+    name, recorder = module.__name__.rpartition(".")[2], instrument.recorder
+    if module.callbacks and recorder is not None and instrument.orders.device == "cpu" and name not in ("hub", "platform", "raytune"):
+        recorder.note(f"{name} is on in Ultralytics' settings: what it takes of a CPU's budget isn't counted, as a trial sends nothing")
+    module.callbacks.clear()

@@ -1,0 +1,173 @@
+"""Steers one of Ultralytics' trainers through a trial: few epochs of the worst micro-batches, a validation, and the end of a real run.
+
+The loop, the loaders, the validator and the optimizer are Ultralytics' own, and so is the end: mosaic closed, checkpoints saved and
+loaded, the fused model validated, figures drawn. Which images come, in which shapes and how many is chosen (``worst``).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from ....inside import loss_scale
+from ....inside.instrument import Instrument
+from ....shared.report import SAID_ACCUMULATION, UPDATES, Phase
+from . import worst
+
+_Trainer: Any = object
+
+
+class Steered(_Trainer):  # type: ignore[misc]
+    """Stands before a trainer in a class of both."""
+
+    instrument: Instrument
+    epochs: int
+    _validated = False
+    _drawn = 0
+    """Micro-batches of this epoch."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self._sizes = worst.Sizes()
+        super().__init__(*args, **kwargs)
+
+    # -- the worst data
+
+    def get_dataloader(self, dataset_path: Any, batch_size: int = 16, rank: int = 0, mode: str = "train") -> Any:
+        loader = super().get_dataloader(dataset_path, batch_size=batch_size, rank=rank, mode=mode)
+        if mode == "train":
+            self._recorder.measured(train_samples=len(loader.dataset))
+            worst.takes(loader, self._epochs_of(loader))
+        return loader
+
+    def _epochs_of(self, loader: Any) -> worst.TrialBatches:
+        orders, args = self.instrument.orders, self.args
+        multi_scale = 0.5 if args.multi_scale is True else args.multi_scale  # a flag in 8.3: from half to one and a half
+        sizes = worst.drawn_sizes(args.imgsz, multi_scale, self.stride) if multi_scale else None
+        epochs = worst.training(
+            worst.shapes_of(loader, sizes, last_kept=not loader.drop_last), orders,
+            dense=worst.dense_draw(loader, sizes[-1] if sizes else None), closes=0 < args.close_mosaic < self.epochs,
+        )  # fmt: skip
+        if orders.resumes:  # the first of two is done
+            return worst.TrialBatches(*epochs[:2])
+        return worst.TrialBatches(*worst.with_halves(epochs, orders.halves if loader.batch_size > 1 else 0))
+
+    def preprocess_batch(self, batch: Any) -> Any:
+        script, halves = self.train_loader.batch_sampler.now, self.instrument.orders.halves
+        draw = script[min(self._drawn, len(script) - 1)]
+        if [str(name) for name in batch["im_file"]] != [str(self.train_loader.dataset.im_files[index]) for index in draw.images]:
+            raise RuntimeError("this Ultralytics takes its training images from elsewhere than its loader's batch_sampler")
+        self._drawn += 1
+        if halves and self._drawn == len(script) - halves + 1 and self.epoch >= self.epochs - 1:
+            self._recorder.halves_begin()
+        self._sizes.wanted = draw.size
+        batch = super().preprocess_batch(batch)
+        worst.pad_labels(batch, self._most_labels, self.args.overlap_mask)
+        self._observe(batch["img"])
+        return batch
+
+    def _observe(self, images: Any) -> None:
+        """The largest micro-batch and side that came. A data set smaller than the micro-batch alters nothing."""
+        recorder, seen = self._recorder, self._recorder.observed
+        asked = self.batch_size // max(self.world_size, 1)
+        count = asked if len(images) == min(asked, len(self.train_loader.dataset)) else len(images)
+        recorder.observe(
+            micro_batch=max(count, seen.get("micro_batch", 0)), largest_input=max(*images.shape[-2:], seen.get("largest_input", 0))
+        )
+
+    # -- how much of it
+
+    @property
+    def _recorder(self) -> Any:
+        return self.instrument.recorder
+
+    def _accumulation(self) -> int:
+        """Of an exact trainer: its own outside the loop, the trial's inside it. Ultralytics steps where it isn't more than it has seen."""
+        if self._begun is None:
+            return int(super()._accumulation())
+        return sys.maxsize if self._begun % self.instrument.orders.trial_accumulation else 1
+
+    def _setup_train(self, *world_size: Any) -> None:
+        super()._setup_train(*world_size)
+        loss_scale.skip_nothing(self.scaler, self.model.parameters())
+        dataset = self.train_loader.dataset
+        most = max((len(label["cls"]) for label in dataset.labels), default=0)
+        self._most_labels = most * worst.label_factor(self.args, bool(dataset.rect))
+        self._recorder.note(f"worst data: the densest training image has {most} labels; {self._most_labels} allowed for after augmentation")
+        self._recorder.observe(image_size=self.args.imgsz)
+        updates = self.updates_in_all() if hasattr(self, "updates_in_all") else None
+        self._recorder.fact(**{SAID_ACCUMULATION: self.instrument.orders.accumulation, UPDATES: updates})
+        self._script()
+
+    def _script(self) -> None:
+        """As many epochs as the loader has. Mosaic closes for the last of them where the run closes it on its way, and from the start where
+        the run does."""
+        scripted, args = len(self.train_loader.batch_sampler.epochs), self.args
+        self._asked_args = {name: getattr(args, name) for name in ("close_mosaic", "val", "save")}
+        if args.close_mosaic:
+            args.close_mosaic = scripted if args.close_mosaic >= self.epochs else int(not self.instrument.orders.resumes)
+        args.val = args.save = True  # a run that has them off does both after its last epoch
+        self._only_epoch, self.epochs = self.epochs == 1, scripted
+        self.stopper.patience = math.inf
+
+    def run_callbacks(self, event: str) -> None:
+        """Ultralytics says here where its loop is."""
+        if event == "on_train_epoch_start":
+            self.train_loader.batch_sampler.epoch, self._drawn = self.epoch, 0
+            self.instrument.training()
+        elif event == "on_train_batch_end" and not bool(self.loss.isfinite().all()):
+            self._recorder.loss(finite=False)  # Ultralytics would go back to its last checkpoint three times, and then give up
+            self.instrument.finish()
+        super().run_callbacks(event)
+
+    def train(self) -> None:
+        try:
+            super().train()
+        except Exception as error:
+            self.instrument.swallowed_perhaps(error)
+            raise
+
+    def save_model(self) -> Any:
+        """With the arguments that the run has. The first checkpoint is of a training that isn't over."""
+        scripted = {name: getattr(self.args, name) for name in self._asked_args}
+        self.args.__dict__.update(self._asked_args)
+        try:
+            return super().save_model()
+        finally:
+            self.args.__dict__.update(scripted)
+            if self.epoch == 0:
+                self.instrument.keep_checkpoint()
+
+    # -- validation, and how a run ends
+
+    def validate(self) -> Any:
+        if self._validated and self.epoch < self.epochs - 1:
+            return self.metrics and dict(self.metrics), self.fitness  # only rank 0 has metrics
+        if self._validated:  # the last epoch's draws figures, and the final one comes upon what they left
+            self.instrument.to(Phase.FINISH)
+        epochs, self.epochs = self.epochs, self.epochs if self._validated or not self._only_epoch else 1
+        with self._gradients_held():
+            result = super().validate()
+        self._validated, self.epochs = True, epochs
+        return result
+
+    def final_eval(self) -> None:
+        """The best checkpoint is loaded beside everything else, fused and validated."""
+        self.instrument.to(Phase.FINISH)
+        with self._gradients_held():
+            super().final_eval()
+
+    @contextlib.contextmanager
+    def _gradients_held(self) -> Iterator[None]:
+        """An epoch of a run may end between two optimizer steps: Ultralytics counts on into the next one, and validates beside the
+        gradients so far. A trial's may end after a step."""
+        held = [one for one in self.model.parameters() if one.requires_grad and one.grad is None]
+        for one in held if self.instrument.orders.accumulation > 1 else ():
+            one.grad = one.new_zeros(one.shape)
+        try:
+            yield
+        finally:
+            for one in held:
+                one.grad = None

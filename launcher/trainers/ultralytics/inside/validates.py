@@ -1,0 +1,172 @@
+"""Makes the few batches of a validation need what the whole set does: the largest first, NMS at its worst, metrics of all images."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections.abc import Callable
+from typing import Any
+
+from ....inside.instrument import Instrument
+from ....shared.report import Phase
+from . import worst
+
+COVERED = ("detect", "segment", "pose", "obb")
+ANCHORS_PER_OBJECT = 10
+"""Anchors that Ultralytics' assigner trains for each object (``topk``): about what a half-trained model fires per object."""
+
+
+def install(instrument: Instrument, module: Any) -> None:
+    """Patches ``ultralytics.engine.validator``: a trainer's own validations, and those that a script asks for itself."""
+    call = module.BaseValidator.__call__
+
+    @functools.wraps(call)
+    def validated(this: Any, trainer: Any = None, model: Any = None, **kwargs: Any) -> Any:
+        if instrument.recorder is None or this.args.task not in COVERED:
+            return call(this, trainer, model, **kwargs)
+        if "whole_set" not in vars(this):
+            this.whole_set = _of_a_few_batches(this, instrument)
+        instrument.validating()
+        result = call(this, trainer, model, **kwargs)
+        if instrument.orders.device == "cpu":  # what the rest would keep is there: metrics are of all images
+            instrument.recorder.measured(growth_bytes_per_batch=0)
+        instrument.evaluated()
+        return result
+
+    module.BaseValidator.__call__ = validated
+
+
+def _of_a_few_batches(validator: Any, instrument: Instrument) -> bool:
+    """Cuts a validator's loader, now or as soon as it is made, and has each batch seen."""
+    recorder, loads, preprocess, tells = instrument.recorder, validator.get_dataloader, validator.preprocess, validator.run_callbacks
+    assert recorder is not None
+    least = instrument.wanted_validation if instrument.orders.device == "cuda" else instrument.orders.validation_batches
+
+    def cut(loader: Any) -> Any:
+        if instrument.phase is not Phase.FINISH:
+            recorder.measured(validation_samples=len(loader.dataset), validation_batches_total=len(loader))
+        draws = worst.validation(worst.shapes_of(loader), dense=worst.dense_draw(loader, None), least=least, total=len(loader))
+        worst.takes(loader, worst.TrialBatches(draws))
+        _at_its_worst_nms(validator, loader)
+        return loader
+
+    def seen(batch: Any) -> Any:
+        batch = preprocess(batch)
+        if validator.training:
+            images, asked = len(batch["img"]), instrument.orders.payload.get("val_micro_batch")
+            if asked and images == len(validator.dataloader.dataset):
+                images = max(images, asked)  # a validation set smaller than its batch alters nothing
+            before = recorder.observed
+            recorder.observe(
+                val_micro_batch=max(images, before.get("val_micro_batch", 0)),
+                largest_val_input=max(*batch["img"].shape[-2:], before.get("largest_val_input", 0)),
+            )
+        return batch
+
+    def told(event: str) -> None:
+        tells(event)
+        if event == "on_val_batch_end":
+            instrument.validation_batch() if instrument.phase is Phase.VALIDATE else recorder.sample()
+
+    validator.preprocess, validator.run_callbacks = seen, told
+    validator.get_dataloader = lambda *args, **kwargs: cut(loads(*args, **kwargs))
+    if validator.dataloader is not None:
+        cut(validator.dataloader)
+    _whole_statistics(validator, instrument)
+    return True
+
+
+def _whole_statistics(validator: Any, instrument: Instrument) -> None:
+    """The metrics, and the curves drawn of them, are worked out of the predictions on every image of the validation set.
+
+    A trial validates a few batches of it; before the metrics come what these gave is repeated until it is as much. Each of several ranks
+    has its part of that when rank 0 gathers them, on a card through the cards' memory.
+    """
+    from ultralytics.utils import RANK
+
+    get_stats, init_metrics, gather = validator.get_stats, validator.init_metrics, getattr(validator, "gather_stats", None)
+
+    def with_numbers(model: Any) -> None:
+        init_metrics(model)
+        number_images(validator)
+
+    def repeated(images: int) -> None:
+        kept = getattr(validator.metrics, "stats", None) or validator.stats  # the validator's own before 8.3.200
+        for gathered in kept.values():
+            if seen := len(gathered):
+                gathered.extend(gathered[i % seen] for i in range(seen, images))
+
+    def of_all_ranks() -> Any:
+        if RANK != -1:
+            import torch.distributed as dist
+
+            repeated(math.ceil(len(validator.dataloader.dataset) / dist.get_world_size()))
+        return gather() if gather is not None else None
+
+    def of_all_images() -> Any:
+        images = len(validator.dataloader.dataset)
+        repeated(images)
+        if getattr(validator, "gdict", None) and getattr(validator, "eval_ids", None):
+            repeat_custom_json(validator, images)
+        elif validator.jdict and validator.seen:
+            validator.jdict = (validator.jdict * math.ceil(images / validator.seen))[
+                : math.ceil(len(validator.jdict) * images / validator.seen)
+            ]
+        return get_stats()
+
+    validator.init_metrics, validator.gather_stats, validator.get_stats = with_numbers, of_all_ranks, of_all_images
+
+
+def number_images(validator: Any) -> None:
+    """``save_json`` on a person's own data set (Ultralytics 8.4.180, about) numbers its images in the order of the loader; a trial's loader
+    gives some of them several times, and each needs a number of its own."""
+    if getattr(validator, "eval_ids", None) is not None:
+        validator.eval_ids = list(range(sum(len(draw.images) for draw in validator.dataloader.batch_sampler.now)))
+
+
+def repeat_custom_json(validator: Any, images: int) -> None:
+    """Predictions and truths in COCO's form are held for all ``images`` of the set: what the seen ones gave is repeated, renumbered."""
+    seen, truths = len(validator.pred_counts), validator.gdict
+    ends = list(itertools.accumulate(validator.pred_counts))
+    of_image: dict[int, list[Any]] = {}
+    for one in truths["annotations"]:
+        of_image.setdefault(one["image_id"], []).append(one)
+    for number in range(seen, images if seen else 0):
+        source = number % seen
+        count = validator.pred_counts[source]
+        validator.jdict += [dict(one) for one in validator.jdict[ends[source] - count : ends[source]]]
+        validator.pred_counts.append(count)
+        if validator.build_gdict:
+            truths["images"].append({"id": number})
+            own = of_image.get(source, [])
+            truths["annotations"] += [{**one, "id": (number << 32 | i) + 1, "image_id": number} for i, one in enumerate(own)]
+
+
+def _at_its_worst_nms(validator: Any, loader: Any) -> None:
+    """An untrained model passes hardly a box on to NMS, a half-trained one up to 30,000 per image; here ``conf=0`` passes them all.
+
+    Costs 0.17 s per image of 80 classes at 640 px on one CPU core; Ultralytics itself ends it after 2 s + 0.05 s per image.
+    Oriented boxes are compared all with all (``TorchNMS.fast_nms``: 30,000 boxes take tens of GB and 150 s on a CPU), which is why
+    Ultralytics raises ``conf`` for them. There, as many boxes go through as a trained model fires on the densest image.
+    """
+    if validator.args.task != "obb":
+        validator.args.conf = 0.0
+        return
+    most = max((len(label["cls"]) for label in loader.dataset.labels), default=0)
+    validator.postprocess = passing(max(validator.args.max_det, ANCHORS_PER_OBJECT * most), validator)
+
+
+def passing(boxes: int, validator: Any) -> Callable[[Any], Any]:
+    """The validator's own ``postprocess`` at the confidence that lets about ``boxes`` boxes of every image through."""
+    postprocess = validator.postprocess
+
+    def at_that_confidence(predictions: Any) -> Any:
+        found = predictions[0] if isinstance(predictions, list | tuple) else predictions
+        if not getattr(validator, "end2end", False):
+            scores = found[:, 4 : 4 + validator.nc].flatten(1).nan_to_num()  # RMSProp can leave such weights
+            kth = scores.kthvalue(max(1, scores.shape[1] - boxes), dim=1).values
+            validator.args.conf = float(kth.min().clamp(0, 1))
+        return postprocess(predictions)
+
+    return at_that_confidence

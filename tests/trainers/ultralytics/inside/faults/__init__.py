@@ -1,1 +1,0 @@
-"""Trainers named for their fault: each module's ``run(orders, recorder)`` is an Ultralytics trial in which one thing goes wrong."""
