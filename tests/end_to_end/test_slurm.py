@@ -191,15 +191,6 @@ def test_a_launch_that_fails_in_its_job_fails_the_job(place: Place) -> None:
     until(lambda: place.up.state(said["job"]) == "FAILED", seconds=20)
 
 
-@pytest.mark.slow
-def test_a_command_is_handed_in_and_trains_in_its_job(place: Place) -> None:
-    command = ["--", sys.executable, "train.py", "--epochs", "2"]
-    done = place.autofit("run", "launch=slurm", "device=cpu", "device.memory=1GiB", "--json", *command)
-    said = answer(done)
-    assert (done.returncode, said["status"]) == (0, "submitted")
-    assert place.autofit("watch", said["run_dir"]).returncode == 0 and record(said)["status"] == "done"
-
-
 def ended_by_requeue(place: Place, said: dict[str, Any]) -> None:
     place.up.said("scontrol", "requeue", said["job"])
 

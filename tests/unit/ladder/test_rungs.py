@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 
 import pytest
 from hypothesis import given
@@ -31,36 +32,20 @@ def ladders(draw: st.DrawFn) -> Ladder:
 
 
 @given(ladders())
-def test_every_rung_keeps_the_effective_batch(ladder: Ladder) -> None:
-    assert {rung.effective_batch for rung in ladder.rungs} == {ladder.effective_batch}
-    assert all(rung.micro_batch * rung.accumulation * rung.world_size == ladder.effective_batch for rung in ladder.rungs)
-
-
-@given(ladders())
-def test_every_rung_is_unique_and_numbered_in_order(ladder: Ladder) -> None:
-    assert len({tuple(rung.values.items()) for rung in ladder.rungs}) == len(ladder.rungs)
+def test_every_ladder_has_each_combination_once_in_order_with_the_effective_batch_and_begins_with_what_is_asked(ladder: Ladder) -> None:
+    assert all(
+        rung.micro_batch * rung.accumulation * rung.world_size == ladder.effective_batch == rung.effective_batch for rung in ladder.rungs
+    )
+    assert (
+        len({tuple(rung.values.items()) for rung in ladder.rungs})
+        == len(ladder.rungs)
+        == math.prod(len(one.values) for one in ladder.wheels)
+    )
     assert [rung.index for rung in ladder.rungs] == list(range(len(ladder.rungs)))
-
-
-@given(ladders())
-def test_rungs_are_sorted_like_an_odometer_with_the_first_wheel_fastest(ladder: Ladder) -> None:
     slowest_first = [tuple(reversed(rung.position)) for rung in ladder.rungs]
-    assert slowest_first == sorted(slowest_first)
-
-
-@given(ladders())
-def test_rung_zero_is_what_was_asked(ladder: Ladder) -> None:
-    assert ladder.asked.position == (0,) * len(ladder.wheels)
+    assert slowest_first == sorted(slowest_first), "an odometer whose first wheel is the fastest"
+    assert ladder.asked.position == (0,) * len(ladder.wheels) and ladder.given_up(ladder.asked) == {}
     assert all(ladder.asked.values[wheel.name] == wheel.values[0] for wheel in ladder.wheels)
-    assert ladder.given_up(ladder.asked) == {}
-
-
-@given(ladders())
-def test_a_ladder_has_every_combination(ladder: Ladder) -> None:
-    count = 1
-    for wheel in ladder.wheels:
-        count *= len(wheel.values)
-    assert len(ladder.rungs) == count
 
 
 @given(asked=st.integers(32, 2000), grid=st.sampled_from([1, 8, 32, 64]), ratio=st.floats(0.1, 0.99), floor=st.integers(1, 2000))

@@ -58,23 +58,6 @@ def test_a_rank_that_runs_out_of_memory_names_its_card_and_ends_the_others(two: 
     assert "CUDA out of memory" in ended.stderr and "GPU 1 has a total capacity" in ended.stderr
 
 
-@pytest.mark.slow
-@needs_a_pretended_card
-def test_a_yolo_command_for_two_cards_is_tried_and_trained_on_both(two: dict[str, str], tmp_path: Path) -> None:
-    data = write_yolo_dataset(tmp_path / "data", train=24, val=12)
-    words = ["yolo", "detect", "train", "model=yolo11n.yaml", f"data={data}", "device=0,1", "epochs=1", "imgsz=160", "batch=8", "workers=0"]
-    done = autofit("run", "--json", "device.memory=4GiB", "--", *words, "amp=False", cwd=tmp_path, timeout=900, **two)
-    assert done.returncode == 0, done.stderr[-3000:]
-    record = answer(done)
-    assert (record["rung"]["micro_batch"], record["accumulation"], record["effective_batch"]) == (4, 8, 64)
-    assert "--nproc_per_node 2" in record["command"] and "device=0,1" in record["command"]
-    for rank in ("0", "1"):
-        seen = json.loads((Path(record["run_dir"]) / "trials" / "000" / "ranks" / rank / "report.json").read_text(encoding="utf-8"))
-        assert (seen["observed"]["world_size"], seen["observed"]["backend"], seen["observed"]["micro_batch"]) == (2, "nccl", 4)
-    assert record["results"]["epochs"] == 1 and Path(record["results"]["best"]).is_file()
-    assert 0.8 < record["memory"]["run_peak_bytes"] / record["memory"]["trial_peak_bytes"] < 1.05
-
-
 SCRIPT_OF_TWO = """\
 from ultralytics import YOLO
 import os
