@@ -37,8 +37,6 @@ class Bench:
         self.card = FakeCard(total=140 * GIB, name="a card of numbers")
         self.patch = monkeypatch
         self.rung: Rung | None = None
-        self.grows = 1.0
-        """What a run allocates, over what its trial did."""
         self.others = [FakeCard(total=140 * GIB, name=self.card.name, uuid=f"GPU-{number}") for number in (1, 2, 3)]
         monkeypatch.setitem(sys.modules, "pynvml", FakeNvml(self.card, *self.others))
         monkeypatch.setattr(play, "ask", self.ask)
@@ -88,7 +86,7 @@ class Bench:
         need = self.needs(self.rung, 100 * GIB) - OUTSIDE
         dies = need > held * (self.card.total - self.card.reserved) + MIB
         stderr.write_text("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB." if dies else "")
-        told = {"allocated_bytes": int(need * self.grows), "reserved_bytes": need, "outside_bytes": OUTSIDE, "ooms": 0, "retries": 0}
+        told = {"allocated_bytes": need, "reserved_bytes": need, "outside_bytes": OUTSIDE, "ooms": 0, "retries": 0}
         count = int(argv[argv.index("--nproc_per_node") + 1]) if "--nproc_per_node" in argv else 1
         for rank in range(count):
             path = os.environ["GPU_CHECK_PEAKS"] + (f".{rank}" if count > 1 else "")

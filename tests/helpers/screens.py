@@ -61,10 +61,8 @@ class Shown:
         return [line for line in self.lines if len(line) > self.columns]
 
 
-def shown(
-    argv: Sequence[str], *, columns: int = 80, cwd: Path, env: Mapping[str, str] | None = None, timeout_s: float = 300.0, send: bytes = b""
-) -> Shown:
-    """Runs ``argv`` with a terminal of so many columns for all three streams, to its end. ``send``: typed as soon as it says anything."""
+def shown(argv: Sequence[str], *, columns: int = 80, cwd: Path, env: Mapping[str, str] | None = None, timeout_s: float = 300.0) -> Shown:
+    """Runs ``argv`` with a terminal of so many columns for all three streams, to its end."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, columns, 0, 0))
     modes = termios.tcgetattr(theirs)
@@ -82,9 +80,6 @@ def shown(
             said += os.read(ours, 65536) if ready else b""
         except OSError:  # the last one has closed it
             break
-        if said and send:
-            os.write(ours, send)
-            send = b""
     os.close(ours)
     if child.poll() is None and time.monotonic() >= until:
         child.kill()

@@ -84,19 +84,12 @@ class Searched:
         return sum(tried.verdict.kind is not Kind.CARD_TAKEN for tried in self.history)
 
 
-def searched(
-    surface: Surface,
-    policy: Policy,
-    earlier: Sequence[Tried] = (),
-    *,
-    taken: Callable[[], bool] = lambda: False,
-    shown: Callable[[Tried], Tried] = lambda tried: tried,
-) -> Searched:
-    """The whole search. ``taken``: whether others hold the card, this time. ``shown``: what the search sees of a trial."""
+def searched(surface: Surface, policy: Policy, earlier: Sequence[Tried] = (), *, taken: Callable[[], bool] = lambda: False) -> Searched:
+    """The whole search. ``taken``: whether others hold the card, this time."""
     history: list[Tried] = []
     while isinstance(move := next_move(surface.ladder, history, policy=policy, earlier=earlier), Try):
         lost = Verdict(kind=Kind.CARD_TAKEN, phase=Phase.START, why="")
-        history.append(Tried(rung=move.rung, verdict=lost) if taken() else shown(surface.tried(move.rung)))
+        history.append(Tried(rung=move.rung, verdict=lost) if taken() else surface.tried(move.rung))
         assert len(history) < 5 * len(surface.ladder.rungs) + 50, "it ends"
     return Searched(move, history)
 
