@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from .part import TakingPart
 
 SAMPLE_ITEMS, SAMPLE_BATCHES = 2000, 400
-SECONDS, AT_LEAST_S, STREAM_S = 4.0, 1.0, 2.0
+SECONDS, AT_LEAST_S, STREAM_S = 4.0, 3.0, 2.0
 """For a look; at batches, however long the items took; at least at a stream that doesn't end."""
 TELL_S = 0.1
 RANKED, TRIED, FEW = 1000, 4, 2
@@ -210,8 +210,8 @@ class _Child:
         loader.__dict__.update(num_workers=0, timeout=0, pin_memory=False, persistent_workers=False, prefetch_factor=None)
         loader.collate_fn = self._collated
         drawing, again, nothing, of_pass, iterator = 0.0, 0.0, object(), 0, Batches(loader)
-        while (began := time.monotonic()) < until and (self._look.number < SAMPLE_BATCHES or began < least):
-            if self._items is not None and again < drawing:
+        while (began := time.monotonic()) < until and (not self._enough() or began < least):
+            if self._items is not None and again < drawing and self._look.draws < SAMPLE_BATCHES:
                 self._draw_again()
                 again += time.monotonic() - began
                 continue
@@ -224,6 +224,11 @@ class _Child:
                 self._look.ended, least, of_pass, iterator = True, 0.0, 0, Batches(loader)
             else:  # it can be asked once
                 return
+
+    def _enough(self) -> bool:
+        """So many batches; or draws of the collate function, where nothing but that and the items makes batches differ."""
+        drawn = self._look.draws >= SAMPLE_BATCHES and picked(self._loader) > 0
+        return self._look.number >= (2 * TRIED if drawn else SAMPLE_BATCHES)
 
     def _draw_again(self) -> None:
         """The collate function alone draws, for few items; for all by the same chance where they came larger than ever: reading others
