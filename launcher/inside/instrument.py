@@ -93,6 +93,9 @@ class Instrument(TakingPart):
         """Training left memory behind with every batch: so far, and in the pass that is open."""
         self.gathered = Gathered(self.orders.device)
         """By the open validation pass."""
+        self._grown = self._host_grown = 0
+        self._kept = (0, 0)
+        """Of the passes before, the one that keeps most: as ``_keeps``."""
         self.knows_the_worst = False
         """A trainer's own hooks choose what comes first: no loader is looked at."""
         self.sampled: dict[int, bool] = {}
@@ -351,15 +354,30 @@ class Instrument(TakingPart):
         self.recorder.batch()
         self.gathered.look()
         if len(self.gathered) == LEAST_VALIDATION:
-            left = self.gathered.all()
-            self.recorder.measured(growth_bytes_per_batch=JOINED * left[self.orders.device])
+            grown = self.gathered.all()
+            self._grown = JOINED * grown[self.orders.device]
             if self.orders.device == "cuda":  # some trainers move all that they have kept to host memory at the end
-                self.recorder.fact(**{HOST_GROWTH: JOINED * max(left.values())})
+                self._host_grown = max(self._host_grown, JOINED * max(grown.values()))
+                self.recorder.fact(**{HOST_GROWTH: self._host_grown})
+        if len(self.gathered) >= LEAST_VALIDATION:
+            growth, left = max(self._kept, self._keeps(), key=_in_all)
+            self.recorder.measured(growth_bytes_per_batch=growth, validation_batches_left=left)
+
+    def _keeps(self) -> tuple[int, int]:
+        """Of the validation pass that is open: bytes that each batch leaves behind, as they count, and batches that are still to come."""
+        assert self.recorder is not None
+        return self._grown, max(0, self.recorder.batches_of_validation - len(self.gathered))
 
     def validation_ended(self) -> None:
         """A validation pass came to its end, the script's or ours."""
         if self.active and self.phase is Phase.VALIDATE and self.proven and self.eval_batches:
             self._validation_seen()
+        self.keep_growth()
+
+    def keep_growth(self) -> None:
+        """Another validation pass begins, or this one has ended: what it keeps is remembered."""
+        if len(self.gathered) >= LEAST_VALIDATION:
+            self._kept = max(self._kept, self._keeps(), key=_in_all)
         self.gathered.clear()
 
     def evaluated(self) -> None:
@@ -541,3 +559,9 @@ class Instrument(TakingPart):
         self.together.end()
         self._done()
         self.end(0)
+
+
+def _in_all(kept: tuple[int, int]) -> tuple[int, int]:
+    """Orders what passes keep (``Instrument._keeps``): by the bytes that are still to come, then by those of a batch."""
+    growth, left = kept
+    return growth * left, growth

@@ -135,6 +135,8 @@ class TrialPass:
         if not self._served and self._length() == 0:
             self._nothing()
         self._instrument.validating()
+        if not self._served:
+            self._instrument.keep_growth()
         self.through()
         if self._agreed(self._served >= self._wanted_validation() and self._bears_an_end and not self._goes_on()):
             return self._end()

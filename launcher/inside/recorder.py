@@ -27,7 +27,9 @@ from .meters import Meter, meter_of
 BEAT_S = 0.5
 """Between two touches of the report while batches come."""
 
-MEASURES = frozenset({"growth_bytes_per_batch", "validation_batches_total", "train_samples", "validation_samples"})
+MEASURES = frozenset(
+    {"growth_bytes_per_batch", "validation_batches_total", "validation_batches_left", "train_samples", "validation_samples"}
+)
 """Fields of the report that only the trainer's module can know."""
 
 
@@ -157,6 +159,11 @@ class Recorder:
         if unknown:
             raise TypeError(f"not a measure: {', '.join(sorted(unknown))}; measures are {', '.join(sorted(MEASURES))}")
         self._measures.update(measures)
+
+    @property
+    def batches_of_validation(self) -> int:
+        """Batches of the whole validation set that was begun last; 0 where nobody knows."""
+        return int(self._measures.get("validation_batches_total", 0))
 
     def note(self, text: str) -> None:
         """What a reader of the verdict should know; said once however often it is noted."""

@@ -161,6 +161,8 @@ class TrialReport:
     """What validation keeps for good per validation batch on the device (gathered predictions); 0 where nothing is kept."""
     validation_batches_total: int = 0
     """Batches of the whole validation set at this validation micro-batch."""
+    validation_batches_left: int | None = None
+    """Batches that the trial left out of the validation pass that keeps most; None: of one pass, all of VALIDATE's were run in it."""
     train_samples: int = 0
     validation_samples: int = 0
     swallowed: tuple[str, ...] = ()
@@ -173,6 +175,12 @@ class TrialReport:
     """Where the trial fell short: what it could not see, and what would let it, in words for people."""
     facts: dict[str, Any] = field(default_factory=dict)
     """Trainer-specific facts that the full run needs (the resolved optimizer, say)."""
+
+    @property
+    def batches_left(self) -> int:
+        """Validation batches whose growth is still to come in the run."""
+        left = self.validation_batches_left
+        return left if left is not None else max(0, self.validation_batches_total - self.validation_batches)
 
     @property
     def peak_bytes(self) -> int:

@@ -43,8 +43,7 @@ def rooms(use: HostUse, reports: Sequence[TrialReport], *, headroom: float, save
 
 def _unseen(report: TrialReport) -> int:
     """Host memory that the run will have beside what its trial had."""
-    left = max(0, report.validation_batches_total - report.validation_batches)
-    return int(report.facts.get(HOST_BESIDE, 0) + report.facts.get(HOST_GROWTH, 0) * left)
+    return int(report.facts.get(HOST_BESIDE, 0) + report.facts.get(HOST_GROWTH, 0) * report.batches_left)
 
 
 def short_of(found: Iterable[RoomRecord]) -> RoomRecord | None:

@@ -96,9 +96,8 @@ def _whole_validation(seen: _Seen) -> int:
     segments; played survival, seed 2034, held to its cap). It grows by whole pages of 20 MiB.
     """
     report = seen.report
-    left = max(0, report.validation_batches_total - report.validation_batches)
     peak = max((use.held_bytes for use in report.uses if use.phase == Phase.VALIDATE), default=0)
-    grown = int(report.growth_bytes_per_batch * left)
+    grown = int(report.growth_bytes_per_batch * report.batches_left)
     if seen.on_card:
         grown = math.ceil(grown / PAGE_BYTES) * PAGE_BYTES
     return peak + grown if report.validation_batches else 0

@@ -23,6 +23,7 @@ from launcher.inside.passes import TrialPass
 from launcher.inside.settings import ProbeSettings
 from launcher.shared.orders import Orders
 from launcher.shared.report import NOT_EXACT, Phase, TrialReport
+from launcher.shared.sizes import MIB
 
 
 class Recorder:
@@ -198,6 +199,23 @@ def test_a_short_step_directly_before_an_end_that_nobody_could_foresee_is_taken_
     assert recorder.observed["accumulation"] == 3
     session.ran_out()
     assert recorder.observed["accumulation"] == 8
+
+
+def test_each_pass_of_a_validation_is_cut_for_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two passes of 4 of 6 batches, which keep 3 MiB each time, and one of 4 of 50 that keeps nothing, leave out 2."""
+    measured: dict[str, int] = {}
+    monkeypatch.setattr(Recorder, "measured", lambda _, **sizes: measured.update(sizes), raising=False)
+    session, recorder, optimizer = begun(1)
+    for _ in range(session.wanted):
+        session.stepped(optimizer)
+    for total, each in ((6, 3 * MIB), (6, 3 * MIB), (50, 0)):
+        recorder.batches_of_validation = total  # type: ignore[attr-defined]
+        session.gathered.all = lambda each=each: {"cpu": each}  # type: ignore[method-assign,misc]
+        session.validating()
+        for _ in range(4):
+            session.validation_batch()
+        session.validation_ended()
+        assert (measured["growth_bytes_per_batch"], measured["validation_batches_left"]) == (2 * 3 * MIB, 2)
 
 
 class Repeated:

@@ -272,6 +272,7 @@ def test_validation_that_would_grow_over_the_cap_by_the_end_of_the_set_does_not_
     uses = (PhaseUse(phase="validate", seconds=1, reserved_bytes=600, device_bytes=600),)
     assert judged(but(uses=uses, growth_bytes_per_batch=40.0)).kind is Kind.FITS  # 600 + 8 x 40 = 920
     grown = judged(but(uses=uses, growth_bytes_per_batch=60.0))  # 600 + 8 x 60 = 1080 > 1000
+    assert judged(but(uses=uses, growth_bytes_per_batch=60.0, validation_batches_left=6)).kind is Kind.FITS  # of the pass that keeps most
     assert (grown.kind, grown.phase) == (Kind.OUT_OF_MEMORY, "validate")
 
 
