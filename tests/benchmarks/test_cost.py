@@ -1,0 +1,42 @@
+"""Rows of `make cost`: a launch's seconds fall into parts that make them up, and each row has its lines in the table."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from benchmarks.common.rows import read
+from benchmarks.cost.first_step import CASES, DATA, PARTS, parts, table
+
+
+def test_the_parts_of_a_launch_make_up_its_seconds(tmp_path: Path) -> None:
+    trial = tmp_path / "trials" / "000"
+    (trial / "resumed").mkdir(parents=True)
+    (trial / "resumed" / "verdict.json").write_text('{"seconds": 2.5}')
+    uses = [{"phase": "train", "seconds": 3.0}, {"phase": "finish", "seconds": 1.0}, {"phase": "resume", "seconds": 0.5}]
+    (trial / "report.json").write_text(json.dumps({"uses": uses}))
+    told = {"rung_index": 0, "verdict": "fits", "peak_bytes": 9, "seconds": 9.5, "folder": str(trial)}
+    events = [
+        {"event": "trial_started", "time": "1970-01-01T00:01:41+00:00"},
+        {"event": "trial_ended", "time": "1970-01-01T00:01:51+00:00", **told},
+    ]
+    (tmp_path / "events.jsonl").write_text("\n".join(map(json.dumps, events)))
+    marks = [{"what": what, "at": at, "pid": 7, "run": True} for what, at in (("began", 112.0), ("step", 115.0))]
+    found = parts(100.0, marks, tmp_path)
+    assert {name: found[name] for name in PARTS} == {"launcher": 1.0, "trials": 10.0, "between": 1.0, "run": 3.0}
+    assert found["each"][0]["seconds"] == {"train": 3.0, "finish": 1.0, "goes on": 2.5, "rest": 3.0}
+
+
+def test_every_row_says_where_its_seconds_went() -> None:
+    rows = read(DATA)
+    assert {row["case"] for row in rows} <= set(CASES)
+    for row in rows:
+        assert {"commit", "machine", "versions", "load_before"} < row.keys() and "/work" not in str(row)
+        assert row["first_steps"].keys() == row["seconds"].keys() == {"plain", "fits", "lower"}
+        for way in ("fits", "lower"):
+            one = row["seconds"][way]
+            assert one["first_step"] == pytest.approx(sum(one[name] for name in PARTS), abs=0.1)
+            assert one["each"][-1]["verdict"] == "fits" and len(one["each"]) > (way == "lower")
+    assert len(table(rows).splitlines()) == 2 + 2 * len(rows)
