@@ -53,7 +53,7 @@ def autofit(place: Path, *words: str) -> tuple[int, dict[str, Any], str]:
     return running.returncode, json.loads(out), err
 
 
-PHASES = ["start", "setup", "train", "validate", "save", "train_again", "finish"]
+PHASES = ["start", "setup", "train", "validate", "train_again", "finish"]
 """Of a trial of one epoch: nothing is gone on from there."""
 
 

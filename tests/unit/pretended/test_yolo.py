@@ -8,8 +8,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from launcher.pretended import cards, catalogue
 from tests.conftest import write_yolo_dataset
 from tests.helpers.pretended import needs_a_pretended_card
@@ -27,27 +25,15 @@ def test_a_yolo_trial_has_its_momenta(tmp_path: Path) -> None:
     assert parts["states"] >= 0.99 * parts["weights"] > 0
     used = {use["phase"]: use["allocated_bytes"] for use in report["uses"]}
     assert parts["weights"] + parts["states"] < used["resume"] <= max(used.values()), "it has gone on from its checkpoint, too"
-    assert "largest_val_input" in resumed["observed"], "its end needs more than half of what its training does"
+    assert "largest_val_input" in resumed["observed"], "it comes to its end"
 
 
-@pytest.mark.slow
-@needs_a_pretended_card
-def test_one_whose_end_is_small_goes_on_with_its_training_only(tmp_path: Path) -> None:
-    report, resumed = tried(tmp_path, "imgsz=640", "batch=16", "nbs=32", computed="small")
-    alive = {use["phase"]: use["allocated_bytes"] + use["outside_bytes"] for use in report["uses"]}
-    held = {use["phase"]: use["reserved_bytes"] + use["outside_bytes"] for use in report["uses"]}
-    assert 2 * max(alive["validate"], alive["save"], alive["finish"]) < held["train"]
-    assert "largest_val_input" not in resumed["observed"]
-    assert resumed["uses"][-1]["phase"] == "resume" and resumed["uses"][-1]["batches"] >= 3
-    assert held["resume"] == pytest.approx(held["train"], rel=0.05)
-
-
-def tried(place: Path, *words: str, computed: cards.Computed = "all") -> tuple[dict[str, Any], dict[str, Any]]:
+def tried(place: Path, *words: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """The reports of a trial that fits, and of its process that goes on from the checkpoint."""
     data = write_yolo_dataset(place / "data", train=40, val=4)
     argv = [sys.executable, "-m", "launcher", "run", "--fit-only", "device=cuda", "--", *WORDS, f"data={data}", *words]
     (model,) = catalogue.named(["rtx_3090"])
-    with cards.played(cards.Cards(model=model, computed=computed)) as environment:
+    with cards.played(cards.Cards(model=model, computed="all")) as environment:
         done = subprocess.run(argv, env=environment, cwd=place, capture_output=True, text=True, timeout=280, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     (trial,) = place.glob("runs/**/trials/000")
