@@ -19,6 +19,7 @@ import contextlib
 import dataclasses
 import math
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -385,7 +386,7 @@ def judged(reports: Sequence[TrialReport], status: int, orders: Orders) -> Trial
         uses=_together(everyone, orders) if len(everyone) > 1 else main.uses,
         validation_batches=max(one.validation_batches for one in everyone) if failed is None else main.validation_batches,
         swallowed=tuple(dict.fromkeys(text for one in reports for text in one.swallowed)),
-        notes=tuple(dict.fromkeys([*(note for one in everyone for note in one.notes), *_ranks(everyone, orders), *_own(own)])),
+        notes=(*_notes(everyone), *_ranks(everyone, orders), *_own(own)),
         facts={**main.facts, **_samples(everyone, own)},
     )
     if report.failure is not None and "EOFError" in report.failure.types:
@@ -397,6 +398,12 @@ def judged(reports: Sequence[TrialReport], status: int, orders: Orders) -> Trial
     if report.failure is None and (unheld := _unheld(everyone)):
         report = dataclasses.replace(report, phase=Phase.TRAIN.value, hint=unheld)
     return report
+
+
+def _notes(everyone: Sequence[TrialReport]) -> list[str]:
+    """What the processes note, once where several note the same with other numbers."""
+    said = [note for one in everyone for note in one.notes]
+    return list({re.sub(r"\d[\d,.]*", "#", note): note for note in reversed(said)}.values())[::-1]
 
 
 def _unheld(everyone: Sequence[TrialReport]) -> str:

@@ -52,7 +52,7 @@ def _models(instrument: Instrument, module: Any) -> None:
             instrument.finish()
         from .steers import Steered
 
-        instrument.passive = True
+        instrument.passive = instrument.knows_the_worst = True
         base = trainer or this._smart_load("trainer")
         found = train(this, type(f"Tried{base.__name__}", (Steered, base), {"instrument": instrument}), **kwargs)
         _ends_soon(instrument)
