@@ -33,6 +33,8 @@ class _Native:
     """Its name, where it is given by that."""
     writes: Literal["file", "folder", "mode", ""] = ""
     """Empty: it is read; mode: the argument behind it says, as it does to ``open``."""
+    data: bool = False
+    """Bytes are no path, but what would be read."""
 
 
 _NATIVE: Mapping[str, Sequence[_Native]] = {
@@ -55,6 +57,7 @@ _NATIVE: Mapping[str, Sequence[_Native]] = {
     "torch.jit": [_Native(name="save", at=1, key="f", writes="file"), _Native(name="load", at=0, key="f")],
     "torchvision.io.image": [_Native(name="write_file", at=0, key="filename", writes="file"), _Native(name="read_file", at=0, key="path")],
     "torchaudio": [_Native(name="save", at=0, key="uri", writes="file"), _Native(name="load", at=0, key="uri")],
+    "polars": [_Native(name=f"read_{kind}", at=0, key="source", data=True) for kind in ("csv", "parquet")],
     "pyarrow.parquet": [
         _Native(name="write_table", at=1, key="where", writes="file"),
         _Native(name="ParquetWriter.__init__", at=1, key="where", writes="file"),
@@ -89,17 +92,17 @@ def _redirected(function: Callable[..., Any], overlay: Overlay, one: _Native) ->
         if way == "mode":
             way = (args[one.at + 1] if len(args) > one.at + 1 else kwargs.get("mode")) or "r"
         to = places.get(way) or functools.partial(overlay.writable, keep="+" in way or way == "a")
-        if len(args) > one.at and _is_path(args[one.at]):
+        if len(args) > one.at and _is_path(args[one.at], data=one.data):
             args = (*args[: one.at], _like(args[one.at], to), *args[one.at + 1 :])
-        elif _is_path(kwargs.get(one.key)):
+        elif _is_path(kwargs.get(one.key), data=one.data):
             kwargs[one.key] = _like(kwargs[one.key], to)
         return function(*args, **kwargs)
 
     return redirected
 
 
-def _is_path(value: Any) -> bool:
-    return isinstance(value, (str, bytes)) or hasattr(value, "__fspath__")
+def _is_path(value: Any, *, data: bool = False) -> bool:
+    return isinstance(value, str if data else (str, bytes)) or hasattr(value, "__fspath__")
 
 
 def _like(path: Any, to: Callable[[Any], Any]) -> Any:
