@@ -94,8 +94,12 @@ class TakingPart:
             return budget.take(self.orders)
 
     def opened_by(self, optimizer: Any) -> None:
-        """The card of what an optimizer trains is this process's, where it hasn't shown another choice."""
-        if self.settled or not self.orders.cards:
+        """An optimizer is made: a model may have been built as a module of the person's own was imported. The card of what it trains is
+        this process's, where it hasn't shown another choice."""
+        if self.settled:
+            return
+        if not self.orders.cards:
+            self.open()
             return
         numbers = (one.device.index for group in optimizer.param_groups for one in group["params"] if one.device.type == "cuda")
         if (number := next(numbers, None)) is not None:

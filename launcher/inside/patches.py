@@ -30,8 +30,7 @@ def install(instrument: Instrument) -> None:
     modules.install()
     if instrument.settings.budget_only:
         made_steps.count()
-        if instrument.orders.cards:
-            _at_an_optimizer(instrument.opened_by)
+        _at_an_optimizer(instrument.opened_by)
         return
     _Steps(instrument, modules).install()
     DataLoader.__iter__ = probed(instrument, DataLoader.__iter__)

@@ -119,6 +119,14 @@ def test_a_training_in_a_child_is_followed_bounded_and_judged(words: tuple[str, 
     assert too_small.verdict.kind is Kind.OUT_OF_MEMORY, too_small.verdict
 
 
+def test_a_model_that_is_built_as_its_module_is_imported_is_tried(tmp_path: Path) -> None:
+    (tmp_path / "model.py").write_text("import torch\nnet = torch.nn.Sequential(torch.nn.Linear(256, 512), torch.nn.Linear(512, 10))\n")
+    text = (SCRIPTS / "in_a_child.py").read_text(encoding="utf-8")
+    (tmp_path / "train.py").write_text(text.replace("net = net if net is not None else model(args)", "from model import net"))
+    done = tried(str(tmp_path / "train.py"), tmp_path, "--how", "here")
+    assert fits(done) and done.report.validation_batches and done.report.optimizer_steps > 2
+
+
 def test_a_script_without_a_word_for_accumulation_steps_once_in_four_micro_batches(tmp_path: Path) -> None:
     done = tried("no_word_for_accumulation", tmp_path, "--only", "adamw", rung=2, spelled={"accumulation": "outside"})
     assert fits(done) and done.report.observed == {"micro_batch": 16, "accumulation": 4, "device": "cpu"}
