@@ -57,12 +57,18 @@ def _own(told: str) -> str:
     return each[int(os.environ.get("LOCAL_RANK", "0"))] if len(each) > 1 else told
 
 
-def main(words: Sequence[str]) -> None:
-    parser = argparse.ArgumentParser(prog="python -m launcher.inside.budgeted", allow_abbrev=False)
+def limits(program: str) -> argparse.ArgumentParser:
+    """The options of a budget."""
+    parser = argparse.ArgumentParser(prog=f"python -m launcher.inside.{program}", allow_abbrev=False)
     parser.add_argument("--device", choices=("cpu", "cuda"), required=True)
     parser.add_argument("--device-uuid", default="", help="the card, as NVML names it; of several ranks the card of each, in their order")
     parser.add_argument("--idle-free", default="0", help="bytes that were free on the card before this process; of each rank")
     parser.add_argument("--bytes", required=True, help="cap on device memory: a card's, or above what the imports take; of each rank")
+    return parser
+
+
+def main(words: Sequence[str]) -> None:
+    parser = limits("budgeted")
     parser.add_argument("--imports", default="", help="modules to import before the cap is set, comma separated")
     options, program = _split(words)
     chosen = parser.parse_args(options)

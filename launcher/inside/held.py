@@ -15,17 +15,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from launcher.inside.budgeted import limits
 from launcher.inside.plainly import injected
 from launcher.inside.settings import ProbeSettings
 from launcher.shared.orders import Orders
 
 
 def main(argv: Sequence[str]) -> None:
-    parser = argparse.ArgumentParser(prog="python -m launcher.inside.held", allow_abbrev=False)
-    parser.add_argument("--device", choices=("cpu", "cuda"), required=True)
-    parser.add_argument("--device-uuid", default="", help="the card, as NVML names it; of several the card of each process")
-    parser.add_argument("--idle-free", default="0", help="bytes that were free on the card before this process; of each")
-    parser.add_argument("--bytes", required=True, help="cap on device memory: a card's, or above what the imports take; of each card")
+    parser = limits("held")
     parser.add_argument("--settings", type=Path, required=True, help="where the probe's settings are written")
     parser.add_argument("command", nargs=argparse.REMAINDER)
     chosen = parser.parse_args(argv)

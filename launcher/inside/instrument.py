@@ -73,6 +73,8 @@ class Instrument(TakingPart):
         """A validation after the wanted steps has been seen to its (cut) end; of several ranks, all go on from there."""
         self.passive = False
         """A trainer's own hooks (Hugging Face, Lightning, Ultralytics) steer; the generic ones only count."""
+        self.timed = True
+        """The batch under way has all its samples, as a run's: its seconds count."""
         self.micro_batches: list[int] = []
         """Samples of its batches, in the order in which they first came."""
         self.progress = StepsByOptimizer()
@@ -227,7 +229,7 @@ class Instrument(TakingPart):
             self._train_batches += 1
             self.backwards += 1
             self._step_by_hand()
-            self.recorder.batch()
+            self.recorder.batch(timed=self.timed)
 
     def _step_by_hand(self) -> None:
         """Takes a backward pass for a step where no optimizer was made by the time that there would be one."""
@@ -351,7 +353,7 @@ class Instrument(TakingPart):
             self.recorder.fact(validated_early=True)
             return
         self.eval_batches += 1
-        self.recorder.batch()
+        self.recorder.batch(timed=self.timed)
         self.gathered.look()
         if len(self.gathered) == LEAST_VALIDATION:
             grown = self.gathered.all()

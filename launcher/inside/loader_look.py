@@ -251,7 +251,7 @@ class _Child:
         """Stands for the loader's collate function."""
         if self._loader.batch_sampler is not None:
             self._rows = length(items)
-            if self._items is None and not _of_torch(self._collate):
+            if self._items is None and not _known(self._collate):
                 self._items = copy.deepcopy(items)
         return self._collate(items)
 
@@ -286,7 +286,7 @@ class _Child:
         if iter(sampler) is sampler:  # it can be asked once
             return []
         most, sizes, size = ESTIMATED * length(self._loader) + RANKED, dict(self._look.sizes), picked(self._loader)
-        if not _of_torch(sampler, getattr(sampler, "sampler", None)):
+        if not _known(sampler, getattr(sampler, "sampler", None)):
             self._look.endless = next(itertools.islice(iter(sampler), most, None), None) is not None
         if size and (order := self._look.order):
             return [(order * (size // len(order) + 1))[:size]]
@@ -326,11 +326,17 @@ def streams(loader: Any) -> bool:
 def _plain(loader: Any) -> bool:
     """Whether nothing but the items makes one batch larger than another."""
     sampler = loader.batch_sampler
-    return not streams(loader) and _of_torch(sampler, getattr(sampler, "sampler", None), loader.sampler, loader.collate_fn)
+    return not streams(loader) and _known(sampler, getattr(sampler, "sampler", None), loader.sampler, loader.collate_fn)
 
 
-def _of_torch(*things: Any) -> bool:
-    return all(one is None or str(getattr(one, "__module__", "")).startswith("torch.utils.data") for one in things)
+OF_LIBRARIES = ("torch.utils.data.", "transformers.", "accelerate.")
+"""Whose samplers and collate functions draw no sizes: they order, pad and join what the items are. A subclass lies in its own module."""
+
+
+def _known(*things: Any) -> bool:
+    """Whether each is a library's; of a wrapper that drops columns (transformers' Trainer) what it wraps."""
+    inner = (getattr(one, "data_collator", one) for one in things)
+    return all(one is None or f"{getattr(one, '__module__', '')}.".startswith(OF_LIBRARIES) for one in inner)
 
 
 def picked(loader: Any) -> int:

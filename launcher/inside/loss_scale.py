@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-SKIPPED = "in fp16 gradients of a step weren't finite: it was skipped"
-
 
 def skip_nothing(scaler: Any, parameters: Iterable[Any]) -> None:
     """Lets a ``torch.amp.GradScaler`` begin with 1, and gradients that overflow even so be zeros. Memory is the same.
@@ -28,13 +26,3 @@ def skip_nothing(scaler: Any, parameters: Iterable[Any]) -> None:
 
 def _finite(parameter: Any) -> None:
     parameter.grad.nan_to_num_(0.0, 0.0, 0.0)
-
-
-def skips(scaler: Any, before: float) -> bool:
-    """Whether the step since ``before``, the scale that was, was skipped."""
-    return scaler is not None and scaler.is_enabled() and float(scaler.get_scale()) < before
-
-
-def scale_of(scaler: Any) -> float:
-    """1 where there is no scaler, or none that scales."""
-    return float(scaler.get_scale()) if scaler is not None and scaler.is_enabled() else 1.0

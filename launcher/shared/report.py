@@ -23,7 +23,7 @@ class Phase(StrEnum):
     SETUP = "setup"  # model, optimizer object, data loaders
     TRAIN = "train"  # optimizer steps with accumulation
     VALIDATE = "validate"  # the forced validation pass
-    SAVE = "save"  # a checkpoint of the run's own kind, where the trial can tell it from what stands beside it
+    SAVE = "save"  # a checkpoint is written: where a run fails; a trial's is part of what stands beside it
     TRAIN_AGAIN = "train_again"  # training goes on after validation: where fragmentation kills
     FINISH = "finish"  # how a run ends: the best checkpoint loaded beside everything else and validated, figures drawn
     RESUME = "resume"  # a new process loads the checkpoint that the trial has saved, and makes an optimizer step at least

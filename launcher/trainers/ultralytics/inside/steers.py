@@ -72,7 +72,8 @@ class Steered(_Trainer):  # type: ignore[misc]
         """The largest micro-batch and side that came. A data set smaller than the micro-batch alters nothing."""
         recorder, seen = self._recorder, self._recorder.observed
         asked = self.batch_size // max(self.world_size, 1)
-        count = asked if len(images) == min(asked, len(self.train_loader.dataset)) else len(images)
+        self.instrument.timed = len(images) == min(asked, len(self.train_loader.dataset))
+        count = asked if self.instrument.timed else len(images)
         recorder.observe(
             micro_batch=max(count, seen.get("micro_batch", 0)), largest_input=max(*images.shape[-2:], seen.get("largest_input", 0))
         )

@@ -53,9 +53,11 @@ def _of_a_few_batches(validator: Any, instrument: Instrument) -> bool:
 
     def seen(batch: Any) -> Any:
         batch = preprocess(batch)
+        images, loader = len(batch["img"]), validator.dataloader
+        instrument.timed = images >= min(loader.batch_size or images, len(loader.dataset))
         if validator.training:
-            images, asked = len(batch["img"]), instrument.orders.payload.get("val_micro_batch")
-            if asked and images == len(validator.dataloader.dataset):
+            asked = instrument.orders.payload.get("val_micro_batch")
+            if asked and images == len(loader.dataset):
                 images = max(images, asked)  # a validation set smaller than its batch alters nothing
             before = recorder.observed
             recorder.observe(

@@ -152,3 +152,16 @@ def test_padded_labels_leave_the_loss_as_it_was(exact: Any, shapes: Callable[...
     assert int(torch.bincount(batch["batch_idx"].long()).max()) == 4 * most
     assert batch["batch_idx"].tolist() == sorted(batch["batch_idx"].tolist())
     assert [float(value) for value in model(dict(batch))[1].values()] == pytest.approx(plain, rel=1e-6)
+
+
+@pytest.mark.parametrize(("images", "in_set", "whole"), [(4, 12, True), (1, 12, False), (2, 2, True)])
+def test_the_pace_is_that_of_micro_batches_with_all_their_images(images: int, in_set: int, whole: bool) -> None:
+    from launcher.trainers.ultralytics.inside.steers import Steered
+
+    told = SimpleNamespace(timed=None)
+    recorder = SimpleNamespace(observed={}, observe=lambda **_: None)
+    trainer: Any = SimpleNamespace(
+        instrument=told, _recorder=recorder, batch_size=8, world_size=2, train_loader=SimpleNamespace(dataset=range(in_set))
+    )
+    Steered._observe(trainer, np.zeros((images, 3, 64, 64)))
+    assert told.timed is whole
