@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 LOOKS = 4
 """Loaders of training, and as many of validation, that are looked at: a script may make new ones without end."""
+FOREVER = 100
+"""So often no pass takes the items of a data set."""
 VARIETY_OF_VALIDATION = 8
 """Validation batches beside the largest ones, where sizes differ."""
 GOLDEN = 0.6180339887
@@ -136,8 +138,10 @@ def _given(iterator: Any, look: LoaderLook, due: Iterable[bool]) -> Any:
 
 
 def endless(loader: Any, instrument: Instrument) -> bool:
-    """Whether the loader's sampler begins anew by itself, and so never comes to an end, whatever length the loader says that it has.
-    A length that is only estimated isn't taken for it."""
+    """Whether nobody comes to the loader's end, whatever length it says that it has: its sampler begins anew by itself, or draws its items
+    over and over (with replacement, ten billion times). A length that is only estimated isn't taken for it."""
+    if of_a_pass(loader) > FOREVER * max(length(getattr(loader, "dataset", None)), 1):
+        return True
     look = _look_at(loader, instrument, "train")
     return look is not None and look.endless
 

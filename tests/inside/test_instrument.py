@@ -259,6 +259,8 @@ DATA: Any = list(range(640))
         (BatchSampler(RandomSampler(DATA), 8, drop_last=False), False),
         (Repeated(BatchSampler(RandomSampler(DATA), 8, drop_last=False)), True),
         (BatchSampler(Lengthy(RandomSampler(DATA)), 8, drop_last=False), True),
+        (BatchSampler(RandomSampler(DATA, replacement=True, num_samples=10**10), 8, drop_last=False), True),  # karpathy/makemore's
+        (BatchSampler(RandomSampler(DATA, replacement=True, num_samples=2560), 8, drop_last=False), False),
         (Lengthy([[1, 2], [3]], times=1), False),
         (Lengthy([[1, 2], [3]] * 100, times=2), False),  # its length was only estimated
     ],
