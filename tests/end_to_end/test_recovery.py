@@ -14,6 +14,7 @@ from typing import Any
 
 import psutil
 import pytest
+import torch
 import yaml
 
 from benchmarks.faults import inject
@@ -170,6 +171,30 @@ def test_memory_taken_away_in_mid_training_ends_one_rung_lower_with_all_epochs_a
     assert not yolo.left_over()
     labels = {name: data for name, data in snapshot(yolo.place / "dataset").items() if not name.endswith(".cache")}
     assert labels == {name: data for name, data in before.items() if not name.endswith(".cache")}
+
+
+@pytest.mark.slow
+def test_a_script_is_accumulated_from_outside_where_it_goes_on_one_rung_lower_and_each_gradient_is_whole(tmp_path: Path) -> None:
+    """A late out-of-memory, and steps that are held back from outside, in one training: its weights are those of the plain one."""
+    (tmp_path / "train.py").write_text((ROOT / "tests" / "data" / "scripts" / "resumable.py").read_text())
+    told = resumable.recipe("--epochs", "4", "--pause", "0.2")
+    told["trainer"]["args"]["spelled"]["accumulation"] = "outside"
+    night = Night(tmp_path, told)
+    night.start(*night.words)
+    night.until(lambda: len(epochs(night)) >= 1)
+    inject.take_memory(night.trainer(), watch_s=0.3)
+    status, said = night.end()
+    assert status == 0, night.said_on_stderr()
+    assert [(one["ended"], one["rung"]["micro_batch"], one["accumulation"]) for one in said["attempts"]] == [
+        ("out_of_memory", 16, 1), ("done", 8, 2),
+    ]  # fmt: skip
+    assert said["effective_batch"] == 16 and [row["epoch"] for row in epochs(night)] == list(range(4))
+
+    plain = [sys.executable, "train.py", "--epochs", "4", "--pause", "0", "--batch-size", "16", "--out", "plain"]
+    subprocess.run(plain, cwd=tmp_path, check=True, capture_output=True, timeout=120)
+    own, kept = (torch.load(folder / "epoch3.pt")["model"] for folder in (tmp_path / "plain", night.folder / "run"))
+    apart = max(float((kept[name] - own[name]).norm() / own[name].norm()) for name in own)
+    assert apart < 1e-4, apart
 
 
 @pytest.mark.slow
