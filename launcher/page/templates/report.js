@@ -1,34 +1,19 @@
 "use strict";
-const tip = document.getElementById("tip");
-function tell(target, x, y) {
-  tip.textContent = target.dataset.tip;
-  tip.hidden = false;
-  const box = tip.getBoundingClientRect();
-  tip.style.left = Math.max(8, Math.min(x + 12, innerWidth - box.width - 8)) + "px";
-  tip.style.top = (y + 16 + box.height > innerHeight ? Math.max(8, y - box.height - 12) : y + 16) + "px";
-}
-for (const one of document.querySelectorAll("[data-tip]")) {
-  one.addEventListener("pointermove", event => tell(one, event.clientX, event.clientY));
-  one.addEventListener("pointerleave", () => { tip.hidden = true; });
-  one.addEventListener("focus", () => { const box = one.getBoundingClientRect(); tell(one, box.left + 32, box.bottom - 12); });
-  one.addEventListener("blur", () => { tip.hidden = true; });
-}
-document.addEventListener("keydown", event => { if (event.key === "Escape") tip.hidden = true; });
 function said(value) {
   if (Math.abs(value) >= 1 << 20) return value >= 1 << 30 ? (value / 2 ** 30).toFixed(2) + " GiB" : (value / 2 ** 20).toFixed(0) + " MiB";
   return String(Number(value.toPrecision(4)));
 }
 for (const plot of document.querySelectorAll(".plot")) {
-  const lines = JSON.parse(plot.querySelector("script").textContent).lines;
-  const times = lines[0].values.map(point => point[0]);
-  const span = Math.max(...lines.map(line => line.values[line.values.length - 1][0])) || 1;
+  const curves = JSON.parse(plot.querySelector("script").textContent);
+  const times = curves[0][1].map(point => point[0]);
+  const span = Number(plot.dataset.span);
   const cross = plot.querySelector(".cross"), readout = plot.parentNode.querySelector(".readout");
   let at = times.length - 1;
   const nearest = (values, time) => values.reduce((best, point) => Math.abs(point[0] - time) < Math.abs(best[0] - time) ? point : best);
   const show = () => {
     cross.hidden = false;
     cross.style.left = 100 * times[at] / span + "%";
-    readout.textContent = times[at].toFixed(0) + " s: " + lines.map(line => line.name + " " + said(nearest(line.values, times[at])[1])).join(", ");
+    readout.textContent = times[at].toFixed(0) + " s: " + curves.map(([name, values]) => name + " " + said(nearest(values, times[at])[1])).join(", ");
   };
   plot.addEventListener("pointermove", event => {
     const box = plot.getBoundingClientRect(), time = span * (event.clientX - box.left) / box.width;
@@ -56,5 +41,5 @@ for (const button of document.querySelectorAll(".copy")) {
   });
 }
 let opened = [];
-addEventListener("beforeprint", () => { opened = [...document.querySelectorAll("details:not([open]):not(.table)")]; opened.forEach(one => { one.open = true; }); });
+addEventListener("beforeprint", () => { opened = [...document.querySelectorAll("details:not([open])")]; opened.forEach(one => { one.open = true; }); });
 addEventListener("afterprint", () => opened.forEach(one => { one.open = false; }));

@@ -23,14 +23,18 @@ def text_of(html: str) -> str:
     return " ".join(re.sub(r"<[^>]+>", " ", body).split())
 
 
+def changed(folder: RunFolder, **more: Any) -> str:
+    """The page's words after its record was changed so."""
+    record = json.loads(folder.record.read_text(encoding="utf-8"))
+    folder.replace_json(folder.record, {**record, **more})
+    return text_of(page.render([run_in(folder.path)]))
+
+
 def test_it_says_why_the_rung_was_chosen_and_what_became_of_each(tmp_path: Path) -> None:
     said = text_of(page.render([run_in(reported(tmp_path))]))
     assert "It trains with image size 320 in place of 640, since what was asked for needs more memory than there is." in said
-    assert "1 more rung failed in its trial; 1 asks at least as much as one that failed, and was not tried." in said
-    assert (
-        "Rung 3 (micro-batch 8, accumulation 1, image size 320) is the best that fits: its trial needed 560 MiB at its highest, and 810 MiB"
-        in said
-    )
+    assert "Really tried, and failed: rung 0, 1." in said and "at least as much as one that failed: rung 2." in said
+    assert "Rung 3 (micro-batch 8, accumulation 1, image size 320) is the best that fits: its trial needed 560 MiB" in said
     assert "ruled out by rung 1" in said and "out of memory in training" in said and "not tried" in said
     assert "After attempt 1 of the full run: it was killed: the same rung once more." in said
     assert "Python 3.11.7, torch 2.15.0, ultralytics 8.4.190, CUDA 13.0, driver 580.65.06" in said
@@ -38,33 +42,24 @@ def test_it_says_why_the_rung_was_chosen_and_what_became_of_each(tmp_path: Path)
 
 def test_a_smaller_micro_batch_is_told_with_its_accumulation_and_the_effective_batch(tmp_path: Path) -> None:
     folder = RunFolder(reported(tmp_path))
-    record = json.loads(folder.record.read_text(encoding="utf-8"))
+    trials = json.loads(folder.record.read_text(encoding="utf-8"))["trials"]
+    trials[1] |= {"verdict": "fits", "peak_bytes": 500 * 2**20}
     half = {"chosen_rung_index": 1, **LADDER[1], "effective_batch": 8, "effective_batch_asked": 8}
-    record["trials"][1] |= {"verdict": "fits", "peak_bytes": 500 * 2**20}
-    folder.replace_json(folder.record, {**record, **half, "given_up": {"micro_batch": {"asked": 8, "used": 4}}})
-    said = text_of(page.render([run_in(folder.path)]))
+    said = changed(folder, trials=trials, **half, given_up={"micro_batch": {"asked": 8, "used": 4}})
     assert "It trains with micro-batch 4 in place of 8 and accumulation 2 in place of 1, since" in said
-    assert "micro-batch 8 4 accumulation 1 2 effective batch 8 8" in said
+    assert "The effective batch is the asked one (8), in smaller pieces" in said
 
 
 def test_what_is_given_up_is_named_and_adapters_are_told_as_another_training(tmp_path: Path) -> None:
-    folder = RunFolder(reported(tmp_path))
-    record = json.loads(folder.record.read_text(encoding="utf-8"))
-    less = {
-        "optimizer": {"asked": "adamw", "used": "adafactor"},
-        "lora": {"asked": 0, "used": 16, "another_training": True},
-    }
-    folder.replace_json(folder.record, {**record, "given_up": less})
-    said = text_of(page.render([run_in(folder.path)]))
-    assert "optimizer adamw -&gt; adafactor; lora off -&gt; 16 (another training, not the same one cheaper)." in said
+    less = {"optimizer": {"asked": "adamw", "used": "adafactor"}, "lora": {"asked": 0, "used": 16, "another_training": True}}
+    said = changed(RunFolder(reported(tmp_path)), given_up=less)
+    assert "optimizer adamw adafactor lora off 16 (another training, not the same one cheaper)" in said
 
 
 def test_a_rung_that_was_tried_again_with_a_correction_stands_there_once_and_says_so(tmp_path: Path) -> None:
     folder = RunFolder(reported(tmp_path))
-    record = json.loads(folder.record.read_text(encoding="utf-8"))
-    before = {**record["trials"][2], "peak_bytes": 333 * 2**20}
-    folder.replace_json(folder.record, {**record, "trials": [before, *record["trials"]]})
-    said = text_of(page.render([run_in(folder.path)]))
+    trials = json.loads(folder.record.read_text(encoding="utf-8"))["trials"]
+    said = changed(folder, trials=[{**trials[2], "peak_bytes": 333 * 2**20}, *trials])
     assert "Tried twice: as it was, and with the correction that makes its update the asked one" in said
     assert said.count("Trial of rung 3: fits") == 1 and "333 MiB" not in said
 
@@ -76,10 +71,7 @@ def test_a_rung_that_was_tried_again_with_a_correction_stands_there_once_and_say
     ({"effective_batch": 4, "effective_batch_asked": 8}, "The effective batch is 4 in place of 8"),
 ])  # fmt: skip
 def test_only_what_was_shown_to_be_the_same_training_is_said_to_give_up_nothing(more: dict[str, Any], said: str, tmp_path: Path) -> None:
-    folder = RunFolder(reported(tmp_path))
-    record = json.loads(folder.record.read_text(encoding="utf-8"))
-    folder.replace_json(folder.record, {**record, "given_up": {"micro_batch": {"asked": 8, "used": 4}}, **more})
-    html = text_of(page.render([run_in(folder.path)]))
+    html = changed(RunFolder(reported(tmp_path)), given_up={"micro_batch": {"asked": 8, "used": 4}}, **more)
     assert said in html and ("nothing is given up" in html) is ("nothing" in said)
 
 
@@ -95,19 +87,17 @@ def test_what_was_counted_is_told_apart_where_it_was_surely_there(tmp_path: Path
     counted = {"memory_parts": {"weights": 40 * 2**20, "states": 80 * 2**20}}
     path.write_text(json.dumps({**json.loads(path.read_text(encoding="utf-8")), "facts": counted}), encoding="utf-8")
     said = text_of(page.render([run_in(folder.path)]))
-    whole, again = "training 520 MiB trained weights: 40 MiB; ", "training again 560 MiB trained weights: 40 MiB; "
-    rest = "else set up before the first step (frozen weights, loaded data): 50 MiB; "
-    assert f"{whole}{rest}made by training (gradients, optimizer states, activations): 430 MiB" in said
-    assert f"{again}{rest}optimizer states: 80 MiB; else made by training (gradients, activations): 390 MiB" in said
+    rest = "set up before the first step (frozen weights, loaded data): 50 MiB; "
+    assert f"training 520 MiB trained weights: 40 MiB; {rest}made by training (gradients, optimizer states, activations): 430 MiB" in said
+    again = f"training again 560 MiB trained weights: 40 MiB; {rest}optimizer states: 80 MiB; "
+    assert f"{again}made by training (gradients, activations): 390 MiB" in said
     assert "set-up 90 MiB set up before the first step (weights, loaded data): 90 MiB" in said
 
 
 @pytest.mark.parametrize("status", ["no_rung_fits", "misread", "trying", "crashed"])
 def test_a_launch_without_a_chosen_rung_is_not_said_to_have_one(status: str, tmp_path: Path) -> None:
     folder = RunFolder(run_folders.ended(tmp_path, status))
-    record = json.loads(folder.record.read_text(encoding="utf-8"))
-    folder.replace_json(folder.record, {**record, "rung": None, "rung_index": None, "accumulation": None})
-    said = text_of(page.render([run_in(folder.path)]))
+    said = changed(folder, rung=None, rung_index=None, accumulation=None)
     assert "It trains" not in said and ("No rung fits." in said) is (status == "no_rung_fits")
 
 
