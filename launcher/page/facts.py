@@ -91,7 +91,7 @@ def value(told: object) -> str:
 
 def full_scale(run: Run, record: Record) -> int:
     """The bytes at the right end of pictures of memory: the budget, or what was needed beyond it."""
-    peaks = [one.peak_bytes for one in (*record.trials, *record.attempts)]
+    peaks = [*(trial.peak_bytes for trial in record.trials), *(attempt.peak_bytes for attempt in record.attempts)]
     return max([run.budget_bytes, *peaks, 1]) * 21 // 20
 
 
@@ -172,10 +172,8 @@ def headline(record: Record, steps: Sequence[Step]) -> str:
         status = record.status.replace("_", " ") or "its record says no more"
         return _UNCHOSEN.get(record.status, f"Stopped before a rung was chosen: {status}.")
     verb = "It trains" if record.attempts else "It would train"
-    asked = steps[0].settings
-    changed = [
-        f"{name} {value(now)} in place of {value(asked.get(name))}" for name, now in chosen.settings.items() if asked.get(name) != now
-    ]
+    pairs = [(name, steps[0].settings.get(name), now) for name, now in chosen.settings.items()]
+    changed = [f"{name} {value(now)} in place of {value(asked)}" for name, asked, now in pairs if asked != now]
     if not changed:
         return f"{verb} as asked: that fits."
     return f"{verb} with {' and '.join(changed)}, since what was asked for needs more memory than there is."
