@@ -65,12 +65,12 @@ def _end(path: Path) -> str:
 
 
 def _show(call: Call, said: Explanation, name: str, run: str) -> None:
-    from launcher.explain.part import WORDS
+    from launcher.explain import known
 
     rows = [
         ("what", said.headline),
         ("it says", f"{said.line}{f' (line {said.number} of {name})' if said.number else ''}" if said.line else ""),
-        ("where", WORDS[said.phase] if said.memory is not False else ""),
+        ("where", known.parts()[said.phase].words if said.memory is not False else ""),
         ("how much", _sizes(said)),
         ("likely" if said.memory is not False else "it means", said.likely),
         ("trainer", said.trainer),

@@ -8,31 +8,13 @@ from dataclasses import dataclass
 
 from launcher.adapter.dialect import Dialect
 from launcher.adapter.registry import adapters
-from launcher.explain import advice, errors, part, plain, trouble
+from launcher.explain import advice, known, part, plain, trouble
 from launcher.explain.figures import CardFigures
 from launcher.explain.part import Part
 from launcher.explain.trouble import LogFailure, Trouble
 from launcher.ladder.rungs import divisors_down, sizes_down
 from launcher.shared.sizes import format_size
 
-_HEADLINES = {
-    Trouble.ALLOCATOR: "out of memory on the card: PyTorch's allocator could get no more",
-    Trouble.FRAGMENTATION: "out of memory on the card, by fragmentation: enough was held, in pieces too small",
-    Trouble.NEIGHBOURS: "out of memory on the card, which others hold",
-    Trouble.SPILLED: "memory spilled out of the card into the host's: nothing failed, but it crawls",
-    Trouble.DRIVER: "out of memory on the card, outside PyTorch's allocator: CUDA itself was refused",
-    Trouble.LIBRARY: "out of memory on the card, in a library of CUDA's",
-    Trouble.NCCL: "out of memory on the card, in NCCL",
-    Trouble.PINNED: "out of page-locked host memory, not of the card's",
-    Trouble.HOST: "out of host memory, not of the card's",
-    Trouble.KILLER: "killed for want of host memory, not of the card's",
-    Trouble.KILLED: "killed (SIGKILL); the log doesn't say by whom, so whether it was memory can't be told",
-    Trouble.SHM: "out of shared memory (/dev/shm), between the loader's workers and the training",
-    Trouble.WORKERS: "a loader's worker died; whether of memory can't be told",
-    Trouble.MAYBE: "a message that can mean a full card, and other things; which can't be told from the log",
-    Trouble.OTHER: "no want of memory",
-    Trouble.NOTHING: "I can't tell: no failure was found in it",
-}
 _COMMAND = re.compile(
     r"^\s*(?:[\w.-]*[@:][^\s$#]*\s*[$#]|[$#%+>]|\(\S+\).*?[$#])?\s*"
     r"((?:\w+=\S+ )*(?:yolo|accelerate launch|torchrun|deepspeed|trl|python3?(?: -u)?)\s+\S.*)$"
@@ -74,7 +56,6 @@ def explain(text: str) -> Explanation:
     where = part.find(failure.chain if failure.chain != "\n".join(lines) else "\n".join(lines), lines[: number or None])
     if failure.kind.of_memory is False:
         where = ""
-    walked, command = _ladder(failure, where, dialect, text), _command(failure, lines)
     return Explanation(
         kind=failure.kind,
         memory=failure.kind.of_memory,
@@ -84,17 +65,17 @@ def explain(text: str) -> Explanation:
         phase=where,
         figures=failure.figures,
         trainer=dialect.trainer if dialect.signs else "",
-        likely=advice.likely(failure, where) or (errors.meaning(failure.line) if failure.kind is Trouble.OTHER else ""),
-        changes=(*advice.changes(failure, where, dialect, _cures(dialect)), *advice.more_memory(failure)),
-        ladder=walked,
-        command=command,
+        likely=advice.likely(failure, where),
+        changes=advice.changes(failure, where, dialect, _cures(dialect)),
+        ladder=_ladder(failure, where, dialect, text),
+        command=_command(failure, lines),
         unknown=tuple(_unknown(failure, where)),
     )
 
 
 def _headline(failure: LogFailure) -> str:
     went_on = "; the training got over it and went on" if failure.went_on and failure.kind is not Trouble.SPILLED else ""
-    return f"{_HEADLINES[failure.kind]}{went_on}"
+    return f"{known.kinds()[failure.kind].headline}{went_on}"
 
 
 def _dialect(text: str) -> Dialect:
@@ -111,7 +92,7 @@ def _cures(dialect: Dialect) -> list[str]:
 
 def _ladder(failure: LogFailure, where: Part, dialect: Dialect, text: str) -> str:
     """The rungs that autofit would try, in words; empty where a lower rung is not what helps."""
-    if failure.kind not in (*advice.ON_CARD, Trouble.MAYBE) and not advice.on_processor(failure, where):
+    if not (advice.on_card(failure) or failure.kind is Trouble.MAYBE) and not advice.on_processor(failure, where):
         return ""
     batch, steps = dialect.setting("micro_batch", text), dialect.setting("accumulation", text) or 1
     then = ["smaller inputs", "gradient checkpointing", "a smaller model"]
@@ -148,12 +129,12 @@ def _unknown(failure: LogFailure, where: Part) -> list[str]:
         )
     elif on_card and figures.asked is None:
         said.append("How much was asked for, held and free stands not in the log.")
-    if failure.kind in (*advice.ON_CARD, Trouble.HOST) and not where:
+    if (advice.on_card(failure) or failure.kind is Trouble.HOST) and not where:
         said.append("In which part of the training it failed can't be told from the log.")
     if failure.kind is Trouble.MAYBE:
         said.append(
             "A trial with a smaller batch decides it: if that works, it was memory. nvidia-smi just before the failure shows it, too."
         )
-    if failure.kind is Trouble.OTHER and not errors.meaning(failure.line):
+    if failure.kind is Trouble.OTHER and not known.meaning(failure.line):
         said.append("What the error means isn't known here; nothing in the log speaks of memory.")
     return said

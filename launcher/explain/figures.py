@@ -9,14 +9,15 @@ from launcher.shared.memory_failures import asked_bytes
 from launcher.shared.sizes import UNITS
 
 _SIZE = r"([\d.]+) ([KMGT]?i?B|bytes)"
-_TOTAL = re.compile(rf"{_SIZE} total capacity|total capacity of {_SIZE}")
-_FREE = re.compile(rf"{_SIZE} free[;)]|of which {_SIZE} is free")
-_ALLOCATED = re.compile(rf"{_SIZE} already allocated|{_SIZE} is allocated by PyTorch|MPS allocated: {_SIZE}")
-_RESERVED = re.compile(rf"{_SIZE} reserved in total by PyTorch")
-_UNALLOCATED = re.compile(rf"{_SIZE} (?:is reserved by PyTorch but unallocated|cached\))")
-"""PyTorch up to 1.3 said "cached" for it."""
-_ALLOWED = re.compile(rf"{_SIZE} allowed;|max allowed: {_SIZE}")
-_OURS = re.compile(rf"this process has {_SIZE} memory in use")
+_FIGURES = {
+    "total": rf"{_SIZE} total capacity|total capacity of {_SIZE}",
+    "free": rf"{_SIZE} free[;)]|of which {_SIZE} is free",
+    "allocated": rf"{_SIZE} already allocated|{_SIZE} is allocated by PyTorch|MPS allocated: {_SIZE}",
+    "reserved": rf"{_SIZE} reserved in total by PyTorch",
+    "unallocated": rf"{_SIZE} (?:is reserved by PyTorch but unallocated|cached\))",  # "cached" up to PyTorch 1.3
+    "allowed": rf"{_SIZE} allowed;|max allowed: {_SIZE}",
+    "ours": rf"this process has {_SIZE} memory in use",
+}
 _OTHERS = re.compile(rf"Process \d+ has {_SIZE} memory in use")
 
 
@@ -51,42 +52,25 @@ class CardFigures:
 
 def read(line: str, after: str = "") -> CardFigures:
     """``line``: the one that speaks of the failure. ``after``: those below it, onto which a terminal may have wrapped it."""
-    text = f"{line} {after}" if _wrapped(line) else line
-    allocated, unallocated = _of(_ALLOCATED, text), _of(_UNALLOCATED, text)
-    reserved = _of(_RESERVED, text)
-    if reserved is None and allocated is not None and unallocated is not None:
-        reserved = allocated + unallocated
-    total, free, ours = _of(_TOTAL, text), _of(_FREE, text), _of(_OURS, text)
-    return CardFigures(
-        asked=asked_bytes(text), total=total, free=free, allocated=allocated, reserved=reserved, allowed=_of(_ALLOWED, text), ours=ours,
-        others=_others(text, total, free, ours if ours is not None else reserved),
-    )  # fmt: skip
+    wrapped = line.count("(") > line.count(")") or not line.rstrip().endswith((".", ")", "PYTORCH_CUDA_ALLOC_CONF"))
+    text = f"{line} {after}" if wrapped else line
+    told = {name: _bytes(match) for name, pattern in _FIGURES.items() if (match := re.search(pattern, text))}
+    unallocated = told.pop("unallocated", None)
+    if unallocated is not None and "allocated" in told:
+        told.setdefault("reserved", told["allocated"] + unallocated)
+    return CardFigures(asked=asked_bytes(text), others=_others(text, told), **told)
 
 
-def _wrapped(line: str) -> bool:
-    """Tells whether the message goes on in the next line."""
-    return line.count("(") > line.count(")") or not line.rstrip().endswith((".", ")", "PYTORCH_CUDA_ALLOC_CONF"))
-
-
-def _others(text: str, total: int | None, free: int | None, held: int | None) -> int | None:
-    named = sorted(_bytes(match.group(1), match.group(2)) for match in _OTHERS.finditer(text))
+def _others(text: str, told: dict[str, int]) -> int | None:
+    total, free, held = told.get("total"), told.get("free"), told.get("ours", told.get("reserved"))
+    named = sorted(map(_bytes, _OTHERS.finditer(text)))
     if named and held is not None and total is not None and sum(named) + held > total:  # in a container it knows itself by another number
-        own = next((size for size in named if size >= held), 0)
-        return sum(named) - own
+        return sum(named) - next((size for size in named if size >= held), 0)
     if named:
         return sum(named)
-    if total is None or free is None or held is None:
-        return None
-    return max(0, total - free - held)
+    return max(0, total - free - held) if total is not None and free is not None and held is not None else None
 
 
-def _of(pattern: re.Pattern[str], text: str) -> int | None:
-    match = pattern.search(text)
-    if match is None:
-        return None
-    number, unit = [group for group in match.groups() if group is not None]
-    return _bytes(number, unit)
-
-
-def _bytes(number: str, unit: str) -> int:
+def _bytes(match: re.Match[str]) -> int:
+    number, unit = filter(None, match.groups())
     return int(float(number) * UNITS.get(unit, 1))

@@ -14,17 +14,6 @@ from launcher.shared.report import Phase
 Part = Literal["setup", "data", "forward", "backward", "optimizer", "training", "validation", "checkpoint", ""]
 """Part of a training, as people call it; "training": which part of a step isn't told; empty: nothing tells it."""
 
-WORDS: dict[Part, str] = {
-    "setup": "setting up: model and optimizer, before the first step",
-    "data": "loading and moving data",
-    "forward": "training, the forward pass",
-    "backward": "training, the backward pass",
-    "optimizer": "training, the optimizer's step",
-    "training": "training; which part of a step isn't told",
-    "validation": "validation",
-    "checkpoint": "writing or reading a checkpoint",
-    "": "not told",
-}
 _PLACES: tuple[tuple[Part, re.Pattern[str]], ...] = tuple(
     (part, re.compile(expression))  # type: ignore[misc]
     for part, expression in (

@@ -9,8 +9,8 @@ from enum import StrEnum
 
 from launcher.adapter import log_line
 from launcher.adapter.progress import Progress
-from launcher.explain.errors import meaning
 from launcher.explain.figures import CardFigures, read
+from launcher.explain.known import meaning
 from launcher.explain.plain import said
 from launcher.run.cause import from_error, last_chain
 from launcher.shared import write_failures
