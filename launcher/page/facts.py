@@ -26,7 +26,7 @@ _FURTHER_RUNGS = 3
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Step:
+class LadderRow:
     """One rung of the ladder as the launch left it."""
 
     index: int
@@ -98,7 +98,7 @@ def full_scale(run: Run, record: Record) -> int:
 # -- the ladder
 
 
-def ladder(run: Run, record: Record) -> list[Step]:
+def ladder(run: Run, record: Record) -> list[LadderRow]:
     """Every rung that is known: those of the ladder, or of an older run those that were tried."""
     trials = _latest(record)
     told = {one["rung_index"]: one for one in run.events.get("fitted", {}).get("ladder", ())}
@@ -123,26 +123,26 @@ def _latest(record: Record) -> dict[int, TrialRecord]:
     return {trial.rung_index: trial for trial in record.trials}
 
 
-def _untried(index: int, told: Mapping[str, Any], *, chosen: bool) -> Step:
+def _untried(index: int, told: Mapping[str, Any], *, chosen: bool) -> LadderRow:
     state, label, why = "untried", "not tried", ""
     if chosen:
         state, label, why = "chosen", "chosen", "Its fit was kept by an earlier launch."
     elif (by := told.get("ruled_out_by")) is not None:
         state, label = "ruled-out", f"ruled out by rung {by}"
         why = f"It asks at least as much as rung {by}, which failed: no trial was needed."
-    return Step(index=index, settings=settings(told.get("rung", {}), told.get("accumulation")), state=state, label=label, why=why)
+    return LadderRow(index=index, settings=settings(told.get("rung", {}), told.get("accumulation")), state=state, label=label, why=why)
 
 
 TWICE = "Tried twice: as it was, and with the correction that makes its update the asked one; this is the second trial."
 
 
-def _tried(told: Mapping[str, Any], trial: TrialRecord, *, chosen: bool, again: bool) -> Step:
+def _tried(told: Mapping[str, Any], trial: TrialRecord, *, chosen: bool, again: bool) -> LadderRow:
     fits = trial.verdict == "fits"
     state = "chosen" if fits and chosen else "fits" if fits else "failed"
     label = state if fits else f"{trial.verdict.replace('_', ' ')} in {PHASES.get(trial.phase, trial.phase)}"
     why = [TWICE] if again else []
     why += [f"Its highest point was {size(trial.peak_bytes)}." if fits else _sentence(trial.why), f"Its trial took {trial.seconds:.0f} s."]
-    return Step(
+    return LadderRow(
         index=trial.rung_index, settings=settings(told.get("rung", {}), told.get("accumulation")), state=state, label=label,
         why=" ".join(why), peak_bytes=trial.peak_bytes,
     )  # fmt: skip
@@ -165,7 +165,7 @@ _UNCHOSEN = {
 """A launch's status without a chosen rung, in a sentence."""
 
 
-def headline(record: Record, steps: Sequence[Step]) -> str:
+def headline(record: Record, steps: Sequence[LadderRow]) -> str:
     """The page in one sentence."""
     chosen = next((step for step in steps if step.state == "chosen"), None)
     if chosen is None:
@@ -179,7 +179,7 @@ def headline(record: Record, steps: Sequence[Step]) -> str:
     return f"{verb} with {' and '.join(changed)}, since what was asked for needs more memory than there is."
 
 
-def why(run: Run, record: Record, steps: Sequence[Step]) -> Iterator[str]:
+def why(run: Run, record: Record, steps: Sequence[LadderRow]) -> Iterator[str]:
     """Why this rung, in a few sentences."""
     chosen = next((step for step in steps if step.state == "chosen"), None)
     above = [step for step in steps if chosen is None or step.index < chosen.index]
