@@ -24,7 +24,7 @@ def entry_points(group: str) -> metadata.EntryPoints:
 
 
 def state_folder() -> Path:
-    """Folder of what launches learn for later ones (``history.database``) and of the output of detached ones."""
+    """Folder of what launches learn for later ones (``history.kept_fits``) and of the output of detached ones."""
     return _folder("XDG_STATE_HOME", ".local/state")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 
 from launcher.cli.call import Answer, Call
@@ -104,37 +103,35 @@ def fits(call: Call) -> Answer:
     """The fits that are kept, the newest first, and those that a run has disproved; with ``--forget`` one or all are forgotten."""
     if FORGET in call.flags:
         return _forget(call)
-    from launcher.history import database, kept_fits
+    from launcher.history import kept_fits
 
     if call.words:
         raise BadInput([_wrong(f"autofit fits takes no {call.words[0]!r}", f"{FORGET} ID forgets one.")])
-    try:
-        with kept_fits.opened() as fits:
-            kept, failures, uses, remark = fits.all(), fits.all_failures(), fits.uses(), fits.remark
-    except database.HistoryUnusableError as unusable:
-        raise BadInput([_wrong(str(unusable), "Launches make their trials until it can be.")]) from unusable
-    if remark:
+    known = kept_fits.everything()
+    kept = sorted((fit for one in known for fit in one.fits), key=lambda fit: fit.id, reverse=True)
+    failures = sorted((failure for one in known for failure in one.failures), key=lambda failure: failure.at, reverse=True)
+    uses = {one.fits[0].digest: len(one.uses) for one in known if one.fits}
+    for remark in kept_fits.remarks():
         call.terminal.say(remark)
     if kept or failures:
         call.terminal.board().fits(kept, failures, uses)
     else:
-        call.terminal.say(f"no fit is kept in {database.file()}")
-    listed = [{**asdict(one), "trials": len(one.trials), "peak_bytes": one.peak_bytes, "uses": uses.get(one.digest, 0)} for one in kept]
-    return Answer(status=ExitCode.DONE, record={"fits": listed, "disproved": [asdict(one) for one in failures]})
+        call.terminal.say(f"no fit is kept in {kept_fits.folder()}")
+    listed = [{**one.model_dump(), "trials": len(one.trials), "peak_bytes": one.peak_bytes, "uses": uses[one.digest]} for one in kept]
+    return Answer(status=ExitCode.DONE, record={"fits": listed, "disproved": [one.model_dump() for one in failures]})
 
 
 def _forget(call: Call) -> Answer:
     """One fit, or all; what runs have disproved stays known."""
-    from launcher.history import database, kept_fits
+    from launcher.history import kept_fits
 
     if len(call.words) != 1 or not (call.words[0] == "all" or (call.words[0].isdecimal() and len(call.words[0]) < _DIGITS)):
         found = f"{' '.join(call.words)!r} is no number of a fit" if call.words else "no fit is named"
         raise BadInput([_wrong(found, f"autofit fits {FORGET} 3, or {FORGET} all; `autofit fits` numbers them.")])
     number = None if call.words[0] == "all" else int(call.words[0])
     try:
-        with kept_fits.opened() as fits:
-            forgotten = fits.forget(number)
-    except database.HistoryUnusableError as unusable:
+        forgotten = kept_fits.forget(number)
+    except kept_fits.FitsUnusableError as unusable:
         raise BadInput([_wrong(str(unusable), "Try again when it can be.")]) from unusable
     if not forgotten and number is not None:
         raise BadInput([_wrong(f"there is no fit {number}", "`autofit fits` numbers them.")])

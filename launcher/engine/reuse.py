@@ -14,9 +14,8 @@ from typing import Any
 
 from launcher.engine.fingerprint import NOT_HERE, fingerprint_of
 from launcher.history import kept_fits, owner
-from launcher.history.database import HistoryUnusableError
 from launcher.history.digests import UnknownIdentity
-from launcher.history.kept_fits import Fingerprint, FitHistory, KeptFit, RunFailure
+from launcher.history.kept_fits import Fingerprint, FitsUnusableError, KeptFit, Known, RunFailure
 from launcher.history.records import KeptTrialRecord
 from launcher.ladder.same_training import SameTraining
 from launcher.ladder.verdict import Kind
@@ -44,53 +43,64 @@ class Reuse:
     why: str = ""
     """Why no kept fit was used, or none is kept."""
     remarks: Sequence[str] = ()
-    """What is wrong with the history."""
+    """What is wrong with the kept fits."""
     failures: Sequence[RunFailure] = ()
     """Rungs at which full runs of the same launch, with as much memory or more, have failed. They are not tried again."""
+
+    @property
+    def digest(self) -> str | None:
+        return self.fingerprint.digest if self.fingerprint is not None else None
 
     def as_record(self) -> dict[str, Any]:
         one = self.fit
         kept = {"id": one.id, "made": one.made, "made_in": one.run_dir} if one is not None else {}
-        return {"used": self.used, "digest": self.fingerprint.digest if self.fingerprint is not None else None, **kept, "why": self.why}
+        return {"used": self.used, "digest": self.digest, **kept, "why": self.why}
 
 
 def look_up(job: Job) -> Reuse:
     """Looks for a kept fit that is valid for this launch."""
     try:
-        with kept_fits.opened() as fits:
-            found = _looked_up(job, fits)
-            return replace(found, remarks=(fits.remark,)) if fits.remark else found
-    except HistoryUnusableError as unusable:
-        return Reuse(why=f"no fit is kept, or used: {unusable}")
-
-
-def _looked_up(job: Job, fits: FitHistory) -> Reuse:
-    try:
-        wanted = fingerprint_of(job, written=fits.written(job.training, folder=os.getcwd()))
-    except (UnknownIdentity, OSError) as unknown:
+        wanted = fingerprint_of(job, written=_written_before(job))
+        found = _looked_up(job, wanted, kept_fits.of(job.training, wanted.digest))
+    except (UnknownIdentity, FitsUnusableError, OSError) as unknown:
         return Reuse(why=f"no fit is kept, or used: {unknown}")
+    return replace(found, remarks=kept_fits.remarks(job.training))
+
+
+def _looked_up(job: Job, wanted: Fingerprint, known: Known) -> Reuse:
     if job.recipe.trial.fresh or job.recipe.ladder.search == "exhaustive":
         return Reuse(fingerprint=wanted, why="trials are made whatever is kept, as trial.fresh or ladder.search says")
-    found = fits.find(wanted, cap_bytes=job.budget.cap_bytes)
-    if isinstance(found, KeptFit) and (killed := _killed(fits.not_ended(wanted.digest))):
-        found = f"{killed[0]} relied on it and was killed together with autofit, for an unknown reason"
-    if isinstance(found, KeptFit) and (short := _short_today(found, job.adapter.saved(job.folder.path).place)):
-        found = short
+    found = known.find(job.budget.cap_bytes) or _changes_since_the_last(wanted)
     if isinstance(found, KeptFit):
-        fits.begin(wanted.digest, run_dir=str(job.folder.path))
+        found = _in_doubt(job, found, known) or found
+    if isinstance(found, KeptFit):
+        begun(job, wanted.digest)
         return Reuse(fingerprint=wanted, fit=found, used=True)
-    failures = [one for one in fits.failures(wanted.digest) if job.budget.cap_bytes <= one.cap_bytes]
+    failures = [one for one in known.failures[::-1] if job.budget.cap_bytes <= one.cap_bytes]
     return Reuse(fingerprint=wanted, why=f"no kept fit holds, {found}" if found else "", failures=failures)
 
 
-def _short_today(found: KeptFit, saves_in: Path) -> str:
-    """What the machine has too little of now for the rung of a kept fit, in words; empty if it has room."""
+def _changes_since_the_last(wanted: Fingerprint) -> str:
+    """What has changed since the newest fit of the same training, in words; empty if there never was one."""
+    fits = [one for known in kept_fits.everything(wanted.training) for one in known.fits]
+    last = max(fits, key=lambda one: one.id, default=None)
+    return f"since the fit of {kept_fits.day(last.made)}: {kept_fits.changes(last.depends_on, wanted.depends_on)}" if last else ""
+
+
+def _in_doubt(job: Job, found: KeptFit, known: Known) -> str:
+    """Why a fit that is valid isn't used all the same, in words; empty if it is."""
+    if killed := _killed(known.not_ended):
+        return f"{killed[-1]} relied on it and was killed together with autofit, for an unknown reason"
     rooms = next((one.rooms for one in found.trials if one.rung_index == found.rung_index and one.verdict == Kind.FITS), [])
-    room = host_rooms.short_of(host_rooms.today(rooms, HostMeter(saves_in).use))
-    if room is None:
-        return ""
-    needed, there = host_rooms.words(room)
-    return f"for its run needs {needed} of {room.name}, and {there} are there now"
+    room = host_rooms.short_of(host_rooms.today(rooms, HostMeter(job.adapter.saved(job.folder.path).place).use))
+    if room is not None:
+        needed, there = host_rooms.words(room)
+        return f"for its run needs {needed} of {room.name}, and {there} are there now"
+    try:
+        [of_record(one, job.ladder) for one in found.trials]
+    except (ValueError, IndexError):
+        return "for its trials are none of this ladder's: its file was changed"
+    return ""
 
 
 def _killed(folders: Sequence[str]) -> list[str]:
@@ -98,18 +108,25 @@ def _killed(folders: Sequence[str]) -> list[str]:
     return [folder for folder in folders if owner.who(Path(folder)).state is not owner.State.RUNNING]
 
 
-def ended(job: Job, digest: str | None) -> None:
-    """Notes in the history that this launch has ended and that its fit was struck out if it was wrong."""
-    if digest is not None:
-        with suppress(HistoryUnusableError), kept_fits.opened() as fits:
-            fits.end(digest, run_dir=str(job.folder.path))
+def begun(job: Job, digest: str) -> None:
+    """Notes that this launch relies on a fit. Done first: if it can't be written, a failure of the run couldn't be either."""
+    with kept_fits.changed(job.training, digest) as known:
+        known.uses = {**known.uses, str(job.folder.path): ""}
 
 
 def resumed(job: Job, digest: str | None) -> None:
-    """Notes in the history that this launch is resumed."""
+    """Notes that this launch, which relies on a fit, is resumed."""
     if digest is not None:
-        with suppress(HistoryUnusableError), kept_fits.opened() as fits:
-            fits.begin(digest, run_dir=str(job.folder.path))
+        with suppress(FitsUnusableError):
+            begun(job, digest)
+
+
+def ended(job: Job, digest: str | None) -> None:
+    """Notes that this launch has ended and that its fit was struck out if it was wrong."""
+    run = str(job.folder.path)
+    if digest is not None and run in kept_fits.of(job.training, digest).uses:
+        with suppress(FitsUnusableError), kept_fits.changed(job.training, digest) as known:
+            known.uses = {**known.uses, run: kept_fits.now()}
 
 
 def trials_of(kept: KeptFit, job: Job) -> list[Trial]:
@@ -133,38 +150,36 @@ class ProvenFit:
 
 def keep(job: Job, found: Reuse, proven: ProvenFit) -> Reuse:
     """Keeps the fit that was just proven. Returns it, or why it isn't kept."""
-    before = found.fingerprint
-    if before is None:
+    if found.fingerprint is None:
         return found
     try:
-        with kept_fits.opened() as fits:
-            found = replace(found, remarks=(*found.remarks, *filter(None, [fits.remark])))
-            return _kept(job, fits, found, before, proven)
-    except HistoryUnusableError as unusable:
-        return replace(found, why=f"no fit is kept: {unusable}")
-
-
-def _kept(job: Job, fits: FitHistory, found: Reuse, before: Fingerprint, proven: ProvenFit) -> Reuse:
-    known = fits.written(before.training, folder=os.getcwd())
-    written = sorted({path for one in proven.trials for path in _written_in(one)}.difference(known))
-    try:
-        now = fingerprint_of(job, written=known)
-        without = fingerprint_of(job, written=[*known, *written]) if written else now
-    except (UnknownIdentity, OSError) as unknown:
+        return _kept(job, found, found.fingerprint, proven)
+    except (UnknownIdentity, FitsUnusableError, OSError) as unknown:
         return replace(found, why=f"no fit is kept: {unknown}")
+
+
+def _kept(job: Job, found: Reuse, before: Fingerprint, proven: ProvenFit) -> Reuse:
+    known = _written_before(job)
+    written = {path for one in proven.trials for path in _written_in(one)}.difference(known)
+    now = fingerprint_of(job, written=known)
     if now.depends_on.get(f"model {proven.chosen.rung.values.get('model')}") == NOT_HERE:
         return replace(found, why="no fit is kept: where its model lies isn't known")
     if any(one.verdict.source in OF_MACHINE for one in proven.trials):
         return replace(found, why="no fit is kept: a rung found too little beside the device, of which there may be more another time")
     if changed := kept_fits.changes(_settled(before.depends_on, now.depends_on), now.depends_on):
         return replace(found, why=f"no fit is kept: while the trials were made, {changed}")
-    fits.add_written(without.training, written, folder=os.getcwd())
-    fit = _fit(job, without, proven)
-    number = fits.keep(fit, settled=_killed(fits.not_ended(fit.digest)))
-    if number is None:
+    without = fingerprint_of(job, written=[*known, *written]) if written else now
+    settled = _killed(kept_fits.of(job.training, without.digest).not_ended)
+    fit = kept_fits.keep(_fit(job, without, proven), settled=settled, written=[*known, *written], cwd=os.getcwd())
+    if fit is None:
         why = "no fit is kept: a run of the same launch ran out of memory at this very rung before"
         return replace(found, fingerprint=without, why=why)
-    return replace(found, fingerprint=without, fit=replace(fit, id=number))
+    return replace(found, fingerprint=without, fit=fit)
+
+
+def _written_before(job: Job) -> set[str]:
+    """Paths beside its code that trials of this training, launched here, were seen to write."""
+    return {path for one in kept_fits.everything(job.training) if one.folder == os.getcwd() for path in one.writes}
 
 
 def _written_in(tried: Trial) -> list[str]:
@@ -199,7 +214,7 @@ def _failed_up_to(failed: Trial, job: Job) -> int:
 
 
 def strike_out(job: Job, digest: str | None, *, rung_index: int, why: str, for_good: bool = True) -> str:
-    """Strikes a fit out after a run failed at its rung. Returns what is wrong with the history, or an empty text.
+    """Strikes a fit out after a run failed at its rung. Returns why that couldn't be done, or an empty text.
 
     ``for_good``: the run ran out of memory. False: the cause isn't known, and new trials may prove the fit again.
     """
@@ -210,8 +225,9 @@ def strike_out(job: Job, digest: str | None, *, rung_index: int, why: str, for_g
         cap_bytes=job.budget.cap_bytes,
     )  # fmt: skip
     try:
-        with kept_fits.opened() as fits:
-            fits.strike_out(failure) if for_good else fits.doubt(digest)
-    except HistoryUnusableError as unusable:
+        with kept_fits.changed(job.training, digest) as known:
+            known.fits = []
+            known.failures = [*known.failures, *([failure] if for_good else ())]
+    except FitsUnusableError as unusable:
         return f"the fit that this run has disproved could not be struck out: {unusable}; say trial.fresh=true next time"
     return ""

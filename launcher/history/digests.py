@@ -12,6 +12,7 @@ import os
 import platform
 import resource
 import shutil
+import stat
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -43,10 +44,11 @@ def files(*places: Path, suffixes: tuple[str, ...] = (), without: Iterable[Path]
     """
     count, size, all_of_it = 0, 0, hashlib.sha256()
     left_out, found = {os.path.abspath(place) for place in without}, []
-    for one in _below(places, suffixes, left_out):
-        found.append(one)
-        if len(found) > most:
+    for looked_at, (path, status) in enumerate(_below(places, suffixes, left_out)):
+        if looked_at > most:
             raise UnknownIdentity(f"there are more than {most:,} files in {', '.join(map(str, places[:3]))}")
+        if status is None or not stat.S_ISDIR(status.st_mode):
+            found.append((path, status))
     for path, status in sorted(found, key=lambda one: one[0]):
         if status is not None:
             count, size = count + 1, size + status.st_size
@@ -57,13 +59,11 @@ def files(*places: Path, suffixes: tuple[str, ...] = (), without: Iterable[Path]
 
 
 def _below(places: Sequence[Path], suffixes: tuple[str, ...], left_out: set[str]) -> Iterator[tuple[str, os.stat_result | None]]:
+    """Files and folders, each with its status; None for what isn't there."""
     seen: set[tuple[int, int]] = set()
-    waiting, looked_at = [os.path.abspath(place) for place in dict.fromkeys(places)], 0
+    waiting = [os.path.abspath(place) for place in dict.fromkeys(places)]
     while waiting:
         path = waiting.pop()
-        looked_at += 1
-        if looked_at > MOST_FILES:
-            raise UnknownIdentity(f"there is too much below {', '.join(map(str, list(places)[:3]))}")
         try:
             status = os.stat(path)
         except FileNotFoundError:
@@ -71,9 +71,8 @@ def _below(places: Sequence[Path], suffixes: tuple[str, ...], left_out: set[str]
             continue
         except OSError as error:
             raise UnknownIdentity(f"{path} can't be looked at: {error.strerror}") from error
-        if not os.path.isdir(path):
-            yield path, status
-        elif (status.st_dev, status.st_ino) not in seen:
+        yield path, status
+        if stat.S_ISDIR(status.st_mode) and (status.st_dev, status.st_ino) not in seen:
             seen.add((status.st_dev, status.st_ino))
             waiting += [entry.path for entry in _entries(path) if _counts(entry, suffixes) and entry.path not in left_out]
 

@@ -1,28 +1,44 @@
-"""Keeps fits with everything that they depend on; finds one that is still valid, or says what has changed. docs/decisions/011."""
+"""Keeps fits with everything that they depend on; finds one that is still valid, or says what has changed. docs/decisions/011.
+
+All that is known of launches that depend on the same is one JSON file: their fits, the full runs that disproved some, and who relies on
+them. A file is written whole, one launch at a time. No run depends on them: what can't be read isn't used, and that is said.
+"""
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
-from launcher.history import database
-from launcher.history.database import Database
-from launcher.history.records import KeptTrialRecord
+from pydantic import ConfigDict, Field, ValidationError
+
+from launcher import paths
+from launcher.history.digests import short
+from launcher.history.records import KeptTrialRecord, Part
+from launcher.shared import files
 from launcher.shared.sizes import format_size
 
 ANY_CAP = 2**63 - 1
 """``most_cap_bytes`` of a fit at rung 0: more memory changes nothing."""
 MOST = 1000
-"""Fits that are kept; the oldest go first."""
+"""Files that are kept; the oldest go first, but for those that tell of a run's failure."""
+VERSION = 1
+"""Version of the files' shape. It is part of their folder's name, so that two versions of autofit on a machine don't disturb each other."""
+EARLIER = "history-1.sqlite3"
+"""The file of autofits before 26 November 2026, which isn't read any more."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class KeptFit:
+class FitsUnusableError(Exception):
+    """Kept fits can't be used now; the message says why. A launch then makes its trials."""
+
+
+class KeptFit(Part):
     """A fit that was proven by trials."""
 
     id: int = 0
@@ -32,18 +48,18 @@ class KeptFit:
     """Name of what is trained."""
     digest: str
     """Digest of everything it depends on (``Fingerprint.digest``)."""
-    depends_on: Mapping[str, str]
+    depends_on: dict[str, str]
     device: str
     rung_index: int
-    rung: Mapping[str, Any]
+    rung: dict[str, Any]
     least_cap_bytes: int
     """The fit is valid for caps from here on: its trial stays below them."""
     most_cap_bytes: int
     """The fit is valid for caps up to here: every rung above needed more."""
-    trials: Sequence[KeptTrialRecord]
+    trials: list[KeptTrialRecord]
     run_dir: str
     """Run folder in which the trials were made."""
-    same: Mapping[str, Any]
+    same: dict[str, Any]
     """The certificate of the chosen rung (``ladder.same_training``), as a record has it."""
 
     def holds_at(self, cap_bytes: int) -> bool:
@@ -58,11 +74,10 @@ class KeptFit:
     @property
     def peak_bytes(self) -> int:
         """Peak of the chosen rung's trial."""
-        return next(one.peak_bytes for one in self.trials if one.rung_index == self.rung_index)
+        return next((one.peak_bytes for one in self.trials if one.rung_index == self.rung_index), 0)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class RunFailure:
+class RunFailure(Part):
     """A full run that ran out of memory at a rung whose trial had fitted."""
 
     digest: str
@@ -75,119 +90,136 @@ class RunFailure:
     """The cap of the trials that had fitted."""
 
 
-class FitHistory:
-    """The kept fits, and the full runs that disproved some."""
+class Known(Part):
+    """Everything that is known of launches that depend on the same. Lists are in the order of time."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    model_config = ConfigDict(frozen=False)
+    fits: list[KeptFit] = Field(default_factory=list)
+    failures: list[RunFailure] = Field(default_factory=list)
+    uses: dict[str, str] = Field(default_factory=dict)
+    """Run folder of each launch that relied on a fit -> when it ended; empty: nobody noted that yet."""
+    folder: str = ""
+    """Where it was launched."""
+    writes: list[str] = Field(default_factory=list)
+    """Paths beside its code that its trials were seen to write."""
+
+    def find(self, cap_bytes: int) -> KeptFit | str:
+        """The newest fit that is valid at this cap; else why none is, empty if there never was one."""
+        if self.failures:
+            newest = self.failures[-1]
+            return f"a run of the same launch failed at rung {newest.rung_index} on {day(newest.at)}: {newest.why}"
+        newest_first = self.fits[::-1]
+        if newest_first and not any(one.holds_at(cap_bytes) for one in newest_first):
+            return f"the cap is {format_size(cap_bytes)}, and the fit of {day(newest_first[0].made)} holds {newest_first[0].caps}"
+        return next((one for one in newest_first if one.holds_at(cap_bytes)), "")
 
     @property
-    def remark(self) -> str:
-        """A sentence for the user about the file; empty if there is nothing to say."""
-        return self._database.remark
-
-    def find(self, wanted: Fingerprint, *, cap_bytes: int) -> KeptFit | str:
-        """The newest fit of the same launch that is valid at this cap; else why none is, empty if there never was one."""
-        if failures := self.failures(wanted.digest):
-            newest = failures[0]
-            return f"a run of the same launch failed at rung {newest.rung_index} on {day(newest.at)}: {newest.why}"
-        same = self._fits("where digest = ? order by id desc", wanted.digest)
-        if (holding := next((one for one in same if one.holds_at(cap_bytes)), None)) is not None:
-            return holding
-        if same:
-            return f"the cap is {format_size(cap_bytes)}, and the fit of {day(same[0].made)} holds {same[0].caps}"
-        last = next(iter(self._fits("where training = ? order by id desc limit 1", wanted.training)), None)
-        return f"since the fit of {day(last.made)}: {changes(last.depends_on, wanted.depends_on)}" if last is not None else ""
-
-    def keep(self, fit: KeptFit, *, settled: Sequence[str] = ()) -> int | None:
-        """Stores a fit and returns its number; None if a run has failed at that rung before. Replaces older fits valid at the same caps.
-
-        ``settled``: run folders of launches with unknown ends, which these trials have made irrelevant.
-        """
-        with self._database.change():
-            if any(one.rung_index == fit.rung_index for one in self.failures(fit.digest)):
-                return None
-            overlaps = "digest = ? and least_cap_bytes <= ? and most_cap_bytes >= ?"
-            self._database.execute(f"delete from fits where {overlaps}", fit.digest, fit.most_cap_bytes, fit.least_cap_bytes)
-            for folder in settled:
-                self._database.execute("delete from uses where digest = ? and run_dir = ?", fit.digest, folder)
-            self._begin(fit.digest, fit.run_dir)
-            number = self._database.add("fits", fit)
-            self._database.execute("delete from fits where id <= ?", number - MOST)
-        return number
-
-    def strike_out(self, failure: RunFailure) -> None:
-        """Removes the fits of the launch for good; none at the same rung will be kept again."""
-        with self._database.change():
-            self._database.execute("delete from fits where digest = ?", failure.digest)
-            self._database.add("failures", failure)
-
-    def doubt(self, digest: str) -> None:
-        """Removes the fits of a launch; new trials may bring them back."""
-        with self._database.change():
-            self._database.execute("delete from fits where digest = ?", digest)
-
-    def begin(self, digest: str, *, run_dir: str) -> None:
-        """Notes that a launch relies on a fit. Done first, since if it can't be written, a failure of the run couldn't be either."""
-        with self._database.change():
-            self._begin(digest, run_dir)
-
-    def _begin(self, digest: str, run_dir: str) -> None:
-        self._database.execute("insert or replace into uses (digest, run_dir, at, ended) values (?, ?, ?, '')", digest, run_dir, now())
-
-    def end(self, digest: str, *, run_dir: str) -> None:
-        """Notes that the launch has ended, and that the history has what its end shows."""
-        with self._database.change():
-            self._database.execute("update uses set ended = ? where digest = ? and run_dir = ?", now(), digest, run_dir)
-
-    def not_ended(self, digest: str) -> list[str]:
+    def not_ended(self) -> list[str]:
         """Run folders of launches that rely on a fit now, or did and never noted their end."""
-        found = self._database.execute("select run_dir from uses where digest = ? and ended = '' order by at desc", digest)
-        return [run_dir for (run_dir,) in found]
+        return [folder for folder, ended in self.uses.items() if not ended]
 
-    def written(self, training: str, *, folder: str) -> list[str]:
-        """Paths beside its code that trials of this training, launched in ``folder``, were seen to write."""
-        found = self._database.execute("select path from written where training = ? and folder = ? order by path", training, folder)
-        return [path for (path,) in found]
 
-    def add_written(self, training: str, paths: Sequence[str], *, folder: str) -> None:
-        with self._database.change():
-            for path in paths:
-                self._database.execute("insert or ignore into written values (?, ?, ?)", training, folder, path)
+def folder() -> Path:
+    return paths.state_folder() / f"fits-{VERSION}"
 
-    def uses(self) -> dict[str, int]:
-        """Digest -> how many launches have relied on it, the one that made it included."""
-        return dict(self._database.execute("select digest, count(*) from uses group by digest").fetchall())
 
-    def forget(self, number: int | None) -> int:
-        """Forgets one fit, or all (None). Returns how many. What runs have disproved stays known."""
-        with self._database.change():
-            if number is None:
-                return self._database.execute("delete from fits").rowcount
-            return self._database.execute("delete from fits where id = ?", number).rowcount
+def _file(training: str, digest: str) -> Path:
+    return folder() / f"{short(training)}-{digest[:20]}.json"
 
-    def all(self) -> list[KeptFit]:
-        """Newest first."""
-        return self._fits("order by id desc")
 
-    def _fits(self, condition: str, *values: object) -> list[KeptFit]:
-        rows = self._database.rows(KeptFit, "fits", condition, *values)
-        return [replace(one, trials=[KeptTrialRecord.model_validate(trial) for trial in one.trials]) for one in rows]
+def of(training: str, digest: str) -> Known:
+    """What is known of launches with this digest; nothing where it can't be read."""
+    return _read(_file(training, digest)) or Known()
 
-    def all_failures(self) -> list[RunFailure]:
-        """Newest first."""
-        return self._database.rows(RunFailure, "failures", "order by rowid desc")
 
-    def failures(self, digest: str) -> list[RunFailure]:
-        """Failures of full runs of this launch, newest first."""
-        return self._database.rows(RunFailure, "failures", "where digest = ? order by rowid desc", digest)
+def everything(training: str | None = None) -> list[Known]:
+    """What is known of all launches, or of those of one training, whatever they depended on."""
+    return [known for known in _files(training).values() if known is not None]
+
+
+def remarks(training: str | None = None) -> list[str]:
+    """What a person should be told of these files, in sentences."""
+    unread = [f"{path} can't be read, and is not used: it can be removed" for path, known in _files(training).items() if known is None]
+    earlier = folder().with_name(EARLIER)
+    moved = f"fits that an older autofit kept in {earlier} are not used any more: it can be removed"
+    return unread + ([moved] if earlier.exists() and not folder().exists() else [])
 
 
 @contextmanager
-def opened() -> Iterator[FitHistory]:
-    """Opens the kept fits. Raises HistoryUnusableError if the history can't be used."""
-    with database.opened() as history:
-        yield FitHistory(history)
+def changed(training: str, digest: str) -> Iterator[Known]:
+    """What is known of launches with this digest, to be changed while this is open, and then written whole; one launch at a time.
+
+    Raises FitsUnusableError where it can't be written.
+    """
+    with _locked():
+        path = _file(training, digest)
+        known = _read(path) or Known()
+        yield known
+        files.replace(path, known.model_dump_json(indent=1))
+
+
+@contextmanager
+def _locked() -> Iterator[None]:
+    try:
+        folder().mkdir(parents=True, exist_ok=True)
+        with (folder() / ".lock").open("w") as lock:
+            with suppress(OSError):  # a file system without locks: of two launches at the same moment the last one wins
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+    except OSError as error:
+        raise FitsUnusableError(f"{folder()} can't be used: {error}") from error
+
+
+def keep(fit: KeptFit, *, settled: Sequence[str], written: Sequence[str], cwd: str) -> KeptFit | None:
+    """Keeps a fit in place of older ones valid at the same caps, and numbers it; None if a run has failed at its rung before.
+
+    ``settled``: run folders of launches with unknown ends, which these trials have made irrelevant. ``written``: what its trials were seen
+    to write beside its code, launched in ``cwd``.
+    """
+    with changed(fit.training, fit.digest) as known:
+        known.folder, known.writes = cwd, sorted({*known.writes, *written})
+        if any(one.rung_index == fit.rung_index for one in known.failures):
+            return None
+        others = _tidied()
+        fit = fit.model_copy(update={"id": 1 + max((one.id for other in (*others, known) for one in other.fits), default=0)})
+        known.fits = [one for one in known.fits if one.least_cap_bytes > fit.most_cap_bytes or one.most_cap_bytes < fit.least_cap_bytes]
+        known.fits.append(fit)
+        known.uses = {run: ended for run, ended in known.uses.items() if run not in settled} | {fit.run_dir: ""}
+    return fit
+
+
+def _tidied() -> list[Known]:
+    """All that is known, after the oldest files beyond ``MOST`` are removed."""
+    found = {path: known for path, known in _files().items() if known is not None}
+    newest_last = sorted(found, key=lambda path: max((one.id for one in found[path].fits), default=0))
+    for path in [path for path in newest_last if not found[path].failures][:-MOST]:
+        path.unlink(missing_ok=True)
+    return list(found.values())
+
+
+def forget(number: int | None) -> int:
+    """Forgets one fit, or all (None). Returns how many. What runs have disproved stays known."""
+    forgotten = 0
+    with _locked():
+        for path, known in _files().items():
+            fits = known.fits if known is not None else []
+            left = [one for one in fits if number not in (None, one.id)]
+            if known is not None and len(left) < len(fits):
+                forgotten += len(fits) - len(left)
+                files.replace(path, known.model_copy(update={"fits": left}).model_dump_json(indent=1))
+    return forgotten
+
+
+def _files(training: str | None = None) -> dict[Path, Known | None]:
+    """Files, of one training or all, and what they say; None for one that can't be read."""
+    pattern = "*.json" if training is None else f"{short(training)}-*.json"
+    return {path: _read(path) for path in folder().glob(pattern)}
+
+
+def _read(path: Path) -> Known | None:
+    with suppress(OSError, ValidationError):
+        return Known.model_validate_json(path.read_bytes()) if path.is_file() else None
+    return None
 
 
 def day(at: str) -> str:

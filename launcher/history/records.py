@@ -17,7 +17,9 @@ FORMAT = 2
 """Format of the record. Records of format 1 (without the key) have no attempts and can't be resumed."""
 
 
-class _Part(BaseModel):
+class Part(BaseModel):
+    """A part of a file of JSON, whose keys are its fields."""
+
     model_config = ConfigDict(extra="allow", frozen=True, ser_json_inf_nan="constants", use_attribute_docstrings=True)
 
     def written(self) -> dict[str, Any]:
@@ -25,7 +27,7 @@ class _Part(BaseModel):
         return self.model_dump(mode="json", exclude_unset=True)
 
 
-class CheckpointRecord(_Part):
+class CheckpointRecord(Part):
     """A whole checkpoint of a run."""
 
     path: str
@@ -35,7 +37,7 @@ class CheckpointRecord(_Part):
     finished: bool = False
 
 
-class SameTrainingRecord(_Part):
+class SameTrainingRecord(Part):
     """The verdict on a rung being the same training as the asked one: per aspect proven, different, or not comparable."""
 
     gradient: str = ""
@@ -52,7 +54,7 @@ class SameTrainingRecord(_Part):
     """Why rungs with more accumulation than asked were left out."""
 
 
-class RungRecord(_Part):
+class RungRecord(Part):
     """One configuration on the ladder."""
 
     rung_index: int = 0
@@ -62,7 +64,7 @@ class RungRecord(_Part):
     effective_batch: int = 0
 
 
-class RoomRecord(_Part):
+class RoomRecord(Part):
     """One of the machine's memories beside the card. Bytes."""
 
     name: str = ""
@@ -112,7 +114,7 @@ class NearestRecord(TrialRecord):
     command: str = ""
 
 
-class MoveRecord(_Part):
+class MoveRecord(Part):
     """The move after an attempt."""
 
     move: str = ""
@@ -123,7 +125,7 @@ class MoveRecord(_Part):
     workers: int | None = None
 
 
-class AttemptRecord(_Part):
+class AttemptRecord(Part):
     """One launch of the full run's trainer."""
 
     number: int = 1
@@ -154,7 +156,7 @@ class AttemptRecord(_Part):
     same_training: SameTrainingRecord | None = None
 
 
-class DeviceRecord(_Part):
+class DeviceRecord(Part):
     """The device a launch gets, and how much of its memory. Sizes are bytes."""
 
     kind: str = ""
@@ -177,7 +179,7 @@ class DeviceRecord(_Part):
     """Devices of a training's ranks, where it runs once on each of several. The other keys are then those of the smallest."""
 
 
-class KeptRecord(_Part):
+class KeptRecord(Part):
     """The kept fit that was used, or that this launch has kept."""
 
     digest: str | None = None
@@ -188,7 +190,7 @@ class KeptRecord(_Part):
     why: str = ""
 
 
-class MisreadRecord(_Part):
+class MisreadRecord(Part):
     """A setting as it was read from a command, beside what its trial ran."""
 
     rung_index: int = 0
@@ -198,7 +200,7 @@ class MisreadRecord(_Part):
     believed: bool = False
 
 
-class RunRecord(_Part):
+class RunRecord(Part):
     """How the full run's last attempt ended."""
 
     returncode: int = 0
@@ -218,7 +220,7 @@ class RunRecord(_Part):
     lost_to_memory: list[str] = []
 
 
-class StepsRecord(_Part):
+class StepsRecord(Part):
     """A full run's optimizer steps against those due."""
 
     made: int = 0
@@ -228,7 +230,7 @@ class StepsRecord(_Part):
     line: str = ""
 
 
-class MemoryRecord(_Part):
+class MemoryRecord(Part):
     """The full run's peak beside its trial's."""
 
     trial_peak_bytes: int = 0
@@ -237,7 +239,7 @@ class MemoryRecord(_Part):
     budget_bytes: int = 0
 
 
-class Record(_Part):
+class Record(Part):
     """One launch."""
 
     format: int = 1

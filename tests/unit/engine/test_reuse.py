@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sqlite3
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,8 @@ import pytest
 from launcher.cli import main
 from launcher.config import recipe_files
 from launcher.engine import resumption, reuse
-from launcher.history import database, digests, kept_fits
+from launcher.history import digests, kept_fits
+from launcher.history.kept_fits import FitsUnusableError
 from launcher.run.events import Deviated
 from launcher.shared.sizes import MIB
 from launcher.trial import trial
@@ -102,10 +102,9 @@ def test_a_fit_that_a_run_disproved_is_never_used_again_nor_kept_again(launches:
     launches.says = {"fresh": True}
     fit = launches.fit()
     assert launches.tried == [8, 4] and fit.reuse is not None and fit.reuse.fit is None, "asked for anew: tried, never kept"
-    with kept_fits.opened() as fits:
-        assert fits.all() == [] and [one.rung_index for one in fits.all_failures()] == [1]
-        fits.forget(None)
-        assert fits.all_failures(), "what a run has shown is not forgotten with the fits"
+    kept_fits.forget(None)
+    (known,) = kept_fits.everything()
+    assert not known.fits and [one.rung_index for one in known.failures] == [1], "what a run has shown is not forgotten with the fits"
 
 
 def test_a_rung_at_which_a_run_has_died_is_not_launched_again_with_no_more_room(launches: Launches) -> None:
@@ -161,8 +160,7 @@ def test_a_run_that_was_killed_by_nobody_known_is_proven_anew_and_that_is_said(l
 def test_a_launch_that_was_killed_with_autofit_itself_leaves_its_fit_in_doubt(launches: Launches) -> None:
     """As a scheduler's kill for want of memory takes all of a job: nobody is left to say what of."""
     first = launches.fit()
-    with kept_fits.opened() as fits:
-        fits.begin(str(first.digest), run_dir=str(first.job.folder.path))
+    reuse.begun(first.job, str(first.digest))
     (first.job.folder.path / "owner.json").unlink()
     assert "was killed together with autofit" in str(launches.looks().why)
     launches.fit()
@@ -195,27 +193,30 @@ def test_data_that_changes_while_trials_are_made_is_not_kept(launches: Launches,
     monkeypatch.setattr(trial, "run", meanwhile)
     fit = launches.fit()
     assert "while the trials were made, data" in launches.why(fit)
-    with kept_fits.opened() as fits:
-        assert not fits.all()
+    assert not kept_fits.everything()
 
 
 def test_a_fit_is_not_relied_on_where_that_can_not_be_written_down(launches: Launches, monkeypatch: pytest.MonkeyPatch) -> None:
     launches.fit()
 
-    def full(*_: Any, **__: Any) -> None:
-        raise sqlite3.OperationalError("database or disk is full")
+    def full(*_: Any) -> None:
+        raise FitsUnusableError("the disk is full")
 
-    monkeypatch.setattr(kept_fits.FitHistory, "begin", full)
+    monkeypatch.setattr(kept_fits, "changed", full)
     fit = launches.fit()
     assert launches.tried and "disk is full" in launches.why(fit), "what its run would show against it could not be written down either"
 
 
-def test_a_damaged_history_costs_a_launch_its_trials_and_is_told(launches: Launches) -> None:
+@pytest.mark.parametrize(
+    "damage", [lambda whole: whole[: len(whole) // 2], lambda whole: whole.replace('"rung_index": 1', '"rung_index": 9')]
+)
+def test_an_edited_or_torn_file_costs_a_launch_its_trials_and_is_told(launches: Launches, damage: Any) -> None:
     launches.fit()
-    whole = database.file().read_bytes()
-    database.file().write_bytes(whole[: len(whole) // 2])
+    (path,) = kept_fits.folder().glob("*.json")
+    path.write_text(damage(path.read_text()))
     fit = launches.fit()
-    assert launches.tried and fit.reuse is not None and "it is set aside as" in fit.reuse.remarks[0] and fit.chosen is not None
+    assert launches.tried and fit.reuse is not None and fit.chosen is not None
+    assert any("can't be read" in one for one in fit.reuse.remarks) or "its file was changed" in fit.reuse.why
     launches.fit()
     assert not launches.tried
 

@@ -1,0 +1,107 @@
+"""Kept fits are files that are written whole: launches that come together lose nothing, what can't be read or written is done without."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from launcher.history import kept_fits
+from launcher.history.kept_fits import FitsUnusableError, KeptFit, RunFailure
+from launcher.history.records import KeptTrialRecord
+from launcher.shared import files
+
+FIT = KeptFit(
+    made=kept_fits.now(), training="mine", digest="abc", depends_on={"data": "1 file"}, device="cpu", rung_index=1,
+    rung={"micro_batch": 4, "x": None}, least_cap_bytes=1, most_cap_bytes=kept_fits.ANY_CAP,
+    trials=[KeptTrialRecord(rung_index=1, report={"uses": [1.5, float("inf")]})], run_dir="/runs/1", same={"verdict": "proven"},
+)  # fmt: skip
+
+
+def keep(**other: object) -> KeptFit | None:
+    return kept_fits.keep(FIT.model_copy(update=other), settled=[], written=[], cwd="")
+
+
+def kept() -> list[KeptFit]:
+    return [fit for known in kept_fits.everything() for fit in known.fits]
+
+
+def test_a_fit_is_read_back_as_it_was_written_and_replaces_those_of_the_same_caps() -> None:
+    assert keep() == kept()[0] == FIT.model_copy(update={"id": 1})
+    keep(digest="other", most_cap_bytes=10)
+    keep(digest="other", least_cap_bytes=11)
+    keep(digest="other", least_cap_bytes=12, most_cap_bytes=20)
+    assert sorted((one.digest, one.id, one.least_cap_bytes) for one in kept()) == [("abc", 1, 1), ("other", 2, 1), ("other", 4, 12)]
+    assert kept_fits.forget(2) == 1 and kept_fits.forget(2) == 0 and kept_fits.forget(None) == 2 and not kept()
+
+
+def test_launches_that_come_together_keep_everything() -> None:
+    code = """
+import sys
+from launcher.history import kept_fits
+for number in range(20):
+    with kept_fits.changed("mine", "abc") as known:
+        known.uses[f"{sys.argv[1]} {number}"] = ""
+"""
+    children = [subprocess.Popen([sys.executable, "-c", code, str(number)]) for number in range(4)]
+    assert [child.wait() for child in children] == [0] * 4
+    assert len(kept_fits.of("mine", "abc").not_ended) == 80
+
+
+def test_a_change_that_fails_or_has_no_room_leaves_the_file_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    keep()
+    with pytest.raises(KeyError), kept_fits.changed("mine", "abc") as known:
+        known.fits = []
+        raise KeyError
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(files, "replace", full)
+    with pytest.raises(FitsUnusableError, match="No space left"), kept_fits.changed("mine", "abc") as known:
+        known.fits = []
+    assert len(kept()) == 1
+
+
+@pytest.mark.parametrize("damage", [b"{torn", b"a person's notes, in the wrong place", b'{"fits": [{"made": 3}]}', b"[]", None])
+def test_a_file_that_can_not_be_read_is_not_used_and_told_and_disturbs_no_other(damage: bytes | None) -> None:
+    keep()
+    keep(digest="other")
+    path = next(path for path in kept_fits.folder().glob("*-abc.json"))
+    path.unlink()
+    path.write_bytes(damage) if damage is not None else os.mkfifo(path)
+    assert [one.digest for one in kept()] == ["other"] and kept_fits.of("mine", "abc") == kept_fits.Known()
+    assert kept_fits.remarks("mine") == [f"{path} can't be read, and is not used: it can be removed"] and not kept_fits.remarks("another")
+    assert keep() is not None and len(kept()) == 2 and not kept_fits.remarks()
+
+
+def test_what_an_older_autofit_kept_is_told_once_and_left_as_it_is() -> None:
+    earlier = kept_fits.folder().with_name(kept_fits.EARLIER)
+    earlier.parent.mkdir(parents=True, exist_ok=True)
+    earlier.write_bytes(b"SQLite format 3")
+    assert [str(earlier) in one for one in kept_fits.remarks("mine")] == [True] and not kept()
+    keep()
+    assert not kept_fits.remarks("mine") and earlier.exists()
+
+
+def test_the_oldest_go_but_what_a_run_has_disproved_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept_fits, "MOST", 2)
+    failure = RunFailure(digest="0", rung_index=1, training="mine", at=kept_fits.now(), why="out of memory", run_dir="", cap_bytes=1)
+    with kept_fits.changed("mine", "0") as known:
+        known.failures = [failure]
+    for number in range(1, 6):
+        keep(digest=str(number))
+    assert {one.digest for one in kept()} == {"3", "4", "5"} and kept_fits.of("mine", "0").failures == [failure]
+    assert keep(digest="0") is None, "a run has failed at that rung"
+
+
+def test_a_folder_that_can_not_be_made_is_done_without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
+    assert kept() == []
+    with pytest.raises(FitsUnusableError, match="can't be used"):
+        keep()
