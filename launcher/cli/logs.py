@@ -69,7 +69,7 @@ def _wrong(found: str, cure: str) -> Fault:
 
 def latest(run: Run) -> Said | None:
     """What is being said, or was last: by the full run's newest attempt, before it by the newest trial."""
-    if "run_started" in run.events:
+    if run.known.attempts:
         files = run.folder.attempt(run.attempt)
         again = f" (attempt {run.attempt})" if run.attempt > 1 else ""
         return Said(name=f"run{again}", stdout=files.stdout, stderr=files.stderr)
@@ -81,7 +81,7 @@ def _trial(run: Run, number: int) -> Said:
     made = _of_rungs(run)
     if not 0 < number <= len(made):
         there = f"It has made {len(made)}: --trial 1{f' to {len(made)}' if len(made) > 1 else ''}." if made else "It has made none."
-        relies = not made and run.record is not None and run.record.kept.used
+        relies = not made and run.known.kept.used
         kept = " The fit that it relies on was kept by an earlier launch." if relies else ""
         raise BadInput([Fault(key="", where=str(run.folder.path), found=f"there is no trial {number}", cure=f"{there}{kept}")])
     return made[number - 1]
@@ -89,10 +89,11 @@ def _trial(run: Run, number: int) -> Said:
 
 def _of_rungs(run: Run) -> list[Said]:
     """The trials that were made, in their order."""
+    made = [*(one for one in run.known.trials if not one.kept), *([run.known.trying] if run.known.trying is not None else ())]
     return [
-        Said(name=f"trial {number} (rung {index})", stdout=place / "stdout.log", stderr=place / "stderr.log")
-        for number, index in enumerate(run.tried_rungs, start=1)
-        for place in [run.folder.trials / f"{index:03d}"]
+        Said(name=f"trial {number} (rung {one.rung_index})", stdout=place / "stdout.log", stderr=place / "stderr.log")
+        for number, one in enumerate(made, start=1)
+        for place in [run.folder.trials / f"{one.rung_index:03d}"]
     ]
 
 

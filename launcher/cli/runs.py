@@ -144,7 +144,7 @@ def _after(run: Run) -> str:
         return ""
     from launcher.history.runs import TORN, how_to_go_on
 
-    if "run_started" not in run.events and run.goes_on_from != TORN:
+    if not run.known.attempts and run.goes_on_from != TORN:
         return f"`autofit resume {run.folder.path}` goes on with its trials." if run.state != "failed" else ""
     return how_to_go_on(run.folder.path, run.goes_on_from)
 
@@ -157,7 +157,7 @@ def status_of(run: Run) -> ExitCode:
         return ExitCode.RUN_FAILED
     if run.state == "fitted":
         return ExitCode.DONE
-    return exit_code_of(Status(run.state), ran="run_started" in run.events) if run.state in set(Status) else ExitCode.BAD_INPUT
+    return exit_code_of(Status(run.state), ran=bool(run.known.attempts)) if run.state in set(Status) else ExitCode.BAD_INPUT
 
 
 # ----------------------------------------------------------------------------------------------------------------------

@@ -246,14 +246,15 @@ def queue_again(run_dir: str, terminal: Terminal) -> None:
 
 def gained(run: Run) -> bool:
     """Whether the launch came further since it was last begun, or gone on with."""
-    began = max((run.events[name]["time"] for name in ("prepared", "resumed") if name in run.events), default="")
-    if str(run.events.get("trial_ended", {}).get("time", "")) > began:
+    from launcher.history.runs import CHECKPOINT, events_of
+
+    latest = {str(event.get("event")): str(event.get("time")) for event in events_of(run.folder)}
+    if latest.get("trial_ended", "") > max(latest.get("prepared", ""), latest.get("resumed", "")):
         return True
-    attempts = run.record.attempts if run.record is not None else []
+    attempts = run.known.attempts
     if not attempts:
         return False
     last, before = attempts[-1], [one for one in attempts[:-1] if one.ended == "interrupted"]
-    from launcher.history.runs import CHECKPOINT
 
     saved_first = last.checkpoint is None and last.goes_on_from == CHECKPOINT
     return saved_first or not before or before[-1].checkpoint != last.checkpoint

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -11,22 +12,23 @@ from typing import Any
 
 from launcher.adapter.commands import Command
 from launcher.engine import notify, reuse
-from launcher.engine.events import Finished
+from launcher.engine.events import CardTaken, Finished
 from launcher.engine.reuse import Reuse
 from launcher.errors import ExitCode, Interrupted
 from launcher.history import runs
 from launcher.history.events import Event
-from launcher.history.records import FORMAT, DeviceRecord, KeptRecord, Record, SameTrainingRecord
+from launcher.history.records import FORMAT, DeviceRecord, KeptRecord, Record, RungRecord, SameTrainingRecord
 from launcher.ladder import course
 from launcher.ladder.rungs import Rung
 from launcher.ladder.same_training import PROVEN, SameTraining, unproven
 from launcher.ladder.verdict import Kind
 from launcher.machine import headroom
 from launcher.run.attempt import Attempt, Outcome
-from launcher.run.events import LossNotFinite
+from launcher.run.events import AttemptStarted, Deviated, Heartbeat, LossNotFinite
 from launcher.shared.files import plain
 from launcher.shared.memory_failures import OF_MACHINE
 from launcher.shared.report import VERSIONS
+from launcher.trial.events import TrialEnded, TrialStarted
 from launcher.trial.job import Job
 from launcher.trial.rung_zero import Misread
 from launcher.trial.trial import Trial
@@ -115,6 +117,13 @@ class Fit:
     """So many of the first attempts don't count against ``recover.restarts``: a person has said ``autofit resume`` since."""
     cwd: str = field(default_factory=os.getcwd)
     """Where it was launched."""
+    began: float = field(default_factory=time.time)
+    trying: Rung | None = None
+    """The rung whose trial is under way."""
+    waits_for: str = ""
+    """Who holds the card that is waited for just now."""
+    remark: str = ""
+    """The full run's last deviation since it was last started."""
     outcome: Outcome | None = None
     """How the full run ended: its last attempt."""
     results: dict[str, Any] = field(default_factory=dict)
@@ -126,8 +135,17 @@ class Fit:
 
     def hear(self, event: Event) -> None:
         """The record is the launch as it is after each thing that happens to it."""
-        if isinstance(event, LossNotFinite):
-            self.attempts[-1] = replace(self.attempts[-1], not_finite_since=event.since)
+        if event.name:
+            self.waits_for = event.holder if isinstance(event, CardTaken) and event.waits_s is not None else ""
+        match event:
+            case TrialStarted() | TrialEnded():
+                self.trying = event.rung if isinstance(event, TrialStarted) else None
+            case AttemptStarted() | Deviated():
+                self.remark = event.what if isinstance(event, Deviated) else ""
+            case Heartbeat():
+                self.attempts[-1] = replace(self.attempts[-1], peak_bytes=event.peak_bytes)
+            case LossNotFinite():
+                self.attempts[-1] = replace(self.attempts[-1], not_finite_since=event.since)
         if event.recorded:
             self.write()
 
@@ -192,7 +210,7 @@ class Fit:
         rung, job, chosen = self.rung, self.job, self.chosen
         same = self.same.as_record() if self.same is not None else None
         return Record(
-            format=FORMAT, status=self.status.value, fit_only=self.fit_only, recipe=job.recipe.name,
+            format=FORMAT, status=self._standing.value, fit_only=self.fit_only, recipe=job.recipe.name, began=self.began,
             rung=dict(rung.values) if rung else None, rung_index=rung.index if rung else None,
             accumulation=rung.accumulation if rung else None, effective_batch=chosen.effective_batch if chosen else None,
             effective_batch_seen=chosen.batch_seen if chosen else False, effective_batch_asked=job.ladder.effective_batch,
@@ -207,6 +225,11 @@ class Fit:
             **self._where_it_is_so(),
         ).written()  # fmt: skip
 
+    @property
+    def _standing(self) -> Status:
+        """Between its trials and its full run a launch isn't done."""
+        return Status.TRYING if self.status is Status.DONE and not (self.fit_only or self.attempts) else self.status
+
     def _environment(self) -> dict[str, str]:
         """As the chosen trial's process told it; a kept fit holds for its trial's versions alone."""
         tried = self.chosen or next(reversed(self.trials), None)
@@ -220,7 +243,11 @@ class Fit:
 
     def _where_it_is_so(self) -> dict[str, Any]:
         """What only some records have."""
-        found: dict[str, Any] = {}
+        found: dict[str, Any] = {name: said for name in ("waits_for", "remark") if (said := getattr(self, name))}
+        if (rung := self.trying) is not None:
+            found["trying"] = RungRecord(
+                rung_index=rung.index, rung=dict(rung.values), accumulation=rung.accumulation, effective_batch=rung.effective_batch
+            )
         if self.misread is not None:
             found["misread"] = self.misread.as_record()
         if self.nearest is not None and self.nearest_command is not None:

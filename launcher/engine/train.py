@@ -77,6 +77,7 @@ def _as_it_was(launch: Resumable, listeners: Sequence[Listener], until_the_end: 
     by_cards = budgets_by_cards(recipe, ladder)
     job = Job(adapter=adapter, ladder=ladder, budget=budget, by_cards=by_cards, folder=launch.folder, turn=turn, listeners=[*listeners])
     result = Fit(job=job, trials=launch.trials(ladder), attempts=made, forgiven=len(made), fit_only=launch.fit_only)
+    result.began = record.began or result.began
     if record.misread is not None and record.misread.believed:
         result.misread = Misread(read=read, ran=record.misread.ran, rung_index=record.misread.rung_index, believed=True)
     result.digest, chosen = record.kept.digest, record.chosen_rung_index

@@ -254,6 +254,14 @@ class Record(Part):
     effective_batch: int | None = None
     effective_batch_seen: bool = False
     effective_batch_asked: int | None = None
+    began: float | None = None
+    """When it was launched, in seconds since 1970."""
+    trying: RungRecord | None = None
+    """The rung whose trial is under way."""
+    waits_for: str = ""
+    """Who holds the card that is waited for just now."""
+    remark: str = ""
+    """The full run's last deviation since it was last started, as the end of a sentence that begins with "the run"."""
     given_up: dict[str, Any] | None = None
     """Wheel -> asked and used; another_training: true for LoRA and the like."""
     trials: list[TrialRecord] = []

@@ -38,6 +38,16 @@ from launcher.errors import BadInput, Fault
 from launcher.shared import files
 
 
+class _Named:
+    """A file or folder in a run folder, by its name there."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, folder: RunFolder, of: type[RunFolder]) -> Path:
+        return folder.path / self._name
+
+
 @dataclass(frozen=True, slots=True)
 class RunFolder:
     """One launch's folder."""
@@ -68,55 +78,24 @@ class RunFolder:
             raise BadInput([no_run_folder(root, error)]) from error
         raise BadInput([Fault(key="run.root", found=f"{root} holds too many runs named {base}", cure="Set another run.root.")])
 
-    @property
-    def recipe(self) -> Path:
-        return self.path / "recipe.yaml"
+    recipe = _Named("recipe.yaml")
+    events = _Named("events.jsonl")
+    native = _Named("native")
+    command = _Named("command.sh")
+    run = _Named("run")
+    report = _Named("report.html")
+    series = _Named("series.jsonl")
+    record = _Named("record.json")
+    trials = _Named("trials")
+    cache = _Named("trials/cache")
 
     def launched(self) -> float:
         """When its recipe was written, in seconds since 1970."""
         return self.recipe.stat().st_mtime
 
-    @property
-    def events(self) -> Path:
-        return self.path / "events.jsonl"
-
-    @property
-    def native(self) -> Path:
-        return self.path / "native"
-
-    @property
-    def command(self) -> Path:
-        return self.path / "command.sh"
-
-    @property
-    def run(self) -> Path:
-        return self.path / "run"
-
-    @property
-    def report(self) -> Path:
-        """The page for people; ``report.json`` of a trial is another thing."""
-        return self.path / "report.html"
-
-    @property
-    def series(self) -> Path:
-        return self.path / "series.jsonl"
-
     def attempt(self, number: int) -> AttemptFiles:
         """The files of one attempt at the full run; the first attempt is 1."""
         return AttemptFiles(self.path, number)
-
-    @property
-    def record(self) -> Path:
-        return self.path / "record.json"
-
-    @property
-    def cache(self) -> Path:
-        """Shared by all trials of this launch (label caches)."""
-        return self.trials / "cache"
-
-    @property
-    def trials(self) -> Path:
-        return self.path / "trials"
 
     def forget_cache(self) -> None:
         """Removes the trials' shared cache; called after the last trial."""

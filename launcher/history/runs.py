@@ -15,14 +15,13 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from pydantic import ValidationError
-
 from launcher.errors import BadInput, Fault, did_you_mean
 from launcher.history import owner, series, submission
 from launcher.history.owner import Ownership, State
-from launcher.history.records import DeviceRecord, MemoryRecord, Record
+from launcher.history.records import DeviceRecord, MemoryRecord, Record, RungRecord
 from launcher.history.run_folder import RunFolder
 from launcher.history.submission import JobSeen, Look, Submission
+from launcher.shared import files
 
 ROOT = Path("runs/autofit")
 """Folder in which runs are looked up by name: the default of ``run.root``."""
@@ -44,18 +43,17 @@ class Run:
     ownership: Ownership
     record: Record | None
     """``record.json``; None if there is none, or it can't be read."""
-    events: Mapping[str, Mapping[str, Any]]
-    """The last event of each name."""
     lines: tuple[Mapping[str, Any], ...] = field(repr=False)
     """The full run's time series."""
-    tried: int
-    """Trials that have ended."""
-    tried_rungs: tuple[int, ...] = ()
-    """Rungs of the trials that were started, in order."""
     submission: Submission | None = None
     """The SLURM job that it was handed to; None for a launch that was handed to nobody."""
     seen: JobSeen | None = None
     """SLURM's word on that job; None where it wasn't asked, or can't be."""
+
+    @property
+    def known(self) -> Record:
+        """The record; an empty one where there is none."""
+        return self.record or Record()
 
     @property
     def name(self) -> str:
@@ -63,7 +61,7 @@ class Run:
 
     @property
     def recipe(self) -> str:
-        return str((self.record and self.record.recipe) or self.events.get("prepared", {}).get("recipe") or self.name)
+        return self.known.recipe or self.name
 
     @property
     def state(self) -> str:
@@ -73,29 +71,22 @@ class Run:
         One that was handed to SLURM: ``pending`` while its job is queued, also for another start, ``starting`` until the job has begun with
         it, ``submitted`` where SLURM can't be asked.
         """
-        told = str((self.record and self.record.status) or ("trying" if self.events else "unknown"))
-        if told == "done" and self._is_about_to_run:
-            told = "running" if "run_started" in self.events else "trying"
-        elif told == "done" and "run_started" not in self.events:
+        held, holder = self.ownership.state, self.ownership.owner
+        begun = self.record is not None or holder is not None
+        told = self.known.status or ("trying" if begun else "unknown")
+        if told == "done" and not self.known.attempts and self.known.run is None:
             return "fitted"
         if self.submission is not None and told in (*NOT_OVER, "unknown"):
-            told = self._of_its_job(told)
+            told = self._of_its_job(told, begun=begun)
         if told not in AT_WORK:
             return told
-        held = self.ownership.state
-        if self.seen is not None and held in (State.ELSEWHERE, State.KILLED) and self._is_its_jobs:
+        its_jobs = holder is not None and self.submission is not None and holder.job == self.submission.job
+        if self.seen is not None and held in (State.ELSEWHERE, State.KILLED) and its_jobs:
             return "killed" if not self.seen.runs else told if held is State.ELSEWHERE else "starting"
         return {State.RUNNING: told, State.KILLED: "killed", State.ENDED: "stopped"}.get(held, held.value)
 
-    @property
-    def _is_about_to_run(self) -> bool:
-        """True while the record only says that the trials are done, and whoever holds the folder goes on to the full run."""
-        record, held = self.record, self.ownership.state in (State.RUNNING, State.KILLED, State.ELSEWHERE)
-        return held and record is not None and record.fit_only is False and not record.attempts
-
-    def _of_its_job(self, told: str) -> str:
+    def _of_its_job(self, told: str, *, begun: bool) -> str:
         """The state of a launch that was handed to SLURM and isn't known to be over."""
-        begun = self.record is not None or bool(self.events)
         if self.seen is None:
             return told if begun else "submitted"
         if self.seen.waits:
@@ -105,54 +96,42 @@ class Run:
         return told if begun else "stopped"
 
     @property
-    def _is_its_jobs(self) -> bool:
-        """True where its job's process holds the folder, and not one with which a person has resumed the run elsewhere."""
-        held = self.ownership.owner
-        return held is not None and self.submission is not None and held.job == self.submission.job
-
-    @property
     def at_work(self) -> bool:
         return self.state in (*AT_WORK, *QUEUED)
 
     @property
     def budget_bytes(self) -> int:
-        return self._device.budget_bytes
+        return (self.known.device or DeviceRecord()).budget_bytes
 
     @property
     def cap_bytes(self) -> int:
-        return self._device.cap_bytes
+        return (self.known.device or DeviceRecord()).cap_bytes
 
     @property
     def device(self) -> str:
-        device = self._device
+        device = self.known.device or DeviceRecord()
         place = f"cuda:{device.index}" if device.kind == "cuda" else device.kind
         return f"{place} ({device.name})" if device.name else place
 
     @property
-    def _device(self) -> DeviceRecord:
-        if self.record is not None and self.record.device is not None:
-            return self.record.device
-        with suppress(ValidationError):
-            return DeviceRecord.model_validate(self.events.get("prepared", {}).get("device") or {})
-        return DeviceRecord()
+    def _rung(self) -> RungRecord | Record:
+        """The rung of the full run, or the one being tried, or the one that fits."""
+        return self.known.trying or self.known
 
     @property
     def rung_index(self) -> int | None:
-        """The rung of the full run, or the one being tried."""
-        for name in ("run_started", "fitted", "trial_started"):
-            if (told := self.events.get(name, {}).get("rung_index")) is not None:
-                return int(told)
-        return self.record.rung_index if self.record is not None else None
+        return self._rung.rung_index
 
     @property
     def rung(self) -> Mapping[str, Any]:
         """Its wheels' values."""
-        if self.record is not None and self.record.rung is not None and self.record.rung_index == self.rung_index:
-            return {**self.record.rung, "accumulation": self.record.accumulation}
-        tried = self.events.get("trial_started", {})
-        if isinstance(tried.get("rung"), Mapping) and tried.get("rung_index") == self.rung_index:
-            return {**tried["rung"], "accumulation": tried.get("accumulation")}
-        return {}
+        told = self._rung
+        return {**told.rung, "accumulation": told.accumulation} if told.rung else {}
+
+    @property
+    def tried(self) -> int:
+        """Trials that have ended."""
+        return sum(not one.kept for one in self.known.trials)
 
     @property
     def last(self) -> Mapping[str, Any]:
@@ -162,34 +141,40 @@ class Run:
     @property
     def running_since(self) -> float | None:
         """When the full run was last launched."""
-        return _seconds(self.events.get("run_started"))
+        return self.known.attempts[-1].began if self.known.attempts else None
 
     @property
     def began(self) -> float | None:
-        return _seconds(self.events.get("prepared")) or (self.submission.handed_in if self.submission is not None else None)
+        """When it was launched; of an older run when its process took the folder."""
+        if self.submission is not None:
+            return self.known.began or self.submission.handed_in
+        if self.known.began or self.ownership.owner is None:
+            return self.known.began
+        return datetime.fromisoformat(self.ownership.owner.began).timestamp()
 
     @property
     def last_sign(self) -> float | None:
         """When this folder was last written to."""
-        times = [_seconds(told) for told in self.events.values()] + [self.last.get("at")]
-        return max((time for time in times if time is not None), default=None)
-
-    @property
-    def trial_peak_bytes(self) -> int:
-        """Peak of the trial that fits."""
-        ended = self.events.get("trial_ended", {})
-        return self.memory.trial_peak_bytes or int((ended.get("peak_bytes") if ended.get("verdict") == "fits" else 0) or 0)
+        with suppress(OSError):
+            return max(files.written_at(self.folder.events), self.last.get("at", 0.0)) or None
+        return None
 
     @property
     def memory(self) -> MemoryRecord:
         """Memory that the full run has used, once it has ended; zeros before that."""
-        return (self.record and self.record.memory) or MemoryRecord()
+        return self.known.memory or MemoryRecord()
+
+    @property
+    def trial_peak_bytes(self) -> int:
+        """Peak of the trial that fits."""
+        fits = (one.peak_bytes for one in reversed(self.known.trials) if one.verdict == "fits")
+        return self.memory.trial_peak_bytes or next(fits, 0)
 
     @property
     def peak_bytes(self) -> int:
         """Most that the full run has used, as its trial counts it; before it, that of the last trial."""
-        peaks = [int(told.get("peak_bytes") or 0) for told in (*self.lines, self.events.get("heartbeat", {}))]
-        return max(self.memory.run_peak_bytes, *peaks) or self.trial_peak_bytes
+        peaks = [int(told.get("peak_bytes") or 0) for told in self.lines] + [one.peak_bytes for one in self.known.attempts[-1:]]
+        return max(self.memory.run_peak_bytes, *peaks, 0) or self.trial_peak_bytes
 
     @property
     def seconds_left(self) -> float | None:
@@ -199,15 +184,14 @@ class Run:
     @property
     def phase(self) -> str:
         """Phase of the trial that is under way; empty where none is."""
-        started, ended = self.events.get("trial_started"), self.events.get("trial_ended")
-        if started is None or (ended is not None and ended["time"] > started["time"]):
+        if self.known.trying is None:
             return ""
-        return str(read_json(self.folder.path / "trials" / f"{started['rung_index']:03d}" / "report.json").get("phase", "start"))
+        return str(read_json(self.folder.path / "trials" / f"{self.known.trying.rung_index:03d}" / "report.json").get("phase", "start"))
 
     @property
     def attempt(self) -> int:
         """Number of the current attempt; above 1 once the run was resumed."""
-        return int(self.events.get("run_started", {}).get("attempt") or 1)
+        return len(self.known.attempts) or 1
 
     @property
     def goes_on_from(self) -> str:
@@ -219,36 +203,25 @@ class Run:
     @property
     def waits_for(self) -> str:
         """Who holds the card that this launch waits for just now."""
-        taken = self.events.get("card_taken")
-        later = [told for name, told in self.events.items() if name != "card_taken" and taken and told["time"] > taken["time"]]
-        return str(taken.get("holder", "")) if taken is not None and self.at_work and not later else ""
+        return self.known.waits_for if self.at_work else ""
 
     @property
     def remark(self) -> str:
         """The last deviation of the full run since it was last started; empty if none."""
-        told, since = self.events.get("run_otherwise"), self.running_since
-        when = _seconds(told)
-        return f"the run {told['what']}" if told and since is not None and when is not None and when >= since else ""
+        return f"the run {self.known.remark}" if self.known.remark else ""
 
     def as_record(self) -> dict[str, Any]:
         """The run as ``--json`` prints it."""
-        told = self.last
+        own = ("recipe", "state", "rung_index", "rung", "attempt", "peak_bytes", "trial_peak_bytes", "cap_bytes", "budget_bytes", "device",
+               "seconds_left", "began", "last_sign")  # fmt: skip
+        told = ("phase", "epoch", "epochs", "step", "steps", "done", "loss", "used_bytes", "host_bytes", "busy", "samples_per_second",
+                "steps_per_second")  # fmt: skip
         return {
-            "run": self.name,
-            "run_dir": str(self.folder.path),
-            "recipe": self.recipe,
-            "state": self.state,
-            "owner": self.ownership.owner,
+            "run": self.name, "run_dir": str(self.folder.path), "owner": self.ownership.owner, "trials": self.tried,
             "job": self.submission.job if self.submission is not None else None,
-            "job_state": (self.seen.state or None) if self.seen is not None else None,
-            "job_reason": (self.seen.reason or None) if self.seen is not None else None, "rung_index": self.rung_index,
-            "rung": self.rung, "trials": self.tried, "trial_phase": self.phase or None, "attempt": self.attempt,
-            "waits_for": self.waits_for or None, "remark": self.remark or None,
-            **{key: told.get(key) for key in ("phase", "epoch", "epochs", "step", "steps", "done", "loss")},
-            **{key: told.get(key) for key in ("used_bytes", "host_bytes", "busy", "samples_per_second", "steps_per_second")},
-            "peak_bytes": self.peak_bytes, "trial_peak_bytes": self.trial_peak_bytes, "cap_bytes": self.cap_bytes,
-            "budget_bytes": self.budget_bytes, "device": self.device, "seconds_left": self.seconds_left, "began": self.began,
-            "last_sign": self.last_sign,
+            "job_state": getattr(self.seen, "state", None) or None, "job_reason": getattr(self.seen, "reason", None) or None,
+            "trial_phase": self.phase or None, "waits_for": self.waits_for or None, "remark": self.remark or None,
+            **{name: getattr(self, name) for name in own}, **{name: self.last.get(name) for name in told},
         }  # fmt: skip
 
 
@@ -355,7 +328,7 @@ TAIL_BYTES = 64 * 1024
 
 
 class Reader:
-    """Reads one run repeatedly; of the long files only what is new."""
+    """Reads one run repeatedly; of its series only what is new."""
 
     def __init__(self, path: Path, *, series_bytes: int | None = None, look: Look | None = None) -> None:
         """``series_bytes``: at most so much of the series, its end; None: all of it. ``look`` asks SLURM for the job that it was handed
@@ -363,25 +336,17 @@ class Reader:
         self._look, self._ask_next = look, 0.0
         self._seen: JobSeen | None = None
         self._folder = RunFolder(path.resolve())
-        self._events, self._series = _Lines(self._folder.events), _Lines(self._folder.series, most_bytes=series_bytes)
-        self._last: dict[str, Mapping[str, Any]] = {}
+        self._series = _Lines(self._folder.series, most_bytes=series_bytes)
         self._lines: list[Mapping[str, Any]] = []
-        self._tried = 0
-        self._rungs: list[int] = []
 
     def now(self) -> Run:
         ownership = owner.who(self._folder.path)  # first: a record that is read later is at least as new
-        for event in self._events.fresh():
-            self._tried += event.get("event") == "trial_ended"
-            if event.get("event") == "trial_started" and isinstance(event.get("rung_index"), int):
-                self._rungs.append(event["rung_index"])
-            self._last[str(event.get("event"))] = event
         self._lines += [line for line in self._series.fresh() if "at" in line]
         record, handed = Record.read(self._folder.record), submission.read(self._folder.path)
+        over = record is not None and record.status not in NOT_OVER
         return Run(
-            folder=self._folder, ownership=ownership, record=record, events=dict(self._last), lines=tuple(self._lines),
-            tried=self._tried, tried_rungs=tuple(self._rungs), submission=handed,
-            seen=self._asked(handed) if handed is not None and (record is None or record.status in NOT_OVER) else None,
+            folder=self._folder, ownership=ownership, record=record, lines=tuple(self._lines), submission=handed,
+            seen=self._asked(handed) if handed is not None and not over else None,
         )  # fmt: skip
 
     def _asked(self, handed: Submission) -> JobSeen | None:
@@ -437,9 +402,3 @@ def read_json(path: Path) -> Mapping[str, Any]:
     with suppress(OSError):
         return _value(path.read_bytes())
     return {}
-
-
-def _seconds(event: Mapping[str, Any] | None) -> float | None:
-    with suppress(TypeError, ValueError, KeyError):
-        return datetime.fromisoformat(event["time"]).timestamp() if event else None
-    return None

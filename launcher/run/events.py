@@ -19,7 +19,7 @@ class AttemptStarted(Event, name="run_started", recorded=True):
         return {**told, **({"attempt": one.number} if one.number > 1 else {})}
 
 
-class Heartbeat(Event, name="heartbeat"):
+class Heartbeat(Event, name="heartbeat", recorded=True):
     """Twice a minute. Sizes are bytes."""
 
     budget: Budget
@@ -35,7 +35,7 @@ class Heartbeat(Event, name="heartbeat"):
         return {key: getattr(self, key) for key in ("resident_bytes", "device_bytes", "used_bytes", "peak_bytes")}
 
 
-class Deviated(Event, name="run_otherwise"):
+class Deviated(Event, name="run_otherwise", recorded=True):
     """The run deviates from what was asked, or autofit acts on it."""
 
     what: str

@@ -43,6 +43,13 @@ def replace_json(path: Path, value: Any) -> None:
     replace(path, json.dumps(plain(value), indent=2) + "\n")
 
 
+def written_at(path: Path) -> float:
+    """When a file was last written, in seconds since 1970; 0 for what is gone."""
+    with contextlib.suppress(OSError):
+        return path.stat().st_mtime
+    return 0.0
+
+
 def plain(value: Any) -> Any:
     """Dataclasses, enums, paths and tuples as JSON knows them."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):

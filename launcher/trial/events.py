@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from launcher.trial.trial import Trial
 
 
-class TrialStarted(Event, name="trial_started"):
+class TrialStarted(Event, name="trial_started", recorded=True):
     rung: Rung
     number: int
     """Number of the trial in its launch, from 1."""

@@ -49,7 +49,6 @@ def reported(root: Path, name: str = "demo", *, status: str = "done") -> Path:
             trial(folder, LADDER[3], "fits", 560, why="fits"),
         ]
         folder.event("fitted", status="done", rung_index=3, ladder=LADDER)
-        folder.event("run_started", rung_index=3, command="yolo train")
         folder.event("recovering", move="go_on", why="it was killed: the same rung once more", rung_index=3)
         for second in range(200):
             phase = "validate" if second % 50 > 40 else "train"

@@ -21,23 +21,21 @@ RUNG = {"micro_batch": 4, "image_size": 160, "checkpointing": False}
 
 def tell(folder: RunFolder, *, status: str, **more: Any) -> None:
     """What a launch at that point has written."""
-    trial = {"rung_index": 1, "rung": RUNG, "accumulation": 2}
+    rung = {"rung_index": 1, "rung": RUNG, "accumulation": 2}
     if not folder.events.exists():
         folder.event("prepared", recipe="demo", device=DEVICE, rungs=5)
-        folder.event("trial_started", **trial)
-        if status != "trying":
-            folder.event("trial_ended", **trial, verdict="fits", peak_bytes=400 * MIB)
-            folder.event("fitted", status="done", rung_index=1)
-            folder.event("run_started", rung_index=1, command="yolo train")
-            known = {
-                "used_bytes": 300 * MIB, "host_bytes": 1100 * MIB, "epochs": 6, "steps": 30, "phase": "train", "samples_per_second": 12.25,
-            }  # fmt: skip
-            for second in range(11):
-                now = {"at": time.time() + second - 10, "peak_bytes": 410 * MIB - second, "epoch": 2, "step": second, "loss": 9.5 - second}
-                Series(folder.series).add({**known, **now, "done": (1 + second / 30) / 6})
-    folder.replace_json(
-        folder.record, {"status": status, "recipe": "demo", "device": DEVICE, **(trial if status != "trying" else {}), **more}
-    )
+    known: dict[str, Any] = {"trying": rung}
+    if status != "trying":
+        known = {**rung, "trials": [{**rung, "verdict": "fits", "peak_bytes": 400 * MIB}], "attempts": [{"rung_index": 1, "began": 100.0}]}
+    if status != "trying" and not folder.series.exists():
+        line = {
+            "used_bytes": 300 * MIB, "host_bytes": 1100 * MIB, "epochs": 6, "steps": 30, "phase": "train", "samples_per_second": 12.25,
+        }  # fmt: skip
+        for second in range(11):
+            now = {"at": time.time() + second - 10, "peak_bytes": 410 * MIB - second, "epoch": 2, "step": second, "loss": 9.5 - second}
+            Series(folder.series).add({**line, **now, "done": (1 + second / 30) / 6})
+    said = {"status": status, "recipe": "demo", "device": DEVICE, "began": time.time(), **known, **more}
+    folder.replace_json(folder.record, said)
 
 
 def ended(root: Path, status: str, **more: Any) -> Path:

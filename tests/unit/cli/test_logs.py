@@ -27,16 +27,19 @@ def launch(status: str = "done") -> RunFolder:
     folder = RunFolder.create(Path("runs/autofit"), "demo")
     folder.event("prepared", recipe="demo")
     for rung in (0, 1):
-        folder.event("trial_started", rung_index=rung)
-        folder.event("trial_ended", rung_index=rung, verdict="fits" if rung else "out_of_memory")
         (folder.trial(rung) / "stdout.log").write_text(f"trial of rung {rung}\n")
         (folder.trial(rung) / "stderr.log").write_text(f"warning at rung {rung}\n")
-    folder.event("run_started", rung_index=1)
     folder.attempt(1).stdout.write_bytes(b"epoch 1\repoch 2\n\xff no text\n")
     folder.attempt(1).stderr.write_text("a warning\n")
     with owner.owning(folder.path):
-        folder.replace_json(folder.record, {"status": status, "recipe": "demo"})
+        tell(folder, status, attempts=1)
     return folder
+
+
+def tell(folder: RunFolder, status: str, *, attempts: int) -> None:
+    trials = [{"rung_index": rung, "verdict": "fits" if rung else "out_of_memory"} for rung in (0, 1)]
+    record = {"status": status, "recipe": "demo", "trials": trials, "attempts": [{"rung_index": 1}] * attempts}
+    folder.replace_json(folder.record, record)
 
 
 def test_both_streams_of_the_newest_run_are_shown_byte_for_byte_under_their_names(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
@@ -57,7 +60,7 @@ def test_a_trial_s_are_shown_by_its_number(capfd: pytest.CaptureFixture[str]) ->
 
 def test_of_a_run_that_was_started_again_the_newest_attempt_is_shown(capfd: pytest.CaptureFixture[str]) -> None:
     folder = launch()
-    folder.event("run_started", rung_index=1, attempt=2)
+    tell(folder, "done", attempts=2)
     (folder.path / "run.stdout.2.log").write_text("epoch 3\n")
     assert main.run(["logs"]) == 0
     assert capfd.readouterr().out == "==> run (attempt 2): stdout <==\nepoch 3\n"
@@ -78,13 +81,14 @@ from {package}.history import owner
 from {package}.history.run_folder import RunFolder
 folder = RunFolder(Path(sys.argv[1]))
 with owner.owning(folder.path):
-    folder.replace_json(folder.record, {{"status": "running", "recipe": "demo"}})
+    record = {{"status": "running", "recipe": "demo", "attempts": [{{"rung_index": 1}}]}}
+    folder.replace_json(folder.record, record)
     print(flush=True)
     for line in sys.stdin:
         with folder.attempt(1).stdout.open("a") as out:
             out.write(line)
         print(flush=True)
-    folder.replace_json(folder.record, {{"status": "done", "recipe": "demo"}})
+    folder.replace_json(folder.record, {{**record, "status": "done"}})
 """
 
 

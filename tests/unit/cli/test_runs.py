@@ -75,13 +75,11 @@ def told(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
 def test_what_is_waited_for_and_what_a_run_does_otherwise_is_told_while_it_is_so(tmp_path: Path) -> None:
     with running(tmp_path) as (path, _):
         folder = RunFolder(path)
-        folder.event("run_otherwise", what="halves its own batch", line="...")
+        tell(folder, status="running", remark="halves its own batch")
         assert runs.run_in(path).remark == "the run halves its own batch" and "halves its own batch" in runs_view.line(runs.run_in(path))
-        time.sleep(0.01)
-        folder.event("card_taken", holder="python (pid 7)")
+        tell(folder, status="running", waits_for="python (pid 7)")
         assert runs.run_in(path).waits_for == "python (pid 7)" and "waiting" in runs_view.line(runs.run_in(path))
-        time.sleep(0.01)
-        folder.event("run_started", rung_index=2, attempt=2)
+        tell(folder, status="running", attempts=[{}, {}], rung_index=2)
         again = runs.run_in(path)
         assert (again.waits_for, again.remark, again.attempt, again.rung_index) == ("", "", 2, 2)
 
@@ -97,24 +95,8 @@ def test_states_of_runs_that_are_over(tmp_path: Path) -> None:
         assert runs.run_in(fitted.path).state == "trying" and runs.run_in(fitted.path).phase == "start"
         (fitted.trial(1) / "report.json").write_text('{"phase": "validate"}')
         assert runs.run_in(fitted.path).phase == "validate"
-        tell(fitted, status="done")
+        tell(fitted, status="done", attempts=[])
     assert runs.run_in(fitted.path).state == "fitted"
-
-
-def test_a_launch_between_its_trials_and_its_run_is_not_called_done(tmp_path: Path) -> None:
-    """`autofit watch` ended with "done 100%" as the run began: what happens is written down before the record is."""
-    folder = RunFolder.create(tmp_path, "demo")
-    with owner.owning(folder.path):
-        tell(folder, status="trying")
-        tell(folder, status="done", fit_only=False)
-        assert runs.run_in(folder.path).state == "trying" and runs.run_in(folder.path).at_work
-        folder.event("run_started", rung_index=1)
-        assert runs.run_in(folder.path).state == "running"
-        tell(folder, status="done", fit_only=False, attempts=[{"ended": "done"}])
-        assert runs.run_in(folder.path).state == "done"
-        tell(folder, status="done", fit_only=True)
-        assert not runs.run_in(folder.path).at_work
-    assert runs.run_in(folder.path).state == "done"
 
 
 def test_what_is_no_run_is_refused_in_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,7 +133,7 @@ def test_of_a_long_series_the_end_is_enough_to_list_a_run_and_its_peak_is_known_
     path = ended(tmp_path, "failed")
     with (path / "series.jsonl").open("w") as file:
         file.writelines(json.dumps({"at": float(at), "peak_bytes": 5, "step": at}) + "\n" for at in range(5000))
-    RunFolder(path).event("heartbeat", peak_bytes=777 * MIB)
+    tell(RunFolder(path), status="failed", attempts=[{"peak_bytes": 777 * MIB}])
     run = runs.run_in(path)
     assert run.last["step"] == 4999 and len(run.lines) < 2500 and run.peak_bytes == 777 * MIB
     assert len(runs.Reader(path).now().lines) == 5000
@@ -214,7 +196,7 @@ def test_watch_of_a_run_that_failed_has_its_exit_status_and_says_how_to_go_on(tm
     ("", "from its last checkpoint, or from the beginning where it had saved none"),
 ])  # fmt: skip
 def test_what_resume_would_do_is_said_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str], goes_on_from: str, words: str) -> None:
-    path = ended(tmp_path, "interrupted", attempts=[{"goes_on_from": goes_on_from}] if goes_on_from else [])
+    path = ended(tmp_path, "interrupted", attempts=[{"goes_on_from": goes_on_from}])
     main.run(["watch", str(path)])
     out = capsys.readouterr().out
     assert words in out and f"autofit resume {path}" in out
