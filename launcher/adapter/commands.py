@@ -9,9 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from launcher.config.schema import Value
+from launcher.history.records import CheckpointRecord
 from launcher.machine import process, torchrun
 from launcher.machine.devices import Budget
-from launcher.shared.sizes import format_number
+
+Checkpoint = CheckpointRecord
+"""A whole checkpoint, as the record has it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -67,22 +70,6 @@ class TrialPlan:
     """Downloads what the rung needs, since trials use no network; None if everything is here."""
     kept: int | None = None
     """Checkpoints like the trial's that the run has on its disk at once. None: as many as its trial, and two at least."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Checkpoint:
-    """An intact checkpoint of a run: it was loaded or its checksums match, and no weight that was looked at is not finite."""
-
-    path: Path
-    done: float
-    """How far it has come, in ``unit``."""
-    unit: str
-    """"epochs" or "steps"; for a script, whose checkpoints can't be read, "seconds" (the time when it was written)."""
-    finished: bool = False
-    """The training itself is done; only the trainer's own end is left (the last evaluation)."""
-
-    def __str__(self) -> str:
-        return f"{self.path} ({format_number(self.done)} {self.unit})" if self.unit != "seconds" else str(self.path)
 
 
 def absolute(path: str) -> str:

@@ -30,7 +30,6 @@ from launcher.ladder import throughput
 from launcher.ladder.verdict import Kind
 from launcher.machine import headroom
 from launcher.machine.devices import Budget
-from launcher.run.attempt import Stop, Wait
 from launcher.run.events import AttemptEnded, AttemptStarted, Deviated, Heartbeat, Recovering
 from launcher.shared import activity
 from launcher.shared.sizes import format_number, format_size
@@ -209,10 +208,10 @@ class Display:
     @hear.register
     def _attempt_ended(self, event: AttemptEnded) -> None:
         """Shows why a failed attempt ended, and by how much its fit was wrong."""
-        one, wrong = event.attempt, event.fit_wrong_by_bytes
+        one, wrong = event.attempt, event.attempt.fit_wrong_by_bytes
         if event.outcome.done:
             return
-        ended = f"autofit: attempt {one.number} ended after {prose.duration(one.seconds)}: {one.ended.value} in {one.phase}"
+        ended = f"autofit: attempt {one.number} ended after {prose.duration(one.seconds)}: {one.ended} in {one.phase}"
         self._say(f"{ended}: {one.evidence}" if one.evidence else ended, style="red")
         if wrong is not None:
             short = f"the fit was wrong by {format_size(wrong)}: the run needed that much more than its trial had shown"
@@ -221,14 +220,13 @@ class Display:
 
     @hear.register
     def _recovering(self, event: Recovering) -> None:
-        move = event.move
-        if isinstance(move, Stop):
+        move, rung = event.move, event.rung
+        if rung is None:
             self._say(f"autofit: nothing more is tried: {move.why}", style="red")
             return
-        go_on = move.then if isinstance(move, Wait) else move
-        start = f"from {go_on.checkpoint}" if go_on.checkpoint is not None else "from the beginning"
-        workers = f", {go_on.workers} loader workers" if go_on.workers is not None else ""
-        self._say(f"autofit: {go_on.why}. Rung {go_on.rung.index} ({words(go_on.rung)}{workers}), {start}", style="yellow")
+        start = f"from {move.checkpoint}" if move.checkpoint is not None else "from the beginning"
+        workers = f", {move.workers} loader workers" if move.workers is not None else ""
+        self._say(f"autofit: {move.why}. Rung {rung.index} ({words(rung)}{workers}), {start}", style="yellow")
 
     @hear.register
     def _finished(self, event: Finished) -> None:

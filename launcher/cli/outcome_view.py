@@ -13,12 +13,13 @@ from rich.text import Text
 from launcher.cli import no_fit_view, prose, rungs_view, tables
 from launcher.cli.rungs_view import setting, size
 from launcher.cli.tables import Column
-from launcher.engine.state import Fit
+from launcher.engine.state import Fit, above_trial
+from launcher.history.records import RunRecord
 from launcher.history.runs import how_to_go_on
 from launcher.ladder import course
 from launcher.ladder.same_training import SameTraining
 from launcher.ladder.verdict import Kind, Verdict
-from launcher.run.attempt import Ended, Outcome
+from launcher.run.attempt import Ended
 from launcher.shared.sizes import format_size
 from launcher.trial.job import Job
 from launcher.trial.trial import Trial
@@ -104,7 +105,7 @@ def ended(console: Console, fit: Fit) -> None:
     _memory(console, fit)
 
 
-def _length(console: Console, outcome: Outcome) -> None:
+def _length(console: Console, outcome: RunRecord) -> None:
     """A run that came to its end long before its length: a patience of its own, or something has ended it that it hides."""
     if outcome.ended_at:
         why = f"it says “{outcome.stopped_early}”" if outcome.stopped_early else "what ended it, its words don't say"
@@ -144,7 +145,7 @@ def _memory(console: Console, fit: Fit) -> None:
     if memory is not None and memory.ratio is not None:
         run, trial, cap, budget = map(format_size, (memory.run_peak_bytes, memory.trial_peak_bytes, memory.cap_bytes, memory.budget_bytes))
         prose.say(console, f"  {'memory':<28} run {run}, trial {trial} ({memory.ratio:.1%}), cap {cap}, budget {budget}", hang=31)
-        if memory.above_trial:
+        if above_trial(memory):
             more = "the run needed more than its trial had shown: please report this, with"
             prose.say(console, f"{more} {fit.job.folder.path}", style="yellow")
     for line in lost:
@@ -175,19 +176,19 @@ def _cell(cell: str | Text, *, bold: bool) -> Text:
     return text
 
 
-def _failure(outcome: Outcome) -> str:
+def _failure(outcome: RunRecord) -> str:
     """How a full run failed, in a sentence. The exit status says something only where the run ended by itself."""
     evidence = f": {outcome.evidence}" if outcome.evidence else ""
-    if outcome.ended is Ended.DIVERGED and outcome.returncode == 0:
+    if outcome.ended == Ended.DIVERGED and outcome.returncode == 0:
         return f"the full run came to its end, but is not done: it has diverged{evidence}"
     by_autofit = {
         Ended.DIVERGED: "diverged (its loss was not finite)", Ended.STALLED: "stood still", Ended.SPILLED: "spilled out of the card",
     }  # fmt: skip
     if outcome.ended in by_autofit:
-        return f"the full run {by_autofit[outcome.ended]} and was ended{evidence}"
+        return f"the full run {by_autofit[Ended(outcome.ended)]} and was ended{evidence}"
     if outcome.ended in (Ended.DISK_FULL, Ended.READ_ONLY, Ended.FILE_TOO_LARGE):
         return f"the full run failed since it could not write{evidence}"
-    reason = f": {outcome.memory_failure.line}" if outcome.memory_failure else ""
+    reason = f": {outcome.memory_failure['line']}" if outcome.memory_failure else ""
     if outcome.returncode < 0:
         return f"the full run was ended by {signal.Signals(-outcome.returncode).name}{reason}"
     return f"the full run failed with exit status {outcome.returncode}{reason}"

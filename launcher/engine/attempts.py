@@ -15,6 +15,7 @@ from launcher.engine.events import CardTaken, StepsCounted
 from launcher.engine.state import Fit, Status
 from launcher.engine.trials import make_trial
 from launcher.errors import AutofitError, BadInput, Interrupted
+from launcher.history.records import AttemptRecord, MoveRecord, RunRecord
 from launcher.history.runs import BEGINNING, CHECKPOINT, NOTHING
 from launcher.ladder import course
 from launcher.ladder.course import with_steps
@@ -23,10 +24,12 @@ from launcher.ladder.search import Tried
 from launcher.machine import devices
 from launcher.machine.process import Shows
 from launcher.run import start, supervise
-from launcher.run.attempt import Attempt, Ended, GoOn, Move, Outcome, Stop, Wait
+from launcher.run.attempt import Ended, wrong_by
 from launcher.run.events import AttemptEnded, AttemptStarted, Deviated, Recovering
 from launcher.run.recovery import MOST_WAITS, History, decide
+from launcher.shared import files
 from launcher.shared.activity import doing
+from launcher.shared.report import Phase
 from launcher.trial.job import Job
 from launcher.trial.trial import Trial
 
@@ -38,10 +41,9 @@ WORTH_A_TRIAL = 20
 class _Launch:
     """What an attempt starts with."""
 
-    rung: Rung
     command: Command
-    checkpoint: Checkpoint | None = None
-    workers: int | None = None
+    rung: Rung
+    move: MoveRecord
 
 
 def see_through(result: Fit, *, show: tuple[Shows, Shows]) -> None:
@@ -50,7 +52,7 @@ def see_through(result: Fit, *, show: tuple[Shows, Shows]) -> None:
     If ``result`` already has attempts, the run is resumed.
     """
     assert result.chosen is not None and result.command is not None
-    begin = _next(result) if result.attempts else _Launch(result.chosen.rung, result.command)
+    begin = _next(result) if result.attempts else _Launch(result.command, result.chosen.rung, MoveRecord())
     while begin is not None:
         if not _card_is_free(result, begin.rung):
             return
@@ -62,31 +64,34 @@ def see_through(result: Fit, *, show: tuple[Shows, Shows]) -> None:
                 result.results = dict(result.job.adapter.results(folder=result.job.folder.path))
             return
         begin = _next(result)
-    result.status = Status.DIVERGED if result.attempts[-1].ended is Ended.DIVERGED else Status.FAILED
+    result.status = Status.DIVERGED if result.attempts[-1].ended == Ended.DIVERGED else Status.FAILED
 
 
-def _attempt(result: Fit, begin: _Launch, *, show: tuple[Shows, Shows]) -> Outcome:
+def _attempt(result: Fit, begin: _Launch, *, show: tuple[Shows, Shows]) -> RunRecord:
     """Launches the trainer once and follows it to its end. Raises Interrupted if a signal ended it; the record has that, too."""
     assert result.chosen is not None
-    number = len(result.attempts) + 1
-    job, files = result.job.on(begin.rung), result.job.folder.attempt(number)
-    attempt = Attempt(
-        number=number, rung=begin.rung, command=begin.command.shell(), began=time.time(), checkpoint=begin.checkpoint, workers=begin.workers
-    )
+    rung, chosen = begin.rung, replace(result.chosen, rung=begin.rung)
+    job, files = result.job.on(rung), result.job.folder.attempt(len(result.attempts) + 1)
+    attempt = AttemptRecord(
+        number=files.number, command=begin.command.shell(), began=time.time(), checkpoint=begin.move.checkpoint, workers=begin.move.workers,
+        phase=Phase.TRAIN, rung_index=rung.index, rung=dict(rung.values), accumulation=rung.accumulation,
+        effective_batch=rung.effective_batch,
+    )  # fmt: skip
     result.attempts.append(attempt)
     result.status, result.command = Status.RUNNING, begin.command
     job.tell(AttemptStarted(attempt=attempt))
-    chosen = replace(result.chosen, rung=begin.rung)
     child = start.start(job, chosen, begin.command, files, show=show)
     try:
         outcome = supervise.follow(job, child, result.attempts, base_bytes=chosen.report.base_bytes, due=result.due)
     except (Interrupted, KeyboardInterrupt):
-        seconds, goes_on_from = time.time() - attempt.began, _goes_on_from(result)
-        result.attempts[-1] = replace(result.attempts[-1], ended=Ended.INTERRUPTED, seconds=seconds, goes_on_from=goes_on_from)
+        result.note(ended=Ended.INTERRUPTED, seconds=time.time() - attempt.began, goes_on_from=_goes_on_from(result))
         raise
     result.outcome = outcome
-    result.attempts[-1] = ended = result.attempts[-1].ended_as(outcome)
-    job.tell(AttemptEnded(attempt=ended, outcome=outcome, fit_wrong_by_bytes=ended.wrong_by(result.chosen.verdict.peak_bytes)))
+    failure = outcome.memory_failure or {}
+    same = {name: getattr(outcome, name) for name in ("ended", "phase", "evidence", "peak_bytes", "seconds")}
+    ended = result.note(**same, source=failure.get("source"), asked_bytes=failure.get("asked_bytes"))
+    ended = result.note(fit_wrong_by_bytes=wrong_by(ended, result.chosen.verdict.peak_bytes))
+    job.tell(AttemptEnded(attempt=ended, outcome=outcome))
     _strike_out(result)
     return outcome
 
@@ -94,8 +99,8 @@ def _attempt(result: Fit, begin: _Launch, *, show: tuple[Shows, Shows]) -> Outco
 def _hold_to_what_was_due(result: Fit) -> None:
     """Compares a finished run's optimizer steps with those of the asked training. One that was resumed from a checkpoint isn't compared: it
     made some steps before."""
-    last, outcome, due, rung = result.attempts[-1], result.outcome, result.due, result.attempts[-1].rung
-    if outcome is None or outcome.optimizer_steps is None or due is None or last.checkpoint is not None:
+    outcome, due, rung = result.outcome, result.due, result.rung
+    if outcome is None or outcome.optimizer_steps is None or due is None or rung is None or result.attempts[-1].checkpoint is not None:
         return
     same, times = result.certificate(rung), rung.accumulation / result.job.ladder.asked.accumulation
     proven = course.makes_as_many(same, due)
@@ -118,10 +123,10 @@ def _strike_out(result: Fit) -> None:
     assert result.chosen is not None and outcome is not None
     lost = outcome.lost_to_memory
     for_good = last.ended in DISPROVES or bool(lost)
-    if last.rung.index != result.chosen.rung.index or not (for_good or last.ended is Ended.KILLED):
+    if last.rung_index != result.chosen.rung.index or not (for_good or last.ended == Ended.KILLED):
         return
-    why = lost[0] if last.ended not in DISPROVES and lost else last.evidence or last.ended.value
-    if wrong := reuse.strike_out(result.job, result.digest, rung_index=last.rung.index, why=why[:200], for_good=for_good):
+    why = lost[0] if last.ended not in DISPROVES and lost else last.evidence or str(last.ended)
+    if wrong := reuse.strike_out(result.job, result.digest, rung_index=last.rung_index, why=why[:200], for_good=for_good):
         result.job.tell(Deviated(what="could not write down that its fit was wrong", evidence=wrong))
     elif result.digest is not None and not for_good:
         what = "was killed for an unknown reason: its kept fit is not used again before new trials"
@@ -131,30 +136,27 @@ def _strike_out(result: Fit) -> None:
 def _next(result: Fit) -> _Launch | None:
     """What to launch after the last attempt has ended; None if nothing more can be done."""
     move = _move(result)
-    while isinstance(move, GoOn) and _needs_a_trial(result, move) and not _proven(result, move.rung):
+    while move.move == "go_on" and _needs_a_trial(result, move) and not _proven(result, result.job.ladder.rungs[move.rung_index or 0]):
         move = _move(result)
-    result.job.tell(Recovering(move=move))
-    if isinstance(move, Stop):
+    rung = result.job.ladder.rungs[move.rung_index] if move.rung_index is not None else None
+    result.job.tell(Recovering(move=move, rung=rung))
+    if rung is None:
         return None
-    go_on = move.then if isinstance(move, Wait) else move  # the card is waited for before every launch
-    number = len(result.attempts) + 1
-    if go_on.checkpoint is None:
-        _put_aside(result.job.adapter.saved(result.job.folder.path).place, attempt=number - 1)
-    command = start.command_of_attempt(result.job, go_on, attempt=number)
-    return _Launch(go_on.rung, command, go_on.checkpoint, go_on.workers)
+    if move.checkpoint is None:
+        _put_aside(result.job.adapter.saved(result.job.folder.path).place, attempt=len(result.attempts))
+    return _Launch(start.command_of_attempt(result.job, move, rung, attempt=len(result.attempts) + 1), rung, move)
 
 
-def _move(result: Fit) -> Move:
-    """The decision, written down."""
+def _move(result: Fit) -> MoveRecord:
+    """The decision, written down. Where the card is to be waited for, that is done before the launch."""
     left, spoiled = _left(result)
     goes_on_from = CHECKPOINT if left else NOTHING if spoiled or result.job.adapter.asked.keeps is None else BEGINNING
-    last = replace(result.attempts[-1], left=tuple(left), goes_on_from=goes_on_from)
-    result.attempts[-1] = last
+    result.note(left=list(left), goes_on_from=goes_on_from)
     move = decide(replace(history(result), spoiled=spoiled))
     resumed = len(result.attempts) == result.forgiven  # which has just looked
-    if not isinstance(move, Stop) and not resumed and (why := _another_training(result)):
-        move = Stop(why=why, checkpoint=(move.then if isinstance(move, Wait) else move).checkpoint)
-    result.attempts[-1] = replace(last, then=move)
+    if not move.stops and not resumed and (why := _another_training(result)):
+        move = MoveRecord(move="stop", why=why, checkpoint=move.checkpoint)
+    result.note(next=move)
     result.write()
     return move
 
@@ -189,7 +191,7 @@ def _left(result: Fit) -> tuple[Sequence[Checkpoint], Mapping[Path, str]]:
     began = _began(result)
     with doing("looking which checkpoints are whole"):
         saved = result.job.adapter.saved(result.job.folder.path)
-        looked = {path: one for path, one in saved.look(saved.files).items() if _written(path) >= began - 1.0}
+        looked = {path: one for path, one in saved.look(saved.files).items() if files.written_at(path) >= began - 1.0}
     whole = {path: one for path, one in looked.items() if isinstance(one, Checkpoint)}
     if good := [one for path, one in whole.items() if not _diverged_before(result.attempts, path)]:
         return good, {}
@@ -202,8 +204,8 @@ def _goes_on_from(result: Fit) -> str:
     if result.job.adapter.asked.keeps is None:
         return NOTHING
     with suppress(AutofitError, OSError):
-        files = result.job.adapter.saved(result.job.folder.path).files
-        saved = [path for path in files if _written(path) >= _began(result) - 1.0]
+        saved = result.job.adapter.saved(result.job.folder.path).files
+        saved = [path for path in saved if files.written_at(path) >= _began(result) - 1.0]
         if not saved:
             return BEGINNING
         return NOTHING if all(_diverged_before(result.attempts, path) for path in saved) else CHECKPOINT
@@ -215,11 +217,12 @@ def _began(result: Fit) -> float:
     return next((one.began for one in reversed(result.attempts) if one.checkpoint is None), 0.0)
 
 
-def _diverged_before(attempts: Sequence[Attempt], path: Path) -> bool:
+def _diverged_before(attempts: Sequence[AttemptRecord], path: Path) -> bool:
     """Whether a checkpoint was written after the loss had stopped being finite."""
     ends = [*(one.began for one in attempts[1:]), math.inf]
     return any(
-        one.not_finite_since is not None and one.not_finite_since <= _written(path) < end for one, end in zip(attempts, ends, strict=True)
+        one.not_finite_since is not None and one.not_finite_since <= files.written_at(path) < end
+        for one, end in zip(attempts, ends, strict=True)
     )
 
 
@@ -229,21 +232,13 @@ def _put_aside(place: Path, *, attempt: int) -> None:
         place.rename(place.with_name(f"{place.name}.attempt-{attempt}"))
 
 
-def _written(path: Path) -> float:
-    """When, in seconds since 1970; 0 for what is gone."""
-    with suppress(OSError):
-        return path.stat().st_mtime
-    return 0.0
-
-
-def _needs_a_trial(result: Fit, move: GoOn) -> bool:
+def _needs_a_trial(result: Fit, move: MoveRecord) -> bool:
     """Whether the rung gets a trial before it is launched: if it might need more than the failed one, or if the trial is cheap."""
     assert result.chosen is not None
-    if any(one.rung.index == move.rung.index for one in _as_it_is_launched(result)):
+    last = result.attempts[-1]
+    if move.rung_index == last.rung_index or any(one.rung.index == move.rung_index for one in _as_it_is_launched(result)):
         return False
-    if move.rung.index == result.attempts[-1].rung.index:
-        return False
-    return move.unproven or result.chosen.seconds * WORTH_A_TRIAL < result.attempts[-1].seconds
+    return move.unproven or result.chosen.seconds * WORTH_A_TRIAL < last.seconds
 
 
 def _as_it_is_launched(result: Fit) -> Sequence[Trial]:

@@ -7,7 +7,6 @@ import logging
 from launcher.engine.events import Finished
 from launcher.history.events import Event, Listener
 from launcher.machine import process
-from launcher.run.attempt import Wait
 from launcher.run.events import Recovering
 from launcher.trial.job import Job
 
@@ -37,8 +36,7 @@ def listener(job: Job) -> Listener:
 def _said(event: Event) -> tuple[str, str] | None:
     """(status, what happened) of an event that is told; None for another."""
     if isinstance(event, Recovering):
-        move = event.move.then if isinstance(event.move, Wait) else event.move
-        return "recovering", move.why
+        return "recovering", event.move.why
     if isinstance(event, Finished):
         status = event.fit.status.value
         return status, status.replace("_", " ")

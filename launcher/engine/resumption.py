@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
@@ -17,12 +17,11 @@ from launcher.engine.state import Status
 from launcher.errors import BadInput, Fault
 from launcher.history import owner, series
 from launcher.history.owner import State
-from launcher.history.records import FORMAT, Record
+from launcher.history.records import FORMAT, AttemptRecord, Record
 from launcher.history.run_folder import RunFolder
 from launcher.history.runs import WITHOUT_A_RECORD
 from launcher.ladder.rungs import Ladder
-from launcher.run import attempt
-from launcher.run.attempt import Attempt
+from launcher.run.attempt import Ended
 from launcher.trial import trial
 from launcher.trial.trial import Trial
 
@@ -56,15 +55,18 @@ class Resumable:
         """Its trials, read from their folders."""
         return [trial.of_record(said, ladder) for said in self.record.trials]
 
-    def attempts(self, ladder: Ladder) -> list[Attempt]:
+    def attempts(self, ladder: Ladder) -> list[AttemptRecord]:
         """Its attempts at the full run. Raises BadInput if ``ladder`` isn't the one it was launched on."""
-        try:
-            made = [attempt.of_record(said, ladder) for said in self.record.attempts]
-        except (ValueError, IndexError) as error:
-            raise _refused(self.folder.path, f"its attempts aren't those of its recipe's ladder: {error}", _ANEW) from error
-        return [*made[:-1], *(one if one.seconds else replace(one, seconds=self._seen(one)) for one in made[-1:])]
+        made = self.record.attempts
+        for one in made:
+            now = dict(ladder.rungs[one.rung_index].values) if one.rung_index < len(ladder.rungs) else {}
+            if now != one.rung or one.ended not in set(Ended):
+                words = f"rung {one.rung_index} is {now} now, and was {one.rung}" if now != one.rung else f"one ended {one.ended!r}"
+                raise _refused(self.folder.path, f"its attempts aren't those of its recipe's ladder: {words}", _ANEW)
+        seen = (one if one.seconds else one.model_copy(update={"seconds": self._seen(one)}) for one in made[-1:])
+        return [*made[:-1], *seen]
 
-    def _seen(self, last: Attempt) -> float:
+    def _seen(self, last: AttemptRecord) -> float:
         """For how many seconds it was seen to run: whoever would have written that down was ended, too."""
         return max((line["at"] - last.began for line in series.read(self.folder.series) if line["at"] >= last.began), default=0.0)
 

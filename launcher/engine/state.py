@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -17,13 +17,22 @@ from launcher.engine.reuse import Reuse
 from launcher.errors import ExitCode, Interrupted
 from launcher.history import runs
 from launcher.history.events import Event
-from launcher.history.records import FORMAT, DeviceRecord, KeptRecord, Record, RungRecord, SameTrainingRecord
+from launcher.history.records import (
+    FORMAT,
+    AttemptRecord,
+    DeviceRecord,
+    KeptRecord,
+    MemoryRecord,
+    Record,
+    RungRecord,
+    RunRecord,
+    SameTrainingRecord,
+)
 from launcher.ladder import course
 from launcher.ladder.rungs import Rung
 from launcher.ladder.same_training import PROVEN, SameTraining, unproven
 from launcher.ladder.verdict import Kind
 from launcher.machine import headroom
-from launcher.run.attempt import Attempt, Outcome
 from launcher.run.events import AttemptStarted, Deviated, Heartbeat, LossNotFinite
 from launcher.shared.files import plain
 from launcher.shared.memory_failures import OF_MACHINE
@@ -111,7 +120,7 @@ class Fit:
     digest: str | None = None
     """Of what its fit hangs on, once that is known: what a run disproves by running out of memory."""
     trial_seconds: float = 0.0
-    attempts: list[Attempt] = field(default_factory=list)
+    attempts: list[AttemptRecord] = field(default_factory=list)
     """Launches of the full run: one, and one more each time that it had to be started again."""
     forgiven: int = 0
     """So many of the first attempts don't count against ``recover.restarts``: a person has said ``autofit resume`` since."""
@@ -124,7 +133,7 @@ class Fit:
     """Who holds the card that is waited for just now."""
     remark: str = ""
     """The full run's last deviation since it was last started."""
-    outcome: Outcome | None = None
+    outcome: RunRecord | None = None
     """How the full run ended: its last attempt."""
     results: dict[str, Any] = field(default_factory=dict)
     """What the full run achieved."""
@@ -143,11 +152,16 @@ class Fit:
             case AttemptStarted() | Deviated():
                 self.remark = event.what if isinstance(event, Deviated) else ""
             case Heartbeat():
-                self.attempts[-1] = replace(self.attempts[-1], peak_bytes=event.peak_bytes)
+                self.note(peak_bytes=event.peak_bytes)
             case LossNotFinite():
-                self.attempts[-1] = replace(self.attempts[-1], not_finite_since=event.since)
+                self.note(not_finite_since=event.since)
         if event.recorded:
             self.write()
+
+    def note(self, **known: Any) -> AttemptRecord:
+        """The last attempt, with what is known of it now."""
+        self.attempts[-1] = self.attempts[-1].model_copy(update=known)
+        return self.attempts[-1]
 
     @property
     def exit_code(self) -> ExitCode:
@@ -157,7 +171,7 @@ class Fit:
     def rung(self) -> Rung | None:
         """Where the full run stands, or ended; before it the rung that fits."""
         if self.attempts:
-            return self.attempts[-1].rung
+            return self.job.ladder.rungs[self.attempts[-1].rung_index]
         return self.chosen.rung if self.chosen is not None else None
 
     def write(self) -> None:
@@ -166,12 +180,12 @@ class Fit:
             self.job.folder.replace_json(self.job.folder.record, self.as_record())
 
     @property
-    def memory(self) -> Memory | None:
+    def memory(self) -> MemoryRecord | None:
         """The run's peak beside its trial's, once both are known."""
         if self.outcome is None or self.chosen is None:
             return None
         budget = self.job.on(self.chosen.rung).budget
-        return Memory(
+        return MemoryRecord(
             trial_peak_bytes=self.chosen.verdict.peak_bytes,
             run_peak_bytes=self.outcome.peak_bytes,
             cap_bytes=budget.cap_bytes,
@@ -216,7 +230,7 @@ class Fit:
             effective_batch_seen=chosen.batch_seen if chosen else False, effective_batch_asked=job.ladder.effective_batch,
             given_up=course.recorded(job.ladder, rung, job.recipe.ladder.wheels) if rung else None,
             trials=[one.record(same_training=self.certificate(one.rung).as_record()) for one in self.trials],
-            attempts=[one.record(self._trial_peak, same_training=self.certificate(one.rung).as_record()) for one in self.attempts],
+            attempts=[one.model_copy(update={"same_training": self._same_record(job.ladder.rungs[one.rung_index])}) for one in self.attempts],
             same_training=SameTrainingRecord(**same, **({"refused": self.refused} if self.refused else {})) if same else None,
             chosen_rung_index=chosen.rung.index if chosen else None, cwd=self.cwd, run_dir=str(job.folder.path),
             command=self.command.shell() if self.command else None, device=DeviceRecord(**plain(job.budget)),
@@ -237,9 +251,8 @@ class Fit:
         driver = self.job.budget.driver
         return {**versions, **({"driver": driver} if driver else {})}
 
-    @property
-    def _trial_peak(self) -> int:
-        return self.chosen.verdict.peak_bytes if self.chosen is not None else 0
+    def _same_record(self, rung: Rung) -> SameTrainingRecord:
+        return SameTrainingRecord(**self.certificate(rung).as_record())
 
     def _where_it_is_so(self) -> dict[str, Any]:
         """What only some records have."""
@@ -253,9 +266,9 @@ class Fit:
         if self.nearest is not None and self.nearest_command is not None:
             found["nearest"] = {**self.nearest.as_record(), "command": self.nearest_command.shell()}
         if self.outcome is not None:
-            found["run"] = plain(self.outcome)
+            found["run"] = self.outcome
             found |= {"steps": self.steps.as_record()} if self.steps is not None else {}
-            found |= {"memory": plain(self.memory), "results": plain(self.results)}
+            found |= {"memory": self.memory, "results": plain(self.results)}
         return found
 
 
@@ -291,26 +304,10 @@ REPORTED = 1.02
 """A run above its trial by more than this is told, and a report asked for."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Memory:
-    """A full run held against its trial, in the trial's own measure. Bytes."""
-
-    trial_peak_bytes: int
-    run_peak_bytes: int
-    """0 where it could not be seen."""
-    cap_bytes: int
-    budget_bytes: int
-
-    @property
-    def ratio(self) -> float | None:
-        """Run peak over trial peak; None where one of them is unknown."""
-        return self.run_peak_bytes / self.trial_peak_bytes if self.run_peak_bytes and self.trial_peak_bytes else None
-
-    @property
-    def above_trial(self) -> bool:
-        """The run needed noticeably more than its trial had shown, and more than two processes that do the same may differ by."""
-        apart = self.run_peak_bytes - self.trial_peak_bytes
-        return self.ratio is not None and self.ratio > REPORTED and apart > headroom.LEAST_BYTES
+def above_trial(memory: MemoryRecord) -> bool:
+    """Whether the run needed noticeably more than its trial had shown, and more than two processes that do the same may differ by."""
+    apart = memory.run_peak_bytes - memory.trial_peak_bytes
+    return memory.ratio is not None and memory.ratio > REPORTED and apart > headroom.LEAST_BYTES
 
 
 @contextmanager

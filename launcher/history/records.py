@@ -1,7 +1,7 @@
 """The shape of ``record.json``, which is also what ``--json`` prints; docs/record.schema.json is made of it.
 
 Every key has a default, so that an older autofit's record can be read. Keys of a later autofit are kept as they are. To add a key, add a
-field here and its value where the record is made (``engine.state``, ``trial.trial``, ``run.attempt``), then run ``make schema``.
+field here and its value where the record is made (``engine.state``, ``trial.trial``, ``run.supervise``), then run ``make schema``.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError
+
+from launcher.shared.sizes import format_number
 
 FORMAT = 2
 """Format of the record. Records of format 1 (without the key) have no attempts and can't be resumed."""
@@ -28,13 +30,18 @@ class Part(BaseModel):
 
 
 class CheckpointRecord(Part):
-    """A whole checkpoint of a run."""
+    """An intact checkpoint of a run: it was loaded or its checksums match, and no weight that was looked at is not finite."""
 
-    path: str
+    path: Path
     done: float = 0.0
     """How far it has come, in ``unit``."""
     unit: str = ""
+    """"epochs" or "steps"; for a script, whose checkpoints can't be read, "seconds" (the time when it was written)."""
     finished: bool = False
+    """The training itself is done; only the trainer's own end is left (the last evaluation)."""
+
+    def __str__(self) -> str:
+        return f"{self.path} ({format_number(self.done)} {self.unit})" if self.unit != "seconds" else str(self.path)
 
 
 class SameTrainingRecord(Part):
@@ -118,15 +125,24 @@ class MoveRecord(Part):
     """The move after an attempt."""
 
     move: str = ""
-    """go_on, wait or stop."""
+    """go_on, wait (others hold the card: go on once it is free) or stop (nothing more can be done)."""
     why: str = ""
     rung_index: int | None = None
+    """The rung that is launched next; null where nothing is."""
     checkpoint: CheckpointRecord | None = None
+    """The checkpoint to go on from; null: from the beginning."""
     workers: int | None = None
+    """At most so many loader workers; null: as asked."""
+    unproven: bool = False
+    """The rung asks more than the failed one on some wheel, or is of fewer cards, so it needs a trial first."""
+
+    @property
+    def stops(self) -> bool:
+        return self.move == "stop"
 
 
 class AttemptRecord(Part):
-    """One launch of the full run's trainer."""
+    """One launch of the full run's trainer, and how it ended."""
 
     number: int = 1
     command: str = ""
@@ -135,18 +151,24 @@ class AttemptRecord(Part):
     checkpoint: CheckpointRecord | None = None
     """The checkpoint it resumed from; null: it began from the beginning."""
     workers: int | None = None
+    """Loader workers it was held to; null: as asked."""
     ended: str = "interrupted"
+    """The cause of its end (``run.cause.Ended``); also what a record says of an attempt whose launcher was killed."""
     phase: str = ""
+    """Phase in which it ended, by its output: train, validate or finish (the last evaluation)."""
     evidence: str = ""
     source: str | None = None
+    """Part of the machine that refused memory; null for other ends."""
     asked_bytes: int | None = None
     peak_bytes: int = 0
     seconds: float = 0.0
     left: list[CheckpointRecord] = []
-    """Checkpoints it could be resumed from, newest first."""
+    """Checkpoints it could be resumed from when it ended, newest first."""
     goes_on_from: str = ""
-    """Start of a ``resume``: checkpoint, beginning or nothing; empty: unknown."""
+    """Start of a ``resume``, as far as that was seen: checkpoint, beginning (nothing was saved yet) or nothing (it would be begun anew only
+    with ``recover.allow_restart``); empty: its launcher was killed before it could look."""
     not_finite_since: float | None = None
+    """When its loss stopped being finite, in seconds since 1970; null: its last report was finite."""
     rung_index: int = 0
     rung: dict[str, Any] = {}
     accumulation: int = 1
@@ -154,6 +176,11 @@ class AttemptRecord(Part):
     fit_wrong_by_bytes: int | None = None
     next: MoveRecord | None = None
     same_training: SameTrainingRecord | None = None
+
+    @property
+    def done(self) -> float:
+        """How far the newest whole checkpoint had come, in its own unit; 0: there was none."""
+        return max((one.done for one in self.left), default=0.0)
 
 
 class DeviceRecord(Part):
@@ -206,18 +233,29 @@ class RunRecord(Part):
     returncode: int = 0
     seconds: float = 0.0
     peak_resident_bytes: int = 0
+    """Most resident memory of the run's process (host)."""
     peak_device_bytes: int = 0
+    """Most that the run used on its card, context included, sampled every second; 0 on a CPU."""
     peak_bytes: int = 0
+    """Most memory that the run used, measured as in its trial; 0 if unknown."""
     memory_failure: dict[str, Any] | None = None
+    """The last memory failure in a failed run's output, which ended it."""
     ended: str = ""
     phase: str = ""
     evidence: str = ""
+    """Words by which its end is known."""
     optimizer_steps: int | None = None
+    """Optimizer steps that it made; null if that couldn't be seen from outside."""
     stopped_early: str = ""
     """The line in which it says that it stopped early; empty if it didn't."""
     ended_at: str = ""
     """The last that it told of its epochs, where its length was more than one further."""
     lost_to_memory: list[str] = []
+    """Memory failures that the run's logs mention and that did not end it: a figure was not drawn, say."""
+
+    @property
+    def done(self) -> bool:
+        return self.returncode == 0 and self.ended == "done"
 
 
 class StepsRecord(Part):
@@ -231,12 +269,18 @@ class StepsRecord(Part):
 
 
 class MemoryRecord(Part):
-    """The full run's peak beside its trial's."""
+    """The full run's peak beside its trial's, in the trial's own measure. Bytes."""
 
     trial_peak_bytes: int = 0
     run_peak_bytes: int = 0
+    """0 where it could not be seen."""
     cap_bytes: int = 0
     budget_bytes: int = 0
+
+    @property
+    def ratio(self) -> float | None:
+        """Run peak over trial peak; None where one of them is unknown."""
+        return self.run_peak_bytes / self.trial_peak_bytes if self.run_peak_bytes and self.trial_peak_bytes else None
 
 
 class Record(Part):

@@ -112,7 +112,6 @@ def find(end: RunEnd) -> Cause:
     if (number := _signal_of(end)) in _FROM_OUTSIDE:
         whom = "".join(f" to rank {rank}" for rank, signalled in _OF_A_RANK.findall(end.words) if int(signalled) == number)
         known = end.oom_kills is not None
-        known = end.oom_kills is not None
         counts = "the kernel counts no kill for want of memory" if known else "whether the kernel kills for want of memory isn't known"
         left = f", {end.host_free:.0%} of the host's memory was free" if end.host_free < LITTLE else ""
         said = f"{number.name}{whom} from outside; {counts}{left}"

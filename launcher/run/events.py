@@ -6,17 +6,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from launcher.history.events import Event
+from launcher.history.records import AttemptRecord, MoveRecord, RunRecord
+from launcher.ladder.rungs import Rung
 from launcher.machine.devices import Budget
-from launcher.run.attempt import Attempt, Move, Outcome, moved
 
 
 class AttemptStarted(Event, name="run_started", recorded=True):
-    attempt: Attempt
+    attempt: AttemptRecord
 
     def line(self) -> Mapping[str, Any]:
-        one = self.attempt
-        told = {"rung_index": one.rung.index, "command": one.command, "checkpoint": one.checkpoint}
-        return {**told, **({"attempt": one.number} if one.number > 1 else {})}
+        return self.attempt.model_dump(mode="json", include={"number", "rung_index", "command", "checkpoint"})
 
 
 class Heartbeat(Event, name="heartbeat", recorded=True):
@@ -55,18 +54,19 @@ class LossNotFinite(Event, recorded=True):
 
 
 class AttemptEnded(Event, name="run_ended", recorded=True):
-    attempt: Attempt
-    outcome: Outcome
-    fit_wrong_by_bytes: int | None
+    attempt: AttemptRecord
+    outcome: RunRecord
 
     def line(self) -> Mapping[str, Any]:
-        return {"attempt": self.attempt.number, "outcome": self.outcome}
+        return {"attempt": self.attempt.number, "outcome": self.outcome.written()}
 
 
 class Recovering(Event, name="recovering", recorded=True):
     """The move after a failed attempt."""
 
-    move: Move
+    move: MoveRecord
+    rung: Rung | None
+    """The rung that is launched next; None where nothing is."""
 
     def line(self) -> Mapping[str, Any]:
-        return moved(self.move)
+        return self.move.written()

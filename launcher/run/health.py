@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from statistics import median
 
 from launcher.adapter.progress import TRAIN, VALIDATE, Progress
-from launcher.shared.sizes import format_size
 
 LEAST_STEPS = 20
 """A run's own pace is known after this many steps."""
@@ -138,17 +137,6 @@ class Cliffs:
             return None
         before, lately = median(self._before), sorted(pace for _, pace in self._lately)
         return (before, median(lately)) if lately[len(lately) // FAST] > CLIFF * before else None
-
-
-def spilled(cliff: tuple[float, float], *, used_bytes: int, cap_bytes: int, budget_bytes: int, may_spill: bool) -> str:
-    """The evidence that the driver's spilling caused a cliff; empty if it can be anything else.
-
-    The driver must be one that spills, and the run must use more of the card than the cap: below the cap nothing was spilled in a trial.
-    """
-    if not may_spill or not used_bytes or used_bytes <= cap_bytes:
-        return ""
-    used = f"{format_size(used_bytes)} of {format_size(budget_bytes)} in use, over the trials' cap of {format_size(cap_bytes)}"
-    return f"{steeper(cliff)}, with {used}"
 
 
 def steeper(cliff: tuple[float, float]) -> str:

@@ -8,13 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import cast
 
 from launcher.adapter.commands import Checkpoint
 from launcher.config.schema import RecoverRules
+from launcher.history.records import AttemptRecord, MoveRecord
 from launcher.ladder.rungs import Ladder, Rung
 from launcher.ladder.search import Tried, dominated_by
 from launcher.ladder.verdict import Kind, Verdict
-from launcher.run.attempt import Attempt, Ended, GoOn, Move, Stop, Wait
+from launcher.run.attempt import Ended
+from launcher.shared.memory_failures import Source
 from launcher.shared.report import Phase
 
 MOST_WAITS = 5
@@ -31,7 +34,7 @@ class History:
 
     ladder: Ladder
     rules: RecoverRules
-    attempts: tuple[Attempt, ...]
+    attempts: tuple[AttemptRecord, ...]
     """All attempts in order. ``forgiven`` says how many of the first don't count against ``recover.restarts``."""
     checkpoints: tuple[Checkpoint, ...] = ()
     """Checkpoints that the run can be resumed from, newest first."""
@@ -46,30 +49,35 @@ class History:
     forgiven: int = 0
     """How many of the first attempts don't count: those before the last ``autofit resume``."""
 
+    @property
+    def rung(self) -> Rung:
+        """The last attempt's rung."""
+        return self.ladder.rungs[self.attempts[-1].rung_index]
 
-def decide(history: History) -> Move:
+
+def decide(history: History) -> MoveRecord:
     """Decides what to do after the last attempt, which did not come to its end."""
     last, counted = history.attempts[-1], history.attempts[history.forgiven :]
     failed = [attempt for attempt in counted if attempt.ended not in (Ended.CARD_TAKEN, Ended.INTERRUPTED)]
-    waits = sum(attempt.ended is Ended.CARD_TAKEN for attempt in counted)
+    waits = sum(attempt.ended == Ended.CARD_TAKEN for attempt in counted)
     if not counted and last.ended not in (*_TOO_MUCH, Ended.HOST_MEMORY, Ended.CARD_TAKEN):
-        return _again(history, f"{last.ended.value}; resumed")
-    if last.ended is Ended.CARD_TAKEN:
+        return _again(history, f"{last.ended}; resumed")
+    if last.ended == Ended.CARD_TAKEN:
         if waits > MOST_WAITS:
             return _stop(history, f"others came to the card {waits} times")
         again = _again(history, "others had taken the card's memory: the same rung once it is back")
-        return Wait(then=again) if isinstance(again, GoOn) else again
-    if last.ended is Ended.INTERRUPTED:
+        return again if again.stops else again.model_copy(update={"move": "wait"})
+    if last.ended == Ended.INTERRUPTED:
         return _again(history, "it was interrupted")
     if len(failed) > history.rules.restarts:
         budget = f"{history.rules.restarts} restarts (recover.restarts) are used up" if history.rules.restarts else "recover.restarts=0"
-        return _stop(history, f"{last.ended.value}, and {budget}")
+        return _stop(history, f"{last.ended}, and {budget}")
     return _after_failure(history, last, failed)
 
 
-def _after_failure(history: History, last: Attempt, failed: Sequence[Attempt]) -> Move:
+def _after_failure(history: History, last: AttemptRecord, failed: Sequence[AttemptRecord]) -> MoveRecord:
     """The move for this failure, while restarts are left."""
-    before = [attempt for attempt in failed[:-1] if attempt.ended is last.ended]
+    before = [attempt for attempt in failed[:-1] if attempt.ended == last.ended]
     match last.ended:
         case Ended.OUT_OF_MEMORY:
             return _lower(history, f"out of memory in {last.phase}: one rung lower")
@@ -93,12 +101,12 @@ def _after_failure(history: History, last: Attempt, failed: Sequence[Attempt]) -
         case Ended.READ_ONLY:
             return _stop(history, "its files can't be written any more; see to that, then `autofit resume`")
         case Ended.CRASHED if (doubtful := _doubtful(history, last)) is not None:
-            why = f"it crashed from {doubtful.path.name}, the last that was saved before it was {history.attempts[-2].ended.value}"
+            why = f"it crashed from {doubtful.path.name}, the last that was saved before it was {history.attempts[-2].ended}"
             return _again(replace(history, checkpoints=history.checkpoints[1:]), f"{why}: once from the one before")
     return _stop(history, "it crashed, and not for want of memory: starting it again would crash it again")
 
 
-def _doubtful(history: History, last: Attempt) -> Checkpoint | None:
+def _doubtful(history: History, last: AttemptRecord) -> Checkpoint | None:
     """The checkpoint from which the last attempt has crashed without saving another, if the one before left it as its last and may have
     been ended while it saved, and there is an older one."""
     before, left = history.attempts[-2:-1], history.checkpoints
@@ -107,7 +115,7 @@ def _doubtful(history: History, last: Attempt) -> Checkpoint | None:
     return left[0] if torn and len(left) > 1 else None
 
 
-def _diverged(history: History, *, again: bool) -> Move:
+def _diverged(history: History, *, again: bool) -> MoveRecord:
     """Resumes once from a checkpoint before the divergence, if the recipe says so and there is one; else stops."""
     words = "the loss is not finite" + (" again" if again else "")
     if not history.checkpoints:
@@ -117,23 +125,22 @@ def _diverged(history: History, *, again: bool) -> Move:
     return _again(history, "the loss was not finite: once more from the last good checkpoint")
 
 
-def _again(history: History, why: str) -> GoOn | Stop:
+def _again(history: History, why: str) -> MoveRecord:
     """Goes on at the same rung, from the newest checkpoint, or from the beginning if nothing was saved yet."""
-    last = history.attempts[-1]
-    return _to(history, last.rung, why, workers=last.workers)
+    return _to(history, history.rung, why)
 
 
-def _lighter(history: History, last: Attempt) -> GoOn | Stop:
+def _lighter(history: History, last: AttemptRecord) -> MoveRecord:
     """Needs less host memory: a quarter of the loader workers, or a lower rung if there are none."""
-    asked = last.rung.values.get("workers", history.workers) if history.workers is not None else None
+    asked = history.rung.values.get("workers", history.workers) if history.workers is not None else None
     now = last.workers if last.workers is not None else asked
     short = {"files": "open files", "shared_memory": "/dev/shm", "processes": "processes"}.get(
         str(last.source), "host memory"
     ) + " ran short"
-    if last.ended is Ended.KILLED:
+    if last.ended == Ended.KILLED:
         short = "it was killed once more before it had saved anything new"
     if isinstance(now, int) and now:
-        return _to(history, last.rung, f"{short}: {now // 4} loader workers instead of {now}", workers=now // 4)
+        return _to(history, history.rung, f"{short}: {now // 4} loader workers instead of {now}", workers=now // 4)
     if last.source == "files":
         return _stop(
             history, "too many open files, and no loader worker to do without; raise that limit (ulimit -n), then `autofit resume`"
@@ -141,7 +148,7 @@ def _lighter(history: History, last: Attempt) -> GoOn | Stop:
     return _lower(history, f"{short}: one rung lower")
 
 
-def _lower(history: History, why: str) -> GoOn | Stop:
+def _lower(history: History, why: str) -> MoveRecord:
     """The first rung below that can load the checkpoint and hasn't failed; after a failure in validation, one that changes only validation
     first.
     """
@@ -151,7 +158,7 @@ def _lower(history: History, why: str) -> GoOn | Stop:
     if last.phase in (Phase.VALIDATE, Phase.FINISH):
         kept.sort(key=lambda rung: not _in_validation_only(history, rung))  # stable: the ladder's order within each half
     if kept:
-        return _to(history, kept[0], why, workers=last.workers)
+        return _to(history, kept[0], why)
     if not below:
         return _stop(history, f"{why.partition(':')[0]}, and no rung is left below")
     if not history.rules.allow_restart:
@@ -161,15 +168,15 @@ def _lower(history: History, why: str) -> GoOn | Stop:
             else "this trainer can't resume from a checkpoint"
         )
         return _stop(history, f"{what}; recover.allow_restart=true would begin anew at rung {below[0].index}")
-    return _to(history, below[0], f"{why}, from the beginning as recover.allow_restart says", workers=last.workers)
+    return _to(history, below[0], f"{why}, from the beginning as recover.allow_restart says")
 
 
 def _below(history: History) -> Iterator[Rung]:
     """Rungs below the last attempt's that no trial and no attempt has ruled out."""
     failures = (*history.tried, *_as_tried(history))
     out = {one.rung.index for one in failures if not one.verdict.fits}
-    for rung in history.ladder.rungs[history.attempts[-1].rung.index + 1 :]:
-        if rung.effective_batch != history.attempts[-1].rung.effective_batch:
+    for rung in history.ladder.rungs[history.rung.index + 1 :]:
+        if rung.effective_batch != history.rung.effective_batch:
             continue  # ladder.keep_batch=false lets a launch choose such a rung, never a run change its batch on the way
         if rung.index not in out and dominated_by(history.ladder, rung, failures) is None:
             yield rung
@@ -178,14 +185,15 @@ def _below(history: History) -> Iterator[Rung]:
 def _as_tried(history: History) -> Iterator[Tried]:
     """Attempts that ran out of the device's memory, in the form of failed trials."""
     for attempt in history.attempts:
-        if (kind := _TOO_MUCH.get(attempt.ended)) is not None:
+        if (kind := _TOO_MUCH.get(Ended(attempt.ended))) is not None:
             phase = Phase.VALIDATE if attempt.phase in (Phase.VALIDATE, Phase.FINISH) else Phase.TRAIN
-            yield Tried(rung=attempt.rung, verdict=Verdict(kind=kind, phase=phase, why="the full run", source=attempt.source))
+            verdict = Verdict(kind=kind, phase=phase, why="the full run", source=cast(Source | None, attempt.source))
+            yield Tried(rung=history.ladder.rungs[attempt.rung_index], verdict=verdict)
 
 
 def _turned(history: History, rung: Rung) -> set[str]:
     """Wheels that differ from the last attempt's rung."""
-    return {name for name, value in rung.values.items() if history.attempts[-1].rung.values.get(name) != value}
+    return {name for name, value in rung.values.items() if history.rung.values.get(name) != value}
 
 
 def _loads(history: History, rung: Rung) -> bool:
@@ -198,21 +206,24 @@ def _in_validation_only(history: History, rung: Rung) -> bool:
     return all(acts_in[name] == "validation" for name in _turned(history, rung))
 
 
-def _to(history: History, rung: Rung, why: str, *, workers: int | None) -> GoOn | Stop:
-    """To this rung, from the newest checkpoint that loads there; else from the beginning, if nothing was saved or the recipe allows it."""
-    last = history.attempts[-1]
-    newest = history.checkpoints[0] if history.checkpoints else None
-    loads = _loads(history, rung)
-    more = any(at < before for at, before in zip(rung.position, last.rung.position, strict=True))
-    unproven = more or rung.world_size != last.rung.world_size  # each of fewer cards accumulates more
-    if newest is not None and loads:
-        return GoOn(rung=rung, checkpoint=newest, why=why, workers=workers, unproven=unproven)
-    if loads and history.spoiled and not history.rules.allow_restart:
+def _to(history: History, rung: Rung, why: str, *, workers: int | None = None) -> MoveRecord:
+    """To this rung, from the newest checkpoint that loads there; else from the beginning, if nothing was saved or the recipe allows it.
+
+    ``workers``: at most so many loader workers; None: as many as before.
+    """
+    newest, loads = history.checkpoints[0] if history.checkpoints else None, _loads(history, rung)
+    if loads and newest is None and history.spoiled and not history.rules.allow_restart:
         anew = "recover.allow_restart=true would begin anew, with what is there put aside and not removed"
         return _stop(history, f"{why}, but nothing that was saved can be gone on from: {_saved(history)}; {anew}")
-    if loads or history.rules.allow_restart:
-        return GoOn(rung=rung, checkpoint=None, why=f"{why}, from the beginning" if loads else why, workers=workers, unproven=unproven)
-    return _stop(history, "this trainer can't resume from a checkpoint; recover.allow_restart=true would begin anew")
+    if not loads and not history.rules.allow_restart:
+        return _stop(history, "this trainer can't resume from a checkpoint; recover.allow_restart=true would begin anew")
+    more = any(at < before for at, before in zip(rung.position, history.rung.position, strict=True))
+    unproven = more or rung.world_size != history.rung.world_size  # each of fewer cards accumulates more
+    return MoveRecord(
+        move="go_on", why=f"{why}, from the beginning" if loads and newest is None else why, rung_index=rung.index,
+        checkpoint=newest if loads else None, workers=history.attempts[-1].workers if workers is None else workers,
+        **({"unproven": True} if unproven else {}),
+    )  # fmt: skip
 
 
 def _saved(history: History, before: str = "") -> str:
@@ -224,5 +235,5 @@ def _saved(history: History, before: str = "") -> str:
     return f"{before}{path}: {why}{others}"
 
 
-def _stop(history: History, why: str) -> Stop:
-    return Stop(why=why, checkpoint=history.checkpoints[0] if history.checkpoints else None)
+def _stop(history: History, why: str) -> MoveRecord:
+    return MoveRecord(move="stop", why=why, checkpoint=history.checkpoints[0] if history.checkpoints else None)

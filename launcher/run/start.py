@@ -12,6 +12,7 @@ from pathlib import Path
 from launcher.adapter.commands import Command, held
 from launcher.adapter.protocol import FIRST, RunStart
 from launcher.adapter.registry import saves_of
+from launcher.history.records import MoveRecord
 from launcher.history.run_folder import AttemptFiles
 from launcher.ladder.rungs import Rung
 from launcher.machine import allocator, devices, process
@@ -19,7 +20,6 @@ from launcher.machine.allocator import allocator_environment
 from launcher.machine.devices import Budget
 from launcher.machine.process import Child, Shows
 from launcher.run import trackers
-from launcher.run.attempt import GoOn
 from launcher.shared.orders import HELD, SAVES, STACKS
 from launcher.trial.job import Job
 from launcher.trial.trial import Trial
@@ -33,12 +33,12 @@ def native_command(job: Job, rung: Rung) -> Command:
     return _written(job.on(rung), rung, FIRST, job.folder.command)
 
 
-def command_of_attempt(job: Job, move: GoOn, *, attempt: int) -> Command:
+def command_of_attempt(job: Job, move: MoveRecord, rung: Rung, *, attempt: int) -> Command:
     """The command that resumes a run. Writes ``command.sh`` (the whole run at that rung) and ``native/attempt-N.sh`` (this attempt)."""
-    native_command(job, move.rung)
+    native_command(job, rung)
     origin = f"on from {move.checkpoint}" if move.checkpoint is not None else "from the beginning"
     begin, script = RunStart(checkpoint=move.checkpoint, attempt=attempt, workers=move.workers), job.folder.attempt(attempt).command
-    return _written(job.on(move.rung), move.rung, begin, script, f"Attempt {attempt}: {origin}.")
+    return _written(job.on(rung), rung, begin, script, f"Attempt {attempt}: {origin}.")
 
 
 def _written(job: Job, rung: Rung, begin: RunStart, script: Path, more: str = "") -> Command:
