@@ -27,11 +27,11 @@ from typing import Any
 
 from launcher.adapter.registry import load_adapter
 from launcher.config.schema import DeviceRules, LadderRules, Recipe, TrainerRules
+from launcher.history.records import AttemptRecord
 from launcher.history.run_folder import RunFolder
 from launcher.ladder.build import ladder_of
 from launcher.machine import process
 from launcher.run import supervise
-from launcher.run.attempt import Attempt
 from launcher.trainers.suite import cpu_budget
 from launcher.trial.job import Job
 
@@ -66,7 +66,7 @@ def job(root: Path) -> Job:
 
 
 def watched(job: Job, child: process.Child) -> None:
-    supervise.follow(job, child, [Attempt(number=1, rung=job.ladder.asked, command="", began=time.time())], base_bytes=0)
+    supervise.follow(job, child, [AttemptRecord(began=time.time())], base_bytes=0)
 
 
 def unwatched(job: Job, child: process.Child) -> None:

@@ -230,7 +230,7 @@ class Fit:
             effective_batch_seen=chosen.batch_seen if chosen else False, effective_batch_asked=job.ladder.effective_batch,
             given_up=course.recorded(job.ladder, rung, job.recipe.ladder.wheels) if rung else None,
             trials=[one.record(same_training=self.certificate(one.rung).as_record()) for one in self.trials],
-            attempts=[one.model_copy(update={"same_training": self._same_record(job.ladder.rungs[one.rung_index])}) for one in self.attempts],
+            attempts=[one.model_copy(update={"same_training": self._same_record(one.rung_index)}) for one in self.attempts],
             same_training=SameTrainingRecord(**same, **({"refused": self.refused} if self.refused else {})) if same else None,
             chosen_rung_index=chosen.rung.index if chosen else None, cwd=self.cwd, run_dir=str(job.folder.path),
             command=self.command.shell() if self.command else None, device=DeviceRecord(**plain(job.budget)),
@@ -251,8 +251,8 @@ class Fit:
         driver = self.job.budget.driver
         return {**versions, **({"driver": driver} if driver else {})}
 
-    def _same_record(self, rung: Rung) -> SameTrainingRecord:
-        return SameTrainingRecord(**self.certificate(rung).as_record())
+    def _same_record(self, rung_index: int) -> SameTrainingRecord:
+        return SameTrainingRecord(**self.certificate(self.job.ladder.rungs[rung_index]).as_record())
 
     def _where_it_is_so(self) -> dict[str, Any]:
         """What only some records have."""

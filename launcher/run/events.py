@@ -15,7 +15,9 @@ class AttemptStarted(Event, name="run_started", recorded=True):
     attempt: AttemptRecord
 
     def line(self) -> Mapping[str, Any]:
-        return self.attempt.model_dump(mode="json", include={"number", "rung_index", "command", "checkpoint"})
+        one = self.attempt
+        told = {"rung_index": one.rung_index, "command": one.command, "checkpoint": one.checkpoint}
+        return {**told, **({"attempt": one.number} if one.number > 1 else {})}
 
 
 class Heartbeat(Event, name="heartbeat", recorded=True):
@@ -58,7 +60,7 @@ class AttemptEnded(Event, name="run_ended", recorded=True):
     outcome: RunRecord
 
     def line(self) -> Mapping[str, Any]:
-        return {"attempt": self.attempt.number, "outcome": self.outcome.written()}
+        return {"attempt": self.attempt.number, "outcome": self.outcome}
 
 
 class Recovering(Event, name="recovering", recorded=True):

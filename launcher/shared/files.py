@@ -51,7 +51,9 @@ def written_at(path: Path) -> float:
 
 
 def plain(value: Any) -> Any:
-    """Dataclasses, enums, paths and tuples as JSON knows them."""
+    """Dataclasses, parts of records, enums, paths and tuples as JSON knows them."""
+    if hasattr(value, "written"):
+        return value.written()
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, Mapping):

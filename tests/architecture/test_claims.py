@@ -56,7 +56,11 @@ def test_the_list_of_what_runs_in_a_trainers_process_is_whole() -> None:
 
 def test_the_run_folders_docstring_lists_its_files(tmp_path: Path) -> None:
     folder = RunFolder.create(tmp_path, "demo")
-    names = {str(getattr(folder, name).relative_to(folder.path)) for name, value in vars(RunFolder).items() if isinstance(value, run_folder._Named)}
+    names = {
+        str(getattr(folder, name).relative_to(folder.path))
+        for name, value in vars(RunFolder).items()
+        if isinstance(value, run_folder._Named)
+    }
     assert names
     assert run_folder.__doc__ is not None
     assert [name for name in sorted(names) if name not in run_folder.__doc__] == []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -56,6 +56,7 @@ class Launches:
         self.place = place
         self.tried: list[int] = []
         self.heard: list[Event] = []
+        self.hears: Callable[[Event, Path], object] = lambda event, folder: None
         self.data = place / "data"
         self.data.mkdir()
         (self.data / "a.jpg").write_bytes(b"image")
@@ -84,7 +85,8 @@ class Launches:
         adapter: Any = Few(mine, data=[self.data], code=[self.code], fault=self.fault)
         folder = RunFolder.create(self.place / "runs", "few")
         folder.replace(folder.recipe, recipe.as_yaml(mine))
-        return Job(adapter=adapter, ladder=LADDER, budget=self.budget, folder=folder, listeners=[self.heard.append])
+        listeners = [self.heard.append, lambda event: self.hears(event, folder.path)]
+        return Job(adapter=adapter, ladder=LADDER, budget=self.budget, folder=folder, listeners=listeners)
 
     def trial(self, job: Job, rung: Rung, **_: Any) -> Trial:
         self.tried.append(rung.micro_batch)

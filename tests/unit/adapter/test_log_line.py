@@ -16,10 +16,9 @@ import pytest
 from launcher.adapter import LogLine, Progress, Rung, TrainerWords, log_line, registry
 from launcher.errors import BadInput
 from launcher.history import series
+from launcher.history.records import AttemptRecord, RunRecord
 from launcher.run import start, supervise
-from launcher.run.attempt import Attempt
-from launcher.run.recovery import Ended
-from launcher.run.supervise import Outcome
+from launcher.run.attempt import Ended
 from launcher.shared.memory_failures import lost_in
 from launcher.trainers.script.adapter import ScriptAdapter
 from launcher.trainers.ultralytics.adapter import UltralyticsAdapter
@@ -47,12 +46,12 @@ class Plugin(Few):
 def ran(launches: Launches) -> Any:
     """How a full run of the plug-in's ended, and the launch it was of."""
 
-    def run(program: str) -> tuple[Outcome, Job]:
+    def run(program: str) -> tuple[RunRecord, Job]:
         job = launches.job()
         job = replace(job, adapter=Plugin(job.recipe, fault=program), budget=replace(job.budget, emulated=False))
         rung, files = job.ladder.asked, job.folder.attempt(1)
         command = job.adapter.command(rung, job.budget, folder=job.folder.path)
-        attempt = Attempt(number=1, rung=rung, command=command.shell(), began=time.time())
+        attempt = AttemptRecord(rung_index=rung.index, command=command.shell(), began=time.time())
         with open("/dev/null", "wb") as nobody:
             child = start.start(job, launches.trial(job, rung), command, files, show=(nobody, nobody))
             return supervise.follow(job, child, [attempt], base_bytes=0), job
@@ -62,14 +61,14 @@ def ran(launches: Launches) -> Any:
 
 def test_progress_and_a_lost_loss_are_read_by_the_adapter(ran: Any) -> None:
     outcome, job = ran("for n in range(1, 10): print(f'round {n} of 9 | L ?')")
-    assert outcome.ended is Ended.DIVERGED and outcome.evidence == "round 3 of 9 | L ?"
+    assert outcome.ended == Ended.DIVERGED and outcome.evidence == "round 3 of 9 | L ?"
     assert [line["step"] for line in series.read(job.folder.series)][-1:] == [9]
 
 
 def test_its_messages_mean_what_the_adapter_says(ran: Any) -> None:
     outcome, job = ran("print('switching to small rounds'); print('the heap is exhausted, going on'); raise SystemExit('gone to pieces')")
-    assert outcome.ended is Ended.DIVERGED and "gone to pieces" in outcome.evidence
-    assert outcome.lost_to_memory == ("the heap is exhausted, going on",)
+    assert outcome.ended == Ended.DIVERGED and "gone to pieces" in outcome.evidence
+    assert outcome.lost_to_memory == ["the heap is exhausted, going on"]
     events = [json.loads(line) for line in job.folder.events.read_text().splitlines()]
     assert "takes smaller rounds" in [one.get("what") for one in events]
 

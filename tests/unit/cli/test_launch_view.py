@@ -18,11 +18,12 @@ from launcher.config.schema import LadderRules, Recipe, TrainerRules
 from launcher.engine.events import Finished, Fitted, Planned
 from launcher.engine.state import Fit, Status
 from launcher.errors import Fault
+from launcher.history.records import AttemptRecord, RunRecord
 from launcher.history.run_folder import RunFolder
 from launcher.ladder.build import ladder_of
 from launcher.ladder.search import Tried, Try, next_move
 from launcher.ladder.verdict import Kind, Verdict
-from launcher.run.attempt import Attempt, Ended, Outcome
+from launcher.run.attempt import Ended
 from launcher.shared.report import SAMPLES, TrialReport
 from launcher.shared.sizes import MIB
 from launcher.trainers.script.adapter import ScriptAdapter
@@ -198,9 +199,9 @@ def failed(here: Job, tmp_path: Path) -> Fit:
     """A launch whose full run has failed."""
     rung = here.ladder.rungs[0]
     (chosen,) = tried(here, FITS)
-    outcome = Outcome(returncode=1, seconds=9.0, peak_resident_bytes=0, peak_device_bytes=0, peak_bytes=0, memory_failure=None)
+    outcome = RunRecord(returncode=1, seconds=9.0, ended=Ended.DONE)
     command = here.adapter.command(rung, here.budget, folder=here.folder.path)
-    attempt = Attempt(number=1, rung=rung, command=command.shell(), began=0.0)
+    attempt = AttemptRecord(rung_index=rung.index, command=command.shell())
     return Fit(job=here, trials=[chosen], chosen=chosen, command=command, outcome=outcome, status=Status.FAILED, attempts=[attempt])
 
 
@@ -208,13 +209,13 @@ def test_a_run_that_ended_long_before_its_length_is_not_called_done_without_a_wo
     """Something ended it that its script hides: a signal that it takes for its end, an error that it prints."""
     fit = failed(job(tmp_path), tmp_path)
     assert fit.outcome is not None
-    whole = replace(fit.outcome, returncode=0)
-    fit.outcome = replace(whole, ended_at="epoch 3 of 40")
+    whole = RunRecord(returncode=0, seconds=9.0, ended=Ended.DONE)
+    fit.outcome = whole.model_copy(update={"ended_at": "epoch 3 of 40"})
     text = shown(lambda screen: screen.hear(Finished(fit=fit)))
     assert "the last that it told was epoch 3 of 40" in text and "what ended it, its words don't say" in text
-    fit.outcome = replace(whole, ended_at="epoch 3 of 40", stopped_early="stopping early")
+    fit.outcome = whole.model_copy(update={"ended_at": "epoch 3 of 40", "stopped_early": "stopping early"})
     assert "it says “stopping early”" in shown(lambda screen: screen.hear(Finished(fit=fit)))
-    fit.outcome = replace(whole, evidence="RuntimeError: no")
+    fit.outcome = whole.model_copy(update={"evidence": "RuntimeError: no"})
     assert "RuntimeError: no: a traceback is among its last words" in shown(lambda screen: screen.hear(Finished(fit=fit)))
     fit.outcome = whole
     assert "the last that it told" not in shown(lambda screen: screen.hear(Finished(fit=fit)))
@@ -224,7 +225,7 @@ def test_after_a_failed_run_the_checkpoint_left_and_how_to_go_on_are_said(tmp_pa
     here = job(tmp_path)
     fit, last = failed(here, tmp_path), tmp_path / "run" / "weights" / "last.pt"
     assert "checkpoint left" not in shown(lambda screen: screen.hear(Finished(fit=fit)))
-    fit.attempts = [replace(fit.attempts[0], left=[Checkpoint(path=last, done=1, unit="epochs")])]
+    fit.note(left=[Checkpoint(path=last, done=1, unit="epochs")])
     text = shown(lambda screen: screen.hear(Finished(fit=fit)))
     assert f"checkpoint left: {last}" in text
     (line,) = [line for line in text.splitlines() if line.startswith("to go on from it: ")]
@@ -252,6 +253,6 @@ def test_of_a_script_that_nobody_has_told_how_to_resume_it_is_not_said_that_it_l
 def test_how_a_full_run_failed_is_said_as_it_was(tmp_path: Path, how: dict[str, Any], words: str) -> None:
     fit = failed(job(tmp_path), tmp_path)
     assert fit.outcome is not None
-    fit.outcome = replace(fit.outcome, **how)
+    fit.outcome = fit.outcome.model_copy(update=how)
     text = " ".join(shown(lambda screen: screen.hear(Finished(fit=fit))).split())
     assert words in text and "exit status -" not in text

@@ -28,7 +28,7 @@ from launcher.engine import fit as engine_fit
 from launcher.engine.state import Fit, Status
 from launcher.errors import BadInput, Fault, Interrupted
 from launcher.history import runs
-from launcher.history.records import AttemptRecord
+from launcher.history.records import AttemptRecord, MoveRecord
 from launcher.history.run_folder import RunFolder
 from launcher.ladder.asked import Asked
 from launcher.ladder.build import WheelSpec
@@ -38,7 +38,7 @@ from launcher.ladder.verdict import Kind, Verdict
 from launcher.machine.devices import Budget
 from launcher.machine.process import Child
 from launcher.run import health, watch
-from launcher.run.attempt import Attempt, Ended, of_record
+from launcher.run.attempt import Ended, wrong_by
 from launcher.shared.report import Phase, TrialReport
 from launcher.trainers.suite import cpu_budget
 from launcher.trial.job import Job
@@ -188,7 +188,14 @@ def run(tmp_path: Path, *faults: str, workers: int | None = None, **rules: Any) 
 
 
 def told(fit: Fit) -> list[str]:
-    return [f"{made.ended} {made.rung.micro_batch}" for made in fit.attempts]
+    return [f"{made.ended} {made.rung['micro_batch']}" for made in fit.attempts]
+
+
+def next_of(fit: Fit) -> dict[str, Any]:
+    """What was done after the first attempt, as the record has it."""
+    move = fit.attempts[0].next
+    assert move is not None
+    return move.written()
 
 
 @pytest.fixture
@@ -210,9 +217,8 @@ def test_every_failure_is_answered_and_all_of_it_is_written_down(tmp_path: Path)
     record = json.loads((folder / "record.json").read_text())
     assert [one["effective_batch"] for one in record["attempts"]] == [8, 8, 8]
     assert record["attempts"][0]["next"]["why"].startswith("out of memory in train") and record["rung"]["micro_batch"] == 4
-    assert [of_record(AttemptRecord.model_validate(one), LADDER) for one in record["attempts"]] == [
-        replace(made, then=None) for made in fit.attempts
-    ]
+    kept = [AttemptRecord.model_validate(one).model_copy(update={"same_training": None}) for one in record["attempts"]]
+    assert kept == fit.attempts
     assert "MemoryError" in (folder / "run.stderr.log").read_text() and (folder / "run.stdout.3.log").read_text().startswith("epoch 1")
     assert (folder / "native" / "attempt-3.sh").exists() and "'0'" not in (folder / "native" / "attempt-3.sh").read_text()
     events = [json.loads(line) for line in (folder / "events.jsonl").read_text().splitlines()]
@@ -227,7 +233,7 @@ def test_a_run_whose_training_was_edited_is_not_gone_on_with_as_another_one(tmp_
     edited = Fault(key="batch", found="the launch was made for batch 8, and it is 6 now", cure="Put it back.")
     monkeypatch.setattr(Few, "edited_so", (edited,))
     fit = run(tmp_path, "killed")
-    last = fit.attempts[0].record(0).written()["next"]
+    last = next_of(fit)
     assert told(fit) == ["killed 8"] and last["why"] == f"{edited.found}. {edited.cure}" and last["checkpoint"]["done"] == 1
     with pytest.raises(BadInput, match="it is 6 now"):
         gone_on(fit.job, tmp_path, monkeypatch)
@@ -237,7 +243,7 @@ def test_a_run_whose_training_was_edited_is_not_gone_on_with_as_another_one(tmp_
 
 def test_a_failure_in_validation_turns_the_validation_wheel(tmp_path: Path) -> None:
     fit = run(tmp_path, "validation")
-    assert fit.attempts[0].phase == "validate" and fit.attempts[1].rung.values == {"micro_batch": 8, "val_micro_batch": 2}
+    assert fit.attempts[0].phase == "validate" and fit.attempts[1].rung == {"micro_batch": 8, "val_micro_batch": 2}
 
 
 def test_a_run_that_stands_still_is_ended_with_its_stacks_and_resumed_once(tmp_path: Path) -> None:
@@ -255,7 +261,7 @@ def test_a_run_that_waits_for_what_a_worker_has_lost_is_ended_soon(fault: str, t
     assert time.monotonic() - began < 60 and fit.status is Status.DONE
     assert told(fit) == (["host_memory 8", "done 8"] if fault == "loses" else ["done 8"])
     if fault == "loses":
-        assert fit.attempts[0].then is not None and "1 loader workers instead of 4" in fit.attempts[0].then.why
+        assert "1 loader workers instead of 4" in next_of(fit)["why"]
         assert "nothing has happened for 1 s: it waits for it forever" in fit.attempts[0].evidence
 
 
@@ -296,7 +302,7 @@ def test_what_was_saved_after_the_first_loss_that_was_not_finite_is_not_gone_on_
 ) -> None:
     fit = run(tmp_path, "nan_from_the_middle", nan_reports=9)
     assert told(fit) == ["diverged 8"] and [one.done for one in fit.attempts[0].left] == [2, 1]
-    assert fit.attempts[0].record(0).written()["next"]["checkpoint"]["done"] == 2, "what is advised"
+    assert next_of(fit)["checkpoint"]["done"] == 2, "what is advised"
     fit = gone_on(fit.job, tmp_path, monkeypatch)
     assert told(fit) == ["diverged 8", "done 8"] and fit.attempts[1].checkpoint is not None and fit.attempts[1].checkpoint.done == 2
 
@@ -310,13 +316,13 @@ def test_where_everything_was_saved_too_late_it_is_not_begun_anew_without_a_word
     fit = run(tmp_path, "nan", on_nan="go_on", nan_reports=9)
     assert told(fit) == ["diverged 8"] and not fit.attempts[0].left
     fit = gone_on(fit.job, tmp_path, monkeypatch)
-    why = fit.attempts[0].record(0).written()["next"]["why"]
+    why = next_of(fit)["why"]
     assert told(fit) == ["diverged 8"] and "3.json: it was written after the first loss that was not finite (and 3 older)" in why
 
 
 def test_a_torn_only_checkpoint_is_not_taken_for_none_yet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fit = run(tmp_path, "torn")
-    why = fit.attempts[0].record(0).written()["next"]["why"]
+    why = next_of(fit)["why"]
     assert told(fit) == ["killed 8"] and fit.status is Status.FAILED
     assert "0.json: it is torn" in why and "recover.allow_restart=true would begin anew" in why
     assert told(gone_on(fit.job, tmp_path, monkeypatch)) == ["killed 8"], "on a person's word neither"
@@ -328,7 +334,7 @@ def test_a_torn_only_checkpoint_is_not_taken_for_none_yet(tmp_path: Path, monkey
 @pytest.mark.parametrize(("fault", "words"), [("crash", "not for want of memory"), ("disk", "the disk is full")])
 def test_what_starting_again_would_not_cure_stops_with_a_report(tmp_path: Path, fault: str, words: str) -> None:
     fit = run(tmp_path, fault)
-    last = fit.attempts[-1].record(0).written()["next"]
+    last = next_of(fit)
     assert len(fit.attempts) == 1 and fit.status is Status.FAILED and words in last["why"] and last["checkpoint"]["done"] == 1
 
 
@@ -338,7 +344,7 @@ def test_a_full_disk_is_named_though_no_word_of_the_trainers_says_so(small_disk:
     assert (made.ended, fit.status) == (Ended.DISK_FULL, Status.FAILED)
     assert made.evidence.startswith(f"no room is left on the disk of its run folder, {fit.job.folder.path}")
     assert "unexpected pos 64 vs 0" in made.evidence, "its last words are known though its log could not take them"
-    assert "the disk is full" in made.record(0).written()["next"]["why"]
+    assert "the disk is full" in next_of(fit)["why"]
 
 
 def test_a_file_that_is_larger_than_the_shell_lets_it_is_named_and_no_disk_is_blamed(tmp_path: Path) -> None:
@@ -351,7 +357,7 @@ def test_a_file_that_is_larger_than_the_shell_lets_it_is_named_and_no_disk_is_bl
     (made,) = fit.attempts
     assert (made.ended, fit.status) == (Ended.FILE_TOO_LARGE, Status.FAILED)
     assert made.evidence.startswith("this shell lets no file become larger than 512 KiB (ulimit -f)") and "unexpected pos" in made.evidence
-    assert "ulimit -f unlimited" in made.record(0).written()["next"]["why"]
+    assert "ulimit -f unlimited" in next_of(fit)["why"]
 
 
 def gone_on(job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *words: str) -> Fit:
@@ -400,14 +406,15 @@ def test_an_interrupted_run_says_what_it_can_be_gone_on_from(
     fitted(result)
     with (tmp_path / "out").open("wb") as out, pytest.raises(Interrupted) as told, state.recorded(result):
         attempts.see_through(result, show=(out, out))
-    assert result.attempts[-1].goes_on_from == goes_on_from == of_record(result.attempts[-1].record(0), LADDER).goes_on_from
+    record = json.loads(job.folder.record.read_text())
+    assert result.attempts[-1].goes_on_from == goes_on_from == record["attempts"][-1]["goes_on_from"]
     assert result.attempts[-1].seconds > 0
     assert told.value.how_to_go_on == runs.how_to_go_on(job.folder.path, goes_on_from)
 
 
 def test_what_two_equal_processes_differ_by_makes_no_fit_wrong() -> None:
-    made = Attempt(number=1, rung=LADDER.asked, command="", began=0.0, ended=Ended.OUT_OF_MEMORY, peak_bytes=400 * MIB, asked_bytes=4 * MIB)
-    assert made.wrong_by(400 * MIB) == 0 and made.wrong_by(300 * MIB) == 104 * MIB and made.wrong_by(500 * MIB) == -96 * MIB
+    made = AttemptRecord(ended=Ended.OUT_OF_MEMORY, peak_bytes=400 * MIB, asked_bytes=4 * MIB)
+    assert wrong_by(made, 400 * MIB) == 0 and wrong_by(made, 300 * MIB) == 104 * MIB and wrong_by(made, 500 * MIB) == -96 * MIB
 
 
 def test_a_failed_run_is_gone_on_with_from_its_folder_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -433,7 +440,7 @@ def test_a_rung_that_was_tried_before_the_cure_was_known_is_tried_again_before_a
         trials=trials,
         chosen=trials[-1],
         same=replace(unproven("not looked at"), cure=cure),
-        attempts=[SimpleNamespace(rung=higher, seconds=900.0)],
+        attempts=[AttemptRecord(rung_index=higher.index, seconds=900.0)],
     )
-    move: Any = SimpleNamespace(rung=lower, unproven=True)
+    move = MoveRecord(rung_index=lower.index, unproven=True)
     assert attempts._needs_a_trial(result, move) is bool(cure)

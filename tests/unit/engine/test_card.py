@@ -23,6 +23,7 @@ from launcher.engine.events import CardTaken, Fitted
 from launcher.engine.state import Fit, Status
 from launcher.errors import BadInput
 from launcher.history.events import Event
+from launcher.history.records import AttemptRecord
 from launcher.history.run_folder import RunFolder
 from launcher.history.series import read as read_series
 from launcher.ladder.rungs import Wheel, build
@@ -30,7 +31,6 @@ from launcher.ladder.verdict import Kind, Verdict
 from launcher.machine import allocator, devices, process
 from launcher.machine.devices import Budget
 from launcher.run import start as launch
-from launcher.run.attempt import Attempt
 from launcher.run.events import Deviated
 from launcher.run.memory_usage import Usage
 from launcher.run.meter import RunMeter
@@ -246,7 +246,7 @@ def test_a_run_that_goes_on_otherwise_is_told_the_moment_it_says_so(job: Job) ->
     usage = Usage(os.getpid(), job.budget, job.folder.attempt(1).processes, base_bytes=0)
     child = process.Child(process=SimpleNamespace(pid=os.getpid()), token="")  # type: ignore[arg-type]
     job.folder.attempt(1).stdout.touch()
-    attempt = Attempt(number=1, rung=job.ladder.asked, command="", began=0.0)
+    attempt = AttemptRecord()
     watch = RunWatch(child, job, RunMeter(job, job.ladder.asked, usage), [attempt])
     watch.look()
     with job.folder.attempt(1).stderr.open("w", encoding="utf-8") as file:

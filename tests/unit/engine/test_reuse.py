@@ -15,6 +15,7 @@ from launcher.config import recipe_files
 from launcher.engine import resumption, reuse
 from launcher.history import digests, kept_fits
 from launcher.history.kept_fits import FitsUnusableError
+from launcher.history.runs import run_in
 from launcher.run.events import Deviated
 from launcher.shared.sizes import MIB
 from launcher.trial import trial
@@ -73,6 +74,18 @@ def test_what_has_changed_is_told_in_one_line_and_the_trials_are_made(
     assert launches.tried and said in looked[0] and "\n" not in looked[0], looked
     launches.fit()
     assert not launches.tried, "what was proven anew is kept, too"
+
+
+def test_a_launch_between_its_trials_and_its_run_is_not_called_done(launches: Launches) -> None:
+    """`autofit watch` would end with "done 100%" as the run begins."""
+    seen: list[tuple[str, str]] = []
+    launches.hears = lambda event, folder: (
+        seen.append((event.name, run_in(folder).state)) if event.name in ("fitted", "run_started") else None
+    )
+    launches.train()
+    assert seen == [("fitted", "trying"), ("run_started", "running")]
+    fit = launches.fit()
+    assert run_in(fit.job.folder.path).state == "fitted"
 
 
 def test_a_budget_between_what_fitted_and_what_failed_needs_no_trial(launches: Launches) -> None:

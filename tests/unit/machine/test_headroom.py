@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from launcher.engine.state import Memory
+from launcher.engine.state import above_trial
+from launcher.history.records import MemoryRecord
 from launcher.machine import headroom
 
 MIB = 2**20
@@ -33,5 +34,5 @@ def test_a_cards_headroom_is_a_part_of_it() -> None:
     ("trial", "run", "told"), [(229, 239, False), (229, 296, True), (4000, 4070, False), (4000, 4090, True), (0, 100, False)]
 )
 def test_what_two_processes_that_do_the_same_may_differ_by_is_no_run_above_its_trial(trial: int, run: int, told: bool) -> None:
-    memory = Memory(trial_peak_bytes=trial * MIB, run_peak_bytes=run * MIB, cap_bytes=8000 * MIB, budget_bytes=9000 * MIB)
-    assert memory.above_trial is told
+    memory = MemoryRecord(trial_peak_bytes=trial * MIB, run_peak_bytes=run * MIB, cap_bytes=8000 * MIB, budget_bytes=9000 * MIB)
+    assert above_trial(memory) is told

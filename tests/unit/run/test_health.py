@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from launcher.adapter.progress import TRAIN, VALIDATE, Progress
 from launcher.run import health
 from launcher.run.health import Cliffs, Look, StepSilence
-from launcher.shared.sizes import GIB
 
 STEPS = 10
 
@@ -95,14 +94,3 @@ def test_a_short_dip_a_slower_run_and_one_that_begins_slowly_are_no_cliffs() -> 
     assert not found([1.0] * 300 + [8.0] * 9 + [1.0] * 300)
     assert not found([1.0] * 300 + [2.9] * 300), "another image size, longer samples"
     assert not found([20.0] * 10 + [1.0] * 300)
-
-
-def test_a_cliff_has_spilled_only_where_drivers_spill_and_over_what_trials_were_let_to_have() -> None:
-    card = {"cap_bytes": 19 * GIB, "budget_bytes": 24 * GIB}
-    said = health.spilled((0.1, 1.2), used_bytes=22 * GIB, may_spill=True, **card)
-    assert (
-        said
-        == "a step takes 1.20 s, 12.0 times the 0.10 s that it took, with 22.0 GiB of 24.0 GiB in use, over the trials' cap of 19.0 GiB"
-    )
-    assert not health.spilled((0.1, 1.2), used_bytes=18 * GIB, may_spill=True, **card), "something else slows it down"
-    assert not health.spilled((0.1, 1.2), used_bytes=22 * GIB, may_spill=False, **card), "Linux gives no host memory for the card's"

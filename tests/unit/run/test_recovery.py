@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from launcher.adapter.commands import Checkpoint
 from launcher.config.schema import RecoverRules
+from launcher.history.records import AttemptRecord, MoveRecord
 from launcher.ladder.rungs import Ladder, Rung, Wheel, build
 from launcher.ladder.search import Tried
 from launcher.ladder.verdict import Kind, Verdict
-from launcher.run.attempt import Attempt, Ended, GoOn, Stop, Wait
+from launcher.run.attempt import Ended
 from launcher.run.recovery import MOST_WAITS, History, decide
 from launcher.shared.report import Phase
 
@@ -33,96 +36,105 @@ def checkpoint(done: float = 3) -> Checkpoint:
     return Checkpoint(path=Path("last.pt"), done=done, unit="epochs")
 
 
-def at(rung: Rung, ended: Ended, **more: object) -> Attempt:
-    return replace(Attempt(number=1, rung=rung, command="", began=0.0, ended=ended), **more)  # type: ignore[arg-type]
+def at(rung: Rung, ended: Ended, **more: Any) -> AttemptRecord:
+    return AttemptRecord(rung_index=rung.index, rung=dict(rung.values), ended=ended, phase=Phase.TRAIN).model_copy(update=more)
 
 
-def history(*attempts: Attempt, **more: object) -> History:
+def but(attempt: AttemptRecord, **more: Any) -> AttemptRecord:
+    return attempt.model_copy(update=more)
+
+
+def history(*attempts: AttemptRecord, **more: object) -> History:
     base = History(ladder=LADDER, rules=RecoverRules(), attempts=attempts, checkpoints=(checkpoint(),), keeps=KEEPS)
     return replace(base, **more)  # type: ignore[arg-type]
 
 
-def went_on(move: object) -> GoOn:
-    assert isinstance(move, GoOn), move
-    return move
+def stopped(move: MoveRecord) -> bool:
+    return move.stops and move.rung_index is None
+
+
+def went_on(move: MoveRecord, ladder: Ladder = LADDER) -> Any:
+    """The move, and its rung beside it."""
+    assert move.move == "go_on" and move.rung_index is not None, move
+    return SimpleNamespace(**dict(move), at=ladder.rungs[move.rung_index])
 
 
 def test_a_late_out_of_memory_goes_one_micro_batch_lower_from_the_last_checkpoint() -> None:
     move = went_on(decide(history(at(LADDER.asked, Ended.OUT_OF_MEMORY))))
-    assert (move.rung.micro_batch, move.rung.effective_batch, move.checkpoint) == (4, 16, checkpoint())
+    assert (move.at.micro_batch, move.at.effective_batch, move.checkpoint) == (4, 16, checkpoint())
     assert not move.unproven
 
 
 def test_a_run_that_spilled_goes_one_rung_lower_and_never_back() -> None:
     move = went_on(decide(history(at(LADDER.asked, Ended.SPILLED))))
-    assert (move.rung.micro_batch, move.checkpoint) == (4, checkpoint()) and "spilled" in move.why
+    assert (move.at.micro_batch, move.checkpoint) == (4, checkpoint()) and "spilled" in move.why
     again = went_on(decide(history(at(LADDER.asked, Ended.SPILLED), forgiven=1)))
-    assert again.rung.micro_batch == 4, "a person's word doesn't make the card larger"
+    assert again.at.micro_batch == 4, "a person's word doesn't make the card larger"
 
 
 def test_a_rung_that_turns_a_faster_wheel_back_needs_a_trial() -> None:
     move = went_on(decide(history(at(LADDER.rungs[3], Ended.OUT_OF_MEMORY))))
-    assert move.rung.micro_batch == 8 and move.unproven
+    assert move.at.micro_batch == 8 and move.unproven
 
 
 def test_a_smaller_model_needs_consent() -> None:
     last = [rung for rung in LADDER.rungs if rung.values["model"] == "large"][-1]
     move = decide(history(at(last, Ended.OUT_OF_MEMORY)))
-    assert isinstance(move, Stop) and "recover.allow_restart" in move.why and move.checkpoint == checkpoint()
+    assert stopped(move) and "recover.allow_restart" in move.why and move.checkpoint == checkpoint()
     agreed = went_on(decide(history(at(last, Ended.OUT_OF_MEMORY), rules=RecoverRules(allow_restart=True))))
-    assert agreed.rung.values["model"] == "small" and agreed.checkpoint is None
+    assert agreed.at.values["model"] == "small" and agreed.checkpoint is None
 
 
 def test_a_trainer_that_cant_resume_is_begun_anew_only_with_consent() -> None:
     ended = at(LADDER.asked, Ended.OUT_OF_MEMORY)
     move = decide(history(ended, keeps=None, checkpoints=()))
-    assert isinstance(move, Stop) and "recover.allow_restart" in move.why
-    assert went_on(decide(history(ended, keeps=None, checkpoints=(), rules=RecoverRules(allow_restart=True)))).rung.index > 0
+    assert stopped(move) and "recover.allow_restart" in move.why
+    assert went_on(decide(history(ended, keeps=None, checkpoints=(), rules=RecoverRules(allow_restart=True)))).at.index > 0
 
 
 def test_memory_that_others_took_is_waited_for_and_not_punished() -> None:
     taken = at(LADDER.rungs[2], Ended.CARD_TAKEN)
     move = decide(history(taken))
-    assert isinstance(move, Wait) and move.then.rung == LADDER.rungs[2]
-    assert isinstance(decide(history(*[taken] * MOST_WAITS)), Wait)
-    assert isinstance(decide(history(*[taken] * (MOST_WAITS + 1))), Stop)
+    assert move.move == "wait" and move.rung_index == 2
+    assert decide(history(*[taken] * MOST_WAITS)).move == "wait"
+    assert stopped(decide(history(*[taken] * (MOST_WAITS + 1))))
 
 
 def test_fewer_loader_workers_come_before_a_lower_rung() -> None:
     ended = at(LADDER.asked, Ended.HOST_MEMORY)
     first = went_on(decide(history(ended, workers=8)))
-    assert (first.rung, first.workers) == (LADDER.asked, 2)
-    second = went_on(decide(history(ended, replace(ended, workers=2), workers=8)))
-    assert (second.rung, second.workers) == (LADDER.asked, 0)
-    third = went_on(decide(history(ended, replace(ended, workers=2), replace(ended, workers=0), workers=8)))
-    assert third.rung.micro_batch == 4 and third.workers == 0
+    assert (first.at, first.workers) == (LADDER.asked, 2)
+    second = went_on(decide(history(ended, but(ended, workers=2), workers=8)))
+    assert (second.at, second.workers) == (LADDER.asked, 0)
+    third = went_on(decide(history(ended, but(ended, workers=2), but(ended, workers=0), workers=8)))
+    assert third.at.micro_batch == 4 and third.workers == 0
 
 
 def test_a_killed_run_goes_on_at_its_rung_and_lighter_where_nothing_was_won_since() -> None:
     killed = at(LADDER.asked, Ended.KILLED, left=(checkpoint(3),))
-    assert went_on(decide(history(killed))).rung == LADDER.asked
-    assert went_on(decide(history(killed, replace(killed, left=(checkpoint(4),))))).rung == LADDER.asked
-    of_memory = replace(killed, source="host_memory")
+    assert went_on(decide(history(killed))).at == LADDER.asked
+    assert went_on(decide(history(killed, but(killed, left=(checkpoint(4),))))).at == LADDER.asked
+    of_memory = but(killed, source="host_memory")
     lower = went_on(decide(history(killed, of_memory)))
-    assert lower.rung.micro_batch == 4 and lower.why == "it was killed once more before it had saved anything new: one rung lower"
-    assert went_on(decide(history(killed, killed))).rung == LADDER.asked, "memory has nothing to do with it, as far as can be seen"
-    assert went_on(decide(history(killed, killed, killed))).rung.micro_batch == 4
+    assert lower.at.micro_batch == 4 and lower.why == "it was killed once more before it had saved anything new: one rung lower"
+    assert went_on(decide(history(killed, killed))).at == LADDER.asked, "memory has nothing to do with it, as far as can be seen"
+    assert went_on(decide(history(killed, killed, killed))).at.micro_batch == 4
 
 
 def test_a_stall_is_resumed_once() -> None:
     stalled = at(LADDER.asked, Ended.STALLED)
-    assert went_on(decide(history(stalled))).rung == LADDER.asked
-    assert isinstance(decide(history(stalled, stalled)), Stop)
+    assert went_on(decide(history(stalled))).at == LADDER.asked
+    assert stopped(decide(history(stalled, stalled)))
 
 
 def test_a_loss_that_is_not_finite_is_rolled_back_once_and_only_where_asked() -> None:
     diverged, rolling = at(LADDER.asked, Ended.DIVERGED), RecoverRules(on_nan="roll_back")
-    assert isinstance(decide(history(diverged)), Stop)
+    assert stopped(decide(history(diverged)))
     assert went_on(decide(history(diverged, rules=rolling))).checkpoint == checkpoint()
-    assert isinstance(decide(history(diverged, diverged, rules=rolling)), Stop)
+    assert stopped(decide(history(diverged, diverged, rules=rolling)))
     for rules in (RecoverRules(), rolling):
         nothing = decide(history(diverged, rules=rules, checkpoints=(), spoiled={Path("last.pt"): "its weights are not finite"}))
-        assert isinstance(nothing, Stop) and nothing.why.endswith("is left: last.pt: its weights are not finite"), "no advice in vain"
+        assert stopped(nothing) and nothing.why.endswith("is left: last.pt: its weights are not finite"), "no advice in vain"
 
 
 def test_what_was_saved_and_cant_be_gone_on_from_is_not_taken_for_nothing_saved_yet() -> None:
@@ -130,7 +142,7 @@ def test_what_was_saved_and_cant_be_gone_on_from_is_not_taken_for_nothing_saved_
     for ended, forgiven in ((Ended.KILLED, 0), (Ended.INTERRUPTED, 1), (Ended.OUT_OF_MEMORY, 0), (Ended.STALLED, 0), (Ended.CRASHED, 1)):
         before = history(at(LADDER.asked, ended), checkpoints=(), spoiled=torn, forgiven=forgiven)
         move = decide(before)
-        assert isinstance(move, Stop), ended
+        assert stopped(move), ended
         for words in ("run/last.pt: File is not a zip file", "(and 1 older)", "recover.allow_restart=true"):
             assert words in move.why
         anew = went_on(decide(replace(before, rules=RecoverRules(allow_restart=True))))
@@ -143,24 +155,24 @@ def test_a_crash_from_what_a_kill_may_have_torn_is_started_once_from_the_checkpo
     killed, crashed = at(LADDER.asked, Ended.KILLED), at(LADDER.asked, Ended.CRASHED, checkpoint=newest)
     left = {"checkpoints": (newest, older)}
     move = went_on(decide(history(killed, crashed, **left)))
-    assert move.checkpoint == older and move.rung == LADDER.asked and "it crashed from 3" in move.why
+    assert move.checkpoint == older and move.at == LADDER.asked and "it crashed from 3" in move.why
     again = at(LADDER.asked, Ended.CRASHED, checkpoint=older)
     late = Checkpoint(path=Path("4"), done=4.0, unit="seconds")
     for attempts, more in (
         ((killed, crashed, again), left),  # not again and again
         ((killed, crashed), {"checkpoints": (newest,)}),  # there is none from before it
         ((killed, crashed), {"checkpoints": (late, newest, older)}),  # it had saved another: it could be loaded
-        ((replace(killed, checkpoint=newest), crashed), left),  # the one before had loaded it
+        ((but(killed, checkpoint=newest), crashed), left),  # the one before had loaded it
         ((at(LADDER.asked, Ended.CRASHED), crashed), left),
         ((at(LADDER.asked, Ended.CRASHED),), left),
     ):
-        assert isinstance(decide(history(*attempts, **more)), Stop)
+        assert stopped(decide(history(*attempts, **more)))
 
 
 def test_a_person_who_resumes_gives_a_new_budget() -> None:
     ended = [at(LADDER.asked, Ended.KILLED, left=(checkpoint(number),)) for number in range(6)]
-    assert isinstance(decide(history(*ended)), Stop)
-    assert isinstance(decide(history(*ended, at(LADDER.asked, Ended.INTERRUPTED), forgiven=6)), GoOn)
+    assert stopped(decide(history(*ended)))
+    went_on(decide(history(*ended, at(LADDER.asked, Ended.INTERRUPTED), forgiven=6)))
 
 
 @dataclass
@@ -172,13 +184,13 @@ class Night:
     keeps: frozenset[str] | None
     workers: int | None
     ladder: Ladder
-    attempts: list[Attempt] = field(default_factory=list)
+    attempts: list[AttemptRecord] = field(default_factory=list)
     tried: list[Tried] = field(default_factory=list)
     trials: int = 0
     begun_at: Rung | None = None  # the rung whose model wrote the checkpoints that are there
     done: float = 0
 
-    def live(self, start: Rung) -> Stop | None:
+    def live(self, start: Rung) -> MoveRecord | None:
         """Until it is done (None) or stopped. Checks every move on its way."""
         rung, workers = start, None
         for ended, phase, saved, fits in self.faults:
@@ -187,14 +199,13 @@ class Night:
                 self.begun_at = rung
             self.attempts.append(at(rung, ended, phase=phase, left=(checkpoint(self.done),), workers=workers))
             move = self.decided(fits)
-            if isinstance(move, Stop):
+            if stopped(move):
                 return move
-            go_on = move.then if isinstance(move, Wait) else move
-            self.check(rung, go_on)
-            rung, workers = go_on.rung, go_on.workers
+            self.check(rung, move)
+            rung, workers = self.ladder.rungs[move.rung_index or 0], move.workers
         return None
 
-    def decided(self, fits: bool) -> GoOn | Wait | Stop:
+    def decided(self, fits: bool) -> MoveRecord:
         """The move, with the trials it asks for made."""
         while True:
             left = (checkpoint(self.done),) if self.done else ()
@@ -202,18 +213,21 @@ class Night:
                 ladder=self.ladder, rules=self.rules, attempts=tuple(self.attempts), checkpoints=left, keeps=self.keeps,
                 tried=tuple(self.tried), workers=self.workers,
             ))  # fmt: skip
-            if not isinstance(move, GoOn) or not move.unproven or fits:
+            if move.move != "go_on" or not move.unproven or fits:
                 return move
             self.trials += 1
             assert self.trials <= len(self.ladder.rungs), "each trial rules a rung out"
-            self.tried.append(Tried(rung=move.rung, verdict=Verdict(kind=Kind.OUT_OF_MEMORY, phase=Phase.TRAIN, why="")))
+            self.tried.append(
+                Tried(rung=self.ladder.rungs[move.rung_index or 0], verdict=Verdict(kind=Kind.OUT_OF_MEMORY, phase=Phase.TRAIN, why=""))
+            )
 
-    def check(self, before: Rung, move: GoOn) -> None:
-        assert move.rung.index >= before.index, "a rung is never raised"
-        assert move.rung.effective_batch == before.effective_batch == self.ladder.effective_batch
+    def check(self, before: Rung, move: MoveRecord) -> None:
+        rung = self.ladder.rungs[move.rung_index or 0]
+        assert rung.index >= before.index, "a rung is never raised"
+        assert rung.effective_batch == before.effective_batch == self.ladder.effective_batch
         if move.checkpoint is not None:
             assert self.begun_at is not None and self.keeps is not None
-            turned = {name for name in before.values if move.rung.values[name] != self.begun_at.values[name]}
+            turned = {name for name in before.values if rung.values[name] != self.begun_at.values[name]}
             assert turned <= self.keeps, "a checkpoint is only given to a rung that can load it"
         elif self.done and not self.rules.allow_restart:
             raise AssertionError("progress is thrown away without consent")
@@ -261,7 +275,7 @@ def test_any_night_ends_within_its_budget_never_climbs_and_never_changes_the_eff
     uninterrupted = [fault for fault in faults if fault[0] is not Ended.INTERRUPTED]
     night = Night(faults=uninterrupted, rules=rules, keeps=keeps, workers=workers, ladder=ladder)
     stopped = night.live(ladder.rungs[start % len(ladder.rungs)])
-    failed = [attempt for attempt in night.attempts if attempt.ended is not Ended.CARD_TAKEN]
+    failed = [attempt for attempt in night.attempts if attempt.ended != Ended.CARD_TAKEN]
     assert stopped is not None or len(night.attempts) <= restarts + 1 + MOST_WAITS, "it ends"
     assert len(failed) <= restarts + 1 and len(night.attempts) - len(failed) <= MOST_WAITS + 1
     if stopped is not None and night.done:
@@ -270,19 +284,19 @@ def test_any_night_ends_within_its_budget_never_climbs_and_never_changes_the_eff
 
 def test_fewer_cards_are_tried_before_a_run_goes_on_there() -> None:
     ladder = build([Wheel(name="micro_batch", values=(8,)), Wheel(name="cards", values=(2, 1))], effective_batch=16)
-    move = went_on(decide(history(at(ladder.asked, Ended.OUT_OF_MEMORY), ladder=ladder, keeps=frozenset({"micro_batch", "cards"}))))
-    assert (move.rung.world_size, move.rung.accumulation, move.unproven) == (1, 2, True), "each accumulates more than before"
+    move = went_on(decide(history(at(ladder.asked, Ended.OUT_OF_MEMORY), ladder=ladder, keeps=frozenset({"micro_batch", "cards"}))), ladder)
+    assert (move.at.world_size, move.at.accumulation, move.unproven) == (1, 2, True), "each accumulates more than before"
 
 
 def test_too_many_open_files_cost_workers_and_end_the_run_where_there_are_none() -> None:
     ended = at(LADDER.asked, Ended.OPEN_FILES, source="files")
     fewer = decide(history(ended, workers=8))
-    assert isinstance(fewer, GoOn) and fewer.workers == 2 and fewer.why.startswith("open files ran short")
+    assert fewer.move == "go_on" and fewer.workers == 2 and fewer.why.startswith("open files ran short")
     none = decide(history(ended, workers=0))
-    assert isinstance(none, Stop) and "ulimit -n" in none.why
+    assert stopped(none) and "ulimit -n" in none.why
 
 
 def test_a_person_who_has_raised_the_limit_of_open_files_resumes_at_the_same_rung() -> None:
     ended = at(LADDER.asked, Ended.OPEN_FILES, source="files")
     again = went_on(decide(history(ended, workers=0, forgiven=1)))
-    assert (again.rung, again.checkpoint) == (LADDER.asked, checkpoint())
+    assert (again.at, again.checkpoint) == (LADDER.asked, checkpoint())
