@@ -101,7 +101,7 @@ def full_scale(run: Run, record: Record) -> int:
 def ladder(run: Run, record: Record) -> list[LadderRow]:
     """Every rung that is known: those of the ladder, or of an older run those that were tried."""
     trials = _latest(record)
-    fitted = next((event for event in reversed(events_of(run.folder)) if event.get("event") == "fitted"), {})
+    fitted: Mapping[str, Any] = next((event for event in reversed(events_of(run.folder)) if event.get("event") == "fitted"), {})
     told = {one["rung_index"]: one for one in fitted.get("ladder", ())}
     known = {index: trial.model_dump() for index, trial in trials.items()} | told
     last = max([index for index in (*trials, _chosen(record)) if index is not None], default=0)
