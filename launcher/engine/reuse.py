@@ -15,7 +15,7 @@ from typing import Any
 from launcher.engine.fingerprint import NOT_HERE, fingerprint_of
 from launcher.history import kept_fits, owner
 from launcher.history.digests import UnknownIdentity
-from launcher.history.kept_fits import Fingerprint, FitsUnusableError, KeptFit, Known, RunFailure
+from launcher.history.kept_fits import Fingerprint, FitsUnusableError, KeptFit, KnownFits, RunFailure
 from launcher.history.records import KeptTrialRecord
 from launcher.ladder.same_training import SameTraining
 from launcher.ladder.verdict import Kind
@@ -67,7 +67,7 @@ def look_up(job: Job) -> Reuse:
     return replace(found, remarks=kept_fits.remarks(job.training))
 
 
-def _looked_up(job: Job, wanted: Fingerprint, known: Known) -> Reuse:
+def _looked_up(job: Job, wanted: Fingerprint, known: KnownFits) -> Reuse:
     if job.recipe.trial.fresh or job.recipe.ladder.search == "exhaustive":
         return Reuse(fingerprint=wanted, why="trials are made whatever is kept, as trial.fresh or ladder.search says")
     found = known.find(job.budget.cap_bytes) or _changes_since_the_last(wanted)
@@ -87,7 +87,7 @@ def _changes_since_the_last(wanted: Fingerprint) -> str:
     return f"since the fit of {kept_fits.day(last.made)}: {kept_fits.changes(last.depends_on, wanted.depends_on)}" if last else ""
 
 
-def _in_doubt(job: Job, found: KeptFit, known: Known) -> str:
+def _in_doubt(job: Job, found: KeptFit, known: KnownFits) -> str:
     """Why a fit that is valid isn't used all the same, in words; empty if it is."""
     if killed := _killed(known.not_ended):
         return f"{killed[-1]} relied on it and was killed together with autofit, for an unknown reason"

@@ -20,7 +20,7 @@ from pydantic import ConfigDict, Field, ValidationError
 
 from launcher import paths
 from launcher.history.digests import short
-from launcher.history.records import KeptTrialRecord, Part
+from launcher.history.records import KeptTrialRecord, RecordPart
 from launcher.shared import files
 from launcher.shared.sizes import format_size
 
@@ -38,7 +38,7 @@ class FitsUnusableError(Exception):
     """Kept fits can't be used now; the message says why. A launch then makes its trials."""
 
 
-class KeptFit(Part):
+class KeptFit(RecordPart):
     """A fit that was proven by trials."""
 
     id: int = 0
@@ -77,7 +77,7 @@ class KeptFit(Part):
         return next((one.peak_bytes for one in self.trials if one.rung_index == self.rung_index), 0)
 
 
-class RunFailure(Part):
+class RunFailure(RecordPart):
     """A full run that ran out of memory at a rung whose trial had fitted."""
 
     digest: str
@@ -90,7 +90,7 @@ class RunFailure(Part):
     """The cap of the trials that had fitted."""
 
 
-class Known(Part):
+class KnownFits(RecordPart):
     """Everything that is known of launches that depend on the same. Lists are in the order of time."""
 
     model_config = ConfigDict(frozen=False)
@@ -127,12 +127,12 @@ def _file(training: str, digest: str) -> Path:
     return folder() / f"{short(training)}-{digest[:20]}.json"
 
 
-def of(training: str, digest: str) -> Known:
+def of(training: str, digest: str) -> KnownFits:
     """What is known of launches with this digest; nothing where it can't be read."""
-    return _read(_file(training, digest)) or Known()
+    return _read(_file(training, digest)) or KnownFits()
 
 
-def everything(training: str | None = None) -> list[Known]:
+def everything(training: str | None = None) -> list[KnownFits]:
     """What is known of all launches, or of those of one training, whatever they depended on."""
     return [known for known in _files(training).values() if known is not None]
 
@@ -146,14 +146,14 @@ def remarks(training: str | None = None) -> list[str]:
 
 
 @contextmanager
-def changed(training: str, digest: str) -> Iterator[Known]:
+def changed(training: str, digest: str) -> Iterator[KnownFits]:
     """What is known of launches with this digest, to be changed while this is open, and then written whole; one launch at a time.
 
     Raises FitsUnusableError where it can't be written.
     """
     with _locked():
         path = _file(training, digest)
-        known = _read(path) or Known()
+        known = _read(path) or KnownFits()
         yield known
         files.replace(path, known.model_dump_json(indent=1))
 
@@ -188,7 +188,7 @@ def keep(fit: KeptFit, *, settled: Sequence[str], written: Sequence[str], cwd: s
     return fit
 
 
-def _tidied() -> list[Known]:
+def _tidied() -> list[KnownFits]:
     """All that is known, after the oldest files beyond ``MOST`` are removed."""
     found = {path: known for path, known in _files().items() if known is not None}
     newest_last = sorted(found, key=lambda path: max((one.id for one in found[path].fits), default=0))
@@ -210,15 +210,15 @@ def forget(number: int | None) -> int:
     return forgotten
 
 
-def _files(training: str | None = None) -> dict[Path, Known | None]:
+def _files(training: str | None = None) -> dict[Path, KnownFits | None]:
     """Files, of one training or all, and what they say; None for one that can't be read."""
     pattern = "*.json" if training is None else f"{short(training)}-*.json"
     return {path: _read(path) for path in folder().glob(pattern)}
 
 
-def _read(path: Path) -> Known | None:
+def _read(path: Path) -> KnownFits | None:
     with suppress(OSError, ValidationError):
-        return Known.model_validate_json(path.read_bytes()) if path.is_file() else None
+        return KnownFits.model_validate_json(path.read_bytes()) if path.is_file() else None
     return None
 
 

@@ -19,7 +19,7 @@ FORMAT = 2
 """Format of the record. Records of format 1 (without the key) have no attempts and can't be resumed."""
 
 
-class Part(BaseModel):
+class RecordPart(BaseModel):
     """A part of a file of JSON, whose keys are its fields."""
 
     model_config = ConfigDict(extra="allow", frozen=True, ser_json_inf_nan="constants", use_attribute_docstrings=True)
@@ -29,7 +29,7 @@ class Part(BaseModel):
         return self.model_dump(mode="json", exclude_unset=True)
 
 
-class CheckpointRecord(Part):
+class CheckpointRecord(RecordPart):
     """An intact checkpoint of a run: it was loaded or its checksums match, and no weight that was looked at is not finite."""
 
     path: Path
@@ -44,7 +44,7 @@ class CheckpointRecord(Part):
         return f"{self.path} ({format_number(self.done)} {self.unit})" if self.unit != "seconds" else str(self.path)
 
 
-class SameTrainingRecord(Part):
+class SameTrainingRecord(RecordPart):
     """The verdict on a rung being the same training as the asked one: per aspect proven, different, or not comparable."""
 
     gradient: str = ""
@@ -61,7 +61,7 @@ class SameTrainingRecord(Part):
     """Why rungs with more accumulation than asked were left out."""
 
 
-class RungRecord(Part):
+class RungRecord(RecordPart):
     """One configuration on the ladder."""
 
     rung_index: int = 0
@@ -71,7 +71,7 @@ class RungRecord(Part):
     effective_batch: int = 0
 
 
-class RoomRecord(Part):
+class RoomRecord(RecordPart):
     """One of the machine's memories beside the card. Bytes."""
 
     name: str = ""
@@ -82,7 +82,7 @@ class RoomRecord(Part):
     unread: bool = False
     """Whether a control group (a container) may leave less of it, whose limit can't be read."""
     headroom: float = 0.0
-    """Part of it that must stay free."""
+    """RecordPart of it that must stay free."""
 
 
 class TrialRecord(RungRecord):
@@ -121,7 +121,7 @@ class NearestRecord(TrialRecord):
     command: str = ""
 
 
-class MoveRecord(Part):
+class MoveRecord(RecordPart):
     """The move after an attempt."""
 
     move: str = ""
@@ -141,7 +141,7 @@ class MoveRecord(Part):
         return self.move == "stop"
 
 
-class AttemptRecord(Part):
+class AttemptRecord(RecordPart):
     """One launch of the full run's trainer, and how it ended."""
 
     number: int = 1
@@ -158,7 +158,7 @@ class AttemptRecord(Part):
     """Phase in which it ended, by its output: train, validate or finish (the last evaluation)."""
     evidence: str = ""
     source: str | None = None
-    """Part of the machine that refused memory; null for other ends."""
+    """RecordPart of the machine that refused memory; null for other ends."""
     asked_bytes: int | None = None
     peak_bytes: int = 0
     seconds: float = 0.0
@@ -183,7 +183,7 @@ class AttemptRecord(Part):
         return max((one.done for one in self.left), default=0.0)
 
 
-class DeviceRecord(Part):
+class DeviceRecord(RecordPart):
     """The device a launch gets, and how much of its memory. Sizes are bytes."""
 
     kind: str = ""
@@ -206,7 +206,7 @@ class DeviceRecord(Part):
     """Devices of a training's ranks, where it runs once on each of several. The other keys are then those of the smallest."""
 
 
-class KeptRecord(Part):
+class KeptRecord(RecordPart):
     """The kept fit that was used, or that this launch has kept."""
 
     digest: str | None = None
@@ -217,7 +217,7 @@ class KeptRecord(Part):
     why: str = ""
 
 
-class MisreadRecord(Part):
+class MisreadRecord(RecordPart):
     """A setting as it was read from a command, beside what its trial ran."""
 
     rung_index: int = 0
@@ -227,7 +227,7 @@ class MisreadRecord(Part):
     believed: bool = False
 
 
-class RunRecord(Part):
+class RunRecord(RecordPart):
     """How the full run's last attempt ended."""
 
     returncode: int = 0
@@ -258,7 +258,7 @@ class RunRecord(Part):
         return self.returncode == 0 and self.ended == "done"
 
 
-class StepsRecord(Part):
+class StepsRecord(RecordPart):
     """A full run's optimizer steps against those due."""
 
     made: int = 0
@@ -268,7 +268,7 @@ class StepsRecord(Part):
     line: str = ""
 
 
-class MemoryRecord(Part):
+class MemoryRecord(RecordPart):
     """The full run's peak beside its trial's, in the trial's own measure. Bytes."""
 
     trial_peak_bytes: int = 0
@@ -283,7 +283,7 @@ class MemoryRecord(Part):
         return self.run_peak_bytes / self.trial_peak_bytes if self.run_peak_bytes and self.trial_peak_bytes else None
 
 
-class Record(Part):
+class Record(RecordPart):
     """One launch."""
 
     format: int = 1
