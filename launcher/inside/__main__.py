@@ -3,8 +3,7 @@
     python -m launcher.inside ORDERS.json
 
 Exit status 0: the trial went through; 1: it failed, and the report says how.
-The launcher starts one such process per trial, or torchrun one per rank, and kills it with everything it started. Should the launcher die
-first, the kernel kills it.
+The launcher starts one such process per trial, and kills it with everything it started. Should the launcher die first, the kernel kills it.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import sys
 import traceback
 from pathlib import Path
 
-from launcher.inside import budget, stacks, started_rank
+from launcher.inside import budget, stacks
 from launcher.inside.lifeline import die_with_parent
 from launcher.inside.recorder import Recorder
 from launcher.shared.orders import Orders
@@ -27,16 +26,12 @@ def run(orders: Orders) -> int:
     recorder = Recorder(orders)
     try:
         orders.scratch.mkdir(parents=True, exist_ok=True)
-        if orders.ranks:
-            started_rank.watch(recorder)
         importlib.import_module(orders.module).run(orders, recorder)
     except BaseException as error:  # SystemExit of a trainer and KeyboardInterrupt are failures of the trial too
         budget.lift()  # writing needs memory, and there is none left
         recorder.failed(error)
         traceback.print_exception(error)
         return 1
-    if orders.ranks:
-        started_rank.wait_for_others(orders)
     return 0
 
 
@@ -44,7 +39,7 @@ def main(argv: list[str]) -> int:
     if len(argv) != 1:
         print("usage: python -m launcher.inside ORDERS.json", file=sys.stderr)
         return 2
-    return run(started_rank.own(Orders.read(Path(argv[0]))))
+    return run(Orders.read(Path(argv[0])))
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ WHOLE_S = 0.05
 """Seconds without growth after which a dump is whole."""
 _OF_RANK = re.compile(r"^process \d+ \([\w -]+, rank (\d+)\): .*\n((?:(?!process \d).*\n)*)", re.MULTILINE)
 _FRAME = re.compile(r'File "([^"]+)", line (\d+) in (\S+)')
-_WAITS = re.compile(r"torch/distributed/|torch/nn/parallel/distributed\.py|_engine_run_backward$|inside/started_rank\.py")
+_WAITS = re.compile(r"torch/distributed/|torch/nn/parallel/distributed\.py|_engine_run_backward$")
 """Innermost frames in which a rank waits for the others: a collective's call, or the engine of a backward pass that exchanges gradients."""
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ HELD = "AUTOFIT_HELD"
 STEPS = ".steps"
 """Suffix of the files there in which they tell their optimizer steps: {"steps": [of each that stepped], "ended": no more come}."""
 REPORT = "report.json"
-"""Name of a report in its trial's folder; of several ranks each has one in a folder of its own."""
+"""Name of a report in its trial's folder; of a command's several ranks each has one in a folder of its own, too."""
 RANKS = "ranks"
 """Folder in a trial's that has one for each of several ranks, by its number."""
 SAVES = "AUTOFIT_SAVES"
@@ -65,13 +65,10 @@ class Orders:
     """A failing trial on a card leaves PyTorch's memory snapshot in its folder."""
     payload: dict[str, Any]
     """The trainer's own words, from its adapter."""
-    ranks: list[dict[str, Any]] = field(default_factory=list)
-    """Of a trial of several processes: what each of them is told otherwise (its folder, its card, its cap), in the order of ranks."""
     cards: list[dict[str, Any]] = field(default_factory=list)
     """Of a command that starts its processes itself on several cards: what the process on each is told otherwise (its card, its cap)."""
-    rank: int = 0
     main: str = ""
-    """In the orders of one rank, or of a second process: the trial's folder, where all of them write what the trainer writes."""
+    """In the orders of a second process: the trial's folder, where both write what the trainer writes."""
     cache: str = ""
     """Folder that the launch's trials and twins have in common; empty: the trial's scratch."""
     resumes: bool = False
@@ -83,20 +80,6 @@ class Orders:
     @classmethod
     def read(cls, path: Path) -> Orders:
         return cls(**json.loads(path.read_text(encoding="utf-8")))
-
-    def of_rank(self, rank: int) -> Orders:
-        """The orders of one of the trial's processes."""
-        return replace(self, main=self.main or self.folder, **self.ranks[rank])
-
-    @property
-    def world_size(self) -> int:
-        """Processes that train together."""
-        return max(1, len(self.ranks))
-
-    @property
-    def report_paths(self) -> list[Path]:
-        """Of every rank; of one process its own."""
-        return [Path(told["folder"]) / REPORT for told in self.ranks] or [self.report_path]
 
     @property
     def trial_accumulation(self) -> int:

@@ -19,7 +19,7 @@ from launcher.history.records import RoomRecord, TrialRecord
 from launcher.ladder import search
 from launcher.ladder.rungs import ACCUMULATION, MICRO_BATCH, Ladder, Rung
 from launcher.ladder.verdict import Kind, Verdict
-from launcher.machine import devices, process, stack_dump, torchrun, unwritable
+from launcher.machine import devices, process, stack_dump, unwritable
 from launcher.machine.allocator import allocator_environment
 from launcher.machine.devices import Budget
 from launcher.machine.host_meter import HostMeter, HostUse
@@ -146,8 +146,7 @@ def _ended(job: Job, orders: Orders, plan: TrialPlan) -> _Ended:
     place = Path(orders.folder)
     orders.write(place / "orders.json")
     env = {**allocator_environment(job.budget), **plan.env, STACKS: str(orders.stacks)}
-    worker = process.python_module("launcher.inside", str(place / "orders.json"))
-    command = torchrun.launched(worker, devices=orders.world_size)
+    command = process.python_module("launcher.inside", str(place / "orders.json"))
     meter = HostMeter(job.adapter.saved(job.folder.path).place)
     child = process.start(command, env=env, stdout=place / "stdout.log", stderr=place / "stderr.log")
     meter.begin(child.pid)
@@ -166,8 +165,7 @@ def _gone_on(job: Job, first: Trial, orders: Orders, plan: TrialPlan) -> Trial:
     """The trial with a second process behind it, which goes on from the checkpoint that the first has saved."""
     place = first.folder / RESUMED
     place.mkdir()
-    told = [one | _of_rank(one["rank"], place) for one in orders.ranks]
-    orders = replace(orders, folder=str(place), main=orders.folder, ranks=told, resumes=True)
+    orders = replace(orders, folder=str(place), main=orders.folder, resumes=True)
     second = _finished(job, first.rung, _ended(job, orders, plan), plan)
     uses = _as_one(second.report.uses)
     notes = tuple(dict.fromkeys((*first.report.notes, *second.report.notes)))
@@ -222,8 +220,6 @@ COMMAND = "launcher.inside.trial"
 """The module that runs a command, which starts its processes itself on several cards."""
 RESUMED = "resumed"
 """Folder in a trial's that is that of the process which goes on from its checkpoint."""
-LATE_S = 2.0
-"""So long after one rank's failure the others are ended: until then they may tell of theirs, which may be the cause."""
 FAULTS = 16
 """With at least this many page faults between two looks, a trial that has no batch yet is filling memory, which counts as progress. An
 endless loop has none, or the few that the kernel itself causes (NUMA balancing)."""
@@ -239,9 +235,8 @@ class TrialWatch:
 
     def __init__(self, child: Child, orders: Orders, tell: Listener, *, stall_s: float) -> None:
         self._child, self._tell, self._stall_s = child, tell, stall_s
-        self._reports, self._stalled, self._told = orders.report_paths, Path(orders.folder) / "stalled.txt", orders.stacks
-        self._signs = [*self._reports, *(Path(orders.folder) / name for name in ("stdout.log", "stderr.log"))]
-        self._failed_since: float | None = None
+        self._report, self._stalled, self._told = orders.report_path, Path(orders.folder) / "stalled.txt", orders.stacks
+        self._signs = [self._report, *(Path(orders.folder) / name for name in ("stdout.log", "stderr.log"))]
         self._seen: tuple[int, ...] = ()
         self._began = self._looked = child.awake.seconds
         self._silence, self._first = Silence(self._began, least_s=stall_s), Silence(self._began, least_s=STILL_S)
@@ -261,22 +256,12 @@ class TrialWatch:
         if now - self._looked < LOOK_S:
             return
         self._looked = now
-        reports = [report for path in self._reports if (report := TrialReport.read(path)) is not None]
-        if len(self._reports) > 1:
-            self._end_with_the_first(reports, now)
-        phase = reports[0].phase if reports else Phase.START.value
+        phase = (TrialReport.read(self._report) or TrialReport()).phase
         if still := self._look_for_life(now, phase):
             phase += still
         if phase != self._phase:
             self._tell(PhaseEntered(phase=phase, seconds=now - self._began))
         self._phase = phase
-
-    def _end_with_the_first(self, reports: Sequence[TrialReport], now: float) -> None:
-        """Ends all ranks soon after one has failed: those that wait for it might wait for long."""
-        if self._failed_since is None and any(report.failure is not None for report in reports):
-            self._failed_since = now
-        if self._failed_since is not None and now - self._failed_since > LATE_S:
-            self._child.end(grace_s=1.0)
 
     def _look_for_life(self, now: float, phase: str) -> str:
         """Ends a trial that has made no progress for long. Returns words for the screen, empty while it makes progress."""
@@ -285,8 +270,7 @@ class TrialWatch:
         self._lively = now
         before, self._seen = self._seen, tuple(_changed(path) for path in self._signs)
         grew = self._seen != before
-        ranks = len(self._reports)
-        if bool(before) and self._seen[:ranks] != before[:ranks] and phase == self._phase:
+        if bool(before) and self._seen[0] != before[0] and phase == self._phase:
             self._batches_in = phase
         busy_s = procfs.work_seconds(self._child.pid) - procfs.watching_seconds(self._child.pid)
         how: Any = {"grew": grew, "busy_s": busy_s}
@@ -342,7 +326,9 @@ def _fetched(command: Command, place: Path) -> None:
 
 def _orders(job: Job, rung: Rung, plan: TrialPlan, place: Path) -> Orders:
     """What the trial's child is told."""
-    starts = plan.module == COMMAND
+    if job.budget.ranks and plan.module != COMMAND:
+        found = f"adapter {job.adapter.name} trains on several cards, and its trial runs no command that starts a process on each"
+        raise BadInput([Fault(key="device.cards", found=found, cure=f"Train on one card, or let its trial run the command ({COMMAND}).")])
     return Orders(
         module=plan.module,
         folder=str(place),
@@ -356,13 +342,8 @@ def _orders(job: Job, rung: Rung, plan: TrialPlan, place: Path) -> Orders:
         snapshot=job.recipe.trial.snapshot and job.budget.kind == "cuda",
         payload=dict(plan.payload),
         cache=str(job.folder.cache),
-        ranks=[] if starts else [_of_rank(number, place) | _of_device(one) for number, one in enumerate(job.budget.ranks)],
-        cards=[_of_device(one) for one in job.budget.ranks] if starts else [],
+        cards=[_of_device(one) for one in job.budget.ranks],
     )
-
-
-def _of_rank(number: int, place: Path) -> dict[str, Any]:
-    return {"rank": number, "folder": str(place / RANKS / str(number))}
 
 
 def _of_device(budget: Budget) -> dict[str, Any]:
@@ -392,13 +373,12 @@ def _budget_fault(report: TrialReport | None, place: Path) -> BadInput | None:
 
 def _finished(job: Job, rung: Rung, ended: _Ended, plan: TrialPlan) -> Trial:
     orders, ending, use = ended
-    idle = [told["idle_free_bytes"] for told in (*orders.ranks, *orders.cards)] or [orders.idle_free_bytes]
+    idle = [told["idle_free_bytes"] for told in orders.cards] or [orders.idle_free_bytes]
     settled = all(devices.settle(one, idle_free_bytes=free or None) for one, free in zip(job.budget.each, idle, strict=True))
     taken = "" if settled else devices.taken(job.budget)
-    reports = [TrialReport.read(path) for path in orders.report_paths]
-    for one in reports:
-        if (fault := _budget_fault(one, Path(orders.folder))) is not None:
-            raise fault
+    report = TrialReport.read(orders.report_path)
+    if (fault := _budget_fault(report, Path(orders.folder))) is not None:
+        raise fault
     observed = {**plan.expects, "device": job.budget.kind}
     needs = Needs(optimizer_steps=orders.steps, validation_batches=1, train_again_batches=min(1, orders.steps_after), observed=observed)
     if orders.resumes:
@@ -407,14 +387,11 @@ def _finished(job: Job, rung: Rung, ended: _Ended, plan: TrialPlan) -> Trial:
     words = words_of(job.adapter)
     lost = lost_in(*logs, on_card=job.budget.kind == "cuda", also=words.loses_memory)
     judge_one = partial(judge, rung=rung, needs=needs, lost=lost, taken=taken)
-    report, verdict = reports[0], judge_one(reports[0], ending)
-    if orders.ranks:
-        report, verdict = ranks.judged([one or TrialReport() for one in reports], ending, judge_one)
-        report.write(orders.report_path)
-    elif report is not None and report.failure is not None:
-        own = map(TrialReport.read, Path(orders.folder).glob(f"{RANKS}/*/report.json"))
-        verdict = ranks.of_its_own(list(filter(None, own)), ending, judge_one, together=verdict)
-    rooms = _rooms(job, plan, orders, reports, use) if report is not None and report.phase == Phase.DONE else []
+    verdict = judge_one(report, ending)
+    own = list(filter(None, map(TrialReport.read, Path(orders.folder).glob(f"{RANKS}/*/{REPORT}"))))
+    if report is not None and report.failure is not None:
+        verdict = ranks.of_its_own(own, ending, judge_one, together=verdict)
+    rooms = _rooms(job, plan, orders, own or [report], use) if report is not None and report.phase == Phase.DONE else []
     if verdict.fits and (room := host_rooms.short_of(rooms)) is not None:
         verdict = host_rooms.verdict_on(room, verdict)
     if verdict.source is not None and verdict.source in words.cures:
@@ -430,13 +407,14 @@ def _finished(job: Job, rung: Rung, ended: _Ended, plan: TrialPlan) -> Trial:
     return trial
 
 
-def _rooms(job: Job, plan: TrialPlan, orders: Orders, reports: Sequence[TrialReport | None], use: HostUse) -> list[RoomRecord]:
-    """What the run will need of the machine beside the card. A pretended card's memory is the host's, so that isn't judged there."""
+def _rooms(job: Job, plan: TrialPlan, orders: Orders, told: Sequence[TrialReport], use: HostUse) -> list[RoomRecord]:
+    """What the run will need of the machine beside the card. A pretended card's memory is the host's, so that isn't judged there.
+
+    ``told``: of all processes that trained.
+    """
     if job.budget.name.endswith("(pretended)"):
         use = replace(use, memory_there=None)
-    ranks_own = [] if orders.ranks else [TrialReport.read(path) for path in Path(orders.folder).glob(f"{RANKS}/*/{REPORT}")]
-    told = [one for one in ranks_own or reports if one is not None]
-    saved = kept_bytes(plan, told[0], orders.scratch) if told and not orders.resumes else None
+    saved = None if orders.resumes else kept_bytes(plan, told[0], orders.scratch)
     return host_rooms.rooms(use, told, headroom=job.recipe.device.host_headroom, saved=saved)
 
 

@@ -1,40 +1,47 @@
-"""The verdict on a trial of several ranks is that of the rank that ended it."""
+"""The verdict on a command that starts several ranks is that of the rank that ended it."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from launcher.config.schema import LadderRules, Recipe, TrainerRules
+from launcher.errors import BadInput
+from launcher.history.run_folder import RunFolder
 from launcher.ladder.rungs import Wheel, build
-from launcher.ladder.verdict import Kind
+from launcher.ladder.verdict import Kind, Verdict
 from launcher.shared.ending import Ending
-from launcher.shared.report import Failure, Phase, PhaseUse, TrialReport
-from launcher.trial import ranks
+from launcher.shared.report import Failure, Phase, TrialReport
+from launcher.trainers.suite import cpu_budget
+from launcher.trial import ranks, trial
+from launcher.trial.job import Job
 from launcher.trial.judge import Needs, judge
+from tests.helpers.stand_in import StandIn
 
 RUNG = build([Wheel(name="micro_batch", values=(8,))], effective_batch=16, world_size=2).asked
 MIB = 2**20
+TOGETHER = Verdict(kind=Kind.FITS, phase=Phase.DONE, why="together", peak_bytes=900 * MIB)
 
 
 def ended(returncode: int = 0) -> Ending:
     return Ending(returncode=returncode, timed_out=False, seconds=9.0, peak_data_bytes=600 * MIB, stderr_tail="")
 
 
-def report(peak: int = 100, *, cap: int = 200, phase: Phase = Phase.DONE, says: str = "", world: int | None = 2) -> TrialReport:
+def report(*, phase: Phase = Phase.DONE, says: str = "") -> TrialReport:
     failure = Failure(types=(says.partition(":")[0], "Exception"), message=says, traceback=says) if says else None
-    seen = {"micro_batch": 8, "device": "cpu", **({"world_size": world} if world else {})}
-    return TrialReport(
-        phase=phase, failure=failure, observed=seen, optimizer_steps=2, train_batches=2, validation_batches=2, train_again_batches=1,
-        uses=(PhaseUse(phase=Phase.TRAIN, seconds=1, reserved_bytes=peak * MIB),), cap_bytes=cap * MIB, ceiling_bytes=2 * cap * MIB,
-    )  # fmt: skip
+    return TrialReport(phase=phase, failure=failure, cap_bytes=200 * MIB, ceiling_bytes=400 * MIB)
 
 
-def verdict(*reports: TrialReport, end: Ending | None = None) -> tuple[Kind, str]:
-    def one(said: TrialReport, how: Ending) -> ranks.Verdict:
-        return judge(said, how, rung=RUNG, needs=Needs(optimizer_steps=2, validation_batches=1))
+def one(said: TrialReport, how: Ending) -> Verdict:
+    return judge(said, how, rung=RUNG, needs=Needs(optimizer_steps=2, validation_batches=1))
 
-    _, found = ranks.judged(reports, end or ended(), one)
+
+def verdict(*reports: TrialReport, end: Ending) -> tuple[Kind, str]:
+    told = [replace(seen, facts={"rank": rank, "world_size": 2}) for rank, seen in enumerate(reports)]
+    found = ranks.of_its_own(list(reversed(told)), end, one, together=TOGETHER)
+    assert found.peak_bytes == TOGETHER.peak_bytes
     return found.kind, found.why
 
 
@@ -69,43 +76,9 @@ def test_a_rank_that_the_kernel_killed_is_told_by_torchrun() -> None:
     assert found is Kind.OUT_OF_MEMORY and why.startswith("rank 1 of 2: out of memory in phase train") and "SIGKILL" not in why
 
 
-def test_each_rank_has_to_fit_its_own_cap() -> None:
-    assert verdict(report(100), report(100)) == (Kind.FITS, "fits")
-    found, why = verdict(report(250, cap=300), report(250, cap=200))
-    assert found is Kind.OUT_OF_MEMORY and why.startswith("rank 1 of 2: needs 250 MiB in phase train, 50 MiB over the cap")
-
-
-def test_the_rank_with_least_room_tells_the_need() -> None:
-    decides, found = ranks.judged(
-        [report(150, cap=300), report(120, cap=130)],
-        ended(),
-        lambda said, how: judge(said, how, rung=RUNG, needs=Needs(optimizer_steps=2, validation_batches=1)),
-    )
-    assert found.peak_bytes == 120 * MIB and decides.cap_bytes == 130 * MIB and decides.notes[-1] == "the 2 ranks needed 150 MiB, 120 MiB"
-
-
-@pytest.mark.parametrize("world", [1, None, 4])
-def test_processes_that_train_each_for_itself_prove_nothing(world: int | None) -> None:
-    found, why = verdict(report(world=world), report(world=world))
-    assert found is Kind.VACUOUS and why == f"2 processes were started to train together, and they saw {world}, {world} of them"
-
-
-@pytest.mark.parametrize(("reports", "kind", "said"), [
-    ([report(phase=Phase.TRAIN, says=ECHO), report(phase=Phase.TRAIN, says=OOM)], Kind.OUT_OF_MEMORY, "rank 1 of 2: out of memory"),
-    ([report(phase=Phase.TRAIN, says=ECHO), report(phase=Phase.TRAIN)], Kind.CRASHED, "rank 1 of 2: ended by exit status 1"),
-    ([report(phase=Phase.TRAIN, says=ECHO)], Kind.FITS, "together"), ([report(), report()], Kind.FITS, "together"),
-])  # fmt: skip
-def test_of_a_commands_own_ranks_the_one_that_ended_it_is_named_where_all_told_of_themselves(
-    reports: list[TrialReport], kind: Kind, said: str
-) -> None:
-    together = ranks.Verdict(kind=Kind.FITS, phase=Phase.DONE, why="together", peak_bytes=900 * MIB)
-
-    def one(seen: TrialReport, how: Ending) -> ranks.Verdict:
-        return judge(seen, how, rung=RUNG, needs=Needs(optimizer_steps=2, validation_batches=1))
-
-    told = [replace(seen, facts={"rank": rank, "world_size": 2}) for rank, seen in enumerate(reports)]
-    found = ranks.of_its_own(list(reversed(told)), ended(1), one, together=together)
-    assert (found.kind, found.peak_bytes) == (kind, 900 * MIB) and found.why.startswith(said)
+@pytest.mark.parametrize("reports", [[report(phase=Phase.TRAIN, says=ECHO)], [report(), report()]])
+def test_where_not_every_rank_told_of_itself_or_none_failed_the_command_is_judged(reports: list[TrialReport]) -> None:
+    assert verdict(*reports, end=ended(1)) == (Kind.FITS, "together")
 
 
 @pytest.mark.parametrize(
@@ -117,6 +90,15 @@ def test_of_ranks_that_stood_still_the_one_that_did_not_come_is_named_and_no_oth
         f"process {9 + rank} (sleeping, rank {rank}): python\n{frame.format(name)}\n"
         for rank, name in enumerate(("_engine_run_backward", function))
     )
-    reports = [report(phase=Phase.TRAIN), report(phase=Phase.TRAIN)]
-    kind, why = verdict(*reports, end=replace(ended(-15), stood_still=stacks))
-    assert kind is Kind.STALLED and why.startswith(said)
+    found = one(report(phase=Phase.TRAIN), replace(ended(-15), stood_still=stacks))
+    assert found.kind is Kind.STALLED and found.why.startswith(said)
+
+
+def test_an_adapter_whose_trial_runs_no_command_is_refused_on_several_cards(tmp_path: Path) -> None:
+    budget = cpu_budget()
+    rules = {"trainer": TrainerRules(adapter="stand-in"), "ladder": LadderRules(order=("micro_batch",))}
+    adapter = StandIn(Recipe(name="of-a-plug-in", ask={"micro_batch": 8}, **rules))
+    ladder = build([Wheel(name="micro_batch", values=(8,))], effective_batch=16, world_size=2)
+    job = Job(adapter=adapter, ladder=ladder, budget=replace(budget, ranks=(budget, budget)), folder=RunFolder.create(tmp_path, "case"))
+    with pytest.raises(BadInput, match="runs no command that starts a process on each"):
+        trial.run(job, ladder.asked)
