@@ -33,13 +33,7 @@ PEERS: Mapping[str, Sequence[str]] = {
     "transformers": ("text", "text-64", "text-tokens"),
 }
 """Tool -> the asks that it can play."""
-IMPORTS: Mapping[str, Sequence[str]] = {
-    "accelerate": ("torch", "accelerate.utils"),
-    "lightning": ("torch", "lightning.pytorch.callbacks"),
-    "transformers": ("torch", "torch._dynamo", "accelerate", "transformers.trainer", "transformers.models.llama.modeling_llama"),
-}
-"""What each has imported when its budget begins, as autofit's own runs have."""
-BUDGETED = ("-P", "-m", "launcher.inside.budgeted", "--device", "cpu")
+HELD = ("-P", "-m", "launcher.inside.held", "--device", "cpu")
 _BATCH = re.compile(r"^attempt (\d+)|Total train batch size .* = ([\d,]+)", re.MULTILINE)
 SCRIPT = ROOT / "examples" / "text" / "train.py"
 
@@ -57,7 +51,7 @@ def left(rows: Sequence[Row]) -> Iterator[tuple[str, cases.Case, Row]]:
 def play(peer: str, case: cases.Case, asked: Row, folder: Path, python: str) -> Row:
     place, budget = fit.Place.of(case.ask, folder), fit.budget_of(case, asked)
     words = _transformers(place) if peer == "transformers" else _separator(peer, place)
-    argv = [python, *BUDGETED, "--bytes", str(budget), "--imports", ",".join(IMPORTS[peer]), *words]
+    argv = [python, *HELD, "--bytes", str(budget), "--settings", str(place.path / "budget.json"), python, *words]
     env = {**os.environ, "PYTHONPATH": str(ROOT), "MALLOC_MMAP_THRESHOLD_": "65536", "OMP_WAIT_POLICY": "passive", "HF_HUB_OFFLINE": "1"}
     began = time.monotonic()
     log = place.path / f"{peer}.log"

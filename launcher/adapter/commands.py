@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -28,9 +27,10 @@ class Command:
     """Those by which the run tells autofit something: a command that is shown doesn't need them."""
     files: Mapping[Path, str] = field(default_factory=dict)
     """Files to write first: path -> text."""
-    imports: Sequence[str] | None = ()
-    """What its trial imports before it takes its budget: a run that is held to one (``held``) does so, too. None: each of its processes
-    takes it at its first model."""
+    base: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Library -> modules that it imports sooner or later, or that do so: they are imported as soon as the library is there, and then a
+    CPU's budget is taken, in the trial (payload ``base``) and the held run alike. Without it each process takes its budget at its first
+    model."""
     ranks: int | None = None
     """Processes that train together, each on a device of its own; None: as many as the launch has devices."""
 
@@ -84,8 +84,7 @@ def copies(names: Sequence[str], *, of: Path, to: Path) -> dict[Path, str]:
 
 
 def held(command: Command, budget: Budget, *, settings: Path) -> Command:
-    """The same program, started by a module of autofit's that takes the budget first (``inside.budgeted``), or has each of its processes
-    take it at its first model (``inside.held``, which writes ``settings``).
+    """The same program, each process of which takes the budget as in its trial (``inside.held``, which writes ``settings``).
 
     ``budget.free_bytes`` must be what is free on the card now (``run.start`` asks again).
     """
@@ -95,9 +94,7 @@ def held(command: Command, budget: Budget, *, settings: Path) -> Command:
 
     card = ("--device-uuid", told("uuid"), "--idle-free", told("free_bytes")) if budget.kind == "cuda" else ()
     limits = ("--device", budget.kind, *card, "--bytes", told("budget_bytes"))
-    if command.imports is None:
-        argv = process.python_module("launcher.inside.held", *limits, "--settings", str(settings), *command.argv)
-    else:
-        program = command.argv[1:] if command.argv[0] in (sys.executable, "python", "python3") else command.argv
-        argv = process.python_module("launcher.inside.budgeted", *limits, "--imports", ",".join(command.imports), *program)
-    return replace(command, argv=argv)
+    bases = command.base if budget.kind == "cpu" else {}
+    base = (word for library, modules in bases.items() for word in ("--base", library, ",".join(modules)))
+    program = (process.program(command.argv[0]), *command.argv[1:])
+    return replace(command, argv=process.python_module("launcher.inside.held", *limits, *base, "--settings", str(settings), *program))

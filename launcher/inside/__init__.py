@@ -13,8 +13,7 @@ settings   what the instrument is told
 part       this process: card, budget, report        counted    steps, and micro-batches of each
 trial      runs the command, puts reports together    plainly    runs it without autofit, to prove a crash
 going_on   the second process, from a checkpoint      kept_checkpoint   which the first process leaves
-budget     the hard cap                               budgeted   a full run under an emulated budget
-held       a script's full run, likewise              early      a budget that is taken before a program begins
+budget     the hard cap                               held       a full run under an emulated budget
 driver     what is in use on a card                   cards      which of several this process is on
 overlay    what a program writes while it is tried goes aside          overlaid_libraries   and what libraries write natively
 caches     those of libraries belong to the trial     quiet      a script that is tried sends and fetches nothing

@@ -368,7 +368,7 @@ class Instrument(TakingPart):
     def _keeps(self) -> tuple[int, int]:
         """Of the validation pass that is open: bytes that each batch leaves behind, as they count, and batches that are still to come."""
         assert self.recorder is not None
-        return self._grown, max(0, self.recorder.batches_of_validation - len(self.gathered))
+        return self._grown, max(0, self.recorder.told.validation_batches_total - len(self.gathered))
 
     def validation_ended(self) -> None:
         """A validation pass came to its end, the script's or ours."""

@@ -6,7 +6,6 @@ import contextlib
 import os
 import threading
 from pathlib import Path
-from typing import NamedTuple
 
 from ..shared import procfs
 from ..shared.orders import Orders
@@ -18,16 +17,6 @@ SAMPLE_PERIOD_S = 0.002
 """Between two looks at the data segments; each costs the interpreter's lock once."""
 FAMILY_PERIOD_S = 0.05
 """Between two looks for processes that this one has forked."""
-
-
-class Peaks(NamedTuple):
-    """Most that was held since the last reset, as ``PhaseUse`` defines it."""
-
-    allocated_bytes: int = 0
-    reserved_bytes: int = 0
-    outside_bytes: int = 0
-    retries: int = 0
-    ooms: int = 0
 
 
 class Meter:
@@ -42,15 +31,12 @@ class Meter:
     def sample(self) -> None:
         """Called after every batch; may wait for the device to finish."""
 
-    def peaks(self) -> Peaks:
-        return Peaks()
+    def peaks(self) -> dict[str, int]:
+        """Most that was held since the last reset, by ``PhaseUse``'s names."""
+        return {}
 
     def stepped(self) -> None:
         """The optimizer has stepped for the first time: everything a step needs has been loaded."""
-
-    def remarks(self) -> tuple[str, ...]:
-        """What a reader should know about memory since the last reset."""
-        return ()
 
     def leave_out(self, pid: int) -> None:
         """What this process, a child of ours, needs isn't the trainer's."""
@@ -101,9 +87,9 @@ class CpuMeter(Meter, Looks):
     def sample(self) -> None:
         self._look_at_all()
 
-    def peaks(self) -> Peaks:
+    def peaks(self) -> dict[str, int]:
         taken = max(0, self._peak - self._base_bytes)
-        return Peaks(taken, taken)
+        return {"allocated_bytes": taken, "reserved_bytes": taken}
 
     def close(self) -> None:
         self.stop()
@@ -156,19 +142,14 @@ class CudaMeter(Meter):
         self._cuda.synchronize(self._number)
         self._look_outside()
 
-    def peaks(self) -> Peaks:
+    def peaks(self) -> dict[str, int]:
+        """A failed allocation is evidence, not guilt: cuDNN tries plans until one's workspace can be had (Conv_v8.cpp), on purpose."""
         with contextlib.suppress(Exception):  # after a failure that broke the context
             self._look_outside()
-        ooms, retries = self._count("num_ooms") - self._ooms, self._count("num_alloc_retries") - self._retries
-        allocated, reserved = self._cuda.max_memory_allocated(self._number), self._cuda.max_memory_reserved(self._number)
-        return Peaks(allocated, reserved, self._outside, retries, ooms)
-
-    def remarks(self) -> tuple[str, ...]:
-        """A failed allocation is evidence, not guilt: cuDNN tries plans until one's workspace can be had (Conv_v8.cpp), on purpose."""
-        peaks = self.peaks()
-        squeezed, said = max(0, peaks.retries - peaks.ooms), []
-        if peaks.ooms:
-            said.append(f"the CUDA allocator refused {peaks.ooms} allocation(s); a library may be built to go on without (cuDNN)")
-        if squeezed:
-            said.append(f"the CUDA allocator could give {squeezed} allocation(s) only after it had emptied its cache")
-        return tuple(said)
+        return {
+            "allocated_bytes": self._cuda.max_memory_allocated(self._number),
+            "reserved_bytes": self._cuda.max_memory_reserved(self._number),
+            "outside_bytes": self._outside,
+            "retries": self._count("num_alloc_retries") - self._retries,
+            "ooms": self._count("num_ooms") - self._ooms,
+        }

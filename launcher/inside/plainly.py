@@ -16,10 +16,8 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from launcher.inside import settings as probe_settings
-from launcher.inside.budgeted import loaded
 from launcher.inside.lifeline import die_with_parent
-from launcher.inside.settings import ProbeSettings
+from launcher.inside.settings import ProbeSettings, injected
 from launcher.shared.memory_failures import memory_failure
 from launcher.shared.orders import Orders
 from launcher.shared.report import NOT_EXACT, OVER_CAP, Failure, TrialReport
@@ -34,11 +32,6 @@ LONGEST_S = 120.0
 def speaks_of_memory(failure: Failure) -> bool:
     """As against a crash that is to be proven."""
     return OVER_CAP in failure.types or memory_failure(failure.message, types=failure.types) is not None
-
-
-def injected(settings: Path, env: Mapping[str, str]) -> dict[str, str]:
-    """Variables that load the probe into every Python process of a command, before what its own environment loads."""
-    return {**loaded(env), probe_settings.VARIABLE: str(settings)}
 
 
 def refuses(failure: Failure) -> bool:

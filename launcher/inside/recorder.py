@@ -1,13 +1,13 @@
 """Records what a trial does, phase by phase, in ``report.json``, which is rewritten at every change of phase.
 
 Any trainer's module reuses this: it calls ``phase``, ``batch`` and ``optimizer_step`` at the right moments, and says what it saw.
-Memory is metered by ``meters``.
-Nothing is decided here; ``verdict`` in the launcher judges.
+Memory is metered by ``meters``. Nothing is decided here; ``trial.judge`` in the launcher judges.
 """
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import sys
 import time
@@ -31,6 +31,7 @@ MEASURES = frozenset(
     {"growth_bytes_per_batch", "validation_batches_total", "validation_batches_left", "train_samples", "validation_samples"}
 )
 """Fields of the report that only the trainer's module can know."""
+_COUNTED = {Phase.TRAIN: "train_batches", Phase.VALIDATE: "validation_batches", Phase.TRAIN_AGAIN: "train_again_batches"}
 
 
 class OverCap(BaseException):
@@ -41,29 +42,16 @@ class Recorder:
     """The growing report of one trial. One thread only, save for the meter's own."""
 
     def __init__(self, orders: Orders, clock: Callable[[], float] = time.monotonic) -> None:
-        self._orders = orders
-        self._clock = clock
+        self.told = TrialReport()
+        """What was recorded so far, without what ``report`` works out."""
+        self._orders, self._clock = orders, clock
         self._meter = Meter()
-        self._phase = Phase.START
-        self._phase_began = clock()
-        self._phase_batches = 0
+        self._phase_began, self._phase_batches = clock(), 0
         self._last_batch: float | None = None
-        self._uses: list[PhaseUse] = []
-        self._batches = dict.fromkeys(Phase, 0)
-        self._intervals: dict[str, list[float]] = {"train": [], "validate": [], "half": []}
+        self._seconds: dict[str, list[float]] = {"train": [], "validate": [], "half": []}
         self._halves = False
-        self._optimizer_steps = 0
-        self._observed: dict[str, Any] = {}
-        self._facts: dict[str, Any] = {}
         self._parts = CountedParts(orders.device)
         self._ahead = HeldAhead()
-        self._measures: dict[str, Any] = {}
-        self._swallowed: list[str] = []
-        self._notes: list[str] = []
-        self._hint = ""
-        self._taken = Taken(cap_bytes=0, ceiling_bytes=0, base_bytes=0)
-        self._loss_finite: bool | None = None
-        self._failure: Failure | None = None
         self._beaten = 0.0
         self.write()
 
@@ -71,9 +59,9 @@ class Recorder:
 
     def budget(self, taken: Taken) -> None:
         """The budget was taken (``budget.take``): metering starts here, above this base."""
-        self._taken = taken
         self._meter = meter_of(self._orders, taken)
         self._meter.reset()
+        self.told = dataclasses.replace(self.told, **dataclasses.asdict(taken), device_total_bytes=self._meter.total_bytes)
         if "torch" in sys.modules:
             self._ahead.watch()
         if self._orders.snapshot:
@@ -86,9 +74,10 @@ class Recorder:
         Raises OverCap where the phase that ends needed more than the cap: the trial has failed, and the rest would cost time only.
         """
         self._close_phase()
-        if self._taken.cap_bytes and self._uses[-1].held_bytes > self._taken.cap_bytes:
-            raise OverCap(f"phase {self._phase.value} needed {self._uses[-1].held_bytes} bytes, the cap is {self._taken.cap_bytes}")
-        self._phase = phase
+        cap, held = self.told.cap_bytes, self.told.uses[-1].held_bytes
+        if cap and held > cap:
+            raise OverCap(f"phase {self.told.phase} needed {held} bytes, the cap is {cap}")
+        self.told.phase = phase.value
         self._meter.reset()
         if phase is Phase.DONE:
             self._meter.close()
@@ -100,15 +89,15 @@ class Recorder:
         ``timed``: its seconds are those of the run's batches. One that is there for its shape only has fewer samples.
         """
         self.sample()
-        now = self._clock()
+        now, phase = self._clock(), Phase(self.told.phase)
         self._phase_batches += 1
-        self._batches[self._phase] += 1
+        if phase in _COUNTED:
+            setattr(self.told, _COUNTED[phase], getattr(self.told, _COUNTED[phase]) + 1)
         if timed and self._last_batch is not None:  # the first batch of a phase, and those up to the first optimizer step, warm things up
-            if self._phase in (Phase.TRAIN, Phase.TRAIN_AGAIN):
-                self._intervals["half" if self._halves else "train"].append(now - self._last_batch)
-            elif self._phase is Phase.VALIDATE:
-                self._intervals["validate"].append(now - self._last_batch)
-        if self._phase is Phase.VALIDATE or self._optimizer_steps:
+            kind = "validate" if phase is Phase.VALIDATE else "half" if self._halves else "train"
+            if phase in _COUNTED:
+                self._seconds[kind].append(now - self._last_batch)
+        if phase is Phase.VALIDATE or self.told.optimizer_steps:
             self._last_batch = now
 
     def halves_begin(self) -> None:
@@ -126,8 +115,8 @@ class Recorder:
 
     def optimizer_step(self) -> None:
         """The optimizer has stepped. Call it before the ``batch`` that completes the step."""
-        self._optimizer_steps += 1
-        if self._optimizer_steps == 1:
+        self.told.optimizer_steps += 1
+        if self.told.optimizer_steps == 1:
             self._meter.stepped()
 
     def stepped(self, optimizer: Any) -> None:
@@ -138,53 +127,43 @@ class Recorder:
 
     def observe(self, **wheels: Any) -> None:
         """What the trainer really ran, by the name of the wheel."""
-        self._observed.update(wheels)
+        self.told.observed.update(wheels)
 
     @property
     def observed(self) -> dict[str, Any]:
         """What was observed so far; a copy."""
-        return dict(self._observed)
+        return dict(self.told.observed)
 
     def fact(self, **facts: Any) -> None:
         """Trainer-specific facts that the full run needs."""
-        self._facts.update(facts)
+        self.told.facts.update(facts)
 
     def loss(self, *, finite: bool) -> None:
         """Whether a training loss was a finite number; one that was not is enough."""
-        self._loss_finite = finite and self._loss_finite is not False
+        self.told.loss_finite = finite and self.told.loss_finite is not False
 
     def measured(self, **measures: float) -> None:
         """Sets those of ``MEASURES`` that are named."""
         unknown = measures.keys() - MEASURES
         if unknown:
             raise TypeError(f"not a measure: {', '.join(sorted(unknown))}; measures are {', '.join(sorted(MEASURES))}")
-        self._measures.update(measures)
-
-    @property
-    def batches_of_validation(self) -> int:
-        """Batches of the whole validation set that was begun last; 0 where nobody knows."""
-        return int(self._measures.get("validation_batches_total", 0))
+        for name, value in measures.items():
+            setattr(self.told, name, value)
 
     def note(self, text: str) -> None:
         """What a reader of the verdict should know; said once however often it is noted."""
-        if text not in self._notes:
-            self._notes.append(text)
+        self.told.notes = tuple(dict.fromkeys((*self.told.notes, text)))
 
     def hint(self, text: str) -> None:
         """Where the trial fell short, in words for people: what it could not see. The report is written at once."""
-        self._hint = text
+        self.told.hint = text
         self.write()
 
     def swallowed(self, text: str) -> None:
         """A memory failure that the trainer hid. The report is written at once: the trainer may not live long."""
-        if text not in self._swallowed:
-            self._swallowed.append(text)
+        if text not in self.told.swallowed:
+            self.told.swallowed += (text,)
             self.write()
-
-    @property
-    def lost_some(self) -> bool:
-        """Whether a memory failure was hidden by the trainer."""
-        return bool(self._swallowed)
 
     def ended(self) -> None:
         """The process ends in this phase, by itself: the phase is closed with its peaks, and the report is written."""
@@ -194,7 +173,7 @@ class Recorder:
 
     def failed(self, error: BaseException) -> None:
         """The trial ended by ``error``: closes the phase it died in and writes the report."""
-        self._failure = failure_of(error)
+        self.told.failure = failure_of(error)
         if self._orders.snapshot:
             snapshot.keep(Path(self._orders.folder))
         with contextlib.suppress(Exception):  # a broken CUDA context must not cost us the report
@@ -206,34 +185,16 @@ class Recorder:
     # -- the report
 
     def report(self) -> TrialReport:
-        return TrialReport(
-            phase=self._phase.value,
-            failure=self._failure,
-            observed=dict(self._observed),
-            optimizer_steps=self._optimizer_steps,
-            train_batches=self._batches[Phase.TRAIN],
-            validation_batches=self._batches[Phase.VALIDATE],
-            train_again_batches=self._batches[Phase.TRAIN_AGAIN],
-            uses=tuple(self._uses),
-            cap_bytes=self._taken.cap_bytes,
-            ceiling_bytes=self._taken.ceiling_bytes,
-            base_bytes=self._taken.base_bytes,
-            device_total_bytes=self._meter.total_bytes,
-            loss_finite=self._loss_finite,
-            step_seconds=_mean(self._intervals["train"]),
-            full_step_seconds=self._intervals["train"][-1] if self._intervals["half"] and self._intervals["train"] else 0.0,
-            half_step_seconds=self._intervals["half"][-1] if self._intervals["half"] else 0.0,
-            validation_batch_seconds=_mean(self._intervals["validate"]) or self._only_validation_batch(),
-            swallowed=tuple(self._swallowed),
-            notes=tuple(self._notes),
-            hint=self._hint,
-            facts={
-                **self._facts,
-                VERSIONS: versions.loaded(),
-                PARTS: self._parts.told(),
-                **self._ahead.fact(),
-            },
-            **self._measures,
+        train, validate, half = (self._seconds[kind] for kind in ("train", "validate", "half"))
+        # of a validation that had a single batch nothing better is known than its phase's
+        only = next((use.seconds / use.batches for use in self.told.uses if use.phase == Phase.VALIDATE and use.batches), 0.0)
+        return dataclasses.replace(
+            self.told,
+            step_seconds=sum(train) / len(train) if train else 0.0,
+            full_step_seconds=train[-1] if half and train else 0.0,
+            half_step_seconds=half[-1] if half else 0.0,
+            validation_batch_seconds=sum(validate) / len(validate) if validate else only,
+            facts={**self.told.facts, VERSIONS: versions.loaded(), PARTS: self._parts.told(), **self._ahead.fact()},
         )
 
     def write(self) -> None:
@@ -247,30 +208,13 @@ class Recorder:
             with contextlib.suppress(OSError):
                 os.utime(self._orders.report_path)
 
-    def _only_validation_batch(self) -> float:
-        """Seconds per batch of a validation that had a single one: nothing better is known."""
-        return next((use.seconds / use.batches for use in self._uses if use.phase == Phase.VALIDATE and use.batches), 0.0)
-
     def _close_phase(self) -> None:
         seconds = self._clock() - self._phase_began
         with contextlib.suppress(Exception):  # a context that a failure broke still tells its peaks
             self._meter.sample()
-        peaks = self._meter.peaks()
-        self._notes += [f"{self._phase.value}: {text}" for text in self._meter.remarks()]
-        self._uses.append(
-            PhaseUse(
-                phase=self._phase.value,
-                seconds=seconds,
-                batches=self._phase_batches,
-                device_bytes=peaks.reserved_bytes + peaks.outside_bytes,
-                **peaks._asdict(),
-            )
-        )
+        use = PhaseUse(phase=self.told.phase, seconds=seconds, batches=self._phase_batches, **self._meter.peaks())
+        self.told.uses += (dataclasses.replace(use, device_bytes=use.held_bytes),)
         self._phase_began, self._phase_batches, self._last_batch = self._clock(), 0, None
-
-
-def _mean(values: list[float]) -> float:
-    return sum(values) / len(values) if values else 0.0
 
 
 # ----------------------------------------------------------------------------------------------------------------------

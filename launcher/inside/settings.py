@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ..shared import files
+
 VARIABLE = "AUTOFIT_PROBE"
 """Environment variable with the path of the settings' file; inherited by every child process."""
-
+SHIM = Path(__file__).parent / "shim"
+"""Folder whose ``sitecustomize`` loads the probe."""
 
 LEAST_STEPS = 2
 """Optimizer steps before validation, at least: with the first one its state comes, and the second shows the peak beside it."""
@@ -58,8 +63,13 @@ class ProbeSettings:
     """Nothing but a look at where its batch size arrives (``arriving``): with "marks" on its own numbers, or "plain"."""
 
     def write(self, path: Path) -> None:
-        path.write_text(json.dumps(dataclasses.asdict(self), indent=1), encoding="utf-8")
+        files.replace(path, json.dumps(dataclasses.asdict(self), indent=1))  # whole: another rank may read it
 
     @classmethod
     def read(cls, path: Path) -> ProbeSettings:
         return cls(**json.loads(path.read_text(encoding="utf-8")))
+
+
+def injected(settings: Path, env: Mapping[str, str]) -> dict[str, str]:
+    """Variables that load the probe into every Python process of a command, before what its own environment loads."""
+    return {"PYTHONPATH": os.pathsep.join([str(SHIM), *filter(None, [env.get("PYTHONPATH")])]), VARIABLE: str(settings)}

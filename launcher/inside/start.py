@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import atexit
+import functools
 import importlib
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from . import overlaid_libraries, patches
 from .after_import import Hook, after_import
@@ -43,6 +46,8 @@ def begin(settings: ProbeSettings) -> None:
         overlay.install()
         after_import(overlaid_libraries.hooks(overlay, forwarding=instrument.saves))
     after_import({"torch": lambda module: _torch(instrument)})
+    based = instrument.orders.payload.get("base", {})
+    after_import({library: functools.partial(_has_base, instrument, modules) for library, modules in based.items()})
     os.register_at_fork(after_in_child=instrument.forked)
     if settings.same:
         after_import(same.libraries())
@@ -51,6 +56,14 @@ def begin(settings: ProbeSettings) -> None:
         atexit.register(instrument.at_exit)
     if late:
         instrument.open()
+
+
+def _has_base(instrument: Instrument, modules: Sequence[str], _: Any) -> None:
+    """Takes a CPU's budget with all imported that the library imports sooner or later, and nothing else: trial and run alike."""
+    for name in modules:
+        ours = name.removeprefix("launcher.")
+        importlib.import_module(name if ours == name else f"..{ours}", __package__)
+    instrument.open()
 
 
 def _looks(settings: ProbeSettings) -> None:

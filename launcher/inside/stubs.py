@@ -229,7 +229,7 @@ def _filled(described: Any) -> Any:
 def _observe_batch(instrument: Instrument, args: Any, kwargs: Any) -> None:
     """Where no data loader tells the micro-batch, the model's input does."""
     recorder = instrument.recorder
-    if recorder is None or "micro_batch" in recorder.observed:
+    if recorder is None or "micro_batch" in recorder.told.observed:
         return
     import torch
     from torch.utils import _pytree
@@ -255,7 +255,7 @@ def observe_micro_batch(instrument: Instrument, seen: int, candidates: tuple[int
     sizes = instrument.micro_batches
     if ran not in sizes:
         sizes.append(ran)
-    if len(sizes) > 1 and not recorder.lost_some:
+    if len(sizes) > 1 and not recorder.told.swallowed:
         recorder.note(f"the script changes its batch itself: {', then '.join(map(str, sizes))} samples")
         seen = ran = asked if asked in sizes else sizes[0]
     recorder.fact(**{"samples": seen, WORLD_SIZE: processes, MICRO_BATCHES: list(sizes)})

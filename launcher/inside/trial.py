@@ -9,8 +9,8 @@ proven by running the command plainly (``plainly``).
 Payload: ``argv`` (list of words), ``env`` (added), ``files`` (path -> text, written first), ``micro_batch`` (as asked),
 ``accumulation`` (micro-batches per optimizer step in the trial), ``validation`` ("seek" or "none"), ``whole`` (samples of a step that the
 script takes in parts by itself, else None), ``nominal`` (bool: it keeps a batch of its own), ``apart`` (bool: each process has the budget
-for itself), ``goes_on`` (see ``going_on``; only if a second process
-is to go on). ``steps_in_all`` is added here where the whole training has fewer than are wanted.
+for itself), ``goes_on`` (see ``going_on``; only if a second process is to go on), ``base`` (library -> modules that are imported with it,
+before a CPU's budget is taken). ``steps_in_all`` is added here where the whole training has fewer than are wanted.
 """
 
 from __future__ import annotations
@@ -31,15 +31,14 @@ from typing import Any
 
 from launcher.inside import going_on, kept_checkpoint, snapshot
 from launcher.inside import settings as probe_settings
-from launcher.inside.budgeted import SHIM
 from launcher.inside.caches import CACHES, separate
 from launcher.inside.counted import PATIENCE
 from launcher.inside.lifeline import die_with_parent
 from launcher.inside.overlay import FILES
-from launcher.inside.plainly import injected, proven, refuses, speaks_of_memory
+from launcher.inside.plainly import proven, refuses, speaks_of_memory
 from launcher.inside.quiet import QUIET
 from launcher.inside.recorder import Recorder
-from launcher.inside.settings import LEAST_STEPS, LOADED, ProbeSettings
+from launcher.inside.settings import LEAST_STEPS, LOADED, SHIM, ProbeSettings, injected
 from launcher.shared import procfs
 from launcher.shared.files import CODE
 from launcher.shared.memory_failures import ECHO

@@ -1,33 +1,27 @@
-"""A checkpoint is written beside its place first, and then put there.
+"""A checkpoint that takes the place of another is written beside it first: a run that is killed while it saves leaves the one before.
 
-A process that is killed in between leaves the one before whole, or none: a script that keeps one file, and Ultralytics' last.pt, would be
-left with a torn one. Where the file system has no room for both, or lets no file be made there, it is written over the one before as ever.
-torch.save doesn't say why it couldn't write, and what it had written is removed here: so it is asked for before, and told.
+Trainers write ``last.pt`` over the one before; killed in between (a full node, a time limit, kill -9), the next attempt would be left with
+a torn one. Where there is no room for both, or no file can be made there, it is written over the one before as ever.
 So is the folder that accelerate's ``save_state`` writes over: files of two saves would load without a word.
 """
 
 from __future__ import annotations
 
 import contextlib
-import errno
 import functools
 import os
 import re
 import shutil
 import stat
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from ..shared.orders import BEFORE
-from ..shared.write_failures import unsaid
+from ..shared.write_failures import maybe_full
 from .after_import import after_import
 
 BESIDE = "being-saved"
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
-LEAST_BYTES, MOST_BYTES = 2**20, 2**28
-"""Written behind what there is of a file, to be told why no more goes: as much again, at least and at most so much."""
 
 
 def install() -> None:
@@ -70,43 +64,17 @@ def replaced(path: str | os.PathLike[str], write: Callable[[Any], Any]) -> Any:
     new = os.path.join(folder, os.path.basename(old))  # of the same name: torch.save keeps it in the file
     try:
         said = write(new)
-        if _moved(new, old, before):
+        with contextlib.suppress(OSError):  # a file system that moves nothing
+            if before is not None:
+                os.chmod(new, stat.S_IMODE(before.st_mode))
+            os.replace(new, old)
             return said
     except Exception as error:
-        why = _why_unwritten(new, error)
-        shutil.rmtree(folder, ignore_errors=True)
-        if before is None or (why not in _NO_ROOM and shutil.disk_usage(os.path.dirname(old)).free > before.st_size):
-            if why is not None:
-                print(f"{path} could not be written: {os.strerror(why)}", file=sys.stderr, flush=True)
+        if not maybe_full(str(error)):
             raise
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return write(path)
-
-
-def _why_unwritten(place: str, error: Exception) -> int | None:
-    """The number of the operating system's error; None where it isn't known to be one of writing."""
-    said = next((number for number in (*_NO_ROOM, errno.EFBIG) if os.strerror(number) in str(error)), None)
-    if said is not None or not unsaid(str(error)):
-        return said
-    try:
-        with open(place, "ab", buffering=0) as file:
-            left = min(max(LEAST_BYTES, os.stat(place).st_size), MOST_BYTES)
-            while left > 0:
-                left -= file.write(bytes(left))
-    except OSError as refused:
-        return refused.errno
-    return None
-
-
-def _moved(new: str, old: str, before: os.stat_result | None) -> bool:
-    """Puts a file in another's place; False where its file system can't."""
-    with contextlib.suppress(OSError):
-        if before is not None:
-            os.chmod(new, stat.S_IMODE(before.st_mode))
-        os.replace(new, old)
-        return True
-    return False
 
 
 _OF_ACCELERATE = re.compile(
@@ -122,10 +90,12 @@ def whole_folder(plain: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(plain)
     def save_state(self: Any, output_dir: Any = None, *args: Any, **named: Any) -> Any:
         alone = self.num_processes == 1 and not self.project_configuration.automatic_checkpoint_naming
-        made = _beside(Path(os.path.realpath(output_dir))) if alone and output_dir is not None else None
-        if made is None:
+        place = Path(os.path.realpath(output_dir)) if alone and output_dir is not None else None
+        if place is None or not _is_a_checkpoint(place):
             return plain(self, output_dir, *args, **named)
-        place, new, old = made
+        new, old = (place.with_name(f".{place.name}.{word}") for word in (BESIDE, BEFORE))
+        new.mkdir()
+        shutil.copymode(place, new)
         try:
             plain(self, str(new), *args, **named)
             os.rename(place, old)
@@ -138,19 +108,16 @@ def whole_folder(plain: Callable[..., Any]) -> Callable[..., Any]:
     return save_state
 
 
-def _beside(place: Path) -> tuple[Path, Path, Path] | None:
-    """(a checkpoint's folder, an empty one beside it, where it goes meanwhile); None where there is none that could be put aside."""
+def _is_a_checkpoint(place: Path) -> bool:
+    """Whether there is accelerate's checkpoint and nothing else, in a folder that can be put aside. What one that was killed has left is
+    removed, or put back."""
     new, old = (place.with_name(f".{place.name}.{word}") for word in (BESIDE, BEFORE))
     try:
         if old.exists() and not place.exists():
             os.rename(old, place)
-        for left in (new, old):  # by one that was killed
+        for left in (new, old):
             shutil.rmtree(left, ignore_errors=True)
         names = os.listdir(place)
-        if not names or not all(map(_OF_ACCELERATE.fullmatch, names)) or os.path.ismount(place):
-            return None
-        new.mkdir()
-        shutil.copymode(place, new)
     except OSError:
-        return None
-    return place, new, old
+        return False
+    return bool(names) and all(map(_OF_ACCELERATE.fullmatch, names)) and not os.path.ismount(place) and os.access(place.parent, os.W_OK)

@@ -419,6 +419,12 @@ def python_module(module: str, *arguments: str) -> tuple[str, ...]:
     return (sys.executable, "-P", str(ENTRY), module, *arguments)
 
 
+def program(name: str) -> str:
+    """The path of a program: on PATH, else beside this interpreter (an environment that isn't activated), else just its name."""
+    beside = Path(sys.executable).parent / name
+    return shutil.which(name) or (str(beside) if os.sep not in name and beside.is_file() else name)
+
+
 def interpreter_of(program: str) -> str:
     """The interpreter that a program runs on: itself if it is one, or the one beside it (torchrun, accelerate); else this process's."""
     found = shutil.which(program)

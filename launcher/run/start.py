@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import shutil
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -58,7 +57,7 @@ def _written(job: Job, rung: Rung, begin: RunStart, script: Path, more: str = ""
 def _as_file(command: Command, rung: Rung, more: str = "") -> str:
     """The command as a shell script that works from any folder and without the environment's programs on PATH."""
     first, *rest = command.words
-    found = replace(command, argv=(program(first), *rest), ranks=1)
+    found = replace(command, argv=(process.program(first), *rest), ranks=1)
     words = [
         "#!/bin/sh",
         f"# What autofit launches at rung {rung.index}; it needs the trainer, not autofit.",
@@ -67,12 +66,6 @@ def _as_file(command: Command, rung: Rung, more: str = "") -> str:
         found.shell(),
     ]
     return "\n".join(words) + "\n"
-
-
-def program(name: str) -> str:
-    """The path of a program: on PATH, else beside this interpreter (an environment that isn't activated), else just its name."""
-    beside = Path(sys.executable).parent / name
-    return shutil.which(name) or (str(beside) if os.sep not in name and beside.is_file() else name)
 
 
 def start(job: Job, chosen: Trial, command: Command, files: AttemptFiles, *, show: tuple[Shows, Shows]) -> Child:
@@ -91,7 +84,7 @@ def start(job: Job, chosen: Trial, command: Command, files: AttemptFiles, *, sho
     elif budget.kind == "cuda" or budget.emulated:
         command = held(command, _as_it_is_now(budget), settings=job.folder.path / "native" / "budget.json")
     first, *rest = command.words
-    argv = (program(first), *rest)
+    argv = (process.program(first), *rest)
     env |= {HELD: str(files.processes), STACKS: str(files.processes)}
     env |= trackers.environment(trackers.facts(job, chosen.rung), {**os.environ, **env})
     return process.start(argv, env=env, stdout=files.stdout, stderr=files.stderr, show=show)

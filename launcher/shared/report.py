@@ -125,7 +125,7 @@ class Failure:
     traceback: str
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(kw_only=True, slots=True)
 class TrialReport:
     """What a trial's child saw of itself."""
 

@@ -153,7 +153,7 @@ def a_program_needs_a_package(tree: Tree) -> list[str]:
 def in_a_program(tree: Tree) -> tuple[str, ...]:
     """What is loaded into a person's own process first; what these import is there, too."""
     hooks = (module for module in tree.paths if module.startswith(f"{PACKAGE}.trainers.") and module.endswith(".inside.hooks"))
-    return (f"{PACKAGE}.inside.early", f"{PACKAGE}.inside.start", f"{PACKAGE}.trainers.script.inside.arriving", *hooks)
+    return (f"{PACKAGE}.inside.start", f"{PACKAGE}.trainers.script.inside.arriving", *hooks)
 
 
 def a_program_finds_ours(tree: Tree) -> list[str]:

@@ -13,12 +13,11 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from launcher.inside import plainly
-from launcher.inside.settings import ProbeSettings
-from launcher.machine import process
+from launcher.inside.settings import ProbeSettings, injected
 from launcher.shared.orders import HELD, MALLOC_VALUE, MALLOC_VARIABLE, Orders
 from launcher.trainers.ultralytics import environment as ultralytics
 
@@ -50,36 +49,21 @@ def base(argv: Sequence[str], place: Path, env: Mapping[str, str]) -> int:
     return int(told[0])
 
 
-def of_run(place: Path, imports: Sequence[str], env: Mapping[str, str]) -> int:
-    (place / "train.py").write_text("")
-    limits = ("--device", "cpu", "--bytes", str(CAP), "--imports", ",".join(imports))
-    return base(process.python_module("launcher.inside.budgeted", *limits, "train.py"), place, env)
-
-
-def of_trial(place: Path, text: str, env: Mapping[str, str], *, budget_only: bool = False, **payload: bool) -> int:
-    """Of a script that a trial's instrument is loaded into."""
+def of(place: Path, text: str, env: Mapping[str, str], *, budget_only: bool, **payload: Any) -> int:
+    """Of a script into which a trial's instrument is loaded, or that of a run that is held to a budget."""
     (place / "train.py").write_text(text)
     orders = Orders(module="", folder=str(place), device="cpu", cap_bytes=CAP, accumulation=1, payload=payload)
     settings = ProbeSettings(records=str(place), orders=dataclasses.asdict(orders), overlay="", budget_only=budget_only)
     settings.write(place / "probe.json")
-    return base([sys.executable, "train.py"], place, {**env, **plainly.injected(place / "probe.json", {})})
+    return base([sys.executable, "train.py"], place, {**env, **injected(place / "probe.json", {})})
 
 
-def test_the_base_of_a_run_is_that_of_its_trial(tmp_path: Path) -> None:
-    pytest.importorskip("ultralytics")
-    env = ultralytics.prepare(tmp_path / "environment")
-    places = [tmp_path / "run", tmp_path / "trial"]
-    for place in places:
-        (place / "held").mkdir(parents=True)
-    run, trial = of_run(places[0], ultralytics.IMPORTS, env), of_trial(places[1], YOLO, env, imports=True)
-    assert abs(run - trial) < APART, (run, trial)
-
-
-def test_the_base_of_a_scripts_run_is_that_of_its_trial(tmp_path: Path) -> None:
-    pytest.importorskip("torch")
+@pytest.mark.parametrize(("library", "text"), [("ultralytics", YOLO), ("torch", MODEL)])
+def test_the_base_of_a_run_is_that_of_its_trial(library: str, text: str, tmp_path: Path) -> None:
+    pytest.importorskip(library)
+    env, payload = (ultralytics.prepare(tmp_path / "environment"), {"base": ultralytics.BASE}) if text == YOLO else ({}, {})
     bases = []
     for how in ("run", "trial"):
-        place = tmp_path / how
-        (place / "held").mkdir(parents=True)
-        bases.append(of_trial(place, MODEL, {}, budget_only=how == "run"))
+        (tmp_path / how / "held").mkdir(parents=True)
+        bases.append(of(tmp_path / how, text, env, budget_only=how == "run", **payload))
     assert abs(bases[0] - bases[1]) < APART, bases

@@ -23,11 +23,10 @@ from typing import Any
 
 from launcher.inside.caches import CACHES, separate
 from launcher.inside.lifeline import die_with_parent
-from launcher.inside.plainly import injected
 from launcher.inside.quiet import QUIET
 from launcher.inside.recorder import Recorder
 from launcher.inside.same.told import OVER
-from launcher.inside.settings import ProbeSettings
+from launcher.inside.settings import ProbeSettings, injected
 from launcher.shared import procfs
 from launcher.shared.orders import Orders
 from launcher.shared.report import Phase, TrialReport

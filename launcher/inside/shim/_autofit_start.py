@@ -1,5 +1,5 @@
-"""What autofit loads into a program's process, by ``AUTOFIT_PROBE`` (a trial's probe) or ``AUTOFIT_BUDGET`` (a budget from the start); in
-a full run what makes its saves whole (``AUTOFIT_SAVES``).
+"""What autofit loads into a program's process: the probe of a trial, or of a run that is held to a budget (``AUTOFIT_PROBE``); in a full
+run what makes its saves whole (``AUTOFIT_SAVES``).
 
 The package is loaded by the name ``_autofit``: the program may have a ``launcher`` of its own, and finds none of ours.
 """
@@ -7,11 +7,10 @@ The package is loaded by the name ``_autofit``: the program may have a ``launche
 import importlib
 import os
 import sys
-import traceback
 from collections.abc import Callable
 from types import ModuleType
 
-PROBE, BUDGET, SAVES = "AUTOFIT_PROBE", "AUTOFIT_BUDGET", "AUTOFIT_SAVES"
+PROBE, SAVES = "AUTOFIT_PROBE", "AUTOFIT_SAVES"
 
 
 def _ours(name: str) -> ModuleType:
@@ -44,36 +43,12 @@ def _failed(settings: str, error: BaseException) -> None:
         file.write(f"{sys.executable} {sys.version.split()[0]}: {type(error).__name__}: {error}\n")
 
 
-def _early(told: str) -> Callable[[], None]:
-    """A program that can't be held to its budget doesn't begin."""
-    try:
-        early = _ours("inside.early")
-    except BaseException:
-        _end()
-
-    def begin() -> None:
-        try:
-            early.take(told)
-        except BaseException:
-            _end()
-
-    return begin
-
-
-def _end() -> None:
-    traceback.print_exc()
-    sys.stderr.flush()
-    os._exit(1)
-
-
 def _nothing() -> None: ...
 
 
 def _prepared() -> Callable[[], None]:
-    settings, told = os.environ.get(PROBE), os.environ.get(BUDGET)
-    if settings and os.path.exists(settings):
-        return _probe(settings)
-    return _early(told) if told else _nothing
+    settings = os.environ.get(PROBE)
+    return _probe(settings) if settings and os.path.exists(settings) else _nothing
 
 
 def _saving(modules: str) -> Callable[[], None]:

@@ -361,7 +361,7 @@ class ScriptAdapter(Adapter):
             path = str(start.checkpoint.path)
             words += tuple(word.replace("{checkpoint}", path) for word in (self.args.resume.words if self.args.resume else ()))
             env |= {**told, outside.RESUME: path} if self.args.resume is None else {}
-        return Command(argv=words, env=env, told=told, files=line.files, imports=None)
+        return Command(argv=words, env=env, told=told, files=line.files)
 
     def small(self, chosen: Rung, asked: Rung) -> Sequence[tuple[int, int]]:
         """Where the script keeps its whole batch by itself, that stays as asked: the rung's own micro-batch, and a part of it."""

@@ -250,7 +250,7 @@ class UltralyticsAdapter(Adapter):
             "accumulation": told,
             "apart": bool(budget.ranks),
             "val_micro_batch": self._val_batch(rung),
-            "imports": budget.kind == "cpu",
+            "base": environment.BASE if budget.kind == "cpu" else {},
         }
         copy = Path("{checkpoint}")
         going_on = by_script.going_on(command, copy) if self.script is not None else resuming.going_on(command, copy)
@@ -296,7 +296,7 @@ class UltralyticsAdapter(Adapter):
         command = self._begun(rung, budget, folder=folder) if start.checkpoint is None else self._resumed(rung, budget, folder, start)
         if start.workers is not None:
             command = by_script.told(command, f"workers={start.workers}")
-        return replace(command, imports=environment.IMPORTS)
+        return replace(command, base=environment.BASE)
 
     def _begun(self, rung: Rung, budget: Budget, *, folder: Path) -> Command:
         """``yolo ...`` where its command line can say the rung exactly, else the same line through ``native/yolo_exact.py``.

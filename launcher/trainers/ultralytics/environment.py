@@ -13,8 +13,8 @@ import shutil
 import sys
 from pathlib import Path
 
-IMPORTS = ("launcher.trainers.ultralytics.inside.imports",)
-"""What trial and full run import before a CPU budget is taken (``budgeted --imports``): the same in both, so the base is the same."""
+BASE = {"ultralytics": ("launcher.trainers.ultralytics.inside.imports",)}
+"""What trial and full run import before a CPU budget is taken (``Command.base``): the same in both, so the base is the same."""
 
 
 def prepare(folder: Path) -> dict[str, str]:

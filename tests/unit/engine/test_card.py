@@ -216,7 +216,7 @@ def test_an_older_torch_is_held_by_a_wrapper_that_knows_the_card(card: FakeCard,
 
 def test_a_script_of_another_interpreter_is_held_by_the_wrapper(card: FakeCard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     job = make_job(tmp_path, argv=("/opt/other/bin/python", "train.py"))
-    assert "launcher.inside.budgeted" in Started(monkeypatch, "2.15.0").run(job).argv
+    assert "launcher.inside.held" in Started(monkeypatch, "2.15.0").run(job).argv
 
 
 def test_the_command_that_is_shown_needs_nothing_of_autofit(job: Job) -> None:

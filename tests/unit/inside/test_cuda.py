@@ -131,14 +131,13 @@ def test_a_script_that_chooses_its_own_card_is_noticed(monkeypatch: pytest.Monke
 # ---- 7: evidence, not guilt
 
 
-def test_what_cudnn_tries_and_gets_over_is_a_remark(machine: Machine) -> None:
+def test_what_cudnn_tries_and_gets_over_is_counted_and_no_failure(machine: Machine) -> None:
     recorder = machine.begun()
     with pytest.raises(RuntimeError):
         machine.cuda.allocate(8 * GIB)  # a plan's workspace; Conv_v8.cpp catches it and takes the next
     recorder.phase(Phase.VALIDATE)
     report = recorder.report()
     assert (use(recorder).ooms, use(recorder).squeezed, report.swallowed) == (1, 0, ())
-    assert report.notes == ("train: the CUDA allocator refused 1 allocation(s); a library may be built to go on without (cuDNN)",)
 
 
 def test_an_allocation_that_came_only_after_the_cache_was_emptied_is_counted(machine: Machine) -> None:

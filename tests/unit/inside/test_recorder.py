@@ -268,8 +268,8 @@ class TestCpuMeter:
         meter = CpuMeter(data_bytes())
         meter.reset()
         with private(128 * MIB):
-            until(lambda: meter.peaks()[1] > 120 * MIB)
-        assert meter.peaks()[1] > 120 * MIB
+            until(lambda: meter.peaks()["reserved_bytes"] > 120 * MIB)
+        assert meter.peaks()["reserved_bytes"] > 120 * MIB
         meter.close()
 
     def test_what_a_forked_worker_takes_counts_by_itself(self) -> None:
@@ -280,13 +280,15 @@ class TestCpuMeter:
         seen = context.Event()
         worker = context.Process(target=hold, args=(96 * MIB, seen))
         worker.start()
-        until(lambda: meter.peaks()[1] > 64 * MIB)
+        until(lambda: meter.peaks()["reserved_bytes"] > 64 * MIB)
         seen.set()
         worker.join()
-        assert 64 * MIB < meter.peaks()[1] < 130 * MIB, "less some stacks of the parent's other threads, which a fork gives back"
+        assert 64 * MIB < meter.peaks()["reserved_bytes"] < 130 * MIB, (
+            "less some stacks of the parent's other threads, which a fork gives back"
+        )
         meter.reset()  # it has ended: nothing is left to look at
         meter.close()
-        assert meter.peaks()[1] < 30 * MIB
+        assert meter.peaks()["reserved_bytes"] < 30 * MIB
 
     def test_closing_ends_the_thread(self) -> None:
         meter = CpuMeter(0)

@@ -13,11 +13,14 @@ from typing import Any
 
 import pytest
 
-from launcher.inside import plainly
-from launcher.inside.settings import ProbeSettings
+from launcher.adapter import commands
+from launcher.adapter.commands import Command
+from launcher.inside.settings import ProbeSettings, injected
 from launcher.machine import process
 from launcher.shared.orders import Orders
 from launcher.trainers.script import outside
+from launcher.trainers.suite import cpu_budget
+from launcher.trainers.ultralytics.environment import BASE
 from tests.helpers.places import ROOT
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="a CPU budget is RLIMIT_DATA, which only Linux has")
@@ -96,22 +99,19 @@ def loaded(how: str, words: Sequence[str], place: Path, scratch: Path, env: dict
             path.parent.mkdir(exist_ok=True)
             path.write_text(text)
         env = {**env, **variables}
-    if how == "held from the start":
-        limits = ("--device", "cpu", "--bytes", str(2**30))
-        return seen(process.python_module("launcher.inside.budgeted", *limits, *command), place, env)
     if "tried" in how or "held" in how:
         orders = Orders(module="", folder=str(scratch), device="cpu", cap_bytes=2**30, accumulation=1, payload={})
         overlay = str(scratch / "overlay") if "tried" in how else ""
         settings = scratch / "probe.json"
         ProbeSettings(records=str(scratch), orders=dataclasses.asdict(orders), overlay=overlay, budget_only="held" in how).write(settings)
-        env = {**env, **plainly.injected(settings, env)}
+        env = {**env, **injected(settings, env)}
         found = seen(command, place, env)
         assert not Path(f"{settings}.failed").exists(), Path(f"{settings}.failed").read_text()
         return found
     return seen(command, place, env)
 
 
-HOW = ("tried", "held", "accumulated", "tried and accumulated", "tried and put right", "held from the start")
+HOW = ("tried", "held", "accumulated", "tried and accumulated", "tried and put right")
 
 
 @pytest.mark.parametrize("how", HOW)
@@ -158,47 +158,13 @@ def test_what_stands_on_pythonpath_is_the_programs_and_not_ours(how: str, tmp_pa
     assert plain["customized"] == 1 and "inspect" in plain["mine"]
 
 
-def test_the_environment_of_a_program_that_is_held_from_the_start_is_its_own(tmp_path: Path) -> None:
-    script = tmp_path / "train.py"
-    script.write_text("import os\nprint({key: value for key, value in os.environ.items() if key.startswith(('AUTOFIT', 'PYTHONPATH'))})\n")
-    command = process.python_module("launcher.inside.budgeted", "--device", "cpu", "--bytes", str(2**30), str(script))
-    assert seen(command, tmp_path, {}) == {} and seen(command, tmp_path, {"PYTHONPATH": "/a:/b"}) == {"PYTHONPATH": "/a:/b"}
-
-
-def test_python_itself_starts_a_program_that_is_held_from_the_start(tmp_path: Path) -> None:
-    """Nothing of ours is below its first frame, so that what it leaves at its end is cleared as ever."""
-    script = tmp_path / "train.py"
-    script.write_text("import sys\nframe = sys._getframe()\nprint([sys.orig_argv, frame.f_back, sys.flags.safe_path, __spec__])\n")
-    command = process.python_module("launcher.inside.budgeted", "--device", "cpu", "--bytes", str(2**30), sys.executable, "-u", str(script))
-    assert seen(command, tmp_path, {}) == [[sys.executable, "-u", str(script)], None, False, None]
-
-
-@pytest.mark.parametrize("matplotlib", [(), ("matplotlib",)])
-def test_what_was_there_before_a_budget_is_cleared_at_the_programs_end(matplotlib: tuple[str, ...], tmp_path: Path) -> None:
-    """Libraries say so where it isn't (nanobind: 25 lines of what has leaked, at the end of each run of Ultralytics)."""
-    (tmp_path / "mine.py").write_text("class Mine:\n    def __del__(self): print('cleared')\nmine = Mine()\nmine.itself = mine\n")
-    script = tmp_path / "train.py"
-    imports = (*matplotlib, "mine")
-    script.write_text("".join(f"import {name}\n" for name in imports) + "print('trained')\n")
-    env = {"PATH": os.environ["PATH"], "MALLOC_MMAP_THRESHOLD_": "65536", "MPLCONFIGDIR": str(tmp_path), "PYTHONPATH": str(tmp_path)}
-    limits = ("--device", "cpu", "--bytes", str(2**30), "--imports", ",".join(imports))
-    held = process.python_module("launcher.inside.budgeted", *limits, str(script))
-    said = [
-        subprocess.run(argv, env=env, capture_output=True, text=True, check=True, timeout=100).stdout.split()
-        for argv in ([sys.executable, str(script)], held)
-    ]
-    assert said == [["trained", "cleared"]] * 2
-
-
 @pytest.mark.slow
 def test_a_run_of_ultralytics_under_a_budget_ends_as_clean_as_the_plain_command(tmp_path: Path) -> None:
     """nanobind's list of what leaked (Triton's bindings) was at the end of each such run: what is frozen isn't cleared."""
-    imports = ("launcher.trainers.ultralytics.inside.imports",)
     env = {**os.environ, "YOLO_CONFIG_DIR": str(tmp_path), "YOLO_OFFLINE": "true"}
-    plain = ["yolo", "cfg"]
-    held = process.python_module("launcher.inside.budgeted", "--device", "cpu", "--bytes", str(2**31), "--imports", *imports, *plain)
+    held = commands.held(Command(argv=("yolo", "cfg"), base=BASE), cpu_budget(), settings=tmp_path / "budget.json")
     said = []
-    for command in ([str(Path(sys.executable).parent / "yolo"), "cfg"], list(held)):
+    for command in ([process.program("yolo"), "cfg"], held.argv):
         subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, check=True)  # the first one writes its settings
         done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=True)
         said.append((done.stdout, [line for line in done.stderr.splitlines() if "MALLOC" not in line]))

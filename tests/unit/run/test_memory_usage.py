@@ -58,8 +58,9 @@ def program(tmp_path: Path) -> Path:
 
 
 def test_a_run_that_is_held_to_a_budget_is_measured_above_its_own_base(tmp_path: Path, program: Path) -> None:
-    limits = ("--device", "cpu", "--bytes", str(256 * MIB))
-    watch = watched(tmp_path, process.python_module("launcher.inside.budgeted", *limits, str(program)), emulated=True)
+    takes = "from launcher.inside import budget\nbudget.limit(device='cpu', cap_bytes=2**28)\n"
+    program.write_text(takes + program.read_text())
+    watch = watched(tmp_path, (sys.executable, str(program)), emulated=True)
     assert 64 * MIB <= watch.peak_bytes < 66 * MIB
 
 

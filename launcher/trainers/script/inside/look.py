@@ -23,9 +23,8 @@ from typing import Any
 
 from launcher.inside.caches import CACHES, separate
 from launcher.inside.lifeline import die_with_parent
-from launcher.inside.plainly import injected
 from launcher.inside.quiet import QUIET
-from launcher.inside.settings import ProbeSettings
+from launcher.inside.settings import ProbeSettings, injected
 from launcher.trainers.script.inside.arriving import FOUND
 
 LOOK_S = 0.05

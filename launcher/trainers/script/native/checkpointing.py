@@ -9,22 +9,21 @@ CHECKPOINTING says (1: all), keep what they are called with, and are computed ag
 (``torch.utils.checkpoint``, not reentrant). That is done only where gradients are enabled and the module trains. The class ``Module`` is
 patched, never an instance: ``state_dict``, copies and pickles of a model are what they are without it.
 
-What a module draws from torch's random numbers is drawn again. Statistics of norms move once. What a module binds anew at each call (a
-count) is as it was afterwards. In the first two calls of each module it is seen that it gives the same the second time. What can't be the
-same training raises ``NotExact`` there, with the reason: a module that keeps something else, draws from other random numbers or has hooks,
-a script that checkpoints itself, a model that is compiled (``torch._functorch.config.activation_memory_budget`` is its word for this) or
-sharded, and one in which nothing repeats. It needs nothing but torch, and the files beside it.
+What a module draws from torch's random numbers is drawn again. In the first two calls of each module it is seen that it gives the same the
+second time. What can't be the same training raises ``NotExact`` there, with the reason: a module that keeps something of each call
+(statistics of a norm, a count, a list), draws from other random numbers or has hooks, a script that checkpoints itself, a model that is
+compiled (``torch._functorch.config.activation_memory_budget`` is its word for this) or sharded, and one in which nothing repeats. It needs
+nothing but torch, and the files beside it.
 """
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import math
 import os
 import sys
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from .imported import after_import
@@ -54,32 +53,10 @@ class NotExact(RuntimeError):
 class CheckpointedModule:
     """What is known of one module that is checkpointed."""
 
-    def __init__(self, name: str, module: Any, stack: str, torch: Any) -> None:
+    def __init__(self, name: str, module: Any, stack: str) -> None:
         """``stack``: in words, what it is one of."""
         self.name, self.stack, self.calls, self.again, self.trains = name, stack, 0, 0, False
         self.module: weakref.ref[Any] = weakref.ref(module)
-        norms = torch.nn.modules.batchnorm._NormBase
-        self._norms = [weakref.ref(one) for one in module.modules() if isinstance(one, norms)]
-        self.rebound: set[tuple[str, str]] = set()
-        """(module within it, attribute) that each call binds anew."""
-
-    @contextlib.contextmanager
-    def computed_again(self) -> Iterator[None]:
-        """While open, norms leave their statistics as they are; afterwards attributes are what they were."""
-        norms = [one for known in self._norms if (one := known()) is not None and one.training and one.track_running_stats]
-        part_of = self.module().get_submodule  # type: ignore[union-attr]
-        parts = [(part_of(part).__dict__, key) for part, key in self.rebound]
-        bound = [(values, key, values[key]) for values, key in parts if key in values]
-        of_norms = [(one, one.momentum, one._buffers["num_batches_tracked"]) for one in norms]
-        for one in norms:
-            one.momentum, one._buffers["num_batches_tracked"] = 0.0, None
-        try:
-            yield
-        finally:
-            for one, momentum, batches in of_norms:
-                one.momentum, one._buffers["num_batches_tracked"] = momentum, batches
-            for values, key, value in bound:
-                values[key] = value
 
 
 class Checkpointing:
@@ -136,20 +113,13 @@ class Checkpointing:
             words = f"{len(stack.blocks)} {stack.kind} in {stack.where or type(root).__name__}"
             for name, module in stack.blocks[: math.ceil(self.share * len(stack.blocks))]:
                 if self._block(module) is None:
-                    self._blocks[id(module)] = CheckpointedModule(name, module, words, torch)
+                    self._blocks[id(module)] = CheckpointedModule(name, module, words)
         if not found:
             self._without.append(f"{type(root).__name__} ({sum(1 for _ in root.modules())} modules)")
 
     def _block(self, module: Any) -> CheckpointedModule | None:
         block = self._blocks.get(id(module))
         return block if block is not None and block.module() is module else None
-
-    def _note(self, stack: str) -> None:
-        """Tells of a stack, at the first call of one of its modules."""
-        some = [block for block in self._blocks.values() if block.stack == stack]
-        if sum(block.calls for block in some) == 1 and os.environ.get("RANK", "0") == "0":
-            text = f"{len(some)} of {stack} ({some[0].name} to {some[-1].name}) are computed again for their backward pass"
-            print(f"checkpointing: {text}", file=sys.stderr, flush=True)
 
     # -- their calls
 
@@ -178,8 +148,6 @@ class Checkpointing:
         if hasattr(type(module), "gradient_checkpointing"):  # a layer of transformers', as its own switch would have it
             kwargs = {**kwargs, **{name: off for name, off in CACHES.items() if kwargs.get(name) is not None}}
         block.calls += 1
-        if block.calls == 1:
-            self._note(block.stack)
         with set_checkpoint_early_stop(block.calls > STRICT):  # what is to be seen again is its end
             call, weight = _Call(block, plain), next(module.parameters())  # by which torch knows whose random states it keeps
             return self._plainly(call, (args, kwargs), weight, use_reentrant=False, preserve_rng_state=True)
@@ -230,11 +198,10 @@ class _Call:
     def __call__(self, given: Any, *_: Any) -> Any:
         args, kwargs = given
         made, self._made = self._made, True
-        if not made:
-            return self._seen_first(args, kwargs) if self._strict else self._plain(*args, **kwargs)
-        self._block.again += 1
-        with self._block.computed_again():
-            return self._seen_again(args, kwargs) if self._strict else self._plain(*args, **kwargs)
+        self._block.again += made
+        if not self._strict:
+            return self._plain(*args, **kwargs)
+        return self._seen_again(args, kwargs) if made else self._seen_first(args, kwargs)
 
     def _seen_first(self, args: Any, kwargs: Any) -> Any:
         module = self._plain.args[0]
@@ -244,18 +211,12 @@ class _Call:
         made = self._plain(*args, **kwargs)
         after = _kept(module)
         for place in before.keys() | after.keys():
-            self._hold_against(module, place, before.get(place, ()), after.get(place, ()))
+            one, other = before.get(place, ()), after.get(place, ())
+            if len(one) != len(other) or not all(map(_unchanged, one, other)):
+                kept = f"{type(module.get_submodule(place[0])).__name__}.{place[1]}"
+                raise NotExact(f"{self._block.name} keeps something of each call ({kept}), and would do so twice")
         self._figures = _figures(made)
         return made
-
-    def _hold_against(self, module: Any, place: tuple[str, str], before: tuple[Any, ...], after: tuple[Any, ...]) -> None:
-        """Raises NotExact for what a call changes in place; what it binds anew is put back whenever it is made again."""
-        if len(before) == len(after) and all(map(_unchanged, before, after)):
-            return
-        part = module.get_submodule(place[0])
-        if place[1] in part._buffers or (before and after and before[0] is after[0]):
-            raise NotExact(f"{self._block.name} keeps something of each call ({type(part).__name__}.{place[1]}), and would do so twice")
-        self._block.rebound.add(place)
 
     def _seen_again(self, args: Any, kwargs: Any) -> Any:
         said = f"{self._block.name} gives something else when it is computed again"
@@ -295,14 +256,13 @@ def _refuse_hooks(name: str, module: Any) -> None:
 
 def _kept(module: Any) -> dict[tuple[str, str], tuple[Any, ...]]:
     """What a call of a module may change in it: (module within it, attribute or buffer) -> that and, of what can be changed in place, what
-    is in it or its version. Statistics of norms are left out."""
+    is in it or its version."""
     import torch
 
     found = {}
     for name, part in module.named_modules():
         values = {key: value for key, value in vars(part).items() if key not in ("_parameters", "_buffers", "_modules", "training")}
-        buffers = {} if isinstance(part, torch.nn.modules.batchnorm._NormBase) else part._buffers
-        for key, value in {**values, **buffers}.items():
+        for key, value in {**values, **part._buffers}.items():
             found[name, key] = (value, *_within(value, torch))
     return found
 

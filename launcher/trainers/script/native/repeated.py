@@ -54,8 +54,6 @@ def _members(parent: Any, name: str) -> Iterator[tuple[str, str, Any]]:
         called = f"{name}.{key}" if name else key
         if isinstance(child, torch.nn.ModuleList):
             yield from ((called, *rest) for _, *rest in _members(child, called))
-        elif isinstance(child, torch.nn.ModuleDict):
-            yield from _members(child, called)
         else:
             yield name, called, child
 

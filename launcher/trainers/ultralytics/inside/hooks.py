@@ -5,7 +5,6 @@ fetched, sent, or lost to a failure of memory without a word. A script's ``YOLO(
 from __future__ import annotations
 
 import functools
-import importlib
 import threading
 from typing import Any
 
@@ -22,7 +21,6 @@ ANOTHER = "what the script does from its second training on is not proven"
 def hooks(instrument: Instrument) -> dict[str, tuple[str, Hook]]:
     """Module -> (a name that must be in it, what is done with it when it has been imported)."""
     return {
-        "ultralytics": ("__version__", lambda module: _begins(instrument)),
         "ultralytics.engine.model": ("Model", lambda module: _models(instrument, module)),
         "ultralytics.engine.validator": ("BaseValidator", lambda module: validates.install(instrument, module)),
         "ultralytics.utils.tal": ("TaskAlignedAssigner", lambda module: _tells_of_memory(instrument, module.TaskAlignedAssigner)),
@@ -30,13 +28,6 @@ def hooks(instrument: Instrument) -> dict[str, tuple[str, Hook]]:
         "ultralytics.utils.downloads": ("safe_download", _fetches_nothing),
         **{f"ultralytics.utils.callbacks.{name}": ("callbacks", lambda module: _sends_nothing(instrument, module)) for name in LOGGERS},
     }
-
-
-def _begins(instrument: Instrument) -> None:
-    """Takes a CPU's budget where the full run does: with all imported that it imports sooner or later, and nothing else."""
-    if instrument.orders.payload.get("imports"):
-        importlib.import_module(".imports", __package__)
-        instrument.open()
 
 
 def _models(instrument: Instrument, module: Any) -> None:

@@ -1,7 +1,7 @@
 """Imports what a full Ultralytics run imports sooner or later, and starts the thread pools it will use. Nothing enters, nothing is built.
 
-Trial (``hooks``) and full run (``budgeted --imports``) import this before a CPU budget is taken, so that both count the same
-base. polars above all: Ultralytics reads results.csv with it at the first checkpoint, and its pool of threads, started then under
+Trial and full run import this before a CPU budget is taken (``Command.base``), so that both count the same base.
+polars above all: Ultralytics reads results.csv with it at the first checkpoint, and its pool of threads, started then under
 RLIMIT_DATA, aborts the process or hangs it for good instead of raising an error (both seen, polars 1.x, 2026-11).
 """
 

@@ -20,16 +20,14 @@ from launcher.trainers.script.native.checkpointing import Checkpointing, NotExac
 
 
 class Block(nn.Module):
-    """As many scripts have one: dropout, a norm with statistics, a tensor and something else given, a tuple returned."""
+    """As many scripts have one: dropout, a norm, a tensor and something else given, a tuple returned."""
 
-    def __init__(self, width: int = 8, norm: Callable[[int], nn.Module] = nn.BatchNorm1d) -> None:
+    def __init__(self, width: int = 8, norm: Callable[[int], nn.Module] = nn.LayerNorm) -> None:
         super().__init__()
         self.first, self.norm, self.drop = nn.Linear(width, 4 * width), norm(4 * width), nn.Dropout(0.3)
         self.last = nn.Linear(4 * width, width)
-        self.calls = 0
 
     def forward(self, x: Any, *, told: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-        self.calls += 1
         return x + told["scale"] * self.last(self.drop(self.norm(self.first(x)).relu())), {"mean": x.mean()}
 
 
@@ -101,14 +99,13 @@ def kept(model: nn.Module) -> int:
 
 
 @pytest.mark.parametrize("share", [0.5, 1.0])
-def test_gradients_and_statistics_are_the_plain_steps_to_the_last_bit(share: float, outside: Any) -> None:
+def test_gradients_are_the_plain_steps_to_the_last_bit(share: float, outside: Any) -> None:
     torch.manual_seed(0)
     plain = Net()
     checkpointed = copy.deepcopy(plain)
     before = trained(plain)
     watch = outside(share)
     assert same(trained(checkpointed), before)
-    assert [block.calls for block in checkpointed.blocks] == [3] * 4, "what is counted is counted once"
     assert watch.seen == (share if share < 1 else True)
     assert watch.told() == [f"checkpointing: {round(4 * share)} of 4 Block in blocks computed again, 3 times"]
 
@@ -164,7 +161,7 @@ def test_a_gradient_penalty_and_a_module_that_is_called_twice_are_the_plain_step
 def test_a_model_that_is_computed_again_as_a_whole_computes_the_same(outside: Any) -> None:
     """As a forward pass is that found no room, and is made in parts."""
     torch.manual_seed(0)
-    plain = Net(kind=lambda: Block(norm=nn.LayerNorm))
+    plain = Net()
     whole, before = copy.deepcopy(plain), trained(plain)
     again = torch.utils.checkpoint.checkpoint
     watch = outside(0.5)
@@ -213,6 +210,19 @@ class KeepsABuffer(Block):
         return super().forward(x, told=told)
 
 
+class Counts(Block):
+    calls = 0
+
+    def forward(self, x: Any, *, told: dict[str, Any]) -> Any:
+        self.calls += 1
+        return super().forward(x, told=told)
+
+
+class HasStatistics(Block):
+    def __init__(self) -> None:
+        super().__init__(norm=nn.BatchNorm1d)
+
+
 class DrawsByPython(Block):
     def forward(self, x: Any, *, told: dict[str, Any]) -> Any:
         return super().forward(x * random.random(), told=told)
@@ -239,9 +249,11 @@ class ChecksItself(Block):
     [
         (KeepsAList, r"blocks\.0 keeps something of each call \(KeepsAList\.seen\)"),
         (KeepsABuffer, r"keeps something of each call \(KeepsABuffer\.average\)"),
+        (Counts, r"keeps something of each call \(Counts\.calls\)"),
+        (HasStatistics, r"keeps something of each call \(BatchNorm1d\.(running_mean|running_var|num_batches_tracked)\)"),
         (DrawsByPython, r"gives something else when it is computed again"),
         (ChangesItsInput, r"gives something else when it is computed again"),
-        (HasAHook, r"has hooks \(BatchNorm1d_forward_hooks\)"),
+        (HasAHook, r"has hooks \(LayerNorm_forward_hooks\)"),
         (ChecksItself, r"the script checkpoints by itself"),
     ],
 )

@@ -14,10 +14,12 @@ from typing import Any
 
 import pytest
 
+from launcher.adapter.commands import Command, held
 from launcher.ladder.rungs import Rung
 from launcher.ladder.verdict import Kind
 from launcher.shared.ending import Ending
 from launcher.shared.report import PARTS, Phase
+from launcher.trainers.suite import cpu_budget
 from launcher.trainers.ultralytics import environment as ultralytics_env
 from launcher.trainers.ultralytics.adapter import UltralyticsAdapter
 from launcher.trainers.ultralytics.inside.validates import passing
@@ -172,9 +174,10 @@ def test_a_full_run_lives_within_what_its_trial_proved(
         cap for cap in caps if run_trial(data.yaml, cap_mib=cap, ask={"image_size": 96}, args={"plots": True}).report.failure is None
     )
     script = Path(ultralytics_env.__file__).parent / "native" / "yolo_exact.py"
-    command = [sys.executable, "-m", "launcher.inside.budgeted", "--device", "cpu", "--bytes", str(int(fitting * MIB / 0.9))]
-    command += ["--imports", ",".join(ultralytics_env.IMPORTS), str(script), "--asked-batch", "8", "detect", "train", "model=yolov8n.yaml"]
-    command += f"data={data.yaml} imgsz=96 batch=4 nbs=16 epochs=3 device=cpu save_dir={tmp_path / 'run'}".split()
+    words = f"--asked-batch 8 detect train model=yolov8n.yaml data={data.yaml} imgsz=96"
+    words += f" batch=4 nbs=16 epochs=3 device=cpu save_dir={tmp_path / 'run'}"
+    native = Command(argv=(sys.executable, str(script), *words.split()), base=ultralytics_env.BASE)
+    command = held(native, cpu_budget(int(fitting * MIB / 0.9)), settings=tmp_path / "budget.json").argv
     full = subprocess.run(command, env=quiet_environment, capture_output=True, text=True, timeout=300, check=False)
     assert full.returncode == 0, f"{full.returncode} at a proven {fitting} MiB\n{full.stdout}{full.stderr}"
     assert "Results saved to" in full.stdout + full.stderr
