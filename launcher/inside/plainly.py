@@ -1,7 +1,7 @@
 """A trial that crashed, and the same command run plainly -> whose fault the crash is.
 
-Plainly: nothing watched, cut, sped up or accumulated from outside, in a throw-away copy of the folder; the budget holds it, and what it
-writes outside that folder is redirected as ever. It gets a little longer than the trial took to crash.
+Plainly: nothing watched, cut, sped up or accumulated from outside; the budget holds it, and what it writes is redirected as ever. It gets a
+little longer than the trial took to crash.
 """
 
 from __future__ import annotations
@@ -9,12 +9,10 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
-import shutil
 import signal
 import subprocess
 import time
 from collections.abc import Mapping
-from pathlib import Path
 
 from launcher.inside.lifeline import die_with_parent
 from launcher.inside.settings import ProbeSettings, injected
@@ -24,8 +22,6 @@ from launcher.shared.report import NOT_EXACT, OVER_CAP, Failure, TrialReport
 
 NOTHING_FROM_OUTSIDE = {"ACCUMULATE": "1", "UPDATE": "", "UPDATE_LOGGED": "", "CHECKPOINTING": ""}
 """With these ``native/accumulate.py`` holds nothing back, ``native/update.py`` weights nothing, and nothing is checkpointed."""
-LARGEST_FOLDER = 256 * 2**20
-MOST_FILES = 5000
 LONGEST_S = 120.0
 
 
@@ -45,37 +41,30 @@ def proven(report: TrialReport, orders: Orders, env: Mapping[str, str], *, secon
     ``seconds``: how long the trial took to crash, with its start. ``cure``: what helps where it is fast-forward that breaks it.
     """
     assert report.failure is not None
-    first = (report.failure.message.strip().splitlines() or ["?"])[0][:200]
-    forwarded = f"fast-forward broke the script ({first}); {cure}" if report.facts.get("failed_forwarding") else ""
-    longest = min(2 * seconds + 20.0, LONGEST_S)
-    place = orders.scratch / "plain"
-    folder = _copied(Path.cwd(), place / "folder", without=orders.scratch)
-    if folder is None and forwarded:
-        return dataclasses.replace(report, failure=None, hint=forwarded)
-    if folder is None:
-        return dataclasses.replace(report, notes=(*report.notes, "the crash was not tried without the trial's hooks: the folder is large"))
-    went_on, said = _ran(orders, env, place, folder, longest)
+    went_on, said = _ran(orders, env, min(2 * seconds + 20.0, LONGEST_S))
     if not went_on:
         return report
+    first = (report.failure.message.strip().splitlines() or ["?"])[0][:200]
     hint = f"the script broke under the trial's own hooks ({first}), and {said} without them: the fault is autofit's; please report it"
-    return dataclasses.replace(report, failure=None, hint=forwarded or hint)
+    if report.facts.get("failed_forwarding"):
+        hint = f"fast-forward broke the script ({first}); {cure}"
+    return dataclasses.replace(report, failure=None, hint=hint)
 
 
-def _ran(orders: Orders, env: Mapping[str, str], place: Path, folder: Path, longest: float) -> tuple[bool, str]:
+def _ran(orders: Orders, env: Mapping[str, str], longest: float) -> tuple[bool, str]:
     """(whether the command did well by itself, in words)."""
-    settings = place / "probe.json"
-    temporary = place / "t"
-    temporary.mkdir()
+    place = orders.scratch / "plain"
+    settings, temporary = place / "probe.json", place / "t"
+    temporary.mkdir(parents=True)
     ProbeSettings(
-        records=str(place / "records"), orders=dataclasses.asdict(orders), overlay=str(place / "overlay"),
-        kept=(str(folder), str(temporary), str(orders.scratch)), budget_only=True,
+        records=str(place / "records"), orders=dataclasses.asdict(orders), overlay=str(place / "overlay"), kept=(str(orders.scratch),),
+        budget_only=True,
     ).write(settings)  # fmt: skip
     plain = {**env, **{name: value for name, value in NOTHING_FROM_OUTSIDE.items() if name in env}}
-    argv = [_in_copy(word, Path.cwd(), folder) for word in orders.payload["argv"]]
     with (place / "log").open("wb") as log:
         child = subprocess.Popen(
-            argv, env={**plain, "TMPDIR": str(temporary), **injected(settings, plain)}, cwd=folder, stdin=subprocess.DEVNULL, stdout=log,
-            stderr=log, preexec_fn=_apart,
+            orders.payload["argv"], env={**plain, "TMPDIR": str(temporary), **injected(settings, plain)}, stdin=subprocess.DEVNULL,
+            stdout=log, stderr=log, preexec_fn=_apart,
         )  # fmt: skip
         began = time.monotonic()
         try:
@@ -92,47 +81,3 @@ def _ran(orders: Orders, env: Mapping[str, str], place: Path, folder: Path, long
 def _apart() -> None:
     die_with_parent()
     os.setsid()
-
-
-def _in_copy(word: str, own: Path, copy: Path) -> str:
-    """A word of the command, for the copy of the folder: what leads out of the folder (``../venv/bin/python``) leads there still."""
-    if word.startswith(str(own)):
-        return word.replace(str(own), str(copy))
-    leads = os.path.abspath(own / word)
-    out = os.sep in word and not os.path.isabs(word) and os.path.relpath(leads, own).startswith(os.pardir)
-    return leads if out and os.path.lexists(leads) else word
-
-
-def _copied(source: Path, target: Path, *, without: Path) -> Path | None:
-    """A copy of the folder the command runs in, or None where it is too large to be copied for this. Virtual environments are linked.
-
-    ``without``: the trial's own scratch, which lies in it where runs are kept there, and the copy with it.
-    """
-
-    def own(folder: str, names: list[str]) -> list[str]:
-        own_scratch = without.name in names and os.path.realpath(os.path.join(folder, without.name)) == away
-        return [name for name in names if (name == without.name and own_scratch) or _environment(os.path.join(folder, name))]
-
-    away, files, size = os.path.realpath(without), 0, 0
-    environments: list[str] = []
-    for folder, folders, names in os.walk(source):
-        for name in own(folder, folders):
-            folders.remove(name)
-            if _environment(found := os.path.join(folder, name)):
-                environments.append(os.path.relpath(found, source))
-        files += len(names)
-        for name in names:
-            with contextlib.suppress(OSError):
-                size += os.lstat(os.path.join(folder, name)).st_size
-        if files > MOST_FILES or size > LARGEST_FOLDER:
-            return None
-    with contextlib.suppress(shutil.Error):
-        shutil.copytree(source, target, symlinks=True, ignore=own)
-    for one in environments:
-        (target / one).symlink_to(source / one)
-    return target
-
-
-def _environment(folder: str) -> bool:
-    """Whether it is a virtual environment's: nothing of the script's own, and larger than all of it."""
-    return os.path.isfile(os.path.join(folder, "pyvenv.cfg"))

@@ -279,31 +279,16 @@ def _out_of_reach(pid: int) -> str:
             name = os.path.basename(os.readlink(f"/proc/{one}/exe"))
             age = time.time() - os.stat(f"/proc/{one}").st_ctime
             words = Path(f"/proc/{one}/cmdline").read_bytes().decode(errors="replace").split("\0")
-            if name.startswith("python") and age > UNREACHED_S and (_keeps_out(one, words) or "/libtorch" in _mapped(one)):
+            if name.startswith("python") and age > UNREACHED_S and (_keeps_out(one) or "/libtorch" in _mapped(one)):
                 return " ".join(words).strip()[:200]
     return ""
 
 
-def _keeps_out(pid: int, words: Sequence[str]) -> bool:
-    """Whether a Python was started without the variables that load the probe, or told to pass them over."""
+def _keeps_out(pid: int) -> bool:
+    """Whether a Python was started without the variables that load the probe."""
     environ = Path(f"/proc/{pid}/environ").read_bytes().decode(errors="replace").split("\0")
     told = dict(word.partition("=")[::2] for word in environ)
-    return probe_settings.VARIABLE not in told or str(SHIM) not in told.get("PYTHONPATH", "").split(os.pathsep) or _isolated(words[1:])
-
-
-def _isolated(words: Sequence[str]) -> bool:
-    """Whether an interpreter's own options leave out the environment's variables, or what ``site`` loads: -I, -E or -S, also in -sE."""
-    for word in words:
-        if not word.startswith("-") or word in ("-", "--"):
-            return False
-        for letter in word[1:] if not word.startswith("--") else "":
-            if letter in "IES":
-                return True
-            if letter in "cmXW":
-                break
-        if word[-1:] in "cm" and not word.startswith("--"):
-            return False
-    return False
+    return probe_settings.VARIABLE not in told or str(SHIM) not in told.get("PYTHONPATH", "").split(os.pathsep)
 
 
 def _mapped(pid: int) -> str:
