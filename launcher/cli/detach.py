@@ -11,9 +11,8 @@ from launcher.errors import ExitCode
 from launcher.shared.activity import doing
 
 if TYPE_CHECKING:
+    import subprocess
     from pathlib import Path
-
-    from launcher.machine.process import Detached
 
 DETACH = "--detach"
 BEGUN_S = 30.0
@@ -40,7 +39,7 @@ def detached(call: Call) -> Answer:
     child = process.detach(argv, env={paths.LAUNCHED: str(launched)}, log=log)
     with doing("waiting for its run folder"):
         folder = _begun(child, launched)
-    if folder is None and (returncode := child.returncode) is not None:
+    if folder is None and (returncode := child.poll()) is not None:
         call.terminal.say(log.read_text(encoding="utf-8", errors="replace").rstrip())
         return Answer(status=_status(returncode), record={"status": "stopped" if returncode else "done", "log": str(log)})
     name = str(folder) if folder is not None else "RUN"
@@ -57,13 +56,13 @@ def detached(call: Call) -> Answer:
     return Answer(status=ExitCode.DONE, record={"status": "detached", "pid": child.pid, "run_dir": folder and str(folder), "log": str(log)})
 
 
-def _begun(child: Detached, launched: Path) -> Path | None:
+def _begun(child: subprocess.Popen[bytes], launched: Path) -> Path | None:
     """The run folder that the child has made; None if it ended without one, or takes too long."""
     from launcher import paths
 
     until = time.monotonic() + BEGUN_S
     while time.monotonic() < until:
-        ended = child.returncode is not None  # first: what it has told before its end is there then
+        ended = child.poll() is not None  # first: what it has told before its end is there then
         folder = paths.launched(launched)
         if folder is not None or ended:
             return folder

@@ -68,7 +68,7 @@ class Redrawing:
 
 
 def fitted(line: str, columns: int) -> str:
-    """The line shortened to ``columns``: first the bar, then blanks, then words after the first; at last it is cut.
+    """The line shortened to ``columns``: first the bar, then blanks, then words after the first; at last its end is cut.
 
     The count of steps, with speed and time left, stays longest.
     """
@@ -90,27 +90,18 @@ def _shorter_bar(line: str, columns: int) -> str:
 
 
 def _fewer_blanks(line: str, columns: int) -> str:
-    """The columns of a table come nearer to one another."""
-    line = line.lstrip()
-    for most in range(max((len(run) for run in re.findall(" +", line)), default=1), 0, -1):
-        nearer = re.sub(f" {{{most},}}", " " * most, line)
-        if _cells(nearer) <= columns:
-            return nearer
-    return re.sub(" +", " ", line)
+    """The columns of a table come next to one another."""
+    return re.sub(" +", " ", line.lstrip())
 
 
 def _fewer_words(line: str, columns: int) -> str:
-    """Words between the first and the count of steps go first, then those at the end."""
+    """Words between the first and the count of steps go."""
     words = line.split(" ")
     count = next((at for at in range(len(words) - 1, 0, -1) if _COUNT.search(words[at])), len(words) - 1)
     for after in range(2, count + 1):
-        shorter = " ".join([words[0], _SKIPPED, *words[after:]])
-        if _cells(shorter) <= columns:
-            return shorter
-    for end in range(len(words) - 1, count, -1):
-        shorter = " ".join([words[0], _SKIPPED, *words[count:end], _SKIPPED])
-        if _cells(shorter) <= columns:
-            return shorter
+        line = " ".join([words[0], _SKIPPED, *words[after:]])
+        if _cells(line) <= columns:
+            break
     return line
 
 

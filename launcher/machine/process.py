@@ -16,7 +16,6 @@ import fcntl
 import logging
 import os
 import pty
-import select
 import shutil
 import signal
 import struct
@@ -222,7 +221,8 @@ def wait(
             timed_out = True
             child.end(grace_s=1.0)
             break
-        _ended_within(child, poll_s)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.process.wait(timeout=poll_s)
     seconds = child.awake.look(time.monotonic())
     child.sweep()
     for pump in child.pumps:
@@ -257,23 +257,6 @@ def ask_to_end(pid: int, *, started: int) -> bool:
 def ask_for_stacks(pid: int) -> None:
     """Asks a process that listens (``inside.stacks``) where it stands. It would end one that doesn't. Raises OSError."""
     os.kill(pid, ASKS_STACKS)
-
-
-def _ended_within(child: Child, seconds: float) -> None:
-    """Sleeps so long, or until the child has ended. ``Popen.wait`` would wake up some hundred times a second, which a trainer that uses
-    all cores pays for."""
-    try:
-        end = os.pidfd_open(child.pid)
-    except (AttributeError, OSError):  # no Linux, or one before 5.3
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            child.process.wait(timeout=seconds)
-        return
-    try:
-        poll = select.poll()
-        poll.register(end, select.POLLIN)
-        poll.poll(seconds * 1000)
-    finally:
-        os.close(end)
 
 
 @contextlib.contextmanager
@@ -438,26 +421,9 @@ ENTRY = Path(__file__).absolute().parents[2] / "autofit_launcher.py"
 """The script that loads this installation's package, and then a module of it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Detached:
-    """A process that outlives this one."""
-
-    process: subprocess.Popen[bytes]
-
-    @property
-    def pid(self) -> int:
-        return self.process.pid
-
-    @property
-    def returncode(self) -> int | None:
-        """The exit status; None while it runs."""
-        return self.process.poll()
-
-
-def detach(argv: Sequence[str], *, env: Mapping[str, str], log: Path) -> Detached:
+def detach(argv: Sequence[str], *, env: Mapping[str, str], log: Path) -> subprocess.Popen[bytes]:
     """Starts ``argv`` in a session of its own, with all output in ``log``. It isn't ended with this process."""
     with log.open("ab", buffering=0) as words:
-        process = subprocess.Popen(
+        return subprocess.Popen(
             list(argv), env={**os.environ, **env}, stdin=subprocess.DEVNULL, stdout=words, stderr=words, start_new_session=True
         )
-    return Detached(process)

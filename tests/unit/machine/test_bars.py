@@ -55,8 +55,8 @@ def test_a_line_that_has_wrapped_and_is_drawn_again_leaves_nothing_behind() -> N
     assert rows == ["before", "loaded", "after"]
 
 
-def test_what_is_not_shown_of_a_long_name_is_whole_words() -> None:
+def test_a_long_name_gives_way_to_the_count_of_steps() -> None:
     line = "Training of a model with a very long name " + tqdm(7)
     assert fitted(line, 60) == "Training … 23%|█ | 7/30 [00:07<00:20, 10.2it/s, loss=0.512]"
-    assert fitted(line, 40) == "Training … 7/30 [00:07<00:20, …"
+    assert fitted(line, 40) == "Training … 7/30 [00:07<00:20, 10.2it/s,…"
     assert len(fitted("x" * 300, 40)) == 40
