@@ -193,7 +193,7 @@ def turn_of(recipe: Recipe, listeners: Sequence[Listener] = ()) -> Turn:
             listener(Queued(holder=holder))
 
     with doing("waiting for this launch's turn on the device"):
-        return device_lock.take_all(identities, share=device.share, wait=device.when_taken == "wait", launch=launch, told=queued)
+        return device_lock.take(identities, share=device.share, wait=device.when_taken == "wait", launch=launch, told=queued)
 
 
 @doing("looking whether the launch before has given the device back")

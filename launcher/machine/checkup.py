@@ -8,7 +8,6 @@ from __future__ import annotations
 import importlib.util
 import platform
 import re
-import resource
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -16,13 +15,10 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from launcher import paths
 from launcher.machine import devices, host, install
 from launcher.machine import nvml as nvml_module
 from launcher.machine.nvml import Card
-from launcher.shared.card_memory import handle_of
 from launcher.shared.sizes import GIB, format_size
 
 LEAST_SHARED_BYTES = GIB
@@ -31,8 +27,6 @@ LEAST_DISK_BYTES = 2 * GIB
 """Disk for two checkpoints of a middling model and its optimizer."""
 LEAST_HOST_BYTES = 2 * GIB
 """Host memory for a trainer's imports, its workers, and one checkpoint on its way to the disk."""
-LEAST_FILES = 1024
-"""Open files: each loader worker keeps some tens, and PyTorch passes tensors by file descriptors."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -50,7 +44,7 @@ class Check:
 
 def look(environ: Mapping[str, str], *, folder: Path, nvml: Any = None) -> list[Check]:
     """Everything, in the order in which it is told. ``folder``: where runs would be kept; ``nvml``: None imports pynvml."""
-    return [_system(), *_cards(environ, nvml), *_memory(), _shared_memory(), _open_files(), *_folders(folder)]
+    return [_system(), *_cards(environ, nvml), _memory(), _shared_memory(), *_folders(folder)]
 
 
 def _system() -> Check:
@@ -75,7 +69,7 @@ def _cards(environ: Mapping[str, str], nvml: Any) -> Iterator[Check]:
         driver = _cuda_of_driver(api)
         cuda = f", for CUDA up to {driver[0]}.{driver[1]}" if driver else ""
         yield Check(subject="driver", found=f"{nvml_module.text(api.nvmlSystemGetDriverVersion())}{cuda}")
-        yield from (_card(nvml_module.read_card(api, uuid), api) for uuid in uuids)
+        yield from (_card(nvml_module.read_card(api, uuid)) for uuid in uuids)
     yield from _torch(driver, on_card=True)
     yield from (
         Check(subject="allocator", found=f"{fault.key}: {fault.found}", needed="one that keeps to a cap", cure=fault.cure, stops=True)
@@ -93,21 +87,12 @@ def _cuda_of_driver(api: Any) -> tuple[int, int] | None:
     return None
 
 
-def _card(card: Card, api: Any) -> Check:
-    more = "".join(f", {word}" for word in _modes(card, api))
-    found = f"{card.name}, {format_size(card.free_bytes)} of {format_size(card.total_bytes)} free{more}"
+def _card(card: Card) -> Check:
+    found = f"{card.name}, {format_size(card.free_bytes)} of {format_size(card.total_bytes)} free"
     subject = f"cuda:{card.index}"
     if faults := devices.card_faults(card):
         return Check(subject=subject, found=f"{found}; {faults[0].found}", needed="a card of its own", cure=faults[0].cure, stops=True)
     return Check(subject=subject, found=found)
-
-
-def _modes(card: Card, api: Any) -> Iterator[str]:
-    handle = handle_of(api, card.uuid)
-    with suppress(api.NVMLError, AttributeError):
-        yield f"ECC {'on' if int(api.nvmlDeviceGetEccMode(handle)[0]) else 'off'}"
-    with suppress(api.NVMLError, AttributeError):
-        yield f"persistence {'on' if int(api.nvmlDeviceGetPersistenceMode(handle)) else 'off'}"
 
 
 def _torch(driver: tuple[int, int] | None, *, on_card: bool) -> Iterator[Check]:
@@ -146,15 +131,13 @@ def _cuda_of_torch() -> str:
 # -- memory, limits, folders
 
 
-def _memory() -> Iterator[Check]:
+def _memory() -> Check:
     total, free, machine = host.memory()
     limit = f", by the limit of a container, control group or SLURM job; the machine has {format_size(machine)}" if total < machine else ""
     found = f"{format_size(free)} of {format_size(total)} free{limit}"
     little = free < LEAST_HOST_BYTES
     cure = "Close other programs, or raise the container's limit." if little else ""
-    yield Check(subject="host memory", found=found, needed=format_size(LEAST_HOST_BYTES) if little else "", cure=cure)
-    if swap := psutil.swap_memory().total:
-        yield Check(subject="swap", found=f"{format_size(swap)}; autofit doesn't count it as memory")
+    return Check(subject="host memory", found=found, needed=format_size(LEAST_HOST_BYTES) if little else "", cure=cure)
 
 
 def _shared_memory() -> Check:
@@ -165,17 +148,6 @@ def _shared_memory() -> Check:
         return Check(subject="/dev/shm", found=f"{format_size(free)} free")
     cure = "Enlarge it (docker run --shm-size=8g), or train with workers=0."
     return Check(subject="/dev/shm", found=f"{format_size(free)} free", needed="room for the batches of loader workers", cure=cure)
-
-
-def _open_files() -> Check:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft == resource.RLIM_INFINITY or soft >= LEAST_FILES:
-        return Check(subject="open files", found="no limit" if soft == resource.RLIM_INFINITY else f"{soft} at most")
-    own = hard == resource.RLIM_INFINITY or hard >= LEAST_FILES
-    cure = (
-        f"ulimit -n {LEAST_FILES}" if own else "Have the hard limit raised (docker run --ulimit nofile=65536), or train with few workers."
-    )
-    return Check(subject="open files", found=f"{soft} at most", needed=str(LEAST_FILES), cure=cure)
 
 
 def _folders(folder: Path) -> Iterator[Check]:

@@ -13,7 +13,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -26,66 +26,41 @@ LOOK_S = 1.0
 """Seconds between two tries to lock a device that others hold."""
 
 
-class Turn:
-    """A launch's turn on its devices, as a context manager. Without a lock file nobody takes turns."""
+class Turn(ExitStack):
+    """A launch's turn on its devices, given back as the context ends. Without a lock file nobody takes turns."""
 
-    def __init__(self, *files: int, waited: bool = False) -> None:
-        self._files = files
-        self.waited = waited
-        """Another launch had one of the devices before."""
-
-    def __enter__(self) -> Turn:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for file in self._files:
-            os.close(file)
-        self._files = ()
-
-    def and_then(self, more: Turn) -> Turn:
-        """Both turns as one; neither of the two is to be given back any more."""
-        both = Turn(*self._files, *more._files, waited=self.waited or more.waited)
-        self._files = more._files = ()
-        return both
+    waited = False
+    """Another launch had one of the devices before."""
 
 
-def take_all(devices: Sequence[str], **how: Any) -> Turn:
-    """``take`` of several devices, one after the other. All launches take them in the same order: no two wait for each other."""
-    turn = Turn()
-    try:
-        for device in devices:
-            turn = turn.and_then(take(device, **how))
-    except BaseException:
-        turn.__exit__()
-        raise
-    return turn
+def take(devices: Sequence[str], *, share: bool, wait: bool, launch: str, told: Callable[[str], None] | None = None) -> Turn:
+    """Waits until no other launch has any of the devices, and returns this launch's turn. All launches take them in the same order: no two
+    wait for each other.
 
-
-def take(device: str, *, share: bool, wait: bool, launch: str, told: Callable[[str], None] | None = None) -> Turn:
-    """Waits until no other launch has the device, and returns this launch's turn.
-
-    ``device``: its identity (a card's UUID). ``share``: launches that all set this have it together. ``wait``: False raises BadInput
+    ``devices``: their identities (a card's UUID). ``share``: launches that all set this have them together. ``wait``: False raises BadInput
     instead of waiting. ``launch``: how others are told of this launch. ``told``: called with each launch that is waited for, once. If no
     lock is possible (no folder for it, a file system without locks), there are no turns.
     """
-    file = _opened(folder() / f"{re.sub(r'[^A-Za-z0-9-]', '_', device)}.lock")
-    if file is None:
-        return Turn()
-    heard, kind = "", fcntl.LOCK_SH if share else fcntl.LOCK_EX
-    try:
-        while not _locked(file, kind):
-            holder = _holder(file)
-            if not wait:
-                raise BadInput([_taken(holder)])
-            if told is not None and holder != heard:
-                told(holder)
-            heard = holder
-            time.sleep(LOOK_S)
-        _tell(file, launch)
-    except BaseException:
-        os.close(file)
-        raise
-    return Turn(file, waited=bool(heard))
+    kind = fcntl.LOCK_SH if share else fcntl.LOCK_EX
+    with Turn() as turn:
+        for device in devices:
+            file = _opened(folder() / f"{re.sub(r'[^A-Za-z0-9-]', '_', device)}.lock")
+            if file is None:
+                continue
+            turn.callback(os.close, file)
+            heard = ""
+            while not _locked(file, kind):
+                holder = _holder(file)
+                if not wait:
+                    raise BadInput([_taken(holder)])
+                if told is not None and holder != heard:
+                    told(holder)
+                heard, turn.waited = holder, True
+                time.sleep(LOOK_S)
+            _tell(file, launch)
+        taken = turn.pop_all()
+    taken.waited = turn.waited
+    return taken
 
 
 def folder() -> Path:

@@ -5,14 +5,13 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 import os
 import platform
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from launcher.errors import BadInput, Fault
@@ -113,9 +112,6 @@ def find(
     ``nvml``: anything with pynvml's functions; None imports pynvml. ``environ``: None is os.environ.
     """
     env = os.environ if environ is None else environ
-    faults = _scalar_faults(kind, index, memory_bytes, headroom)
-    if faults:
-        raise BadInput(faults)
     if kind == "cpu":
         return _on_cpu(index, memory_bytes, headroom, ())
     with nvml_module.opened(nvml) as (api, absence):
@@ -169,14 +165,7 @@ def identity(kind: str, *, index: int = 0) -> str:
 
 def free_now(budget: Budget, *, nvml: Any = None) -> int | None:
     """Bytes free on the budget's card now; None on a CPU, or if NVML doesn't answer."""
-    if budget.kind != "cuda":
-        return None
-    with nvml_module.opened(nvml) as (api, absence):
-        if absence is not None:
-            return None
-        with suppress(api.NVMLError):
-            return card_memory.free_bytes(api, budget.uuid)
-    return None
+    return nvml_module.told(lambda api: card_memory.free_bytes(api, budget.uuid), nvml) if budget.kind == "cuda" else None
 
 
 def used_bytes(budget: Budget, pids: Iterable[int], *, nvml: Any = None) -> int:
@@ -190,11 +179,8 @@ def used_bytes(budget: Budget, pids: Iterable[int], *, nvml: Any = None) -> int:
         return 0
     if budget.ranks:
         return max(used_bytes(one, pids, nvml=nvml) for one in budget.ranks)
-    with nvml_module.opened(nvml) as (api, absence):
-        if absence is not None:
-            return 0
-        if (own := card_memory.own_bytes(api, budget.uuid, *pids)) is not None:
-            return own
+    if (own := nvml_module.told(lambda api: card_memory.own_bytes(api, budget.uuid, *pids), nvml)) is not None:
+        return own
     free = free_now(budget, nvml=nvml)
     return 0 if free is None else max(0, budget.free_bytes - free)
 
@@ -203,9 +189,8 @@ def busy(budget: Budget) -> float | None:
     """Fraction of the time in which the budget's cards compute; None on a CPU, or if NVML doesn't tell."""
     if budget.kind != "cuda":
         return None
-    with nvml_module.opened() as (api, absence):
-        told = [None if absence is not None else card_memory.busy(api, one.uuid) for one in budget.each]
-    known = [one for one in told if one is not None]
+    asked = (nvml_module.told(partial(card_memory.busy, uuid=one.uuid)) for one in budget.each)
+    known = [one for one in asked if one is not None]
     return sum(known) / len(known) if known else None
 
 
@@ -248,24 +233,6 @@ def settle(budget: Budget, *, idle_free_bytes: int | None = None, timeout_s: flo
             return False
         time.sleep(0.1)
     return True
-
-
-def _scalar_faults(kind: str, index: int, memory_bytes: int | None, headroom: float | None) -> list[Fault]:
-    """What is wrong with the values whatever the machine is."""
-    faults = []
-    if kind not in ("auto", "cuda", "cpu"):
-        close = difflib.get_close_matches(str(kind).lower(), ("auto", "cuda", "cpu"), n=1)
-        cure = f"Did you mean {close[0]}?" if close else "autofit runs on auto, cuda or cpu."
-        faults.append(Fault(key="device.kind", found=f"{kind!r} is not a kind of device", cure=cure))
-    if index < 0:
-        faults.append(Fault(key="device.index", found=f"{index} is negative", cure="Cards are numbered from 0."))
-    if memory_bytes is not None and memory_bytes <= 0:
-        cure = "Write it as 16GiB, or leave it empty for all of the device."
-        faults.append(Fault(key="device.memory", found=f"{memory_bytes} bytes is no budget", cure=cure))
-    if headroom is not None and not 0.0 <= headroom < 1.0:  # NaN fails this, too
-        found = f"{headroom} is not a fraction from 0 to below 1"
-        faults.append(Fault(key="device.headroom", found=found, cure="0.10 keeps 10 % of the budget free."))
-    return faults
 
 
 # ---- CUDA

@@ -7,11 +7,11 @@ context, so asking costs the card nothing. Nothing is judged here and nothing is
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import psutil
 
@@ -113,10 +113,21 @@ def opened(nvml: Any = None) -> Iterator[tuple[Any, Absence | None]]:
             nvml.nvmlShutdown()
 
 
+Answer = TypeVar("Answer")
+
+
+def told(ask: Callable[[Any], Answer], nvml: Any = None) -> Answer | None:
+    """What ``ask`` gets of NVML; None where that doesn't answer."""
+    with opened(nvml) as (api, absence):
+        if absence is None:
+            with suppress(api.NVMLError):
+                return ask(api)
+    return None
+
+
 def driver_version() -> str | None:
     """The driver's version; None where NVML doesn't answer."""
-    with opened() as (api, absence):
-        return driver_of(api) or None if absence is None else None
+    return told(driver_of) or None
 
 
 def driver_of(api: Any) -> str:

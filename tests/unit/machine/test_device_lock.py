@@ -28,7 +28,7 @@ UUID = "GPU-11111111-aaaa"
 HOLDS = """
 import sys, time
 from launcher.machine import device_lock as turns
-with turns.take(sys.argv[1], share=sys.argv[2] == "share", wait=False, launch="nightly in /data/runs"):
+with turns.take([sys.argv[1]], share=sys.argv[2] == "share", wait=False, launch="nightly in /data/runs"):
     print(flush=True)
     time.sleep(float(sys.argv[3]))
 """
@@ -55,7 +55,7 @@ def another(device: str = UUID, *, share: bool = False, seconds: float = 60.0) -
 
 
 def take(device: str = UUID, *, share: bool = False, wait: bool = False, told: Any = None) -> device_lock.Turn:
-    return device_lock.take(device, share=share, wait=wait, launch="mine", told=told)
+    return device_lock.take([device], share=share, wait=wait, launch="mine", told=told)
 
 
 def test_a_device_that_nobody_has_is_had_at_once_and_given_back() -> None:

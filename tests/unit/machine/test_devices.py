@@ -342,19 +342,6 @@ def test_an_amd_card_is_said_to_be_unsupported(monkeypatch: pytest.MonkeyPatch) 
     assert amd in on(FakeNvml(error=pynvml.NVML_ERROR_LIBRARY_NOT_FOUND), "auto").notes
 
 
-# ---- values
-
-
-def test_all_bad_values_are_told_at_once() -> None:
-    faults = refused(None, "gpu", index=-1, memory_bytes=0, headroom=1.0)
-    assert [str(fault) for fault in faults] == [
-        "device.kind: 'gpu' is not a kind of device. Did you mean cpu?",
-        "device.index: -1 is negative. Cards are numbered from 0.",
-        "device.memory: 0 bytes is no budget. Write it as 16GiB, or leave it empty for all of the device.",
-        "device.headroom: 1.0 is not a fraction from 0 to below 1. 0.10 keeps 10 % of the budget free.",
-    ]
-
-
 # ---- the CPU, for real
 
 

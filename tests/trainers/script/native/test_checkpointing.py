@@ -70,7 +70,7 @@ def outside(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[float], Check
 def trained(model: nn.Module, steps: int = 3, **shapes: int) -> list[Any]:
     """Its gradients, step by step, and its weights and statistics at the end."""
     torch.manual_seed(1)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.002)
     found: list[Any] = []
     for _ in range(steps):
         optimizer.zero_grad()
