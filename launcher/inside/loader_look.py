@@ -113,7 +113,7 @@ def looked(loader: Any, part: TakingPart) -> LoaderLook:
     """``part``: that of this process in a trial; the child takes none, and what it needs isn't counted."""
     import torch
 
-    folder = tempfile.mkdtemp(prefix="autofit-largest-")
+    folder = tempfile.mkdtemp(prefix="largest-", dir=part.settings.records)  # below the trial's scratch folder
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:

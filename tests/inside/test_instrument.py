@@ -30,8 +30,8 @@ class Recorder:
     """What is said of a trial, kept."""
 
     def __init__(self) -> None:
-        self.facts: dict[str, Any] = {}
-        self.observed: dict[str, Any] = {}
+        self.told = TrialReport()
+        self.facts, self.observed = self.told.facts, self.told.observed
 
     def fact(self, **facts: Any) -> None:
         self.facts |= facts
@@ -209,7 +209,7 @@ def test_each_pass_of_a_validation_is_cut_for_itself(monkeypatch: pytest.MonkeyP
     for _ in range(session.wanted):
         session.stepped(optimizer)
     for total, each in ((6, 3 * MIB), (6, 3 * MIB), (50, 0)):
-        recorder.batches_of_validation = total  # type: ignore[attr-defined]
+        recorder.told.validation_batches_total = total
         session.gathered.all = lambda each=each: {"cpu": each}  # type: ignore[method-assign,misc]
         session.validating()
         for _ in range(4):
