@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from launcher.machine.checkup import Check
 
 DISTRIBUTION = "autofit-launcher"
-EXTRAS = ("ultralytics", "transformers", "lightning", "lora", "stacks")
+EXTRAS = ("ultralytics", "transformers", "lightning", "lora")
 """Of pyproject.toml: what a person's trainers may be made of."""
 _WIDTH = 13
 

@@ -94,6 +94,7 @@ def from_plain(plain: Mapping[str, Any], provenance: Provenance) -> Draft:
 
 _WITHDRAWN: Mapping[str, str] = {
     "recover.split": "An out-of-memory in the full run is always a restart one rung lower, from the newest whole checkpoint.",
+    "trial.snapshot": "No trial leaves PyTorch's record of a card's memory.",
     "trial.standby": "No trial's process waits for the next one.",
 }
 """Keys that older recipes could have -> what holds now, for everybody. A recipe that says one is refused with that; a run folder's is read

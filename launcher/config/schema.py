@@ -163,9 +163,6 @@ class TrialRules(Part):
     Where the trainer's trial can, and the run may be resumed (``recover.restarts``)."""
     fresh: bool = False
     """True: make the trials even where a fit of the very same launch is kept (``autofit fits``)."""
-    snapshot: bool = False
-    """True: a trial that fails on a card leaves snapshot.pickle in its folder, for pytorch.org/memory_viz: every allocation, with the line
-    of code that made it. Takes host memory and time."""
     proof_timeout_s: Annotated[float, Field(ge=0)] = 300.0
     """Seconds in which a rung with more accumulation than asked is to be proven the same training. 0: it isn't tried."""
     timeout_s: Annotated[float, Field(gt=0)] = 1800.0

@@ -20,8 +20,7 @@ caches     those of libraries belong to the trial     quiet      a script that i
 steps      the optimizer steps of a full run, counted                  whole_saves   a kill leaves the checkpoint before it
 loaders    what workers hold ahead, counted           memory_parts   weights and optimizer states, counted
 lifeline   no process outlives the one that started it                 guardian   ends what a launcher that was killed has left
-stacks     tells where a process stands, even where it hangs           snapshot   a card's memory, allocation by allocation
-versions   of what the process has loaded             after_import   acts on a module as soon as it is imported
+stacks     tells where a process stands, even where it hangs           after_import   acts on a module as soon as it is imported
 loss_scale   of fp16: a trial's steps are taken       api        what the trial of a trainer's package imports
 
 What only one trainer needs stands in that trainer's room, ``trainers/NAME/inside`` (``hooks``: what the instrument is told of it), and what

@@ -9,16 +9,15 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
+import platform
 import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 from ..shared.orders import Orders
 from ..shared.report import PARTS, VERSIONS, Failure, Phase, PhaseUse, TrialReport
-from . import snapshot, versions
 from .budget import Taken
 from .loaders import HeldAhead
 from .memory_parts import CountedParts
@@ -31,6 +30,11 @@ MEASURES = frozenset(
     {"growth_bytes_per_batch", "validation_batches_total", "validation_batches_left", "train_samples", "validation_samples"}
 )
 """Fields of the report that only the trainer's module can know."""
+PACKAGES = (
+    "torch", "torchvision", "ultralytics", "transformers", "accelerate", "lightning", "pytorch_lightning", "sentence_transformers", "trl",
+    "peft", "deepspeed", "bitsandbytes", "timm", "datasets", "numpy",
+)  # fmt: skip
+"""Whose versions are told."""
 _COUNTED = {Phase.TRAIN: "train_batches", Phase.VALIDATE: "validation_batches", Phase.TRAIN_AGAIN: "train_again_batches"}
 
 
@@ -64,8 +68,6 @@ class Recorder:
         self.told = dataclasses.replace(self.told, **dataclasses.asdict(taken), device_total_bytes=self._meter.total_bytes)
         if "torch" in sys.modules:
             self._ahead.watch()
-        if self._orders.snapshot:
-            snapshot.begin()
         self.write()
 
     def phase(self, phase: Phase) -> None:
@@ -174,8 +176,6 @@ class Recorder:
     def failed(self, error: BaseException) -> None:
         """The trial ended by ``error``: closes the phase it died in and writes the report."""
         self.told.failure = failure_of(error)
-        if self._orders.snapshot:
-            snapshot.keep(Path(self._orders.folder))
         with contextlib.suppress(Exception):  # a broken CUDA context must not cost us the report
             if not isinstance(error, OverCap):  # its phase is closed
                 self._close_phase()
@@ -194,7 +194,7 @@ class Recorder:
             full_step_seconds=train[-1] if half and train else 0.0,
             half_step_seconds=half[-1] if half else 0.0,
             validation_batch_seconds=sum(validate) / len(validate) if validate else only,
-            facts={**self.told.facts, VERSIONS: versions.loaded(), PARTS: self._parts.told(), **self._ahead.fact()},
+            facts={**self.told.facts, VERSIONS: versions(), PARTS: self._parts.told(), **self._ahead.fact()},
         )
 
     def write(self) -> None:
@@ -218,7 +218,7 @@ class Recorder:
 
 
 # ----------------------------------------------------------------------------------------------------------------------
-# Failures
+# Versions and failures
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
@@ -229,6 +229,18 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
         seen.add(id(current))
         yield current
         current = current.__cause__ or (None if current.__suppress_context__ else current.__context__)
+
+
+def versions() -> dict[str, str]:
+    """Name -> version of Python, the packages that training mostly hangs on, and the CUDA that torch was built for, as far as this process
+    has loaded them. Nothing is loaded for it: what a trial imports counts against its budget."""
+    found = {"python": platform.python_version()}
+    for name in PACKAGES:
+        version = getattr(sys.modules.get(name), "__version__", None)
+        if version is not None:
+            found[name] = str(version)
+    cuda = getattr(getattr(sys.modules.get("torch"), "version", None), "cuda", None)
+    return {**found, "cuda": str(cuda)} if cuda else found
 
 
 def failure_of(error: BaseException) -> Failure:

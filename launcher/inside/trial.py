@@ -29,7 +29,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from launcher.inside import going_on, kept_checkpoint, snapshot
+from launcher.inside import going_on, kept_checkpoint
 from launcher.inside import settings as probe_settings
 from launcher.inside.caches import CACHES, separate
 from launcher.inside.counted import PATIENCE
@@ -115,8 +115,6 @@ def _run(orders: Orders, recorder: Recorder) -> None:
     if report.failure is not None and not speaks_of_memory(report.failure) and not refuses(report.failure):
         seconds = time.monotonic() - began
         report = proven(report, orders, _environment(orders, orders.scratch / "plain"), seconds=seconds, cure=FORCE)
-    for kept in orders.scratch.glob(f"*/records/*/{snapshot.NAME}"):
-        os.replace(kept, Path(orders.folder) / snapshot.NAME)
     report.write(orders.report_path)
     if status < 0 and report.failure is None:
         _die_alike(-status)

@@ -14,7 +14,6 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
     "transformers": ("transformers", "accelerate", "torch", "soundfile", "jiwer"),
     "lora": ("peft",),
     "slurm": ("submitit", "hydra-submitit-launcher"),
-    "stacks": ("py-spy",),
     "demo": ("scikit-learn", "pillow"),
 }
 """The packages of each extra in pyproject.toml that may be missing."""

@@ -1,23 +1,19 @@
-"""Writes the stacks of a hanging child's processes to a file: by py-spy if it is installed, else what the kernel tells."""
+"""Writes the stacks of a hanging child's processes to a file: what they tell themselves, else what the kernel does."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import re
-import shutil
-import sys
 import time
 from pathlib import Path
 
 import psutil
 
-from launcher.machine import install, process
+from launcher.machine import process
 from launcher.machine.process import Child
 from launcher.shared.orders import STACKS_OF
 
-LOOK_S = 20.0
-"""Seconds after which a look at one process is given up."""
 ANSWERS_S = 2.0
 """Seconds that a process may take to tell its stacks, which it does from within whatever it hangs in."""
 WHOLE_S = 0.05
@@ -43,7 +39,7 @@ def _of(one: psutil.Process, told: Path) -> str:
     with contextlib.suppress(psutil.Error):
         rank = f", rank {number}" if (number := one.environ().get("RANK")) else ""
         head = f"process {one.pid} ({one.status()}{rank}): {' '.join(one.cmdline())[:300]}"
-        return f"{head}\n{_told(one.pid, told) or _python_stack(one.pid) or _kernel_stack(one.pid)}"
+        return f"{head}\n{_told(one.pid, told) or _kernel_stack(one.pid)}"
     return f"process {one.pid} is gone"
 
 
@@ -80,19 +76,9 @@ def absent(said: str) -> str:
     return f"rank {rank} of {len(at)} did not come to where the others wait for it: it stands in {function} ({file}:{line})"
 
 
-def _python_stack(pid: int) -> str:
-    """py-spy's words; nothing where it isn't installed or may not look."""
-    beside = str(Path(sys.executable).parent)
-    program = shutil.which("py-spy") or shutil.which("py-spy", path=beside)
-    if program is None:
-        return ""
-    status, said = process.output_of((program, "dump", "--nonblocking", "--pid", str(pid)), timeout_s=LOOK_S)
-    return said if status == 0 else ""
-
-
 def _kernel_stack(pid: int) -> str:
     """The kernel function that each thread waits in (proc_pid_wchan(5))."""
-    lines = [f"(py-spy is not installed; it tells the Python stack: {install.extra('stacks')})"]
+    lines = []
     with contextlib.suppress(OSError):
         for thread in sorted(os.listdir(f"/proc/{pid}/task"), key=int):
             waits = Path(f"/proc/{pid}/task/{thread}/wchan").read_text(encoding="ascii", errors="replace")

@@ -61,8 +61,6 @@ class Orders:
     validation_batches: int = 2
     steps_after: int = 1
     """Optimizer steps after validation; 0: the trial ends with it, before anything is saved (a plan's)."""
-    snapshot: bool = False
-    """A failing trial on a card leaves PyTorch's memory snapshot in its folder."""
     payload: dict[str, Any]
     """The trainer's own words, from its adapter."""
     cards: list[dict[str, Any]] = field(default_factory=list)

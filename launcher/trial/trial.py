@@ -339,7 +339,6 @@ def _orders(job: Job, rung: Rung, plan: TrialPlan, place: Path) -> Orders:
         steps=job.recipe.trial.steps,
         validation_batches=job.recipe.trial.validation_batches,
         steps_after=job.recipe.trial.steps_after,
-        snapshot=job.recipe.trial.snapshot and job.budget.kind == "cuda",
         payload=dict(plan.payload),
         cache=str(job.folder.cache),
         cards=[_of_device(one) for one in job.budget.ranks],

@@ -131,7 +131,7 @@ def test_what_was_observed_noted_and_swallowed_is_in_the_report(orders: Orders) 
 
 
 def test_the_report_tells_what_the_process_has_loaded_and_nothing_is_loaded_for_it(orders: Orders) -> None:
-    child = "import sys, numpy; from launcher.inside.versions import loaded; print(loaded(), {'torch', 'datasets'} & {*sys.modules})"
+    child = "import sys, numpy; from launcher.inside.recorder import versions; print(versions(), {'torch', 'datasets'} & {*sys.modules})"
     said = subprocess.run([sys.executable, "-c", child], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     assert said == f"{ {'python': platform.python_version(), 'numpy': numpy.__version__} } set()\n"
     Recorder(orders).write()
