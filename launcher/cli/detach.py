@@ -11,8 +11,9 @@ from launcher.errors import ExitCode
 from launcher.shared.activity import doing
 
 if TYPE_CHECKING:
-    import subprocess
     from pathlib import Path
+
+    from launcher.machine.process import Detached
 
 DETACH = "--detach"
 BEGUN_S = 30.0
@@ -56,7 +57,7 @@ def detached(call: Call) -> Answer:
     return Answer(status=ExitCode.DONE, record={"status": "detached", "pid": child.pid, "run_dir": folder and str(folder), "log": str(log)})
 
 
-def _begun(child: subprocess.Popen[bytes], launched: Path) -> Path | None:
+def _begun(child: Detached, launched: Path) -> Path | None:
     """The run folder that the child has made; None if it ended without one, or takes too long."""
     from launcher import paths
 

@@ -41,26 +41,31 @@ def take(devices: Sequence[str], *, share: bool, wait: bool, launch: str, told: 
     instead of waiting. ``launch``: how others are told of this launch. ``told``: called with each launch that is waited for, once. If no
     lock is possible (no folder for it, a file system without locks), there are no turns.
     """
-    kind = fcntl.LOCK_SH if share else fcntl.LOCK_EX
+    waited = []
     with Turn() as turn:
         for device in devices:
             file = _opened(folder() / f"{re.sub(r'[^A-Za-z0-9-]', '_', device)}.lock")
-            if file is None:
-                continue
-            turn.callback(os.close, file)
-            heard = ""
-            while not _locked(file, kind):
-                holder = _holder(file)
-                if not wait:
-                    raise BadInput([_taken(holder)])
-                if told is not None and holder != heard:
-                    told(holder)
-                heard, turn.waited = holder, True
-                time.sleep(LOOK_S)
-            _tell(file, launch)
-        taken = turn.pop_all()
-    taken.waited = turn.waited
-    return taken
+            if file is not None:
+                turn.callback(os.close, file)
+                waited.append(_wait(file, fcntl.LOCK_SH if share else fcntl.LOCK_EX, wait=wait, told=told))
+                _tell(file, launch)
+        turn = turn.pop_all()
+    turn.waited = any(waited)
+    return turn
+
+
+def _wait(file: int, kind: int, *, wait: bool, told: Callable[[str], None] | None) -> bool:
+    """Locks a file. Whether another launch had it before."""
+    heard = ""
+    while not _locked(file, kind):
+        holder = _holder(file)
+        if not wait:
+            raise BadInput([_taken(holder)])
+        if told is not None and holder != heard:
+            told(holder)
+        heard = holder
+        time.sleep(LOOK_S)
+    return bool(heard)
 
 
 def folder() -> Path:
