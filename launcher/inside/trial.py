@@ -45,6 +45,9 @@ from launcher.shared.memory_failures import ECHO
 from launcher.shared.orders import RANKS, REPORT, Orders
 from launcher.shared.report import (
     CARD,
+    HELD_AHEAD,
+    HOST_BESIDE,
+    HOST_GROWTH,
     OTHER_CARDS,
     OWN_ACCUMULATION,
     RANK,
@@ -189,7 +192,7 @@ def _attempt_in(orders: Orders, mode: str, place: Path, records: Path, temporary
         raise RuntimeError(f"the probe could not be loaded into the script's interpreter: {broken.read_text(encoding='utf-8').strip()}")
     more = {WRITTEN: _written(place / OVERLAY / FILES), **kept_checkpoint.on_disk(place / OVERLAY, orders.payload.get("goes_on"))}
     reports = [dataclasses.replace(report, facts={**report.facts, **more}) for report in _reports(records)]
-    return status, reports
+    return _signal_of_a_rank(reports, orders) or status, reports
 
 
 def _written(twins: Path) -> list[str]:
@@ -337,8 +340,20 @@ def _worth_following(reports: Sequence[TrialReport], status: int) -> bool:
     )
 
 
+_KILLED = re.compile(r"rank\s*:\s*\d+ \(local_rank: \d+\)\s*\n\s*exitcode\s*:\s*(-\d+)")
+"""What torchrun tells of a rank that a signal ended. -15 is its own doing."""
+
+
+def _signal_of_a_rank(reports: Sequence[TrialReport], orders: Orders) -> int:
+    """The exit status of a rank that a signal ended, where the others only say that it is gone: torchrun's own is always 1. 0: none was."""
+    if not all(ECHO.search(report.failure.message) for report in reports if report.failure is not None):
+        return 0
+    return next((int(status) for status in _KILLED.findall(_tail(Path(orders.folder) / "stderr.log")) if status != "-15"), 0)
+
+
 def _cause(reports: Sequence[TrialReport]) -> TrialReport | None:
-    """The failing process that the others' failures came of: memory first, then whoever doesn't only say that a neighbour is gone."""
+    """The process that the others' failures came of: memory first, then whoever doesn't only say that a neighbour is gone, then one that
+    was ended before it could say anything."""
     failing = [(report, report.failure) for report in reports if report.failure is not None]
     memory = next((report for report, failure in failing if speaks_of_memory(failure)), None)
     own = next((report for report, failure in failing if not ECHO.search(failure.message)), None)
@@ -348,7 +363,8 @@ def _cause(reports: Sequence[TrialReport]) -> TrialReport | None:
     if hidden is not None and failing:
         failure = Failure(types=("OutOfMemoryError",), message=hidden.swallowed[0], traceback=hidden.swallowed[0])
         return dataclasses.replace(hidden, failure=failure)
-    return failing[0][0] if failing else None
+    silent = (report for report in reports if report.failure is None and RANK in report.facts and report.phase != Phase.DONE)
+    return next(silent, failing[0][0]) if failing else None
 
 
 def judged(reports: Sequence[TrialReport], status: int, orders: Orders) -> TrialReport:
@@ -369,7 +385,7 @@ def judged(reports: Sequence[TrialReport], status: int, orders: Orders) -> Trial
         validation_batches=max(one.validation_batches for one in everyone) if failed is None else main.validation_batches,
         swallowed=tuple(dict.fromkeys(text for one in reports for text in one.swallowed)),
         notes=(*_notes(everyone), *_ranks(everyone, orders), *_own(own)),
-        facts={**main.facts, **_samples(everyone, own)},
+        facts={**main.facts, **_samples(everyone, own), **_beside(everyone)},
     )
     if report.failure is not None and "EOFError" in report.failure.types:
         report = dataclasses.replace(report, notes=(*report.notes, UNANSWERED))
@@ -461,6 +477,12 @@ def _samples(trained: Sequence[TrialReport], own: int) -> dict[str, int]:
     if not each or not all(isinstance(one, int) for one in each):
         return {}
     return {SAMPLES: sum(one for one in each if isinstance(one, int)) * own}
+
+
+def _beside(everyone: Sequence[TrialReport]) -> dict[str, int]:
+    """What all processes together take of the machine beside their device."""
+    sums = {name: sum(int(one.facts.get(name, 0)) for one in everyone) for name in (HELD_AHEAD, HOST_BESIDE, HOST_GROWTH)}
+    return {name: size for name, size in sums.items() if size}
 
 
 def _accumulated(trained: Sequence[TrialReport]) -> int:

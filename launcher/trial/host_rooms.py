@@ -6,7 +6,7 @@ been.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from launcher.history.records import RoomRecord
 from launcher.ladder.verdict import Kind, Verdict
@@ -27,13 +27,13 @@ LEAST = {MEMORY: 16 * MIB, SHARED: MIB, DISK: 16 * MIB}
 its checkpoints."""
 
 
-def rooms(use: HostUse, reports: Sequence[TrialReport], *, headroom: float, saved: int | None = None) -> list[RoomRecord]:
-    """Each of them with the need of the run and what there is for it. ``reports``: of all processes that trained. ``saved``: bytes that the
-    run will have on its disk at once of what it saves; None where nobody knows."""
+def rooms(use: HostUse, report: TrialReport, *, headroom: float, saved: int | None = None) -> list[RoomRecord]:
+    """Each of them with the need of the run and what there is for it. ``saved``: bytes that the run will have on its disk at once of what
+    it saves; None where nobody knows."""
     mapped = min(use.shared_mapped, use.shared_taken)
-    shared = max(mapped, sum(int(report.facts.get(HELD_AHEAD, 0)) for report in reports))
+    shared = max(mapped, int(report.facts.get(HELD_AHEAD, 0)))
     there = None if use.shared_before is None else use.shared_before - max(0, use.shared_taken - shared)  # what others took meanwhile
-    needed = use.memory_bytes + shared - mapped + sum(map(_unseen, reports))
+    needed = use.memory_bytes + shared - mapped + _unseen(report)
     found = [
         RoomRecord(name=MEMORY, needed=needed, there=use.memory_there, headroom=headroom, unread=use.memory_unread),
         RoomRecord(name=SHARED, needed=shared, there=there, headroom=headroom),

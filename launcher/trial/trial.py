@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -29,8 +28,20 @@ from launcher.shared.activity import doing
 from launcher.shared.ending import Ending
 from launcher.shared.memory_failures import Source, loses_a_batch, lost_in
 from launcher.shared.orders import RANKS, REPORT, STACKS, Orders
-from launcher.shared.report import BUDGET_ERROR, CARD_TAKEN, SAID_ACCUMULATION, SAMPLES, SAVED, VERSIONS, Phase, PhaseUse, TrialReport
-from launcher.trial import host_rooms, ranks
+from launcher.shared.report import (
+    BUDGET_ERROR,
+    CARD_TAKEN,
+    RANK,
+    SAID_ACCUMULATION,
+    SAMPLES,
+    SAVED,
+    VERSIONS,
+    WORLD_SIZE,
+    Phase,
+    PhaseUse,
+    TrialReport,
+)
+from launcher.trial import host_rooms
 from launcher.trial.events import PhaseEntered
 from launcher.trial.job import Job
 from launcher.trial.judge import Needs, judge
@@ -385,12 +396,10 @@ def _finished(job: Job, rung: Rung, ended: _Ended, plan: TrialPlan) -> Trial:
     logs = [Path(orders.folder) / name for name in ("stdout.log", "stderr.log")]
     words = words_of(job.adapter)
     lost = lost_in(*logs, on_card=job.budget.kind == "cuda", also=words.loses_memory)
-    judge_one = partial(judge, rung=rung, needs=needs, lost=lost, taken=taken)
-    verdict = judge_one(report, ending)
-    own = list(filter(None, map(TrialReport.read, Path(orders.folder).glob(f"{RANKS}/*/{REPORT}"))))
-    if report is not None and report.failure is not None:
-        verdict = ranks.of_its_own(own, ending, judge_one, together=verdict)
-    rooms = _rooms(job, plan, orders, own or [report], use) if report is not None and report.phase == Phase.DONE else []
+    verdict = judge(report, ending, rung=rung, needs=needs, lost=lost, taken=taken)
+    if report is not None and not verdict.fits and RANK in report.facts and (report.failure is not None or ending.returncode < 0):
+        verdict = replace(verdict, why=f"rank {report.facts[RANK]} of {report.facts[WORLD_SIZE]}: {verdict.why}")
+    rooms = _rooms(job, plan, orders, report, use) if report is not None and report.phase == Phase.DONE else []
     if verdict.fits and (room := host_rooms.short_of(rooms)) is not None:
         verdict = host_rooms.verdict_on(room, verdict)
     if verdict.source is not None and verdict.source in words.cures:
@@ -406,15 +415,12 @@ def _finished(job: Job, rung: Rung, ended: _Ended, plan: TrialPlan) -> Trial:
     return trial
 
 
-def _rooms(job: Job, plan: TrialPlan, orders: Orders, told: Sequence[TrialReport], use: HostUse) -> list[RoomRecord]:
-    """What the run will need of the machine beside the card. A pretended card's memory is the host's, so that isn't judged there.
-
-    ``told``: of all processes that trained.
-    """
+def _rooms(job: Job, plan: TrialPlan, orders: Orders, report: TrialReport, use: HostUse) -> list[RoomRecord]:
+    """What the run will need of the machine beside the card. A pretended card's memory is the host's, so that isn't judged there."""
     if job.budget.name.endswith("(pretended)"):
         use = replace(use, memory_there=None)
-    saved = None if orders.resumes else kept_bytes(plan, told[0], orders.scratch)
-    return host_rooms.rooms(use, told, headroom=job.recipe.device.host_headroom, saved=saved)
+    saved = None if orders.resumes else kept_bytes(plan, report, orders.scratch)
+    return host_rooms.rooms(use, report, headroom=job.recipe.device.host_headroom, saved=saved)
 
 
 def kept_bytes(plan: TrialPlan, report: TrialReport, scratch: Path) -> int | None:

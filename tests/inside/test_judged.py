@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
+from launcher.inside import trial
 from launcher.inside.counted import PATIENCE, StepsByOptimizer
 from launcher.inside.trial import UNANSWERED, judged
 from launcher.shared.orders import Orders
-from launcher.shared.report import SAMPLES, Failure, Phase, PhaseUse, TrialReport
+from launcher.shared.report import HELD_AHEAD, HOST_BESIDE, RANK, SAMPLES, Failure, Phase, PhaseUse, TrialReport
 
 ECHO = Failure(types=("RuntimeError",), message="RuntimeError: [gloo/pair.cc:534] Connection closed by peer [127.0.0.1]:1", traceback="")
 OOM = Failure(types=("RuntimeError",), message="RuntimeError: DefaultCPUAllocator: can't allocate memory: you tried to", traceback="")
@@ -40,6 +43,33 @@ def test_a_launchers_word_of_its_child_is_no_cause_beside_the_childs_own(tmp_pat
 def test_a_process_that_was_ended_before_it_could_say_why_is_the_cause_all_the_same(tmp_path: Path) -> None:
     report = judged([rank(failure=ECHO), rank(swallowed=("RuntimeError: can't allocate memory",))], 1, orders(tmp_path))
     assert report.failure is not None and "OutOfMemoryError" in report.failure.types
+
+
+TORCHRUN = """
+Root Cause (first observed failure):
+[0]:
+  time      : 2026-11-23_08:00:00
+  host      : here
+  rank      : 1 (local_rank: 1)
+  exitcode  : {status} (pid: 17) Signal
+"""
+
+
+@pytest.mark.parametrize(("status", "told"), [(-9, -9), (-15, 0)])
+def test_a_rank_that_the_kernel_killed_is_told_by_torchrun_and_is_the_cause(status: int, told: int, tmp_path: Path) -> None:
+    (tmp_path / "stderr.log").write_text(TORCHRUN.format(status=status))
+    ranks = [rank(failure=ECHO, facts={RANK: 0}), rank(facts={RANK: 1})]
+    assert trial._signal_of_a_rank(ranks, orders(tmp_path)) == told
+    report = judged(ranks, told or 1, orders(tmp_path))
+    assert report.facts[RANK] == 1 and (report.failure is None) == (told == -9)
+    assert trial._signal_of_a_rank([rank(failure=OOM), *ranks], orders(tmp_path)) == 0, "it says why"
+
+
+def test_what_processes_take_beside_their_device_is_added_up(tmp_path: Path) -> None:
+    """Of two ranks, which share the machine."""
+    one = rank(phase="done", facts={HELD_AHEAD: 24, HOST_BESIDE: 3})
+    report = judged([one, one], 0, orders(tmp_path))
+    assert (report.facts[HELD_AHEAD], report.facts[HOST_BESIDE]) == (48, 6)
 
 
 def test_processes_share_a_cpus_budget_and_not_a_cards(tmp_path: Path) -> None:

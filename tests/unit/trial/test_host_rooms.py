@@ -16,14 +16,13 @@ USE = HostUse(memory_bytes=4 * GIB, memory_there=16 * GIB, shared_before=64 * MI
 FITS = Verdict(kind=Kind.FITS, phase="done", why="fits")
 
 
-def found(use: HostUse, *ahead: int, headroom: float = 0.1) -> dict[str, RoomRecord]:
-    reports = [TrialReport(facts={HELD_AHEAD: size}) for size in ahead]
-    return {room.name: room for room in host_rooms.rooms(use, reports or [TrialReport()], headroom=headroom)}
+def found(use: HostUse, ahead: int = 0, *, headroom: float = 0.1) -> dict[str, RoomRecord]:
+    return {room.name: room for room in host_rooms.rooms(use, TrialReport(facts={HELD_AHEAD: ahead}), headroom=headroom)}
 
 
 def test_queues_that_a_trial_has_not_filled_count_as_full() -> None:
-    rooms = found(USE, 24 * MIB, 24 * MIB)
-    assert rooms["/dev/shm"].needed == 48 * MIB, "of two ranks, which share the machine; 8 of them were seen"
+    rooms = found(USE, 48 * MIB)
+    assert rooms["/dev/shm"].needed == 48 * MIB, "8 of them were seen"
     assert rooms["host memory"].needed == 4 * GIB + 40 * MIB, "what was seen of them is in what was measured"
     assert host_rooms.short_of(rooms.values()) is None
 
@@ -55,7 +54,7 @@ def test_where_there_is_little_a_few_more_stay_free_than_the_headroom_says() -> 
 
 def test_predictions_of_the_whole_validation_set_count_beside_a_card() -> None:
     moved = TrialReport(validation_batches=4, validation_batches_total=1004, facts={HOST_BESIDE: GIB, HOST_GROWTH: 2**20})
-    before, with_all = (host_rooms.rooms(USE, [one], headroom=0.1)[0].needed for one in (TrialReport(), moved))
+    before, with_all = (host_rooms.rooms(USE, one, headroom=0.1)[0].needed for one in (TrialReport(), moved))
     assert with_all - before == GIB + 1000 * 2**20
 
 
@@ -68,8 +67,8 @@ def test_a_limit_that_cannot_be_read_is_told_beside_what_the_machine_has() -> No
 def test_a_disk_that_is_too_small_for_what_the_run_keeps_is_a_verdict() -> None:
     disk = replace(USE, disk_there=10 * GIB)
     assert "disk" not in found(disk), "nobody knows what the run saves"
-    room = host_rooms.short_of(host_rooms.rooms(disk, [TrialReport()], headroom=0.1, saved=9 * GIB + 1))
-    assert room is not None and host_rooms.short_of(host_rooms.rooms(disk, [TrialReport()], headroom=0.1, saved=9 * GIB)) is None
+    room = host_rooms.short_of(host_rooms.rooms(disk, TrialReport(), headroom=0.1, saved=9 * GIB + 1))
+    assert room is not None and host_rooms.short_of(host_rooms.rooms(disk, TrialReport(), headroom=0.1, saved=9 * GIB)) is None
     verdict = host_rooms.verdict_on(room, FITS)
     assert verdict.source == "disk" and verdict.why.startswith("the run needs 9.0 GiB of disk, and 10.0 GiB are there for it")
 
