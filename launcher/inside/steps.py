@@ -10,9 +10,7 @@ import json
 import os
 import sys
 import time
-import traceback
 import weakref
-from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -29,20 +27,16 @@ class Steps:
         self._path, self._owner = path, os.getpid()
         self._numbers: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self._counts: list[int] = []
-        self._groups: Counter[tuple[int, int]] = Counter()
         self._written = 0.0
 
     def stepped(self, optimizer: Any, *_: Any) -> None:
-        """An optimizer has really stepped. DeepSpeed's ZeRO has its own step once for each group, and before any training."""
-        zero = "deepspeed" in sys.modules
-        if zero and _engine_is_being_made():
+        """An optimizer has really stepped. DeepSpeed's ZeRO has it step once for each of its groups, and before any training: not counted."""
+        if "deepspeed" in sys.modules:
             return
         number = self._numbers.setdefault(optimizer, len(self._counts))
         if number == len(self._counts):
             self._counts.append(0)
-        group = (number, next((id(one) for group in optimizer.param_groups for one in group["params"]), 0) if zero else 0)
-        self._groups[group] += 1
-        self._counts[number] = max(self._counts[number], self._groups[group])
+        self._counts[number] += 1
         if time.monotonic() - self._written >= WRITE_S:
             self.write()
 
@@ -54,11 +48,6 @@ class Steps:
         with suppress(OSError):
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._path.write_text(json.dumps({"steps": self._counts, "ended": ended}), encoding="utf-8")
-
-
-def _engine_is_being_made() -> bool:
-    frames = (frame for frame, _ in traceback.walk_stack(None))
-    return any(one.f_code.co_name == "__init__" and one.f_globals.get("__name__") == "deepspeed.runtime.engine" for one in frames)
 
 
 def count() -> None:

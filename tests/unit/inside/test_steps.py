@@ -1,4 +1,4 @@
-"""Optimizer steps as a full run counts them: DeepSpeed's ZeRO has its optimizer step once for each of its groups."""
+"""Optimizer steps as a full run counts them."""
 
 from __future__ import annotations
 
@@ -41,28 +41,9 @@ def test_every_step_counts(counted: Any) -> None:
     assert counted() == [4]
 
 
-def test_a_step_that_is_made_group_by_group_counts_once(counted: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As its stages 1 and 2 do, which lend the optimizer one group at a time, and stage 3, which lends it one weight."""
-    monkeypatch.setitem(sys.modules, "deepspeed", types.ModuleType("deepspeed"))
-    optimizer, third = of_two_groups(), of_two_groups()
-    groups, weights = optimizer.param_groups, [group["params"] for group in third.param_groups]
-    for _ in range(3):
-        for one in groups:
-            optimizer.param_groups = [one]
-            optimizer.step()
-        optimizer.param_groups = groups
-        for own, group in zip(weights, third.param_groups, strict=True):
-            for each in third.param_groups:
-                each["params"] = own if each is group else []
-            third.step()
-    assert counted() == [3, 3]
-
-
-def test_steps_by_which_its_engine_makes_states_are_none(counted: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "deepspeed", types.ModuleType("deepspeed"))
+def test_steps_that_deepspeed_makes_group_by_group_are_not_counted(counted: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     optimizer = of_two_groups()
-    made: dict[str, Any] = {"__name__": "deepspeed.runtime.engine"}
-    exec("class Engine:\n    def __init__(self, optimizer):\n        optimizer.step()\n", made)
-    made["Engine"](optimizer)
+    optimizer.step()
+    monkeypatch.setitem(sys.modules, "deepspeed", types.ModuleType("deepspeed"))
     optimizer.step()
     assert counted() == [1]
