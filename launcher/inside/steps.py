@@ -30,9 +30,7 @@ class Steps:
         self._written = 0.0
 
     def stepped(self, optimizer: Any, *_: Any) -> None:
-        """An optimizer has really stepped. DeepSpeed's ZeRO has it step once for each of its groups, and before any training: not counted."""
-        if "deepspeed" in sys.modules:
-            return
+        """An optimizer has really stepped."""
         number = self._numbers.setdefault(optimizer, len(self._counts))
         if number == len(self._counts):
             self._counts.append(0)
@@ -42,7 +40,8 @@ class Steps:
 
     def write(self, *, ended: bool = False) -> None:
         """Leaves the figure where the launcher looks; nothing is waited for, and a full disk ends no training."""
-        if os.getpid() != self._owner or not self._counts:
+        zero = "deepspeed" in sys.modules  # it has its optimizer step once for each of its groups, and before any training
+        if zero or os.getpid() != self._owner or not self._counts:
             return
         self._written = time.monotonic()
         with suppress(OSError):

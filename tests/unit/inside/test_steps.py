@@ -42,8 +42,7 @@ def test_every_step_counts(counted: Any) -> None:
 
 
 def test_steps_that_deepspeed_makes_group_by_group_are_not_counted(counted: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    optimizer = of_two_groups()
-    optimizer.step()
     monkeypatch.setitem(sys.modules, "deepspeed", types.ModuleType("deepspeed"))
-    optimizer.step()
-    assert counted() == [1]
+    of_two_groups().step()
+    with pytest.raises(FileNotFoundError):
+        counted()
