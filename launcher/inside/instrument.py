@@ -51,6 +51,8 @@ from .settings import (
 )
 from .unrun import Unrun
 
+FOLLOW_S, FINISH_S = 120.0, 30.0
+"""Of fast-forward after which the search for a validation pass is given up; for which the script is followed to its own end after that."""
 SLACK_STEPS = 2
 """Real optimizer steps after the wanted ones before fast-forward begins: the usual validation comes by then."""
 SLACK_PASSES = 3
@@ -285,7 +287,7 @@ class Instrument(TakingPart):
         if self.passive:
             return
         if self.together.ranks is not None:
-            self.place("step")
+            self.together.place("step")
         elif self.phase is Phase.TRAIN_AGAIN:
             if self.trained_again:
                 self.wind_up()
@@ -439,13 +441,13 @@ class Instrument(TakingPart):
                 gc.collect()
                 self._collects_at = time.monotonic() + max(COLLECT_S, COLLECT_SHARE * (time.monotonic() - began))
         elif self.together.ranks is not None:
-            self.place("step")
+            self.together.place("step")
         elif self.followed_long:
             self.give_up()
 
     @property
     def followed_long(self) -> bool:
-        return time.monotonic() - self._forward_began > self.settings.follow_s
+        return time.monotonic() - self._forward_began > FOLLOW_S
 
     def give_up(self) -> None:
         assert self.recorder is not None
@@ -459,17 +461,6 @@ class Instrument(TakingPart):
         if self.phase in (Phase.SETUP, Phase.TRAIN):
             self.to(Phase.VALIDATE)
         self.stop_forwarding()
-
-    # -- several ranks go alike
-
-    def agreed(self, what: str, place: str, wish: bool) -> bool:
-        """``wish``; of several ranks, whether all that come to places of that kind wish it. What any does there, all do."""
-        return self.together.agreed(what, place, wish)
-
-    def place(self, kind: str) -> None:
-        """A forward pass in training, or a step: all ranks come to it, and go on from it alike."""
-        if not self.passive:
-            self.together.place(kind)
 
     # -- the end
 
@@ -487,8 +478,12 @@ class Instrument(TakingPart):
         gc.disable()  # what is garbage at the end may be there in the run, whose collector comes at other moments
         self._collects_at = time.monotonic() + COLLECT_S
         self.start_forwarding()
+        self.ends_soon()
+
+    def ends_soon(self) -> None:
+        """What the script does after its training gets some seconds."""
         usual = threading.stack_size(256 * 1024)  # a usual stack of 8 MiB would count as data, inside the budget
-        timer = threading.Timer(self.settings.finish_s, self._out_of_time)
+        timer = threading.Timer(FINISH_S, self._out_of_time)
         timer.daemon = True
         timer.start()
         threading.stack_size(usual)
@@ -496,7 +491,7 @@ class Instrument(TakingPart):
     def _out_of_time(self) -> None:
         """Called from a thread of its own: the script's end is too far away."""
         if self.active and self.phase is Phase.FINISH and self.recorder is not None:
-            self.recorder.note(f"{UNSEEN_END}: it was not reached in {self.settings.finish_s:g} s of fast-forward")
+            self.recorder.note(f"{UNSEEN_END}: it was not reached in {FINISH_S:g} s")
             self.finish()
 
     def keep_checkpoint(self) -> None:

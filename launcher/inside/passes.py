@@ -127,7 +127,7 @@ class TrialPass:
 
     def _agreed(self, enough: bool) -> bool:
         """Whether this pass is cut here, on all ranks alike."""
-        return self._instrument.agreed(self.kind, f"{self._number} {self._served}", enough)
+        return self._instrument.together.agreed(self.kind, f"{self._number} {self._served}", enough)
 
     # -- validation
 

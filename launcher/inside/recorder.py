@@ -156,11 +156,6 @@ class Recorder:
         """What a reader of the verdict should know; said once however often it is noted."""
         self.told.notes = tuple(dict.fromkeys((*self.told.notes, text)))
 
-    def hint(self, text: str) -> None:
-        """Where the trial fell short, in words for people: what it could not see. The report is written at once."""
-        self.told.hint = text
-        self.write()
-
     def swallowed(self, text: str) -> None:
         """A memory failure that the trainer hid. The report is written at once: the trainer may not live long."""
         if text not in self.told.swallowed:

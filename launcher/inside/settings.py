@@ -49,10 +49,6 @@ class ProbeSettings:
     mode: str = "cut"
     """cut: a pass over the training data ends after the steps wanted. full: it goes on to its length, fast-forwarded. few: as cut, of a
     training that has fewer steps in all than a trial wants."""
-    follow_s: float = 120.0
-    """Seconds of fast-forward after which the search for a validation pass is given up."""
-    finish_s: float = 30.0
-    """Seconds for which the script is followed to its own end, after everything that is owed was seen."""
     budget_only: bool = False
     """True: only the budget is taken, at the same moment as in a trial; nothing is watched, cut or redirected."""
 

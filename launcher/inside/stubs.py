@@ -84,7 +84,7 @@ class Forward:
 
     def _train(self, args: Any, kwargs: Any) -> Any:
         instrument = self._instrument
-        instrument.place("forward")
+        instrument.together.place("forward")
         instrument.training()
         shapes, weights = _shapes((args, kwargs)), self._trained_weights()
         if instrument.forwarding and (shapes not in self._trained or weights > self._weights):

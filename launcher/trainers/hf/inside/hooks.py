@@ -124,7 +124,7 @@ def hold_to_full_length(module: Any) -> None:
 def _enough(instrument: Instrument, state: Any) -> bool:
     """Whether training went on for long enough before its evaluation; ranks evaluate together."""
     wish = instrument.varied(VARIETY) or state.global_step + 2 >= state.max_steps
-    return instrument.agreed("evaluation", str(state.global_step), wish)
+    return instrument.together.agreed("evaluation", str(state.global_step), wish)
 
 
 def _course(args: Any, state: Any) -> dict[str, Any]:

@@ -5,11 +5,10 @@ fetched, sent, or lost to a failure of memory without a word. A script's ``YOLO(
 from __future__ import annotations
 
 import functools
-import threading
 from typing import Any
 
 from ....inside.after_import import Hook
-from ....inside.instrument import UNSEEN_END, Instrument
+from ....inside.instrument import Instrument
 from ....shared.report import Phase
 from . import validates
 
@@ -46,23 +45,10 @@ def _models(instrument: Instrument, module: Any) -> None:
         instrument.passive = instrument.knows_the_worst = True
         base = trainer or this._smart_load("trainer")
         found = train(this, type(f"Tried{base.__name__}", (Steered, base), {"instrument": instrument}), **kwargs)
-        _ends_soon(instrument)
+        instrument.ends_soon()
         return found
 
     module.Model.train = trained
-
-
-def _ends_soon(instrument: Instrument) -> None:
-    """The training is over; what the script does then is its own affair, and gets as long as any script's end."""
-
-    def out_of_time() -> None:
-        if instrument.recorder is not None:
-            instrument.recorder.note(f"{UNSEEN_END}: it was not reached in {instrument.settings.finish_s:g} s")
-            instrument.finish()
-
-    timer = threading.Timer(instrument.settings.finish_s, out_of_time)
-    timer.daemon = True
-    timer.start()
 
 
 def _tells_of_memory(instrument: Instrument, assigner: Any) -> None:
