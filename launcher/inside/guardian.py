@@ -1,16 +1,17 @@
 """Ends what running children leave behind when the launcher ends, however it ends. Standard library only.
 
-    python -m launcher.inside.guardian VARIABLE      a line "+TOKEN" for each child that is started, "-TOKEN" when it is over
+    python -m launcher.inside.guardian VARIABLE FOLDER      a line "+TOKEN" for each child that is started, "-TOKEN" when it is over
 
 A process of its own beside the launcher, which holds the other end of the pipe; the kernel closes it when the launcher dies, of kill -9,
 too. What then still carries a token in its environment's VARIABLE has ``GRACE_S`` after TERM, in which a trainer that can saves a
-checkpoint, and is killed.
+checkpoint, and is killed. FOLDER, of temporary files, is removed at last.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import sys
 import time
@@ -21,7 +22,7 @@ from launcher.shared import procfs
 GRACE_S = 20.0
 
 
-def main(variable: str) -> int:
+def main(variable: str, temporary: str) -> int:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # whoever ends the launcher's whole group ends us by that, and not before
     left: set[str] = set()
@@ -29,6 +30,7 @@ def main(variable: str) -> int:
         (left.add if line.startswith("+") else left.discard)(line[1:].strip())
     if left:
         end(variable, left)
+    shutil.rmtree(temporary, ignore_errors=True)
     return 0
 
 
@@ -52,4 +54,4 @@ def _signal(pids: Iterable[int], number: int) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(main(*sys.argv[1:]))

@@ -42,7 +42,7 @@ from launcher.inside.settings import LEAST_STEPS, LOADED, SHIM, ProbeSettings, i
 from launcher.shared import procfs
 from launcher.shared.files import CODE
 from launcher.shared.memory_failures import ECHO
-from launcher.shared.orders import RANKS, REPORT, Orders
+from launcher.shared.orders import RANKS, REPORT, TEMPORARY, Orders
 from launcher.shared.report import (
     CARD,
     HELD_AHEAD,
@@ -165,7 +165,7 @@ def _attempt(orders: Orders, mode: str) -> tuple[int, list[TrialReport]]:
     records = place / "records"
     records.mkdir(parents=True, exist_ok=True)
     signal.signal(signal.SIGTERM, _leave)
-    with tempfile.TemporaryDirectory(prefix="autofit-", ignore_cleanup_errors=True) as temporary:
+    with tempfile.TemporaryDirectory(dir=os.environ.get(TEMPORARY) or None, ignore_cleanup_errors=True) as temporary:
         found = _attempt_in(orders, mode, place, records, temporary)
     if not orders.payload.get("goes_on"):
         shutil.rmtree(place / OVERLAY, ignore_errors=True)

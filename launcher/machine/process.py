@@ -21,6 +21,7 @@ import signal
 import struct
 import subprocess
 import sys
+import tempfile
 import termios
 import threading
 import time
@@ -38,7 +39,7 @@ from launcher.machine import pauses
 from launcher.machine.bars import WIDE
 from launcher.shared import procfs
 from launcher.shared.ending import Ending
-from launcher.shared.orders import ASKS_STACKS, HELD
+from launcher.shared.orders import ASKS_STACKS, HELD, TEMPORARY
 
 log = logging.getLogger(__name__)
 
@@ -129,7 +130,7 @@ def start(
     token = f"{os.environ.get(TOKEN, '')}/{uuid.uuid4().hex}"  # a launcher started by a launcher keeps the outer token in front
     _tell_guardian(f"+{token}")
     shown: tuple[Shows | None, Shows | None] = show or (None, None)
-    full_env = {**_columns(shown), **os.environ, **env, TOKEN: token}
+    full_env = {**_columns(shown), **os.environ, **env, TOKEN: token, TEMPORARY: _temporary}
     sinks: list[BinaryIO] = [stdout.open("ab", buffering=0), stderr.open("ab", buffering=0)]
     sources: list[tuple[int, BinaryIO, Shows]] = []
     ends: list[int] = []
@@ -160,6 +161,8 @@ def start(
 
 
 _guardian: subprocess.Popen[bytes] | None = None
+_temporary = ""
+"""Folder for what this launcher's children write for a moment. The guardian removes it when the launcher is gone."""
 _guarded: set[str] = set()
 """Tokens of the children that are to be ended with us."""
 
@@ -181,9 +184,12 @@ def _tell_guardian(line: str) -> None:
 
 
 def _new_guardian() -> subprocess.Popen[bytes]:
+    global _temporary
+    _temporary = _temporary or tempfile.mkdtemp(prefix="autofit-")
     env = {key: value for key, value in os.environ.items() if key != HELD}
     guardian = subprocess.Popen(
-        (sys.executable, "-I", str(ENTRY), "launcher.inside.guardian", TOKEN), stdin=subprocess.PIPE,  # -I: nothing of a person's path
+        (sys.executable, "-I", str(ENTRY), "launcher.inside.guardian", TOKEN, _temporary),  # -I: nothing of a person's path
+        stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         env=env, cwd="/", start_new_session=True,
     )  # fmt: skip

@@ -26,6 +26,8 @@ STACKS = "AUTOFIT_STACKS"
 STACKS_OF = ".stacks"
 ASKS_STACKS = 45
 """The signal at which it writes them: a real-time one, which neither schedulers nor libraries use."""
+TEMPORARY = "AUTOFIT_TEMPORARY"
+"""Environment variable: the folder, with a short path, for what a launcher's processes write for a moment. It goes with the launcher."""
 MALLOC_VARIABLE = "MALLOC_MMAP_THRESHOLD_"
 MALLOC_VALUE = "65536"
 """glibc raises its mmap threshold by itself and then keeps freed tensors on a fragmenting heap: half of a budget can go there.

@@ -28,7 +28,7 @@ from launcher.inside.recorder import Recorder
 from launcher.inside.same.told import OVER
 from launcher.inside.settings import ProbeSettings, injected
 from launcher.shared import procfs
-from launcher.shared.orders import Orders
+from launcher.shared.orders import TEMPORARY, Orders
 from launcher.shared.report import Phase, TrialReport
 
 LOOK_S = 0.05
@@ -68,7 +68,7 @@ class _Running:
 
     def __init__(self, orders: Orders, told: Round, twin: dict[str, Any]) -> None:
         self._place: Path = Path(orders.folder) / twin["name"]
-        self._temporary = tempfile.mkdtemp(prefix="autofit-")
+        self._temporary = tempfile.mkdtemp(dir=os.environ.get(TEMPORARY) or None)
         self._until = time.monotonic() + told.limit_s
         for path, text in twin["files"].items():
             Path(path).parent.mkdir(parents=True, exist_ok=True)

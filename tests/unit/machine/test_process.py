@@ -20,6 +20,7 @@ from launcher.inside import guardian
 from launcher.machine import process
 from launcher.machine.process import Child
 from launcher.shared.ending import Ending
+from launcher.shared.orders import TEMPORARY
 from tests.helpers.places import ROOT
 
 
@@ -205,18 +206,23 @@ WITHOUT_ITS_GUARDIAN = """
 
 
 @pytest.mark.parametrize("before", ["", WITHOUT_ITS_GUARDIAN])
-def test_a_launcher_that_is_killed_leaves_no_process_behind(tmp_path: Path, before: str) -> None:
+def test_a_launcher_that_is_killed_leaves_nothing_behind(tmp_path: Path, before: str) -> None:
     launcher = LAUNCHER.replace("\n    child = process", before, 1) if before else LAUNCHER
     polite = textwrap.dedent(FAMILY).replace("signal.SIG_IGN", "signal.SIG_DFL")
     env = {**os.environ, "PLACE": str(tmp_path), "FAMILY": polite, "PYTHONPATH": str(ROOT)}
     with subprocess.Popen([sys.executable, "-c", textwrap.dedent(launcher)], env=env) as running:
         pids = list(map(int, wait_for(tmp_path / "pids").split()))
+        temporary = Path(psutil.Process(pids[0]).environ()[TEMPORARY])
+        assert temporary.is_dir()
         running.kill()
+    until = time.monotonic() + 60
     for pid in pids:
-        until = time.monotonic() + 60
         while psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
             assert time.monotonic() < until, f"{pid} outlives its launcher"
             time.sleep(0.1)
+    while temporary.exists():
+        assert time.monotonic() < until, "nor a folder"
+        time.sleep(0.1)
 
 
 def test_what_ignores_sigterm_is_killed_by_the_guardian(tmp_path: Path) -> None:
