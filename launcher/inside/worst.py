@@ -6,11 +6,15 @@ shapes). The report says what was looked at (``loader_look``), and of which size
 from __future__ import annotations
 
 import contextlib
+import json
 import math
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..shared.files import replace
 from .loader_look import BatchesFirst, LoaderLook, item_size, looked, picked, rows_of
 from .loader_look import length as length
 from .settings import VARIETY_OF_LENGTHS
@@ -75,11 +79,24 @@ def _look_at(loader: Any, instrument: Instrument, kind: str) -> LoaderLook | Non
         return instrument.looks[key][1]  # type: ignore[no-any-return]
     if instrument.knows_the_worst or sum(kind == one for one, *_ in instrument.looks) >= LOOKS:
         return None
-    look = looked(loader, instrument)
+    look = _handed_on(loader, instrument, kind)
     instrument.looks[key] = (_reference(dataset), look)
     instrument.sampled[id(dataset)] = instrument.sampled.get(id(dataset), False) or bool(look.order or look.varied)
     assert instrument.recorder is not None
     instrument.recorder.note(f"{'training' if kind == 'train' else 'validation'} data {look.told(length(dataset))}")
+    return look
+
+
+def _handed_on(loader: Any, instrument: Instrument, kind: str) -> LoaderLook:
+    """The look that an earlier process of this trial had at the same loader: the same of its kind, over as many items. Else one of our own,
+    which a later process may take."""
+    number, mine = sum(kind == one for one, *_ in instrument.looks), Path(instrument.settings.records).absolute().parent
+    name = f"{kind}-{number}-{length(getattr(loader, 'dataset', None))}-{getattr(loader, 'batch_size', None)}.look"
+    earlier = [path for path in mine.parent.glob(f"*/{name}") if path.parent != mine]
+    if earlier:
+        return LoaderLook(**json.loads(earlier[0].read_text(encoding="utf-8")))
+    look = looked(loader, instrument)
+    replace(mine / name, json.dumps(asdict(look)))
     return look
 
 

@@ -59,10 +59,12 @@ class Sized(torch.utils.data.Dataset):  # type: ignore[type-arg]
         return torch.zeros(1 + index % 23)
 
 
-def probing() -> tuple[Instrument, list[str]]:
+def probing(attempt: str = "cut") -> tuple[Instrument, list[str]]:
     """(one that trains, what it notes)"""
+    records = Path(attempt, "records")
+    records.mkdir(parents=True, exist_ok=True)
     orders = Orders(module="", folder="", device="cpu", cap_bytes=1, accumulation=2, payload={"accumulation": 2})
-    session, notes = Instrument(ProbeSettings(records="", orders=dataclasses.asdict(orders))), list[str]()
+    session, notes = Instrument(ProbeSettings(records=str(records), orders=dataclasses.asdict(orders))), list[str]()
     session.recorder = SimpleNamespace(note=notes.append, leave_out=lambda pid: None)  # type: ignore[assignment]
     session.phase = Phase.TRAIN
     return session, notes
@@ -82,6 +84,17 @@ def test_a_loss_is_judged_only_while_batches_are_whole() -> None:
         session.loss(torch.tensor(float("nan") if number >= whole else 1.0))
         session.backwards += 1
     assert heard == [True] * whole
+
+
+def test_a_later_process_of_the_trial_takes_the_look_of_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    loader, sizes = torch.utils.data.DataLoader(Sized(), batch_size=8), []
+    for attempt in ("cut", "resumed"):
+        session, notes = probing(attempt)
+        with worst.first(loader, session, "train"):
+            sizes.append(sorted(next(iter(loader.batch_sampler))))
+        assert len(notes) == 1 and "sizes from 1 to 23" in notes[0]
+        monkeypatch.setattr(worst, "looked", None)
+    assert sizes[0] == sizes[1] and all(index % 23 > 20 for index in sizes[0])
 
 
 class Answers(torch.utils.data.Sampler):  # type: ignore[type-arg]
