@@ -162,37 +162,28 @@ def _attempt(orders: Orders, mode: str) -> tuple[int, list[TrialReport]]:
     """Runs the command once. (exit status as subprocess gives it, what each of its processes reported) What it writes stays if a second
     process may go on from that."""
     place = orders.scratch / (RESUMED if orders.resumes else mode)
-    records = place / "records"
+    records, settings, overlay = place / "records", place / "probe.json", place / OVERLAY
     records.mkdir(parents=True, exist_ok=True)
     signal.signal(signal.SIGTERM, _leave)
+    # a short path: sockets in it (data loader workers share tensors by them) have 108 bytes for theirs
     with tempfile.TemporaryDirectory(dir=os.environ.get(TEMPORARY) or None, ignore_cleanup_errors=True) as temporary:
-        found = _attempt_in(orders, mode, place, records, temporary)
+        kept = (temporary, str(place / CACHES))
+        ProbeSettings(records=str(records), orders=dataclasses.asdict(orders), overlay=str(overlay), kept=kept, mode=mode).write(settings)
+        env = {**_environment(orders, place), "TMPDIR": temporary}
+        env |= injected(settings, env)
+        child = subprocess.Popen(orders.payload["argv"], env=env, stdin=subprocess.DEVNULL, preexec_fn=die_with_parent)
+        status = _followed(child, records, orders)
+    if (broken := Path(f"{settings}.failed")).exists():
+        raise RuntimeError(f"the probe could not be loaded into the script's interpreter: {broken.read_text(encoding='utf-8').strip()}")
+    more = {WRITTEN: _written(overlay / FILES), **kept_checkpoint.on_disk(overlay, orders.payload.get("goes_on"))}
+    reports = [dataclasses.replace(report, facts={**report.facts, **more}) for report in _reports(records)]
     if not orders.payload.get("goes_on"):
-        shutil.rmtree(place / OVERLAY, ignore_errors=True)
-    return found
+        shutil.rmtree(overlay, ignore_errors=True)
+    return _signal_of_a_rank(reports, orders) or status, reports
 
 
 def _leave(number: int, frame: object) -> None:
     raise _Left(128 + number)
-
-
-def _attempt_in(orders: Orders, mode: str, place: Path, records: Path, temporary: str) -> tuple[int, list[TrialReport]]:
-    """``temporary``: a folder with a short path; sockets in it (data loader workers share tensors by them) have 108 bytes for theirs."""
-    settings = place / "probe.json"
-    ProbeSettings(
-        records=str(records), orders=dataclasses.asdict(orders), overlay=str(place / OVERLAY),
-        kept=(temporary, str(place / CACHES)), mode=mode,
-    ).write(settings)  # fmt: skip
-    env = {**_environment(orders, place), "TMPDIR": temporary}
-    env |= injected(settings, env)
-    child = subprocess.Popen(orders.payload["argv"], env=env, stdin=subprocess.DEVNULL, preexec_fn=die_with_parent)
-    status = _followed(child, records, orders)
-    broken = Path(f"{settings}.failed")
-    if broken.exists():
-        raise RuntimeError(f"the probe could not be loaded into the script's interpreter: {broken.read_text(encoding='utf-8').strip()}")
-    more = {WRITTEN: _written(place / OVERLAY / FILES), **kept_checkpoint.on_disk(place / OVERLAY, orders.payload.get("goes_on"))}
-    reports = [dataclasses.replace(report, facts={**report.facts, **more}) for report in _reports(records)]
-    return _signal_of_a_rank(reports, orders) or status, reports
 
 
 def _written(twins: Path) -> list[str]:
