@@ -278,7 +278,7 @@ class TrialPass:
                 self._passes.told = True
                 recorder.fact(**{PASS_SAMPLES: whole * world_size()})  # a step takes as many of each process
         if self.kind == "eval" and batches and self._instrument.proven:
-            recorder.measured(validation_batches_total=batches, **({"validation_samples": samples} if samples else {}))
+            recorder.measured(validation_batches_total=batches)
 
     def _draw(self) -> Any:
         instrument, trains = self._instrument, self.kind == "train"

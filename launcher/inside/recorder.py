@@ -26,9 +26,7 @@ from .meters import Meter, meter_of
 BEAT_S = 0.5
 """Between two touches of the report while batches come."""
 
-MEASURES = frozenset(
-    {"growth_bytes_per_batch", "validation_batches_total", "validation_batches_left", "train_samples", "validation_samples"}
-)
+MEASURES = frozenset({"growth_bytes_per_batch", "validation_batches_total", "validation_batches_left", "train_samples"})
 """Fields of the report that only the trainer's module can know."""
 PACKAGES = (
     "torch", "torchvision", "ultralytics", "transformers", "accelerate", "lightning", "pytorch_lightning", "sentence_transformers", "trl",

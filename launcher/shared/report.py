@@ -162,7 +162,6 @@ class TrialReport:
     validation_batches_left: int | None = None
     """Batches that the trial left out of the validation pass that keeps most; None: of one pass, all of VALIDATE's were run in it."""
     train_samples: int = 0
-    validation_samples: int = 0
     swallowed: tuple[str, ...] = ()
     """Memory failures the trainer hid from us (own batch halving, work moved to the CPU, allocator retries that failed)."""
     notes: tuple[str, ...] = ()
@@ -202,4 +201,5 @@ class TrialReport:
         uses = tuple(PhaseUse(**use) for use in raw.pop("uses", ()))
         for key in ("swallowed", "notes", "absent"):
             raw[key] = tuple(raw.get(key, ()))
-        return cls(failure=failure, uses=uses, **raw)
+        known = {name: value for name, value in raw.items() if name in cls.__dataclass_fields__}  # it may be an older version's
+        return cls(failure=failure, uses=uses, **known)

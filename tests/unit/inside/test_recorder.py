@@ -164,8 +164,8 @@ def test_an_optimizer_that_can_not_be_looked_into_counts_as_nothing(odd: object,
 
 
 def test_an_unknown_measure_is_refused_by_name(orders: Orders) -> None:
-    with pytest.raises(TypeError, match="validation_sample; measures are"):
-        Recorder(orders).measured(validation_sample=3)
+    with pytest.raises(TypeError, match="validation_samples; measures are"):
+        Recorder(orders).measured(validation_samples=3)
 
 
 def test_a_failure_holds_the_whole_chain_of_exceptions() -> None:

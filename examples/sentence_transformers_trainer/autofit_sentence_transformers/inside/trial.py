@@ -122,8 +122,7 @@ class _Trial:
         trainer.add_callback(_callback(self))
         total = math.ceil(len(validation) / own.eval_batch_size)
         self._recorder.measured(
-            train_samples=len(train), validation_samples=len(validation), validation_batches_total=total,
-            growth_bytes_per_batch=SCORE_BYTES * own.eval_batch_size,
+            train_samples=len(train), validation_batches_total=total, growth_bytes_per_batch=SCORE_BYTES * own.eval_batch_size,
         )  # fmt: skip
         widths = [max(lengths(texts_of(row), self._tokens)) for row in rows]
         self._recorder.note(

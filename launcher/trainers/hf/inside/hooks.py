@@ -98,7 +98,7 @@ def install(instrument: Instrument, module: Any) -> None:
         whole = loader(this, eval_dataset)
         if instrument.recorder is not None and instrument.proven:
             with contextlib.suppress(TypeError):  # a data set without a length
-                instrument.recorder.measured(validation_batches_total=len(whole), validation_samples=len(whole.dataset))
+                instrument.recorder.measured(validation_batches_total=len(whole))
         return _Some(whole, instrument.wanted_validation)
 
     trainer.__init__, trainer.evaluate, trainer.get_eval_dataloader = begun, evaluated, get_eval_dataloader
