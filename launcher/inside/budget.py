@@ -42,49 +42,14 @@ class Taken:
 
 
 def take(orders: Orders) -> Taken:
-    """Limits this process to the orders' ceiling. The cap is lowered as well where the device itself leaves less."""
+    """Limits this process to the orders' ceiling."""
     ceiling = max(orders.ceiling_bytes, orders.cap_bytes)
-    allowed, base = limit(
-        device=orders.device, cap_bytes=ceiling, device_uuid=orders.device_uuid, idle_free_bytes=orders.idle_free_bytes,
-        beside=bool(orders.cards),
-    )  # fmt: skip
-    return Taken(cap_bytes=min(orders.cap_bytes, orders.cap_bytes - (ceiling - allowed)), ceiling_bytes=allowed, base_bytes=base)
-
-
-def limit(*, device: str, cap_bytes: int, device_uuid: str = "", idle_free_bytes: int = 0, beside: bool = False) -> tuple[int, int]:
-    """As ``take``, without orders. Complaints go to stderr: a budget that means less than it says must not be silent.
-
-    ``beside``: other processes of the same command may be on the card already.
-    """
-    if cap_bytes <= 0:
-        raise BudgetError(f"a budget of {cap_bytes} bytes allows nothing")
-    if device == "cuda":
-        return _limit_cuda(cap_bytes, device_uuid, idle_free_bytes, beside)
-    if device != "cpu":
-        raise BudgetError(f"no memory budget can be made for device {device!r}; only 'cpu' and 'cuda' have one")
-    for complaint in complaints(device):
-        print(f"autofit: WARNING: {complaint}", file=sys.stderr, flush=True)
-    allowed, base = _limit_cpu(cap_bytes)
-    _tell_base(base)
-    return allowed, base
-
-
-def _tell_base(base_bytes: int) -> None:
-    """In a full run: leaves this process's base where the launcher looks for it, so that it can tell the run's need from outside."""
-    folder = os.environ.get(HELD)
-    if folder:
-        replace(Path(folder) / f"{os.getpid()}.json", json.dumps({"base_bytes": base_bytes}))
-
-
-def complaints(device: str) -> tuple[str, ...]:
-    """What makes the budget on ``device`` mean less than it says."""
-    if device == "cpu" and os.environ.get(MALLOC_VARIABLE) != MALLOC_VALUE:
-        found = os.environ.get(MALLOC_VARIABLE, "not set")
-        return (
-            f"{MALLOC_VARIABLE} is {found}, not {MALLOC_VALUE}: freed memory stays on the heap and counts against the budget, "
-            f"so this process fails earlier than one started with {MALLOC_VARIABLE}={MALLOC_VALUE}",
-        )
-    return ()
+    if ceiling <= 0:
+        raise BudgetError(f"a budget of {ceiling} bytes allows nothing")
+    if orders.device not in ("cpu", "cuda"):
+        raise BudgetError(f"no memory budget can be made for device {orders.device!r}; only 'cpu' and 'cuda' have one")
+    base = _limit_cuda(orders, ceiling) if orders.device == "cuda" else _limit_cpu(ceiling)
+    return Taken(cap_bytes=orders.cap_bytes, ceiling_bytes=ceiling, base_bytes=base)
 
 
 def lift() -> None:
@@ -111,9 +76,14 @@ def _start_libraries() -> None:
         numpy.linalg.inv(numpy.eye(2))
 
 
-def _limit_cpu(cap_bytes: int) -> tuple[int, int]:
+def _limit_cpu(cap_bytes: int) -> int:
+    """The base. A budget that means less than it says is told on stderr; in a full run the base is left where the launcher looks for it, so
+    that it can tell the run's need from outside."""
     if sys.platform != "linux":
         raise BudgetError(f"a CPU memory budget needs Linux (RLIMIT_DATA and /proc); this is {sys.platform}. Use a CUDA device, or WSL")
+    if (found := os.environ.get(MALLOC_VARIABLE, "not set")) != MALLOC_VALUE:
+        fails = f"fails earlier than one started with {MALLOC_VARIABLE}={MALLOC_VALUE}: freed memory stays on the heap and counts"
+        print(f"autofit: WARNING: {MALLOC_VARIABLE} is {found}, so this process {fails}", file=sys.stderr, flush=True)
     _start_libraries()
     base = procfs.data_bytes()
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
@@ -122,19 +92,23 @@ def _limit_cpu(cap_bytes: int) -> tuple[int, int]:
             f"the system lets this process have {hard} bytes of data (ulimit -d); base {base} and budget {cap_bytes} need more"
         )
     resource.setrlimit(resource.RLIMIT_DATA, (base + cap_bytes, hard))
-    return cap_bytes, base
+    if folder := os.environ.get(HELD):
+        replace(Path(folder) / f"{os.getpid()}.json", json.dumps({"base_bytes": base}))
+    return base
 
 
 # ----------------------------------------------------------------------------------------------------------------------
 # CUDA
 
 
-def _limit_cuda(cap_bytes: int, uuid: str, idle_free_bytes: int, beside: bool) -> tuple[int, int]:
+def _limit_cuda(orders: Orders, cap_bytes: int) -> int:
+    """What is held outside the allocator. Other processes of the same command may be on the card already."""
     import torch
 
     if not torch.cuda.is_available():
         raise BudgetError("device 'cuda' was asked for, but PyTorch sees no CUDA device (torch.cuda.is_available() is False)")
-    card = VisibleCard(uuid, idle_free_bytes=idle_free_bytes)
+    uuid = orders.device_uuid
+    card = VisibleCard(uuid, idle_free_bytes=orders.idle_free_bytes)
     torch.cuda.init()
     _choose(uuid)
     torch.cuda.synchronize()  # creates the context, where the trainer's own imports haven't
@@ -144,10 +118,10 @@ def _limit_cuda(cap_bytes: int, uuid: str, idle_free_bytes: int, beside: bool) -
     if allowed <= 0:
         raise BudgetError(f"the CUDA context alone takes {outside} bytes; a budget of {cap_bytes} leaves nothing for the trainer")
     free = int(torch.cuda.mem_get_info()[0]) + int(torch.cuda.memory_reserved())
-    if allowed > free + card_memory.SETTLED_BYTES and not beside:  # the driver holds some MiB in no process's name
+    if allowed > free + card_memory.SETTLED_BYTES and not orders.cards:  # the driver holds some MiB in no process's name
         raise BudgetTaken(f"the trainer is allowed {allowed} bytes of the card, and the driver says that {free} are free for it")
     tighten(cap_bytes, outside)
-    return cap_bytes, outside
+    return outside
 
 
 def _choose(uuid: str) -> None:

@@ -62,8 +62,6 @@ class TakingPart:
             sys.modules["multiprocessing.util"].Finalize(None, self.at_exit, exitpriority=0)  # it ends without atexit, or its error caught
         self.recorder = self._report()
         self.recorder.budget(self._taken)
-        for complaint in budget.complaints(self.orders.device):
-            self.recorder.note(complaint)
         self.to(Phase.SETUP)
 
     def takes_part(self) -> None:

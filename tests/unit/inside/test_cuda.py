@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing.process
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -111,12 +112,13 @@ def test_some_mebibytes_that_the_driver_holds_in_no_process_s_name_take_no_card(
     """With headroom 0 the cap is all that was free; the driver says a little less is, once the context is there."""
     machine.card.processes = [[(os.getpid(), 500 * MIB)]]
     machine.card.used += 40 * MIB
-    assert budget.limit(device="cuda", cap_bytes=machine.idle, device_uuid=machine.card.uuid, idle_free_bytes=machine.idle)[1] == 500 * MIB
+    whole = replace(machine.orders, cap_bytes=machine.idle, ceiling_bytes=machine.idle)
+    assert budget.take(whole).base_bytes == 500 * MIB
 
 
 def test_a_budget_that_a_context_alone_fills_is_a_budgets_fault(machine: Machine) -> None:
     with pytest.raises(BudgetError, match="the CUDA context alone takes"):
-        budget.limit(device="cuda", cap_bytes=400 * MIB, device_uuid=machine.card.uuid, idle_free_bytes=machine.idle)
+        budget.take(replace(machine.orders, cap_bytes=400 * MIB, ceiling_bytes=400 * MIB))
 
 
 # ---- 6: one card

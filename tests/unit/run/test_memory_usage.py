@@ -58,7 +58,8 @@ def program(tmp_path: Path) -> Path:
 
 
 def test_a_run_that_is_held_to_a_budget_is_measured_above_its_own_base(tmp_path: Path, program: Path) -> None:
-    takes = "from launcher.inside import budget\nbudget.limit(device='cpu', cap_bytes=2**28)\n"
+    orders = "Orders(module='', folder='', device='cpu', cap_bytes=2**28, accumulation=1, payload={})"
+    takes = f"from launcher.inside import budget\nfrom launcher.shared.orders import Orders\nbudget.take({orders})\n"
     program.write_text(takes + program.read_text())
     watch = watched(tmp_path, (sys.executable, str(program)), emulated=True)
     assert 64 * MIB <= watch.peak_bytes < 66 * MIB

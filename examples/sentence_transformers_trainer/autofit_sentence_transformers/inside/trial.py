@@ -30,8 +30,6 @@ def run(orders: Orders, recorder: Recorder) -> None:
         importlib.import_module(name)
     plan = Plan.of(orders)
     recorder.budget(budget.take(orders))
-    for complaint in budget.complaints(orders.device):
-        recorder.note(complaint)
     recorder.phase(Phase.SETUP)
     train, validation = script.rows(plan.own.data, plan.own.loss)
     model = script.load(plan.own)
