@@ -21,12 +21,12 @@ USUAL_CONTEXT_BYTES = 640 * MIB
 class VisibleCard:
     """The card of this process. NVML is asked where it can be, else the CUDA runtime."""
 
-    def __init__(self, uuid: str, *, idle_free_bytes: int = 0, nvml_api: Any = None, number: int | None = None) -> None:
+    def __init__(self, uuid: str, *, idle_free_bytes: int = 0, number: int | None = None) -> None:
         """``idle_free_bytes``: what was free just before this process started, by the launcher; 0: what is free now. ``number``: the card's
         in this process; None: the current one.
         """
         self._uuid, self._number = uuid, number
-        self._api = nvml_api if nvml_api is not None else _api(uuid)
+        self._api = _api(uuid)
         self._idle = idle_free_bytes or self.free()
 
     def free(self) -> int:
