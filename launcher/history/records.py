@@ -82,7 +82,7 @@ class RoomRecord(RecordPart):
     unread: bool = False
     """Whether a control group (a container) may leave less of it, whose limit can't be read."""
     headroom: float = 0.0
-    """RecordPart of it that must stay free."""
+    """Part of it that must stay free."""
 
 
 class TrialRecord(RungRecord):
@@ -158,7 +158,7 @@ class AttemptRecord(RecordPart):
     """Phase in which it ended, by its output: train, validate or finish (the last evaluation)."""
     evidence: str = ""
     source: str | None = None
-    """RecordPart of the machine that refused memory; null for other ends."""
+    """Part of the machine that refused memory; null for other ends."""
     asked_bytes: int | None = None
     peak_bytes: int = 0
     seconds: float = 0.0
