@@ -21,7 +21,7 @@ from benchmarks.gpu_check.cases import Case
 from benchmarks.gpu_check.rows import ROOT, Rows
 from launcher.cli import suggestions
 from launcher.config import compose
-from launcher.engine import fit as engine_fit
+from launcher.engine import launch as engine
 from launcher.engine import prepare
 from launcher.history.events import Event
 from launcher.ladder.rungs import Rung
@@ -178,7 +178,7 @@ def _fitted(rows: Rows, one: Case, words: Sequence[str], place: Path) -> None:
             rows.add(one.letter, step, "trial", **_of_trial(event.trial, job))
 
     job.listeners.append(row)
-    fit = engine_fit.fit(job)
+    fit = engine.fit(job)
     chosen = fit.chosen.rung.index if fit.chosen else None
     rows.add(one.letter, f"{one.name}: fitted", "fit", status=fit.status, rung_index=chosen, seconds=round(fit.trial_seconds, 1))
 

@@ -71,7 +71,7 @@ def train_draft(draft: Draft, terminal: Terminal, *, folder: RunFolder | None = 
     """Trials, then the full run at the rung that fits. ``folder``: of a launch that was handed to the job that this process runs in."""
     if submit.is_wanted(draft):
         return submit.draft(draft, terminal)
-    from launcher.engine import prepare, resumption, train
+    from launcher.engine import launch, prepare, resumption
 
     if folder is None and (begun := submit.begun_before(draft)) is not None:
         terminal.say(f"an earlier start of this SLURM job began it: {begun}")
@@ -79,22 +79,22 @@ def train_draft(draft: Draft, terminal: Terminal, *, folder: RunFolder | None = 
     display = terminal.display()
     job = prepare.prepare_search(draft, display.hear, folder=folder)
     with report.at_the_end(job.folder, terminal):
-        result = train.train(job, show=terminal.streams())
+        result = launch.train(job, show=terminal.streams())
     return Answer(status=result.exit_code, record=result.as_record())
 
 
-def go_on(launch: Resumable, terminal: Terminal) -> Answer:
+def go_on(begun: Resumable, terminal: Terminal) -> Answer:
     """Goes on with a launch. One that is done stays as it is."""
-    from launcher.engine import train
+    from launcher.engine import launch
 
-    if launch.done:
-        terminal.say(f"{launch.folder.path} has come to its end already; nothing was changed")
-        return Answer(status=ExitCode.DONE, record=launch.record.written())
-    if submit.is_wanted(launch.draft):
-        return submit.again(launch.folder.path, launch.draft, terminal, fit_only=launch.fit_only)
+    if begun.done:
+        terminal.say(f"{begun.folder.path} has come to its end already; nothing was changed")
+        return Answer(status=ExitCode.DONE, record=begun.record.written())
+    if submit.is_wanted(begun.draft):
+        return submit.again(begun.folder.path, begun.draft, terminal, fit_only=bool(begun.record.fit_only))
     display = terminal.display()
-    with report.at_the_end(launch.folder, terminal):
-        result = train.go_on(launch, display.hear, show=terminal.streams())
+    with report.at_the_end(begun.folder, terminal):
+        result = launch.go_on(begun, display.hear, show=terminal.streams())
     if result.fit_only and result.command is not None:
         display.command(result.command.shell())
     return Answer(status=result.exit_code, record=result.as_record())
@@ -104,10 +104,10 @@ def fit_draft(draft: Draft, terminal: Terminal, *, folder: RunFolder | None = No
     """Trials, and the command that they would launch."""
     if submit.is_wanted(draft):
         return submit.draft(draft, terminal, fit_only=True)
-    from launcher.engine import fit, prepare
+    from launcher.engine import launch, prepare
 
     display = terminal.display()
-    result = fit.fit(prepare.prepare_search(draft, display.hear, folder=folder))
+    result = launch.fit(prepare.prepare_search(draft, display.hear, folder=folder))
     if result.command is not None:
         display.command(result.command.shell())
     return Answer(status=result.exit_code, record=result.as_record())
@@ -123,9 +123,9 @@ def _ladder(draft: Draft, terminal: Terminal) -> Answer:
 
 
 def _trial(draft: Draft, terminal: Terminal) -> Answer:
-    from launcher.engine import fit
+    from launcher.engine import launch
 
-    tried, record = fit.try_one(draft, terminal.display().hear)
+    tried, record = launch.try_one(draft, terminal.display().hear)
     status = ExitCode.DONE if tried.verdict.fits else ExitCode.NO_RUNG_FITS
     if not tried.verdict.fits and not tried.verdict.lower_rung_may_help:
         status = ExitCode.TRIAL_CRASHED

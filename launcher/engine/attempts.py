@@ -126,9 +126,9 @@ def _strike_out(result: Fit) -> None:
     if last.rung_index != result.chosen.rung.index or not (for_good or last.ended == Ended.KILLED):
         return
     why = lost[0] if last.ended not in DISPROVES and lost else last.evidence or str(last.ended)
-    if wrong := reuse.strike_out(result.job, result.digest, rung_index=last.rung_index, why=why[:200], for_good=for_good):
+    if wrong := reuse.strike_out(result.job, result.kept.digest, rung_index=last.rung_index, why=why[:200], for_good=for_good):
         result.job.tell(Deviated(what="could not write down that its fit was wrong", evidence=wrong))
-    elif result.digest is not None and not for_good:
+    elif result.kept.digest is not None and not for_good:
         what = "was killed for an unknown reason: its kept fit is not used again before new trials"
         result.job.tell(Deviated(what=what))
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import yaml
 
 from launcher.config.recipe import Draft, Provenance, from_plain, without_withdrawn
+from launcher.config.schema import Recipe
 from launcher.engine.state import Status
 from launcher.errors import BadInput, Fault
 from launcher.history import owner, series
@@ -47,9 +48,9 @@ class Resumable:
         return bool(self.record.status in (Status.DONE, Status.OTHER_TRAINING) and self.record.attempts)
 
     @property
-    def fit_only(self) -> bool:
-        """Whether only trials were asked for. An older record that doesn't say it belongs to a launch of the full run."""
-        return bool(self.record.fit_only)
+    def recipe(self) -> Recipe:
+        assert self.draft.recipe is not None
+        return self.draft.recipe
 
     def trials(self, ladder: Ladder) -> list[Trial]:
         """Its trials, read from their folders."""

@@ -10,13 +10,12 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from launcher.engine.fingerprint import NOT_HERE, fingerprint_of
 from launcher.history import kept_fits, owner
 from launcher.history.digests import UnknownIdentity
 from launcher.history.kept_fits import Fingerprint, FitsUnusableError, KeptFit, KnownFits, RunFailure
-from launcher.history.records import KeptTrialRecord
+from launcher.history.records import KeptRecord, KeptTrialRecord
 from launcher.ladder.same_training import SameTraining
 from launcher.ladder.verdict import Kind
 from launcher.machine.host_meter import HostMeter
@@ -47,14 +46,11 @@ class Reuse:
     failures: Sequence[RunFailure] = ()
     """Rungs at which full runs of the same launch, with as much memory or more, have failed. They are not tried again."""
 
-    @property
-    def digest(self) -> str | None:
-        return self.fingerprint.digest if self.fingerprint is not None else None
-
-    def as_record(self) -> dict[str, Any]:
-        one = self.fit
-        kept = {"id": one.id, "made": one.made, "made_in": one.run_dir} if one is not None else {}
-        return {"used": self.used, "digest": self.digest, **kept, "why": self.why}
+    def as_record(self) -> KeptRecord:
+        digest = self.fingerprint.digest if self.fingerprint is not None else None
+        if self.fit is None:
+            return KeptRecord(used=False, digest=digest, why=self.why)
+        return KeptRecord(used=self.used, digest=digest, why=self.why, id=self.fit.id, made=self.fit.made, made_in=self.fit.run_dir)
 
 
 def look_up(job: Job) -> Reuse:
@@ -139,42 +135,34 @@ def trials_of(kept: KeptFit, job: Job) -> list[Trial]:
     return made
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ProvenFit:
-    """A fit that was just proven."""
-
-    trials: Sequence[Trial]
-    chosen: Trial
-    same: SameTraining
-
-
-def keep(job: Job, found: Reuse, proven: ProvenFit) -> Reuse:
+def keep(job: Job, found: Reuse, trials: Sequence[Trial], chosen: Trial, same: SameTraining) -> Reuse:
     """Keeps the fit that was just proven. Returns it, or why it isn't kept."""
     if found.fingerprint is None:
         return found
+    before, known = found.fingerprint, _written_before(job)
+    written = {*known, *(path for one in trials for path in _written_in(one))}
     try:
-        return _kept(job, found, found.fingerprint, proven)
+        now = fingerprint_of(job, written=known)
+        if why := _unsure(before.depends_on, now.depends_on, trials, chosen):
+            return replace(found, why=f"no fit is kept: {why}")
+        without = fingerprint_of(job, written=written) if written > known else now
+        settled = _killed(kept_fits.of(job.training, without.digest).not_ended)
+        fit = kept_fits.keep(_fit(job, without, trials, chosen, same), settled=settled, written=[*written], cwd=os.getcwd())
     except (UnknownIdentity, FitsUnusableError, OSError) as unknown:
         return replace(found, why=f"no fit is kept: {unknown}")
+    why = "" if fit is not None else "no fit is kept: a run of the same launch ran out of memory at this very rung before"
+    return replace(found, fingerprint=without, fit=fit, why=why or found.why)
 
 
-def _kept(job: Job, found: Reuse, before: Fingerprint, proven: ProvenFit) -> Reuse:
-    known = _written_before(job)
-    written = {path for one in proven.trials for path in _written_in(one)}.difference(known)
-    now = fingerprint_of(job, written=known)
-    if now.depends_on.get(f"model {proven.chosen.rung.values.get('model')}") == NOT_HERE:
-        return replace(found, why="no fit is kept: where its model lies isn't known")
-    if any(one.verdict.source in OF_MACHINE for one in proven.trials):
-        return replace(found, why="no fit is kept: a rung found too little beside the device, of which there may be more another time")
-    if changed := kept_fits.changes(_settled(before.depends_on, now.depends_on), now.depends_on):
-        return replace(found, why=f"no fit is kept: while the trials were made, {changed}")
-    without = fingerprint_of(job, written=[*known, *written]) if written else now
-    settled = _killed(kept_fits.of(job.training, without.digest).not_ended)
-    fit = kept_fits.keep(_fit(job, without, proven), settled=settled, written=[*known, *written], cwd=os.getcwd())
-    if fit is None:
-        why = "no fit is kept: a run of the same launch ran out of memory at this very rung before"
-        return replace(found, fingerprint=without, why=why)
-    return replace(found, fingerprint=without, fit=fit)
+def _unsure(before: Mapping[str, str], now: Mapping[str, str], trials: Sequence[Trial], chosen: Trial) -> str:
+    """Why what was just proven may not hold another time, in words; empty if it does. ``before`` and ``now``: what it depends on."""
+    if now.get(f"model {chosen.rung.values.get('model')}") == NOT_HERE:
+        return "where its model lies isn't known"
+    if any(one.verdict.source in OF_MACHINE for one in trials):
+        return "a rung found too little beside the device, of which there may be more another time"
+    downloaded = {key: now[key] for key, value in before.items() if value == NOT_HERE and key.startswith("model ") and key in now}
+    changed = kept_fits.changes({**before, **downloaded}, now)
+    return f"while the trials were made, {changed}" if changed else ""
 
 
 def _written_before(job: Job) -> set[str]:
@@ -187,14 +175,8 @@ def _written_in(tried: Trial) -> list[str]:
     return [path for path in said if isinstance(path, str)] if isinstance(said, list) else []
 
 
-def _settled(before: Mapping[str, str], now: Mapping[str, str]) -> dict[str, str]:
-    """The fingerprint from before the trials, with the models that the trials have downloaded since."""
-    return {key: now[key] if value == NOT_HERE and key.startswith("model ") and key in now else value for key, value in before.items()}
-
-
-def _fit(job: Job, now: Fingerprint, proven: ProvenFit) -> KeptFit:
-    chosen = proven.chosen
-    made = [one for one in proven.trials if one.verdict.kind is not Kind.CARD_TAKEN]
+def _fit(job: Job, now: Fingerprint, trials: Sequence[Trial], chosen: Trial, same: SameTraining) -> KeptFit:
+    made = [one for one in trials if one.verdict.kind is not Kind.CARD_TAKEN]
     failed = [one for one in made if not one.verdict.fits]
     cap = job.budget.cap_bytes
     return KeptFit(
@@ -202,7 +184,7 @@ def _fit(job: Job, now: Fingerprint, proven: ProvenFit) -> KeptFit:
         rung_index=chosen.rung.index, rung=dict(chosen.rung.values), least_cap_bytes=min(int(chosen.verdict.peak_bytes * MARGIN), cap),
         most_cap_bytes=min((_failed_up_to(one, job) for one in failed), default=cap) if chosen.rung.index else kept_fits.ANY_CAP,
         trials=[KeptTrialRecord(**one.as_record(), report=plain(one.report)) for one in made], run_dir=str(job.folder.path),
-        same=plain(proven.same.as_record()),
+        same=plain(same.as_record()),
     )  # fmt: skip
 
 

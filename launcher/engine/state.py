@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
 from launcher.adapter.commands import Command
-from launcher.engine import notify, reuse
-from launcher.engine.events import CardTaken, Finished
+from launcher.engine import notify
+from launcher.engine.events import CardTaken
 from launcher.engine.reuse import Reuse
-from launcher.errors import ExitCode, Interrupted
-from launcher.history import runs
+from launcher.errors import ExitCode
 from launcher.history.events import Event
 from launcher.history.records import (
     FORMAT,
@@ -62,20 +61,15 @@ class Status(StrEnum):
     STOPPED = "stopped"  # autofit itself could not go on
 
 
+_OF_TRIALS = (Kind.CRASHED, Kind.STALLED, Kind.VACUOUS, Kind.DIVERGED, Kind.CARD_TAKEN)
+"""Verdicts that end a launch, with a status of the same name."""
 _EXIT_CODES = {
     Status.DONE: ExitCode.DONE,
     Status.NO_RUNG_FITS: ExitCode.NO_RUNG_FITS,
     Status.FAILED: ExitCode.RUN_FAILED,
     Status.OTHER_TRAINING: ExitCode.RUN_FAILED,
     Status.INTERRUPTED: ExitCode.INTERRUPTED,
-    **dict.fromkeys((Status.CRASHED, Status.STALLED, Status.VACUOUS, Status.DIVERGED, Status.CARD_TAKEN), ExitCode.TRIAL_CRASHED),
-}
-_OF_TRIAL = {
-    Kind.CRASHED: Status.CRASHED,
-    Kind.STALLED: Status.STALLED,
-    Kind.VACUOUS: Status.VACUOUS,
-    Kind.DIVERGED: Status.DIVERGED,
-    Kind.CARD_TAKEN: Status.CARD_TAKEN,
+    **{Status(kind.value): ExitCode.TRIAL_CRASHED for kind in _OF_TRIALS},
 }
 
 
@@ -88,7 +82,7 @@ def exit_code_of(status: Status, *, ran: bool = False) -> ExitCode:
 
 def status_of(kind: Kind) -> Status:
     """The status of a launch that a trial's verdict has ended; NO_RUNG_FITS for one that a lower rung may cure."""
-    return _OF_TRIAL.get(kind, Status.NO_RUNG_FITS)
+    return Status(kind.value) if kind in _OF_TRIALS else Status.NO_RUNG_FITS
 
 
 @dataclass(kw_only=True, slots=True)
@@ -117,8 +111,8 @@ class Fit:
     """Where a trial of the command showed another batch than was read of it."""
     reuse: Reuse | None = None
     """To the fits that are kept; None before that was asked."""
-    digest: str | None = None
-    """Of what its fit hangs on, once that is known: what a run disproves by running out of memory."""
+    kept: KeptRecord = field(default_factory=KeptRecord)
+    """What is known of kept fits, as the record has it; with the digest of what its fit depends on a run disproves it."""
     trial_seconds: float = 0.0
     attempts: list[AttemptRecord] = field(default_factory=list)
     """Launches of the full run: one, and one more each time that it had to be started again."""
@@ -235,7 +229,7 @@ class Fit:
             chosen_rung_index=chosen.rung.index if chosen else None, cwd=self.cwd, run_dir=str(job.folder.path),
             command=self.command.shell() if self.command else None, device=DeviceRecord(**plain(job.budget)),
             environment=self._environment(), trial_seconds=self.trial_seconds,
-            kept=KeptRecord(**{"digest": self.digest, **(self.reuse.as_record() if self.reuse is not None else {})}),
+            kept=self.kept,
             **self._where_it_is_so(),
         ).written()  # fmt: skip
 
@@ -308,34 +302,3 @@ def above_trial(memory: MemoryRecord) -> bool:
     """Whether the run needed noticeably more than its trial had shown, and more than two processes that do the same may differ by."""
     apart = memory.run_peak_bytes - memory.trial_peak_bytes
     return memory.ratio is not None and memory.ratio > REPORTED and apart > headroom.LEAST_BYTES
-
-
-@contextmanager
-def recorded(result: Fit) -> Iterator[None]:
-    """While open, the record says what is going on; whatever ends it, record and events have that end. A full disk ends nothing."""
-    result.write()
-    try:
-        yield
-    except KeyboardInterrupt as stopped:
-        result.status = Status.INTERRUPTED
-        raise _with_advice(result, Interrupted("SIGINT")) from stopped
-    except Interrupted as stopped:
-        result.status = Status.INTERRUPTED
-        raise _with_advice(result, stopped) from None
-    except BaseException:
-        result.status = Status.STOPPED
-        raise
-    finally:
-        result.job.folder.forget_cache()
-        try:
-            result.job.tell(Finished(fit=result))
-        finally:  # whatever becomes of its last words
-            reuse.ended(result.job, result.digest)
-
-
-def _with_advice(result: Fit, stopped: Interrupted) -> Interrupted:
-    """The signal, with how the launch that it has ended is gone on with."""
-    stopped.run_dir = str(result.job.folder.path)
-    trials = f"`autofit resume {stopped.run_dir}` goes on with its trials."
-    stopped.how_to_go_on = runs.how_to_go_on(stopped.run_dir, result.attempts[-1].goes_on_from) if result.attempts else trials
-    return stopped

@@ -13,8 +13,8 @@ from launcher.adapter.inputs import Inputs
 from launcher.adapter.protocol import FIRST, RunStart
 from launcher.config import recipe
 from launcher.config.schema import LadderRules, NotifyRules, Recipe, RecoverRules, TrainerRules, TrialRules
-from launcher.engine import fit as engine_fit
-from launcher.engine import reuse, train
+from launcher.engine import launch as engine
+from launcher.engine import reuse
 from launcher.engine.state import Fit
 from launcher.history.events import Event
 from launcher.history.run_folder import RunFolder
@@ -103,12 +103,12 @@ class Launches:
 
     def fit(self) -> Fit:
         self.tried.clear()
-        return engine_fit.fit(self.job())
+        return engine.fit(self.job())
 
     def train(self) -> Fit:
         self.tried.clear()
         with (self.place / "out").open("wb") as out:
-            return train.train(self.job(), show=(out, out))
+            return engine.train(self.job(), show=(out, out))
 
     def looks(self) -> reuse.Reuse:
         return reuse.look_up(self.job())

@@ -15,7 +15,7 @@ from launcher.adapter.commands import held
 pytest.importorskip("transformers")
 
 from launcher.config.schema import Recipe, TrialRules
-from launcher.engine import fit as engine_fit
+from launcher.engine import launch as engine
 from launcher.history.run_folder import RunFolder
 from launcher.ladder.build import ladder_of
 from launcher.ladder.same_training import PROVEN
@@ -180,7 +180,7 @@ def test_the_rung_is_the_one_found_by_trying_every_rung(
         kinds.append(tried.verdict.kind)
         if tried.verdict.fits:
             break
-    found = engine_fit.fit(job(asked, tmp_path))
+    found = engine.fit(job(asked, tmp_path))
     chosen = found.chosen.rung.index if found.chosen is not None else None
     assert chosen == (len(kinds) - 1 if kinds[-1] is Kind.FITS else None)
     assert set(kinds) <= {Kind.FITS, Kind.OUT_OF_MEMORY}

@@ -23,8 +23,8 @@ from launcher.adapter.protocol import FIRST, Changed, RunStart, Saved
 from launcher.cli import runs as folder_verbs
 from launcher.config import recipe
 from launcher.config.schema import LadderRules, Recipe, RecoverRules, TrainerRules, WheelRule
-from launcher.engine import attempts, resumption, state, train
-from launcher.engine import fit as engine_fit
+from launcher.engine import attempts, resumption
+from launcher.engine import launch as engine
 from launcher.engine.state import Fit, Status
 from launcher.errors import BadInput, Fault, Interrupted
 from launcher.history import runs
@@ -363,10 +363,10 @@ def test_a_file_that_is_larger_than_the_shell_lets_it_is_named_and_no_disk_is_bl
 def gone_on(job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *words: str) -> Fit:
     """``autofit resume``, with the same trainer."""
     faults = job.adapter.faults  # type: ignore[attr-defined]
-    monkeypatch.setattr(train, "load_adapter", lambda name: lambda asked: Few(asked, faults))
+    monkeypatch.setattr(engine, "load_adapter", lambda name: lambda asked: Few(asked, faults))
     monkeypatch.chdir(tmp_path)
     with (tmp_path / "out").open("ab") as out:
-        return train.go_on(resumption.resumable(job.folder.path, words), show=(out, out))
+        return engine.go_on(resumption.resumable(job.folder.path, words), show=(out, out))
 
 
 def test_an_interrupted_fit_is_gone_on_with_to_its_fit_and_never_becomes_a_training(
@@ -376,10 +376,10 @@ def test_an_interrupted_fit_is_gone_on_with_to_its_fit_and_never_becomes_a_train
         raise Interrupted("SIGTERM")
 
     job = prepared(tmp_path)
-    monkeypatch.setattr(engine_fit, "walk", stopped)
+    monkeypatch.setattr(engine, "walk", stopped)
     with pytest.raises(Interrupted):
-        engine_fit.fit(job)
-    monkeypatch.setattr(engine_fit, "walk", fitted)
+        engine.fit(job)
+    monkeypatch.setattr(engine, "walk", fitted)
     fit = gone_on(job, tmp_path, monkeypatch)
     assert fit.status is Status.DONE and fit.attempts == [] and not (job.folder.path / "run").exists()
     with pytest.raises(BadInput, match="only trials were asked of it"):
@@ -404,7 +404,7 @@ def test_an_interrupted_run_says_what_it_can_be_gone_on_from(
         monkeypatch.setattr(Few, "asked", Asked())
     result = Fit(job=job)
     fitted(result)
-    with (tmp_path / "out").open("wb") as out, pytest.raises(Interrupted) as told, state.recorded(result):
+    with (tmp_path / "out").open("wb") as out, pytest.raises(Interrupted) as told, engine.recorded(result):
         attempts.see_through(result, show=(out, out))
     record = json.loads(job.folder.record.read_text())
     assert result.attempts[-1].goes_on_from == goes_on_from == record["attempts"][-1]["goes_on_from"]

@@ -17,8 +17,7 @@ import pytest
 from launcher.adapter.commands import Command
 from launcher.adapter.protocol import FIRST, RunStart
 from launcher.config.schema import DeviceRules, Recipe
-from launcher.engine import fit as engine_fit
-from launcher.engine import train
+from launcher.engine import launch as engine
 from launcher.engine.events import CardTaken, Fitted
 from launcher.engine.state import Fit, Status
 from launcher.errors import BadInput
@@ -128,7 +127,7 @@ def test_the_walk_waits_for_a_taken_card_or_stops_as_the_recipe_says(
         return tried(job, next(kinds), index=rung.index)
 
     monkeypatch.setattr(trial, "run", run)
-    fit = engine_fit.fit(job)
+    fit = engine.fit(job)
     assert (fit.status, len(fit.trials)) == (status, trials)
     assert [one.rung.index for one in fit.trials] == [0] * trials, "a taken card says nothing of the rung"
     assert any(isinstance(one, CardTaken) and one.waits_s for one in heard) is (when == "wait")
@@ -148,7 +147,7 @@ def test_a_run_is_not_launched_on_a_card_that_others_have_come_to(card: FakeCard
             card.used = 8 * GIB
 
     job.listeners.append(hear)
-    fit = train.train(job, show=(sys.stdout.buffer, sys.stderr.buffer))
+    fit = engine.train(job, show=(sys.stdout.buffer, sys.stderr.buffer))
     assert fit.status is Status.CARD_TAKEN and fit.outcome is None and any(isinstance(one, CardTaken) for one in heard)
 
 

@@ -173,7 +173,7 @@ def test_a_run_that_was_killed_by_nobody_known_is_proven_anew_and_that_is_said(l
 def test_a_launch_that_was_killed_with_autofit_itself_leaves_its_fit_in_doubt(launches: Launches) -> None:
     """As a scheduler's kill for want of memory takes all of a job: nobody is left to say what of."""
     first = launches.fit()
-    reuse.begun(first.job, str(first.digest))
+    reuse.begun(first.job, str(first.kept.digest))
     (first.job.folder.path / "owner.json").unlink()
     assert "was killed together with autofit" in str(launches.looks().why)
     launches.fit()

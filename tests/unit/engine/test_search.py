@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from launcher.config.schema import Recipe
-from launcher.engine import fit as engine_fit
+from launcher.engine import launch as engine
 from launcher.engine.state import Fit, Status
 from launcher.history.run_folder import RunFolder
 from launcher.ladder.build import ladder_of
@@ -56,7 +56,7 @@ def launch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list
         adapter = ScriptAdapter(recipe)
         job = Job(adapter=adapter, ladder=ladder_of(adapter), budget=cpu_budget(), folder=RunFolder.create(tmp_path / "runs", "mine"))
         result = Fit(job=job)
-        engine_fit.walk(result)
+        engine.walk(result)
         assert result.status is Status.DONE and result.chosen is not None and result.chosen.rung.index == FITS
         return tried
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from launcher.cli.launch_view import Display
 from launcher.engine import events as of_a_launch
-from launcher.engine import fit as engine_fit
+from launcher.engine import launch as engine
 from launcher.history.events import Event
 from launcher.run import events as of_a_run
 from launcher.trial import events as of_a_trial
@@ -62,5 +62,5 @@ def test_what_is_shown_has_been_written_down(launches: Launches) -> None:
             assert written == shown
 
     job.listeners.append(screen)
-    engine_fit.fit(job)
+    engine.fit(job)
     assert shown == [0, 1]

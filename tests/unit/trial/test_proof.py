@@ -14,7 +14,7 @@ from rich.console import Console
 from launcher.adapter.protocol import Correction, row_by_row
 from launcher.cli.launch_view import Display
 from launcher.config.schema import Recipe
-from launcher.engine import fit as engine_fit
+from launcher.engine import launch as engine
 from launcher.engine.events import Fitted, Proven
 from launcher.engine.state import Fit, Status
 from launcher.ladder.asked import Asked
@@ -207,7 +207,7 @@ def test_a_refusal_sends_the_search_on_to_what_keeps_the_micro_batch(
 
     monkeypatch.setattr(trial, "run", tried)
     wheels = [Wheel(name="micro_batch", values=(8, 4, 2)), Wheel(name="image_size", values=(128, 64))]
-    fit = engine_fit.fit(replace(launches.job(), ladder=build(wheels, effective_batch=8)))
+    fit = engine.fit(replace(launches.job(), ladder=build(wheels, effective_batch=8)))
     assert fit.rung is not None and (fit.rung.values["image_size"], fit.rung.accumulation) == (64, 1)
     assert len(proofs.made) == 1 and fit.same is not None and not fit.same.unproven, "what is launched is as asked, but for its images"
     assert fit.same.gradient == "differs by what is given up: image_size 64 instead of 128"

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from launcher.cli.launch_view import Display
 from launcher.config.schema import LadderRules, Recipe, TrainerRules, TrialRules, WheelRule
-from launcher.engine import fit as engine_fit
+from launcher.engine import launch as engine
 from launcher.engine.events import Fitted, MisreadFound
 from launcher.engine.state import Fit, Status
 from launcher.errors import ExitCode
@@ -174,7 +174,7 @@ def launched(one: ScriptAdapter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     folder = RunFolder.create(tmp_path / "runs", "mine")
     heard: list[Event] = []
     result = Fit(job=Job(adapter=one, ladder=ladder_of(one), budget=cpu_budget(), folder=folder, listeners=[heard.append]))
-    engine_fit.walk(result)
+    engine.walk(result)
     return result, heard
 
 

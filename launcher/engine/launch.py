@@ -1,0 +1,268 @@
+"""A launch: finds the rung that fits, proves that it is the asked training, and runs the full training there; or takes one up again."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from launcher.adapter.registry import load_adapter
+from launcher.config.recipe import Draft, as_yaml
+from launcher.engine import attempts, reuse
+from launcher.engine.below import look_below
+from launcher.engine.events import Finished, Fitted, KeptFits, MisreadFound, Planned, Resumed, TrialReported
+from launcher.engine.prepare import budget_in_turn, budgets_by_cards, disk_faults, ladder_of, prepare, turn_of
+from launcher.engine.resumption import Resumable
+from launcher.engine.search import RungSearch
+from launcher.engine.state import Fit, Status, status_of
+from launcher.engine.trials import make_trial, misread, misread_at_rung_0
+from launcher.errors import PLACE, BadInput, Fault, Interrupted
+from launcher.history import owner, runs
+from launcher.history.events import Listener
+from launcher.ladder import build, search
+from launcher.ladder.same_training import SameTraining
+from launcher.machine import process
+from launcher.machine.process import Shows
+from launcher.paths import tell_launched
+from launcher.run import start
+from launcher.shared.activity import doing
+from launcher.trial import proof, rung_zero
+from launcher.trial.job import Job
+from launcher.trial.rung_zero import Misread
+from launcher.trial.trial import Trial
+
+OWN_FOLDER = ("trainer.args.save_dir", "trainer.args.output_dir")
+"""Keys of folders that must be empty when a run begins, and hold the run's own files when it goes on."""
+
+
+def fit(job: Job) -> Fit:
+    """Finds the rung that fits, without the full run."""
+    result = Fit(job=job, fit_only=True)
+    with job.turn, owner.owning(job.folder.path), recorded(result):
+        walk(result)
+    return result
+
+
+def train(job: Job, *, show: tuple[Shows, Shows]) -> Fit:
+    """Finds the rung that fits, then runs the full training there, over several attempts if need be."""
+    result = Fit(job=job)
+    with job.turn, owner.owning(job.folder.path), recorded(result):
+        _carried_out(result, show)
+    return result
+
+
+def go_on(launch: Resumable, *listeners: Listener, show: tuple[Shows, Shows]) -> Fit:
+    """Resumes a launch: its trials if no rung had been found yet, then its full run, unless only trials were asked for."""
+    os.chdir(launch.cwd)
+    with owner.owning(launch.folder.path), ExitStack() as until_the_end:
+        with doing("looking at the recipe, its data, the device and what the run has left"):
+            result, edited = _as_it_was(launch, listeners, until_the_end)
+        tell_launched(launch.folder.path)
+        reuse.resumed(result.job, result.kept.digest)
+        result.job.tell(Resumed(attempts=len(result.attempts), trials=len(result.trials), edited=tuple(edited)))
+        with recorded(result):
+            _carried_out(result, show)
+    return result
+
+
+def _carried_out(result: Fit, show: tuple[Shows, Shows]) -> None:
+    if result.chosen is None:
+        walk(result)
+    if result.chosen is not None and not result.fit_only:
+        attempts.see_through(result, show=show)
+
+
+@contextmanager
+def recorded(result: Fit) -> Iterator[None]:
+    """While open, the record says what is going on; whatever ends it, record and events have that end. A full disk ends nothing."""
+    result.write()
+    try:
+        yield
+    except (KeyboardInterrupt, Interrupted) as stopped:
+        result.status = Status.INTERRUPTED
+        signalled = stopped if isinstance(stopped, Interrupted) else Interrupted("SIGINT")
+        signalled.run_dir = str(result.job.folder.path)
+        trials = f"`autofit resume {signalled.run_dir}` goes on with its trials."
+        left = result.attempts[-1].goes_on_from if result.attempts else None
+        signalled.how_to_go_on = runs.how_to_go_on(signalled.run_dir, left) if left is not None else trials
+        raise signalled from None
+    except BaseException:
+        result.status = Status.STOPPED
+        raise
+    finally:
+        result.job.folder.forget_cache()
+        try:
+            result.job.tell(Finished(fit=result))
+        finally:  # whatever becomes of its last words
+            reuse.ended(result.job, result.kept.digest)
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# The rung
+
+
+def walk(result: Fit) -> None:
+    """Takes a kept fit of the same launch, or makes trials until a rung fits or nothing is left to try. ``result`` gets what was found."""
+    began = time.monotonic()
+    result.job.tell(Planned(job=result.job))
+    if result.trials or not _as_kept(result):
+        _search(result, began)
+    result.job.tell(Fitted(fit=result))
+
+
+def _search(result: Fit, began: float) -> None:
+    """Makes the trials. If the first of them shows that the command was misread, the ladder is rebuilt from what ran, once."""
+    move, run_as = RungSearch(result).run()
+    if result.misread is not None and not result.misread.believed and _made_anew(result):
+        result.job.tell(Planned(job=result.job))
+        if _as_kept(result):
+            return
+        move, run_as = RungSearch(result).run()
+    _concluded(result, move, run_as)
+    result.trial_seconds = time.monotonic() - began
+    if result.chosen is None:
+        return
+    if result.reuse is not None and result.same is not None:
+        with doing("keeping the fit"):
+            _known(result, reuse.keep(result.job, result.reuse, result.trials, result.chosen, result.same))
+    _take(result, run_as)
+
+
+def _concluded(result: Fit, move: search.Move, run_as: Job) -> None:
+    """Writes the search's outcome into ``result``; if no rung fits, looks for what would fit."""
+    job, result.status = result.job, Status.NO_RUNG_FITS
+    if result.misread is not None and not result.misread.believed:
+        result.status = Status.MISREAD
+        _tell_misread(job, result.misread)
+    elif isinstance(move, search.Chosen):
+        result.chosen = result.trial_of(move.rung.index)
+        result.command = start.native_command(run_as, move.rung)
+        result.status = Status.DONE
+    elif isinstance(move, search.Try) or move.why == "not_memory":
+        result.status = status_of(result.trials[-1].verdict.kind)
+    job.folder.forget_cache()
+    if result.status is Status.NO_RUNG_FITS:
+        look_below(result)
+
+
+def _made_anew(result: Fit) -> bool:
+    """Rebuilds the ladder from what the command really ran, in place of what was read. Returns False if that can't be done."""
+    job, wrong = result.job, result.misread
+    believed = job.adapter.believing(wrong.ran) if wrong is not None and wrong.read else None
+    if believed is None or wrong is None:
+        return False
+    adapter = type(job.adapter)(believed)
+    if adapter.check():
+        return False
+    result.misread = replace(wrong, believed=True)
+    result.trials.clear()
+    _tell_misread(job, result.misread)  # first, the record with it: a trial of the other ladder says nothing of this one's rungs
+    _take(result, replace(job, adapter=adapter, ladder=build.ladder_of(adapter)))
+    return True
+
+
+def _tell_misread(job: Job, wrong: Misread) -> None:
+    job.tell(MisreadFound(misread=wrong, words=rung_zero.words(wrong, job.adapter.asked.read_at)))
+
+
+def _take(result: Fit, job: Job) -> None:
+    """The launch continues with this job, and ``autofit resume`` will start from its recipe."""
+    if job is not result.job:
+        job.folder.replace(job.folder.recipe, as_yaml(job.recipe))
+        result.job = job
+
+
+def _as_kept(result: Fit) -> bool:
+    """Takes over the trials of an earlier launch if nothing that they depend on has changed. Returns whether it did."""
+    job = result.job
+    with doing("looking whether a kept fit holds: the data, the models, the packages"):
+        found = reuse.look_up(job)
+    trials = reuse.trials_of(found.fit, job) if found.used and found.fit is not None else []
+    if trials and _unseen(job, trials):
+        why = "no kept fit holds: its trials don't show that the command was read right"
+        trials, found = [], replace(found, used=False, fit=None, why=why)
+    if trials and found.fit is not None:
+        result.trials, result.same = trials, SameTraining.from_record(found.fit.same)
+        result.sames[found.fit.rung_index] = result.same
+        _take(result, proof.with_cure(job, result.same.cure))
+        result.chosen = next(one for one in reversed(trials) if one.rung.index == found.fit.rung_index)
+        result.command = start.native_command(result.job, result.chosen.rung)
+        result.status = Status.DONE
+    _known(result, found)
+    return result.chosen is not None
+
+
+def _unseen(job: Job, trials: Sequence[Trial]) -> bool:
+    """Whether the trials of a user's own command disprove what was read of it, or don't show it."""
+    return job.adapter.general and (all(one.rung.index for one in trials) or misread(job, trials) is not None)
+
+
+def _known(result: Fit, found: reuse.Reuse) -> None:
+    """Writes what is known of kept fits into the record, and tells it."""
+    result.reuse, result.kept = found, found.as_record()
+    result.job.tell(KeptFits(reuse=found))
+
+
+def try_one(draft: Draft, screen: Listener) -> tuple[Trial, dict[str, Any]]:
+    """Tries only the rung that the recipe names (``rung``). Returns the trial and the final record."""
+    last = len(ladder_of(draft).rungs) - 1
+    wanted = draft.recipe.rung if draft.recipe is not None else None
+    if wanted is None or wanted > last:
+        found = "no rung is named" if wanted is None else f"there is no rung {wanted}"
+        cure = f"Give one from 0 to {last}; `autofit ladder` numbers them."
+        raise BadInput([Fault(key="rung", found=found, cure=cure, where="command line")])
+    job = prepare(draft, screen)
+    job.tell(Planned(job=job))
+    with job.turn, owner.owning(job.folder.path):
+        tried = make_trial(job, job.ladder.rungs[wanted], [])
+        if (wrong := misread_at_rung_0(job, tried)) is not None:
+            found = rung_zero.words(wrong, job.adapter.asked.read_at)
+            raise BadInput([Fault(key="ask", found=found, cure=rung_zero.cure(wrong), where=PLACE)])
+    job.folder.forget_cache()
+    job.tell(TrialReported(job=job, trial=tried))
+    record = {"status": "done", **tried.as_record(), "run_dir": str(job.folder.path), "report": tried.report}
+    job.folder.replace_json(job.folder.record, record)
+    return tried, record
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# A launch as its folder has it
+
+
+def _as_it_was(launch: Resumable, listeners: Sequence[Listener], until_the_end: ExitStack) -> tuple[Fit, Sequence[str]]:
+    """(the launch as its folder has it, what the person has edited since); nothing is changed. Raises BadInput if it can't be resumed here
+    and now."""
+    recipe, record = launch.recipe, launch.record
+    adapter = load_adapter(recipe.trainer.adapter)(recipe)
+    ladder = build.ladder_of(adapter)
+    made = launch.attempts(ladder)
+    read = record.misread.read if record.misread is not None else {}
+    full = disk_faults(Path(recipe.run.root)) + [fault for fault in adapter.check() if fault.key not in OWN_FOLDER]
+    changed = adapter.changed(since=launch.folder.launched(), read=read)
+    if full or changed.faults:
+        raise BadInput(launch.draft.provenance.placed(full or list(changed.faults)))
+    with doing("waiting for the processes of the run to end"):
+        left = process.wait_for_leftovers(launch.folder.path)
+    if left:
+        found = f"processes of it are still there: {', '.join(map(str, left))}"
+        raise BadInput([Fault(key="", where=str(launch.folder.path), found=found, cure="End them, or wait until they have ended.")])
+    turn = until_the_end.enter_context(turn_of(recipe, listeners))
+    budget = budget_in_turn(recipe, waited=turn.waited)
+    by_cards = budgets_by_cards(recipe, ladder)
+    job = Job(adapter=adapter, ladder=ladder, budget=budget, by_cards=by_cards, folder=launch.folder, turn=turn, listeners=[*listeners])
+    result = Fit(job=job, trials=launch.trials(ladder), attempts=made, forgiven=len(made), fit_only=bool(record.fit_only), kept=record.kept)
+    result.began = record.began or result.began
+    if record.misread is not None and record.misread.believed:
+        result.misread = Misread(read=read, ran=record.misread.ran, rung_index=record.misread.rung_index, believed=True)
+    result.same = SameTraining.from_record(record.same_training.written()) if record.same_training is not None else None
+    result.sames = {
+        one.rung_index: SameTraining.from_record(one.same_training.written()) for one in record.trials if one.same_training is not None
+    }
+    if record.chosen_rung_index is not None:
+        result.chosen = next(one for one in reversed(result.trials) if one.rung.index == record.chosen_rung_index)
+        result.command = start.native_command(job, result.chosen.rung)
+    return result, changed.told
