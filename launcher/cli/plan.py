@@ -82,7 +82,7 @@ def _with_data(draft: Draft, terminal: Terminal, place: Path) -> Adapter:
         maker = " ".join(os.path.basename(word) for word in (small.prepare or ())[1:] if str(place) not in word)
         terminal.say(f"no data is here{f' ({recipe.data})' if recipe.data else ''}; in its place, what this makes: {maker}")
         recipe, faults = small, tuple(fault for fault in faults if fault.key != "data")
-    return prepare.checked(replace(draft, recipe=recipe), recipe, list(faults), make_data=True)[0]
+    return prepare.checked(replace(draft, recipe=recipe), list(faults), make_data=True)[0]
 
 
 def _python(adapter: Adapter) -> str:

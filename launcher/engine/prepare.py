@@ -32,13 +32,8 @@ T = TypeVar("T")
 
 def ladder_of(draft: Draft) -> Ladder:
     """The draft's ladder. Runs nothing and reads no data. Raises BadInput with all faults."""
-    faults = list(draft.faults)
-    ladder: Ladder | None = None
-    if draft.recipe is not None:
-        try:
-            ladder = build.ladder_of(load_adapter(draft.recipe.trainer.adapter)(draft.recipe))
-        except BadInput as refused:
-            faults += refused.faults
+    faults, recipe = list(draft.faults), draft.recipe
+    ladder = _collect(faults, lambda: build.ladder_of(load_adapter(recipe.trainer.adapter)(recipe))) if recipe is not None else None
     if faults or ladder is None:
         raise BadInput(draft.provenance.placed(faults))
     return ladder
@@ -50,21 +45,35 @@ def prepare(draft: Draft, *listeners: Listener, folder: RunFolder | None = None)
     Raises BadInput with all faults; nothing was launched then, except perhaps the recipe's own ``prepare`` command.
     ``listeners`` get every event of the launch. ``folder``: the one that ``enter`` has made.
     """
-    recipe = draft.recipe
-    if recipe is None:
-        raise BadInput(draft.faults)
+    recipe = _recipe_of(draft)
     with doing("checking the recipe, its data and the device"):
-        return _prepared(draft, recipe, listeners, folder)
+        faults = list(draft.faults)
+        budget = _collect(faults, lambda: _budget(recipe))
+        faults = [fault for fault in faults if fault.key != SHARE]  # perhaps another launch holds it, which is waited for
+        adapter, ladder = checked(draft, faults, make_data=True)
+        try:
+            with ExitStack() as undone:
+                turn = undone.enter_context(turn_of(recipe, listeners))
+                if budget is None or turn.waited:
+                    budget = budget_in_turn(recipe, waited=turn.waited)
+                by_cards = budgets_by_cards(recipe, ladder)
+                folder = folder or _folder(recipe)
+                undone.pop_all()
+        except BadInput as refused:
+            raise BadInput(draft.provenance.placed(refused.faults)) from refused
+        tell_launched(folder.path)
+        job = Job(adapter=adapter, ladder=ladder, budget=budget, by_cards=by_cards, folder=folder, turn=turn, listeners=[*listeners])
+        job.tell(Prepared(job=job))
+    return job
 
 
 def enter(draft: Draft, *more: Fault) -> RunFolder:
     """The folder of a launch that another machine will begin, made after all checks that need no device of this one. Raises BadInput with
     all faults, ``more`` among them; nothing is there then."""
-    if draft.recipe is None:
-        raise BadInput(draft.faults)
+    recipe = _recipe_of(draft)
     with doing("checking the recipe and its data"):
-        checked(draft, draft.recipe, [*draft.faults, *more], make_data=False)
-    return _folder(draft.recipe)
+        checked(draft, [*draft.faults, *more], make_data=False)
+    return _folder(recipe)
 
 
 def prepare_search(draft: Draft, *listeners: Listener, folder: RunFolder | None = None) -> Job:
@@ -82,6 +91,12 @@ def refuse_a_rung(draft: Draft) -> None:
         raise BadInput(draft.provenance.placed([*draft.faults, Fault(key="rung", found=found, cure=cure)]))
 
 
+def _recipe_of(draft: Draft) -> Recipe:
+    if draft.recipe is None:
+        raise BadInput(draft.faults)
+    return draft.recipe
+
+
 LEAST_DISK_BYTES = 512 * 2**20
 """A run folder with less room than this can't take checkpoints (weights, their average and optimizer state of a small model)."""
 
@@ -97,27 +112,6 @@ def disk_faults(root: Path) -> list[Fault]:
     return [Fault(key="run.root", found=found, cure="Free space there, or set run.root to a folder on another disk.")]
 
 
-def _prepared(draft: Draft, recipe: Recipe, listeners: Sequence[Listener], folder: RunFolder | None) -> Job:
-    faults = list(draft.faults)
-    budget = _collect(faults, lambda: _budget(recipe))
-    faults = [fault for fault in faults if fault.key != SHARE]  # perhaps another launch holds it, which is waited for
-    adapter, ladder = checked(draft, recipe, faults, make_data=True)
-    try:
-        with ExitStack() as undone:
-            turn = undone.enter_context(turn_of(recipe, listeners))
-            if budget is None or turn.waited:
-                budget = budget_in_turn(recipe, waited=turn.waited)
-            by_cards = budgets_by_cards(recipe, ladder)
-            folder = folder or _folder(recipe)
-            undone.pop_all()
-    except BadInput as refused:
-        raise BadInput(draft.provenance.placed(refused.faults)) from refused
-    tell_launched(folder.path)
-    job = Job(adapter=adapter, ladder=ladder, budget=budget, by_cards=by_cards, folder=folder, turn=turn, listeners=[*listeners])
-    job.tell(Prepared(job=job))
-    return job
-
-
 def _folder(recipe: Recipe) -> RunFolder:
     """A new one, with the recipe in it."""
     folder = RunFolder.create(Path(recipe.run.root), recipe.name)
@@ -125,9 +119,10 @@ def _folder(recipe: Recipe) -> RunFolder:
     return folder
 
 
-def checked(draft: Draft, recipe: Recipe, faults: list[Fault], *, make_data: bool) -> tuple[Adapter, Ladder]:
+def checked(draft: Draft, faults: list[Fault], *, make_data: bool) -> tuple[Adapter, Ladder]:
     """What can be checked without a device. Raises BadInput with ``faults`` and all that are found. ``make_data``: by the recipe's own
     command, where the data isn't there."""
+    recipe = _recipe_of(draft)
     try:
         adapter = load_adapter(recipe.trainer.adapter)(recipe)
     except BadInput as refused:
@@ -218,9 +213,8 @@ def _make_data(recipe: Recipe) -> None:
         return
     found = f"`{' '.join(recipe.prepare)}` did not make {recipe.data}"
     if missing := install.missing_module(said):
-        raise BadInput(
-            [Fault(key="prepare", found=f"{found}: it needs {missing}, which is not installed", cure=f"{install.module(missing)}.")]
-        )
+        needs = f"{found}: it needs {missing}, which is not installed"
+        raise BadInput([Fault(key="prepare", found=needs, cure=f"{install.module(missing)}.")])
     raise BadInput([Fault(key="prepare", found=f"{found}: {said.strip()[-2000:]}", cure="Run it by hand, or set data=.")])
 
 
