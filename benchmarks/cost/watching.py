@@ -31,7 +31,7 @@ from launcher.history.records import AttemptRecord
 from launcher.history.run_folder import RunFolder
 from launcher.ladder.build import ladder_of
 from launcher.machine import process
-from launcher.run import supervise
+from launcher.run import watch
 from launcher.trainers.suite import cpu_budget
 from launcher.trial.job import Job
 
@@ -66,7 +66,7 @@ def job(root: Path) -> Job:
 
 
 def watched(job: Job, child: process.Child) -> None:
-    supervise.follow(job, child, [AttemptRecord(began=time.time())], base_bytes=0)
+    watch.follow(job, child, [AttemptRecord(began=time.time())], base_bytes=0)
 
 
 def unwatched(job: Job, child: process.Child) -> None:

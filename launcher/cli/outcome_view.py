@@ -19,7 +19,7 @@ from launcher.history.runs import how_to_go_on
 from launcher.ladder import course
 from launcher.ladder.same_training import SameTraining
 from launcher.ladder.verdict import Kind, Verdict
-from launcher.run.attempt import Ended
+from launcher.run.cause import Ended
 from launcher.shared.sizes import format_size
 from launcher.trial.job import Job
 from launcher.trial.trial import Trial

@@ -12,8 +12,8 @@ from pathlib import Path
 from launcher.adapter.commands import Checkpoint, Command
 from launcher.engine import reuse
 from launcher.engine.events import CardTaken, StepsCounted
+from launcher.engine.search import card_is_back, make_trial
 from launcher.engine.state import Fit, Status
-from launcher.engine.trials import make_trial
 from launcher.errors import AutofitError, BadInput, Interrupted
 from launcher.history.records import AttemptRecord, MoveRecord, RunRecord
 from launcher.history.runs import BEGINNING, CHECKPOINT, NOTHING
@@ -21,16 +21,15 @@ from launcher.ladder import course
 from launcher.ladder.course import with_steps
 from launcher.ladder.rungs import Rung
 from launcher.ladder.search import Tried
-from launcher.machine import devices
+from launcher.machine import devices, headroom
 from launcher.machine.process import Shows
-from launcher.run import start, supervise
-from launcher.run.attempt import Ended, wrong_by
+from launcher.run import start, watch
+from launcher.run.cause import Ended
 from launcher.run.events import AttemptEnded, AttemptStarted, Deviated, Recovering
-from launcher.run.recovery import MOST_WAITS, History, decide
+from launcher.run.recovery import History, decide
 from launcher.shared import files
 from launcher.shared.activity import doing
 from launcher.shared.report import Phase
-from launcher.trial.job import Job
 from launcher.trial.trial import Trial
 
 WORTH_A_TRIAL = 20
@@ -82,7 +81,7 @@ def _attempt(result: Fit, begin: _Launch, *, show: tuple[Shows, Shows]) -> RunRe
     job.tell(AttemptStarted(attempt=attempt))
     child = start.start(job, chosen, begin.command, files, show=show)
     try:
-        outcome = supervise.follow(job, child, result.attempts, base_bytes=chosen.report.base_bytes, due=result.due)
+        outcome = watch.follow(job, child, result.attempts, base_bytes=chosen.report.base_bytes, due=result.due)
     except (Interrupted, KeyboardInterrupt):
         result.note(ended=Ended.INTERRUPTED, seconds=time.time() - attempt.began, goes_on_from=_goes_on_from(result))
         raise
@@ -111,6 +110,18 @@ def _hold_to_what_was_due(result: Fit) -> None:
     if result.steps.otherwise:
         result.status = Status.OTHER_TRAINING
     result.job.tell(StepsCounted(steps=result.steps))
+
+
+def wrong_by(attempt: AttemptRecord, trial_peak_bytes: int) -> int | None:
+    """By how many bytes the fit was wrong: what the run held and asked for, beyond what its trial had shown.
+
+    None if unknown. 0 or less if others took the memory: the run needed no more than its trial, or so little more that two identical
+    processes may differ by it (every fit leaves that much free).
+    """
+    if attempt.ended != Ended.OUT_OF_MEMORY or not attempt.peak_bytes or not trial_peak_bytes:
+        return None
+    wrong = attempt.peak_bytes + (attempt.asked_bytes or 0) - trial_peak_bytes
+    return wrong if wrong > headroom.LEAST_BYTES else min(wrong, 0)
 
 
 DISPROVES = (Ended.OUT_OF_MEMORY, Ended.HOST_MEMORY, Ended.OPEN_FILES)
@@ -269,13 +280,3 @@ def _card_is_free(result: Fit, rung: Rung) -> bool:
     result.status = Status.CARD_TAKEN
     result.job.tell(CardTaken(holder=holder, waits_s=None))
     return False
-
-
-def card_is_back(job: Job, holder: str, *, waits: int = 0) -> bool:
-    """Whether the card is free again, after waiting if the recipe says so. ``waits``: how often this launch has waited already."""
-    device = job.recipe.device
-    if device.when_taken == "stop" or waits > MOST_WAITS:
-        return False
-    job.tell(CardTaken(holder=holder, waits_s=device.taken_timeout_s))
-    with doing("waiting for the card", told=True):
-        return not devices.wait_for(job.budget, timeout_s=device.taken_timeout_s)

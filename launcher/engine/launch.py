@@ -13,13 +13,11 @@ from typing import Any
 from launcher.adapter.registry import load_adapter
 from launcher.config.recipe import Draft, as_yaml
 from launcher.engine import attempts, reuse
-from launcher.engine.below import look_below
 from launcher.engine.events import Finished, Fitted, KeptFits, MisreadFound, Planned, Resumed, TrialReported
 from launcher.engine.prepare import budget_in_turn, budgets_by_cards, disk_faults, ladder_of, prepare, turn_of
 from launcher.engine.resumption import Resumable
-from launcher.engine.search import RungSearch
+from launcher.engine.search import RungSearch, look_below, make_trial, misread, misread_at_rung_0
 from launcher.engine.state import Fit, Status, status_of
-from launcher.engine.trials import make_trial, misread, misread_at_rung_0
 from launcher.errors import PLACE, BadInput, Fault, Interrupted
 from launcher.history import owner, runs
 from launcher.history.events import Listener

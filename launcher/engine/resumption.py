@@ -22,7 +22,7 @@ from launcher.history.records import FORMAT, AttemptRecord, Record
 from launcher.history.run_folder import RunFolder
 from launcher.history.runs import WITHOUT_A_RECORD
 from launcher.ladder.rungs import Ladder
-from launcher.run.attempt import Ended
+from launcher.run.cause import Ended
 from launcher.trial import trial
 from launcher.trial.trial import Trial
 

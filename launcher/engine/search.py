@@ -1,21 +1,28 @@
-"""The search for the rung to launch, step by step: what is tried next, what that shows, and what is chosen."""
+"""The search for the rung to launch: what is tried next, what that shows, and what is chosen. The engine's only way to make a trial."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
 
-from launcher.engine import attempts, proving
-from launcher.engine.events import Timed
+from launcher.engine import proving
+from launcher.engine.events import CardTaken, Timed
 from launcher.engine.state import Fit
-from launcher.engine.trials import make_trial, misread, of_earlier_launches
-from launcher.ladder import search, throughput
-from launcher.ladder.rungs import Ladder, Rung
+from launcher.errors import BadInput
+from launcher.history import past_trials
+from launcher.ladder import build, earlier, search, throughput
+from launcher.ladder.rungs import MICRO_BATCH, Ladder, Rung
+from launcher.ladder.search import Tried
 from launcher.ladder.verdict import Kind, Verdict
+from launcher.machine import devices
+from launcher.run.recovery import MOST_WAITS
+from launcher.shared.activity import doing
 from launcher.shared.report import Phase
-from launcher.trial import proof
+from launcher.trial import proof, rung_zero, trial
+from launcher.trial.events import TrialEnded, TrialStarted
 from launcher.trial.job import Job
 from launcher.trial.proof import Proof
+from launcher.trial.rung_zero import Misread
 from launcher.trial.trial import Trial, as_tried
 
 WITH_ITS_CURE = "with what makes it the asked training"
@@ -98,7 +105,7 @@ class RungSearch:
 
     def _card_is_back(self, tried: Trial) -> bool:
         waits = sum(one.verdict.kind is Kind.CARD_TAKEN for one in self._result.trials)
-        return attempts.card_is_back(self._job, tried.verdict.why, waits=waits)
+        return card_is_back(self._job, tried.verdict.why, waits=waits)
 
     def _fastest(self, fitting: Rung) -> Rung:
         """The fastest of the rungs that give up as much as ``fitting`` does, by the trials made so far and a few more."""
@@ -149,3 +156,96 @@ def _disproved(result: Fit) -> list[search.Tried]:
         for one in failures
         if one.rung_index < len(rungs)
     ]
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Trials
+
+
+def make_trial(job: Job, rung: Rung, made: list[Trial], *, most: int | None = None, why: str = "") -> Trial:
+    """Tries a rung and appends the trial to ``made``.
+
+    ``most``: the most trials that this launch can make; ``why``: the reason for choosing this rung. Both are for the screen.
+    """
+    took = [one.seconds for one in made if not one.kept]
+    mean = sum(took) / len(took) if took else None
+    job.tell(TrialStarted(rung=rung, number=len(made) + 1, most=most, mean_seconds=mean, why=why))
+    tried = trial.run(job, rung)
+    if misread_at_rung_0(job, tried) is None:  # else it measured another rung
+        _keep(job, as_tried(tried, job.budget.cap_bytes))
+    made.append(tried)
+    job.tell(TrialEnded(trial=tried, budget=job.on(rung).budget))
+    return tried
+
+
+def _keep(job: Job, tried: Tried) -> None:
+    past = earlier.as_past(tried, training=job.training, device=job.budget.name, cap_bytes=job.budget.cap_bytes)
+    if past is not None:
+        past_trials.keep(past)
+
+
+def of_earlier_launches(job: Job) -> Sequence[Tried]:
+    """What trials of earlier launches of the same training on this device measured, as parts of this launch's cap."""
+    return earlier.on(job.ladder, past_trials.of(job.training, device=job.budget.name), cap_bytes=job.budget.cap_bytes)
+
+
+def misread(job: Job, trials: Sequence[Trial]) -> Misread | None:
+    """How the trials disprove what was read of a user's own command; None if they don't."""
+    return rung_zero.found(trials, job.ladder, unsaid=job.adapter.asked.unsaid) if job.adapter.general else None
+
+
+def misread_at_rung_0(job: Job, tried: Trial) -> Misread | None:
+    """The same for one trial; None unless it is a trial of rung 0."""
+    return rung_zero.at_rung_0(tried, unsaid=job.adapter.asked.unsaid) if job.adapter.general else None
+
+
+def card_is_back(job: Job, holder: str, *, waits: int = 0) -> bool:
+    """Whether the card is free again, after waiting if the recipe says so. ``waits``: how often this launch has waited already."""
+    device = job.recipe.device
+    if device.when_taken == "stop" or waits > MOST_WAITS:
+        return False
+    job.tell(CardTaken(holder=holder, waits_s=device.taken_timeout_s))
+    with doing("waiting for the card", told=True):
+        return not devices.wait_for(job.budget, timeout_s=device.taken_timeout_s)
+
+
+MOST_BELOW = 4
+"""The most trials of settings beyond the ladder."""
+
+
+def look_below(result: Fit) -> None:
+    """Where only the effective batch keeps the micro-batch up: tries lower ones, so that the end can say which command would fit.
+
+    Nothing is launched at them; ``ladder.keep_batch=false`` (``--allow-batch``) accepts such a setting.
+    """
+    job = result.job
+    micro = next(wheel for wheel in job.ladder.wheels if wheel.name == MICRO_BATCH)
+    left_out = [trial for trial in result.trials if trial.verdict.source == "accumulation" or (result.refused and trial.verdict.fits)]
+    refused = bool(left_out)
+    memory = all(trial.verdict.kind is Kind.OUT_OF_MEMORY or trial in left_out for trial in result.trials)
+    fixed = type(job.adapter).general and len(micro.values) == 1
+    if not job.recipe.ladder.keep_batch or not memory or not (refused or fixed):
+        return
+    below, made = _below(job), list(result.trials)  # a list of their own: the record's trials are those of the ladder
+    most, why = len(made) + len(below), "no rung fits; this one would change the effective batch, and is tried for advice alone"
+    for freed, rung in below:
+        tried = make_trial(freed, rung, made, most=most, why=why)
+        if tried.verdict.fits:
+            result.nearest, result.nearest_command = tried, job.adapter.command(rung, job.on(rung).budget, folder=job.folder.path)
+        if tried.verdict.fits or not tried.verdict.lower_rung_may_help:
+            return
+
+
+def _below(job: Job) -> list[tuple[Job, Rung]]:
+    """Rungs with only the micro-batch lowered and accumulation as asked, numbered after the ladder's own; none where they can't be."""
+    rules = job.recipe.ladder.model_copy(update={"keep_batch": False, "order": (MICRO_BATCH,), "wheels": {}})
+    adapter = type(job.adapter)(job.recipe.model_copy(update={"ladder": rules}))
+    try:
+        if adapter.check():
+            return []
+        ladder = build.ladder_of(adapter)
+    except BadInput:
+        return []
+    below = [rung for rung in ladder.rungs[1:] if rung.micro_batch < job.ladder.asked.micro_batch][:MOST_BELOW]
+    beyond = len(job.ladder.rungs)
+    return [(replace(job, adapter=adapter), replace(rung, index=beyond + at)) for at, rung in enumerate(below)]

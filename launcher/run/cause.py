@@ -6,9 +6,9 @@ import re
 import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 
 from launcher.adapter.protocol import Weights
-from launcher.run.attempt import Ended
 from launcher.shared.memory_failures import ECHO, OF_MACHINE, MemoryFailure, maybe_memory, memory_failure, not_handed_over
 from launcher.shared.report import Phase
 from launcher.shared.write_failures import FULL_DISK, READ_ONLY, TOO_LARGE, line_of, maybe_too_large
@@ -39,6 +39,25 @@ _SAVES = ("torch/serialization.py", "safetensors/torch.py")
 _ENDS = frozenset({"final", "finish", "finalize"})
 _FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP)
 _DEATHS = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT)
+
+
+class Ended(StrEnum):
+    """Causes of an attempt's end."""
+
+    DONE = "done"
+    OUT_OF_MEMORY = "out_of_memory"  # of the device: allocator, driver, libraries; on a CPU budget of the host
+    SPILLED = "spilled"  # it went on out of the card, many times slower, and was ended for that
+    HOST_MEMORY = "host_memory"  # beside a card: loader workers, shared or page-locked memory, the kernel's killer
+    OPEN_FILES = "open_files"  # more than the process may open (ulimit -n)
+    CARD_TAKEN = "card_taken"  # memory ran out that others had taken: says nothing of the rung
+    KILLED = "killed"  # SIGKILL from nobody known
+    DIVERGED = "diverged"  # the loss was not finite
+    STALLED = "stalled"
+    DISK_FULL = "disk_full"
+    READ_ONLY = "read_only"  # what it wrote to can't be written any more: a mount that went read-only, a mode that was changed
+    FILE_TOO_LARGE = "file_too_large"  # a file became larger than the shell (ulimit -f), or the file system, lets it
+    CRASHED = "crashed"
+    INTERRUPTED = "interrupted"  # a person, a scheduler, or autofit itself was killed
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -8,10 +8,16 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import median
+from typing import NamedTuple
 
+from launcher.adapter.log_line import LogLine
 from launcher.adapter.progress import TRAIN, VALIDATE, Progress
+from launcher.machine.devices import Budget
+from launcher.run.cause import Ended
+from launcher.shared.sizes import format_size
 
 LEAST_STEPS = 20
 """A run's own pace is known after this many steps."""
@@ -146,3 +152,104 @@ def steeper(cliff: tuple[float, float]) -> str:
 
 def _seconds(seconds: float) -> str:
     return f"{seconds:.2f} s" if seconds >= 0.1 else f"{seconds * 1000:.0f} ms"
+
+
+class Remark(NamedTuple):
+    """A remark about the run's pace."""
+
+    what: str
+    ends: Ended | None = None
+    """Why the run is to be ended; None: it goes on."""
+
+
+class Pacing:
+    """Judges the pace of one attempt, every second."""
+
+    def __init__(self, budget: Budget, *, stall_s: float, after_a_stall: bool = False) -> None:
+        self._budget, self._fell = budget, False
+        self._steps, self._cliffs = StepSilence(least_s=stall_s, after_a_stall=after_a_stall), Cliffs()
+
+    def look(self, look: Look) -> Iterator[Remark]:
+        if hangs := self._steps.look(look):
+            yield Remark(hangs, Ended.STALLED)
+        if (cliff := self._cliffs.look(look)) is not None and not self._fell:
+            self._fell = True
+            yield self._of_cliff(steeper(cliff), look)
+
+    def _of_cliff(self, steeper: str, look: Look) -> Remark:
+        """A slowdown is the driver's spilling where it is one that spills, and the run uses more than trials may: below the cap nothing was
+        spilled in a trial."""
+        budget, cap = self._budget, self._budget.cap_bytes
+        used = f"{format_size(look.used_bytes)} of {format_size(budget.budget_bytes)} in use" if look.used_bytes else ""
+        if budget.may_spill and look.used_bytes > cap:
+            over = f"with {used}, over the trials' cap of {format_size(cap)}"
+            return Remark(f"spills out of the card: {steeper}, {over}", Ended.SPILLED)
+        card = f", the card {look.busy:.0%} busy" if look.busy is not None else ""
+        return Remark(f"has slowed down: {steeper}{f'; {used}' if used else ''}{card}")
+
+
+PACE_S = 60.0
+"""Speed is measured over the last minute, or over the last two printed steps if they are further apart."""
+
+
+class Pace:
+    """Computes the speed of a run's steps from when they were printed."""
+
+    def __init__(self) -> None:
+        self._told: deque[tuple[float, int]] = deque()
+
+    def saw(self, progress: Progress, *, at: float) -> None:
+        steps = progress.steps_done
+        if steps is None or progress.phase == VALIDATE or (self._told and steps == self._told[-1][1]):
+            return
+        if self._told and steps < self._told[-1][1]:
+            self._told.clear()  # it counts anew
+        self._told.append((at, steps))
+        while len(self._told) > 2 and at - self._told[0][0] > PACE_S:
+            self._told.popleft()
+
+    @property
+    def steps_per_second(self) -> float | None:
+        if len(self._told) < 2:
+            return None
+        (began, first), (ended, last) = self._told[0], self._told[-1]
+        return (last - first) / (ended - began) if ended > began else None
+
+    def speeds(self, batch: int | None) -> dict[str, float | None]:
+        """The keys of a line of the series. ``batch``: samples of a step; None if unknown."""
+        speed = self.steps_per_second
+        return {"steps_per_second": speed, "samples_per_second": speed * batch if speed is not None and batch else None}
+
+
+class Losses:
+    """Takes loss reports as they come. A loss that is finite again was no divergence: a step that mixed precision skipped, say."""
+
+    def __init__(self, most: int) -> None:
+        self._most, self._streak, self._about = most, 0, ""
+        self.since: float | None = None
+        """When the first of the reports in a row that aren't finite was printed, at the earliest; None: the last report was finite."""
+        self.line = ""
+        """The last report that was not finite; empty where ``since`` is None."""
+        self.gradients = ""
+        """The last report of the gradients' norm, where that is not finite. Hugging Face's Trainer logs the mean of earlier losses in the
+        place of one that isn't finite (its default), and the norm as it is. A step that mixed precision left out has such a norm, too."""
+
+    def saw(self, line: str, said: LogLine, *, at: float) -> str:
+        """Returns "first" at the first report that isn't finite, "enough" at ``most`` of them in a row, each once; else "".
+
+        ``said``: what was read of the line. ``at``: the earliest time at which it can have been printed.
+        """
+        if said.gradients_finite is not None:
+            self.gradients = "" if said.gradients_finite else line
+        if said.loss_finite is None:
+            return ""
+        if said.loss_finite:
+            self._streak, self._about, self.since, self.line = 0, "", None, ""
+            return ""
+        self.line = line
+        if said.loss_of and said.loss_of == self._about:
+            return ""
+        self._about = said.loss_of
+        self._streak += 1
+        self.since = at if self.since is None else self.since
+        return "enough" if self._streak == self._most else "first" if self._streak == 1 else ""

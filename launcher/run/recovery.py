@@ -16,7 +16,7 @@ from launcher.history.records import AttemptRecord, MoveRecord
 from launcher.ladder.rungs import Ladder, Rung
 from launcher.ladder.search import Tried, dominated_by
 from launcher.ladder.verdict import Kind, Verdict
-from launcher.run.attempt import Ended
+from launcher.run.cause import Ended
 from launcher.shared.memory_failures import Source
 from launcher.shared.report import Phase
 

@@ -1,70 +1,40 @@
-"""Watches a full run (memory, output, pace) and ends it if it hangs or diverges. ``run.health``, ``run.losses`` and ``trial.silence``
-judge."""
+"""Follows a full run to its end: measures it, reads its output, ends it if it hangs or diverges, and tells how and why it ended.
+
+``run.health`` judges its pace and its losses, ``trial.silence`` whether it is at work, ``run.cause`` its end. No process is left behind.
+"""
 
 from __future__ import annotations
 
-import contextlib
 import resource
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
 
 from launcher.adapter.log_line import LogLine
+from launcher.adapter.progress import Progress
+from launcher.adapter.protocol import Weights
 from launcher.adapter.registry import words_of
-from launcher.history.records import AttemptRecord
+from launcher.history import series
+from launcher.history.records import AttemptRecord, RunRecord
 from launcher.ladder import course
 from launcher.ladder.course import Due
-from launcher.machine import devices, host, stack_dump
-from launcher.machine.devices import Budget
+from launcher.ladder.rungs import Rung
+from launcher.machine import devices, host, process, stack_dump, unwritable
 from launcher.machine.process import Child
-from launcher.run import health
-from launcher.run.attempt import Ended
+from launcher.run import cause
+from launcher.run.cause import Ended, RunEnd
 from launcher.run.events import Deviated, Heartbeat, LossNotFinite
-from launcher.run.health import Look
-from launcher.run.losses import Losses
-from launcher.run.meter import RunMeter
+from launcher.run.health import Look, Losses, Pace, Pacing
+from launcher.run.memory_usage import Usage
 from launcher.run.steps_made import StepsMade
 from launcher.shared import procfs
-from launcher.shared.memory_failures import loses_a_batch
-from launcher.shared.sizes import format_size
+from launcher.shared.activity import doing
+from launcher.shared.ending import Ending
+from launcher.shared.files import plain
+from launcher.shared.memory_failures import loses_a_batch, lost_in
 from launcher.trial.job import Job
 from launcher.trial.silence import LOST_S, Silence
-
-
-class Remark(NamedTuple):
-    """A remark about the run's pace."""
-
-    what: str
-    ends: Ended | None = None
-    """Why the run is to be ended; None: it goes on."""
-
-
-class Pacing:
-    """Judges the pace of one attempt, every second."""
-
-    def __init__(self, budget: Budget, *, stall_s: float, after_a_stall: bool = False) -> None:
-        self._budget, self._fell = budget, False
-        self._steps, self._cliffs = health.StepSilence(least_s=stall_s, after_a_stall=after_a_stall), health.Cliffs()
-
-    def look(self, look: Look) -> Iterator[Remark]:
-        if hangs := self._steps.look(look):
-            yield Remark(hangs, Ended.STALLED)
-        if (cliff := self._cliffs.look(look)) is not None and not self._fell:
-            self._fell = True
-            yield self._of_cliff(health.steeper(cliff), look)
-
-    def _of_cliff(self, steeper: str, look: Look) -> Remark:
-        """A slowdown is the driver's spilling where it is one that spills, and the run uses more than trials may: below the cap nothing was
-        spilled in a trial."""
-        budget, cap = self._budget, self._budget.cap_bytes
-        used = f"{format_size(look.used_bytes)} of {format_size(budget.budget_bytes)} in use" if look.used_bytes else ""
-        if budget.may_spill and look.used_bytes > cap:
-            over = f"with {used}, over the trials' cap of {format_size(cap)}"
-            return Remark(f"spills out of the card: {steeper}, {over}", Ended.SPILLED)
-        card = f", the card {look.busy:.0%} busy" if look.busy is not None else ""
-        return Remark(f"has slowed down: {steeper}{f'; {used}' if used else ''}{card}")
-
 
 HEARTBEAT_S = 30.0
 SAMPLE_S = 1.0
@@ -73,6 +43,66 @@ END_GRACE_S = 5.0
 NEAR_LIMIT = 0.98
 POLL_S = 0.5
 """Seconds between two polls. The run's end and signals are noticed at once all the same; more polls would slow the run down."""
+
+
+def follow(job: Job, child: Child, attempts: Sequence[AttemptRecord], *, base_bytes: int, due: Due | None = None) -> RunRecord:
+    """Waits for the run's end and records its memory every half minute. Ends a run that hangs or diverges, as the recipe says.
+
+    Raises Interrupted once a signal has ended the run. When this returns, no process of the run is left and its memory is free again.
+    ``attempts``: all of the launch; the last is the child's. ``base_bytes``: what libraries held in the trial's process when its budget
+    was taken. ``due``: optimizer steps of the asked training; None: unknown.
+    """
+    files, rung = job.folder.attempt(attempts[-1].number), job.ladder.rungs[attempts[-1].rung_index]
+    usage = Usage(child.pid, job.budget, files.processes, base_bytes=base_bytes)
+    watch = RunWatch(child, job, RunMeter(job, rung, usage), attempts, due=due)
+    kills, began = host.oom_kills(), time.time()
+    usage.start()
+    try:
+        with process.forward_signals(child, grace_s=job.recipe.run.grace_s, told=watch.leaving):
+            ending = process.wait(child, each_poll=watch, poll_s=POLL_S, stderr=files.stderr)
+    finally:
+        usage.stop()
+        watch.look(ended=True)
+    with doing("waiting until the device has its memory back"):
+        settled = devices.settle(job.budget)
+    words, tail = words_of(job.adapter), f"{child.tail(files.stdout)}\n{ending.stderr_tail}"
+    on_card = job.budget.kind == "cuda"
+    end = RunEnd(
+        returncode=ending.returncode,
+        words=tail,
+        divergence=words.divergence(tail),
+        disk=unwritable.full_disk(job.folder.path) if ending.returncode else "",
+        read_only=unwritable.read_only(job.folder.path) if ending.returncode else "",
+        file_limit=unwritable.file_limit(),
+        ranks=rung.world_size,
+        ended_for=watch.ended_for,
+        not_finite=watch.losses.line,
+        gradients=watch.losses.gradients,
+        weights=_weights(job, ending, watch, since=began),
+        on_card=on_card,
+        at_limit=watch.at_limit or (not on_card and usage.peak_bytes >= NEAR_LIMIT * job.budget.budget_bytes),
+        oom_kills=None if kills is None else (host.oom_kills() or kills) - kills,
+        host_free=watch.host_free,
+        taken="" if settled else devices.taken(job.budget),
+    )
+    found = cause.find(end)
+    ended_by = found.failure if found.ended is not Ended.KILLED else None
+    lost = lost_in(files.stdout, files.stderr, on_card=on_card, also=words.loses_memory)
+    return RunRecord(
+        returncode=ending.returncode, seconds=ending.seconds, peak_resident_bytes=watch.peak_bytes,
+        peak_device_bytes=watch.peak_device_bytes, peak_bytes=usage.peak_bytes, memory_failure=plain(found.failure), ended=found.ended,
+        phase=found.phase, evidence=watch.evidence or found.evidence, optimizer_steps=watch.steps.in_all(watch.meter.progress, due),
+        stopped_early=watch.steps.stopped_early, ended_at=watch.meter.progress.short_of_its_length,
+        lost_to_memory=cause.gone_on_without(lost, tail, ended_by),
+    )  # fmt: skip
+
+
+def _weights(job: Job, ending: Ending, watch: RunWatch, *, since: float) -> Weights | None:
+    """The weights that a run which went well saved last, if its adapter can look at them: its output may hide a loss that isn't finite."""
+    if ending.returncode or watch.ended_for is not None or watch.losses.line:
+        return None
+    with doing("looking whether the weights it saved last are finite"):
+        return job.adapter.saved(job.folder.path).weights(since)
 
 
 class RunWatch:
@@ -117,7 +147,7 @@ class RunWatch:
     def _look_at_memory(self, now: float) -> None:
         """Samples what the run's process and its card hold, and tells it twice a minute."""
         pid, usage = self._child.pid, self.meter.usage
-        with contextlib.suppress(OSError, IndexError):
+        with suppress(OSError, IndexError):
             resident = procfs.resident_bytes(pid)
             device = devices.used_bytes(self._job.budget, (pid, *procfs.descendants(pid)))
             self.peak_bytes, self.peak_device_bytes = max(self.peak_bytes, resident), max(self.peak_device_bytes, device)
@@ -172,7 +202,7 @@ class RunWatch:
 
     def _look_at_limit(self) -> None:
         """Notes whether the run's process is close to its limit of data segments; once it has ended, the last note stays."""
-        with contextlib.suppress(OSError, ValueError):
+        with suppress(OSError, ValueError):
             soft, _ = resource.prlimit(self._child.pid, resource.RLIMIT_DATA)
             self.at_limit = soft != resource.RLIM_INFINITY and procfs.data_bytes(self._child.pid) >= NEAR_LIMIT * soft
 
@@ -214,6 +244,39 @@ class RunWatch:
         self._job.tell(Deviated(what=what, evidence=line))
 
 
+class RunMeter:
+    """Reads each line of the run's output; ``look`` is called every second, and once more at the end."""
+
+    def __init__(self, job: Job, rung: Rung, usage: Usage) -> None:
+        self.rung = rung
+        self._job, self.usage = job, usage
+        self._series = series.Series(job.folder.series)
+        self._pace = Pace()
+        self._highest_bytes = 0
+        self.progress = Progress()
+        self.busy: float | None = None
+        """Part of the last moment in which the card computed; None: there is none, or its driver doesn't tell."""
+
+    def read(self, line: str) -> LogLine:
+        """Reads the next line of the run's output."""
+        said = LogLine(progress=self.progress)
+        with suppress(Exception):  # an adapter that stumbles over a line ends no training
+            said = self._job.adapter.read_log(line, self.progress, rung=self.rung)
+        self.progress = said.progress
+        return said
+
+    def look(self, *, ended: bool = False) -> None:
+        self._pace.saw(self.progress, at=time.time())
+        self.busy = devices.busy(self._job.budget)
+        if ended or self.usage.peak_bytes > self._highest_bytes or self._series.due(time.time()):
+            self._highest_bytes = self.usage.peak_bytes
+            used, peak, host = self.usage.now_bytes, self.usage.lately(), self.usage.host_bytes()
+            memory = {"used_bytes": used, "peak_bytes": peak, "host_bytes": host}
+            said = {name: getattr(self.progress, name) for name in ("phase", "epoch", "epochs", "step", "steps", "loss", "done")}
+            speeds = self._pace.speeds(self.progress.batch)
+            self._series.add({"at": round(time.time(), 1), **memory, "busy": self.busy, **said, **speeds})
+
+
 MOST_LINES = 2000
 """At most this many lines are read between two looks, the last ones. A line takes about 20 microseconds (500 characters: up to 90)."""
 
@@ -233,7 +296,7 @@ class Log:
 
     def look(self, *, ended: bool = False) -> bool:
         """Reads new lines; returns whether the file has grown. ``ended``: nothing more comes, so the last line needs no newline."""
-        with contextlib.suppress(OSError), self._path.open("rb") as file:
+        with suppress(OSError), self._path.open("rb") as file:
             file.seek(self._at)
             fresh = file.read()
             self._at += len(fresh)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.engine import fingerprint
+from launcher.engine import reuse
 from tests.helpers.places import ROOT
 
 
@@ -27,7 +27,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_wheel_carries_configuration_recipes_and_the_demos_maker(wheel: Path) -> None:
-    assert wheel.name.startswith(f"{fingerprint.DISTRIBUTION}-")
+    assert wheel.name.startswith(f"{reuse.DISTRIBUTION}-")
     names = set(zipfile.ZipFile(wheel).namelist())
     in_checkout = [path.relative_to(ROOT) for folder in ("conf", "recipes") for path in (ROOT / folder).rglob("*.yaml")]
     assert {f"launcher/{path}" for path in in_checkout} <= names

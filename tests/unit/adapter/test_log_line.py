@@ -17,8 +17,8 @@ from launcher.adapter import LogLine, Progress, Rung, TrainerWords, log_line, re
 from launcher.errors import BadInput
 from launcher.history import series
 from launcher.history.records import AttemptRecord, RunRecord
-from launcher.run import start, supervise
-from launcher.run.attempt import Ended
+from launcher.run import start, watch
+from launcher.run.cause import Ended
 from launcher.shared.memory_failures import lost_in
 from launcher.trainers.script.adapter import ScriptAdapter
 from launcher.trainers.ultralytics.adapter import UltralyticsAdapter
@@ -54,7 +54,7 @@ def ran(launches: Launches) -> Any:
         attempt = AttemptRecord(rung_index=rung.index, command=command.shell(), began=time.time())
         with open("/dev/null", "wb") as nobody:
             child = start.start(job, launches.trial(job, rung), command, files, show=(nobody, nobody))
-            return supervise.follow(job, child, [attempt], base_bytes=0), job
+            return watch.follow(job, child, [attempt], base_bytes=0), job
 
     return run
 

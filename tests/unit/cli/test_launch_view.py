@@ -23,7 +23,7 @@ from launcher.history.run_folder import RunFolder
 from launcher.ladder.build import ladder_of
 from launcher.ladder.search import Tried, Try, next_move
 from launcher.ladder.verdict import Kind, Verdict
-from launcher.run.attempt import Ended
+from launcher.run.cause import Ended
 from launcher.shared.report import SAMPLES, TrialReport
 from launcher.shared.sizes import MIB
 from launcher.trainers.script.adapter import ScriptAdapter

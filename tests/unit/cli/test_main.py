@@ -62,7 +62,7 @@ def test_help_is_one_page(tmp_path: Path, autofit: Typed, words: tuple[str, ...]
 def test_no_verb_ever_imports_torch(tmp_path: Path) -> None:
     code = (
         "import sys; from launcher.cli import main as cli, launch_view; from launcher.engine import launch;"
-        "from launcher.config import recipe; from launcher.trial import trial; from launcher.run import start, supervise;"
+        "from launcher.config import recipe; from launcher.trial import trial; from launcher.run import start, watch;"
         "cli.run(['ladder', 'recipe=yolo_demo']); sys.exit('torch' in sys.modules or 'ultralytics' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, check=False).returncode == 0

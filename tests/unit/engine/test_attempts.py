@@ -38,7 +38,7 @@ from launcher.ladder.verdict import Kind, Verdict
 from launcher.machine.devices import Budget
 from launcher.machine.process import Child
 from launcher.run import health, watch
-from launcher.run.attempt import Ended, wrong_by
+from launcher.run.cause import Ended
 from launcher.shared.report import Phase, TrialReport
 from launcher.trainers.suite import cpu_budget
 from launcher.trial.job import Job
@@ -398,7 +398,7 @@ def test_an_interrupted_run_says_what_it_can_be_gone_on_from(
             time.sleep(0.01)
         raise Interrupted("SIGTERM")
 
-    monkeypatch.setattr(attempts.supervise, "follow", stopped)
+    monkeypatch.setattr(attempts.watch, "follow", stopped)
     job = prepared(tmp_path, "crash" if fault == "stop_late" else "crash at once")
     if not keeps:
         monkeypatch.setattr(Few, "asked", Asked())
@@ -414,7 +414,11 @@ def test_an_interrupted_run_says_what_it_can_be_gone_on_from(
 
 def test_what_two_equal_processes_differ_by_makes_no_fit_wrong() -> None:
     made = AttemptRecord(ended=Ended.OUT_OF_MEMORY, peak_bytes=400 * MIB, asked_bytes=4 * MIB)
-    assert wrong_by(made, 400 * MIB) == 0 and wrong_by(made, 300 * MIB) == 104 * MIB and wrong_by(made, 500 * MIB) == -96 * MIB
+    assert (
+        attempts.wrong_by(made, 400 * MIB) == 0
+        and attempts.wrong_by(made, 300 * MIB) == 104 * MIB
+        and attempts.wrong_by(made, 500 * MIB) == -96 * MIB
+    )
 
 
 def test_a_failed_run_is_gone_on_with_from_its_folder_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,8 +32,7 @@ from launcher.machine.devices import Budget
 from launcher.run import start as launch
 from launcher.run.events import Deviated
 from launcher.run.memory_usage import Usage
-from launcher.run.meter import RunMeter
-from launcher.run.watch import RunWatch
+from launcher.run.watch import RunMeter, RunWatch
 from launcher.shared.report import Failure, PhaseUse, TrialReport
 from launcher.trainers.suite import cpu_budget
 from launcher.trainers.ultralytics.adapter import WORDS

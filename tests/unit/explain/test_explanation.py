@@ -13,8 +13,7 @@ from launcher.cli.main import run
 from launcher.explain.explanation import explain
 from launcher.explain.trouble import Trouble
 from launcher.history.run_folder import RunFolder
-from launcher.run.attempt import Ended
-from launcher.run.cause import RunEnd, find
+from launcher.run.cause import Ended, RunEnd, find
 from launcher.shared.sizes import parse_size
 from tests.helpers import run_folders
 from tests.helpers.places import ROOT

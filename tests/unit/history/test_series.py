@@ -12,8 +12,8 @@ import pytest
 from launcher.adapter.progress import Progress
 from launcher.history import series
 from launcher.history.series import Series, seconds_left
-from launcher.run import meter
-from launcher.run.meter import Pace
+from launcher.run import watch
+from launcher.run.health import Pace
 from launcher.trainers.suite import cpu_budget
 
 
@@ -56,9 +56,9 @@ def test_a_line_a_second_in_the_first_hour_then_one_every_ten(tmp_path: Path) ->
 
 def test_a_new_peak_and_the_end_are_written_though_no_line_is_due(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock, usage = [1e9], SimpleNamespace(now_bytes=5, peak_bytes=5, lately=lambda: usage.peak_bytes, host_bytes=lambda: 1)
-    monkeypatch.setattr(meter.time, "time", lambda: clock[0])
+    monkeypatch.setattr(watch.time, "time", lambda: clock[0])
     job: Any = SimpleNamespace(folder=SimpleNamespace(series=tmp_path / "series.jsonl"), budget=cpu_budget())
-    one = meter.RunMeter(job, rung=None, usage=usage)  # type: ignore[arg-type]
+    one = watch.RunMeter(job, rung=None, usage=usage)  # type: ignore[arg-type]
     one.look()
     for at, peak in ((4000, 5), (4001, 5), (4002, 9), (4003, 9), (4004, 9)):
         clock[0], usage.peak_bytes = 1e9 + at, peak

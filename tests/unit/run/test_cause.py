@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from launcher.adapter.protocol import Weights
-from launcher.run.attempt import Ended
-from launcher.run.cause import RunEnd, find, gone_on_without, phase_of
+from launcher.run.cause import Ended, RunEnd, find, gone_on_without, phase_of
 
 OOM = "RuntimeError: err == 0. DefaultCPUAllocator: can't allocate memory: you tried to allocate 3276800 bytes. Error code 12"
 

@@ -6,7 +6,7 @@ import pytest
 
 from launcher.adapter import log_line
 from launcher.adapter.progress import Progress
-from launcher.run.losses import Losses
+from launcher.run.health import Losses
 from launcher.trial.silence import Silence
 
 

@@ -10,7 +10,7 @@ from launcher.config.schema import Recipe
 from launcher.history import series
 from launcher.ladder.rungs import Rung
 from launcher.run.memory_usage import Usage
-from launcher.run.meter import RunMeter
+from launcher.run.watch import RunMeter
 from launcher.trial.job import Job
 from tests.helpers.stand_in import StandIn
 

@@ -16,7 +16,7 @@ from launcher.history.records import AttemptRecord, MoveRecord
 from launcher.ladder.rungs import Ladder, Rung, Wheel, build
 from launcher.ladder.search import Tried
 from launcher.ladder.verdict import Kind, Verdict
-from launcher.run.attempt import Ended
+from launcher.run.cause import Ended
 from launcher.run.recovery import MOST_WAITS, History, decide
 from launcher.shared.report import Phase
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from launcher.adapter.progress import TRAIN, Progress
 from launcher.machine.devices import Budget
-from launcher.run.attempt import Ended
+from launcher.run.cause import Ended
 from launcher.run.health import Look
 from launcher.run.watch import Pacing, Remark
 from launcher.shared.sizes import GIB
