@@ -56,7 +56,7 @@ def _answer(one: OnCard) -> Text:
 
 def record(one: OnCard) -> dict[str, Any]:
     card = {"gpu": one.card.name, **one.card.model_dump(include={"title", "architecture"}), "usable_bytes": one.card.usable_bytes}
-    rung = {"rung_index": one.rung.index, "rung": dict(one.rung.values), "accumulation": one.rung.accumulation} if one.rung else {}
+    rung = one.rung.told if one.rung else {}
     less = {name: {"asked": asked, "used": used} for name, (asked, used) in one.ladder.given_up(one.rung).items()} if one.rung else {}
     trials = [tried.as_record() for tried in one.trials.values()]
     return {**card, "cap_bytes": one.cap_bytes, "rung_index": None, "rung": None, **rung, "given_up": less, "trials": trials}

@@ -118,7 +118,7 @@ def _ladder(draft: Draft, terminal: Terminal) -> Answer:
 
     ladder = prepare.ladder_of(draft)
     terminal.ladder(ladder)
-    rungs = [{"rung_index": one.index, "rung": dict(one.values), "accumulation": one.accumulation} for one in ladder.rungs]
+    rungs = [one.told for one in ladder.rungs]
     return Answer(status=ExitCode.DONE, record={"status": "done", "effective_batch": ladder.effective_batch, "rungs": rungs})
 
 

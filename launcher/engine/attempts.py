@@ -73,8 +73,7 @@ def _attempt(result: Fit, begin: _Launch, *, show: tuple[Shows, Shows]) -> RunRe
     job, files = result.job.on(rung), result.job.folder.attempt(len(result.attempts) + 1)
     attempt = AttemptRecord(
         number=files.number, command=begin.command.shell(), began=time.time(), checkpoint=begin.move.checkpoint, workers=begin.move.workers,
-        phase=Phase.TRAIN, rung_index=rung.index, rung=dict(rung.values), accumulation=rung.accumulation,
-        effective_batch=rung.effective_batch,
+        phase=Phase.TRAIN, effective_batch=rung.effective_batch, **rung.told,
     )  # fmt: skip
     result.attempts.append(attempt)
     result.status, result.command = Status.RUNNING, begin.command

@@ -112,8 +112,7 @@ def _ladder(fit: Fit) -> Iterator[Mapping[str, Any]]:
     tried = {one.rung.index for one in fit.trials}
     for rung in ladder.rungs[:MOST_RUNGS]:
         by = None if rung.index in tried else dominated_by(ladder, rung, history)
-        told = {"rung_index": rung.index, "rung": dict(rung.values), "accumulation": rung.accumulation}
-        yield {**told, **({"ruled_out_by": by.rung.index} if by is not None else {})}
+        yield {**rung.told, **({"ruled_out_by": by.rung.index} if by is not None else {})}
 
 
 class TrialReported(Event):

@@ -147,7 +147,7 @@ def keep(job: Job, found: Reuse, trials: Sequence[Trial], chosen: Trial, same: S
     if found.fingerprint is None:
         return found
     before, known = found.fingerprint, _written_before(job)
-    written = {*known, *(path for one in trials for path in _written_in(one))}
+    written = {*known, *(path for one in trials for path in one.report.facts.get(WRITTEN, ()))}
     try:
         now = fingerprint_of(job, written=known)
         if why := _unsure(before.depends_on, now.depends_on, trials, chosen):
@@ -175,11 +175,6 @@ def _unsure(before: Mapping[str, str], now: Mapping[str, str], trials: Sequence[
 def _written_before(job: Job) -> set[str]:
     """Paths beside its code that trials of this training, launched here, were seen to write."""
     return {path for one in kept_fits.everything(job.training) if one.folder == os.getcwd() for path in one.writes}
-
-
-def _written_in(tried: Trial) -> list[str]:
-    said = tried.report.facts.get(WRITTEN)
-    return [path for path in said if isinstance(path, str)] if isinstance(said, list) else []
 
 
 def _fit(job: Job, now: Fingerprint, trials: Sequence[Trial], chosen: Trial, same: SameTraining) -> KeptFit:

@@ -12,7 +12,6 @@ from launcher.errors import BadInput
 from launcher.history import past_trials
 from launcher.ladder import build, earlier, search, throughput
 from launcher.ladder.rungs import MICRO_BATCH, Ladder, Rung
-from launcher.ladder.search import Tried
 from launcher.ladder.verdict import Kind, Verdict
 from launcher.machine import devices
 from launcher.run.recovery import MOST_WAITS
@@ -36,8 +35,8 @@ class RungSearch:
     def __init__(self, result: Fit) -> None:
         self._result, self._job = result, result.job
         self._history = [*_disproved(result), *(as_tried(one, self._job.budget.cap_bytes) for one in result.trials)]
-        self._asked_first = self._job.adapter.general
-        self._earlier = of_earlier_launches(self._job)
+        past = past_trials.of(self._job.training, device=self._job.budget.name)
+        self._earlier = earlier.on(self._job.ladder, past, cap_bytes=self._job.budget.cap_bytes)
         self._cured_since = 0
         """The number of trials before the first with what makes a rung the asked training."""
 
@@ -54,12 +53,9 @@ class RungSearch:
             if found.refused:
                 self._rule_out(found.refused)
             elif not found.anew or self._fits_with_its_cure(found, rung):
-                return search.Chosen(rung=rung), self._to_run(found, rung)
+                # one that accumulates no more than asked needs nothing
+                return search.Chosen(rung=rung), found.job or (self._job if proof.needed(self._job, rung) else self._result.job)
         return move, self._job
-
-    def _to_run(self, found: Proof, rung: Rung) -> Job:
-        """The job with what makes the rung the asked training. One that accumulates no more than asked needs nothing."""
-        return found.job or (self._job if proof.needed(self._job, rung) else self._result.job)
 
     def _rule_out(self, why: str) -> None:
         self._history = [_ruled_out(one, self._job.ladder, why) for one in self._history]
@@ -83,16 +79,17 @@ class RungSearch:
         return False
 
     def _try_until_one_fits(self) -> search.Move:
-        while isinstance(move := self._next_move(), search.Try):
+        policy, ladder = self._job.recipe.ladder.search, self._job.ladder
+        while True:
+            move = search.next_move(ladder, self._history, policy=policy, earlier=self._earlier, asked_first=self._job.adapter.general)
+            if not isinstance(move, search.Try):
+                return move
             tried = make_trial(self._job, move.rung, self._result.trials, most=self._most(), why=move.why)
             self._history.append(as_tried(tried, self._job.budget.cap_bytes))
-            if self._is_misread() or (tried.verdict.kind is Kind.CARD_TAKEN and not self._card_is_back(tried)):
-                break
-        return move
-
-    def _next_move(self) -> search.Move:
-        policy, ladder = self._job.recipe.ladder.search, self._job.ladder
-        return search.next_move(ladder, self._history, policy=policy, earlier=self._earlier, asked_first=self._asked_first)
+            waits = sum(one.verdict.kind is Kind.CARD_TAKEN for one in self._result.trials)
+            taken = tried.verdict.kind is Kind.CARD_TAKEN
+            if self._is_misread() or (taken and not card_is_back(self._job, tried.verdict.why, waits=waits)):
+                return move
 
     def _most(self) -> int:
         """The most trials that the search can make, including those already made."""
@@ -103,10 +100,6 @@ class RungSearch:
             self._result.misread = wrong
         return wrong is not None
 
-    def _card_is_back(self, tried: Trial) -> bool:
-        waits = sum(one.verdict.kind is Kind.CARD_TAKEN for one in self._result.trials)
-        return card_is_back(self._job, tried.verdict.why, waits=waits)
-
     def _fastest(self, fitting: Rung) -> Rung:
         """The fastest of the rungs that give up as much as ``fitting`` does, by the trials made so far and a few more."""
         trials, ladder = self._result.trials, self._job.ladder
@@ -116,17 +109,9 @@ class RungSearch:
             if not make_trial(self._job, rung, trials, most=most, why=why).verdict.fits:
                 break
             speeds = _speeds(trials[self._cured_since :])
-        fastest = throughput.fastest(ladder, fitting, speeds)
-        self._job.tell(
-            Timed(
-                fastest=fastest,
-                samples_per_second={
-                    one.micro_batch: round(speeds[one.index], 3)
-                    for one in (fitting, *throughput.alike(ladder, fitting))
-                    if one.index in speeds
-                },
-            )
-        )
+        fastest, timed = throughput.fastest(ladder, fitting, speeds), (fitting, *throughput.alike(ladder, fitting))
+        told = {one.micro_batch: round(speeds[one.index], 3) for one in timed if one.index in speeds}
+        self._job.tell(Timed(fastest=fastest, samples_per_second=told))
         return fastest
 
 
@@ -171,22 +156,13 @@ def make_trial(job: Job, rung: Rung, made: list[Trial], *, most: int | None = No
     mean = sum(took) / len(took) if took else None
     job.tell(TrialStarted(rung=rung, number=len(made) + 1, most=most, mean_seconds=mean, why=why))
     tried = trial.run(job, rung)
-    if misread_at_rung_0(job, tried) is None:  # else it measured another rung
-        _keep(job, as_tried(tried, job.budget.cap_bytes))
+    cap = job.budget.cap_bytes
+    past = earlier.as_past(as_tried(tried, cap), training=job.training, device=job.budget.name, cap_bytes=cap)
+    if past is not None and misread_at_rung_0(job, tried) is None:  # else it measured another rung
+        past_trials.keep(past)
     made.append(tried)
     job.tell(TrialEnded(trial=tried, budget=job.on(rung).budget))
     return tried
-
-
-def _keep(job: Job, tried: Tried) -> None:
-    past = earlier.as_past(tried, training=job.training, device=job.budget.name, cap_bytes=job.budget.cap_bytes)
-    if past is not None:
-        past_trials.keep(past)
-
-
-def of_earlier_launches(job: Job) -> Sequence[Tried]:
-    """What trials of earlier launches of the same training on this device measured, as parts of this launch's cap."""
-    return earlier.on(job.ladder, past_trials.of(job.training, device=job.budget.name), cap_bytes=job.budget.cap_bytes)
 
 
 def misread(job: Job, trials: Sequence[Trial]) -> Misread | None:

@@ -85,6 +85,9 @@ def status_of(kind: Kind) -> Status:
     return Status(kind.value) if kind in _OF_TRIALS else Status.NO_RUNG_FITS
 
 
+NO_RUNG = {"rung": None, "rung_index": None, "accumulation": None}
+
+
 @dataclass(kw_only=True, slots=True)
 class Fit:
     """One launch as far as it has come."""
@@ -219,18 +222,15 @@ class Fit:
         same = self.same.as_record() if self.same is not None else None
         return Record(
             format=FORMAT, status=self._standing.value, fit_only=self.fit_only, recipe=job.recipe.name, began=self.began,
-            rung=dict(rung.values) if rung else None, rung_index=rung.index if rung else None,
-            accumulation=rung.accumulation if rung else None, effective_batch=chosen.effective_batch if chosen else None,
+            **(rung.told if rung else NO_RUNG), effective_batch=chosen.effective_batch if chosen else None,
             effective_batch_seen=chosen.batch_seen if chosen else False, effective_batch_asked=job.ladder.effective_batch,
             given_up=course.recorded(job.ladder, rung, job.recipe.ladder.wheels) if rung else None,
             trials=[one.record(same_training=self.certificate(one.rung).as_record()) for one in self.trials],
-            attempts=[one.model_copy(update={"same_training": self._same_record(one.rung_index)}) for one in self.attempts],
+            attempts=[one.model_copy(update={"same_training": self._same_record(one)}) for one in self.attempts],
             same_training=SameTrainingRecord(**same, **({"refused": self.refused} if self.refused else {})) if same else None,
             chosen_rung_index=chosen.rung.index if chosen else None, cwd=self.cwd, run_dir=str(job.folder.path),
             command=self.command.shell() if self.command else None, device=DeviceRecord(**plain(job.budget)),
-            environment=self._environment(), trial_seconds=self.trial_seconds,
-            kept=self.kept,
-            **self._where_it_is_so(),
+            environment=self._environment(), trial_seconds=self.trial_seconds, kept=self.kept, **self._where_it_is_so(),
         ).written()  # fmt: skip
 
     @property
@@ -245,16 +245,14 @@ class Fit:
         driver = self.job.budget.driver
         return {**versions, **({"driver": driver} if driver else {})}
 
-    def _same_record(self, rung_index: int) -> SameTrainingRecord:
-        return SameTrainingRecord(**self.certificate(self.job.ladder.rungs[rung_index]).as_record())
+    def _same_record(self, one: AttemptRecord) -> SameTrainingRecord:
+        return SameTrainingRecord(**self.certificate(self.job.ladder.rungs[one.rung_index]).as_record())
 
     def _where_it_is_so(self) -> dict[str, Any]:
         """What only some records have."""
         found: dict[str, Any] = {name: said for name in ("waits_for", "remark") if (said := getattr(self, name))}
         if (rung := self.trying) is not None:
-            found["trying"] = RungRecord(
-                rung_index=rung.index, rung=dict(rung.values), accumulation=rung.accumulation, effective_batch=rung.effective_batch
-            )
+            found["trying"] = RungRecord(**rung.told, effective_batch=rung.effective_batch)
         if self.misread is not None:
             found["misread"] = self.misread.as_record()
         if self.nearest is not None and self.nearest_command is not None:

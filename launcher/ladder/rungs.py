@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from launcher.config.schema import Value
 
@@ -60,6 +60,11 @@ class Rung:
     def effective_batch(self) -> int:
         """Samples per optimizer step."""
         return self.micro_batch * self.accumulation * self.world_size
+
+    @property
+    def told(self) -> dict[str, Any]:
+        """The rung as records and events name it."""
+        return {"rung_index": self.index, "rung": dict(self.values), "accumulation": self.accumulation}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -25,7 +25,7 @@ class TrialStarted(Event, name="trial_started", recorded=True):
     """Why this rung is tried; empty if it is simply the next."""
 
     def line(self) -> Mapping[str, Any]:
-        return {"rung_index": self.rung.index, "rung": dict(self.rung.values), "accumulation": self.rung.accumulation}
+        return self.rung.told
 
 
 class PhaseEntered(Event):

@@ -76,7 +76,7 @@ class Trial:
         verdict, rung = self.verdict, self.rung
         told = {"otherwise": list(verdict.otherwise), "kept": self.kept, "rooms": list(self.rooms), **more}
         return TrialRecord(
-            rung_index=rung.index, rung=dict(rung.values), accumulation=rung.accumulation, effective_batch=self.effective_batch,
+            **rung.told, effective_batch=self.effective_batch,
             effective_batch_seen=self.batch_seen, verdict=verdict.kind.value, phase=str(verdict.phase), peak_bytes=verdict.peak_bytes,
             seconds=round(self.seconds, 3), why=verdict.why, source=verdict.source, asked_bytes=verdict.asked_bytes,
             folder=str(self.folder), **{key: value for key, value in told.items() if value},

@@ -414,11 +414,7 @@ def test_an_interrupted_run_says_what_it_can_be_gone_on_from(
 
 def test_what_two_equal_processes_differ_by_makes_no_fit_wrong() -> None:
     made = AttemptRecord(ended=Ended.OUT_OF_MEMORY, peak_bytes=400 * MIB, asked_bytes=4 * MIB)
-    assert (
-        attempts.wrong_by(made, 400 * MIB) == 0
-        and attempts.wrong_by(made, 300 * MIB) == 104 * MIB
-        and attempts.wrong_by(made, 500 * MIB) == -96 * MIB
-    )
+    assert [attempts.wrong_by(made, peak * MIB) for peak in (400, 300, 500)] == [0, 104 * MIB, -96 * MIB]
 
 
 def test_a_failed_run_is_gone_on_with_from_its_folder_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

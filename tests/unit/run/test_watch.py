@@ -7,8 +7,7 @@ from dataclasses import replace
 from launcher.adapter.progress import TRAIN, Progress
 from launcher.machine.devices import Budget
 from launcher.run.cause import Ended
-from launcher.run.health import Look
-from launcher.run.watch import Pacing, Remark
+from launcher.run.health import Look, Pacing, Remark
 from launcher.shared.sizes import GIB
 
 
