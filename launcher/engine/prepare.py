@@ -52,10 +52,10 @@ def prepare(draft: Draft, *listeners: Listener, folder: RunFolder | None = None)
         faults = [fault for fault in faults if fault.key != SHARE]  # perhaps another launch holds it, which is waited for
         adapter, ladder = checked(draft, faults, make_data=True)
         try:
+            turn = turn_of(recipe, listeners)
             with ExitStack() as undone:
-                turn = undone.enter_context(turn_of(recipe, listeners))
-                if budget is None or turn.waited:
-                    budget = budget_in_turn(recipe, waited=turn.waited)
+                undone.enter_context(turn)
+                budget = budget if budget is not None and not turn.waited else budget_in_turn(recipe, waited=turn.waited)
                 by_cards = budgets_by_cards(recipe, ladder)
                 folder = folder or _folder(recipe)
                 undone.pop_all()

@@ -226,7 +226,7 @@ class Run:
 
 
 CHECKPOINT, BEGINNING, NOTHING, TORN = "checkpoint", "beginning", "nothing", "torn"
-"""Starts of a resume (``run.attempt.Attempt.goes_on_from``); ``TORN``: unknown, since the run's record can't be read."""
+"""Starts of a resume (``AttemptRecord.goes_on_from``); ``TORN``: unknown, since the run's record can't be read."""
 WITHOUT_A_RECORD = (
     "Its recipe.yaml, its logs and what it has saved (run/) are as they were: command.sh is its command, which goes on from a checkpoint "
     "by the trainer's own words for that; or launch it anew."
