@@ -21,14 +21,16 @@ def fault(call: Call) -> Fault | None:
     words = (call.verb, *call.words) if verb is None else call.words
     if (command := _command(words)) and not (verb is not None and verb.takes in (Takes.FOLDER, Takes.NAME, Takes.NOTHING)):
         return _meant(call.verb, command, takes_one=verb is not None and verb.takes in (Takes.COMMAND, Takes.EITHER))
-    flags = [word for word in call.words if word.startswith("--") and (verb is None or word not in verb.flags)]
-    for flag in flags:
+    for flag in (word for word in call.words if word.startswith("--")):
         if takers := [one.name for one in verbs.VERBS if flag in one.flags]:
-            found = f"autofit {call.verb} has no {flag}"
-            return Fault(key="", where=COMMAND_LINE, found=found, cure=f"It is for {', '.join(takers)}.")
+            return _fault(f"autofit {call.verb} has no {flag}", f"It is for {', '.join(takers)}.")
     if verb is not None and verb.takes is Takes.NOTHING and verb.flags == () and call.words:
-        return Fault(key="", where=COMMAND_LINE, found=f"autofit {verb.name} takes no {call.words[0]!r}", cure="Leave it out.")
+        return _fault(f"autofit {verb.name} takes no {call.words[0]!r}", "Leave it out.")
     return None
+
+
+def _fault(found: str, cure: str) -> Fault:
+    return Fault(key="", where=COMMAND_LINE, found=found, cure=cure)
 
 
 def _command(words: Sequence[str]) -> Sequence[str]:
@@ -42,6 +44,6 @@ def _command(words: Sequence[str]) -> Sequence[str]:
 def _meant(verb: str, command: Sequence[str], *, takes_one: bool) -> Fault:
     said = shlex.join(command) if list(command) != ["..."] else "..."
     if takes_one:
-        return Fault(key="", where=COMMAND_LINE, found="the command stands behind --", cure=f"autofit {verb} -- {said}")
+        return _fault("the command stands behind --", f"autofit {verb} -- {said}")
     found = f"autofit {verb} takes a recipe, and this is a command" if verbs.find(verb) else "this is a command"
-    return Fault(key="", where=COMMAND_LINE, found=found, cure=f"Did you mean autofit {_WITH_A_COMMAND.get(verb, 'run')} -- {said}?")
+    return _fault(found, f"Did you mean autofit {_WITH_A_COMMAND.get(verb, 'run')} -- {said}?")

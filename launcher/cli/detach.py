@@ -4,16 +4,10 @@ from __future__ import annotations
 
 import time
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 from launcher.cli.call import Answer, Call
 from launcher.errors import ExitCode
 from launcher.shared.activity import doing
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from launcher.machine.process import Detached
 
 DETACH = "--detach"
 BEGUN_S = 30.0
@@ -34,42 +28,22 @@ def detached(call: Call) -> Answer:
     log = paths.state_folder() / f"{call.verb}-{datetime.now():%Y%m%d-%H%M%S-%f}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     launched = log.with_suffix(".launched")
-    flags = sorted(call.flags - {DETACH})
     command = ("--", *call.command) if call.command else ()
-    argv = process.python_module("launcher", call.verb, *flags, *call.words, *command)
+    argv = process.python_module("launcher", call.verb, *sorted(call.flags - {DETACH}), *call.words, *command)
     child = process.detach(argv, env={paths.LAUNCHED: str(launched)}, log=log)
+    folder, returncode, until = None, None, time.monotonic() + BEGUN_S
     with doing("waiting for its run folder"):
-        folder = _begun(child, launched)
-    if folder is None and (returncode := child.poll()) is not None:
+        while folder is None and returncode is None and time.monotonic() < until:
+            time.sleep(LOOK_S)
+            returncode = child.poll()  # first: what it has told before its end is there then
+            folder = paths.launched(launched)
+    if folder is None and returncode is not None:
         call.terminal.say(log.read_text(encoding="utf-8", errors="replace").rstrip())
-        return Answer(status=_status(returncode), record={"status": "stopped" if returncode else "done", "log": str(log)})
-    name = str(folder) if folder is not None else "RUN"
-    missing = (
-        () if folder is not None else ("it is preparing, or waits for its turn; `autofit runs` lists it once its run folder is there",)
-    )
-    call.terminal.say(
-        f"launched: process {child.pid}, which goes on when this terminal is closed",
-        *missing,
-        f"  autofit watch {name}",
-        f"  autofit stop {name}",
-        f"its words: {log}",
-    )
+        status = ExitCode(returncode) if returncode in set(ExitCode) else ExitCode.BAD_INPUT
+        return Answer(status=status, record={"status": "stopped" if returncode else "done", "log": str(log)})
+    call.terminal.say(f"launched: process {child.pid}, which goes on when this terminal is closed")
+    if folder is None:
+        call.terminal.say("it is preparing, or waits for its turn; `autofit runs` lists it once its run folder is there")
+    name = folder or "RUN"
+    call.terminal.say(f"  autofit watch {name}", f"  autofit stop {name}", f"its words: {log}")
     return Answer(status=ExitCode.DONE, record={"status": "detached", "pid": child.pid, "run_dir": folder and str(folder), "log": str(log)})
-
-
-def _begun(child: Detached, launched: Path) -> Path | None:
-    """The run folder that the child has made; None if it ended without one, or takes too long."""
-    from launcher import paths
-
-    until = time.monotonic() + BEGUN_S
-    while time.monotonic() < until:
-        ended = child.poll() is not None  # first: what it has told before its end is there then
-        folder = paths.launched(launched)
-        if folder is not None or ended:
-            return folder
-        time.sleep(LOOK_S)
-    return None
-
-
-def _status(returncode: int) -> ExitCode:
-    return ExitCode(returncode) if returncode in set(ExitCode) else ExitCode.BAD_INPUT

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from launcher.cli.call import Answer, Call
-from launcher.errors import COMMAND_LINE, BadInput, ExitCode, Fault
+from launcher.errors import ExitCode
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
@@ -25,8 +25,6 @@ _WIDTH = 13
 
 def doctor(call: Call) -> Answer:
     """One line for each thing; exit status 1 where one would stop a launch."""
-    if call.words:
-        raise BadInput([Fault(key="", where=COMMAND_LINE, found=f"autofit doctor takes no {call.words[0]!r}", cure="autofit doctor")])
     from launcher.history import runs
     from launcher.machine import checkup
 
@@ -35,9 +33,9 @@ def doctor(call: Call) -> Answer:
         call.terminal.labelled(line.subject, _words(line), width=_WIDTH)
     stops = sum(line.stops for line in lines)
     cures = sum(bool(line.cure) for line in lines) - stops
-    call.terminal.say("", _summary(stops, cures))
-    record = [asdict(line) for line in lines]
-    return Answer(status=ExitCode.BAD_INPUT if stops else ExitCode.DONE, record={"lines": record, "stops": stops})
+    look = f"things to look at: {cures}" if cures else "nothing to do"
+    call.terminal.say("", f"Things that would stop a launch: {stops}; {look}." if stops else f"Nothing would stop a launch; {look}.")
+    return Answer(status=ExitCode.BAD_INPUT if stops else ExitCode.DONE, record={"lines": list(map(asdict, lines)), "stops": stops})
 
 
 def trainers() -> Iterator[Check]:
@@ -72,12 +70,3 @@ def relied_upon(required: Sequence[str]) -> list[Requirement]:
 def _words(line: Check) -> str:
     said = [line.found, f"needed: {line.needed}" if line.needed else "", f"To do: {line.cure}" if line.cure else ""]
     return ("STOPS: " if line.stops else "") + ". ".join(part.removesuffix(".") for part in said if part)
-
-
-def _summary(stops: int, cures: int) -> str:
-    worth = f"{cures} thing{'' if cures == 1 else 's'} to look at" if cures else "nothing to do"
-    return (
-        f"{stops} thing{'' if stops == 1 else 's'} would stop a launch; {worth} beside"
-        if stops
-        else f"Nothing would stop a launch; {worth}."
-    )

@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from launcher.cli.call import Answer, Call
-from launcher.errors import COMMAND_LINE, BadInput, ExitCode, Fault
+from launcher.cli.refusals import refusal, word
+from launcher.errors import ExitCode
 
 if TYPE_CHECKING:
     from launcher.explain.explanation import Explanation
 
 MOST_BYTES = 8 << 20
 """Of a log its end is read: that is where it tells of its failure."""
-_STDIN = "-"
 _WIDTH = 11
 
 
@@ -33,27 +33,22 @@ def explain(call: Call) -> Answer:
 
 def _read(call: Call) -> tuple[str, str, str]:
     """(what was read, its text, the run's folder if it is one). Raises BadInput for what can't be read."""
-    if len(call.words) > 1 or any(word.startswith("-") and word != _STDIN for word in call.words):
-        found = f"autofit explain takes one log, not {' '.join(call.words)!r}"
-        raise BadInput([Fault(key="", where=COMMAND_LINE, found=found, cure="autofit explain train.log, - or RUN.")])
-    word = call.words[0] if call.words else ""
-    if word == _STDIN:
+    said = word(call, "log")
+    if said == "-":
         return "standard input", sys.stdin.buffer.read()[-MOST_BYTES:].decode("utf-8", "replace"), ""
-    if Path(word).is_file():
-        return word, _end(Path(word)), ""
-    return _of_run(word)
+    if Path(said).is_file():
+        return said, _end(Path(said)), ""
+    return _of_run(said)
 
 
-def _of_run(word: str) -> tuple[str, str, str]:
+def _of_run(name: str) -> tuple[str, str, str]:
     from launcher.cli import logs
     from launcher.history.runs import Reader, find, newest
 
-    folder = find(word) if word else newest()
+    folder = find(name) if name else newest()
     said = logs.latest(Reader(folder).now())
     if said is None:
-        raise BadInput(
-            [Fault(key="", where=str(folder), found="its trainer has said nothing yet", cure="Name a log file, or another run.")]
-        )
+        raise refusal("its trainer has said nothing yet", "Name a log file, or another run.", where=str(folder))
     text = "\n".join(_end(path) for path in (said.stdout, said.stderr) if path.is_file())
     return f"{said.name} of {folder}", text, str(folder)
 
@@ -76,7 +71,7 @@ def _show(call: Call, said: Explanation, name: str, run: str) -> None:
         ("trainer", said.trainer),
         *(("change" if number == 1 else "", f"{number}. {change}") for number, change in enumerate(said.changes, start=1)),
         ("ladder", said.ladder),
-        ("autofit", _does(said, run)),
+        ("autofit", f"autofit resume {shlex.quote(run)}" if run and said.command else said.command),
         *(("unknown" if number == 0 else "", sentence) for number, sentence in enumerate(said.unknown)),
     ]
     for label, words in rows:
@@ -84,21 +79,11 @@ def _show(call: Call, said: Explanation, name: str, run: str) -> None:
             call.terminal.labelled(label, words, width=_WIDTH)
 
 
-def _does(said: Explanation, run: str) -> str:
-    if run and said.command:
-        return f"autofit resume {shlex.quote(run)}"
-    return said.command
-
-
-def _much(size: int | None) -> int | None:
-    """A few MiB of a card are always somebody's."""
-    return size if size and size >= 256 << 20 else None
-
-
 def _sizes(said: Explanation) -> str:
     from launcher.shared.sizes import format_size
 
     figures = said.figures
+    others = figures.others if figures.others and figures.others >= 256 << 20 else None  # a few MiB of a card are always somebody's
     named = (
         ("asked for {}", figures.asked),
         ("{} free", figures.free),
@@ -107,6 +92,6 @@ def _sizes(said: Explanation) -> str:
         ("{} in live tensors", figures.allocated),
         ("{} held by PyTorch", figures.reserved),
         ("{} held by this process", figures.ours),
-        ("{} by others, or CUDA's own" if figures.ours is None else "{} by others", _much(figures.others)),
+        ("{} by others, or CUDA's own" if figures.ours is None else "{} by others", others),
     )
     return ", ".join(words.format(format_size(size)) for words, size in named if size is not None)

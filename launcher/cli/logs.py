@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING
 
 from launcher.cli.call import Answer, Call
-from launcher.errors import COMMAND_LINE, BadInput, ExitCode, Fault
+from launcher.cli.refusals import refusal, word
+from launcher.errors import ExitCode
 
 if TYPE_CHECKING:
     from launcher.cli.terminal import Shown
@@ -33,38 +34,30 @@ def logs(call: Call) -> Answer:
     """The newest run's, where none is named."""
     from launcher.history.runs import Reader, find, newest
 
-    name, trial = _asked(call)
+    call, trial = _number(call)
+    name = word(call, "run")
     reader = Reader(find(name) if name else newest())
-    run = reader.now()
-    said = _trial(run, trial) if trial is not None else latest(run)
     pages = _Pages(call.terminal.streams()[0])
-    if said is not None:
-        pages.show(said)
+    said = _shown(reader.now(), pages, trial)
     if call.flags.intersection(FOLLOW):
         said = _followed(call, reader, pages, trial) or said
+    folder = str(reader.now().folder.path)
     if said is None:
-        raise BadInput([Fault(key="", where=str(run.folder.path), found="its trainer has said nothing yet", cure="autofit logs -f waits.")])
-    record = {"run_dir": str(run.folder.path), "of": said.name, "stdout": str(said.stdout), "stderr": str(said.stderr)}
+        raise refusal("its trainer has said nothing yet", "autofit logs -f waits.", where=folder)
+    record = {"run_dir": folder, "of": said.name, "stdout": str(said.stdout), "stderr": str(said.stderr)}
     return Answer(status=ExitCode.DONE, record=record)
 
 
-def _asked(call: Call) -> tuple[str, int | None]:
-    """(the run that is named, or ""; the number of the trial). Raises BadInput for words that are neither."""
-    words = [part for word in call.words for part in (word.split("=", 1) if word.startswith(f"{TRIAL}=") else [word]) if part != TRIAL]
-    wanted = TRIAL in call.flags or len(words) > len(call.words) or any(word.startswith(f"{TRIAL}=") for word in call.words)
-    numbers = [word for word in words if word.isdecimal()] if wanted else []
-    names = [word for word in words if word not in numbers[:1]]
-    if flag := next((word for word in names if word.startswith("-")), None):
-        raise BadInput([_wrong(f"autofit logs doesn't know {flag}", "It takes -f and --trial N; see autofit logs --help.")])
-    if wanted and not numbers:
-        raise BadInput([_wrong("no trial is named", "Give its number, as the launch has told it: --trial 1.")])
-    if len(names) > 1:
-        raise BadInput([_wrong(f"autofit logs takes one run, and these are {len(names)}: {' '.join(names)}", "Name one.")])
-    return (names[0] if names else ""), (int(numbers[0]) if wanted else None)
-
-
-def _wrong(found: str, cure: str) -> Fault:
-    return Fault(key="", where=COMMAND_LINE, found=found, cure=cure)
+def _number(call: Call) -> tuple[Call, int | None]:
+    """(the call without ``--trial N`` or ``--trial=N``, N). Raises BadInput where the number is missing."""
+    words = [part for one in call.words for part in (one.split("=", 1) if one.startswith(f"{TRIAL}=") else [one])]
+    if TRIAL not in (*call.flags, *words):
+        return call, None
+    number = next((one for one in words if one.isdecimal()), None)
+    if number is None:
+        raise refusal("no trial is named", "Give its number, as the launch has told it: --trial 1.")
+    words.remove(number)
+    return replace(call, words=tuple(one for one in words if one != TRIAL)), int(number)
 
 
 def latest(run: Run) -> Said | None:
@@ -73,7 +66,7 @@ def latest(run: Run) -> Said | None:
         files = run.folder.attempt(run.attempt)
         again = f" (attempt {run.attempt})" if run.attempt > 1 else ""
         return Said(name=f"run{again}", stdout=files.stdout, stderr=files.stderr)
-    return _of_rungs(run)[-1] if _of_rungs(run) else None
+    return next(reversed(_of_rungs(run)), None)
 
 
 def _trial(run: Run, number: int) -> Said:
@@ -83,7 +76,7 @@ def _trial(run: Run, number: int) -> Said:
         there = f"It has made {len(made)}: --trial 1{f' to {len(made)}' if len(made) > 1 else ''}." if made else "It has made none."
         relies = not made and run.known.kept.used
         kept = " The fit that it relies on was kept by an earlier launch." if relies else ""
-        raise BadInput([Fault(key="", where=str(run.folder.path), found=f"there is no trial {number}", cure=f"{there}{kept}")])
+        raise refusal(f"there is no trial {number}", f"{there}{kept}", where=str(run.folder.path))
     return made[number - 1]
 
 
@@ -103,14 +96,19 @@ def _followed(call: Call, reader: Reader, pages: _Pages, trial: int | None) -> S
     try:
         while call.terminal.is_heard:
             run = reader.now()  # first: what is read after a run's end is all that it has said
-            said = _trial(run, trial) if trial is not None else latest(run)
-            if said is not None:
-                pages.show(said)
+            said = _shown(run, pages, trial)
             if not run.at_work or (trial is not None and trial < run.tried):
                 break
             time.sleep(LOOK_S)
     except KeyboardInterrupt:
         call.terminal.complain("autofit: no longer followed; the run goes on")
+    return said
+
+
+def _shown(run: Run, pages: _Pages, trial: int | None) -> Said | None:
+    said = _trial(run, trial) if trial is not None else latest(run)
+    if said is not None:
+        pages.show(said)
     return said
 
 
@@ -123,19 +121,17 @@ class _Pages:
         self._last: Path | None = None
 
     def show(self, said: Said) -> None:
-        for stream, path in (("stdout", said.stdout), ("stderr", said.stderr)):
-            try:
-                with path.open("rb") as file:
-                    self._rest(file, path, f"{said.name}: {stream}")
-            except FileNotFoundError:
-                continue
+        for name, path in (("stdout", said.stdout), ("stderr", said.stderr)):
+            if path.is_file():
+                self._rest(path, f"{said.name}: {name}")
         self._out.flush()
 
-    def _rest(self, file: BinaryIO, path: Path, name: str) -> None:
-        file.seek(self._shown.get(path, 0))
-        while piece := file.read(_PIECE_BYTES):
-            if self._last != path:
-                self._out.write(f"{chr(10) if self._last is not None else ''}==> {name} <==\n".encode())
-                self._last = path
-            self._out.write(piece)
-        self._shown[path] = file.tell()
+    def _rest(self, path: Path, name: str) -> None:
+        with path.open("rb") as file:
+            file.seek(self._shown.get(path, 0))
+            while piece := file.read(_PIECE_BYTES):
+                if self._last != path:
+                    self._out.write(f"{chr(10) if self._last is not None else ''}==> {name} <==\n".encode())
+                    self._last = path
+                self._out.write(piece)
+            self._shown[path] = file.tell()

@@ -20,9 +20,10 @@ from typing import TypeVar
 from launcher import __version__
 from launcher.cli import astray, submit, verbs
 from launcher.cli.call import Answer, Call, Takes, Task, Verb
+from launcher.cli.refusals import refusal
 from launcher.cli.terminal import Streams, Terminal
 from launcher.config import compose
-from launcher.errors import BadInput, ExitCode, Fault, Interrupted
+from launcher.errors import BadInput, ExitCode, Interrupted
 from launcher.shared.activity import nothing_left
 
 T = TypeVar("T")
@@ -91,7 +92,7 @@ def _jobs(call: Call) -> Iterable[Task]:
         os.getcwd()
     except FileNotFoundError:
         found = "the folder that this shell stands in isn't there any more"
-        raise BadInput([Fault(key="", where="autofit", found=found, cure="Go to one that is (cd).")]) from None
+        raise refusal(found, "Go to one that is (cd).", where="autofit") from None
     if wrong := astray.fault(call):
         raise BadInput([wrong])
     return verbs.named(call.verb).run(_with_a_card(call))
@@ -111,9 +112,7 @@ def _with_a_card(call: Call) -> Call:
 
 def _stopped(stopped: Interrupted, terminal: Terminal) -> Answer:
     where = {"run_dir": stopped.run_dir} if stopped.run_dir else {}
-    terminal.complain(
-        f"autofit: {stopped}" + ("; no process is left behind" if where else "")
-    )  # of a run that is another's nothing is said
+    terminal.complain(f"autofit: {stopped}" + ("; no process is left behind" if where else ""))  # of another's run nothing is said
     if where:
         terminal.complain(stopped.how_to_go_on)
     if _time_is_up:
@@ -156,8 +155,9 @@ def _guarded(act: Callable[[], T], terminal: Terminal) -> T | Answer:
     except Interrupted as stopped:
         return _stopped(stopped, terminal)
     except Exception as error:
-        if isinstance(error, OSError) and (error.errno == errno.EMFILE or (error.errno in _OF_A_PLACE and error.filename)):
-            return _refused(BadInput([_place_fault(error)]), terminal)
+        if isinstance(error, OSError) and error.errno in _OF_A_PLACE and (error.filename or error.errno == errno.EMFILE):
+            place, cure = str(error.filename or "ulimit -n"), _OF_A_PLACE[error.errno]
+            return _refused(refusal(str(error.strerror), cure, where=place), terminal)
         import traceback  # a fault of autofit's own: its traceback is what helps to mend it
 
         terminal.complain("".join(traceback.format_exception(error)).rstrip())
@@ -165,20 +165,16 @@ def _guarded(act: Callable[[], T], terminal: Terminal) -> T | Answer:
 
 
 IDLE = "device=idle"
-_OF_A_PLACE = frozenset({
-    errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP,
-    errno.EFBIG,
-})  # fmt: skip
-"""What is wrong with a file or folder that was named, or with its disk, and not with autofit."""
-
-
-def _place_fault(error: OSError) -> Fault:
-    cure = "Name a file or folder that this user can read and write, on a disk with room."
-    if error.errno == errno.EFBIG:
-        cure = "This shell lets no file become larger: raise that limit (ulimit -f unlimited)."
-    elif error.errno == errno.EMFILE:
-        cure = "This shell lets no process have more files open: raise that limit (ulimit -n 4096)."
-    return Fault(key="", where=str(error.filename or "ulimit -n"), found=str(error.strerror), cure=cure)
+_OF_A_PLACE = dict.fromkeys(
+    (
+        errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP,
+    ),
+    "Name a file or folder that this user can read and write, on a disk with room.",
+) | {
+    errno.EFBIG: "This shell lets no file become larger: raise that limit (ulimit -f unlimited).",
+    errno.EMFILE: "This shell lets no process have more files open: raise that limit (ulimit -n 4096).",
+}  # fmt: skip
+"""What is wrong with a file or folder that was named, or with its disk, and not with autofit -> what to do about it."""
 
 
 def _refused(refused: BadInput, terminal: Terminal) -> Answer:

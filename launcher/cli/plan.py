@@ -63,7 +63,7 @@ def _plan(draft: Draft, terminal: Terminal, *, models: Sequence[GpuModel]) -> An
         recipe = for_a_plan(draft.recipe, memory=draft.recipe.device.memory if typed else None, root=place)
         adapter = _with_data(replace(draft, recipe=recipe), terminal, Path(place, "data"))
         cards = planned(adapter, models, python=_python(adapter), tell=terminal.say)
-    terminal.plan(cards)
+    plan_view.show(cards, terminal.console)
     ended = next((status_of(one.ended_by.kind) for one in cards if one.ended_by), Status.NO_RUNG_FITS)
     status = Status.DONE if any(one.rung for one in cards) else ended
     record = {"status": status, "evidence": plan_view.EVIDENCE, "cards": list(map(plan_view.record, cards))}

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from launcher.cli.call import Answer, Call
+from launcher.cli.refusals import words
 from launcher.cli.terminal import Terminal
-from launcher.errors import COMMAND_LINE, BadInput, ExitCode, Fault
+from launcher.errors import ExitCode
 
 if TYPE_CHECKING:
     from launcher.history.run_folder import RunFolder
@@ -19,13 +21,11 @@ OPEN = "--open"
 
 def report(call: Call) -> Answer:
     """Of one run into its folder; of several into the folder where it is asked for."""
-    if flag := next((word for word in call.words if word.startswith("-")), None):
-        raise BadInput([Fault(key="", where=COMMAND_LINE, found=f"autofit report doesn't know {flag}", cure=f"autofit report {OPEN} RUN.")])
     from launcher.history.run_folder import RunFolder
     from launcher.history.runs import find, newest
     from launcher.page import page
 
-    folders = list(dict.fromkeys(find(word) for word in call.words)) or [newest()]
+    folders = list(dict.fromkeys(map(find, words(call, "run", most=sys.maxsize)))) or [newest()]
     where = RunFolder(folders[0]).report
     path = page.write(folders, where if len(folders) == 1 else Path(where.name).resolve())
     call.terminal.say(f"written: {path}")

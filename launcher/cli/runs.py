@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 from launcher.cli import prune, submit, train
 from launcher.cli.call import Answer, Call
 from launcher.cli.detach import DETACH, detached
-from launcher.errors import COMMAND_LINE, BadInput, ExitCode, Fault, Interrupted
+from launcher.cli.refusals import refusal, word
+from launcher.errors import BadInput, ExitCode, Interrupted
 from launcher.shared.activity import doing
 
 if TYPE_CHECKING:
@@ -32,31 +33,21 @@ LAST_WORDS_S = 5.0
 """Seconds to wait for its process after that: what it says of the run's end, into a log say, comes once the run has ended."""
 
 
-def _word(call: Call, what: str) -> str:
-    """The one word that such a verb takes, or nothing. Raises BadInput for more of them, and for what is no path."""
-    flag = next((word for word in call.words if word.startswith("-")), None)
-    if flag is not None:
-        raise BadInput([Fault(key="", where=COMMAND_LINE, found=f"autofit {call.verb} doesn't know {flag}", cure="See autofit --help.")])
-    if len(call.words) > 1:
-        found = f"autofit {call.verb} takes one {what}, and these are {len(call.words)}: {' '.join(call.words)}"
-        raise BadInput([Fault(key="", where=COMMAND_LINE, found=found, cure="Name one.")])
-    return call.words[0] if call.words else ""
-
-
 # ----------------------------------------------------------------------------------------------------------------------
 # runs
 
 
 def runs(call: Call) -> Answer:
     """A line for each run, the newest first."""
+    from launcher.cli import runs_view
     from launcher.history.runs import ROOT, below, run_in
 
-    said = _word(call, "folder")
+    said = word(call, "folder")
     if prune.PRUNE not in call.flags and (lone := sorted(call.flags & {prune.CHECKPOINTS, prune.YES})):
-        raise BadInput([Fault(key="", where=COMMAND_LINE, found=f"{lone[0]} goes with {prune.PRUNE}", cure=f"autofit runs {prune.PRUNE}.")])
+        raise refusal(f"{lone[0]} goes with {prune.PRUNE}", f"autofit runs {prune.PRUNE}.")
     root = Path(said) if said else ROOT
     if said and not root.is_dir():
-        raise BadInput([Fault(key="", where=said, found="it is not a folder", cure="Name the folder that holds the runs (run.root).")])
+        raise refusal("it is not a folder", "Name the folder that holds the runs (run.root).", where=said)
     with doing("reading the runs"):
         found = sorted((run_in(path, look=submit.look) for path in below(root)), key=lambda run: run.began or 0.0, reverse=True)
     if not found:
@@ -66,23 +57,23 @@ def runs(call: Call) -> Answer:
     elif prune.PRUNE in call.flags:
         return prune.prune(call, found, root)
     else:
-        call.terminal.board().runs(found)
+        runs_view.runs(call.terminal.console, found)
     return Answer(status=ExitCode.DONE, record={"runs": [run.as_record() for run in found]})
 
 
 def _peaks(call: Call, found: list[Run]) -> Answer:
     """The pairs that there are: only a run that was seen has a peak to hold against its trial's."""
-    pairs = [pair for run in found if (pair := _pair(run)) is not None]
+    from launcher.cli import runs_view
+
+    pairs = [_pair(run) for run in found if run.memory.run_peak_bytes and run.memory.trial_peak_bytes]
     if pairs:
-        call.terminal.board().peaks(pairs)
+        runs_view.peaks(call.terminal.console, pairs)
     else:
         call.terminal.say("no full run here has ended with its memory seen")
     return Answer(status=ExitCode.DONE, record={"peaks": pairs})
 
 
-def _pair(run: Run) -> dict[str, Any] | None:
-    if not run.memory.run_peak_bytes or not run.memory.trial_peak_bytes:
-        return None
+def _pair(run: Run) -> dict[str, Any]:
     sizes = run.memory.model_dump(include={"trial_peak_bytes", "run_peak_bytes", "cap_bytes", "budget_bytes"})
     return {"run": run.name, "recipe": run.recipe, "state": run.state, "rung_index": run.rung_index, "device": run.device, **sizes}
 
@@ -93,32 +84,28 @@ def _pair(run: Run) -> dict[str, Any] | None:
 
 def watch(call: Call) -> Answer:
     """Shows a run until it ends; with --json what it is at now, once. The exit status is the run's own once it has ended."""
+    from launcher.cli import runs_view
     from launcher.history.runs import Reader, find, newest
 
-    said = _word(call, "run")
-    path = find(said) if said else newest()
-    reader = Reader(path, look=submit.look)
+    said = word(call, "run")
+    reader = Reader(find(said) if said else newest(), look=submit.look)
     run = reader.now()
     _refuse_older(run)
     if call.terminal.as_json:
         return Answer(status=ExitCode.DONE, record=run.as_record())
-    board = call.terminal.board()
     try:
-        with board.live() as show:
+        with runs_view.live(call.terminal.console) as show:
             while _worth_watching(run) and call.terminal.is_heard:
                 show(run)
                 time.sleep(LOOK_S)
                 run = reader.now()
     except (KeyboardInterrupt, Interrupted) as stopped:
-        board.say(f"no longer watched; the run goes on. `autofit stop {run.folder.path}` would end it")
+        call.terminal.say(f"no longer watched; the run goes on. `autofit stop {run.folder.path}` would end it")
         status = stopped.exit_code if isinstance(stopped, Interrupted) else ExitCode.DONE
         return Answer(status=status, record=run.as_record())
     if not call.terminal.is_heard:
         return Answer(status=ExitCode.DONE, record=run.as_record())
-    board.ended(run)
-    if cure := _after(run):
-        board.say(f"  {cure}")
-    return Answer(status=status_of(run), record=run.as_record())
+    return _ended(call, run, status=submit.status_of(run))
 
 
 def _worth_watching(run: Run) -> bool:
@@ -128,10 +115,19 @@ def _worth_watching(run: Run) -> bool:
 
 def _refuse_older(run: Run) -> None:
     """A run of which nobody can say whether it goes on. One that has ended can be told of, whoever wrote it."""
-    if run.state != "unknown":
-        return
-    found = "its record says that it is under way, but nothing says which process runs it: an older autofit wrote it"
-    raise BadInput([Fault(key="", where=str(run.folder.path), found=found, cure=f"See {run.folder.record} and its logs.")])
+    if run.state == "unknown":
+        found = "its record says that it is under way, but nothing says which process runs it: an older autofit wrote it"
+        raise refusal(found, f"See {run.folder.record} and its logs.", where=str(run.folder.path))
+
+
+def _ended(call: Call, run: Run, *, status: ExitCode) -> Answer:
+    """Says how it ended, and what can be done about that."""
+    from launcher.cli import runs_view
+
+    runs_view.ended(call.terminal.console, run)
+    if cure := _after(run):
+        call.terminal.say(f"  {cure}")
+    return Answer(status=status, record=run.as_record())
 
 
 def _after(run: Run) -> str:
@@ -149,17 +145,6 @@ def _after(run: Run) -> str:
     return how_to_go_on(run.folder.path, run.goes_on_from)
 
 
-def status_of(run: Run) -> ExitCode:
-    """The exit status that the run itself had, or would have had."""
-    from launcher.engine.state import Status, exit_code_of
-
-    if run.state in ("killed", "elsewhere"):
-        return ExitCode.RUN_FAILED
-    if run.state == "fitted":
-        return ExitCode.DONE
-    return exit_code_of(Status(run.state), ran=bool(run.known.attempts)) if run.state in set(Status) else ExitCode.BAD_INPUT
-
-
 # ----------------------------------------------------------------------------------------------------------------------
 # stop
 
@@ -169,36 +154,35 @@ def stop(call: Call) -> Answer:
     from launcher.history import owner
     from launcher.history.runs import Reader, find
 
-    said = _word(call, "run")
-    if not said:
-        raise BadInput([Fault(key="", where=COMMAND_LINE, found="no run is named", cure="autofit stop RUN; `autofit runs` lists them.")])
-    reader = Reader(find(said), look=submit.look)
+    reader = Reader(find(_named(word(call, "run"), "stop")), look=submit.look)
     run = reader.now()
     _refuse_older(run)
-    board = call.terminal.board()
     if run.ownership.state is owner.State.RUNNING and run.ownership.owner is not None:
         _ask(run, run.ownership.owner)
-        board.say(f"{run.name}: asked process {run.ownership.owner.pid} to stop; it ends its trainer, and writes its record")
-        with doing("waiting for its end"):
-            run = _awaited(reader)
-            _hear_out(run.ownership)
+        asked = f"asked process {run.ownership.owner.pid} to stop; it ends its trainer, and writes its record"
     elif run.submission is not None and run.seen is not None and run.seen.is_there:
         submit.stop(run.submission, run.seen)
         done = "took SLURM's job back" if run.seen.waits else "asked SLURM's job to stop"
-        board.say(f"{run.name}: {done}: {run.submission.job}")
-        with doing("waiting for its end"):
-            run = _awaited(reader)
+        asked = f"{done}: {run.submission.job}"
     elif run.state == "elsewhere":
         raise BadInput([owner.refusal(run.folder.path, run.ownership)])
     else:
-        board.say(f"{run.name}: nothing runs it, there is nothing to stop")
+        call.terminal.say(f"{run.name}: nothing runs it, there is nothing to stop")
+        return _ended(call, run, status=ExitCode.DONE)
+    call.terminal.say(f"{run.name}: {asked}")
+    with doing("waiting for its end"):
+        run = _awaited(reader)
+        _hear_out(run.ownership)
     if run.at_work:
-        board.say(f"it is still at it after {STOP_S:.0f} s; `autofit watch {run.folder.path}` shows it", style="red")
+        call.terminal.say(f"it is still at it after {STOP_S:.0f} s; `autofit watch {run.folder.path}` shows it")
         return Answer(status=ExitCode.RUN_FAILED, record=run.as_record())
-    board.ended(run)
-    if cure := _after(run):
-        board.say(f"  {cure}")
-    return Answer(status=ExitCode.DONE, record=run.as_record())
+    return _ended(call, run, status=ExitCode.DONE)
+
+
+def _named(said: str, verb: str) -> str:
+    if not said:  # "$RUN" of a shell where RUN isn't set, too
+        raise refusal("no run is named", f"autofit {verb} RUN; `autofit runs` lists them.")
+    return said
 
 
 def _ask(run: Run, owner: Owner) -> None:
@@ -208,12 +192,11 @@ def _ask(run: Run, owner: Owner) -> None:
     where = str(run.folder.path)
     if owner.host != socket.gethostname():
         found = f"process {owner.pid} of another container of this machine ({owner.host}) runs it"
-        raise BadInput([Fault(key="", where=where, found=found, cure=f"Say autofit stop in {owner.host}.")])
+        raise refusal(found, f"Say autofit stop in {owner.host}.", where=where)
     try:
         process.ask_to_end(owner.pid, started=owner.started)
     except PermissionError as error:
-        found = f"process {owner.pid} belongs to another user"
-        raise BadInput([Fault(key="", where=where, found=found, cure="Its user, or root, can stop it.")]) from error
+        raise refusal(f"process {owner.pid} belongs to another user", "Its user, or root, can stop it.", where=where) from error
 
 
 def _hear_out(ended: Ownership) -> None:
@@ -241,10 +224,8 @@ def resume(call: Call) -> Answer:
     """Goes on with a run that was interrupted, or failed. One that is done stays as it is."""
     from launcher.history.runs import find, newest
 
-    if call.words and not call.words[0]:  # "$RUN" of a shell where RUN isn't set
-        raise BadInput([Fault(key="", where=COMMAND_LINE, found="no run is named", cure="autofit resume RUN; `autofit runs` lists them.")])
     named = bool(call.words) and "=" not in call.words[0]
-    folder = find(call.words[0]) if named else newest()
+    folder = find(_named(call.words[0], "resume")) if named else newest()
     words = call.words[1:] if named else call.words
     if DETACH in call.flags:
         return detached(replace(call, words=(str(folder), *words)))

@@ -39,14 +39,14 @@ class Spinner:
             self._live.stop()
             self._live = None
         elif activity is not None and self._live is None:
-            self._live = Live(
-                rich.spinner.Spinner("dots", _Words(self)),
-                console=self._console,
-                transient=True,
-                redirect_stdout=False,
-                redirect_stderr=False,
-            )
+            drawing = rich.spinner.Spinner("dots", self)  # it is asked for its words at each drawing
+            self._live = Live(drawing, console=self._console, transient=True, redirect_stdout=False, redirect_stderr=False)
             self._live.start()
+
+    def __rich__(self) -> Text:
+        now = self._now
+        seconds = time.monotonic() - now.since if now is not None else 0.0
+        return Text((now.words if now is not None else "") + (f"  {seconds:.0f} s" if seconds >= SHOWN_FROM_S else ""))
 
     def _told_later(self, activity: Activity | None) -> None:
         if self._timer is not None:
@@ -60,21 +60,3 @@ class Spinner:
         if not activity.told:
             activity.told = True
             self._console.print(Text(f"{activity.words} ..."), soft_wrap=True)
-
-    @property
-    def words(self) -> str:
-        now = self._now
-        if now is None:
-            return ""
-        seconds = time.monotonic() - now.since
-        return f"{now.words}  {seconds:.0f} s" if seconds >= SHOWN_FROM_S else now.words
-
-
-class _Words:
-    """Asked anew at each drawing."""
-
-    def __init__(self, spinner: Spinner) -> None:
-        self._spinner = spinner
-
-    def __rich__(self) -> Text:
-        return Text(self._spinner.words)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from launcher.cli.call import Answer, Call
+from launcher.cli.refusals import refusal
 from launcher.cli.terminal import Terminal
 from launcher.errors import BadInput, ExitCode, Fault
 from launcher.shared.activity import doing
@@ -27,18 +28,15 @@ if TYPE_CHECKING:
     from launcher.history.submission import JobSeen, Submission
     from launcher.machine.slurm import SlurmJob
 
-SLURM = "slurm"
 HERE = "launch.kind=here"
 SEEN_S = 10.0
 """SLURM says within this whether a job as it was asked for can never start; mostly at once."""
 LOOK_S = 0.2
-ONE_MACHINE = {"ultralytics": "Ultralytics trains on one machine"}
-ON_THE_FIRST = "this command runs on the first of them, unless it starts steps on the others (srun ...)"
-ON_CARDS = "a script that trains on cards does so on one machine; on several it trains with device=cpu"
+ONE_MACHINE = "only a script that starts its ranks on all of them (srun ...) trains on several, with device=cpu"
 
 
 def is_wanted(draft: Draft) -> bool:
-    return draft.recipe is not None and draft.recipe.launch.kind == SLURM
+    return draft.recipe is not None and draft.recipe.launch.kind == "slurm"
 
 
 def refuse(call: Call, draft: Draft, *, by_hydra: Sequence[str]) -> None:
@@ -53,25 +51,21 @@ def refuse(call: Call, draft: Draft, *, by_hydra: Sequence[str]) -> None:
 def draft(draft: Draft, terminal: Terminal, *, fit_only: bool = False) -> Answer:
     """A new launch, in a folder of its own; there is none if SLURM doesn't take its job."""
     from launcher.engine import prepare
-    from launcher.machine import slurm
 
     prepare.refuse_a_rung(draft)
-    assert draft.recipe is not None
-    folder = prepare.enter(draft, *slurm.faults(), *_of_machines(draft.recipe))
+    folder = prepare.enter(draft, *_faults(draft)).path
     try:
-        return _handed_in(folder.path, draft, terminal, fit_only=fit_only)
+        return _handed_in(folder, draft, terminal, fit_only=fit_only)
     except BaseException:
-        shutil.rmtree(folder.path, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
         raise
 
 
 def again(folder: Path, draft: Draft, terminal: Terminal, *, fit_only: bool) -> Answer:
     """A launch that was interrupted or has failed, as a new job in the same folder."""
     from launcher.history import submission
-    from launcher.machine import slurm
 
-    assert draft.recipe is not None
-    if faults := [*slurm.faults(), *_of_machines(draft.recipe)]:
+    if faults := _faults(draft):
         raise BadInput(draft.provenance.placed(faults))
     before = submission.read(folder)
     try:
@@ -82,33 +76,30 @@ def again(folder: Path, draft: Draft, terminal: Terminal, *, fit_only: bool) -> 
         raise
 
 
-def _of_machines(recipe: Recipe) -> list[Fault]:
-    """What a job of so many machines and cards can't do. Several machines are for a command that starts ranks on them itself."""
-    said, faults = recipe.launch.slurm, []
-    if said.nodes > 1 and (why := _why_not_several(recipe)):
-        found = f"{said.nodes} machines are asked for, and {why}"
+def _faults(draft: Draft) -> list[Fault]:
+    """Faults of SLURM here, and of so many machines and cards. Several machines are for a command that starts ranks on them itself."""
+    from launcher.machine import slurm
+
+    assert draft.recipe is not None
+    faults, recipe, said = slurm.faults(), draft.recipe, draft.recipe.launch.slurm
+    on_cards = recipe.device.kind != "cpu"
+    steps = any(Path(str(word)).name == "srun" for word in recipe.trainer.args.get("command") or ())
+    if said.nodes > 1 and (on_cards or not steps):
+        found = f"{said.nodes} machines are asked for, and {ONE_MACHINE}"
         faults.append(Fault(key="launch.slurm.nodes", found=found, cure="launch.slurm.nodes=1."))
-    if recipe.device.cards == "all" and said.gpus is None and recipe.device.kind != "cpu":
+    if recipe.device.cards == "all" and said.gpus is None and on_cards:
         found = "device.cards=all doesn't say how many cards the job needs"
         faults.append(Fault(key="launch.slurm.gpus", found=found, cure="Say how many: launch.slurm.gpus=4."))
     return faults
 
 
-def _why_not_several(recipe: Recipe) -> str:
-    """Why a training doesn't run on several machines; empty where it does."""
-    words = recipe.trainer.args.get("command") or ()
-    starts_steps = any(Path(str(word)).name == "srun" for word in words)
-    if not starts_steps:
-        return ONE_MACHINE.get(recipe.trainer.adapter, ON_THE_FIRST)
-    return "" if recipe.device.kind == "cpu" else ON_CARDS
+def entered(folder: Path, *, fit_only: bool) -> Submission:
+    """A launch that waits in its folder for whoever says ``autofit resume FOLDER``."""
+    from launcher.history import submission
 
-
-def _gpus(recipe: Recipe) -> int | str | None:
-    """Cards of the job: as said, else those that train together; none on a CPU."""
-    said, cards = recipe.launch.slurm.gpus, recipe.device.cards
-    if said is None:
-        said = 0 if recipe.device.kind == "cpu" else len(cards) if isinstance(cards, tuple) else cards or 1
-    return said or None
+    begun = submission.Submission(job="", name=folder.name, cwd=os.getcwd(), handed_in=time.time(), fit_only=fit_only)
+    submission.write(folder, begun)
+    return begun
 
 
 def _handed_in(folder: Path, draft: Draft, terminal: Terminal, *, fit_only: bool) -> Answer:
@@ -116,8 +107,7 @@ def _handed_in(folder: Path, draft: Draft, terminal: Terminal, *, fit_only: bool
     from launcher.machine import slurm
 
     assert draft.recipe is not None
-    begun = submission.Submission(job="", name=folder.name, cwd=os.getcwd(), handed_in=time.time(), fit_only=fit_only)
-    submission.write(folder, begun)  # the job may start before SLURM has told its id
+    begun = entered(folder, fit_only=fit_only)  # the job may start before SLURM has told its id
     with doing("handing the job to SLURM"):
         handed = replace(begun, job=slurm.submit(_asked(folder, draft.recipe)))
         try:
@@ -138,18 +128,17 @@ def _asked(folder: Path, recipe: Recipe) -> SlurmJob:
     from launcher.history.submission import WORDS
     from launcher.machine import process, slurm
 
-    said = recipe.launch.slurm
-    flags = {
-        **said.model_dump(include={"partition", "account", "qos", "constraint", "time", "mem", "nodes"}),
-        "gpus_per_node": _gpus(recipe),
-        "cpus_per_task": said.cpus,
-    }
+    said, cards = recipe.launch.slurm, recipe.device.cards
+    gpus = said.gpus
+    if gpus is None and recipe.device.kind != "cpu":
+        gpus = len(cards) if isinstance(cards, tuple) else cards or 1
+    flags = said.model_dump(include={"partition", "account", "qos", "constraint", "time", "mem", "nodes"})
     more = {"requeue": True, "signal": f"B:USR2@{said.warn_s}", **said.sbatch}
     return slurm.SlurmJob(
         argv=process.python_module("launcher", "resume", str(folder), HERE),
         name=folder.name,
         folder=folder / WORDS,
-        flags=flags,
+        flags={**flags, "gpus_per_node": gpus or None, "cpus_per_task": said.cpus},
         more={name: value for name, value in more.items() if value not in (None, False)},
         setup=said.setup,
     )
@@ -181,9 +170,8 @@ def stop(handed: Submission, seen: JobSeen) -> None:
     """Takes a job out of the queue, or asks autofit in it to stop. Raises BadInput in SLURM's words if that can't be done."""
     from launcher.machine import slurm
 
-    why = slurm.cancel(handed.job) if seen.waits else slurm.ask_to_end(handed.job)
-    if why:
-        raise BadInput([Fault(key="", where=f"SLURM's job {handed.job}", found=why, cure=f"scancel {handed.job}")])
+    if why := slurm.cancel(handed.job) if seen.waits else slurm.ask_to_end(handed.job):
+        raise refusal(why, f"scancel {handed.job}", where=f"SLURM's job {handed.job}")
 
 
 def never_begun(run: Run) -> str:
@@ -204,9 +192,8 @@ def refuse_while_queued(folder: Path) -> Submission | None:
     if handed is None or not handed.job or handed.job == submission.job_here():
         return handed
     if (seen := look(handed)) is not None and seen.is_there:
-        found = f"SLURM's job {handed.job} has it ({seen.state.lower()})"
         cure = f"`autofit watch {folder}` follows it, `autofit stop {folder}` takes it back."
-        raise BadInput([Fault(key="", where=str(folder), found=found, cure=cure)])
+        raise refusal(f"SLURM's job {handed.job} has it ({seen.state.lower()})", cure, where=str(folder))
     return handed
 
 
@@ -233,14 +220,13 @@ def queue_again(run_dir: str, terminal: Terminal) -> None:
     from launcher.machine import slurm
 
     job = submission.job_here()
-    if not run_dir or not gained(run_in(Path(run_dir))):
-        why = "within its time limit no trial came to its end and no checkpoint was saved"
-        cure = "Give it more time (launch.slurm.time), or let its trainer save more often."
-        terminal.complain(f"SLURM warned of the time limit: job {job} is not queued again: {why}. {cure}")
-        return
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # with which SLURM ends what is left of the job
-    why = slurm.queue_again(job)
-    told = f"couldn't be queued again: {why}" if why else "is queued again, and goes on with it"
+    if run_dir and gained(run_in(Path(run_dir))):
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # with which SLURM ends what is left of the job
+        why = slurm.queue_again(job)
+        told = f"couldn't be queued again: {why}" if why else "is queued again, and goes on with it"
+    else:
+        told = "is not queued again: within its time limit no trial came to its end and no checkpoint was saved. "
+        told += "Give it more time (launch.slurm.time), or let its trainer save more often."
     terminal.complain(f"SLURM warned of the time limit: job {job} {told}")
 
 
@@ -255,6 +241,16 @@ def gained(run: Run) -> bool:
     if not attempts:
         return False
     last, before = attempts[-1], [one for one in attempts[:-1] if one.ended == "interrupted"]
-
     saved_first = last.checkpoint is None and last.goes_on_from == CHECKPOINT
     return saved_first or not before or before[-1].checkpoint != last.checkpoint
+
+
+def status_of(run: Run) -> ExitCode:
+    """The exit status that a launch itself had, or would have had."""
+    from launcher.engine.state import Status, exit_code_of
+
+    if run.state in ("killed", "elsewhere"):
+        return ExitCode.RUN_FAILED
+    if run.state == "fitted":
+        return ExitCode.DONE
+    return exit_code_of(Status(run.state), ran=bool(run.known.attempts)) if run.state in set(Status) else ExitCode.BAD_INPUT

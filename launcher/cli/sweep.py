@@ -34,9 +34,18 @@ def through(words: Sequence[str], drafts: Sequence[Draft], terminal: Terminal, *
     """Hands all of them to the launcher that ``words`` choose, and waits for them. Raises BadInput, and nothing is left, where one can't
     work."""
     from launcher.config import hydra_launcher
+    from launcher.engine import prepare
     from launcher.machine import process
 
-    folders = _entered(drafts, fit_only=fit_only)
+    folders: list[Path] = []
+    try:
+        for draft in drafts:
+            prepare.refuse_a_rung(draft)
+            folders.append(prepare.enter(draft).path)
+            submit.entered(folders[-1], fit_only=fit_only)
+    except BaseException:
+        _remove(folders)
+        raise
     terminal.say(f"through {words[0]}:", *(f"  {folder}" for folder in folders))
     with suppress(ImportError):  # submitit's and joblib's own; a launcher that doesn't pickle does without
         import cloudpickle
@@ -50,47 +59,28 @@ def through(words: Sequence[str], drafts: Sequence[Draft], terminal: Terminal, *
             hydra_launcher.run(words, commands, task=process.in_a_sweep, place=str(place))
     except BadInput as refused:
         if not any((folder / "events.jsonl").exists() for folder in folders):
-            _removed([*folders, place])
+            _remove([*folders, place])
             raise
         terminal.faults(refused.faults)  # a job of it was lost; what became of the others stands in their folders
     return _told(folders, terminal, place)
 
 
-def _entered(drafts: Sequence[Draft], *, fit_only: bool) -> list[Path]:
-    from launcher.engine import prepare
-    from launcher.history import submission
-
-    folders: list[Path] = []
-    try:
-        for draft in drafts:
-            prepare.refuse_a_rung(draft)
-            folders.append(prepare.enter(draft).path)
-            handed = submission.Submission(job="", name=folders[-1].name, cwd=os.getcwd(), handed_in=time.time(), fit_only=fit_only)
-            submission.write(folders[-1], handed)
-    except BaseException:
-        _removed(folders)
-        raise
-    return folders
-
-
-def _removed(folders: Sequence[Path]) -> None:
+def _remove(folders: Sequence[Path]) -> None:
     for folder in folders:
         shutil.rmtree(folder, ignore_errors=True)
 
 
 def _told(folders: Sequence[Path], terminal: Terminal, place: Path) -> Answer:
     """How each has ended, once none is queued again. The worst counts."""
-    from launcher.cli.runs import status_of
+    from launcher.cli import runs_view
 
-    board, statuses, records = terminal.board(), [], []
-    for folder in folders:
-        run = _over(folder)
-        statuses.append(status_of(run))
-        board.ended(run)
+    runs = [_over(folder) for folder in folders]
+    for run in runs:
+        runs_view.ended(terminal.console, run)
         if run.record is None:
             terminal.complain(f"its job never began with it; its words: {place}")
-        records.append(run.as_record())
-    return Answer(status=max(statuses, default=ExitCode.DONE), record={"status": "swept", "runs": records})
+    status = max(map(submit.status_of, runs), default=ExitCode.DONE)
+    return Answer(status=status, record={"status": "swept", "runs": [run.as_record() for run in runs]})
 
 
 @doing("waiting for jobs that are queued again")
@@ -102,7 +92,6 @@ def _over(folder: Path) -> Run:
         job = run.ownership.owner.job if run.ownership.owner is not None else ""
         if not job or run.record is None or run.record.status not in NOT_OVER:
             return run
-        seen = submit.job_seen(job)
-        if seen is None or not seen.is_there:
+        if (seen := submit.job_seen(job)) is None or not seen.is_there:
             return run_in(folder)
         time.sleep(LOOK_S)

@@ -12,8 +12,9 @@ import json
 import os
 import sys
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager, redirect_stdout
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TextIO
 
 from launcher.shared import activity
@@ -21,31 +22,62 @@ from launcher.shared import activity
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from launcher.cli.launch_view import Display
-    from launcher.cli.runs_view import Board
     from launcher.cli.spinner import Spinner
     from launcher.errors import Fault
-    from launcher.ladder.rungs import Ladder
     from launcher.machine.bars import Redrawing
-    from launcher.pretended.plan import OnCard
     from launcher.shared.activity import Activity
 
+_READER_GONE = (errno.EPIPE, errno.EIO)
 
-class _Patient(io.RawIOBase):
-    """A stream's bytes, written as long as that is possible."""
 
-    def __init__(self, stream: io.RawIOBase) -> None:
-        self._stream = stream
+@dataclass(slots=True)
+class _Place:
+    """Where the last character of a screen stands. Both streams of a terminal share one, and whoever writes to it holds the lock."""
+
+    lock: Any = field(default_factory=threading.RLock)
+    torn: bool = False
+    """A trainer's last line has no end yet."""
+
+
+class _Screen(io.RawIOBase):
+    """The bytes of one of our streams, written as long as that is possible."""
+
+    def __init__(self, stream: io.RawIOBase, place: _Place) -> None:
+        self._stream, self._place = stream, place
+        self._redrawing: Redrawing | None = None
         self.lost: OSError | None = None
         """Why nothing is written any more."""
 
-    def write(self, data: Any) -> int | None:
-        if self.lost is None:
-            try:
-                return self._stream.write(data)
-            except OSError as error:
-                self.lost = error
+    def write(self, data: Any) -> int:
+        """Writes autofit's own words; they never stand behind a trainer's last line."""
+        with self._place.lock:
+            if self._place.torn and data:
+                self._place.torn = False
+                self._put(b"\n")
+            self._put(data)
         return len(data)
+
+    def show(self, data: bytes) -> None:
+        """Writes a trainer's own output: byte for byte, but for lines that are redrawn on a terminal too narrow for them."""
+        with self._place.lock:
+            self._put(self._fitted(data) if self.isatty() else data)
+            self._place.torn = not data.endswith(b"\n")
+
+    def _put(self, data: bytes) -> None:
+        rest = memoryview(data)
+        try:
+            while rest and self.lost is None:
+                rest = rest[self._stream.write(rest) or 0 :]
+        except OSError as error:
+            self.lost = error
+
+    def _fitted(self, data: bytes) -> bytes:
+        """The width is asked for at every write: terminals are resized."""
+        from launcher.machine.bars import WIDE, Redrawing
+
+        columns = _columns(self) or WIDE
+        self._redrawing = self._redrawing or Redrawing()
+        return self._redrawing.shown(data, columns=columns) if columns < WIDE else data
 
     def writable(self) -> bool:
         return True
@@ -57,64 +89,33 @@ class _Patient(io.RawIOBase):
         return self._stream.isatty()
 
 
-class _Place:
-    """Where the last character of a screen stands. Both streams of a terminal share one, and whoever writes to it holds the lock."""
-
-    def __init__(self) -> None:
-        self.lock = threading.RLock()
-        self.torn = False
-        """A trainer's last line has no end yet."""
-
-
-class _Words(io.TextIOWrapper):
-    """autofit's own words on a stream: they never stand behind a trainer's last line."""
-
-    place: _Place
-
-    def write(self, words: str, /) -> int:
-        with self.place.lock:
-            if self.place.torn and words:
-                self.place.torn = False
-                super().write("\n")
-            return super().write(words)
+def _screen(stream: TextIO) -> _Screen | None:
+    """What is behind one of our streams; None for a stream that a test or a notebook has put there."""
+    raw = getattr(getattr(stream, "buffer", None), "raw", None)
+    return raw if isinstance(raw, _Screen) else None
 
 
 class Shown:
-    """A trainer's own output on one of our streams: byte for byte, but for lines that are redrawn on a terminal too narrow for them."""
+    """Where a trainer's own output is shown."""
 
-    def __init__(self, words: TextIO) -> None:
-        self._words = words
-        self._place = words.place if isinstance(words, _Words) else _Place()
-        self._redrawing: Redrawing | None = None
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
 
     def write(self, data: bytes, /) -> None:
-        with self._place.lock:
-            self._words.flush()
-            self._words.buffer.write(self._fitted(data))
-            self._place.torn = not data.endswith(b"\n")
+        self._stream.flush()
+        if (screen := _screen(self._stream)) is not None:
+            screen.show(data)
+        else:
+            self._stream.buffer.write(data)
 
     def flush(self) -> None:
-        with self._place.lock:
-            self._words.buffer.flush()
+        self._stream.buffer.flush()
 
     def isatty(self) -> bool:
-        return self._words.isatty()
+        return self._stream.isatty()
 
     def fileno(self) -> int:
-        return self._words.fileno()
-
-    def _fitted(self, data: bytes) -> bytes:
-        """Asked at every write: terminals are resized."""
-        if not self.isatty():
-            return data
-        from launcher.machine.bars import WIDE, Redrawing
-
-        columns = _columns(self._words) or WIDE
-        self._redrawing = self._redrawing or Redrawing()
-        return self._redrawing.shown(data, columns=columns) if columns < WIDE else data
-
-
-_READER_GONE = (errno.EPIPE, errno.EIO)
+        return self._stream.fileno()
 
 
 class Streams:
@@ -122,15 +123,15 @@ class Streams:
 
     def __init__(self) -> None:
         place = _Place()
-        shared = _same(sys.stdout, sys.stderr)
-        sys.stdout, self._out = _patient(sys.stdout, place)
-        sys.stderr, _ = _patient(sys.stderr, place if shared else _Place())
+        other = place if _same(sys.stdout, sys.stderr) else _Place()
+        sys.stdout, sys.stderr = _patient(sys.stdout, place), _patient(sys.stderr, other)
 
     def close(self) -> None:
         """Writes what is left; a standard output that was lost to something else than its reader (a full disk) is told."""
         sys.stdout.flush()
-        if self._out.lost is not None and self._out.lost.errno not in _READER_GONE:
-            print(f"autofit: standard output can't be written: {self._out.lost.strerror}", file=sys.stderr)
+        screen = _screen(sys.stdout)
+        if screen is not None and screen.lost is not None and screen.lost.errno not in _READER_GONE:
+            print(f"autofit: standard output can't be written: {screen.lost.strerror}", file=sys.stderr)
         sys.stderr.flush()
 
 
@@ -142,67 +143,69 @@ def _same(one: TextIO | None, other: TextIO | None) -> bool:
         return False
 
 
-def _patient(stream: TextIO | None, place: _Place) -> tuple[TextIO, _Patient]:
-    if stream is None:  # it was closed before autofit began
-        raw, encoding, errors = _Patient(io.FileIO(os.devnull, "w")), "utf-8", "strict"
-    else:
-        buffer: Any = stream.buffer  # with python -u that is the raw stream itself
-        raw, encoding, errors = _Patient(getattr(buffer, "raw", buffer)), stream.encoding, stream.errors or "strict"
-    if errors == "strict":
+def _patient(stream: TextIO | None, place: _Place) -> TextIO:
+    """``stream``: None where it was closed before autofit began."""
+    buffer: Any = io.FileIO(os.devnull, "w") if stream is None else stream.buffer  # with python -u that is the raw stream itself
+    screen = _Screen(getattr(buffer, "raw", buffer), place)
+    encoding, errors = ("utf-8", None) if stream is None else (stream.encoding, stream.errors)
+    if errors in (None, "strict"):
         errors = "backslashreplace"  # a name that the encoding doesn't have stops nothing either
-    words = _Words(io.BufferedWriter(raw), encoding=encoding, errors=errors, line_buffering=raw.isatty())
-    words.place = place
-    return words, raw
+    return io.TextIOWrapper(io.BufferedWriter(screen), encoding=encoding, errors=errors, line_buffering=screen.isatty())
 
 
 class Terminal:
     """The two streams of one command line."""
 
     def __init__(self, *, as_json: bool) -> None:
-        self._as_json = as_json
+        self.as_json = as_json
+        """``--json`` was given: one answer is asked for."""
         self._consoles: dict[bool, Console] = {}
         self._spinner: Spinner | None = None
         activity.listen(self._doing)
 
     @property
-    def as_json(self) -> bool:
-        """``--json`` was given: one answer is asked for."""
-        return self._as_json
-
-    @property
     def is_heard(self) -> bool:
         """Somebody still reads what is shown."""
-        shown = sys.stderr if self._as_json else sys.stdout
-        raw = getattr(getattr(shown, "buffer", None), "raw", None)
-        return not isinstance(raw, _Patient) or raw.lost is None
+        screen = _screen(self._stream)
+        return screen is None or screen.lost is None
+
+    @property
+    def _stream(self) -> TextIO:
+        """Where what is shown goes."""
+        return sys.stderr if self.as_json else sys.stdout
+
+    @property
+    def console(self) -> Console:
+        """What views draw on."""
+        return self._console(stderr=self.as_json)
 
     def say(self, *lines: str) -> None:
         """Lines for people."""
-        self._print(lines, sys.stderr if self._as_json else sys.stdout)
+        for line in lines:
+            self._print(line, self._stream)
 
     def labelled(self, label: str, words: str, *, width: int) -> None:
         """A label in so many columns, and a paragraph beside it."""
-        self._print((f"{label:<{width}}{words}",), sys.stderr if self._as_json else sys.stdout, hang=width)
+        self._print(f"{label:<{width}}{words}", self._stream, hang=width)
 
     def complain(self, line: str) -> None:
         """A line about what went wrong."""
-        self._print((line,), sys.stderr)
+        self._print(line, sys.stderr)
 
     def apart(self) -> AbstractContextManager[object]:
         """While open, what others print in this process goes to standard error."""
         return redirect_stdout(sys.stderr)
 
-    def _print(self, lines: Sequence[str], stream: TextIO, *, hang: int | None = None) -> None:
+    def _print(self, line: str, stream: TextIO, *, hang: int | None = None) -> None:
         """On a terminal with words whole; rich is loaded only where a line is too long, or something is drawn already."""
         columns = _columns(stream)
-        if columns is None or (self._spinner is None and all(len(one) <= columns for line in lines for one in line.split("\n"))):
-            print(*lines, sep="\n", file=stream, flush=True)
+        if columns is None or (self._spinner is None and all(len(one) <= columns for one in line.split("\n"))):
+            print(line, file=stream, flush=True)
             return
         from launcher.cli import prose
 
-        for line in lines:
-            below = len(line) - len(line.lstrip()) if hang is None else hang
-            prose.say(self._console(stderr=stream is sys.stderr), line, hang=below)
+        below = len(line) - len(line.lstrip()) if hang is None else hang
+        prose.say(self._console(stderr=stream is sys.stderr), line, hang=below)
 
     def asked(self, question: str) -> str | None:
         """What the person at the terminal answers; None where nobody is there to be asked."""
@@ -217,37 +220,13 @@ class Terminal:
 
         prose.faults(self._console(stderr=True), faults)
 
-    def display(self) -> Display:
-        """The tables of a launch."""
-        from launcher.cli.launch_view import Display
-
-        return Display(self._console(stderr=self._as_json))
-
-    def ladder(self, ladder: Ladder) -> None:
-        """Every rung of it."""
-        from launcher.cli import rungs_view
-
-        rungs_view.ladder(ladder, self._console(stderr=self._as_json))
-
-    def board(self) -> Board:
-        """What is going on in runs."""
-        from launcher.cli.runs_view import Board
-
-        return Board(self._console(stderr=self._as_json))
-
-    def plan(self, cards: Sequence[OnCard]) -> None:
-        """Which rung fits which card."""
-        from launcher.cli import plan_view
-
-        plan_view.show(cards, self._console(stderr=self._as_json))
-
     def streams(self) -> tuple[Shown, Shown]:
         """Where a trainer's own standard output and error are shown."""
-        return Shown(sys.stderr if self._as_json else sys.stdout), Shown(sys.stderr)
+        return Shown(self._stream), Shown(sys.stderr)
 
     def record(self, record: Mapping[str, Any]) -> None:
         """What ``--json`` asks for: one line that ends standard output."""
-        if self._as_json:
+        if self.as_json:
             from launcher.shared.files import plain
 
             sys.stderr.flush()
@@ -270,12 +249,12 @@ class Terminal:
         from launcher.cli.spinner import Spinner
 
         if self._spinner is None and activity is not None:
-            self._spinner = Spinner(self._console(stderr=self._as_json or not sys.stdout.isatty()))
+            self._spinner = Spinner(self._console(stderr=self.as_json or not sys.stdout.isatty()))
         if self._spinner is not None:
             self._spinner(activity)
 
 
-def _columns(stream: TextIO) -> int | None:
+def _columns(stream: TextIO | _Screen) -> int | None:
     """Of a terminal; None where it is none."""
     try:
         return os.get_terminal_size(stream.fileno()).columns or None

@@ -71,12 +71,13 @@ def train_draft(draft: Draft, terminal: Terminal, *, folder: RunFolder | None = 
     """Trials, then the full run at the rung that fits. ``folder``: of a launch that was handed to the job that this process runs in."""
     if submit.is_wanted(draft):
         return submit.draft(draft, terminal)
+    from launcher.cli.launch_view import Display
     from launcher.engine import launch, prepare, resumption
 
     if folder is None and (begun := submit.begun_before(draft)) is not None:
         terminal.say(f"an earlier start of this SLURM job began it: {begun}")
         return go_on(resumption.resumable(begun), terminal)
-    display = terminal.display()
+    display = Display(terminal.console)
     job = prepare.prepare_search(draft, display.hear, folder=folder)
     with report.at_the_end(job.folder, terminal):
         result = launch.train(job, show=terminal.streams())
@@ -85,6 +86,7 @@ def train_draft(draft: Draft, terminal: Terminal, *, folder: RunFolder | None = 
 
 def go_on(begun: Resumable, terminal: Terminal) -> Answer:
     """Goes on with a launch. One that is done stays as it is."""
+    from launcher.cli.launch_view import Display
     from launcher.engine import launch
 
     if begun.done:
@@ -92,7 +94,7 @@ def go_on(begun: Resumable, terminal: Terminal) -> Answer:
         return Answer(status=ExitCode.DONE, record=begun.record.written())
     if submit.is_wanted(begun.draft):
         return submit.again(begun.folder.path, begun.draft, terminal, fit_only=bool(begun.record.fit_only))
-    display = terminal.display()
+    display = Display(terminal.console)
     with report.at_the_end(begun.folder, terminal):
         result = launch.go_on(begun, display.hear, show=terminal.streams())
     if result.fit_only and result.command is not None:
@@ -104,9 +106,10 @@ def fit_draft(draft: Draft, terminal: Terminal, *, folder: RunFolder | None = No
     """Trials, and the command that they would launch."""
     if submit.is_wanted(draft):
         return submit.draft(draft, terminal, fit_only=True)
+    from launcher.cli.launch_view import Display
     from launcher.engine import launch, prepare
 
-    display = terminal.display()
+    display = Display(terminal.console)
     result = launch.fit(prepare.prepare_search(draft, display.hear, folder=folder))
     if result.command is not None:
         display.command(result.command.shell())
@@ -114,18 +117,20 @@ def fit_draft(draft: Draft, terminal: Terminal, *, folder: RunFolder | None = No
 
 
 def _ladder(draft: Draft, terminal: Terminal) -> Answer:
+    from launcher.cli import rungs_view
     from launcher.engine import prepare
 
     ladder = prepare.ladder_of(draft)
-    terminal.ladder(ladder)
+    rungs_view.ladder(ladder, terminal.console)
     rungs = [one.told for one in ladder.rungs]
     return Answer(status=ExitCode.DONE, record={"status": "done", "effective_batch": ladder.effective_batch, "rungs": rungs})
 
 
 def _trial(draft: Draft, terminal: Terminal) -> Answer:
+    from launcher.cli.launch_view import Display
     from launcher.engine import launch
 
-    tried, record = launch.try_one(draft, terminal.display().hear)
+    tried, record = launch.try_one(draft, Display(terminal.console).hear)
     status = ExitCode.DONE if tried.verdict.fits else ExitCode.NO_RUNG_FITS
     if not tried.verdict.fits and not tried.verdict.lower_rung_may_help:
         status = ExitCode.TRIAL_CRASHED

@@ -21,7 +21,7 @@ VERBS: tuple[Verb, ...] = (
         usage=f"[{library.COPY} NAME [NEW]]",
         help="what there is, one line each; a copy of your own",
         takes=Takes.NAME,
-        run=single(library.recipes_or_copy),
+        run=single(library.recipes),
         more="A copy goes into ./recipes, never over one that is there.",
         examples=("autofit recipes", f"autofit recipes {library.COPY} yolo_demo mine"),
     ),

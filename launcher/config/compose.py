@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from launcher.config import hydra_errors, hydra_launcher
-from launcher.config.hydra_overrides import device, for_hydra, override_in, sweeps
+from launcher.config.hydra_overrides import Override, device, for_hydra, override_in, sweeps
 from launcher.config.recipe_files import recipe_files
 from launcher.errors import COMMAND_LINE, BadInput, Fault, did_you_mean
 from launcher.paths import home
@@ -85,6 +85,7 @@ def _several_cards(line: _Line) -> list[Fault]:
 def _composed(line: _Line, *, program: str, drafted: Mapping[str, str]) -> list[Draft]:
     from hydra.core.hydra_config import HydraConfig
 
+    from launcher.config import config_folder
     from launcher.config.recipe import checked
 
     found: list[Draft] = []
@@ -93,10 +94,12 @@ def _composed(line: _Line, *, program: str, drafted: Mapping[str, str]) -> list[
         found.append(checked(config, _provenance(HydraConfig.get(), drafted)))
 
     told = [for_hydra(word, groups=groups(), sweeping=line.sweeping) for word in line.overrides]
-    with _supplied(drafted, typed=_keys(line)), hydra_errors.told(dict(zip(told, line.overrides, strict=True))):
+    with hydra_errors.told(dict(zip(told, line.overrides, strict=True))):
         if several := [word for word in told if not line.sweeping and sweeps(word)]:
             raise BadInput([_several(word) for word in several])
-        _hydra([program, *told, *line.flags], keep)
+        for name in {*line.values_of("recipe")}.intersection((*recipe_files(), *drafted)):
+            config_folder.check(name, drafted)
+        _hydra([program, *told, *line.flags], keep, drafted=drafted, typed={one.key for one in line.said})
     return found
 
 
@@ -122,54 +125,24 @@ def groups() -> dict[str, list[str]]:
     return {folder.name: sorted(path.stem for path in folder.glob("*.yaml")) for folder in folders} | {"recipe": sorted(recipe_files())}
 
 
-def _hydra(argv: Sequence[str], task: Callable[[DictConfig], None]) -> None:
+def _hydra(
+    argv: Sequence[str], task: Callable[[DictConfig], None], *, drafted: Mapping[str, str] | None = None, typed: Collection[str] = ()
+) -> None:
     """Calls ``task`` with each configuration that Hydra composes of a command line."""
     import hydra
+    from omegaconf import OmegaConf
+
+    from launcher.config import config_folder
 
     before = sys.argv
     sys.argv = list(argv)
-    with ExitStack() as until_composed:
-        until_composed.callback(setattr, sys, "argv", before)
-        _plugins(until_composed)
-        hydra.main(config_path=str(home() / "conf"), config_name="config", version_base="1.3")(task)()
-
-
-def _plugins(until_composed: ExitStack) -> None:
-    """Makes our sources known to Hydra, and ``${autofit:...}`` a resolver of places."""
-    from tempfile import TemporaryDirectory
-
-    from hydra.core.plugins import Plugins
-    from omegaconf import OmegaConf
-
-    from launcher.config import hydra_sources
-
-    def place(name: str) -> str:
-        if name == "scratch":
-            return until_composed.enter_context(TemporaryDirectory(prefix="autofit-"))
-        return places[name]
-
-    for plugin in (hydra_sources.RecipeFolder, hydra_sources.Drafted, hydra_sources.Typed, hydra_sources.RecipePath):
-        Plugins.instance().register(plugin)
-    places = {"examples": str(home() / "examples"), "python": sys.executable}
-    OmegaConf.register_new_resolver("autofit", place, replace=True)
-
-
-@contextmanager
-def _supplied(drafted: Mapping[str, str], *, typed: Iterable[str]) -> Iterator[None]:
-    """While open, the drafted texts are recipes, and the typed groups have the last word over any recipe."""
-    from launcher.config import hydra_sources
-
-    hydra_sources.DRAFTED.update(drafted)
-    hydra_sources.TYPED.update(typed)
     try:
-        yield
+        with config_folder.laid_out(drafted=drafted or {}, typed=typed) as folder:
+            places = {"examples": str(home() / "examples"), "python": sys.executable, "scratch": str(folder / "sweep")}
+            OmegaConf.register_new_resolver("autofit", places.__getitem__, replace=True)
+            hydra.main(config_path=str(folder), config_name="config", version_base="1.3")(task)()
     finally:
-        hydra_sources.DRAFTED.clear()
-        hydra_sources.TYPED.clear()
-
-
-def _keys(line: _Line) -> set[str]:
-    return {override.key for word in line.overrides if (override := override_in(word)) is not None}
+        sys.argv = before
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -183,6 +156,15 @@ class _Line:
     """It only asks Hydra to print something; nothing is to be composed."""
     unknown: tuple[str, ...] = ()
     """Flags that Hydra doesn't have; as NAME=VALUE if they have a value."""
+
+    @property
+    def said(self) -> list[Override]:
+        return [override for word in self.overrides if (override := override_in(word)) is not None]
+
+    def values_of(self, key: str) -> list[str]:
+        """What is said for a key; of a multirun each of its values."""
+        said = [override.value for override in self.said if override.key == key]
+        return [name for value in said for name in (value.split(",") if self.sweeping else [value])]
 
 
 def _line(words: Sequence[str]) -> _Line:
@@ -228,11 +210,10 @@ def _no_flag(message: str) -> NoReturn:
 def _unknown_recipes(line: _Line, *, known: Iterable[str]) -> list[Fault]:
     """What is wrong with ``recipe=``: it names none, or one that isn't there. Hydra would list its search path instead."""
     known = sorted(known)
-    said = [override.value for word in line.overrides if (override := override_in(word)) is not None and override.key == "recipe"]
+    names = line.values_of("recipe")
     listed = f"There is: {', '.join(known)}; your own go into ./recipes/NAME.yaml."
-    if not said and not line.only_shows:
+    if not names and not line.only_shows:
         return [Fault(key="recipe", found="none is named", cure=f"Give one: recipe=NAME. {listed}", where=COMMAND_LINE)]
-    names = [name for value in said for name in (value.split(",") if line.sweeping else [value])]
     return [
         Fault(key="recipe", found=f"there is no recipe {name!r}", cure=f"{_nearest(name, known)}{listed}", where=COMMAND_LINE)
         for name in names

@@ -71,12 +71,8 @@ def for_hydra(word: str, *, groups: Collection[str], sweeping: bool) -> str:
     section, dot, _ = override.key.partition(".")
     if not sign and dot and section in _sections():
         sign = "++"  # works whether a recipe has the key or not: the schema refuses unknown keys, with what was probably meant
-    if override.key in PATHS:
-        value = _path(override.value, sweeping=sweeping)
-    elif override.key in groups:
-        value = _option(override.value, sweeping=sweeping)
-    else:
-        value = _other(override.value, sweeping=sweeping)
+    text = override.key in PATHS or override.key in groups
+    value = _text(override.value, sweeping=sweeping) if text else _other(override.value, sweeping=sweeping)
     return f"{sign}{override.key}={value}"
 
 
@@ -87,21 +83,14 @@ def _sections() -> Collection[str]:
     return {"ask", *SECTIONS}
 
 
-def _path(value: str, *, sweeping: bool) -> str:
+def _text(value: str, *, sweeping: bool) -> str:
     """Byte for byte, whatever it looks like; but null, and what is in Hydra's quotes already, stays what it is to Hydra."""
     expanded = os.path.expanduser(value) if value == "~" or value.startswith("~/") else value
     if sweeping and "," in value and not os.path.exists(expanded):
-        return value if _structured(value) else ",".join(_path(part, sweeping=False) for part in value.split(","))
+        return value if _structured(value) else ",".join(_text(part, sweeping=False) for part in value.split(","))
     if value == "null" or (_in_quotes(value) and not os.path.exists(value)) or _hydras(value) == expanded:
         return value
     return quoted(expanded)
-
-
-def _option(value: str, *, sweeping: bool) -> str:
-    """The name of a group's file, or a list of such names."""
-    if _structured(value) or (sweeping and "," in value) or _hydras(value) == value:
-        return value
-    return quoted(value)
 
 
 def _other(value: str, *, sweeping: bool) -> str:

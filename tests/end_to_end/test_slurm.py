@@ -128,7 +128,7 @@ def test_a_job_that_slurm_does_not_take_or_would_never_start_is_refused_and_noth
 
 def test_several_machines_are_refused_for_a_trainer_that_autofit_starts_on_one(place: Place) -> None:
     done = place.autofit("train", "recipe=yolo_demo", "launch=slurm", "launch.slurm.nodes=2")
-    assert done.returncode == 1 and "launch.slurm.nodes: 2 machines are asked for, and Ultralytics trains on one machine" in done.stderr
+    assert done.returncode == 1 and "launch.slurm.nodes: 2 machines are asked for, and only a script that starts its ranks" in done.stderr
     alone = place.autofit("train", "recipe=night", "launch=slurm", "launch.slurm.nodes=2")
     assert alone.returncode == 1 and "this command runs on the first of them" in alone.stderr
     assert place.up.queued() == []

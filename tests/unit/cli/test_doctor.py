@@ -28,7 +28,7 @@ def test_what_stops_a_launch_is_the_exit_status(capsys: pytest.CaptureFixture[st
     monkeypatch.setattr(checkup, "look", lambda *_, **__: [Check(subject="torch", found="old", needed="new", cure="Renew it.", stops=True)])
     assert _status(["doctor"]) == 1
     said = " ".join(capsys.readouterr().out.split())
-    assert "STOPS: old. needed: new. To do: Renew it" in said and "1 thing would stop a launch" in said
+    assert "STOPS: old. needed: new. To do: Renew it" in said and "Things that would stop a launch: 1" in said
 
 
 def test_a_version_outside_what_is_relied_upon_is_told_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -228,9 +228,9 @@ def test_watch_for_json_is_one_answer_at_once(tmp_path: Path, capsys: pytest.Cap
 def test_watch_on_a_terminal_shows_all_that_is_known(tmp_path: Path) -> None:
     console = Console(record=True, width=100, force_terminal=True, file=open(os.devnull, "w"))  # noqa: SIM115
     with running(tmp_path) as (path, child):
-        with runs_view.Board(console).live() as show:
+        with runs_view.live(console) as show:
             show(runs.run_in(path))
-        console.print(runs_view._panel(runs.run_in(path)))
+        console.print(runs_view.panel(runs.run_in(path)))
     text = console.export_text()
     for part in (path.name, "running", "1: micro_batch 4", "epoch 2/6  step 10/30", "training", "300 MiB of 900 MiB", "1.1 GiB", "█"):
         assert part in text, text

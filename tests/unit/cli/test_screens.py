@@ -64,7 +64,7 @@ def told(place: Path, *words: str, columns: int = 80, status: int = 0) -> screen
     return seen
 
 
-@pytest.mark.parametrize("columns", [40, 60, 80])
+@pytest.mark.parametrize("columns", [40, 80])
 def test_recipes_and_ladders_whatever_the_width(place: Path, columns: int) -> None:
     assert "yolov8x_a100" in told(place, "recipes", columns=columns).text
     seen = told(place, "ladder", "recipe=whisper_breeze", columns=columns)
@@ -80,8 +80,7 @@ def test_several_ladders_say_which_is_which(place: Path) -> None:
     (("train", "recipe=whisper_breze"), "'whisper_breeze'?"),
     (("ladder", "recipe=yolo_demo", "ask.mocro_batch=3", "trainer.args.epochz=7"), "'micro_batch'?"),
     (("train", "recipe=yolo_demo", "data=a_folder_that_is_not_there/and_is_long/enough_to_fill_a_line/data.yaml"), "data.yaml"),
-    (("resume", "a_run_that_is_nowhere"), "a_run_that_is_nowhere"), (("plan", "recipe=yolov8x_a100"), "a100_80gb"),
-    (("run", *COMMAND[:2], "nothing.py"), "nothing.py"),
+    (("plan", "recipe=yolov8x_a100"), "a100_80gb"),
 ])  # fmt: skip
 def test_what_is_refused(place: Path, words: tuple[str, ...], named: str) -> None:
     assert named in told(place, *words, status=1).text
@@ -135,8 +134,7 @@ def test_its_progress_is_known_and_told_by_runs_and_watch(place: Path, launched:
 
 
 @pytest.mark.parametrize("words", [
-    ("fits",), ("fits", "--forget", "all"), ("stop", "RUN"), ("resume", "RUN"), ("logs", "RUN"), ("show", "yolo_demo"), ("schema",),
-    ("agents",), ("report", "RUN"), ("explain", "RUN"), ("explain", "oom.log"),
+    ("fits",), ("stop", "RUN"), ("resume", "RUN"), ("logs", "RUN"), ("show", "yolo_demo"), ("report", "RUN"), ("explain", "oom.log"),
 ])  # fmt: skip
 def test_verbs_of_what_is_there(place: Path, launched: screens.Shown, words: tuple[str, ...]) -> None:
     (place / "oom.log").write_text(OOM, encoding="utf-8")

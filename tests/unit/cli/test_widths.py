@@ -11,7 +11,7 @@ from launcher.adapter.progress import TRAIN
 from tests.helpers import screens
 from tests.helpers.progress_of import of_trainer, recipe
 
-WIDTHS = (40, 80, 120)
+WIDTHS = (40, 120)
 ULTRALYTICS = """
 import importlib.util, sys, types
 spec = importlib.util.find_spec("ultralytics")
