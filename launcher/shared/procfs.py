@@ -68,10 +68,6 @@ WATCHES = "autofit-"
 """How the names of threads begin that autofit itself runs in a trainer's process (``sampling``)."""
 
 
-_SIGNS_OF_LIFE = ("pt_tcpstore", "pt_nccl")
-"""Threads of PyTorch's by which ranks on cards tell each other that they live, whether they train or not: the store's, NCCL's watchdog."""
-
-
 def name_thread(name: str) -> None:
     """Gives the calling thread a name that the kernel tells (proc_pid_comm(5)); nothing where it can't."""
     with contextlib.suppress(OSError), open(f"/proc/self/task/{threading.get_native_id()}/comm", "w", encoding="ascii") as comm:
@@ -96,40 +92,6 @@ def _watching_seconds(pid: int) -> float:
             with contextlib.suppress(OSError), open(f"{place}/comm", encoding="ascii", errors="replace") as comm:
                 seconds += _taken_seconds(f"{place}/stat", 13) if comm.read().startswith(WATCHES) else 0.0
     return seconds
-
-
-def moved(pid: int) -> tuple[int, int] | None:
-    """(reads and writes, page faults) of a process and all below it so far, autofit's own threads left out and those that only tell that
-    a process lives (proc_pid_io(5), proc_pid_stat(5)); None where the kernel doesn't tell. A thread that ended takes its share with it."""
-    calls = faults = 0
-    for place in (place for one in (pid, *descendants(pid)) for place in _threads(one)):
-        try:
-            of_thread = _moved(place)
-        except ProcessLookupError:
-            continue
-        except OSError:
-            if os.path.exists(place):
-                return None
-            continue
-        calls, faults = calls + of_thread[0], faults + of_thread[1]
-    return calls, faults
-
-
-def _threads(pid: int) -> list[str]:
-    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-        return [f"/proc/{pid}/task/{thread}" for thread in os.listdir(f"/proc/{pid}/task")]
-    return []
-
-
-def _moved(place: str) -> tuple[int, int]:
-    with open(f"{place}/comm", encoding="ascii", errors="replace") as comm:
-        if comm.read().startswith((WATCHES, *_SIGNS_OF_LIFE)):
-            return 0, 0
-    with open(f"{place}/io", encoding="ascii") as io:
-        calls = sum(int(line.split()[1]) for line in io if line.startswith(("syscr", "syscw")))
-    with open(f"{place}/stat", encoding="ascii", errors="replace") as stat:
-        fields = stat.read().rpartition(")")[2].split()
-    return calls, int(fields[7]) + int(fields[9])
 
 
 def with_variable(name: str, starts: tuple[str, ...]) -> list[int]:

@@ -164,8 +164,8 @@ def _stalled(seen: _Seen) -> Verdict | None:
     if seen.ending.stood_still:
         still = f"it stood still in phase {seen.report.phase}: no output and no processor time for long (recover.stall_s)"
         circles = (
-            f"it made no progress in phase {seen.report.phase}, though it computes (an endless loop, perhaps): no batch, no output, and "
-            "nothing was read or written for long (recover.stall_s)"
+            f"it made no progress in phase {seen.report.phase}, though it computes (an endless loop, perhaps): no batch and no output for "
+            "long (recover.stall_s)"
         )
         why = "; ".join(filter(None, [stack_dump.absent(seen.ending.stood_still), circles if seen.ending.computed else still]))
         return _verdict(seen, Kind.STALLED, why, evidence=seen.ending.stood_still)

@@ -231,17 +231,14 @@ COMMAND = "launcher.inside.trial"
 """The module that runs a command, which starts its processes itself on several cards."""
 RESUMED = "resumed"
 """Folder in a trial's that is that of the process which goes on from its checkpoint."""
-FAULTS = 16
-"""With at least this many page faults between two looks, a trial that has no batch yet is filling memory, which counts as progress. An
-endless loop has none, or the few that the kernel itself causes (NUMA balancing)."""
 
 
 class TrialWatch:
     """Called at every poll. Tells each new phase of the child's report, and ends a trial that makes no progress.
 
-    A trial makes no progress if it computes nothing; or if it computes, but for long there was no batch (the recorder touches the report
-    at each), no output, no new phase, and nothing read or written. Before a phase's first batch, filling memory also counts as progress:
-    data is being cached, a model built. Everything else goes on until ``trial.timeout_s``.
+    A trial makes no progress if it computes nothing; or if it computes, but after a phase's first batch there was none for long (the
+    recorder touches the report at each), no output and no new phase. Before that batch, while data is cached or a model built, and in all
+    else it goes on until ``trial.timeout_s``.
     """
 
     def __init__(self, child: Child, orders: Orders, tell: Listener, *, stall_s: float) -> None:
@@ -252,7 +249,6 @@ class TrialWatch:
         self._began = self._looked = child.awake.seconds
         self._silence, self._first = Silence(self._began, least_s=stall_s), Silence(self._began, least_s=STILL_S)
         self._course, self._first_course = Standstill(self._began, least_s=stall_s), Standstill(self._began, least_s=STILL_S)
-        self._moved: tuple[int, int] | None = None
         self._batches_in = ""
         """The phase in which a batch was last seen; empty if there was none."""
         self._lively = self._began
@@ -290,7 +286,7 @@ class TrialWatch:
             self._child.end(grace_s=1.0)
         elif self._waits is None and grew and any(map(loses_a_batch, process.tail(Path(self._signs[-1])).splitlines())):
             self._waits = Silence(now, least_s=LOST_S)
-        how = {"further": self._came_further(phase) or grew, "busy_s": busy_s}
+        how = {"further": grew or self._batches_in != phase, "busy_s": busy_s}
         first_circles, circles = self._first_course.look(now, **how), self._course.look(now, **how)
         if (last == "stalled" or circles) and not self.stood_still:
             self.computed = last != "stalled"
@@ -299,14 +295,6 @@ class TrialWatch:
         words = f" for {STILL_S:.0f} s (ended after recover.stall_s={self._stall_s:g})"
         self._still = f", computing nothing{words}" if first == "stalled" else f", no progress{words}" if first_circles else ""
         return self._still
-
-    def _came_further(self, phase: str) -> bool:
-        """Whether it has read or written, or (before the phase's first batch) filled memory, since the last look. True if unknown."""
-        before, self._moved = self._moved, procfs.moved(self._child.pid)
-        if before is None or self._moved is None:
-            return True
-        fills = self._batches_in != phase and abs(self._moved[1] - before[1]) >= FAULTS
-        return self._moved[0] != before[0] or fills
 
 
 def _changed(path: Path) -> int:
