@@ -283,14 +283,11 @@ class Overlay:
         return _Entries(iter(entries.values()))
 
 
-class _Entries:
+class _Entries(Iterator[Any]):
     """What ``os.scandir`` gives: an iterator that can be closed."""
 
     def __init__(self, entries: Iterator[Any]) -> None:
         self._entries = entries
-
-    def __iter__(self) -> _Entries:
-        return self
 
     def __next__(self) -> Any:
         return next(self._entries)
@@ -298,11 +295,10 @@ class _Entries:
     def __enter__(self) -> _Entries:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def close(self, *_: object) -> None:
         pass
 
-    def close(self) -> None:
-        pass
+    __exit__ = close
 
 
 def shutil_remove(real_os: dict[str, Any], path: str) -> None:

@@ -120,7 +120,7 @@ class _Modules:
         if not instrument.active or instrument.passive:
             return
         wanted = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
-        everything = [module for known in list(self._all.values()) if (module := known()) is not None]
+        everything = self._living()
         children = {id(child) for one in everything for child in one.children() if child is not one}
         for one in everything:
             if id(one) in children or any(one is root for root in instrument.roots) or isinstance(one, _script_types()):
@@ -130,9 +130,11 @@ class _Modules:
 
     def trained(self) -> list[Any]:
         """Parameters that have gradients."""
-        everything = [module for known in list(self._all.values()) if (module := known()) is not None]
-        found = {id(one): one for module in everything for one in module.parameters(recurse=False) if one.grad is not None}
+        found = {id(one): one for module in self._living() for one in module.parameters(recurse=False) if one.grad is not None}
         return list(found.values())
+
+    def _living(self) -> list[Any]:
+        return [module for known in list(self._all.values()) if (module := known()) is not None]
 
     def _take(self, root: Any) -> None:
         inner = [known for known in self._instrument.roots if any(known is part for part in root.modules())]

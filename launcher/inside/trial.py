@@ -225,7 +225,7 @@ def _followed(child: subprocess.Popen[bytes], records: Path, orders: Orders) -> 
     """Waits for the command; meanwhile the trial's report is that of the process which has come furthest. Returns its exit status; 1, as a
     launcher's is, where it was ended here for a rank that had failed."""
     shown, beat, failed_since, ended = "", 0, math.inf, False
-    procfs.name_thread(f"{procfs.WATCHES}trial")  # it only looks on: what it reads is no sign of the command's life
+    procfs.name_thread(f"{procfs.WATCHES}trial")  # it only looks on: what it computes is no sign of the command's life
     while True:
         try:
             status = child.wait(timeout=LOOK_S)
