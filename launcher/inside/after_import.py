@@ -8,7 +8,6 @@ import importlib.util
 import sys
 from collections.abc import Callable, Sequence
 from types import ModuleType
-from typing import Any
 
 Hook = Callable[[ModuleType], None]
 
@@ -25,7 +24,7 @@ def after_import(hooks: dict[str, Hook]) -> None:
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Finds nothing by itself: asks the others, and wraps the loader of a module that is waited for."""
+    """Finds nothing by itself: asks the others, and has the loader of a module that is waited for act at its end."""
 
     def __init__(self, hooks: dict[str, Hook]) -> None:
         self._hooks = hooks
@@ -41,29 +40,13 @@ class _Finder(importlib.abc.MetaPathFinder):
             self._busy = False
         if spec is None or spec.loader is None:
             return None
-        # asking for a spec imports nothing: libraries look so whether others are there
-        spec.loader = _Loader(spec.loader, name, self._hooks)
+        load = spec.loader.exec_module
+
+        def loaded(module: ModuleType) -> None:
+            load(module)
+            hook = self._hooks.pop(name, None)
+            if hook is not None:  # a reload has none any more
+                hook(module)
+
+        spec.loader.exec_module = loaded  # type: ignore[method-assign]  # asking for a spec imports nothing: libraries look whether others are there
         return spec
-
-
-class _Loader(importlib.abc.Loader):
-    """Another loader, with a hook after it."""
-
-    def __init__(self, loader: Any, name: str, hooks: dict[str, Hook]) -> None:
-        self._loader, self._name, self._hooks = loader, name, hooks
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._loader, name)
-
-    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
-        made: ModuleType | None = self._loader.create_module(spec)
-        return made
-
-    def exec_module(self, module: ModuleType) -> None:
-        if module.__spec__ is not None:
-            module.__spec__.loader = self._loader
-        module.__loader__ = self._loader
-        self._loader.exec_module(module)
-        hook = self._hooks.pop(self._name, None)
-        if hook is not None:  # a reload has none any more
-            hook(module)
