@@ -56,13 +56,13 @@ def steady_growth(live: Sequence[int]) -> int:
     return least if least > 0 and most <= 2 * least else 0
 
 
-def live_bytes(device: str, *, idle: bool = False) -> int:
-    """In use. Of host memory without what the allocator has and may give again, unless ``idle``: it grows once that is used up."""
+def live_bytes(device: str) -> int:
+    """In use. Of host memory without what the allocator has and may give again."""
     if device == "cuda":
         import torch
 
         return int(torch.cuda.memory_allocated())
-    return procfs.data_bytes() - (0 if idle else _free_bytes())
+    return procfs.data_bytes() - _free_bytes()
 
 
 class _Mallinfo2(ctypes.Structure):
