@@ -235,7 +235,8 @@ def _followed(child: subprocess.Popen[bytes], records: Path, orders: Orders) -> 
                 _end(child)
                 raise Unreached(f"autofit's probe did not come into {lives}. {KEPT_OUT}") from None
         reports = _reports(records)
-        failed_since = min(failed_since, time.monotonic() if any(map(_failed_rank, reports)) else math.inf)
+        failed = any(report.failure is not None and int(report.facts.get(WORLD_SIZE, 1)) > 1 for report in reports)
+        failed_since = min(failed_since, time.monotonic() if failed else math.inf)
         if time.monotonic() - failed_since > LATE_S:
             ended = True
             _end(child)
@@ -254,10 +255,6 @@ def _furthest(reports: Iterable[TrialReport]) -> TrialReport | None:
     return max(reports, key=lambda report: list(Phase).index(Phase(report.phase)), default=None)
 
 
-def _failed_rank(report: TrialReport) -> bool:
-    return report.failure is not None and int(report.facts.get(WORLD_SIZE, 1)) > 1
-
-
 def _beat(records: Path) -> int:
     """When a process of the command was last seen to train or validate, in nanoseconds; 0: never."""
     return max((path.stat().st_mtime_ns for path in records.glob("*/report.json")), default=0)
@@ -271,7 +268,7 @@ def _out_of_reach(pid: int) -> str:
             name = os.path.basename(os.readlink(f"/proc/{one}/exe"))
             age = time.time() - os.stat(f"/proc/{one}").st_ctime
             words = Path(f"/proc/{one}/cmdline").read_bytes().decode(errors="replace").split("\0")
-            if name.startswith("python") and age > UNREACHED_S and (_keeps_out(one) or "/libtorch" in _mapped(one)):
+            if name.startswith("python") and age > UNREACHED_S and (_keeps_out(one) or _has_torch(one)):
                 return " ".join(words).strip()[:200]
     return ""
 
@@ -283,8 +280,8 @@ def _keeps_out(pid: int) -> bool:
     return probe_settings.VARIABLE not in told or str(SHIM) not in told.get("PYTHONPATH", "").split(os.pathsep)
 
 
-def _mapped(pid: int) -> str:
-    return Path(f"/proc/{pid}/maps").read_text(encoding="utf-8", errors="replace")
+def _has_torch(pid: int) -> bool:
+    return "/libtorch" in Path(f"/proc/{pid}/maps").read_text(encoding="utf-8", errors="replace")
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:
@@ -366,7 +363,8 @@ def judged(reports: Sequence[TrialReport], status: int, orders: Orders) -> Trial
     if main is None:
         return TrialReport(hint=_no_model(status, orders), failure=_exit_failure(status, orders))
     everyone = trained or [main]
-    own = 1 if orders.payload.get("nominal") else _accumulated(everyone)  # a nominal batch's own is counted in the rung
+    own = max(int(one.facts.get(OWN_ACCUMULATION, 1)) for one in everyone)
+    own = 1 if orders.payload.get("nominal") else own  # a nominal batch's own is counted in the rung
     if main.failure is None and (main.phase == Phase.DONE or (main.phase == Phase.FINISH and status >= 0)):
         status = 0  # what is owed was seen; after it, stubs may have broken the script
         main = dataclasses.replace(main, phase=Phase.DONE.value)
@@ -375,7 +373,7 @@ def judged(reports: Sequence[TrialReport], status: int, orders: Orders) -> Trial
         uses=_together(everyone, orders) if len(everyone) > 1 else main.uses,
         validation_batches=max(one.validation_batches for one in everyone) if failed is None else main.validation_batches,
         swallowed=tuple(dict.fromkeys(text for one in reports for text in one.swallowed)),
-        notes=(*_notes(everyone), *_ranks(everyone, orders), *_own(own)),
+        notes=(*_notes(everyone), *_ranks(everyone, orders), *([OF_ITSELF.format(own)] if own > 1 else [])),
         facts={**main.facts, **_samples(everyone, own), **_beside(everyone)},
     )
     if report.failure is not None and "EOFError" in report.failure.types:
@@ -405,6 +403,7 @@ def _unheld(everyone: Sequence[TrialReport]) -> str:
     return f"one process used several cards (beside its own {held}), and one card for each process is covered: start one for each card"
 
 
+OF_ITSELF = "the script accumulates {} micro-batches by itself, in each step that it was told to take"
 UNANSWERED = "standard input is empty, in trials and in the run: what a script asks for there, its options must say"
 
 
@@ -476,14 +475,6 @@ def _beside(everyone: Sequence[TrialReport]) -> dict[str, int]:
     return {name: size for name, size in sums.items() if size}
 
 
-def _accumulated(trained: Sequence[TrialReport]) -> int:
-    return max((int(report.facts.get(OWN_ACCUMULATION, 1)) for report in trained), default=1)
-
-
-def _own(own: int) -> list[str]:
-    return [f"the script accumulates {own} micro-batches by itself, in each step that it was told to take"] if own > 1 else []
-
-
 def _ranks(trained: Sequence[TrialReport], orders: Orders) -> list[str]:
     if len(trained) < 2:
         return []
@@ -491,12 +482,9 @@ def _ranks(trained: Sequence[TrialReport], orders: Orders) -> list[str]:
     total = f"{sum(samples)} samples" if all(isinstance(one, int) for one in samples) else "their batches"  # type: ignore[arg-type]
     told = [f"{len(trained)} processes train together: {total} in each step of theirs, times accumulation"]
     if orders.device == "cuda":
-        told.append(f"the {len(trained)} ranks needed {', '.join(format_size(one.peak_bytes) for one in sorted(trained, key=_rank))}")
+        in_order = sorted(trained, key=lambda report: int(report.facts.get(RANK, 0)))
+        told.append(f"the {len(trained)} ranks needed {', '.join(format_size(one.peak_bytes) for one in in_order)}")
     return told
-
-
-def _rank(report: TrialReport) -> int:
-    return int(report.facts.get(RANK, 0))
 
 
 _SUMMED = ("allocated_bytes", "reserved_bytes", "device_bytes", "outside_bytes", "retries", "ooms")
