@@ -67,7 +67,6 @@ class Child:
     pumps: list[threading.Thread] = field(default_factory=list)
     words: dict[Path, bytearray] = field(default_factory=dict)
     """The end of its output by log file, kept in memory: on a full or read-only disk the log lacks the very lines that say so."""
-    peak_data_bytes: int = 0
     awake: pauses.AwakeTime = field(default_factory=lambda: pauses.AwakeTime(time.monotonic()))
     """How long it has been watched: what it is judged by."""
 
@@ -220,7 +219,6 @@ def wait(
     timed_out = False
     while child.process.poll() is None:
         awake_s = child.awake.look(time.monotonic())
-        child.peak_data_bytes = max(child.peak_data_bytes, _data_bytes(child.pid))
         if each_poll is not None:
             each_poll()
         if timeout_s is not None and awake_s > timeout_s:
@@ -238,7 +236,6 @@ def wait(
         returncode=child.process.returncode,
         timed_out=timed_out,
         seconds=seconds,
-        peak_data_bytes=child.peak_data_bytes,
         stderr_tail=child.tail(stderr) if stderr is not None else "",
     )
 
@@ -312,14 +309,6 @@ def tail(path: Path, *, most_bytes: int = _TAIL_BYTES) -> str:
             return file.read().decode("utf-8", errors="replace")
     except FileNotFoundError:
         return ""
-
-
-def _data_bytes(pid: int) -> int:
-    """VmData of a process, 0 where it can't be read: it has ended, or this is no Linux."""
-    try:
-        return procfs.data_bytes(pid)
-    except OSError:
-        return 0
 
 
 def _width(stream: Shows) -> int:

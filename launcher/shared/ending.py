@@ -19,7 +19,7 @@ class Ending:
     seconds: float = 0.0
     """Without pauses (Ctrl-Z)."""
     peak_data_bytes: int = 0
-    """Most VmData seen, for a child that a signal ended before it could report."""
+    """Most VmData seen of one of its processes: a signal may have ended it before it could report."""
     stderr_tail: str = ""
     read_only: str = ""
     """Why its folder could not be written, as seen when it had ended; empty if it could."""

@@ -169,7 +169,8 @@ def _ended(job: Job, orders: Orders, plan: TrialPlan) -> _Ended:
         meter.stop()
     read_only, full_disk = unwritable.read_only(place), unwritable.full_disk(place)  # now: what it has written is removed
     ending = replace(ending, read_only=read_only, full_disk=full_disk, file_limit=unwritable.file_limit())
-    return _Ended(orders, replace(ending, stood_still=watch.stood_still, computed=watch.computed), meter.use)
+    seen = {name: getattr(watch, name) for name in ("stood_still", "computed", "peak_data_bytes")}
+    return _Ended(orders, replace(ending, **seen), meter.use)
 
 
 def _gone_on(job: Job, first: Trial, orders: Orders, plan: TrialPlan) -> Trial:
@@ -257,12 +258,17 @@ class TrialWatch:
         self._phase = self._still = ""
         self.stood_still = ""
         self.computed = False
+        self.peak_data_bytes = 0
+        """Most VmData of any of its processes."""
 
     def __call__(self) -> None:
         now = self._child.awake.seconds
         if now - self._looked < LOOK_S:
             return
         self._looked = now
+        for one in (self._child.pid, *procfs.descendants(self._child.pid)):
+            with suppress(OSError):  # it has ended
+                self.peak_data_bytes = max(self.peak_data_bytes, procfs.data_bytes(one))
         phase = (TrialReport.read(self._report) or TrialReport()).phase
         if still := self._look_for_life(now, phase):
             phase += still

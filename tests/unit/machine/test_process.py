@@ -19,7 +19,6 @@ from launcher.errors import Interrupted
 from launcher.inside import guardian
 from launcher.machine import process
 from launcher.machine.process import Child
-from launcher.shared.ending import Ending
 from launcher.shared.orders import TEMPORARY
 from tests.helpers.places import ROOT
 
@@ -130,33 +129,6 @@ def test_a_launcher_whose_own_reader_is_gone_still_finishes_and_logs(tmp_path: P
         ending = process.wait(process.start(argv, env={}, stdout=tmp_path / "o", stderr=tmp_path / "e", show=(broken, broken)))
     assert ending.returncode == 0
     assert (tmp_path / "o").stat().st_size == 100001
-
-
-def seen_whole(place: Path, size: int) -> Ending:
-    """A child that holds so many bytes until it has been looked at twice since."""
-    place.mkdir()
-    code = """
-        import os, time
-        held = bytearray(int(os.environ["SIZE"]))
-        open("held", "w").write("1")
-        while not os.path.exists("seen"):
-            time.sleep(0.01)
-    """
-    looks = 0
-
-    def each_poll() -> None:
-        nonlocal looks
-        looks += (place / "held").exists()
-        if looks == 2:
-            (place / "seen").touch()
-
-    code = textwrap.dedent(code).replace('"held"', repr(str(place / "held"))).replace('"seen"', repr(str(place / "seen")))
-    return process.wait(started(place, code, SIZE=str(size)), each_poll=each_poll)
-
-
-def test_the_peak_of_the_data_segments_is_watched_from_outside(tmp_path: Path) -> None:
-    plain, large = (seen_whole(tmp_path / str(size), size) for size in (0, 300_000_000))
-    assert large.peak_data_bytes - plain.peak_data_bytes == pytest.approx(300_000_000, rel=0.05)
 
 
 def test_a_child_of_a_launcher_inside_a_child_is_found_from_outside(tmp_path: Path) -> None:

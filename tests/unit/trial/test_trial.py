@@ -75,6 +75,14 @@ def test_one_that_goes_round_in_circles_is_ended_long_before_its_time(tmp_path: 
     assert any("no progress for" in phase and "recover.stall_s=1.5" in phase for phase in said), "it is said before it is ended"
 
 
+def test_the_data_segments_of_all_its_processes_are_watched_from_outside(tmp_path: Path) -> None:
+    """A signal may end the one that trains before it could report: a native library that doesn't check its allocation."""
+    trains = "import time; held = bytearray(300_000_000); time.sleep(3)"
+    code = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {trains!r}])"
+    _, watch, _ = watched(tmp_path, code, stall_s=300.0, timeout_s=60.0)
+    assert 300_000_000 < watch.peak_data_bytes < 500_000_000
+
+
 LOST = """import sys, time
 print("RuntimeError: unable to write to file </torch_8_1_0>: No space left on device (28)", file=sys.stderr, flush=True)
 """
