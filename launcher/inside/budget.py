@@ -110,7 +110,6 @@ def _limit_cuda(orders: Orders, cap_bytes: int) -> int:
     uuid = orders.device_uuid
     card = VisibleCard(uuid, idle_free_bytes=orders.idle_free_bytes)
     torch.cuda.init()
-    _choose(uuid)
     torch.cuda.synchronize()  # creates the context, where the trainer's own imports haven't
     _same_card(uuid)
     outside = card.outside()
@@ -122,14 +121,6 @@ def _limit_cuda(orders: Orders, cap_bytes: int) -> int:
         raise BudgetTaken(f"the trainer is allowed {allowed} bytes of the card, and the driver says that {free} are free for it")
     tighten(cap_bytes, outside)
     return outside
-
-
-def _choose(uuid: str) -> None:
-    """Makes this rank's card the current one, where several are visible: the cap and all figures are the current card's."""
-    import torch
-
-    if torch.cuda.device_count() > 1:
-        torch.cuda.set_device(number_of(uuid))
 
 
 def number_of(uuid: str) -> int:
