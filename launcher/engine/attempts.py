@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from launcher.adapter.commands import Checkpoint, Command
@@ -36,13 +36,8 @@ WORTH_A_TRIAL = 20
 """A lower rung gets a trial first if that takes less than 1/20 of the failed attempt's time."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Launch:
-    """What an attempt starts with."""
-
-    command: Command
-    rung: Rung
-    move: MoveRecord
+_Start = tuple[Command, Rung, MoveRecord]
+"""What an attempt starts with; the move is an empty one for the first."""
 
 
 def see_through(result: Fit, *, show: tuple[Shows, Shows]) -> None:
@@ -51,9 +46,9 @@ def see_through(result: Fit, *, show: tuple[Shows, Shows]) -> None:
     If ``result`` already has attempts, the run is resumed.
     """
     assert result.chosen is not None and result.command is not None
-    begin = _next(result) if result.attempts else _Launch(result.command, result.chosen.rung, MoveRecord())
+    begin = _next(result) if result.attempts else (result.command, result.chosen.rung, MoveRecord())
     while begin is not None:
-        if not _card_is_free(result, begin.rung):
+        if not _card_is_free(result, begin[1]):
             return
         outcome = _attempt(result, begin, show=show)
         if outcome.done:
@@ -66,19 +61,20 @@ def see_through(result: Fit, *, show: tuple[Shows, Shows]) -> None:
     result.status = Status.DIVERGED if result.attempts[-1].ended == Ended.DIVERGED else Status.FAILED
 
 
-def _attempt(result: Fit, begin: _Launch, *, show: tuple[Shows, Shows]) -> RunRecord:
+def _attempt(result: Fit, begin: _Start, *, show: tuple[Shows, Shows]) -> RunRecord:
     """Launches the trainer once and follows it to its end. Raises Interrupted if a signal ended it; the record has that, too."""
     assert result.chosen is not None
-    rung, chosen = begin.rung, replace(result.chosen, rung=begin.rung)
+    command, rung, move = begin
+    chosen = replace(result.chosen, rung=rung)
     job, files = result.job.on(rung), result.job.folder.attempt(len(result.attempts) + 1)
     attempt = AttemptRecord(
-        number=files.number, command=begin.command.shell(), began=time.time(), checkpoint=begin.move.checkpoint, workers=begin.move.workers,
+        number=files.number, command=command.shell(), began=time.time(), checkpoint=move.checkpoint, workers=move.workers,
         phase=Phase.TRAIN, effective_batch=rung.effective_batch, **rung.told,
     )  # fmt: skip
     result.attempts.append(attempt)
-    result.status, result.command = Status.RUNNING, begin.command
+    result.status, result.command = Status.RUNNING, command
     job.tell(AttemptStarted(attempt=attempt))
-    child = start.start(job, chosen, begin.command, files, show=show)
+    child = start.start(job, chosen, command, files, show=show)
     try:
         outcome = watch.follow(job, child, result.attempts, base_bytes=chosen.report.base_bytes, due=result.due)
     except (Interrupted, KeyboardInterrupt):
@@ -143,7 +139,7 @@ def _strike_out(result: Fit) -> None:
         result.job.tell(Deviated(what=what))
 
 
-def _next(result: Fit) -> _Launch | None:
+def _next(result: Fit) -> _Start | None:
     """What to launch after the last attempt has ended; None if nothing more can be done."""
     move = _move(result)
     while move.move == "go_on" and _needs_a_trial(result, move) and not _proven(result, result.job.ladder.rungs[move.rung_index or 0]):
@@ -154,15 +150,20 @@ def _next(result: Fit) -> _Launch | None:
         return None
     if move.checkpoint is None:
         _put_aside(result.job.adapter.saved(result.job.folder.path).place, attempt=len(result.attempts))
-    return _Launch(start.command_of_attempt(result.job, move, rung, attempt=len(result.attempts) + 1), rung, move)
+    return start.command_of_attempt(result.job, move, rung, attempt=len(result.attempts) + 1), rung, move
 
 
 def _move(result: Fit) -> MoveRecord:
     """The decision, written down. Where the card is to be waited for, that is done before the launch."""
-    left, spoiled = _left(result)
-    goes_on_from = CHECKPOINT if left else NOTHING if spoiled or result.job.adapter.asked.keeps is None else BEGINNING
+    job, asked, (left, spoiled) = result.job, result.job.adapter.asked, _left(result)
+    goes_on_from = CHECKPOINT if left else NOTHING if spoiled or asked.keeps is None else BEGINNING
     result.note(left=list(left), goes_on_from=goes_on_from)
-    move = decide(replace(history(result), spoiled=spoiled))
+    tried = tuple(Tried(rung=one.rung, verdict=one.verdict) for one in result.trials)
+    history = History(
+        ladder=job.ladder, rules=job.recipe.recover, attempts=tuple(result.attempts), checkpoints=tuple(left), spoiled=spoiled,
+        keeps=asked.keeps, tried=tried, workers=asked.workers, forgiven=result.forgiven,
+    )  # fmt: skip
+    move = decide(history)
     resumed = len(result.attempts) == result.forgiven  # which has just looked
     if not move.stops and not resumed and (why := _another_training(result)):
         move = MoveRecord(move="stop", why=why, checkpoint=move.checkpoint)
@@ -174,23 +175,12 @@ def _move(result: Fit) -> MoveRecord:
 def _another_training(result: Fit) -> str:
     """Why what would run now isn't what was launched, if the person has edited it so; else nothing."""
     read = result.misread.read if result.misread is not None else {}
-    with doing("looking whether the training was edited since"):
-        try:
+    try:
+        with doing("looking whether the training was edited since"):
             faults = result.job.adapter.changed(since=result.job.folder.launched(), read=read).faults
-        except BadInput as unreadable:
-            faults = unreadable.faults
+    except BadInput as unreadable:
+        faults = unreadable.faults
     return "; ".join(f"{one.found}. {one.cure}" for one in faults)
-
-
-def history(result: Fit) -> History:
-    """Everything that ``recovery.decide`` needs."""
-    asked = result.job.adapter.asked
-    return History(
-        ladder=result.job.ladder, rules=result.job.recipe.recover, attempts=tuple(result.attempts),
-        checkpoints=tuple(result.attempts[-1].left), keeps=asked.keeps,
-        tried=tuple(Tried(rung=one.rung, verdict=one.verdict) for one in result.trials), workers=asked.workers,
-        forgiven=result.forgiven,
-    )  # fmt: skip
 
 
 def _left(result: Fit) -> tuple[Sequence[Checkpoint], Mapping[Path, str]]:
@@ -198,10 +188,9 @@ def _left(result: Fit) -> tuple[Sequence[Checkpoint], Mapping[Path, str]]:
 
     Checkpoints that lay there before the run began, or before it was begun anew, are not its own.
     """
-    began = _began(result)
     with doing("looking which checkpoints are whole"):
         saved = result.job.adapter.saved(result.job.folder.path)
-        looked = {path: one for path, one in saved.look(saved.files).items() if files.written_at(path) >= began - 1.0}
+        looked = {path: one for path, one in saved.look(saved.files).items() if _is_its_own(result, path)}
     whole = {path: one for path, one in looked.items() if isinstance(one, Checkpoint)}
     if good := [one for path, one in whole.items() if not _diverged_before(result.attempts, path)]:
         return good, {}
@@ -214,17 +203,16 @@ def _goes_on_from(result: Fit) -> str:
     if result.job.adapter.asked.keeps is None:
         return NOTHING
     with suppress(AutofitError, OSError):
-        saved = result.job.adapter.saved(result.job.folder.path).files
-        saved = [path for path in saved if files.written_at(path) >= _began(result) - 1.0]
+        saved = [path for path in result.job.adapter.saved(result.job.folder.path).files if _is_its_own(result, path)]
         if not saved:
             return BEGINNING
         return NOTHING if all(_diverged_before(result.attempts, path) for path in saved) else CHECKPOINT
     return ""
 
 
-def _began(result: Fit) -> float:
-    """When the run began, or last started from the beginning."""
-    return next((one.began for one in reversed(result.attempts) if one.checkpoint is None), 0.0)
+def _is_its_own(result: Fit, path: Path) -> bool:
+    """Whether a file was written since the run began, or last started from the beginning."""
+    return files.written_at(path) >= next((one.began for one in reversed(result.attempts) if one.checkpoint is None), 0.0) - 1.0
 
 
 def _diverged_before(attempts: Sequence[AttemptRecord], path: Path) -> bool:

@@ -237,7 +237,7 @@ def _as_it_was(launch: Resumable, listeners: Sequence[Listener], until_the_end: 
     recipe, record = launch.recipe, launch.record
     adapter = load_adapter(recipe.trainer.adapter)(recipe)
     ladder = build.ladder_of(adapter)
-    made = launch.attempts(ladder)
+    made, (trials, sames) = launch.attempts(ladder), launch.trials(ladder)
     read = record.misread.read if record.misread is not None else {}
     full = disk_faults(Path(recipe.run.root)) + [fault for fault in adapter.check() if fault.key not in OWN_FOLDER]
     changed = adapter.changed(since=launch.folder.launched(), read=read)
@@ -252,14 +252,11 @@ def _as_it_was(launch: Resumable, listeners: Sequence[Listener], until_the_end: 
     budget = budget_in_turn(recipe, waited=turn.waited)
     by_cards = budgets_by_cards(recipe, ladder)
     job = Job(adapter=adapter, ladder=ladder, budget=budget, by_cards=by_cards, folder=launch.folder, turn=turn, listeners=[*listeners])
-    result = Fit(job=job, trials=launch.trials(ladder), attempts=made, forgiven=len(made), fit_only=bool(record.fit_only), kept=record.kept)
+    result = Fit(job=job, trials=trials, sames=sames, attempts=made, forgiven=len(made), fit_only=bool(record.fit_only), kept=record.kept)
     result.began = record.began or result.began
     if record.misread is not None and record.misread.believed:
         result.misread = Misread(read=read, ran=record.misread.ran, rung_index=record.misread.rung_index, believed=True)
     result.same = SameTraining.from_record(record.same_training.written()) if record.same_training is not None else None
-    result.sames = {
-        one.rung_index: SameTraining.from_record(one.same_training.written()) for one in record.trials if one.same_training is not None
-    }
     if record.chosen_rung_index is not None:
         result.chosen = next(one for one in reversed(result.trials) if one.rung.index == record.chosen_rung_index)
         result.command = start.native_command(job, result.chosen.rung)

@@ -22,6 +22,7 @@ from launcher.history.records import FORMAT, AttemptRecord, Record
 from launcher.history.run_folder import RunFolder
 from launcher.history.runs import WITHOUT_A_RECORD
 from launcher.ladder.rungs import Ladder
+from launcher.ladder.same_training import SameTraining
 from launcher.run.cause import Ended
 from launcher.trial import trial
 from launcher.trial.trial import Trial
@@ -52,24 +53,29 @@ class Resumable:
         assert self.draft.recipe is not None
         return self.draft.recipe
 
-    def trials(self, ladder: Ladder) -> list[Trial]:
-        """Its trials, read from their folders."""
-        return [trial.of_record(said, ladder) for said in self.record.trials]
+    def trials(self, ladder: Ladder) -> tuple[list[Trial], dict[int, SameTraining]]:
+        """(its trials, read from their folders; the certificates of their rungs). Raises BadInput if they aren't of this ladder."""
+        said = self.record.trials
+        try:
+            sames = {one.rung_index: SameTraining.from_record(one.same_training.written()) for one in said if one.same_training is not None}
+            if self.record.chosen_rung_index not in (None, *(one.rung_index for one in said)):
+                raise ValueError(f"rung {self.record.chosen_rung_index} is chosen, and wasn't tried")
+            return [trial.of_record(one, ladder) for one in said], sames
+        except (ValueError, IndexError, TypeError) as error:
+            raise _refused(self.folder.path, f"its trials aren't those of its recipe's ladder: {error}", _ANEW) from error
 
     def attempts(self, ladder: Ladder) -> list[AttemptRecord]:
         """Its attempts at the full run. Raises BadInput if ``ladder`` isn't the one it was launched on."""
         made = self.record.attempts
         for one in made:
-            now = dict(ladder.rungs[one.rung_index].values) if one.rung_index < len(ladder.rungs) else {}
+            now = dict(ladder.rungs[one.rung_index].values) if 0 <= one.rung_index < len(ladder.rungs) else None
             if now != one.rung or one.ended not in set(Ended):
                 words = f"rung {one.rung_index} is {now} now, and was {one.rung}" if now != one.rung else f"one ended {one.ended!r}"
                 raise _refused(self.folder.path, f"its attempts aren't those of its recipe's ladder: {words}", _ANEW)
-        seen = (one if one.seconds else one.model_copy(update={"seconds": self._seen(one)}) for one in made[-1:])
-        return [*made[:-1], *seen]
-
-    def _seen(self, last: AttemptRecord) -> float:
-        """For how many seconds it was seen to run: whoever would have written that down was ended, too."""
-        return max((line["at"] - last.began for line in series.read(self.folder.series) if line["at"] >= last.began), default=0.0)
+        if made and not made[-1].seconds:  # whoever would have written that down was ended, too
+            seen = (line["at"] - made[-1].began for line in series.read(self.folder.series))
+            made = [*made[:-1], made[-1].model_copy(update={"seconds": max((0.0, *seen))})]
+        return list(made)
 
 
 _ANEW = "Launch it anew; its command.sh still runs by itself."
@@ -82,11 +88,10 @@ def resumable(place: str | Path, words: Sequence[str] = ()) -> Resumable:
     if (found := owner.who(path)).state in (State.RUNNING, State.ELSEWHERE):
         raise BadInput([owner.refusal(path, found)])
     if record.format != FORMAT:
-        was = f"its record has the format {record.format}, and this autofit goes on with format {FORMAT}"
-        raise _refused(path, was, _ANEW)
+        raise _refused(path, f"its record has the format {record.format}, and this autofit goes on with format {FORMAT}", _ANEW)
     if record.unread:
-        keys = ", ".join(sorted(record.unread))
-        raise _refused(path / "record.json", f"it has the format {FORMAT}, and yet another shape in {keys}", WITHOUT_A_RECORD)
+        shape = f"it has the format {FORMAT}, and yet another shape in {', '.join(sorted(record.unread))}"
+        raise _refused(path / "record.json", shape, WITHOUT_A_RECORD)
     if record.status in _OVER and not record.attempts:
         raise _refused(path, f"it never came to a full run: {record.status}", "Launch it anew, with what its trials have told.")
     if record.status == Status.DONE and not record.attempts and record.fit_only is not False:
@@ -98,16 +103,14 @@ def resumable(place: str | Path, words: Sequence[str] = ()) -> Resumable:
 
 
 def _record(path: Path) -> Record:
-    if not path.is_dir():
-        raise _refused(path, "there is no such folder", "Give the folder of a run: runs/autofit/NAME-DATE-TIME.")
-    record = Record.read(path / "record.json")
+    record, has_recipe = Record.read(path / "record.json"), (path / "recipe.yaml").is_file()
+    if record is None and has_recipe and (path / "record.json").is_file():
+        torn = "the run's record is torn, and nothing else says how far it had come"
+        raise _refused(path / "record.json", torn, WITHOUT_A_RECORD)
     if record is None:
-        if (path / "record.json").is_file() and (path / "recipe.yaml").is_file():
-            torn = "the run's record is torn, and nothing else says how far it had come"
-            raise _refused(path / "record.json", torn, WITHOUT_A_RECORD)
-        cure = "Give the folder of a run: runs/autofit/NAME-DATE-TIME."
-        raise _refused(path, "it isn't a run of autofit: it has no record.json that can be read", cure)
-    if not record.status or not (path / "recipe.yaml").is_file():
+        found = "it isn't a run of autofit: it has no record.json that can be read" if path.is_dir() else "there is no such folder"
+        raise _refused(path, found, "Give the folder of a run: runs/autofit/NAME-DATE-TIME.")
+    if not record.status or not has_recipe:
         raise _refused(path, "it isn't a run of autofit that can be gone on with", _ANEW)
     return record
 

@@ -129,14 +129,17 @@ def test_a_folder_it_was_launched_in_that_is_gone(tmp_path: Path) -> None:
     assert "is gone" in refusal(run_folder(tmp_path, cwd=str(tmp_path / "moved")))
 
 
-def test_attempts_of_another_ladder(tmp_path: Path) -> None:
+@pytest.mark.parametrize("edited", [
+    {"attempts": [{"rung_index": 0, "rung": {"micro_batch": 64}}]}, {"attempts": [{"rung_index": -1}]},
+    {"trials": [{"rung_index": 77, "verdict": "fits"}]}, {"trials": [{"verdict": "marvellous"}]}, {"chosen_rung_index": 1},
+])  # fmt: skip
+def test_attempts_and_trials_of_another_ladder(tmp_path: Path, edited: dict[str, Any]) -> None:
     from launcher.adapter.registry import load_adapter
     from launcher.ladder.build import ladder_of
 
-    attempt = {"rung_index": 0, "rung": {"micro_batch": 64}}
-    found = resumption.resumable(str(run_folder(tmp_path, attempts=[attempt])))
+    found, ladder = resumption.resumable(str(run_folder(tmp_path, **edited))), ladder_of(load_adapter("script")(RECIPE))
     with pytest.raises(BadInput, match="aren't those of its recipe's ladder"):
-        found.attempts(ladder_of(load_adapter("script")(RECIPE)))
+        found.attempts(ladder), found.trials(ladder)
 
 
 def test_an_attempt_whose_launcher_was_killed_lasted_as_long_as_it_was_seen(tmp_path: Path) -> None:

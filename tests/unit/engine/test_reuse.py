@@ -42,7 +42,7 @@ def test_a_run_that_was_launched_on_a_kept_fit_can_be_gone_on_with(launches: Lau
     fit = launches.train()
     assert launches.tried == [] and fit.outcome is not None
     found = resumption.resumable(str(fit.job.folder.path))
-    trials = found.trials(LADDER)
+    trials, _ = found.trials(LADDER)
     assert [one.rung.micro_batch for one in trials] == [8, 4] and trials[1].report.base_bytes == 7 and trials[1].kept
 
 
