@@ -5,15 +5,14 @@ Folders of an older autofit are read as far as possible; what they lack is left 
 
 from __future__ import annotations
 
-import json
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from launcher.errors import BadInput, Fault, did_you_mean
 from launcher.history import owner, series, submission
@@ -336,7 +335,7 @@ class Reader:
         self._look, self._ask_next = look, 0.0
         self._seen: JobSeen | None = None
         self._folder = RunFolder(path.resolve())
-        self._series = _Lines(self._folder.series, most_bytes=series_bytes)
+        self._series = series.GrowingLines(self._folder.series, most_bytes=series_bytes)
         self._lines: list[Mapping[str, Any]] = []
 
     def now(self) -> Run:
@@ -358,47 +357,13 @@ class Reader:
         return self._seen
 
 
-def events_of(folder: RunFolder) -> list[Mapping[str, Any]]:
+def events_of(folder: RunFolder) -> Sequence[Mapping[str, Any]]:
     """Everything that has happened in a launch, in order."""
-    return _Lines(folder.events).fresh()
-
-
-class _Lines:
-    """A file of JSON lines that grows."""
-
-    def __init__(self, path: Path, *, most_bytes: int | None = None) -> None:
-        """``most_bytes``: at most so much of what is there at the first look, its end; None: all of it."""
-        self._path, self._most_bytes = path, most_bytes
-        self._at: int | None = None
-
-    def fresh(self) -> list[Mapping[str, Any]]:
-        """The whole lines since the last look."""
-        with suppress(OSError), self._path.open("rb") as file:
-            at = self._first(file) if self._at is None else self._at
-            file.seek(at)
-            whole, newline, _ = file.read().rpartition(b"\n")
-            self._at = at + len(whole) + len(newline)
-            return [value for line in whole.splitlines() if (value := _value(line))]
-        return []
-
-    def _first(self, file: BinaryIO) -> int:
-        """Offset of the first line that is read."""
-        if not self._most_bytes or (size := os.fstat(file.fileno()).st_size) <= self._most_bytes:
-            return 0
-        file.seek(size - self._most_bytes)
-        file.readline()  # the rest of a line that begins before it
-        return file.tell()
-
-
-def _value(line: bytes) -> Mapping[str, Any]:
-    with suppress(ValueError):
-        value = json.loads(line)
-        return value if isinstance(value, dict) else {}
-    return {}
+    return series.GrowingLines(folder.events).fresh()
 
 
 def read_json(path: Path) -> Mapping[str, Any]:
     """A file's one JSON object; empty where it can't be read."""
     with suppress(OSError):
-        return _value(path.read_bytes())
+        return series.json_object(path.read_bytes())
     return {}

@@ -16,7 +16,7 @@ import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 DENSE_S = 3600.0
 """Seconds since the run began in which there is a line for each look."""
@@ -63,13 +63,7 @@ def _torn(path: Path) -> bool:
 
 def read(path: Path) -> list[dict[str, Any]]:
     """The series so far, oldest first; a torn line is passed over."""
-    found = []
-    with suppress(OSError):
-        for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
-            with suppress(ValueError):
-                one = json.loads(line)
-                found += [one] if isinstance(one, dict) and "at" in one else []
-    return found
+    return [line for line in GrowingLines(path).fresh() if "at" in line]
 
 
 def _told(value: Any) -> Any:
@@ -87,3 +81,38 @@ def seconds_left(lines: Sequence[Mapping[str, Any]], *, since: float) -> float |
     first, last = told[0], told[-1]
     gained, took = last["done"] - first["done"], last["at"] - first["at"]
     return (1.0 - last["done"]) * took / gained if gained > 0 and took > 0 else None
+
+
+class GrowingLines:
+    """A file of JSON lines that grows."""
+
+    def __init__(self, path: Path, *, most_bytes: int | None = None) -> None:
+        """``most_bytes``: at most so much of what is there at the first look, its end; None: all of it."""
+        self._path, self._most_bytes = path, most_bytes
+        self._at: int | None = None
+
+    def fresh(self) -> list[dict[str, Any]]:
+        """The whole lines since the last look."""
+        with suppress(OSError), self._path.open("rb") as file:
+            at = self._first(file) if self._at is None else self._at
+            file.seek(at)
+            whole, newline, _ = file.read().rpartition(b"\n")
+            self._at = at + len(whole) + len(newline)
+            return [value for line in whole.splitlines() if (value := json_object(line))]
+        return []
+
+    def _first(self, file: BinaryIO) -> int:
+        """Offset of the first line that is read."""
+        if not self._most_bytes or (size := os.fstat(file.fileno()).st_size) <= self._most_bytes:
+            return 0
+        file.seek(size - self._most_bytes)
+        file.readline()  # the rest of a line that begins before it
+        return file.tell()
+
+
+def json_object(line: bytes) -> dict[str, Any]:
+    """The object that a line of JSON is; empty where it is none."""
+    with suppress(ValueError):
+        value = json.loads(line)
+        return value if isinstance(value, dict) else {}
+    return {}

@@ -109,11 +109,9 @@ class Cause:
 def find(end: RunEnd) -> Cause:
     """What ended the run. If others had taken the card's memory, a memory failure is their doing (``CARD_TAKEN``)."""
     phase = phase_of(end.words)
-    if end.returncode == 0 and end.ended_for is None and end.not_finite:
-        return Cause(ended=Ended.DIVERGED, phase=phase, evidence=end.not_finite)
-    if end.returncode == 0 and end.ended_for is None and (hidden := _hidden(end)):
-        return Cause(ended=Ended.DIVERGED, phase=phase, evidence=hidden)
     if end.returncode == 0 and end.ended_for is None:
+        if diverged := end.not_finite or _hidden(end):
+            return Cause(ended=Ended.DIVERGED, phase=phase, evidence=diverged)
         return Cause(ended=Ended.DONE, phase=Phase.DONE, evidence=_got_over(end.words))
     lost = not_handed_over(end.words) or _failure(end) if end.ended_for is Ended.STALLED else None
     if lost is not None and lost.source in OF_MACHINE:
