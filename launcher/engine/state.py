@@ -121,8 +121,6 @@ class Fit:
     """Launches of the full run: one, and one more each time that it had to be started again."""
     forgiven: int = 0
     """So many of the first attempts don't count against ``recover.restarts``: a person has said ``autofit resume`` since."""
-    cwd: str = field(default_factory=os.getcwd)
-    """Where it was launched."""
     began: float = field(default_factory=time.time)
     trying: Rung | None = None
     """The rung whose trial is under way."""
@@ -228,7 +226,7 @@ class Fit:
             trials=[one.record(same_training=self.certificate(one.rung).as_record()) for one in self.trials],
             attempts=[one.model_copy(update={"same_training": self._same_record(one)}) for one in self.attempts],
             same_training=SameTrainingRecord(**same, **({"refused": self.refused} if self.refused else {})) if same else None,
-            chosen_rung_index=chosen.rung.index if chosen else None, cwd=self.cwd, run_dir=str(job.folder.path),
+            chosen_rung_index=chosen.rung.index if chosen else None, cwd=os.getcwd(), run_dir=str(job.folder.path),
             command=self.command.shell() if self.command else None, device=DeviceRecord(**plain(job.budget)),
             environment=self._environment(), trial_seconds=self.trial_seconds, kept=self.kept, **self._where_it_is_so(),
         ).written()  # fmt: skip

@@ -248,13 +248,12 @@ class Fingerprint:
         return hashlib.sha256(json.dumps(dict(self.depends_on), sort_keys=True).encode()).hexdigest()
 
 
-def changes(before: Mapping[str, str], now: Mapping[str, str], *, most: int = 3) -> str:
-    """The changes in one line; empty if there are none."""
+def changes(before: Mapping[str, str], now: Mapping[str, str]) -> str:
+    """The changes in one line, three of them by name; empty if there are none."""
     names = [name for name in {**before, **now} if before.get(name) != now.get(name)]
     names.sort(key=lambda name: (name.startswith("environment "), list({**now, **before}).index(name)))
-    told = [_change(name, before.get(name), now.get(name)) for name in names[:most]]
-    more = [f"{len(names) - most} more"] if len(names) > most else []
-    return "; ".join([*told, *more])
+    told = [_change(name, before.get(name), now.get(name)) for name in names[:3]]
+    return "; ".join([*told, *([f"{len(names) - 3} more"] if len(names) > 3 else [])])
 
 
 def _change(name: str, before: str | None, now: str | None) -> str:

@@ -147,9 +147,10 @@ class Run:
         """When it was launched; of an older run when its process took the folder."""
         if self.submission is not None:
             return self.known.began or self.submission.handed_in
-        if self.known.began or self.ownership.owner is None:
-            return self.known.began
-        return datetime.fromisoformat(self.ownership.owner.began).timestamp()
+        with suppress(ValueError):
+            taken = datetime.fromisoformat(self.ownership.owner.began).timestamp() if self.ownership.owner is not None else None
+            return self.known.began or taken
+        return None
 
     @property
     def last_sign(self) -> float | None:
@@ -172,7 +173,8 @@ class Run:
     @property
     def peak_bytes(self) -> int:
         """Most that the full run has used, as its trial counts it; before it, that of the last trial."""
-        peaks = [int(told.get("peak_bytes") or 0) for told in self.lines] + [one.peak_bytes for one in self.known.attempts[-1:]]
+        peaks = [told["peak_bytes"] for told in self.lines if isinstance(told.get("peak_bytes"), int)]
+        peaks += [one.peak_bytes for one in self.known.attempts[-1:]]
         return max(self.memory.run_peak_bytes, *peaks, 0) or self.trial_peak_bytes
 
     @property
@@ -263,9 +265,9 @@ def find(said: str) -> Path:
     raise BadInput([Fault(key="", where=said, found=f"there is no such folder, and none of that name in {ROOT}", cure=_cure(path))])
 
 
-def of_job(job: str, root: Path = ROOT) -> Path | None:
+def of_job(job: str) -> Path | None:
     """The newest run folder whose launch was handed to SLURM as this job, or was begun in it."""
-    mine = [path for path in below(root) if job in _jobs(path)]
+    mine = [path for path in below(ROOT) if job in _jobs(path)]
     return max(mine, key=_touched).resolve() if mine else None
 
 
@@ -282,11 +284,11 @@ def _cure(path: Path) -> str:
     return f"{did_you_mean(path.name, known)}`autofit runs` lists what there is."
 
 
-def newest(root: Path = ROOT) -> Path:
+def newest() -> Path:
     """The run that was launched last. Raises BadInput if there is none."""
-    runs = list(below(root))
+    runs = list(below(ROOT))
     if not runs:
-        raise BadInput([Fault(key="", where=str(root), found="there is no run here", cure="Name its folder.")])
+        raise BadInput([Fault(key="", where=str(ROOT), found="there is no run here", cure="Name its folder.")])
     return max(runs, key=_touched).resolve()
 
 
@@ -340,7 +342,7 @@ class Reader:
 
     def now(self) -> Run:
         ownership = owner.who(self._folder.path)  # first: a record that is read later is at least as new
-        self._lines += [line for line in self._series.fresh() if "at" in line]
+        self._lines += series.points(self._series)
         record, handed = Record.read(self._folder.record), submission.read(self._folder.path)
         over = record is not None and record.status not in NOT_OVER
         return Run(

@@ -63,7 +63,12 @@ def _torn(path: Path) -> bool:
 
 def read(path: Path) -> list[dict[str, Any]]:
     """The series so far, oldest first; a torn line is passed over."""
-    return [line for line in GrowingLines(path).fresh() if "at" in line]
+    return points(GrowingLines(path))
+
+
+def points(lines: GrowingLines) -> list[dict[str, Any]]:
+    """The fresh lines that tell of a moment; what a person has edited otherwise is passed over."""
+    return [line for line in lines.fresh() if isinstance(line.get("at"), (int, float))]
 
 
 def _told(value: Any) -> Any:
