@@ -86,5 +86,5 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     return f"Did you mean {meant!r}? " if meant else ""
 
 
-PLACE = "command line after --"
+PLACE = "your command"
 """Key of faults in a command after ``--``."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from launcher.ladder.rungs import CHECKPOINTING, MICRO_BATCH
+from launcher.errors import BadInput, Fault, did_you_mean
+from launcher.ladder.rungs import AS_ASKED, CHECKPOINTING, MICRO_BATCH
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -22,7 +23,7 @@ class Belief:
     """Where the value was found, in words."""
 
     def __str__(self) -> str:
-        return f"{self.spelling} ({self.source})"
+        return f"{'set from outside' if self.spelling == 'outside' else self.spelling} ({self.source})"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -65,12 +66,33 @@ class Understood:
 
 def free_batch(understood: Understood) -> Understood:
     """The same, but the micro-batch may go down without more accumulation (``--allow-batch``)."""
-    order = [*understood.ladder.get("order", ())]
-    if not order or MICRO_BATCH not in understood.ask:
+    order = understood.ladder["order"]
+    if MICRO_BATCH not in understood.ask:
         return understood
     wheels = {name: rule for name, rule in understood.ladder.get("wheels", {}).items() if name != MICRO_BATCH}
     order = [MICRO_BATCH, *(name for name in order if name != MICRO_BATCH)]
     return replace(understood, ladder={"order": order, **({"wheels": wheels} if wheels else {})})
+
+
+def giving_up(understood: Understood, names: Sequence[str]) -> Understood:
+    """The same with a ladder that turns nothing unasked but what leaves the training as it is, and ``names`` (``--give-up``).
+
+    Rules of the others stay, so that the end can say what they would do. Raises BadInput for names that can't be given up.
+    """
+    order = understood.ladder.get("order") or [name for name in AS_ASKED if name in understood.ask]
+    could = [name for name in order if name not in AS_ASKED and name in understood.ask]
+    faults = [_not_given_up(name, could) for name in names if name not in could]
+    if faults:
+        raise BadInput(faults)
+    order = [name for name in order if name in AS_ASKED or name in names]
+    left = [name for name in could if name not in names]
+    comment = f"fastest wheel first; beside them, for another training: {', '.join(left)}" if left else "fastest wheel first"
+    return replace(understood, ladder={**understood.ladder, "order": order}, comments={**understood.comments, "ladder.order": comment})
+
+
+def _not_given_up(name: str, could: Sequence[str]) -> Fault:
+    cure = f"{did_you_mean(name, could)}It has {', '.join(could)}." if could else "Leave it out."
+    return Fault(key="", where="--give-up", found=f"{name!r} is nothing that this command could give up", cure=cure)
 
 
 def checkpointed(understood: Understood) -> Understood:

@@ -10,6 +10,18 @@ from typing import Any
 from launcher.cli.terminal import Terminal
 from launcher.errors import ExitCode
 
+FIT_ONLY = "--fit-only"
+ALLOW_BATCH = "--allow-batch"
+"""The person accepts another effective batch than the asked one."""
+GIVE_UP = "--give-up"
+"""The person lets wheels turn that make another training: ``--give-up image_size,model``."""
+CHECKPOINTING = "--checkpointing"
+"""A part of the model's repeated modules may be checkpointed, from outside where the command has no word for it."""
+SET = "--set"
+"""The person names the value of the script's own that is its batch size: ``--set "CONFIG['batch']"``."""
+VALUED = (GIVE_UP, SET)
+"""Flags with a value: the word behind them, or behind their ``=``."""
+
 
 class Takes(Enum):
     """What a verb works on. It decides how the words of a command line are read and completed."""
@@ -48,7 +60,9 @@ class Call:
     words: tuple[str, ...] = ()
     """Overrides and Hydra's own flags, as typed."""
     flags: frozenset[str] = frozenset()
-    """The verb's own flags that were given."""
+    """The verb's own flags that were given, but for those with a value."""
+    values: Mapping[str, str] = field(default_factory=dict)
+    """Those with a value."""
     command: tuple[str, ...] = ()
     """What stands after ``--``."""
 

@@ -28,8 +28,9 @@ def detached(call: Call) -> Answer:
     log = paths.state_folder() / f"{call.verb}-{datetime.now():%Y%m%d-%H%M%S-%f}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     launched = log.with_suffix(".launched")
+    flags = [*sorted(call.flags - {DETACH}), *(f"{name}={value}" for name, value in call.values.items())]
     command = ("--", *call.command) if call.command else ()
-    argv = process.python_module("launcher", call.verb, *sorted(call.flags - {DETACH}), *call.words, *command)
+    argv = process.python_module("launcher", call.verb, *flags, *call.words, *command)
     child = process.detach(argv, env={paths.LAUNCHED: str(launched)}, log=log)
     folder, returncode, until = None, None, time.monotonic() + BEGUN_S
     with doing("waiting for its run folder"):

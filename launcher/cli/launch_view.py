@@ -15,13 +15,13 @@ from launcher.engine.events import (
     Finished,
     Fitted,
     KeptFits,
-    MisreadFound,
     Planned,
     Proven,
     Queued,
     Resumed,
     Timed,
     TrialReported,
+    Unturned,
 )  # fmt: skip
 from launcher.engine.state import Status
 from launcher.history.events import Event
@@ -39,6 +39,9 @@ from launcher.trial.trial import Trial
 
 NEAR_CAP = 0.97
 """A fit above this fraction of its cap is called close to it."""
+
+USUAL = 5
+"""Nine of ten first launches take so many trials at most (docs/fit.md)."""
 
 
 class Display:
@@ -69,8 +72,8 @@ class Display:
         self._labelled("asked", words(job.ladder.asked))
         self._labelled("device", str(budget))
         self._labelled("fits", _what_fits(budget))
-        rungs, trials = _counted(len(job.ladder.rungs), "rung"), _counted(most, "trial")
-        self._labelled("ladder", f"{rungs}; {_batch_of(job)}; at most {trials} to find the one that fits")
+        self._labelled("ladder", f"{_counted(len(job.ladder.rungs), 'rung')}; {_batch_of(job)}")
+        self._labelled("time", _how_long(most, event.trial_seconds))
         self._labelled("record", str(job.folder.path))
         for note in (*job.budget.notes, *job.adapter.notes()):
             self._labelled("note", note, label_style="yellow")
@@ -90,7 +93,7 @@ class Display:
             made = day(found.fit.made)
             used = f"kept fit of {made}: nothing that it depends on has changed, so no trials are made (trial.fresh=true makes them)"
             self._once(used, style="green")
-        elif found.why:
+        elif found.why and found.fingerprint is not None:  # else nobody expects one
             self._once(found.why, style="dim")
 
     # -- trials
@@ -101,7 +104,7 @@ class Display:
         if event.why:
             self._say(f"rung {rung.index} next: {event.why}", style="dim")
         so_far = f" (about {prose.duration(event.mean_seconds)} each so far)" if event.mean_seconds else ""
-        of = f" of at most {event.most}" if event.most else ""
+        of = f" of at most {event.most}" if event.most and event.most <= USUAL else ""
         self._trial = f"trial {event.number}{of}{so_far}: rung {rung.index}  {words(rung)}"
         if not self._console.is_terminal:
             self._console.print(self._trial, highlight=False, soft_wrap=True)
@@ -132,11 +135,9 @@ class Display:
             self._say(f"in full: {trial.folder}")
 
     @hear.register
-    def _misread_found(self, event: MisreadFound) -> None:
-        """Where it is not believed, the summary says so."""
-        if event.misread.believed:
-            line = f"misread: {event.words}. What ran is what was asked: the ladder is rebuilt from it"
-            self._console.print(Text(line, style="yellow"), soft_wrap=True)
+    def _unturned(self, event: Unturned) -> None:
+        then = "What ran is what was asked: the ladder is made of that" if event.believed else "So its micro-batch isn't turned"
+        self._say(f"{event.words}. {then}", style="yellow")
 
     @hear.register
     def _timed(self, event: Timed) -> None:
@@ -156,8 +157,8 @@ class Display:
             )
             self._say(refused, style="red")
         elif not same.unproven:
-            apart = f"the same training: updates at {', '.join(same.layouts)} are {same.apart or 0:.0e} apart"
-            self._say(f"{apart}; steps, schedule and samples are the same", style="green")
+            apart = f"{same.apart or 0:.0e} apart (rounding: the same)"
+            self._say(f"the same training: its updates are {apart}; steps, schedule and samples are the same", style="green")
         else:
             lead = "except" if all(line.startswith("differs") for line in same.unproven) else "as far as it is proven; not proven:"
             parts = "; ".join(f"{names}: {line}" for line, names in same.unproven.items())
@@ -253,10 +254,16 @@ class Display:
 def _what_fits(budget: Budget) -> str:
     """The cap, and how much memory a trial really gets, in words."""
     room = headroom.words(budget.budget_bytes, budget.headroom, kind=budget.kind)
-    below = f"what stays below {format_size(budget.cap_bytes)} ({room} headroom)"
-    if budget.ceiling_bytes <= budget.cap_bytes:
-        return f"{below}; a trial is given no more"
-    return f"{below}; a trial may take up to {format_size(budget.ceiling_bytes)}, so that what it needs is seen"
+    measured = "; a trial may take more, to be measured" if budget.ceiling_bytes > budget.cap_bytes else ""
+    return f"what needs {format_size(budget.cap_bytes)} at most: {room} of the budget stay free{measured}"
+
+
+def _how_long(most: int, seconds: float | None) -> str:
+    """How many trials there will be, and what they take, as far as it is known before the first."""
+    usual = _counted(min(most, USUAL), "trial")
+    number = f"{usual} at most" if 1 < most <= USUAL else usual if most == 1 else f"usually {usual} at most, {most} if all goes badly"
+    each = f"about {prose.duration(seconds)} each, as earlier ones took" if seconds else "each starts the command anew and makes some steps"
+    return f"{number}, {each}; then the run"
 
 
 def _counted(number: int, what: str) -> str:
@@ -275,6 +282,8 @@ def _room(trial: Trial, budget: Budget) -> str:
 def _batch_of(job: Job) -> str:
     """What the ladder does to the effective batch, in words."""
     effective, last = job.ladder.effective_batch, min(rung.effective_batch for rung in job.ladder.rungs)
+    if not effective:
+        return "the batch is the command's own"
     ranks = {rung.world_size for rung in job.ladder.rungs}
     processes = f" ({max(ranks)} processes)" if max(ranks) > 1 and len(ranks) == 1 else ""
     if last == effective:

@@ -19,7 +19,7 @@ from typing import TypeVar
 
 from launcher import __version__
 from launcher.cli import astray, submit, verbs
-from launcher.cli.call import Answer, Call, Takes, Task, Verb
+from launcher.cli.call import VALUED, Answer, Call, Takes, Task, Verb
 from launcher.cli.refusals import refusal
 from launcher.cli.terminal import Streams, Terminal
 from launcher.config import compose
@@ -58,12 +58,26 @@ def run(argv: Sequence[str]) -> int:
         return ExitCode.DONE
     if name in ("", "help", *_HELP) or (verb is not None and _HELP & set(words)):
         of = verb or next(filter(None, map(verbs.find, words[1:])), None)
-        terminal.say(verbs.page(of) if of is not None else verbs.help_text())
+        terminal.say(verbs.page(of, whole="all" in words) if of is not None else verbs.help_text())
         return ExitCode.DONE
+    values, words = _valued(words, verb)
     flags = frozenset(words).intersection(verb.flags if verb is not None else ())
     rest = tuple(word for word in words[1:] if word not in flags)
-    call = Call(verb=name, terminal=terminal, words=rest, flags=flags, command=tuple(command))
-    return _performed(call)
+    return _performed(Call(verb=name, terminal=terminal, words=rest, flags=flags, values=values, command=tuple(command)))
+
+
+def _valued(words: Sequence[str], verb: Verb | None) -> tuple[dict[str, str], list[str]]:
+    """(the verb's flags with a value, the other words). One without its value stays among the words, and is told there."""
+    values: dict[str, str] = {}
+    rest, left = [], list(words)
+    while left:
+        word = left.pop(0)
+        name, equals, value = word.partition("=")
+        if verb is None or name not in verb.flags or name not in VALUED or not (equals or left):
+            rest.append(word)
+        else:
+            values[name] = value if equals else left.pop(0)
+    return values, rest
 
 
 def _split(argv: Sequence[str], verb: Verb | None) -> tuple[list[str], list[str]]:

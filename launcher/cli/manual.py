@@ -16,19 +16,26 @@ WIDTH = 80
 _READS_RECIPES = (Takes.RECIPE, Takes.COMMAND, Takes.EITHER)
 
 
-def page(verb: Verb, *, flags: Mapping[str, str], everywhere: Mapping[str, str], groups: Mapping[str, list[str]]) -> str:
-    """``flags``, ``everywhere``: flags of the verb's, and others, with what they do; ``groups``: Hydra's, with their options."""
+USUAL = ("ask", "data", "device.memory", "trainer.args", "ladder.order", "trial.fresh", "recover.allow_restart", "run.root")
+"""Keys that a page tells unless all are asked for."""
+
+
+def page(verb: Verb, *, flags: Mapping[str, str], everywhere: Mapping[str, str], groups: Mapping[str, list[str]], whole: bool) -> str:
+    """``flags``, ``everywhere``: flags of the verb's, and others, with what they do; ``groups``: Hydra's, with their options. ``whole``:
+    with all groups and keys."""
     parts = [f"autofit {verb.name} {verb.usage}".rstrip(), *_wrapped(f"{verb.help}. {verb.more}".strip())]
     own = {name: flags[name] for name in verb.flags}
     parts += ["", "Flags:", *_pairs({**own, **everywhere})]
     if verb.examples:
         parts += ["", "Examples:", *(f"  {line}" for line in verb.examples)]
-    if verb.takes in _READS_RECIPES:
+    if verb.takes in _READS_RECIPES and not whole:
+        parts += ["", "Usual keys (KEY=VALUE):", *_keys(USUAL), "", f"autofit {verb.name} --help all tells every key and group."]
+    elif verb.takes in _READS_RECIPES:
         parts += ["", "Groups (GROUP=OPTION):", *_pairs({name: ", ".join(options) for name, options in groups.items()})]
         parts += ["", "Keys (KEY=VALUE), with defaults where neither recipe nor group says otherwise:", *_keys()]
         parts += ["", "--cfg job shows what a recipe composes to, --hydra-help Hydra's own flags."]
     elif verb.keys:
-        parts += ["", "Keys (KEY=VALUE), with their defaults:", *_keys(verb.keys)]
+        parts += ["", "Keys (KEY=VALUE), with their defaults:", *_keys((verb.keys,))]
     return "\n".join(parts)
 
 
@@ -45,8 +52,8 @@ def _pairs(said: Mapping[str, str]) -> Iterator[str]:
         yield from lines[1:]
 
 
-def _keys(only: str = "") -> Iterator[str]:
-    """Each key, its default, and below it what it means."""
+def _keys(only: tuple[str, ...] = ("",)) -> Iterator[str]:
+    """Each key that begins with one of ``only``, its default, and below it what it means."""
     from launcher.config.schema import Recipe
 
     for key, field in fields(Recipe):

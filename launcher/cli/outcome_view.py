@@ -20,6 +20,7 @@ from launcher.ladder import course
 from launcher.ladder.same_training import SameTraining
 from launcher.ladder.verdict import Kind, Verdict
 from launcher.run.cause import Ended
+from launcher.shared.report import DRAWN_BATCH, Phase
 from launcher.shared.sizes import format_size
 from launcher.trial.job import Job
 from launcher.trial.trial import Trial
@@ -67,7 +68,8 @@ def _tried_again(trials: Sequence[Trial]) -> set[int]:
 
 def _row(trial: Trial, job: Job) -> Iterable[str | Text]:
     report, verdict = trial.report, trial.verdict
-    per_sample = report.step_seconds / trial.rung.micro_batch if report.step_seconds else None
+    samples = trial.rung.micro_batch
+    per_sample = report.step_seconds / samples if report.step_seconds and samples else None
     estimate = job.adapter.estimate_seconds(trial.rung, report) if verdict.fits else None
     yield str(trial.rung.index)
     yield from (setting(trial.rung.values[wheel.name]) for wheel in job.ladder.wheels)
@@ -76,7 +78,7 @@ def _row(trial: Trial, job: Job) -> Iterable[str | Text]:
     yield f"{per_sample * 1000:.1f} ms" if per_sample else "-"
     yield prose.duration(estimate) if estimate else "-"
     yield f"{trial.seconds:.1f} s" if not trial.kept else "kept"
-    where = "" if verdict.fits else f" in {verdict.phase}"
+    where = "" if verdict.phase == Phase.DONE else f" in {verdict.phase}"
     yield Text.assemble((verdict.kind.value, colour(verdict)), where)
 
 
@@ -154,6 +156,10 @@ def _memory(console: Console, fit: Fit) -> None:
 
 def _batch_words(trial: Trial, asked: int) -> str:
     used = trial.effective_batch
+    if least_most := trial.report.facts.get(DRAWN_BATCH):
+        return "its batches are drawn: {} to {} samples were seen".format(*least_most)
+    if not asked:
+        return f"effective batch {used}, as the trial saw it" if used and trial.batch_seen else "the batch is the command's own"
     if trial.rung.effective_batch != asked:
         return f"effective batch {used} instead of {asked}"
     if used != asked:

@@ -6,7 +6,7 @@ import os
 import shlex
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING
 from launcher.cli.call import Answer, Call, Task
 from launcher.cli.run import understand
 from launcher.cli.terminal import Terminal
-from launcher.cli.train import each_of
-from launcher.config import compose
+from launcher.cli.train import drafts, each
 from launcher.errors import COMMAND_LINE, BadInput, Fault
 
 if TYPE_CHECKING:
@@ -27,16 +26,15 @@ if TYPE_CHECKING:
 GPU = "gpu="
 
 
-def plan(call: Call) -> Iterator[Task]:
-    from launcher.cli import recipe_draft, recognise, suggestions
+def plan(call: Call) -> Iterable[Task]:
+    from launcher.cli import recipe_draft, recognise
 
     words, drafted = [word for word in call.words if not word.startswith(GPU)], None
     if call.command:  # a recipe that is written nowhere
         understood = understand(call)
         name = recognise.name_of(understood)
         words, drafted = [f"recipe={name}", *words], {name: recipe_draft.recipe(understood, name=name)}
-    drafts = compose.drafts(words, program=f"autofit {call.verb}", advice=suggestions, drafted=drafted)
-    return each_of(drafts, call.terminal, partial(_plan, models=_cards(call.words)))
+    return each(drafts(call, words, drafted), call, partial(_plan, models=_cards(call.words)))
 
 
 def _cards(words: Sequence[str]) -> list[GpuModel]:

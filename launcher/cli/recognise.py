@@ -108,16 +108,21 @@ def refuse_doubts(understood: Understood, *, overrides: Sequence[str]) -> None:
     doubts = [doubt for doubt in understood.doubts if doubt.wheel == "micro_batch"]
     if not doubts or any(word.lstrip("+").startswith("ask.micro_batch=") for word in overrides):
         return
-    program = understood.words[0]
-    if shutil.which(program) is None:  # then nothing else is worth saying
-        cure = "Begin with python, torchrun, or a program on PATH."
-        raise BadInput([Fault(key=PLACE, found=f"there is no program {program!r} that can be started", cure=cure)])
+    refuse_program(understood)
     script = Path(_run_by_python(understood.words))
     if script.is_file() and not script.suffix:
         cure = f"Link it, and name that: ln -s {shlex.quote(script.name)} {shlex.quote(f'{script}.py')}."
         raise BadInput([Fault(key=PLACE, found=f"{script} isn't read as a Python script, since its name lacks .py", cure=cure)])
     cures = [f"{str(doubt).rstrip('.')}{'' if str(doubt).endswith('...') else '.'}" for doubt in doubts]
     raise BadInput([Fault(key=PLACE, found="it isn't clear what its settings mean", cure=cure) for cure in cures])
+
+
+def refuse_program(understood: Understood) -> None:
+    """Raises BadInput for a command that nothing could start."""
+    program = understood.words[0]
+    if shutil.which(program) is None:
+        cure = "Begin with python, torchrun, or a program on PATH."
+        raise BadInput([Fault(key=PLACE, found=f"there is no program {program!r} that can be started", cure=cure)])
 
 
 _SAYS_CPU = re.compile(r"\+*device(\.kind)?=cpu")

@@ -7,45 +7,29 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from launcher.cli.call import Answer, Call, Task
+from launcher.cli.call import ALLOW_BATCH, CHECKPOINTING, FIT_ONLY, GIVE_UP, SET, Answer, Call, Task
 from launcher.cli.detach import detached, wants_detach
-from launcher.cli.train import each_of, fit_draft, train_draft
-from launcher.config import compose
+from launcher.cli.train import launches
 from launcher.errors import BadInput, ExitCode, Fault
 from launcher.shared.activity import doing
 
 if TYPE_CHECKING:
     from launcher.adapter.recognised import Understood
 
-FIT_ONLY = "--fit-only"
-ALLOW_BATCH = "--allow-batch"
-"""The person accepts another effective batch than the asked one."""
-CHECKPOINTING = "--checkpointing"
-"""A part of the model's repeated modules may be checkpointed, from outside where the command has no word for it."""
-SET = "--set"
-"""The person names the value of the script's own that is its batch size: ``--set "CONFIG['batch']"``."""
-
 
 def run(call: Call) -> Iterable[Task]:
     """The command as a recipe that is written nowhere, then as with any recipe."""
     from launcher.adapter.recognised import free_batch
-    from launcher.cli import recipe_draft, recognise, suggestions
+    from launcher.cli import recipe_draft, recognise
 
     if wants_detach(call):
         return [partial(detached, call)]
-    understood, words = understand(call), _overrides(call)
+    understood, words = understand(call), call.words
     if ALLOW_BATCH in call.flags:
         understood, words = free_batch(understood), (*words, "ladder.keep_batch=false")
     name = recognise.name_of(understood)
-    body = fit_draft if FIT_ONLY in call.flags else train_draft
     drafted = {name: recipe_draft.recipe(understood, name=name)}
-    words = (f"recipe={name}", *words)
-    drafts = compose.drafts(words, program=f"autofit {call.verb}", advice=suggestions, drafted=drafted)
-    if by_hydra := compose.launcher_words(words):
-        from launcher.cli import sweep
-
-        return [partial(sweep.through, by_hydra, drafts, call.terminal, fit_only=FIT_ONLY in call.flags)]
-    return each_of(drafts, call.terminal, body)
+    return launches(call, (f"recipe={name}", *words), fit_only=FIT_ONLY in call.flags, drafted=drafted)
 
 
 def init(call: Call) -> Answer:
@@ -60,33 +44,26 @@ def init(call: Call) -> Answer:
 
 def understand(call: Call) -> Understood:
     """What the command is taken for, and says so. Raises BadInput where it can't be told."""
-    from launcher.adapter.recognised import checkpointed
+    from launcher.adapter.recognised import checkpointed, giving_up
+    from launcher.adapter.registry import load_adapter
     from launcher.cli import recipe_draft, recognise
 
     with doing("reading the command, and what it runs"):
-        understood = recognise.understand(call.command, value=_named(call))
-    recognise.refuse_doubts(understood, overrides=call.words)
+        understood = recognise.understand(call.command, value=call.values.get(SET, ""))
+    if general := load_adapter(understood.adapter).general:
+        recognise.refuse_program(understood)  # what is in doubt isn't turned
+    else:
+        recognise.refuse_doubts(understood, overrides=call.words)
     recognise.refuse_cards(understood, overrides=call.words)
     understood = recognise.on_cpu(understood, overrides=call.words)
-    call.terminal.say(f"autofit takes this for {understood.adapter}:", *(f"  {line}" for line in recipe_draft.beliefs(understood)))
+    what = "understood of the command:" if general else f"understood as a training by {understood.adapter}:"
+    if said := recipe_draft.beliefs(understood):
+        call.terminal.say(what, *(f"  {line}" for line in said))
     for doubt in understood.doubts:
-        call.terminal.say(f"  in doubt: {doubt}")
-    return checkpointed(understood) if CHECKPOINTING in call.flags else understood
-
-
-def _named(call: Call) -> str:
-    """What stands behind ``--set``: the one word that is no override."""
-    if SET not in call.flags:
-        return ""
-    words = [word for word in call.words if word not in _overrides(call)]
-    if len(words) != 1:
-        cure = f"Give one value, as the source has it: autofit {call.verb} {SET} \"CONFIG['batch']\" -- python train.py."
-        raise BadInput([Fault(key="", where="autofit", found=f"{SET} with {len(words)} names", cure=cure)])
-    return words[0]
-
-
-def _overrides(call: Call) -> tuple[str, ...]:
-    return tuple(word for word in call.words if SET not in call.flags or "=" in word or word.startswith("-"))
+        if str(doubt) != understood.args.get("unturned"):  # the launch says that itself
+            call.terminal.say(f"  in doubt: {doubt}")
+    understood = checkpointed(understood) if CHECKPOINTING in call.flags else understood
+    return giving_up(understood, [name for name in call.values.get(GIVE_UP, "").split(",") if name])
 
 
 def _kept(text: str, path: Path, call: Call) -> Answer:

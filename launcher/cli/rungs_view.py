@@ -75,7 +75,8 @@ def rooms(trial: Trial, budget: Budget, console: Console) -> None:
 def words(rung: Rung) -> str:
     """Its settings."""
     values = {name: value for name, value in rung.values.items() if value not in (None, False)}
-    return ", ".join(f"{name} {setting(value)}" for name, value in values.items()) + f", accumulation {rung.accumulation}"
+    values |= {"accumulation": rung.accumulation} if rung.micro_batch else {}
+    return ", ".join(f"{name} {setting(value)}" for name, value in values.items()) or "the command as it stands"
 
 
 def setting(value: object) -> str:

@@ -246,5 +246,4 @@ def _begun(call: Call, folder: Path, draft: Draft, handed: Submission) -> Answer
     if submit.is_wanted(draft):
         return submit.again(folder, draft, call.terminal, fit_only=handed.fit_only)
     os.chdir(handed.cwd)
-    body = train.fit_draft if handed.fit_only else train.train_draft
-    return body(draft, call.terminal, folder=RunFolder(folder))
+    return train.launch(draft, call.terminal, fit_only=handed.fit_only, folder=RunFolder(folder))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -14,80 +14,92 @@ from launcher.config import compose
 from launcher.errors import ExitCode
 
 if TYPE_CHECKING:
+    from launcher.cli.launch_view import Display
     from launcher.config.recipe import Draft
     from launcher.engine.resumption import Resumable
+    from launcher.engine.state import Fit
     from launcher.history.run_folder import RunFolder
 
 
-def train(call: Call) -> Iterator[Task]:
-    return iter([partial(detached, call)]) if wants_detach(call) else _launches(call, train_draft)
+def train(call: Call) -> Iterable[Task]:
+    return [partial(detached, call)] if wants_detach(call) else launches(call, call.words)
 
 
-def fit(call: Call) -> Iterator[Task]:
-    return _launches(call, fit_draft)
+def fit(call: Call) -> Iterable[Task]:
+    return launches(call, call.words, fit_only=True)
 
 
-def _launches(call: Call, body: Callable[[Draft, Terminal], Answer]) -> Iterator[Task]:
-    """The verb's body for each recipe here; or all of them through another launcher of Hydra's, where one is chosen."""
-    if not (words := compose.launcher_words(call.words)):
-        return _each(call, body)
-    from launcher.cli import suggestions, sweep
+def launches(call: Call, words: Sequence[str], *, fit_only: bool = False, drafted: Mapping[str, str] | None = None) -> Iterable[Task]:
+    """A launch of each recipe that the words compose to, here; or all of them through another launcher of Hydra's, where one is chosen."""
+    made = drafts(call, words, drafted)
+    if by_hydra := compose.launcher_words(words):
+        from launcher.cli import sweep
 
-    drafts = compose.drafts(call.words, program=f"autofit {call.verb}", advice=suggestions)
-    return iter([partial(sweep.through, words, drafts, call.terminal, fit_only=call.verb == "fit")])
-
-
-def ladder(call: Call) -> Iterator[Task]:
-    return _each(call, _ladder)
+        return [partial(sweep.through, by_hydra, made, call.terminal, fit_only=fit_only)]
+    return each(made, call, partial(launch, fit_only=fit_only))
 
 
-def trial(call: Call) -> Iterator[Task]:
+def ladder(call: Call) -> Iterable[Task]:
+    return each(drafts(call, call.words), call, _ladder)
+
+
+def trial(call: Call) -> Iterable[Task]:
     def body(draft: Draft, terminal: Terminal) -> Answer:
         submit.refuse(call, draft, by_hydra=compose.launcher_words(call.words))
         return _trial(draft, terminal)
 
-    return _each(call, body)
+    return each(drafts(call, call.words), call, body)
 
 
-def _each(call: Call, body: Callable[[Draft, Terminal], Answer]) -> Iterator[Task]:
-    """The verb's body for each recipe that the words compose to."""
+def drafts(call: Call, words: Sequence[str], drafted: Mapping[str, str] | None = None) -> Sequence[Draft]:
+    """The recipes that the words compose to. ``drafted``: those that are written nowhere."""
     from launcher.cli import suggestions
 
-    return each_of(compose.drafts(call.words, program=f"autofit {call.verb}", advice=suggestions), call.terminal, body)
+    return compose.drafts(words, program=f"autofit {call.verb}", advice=suggestions, drafted=drafted)
 
 
-def each_of(drafts: Sequence[Draft], terminal: Terminal, body: Callable[[Draft, Terminal], Answer]) -> Iterator[Task]:
-    """A job for each; where there are several, each says first by which words it came about."""
+def each(made: Sequence[Draft], call: Call, body: Callable[[Draft, Terminal], Answer]) -> Iterable[Task]:
+    """A job for each recipe; where there are several, each says first by which words it came about."""
 
     def told(draft: Draft) -> Answer:
-        if len(drafts) > 1:
-            terminal.say(" ".join(word.lstrip("+") for word in draft.provenance.overrides))
-        return body(draft, terminal)
+        if len(made) > 1:
+            call.terminal.say(" ".join(word.lstrip("+") for word in draft.provenance.overrides))
+        return body(draft, call.terminal)
 
-    return (partial(told, draft) for draft in drafts)
+    return (partial(told, draft) for draft in made)
 
 
-def train_draft(draft: Draft, terminal: Terminal, *, folder: RunFolder | None = None) -> Answer:
-    """Trials, then the full run at the rung that fits. ``folder``: of a launch that was handed to the job that this process runs in."""
+def launch(draft: Draft, terminal: Terminal, *, fit_only: bool = False, folder: RunFolder | None = None) -> Answer:
+    """Trials, then the full run at the rung that fits, or the command for it. ``folder``: of a launch that was handed to the job that this
+    process runs in."""
     if submit.is_wanted(draft):
-        return submit.draft(draft, terminal)
+        return submit.draft(draft, terminal, fit_only=fit_only)
     from launcher.cli.launch_view import Display
-    from launcher.engine import launch, prepare, resumption
+    from launcher.engine import launch as engine
+    from launcher.engine import prepare, resumption
 
-    if folder is None and (begun := submit.begun_before(draft)) is not None:
+    if folder is None and not fit_only and (begun := submit.begun_before(draft)) is not None:
         terminal.say(f"an earlier start of this SLURM job began it: {begun}")
         return go_on(resumption.resumable(begun), terminal)
     display = Display(terminal.console)
     job = prepare.prepare_search(draft, display.hear, folder=folder)
+    if fit_only:
+        return _told(engine.fit(job), display)
     with report.at_the_end(job.folder, terminal):
-        result = launch.train(job, show=terminal.streams())
+        return _told(engine.train(job, show=terminal.streams()), display)
+
+
+def _told(result: Fit, display: Display) -> Answer:
+    """The answer, with the command of a launch that only looked for it."""
+    if result.fit_only and result.command is not None:
+        display.command(result.command.shell())
     return Answer(status=result.exit_code, record=result.as_record())
 
 
 def go_on(begun: Resumable, terminal: Terminal) -> Answer:
     """Goes on with a launch. One that is done stays as it is."""
     from launcher.cli.launch_view import Display
-    from launcher.engine import launch
+    from launcher.engine import launch as engine
 
     if begun.done:
         terminal.say(f"{begun.folder.path} has come to its end already; nothing was changed")
@@ -96,24 +108,7 @@ def go_on(begun: Resumable, terminal: Terminal) -> Answer:
         return submit.again(begun.folder.path, begun.draft, terminal, fit_only=bool(begun.record.fit_only))
     display = Display(terminal.console)
     with report.at_the_end(begun.folder, terminal):
-        result = launch.go_on(begun, display.hear, show=terminal.streams())
-    if result.fit_only and result.command is not None:
-        display.command(result.command.shell())
-    return Answer(status=result.exit_code, record=result.as_record())
-
-
-def fit_draft(draft: Draft, terminal: Terminal, *, folder: RunFolder | None = None) -> Answer:
-    """Trials, and the command that they would launch."""
-    if submit.is_wanted(draft):
-        return submit.draft(draft, terminal, fit_only=True)
-    from launcher.cli.launch_view import Display
-    from launcher.engine import launch, prepare
-
-    display = Display(terminal.console)
-    result = launch.fit(prepare.prepare_search(draft, display.hear, folder=folder))
-    if result.command is not None:
-        display.command(result.command.shell())
-    return Answer(status=result.exit_code, record=result.as_record())
+        return _told(engine.go_on(begun, display.hear, show=terminal.streams()), display)
 
 
 def _ladder(draft: Draft, terminal: Terminal) -> Answer:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from launcher.cli import doctor, explain, library, logs, plan, prune, report, run, runs, train
-from launcher.cli.call import Takes, Verb, single
+from launcher.cli.call import ALLOW_BATCH, CHECKPOINTING, FIT_ONLY, GIVE_UP, SET, Takes, Verb, single
 from launcher.cli.detach import DETACH
 from launcher.errors import BadInput, Fault, did_you_mean
 
@@ -80,11 +80,11 @@ VERBS: tuple[Verb, ...] = (
     ),
     Verb(
         name="run",
-        usage=f"[{run.SET} NAME] [FLAG ...] [KEY=VALUE ...] -- COMMAND",
+        usage="[FLAG ...] [KEY=VALUE ...] -- COMMAND",
         help="the same for a command you have, without a recipe",
         takes=Takes.COMMAND,
         run=run.run,
-        flags=(run.FIT_ONLY, run.ALLOW_BATCH, run.CHECKPOINTING, run.SET, DETACH),
+        flags=(FIT_ONLY, GIVE_UP, ALLOW_BATCH, CHECKPOINTING, SET, DETACH),
         more="The script is not edited. What stands behind -- is yours, byte for byte.",
         examples=(
             "autofit run -- python train.py --batch-size 64",
@@ -93,11 +93,11 @@ VERBS: tuple[Verb, ...] = (
     ),
     Verb(
         name="init",
-        usage=f"[{run.SET} NAME] -- COMMAND",
+        usage="[FLAG ...] -- COMMAND",
         help="what was understood of it, as a recipe of your own",
         takes=Takes.COMMAND,
         run=single(run.init),
-        flags=(run.CHECKPOINTING, run.SET),
+        flags=(GIVE_UP, CHECKPOINTING, SET),
         more="It goes into ./recipes, never over one that is there.",
         examples=("autofit init -- python train.py --batch-size 64",),
     ),
@@ -202,14 +202,15 @@ VERBS: tuple[Verb, ...] = (
 
 FLAGS: Mapping[str, str] = {
     DETACH: "go on in the background when this terminal is closed; `autofit watch` shows it",
-    run.FIT_ONLY: "trials only, as `autofit fit`",
-    run.ALLOW_BATCH: "accept another effective batch than the asked one, where the command has no word for accumulation",
+    FIT_ONLY: "trials only, as `autofit fit`",
+    GIVE_UP: "what may be given up, by name, where nothing else fits (image_size,sequence_length,model): unasked nothing is",
+    ALLOW_BATCH: "accept another effective batch than the asked one, where the command has no word for accumulation",
     runs.PEAKS: "each full run's peak beside its trial's",
     prune.PRUNE: "remove runs that are over: lists them and asks; what holds a checkpoint stays",
     prune.CHECKPOINTS: f"({prune.PRUNE}) those with checkpoints, too",
     prune.YES: f"({prune.PRUNE}) without asking",
-    run.CHECKPOINTING: "checkpoint half of the model's repeated modules, or all, where less doesn't fit (slower, the same training)",
-    run.SET: "the value of the script's own that is its batch size, named as the source has it: \"CONFIG['batch']\"",
+    CHECKPOINTING: "checkpoint half of the model's repeated modules, or all, where less doesn't fit (slower, the same training)",
+    SET: "the value of the script's own that is its batch size, named as the source has it: \"CONFIG['batch']\"",
     "-f": "show what comes, too, until the run ends",
     "--follow": "the same",
     report.OPEN: "show it in a browser",
@@ -224,14 +225,15 @@ _HYDRAS = {
 }
 
 _HELP = """\
-autofit: the training launcher that never runs out of memory
+autofit: fits a training into your GPU by really trying it, and then trains
 
   autofit train recipe=yolo_demo
   autofit run -- python train.py --batch-size 64
 
 {verbs}
 
-`autofit VERB --help` tells what a verb takes: its flags, examples and keys.
+`autofit VERB --help` tells what a verb takes: its flags, examples and usual
+keys; `--help all` every key.
 
 KEY=VALUE are Hydra overrides: ask.micro_batch=48  ladder=keep_quality
 device=cpu  device.memory=16GiB  trainer.args.epochs=100 (the trainer's own
@@ -256,15 +258,14 @@ def help_text() -> str:
     return _HELP.format(verbs="\n".join(f"  autofit {verb.name:<{width}}  {verb.help}" for verb in VERBS))
 
 
-def page(verb: Verb) -> str:
-    """One verb's own page of help."""
+def page(verb: Verb, *, whole: bool = False) -> str:
+    """One verb's own page of help. ``whole``: with all keys of a recipe."""
     from launcher.cli import manual
     from launcher.config import compose
 
     reads = verb.takes in (Takes.RECIPE, Takes.COMMAND, Takes.EITHER)
-    return manual.page(
-        verb, flags=FLAGS, everywhere={**_EVERYWHERE, **(_HYDRAS if reads else {})}, groups=compose.groups() if reads else {}
-    )
+    everywhere, groups = {**_EVERYWHERE, **(_HYDRAS if reads else {})}, compose.groups() if reads and whole else {}
+    return manual.page(verb, flags=FLAGS, everywhere=everywhere, groups=groups, whole=whole)
 
 
 def find(name: str) -> Verb | None:

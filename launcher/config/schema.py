@@ -73,8 +73,8 @@ class WheelRule(Part):
 class LadderRules(Part):
     """Which wheels turn, in which order, and how far."""
 
-    order: Annotated[tuple[str, ...], Field(min_length=1)]
-    """Fastest wheel first. The first rung that fits gives up least, in this order."""
+    order: tuple[str, ...]
+    """Fastest wheel first. The first rung that fits gives up least, in this order. Empty: nothing is turned."""
     wheels: dict[str, WheelRule] = {}
     """Rules by wheel name; a wheel without one uses the adapter's defaults."""
     keep_batch: bool = True

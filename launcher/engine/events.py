@@ -49,6 +49,8 @@ class Planned(Event):
     """The ladder on which a rung will be looked for."""
 
     job: Job
+    trial_seconds: float | None = None
+    """How long a trial of it took in earlier launches."""
 
 
 class KeptFits(Event, recorded=True):
@@ -57,14 +59,17 @@ class KeptFits(Event, recorded=True):
     reuse: Reuse
 
 
-class MisreadFound(Event, name="misread", recorded=True):
-    """The command ran another batch than was read of it."""
+class Unturned(Event, name="unturned", recorded=True):
+    """The trial of rung 0 showed that a command's micro-batch can't be turned as was planned."""
 
-    misread: Misread
+    misread: Misread | None
+    """The command ran another batch than was read of it; None where it draws its batches."""
     words: str
+    believed: bool
+    """The ladder is made anew of what ran."""
 
     def line(self) -> Mapping[str, Any]:
-        return self.misread.as_record()
+        return {"why": self.words, **(self.misread.as_record() if self.misread is not None else {})}
 
 
 class Timed(Event, name="timed"):

@@ -13,12 +13,13 @@ from typing import Any
 from launcher.adapter.registry import load_adapter
 from launcher.config.recipe import Draft, as_yaml
 from launcher.engine import attempts, reuse
-from launcher.engine.events import Finished, Fitted, KeptFits, MisreadFound, Planned, Resumed, TrialReported
+from launcher.engine.below import could_fit
+from launcher.engine.events import Finished, Fitted, KeptFits, Planned, Resumed, TrialReported, Unturned
 from launcher.engine.prepare import budget_in_turn, budgets_by_cards, disk_faults, ladder_of, prepare, turn_of
 from launcher.engine.resumption import Resumable
-from launcher.engine.search import RungSearch, look_below, make_trial, misread, misread_at_rung_0
+from launcher.engine.search import RungSearch, make_trial, misread, usual_seconds
 from launcher.engine.state import Fit, Status, status_of
-from launcher.errors import PLACE, BadInput, Fault, Interrupted
+from launcher.errors import BadInput, Fault, Interrupted
 from launcher.history import owner, runs
 from launcher.history.events import Listener
 from launcher.ladder import build, search
@@ -106,20 +107,23 @@ def recorded(result: Fit) -> Iterator[None]:
 def walk(result: Fit) -> None:
     """Takes a kept fit of the same launch, or makes trials until a rung fits or nothing is left to try. ``result`` gets what was found."""
     began = time.monotonic()
-    result.job.tell(Planned(job=result.job))
+    result.job.tell(Planned(job=result.job, trial_seconds=usual_seconds(result.job)))
     if result.trials or not _as_kept(result):
         _search(result, began)
     result.job.tell(Fitted(fit=result))
 
 
 def _search(result: Fit, began: float) -> None:
-    """Makes the trials. If the first of them shows that the command was misread, the ladder is rebuilt from what ran, once."""
-    move, run_as = RungSearch(result).run()
-    if result.misread is not None and not result.misread.believed and _made_anew(result):
-        result.job.tell(Planned(job=result.job))
-        if _as_kept(result):
-            return
-        move, run_as = RungSearch(result).run()
+    """Makes the trials. Where the first of them shows another batch than was read, or one that can't be turned, the ladder is made anew."""
+    made = RungSearch(result)
+    move, run_as = made.run()
+    while made.unturned:
+        if _made_anew(result, made):
+            result.job.tell(Planned(job=result.job, trial_seconds=usual_seconds(result.job)))
+            if _as_kept(result):
+                return
+        made = RungSearch(result)
+        move, run_as = made.run()
     _concluded(result, move, run_as)
     result.trial_seconds = time.monotonic() - began
     if result.chosen is None:
@@ -131,12 +135,9 @@ def _search(result: Fit, began: float) -> None:
 
 
 def _concluded(result: Fit, move: search.Move, run_as: Job) -> None:
-    """Writes the search's outcome into ``result``; if no rung fits, looks for what would fit."""
+    """Writes the search's outcome into ``result``; if no rung fits, also what might."""
     job, result.status = result.job, Status.NO_RUNG_FITS
-    if result.misread is not None and not result.misread.believed:
-        result.status = Status.MISREAD
-        _tell_misread(job, result.misread)
-    elif isinstance(move, search.Chosen):
+    if isinstance(move, search.Chosen):
         result.chosen = result.trial_of(move.rung.index)
         result.command = start.native_command(run_as, move.rung)
         result.status = Status.DONE
@@ -144,27 +145,22 @@ def _concluded(result: Fit, move: search.Move, run_as: Job) -> None:
         result.status = status_of(result.trials[-1].verdict.kind)
     job.folder.forget_cache()
     if result.status is Status.NO_RUNG_FITS:
-        look_below(result)
+        result.could_fit = tuple(could_fit(result))
 
 
-def _made_anew(result: Fit) -> bool:
-    """Rebuilds the ladder from what the command really ran, in place of what was read. Returns False if that can't be done."""
-    job, wrong = result.job, result.misread
-    believed = job.adapter.believing(wrong.ran) if wrong is not None and wrong.read else None
-    if believed is None or wrong is None:
-        return False
-    adapter = type(job.adapter)(believed)
-    if adapter.check():
-        return False
-    result.misread = replace(wrong, believed=True)
-    result.trials.clear()
-    _tell_misread(job, result.misread)  # first, the record with it: a trial of the other ladder says nothing of this one's rungs
+def _made_anew(result: Fit, search: RungSearch) -> bool:
+    """Makes the ladder anew after the trial of rung 0. Returns whether it is made of what ran: trials of the old one say nothing of its
+    rungs. Else the micro-batch stays as the command has it, and so does the trial."""
+    job, wrong = result.job, search.misread
+    adapter, believed = rung_zero.anew(job.adapter, wrong if result.misread is None else None)
+    result.misread = replace(wrong, believed=believed) if wrong is not None else result.misread
+    if believed:
+        result.trials.clear()
+    else:
+        result.unturned = search.unturned
+    job.tell(Unturned(misread=result.misread, words=search.unturned, believed=believed))  # first, the record with it
     _take(result, replace(job, adapter=adapter, ladder=build.ladder_of(adapter)))
-    return True
-
-
-def _tell_misread(job: Job, wrong: Misread) -> None:
-    job.tell(MisreadFound(misread=wrong, words=rung_zero.words(wrong, job.adapter.asked.read_at)))
+    return believed
 
 
 def _take(result: Fit, job: Job) -> None:
@@ -196,7 +192,8 @@ def _as_kept(result: Fit) -> bool:
 
 def _unseen(job: Job, trials: Sequence[Trial]) -> bool:
     """Whether the trials of a user's own command disprove what was read of it, or don't show it."""
-    return job.adapter.general and (all(one.rung.index for one in trials) or misread(job, trials) is not None)
+    asked = next((one for one in trials if one.rung.index == 0), None)
+    return job.adapter.general and (asked is None or misread(job, asked) is not None)
 
 
 def _known(result: Fit, found: reuse.Reuse) -> None:
@@ -214,12 +211,11 @@ def try_one(draft: Draft, screen: Listener) -> tuple[Trial, dict[str, Any]]:
         cure = f"Give one from 0 to {last}; `autofit ladder` numbers them."
         raise BadInput([Fault(key="rung", found=found, cure=cure, where="command line")])
     job = prepare(draft, screen)
-    job.tell(Planned(job=job))
+    job.tell(Planned(job=job, trial_seconds=usual_seconds(job)))
     with job.turn, owner.owning(job.folder.path):
         tried = make_trial(job, job.ladder.rungs[wanted], [])
-        if (wrong := misread_at_rung_0(job, tried)) is not None:
-            found = rung_zero.words(wrong, job.adapter.asked.read_at)
-            raise BadInput([Fault(key="ask", found=found, cure=rung_zero.cure(wrong), where=PLACE)])
+        if (wrong := misread(job, tried)) is not None:
+            job.tell(Unturned(misread=wrong, words=wrong.words(job.adapter.asked.read_at), believed=False))
     job.folder.forget_cache()
     job.tell(TrialReported(job=job, trial=tried))
     record = {"status": "done", **tried.as_record(), "run_dir": str(job.folder.path), "report": tried.report}
@@ -255,7 +251,7 @@ def _as_it_was(launch: Resumable, listeners: Sequence[Listener], until_the_end: 
     result = Fit(job=job, trials=trials, sames=sames, attempts=made, forgiven=len(made), fit_only=bool(record.fit_only), kept=record.kept)
     result.began = record.began or result.began
     if record.misread is not None and record.misread.believed:
-        result.misread = Misread(read=read, ran=record.misread.ran, rung_index=record.misread.rung_index, believed=True)
+        result.misread = Misread(read=read, ran=record.misread.ran, believed=True)
     result.same = SameTraining.from_record(record.same_training.written()) if record.same_training is not None else None
     if record.chosen_rung_index is not None:
         result.chosen = next(one for one in reversed(result.trials) if one.rung.index == record.chosen_rung_index)

@@ -30,7 +30,7 @@ from launcher.trial.trial import Trial
 SECTIONS = ("recover", "device", "trial", "run", "launch", "notify")
 """Sections of the recipe that may be changed when a run is resumed; none of them changes the training itself."""
 _OVER = (
-    Status.NO_RUNG_FITS, Status.CRASHED, Status.STALLED, Status.VACUOUS, Status.DIVERGED, Status.MISREAD,
+    Status.NO_RUNG_FITS, Status.CRASHED, Status.STALLED, Status.VACUOUS, Status.DIVERGED,
 )  # fmt: skip
 
 

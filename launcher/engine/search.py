@@ -8,9 +8,8 @@ from dataclasses import replace
 from launcher.engine import proving
 from launcher.engine.events import CardTaken, Timed
 from launcher.engine.state import Fit
-from launcher.errors import BadInput
 from launcher.history import past_trials
-from launcher.ladder import build, earlier, search, throughput
+from launcher.ladder import earlier, search, throughput
 from launcher.ladder.rungs import MICRO_BATCH, Ladder, Rung
 from launcher.ladder.verdict import Kind, Verdict
 from launcher.machine import devices
@@ -35,20 +34,20 @@ class RungSearch:
     def __init__(self, result: Fit) -> None:
         self._result, self._job = result, result.job
         self._history = [*_disproved(result), *(as_tried(one, self._job.budget.cap_bytes) for one in result.trials)]
-        past = past_trials.of(self._job.training, device=self._job.budget.name)
-        self._earlier = earlier.on(self._job.ladder, past, cap_bytes=self._job.budget.cap_bytes)
+        self._earlier = of_earlier_launches(self._job)
         self._cured_since = 0
         """The number of trials before the first with what makes a rung the asked training."""
+        self.misread: Misread | None = None
+        self.unturned = ""
+        """Once rung 0 was tried: how it disproves what was read of the command; why its micro-batch can't be turned as was planned."""
 
     def run(self) -> tuple[search.Move, Job]:
         """Returns the move that ended the search, and the job with what makes its chosen rung the asked training.
 
-        The move is a ``Try`` if the last trial showed that the ladder was built on a wrong reading, or that others hold the card.
+        The move is a ``Try`` if the last trial showed that the ladder is to be made anew (``unturned``), or that others hold the card.
         """
         while isinstance(move := self._try_until_one_fits(), search.Chosen):
             rung = self._fastest(move.rung) if self._job.recipe.ladder.objective == "throughput" else move.rung
-            if self._is_misread():
-                break
             found = proving.prove(self._result, rung, self._job)
             if found.refused:
                 self._rule_out(found.refused)
@@ -88,17 +87,22 @@ class RungSearch:
             self._history.append(as_tried(tried, self._job.budget.cap_bytes))
             waits = sum(one.verdict.kind is Kind.CARD_TAKEN for one in self._result.trials)
             taken = tried.verdict.kind is Kind.CARD_TAKEN
-            if self._is_misread() or (taken and not card_is_back(self._job, tried.verdict.why, waits=waits)):
+            if self._is_unturned(tried) or (taken and not card_is_back(self._job, tried.verdict.why, waits=waits)):
                 return move
 
     def _most(self) -> int:
         """The most trials that the search can make, including those already made."""
         return len(self._result.trials) + throughput.most_trials(self._job.ladder, self._history, self._job.recipe.ladder)
 
-    def _is_misread(self) -> bool:
-        if (wrong := misread(self._result.job, self._result.trials)) is not None:
-            self._result.misread = wrong
-        return wrong is not None
+    def _is_unturned(self, tried: Trial) -> bool:
+        """Whether a trial of rung 0 shows that a person's micro-batch can't be turned as was planned."""
+        job = self._job
+        if tried.rung.index or not job.adapter.general or MICRO_BATCH not in job.recipe.ladder.order:
+            return False
+        self.misread = misread(job, tried)
+        drawn = rung_zero.drawn(tried) if job.recipe.ladder.keep_batch else ""
+        self.unturned = self.misread.words(job.adapter.asked.read_at) if self.misread is not None else drawn
+        return bool(self.unturned)
 
     def _fastest(self, fitting: Rung) -> Rung:
         """The fastest of the rungs that give up as much as ``fitting`` does, by the trials made so far and a few more."""
@@ -155,24 +159,32 @@ def make_trial(job: Job, rung: Rung, made: list[Trial], *, most: int | None = No
     took = [one.seconds for one in made if not one.kept]
     mean = sum(took) / len(took) if took else None
     job.tell(TrialStarted(rung=rung, number=len(made) + 1, most=most, mean_seconds=mean, why=why))
-    tried = trial.run(job, rung)
-    cap = job.budget.cap_bytes
-    past = earlier.as_past(as_tried(tried, cap), training=job.training, device=job.budget.name, cap_bytes=cap)
-    if past is not None and misread_at_rung_0(job, tried) is None:  # else it measured another rung
+    tried, cap = trial.run(job, rung), job.budget.cap_bytes
+    if job.adapter.general:
+        asked = next((one for one in reversed(made) if one.rung.index == 0), None)
+        tried = rung_zero.held_against(tried, asked, job.ladder)
+    past = earlier.as_past(as_tried(tried, cap), training=job.training, device=job.budget.name, cap_bytes=cap, seconds=tried.seconds)
+    if past is not None and misread(job, tried) is None:  # else it measured another rung
         past_trials.keep(past)
     made.append(tried)
     job.tell(TrialEnded(trial=tried, budget=job.on(rung).budget))
     return tried
 
 
-def misread(job: Job, trials: Sequence[Trial]) -> Misread | None:
-    """How the trials disprove what was read of a user's own command; None if they don't."""
-    return rung_zero.found(trials, job.ladder, unsaid=job.adapter.asked.unsaid) if job.adapter.general else None
+def of_earlier_launches(job: Job) -> Sequence[search.Tried]:
+    """What trials of earlier launches of the same training on this device measured, as parts of this launch's cap."""
+    return earlier.on(job.ladder, past_trials.of(job.training, device=job.budget.name), cap_bytes=job.budget.cap_bytes)
 
 
-def misread_at_rung_0(job: Job, tried: Trial) -> Misread | None:
-    """The same for one trial; None unless it is a trial of rung 0."""
-    return rung_zero.at_rung_0(tried, unsaid=job.adapter.asked.unsaid) if job.adapter.general else None
+def usual_seconds(job: Job) -> float | None:
+    """How long a trial of earlier launches of the same training on this device took in the mean; None where there is none."""
+    took = [past.seconds for past in past_trials.of(job.training, device=job.budget.name) if past.seconds]
+    return sum(took) / len(took) if took else None
+
+
+def misread(job: Job, tried: Trial) -> Misread | None:
+    """How a trial of rung 0 disproves what was read of a user's own command; None if it doesn't, or is another rung's."""
+    return rung_zero.misread(tried, unsaid=job.adapter.asked.unsaid) if job.adapter.general else None
 
 
 def card_is_back(job: Job, holder: str, *, waits: int = 0) -> bool:
@@ -183,45 +195,3 @@ def card_is_back(job: Job, holder: str, *, waits: int = 0) -> bool:
     job.tell(CardTaken(holder=holder, waits_s=device.taken_timeout_s))
     with doing("waiting for the card", told=True):
         return not devices.wait_for(job.budget, timeout_s=device.taken_timeout_s)
-
-
-MOST_BELOW = 4
-"""The most trials of settings beyond the ladder."""
-
-
-def look_below(result: Fit) -> None:
-    """Where only the effective batch keeps the micro-batch up: tries lower ones, so that the end can say which command would fit.
-
-    Nothing is launched at them; ``ladder.keep_batch=false`` (``--allow-batch``) accepts such a setting.
-    """
-    job = result.job
-    micro = next(wheel for wheel in job.ladder.wheels if wheel.name == MICRO_BATCH)
-    left_out = [trial for trial in result.trials if trial.verdict.source == "accumulation" or (result.refused and trial.verdict.fits)]
-    refused = bool(left_out)
-    memory = all(trial.verdict.kind is Kind.OUT_OF_MEMORY or trial in left_out for trial in result.trials)
-    fixed = type(job.adapter).general and len(micro.values) == 1
-    if not job.recipe.ladder.keep_batch or not memory or not (refused or fixed):
-        return
-    below, made = _below(job), list(result.trials)  # a list of their own: the record's trials are those of the ladder
-    most, why = len(made) + len(below), "no rung fits; this one would change the effective batch, and is tried for advice alone"
-    for freed, rung in below:
-        tried = make_trial(freed, rung, made, most=most, why=why)
-        if tried.verdict.fits:
-            result.nearest, result.nearest_command = tried, job.adapter.command(rung, job.on(rung).budget, folder=job.folder.path)
-        if tried.verdict.fits or not tried.verdict.lower_rung_may_help:
-            return
-
-
-def _below(job: Job) -> list[tuple[Job, Rung]]:
-    """Rungs with only the micro-batch lowered and accumulation as asked, numbered after the ladder's own; none where they can't be."""
-    rules = job.recipe.ladder.model_copy(update={"keep_batch": False, "order": (MICRO_BATCH,), "wheels": {}})
-    adapter = type(job.adapter)(job.recipe.model_copy(update={"ladder": rules}))
-    try:
-        if adapter.check():
-            return []
-        ladder = build.ladder_of(adapter)
-    except BadInput:
-        return []
-    below = [rung for rung in ladder.rungs[1:] if rung.micro_batch < job.ladder.asked.micro_batch][:MOST_BELOW]
-    beyond = len(job.ladder.rungs)
-    return [(replace(job, adapter=adapter), replace(rung, index=beyond + at)) for at, rung in enumerate(below)]

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from launcher.adapter.commands import Command
 from launcher.engine import notify
@@ -41,6 +41,9 @@ from launcher.trial.job import Job
 from launcher.trial.rung_zero import Misread
 from launcher.trial.trial import Trial
 
+if TYPE_CHECKING:
+    from launcher.engine.below import Could
+
 
 class Status(StrEnum):
     """How a launch stands, or how it ended. What ``record.json`` says is what really happened."""
@@ -53,7 +56,6 @@ class Status(StrEnum):
     STALLED = "stalled"
     VACUOUS = "vacuous"
     DIVERGED = "diverged"  # or the full run did: its loss was not finite, and so it is not done, whether it came to its end or not
-    MISREAD = "misread"  # the command ran another batch than was read of it, and what is meant must be said
     CARD_TAKEN = "card_taken"  # others came to the card, and it was not waited for, or in vain
     FAILED = "failed"  # the full run
     OTHER_TRAINING = "other_training"  # the full run came to its end, and made other optimizer steps than asked: it is not done
@@ -106,12 +108,13 @@ class Fit:
     """A full run's optimizer steps against those due, once it has come to its end and both are known."""
     refused: str = ""
     """Why rungs with more accumulation than asked were ruled out, after trials of theirs had fitted."""
-    nearest: Trial | None = None
-    """Where no rung fits: a setting beyond the ladder that was really tried and does, with the command for it."""
-    nearest_command: Command | None = None
+    could_fit: Sequence[Could] = ()
+    """Where no rung fits: what would make another training, and might."""
     status: Status = Status.TRYING
     misread: Misread | None = None
     """Where a trial of the command showed another batch than was read of it."""
+    unturned: str = ""
+    """Why its micro-batch isn't turned, where the trial of rung 0 showed that."""
     reuse: Reuse | None = None
     """To the fits that are kept; None before that was asked."""
     kept: KeptRecord = field(default_factory=KeptRecord)
@@ -253,8 +256,8 @@ class Fit:
             found["trying"] = RungRecord(**rung.told, effective_batch=rung.effective_batch)
         if self.misread is not None:
             found["misread"] = self.misread.as_record()
-        if self.nearest is not None and self.nearest_command is not None:
-            found["nearest"] = {**self.nearest.as_record(), "command": self.nearest_command.shell()}
+        if self.could_fit:
+            found["could_fit"] = [one.as_record() for one in self.could_fit]
         if self.outcome is not None:
             found["run"] = self.outcome
             found |= {"steps": self.steps.as_record()} if self.steps is not None else {}

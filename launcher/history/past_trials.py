@@ -36,6 +36,8 @@ class PastTrial:
     """The phase that it ended in."""
     need_bytes: float
     by_phase: Mapping[str, float]
+    seconds: float = 0.0
+    """How long it took; 0 where nobody kept it."""
 
 
 def file() -> Path:

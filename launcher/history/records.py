@@ -115,10 +115,12 @@ class KeptTrialRecord(TrialRecord):
     report: dict[str, Any] = {}
 
 
-class NearestRecord(TrialRecord):
-    """A setting beyond the ladder that fits, where no rung does."""
+class CouldRecord(_Part):
+    """What would make another training and might fit, where no rung does: how it is said, and the rung that is estimated to."""
 
-    command: str = ""
+    flag: str = ""
+    key: str = ""
+    rung: dict[str, Any] | None = None
 
 
 class MoveRecord(RecordPart):
@@ -220,10 +222,8 @@ class KeptRecord(RecordPart):
 class MisreadRecord(RecordPart):
     """A setting as it was read from a command, beside what its trial ran."""
 
-    rung_index: int = 0
     read: dict[str, int] = {}
     ran: dict[str, int] = {}
-    samples_per_step: dict[str, int] | None = None
     believed: bool = False
 
 
@@ -321,7 +321,7 @@ class Record(RecordPart):
     trial_seconds: float = 0.0
     kept: KeptRecord = KeptRecord()
     misread: MisreadRecord | None = None
-    nearest: NearestRecord | None = None
+    could_fit: list[CouldRecord] = []
     run: RunRecord | None = None
     steps: StepsRecord | None = None
     memory: MemoryRecord | None = None

@@ -75,7 +75,7 @@ def told(report: TrialReport, status: int, path: str, orders: Orders) -> TrialRe
         if failure is not None and _on_the_way(failure, first.facts.get(STEPPED_AT, [])):
             return report
         raise Untried(f"its training makes no step from {path}{words and f': {words}'}")
-    if (ran := observed.get("micro_batch")) is not None and ran != orders.payload["micro_batch"]:
+    if (ran := observed.get("micro_batch")) is not None and orders.payload["micro_batch"] not in (ran, None):
         raise Untried(f"what it trained from {path} were batches of {ran}")
     broke = f"; after its steps it broke: {words}" if words else "; its loss is not finite there" if report.loss_finite is False else ""
     notes = (*report.notes, f"goes on from {path}, which was loaded{broke}")

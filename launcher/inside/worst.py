@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..shared.files import replace
+from ..shared.report import DRAWN_BATCH
 from .loader_look import BatchesFirst, LoaderLook, item_size, looked, picked, rows_of
 from .loader_look import length as length
 from .settings import VARIETY_OF_LENGTHS
@@ -179,5 +180,9 @@ def batch_size(loader: Any, batch: Any, instrument: Instrument) -> int | None:
         if isinstance(said, int) and not isinstance(said, bool):
             return said
     asked = instrument.orders.payload.get("micro_batch")
-    drawn = [look.drawn for of, look in instrument.looks.values() if of() is loader.dataset]
-    return asked if any(most and least <= asked <= most for least, most in drawn) else rows_of(batch)
+    drawn = next((look.drawn for of, look in instrument.looks.values() if of() is loader.dataset and look.drawn[1]), None)
+    if drawn is None:
+        return rows_of(batch)
+    if instrument.recorder is not None:
+        instrument.recorder.fact(**{DRAWN_BATCH: list(drawn)})
+    return asked if asked is not None and drawn[0] <= asked <= drawn[1] else rows_of(batch)

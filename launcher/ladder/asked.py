@@ -25,6 +25,8 @@ class Asked:
     """Wheels that are turned from outside, of which twins show that the gradients stay the asked ones."""
     workers: int | None = None
     """Data loader workers; None if unknown, or if a run can't be started with fewer."""
+    unturned: str = ""
+    """Of a command: why its micro-batch isn't turned, in words; empty where it may be."""
     keeps: frozenset[str] | None = None
     """Wheels that may change with a checkpoint still loadable, at the same effective batch and schedule; None: it can't resume."""
     unsaid: frozenset[str] = frozenset()

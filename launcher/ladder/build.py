@@ -38,21 +38,26 @@ def ladder_of(adapter: HasWheels) -> Ladder:
         cure = "Leave it out."
         faults.append(Fault(key="device.cards", found=f"{recipe.device.cards!r}: {adapter.name} is started once", cure=cure))
     wheels: list[Wheel] = []
-    effective, world_size = 0, 1
-    if not faults:
-        accumulation = recipe.ask.get("accumulation") or adapter.asked.accumulation
-        micro_batch = recipe.ask[MICRO_BATCH]
-        assert isinstance(micro_batch, int) and isinstance(accumulation, int)
-        effective = micro_batch * accumulation
-        world_size = adapter.asked.world_size
-        for name in _turning(recipe, several=world_size > 1):
-            try:
-                wheels.append(_wheel(name, adapter, effective))
-            except ValueError as error:
-                faults.append(Fault(key=f"ladder.wheels.{name}", found=str(error), cure=_WHEEL_CURE.format(name=name)))
     if faults:
         raise BadInput(faults)
-    return build(wheels, effective_batch=effective * world_size, world_size=world_size, keep_batch=recipe.ladder.keep_batch)
+    accumulation = recipe.ask.get("accumulation") or adapter.asked.accumulation
+    micro_batch, world_size = recipe.ask.get(MICRO_BATCH) or 0, adapter.asked.world_size
+    assert isinstance(micro_batch, int) and isinstance(accumulation, int)
+    effective = micro_batch * accumulation
+    for name in _turning(recipe, several=world_size > 1):
+        try:
+            wheels.append(_wheel(name, adapter, effective))
+        except ValueError as error:
+            faults.append(Fault(key=f"ladder.wheels.{name}", found=str(error), cure=_WHEEL_CURE.format(name=name)))
+    if faults:
+        raise BadInput(faults)
+    return build(
+        wheels,
+        effective_batch=effective * world_size,
+        world_size=world_size,
+        keep_batch=recipe.ladder.keep_batch,
+        accumulation=accumulation,
+    )
 
 
 _WHEEL_CURE = "Correct the floor, the grid or the values (on the command line, say, ladder.wheels.{name}.floor=...)."
@@ -64,8 +69,8 @@ def _turning(recipe: Recipe, *, several: bool) -> list[str]:
 
     ``several``: cards train together, so that there may be fewer (``device.cards`` asks for them).
     """
-    fixed = [name for name in recipe.ask if name not in recipe.ladder.order and name not in _ASK_ONLY]
-    return [name for name in recipe.ladder.order if name in recipe.ask or (several and name == CARDS)] + fixed
+    turned = [name for name in recipe.ladder.order if name in recipe.ask or (several and name == CARDS)]
+    return turned + [name for name in {MICRO_BATCH: None, **recipe.ask} if name not in (*turned, *_ASK_ONLY)]
 
 
 def _ask_faults(adapter: HasWheels) -> list[Fault]:
@@ -75,7 +80,7 @@ def _ask_faults(adapter: HasWheels) -> list[Fault]:
     known = wheels | set(_ASK_ONLY)
     wheels |= {CARDS} if adapter.ranks else set()
     faults = [fault for name, value in recipe.ask.items() if (fault := _value_fault(name, value, adapter, known)) is not None]
-    if recipe.ask.get(MICRO_BATCH) is None:
+    if recipe.ask.get(MICRO_BATCH) is None and not adapter.general:
         faults.append(Fault(key="ask.micro_batch", found="no value is set", cure="Say which micro-batch is wanted: ask.micro_batch=16."))
     named = [*((name, "ladder.order") for name in recipe.ladder.order), *((name, f"ladder.wheels.{name}") for name in recipe.ladder.wheels)]
     for name, key in named:
@@ -116,11 +121,11 @@ def _wheel(name: str, adapter: HasWheels, effective: int) -> Wheel:
     if name == CARDS:
         return Wheel(name=name, values=_cards(adapter.asked.world_size, recipe.ladder.wheels.get(name, WheelRule())))
     spec = adapter.wheels.get(name)
-    asked = recipe.ask[name]
+    asked = recipe.ask.get(name)
     rule = _merged(recipe.ladder.wheels.get(name), spec.rule if spec else WheelRule(), asked)
     acts_in = rule.acts_in or (spec.acts_in if spec else "both")
     values: tuple[Value, ...]
-    if name not in recipe.ladder.order:
+    if name not in recipe.ladder.order or (name == MICRO_BATCH and asked is None):
         values = (asked,)
     elif name == MICRO_BATCH:
         values = _micro_batches(asked, rule, effective, keep=recipe.ladder.keep_batch)

@@ -12,13 +12,14 @@ from launcher.ladder.search import Tried, tells
 from launcher.ladder.verdict import Kind, Verdict
 
 
-def as_past(tried: Tried, *, training: str, device: str, cap_bytes: int) -> PastTrial | None:
+def as_past(tried: Tried, *, training: str, device: str, cap_bytes: int, seconds: float = 0.0) -> PastTrial | None:
     """A trial in bytes; None if it says nothing of what its rung needs."""
     if not tells(tried):
         return None
     return PastTrial(
         training=training, device=device, rung=dict(tried.rung.values), fits=tried.verdict.fits, phase=tried.verdict.phase,
         need_bytes=(tried.need or 0.0) * cap_bytes, by_phase={phase: need * cap_bytes for phase, need in tried.by_phase.items()},
+        seconds=round(seconds, 1),
     )  # fmt: skip
 
 

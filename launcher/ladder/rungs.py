@@ -19,6 +19,8 @@ MICRO_BATCH = "micro_batch"
 ACCUMULATION = "accumulation"
 CHECKPOINTING = "checkpointing"
 CARDS = "cards"
+AS_ASKED = ("val_micro_batch", MICRO_BATCH, "workers", CHECKPOINTING)
+"""Wheels that leave the training as it is asked, so that they turn unasked."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -51,14 +53,14 @@ class Rung:
 
     @property
     def micro_batch(self) -> int:
-        """Samples per device per forward and backward pass."""
+        """Samples per device per forward and backward pass; 0 where a command's isn't known."""
         value = self.values[MICRO_BATCH]
-        assert isinstance(value, int)
-        return value
+        assert isinstance(value, int) or value is None
+        return value or 0
 
     @property
     def effective_batch(self) -> int:
-        """Samples per optimizer step."""
+        """Samples per optimizer step; 0 where they aren't known."""
         return self.micro_batch * self.accumulation * self.world_size
 
     @property
@@ -85,38 +87,42 @@ class Ladder:
         return {wheel.name: (wheel.values[0], wheel.values[at]) for wheel, at in zip(self.wheels, rung.position, strict=True) if at}
 
 
-def build(wheels: Sequence[Wheel], *, effective_batch: int, world_size: int = 1, keep_batch: bool = True) -> Ladder:
+def build(wheels: Sequence[Wheel], *, effective_batch: int, world_size: int = 1, keep_batch: bool = True, accumulation: int = 1) -> Ladder:
     """Enumerates the rungs. ``keep_batch=False``: accumulation stays as asked, and the effective batch goes down with the micro-batch.
 
-    ``world_size``: where no wheel ``cards`` says it. Raises ValueError if a micro-batch does not divide the effective batch per device,
-    since such a rung would change it silently.
+    ``world_size``: where no wheel ``cards`` says it. ``accumulation``: as asked, where the micro-batch isn't known. Raises ValueError if a
+    micro-batch does not divide the effective batch per device, since such a rung would change it silently.
     """
     micro = next((wheel for wheel in wheels if wheel.name == MICRO_BATCH), None)
     if micro is None:
         raise ValueError(f"a ladder needs the wheel {MICRO_BATCH}")
-    sizes = next((wheel.values for wheel in wheels if wheel.name == CARDS), (world_size,))
-    for value, ranks in itertools.product(micro.values if keep_batch else micro.values[:1], sizes):
-        if not isinstance(value, int) or not isinstance(ranks, int) or value < 1 or ranks < 1 or effective_batch % (value * ranks):
-            raise ValueError(f"micro-batch {value} x world size {ranks} does not divide {effective_batch}")
+    cards = next((wheel.values for wheel in wheels if wheel.name == CARDS), (world_size,))
+    steps = dict[tuple[Value, Value], int]()
+    for value, ranks in itertools.product(micro.values, cards):
+        asked = value if keep_batch else micro.values[0]
+        steps[value, ranks] = accumulation if value is None else _accumulation(asked, ranks, effective_batch)
     rungs = []
-    asked = micro.values[0]
-    assert isinstance(asked, int)
     slowest_first = [range(len(wheel.values)) for wheel in reversed(wheels)]
     for index, turned in enumerate(itertools.product(*slowest_first)):
         position = tuple(reversed(turned))
         values = {wheel.name: wheel.values[at] for wheel, at in zip(wheels, position, strict=True)}
-        micro_batch, ranks = values[MICRO_BATCH], values.get(CARDS, world_size)
-        assert isinstance(micro_batch, int) and isinstance(ranks, int)
-        rungs.append(
-            Rung(
-                index=index,
-                values=values,
-                position=position,
-                accumulation=effective_batch // ((micro_batch if keep_batch else asked) * ranks),
-                world_size=ranks,
-            )
-        )
+        ranks = values.get(CARDS, world_size)
+        assert isinstance(ranks, int)
+        counted = steps[values[MICRO_BATCH], ranks]
+        rungs.append(Rung(index=index, values=values, position=position, accumulation=counted, world_size=ranks))
     return Ladder(wheels=tuple(wheels), rungs=tuple(rungs), effective_batch=effective_batch)
+
+
+def _accumulation(micro_batch: Value, ranks: Value, effective_batch: int) -> int:
+    if (
+        not isinstance(micro_batch, int)
+        or not isinstance(ranks, int)
+        or micro_batch < 1
+        or ranks < 1
+        or effective_batch % (micro_batch * ranks)
+    ):
+        raise ValueError(f"micro-batch {micro_batch} x world size {ranks} does not divide {effective_batch}")
+    return effective_batch // (micro_batch * ranks)
 
 
 def divisors_down(asked: int, *, of: int, floor: int = 1) -> tuple[int, ...]:

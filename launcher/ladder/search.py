@@ -153,7 +153,6 @@ def _rules_out(ladder: Ladder, tried: Tried, rung: Rung) -> bool:
 
     - A rung is out if it turns no wheel further than one of as many cards that ran out of memory. After a failure in training, wheels that
       act only in validation don't count: they can't cure it. Nor do those that act beside the device.
-    - A trainer that lowered its micro-batch by itself rules out the micro-batches in between; the one it took is tried first.
     - A setting that ran otherwise than told in training rules out rungs that differ only in validation.
     - A failure of what the machine has beside the device (``OF_MACHINE``) rules out rungs that turn no wheel that acts there, as long as
       one could be turned further, and, where it came before validation, those that differ there alone. One of host memory also rules out
@@ -166,8 +165,6 @@ def _rules_out(ladder: Ladder, tried: Tried, rung: Rung) -> bool:
     further = [wheel for wheel, at, failed in wheels if at > failed]
     in_validation_alone = all(wheel.acts_in == "validation" for wheel, at, failed in wheels if at != failed)
     before = verdict.phase in _BEFORE_VALIDATION
-    if verdict.took is not None and _between(rung, tried, verdict.took):
-        return True
     if verdict.source == "accumulation" and rung.accumulation > ladder.asked.accumulation:
         return True
     if verdict.source == CHECKPOINTING and rung.values.get(CHECKPOINTING):
@@ -203,12 +200,6 @@ def _turns(ladder: Ladder, rung: Rung, name: str) -> bool:
     if name == "accumulation":
         return rung.accumulation != ladder.asked.accumulation
     return rung.values.get(name) != ladder.asked.values.get(name)
-
-
-def _between(rung: Rung, tried: Tried, took: int) -> bool:
-    """Whether ``rung`` is the tried one with a micro-batch between the asked one and ``took``, which the trainer took by itself."""
-    same = all(value == tried.rung.values[name] for name, value in rung.values.items() if name != MICRO_BATCH)
-    return same and took < rung.micro_batch <= tried.rung.micro_batch
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -248,9 +239,6 @@ def _wished(ladder: Ladder, left: Sequence[Rung], real: Sequence[Tried], earlier
     Until one is known to fit, that is the first that may fit: its failure rules out most of those above. Then the failures come first
     that the estimated rung needs, of the rung that asks least: such a trial is short, and if it fits it is the better rung.
     """
-    followed = next((rung for tried in real if (rung := _taken_instead(ladder, tried)) in left), None)
-    if followed is not None:
-        return Try(rung=followed, why="the trainer went down to its micro-batch by itself")
     done = {tried.rung.index for tried in real}
     seen = [*real, *(tried for tried in earlier if tried.rung.index not in done)]
     left = _worth_turning(ladder, left, seen)
@@ -267,12 +255,6 @@ def _wished(ladder: Ladder, left: Sequence[Rung], real: Sequence[Tried], earlier
         return Try(rung=roomy, why="estimated to be the first that fits")
     near = [rung for rung in may if rung.index <= max(roomy.index, STRIDE * roomy.index - 1)]
     return Try(rung=_least(near), why="nothing tells yet what such rungs need: a larger step")
-
-
-def _taken_instead(ladder: Ladder, tried: Tried) -> Rung | None:
-    """The rung with the micro-batch that a trainer has gone down to by itself."""
-    wanted = {**tried.rung.values, MICRO_BATCH: tried.verdict.took}
-    return next((rung for rung in ladder.rungs if rung.values == wanted), None) if tried.verdict.took is not None else None
 
 
 def _worth_turning(ladder: Ladder, left: Sequence[Rung], seen: Sequence[Tried]) -> Sequence[Rung]:

@@ -38,8 +38,6 @@ class Verdict:
     """For memory failures: who refused the memory."""
     asked_bytes: int | None = None
     """For memory failures: bytes that the failing allocation asked for; None if its message doesn't say."""
-    took: int | None = None
-    """The micro-batch that the trainer took by itself, if it went below the asked one; else None."""
     otherwise: tuple[str, ...] = ()
     """For ``altered``: the settings that ran otherwise than told, unless a memory failure is the reason."""
     peak_bytes: int = 0

@@ -160,7 +160,6 @@ def _sentence(text: str) -> str:
 _UNCHOSEN = {
     "no_rung_fits": "No rung fits.",
     "trying": "A rung is still looked for.",
-    "misread": "Stopped: the command ran another batch than was read of it. Nothing was launched.",
     "card_taken": "Stopped: others hold the card. Nothing was launched.",
 }
 """A launch's status without a chosen rung, in a sentence."""
@@ -196,8 +195,9 @@ def why(run: Run, record: Record, steps: Sequence[LadderRow]) -> Iterator[str]:
         yield from _batch(record)
     elif record.status == "no_rung_fits":
         yield f"No rung was seen to stay within {limit}."
-        if (near := record.nearest) is not None:
-            yield f"Beyond the ladder {words(settings(near.rung, near.accumulation))} fits, really tried, at another effective batch."
+        for could in record.could_fit:
+            fits = f": {words(could.rung)} is estimated to fit" if could.rung else ""
+            yield f"Another training was not accepted ({could.flag}, or {could.key} in a recipe){fits}."
     for attempt in record.attempts:
         if attempt.next is not None and attempt.next.why:
             yield f"After attempt {attempt.number} of the full run: {attempt.next.why}."

@@ -16,10 +16,9 @@ from typing import Any
 
 from launcher.adapter.protocol import Adapter
 from launcher.config.schema import Recipe
-from launcher.errors import PLACE, BadInput, Fault
 from launcher.history.run_folder import RunFolder
 from launcher.ladder import build, search
-from launcher.ladder.rungs import Ladder, Rung
+from launcher.ladder.rungs import MICRO_BATCH, Ladder, Rung
 from launcher.ladder.verdict import Kind, Verdict
 from launcher.machine.devices import Budget
 from launcher.machine.headroom import DEFAULT
@@ -86,7 +85,7 @@ def for_a_plan(recipe: Recipe, *, memory: int | None, root: str) -> Recipe:
 def planned(adapter: Adapter, models: Sequence[GpuModel], *, python: str, tell: Callable[[str], None]) -> list[OnCard]:
     """The answer for each card, of a recipe as ``for_a_plan`` gives it. ``python``: what the trainer runs on; ``tell`` hears of the trials.
 
-    Raises BadInput where no card can be pretended here, and where a person's own command was misread.
+    Raises BadInput where no card can be pretended here.
     """
     found = dict[str, OnCard]()
     for capability in dict.fromkeys(CAPABILITY[one.architecture] for one in models):
@@ -111,14 +110,11 @@ def _cap(card: GpuModel, job: Job) -> int:
 
 def _believed(adapter: Adapter, needs: dict[int, Trial], play: Callable[[Rung], Trial]) -> Adapter | None:
     """The adapter by what rung 0 of a person's own command ran, where that isn't what was read of it; ``needs`` get that trial."""
-    if not adapter.general:
+    if not adapter.general or MICRO_BATCH not in adapter.recipe.ladder.order:
         return None
     needs[0] = play(build.ladder_of(adapter).asked)
-    if (wrong := rung_zero.at_rung_0(needs[0], unsaid=adapter.asked.unsaid)) is None:
-        return None
-    if (believed := adapter.believing(wrong.ran)) is None or believed == adapter.recipe:
-        raise BadInput([Fault(key="ask", found=rung_zero.words(wrong, adapter.asked.read_at), cure=rung_zero.cure(wrong), where=PLACE)])
-    return type(adapter)(believed)
+    wrong = rung_zero.misread(needs[0], unsaid=adapter.asked.unsaid)
+    return rung_zero.anew(adapter, wrong)[0] if wrong is not None else None
 
 
 @contextmanager

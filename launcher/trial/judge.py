@@ -120,7 +120,7 @@ def _refused(seen: _Seen) -> Verdict | None:
         return None
     if seen.on_card and failed.source == "host":
         failed = replace(failed, source="host_memory")
-    why = _out_of_memory_words(failed, seen.report.phase) + _giant(failed, seen.report.cap_bytes, seen.rung)
+    why = _out_of_memory_words(failed, seen.report.phase)
     return _verdict(seen, Kind.OUT_OF_MEMORY, why, source=failed.source, asked_bytes=failed.asked_bytes, evidence=failed.line)
 
 
@@ -132,9 +132,10 @@ def _over_the_cap(seen: _Seen) -> Verdict | None:
     over = next((use for use in report.uses if cap and use.held_bytes > cap), None)
     if over is None:
         return None
-    why = f"needs {format_size(over.held_bytes)} in phase {over.phase}, {format_size(over.held_bytes - cap)} over the cap"
+    more = format_size(over.held_bytes - cap)
+    why = f"needs {format_size(over.held_bytes)} in phase {over.phase}, {more} more than the {format_size(cap)} that fit"
     why += _went_on(seen)
-    return _verdict(seen, Kind.OUT_OF_MEMORY, why, phase=over.phase, source="measured", took=_took(seen), evidence=repr(over))
+    return _verdict(seen, Kind.OUT_OF_MEMORY, why, phase=over.phase, source="measured", evidence=repr(over))
 
 
 def _squeezed(seen: _Seen) -> Verdict | None:
@@ -219,7 +220,7 @@ def _hidden(seen: _Seen) -> Verdict | None:
     """A memory failure that the trainer, a library, a thread or a worker caught: the run would lose what the trial lost."""
     if swallowed := seen.report.swallowed:
         why = f"the trainer hid a memory failure{_went_on(seen)}: {swallowed[0]}"
-        return _verdict(seen, Kind.ALTERED, why, took=_took(seen), evidence="\n".join(swallowed))
+        return _verdict(seen, Kind.ALTERED, why, evidence="\n".join(swallowed))
     if not seen.lost:
         return None
     failed = memory_failure(seen.lost[0])
@@ -246,23 +247,18 @@ def _vacuous(seen: _Seen) -> Verdict | None:
 
 
 def _altered(seen: _Seen) -> Verdict | None:
-    told = {**seen.rung.values, **seen.needs.observed}
-    other = otherwise(seen.report.observed, told)
+    other = otherwise(seen.report.observed, seen.needs.observed)
     if not other:
         return None
-    why = f"the trainer ran {altered(seen.report.observed, told)}"
-    return _verdict(seen, Kind.ALTERED, why, took=_took(seen), otherwise=other, evidence=repr(seen.report.observed))
+    why = f"the trainer ran {altered(seen.report.observed, seen.needs.observed)}"
+    return _verdict(seen, Kind.ALTERED, why, otherwise=other, evidence=repr(seen.report.observed))
 
 
 def _went_on(seen: _Seen) -> str:
-    took = _took(seen)
-    return f" (and went on with micro_batch={took})" if took is not None else ""
-
-
-def _took(seen: _Seen) -> int | None:
-    """The micro-batch that a trainer chose for itself, below the asked one."""
+    """The words on a micro-batch that a trainer chose for itself, below the asked one."""
     ran = seen.report.observed.get(MICRO_BATCH)
-    return ran if isinstance(ran, int) and not isinstance(ran, bool) and 0 < ran < seen.rung.micro_batch else None
+    less = isinstance(ran, int) and not isinstance(ran, bool) and 0 < ran < seen.rung.micro_batch
+    return f" (and went on with micro_batch={ran})" if less else ""
 
 
 def _spilled(seen: _Seen) -> Verdict | None:
@@ -304,7 +300,7 @@ class Needs:
     validation_batches: int
     train_again_batches: int = 1
     observed: Mapping[str, Value] = field(default_factory=dict)
-    """What must have been observed in addition to the rung's wheels, such as the device."""
+    """What must have been observed where it could be: the rung's settings, the device."""
 
 
 def otherwise(observed: Mapping[str, Value], asked: Mapping[str, Value]) -> tuple[str, ...]:
@@ -352,23 +348,6 @@ _CURES: Mapping[str, str] = {
     "files": " (ulimit -n: a higher limit or fewer data loader workers cure this)",
     "pinned": " (page-locked host memory, which WSL has little of: pin_memory=False cures this, not a smaller batch)",
 }
-
-
-_LENGTHS = ("segment", "sequence_length")
-
-
-_GIANT = 0.4  # of the cap, in one allocation: an attention matrix, not a batch of many tensors
-
-
-def _giant(failed: MemoryFailure, cap_bytes: int, rung: Rung) -> str:
-    """Advice if a single allocation asked for a large part of the cap and the rung has a length that could be shortened; else empty."""
-    length = next((name for name in _LENGTHS if rung.values.get(name) is not None), None)
-    if length is None or not failed.asked_bytes or not cap_bytes or failed.asked_bytes < _GIANT * cap_bytes:
-        return ""
-    return (
-        f"; that one allocation is {failed.asked_bytes / cap_bytes:.0%} of the cap: a tensor that grows with the {length} (attention: with "
-        f"its square), which a shorter {length} cures better than a smaller batch"
-    )
 
 
 def _short_of(report: TrialReport, needs: Needs) -> str:

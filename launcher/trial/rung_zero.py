@@ -1,20 +1,22 @@
-"""Finds where trials of a user's own command ran another batch than was read from its text. What ran is believed. Pure.
+"""Holds trials of a person's own command against what was read of it. What rung 0 ran is what was asked, whatever was read. Pure.
 
-A ladder is built from what was read. If rung 0, the command as it stands, runs something else, then that is what was asked.
+Where what was read is disproved, the ladder is made anew of what ran; where it isn't known how that is turned, or the script draws its
+batches, the micro-batch stays as the command has it. A lower rung whose steps aren't rung 0's is ruled out.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from launcher.adapter.protocol import Adapter
 from launcher.ladder.rungs import ACCUMULATION, MICRO_BATCH, Ladder
 from launcher.ladder.verdict import Kind
-from launcher.shared.report import DIVIDED_BY, MICRO_BATCHES, OWN_ACCUMULATION, SAID_ACCUMULATION, SAMPLES, WORLD_SIZE
+from launcher.shared.report import DIVIDED_BY, DRAWN_BATCH, MICRO_BATCHES, OWN_ACCUMULATION, SAID_ACCUMULATION, SAMPLES, WORLD_SIZE
 from launcher.trial.trial import Trial
 
-_TELLING = (Kind.FITS, Kind.ALTERED, Kind.OUT_OF_MEMORY, Kind.SPILLED, Kind.VACUOUS)
+_TELLING = (Kind.FITS, Kind.OUT_OF_MEMORY, Kind.SPILLED, Kind.VACUOUS)
 """Verdicts of trials that really ran the command, so that the batch they showed counts."""
 
 
@@ -26,46 +28,37 @@ class Misread:
     """Settings of rung 0 that ran otherwise: the values that were read."""
     ran: Mapping[str, int] = field(default_factory=dict)
     """Every setting that the trial of rung 0 showed."""
-    samples: tuple[int, int] | None = None
-    """(asked, ran) samples per optimizer step, if that is what differs at the rung that was tried."""
-    sizes: tuple[Sequence[int], Sequence[int]] | None = None
-    """Sizes of batches, one after the other, at (rung 0, the rung that was tried), where the script changes them and not all are turned."""
-    rung_index: int = 0
     believed: bool = False
     """The ladder was rebuilt from what ran."""
 
     def as_record(self) -> dict[str, Any]:
         ran = {name: value for name, value in self.ran.items() if name in self.read}
-        step = {"samples_per_step": {"asked": self.samples[0], "ran": self.samples[1]}} if self.samples else {}
-        return {"rung_index": self.rung_index, "read": dict(self.read), "ran": ran, **step, "believed": self.believed}
+        return {"read": dict(self.read), "ran": ran, "believed": self.believed}
+
+    def words(self, read_at: Mapping[str, str]) -> str:
+        """A sentence: what was read where, and what ran."""
+        ran = " and ".join(f"{name} {self.ran[name]}" for name in self.read)
+        read = " and ".join(f"{value}{f' ({said})' if (said := read_at.get(name)) else ''}" for name, value in self.read.items())
+        return f"the command as it stands ran {ran}, and {read} had been read"
 
 
-def found(trials: Sequence[Trial], ladder: Ladder, *, unsaid: Collection[str]) -> Misread | None:
-    """What the trials so far disprove, or None. ``unsaid``: settings that the command itself doesn't mention."""
-    asked = next((trial for trial in reversed(trials) if trial.rung.index == 0), None)
-    if asked is not None and (wrong := at_rung_0(asked, unsaid=unsaid)) is not None:
-        return wrong
-    fitting = [trial for trial in trials if trial.verdict.fits]
-    return next((wrong for trial in fitting if (wrong := _other_step(trial, asked, ladder) or _unturned(trial, asked)) is not None), None)
+def misread(trial: Trial, *, unsaid: Collection[str]) -> Misread | None:
+    """What the trial of rung 0 disproves, or None. ``unsaid``: settings that the command itself doesn't mention.
 
-
-def at_rung_0(trial: Trial, *, unsaid: Collection[str]) -> Misread | None:
-    """What the trial of rung 0 disproves, or None. A trainer that lowered its batch for lack of memory disproves nothing."""
-    if trial.rung.index or trial.verdict.kind not in _TELLING or trial.report.swallowed:
+    A trainer that lowered its batch for lack of memory disproves nothing, nor does a batch that the script changes, or that wasn't read.
+    """
+    rung, told = trial.rung, trial.expects.get(ACCUMULATION)
+    if rung.index or trial.verdict.kind not in _TELLING or trial.report.swallowed or not rung.micro_batch:
         return None
-    expected, ran = _expected(trial), shown(trial, unsaid=unsaid)
+    counted = {} if trial.kept and told is None else {ACCUMULATION: told if isinstance(told, int) else rung.accumulation}
+    changes = len(trial.report.facts.get(MICRO_BATCHES, ())) > 1
+    expected = {**({} if changes else {MICRO_BATCH: rung.micro_batch}), WORLD_SIZE: rung.world_size, **counted}
+    ran = _shown(trial, unsaid=unsaid)
     read = {name: expected[name] for name, value in ran.items() if name in expected and value != expected[name]}
     return Misread(read=read, ran=ran) if read else None
 
 
-def _expected(trial: Trial) -> dict[str, int]:
-    """What the trial would have shown if the command had been read right."""
-    rung, told = trial.rung, trial.expects.get(ACCUMULATION)
-    counted = {} if trial.kept and told is None else {ACCUMULATION: told if isinstance(told, int) else rung.accumulation}
-    return {MICRO_BATCH: rung.micro_batch, WORLD_SIZE: rung.world_size, **counted}
-
-
-def shown(trial: Trial, *, unsaid: Collection[str]) -> dict[str, int]:
+def _shown(trial: Trial, *, unsaid: Collection[str]) -> dict[str, int]:
     """What a trial showed of its batch: micro-batch, accumulation and processes, each where it was seen.
 
     What a script takes by itself beyond what it was told counts as its accumulation where no word of the command says one: it has none,
@@ -84,66 +77,59 @@ def shown(trial: Trial, *, unsaid: Collection[str]) -> dict[str, int]:
     return {name: value for name, value in seen.items() if isinstance(value, int) and not isinstance(value, bool)}
 
 
-def _other_step(trial: Trial, asked: Trial | None, ladder: Ladder) -> Misread | None:
-    """A rung whose step had another number of samples than the asked one's: as that was seen, or as it was read where it wasn't."""
-    if not seen_batch(trial):
-        return None
-    read = ladder.asked.effective_batch // int(trial.report.facts.get(DIVIDED_BY, 1))
-    batch = (seen_batch(asked) if asked is not None else None) or read
-    wanted = batch * trial.rung.effective_batch // ladder.asked.effective_batch
-    ran = trial.effective_batch
-    return Misread(read={}, samples=(wanted, ran), rung_index=trial.rung.index) if ran != wanted else None
+def drawn(trial: Trial) -> str:
+    """The sentence on batches whose number of samples is drawn; empty where it isn't."""
+    least, most = trial.report.facts.get(DRAWN_BATCH, (0, 0))
+    return f"the script draws how many samples a batch has ({least} to {most} were seen), and parts of it are other draws" if most else ""
 
 
-def _unturned(trial: Trial, asked: Trial | None) -> Misread | None:
-    """A rung whose batches don't follow one another as rung 0's do, each smaller by as much: a later loader's size is no turned one."""
-    own = asked.report.facts.get(MICRO_BATCHES, ()) if asked is not None else ()
-    ran = trial.report.facts.get(MICRO_BATCHES, ())
-    if asked is None or max(len(own), len(ran)) < 2 or not trial.rung.index:
-        return None
-    due = [size * trial.rung.micro_batch // asked.rung.micro_batch for size in own]
-    return None if list(ran) == due else Misread(read={}, sizes=(own, ran), rung_index=trial.rung.index)
-
-
-def seen_batch(trial: Trial) -> int | None:
-    """Samples per optimizer step as the trial saw them; None if it couldn't."""
-    seen = trial.report.optimizer_steps and isinstance(trial.report.facts.get(SAMPLES), int)
-    return trial.effective_batch if seen else None
+def anew(adapter: Adapter, wrong: Misread | None) -> tuple[Adapter, bool]:
+    """The adapter by what rung 0 ran in place of what was read, and True; where that can't be, one that turns no micro-batch, and False."""
+    believed = adapter.believing(wrong.ran) if wrong is not None else None
+    if believed is not None and believed != adapter.recipe and not (mended := type(adapter)(believed)).check():
+        return mended, True
+    rules = adapter.recipe.ladder
+    left = rules.model_copy(update={"order": tuple(name for name in rules.order if name != MICRO_BATCH)})
+    return type(adapter)(adapter.recipe.model_copy(update={"ladder": left})), False
 
 
 # ----------------------------------------------------------------------------------------------------------------------
-# In words
+# Lower rungs
 
 
-def words(wrong: Misread, read_at: Mapping[str, str]) -> str:
-    """A sentence: what was read where, and what ran."""
-    if wrong.samples is not None:
-        asked, ran = wrong.samples
-        return f"an optimizer step of rung {wrong.rung_index} took {ran} samples instead of {asked}"
-    if wrong.sizes is not None:
-        own, turned = (", then ".join(map(str, sizes)) for sizes in wrong.sizes)
-        at = f"{own} samples at rung 0, {turned} at rung {wrong.rung_index}"
-        return f"the script changes its batch itself: {at}: not all of them are seen to be turned"
-    ran_words = " and ".join(f"{name} {wrong.ran[name]}" for name in wrong.read)
-    read = " and ".join(f"{value}{f' ({said})' if (said := read_at.get(name)) else ''}" for name, value in wrong.read.items())
-    return f"the command as it stands ran {ran_words}, and {read} had been read"
+def held_against(trial: Trial, asked: Trial | None, ladder: Ladder) -> Trial:
+    """The trial; as one that altered the training where it fits and its optimizer steps aren't those of ``asked``, the trial of rung 0."""
+    if asked is not None and asked.report.swallowed:
+        asked = None  # it shows what memory has left of the asked batch
+    other = _other_step(trial, asked, ladder) or _unturned(trial, asked) if trial.verdict.fits and trial.rung.index else ""
+    if not other:
+        return trial
+    return replace(trial, verdict=replace(trial.verdict, kind=Kind.ALTERED, source="accumulation", why=other))
 
 
-def cure(wrong: Misread) -> str:
-    """A sentence: what to type before ``--`` so that the command is read right."""
-    if wrong.samples is not None:
-        return (
-            "The script takes micro-batches to a step by itself, in another number than was read, so that each rung would train otherwise. "
-            "Where it keeps a whole batch by itself, say trainer.args.spelled.accumulation=itself ask.accumulation=N (as many as it takes "
-            "at the asked batch); where it always takes N, say ask.accumulation=N trainer.args.says.accumulation=N."
-        )
-    if wrong.sizes is not None:
-        return "Rungs below the command as it stands would train otherwise in part. Have all sizes follow one value of the command's."
-    typed = [f"ask.{name}={wrong.ran[name]} trainer.args.says.{name}={wrong.ran[name]}" for name in wrong.read if name != WORLD_SIZE]
-    typed += [f"trainer.args.spelled.{name}=..." for name in wrong.read if name != WORLD_SIZE]
-    typed += [f"trainer.args.processes={wrong.ran[WORLD_SIZE]}"] if WORLD_SIZE in wrong.read else []
-    held = f", or ladder.wheels.micro_batch.floor={wrong.ran[MICRO_BATCH]} where nothing turns it" if MICRO_BATCH in wrong.read else ""
-    return (
-        "It is said elsewhere, or counts in another unit (tokens, frames, the samples of all processes). If what ran is what is meant, say "
-        f"so and how it is spelled, before --: {' '.join(typed)}{held}."
-    )
+def _other_step(trial: Trial, asked: Trial | None, ladder: Ladder) -> str:
+    """The sentence on a step with another number of samples than the asked one's: as that was seen, or as it was read where it wasn't."""
+    if not _seen_batch(trial) or not ladder.effective_batch:
+        return ""
+    read = ladder.effective_batch // int(trial.report.facts.get(DIVIDED_BY, 1))
+    batch = (_seen_batch(asked) if asked is not None else None) or read
+    wanted, ran = batch * trial.rung.effective_batch // ladder.effective_batch, trial.effective_batch
+    return "" if ran == wanted else f"an optimizer step took {ran} samples instead of {wanted}: the script counts micro-batches by itself"
+
+
+def _unturned(trial: Trial, asked: Trial | None) -> str:
+    """The sentence on batches that don't follow one another as rung 0's do, each smaller by as much: a later loader's size isn't turned."""
+    own: Sequence[int] = asked.report.facts.get(MICRO_BATCHES, ()) if asked is not None else ()
+    ran: Sequence[int] = trial.report.facts.get(MICRO_BATCHES, ())
+    if asked is None or max(len(own), len(ran)) < 2:
+        return ""
+    if list(ran) == [size * trial.rung.micro_batch // asked.rung.micro_batch for size in own]:
+        return ""
+    at_0, here = (", then ".join(map(str, sizes)) for sizes in (own, ran))
+    return f"the script changes its batch itself ({at_0} samples at rung 0, {here} here), and not all of its sizes are turned"
+
+
+def _seen_batch(trial: Trial) -> int | None:
+    """Samples per optimizer step as the trial saw them; None if it couldn't."""
+    seen = trial.report.optimizer_steps and isinstance(trial.report.facts.get(SAMPLES), int)
+    return trial.effective_batch if seen else None

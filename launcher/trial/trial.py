@@ -32,7 +32,6 @@ from launcher.shared.report import (
     BUDGET_ERROR,
     CARD_TAKEN,
     RANK,
-    SAID_ACCUMULATION,
     SAMPLES,
     SAVED,
     VERSIONS,
@@ -101,7 +100,7 @@ class Trial:
         observed, facts = self.report.observed, self.report.facts
         if not self.report.optimizer_steps:
             return False
-        return (ACCUMULATION in observed or SAID_ACCUMULATION in facts) if SAMPLES in facts else MICRO_BATCH in observed
+        return ACCUMULATION in observed if SAMPLES in facts else MICRO_BATCH in observed
 
 
 def of_record(said: TrialRecord, ladder: Ladder) -> Trial:
@@ -383,7 +382,8 @@ def _finished(job: Job, rung: Rung, ended: _Ended, plan: TrialPlan) -> Trial:
     report = TrialReport.read(orders.report_path)
     if (fault := _budget_fault(report, Path(orders.folder))) is not None:
         raise fault
-    observed = {**plan.expects, "device": job.budget.kind}
+    as_it_stands = job.adapter.general and not rung.index  # nothing was told: what it runs is what was asked
+    observed = {**({} if as_it_stands else {**rung.values, **plan.expects}), "device": job.budget.kind}
     needs = Needs(optimizer_steps=orders.steps, validation_batches=1, train_again_batches=min(1, orders.steps_after), observed=observed)
     if orders.resumes:
         needs = Needs(optimizer_steps=1, validation_batches=0, train_again_batches=0, observed=observed)

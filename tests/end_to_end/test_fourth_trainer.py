@@ -95,7 +95,7 @@ def test_a_command_of_its_own_is_fitted_without_a_recipe(programs: Path, folder:
     done = run(programs, folder, "autofit", "run", "--fit-only", "--json", "device=cpu", "device.memory=4GiB", "--", *COMMAND, *QUICK)
     record = answer(done)
     assert done.returncode == 0, done.stderr
-    assert "autofit takes this for sentence-transformers" in done.stderr
+    assert "understood as a training by sentence-transformers" in done.stderr
     assert record["rung_index"] == 0 and record["rung"]["micro_batch"] == 64
     for words in ("--batch_size 64", "--max_steps 2", "--learning_rate 0.001", "--output_dir out"):
         assert words in record["command"]

@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from launcher.ladder.rungs import MICRO_BATCH, Ladder, Rung, Wheel, build
+from launcher.ladder.rungs import Ladder, Rung, Wheel, build
 from launcher.ladder.search import Chosen, Move, Policy, Tried, Try, next_move
 from launcher.ladder.verdict import Kind, Verdict
 from launcher.shared.report import Phase
@@ -27,8 +27,8 @@ class Surface:
     broken: Mapping[int, Kind] = field(default_factory=dict)
     """Rung -> a failure that no lower rung cures."""
     refuses_accumulation: bool = False
-    takes: Mapping[int, int] = field(default_factory=dict)
-    """Rung -> the micro-batch that the trainer goes down to there, where memory runs out."""
+    halves: frozenset[int] = frozenset()
+    """Rungs at which the trainer goes down by itself where memory runs out."""
     ignores: str = ""
     """The setting whose word does nothing: it runs otherwise than told wherever it is turned."""
 
@@ -53,9 +53,8 @@ class Surface:
         return Tried(rung=rung, verdict=Verdict(kind=Kind.FITS, phase="done", why=""), need=self.need(rung), by_phase=by_phase)
 
     def _failed(self, rung: Rung, phase: Phase, by_phase: dict[str, float]) -> Tried:
-        if rung.index in self.takes:
-            verdict = Verdict(kind=Kind.ALTERED, phase=phase, why="", took=self.takes[rung.index])
-            return Tried(rung=rung, verdict=verdict)
+        if rung.index in self.halves:
+            return Tried(rung=rung, verdict=Verdict(kind=Kind.ALTERED, phase=phase, why=""))
         by_phase[phase] = min(by_phase[phase], 1.5) if self.measured else 1.0
         verdict = Verdict(kind=Kind.OUT_OF_MEMORY, phase=phase, why="", source="measured" if self.measured else "allocator")
         return Tried(rung=rung, verdict=verdict, need=max(by_phase.values()), by_phase=by_phase)
@@ -177,18 +176,7 @@ def spoil(draw: random.Random, surface: Surface) -> None:
         case 5:
             surface.ignores = draw.choice(["accumulation", *(wheel.name for wheel in surface.ladder.wheels)])
         case 4:
-            surface.takes = {
-                rung.index: took for rung in rungs if (took := _halved(draw, surface, rung)) is not None and draw.random() < 0.5
-            }
-
-
-def _halved(draw: random.Random, surface: Surface, rung: Rung) -> int | None:
-    """A micro-batch that a trainer may go down to by itself: all between have failed there, too."""
-    alike = {name: value for name, value in rung.values.items() if name != MICRO_BATCH}
-    below = [other for other in surface.ladder.rungs if other.micro_batch < rung.micro_batch and alike.items() <= other.values.items()]
-    below.sort(key=lambda other: -other.micro_batch)
-    fitting = next((at for at, other in enumerate(below) if surface.need(other) <= 1), len(below))
-    return draw.choice([other.micro_batch for other in below[: fitting + 1]]) if below else None
+            surface.halves = frozenset(rung.index for rung in rungs if draw.random() < 0.5)
 
 
 def measured_before(draw: random.Random, surface: Surface) -> Iterator[tuple[str, list[Tried]]]:

@@ -154,6 +154,7 @@ class ScriptAdapter(Adapter):
             world_size=args.processes or recognise.launched(args.command).processes, counted=corrections.counted(args),
             length=said_lengths.length(args.lengths, one_kind=asked_accumulation(self.recipe) == 1), exact=frozenset(exact),
             workers=workers.number if workers is not None else None, keeps=self._keeps(), unsaid=unsaid,
+            unturned="" if checks.turns(self.recipe) else args.unturned,
             read_at={wheel: _read_at(wheel, spelling, unsaid) for wheel, spelling in args.spelled.items()},
         )  # fmt: skip
 
@@ -179,7 +180,9 @@ class ScriptAdapter(Adapter):
 
     def notes(self) -> Sequence[str]:
         args, word = self.args, self.args.spelled.get("micro_batch", "")
-        notes = [_OF_ACCUMULATION.get(accumulation_form(args), "").format(word=word, spelling=args.spelled.get("accumulation", ""))]
+        form, why = accumulation_form(args), self.asked.unturned
+        of_accumulation = _OF_ACCUMULATION.get(form, "").format(word=word, spelling=args.spelled.get("accumulation", ""))
+        notes = [f"the micro-batch isn't turned, and the command is guarded as it stands: {why}" if why else of_accumulation]
         if self.asked.exact:
             notes.append(
                 "the script has no word for checkpointing: where that is turned, the first modules of each stack that repeats are computed "

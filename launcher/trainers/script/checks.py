@@ -98,8 +98,8 @@ def _spelling_faults(recipe: Recipe, args: ScriptArgs, wheels: Iterable[str]) ->
         if value is not None and presets is None and wheel != "accumulation" and spelling_of(recipe, args, wheel) is None:
             cure = f"Say how the script spells it, for example trainer.args.spelled.{wheel}=--{wheel.replace('_', '-')}."
             faults.append(Fault(key=f"ask.{wheel}", found="the script has no known word for it", cure=cure))
-    turns = _turns(recipe) and recipe.ladder.keep_batch
-    if "accumulation" not in args.spelled and (turns or recipe.ask.get("accumulation") not in (None, 1)):
+    accumulates = turns(recipe) and recipe.ladder.keep_batch
+    if "accumulation" not in args.spelled and (accumulates or recipe.ask.get("accumulation") not in (None, 1)):
         cure = (
             "Say how: trainer.args.spelled.accumulation=--accum (or config:train.accum), or =outside where the script has no word for it "
             "and autofit shall hold its optimizer steps back; ladder.keep_batch=false accepts another effective batch; "
@@ -115,15 +115,16 @@ def _spelling_faults(recipe: Recipe, args: ScriptArgs, wheels: Iterable[str]) ->
     return faults
 
 
-def _turns(recipe: Recipe) -> bool:
+def turns(recipe: Recipe) -> bool:
     """Whether lower rungs have a lower micro-batch."""
     rule = recipe.ladder.wheels.get("micro_batch")
-    return "micro_batch" in recipe.ladder.order and (rule is None or rule.floor != recipe.ask.get("micro_batch"))
+    asked = recipe.ask.get("micro_batch")
+    return asked is not None and "micro_batch" in recipe.ladder.order and (rule is None or rule.floor != asked)
 
 
 def _deepspeed_faults(recipe: Recipe, args: ScriptArgs) -> list[Fault]:
     """Numbers of DeepSpeed's own configuration that a lower rung would not turn, or not alone."""
-    if not _turns(recipe):
+    if not turns(recipe):
         return []
     script, begin = recognise.script_of(args.command)
     if args.spelled.get("accumulation") == OUTSIDE:

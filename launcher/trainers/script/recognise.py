@@ -224,6 +224,7 @@ def _recipe(
     places = [kind(belief.spelling)[1] for belief in wheels.values() if kind(belief.spelling)[0] == LOADER]
     known = {place: text for place in places if (text := lines.text_at(place, words))}
     named = {"config": config[0] if len(config) == 1 else list(config)} if config else {}
+    unturned = next((str(doubt) for doubt in doubts if doubt.wheel == "micro_batch"), unknown)
     remarks = () if "accumulation" in wheels else (f"accumulation: {unknown or 'not known, so the micro-batch is not turned'}",)
     return Understood(
         adapter="script",
@@ -232,7 +233,15 @@ def _recipe(
         doubts=tuple(doubts),
         groups=("trainer: script", "ladder: script"),
         ask={wheel: belief.value for wheel, belief in wheels.items()},
-        args={"command": list(words), **named, "spelled": spelled, "says": says, **({"lines": known} if known else {}), **long},
+        args={
+            "command": list(words),
+            **named,
+            "spelled": spelled,
+            "says": says,
+            **({"lines": known} if known else {}),
+            **long,
+            **({"unturned": unturned} if unturned else {}),
+        },
         device=cards(words),
         ladder={"order": order or ["micro_batch"], **({"wheels": rules} if rules else {})},
         comments={

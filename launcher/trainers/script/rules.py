@@ -59,6 +59,8 @@ class ScriptArgs(Part):
     it."""
     says: dict[str, Any] = Field(default={})
     """Wheel -> the value that the command means as it stands. Where a rung has just that, the command's own words stay as they are."""
+    unturned: str = ""
+    """Why the micro-batch isn't turned, where autofit couldn't tell how."""
     lines: dict[str, str] = Field(default={})
     """Place in the source -> the text of that line, by which it is found again where the script was edited: ``train.py:31``."""
     presets: dict[str, dict[str, dict[str, Any]]] = Field(default={})

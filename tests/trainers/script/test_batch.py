@@ -21,9 +21,10 @@ def test_where_only_another_batch_fits_the_end_says_which_and_launches_nothing(t
     said = answer(done)
     assert done.returncode == 3 and said["status"] == "no_rung_fits" and said["command"] is None
     assert [trial["verdict"] for trial in said["trials"]] == ["out_of_memory", "altered"]
-    assert said["nearest"]["verdict"] == "fits" and said["nearest"]["effective_batch"] < 4096
+    (could,) = said["could_fit"]
+    assert could["flag"] == "--allow-batch" and could["rung"]["micro_batch"] < 4096
     words = " ".join(done.stderr.split())
-    assert "Nearest that fits, really tried" in words and "--allow-batch" in words and "for SGD" in words
+    assert "autofit run --allow-batch -- ..." in words and "is estimated to fit" in words and "for SGD" in words
 
 
 @pytest.mark.slow

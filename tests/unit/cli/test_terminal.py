@@ -69,7 +69,7 @@ def test_a_launch_whose_reader_goes_trains_to_its_end(tmp_path: Path) -> None:
     words = ("run", "device=cpu", "device.memory=700MiB", "ladder.wheels.micro_batch.floor=64", "--", *script)
     child = subprocess.Popen([*AUTOFIT, *words], cwd=tmp_path, env=ENV, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0)
     assert child.stdout is not None and child.stderr is not None
-    assert child.stdout.readline().startswith(b"autofit takes this for script")
+    assert child.stdout.readline().startswith(b"understood of the command")
     child.stdout.close()
     said = child.stderr.read().decode()
     assert child.wait() == 0, said

@@ -83,7 +83,7 @@ def test_each_verb_has_a_page_of_its_own_within_80_columns(verb: Verb) -> None:
 
 
 def test_a_page_tells_each_key_of_a_recipe_with_its_default_and_what_the_schema_says_of_it() -> None:
-    page = " ".join(verbs.page(verbs.named("train")).split())
+    page = " ".join(verbs.page(verbs.named("train"), whole=True).split())
     for name, part in {"device": DeviceRules, "recover": RecoverRules, "trial": TrialRules, "run": RunRules}.items():
         for key, field in part.model_fields.items():
             assert f"{name}.{key}" in page and " ".join(str(field.description).replace("``", "").split()) in page

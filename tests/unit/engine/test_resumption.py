@@ -91,7 +91,7 @@ def test_an_older_record(tmp_path: Path) -> None:
     assert "format 1" in refusal(folder)
 
 
-@pytest.mark.parametrize("status", ["no_rung_fits", "misread"])
+@pytest.mark.parametrize("status", ["no_rung_fits", "vacuous"])
 def test_a_run_that_never_came_to_a_full_run(tmp_path: Path, status: str) -> None:
     assert f"never came to a full run: {status}" in refusal(run_folder(tmp_path, status=status))
 

@@ -94,7 +94,7 @@ def test_what_was_counted_is_told_apart_where_it_was_surely_there(tmp_path: Path
     assert "set-up 90 MiB set up before the first step (weights, loaded data): 90 MiB" in said
 
 
-@pytest.mark.parametrize("status", ["no_rung_fits", "misread", "trying", "crashed"])
+@pytest.mark.parametrize("status", ["no_rung_fits", "trying", "crashed"])
 def test_a_launch_without_a_chosen_rung_is_not_said_to_have_one(status: str, tmp_path: Path) -> None:
     folder = RunFolder(run_folders.ended(tmp_path, status))
     said = changed(folder, rung=None, rung_index=None, accumulation=None)

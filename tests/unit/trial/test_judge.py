@@ -38,7 +38,7 @@ def judged(
     end = Ending(returncode=returncode, **ending)  # type: ignore[arg-type]
     if device != "cpu" and report is not None:
         report = dataclasses.replace(report, observed={**report.observed, "device": device})
-    needs = dataclasses.replace(NEEDS, observed={"device": device})
+    needs = dataclasses.replace(NEEDS, observed={**RUNG.values, "device": device})
     return judge(report, end, rung=RUNG, needs=needs, lost=lost, taken=taken)
 
 
@@ -284,13 +284,6 @@ def test_a_report_survives_being_written_and_read(tmp_path) -> None:  # type: ig
     assert TrialReport.read(tmp_path / "none.json") is None
 
 
-def test_one_giant_allocation_is_said_to_be_the_lengths() -> None:
-    report = dataclasses.replace(failed(CPU, phase=Phase.TRAIN), cap_bytes=40 * 2**20)
-    rung = dataclasses.replace(RUNG, values={"micro_batch": 8, "segment": 661500})
-    verdict = judge(report, Ending(returncode=1), rung=rung, needs=NEEDS)
-    assert "62% of the cap" in verdict.why and "a shorter segment" in verdict.why
-
-
 def test_phases_a_run_does_not_have_are_not_owed() -> None:
     report = but(validation_batches=0, train_again_batches=0)
     assert judged(report).kind is Kind.VACUOUS
@@ -330,11 +323,10 @@ def test_a_loss_that_is_not_finite_is_a_verdict_that_no_lower_rung_cures() -> No
 
 def test_a_trainer_that_goes_down_by_itself_says_how_far() -> None:
     hidden = judged(but(observed={"micro_batch": 2, "image_size": 640, "device": "cpu"}, swallowed=("OutOfMemoryError: x",)))
-    assert hidden.kind is Kind.ALTERED and hidden.took == 2 and "went on with micro_batch=2" in hidden.why
+    assert hidden.kind is Kind.ALTERED and "went on with micro_batch=2" in hidden.why
     over = PhaseUse(phase="train", seconds=1.0, reserved_bytes=1700)
     measured = judged(but(observed={"micro_batch": 4, "image_size": 640, "device": "cpu"}, uses=(over,)))
-    assert measured.kind is Kind.OUT_OF_MEMORY and measured.took == 4 and "went on with micro_batch=4" in measured.why
-    assert judged(but(observed={"micro_batch": 16, "image_size": 640, "device": "cpu"})).took is None
+    assert measured.kind is Kind.OUT_OF_MEMORY and "went on with micro_batch=4" in measured.why
 
 
 def test_a_batch_that_can_not_be_put_together_is_altered_and_no_crash() -> None:

@@ -14,7 +14,7 @@ from rich.console import Console
 from launcher.cli.launch_view import Display
 from launcher.config.schema import LadderRules, Recipe, TrainerRules, TrialRules, WheelRule
 from launcher.engine import launch as engine
-from launcher.engine.events import Fitted, MisreadFound
+from launcher.engine.events import Unturned
 from launcher.engine.state import Fit, Status
 from launcher.errors import ExitCode
 from launcher.history.events import Event
@@ -22,7 +22,16 @@ from launcher.history.run_folder import RunFolder
 from launcher.ladder.build import ladder_of
 from launcher.ladder.rungs import Ladder, Rung
 from launcher.ladder.verdict import Kind, Verdict
-from launcher.shared.report import DIVIDED_BY, MICRO_BATCHES, OWN_ACCUMULATION, SAID_ACCUMULATION, SAMPLES, WORLD_SIZE, TrialReport
+from launcher.shared.report import (
+    DIVIDED_BY,
+    DRAWN_BATCH,
+    MICRO_BATCHES,
+    OWN_ACCUMULATION,
+    SAID_ACCUMULATION,
+    SAMPLES,
+    WORLD_SIZE,
+    TrialReport,
+)
 from launcher.trainers.script.adapter import ScriptAdapter
 from launcher.trainers.suite import cpu_budget
 from launcher.trial import rung_zero, trial
@@ -43,17 +52,22 @@ def adapter(tmp_path: Path, *words: str, ask: dict[str, int] | None = None, spel
     return ScriptAdapter(Recipe(name="mine", ask=dict(says), trainer=trainer, ladder=ladder, trial=trials))
 
 
-def tried(ladder: Ladder, *, at: int = 0, kind: Kind = Kind.FITS, told: int | None = None, **facts: Any) -> Trial:
+def tried(ladder: Ladder, *, at: int = 0, rung: Rung | None = None, kind: Kind = Kind.FITS, told: int | None = None, **facts: Any) -> Trial:
     """A trial, with what it observed under the wheels' names and everything else as facts."""
     observed = {name: facts.pop(name) for name in ("micro_batch", "accumulation") if name in facts}
     report = TrialReport(observed=observed, facts=facts, optimizer_steps=0 if kind is Kind.OUT_OF_MEMORY else 4)
-    expects = {"accumulation": told if told is not None else ladder.rungs[at].accumulation}
+    rung = rung or ladder.rungs[at]
+    expects = {"accumulation": told if told is not None else rung.accumulation}
     verdict = Verdict(kind=kind, phase="train", why="")
-    return Trial(rung=ladder.rungs[at], verdict=verdict, report=report, seconds=1.0, folder=Path(), expects=expects)
+    return Trial(rung=rung, verdict=verdict, report=report, seconds=1.0, folder=Path(), expects=expects)
 
 
-def found(one: ScriptAdapter, *trials: Trial) -> Misread | None:
-    return rung_zero.found(trials, ladder_of(one), unsaid=one.asked.unsaid)
+def found(one: ScriptAdapter, trial: Trial) -> Misread | None:
+    return rung_zero.misread(trial, unsaid=one.asked.unsaid)
+
+
+def held(one: ScriptAdapter, asked: Trial | None, lower: Trial) -> Verdict:
+    return rung_zero.held_against(lower, asked, ladder_of(one)).verdict
 
 
 def test_what_ran_as_it_was_read_is_no_misreading(tmp_path: Path) -> None:
@@ -62,7 +76,7 @@ def test_what_ran_as_it_was_read_is_no_misreading(tmp_path: Path) -> None:
     assert found(one, tried(ladder_of(one), kind=Kind.OUT_OF_MEMORY)) is None, "nothing was seen"
 
 
-@pytest.mark.parametrize("kind", [Kind.ALTERED, Kind.OUT_OF_MEMORY, Kind.VACUOUS, Kind.SPILLED])
+@pytest.mark.parametrize("kind", [Kind.FITS, Kind.OUT_OF_MEMORY, Kind.VACUOUS, Kind.SPILLED])
 def test_whatever_came_of_rung_0_its_batch_is_what_was_asked(tmp_path: Path, kind: Kind) -> None:
     """A file that nobody had read says 16384: 32 in its place was trained, and told as asked."""
     one = adapter(tmp_path)
@@ -75,7 +89,7 @@ def test_whatever_came_of_rung_0_its_batch_is_what_was_asked(tmp_path: Path, kin
     assert (ladder.asked.micro_batch, ladder.asked.accumulation, ladder.effective_batch) == (16384, 2, 32768)
     assert anew.line(ladder.asked, run=tmp_path).words == [*anew.args.command], "rung 0 is the command as it stands"
     assert anew.line(ladder.rungs[1], run=tmp_path).words[2:] == ["--batch-size", "8192", "--accum", "4"]
-    assert rung_zero.found([tried(ladder, micro_batch=16384, accumulation=2)], ladder, unsaid=anew.asked.unsaid) is None
+    assert found(anew, tried(ladder, micro_batch=16384, accumulation=2)) is None
 
 
 def test_a_trainer_that_memory_has_made_smaller_was_not_misread(tmp_path: Path) -> None:
@@ -84,25 +98,20 @@ def test_a_trainer_that_memory_has_made_smaller_was_not_misread(tmp_path: Path) 
     assert found(one, replace(trial, report=replace(trial.report, swallowed=("out of memory",)))) is None
 
 
-def test_a_lower_rung_that_runs_otherwise_is_no_misreading_of_the_command(tmp_path: Path) -> None:
-    one = adapter(tmp_path)
-    assert found(one, tried(ladder_of(one), at=1, kind=Kind.ALTERED, micro_batch=32)) is None
-
-
 @pytest.mark.parametrize(("words", "ran"), [
     (("--batch-size", "32"), {"micro_batch": 12, "accumulation": 1}), (("--batch-size=32",), {"micro_batch": 12, "accumulation": 1}),
     (("--accum", "1"), {"micro_batch": 32, "accumulation": 3}), ((), {"micro_batch": 12}),
 ], ids=["the command's own word", "joined", "another accumulation than typed", "accumulation not seen"])  # fmt: skip
-def test_where_it_is_not_known_how_what_ran_is_turned_the_person_is_asked(
+def test_where_it_is_not_known_how_what_ran_is_turned_the_micro_batch_stays(
     tmp_path: Path, words: tuple[str, ...], ran: dict[str, int]
 ) -> None:
     one = adapter(tmp_path, *words)
-    wrong = found(one, tried(ladder_of(one), kind=Kind.ALTERED, **ran))
-    assert wrong is not None and one.believing(wrong.ran) is None
+    wrong = found(one, tried(ladder_of(one), **ran))
+    assert wrong is not None
     name = next(iter(wrong.read))
-    told, cure = rung_zero.words(wrong, one.asked.read_at), rung_zero.cure(wrong)
-    assert f"ran {name} {ran[name]}, and {wrong.read[name]} ({FLAGS[name]}" in told
-    assert f"ask.{name}={ran[name]} trainer.args.says.{name}={ran[name]} trainer.args.spelled.{name}=..." in cure
+    assert f"ran {name} {ran[name]}, and {wrong.read[name]} ({FLAGS[name]}" in wrong.words(one.asked.read_at)
+    left, believed = rung_zero.anew(one, wrong)
+    assert not believed and [rung.values for rung in ladder_of(left).rungs] == [{"micro_batch": 32}]
 
 
 def test_a_micro_batch_that_was_kept_is_kept_as_it_ran(tmp_path: Path) -> None:
@@ -136,7 +145,7 @@ def test_a_factor_of_a_scripts_own_beside_a_word_that_is_typed_stays_one(tmp_pat
     ladder = ladder_of(one)
     asked = tried(ladder, micro_batch=32, accumulation=1, **{OWN_ACCUMULATION: 2, SAMPLES: 64})
     assert found(one, asked) is None
-    assert found(one, asked, tried(ladder, at=1, micro_batch=16, accumulation=2, **{OWN_ACCUMULATION: 2, SAMPLES: 32})) is None
+    assert held(one, asked, tried(ladder, at=1, micro_batch=16, accumulation=2, **{OWN_ACCUMULATION: 2, SAMPLES: 32})).fits
 
 
 def test_a_rung_whose_step_has_other_samples_than_the_asked_one_is_never_taken(tmp_path: Path) -> None:
@@ -144,11 +153,27 @@ def test_a_rung_whose_step_has_other_samples_than_the_asked_one_is_never_taken(t
     one = adapter(tmp_path, spelled={**FLAGS, "accumulation": "outside"})
     ladder = ladder_of(one)
     unseen = tried(ladder, kind=Kind.OUT_OF_MEMORY, micro_batch=32)
-    wrong = found(one, unseen, tried(ladder, at=1, micro_batch=16, accumulation=2, **{OWN_ACCUMULATION: 4, SAMPLES: 64}))
-    assert wrong is not None and (wrong.rung_index, wrong.samples) == (1, (32, 128))
-    assert "took 128 samples instead of 32" in rung_zero.words(wrong, one.asked.read_at) and "accumulation=itself" in rung_zero.cure(wrong)
+    other = held(one, unseen, tried(ladder, at=1, micro_batch=16, accumulation=2, **{OWN_ACCUMULATION: 4, SAMPLES: 64}))
+    assert other.kind is Kind.ALTERED and other.source == "accumulation" and "took 128 samples instead of 32" in other.why
     divides = tried(ladder, at=1, micro_batch=16, accumulation=2, **{DIVIDED_BY: 2, SAMPLES: 8})
-    assert found(one, unseen, divides) is None, "a script that divides its batch over processes divides the asked one, too"
+    assert held(one, unseen, divides).fits, "a script that divides its batch over processes divides the asked one, too"
+
+
+def test_what_memory_left_of_the_asked_batch_is_not_what_was_asked(tmp_path: Path) -> None:
+    """A script halves its batch to 8 where memory runs out: 8 x 4 from outside is the asked training all the same."""
+    one = adapter(tmp_path)
+    ladder = ladder_of(one)
+    halved = tried(ladder, kind=Kind.ALTERED, micro_batch=8, accumulation=1, **{SAMPLES: 8, MICRO_BATCHES: [32, 8]})
+    halved = replace(halved, report=replace(halved.report, swallowed=("out of memory",)))
+    assert found(one, halved) is None
+    assert held(one, halved, tried(ladder, at=2, micro_batch=8, accumulation=4, **{SAMPLES: 8, MICRO_BATCHES: [8]})).fits
+
+
+def test_a_number_that_the_script_draws_or_changes_was_not_misread(tmp_path: Path) -> None:
+    one = adapter(tmp_path, "--batch-size", "32")
+    trial = tried(ladder_of(one), micro_batch=29, **{MICRO_BATCHES: [29, 35, 31], DRAWN_BATCH: [25, 40]})
+    assert found(one, trial) is None and "(25 to 40 were seen)" in rung_zero.drawn(trial)
+    assert found(one, tried(ladder_of(one), micro_batch=29, **{MICRO_BATCHES: [29]})) is not None
 
 
 def test_a_trial_of_rung_0_leaves_an_accumulation_that_no_word_says_at_that(tmp_path: Path) -> None:
@@ -159,16 +184,16 @@ def test_a_trial_of_rung_0_leaves_an_accumulation_that_no_word_says_at_that(tmp_
     assert [plan.expects for plan in plans] == [{"accumulation": 16}, {"accumulation": 4}]
 
 
-def launched(one: ScriptAdapter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, ran: int, fits_from: int) -> tuple[Fit, list[Event]]:
+def launched(
+    one: ScriptAdapter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, ran: int, fits_from: int, **more: Any
+) -> tuple[Fit, list[Event]]:
     """A launch whose rung 0 runs ``ran`` samples, whatever was read; the others run what they are told. Fits at so many and less."""
 
     def run(job: Job, rung: Rung) -> Trial:
-        batch = ran if rung.index == 0 else rung.micro_batch
+        batch, facts = ran if rung.index == 0 else rung.micro_batch, {**more, SAID_ACCUMULATION: rung.accumulation}
         if batch > fits_from:
-            return tried(job.ladder, at=rung.index, kind=Kind.OUT_OF_MEMORY, micro_batch=batch, **{SAID_ACCUMULATION: rung.accumulation})
-        kind = Kind.FITS if batch == rung.micro_batch else Kind.ALTERED
-        facts = {"accumulation": rung.accumulation, SAMPLES: batch}
-        return tried(job.ladder, at=rung.index, kind=kind, micro_batch=batch, **facts)
+            return tried(job.ladder, rung=rung, kind=Kind.OUT_OF_MEMORY, micro_batch=batch, **facts)
+        return tried(job.ladder, rung=rung, micro_batch=batch, **{"accumulation": rung.accumulation, SAMPLES: batch, **facts})
 
     monkeypatch.setattr(trial, "run", run)
     folder = RunFolder.create(tmp_path / "runs", "mine")
@@ -178,29 +203,64 @@ def launched(one: ScriptAdapter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     return result, heard
 
 
+def told(result: Fit, heard: list[Event]) -> str:
+    """All that is said of a launch, in one line."""
+    display = Display(Console(file=(out := io.StringIO()), width=200))
+    for event in heard:
+        display.hear(event)
+    return " ".join(out.getvalue().split())
+
+
 @pytest.mark.parametrize("fits_from", [16384, 4096])
 def test_the_ladder_is_made_anew_of_what_ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fits_from: int) -> None:
     result, heard = launched(adapter(tmp_path), tmp_path, monkeypatch, ran=16384, fits_from=fits_from)
     record = result.as_record()
     assert result.status is Status.DONE and result.chosen is not None and result.chosen.rung.micro_batch == fits_from
     assert (record["effective_batch"], record["effective_batch_asked"]) == (16384, 16384)
-    assert sum(isinstance(one, MisreadFound) for one in heard) == 1
-    assert record["misread"] == {"rung_index": 0, "read": {"micro_batch": 32}, "ran": {"micro_batch": 16384}, "believed": True}
+    assert [one.believed for one in heard if isinstance(one, Unturned)] == [True]
+    assert record["misread"] == {"read": {"micro_batch": 32}, "ran": {"micro_batch": 16384}, "believed": True}
     assert all(one["rung"]["micro_batch"] <= 16384 and one["effective_batch"] == 16384 for one in record["trials"])
     kept = yaml.safe_load(result.job.folder.recipe.read_text())
     assert kept["ask"]["micro_batch"] == 16384 and kept["trainer"]["args"]["says"]["micro_batch"] == 16384, "what `autofit resume` reads"
 
 
-@pytest.mark.parametrize("fits_from", [64, 8])
-def test_nothing_is_tried_below_a_reading_that_can_not_be_mended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fits_from: int) -> None:
-    result, _ = launched(adapter(tmp_path, "--batch-size", "32"), tmp_path, monkeypatch, ran=12, fits_from=fits_from)
-    assert result.status is Status.MISREAD and result.exit_code is ExitCode.BAD_INPUT and len(result.trials) == 1
-    assert result.command is None and result.as_record()["misread"]["ran"] == {"micro_batch": 12}
-    out = io.StringIO()
-    Display(Console(file=out, width=200)).hear(Fitted(fit=result))
-    words = " ".join(out.getvalue().split())
-    assert "Stopped, nothing was launched: the command as it stands ran micro_batch 12, and 32 (--batch-size) had been read" in words
-    assert "as asked" not in words
+def test_a_reading_that_can_not_be_mended_is_launched_as_it_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    result, heard = launched(adapter(tmp_path, "--batch-size", "32"), tmp_path, monkeypatch, ran=12, fits_from=64)
+    assert result.status is Status.DONE and result.chosen is not None and result.chosen.rung.index == 0 and len(result.trials) == 1
+    assert result.as_record()["misread"] == {"read": {"micro_batch": 32}, "ran": {"micro_batch": 12}, "believed": False}
+    words = told(result, heard)
+    assert "the command as it stands ran micro_batch 12, and 32 (--batch-size) had been read. So its micro-batch isn't turned" in words
+    assert "effective batch 12, as the trial saw it; the command's words say 32" in words and "as asked" not in words
+    kept = yaml.safe_load(result.job.folder.recipe.read_text())
+    assert kept["ladder"]["order"] == [], "a run that runs out of memory goes down no rung that was read wrong"
+
+
+def test_nothing_is_tried_below_a_reading_that_can_not_be_mended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    result, heard = launched(adapter(tmp_path, "--batch-size", "32"), tmp_path, monkeypatch, ran=12, fits_from=8)
+    assert result.status is Status.NO_RUNG_FITS and result.exit_code is ExitCode.NO_RUNG_FITS and len(result.trials) == 1
+    assert "the micro-batch isn't turned: the command as it stands ran micro_batch 12, and 32 (--batch-size)" in told(result, heard)
+
+
+@pytest.mark.parametrize(("fits_from", "status"), [(64, Status.DONE), (8, Status.NO_RUNG_FITS)])
+def test_drawn_batches_are_guarded_as_they_stand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fits_from: int, status: Status) -> None:
+    drawn = {DRAWN_BATCH: [20, 45], MICRO_BATCHES: [29, 35, 31]}
+    one = adapter(tmp_path, "--batch-size", "32")
+    result, heard = launched(one, tmp_path, monkeypatch, ran=29, fits_from=fits_from, **drawn)
+    assert result.status is status and [one.rung.index for one in result.trials] == [0] and result.misread is None
+    words = told(result, heard)
+    assert "the script draws how many samples a batch has (20 to 45 were seen)" in words and "misread" not in words
+    assert ("its batches are drawn: 20 to 45 samples were seen" in words) is (status is Status.DONE)
+
+
+def test_a_batch_that_nobody_can_read_is_guarded_as_it_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = adapter(tmp_path, spelled={}, args={"unturned": "nothing looks like a batch size", "says": {}})
+    one = ScriptAdapter(one.recipe.model_copy(update={"ask": {}}))
+    assert [rung.values for rung in ladder_of(one).rungs] == [{"micro_batch": None}] and not one.check()
+    result, heard = launched(one, tmp_path, monkeypatch, ran=140, fits_from=200, **{OWN_ACCUMULATION: 1})
+    assert result.status is Status.DONE and result.misread is None and result.as_record()["effective_batch"] == 140
+    assert "given up: nothing (effective batch 140, as the trial saw it)" in told(result, heard)
+    result, heard = launched(one, tmp_path, monkeypatch, ran=140, fits_from=20)
+    assert result.status is Status.NO_RUNG_FITS and "the micro-batch isn't turned: nothing looks like a batch size" in told(result, heard)
 
 
 @pytest.mark.parametrize(
@@ -219,6 +279,6 @@ def test_a_batch_that_the_script_changes_is_followed_only_where_all_its_sizes_ar
     one = adapter(tmp_path)
     ladder = ladder_of(one)
     sizes = (tried(ladder, micro_batch=32, **{MICRO_BATCHES: own}), tried(ladder, at=1, micro_batch=16, **{MICRO_BATCHES: ran}))
-    wrong = found(one, *sizes)
     assert found(one, sizes[0]) is None, "rung 0 is what was asked"
-    assert (wrong is None) is is_taken and (is_taken or "the script changes its batch itself" in rung_zero.words(wrong, {}))
+    other = held(one, *sizes)
+    assert other.fits is is_taken and (is_taken or "the script changes its batch itself" in other.why)

@@ -1,0 +1,74 @@
+"""Commands that are read wrong, or not at all: rung 0 is tried and launched as it stands, with real trials."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from subprocess import CompletedProcess
+from typing import Any
+
+import pytest
+
+from tests.helpers.command_line import answer, autofit
+from tests.helpers.places import SCRIPTS
+
+RUN = ("run", "device=cpu", "device.memory=1GiB", "--json", "--")
+
+
+@pytest.mark.slow
+def test_what_a_command_runs_is_what_was_asked_whatever_was_read(tmp_path: Path) -> None:
+    (tmp_path / "profile.txt").write_text(json.dumps({"batch_size": 256, "accum": 2}))
+    done = autofit(*RUN, sys.executable, str(SCRIPTS / "says_it_elsewhere.py"), cwd=tmp_path)
+    said = answer(done)
+    assert done.returncode == 0 and said["misread"]["believed"], done.stderr
+    assert said["misread"]["read"] == {"micro_batch": 32, "accumulation": 1}
+    assert said["misread"]["ran"] == {"micro_batch": 256, "accumulation": 2}
+    assert (said["rung"]["micro_batch"], said["accumulation"], said["effective_batch"]) == (256, 2, 512)
+    words = " ".join(done.stderr.split())
+    assert "the command as it stands ran micro_batch 256 and accumulation 2" in words
+    assert "effective batch 512, as asked" in words and "trained 256 x 2" in done.stderr
+
+
+def launched(tmp_path: Path, script: str, *words: str, memory: str = "1GiB") -> tuple[CompletedProcess[str], dict[str, Any], str]:
+    """(the process, its record, its words in one line)"""
+    command = (sys.executable, str(SCRIPTS / script), *words)
+    done = autofit("run", "device=cpu", f"device.memory={memory}", "--json", "--", *command, cwd=tmp_path)
+    return done, answer(done), " ".join(done.stderr.split())
+
+
+@pytest.mark.slow
+def test_a_typed_word_that_is_not_what_runs_turns_nothing(tmp_path: Path) -> None:
+    done, said, words = launched(tmp_path, "ignores_flags.py", "--batch-size", "64")
+    assert done.returncode == 0 and said["status"] == "done" and len(said["trials"]) == 1, done.stderr
+    assert "ran micro_batch 32, and 64 (--batch-size) had been read. So its micro-batch isn't turned" in words
+    assert said["effective_batch"] == 32 and said["misread"]["believed"] is False
+
+
+@pytest.mark.slow
+def test_a_command_with_nothing_to_turn_is_guarded(tmp_path: Path) -> None:
+    done, said, words = launched(tmp_path, "full_graph.py")
+    assert done.returncode == 0 and said["status"] == "done" and "trained" in done.stderr, done.stderr
+    assert said["rung"] == {"micro_batch": None} and said["memory"]["run_peak_bytes"] and "isn't turned" in words
+    done, said, words = launched(tmp_path, "full_graph.py", "--hidden", "60000", memory="200MiB")
+    assert done.returncode == 3 and len(said["trials"]) == 1 and "device.memory=" in words, done.stderr
+    assert "the micro-batch isn't turned: " in words
+
+
+@pytest.mark.slow
+def test_drawn_batches_are_launched_as_they_stand_and_nothing_below_them_is_tried(tmp_path: Path) -> None:
+    done, said, words = launched(tmp_path, "poisson.py", "-b", "64")
+    assert done.returncode == 0 and said["status"] == "done" and "misread" not in said, done.stderr
+    assert "the script draws how many samples a batch has" in words and "its batches are drawn:" in words
+    done, said, words = launched(tmp_path, "poisson.py", "-b", "512", "--width", "6000", memory="300MiB")
+    assert done.returncode == 3 and [one["rung_index"] for one in said["trials"]] == [0], done.stderr
+    assert "the micro-batch isn't turned: the script draws how many samples a batch has" in words
+
+
+@pytest.mark.slow
+def test_where_a_script_halves_its_batch_by_itself_the_ladder_goes_on(tmp_path: Path) -> None:
+    done, said, words = launched(tmp_path, "halves_its_batch.py", "--batch-size", "8192", "--width", "4096", memory="180MiB")
+    assert done.returncode == 0 and said["status"] == "done", done.stderr
+    kinds = [one["verdict"] for one in said["trials"]]
+    assert kinds[0] == "altered" and kinds[-1] == "fits" and said["effective_batch"] == 8192 and "misread" not in said, words
+    assert said["rung"]["micro_batch"] * said["accumulation"] == 8192

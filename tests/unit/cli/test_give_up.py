@@ -1,0 +1,142 @@
+"""A person's own command gives up nothing unasked: what turns by itself, what --give-up adds, and what is said where nothing fits."""
+
+from __future__ import annotations
+
+import io
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from launcher.adapter.recognised import Understood, giving_up
+from launcher.cli import main
+from launcher.cli.launch_view import Display
+from launcher.config.schema import LadderRules, Recipe, TrainerRules
+from launcher.engine import launch as engine
+from launcher.engine.events import Fitted
+from launcher.engine.state import Fit, Status
+from launcher.errors import BadInput
+from launcher.history.run_folder import RunFolder
+from launcher.ladder.build import ladder_of
+from launcher.ladder.rungs import Rung
+from launcher.ladder.verdict import Kind, Verdict
+from launcher.shared.report import PhaseUse, TrialReport
+from launcher.shared.sizes import MIB
+from launcher.trainers.script.adapter import ScriptAdapter
+from launcher.trainers.suite import cpu_budget
+from launcher.trial import trial
+from launcher.trial.job import Job
+from launcher.trial.trial import Trial
+from tests.helpers.command_line import answer, autofit
+
+FLAGS = """
+import argparse
+p = argparse.ArgumentParser()
+p.add_argument("--batch-size", type=int, default=4)
+p.add_argument("--val-batch-size", type=int, default=4)
+p.add_argument("--accum", type=int, default=1)
+p.add_argument("--img-size", type=int, default=64)
+p.add_argument("--grad-checkpointing", action="store_true")
+"""
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "train.py").write_text(FLAGS)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def order(here: Path, *words: str) -> list[str]:
+    assert main.run(["init", *words, "--", "python", "train.py"]) == 0
+    recipe = here / "recipes" / "train.yaml"
+    text = recipe.read_text()
+    recipe.unlink()
+    (line,) = [line for line in text.splitlines() if line.strip().startswith("order:")]
+    return [word.strip('" ') for word in line.partition("[")[2].partition("]")[0].split(",")]
+
+
+def test_what_makes_another_training_turns_only_where_the_person_says_so(here: Path) -> None:
+    free = ["val_micro_batch", "micro_batch", "checkpointing"]
+    assert order(here) == free
+    assert order(here, "--give-up", "image_size") == order(here, "--give-up=image_size") == [*free, "image_size"]
+
+
+def test_a_yolo_command_keeps_its_image_size_and_its_model() -> None:
+    ladder = {"order": ["micro_batch", "image_size", "checkpointing", "multi_scale", "model"]}
+    ask = {"micro_batch": 4, "image_size": 640, "checkpointing": False, "model": "yolo11n.pt"}
+    yolo = Understood(adapter="ultralytics", words=("yolo",), ask=ask, ladder=ladder)
+    assert giving_up(yolo, []).ladder["order"] == ["micro_batch", "checkpointing"]
+    assert giving_up(yolo, ["model"]).ladder["order"] == ["micro_batch", "checkpointing", "model"]
+    with pytest.raises(BadInput, match=r"'image' is nothing that this command could give up. .*It has image_size, model"):
+        giving_up(yolo, ["image"])
+
+
+def least(here: Path, monkeypatch: pytest.MonkeyPatch, *, mib: int) -> str:
+    """What is said of a launch whose trials need 10 MiB, and 20 for each picture of 64 px."""
+    spelled = {"micro_batch": "--batch-size", "accumulation": "--accum", "image_size": "--img-size"}
+    ask = {"micro_batch": 4, "accumulation": 1, "image_size": 64}
+    args = {"command": ["python", "train.py"], "spelled": spelled, "says": ask}
+    one = ScriptAdapter(
+        Recipe(name="mine", ask=ask, trainer=TrainerRules(adapter="script", args=args), ladder=LadderRules(order=("micro_batch",)))
+    )
+    budget = replace(cpu_budget(), budget_bytes=mib * MIB, cap_bytes=mib * MIB, ceiling_bytes=mib * MIB)
+
+    def run(job: Job, rung: Rung) -> Trial:
+        need = (10 + 20 * rung.micro_batch) * MIB
+        uses = (PhaseUse(phase="train", seconds=1.0, reserved_bytes=need),)
+        verdict = Verdict(kind=Kind.OUT_OF_MEMORY, phase="train", why="", source="measured", peak_bytes=need)
+        report = TrialReport(uses=uses, cap_bytes=mib * MIB, observed={"micro_batch": rung.micro_batch})
+        return Trial(rung=rung, verdict=verdict, report=report, seconds=1.0, folder=here)
+
+    monkeypatch.setattr(trial, "run", run)
+    result = Fit(job=Job(adapter=one, ladder=ladder_of(one), budget=budget, folder=RunFolder.create(here / "runs", "mine")))
+    engine.walk(result)
+    assert result.status is Status.NO_RUNG_FITS
+    Display(Console(file=(out := io.StringIO()), width=400)).hear(Fitted(fit=result))
+    return out.getvalue()
+
+
+@pytest.mark.parametrize(("mib", "fits"), [(25, "is estimated to fit"), (3, "nothing tells whether it would be enough")])
+def test_where_nothing_fits_the_words_that_would_let_more_turn_are_said(
+    here: Path, monkeypatch: pytest.MonkeyPatch, mib: int, fits: str
+) -> None:
+    said = least(here, monkeypatch, mib=mib)
+    (line,) = [line for line in said.splitlines() if "--give-up" in line]
+    assert "autofit run --give-up image_size -- ... (ladder.order=[micro_batch,image_size] in a recipe)" in line and fits in line
+
+
+LONG = """
+import argparse
+import torch
+p = argparse.ArgumentParser()
+p.add_argument("--batch-size", type=int, default=2)
+p.add_argument("--seq-len", type=int, default=16384)
+args = p.parse_args()
+data = torch.utils.data.TensorDataset(torch.randn(16, args.seq_len, 4))
+model = torch.nn.Sequential(torch.nn.Linear(4, 512), torch.nn.ReLU(), torch.nn.Linear(512, 4))
+optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+for epoch in range(2):
+    for (rows,) in torch.utils.data.DataLoader(data, batch_size=args.batch_size):
+        (model(rows) - rows).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+print("trained at", args.seq_len)
+"""
+
+
+@pytest.mark.slow
+def test_texts_are_cut_only_for_the_asking(tmp_path: Path) -> None:
+    """One text of 16384 needs more than 100 MiB in training."""
+    (tmp_path / "long.py").write_text(LONG)
+    words = ("device=cpu", "device.memory=156MiB", "trainer.args.validation.none=true", "--json", "--", sys.executable, "long.py")
+    unasked = autofit("run", *words, cwd=tmp_path)
+    assert unasked.returncode == 3 and answer(unasked)["status"] == "no_rung_fits", unasked.stderr
+    assert {one["rung"]["sequence_length"] for one in answer(unasked)["trials"]} == {16384}
+    assert "autofit run --give-up sequence_length -- ..." in unasked.stderr, unasked.stderr
+    asked = autofit("run", "--give-up", "sequence_length", *words, cwd=tmp_path)
+    said = answer(asked)
+    assert asked.returncode == 0 and said["rung"]["sequence_length"] < 16384, asked.stderr
+    assert "sequence_length" in said["given_up"] and f"trained at {said['rung']['sequence_length']}" in asked.stderr
