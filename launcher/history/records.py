@@ -115,7 +115,7 @@ class KeptTrialRecord(TrialRecord):
     report: dict[str, Any] = {}
 
 
-class CouldRecord(_Part):
+class CouldRecord(RecordPart):
     """What would make another training and might fit, where no rung does: how it is said, and the rung that is estimated to."""
 
     flag: str = ""
