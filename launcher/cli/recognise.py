@@ -109,10 +109,6 @@ def refuse_doubts(understood: Understood, *, overrides: Sequence[str]) -> None:
     if not doubts or any(word.lstrip("+").startswith("ask.micro_batch=") for word in overrides):
         return
     refuse_program(understood)
-    script = Path(_run_by_python(understood.words))
-    if script.is_file() and not script.suffix:
-        cure = f"Link it, and name that: ln -s {shlex.quote(script.name)} {shlex.quote(f'{script}.py')}."
-        raise BadInput([Fault(key=PLACE, found=f"{script} isn't read as a Python script, since its name lacks .py", cure=cure)])
     cures = [f"{str(doubt).rstrip('.')}{'' if str(doubt).endswith('...') else '.'}" for doubt in doubts]
     raise BadInput([Fault(key=PLACE, found="it isn't clear what its settings mean", cure=cure) for cure in cures])
 

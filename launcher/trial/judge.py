@@ -19,14 +19,8 @@ from launcher.shared.sizes import MIB, format_size
 from launcher.shared.write_failures import maybe_full, maybe_too_large
 
 _DEATHS_BY_FULL_MEMORY = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT)
-
-
 _NEAR_LIMIT = 0.9  # a native library that does not check its allocation dies at the limit, not far below it
-
-
 _THREAD_BYTES = 8 * 2**20  # the stack that a new thread asks for at once (RLIMIT_STACK's usual value)
-
-
 SPILL_CLIFF = 2.0
 """A sample may cost this many times what it costs in half the micro-batch. On a card it costs less or the same, since larger batches use
 it better. What has been spilled goes over PCIe at a twentieth of the card's own speed (RTX 4080 Super: 736 GB/s; PCIe 4.0 x16: 32 GB/s),

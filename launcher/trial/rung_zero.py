@@ -93,10 +93,6 @@ def anew(adapter: Adapter, wrong: Misread | None) -> tuple[Adapter, bool]:
     return type(adapter)(adapter.recipe.model_copy(update={"ladder": left})), False
 
 
-# ----------------------------------------------------------------------------------------------------------------------
-# Lower rungs
-
-
 def held_against(trial: Trial, asked: Trial | None, ladder: Ladder) -> Trial:
     """The trial; as one that altered the training where it fits and its optimizer steps aren't those of ``asked``, the trial of rung 0."""
     if asked is not None and asked.report.swallowed:

@@ -537,7 +537,6 @@ def test_a_whole_batch_in_tokens_is_taken_in_parts_of_so_many_tokens_or_kept_whe
          r"datasets\[0\]\.batch_size 4 in d\.toml and datasets\[1\]\.batch_size 2 in d\.toml"),
         ("torchrun t.py --batch_size 100 --micro_batch_size 8", {}, "micro_batch could be"),
         ("torchrun --nproc_per_node=2 t.py --batch_size 64 --micro_batch_size 8", {}, "micro_batch could be"),
-        ("python train", {"train": "batch_size = 4\n"}, r"train isn't read as a Python script, .*: ln -s train train\.py"),
     ],
 )  # fmt: skip
 def test_a_doubt_names_what_was_found_and_is_over_where_the_batch_is_said(words: str, files: Files, said: str) -> None:
