@@ -5,7 +5,7 @@ Without a terminal there is room for everything. On one, columns that say the sa
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from rich import box
@@ -15,7 +15,7 @@ from rich.text import Text
 
 from launcher.cli import prose
 
-_GAP = "   "
+_INDENT, _GAP = "    ", "   "
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +42,30 @@ def show(console: Console, columns: Sequence[Column], rows: Sequence[Row], *, ti
     title = ". ".join(filter(None, [title, f"In every row: {said}" if said else ""]))
     if _drawn(console, columns, rows, title):
         return
-    if title:
-        prose.say(console, title, style="italic")
+    as_first = "What a row doesn't say is as in the first" if any(column.shared for column in columns) and len(rows) > 1 else ""
+    if title or as_first:
+        prose.say(console, ". ".join(filter(None, [title, as_first])), style="italic")
     for row in rows:
-        items = [Text.assemble((column.name, "dim"), " ", cell) for column, cell in zip(columns, row, strict=True)]
-        prose.say(console, Text(_GAP).join(items if columns[0].right else [row[0], *items[1:]]), hang=4)
+        told = [
+            (column, cell)
+            for column, cell, first in zip(columns, row, rows[0], strict=True)
+            if row is rows[0] or not column.shared or cell.plain != first.plain
+        ]
+        items = [Text.assemble((column.name, "dim"), " ", cell) for column, cell in told]
+        for line in _packed(items if columns[0].right else [row[0], *items[1:]], console.width):
+            prose.say(console, line, hang=2 * len(_INDENT))
+
+
+def _packed(items: Sequence[Text], width: int) -> Iterator[Text]:
+    """The items, as many to a line as there is room for."""
+    line = items[0]
+    for item in items[1:]:
+        if line.cell_len + len(_GAP) + item.cell_len > width:
+            yield line
+            line = Text.assemble(_INDENT, item)
+        else:
+            line = Text.assemble(line, _GAP, item)
+    yield line
 
 
 def _drawn(console: Console, columns: Sequence[Column], rows: Sequence[Row], title: str) -> bool:
