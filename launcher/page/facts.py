@@ -11,7 +11,6 @@ from typing import Any
 
 from launcher.history.records import Record, TrialRecord
 from launcher.history.runs import Run, events_of, read_json
-from launcher.ladder import course
 from launcher.ladder.same_training import GIVEN_UP
 from launcher.shared.report import PARTS, Phase, PhaseUse, TrialReport
 from launcher.shared.sizes import format_size
@@ -32,17 +31,23 @@ class LadderRow:
     index: int
     settings: Mapping[str, Any]
     """Its wheels, and its accumulation behind the micro-batch."""
-    state: str
-    """One word: chosen, fits, failed, ruled-out, untried."""
-    label: str
-    """The state for people."""
-    why: str
-    peak_bytes: int = 0
+    trial: TrialRecord | None
+    """The last that was made of it."""
+    chosen: bool
+    again: bool
+    """It fitted before, and was tried once more with a correction."""
+    ruled_out_by: int | None
 
     @property
-    def words(self) -> str:
-        """The rung for people; what is off is left out."""
-        return words(self.settings)
+    def state(self) -> str:
+        """One word: chosen, fits, failed, ruled-out, untried."""
+        if self.trial is None:
+            return "chosen" if self.chosen else "untried" if self.ruled_out_by is None else "ruled-out"
+        return "failed" if self.trial.verdict != "fits" else "chosen" if self.chosen else "fits"
+
+    @property
+    def peak_bytes(self) -> int:
+        return self.trial.peak_bytes if self.trial is not None else 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -107,9 +112,14 @@ def ladder(run: Run, record: Record) -> list[LadderRow]:
     last = max([index for index in (*trials, _chosen(record)) if index is not None], default=0)
     again = {one.rung_index for one in record.trials if one is not trials[one.rung_index] and one.verdict == "fits"}
     return [
-        _tried(known[index], trials[index], chosen=index == _chosen(record), again=index in again)
-        if index in trials
-        else _untried(index, known[index], chosen=index == _chosen(record))
+        LadderRow(
+            index=index,
+            settings=settings(known[index].get("rung", {}), known[index].get("accumulation")),
+            trial=trials.get(index),
+            chosen=index == _chosen(record),
+            again=index in again,
+            ruled_out_by=known[index].get("ruled_out_by"),
+        )
         for index in sorted(known)
         if index <= last + _FURTHER_RUNGS
     ]
@@ -124,112 +134,25 @@ def _latest(record: Record) -> dict[int, TrialRecord]:
     return {trial.rung_index: trial for trial in record.trials}
 
 
-def _untried(index: int, told: Mapping[str, Any], *, chosen: bool) -> LadderRow:
-    state, label, why = "untried", "not tried", ""
-    if chosen:
-        state, label, why = "chosen", "chosen", "Its fit was kept by an earlier launch."
-    elif (by := told.get("ruled_out_by")) is not None:
-        state, label = "ruled-out", f"ruled out by rung {by}"
-        why = f"It asks at least as much as rung {by}, which failed: no trial was needed."
-    return LadderRow(index=index, settings=settings(told.get("rung", {}), told.get("accumulation")), state=state, label=label, why=why)
-
-
-TWICE = "Tried twice: as it was, and with the correction that makes its update the asked one; this is the second trial."
-
-
-def _tried(told: Mapping[str, Any], trial: TrialRecord, *, chosen: bool, again: bool) -> LadderRow:
-    fits = trial.verdict == "fits"
-    state = "chosen" if fits and chosen else "fits" if fits else "failed"
-    label = state if fits else f"{trial.verdict.replace('_', ' ')} in {PHASES.get(trial.phase, trial.phase)}"
-    why = [TWICE] if again else []
-    why += [f"Its highest point was {size(trial.peak_bytes)}." if fits else _sentence(trial.why), f"Its trial took {trial.seconds:.0f} s."]
-    return LadderRow(
-        index=trial.rung_index, settings=settings(told.get("rung", {}), told.get("accumulation")), state=state, label=label,
-        why=" ".join(why), peak_bytes=trial.peak_bytes,
-    )  # fmt: skip
-
-
-def _sentence(text: str) -> str:
-    text = re.sub(r"in phase (\w+)", lambda found: f"in {PHASES.get(found[1], found[1])}", text)
+def sentence(text: str) -> str:
+    """Words about a failure as a sentence for people."""
+    text = re.sub(r"in phase (\w+)", lambda found: f"in {phase(found[1])}", text)
     return f"{text[:1].upper()}{text[1:].rstrip('.')}." if text else ""
 
 
-# -- why
+def phase(name: str) -> str:
+    return PHASES.get(name, name)
 
 
-_UNCHOSEN = {
-    "no_rung_fits": "No rung fits.",
-    "trying": "A rung is still looked for.",
-    "card_taken": "Stopped: others hold the card. Nothing was launched.",
-}
-"""A launch's status without a chosen rung, in a sentence."""
-
-
-def headline(record: Record, steps: Sequence[LadderRow]) -> str:
-    """The page in one sentence."""
-    chosen = next((step for step in steps if step.state == "chosen"), None)
-    if chosen is None:
-        status = record.status.replace("_", " ") or "its record says no more"
-        return _UNCHOSEN.get(record.status, f"Stopped before a rung was chosen: {status}.")
-    verb = "It trains" if record.attempts else "It would train"
-    pairs = [(name, steps[0].settings.get(name), now) for name, now in chosen.settings.items()]
-    changed = [f"{name} {value(now)} in place of {value(asked)}" for name, asked, now in pairs if asked != now]
-    if not changed:
-        return f"{verb} as asked: that fits."
-    return f"{verb} with {' and '.join(changed)}, since what was asked for needs more memory than there is."
-
-
-def why(run: Run, record: Record, steps: Sequence[LadderRow]) -> Iterator[str]:
-    """Why this rung, in a few sentences."""
-    chosen = next((step for step in steps if step.state == "chosen"), None)
-    above = [step for step in steps if chosen is None or step.index < chosen.index]
-    failed, out = (", ".join(str(step.index) for step in above if step.state == state) for state in ("failed", "ruled-out"))
-    if failed:
-        yield f"Really tried, and failed: rung {failed}."
-    if out:
-        yield f"Not tried, since it asks at least as much as one that failed: rung {out}."
-    limit = f"{size(run.cap_bytes)} (the budget of {size(run.budget_bytes)}, less what must stay free)"
-    if chosen is not None:
-        peak = f"its trial needed {size(chosen.peak_bytes)} at its highest, and {limit} may be used" if chosen.peak_bytes else chosen.why
-        yield f"Rung {chosen.index} ({chosen.words}) is the best that fits: {peak.rstrip('.')}."
-        yield from _batch(record)
-    elif record.status == "no_rung_fits":
-        yield f"No rung was seen to stay within {limit}."
-        for could in record.could_fit:
-            fits = f": {words(could.rung)} is estimated to fit" if could.rung else ""
-            yield f"Another training was not accepted ({could.flag}, or {could.key} in a recipe){fits}."
-    for attempt in record.attempts:
-        if attempt.next is not None and attempt.next.why:
-            yield f"After attempt {attempt.number} of the full run: {attempt.next.why}."
-    if record.attempts and record.status:
-        at = f" at rung {record.rung_index}" if record.rung_index != record.chosen_rung_index else ""
-        yield f"The full run is {record.status.replace('_', ' ')}{at}."
-
-
-def _batch(record: Record) -> Iterator[str]:
-    """The effective batch; only what was shown to be the same training is said to be that."""
-    used, asked, given_up = record.effective_batch, record.effective_batch_asked or record.effective_batch, record.given_up or {}
-    if used != asked:
-        yield f"The effective batch is {used} in place of {asked}: learning rate and schedule were chosen for another."
-    elif "micro_batch" in given_up:
-        told = record.same_training.verdict if record.same_training is not None else "not_shown"
-        shown = "that alone changes no update" if told == "same" else f"that it is the same training: {told.replace('_', ' ')}"
-        speed = "; nothing is given up but speed" if told == "same" and len(given_up) == 1 else ""
-        yield f"The effective batch is the asked one ({used}), in smaller pieces; {shown}{speed}."
+def spaced(name: str) -> str:
+    """A name of the record's, for people."""
+    return name.replace("_", " ")
 
 
 def same_training(record: Record) -> str:
     """The verdict on the run's rung being the asked training, in a word or two."""
     same = record.same_training
     return "" if same is None else "but for what is given up" if same.gradient.startswith(GIVEN_UP) else same.verdict
-
-
-def given_up(record: Record) -> list[tuple[str, str, str]]:
-    """(setting, as asked, as used) for each that differs."""
-    return [
-        (wheel(name), value(pair.get("asked")), value(pair.get("used")) + course.mark(pair.get("another_training")))
-        for name, pair in (record.given_up or {}).items()
-    ]
 
 
 # -- peaks
@@ -255,7 +178,7 @@ def _bars(report: TrialReport, *, cuda: bool) -> list[Bar]:
     counted = report.facts.get(PARTS) or {}
     return [
         Bar(
-            name=PHASES.get(use.phase, use.phase),
+            name=phase(use.phase),
             bytes=use.held_bytes,
             parts=[part for part in _parts(use, base, counted, cuda=cuda) if part[2] > 0],
         )
@@ -289,11 +212,11 @@ def failures(run: Run, record: Record) -> Iterator[FailureWords]:
         if trial.verdict != "fits":
             place = run.folder.trials / f"{trial.rung_index:03d}"
             said = str(read_json(place / "verdict.json").get("verdict", {}).get("evidence") or "").strip() or _tail(place / "stderr.log")
-            yield FailureWords(title=f"Trial of rung {trial.rung_index}", why=_sentence(trial.why), lines=_shortened(said))
+            yield FailureWords(title=f"Trial of rung {trial.rung_index}", why=sentence(trial.why), lines=_shortened(said))
     for attempt in record.attempts:
         if attempt.ended not in ("done", "interrupted"):
             files = run.folder.attempt(attempt.number)
-            why = _sentence(f"{attempt.ended.replace('_', ' ')} in {PHASES.get(attempt.phase, attempt.phase)}: {attempt.evidence}")
+            why = sentence(f"{spaced(attempt.ended)} in {phase(attempt.phase)}: {attempt.evidence}")
             said = _tail(files.stderr) or _tail(files.stdout)
             yield FailureWords(title=f"Attempt {attempt.number} of the full run", why=why, lines=_shortened(said))
 

@@ -12,8 +12,8 @@ from launcher.history import series
 from launcher.history.records import Record
 from launcher.history.run_folder import RunFolder
 from launcher.history.runs import Run, run_in
+from launcher.ladder import course
 from launcher.page import facts, plot
-from launcher.page.facts import size
 from launcher.page.plot import Plot, Points
 from launcher.shared import files
 from launcher.shared.sizes import format_size
@@ -43,7 +43,9 @@ def render(runs: Sequence[Run]) -> str:
     place = Path(__file__).parent / "templates"
     loader = jinja2.FileSystemLoader(place)
     environment = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    environment.filters.update(size=size, duration=plot.duration)
+    told = (facts.phase, facts.sentence, facts.size, facts.spaced, facts.value, facts.wheel, facts.words, plot.duration)
+    environment.filters.update({function.__name__: function for function in told})
+    environment.globals.update(settings=facts.settings, mark=course.mark)
     style, script = ((place / name).read_text(encoding="utf-8") for name in ("report.css", "report.js"))
     page = environment.get_template("report.html")
     return page.render(runs=[_told(run) for run in runs], style=style, script=script, version=__version__)
@@ -60,17 +62,13 @@ def _told(run: Run) -> Mapping[str, Any]:
         "record": record,
         "scale": facts.full_scale(run, record),
         "steps": steps,
-        "headline": facts.headline(record, steps),
-        "why": list(facts.why(run, record, steps)),
-        "given_up": facts.given_up(record),
-        "rung": facts.words(facts.settings(record.rung, record.accumulation)) if record.rung else "-",
+        "same_training": facts.same_training(record),
         "peaks": facts.bars(run, record),
         "plots": list(_plots(run, record, lines, since)),
         "moments": facts.moments(run, since),
         "validations": _validations(lines, since),
         "failures": list(facts.failures(run, record)),
         "versions": _versions(record),
-        "about": {name: value for name, value in _about(run, record).items() if value},
         "command": next((one.command for one in record.attempts if one.checkpoint is None and one.command), record.command) or "",
     }
 
@@ -110,24 +108,3 @@ def _versions(record: Record) -> str:
     names = {"python": "Python", "cuda": "CUDA"}
     told = sorted(record.environment.items(), key=lambda one: one[0] in ("cuda", "driver"))
     return ", ".join(f"{names.get(name, name)} {version}" for name, version in told)
-
-
-def _about(run: Run, record: Record) -> dict[str, str]:
-    """The environment, as far as it was written down."""
-    device, kept = record.device, record.kept
-    neighbours = (f"pid {one.get('pid', '?')}: {size(one.get('used_bytes'))}" for one in device.neighbours) if device else ()
-    return {
-        "device": run.device,
-        "memory of the device": size(device.total_bytes) if device else "",
-        "budget": f"{size(run.budget_bytes)}{' (emulated: a share of the device)' if device and device.emulated else ''}",
-        "cap of a trial": f"{size(run.cap_bytes)} ({size(run.budget_bytes - run.cap_bytes)} of the budget must stay free)",
-        "others on the device": "; ".join(neighbours),
-        "remarks": "; ".join(device.notes) if device else "",
-        "kept fit": f"no trial was made: kept since {kept.made}" if kept.used else kept.why,
-        "trials": f"{len(record.trials)}, {plot.duration(record.trial_seconds)}" if record.trials else "",
-        "same training as asked": facts.same_training(record),
-        "launched in": record.cwd,
-        "run folder": str(run.folder.path),
-        "ran with": _versions(record),
-        "autofit": __version__,
-    }
