@@ -20,7 +20,6 @@ from benchmarks.gpu_check import cases
 from benchmarks.gpu_check.cases import Case
 from benchmarks.gpu_check.rows import ROOT, Rows
 from launcher.cli import suggestions
-from launcher.config import compose
 from launcher.engine import launch as engine
 from launcher.engine import prepare
 from launcher.history.events import Event
@@ -163,7 +162,7 @@ def made(one: Case, place: Path, scale: float) -> Path:
 
 def prepared(one: Case, words: Sequence[str], place: Path, *, memory: str) -> Job:
     line = (*words, f"device.memory={memory}", "device.turns=false", "trial.fresh=true", f"run.root={place / 'runs'}")
-    (draft,) = compose.drafts(line, program="gpu-check", advice=suggestions)
+    (draft,) = suggestions.drafts(line, program="gpu-check")
     return prepare.prepare(draft, _shown)
 
 

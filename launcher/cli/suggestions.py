@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import PurePath
 from typing import TYPE_CHECKING
@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING
 from launcher.adapter.protocol import Adapter
 from launcher.adapter.registry import load_adapter
 from launcher.adapter.wheel_names import meaning
+from launcher.config import compose
 from launcher.config.hydra_overrides import override_in
+from launcher.config.recipe_files import recipe_files
 from launcher.config.schema import SECTIONS, Recipe
 from launcher.errors import COMMAND_LINE, BadInput, Fault
 from launcher.shared import synonyms
@@ -26,9 +28,20 @@ if TYPE_CHECKING:
 KEYS = (*Recipe.model_fields, "recipe", "hydra")
 
 
-def without_a_key(words: Iterable[str]) -> list[str]:
-    """Those of the overrides that say no key of a recipe, or no value."""
-    return [word for word in words if not _has_a_place(word)]
+def drafts(words: Sequence[str], *, program: str, drafted: Mapping[str, str] | None = None) -> list[Draft]:
+    """``compose.composed``, with what was probably meant by words, flags and keys that have no place."""
+    line, texts = compose.read(words), drafted or {}
+    recipes = {*recipe_files(), *texts}
+    lost = [word for word in line.overrides if not _has_a_place(word)]
+    refused = [*_dashed(line.unknown), *compose.several_cards(line)] or compose.unknown_recipes(line, known=sorted(recipes))
+    try:
+        if refused or (lost and line.only_shows):
+            raise BadInput(refused)
+        kept = tuple(word for word in line.overrides if word not in lost)
+        found = compose.composed(replace(line, overrides=kept), program=program, drafted=texts)
+    except BadInput as refusal:
+        raise BadInput([*refusal.faults, *(_fault(word, None, recipes) for word in lost)]) from refusal
+    return [replace(one, faults=(*_in_recipe(one), *(_fault(word, one.recipe, recipes) for word in lost))) for one in found]
 
 
 def _has_a_place(word: str) -> bool:
@@ -37,12 +50,7 @@ def _has_a_place(word: str) -> bool:
     return (override is not None or word.startswith("~")) and re.split(r"[./@]", key)[0] in KEYS
 
 
-def faults(words: Sequence[str], *, recipe: Recipe | None, recipes: Iterable[str] = ()) -> list[Fault]:
-    """A fault for each such word. ``recipe``: what the other words compose to; ``recipes``: names of those that are there."""
-    return [_fault(word, recipe, recipes) for word in words]
-
-
-def dashed(flags: Iterable[str]) -> list[Fault]:
+def _dashed(flags: Iterable[str]) -> list[Fault]:
     """A fault for each flag that nobody knows, ``--recipe=mine`` and ``--batch-size=16``: most are meant as KEY=VALUE."""
     found = []
     for flag in flags:
@@ -55,7 +63,7 @@ def dashed(flags: Iterable[str]) -> list[Fault]:
     return found
 
 
-def in_recipe(draft: Draft) -> list[Fault]:
+def _in_recipe(draft: Draft) -> list[Fault]:
     """The draft's faults; those of keys that stand in the wrong place of its recipe say where they were probably meant to stand."""
     return [_moved(fault, draft) if fault.key in draft.unknown else fault for fault in draft.faults]
 

@@ -55,7 +55,7 @@ def drafts(call: Call, words: Sequence[str], drafted: Mapping[str, str] | None =
     """The recipes that the words compose to. ``drafted``: those that are written nowhere."""
     from launcher.cli import suggestions
 
-    return compose.drafts(words, program=f"autofit {call.verb}", advice=suggestions, drafted=drafted)
+    return suggestions.drafts(words, program=f"autofit {call.verb}", drafted=drafted)
 
 
 def each(made: Sequence[Draft], call: Call, body: Callable[[Draft, Terminal], Answer]) -> Iterable[Task]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from launcher.config import hydra_errors, hydra_launcher
 from launcher.config.hydra_overrides import Override, device, for_hydra, override_in, sweeps
@@ -21,68 +21,31 @@ if TYPE_CHECKING:
     from omegaconf import DictConfig
 
     from launcher.config.recipe import Draft, Provenance
-    from launcher.config.schema import Recipe
-
-
-class Advice(Protocol):
-    """What unknown words probably mean. Passed in from above (``cli.suggestions``), since trainers are asked, too."""
-
-    def without_a_key(self, words: Iterable[str]) -> list[str]: ...
-    def dashed(self, flags: Iterable[str]) -> list[Fault]: ...
-    def faults(self, words: Sequence[str], *, recipe: Recipe | None, recipes: Iterable[str]) -> list[Fault]: ...
-    def in_recipe(self, draft: Draft) -> list[Fault]: ...
-
-
-def drafts(words: Sequence[str], *, program: str, advice: Advice, drafted: Mapping[str, str] | None = None) -> list[Draft]:
-    """The recipes that the words compose to, one for each combination of a multirun. Runs nothing.
-
-    ``drafted``: name -> text of recipes that are in no file. Returns nothing if a flag of Hydra's only asked to print something. Raises
-    BadInput for what can't be composed; faults of a composed recipe are in its draft.
-    """
-    line = _without_a_launcher(_line(words))
-    texts = dict(drafted or {})
-    names = {*recipe_files(), *texts}
-    lost = advice.without_a_key(line.overrides)
-    refused = [*advice.dashed(line.unknown), *_several_cards(line)] or _unknown_recipes(line, known=names)
-    if refused or (lost and line.only_shows):
-        raise BadInput([*refused, *advice.faults(lost, recipe=None, recipes=names)])
-    line = _spelled_out(line, without=lost)
-    try:
-        with nullcontext() if line.only_shows else doing("composing the recipe"):
-            found = _composed(line, program=program, drafted=texts)
-    except BadInput as refusal:
-        raise BadInput([*refusal.faults, *advice.faults(lost, recipe=None, recipes=names)]) from refusal
-    return [replace(one, faults=(*advice.in_recipe(one), *advice.faults(lost, recipe=one.recipe, recipes=names))) for one in found]
 
 
 def launcher_words(words: Sequence[str]) -> list[str]:
     """Those that choose another launcher of Hydra's and set it up. Raises BadInput where it would have nothing to do."""
-    line = _line(words)
-    if (found := hydra_launcher.words_of(line.overrides)) and not line.sweeping:
+    line = read(words)
+    found = [] if line.only_shows else hydra_launcher.words_of(line.overrides)
+    if found and not line.sweeping:
         hydra_launcher.refuse_alone(found)
-    return [] if line.only_shows else found
+    return found
 
 
-def _without_a_launcher(line: _Line) -> _Line:
-    """Another launcher of Hydra's gets what was composed here (``cli.sweep``), and composes nothing."""
-    told = hydra_launcher.words_of(line.overrides)
-    return line if line.only_shows else replace(line, overrides=tuple(word for word in line.overrides if word not in told))
-
-
-def _spelled_out(line: _Line, *, without: Collection[str]) -> _Line:
-    """The line without some of its overrides, and with a card that is meant by its number as Hydra's groups and keys have it."""
-    kept = [word for word in line.overrides if word not in without]
-    return replace(line, overrides=tuple(word for said in kept for word in device(said, sweeping=line.sweeping) or ()))
-
-
-def _several_cards(line: _Line) -> list[Fault]:
+def several_cards(line: Line) -> list[Fault]:
+    """Faults of a device that can't be said of one launch."""
     said = [word.partition("=")[2] for word in line.overrides if device(word, sweeping=line.sweeping) is None]
     found = "several devices of different kinds"
     cure = "Name cards, device=0,1, or a CPU. With -m, device=0,1 makes one launch on each card."
     return [Fault(key="device", found=f"{one}: {found}", cure=cure, where=COMMAND_LINE) for one in said]
 
 
-def _composed(line: _Line, *, program: str, drafted: Mapping[str, str]) -> list[Draft]:
+def composed(line: Line, *, program: str, drafted: Mapping[str, str]) -> list[Draft]:
+    """The recipes that the line composes to, one for each combination of a multirun. Runs nothing.
+
+    ``drafted``: name -> text of recipes that are in no file. Returns nothing if a flag of Hydra's only asked to print something. Raises
+    BadInput for what can't be composed; faults of a composed recipe are in its draft.
+    """
     from hydra.core.hydra_config import HydraConfig
 
     from launcher.config import config_folder
@@ -93,8 +56,11 @@ def _composed(line: _Line, *, program: str, drafted: Mapping[str, str]) -> list[
     def keep(config: DictConfig) -> None:
         found.append(checked(config, _provenance(HydraConfig.get(), drafted)))
 
-    told = [for_hydra(word, groups=groups(), sweeping=line.sweeping) for word in line.overrides]
-    with hydra_errors.told(dict(zip(told, line.overrides, strict=True))):
+    # another launcher of Hydra's gets what is composed here (``cli.sweep``), and composes nothing
+    elsewhere = [] if line.only_shows else hydra_launcher.words_of(line.overrides)
+    typed = [word for said in line.overrides if said not in elsewhere for word in device(said, sweeping=line.sweeping) or ()]
+    told = [for_hydra(word, groups=groups(), sweeping=line.sweeping) for word in typed]
+    with nullcontext() if line.only_shows else doing("composing the recipe"), hydra_errors.told(dict(zip(told, typed, strict=True))):
         if several := [word for word in told if not line.sweeping and sweeps(word)]:
             raise BadInput([_several(word) for word in several])
         for name in {*line.values_of("recipe")}.intersection((*recipe_files(), *drafted)):
@@ -146,7 +112,7 @@ def _hydra(
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Line:
+class Line:
     """A command line as Hydra's own parser takes it apart."""
 
     overrides: tuple[str, ...]
@@ -167,7 +133,7 @@ class _Line:
         return [name for value in said for name in (value.split(",") if self.sweeping else [value])]
 
 
-def _line(words: Sequence[str]) -> _Line:
+def read(words: Sequence[str]) -> Line:
     """Parses the words. Raises BadInput for wrong uses of Hydra's own flags."""
     from hydra._internal.utils import get_args_parser
 
@@ -178,7 +144,7 @@ def _line(words: Sequence[str]) -> _Line:
     args.overrides = [word for word in args.overrides if word not in taken]
     flags = tuple(word for word in words if word not in {*args.overrides, *rest, *taken})
     only_shows = bool(args.cfg or args.info or args.hydra_help)
-    return _Line(
+    return Line(
         overrides=tuple(args.overrides),
         flags=flags,
         sweeping=args.multirun or "hydra.mode=MULTIRUN" in args.overrides,
@@ -207,9 +173,8 @@ def _no_flag(message: str) -> NoReturn:
     raise BadInput([Fault(key="", found=message, cure=cure, where=COMMAND_LINE)])
 
 
-def _unknown_recipes(line: _Line, *, known: Iterable[str]) -> list[Fault]:
+def unknown_recipes(line: Line, *, known: Sequence[str]) -> list[Fault]:
     """What is wrong with ``recipe=``: it names none, or one that isn't there. Hydra would list its search path instead."""
-    known = sorted(known)
     names = line.values_of("recipe")
     listed = f"There is: {', '.join(known)}; your own go into ./recipes/NAME.yaml."
     if not names and not line.only_shows:

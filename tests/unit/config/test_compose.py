@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import json
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from launcher.cli import main, spinner, suggestions
-from launcher.config import compose
 from launcher.config.schema import Recipe
 from launcher.errors import BadInput
 from tests.architecture.rooms import Tree
-
-drafts = partial(compose.drafts, advice=suggestions)
 
 
 @pytest.fixture(autouse=True)
@@ -83,7 +79,7 @@ def test_a_recipe_that_is_no_file_is_told_so(made: str, capfd: pytest.CaptureFix
 @pytest.mark.parametrize("text", [b"\xef\xbb\xbfask: {micro_batch: 4}\n", b"ask:\r\n  micro_batch: 4\r\n"])
 def test_how_an_editor_ends_lines_and_marks_text_makes_no_difference(text: bytes) -> None:
     Path("recipes/\u00e9t\u00e9 1.yaml").write_bytes(text)
-    (draft,) = drafts(["recipe=\u00e9t\u00e9 1"], program="autofit")
+    (draft,) = suggestions.drafts(["recipe=\u00e9t\u00e9 1"], program="autofit")
     assert draft.recipe is not None and draft.recipe.ask == {"micro_batch": 4} and draft.faults == ()
 
 
@@ -153,13 +149,13 @@ def test_a_script_s_own_settings_are_its_command_s(capfd: pytest.CaptureFixture[
     (("device=cuda",), "cuda", 0), (("device=cpu",), "cpu", 0), (("device.kind=gpu", "device.index=3"), "cuda", 3),
 ])  # fmt: skip
 def test_a_device_is_named_as_people_name_it(words: tuple[str, ...], kind: str, index: int) -> None:
-    (draft,) = drafts(["recipe=yolo_demo", *words], program="autofit")
+    (draft,) = suggestions.drafts(["recipe=yolo_demo", *words], program="autofit")
     assert draft.recipe is not None and draft.faults == ()
     assert (draft.recipe.device.kind, draft.recipe.device.index) == (kind, index)
 
 
 def test_in_a_multirun_several_cards_are_a_launch_each() -> None:
-    found = drafts(["-m", "recipe=yolo_demo", "device=0,cuda:1"], program="autofit")
+    found = suggestions.drafts(["-m", "recipe=yolo_demo", "device=0,cuda:1"], program="autofit")
     assert [(one.recipe.device.kind, one.recipe.device.index) for one in found if one.recipe] == [("cuda", 0), ("cuda", 1)]
 
 
@@ -193,10 +189,10 @@ def test_words_for_another_verb_are_told_so(words: tuple[str, ...], said: str, c
 
 
 def test_mistakes_of_both_kinds_are_told_together() -> None:
-    (draft,) = drafts(["recipe=yolo_demo", "batch=16", "ask.micro_batch=-1", "device.headroom=7"], program="autofit")
+    (draft,) = suggestions.drafts(["recipe=yolo_demo", "batch=16", "ask.micro_batch=-1", "device.headroom=7"], program="autofit")
     assert {fault.key for fault in draft.faults} == {"batch", "device.headroom"}
     with pytest.raises(BadInput) as refused:
-        drafts(["recipe=yolo_demo", "batch=16", "ladder=nonsense"], program="autofit")
+        suggestions.drafts(["recipe=yolo_demo", "batch=16", "ladder=nonsense"], program="autofit")
     assert {fault.key for fault in refused.value.faults} == {"batch", "ladder"}
 
 
@@ -224,7 +220,7 @@ def test_completion_is_silent_about_a_line_that_is_half_typed(monkeypatch: pytes
 
 
 def composed(*words: str) -> Recipe:
-    (draft,) = drafts(words, program="autofit")
+    (draft,) = suggestions.drafts(words, program="autofit")
     assert draft.recipe is not None and draft.faults == ()
     return draft.recipe
 
@@ -246,7 +242,7 @@ def test_a_group_on_the_command_line_changes_only_what_it_is_about() -> None:
 
 
 def test_the_last_word_is_a_group_s_in_a_multirun_and_in_what_cfg_shows_too(capfd: pytest.CaptureFixture[str]) -> None:
-    found = drafts(["-m", "recipe=yolov8x_a100,yolo_demo", "ladder=keep_quality,default"], program="autofit")
+    found = suggestions.drafts(["-m", "recipe=yolov8x_a100,yolo_demo", "ladder=keep_quality,default"], program="autofit")
     quality, default = ("micro_batch", "checkpointing", "image_size", "model"), ("micro_batch", "image_size", "checkpointing", "model")
     assert [draft.recipe.ladder.order for draft in found if draft.recipe] == [quality, default, quality, default]
     main.run(["train", "recipe=yolov8x_a100", "ladder=keep_quality", "--cfg", "job"])
@@ -260,7 +256,7 @@ def test_a_group_that_the_trainer_has_no_wheels_for_is_refused(capfd: pytest.Cap
 
 
 def test_a_fault_stands_where_its_key_was_given_whatever_group_is_typed() -> None:
-    (draft,) = drafts(["recipe=yolov8x_a100", "ladder=keep_quality"], program="autofit")
+    (draft,) = suggestions.drafts(["recipe=yolov8x_a100", "ladder=keep_quality"], program="autofit")
     assert draft.provenance.where("ladder.order") == "command line"
     assert draft.provenance.where("ladder.wheels.micro_batch").endswith("recipes/yolov8x_a100.yaml")
     assert draft.provenance.where("device.headroom").endswith("conf/config.yaml")
@@ -275,7 +271,7 @@ def test_hydra_is_known_in_four_modules() -> None:
 
 @pytest.mark.parametrize("word", ["device=0,1", "device=cuda:0,1", "device=[0,1]", "device.cards=[0,1]"])
 def test_several_cards_are_understood_as_people_write_them(word: str) -> None:
-    (draft,) = drafts(["recipe=yolo_demo", word], program="autofit")
+    (draft,) = suggestions.drafts(["recipe=yolo_demo", word], program="autofit")
     assert draft.recipe is not None and draft.recipe.device.cards == (0, 1)
-    (again,) = drafts(["recipe=yolo_demo", "device.cards=all"], program="autofit")
+    (again,) = suggestions.drafts(["recipe=yolo_demo", "device.cards=all"], program="autofit")
     assert again.recipe is not None and again.recipe.device.cards == "all"

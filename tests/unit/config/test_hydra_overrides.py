@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,10 +10,7 @@ from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
 from launcher.cli import suggestions
-from launcher.config import compose
 from launcher.config.hydra_overrides import for_hydra
-
-drafts = partial(compose.drafts, advice=suggestions)
 
 GROUPS = ("ladder", "device", "recipe")
 ODD = "éß字 '\"#([{}])=,~:;$%&*?!@|<>+-\\^`./\t019nulltrue"
@@ -53,7 +49,7 @@ def test_a_path_is_byte_for_byte_what_was_typed(text: str) -> None:
 @example("a\\")
 def test_a_path_comes_through_composing_as_it_was_typed(text: str) -> None:
     assume(not is_hydras_own(text) and "${" not in text and text != "???")  # OmegaConf's own words: an interpolation, a missing value
-    (draft,) = drafts(["recipe=yolo_demo", f"data={text}", f"run.root={text}", f"ask.model={text}"], program="autofit")
+    (draft,) = suggestions.drafts(["recipe=yolo_demo", f"data={text}", f"run.root={text}", f"ask.model={text}"], program="autofit")
     assert draft.recipe is not None and draft.faults == ()
     assert (draft.recipe.data, draft.recipe.run.root, draft.recipe.ask["model"]) == (text, text, text)
 
