@@ -32,7 +32,7 @@ def launcher_words(words: Sequence[str]) -> list[str]:
     return found
 
 
-def several_cards(line: Line) -> list[Fault]:
+def several_cards(line: Typed) -> list[Fault]:
     """Faults of a device that can't be said of one launch."""
     said = [word.partition("=")[2] for word in line.overrides if device(word, sweeping=line.sweeping) is None]
     found = "several devices of different kinds"
@@ -40,7 +40,7 @@ def several_cards(line: Line) -> list[Fault]:
     return [Fault(key="device", found=f"{one}: {found}", cure=cure, where=COMMAND_LINE) for one in said]
 
 
-def composed(line: Line, *, program: str, drafted: Mapping[str, str]) -> list[Draft]:
+def composed(line: Typed, *, program: str, drafted: Mapping[str, str]) -> list[Draft]:
     """The recipes that the line composes to, one for each combination of a multirun. Runs nothing.
 
     ``drafted``: name -> text of recipes that are in no file. Returns nothing if a flag of Hydra's only asked to print something. Raises
@@ -112,7 +112,7 @@ def _hydra(
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Line:
+class Typed:
     """A command line as Hydra's own parser takes it apart."""
 
     overrides: tuple[str, ...]
@@ -133,7 +133,7 @@ class Line:
         return [name for value in said for name in (value.split(",") if self.sweeping else [value])]
 
 
-def read(words: Sequence[str]) -> Line:
+def read(words: Sequence[str]) -> Typed:
     """Parses the words. Raises BadInput for wrong uses of Hydra's own flags."""
     from hydra._internal.utils import get_args_parser
 
@@ -144,7 +144,7 @@ def read(words: Sequence[str]) -> Line:
     args.overrides = [word for word in args.overrides if word not in taken]
     flags = tuple(word for word in words if word not in {*args.overrides, *rest, *taken})
     only_shows = bool(args.cfg or args.info or args.hydra_help)
-    return Line(
+    return Typed(
         overrides=tuple(args.overrides),
         flags=flags,
         sweeping=args.multirun or "hydra.mode=MULTIRUN" in args.overrides,
@@ -173,7 +173,7 @@ def _no_flag(message: str) -> NoReturn:
     raise BadInput([Fault(key="", found=message, cure=cure, where=COMMAND_LINE)])
 
 
-def unknown_recipes(line: Line, *, known: Sequence[str]) -> list[Fault]:
+def unknown_recipes(line: Typed, *, known: Sequence[str]) -> list[Fault]:
     """What is wrong with ``recipe=``: it names none, or one that isn't there. Hydra would list its search path instead."""
     names = line.values_of("recipe")
     listed = f"There is: {', '.join(known)}; your own go into ./recipes/NAME.yaml."
