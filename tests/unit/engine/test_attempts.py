@@ -21,6 +21,7 @@ from launcher.adapter.log_line import LogLine
 from launcher.adapter.progress import Progress
 from launcher.adapter.protocol import FIRST, Changed, RunStart, Saved
 from launcher.cli import runs as folder_verbs
+from launcher.cli import submit
 from launcher.config import recipe
 from launcher.config.schema import LadderRules, Recipe, RecoverRules, TrainerRules, WheelRule
 from launcher.engine import attempts, resumption
@@ -287,7 +288,7 @@ def test_a_run_whose_last_report_is_not_finite_is_not_done(tmp_path: Path) -> No
     assert record["status"] == "diverged" and record["attempts"][0]["evidence"] == "epoch 3 loss: nan"
     assert record["attempts"][0]["not_finite_since"] >= record["attempts"][0]["began"]
     state = runs.run_in(fit.job.folder.path)
-    assert state.state == "diverged" and folder_verbs.status_of(state) == 5 and "autofit resume" in folder_verbs._after(state)
+    assert state.state == "diverged" and submit.status_of(state) == 5 and "autofit resume" in folder_verbs._after(state)
     allowed = run(tmp_path, "nan_at_the_end", on_nan="go_on")
     assert allowed.status is Status.DIVERGED, "that it may go on does not make it done"
 
