@@ -53,13 +53,13 @@ class Planned(Event):
     """How long a trial of it took in earlier launches."""
 
 
-class KeptFits(Event, recorded=True):
+class KeptFits(Event):
     """What is known of fits that were kept: one is used, one was kept just now, or why none."""
 
     reuse: Reuse
 
 
-class Unturned(Event, name="unturned", recorded=True):
+class Unturned(Event, name="unturned"):
     """The trial of rung 0 showed that a command's micro-batch can't be turned as was planned."""
 
     misread: Misread | None
@@ -83,7 +83,7 @@ class Timed(Event, name="timed"):
         return {"samples_per_second": self.samples_per_second, "rung_index": self.fastest.index}
 
 
-class Proven(Event, name="proven", recorded=True):
+class Proven(Event, name="proven"):
     """Whether a rung that fits is the asked training."""
 
     rung: Rung
@@ -127,7 +127,7 @@ class TrialReported(Event):
     trial: Trial
 
 
-class CardTaken(Event, name="card_taken", recorded=True):
+class CardTaken(Event, name="card_taken"):
     """Others hold the card."""
 
     holder: str
@@ -138,7 +138,7 @@ class CardTaken(Event, name="card_taken", recorded=True):
         return {"holder": self.holder}
 
 
-class StepsCounted(Event, name="steps", recorded=True):
+class StepsCounted(Event, name="steps"):
     """A run's optimizer steps against those that were due."""
 
     steps: RunSteps
@@ -147,7 +147,7 @@ class StepsCounted(Event, name="steps", recorded=True):
         return self.steps.as_record()
 
 
-class Finished(Event, name="finished", recorded=True):
+class Finished(Event, name="finished"):
     """The launch is over, whatever ended it."""
 
     fit: Fit

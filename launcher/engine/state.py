@@ -153,8 +153,7 @@ class Fit:
                 self.note(peak_bytes=event.peak_bytes)
             case LossNotFinite():
                 self.note(not_finite_since=event.since)
-        if event.recorded:
-            self.write()
+        self.write()
 
     def note(self, **known: Any) -> AttemptRecord:
         """The last attempt, with what is known of it now."""

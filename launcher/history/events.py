@@ -13,11 +13,9 @@ class Event:
 
     name: ClassVar[str]
     """Name of its line in ``events.jsonl``; empty: it has no line and is only shown."""
-    recorded: ClassVar[bool]
-    """True: ``record.json`` is rewritten after it."""
 
-    def __init_subclass__(cls, *, name: str = "", recorded: bool = False) -> None:
-        cls.name, cls.recorded = name, recorded
+    def __init_subclass__(cls, *, name: str = "") -> None:
+        cls.name = name
         dataclass(frozen=True, kw_only=True)(cls)
 
     def line(self) -> Mapping[str, Any] | None:

@@ -11,7 +11,7 @@ from launcher.ladder.rungs import Rung
 from launcher.machine.devices import Budget
 
 
-class AttemptStarted(Event, name="run_started", recorded=True):
+class AttemptStarted(Event, name="run_started"):
     attempt: AttemptRecord
 
     def line(self) -> Mapping[str, Any]:
@@ -20,7 +20,7 @@ class AttemptStarted(Event, name="run_started", recorded=True):
         return {**told, **({"attempt": one.number} if one.number > 1 else {})}
 
 
-class Heartbeat(Event, name="heartbeat", recorded=True):
+class Heartbeat(Event, name="heartbeat"):
     """Twice a minute. Sizes are bytes."""
 
     budget: Budget
@@ -36,7 +36,7 @@ class Heartbeat(Event, name="heartbeat", recorded=True):
         return {key: getattr(self, key) for key in ("resident_bytes", "device_bytes", "used_bytes", "peak_bytes")}
 
 
-class Deviated(Event, name="run_otherwise", recorded=True):
+class Deviated(Event, name="run_otherwise"):
     """The run deviates from what was asked, or autofit acts on it."""
 
     what: str
@@ -48,14 +48,14 @@ class Deviated(Event, name="run_otherwise", recorded=True):
         return {"what": self.what, "line": self.evidence}
 
 
-class LossNotFinite(Event, recorded=True):
+class LossNotFinite(Event):
     """Recorded at once, so that no checkpoint written later passes for a good one, even if autofit itself is killed."""
 
     since: float | None
     """Since when, in seconds since 1970; None: the loss is finite again."""
 
 
-class AttemptEnded(Event, name="run_ended", recorded=True):
+class AttemptEnded(Event, name="run_ended"):
     attempt: AttemptRecord
     outcome: RunRecord
 
@@ -63,7 +63,7 @@ class AttemptEnded(Event, name="run_ended", recorded=True):
         return {"attempt": self.attempt.number, "outcome": self.outcome}
 
 
-class Recovering(Event, name="recovering", recorded=True):
+class Recovering(Event, name="recovering"):
     """The move after a failed attempt."""
 
     move: MoveRecord

@@ -23,7 +23,13 @@ from launcher.shared.report import Phase
 MOST_WAITS = 5
 """A launch waits for its card this many times at most."""
 
-
+_BY_A_PERSON: Mapping[str, str] = {
+    Ended.DISK_FULL: "the disk is full; free space there, then `autofit resume`",
+    Ended.FILE_TOO_LARGE: "a file became larger than it may; raise that limit (ulimit -f unlimited), then `autofit resume`",
+    Ended.READ_ONLY: "its files can't be written any more; see to that, then `autofit resume`",
+}
+"""Ends that a person can see to, and how."""
+CAN_NOT_RESUME = "this trainer can't resume from a checkpoint"
 _TOO_MUCH = {Ended.OUT_OF_MEMORY: Kind.OUT_OF_MEMORY, Ended.SPILLED: Kind.SPILLED}
 """Ends that show that the device's memory is too small for the rung."""
 
@@ -61,14 +67,14 @@ def decide(history: History) -> MoveRecord:
     failed = [attempt for attempt in counted if attempt.ended not in (Ended.CARD_TAKEN, Ended.INTERRUPTED)]
     waits = sum(attempt.ended == Ended.CARD_TAKEN for attempt in counted)
     if not counted and last.ended not in (*_TOO_MUCH, Ended.HOST_MEMORY, Ended.CARD_TAKEN):
-        return _again(history, f"{last.ended}; resumed")
+        return _to(history, history.rung, f"{last.ended}; resumed")
     if last.ended == Ended.CARD_TAKEN:
         if waits > MOST_WAITS:
             return _stop(history, f"others came to the card {waits} times")
-        again = _again(history, "others had taken the card's memory: the same rung once it is back")
+        again = _to(history, history.rung, "others had taken the card's memory: the same rung once it is back")
         return again if again.stops else again.model_copy(update={"move": "wait"})
     if last.ended == Ended.INTERRUPTED:
-        return _again(history, "it was interrupted")
+        return _to(history, history.rung, "it was interrupted")
     if len(failed) > history.rules.restarts:
         budget = f"{history.rules.restarts} restarts (recover.restarts) are used up" if history.rules.restarts else "recover.restarts=0"
         return _stop(history, f"{last.ended}, and {budget}")
@@ -89,21 +95,15 @@ def _after_failure(history: History, last: AttemptRecord, failed: Sequence[Attem
             in_vain = sum(attempt.done >= last.done for attempt in before)  # nothing was won since those
             if in_vain > (last.source is None):  # twice where memory has nothing to do with it, as far as can be seen
                 return _lighter(history, last)
-            return _again(history, "it was killed: the same rung once more")
+            return _to(history, history.rung, "it was killed: the same rung once more")
         case Ended.STALLED:
-            return _stop(history, "it stalled again") if before else _again(history, "it stalled: once more")
+            return _stop(history, "it stalled again") if before else _to(history, history.rung, "it stalled: once more")
         case Ended.DIVERGED:
             return _diverged(history, again=bool(before))
-        case Ended.DISK_FULL:
-            return _stop(history, "the disk is full; free space there, then `autofit resume`")
-        case Ended.FILE_TOO_LARGE:
-            return _stop(history, "a file became larger than it may; raise that limit (ulimit -f unlimited), then `autofit resume`")
-        case Ended.READ_ONLY:
-            return _stop(history, "its files can't be written any more; see to that, then `autofit resume`")
         case Ended.CRASHED if (doubtful := _doubtful(history, last)) is not None:
             why = f"it crashed from {doubtful.path.name}, the last that was saved before it was {history.attempts[-2].ended}"
-            return _again(replace(history, checkpoints=history.checkpoints[1:]), f"{why}: once from the one before")
-    return _stop(history, "it crashed, and not for want of memory: starting it again would crash it again")
+            return _to(replace(history, checkpoints=history.checkpoints[1:]), history.rung, f"{why}: once from the one before")
+    return _stop(history, _BY_A_PERSON.get(last.ended, "it crashed, and not for want of memory: starting it again would crash it again"))
 
 
 def _doubtful(history: History, last: AttemptRecord) -> Checkpoint | None:
@@ -122,29 +122,22 @@ def _diverged(history: History, *, again: bool) -> MoveRecord:
         return _stop(history, f"{words}, and no checkpoint from before it is left{_saved(history, ': ')}")
     if again or history.rules.on_nan != "roll_back":
         return _stop(history, words if again else f"{words} (recover.on_nan=roll_back would try once more)")
-    return _again(history, "the loss was not finite: once more from the last good checkpoint")
-
-
-def _again(history: History, why: str) -> MoveRecord:
-    """Goes on at the same rung, from the newest checkpoint, or from the beginning if nothing was saved yet."""
-    return _to(history, history.rung, why)
+    return _to(history, history.rung, "the loss was not finite: once more from the last good checkpoint")
 
 
 def _lighter(history: History, last: AttemptRecord) -> MoveRecord:
     """Needs less host memory: a quarter of the loader workers, or a lower rung if there are none."""
     asked = history.rung.values.get("workers", history.workers) if history.workers is not None else None
     now = last.workers if last.workers is not None else asked
-    short = {"files": "open files", "shared_memory": "/dev/shm", "processes": "processes"}.get(
-        str(last.source), "host memory"
-    ) + " ran short"
+    names = {"files": "open files", "shared_memory": "/dev/shm", "processes": "processes"}
+    short = f"{names.get(str(last.source), 'host memory')} ran short"
     if last.ended == Ended.KILLED:
         short = "it was killed once more before it had saved anything new"
     if isinstance(now, int) and now:
         return _to(history, history.rung, f"{short}: {now // 4} loader workers instead of {now}", workers=now // 4)
     if last.source == "files":
-        return _stop(
-            history, "too many open files, and no loader worker to do without; raise that limit (ulimit -n), then `autofit resume`"
-        )
+        limit = "raise that limit (ulimit -n), then `autofit resume`"
+        return _stop(history, f"too many open files, and no loader worker to do without; {limit}")
     return _lower(history, f"{short}: one rung lower")
 
 
@@ -162,11 +155,7 @@ def _lower(history: History, why: str) -> MoveRecord:
     if not below:
         return _stop(history, f"{why.partition(':')[0]}, and no rung is left below")
     if not history.rules.allow_restart:
-        what = (
-            "its checkpoint can't be loaded on any rung below"
-            if history.keeps is not None
-            else "this trainer can't resume from a checkpoint"
-        )
+        what = "its checkpoint can't be loaded on any rung below" if history.keeps is not None else CAN_NOT_RESUME
         return _stop(history, f"{what}; recover.allow_restart=true would begin anew at rung {below[0].index}")
     return _to(history, below[0], f"{why}, from the beginning as recover.allow_restart says")
 
@@ -216,7 +205,7 @@ def _to(history: History, rung: Rung, why: str, *, workers: int | None = None) -
         anew = "recover.allow_restart=true would begin anew, with what is there put aside and not removed"
         return _stop(history, f"{why}, but nothing that was saved can be gone on from: {_saved(history)}; {anew}")
     if not loads and not history.rules.allow_restart:
-        return _stop(history, "this trainer can't resume from a checkpoint; recover.allow_restart=true would begin anew")
+        return _stop(history, f"{CAN_NOT_RESUME}; recover.allow_restart=true would begin anew")
     more = any(at < before for at, before in zip(rung.position, history.rung.position, strict=True))
     unproven = more or rung.world_size != history.rung.world_size  # each of fewer cards accumulates more
     return MoveRecord(

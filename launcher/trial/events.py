@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from launcher.trial.trial import Trial
 
 
-class TrialStarted(Event, name="trial_started", recorded=True):
+class TrialStarted(Event, name="trial_started"):
     rung: Rung
     number: int
     """Number of the trial in its launch, from 1."""
@@ -35,7 +35,7 @@ class PhaseEntered(Event):
     seconds: float
 
 
-class TrialEnded(Event, name="trial_ended", recorded=True):
+class TrialEnded(Event, name="trial_ended"):
     trial: Trial
     budget: Budget
 

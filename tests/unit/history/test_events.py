@@ -23,7 +23,7 @@ ONLY_WRITTEN = {of_a_launch.Prepared, of_a_launch.StepsCounted, of_a_run.LossNot
 """Shown by other words: the plan, the summary, the line in which the loss was not finite."""
 
 
-class Seen(Event, name="seen", recorded=True):
+class Seen(Event, name="seen"):
     what: str
 
 
