@@ -37,9 +37,6 @@ from launcher.trial.events import PhaseEntered, TrialEnded, TrialStarted
 from launcher.trial.job import Job
 from launcher.trial.trial import Trial
 
-NEAR_CAP = 0.97
-"""A fit above this fraction of its cap is called close to it."""
-
 USUAL = 5
 """Nine of ten first launches take so many trials at most (docs/fit.md)."""
 
@@ -273,10 +270,7 @@ def _counted(number: int, what: str) -> str:
 def _room(trial: Trial, budget: Budget) -> str:
     """How close to the cap a trial that fits came, in words."""
     cap, peak = trial.report.cap_bytes or budget.cap_bytes, trial.verdict.peak_bytes
-    if not peak:
-        return ""
-    near = ", close to it" if peak > NEAR_CAP * cap else ""
-    return f"{format_size(cap - peak)} below the cap of {format_size(cap)}{near}"
+    return f"{format_size(cap - peak)} below the cap of {format_size(cap)}" if peak else ""
 
 
 def _batch_of(job: Job) -> str:

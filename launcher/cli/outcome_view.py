@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import signal
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rich.console import Console
@@ -29,7 +29,7 @@ _COLOURS = {Kind.FITS: "green", Kind.OUT_OF_MEMORY: "red", Kind.SPILLED: "red", 
 
 
 def colour(verdict: Verdict) -> str:
-    """Of its kind."""
+    """The verdict's colour."""
     return _COLOURS.get(verdict.kind, "magenta")
 
 
@@ -41,9 +41,6 @@ def summary(console: Console, fit: Fit) -> None:
     rows = [[_cell(cell, bold=trial.verdict.fits) for cell in _row(trial, job)] for trial in fit.trials]
     if rows:
         tables.show(console, columns, rows, title=f"{job.recipe.name} on {job.budget}")
-    for rung in sorted(_tried_again(fit.trials)):
-        again = "was tried twice: as it was, and with the correction that makes its update the asked one; the second trial counts"
-        prose.say(console, f"rung {rung} {again}")
     if fit.chosen is None:
         no_fit_view.show(console, fit)
         return
@@ -58,12 +55,6 @@ def summary(console: Console, fit: Fit) -> None:
     rungs_view.rooms(fit.chosen, job.budget, console)
     if fit.chosen.rung.effective_batch != asked_batch:
         prose.say(console, no_fit_view.learning_rate(asked_batch, used_batch), style="yellow")
-
-
-def _tried_again(trials: Sequence[Trial]) -> set[int]:
-    """Rungs that have fitted and were tried once more, with a correction."""
-    last = {trial.rung.index: trial for trial in trials}
-    return {trial.rung.index for trial in trials if trial.verdict.fits and trial is not last[trial.rung.index]}
 
 
 def _row(trial: Trial, job: Job) -> Iterable[str | Text]:

@@ -164,14 +164,6 @@ def test_another_effective_batch_is_never_silent(tmp_path: Path) -> None:
     assert "effective batch 128, as the trial saw it; the command's words say 64" in said(here, [seen], Status.DONE)
 
 
-def test_a_rung_that_stands_there_twice_is_explained(tmp_path: Path) -> None:
-    here = job(tmp_path)
-    once, other = tried(here, FITS, FITS, at=1)
-    twice = "rung 1 was tried twice: as it was, and with the correction that makes its update the asked one"
-    assert twice in said(here, [once, *tried(here, FITS, at=1)], Status.DONE)
-    assert "tried twice" not in said(here, [once, other], Status.DONE)
-
-
 def test_words_of_the_persons_are_never_taken_for_markup_and_no_dot_is_glued_to_a_path(tmp_path: Path) -> None:
     here = job(tmp_path)
     assert "odd [/red] words [bold]" in shown(lambda screen: screen.hear(Planned(job=here)))
