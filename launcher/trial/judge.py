@@ -241,11 +241,13 @@ def _vacuous(seen: _Seen) -> Verdict | None:
 
 
 def _altered(seen: _Seen) -> Verdict | None:
-    other = otherwise(seen.report.observed, seen.needs.observed)
+    """Settings ran otherwise than told. Those that the child could not observe don't count."""
+    ran, told = seen.report.observed, seen.needs.observed
+    other = tuple(name for name, value in told.items() if value is not None and ran.get(name) not in (None, value))
     if not other:
         return None
-    why = f"the trainer ran {altered(seen.report.observed, seen.needs.observed)}"
-    return _verdict(seen, Kind.ALTERED, why, otherwise=other, evidence=repr(seen.report.observed))
+    why = ", ".join(f"{name}={ran[name]} instead of {told[name]}" for name in other)
+    return _verdict(seen, Kind.ALTERED, f"the trainer ran {why}", otherwise=other, evidence=repr(ran))
 
 
 def _went_on(seen: _Seen) -> str:
@@ -295,18 +297,6 @@ class Needs:
     train_again_batches: int = 1
     observed: Mapping[str, Value] = field(default_factory=dict)
     """What must have been observed where it could be: the rung's settings, the device."""
-
-
-def otherwise(observed: Mapping[str, Value], asked: Mapping[str, Value]) -> tuple[str, ...]:
-    """The settings that ran otherwise than asked. Those that the child could not observe don't count."""
-    return tuple(
-        wheel for wheel, value in asked.items() if value is not None and observed.get(wheel) is not None and observed[wheel] != value
-    )
-
-
-def altered(observed: Mapping[str, Value], asked: Mapping[str, Value]) -> str:
-    """What ran otherwise than asked, in words, or an empty string."""
-    return ", ".join(f"{wheel}={observed[wheel]} instead of {asked[wheel]}" for wheel in otherwise(observed, asked))
 
 
 def _failure(report: TrialReport, ending: Ending, *, on_card: bool) -> MemoryFailure | None:
