@@ -13,6 +13,8 @@ from launcher.errors import ExitCode
 FIT_ONLY = "--fit-only"
 ALLOW_BATCH = "--allow-batch"
 """The person accepts another effective batch than the asked one."""
+ALLOW_DIFFERENCE = "--allow-difference"
+"""The person accepts a rung whose update was shown to differ from the asked one, with that difference."""
 GIVE_UP = "--give-up"
 """The person lets wheels turn that make another training: ``--give-up image_size,model``."""
 CHECKPOINTING = "--checkpointing"

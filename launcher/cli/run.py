@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from launcher.cli.call import ALLOW_BATCH, CHECKPOINTING, FIT_ONLY, GIVE_UP, SET, Answer, Call, Task
+from launcher.cli.call import ALLOW_BATCH, ALLOW_DIFFERENCE, CHECKPOINTING, FIT_ONLY, GIVE_UP, SET, Answer, Call, Task
 from launcher.cli.detach import detached, wants_detach
 from launcher.cli.train import launches
 from launcher.errors import BadInput, ExitCode, Fault
@@ -27,6 +27,8 @@ def run(call: Call) -> Iterable[Task]:
     understood, words = understand(call), call.words
     if ALLOW_BATCH in call.flags:
         understood, words = free_batch(understood), (*words, "ladder.keep_batch=false")
+    if ALLOW_DIFFERENCE in call.flags:
+        words = (*words, "ladder.keep_update=false")
     name = recognise.name_of(understood)
     drafted = {name: recipe_draft.recipe(understood, name=name)}
     return launches(call, (f"recipe={name}", *words), fit_only=FIT_ONLY in call.flags, drafted=drafted)

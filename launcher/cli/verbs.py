@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from launcher.cli import doctor, explain, library, logs, plan, prune, report, run, runs, train
-from launcher.cli.call import ALLOW_BATCH, CHECKPOINTING, FIT_ONLY, GIVE_UP, SET, Takes, Verb, single
+from launcher.cli.call import ALLOW_BATCH, ALLOW_DIFFERENCE, CHECKPOINTING, FIT_ONLY, GIVE_UP, SET, Takes, Verb, single
 from launcher.cli.detach import DETACH
 from launcher.errors import BadInput, Fault, did_you_mean
 
@@ -84,7 +84,7 @@ VERBS: tuple[Verb, ...] = (
         help="the same for a command you have, without a recipe",
         takes=Takes.COMMAND,
         run=run.run,
-        flags=(FIT_ONLY, GIVE_UP, ALLOW_BATCH, CHECKPOINTING, SET, DETACH),
+        flags=(FIT_ONLY, GIVE_UP, ALLOW_BATCH, ALLOW_DIFFERENCE, CHECKPOINTING, SET, DETACH),
         more="The script is not edited. What stands behind -- is yours, byte for byte.",
         examples=(
             "autofit run -- python train.py --batch-size 64",
@@ -209,6 +209,7 @@ FLAGS: Mapping[str, str] = {
     prune.PRUNE: "remove runs that are over: lists them and asks; what holds a checkpoint stays",
     prune.CHECKPOINTS: f"({prune.PRUNE}) those with checkpoints, too",
     prune.YES: f"({prune.PRUNE}) without asking",
+    ALLOW_DIFFERENCE: "launch a rung though its update was shown to differ from the asked one, with that difference told",
     CHECKPOINTING: "checkpoint half of the model's repeated modules, or all, where less doesn't fit (slower, the same training)",
     SET: "the value of the script's own that is its batch size, named as the source has it: \"CONFIG['batch']\"",
     "-f": "show what comes, too, until the run ends",

@@ -80,6 +80,8 @@ class LadderRules(Part):
     keep_batch: bool = True
     """The effective batch is that of the asked configuration on every rung. False: it may go down with the micro-batch, accumulation
     stays as asked; what that means for the learning rate is told."""
+    keep_update: bool = True
+    """A rung whose twins show another update than the asked one is left out. False: it is launched with that difference, which is told."""
     search: Literal["predicted", "walk", "exhaustive"] = "predicted"
     """walk: skip what a real failure dominates. exhaustive: really try every rung down to the first that fits (the reference). predicted:
     go where a line through measured trials points; the same rung, in fewer trials."""

@@ -31,7 +31,8 @@ class Could:
 
 
 def could_fit(result: Fit) -> Iterator[Could]:
-    """Wheels that are asked and nobody lets turn; and a smaller effective batch, where only that keeps the micro-batch up."""
+    """Wheels that are asked and nobody lets turn; the difference that a proof has found; a smaller effective batch, where only that keeps
+    the micro-batch up."""
     job, rules = result.job, result.job.recipe.ladder
     accumulates = not result.refused and all(trial.verdict.source != "accumulation" for trial in result.trials)
     others = [name for name in job.recipe.ask if name not in (*rules.order, *AS_ASKED)]
@@ -41,6 +42,8 @@ def could_fit(result: Fit) -> Iterator[Could]:
         if freed is not None and any(name in freed.ladder.given_up(rung) for rung in freed.ladder.rungs):
             rung = _estimated(freed, accumulates=accumulates)
             yield Could(flag=f"--give-up {name}", key=f"ladder.order=[{','.join(order)}]", rung=rung)
+    if result.refused and rules.keep_update:
+        yield Could(flag="--allow-difference", key="ladder.keep_update=false", rung=_estimated(job, accumulates=True))
     fixed = result.misread is None and len({rung.micro_batch for rung in job.ladder.rungs}) == 1 and type(job.adapter).general
     if rules.keep_batch and job.ladder.asked.micro_batch > 1 and (fixed or not accumulates):
         order = (MICRO_BATCH, *(name for name in rules.order if name != MICRO_BATCH))

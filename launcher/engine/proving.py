@@ -31,6 +31,8 @@ def prove(result: Fit, rung: Rung, job: Job) -> Proof:
     found = _by_its_trial(result, rung, found)
     if twins and job is not result.job and result.same is not None:
         found = replace(found, same=with_earlier_cure(found.same, result.same))
+    if not job.recipe.ladder.keep_update:
+        found = replace(found, refused="")
     result.same, result.refused = found.same, found.refused or result.refused
     result.sames[rung.index] = found.same
     job.tell(Proven(rung=rung, same=found.same, refused=found.refused, twins=twins or bool(found.same.seconds)))

@@ -74,6 +74,12 @@ def test_a_yolo_command_keeps_its_image_size_and_its_model() -> None:
         giving_up(yolo, ["image"])
 
 
+def test_one_flag_has_one_meaning(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    for flag, key in (("--allow-batch", "keep_batch"), ("--allow-difference", "keep_update")):
+        main.run(["run", flag, "--cfg", "job", "--", "python", "train.py"])
+        assert f"{key}: false" in capfd.readouterr().out
+
+
 def least(here: Path, monkeypatch: pytest.MonkeyPatch, *, mib: int) -> str:
     """What is said of a launch whose trials need 10 MiB, and 20 for each picture of 64 px."""
     spelled = {"micro_batch": "--batch-size", "accumulation": "--accum", "image_size": "--img-size"}
