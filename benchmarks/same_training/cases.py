@@ -8,8 +8,8 @@ from typing import Any
 
 WHOLE = 8
 """Rows of an optimizer step, as asked: all of them in one micro-batch; of each rank where several train."""
-RUNGS = (2, 8, 4, 1)
-"""Micro-batches, in the order in which they are played; 8 is the asked rung."""
+RUNGS = (2, 1)
+"""Micro-batches, in the order in which they are played."""
 TRAINER = (
     "--output_dir", "out", "--per_device_train_batch_size", "{batch}", "--max_steps", "6", "--use_cpu", "True", "--optim", "sgd",
     "--learning_rate", "0.05", "--lr_scheduler_type", "linear", "--report_to", "none", "--save_strategy", "no", "--disable_tqdm", "True",
@@ -38,8 +38,8 @@ class Case:
     """Packages that the case imports."""
     keeps: str = "model.pt"
     """The file that the script leaves, held against the plain run's, too; nothing where it leaves none."""
-    task: str = ""
-    """Of the images that are made for it."""
+    pictures: bool = False
+    """Images are made for it."""
     forward_rows: int = 1
     """Rows of a forward pass for each row of the micro-batch: two where a pair goes through the model at once."""
     ranks: int = 1
@@ -83,15 +83,10 @@ def _trl(name: str, kind: str, *flags: str, why: str = "", forward_rows: int = 1
     return Case(name=name, kind=kind, words=words, why=why, keeps="", needs=("trl",), forward_rows=forward_rows)
 
 
-_SUFFIXES = {"detect": "", "segment": "-seg", "pose": "-pose", "obb": "-obb"}
-
-
-def _yolo(task: str) -> Case:
-    model = f"model=yolov8n{_SUFFIXES[task]}.yaml"
-    return Case(
-        name=f"yolo-{task}", kind=f"Ultralytics {task}", words=("yolo", task, "train", model, *YOLO), same=False, keeps="", task=task,
-        why="batch norm in training takes its statistics from micro-batches", needs=("ultralytics",),
-    )  # fmt: skip
+_YOLO = Case(
+    name="yolo-detect", kind="Ultralytics detect", words=("yolo", "detect", "train", "model=yolov8n.yaml", *YOLO), same=False, keeps="",
+    pictures=True, why="batch norm in training takes its statistics from micro-batches", needs=("ultralytics",),
+)  # fmt: skip
 
 
 def _other(name: str, why: str = "", *flags: str, script: str = "", batch: str = "--batch-size", same: bool = True, **more: Any) -> Case:
@@ -116,17 +111,14 @@ CASES: Sequence[Case] = (
     _trainer("seq2seq", "Trainer, seq2seq", same=False, why="the model averages each micro-batch by itself"),
     _trainer("speech", "Trainer, seq2seq", same=False, why="the model averages each micro-batch by itself; Trainer adds them up"),
     _trainer("ctc", "Trainer, CTC"),
-    _trainer("vision", "Trainer, vision"),
     _trl("dpo", "DPO pairs", forward_rows=2),
     _trl("grpo", "GRPO, whole groups", "--num_generations", "4", "--max_completion_length", "12", "--generation_batch_size", "8",
          why="answers are drawn at random, as many at once as belong to a step"),
     _own("lightning-automatic", "Lightning, automatic", "lightning_module.py", needs=("lightning",)),
-    _own("lightning-manual", "Lightning, manual", "lightning_module.py", "--manual", needs=("lightning",)),
     _own("fabric", "Fabric", "fabric.py", needs=("lightning",)),
     _own("accelerate", "accelerate", "accelerated.py", needs=("accelerate",), why="44 rows: the last step of a pass is a small one"),
     _own("contrastive", "contrastive", "contrastive.py", same=False, why=_NEGATIVES),
     _pairs("pairs-contrastive", same=False, why=_NEGATIVES),
-    _pairs("pairs-scored", "--scored", "True", same=True),
     _own("gan", "GAN", "gan.py", same=False, why="the maker is trained against the judge as it is after its step on the same rows"),
     _own("carried-state", "RNN with carried state", "carried.py", same=False, why="the batch size cuts the text into columns"),
     _own("batch-norm", "batch norm", "batchnorm.py", same=False, why=_STATISTICS),
@@ -135,55 +127,32 @@ CASES: Sequence[Case] = (
     _own("clipping", "clipping", "classifier.py", "--clip", "0.1"),
     _own("amp-scaler", "AMP scaler", "classifier.py", "--amp", "--clip", "0.5", gradient=2e-2, weights=5e-2, why="bf16 keeps 8 bits"),
     _own("cosine-steps", "cosine by steps", "classifier.py", "--cosine", "steps"),
-    _own("cosine-epochs", "cosine by epochs", "classifier.py", "--cosine", "epochs", "--epochs", "4"),
     _own("drop-last", "remainders", "classifier.py", "--drop-last", "--rows", "45", why="45 rows: 5 are left out"),
     _own("remainder", "remainders", "classifier.py", "--rows", "45", why="45 rows: the last step of a pass has 5"),
     _own("packed-text", "packed text", "packed.py", same=False, why="a mean over targets, of which each row has another number"),
     Case(name="tokens", kind="tokens as unit", words=("python", "tokens.py", "--device-batch-size={batch}", "--total-batch-size=256"),
          why="the whole batch is said in tokens"),
-    *(_yolo(task) for task in _SUFFIXES),
+    _YOLO,
     _two_ranks("ranks-plain", "two ranks", _own("", "", "ranks.py")),
     _two_ranks("ranks-trainer", "two ranks", _trainer("causal", "")),
-    _other("gen_wrapped"),
-    _other("zipped", "two loaders of different length, zipped", same=False, forward_rows=2),
     _other("accum_mod", "44 rows: the last step of a pass is a small one"),
-    _other("nosync", batch="--batch_size_per_gpu"),
-    _other("while_iters", "--max_iters counts batches", same=False),
     _other("grads_divided", batch="--bs"),
-    _other("grads_forgotten", "its gradients are added up", "--forget", script="grads_divided", batch="--bs", same=False),
     _other("warm_micro", "the warm-up is stepped with every micro-batch", same=False),
     Case(name="max_tokens", kind="other styles", words=("python", "max_tokens.py", "--max-tokens", "160"), same=False,
          why="a batch is as many tokens as fit"),
-    _other("noam", "the script sets the learning rate at every batch", same=False),
     _other("lbfgs", "a closure computes the gradients anew", same=False),
     _other("sam", "two passes for each step", same=False),
     _other("grad_penalty"),
-    _other("compiled"),
     _other("manual_sgd", "no optimizer of torch's", same=False),
-    _other("two_opts"),
     _other("decay_by_hand", "weights decay with every batch", same=False),
     _other("anneal", "a part of the loss grows with every batch", same=False),
-    _other("anneal_late", "the same, from the tenth batch on", "--after", "9", "--epochs", "6", script="anneal", same=False),
-    _other("prefetcher", "a batch is drawn ahead of its training", same=False),
-    _other("own_perm"),
-    _other("mae_lr", batch="--batch_size"),
-    _other("islice", "--steps-per-epoch counts batches", same=False),
-    _other("chunks"),
-    _other("plateau", "it evaluates after so many batches, and the learning rate depends on it", same=False),
-    _other("in_backward", "each parameter is stepped in its backward hook", same=False),
     _other("mixup", "rows of a batch are mixed", same=False),
-    _other("hard_mining", "the harder half of a batch is trained on", same=False),
-    _other("per_sample", "no backward pass: gradients of rows, by torch.func", same=False),
     _other("gradient_noise"),
     _other("swa"),
-    _other("onecycle_total"),
-    _other("restarts", "the schedule is told the part of the epoch with every batch", same=False),
     _other("batch_sampler", "a batch has rows of like length: a smaller one has others", same=False),
     _other("stream_workers", "a batch is of one worker's rows: a smaller one is of fewer, and the next worker's follow", same=False),
     _other("recomputed", "backward passes within a backward pass"),
     _other("token_mean", "each micro-batch is divided by its own targets", same=False),
-    _other("token_mean_of_step"),
-    _other("balanced", "class weights are those of the batch", same=False),
     _other("positives", "each micro-batch is divided by its own positive rows", same=False),
     _other("summed", "whether a loss is a sum or a mean has to be known", same=False),
     _other("two_backwards"),
@@ -191,7 +160,6 @@ CASES: Sequence[Case] = (
     _other("penalty_undivided", "a part of the loss isn't divided", same=False),
     _other("lookahead"),
     _other("milestones", "the learning rate falls after 40 batches, and not in the first", same=False),
-    _other("clips_each", "gradients are clipped in every micro-batch", same=False),
     _other("stops_when_good", "it ends by the losses of its last batches", same=False),
 )  # fmt: skip
 

@@ -83,12 +83,11 @@ def _plainly(case: Case, plain: Path, place: Place) -> int:
 
 def _device(case: Case, micro: int) -> list[str]:
     """A budget between what this micro-batch and what the next larger one needs."""
-    rows, lower = (micro * LEAST, micro) if micro < WHOLE else (micro * 2, micro // 2)
-    rows *= case.forward_rows * case.ranks
+    rows = micro * LEAST * case.forward_rows * case.ranks
     return [
         "device=cpu", f"device.memory={round(budget_for(rows * BALLAST, 0.1) / MIB)}MiB", "device.headroom=0.1", "recover.restarts=0",
         "trial.fresh=true", "trial.proof_timeout_s=600",
-        f"ladder.wheels.micro_batch.values=[{lower}]", "run.root=runs",
+        f"ladder.wheels.micro_batch.values=[{micro}]", "run.root=runs",
     ]  # fmt: skip
 
 
@@ -98,8 +97,8 @@ def _folder(case: Case, folder: Path) -> None:
     (folder / "seen").mkdir(parents=True)
     if case.script:
         shutil.copy(HERE / "scripts" / case.script, folder)
-    if case.task:
-        pictures.make(case.task, folder / "data")
+    if case.pictures:
+        pictures.make(folder / "data")
 
 
 def _run(argv: Sequence[str], folder: Path, place: Place, *, limit_s: float, ballast: int = 0) -> int:

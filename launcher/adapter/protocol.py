@@ -89,12 +89,6 @@ class Correction:
 
     recipe: Recipe | None = None
     """Corrects the difference."""
-    outside: Recipe | None = None
-    """Accumulates from outside, in place of the trainer's own way."""
-    ends: Sequence[Recipe] = ()
-    """May correct the last, smaller optimizer step of a pass over the data; best first."""
-    points: Recipe | None = None
-    """Raises the intervals of evaluation and saving along with the accumulation, in case they count micro-batches."""
     told: str = ""
     """Why the update differs, if that is how this trainer accumulates by itself: the difference is reported and not refused."""
     doubted: str = ""
@@ -192,8 +186,8 @@ class Adapter(ABC):
         """
         return ()
 
-    def twin(self, rung: Rung, budget: Budget, *, folder: Path, short: bool = True, points: bool = False) -> Command:
-        """The full run at ``rung`` as a twin. ``short``: with a short length, if an argument gives it. ``points``: evaluates often, too."""
+    def twin(self, rung: Rung, budget: Budget, *, folder: Path) -> Command:
+        """The full run at ``rung`` as a twin: with a short length, if an argument gives it."""
         raise NotImplementedError
 
     def corrected(self, finding: Finding) -> Correction:

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from launcher.cli import outcome_view, prose, rungs_view
+from launcher.cli.call import ALLOW_DIFFERENCE
 from launcher.cli.rungs_view import size, words
 from launcher.engine.events import (
     CardTaken,
@@ -149,10 +150,9 @@ class Display:
         if not event.refused and not same.unproven and not same.layouts:
             return
         if event.refused:
-            refused = (
-                f"rung {event.rung.index} is not the asked training: {event.refused}. Rungs with more accumulation than asked are left out"
-            )
-            self._say(refused, style="red")
+            refused = f"rung {event.rung.index} is not the asked training: {event.refused}. Rungs with more accumulation than asked"
+            accepts = f"{ALLOW_DIFFERENCE} (ladder.keep_update=false in a recipe) launches one with that difference"
+            self._say(f"{refused} are left out; {accepts}", style="red")
         elif not same.unproven:
             apart = f"{same.apart or 0:.0e} apart (rounding: the same)"
             self._say(f"the same training: its updates are {apart}; steps, schedule and samples are the same", style="green")

@@ -97,8 +97,7 @@ def _hold_to_what_was_due(result: Fit) -> None:
     if outcome is None or outcome.optimizer_steps is None or due is None or rung is None or result.attempts[-1].checkpoint is not None:
         return
     same, times = result.certificate(rung), rung.accumulation / result.job.ladder.asked.accumulation
-    proven = course.makes_as_many(same, due)
-    result.steps = course.judged(outcome.optimizer_steps, due, times=times, proven=proven, stopped=outcome.stopped_early)
+    result.steps = course.judged(outcome.optimizer_steps, due, times=times, same=same, stopped=outcome.stopped_early)
     result.sames[rung.index] = with_steps(same, result.steps)
     if result.same is not None and result.chosen is not None and rung.index == result.chosen.rung.index:
         result.same = result.sames[rung.index]

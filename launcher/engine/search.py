@@ -51,7 +51,7 @@ class RungSearch:
             found = proving.prove(self._result, rung, self._job)
             if found.refused:
                 self._rule_out(found.refused)
-            elif not found.anew or self._fits_with_its_cure(found, rung):
+            elif found.job is None or self._fits_with_its_cure(found, rung):
                 # one that accumulates no more than asked needs nothing
                 return search.Chosen(rung=rung), found.job or (self._job if proof.needed(self._job, rung) else self._result.job)
         return move, self._job

@@ -200,7 +200,7 @@ class Fit:
         asked = self.trial_of(0) or (self.trial_of(rung.index) if steps == PROVEN else None)
         if asked is None or steps.startswith("differs"):
             return None
-        return course.due(course.shown(asked.report, asked.rung), batch=asked.effective_batch, length=self.job.adapter.asked.length)
+        return course.due(asked.report, asked.rung, self.job.adapter.asked.length)
 
     def trial_of(self, rung_index: int) -> Trial | None:
         return next((one for one in reversed(self.trials) if one.rung.index == rung_index), None)

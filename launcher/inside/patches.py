@@ -30,7 +30,7 @@ def install(instrument: Instrument) -> None:
     modules.install()
     if instrument.settings.budget_only:
         made_steps.count()
-        _at_an_optimizer(instrument.opened_by)
+        at_an_optimizer(instrument.opened_by)
         return
     _Steps(instrument, modules).install()
     DataLoader.__iter__ = probed(instrument, DataLoader.__iter__)
@@ -145,7 +145,7 @@ class _Modules:
         Forward.put(root, self._instrument)
 
 
-def _at_an_optimizer(act: Callable[[Any], None]) -> None:
+def at_an_optimizer(act: Callable[[Any], None]) -> None:
     """``act`` gets each optimizer that is made."""
     from torch.optim.optimizer import Optimizer
 
@@ -196,7 +196,7 @@ class _Steps:
         from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
 
         instrument = self._instrument
-        _at_an_optimizer(instrument.made)
+        at_an_optimizer(instrument.made)
         Optimizer.zero_grad = self._unless_forwarding(Optimizer.zero_grad)  # a wrapper's (Fabric's) inherits it from the optimizer's class
         instrument.on_forwarding.append(self._forwarding)
         instrument.on_hand.append(self._by_hand)

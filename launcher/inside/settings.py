@@ -53,7 +53,7 @@ class ProbeSettings:
     """True: only the budget is taken, at the same moment as in a trial; nothing is watched, cut or redirected."""
 
     same: dict[str, Any] = field(default_factory=dict)
-    """What a twin is told (``inside.same.told``); empty: this is none."""
+    """What a twin is told (``inside.same.twin.Told``); empty: this is none."""
 
     look: str = ""
     """Nothing but a look at where its batch size arrives (``arriving``): with "marks" on its own numbers, or "plain"."""

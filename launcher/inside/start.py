@@ -15,7 +15,7 @@ from . import overlaid_libraries, patches
 from .after_import import Hook, after_import
 from .instrument import Instrument
 from .overlay import Overlay
-from .same import install as same
+from .same import twin
 from .settings import LOADED, ProbeSettings
 
 _TRAINERS = os.path.join(os.path.dirname(os.path.dirname(__file__)), "trainers")
@@ -49,8 +49,6 @@ def begin(settings: ProbeSettings) -> None:
     based = instrument.orders.payload.get("base", {})
     after_import({library: functools.partial(_has_base, instrument, modules) for library, modules in based.items()})
     os.register_at_fork(after_in_child=instrument.forked)
-    if settings.same:
-        after_import(same.libraries())
     if not settings.budget_only:
         after_import(_trainers(instrument))
         atexit.register(instrument.at_exit)
@@ -77,7 +75,7 @@ def _looks(settings: ProbeSettings) -> None:
 def _torch(instrument: Instrument) -> None:
     patches.install(instrument)
     if instrument.settings.same:
-        same.install(instrument.settings.same, Path(instrument.settings.records))
+        twin.install(instrument.settings.same, Path(instrument.settings.records))
 
 
 def _trainers(instrument: Instrument) -> dict[str, Hook]:

@@ -78,8 +78,6 @@ SAVED = "saved"
 on that disk (``bytes``)."""
 STEPPED_AT = "stepped_at"
 """Fact of a report: the stack of a script's first optimizer step, outermost first, as [file, line, function]."""
-EVALUATES_EVERY, SAVES_EVERY = "evaluates_every", "saves_every"
-"""Facts of a report: optimizer steps from one evaluation, or checkpoint, to the next, where the trainer counts them."""
 NOT_EXACT = "NotExact"
 """Name of the exception by which what accumulates from outside of a script says that it can't be exact there."""
 

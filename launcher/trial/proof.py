@@ -1,4 +1,4 @@
-"""Adapter a rung that fits to be the asked training, by running twins of it. ``ladder.twins`` compares what they saw.
+"""Proves that a rung that fits is the asked training, by two twins of it; ``ladder.twins`` compares what they saw.
 
 Once per launch, where the rung that was found accumulates more than was asked; what comes of it is kept with the fit.
 """
@@ -6,27 +6,39 @@ Once per launch, where the rung that was found accumulates more than was asked; 
 from __future__ import annotations
 
 import contextlib
+import json
+import shutil
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
-from launcher.adapter.protocol import Adapter, Correction
-from launcher.config.schema import Recipe
+from launcher.adapter.protocol import Adapter
+from launcher.config.schema import Recipe, Value
 from launcher.errors import BadInput
 from launcher.ladder import same_training
-from launcher.ladder.rungs import Rung
+from launcher.ladder.rungs import MICRO_BATCH, Rung
 from launcher.ladder.same_training import SameTraining
-from launcher.ladder.twins import OF_ITS_LENGTH, Finding, FindingKind, Twin, compare, with_one_row, with_other_rows
+from launcher.ladder.twins import Finding, FindingKind, Step, Twin, TwinFigures, compare, with_one_row
+from launcher.machine import process
+from launcher.machine.allocator import allocator_environment
+from launcher.machine.devices import Budget
 from launcher.shared.activity import doing
+from launcher.shared.orders import Orders
 from launcher.trial.job import Job
-from launcher.trial.twins import OutOfTime, Twins
 
+MODULE = "launcher.inside.same.run"
+Layouts = Sequence[tuple[int, int]]
+"""(micro-batch, accumulation) of the first twin, as asked, and of the other."""
 MOST_ROWS = 64
 """Of a micro-batch by which a factor is confirmed."""
-ONE_ROW_DRAWS = 3
-"""Times that a repeated row is drawn, where it has no target that first time (none of its tokens is masked)."""
-REFUSED = frozenset(FindingKind) - {FindingKind.SAME, FindingKind.UNCOMPARABLE}
+LEAST_S = 5.0
+"""With less left no more twins are begun."""
+
+
+class OutOfTime(Exception):
+    """The twins took longer than they may."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -37,9 +49,7 @@ class Proof:
     refused: str = ""
     """Why no rung with more accumulation than asked may be launched; empty where this one may."""
     job: Job | None = None
-    """The launch with what cures it, where that was needed."""
-    anew: bool = False
-    """That changes more than the length of training, so that it may need more memory: the rung is to be tried again with it."""
+    """The launch with what puts its update right, where that was needed: the rung is to be tried again with it."""
 
 
 def needed(job: Job, rung: Rung) -> bool:
@@ -49,30 +59,37 @@ def needed(job: Job, rung: Rung) -> bool:
 
 def prove(job: Job, rung: Rung) -> Proof:
     """Runs the twins of a rung. Raises Interrupted on a signal."""
-    began = time.monotonic()
-    proof = _Proving(job, rung, until=began + job.recipe.trial.proof_timeout_s).proof()
-    return replace(proof, same=replace(proof.same, seconds=time.monotonic() - began))
+    began, limit_s = time.monotonic(), job.recipe.trial.proof_timeout_s
+    proving = _Proving(job, rung, until=began + limit_s)
+    try:
+        proof = proving.proof() if limit_s else proving.unproven("trial.proof_timeout_s is 0")
+    except (BadInput, OSError, ValueError, OutOfTime) as error:
+        late = f"took longer than {limit_s:g} s (trial.proof_timeout_s)"
+        proof = proving.unproven(f"its twins {f'could not be run: {error}' if str(error) else late}")
+    finally:
+        proving.forget()
+    refused = proof.refused if job.recipe.ladder.keep_update else ""
+    return replace(proof, refused=refused, same=replace(proof.same, seconds=time.monotonic() - began))
 
 
 def of_exact(job: Job, rung: Rung, same: SameTraining) -> SameTraining:
     """``same``, after twins with and without what the rung turns from outside and is to change no gradient. Raises Interrupted on a
     signal."""
-    limit_s, exact = job.recipe.trial.proof_timeout_s, job.adapter.asked.exact
-    asked = {name: asked for name, (asked, _) in job.ladder.given_up(rung).items() if name in exact}
-    if not asked or same.gradient != same_training.PROVEN:
+    turned = {name: asked for name, (asked, _) in job.ladder.given_up(rung).items() if name in job.adapter.asked.exact}
+    if not turned or same.gradient != same_training.PROVEN:
         return same
-    began = time.monotonic()
-    twins = Twins(job, rung, until=began + limit_s, name="exact")
-    try:
-        with doing(f"running the same rows with {', '.join(asked)} as asked: is an update at rung {rung.index} the asked one?"):
-            first, other = twins.of_values(asked)
-        finding = compare(first, [other])
-    except (BadInput, OSError, ValueError, OutOfTime) as error:
-        late = f"took longer than {limit_s:g} s (trial.proof_timeout_s)"
-        finding = Finding(kind=FindingKind.UNCOMPARABLE, why=f"its twins {f'could not be run: {error}' if str(error) else late}")
-    finally:
-        twins.forget()
-    return replace(same_training.with_exact(same, finding), seconds=same.seconds + time.monotonic() - began)
+    rows = min(rung.micro_batch, 4)
+    proving = _Proving(job, rung, until=time.monotonic() + job.recipe.trial.proof_timeout_s)
+    with doing(f"running the same rows with {', '.join(turned)} as asked: is an update at rung {rung.index} the asked one?"):
+        try:
+            found, first, other = proving.pair(job.adapter, [(rows, 1), (rows, 1)], asked=turned)
+            by = same_training.certificate(found, first, other)
+        except (BadInput, OSError, ValueError, OutOfTime) as error:
+            by = same_training.unproven(f"its twins could not be run: {error}")
+        finally:
+            proving.forget()
+    as_asked = by.gradient in (same_training.PROVEN, same_training.BATCH_NORM)
+    return same if as_asked else replace(same, gradient=by.gradient, verdict=by.verdict)
 
 
 def with_cure(job: Job, cure: Mapping[str, Any]) -> Job:
@@ -88,206 +105,178 @@ class _Proving:
     """One proof under way."""
 
     def __init__(self, job: Job, rung: Rung, *, until: float) -> None:
-        self._job, self._rung, self._twins = job, rung, Twins(job, rung, until=until)
-        self._besides = ""
-        """Why the last cure that was tried isn't enough."""
+        self._job, self._rung, self._until = job, rung, until
+        self._place = job.folder.trials / "twins"
+        self._rounds = 0
+        self._single = True
+        """Weights of half precision are turned to single."""
 
     def proof(self) -> Proof:
-        adapter, limit_s = self._job.adapter, self._job.recipe.trial.proof_timeout_s
-        if not limit_s:
-            return self._unproven(adapter, "trial.proof_timeout_s is 0")
-        try:
-            layouts = adapter.small(self._rung, self._job.ladder.asked)
-            if len(layouts) < 2:
-                return self._unproven(adapter, "its optimizer step can't be made smaller")
-            return self._compared(adapter, layouts)
-        except (BadInput, OSError, ValueError) as error:
-            return self._unproven(adapter, f"its twins could not be run: {error}")
-        except OutOfTime:
-            return self._unproven(adapter, f"it took longer than {limit_s:g} s (trial.proof_timeout_s)")
-        finally:
-            self._twins.forget()
+        asked, rung, adapter = self._job.ladder.asked, self._rung, self._job.adapter
+        if rung.world_size != asked.world_size:
+            return self.unproven(f"it trains on {rung.world_size} cards instead of {asked.world_size}")
+        if len(layouts := adapter.small(rung, asked)) < 2:
+            return self.unproven("its optimizer step can't be made smaller")
+        found, *twins = self.pair(adapter, layouts)
+        if not all(one.steps for one in twins) and layouts[0][0] == 4:  # one row may be too few, or four too many
+            least = layouts[0][1]
+            fewer = [(4, least), (2, 2 * least)] if twins[0].steps else [(2, least), (1, 2 * least)]
+            again, *others = self.pair(adapter, fewer)
+            if again.kind is not FindingKind.UNCOMPARABLE:
+                found, twins, layouts = again, others, fewer
+        known = adapter.corrected(found)
+        if known.doubted:
+            return self.unproven(known.doubted)
+        same = same_training.certificate(found, *twins, told=known.told)
+        if found.kind in (FindingKind.SAME, FindingKind.UNCOMPARABLE) or known.told:
+            return Proof(same=same, refused=self._too_short(same))
+        if known.recipe is not None:
+            with contextlib.suppress(OutOfTime, BadInput, OSError, ValueError):  # what is known to differ isn't launched for want of a cure
+                return self._put_right(known.recipe, found, layouts) or Proof(same=same, refused=found.why)
+        return Proof(same=same, refused=found.why)
 
-    def _unproven(self, adapter: Adapter, why: str) -> Proof:
+    def unproven(self, why: str) -> Proof:
         """Nothing could be compared: launched all the same, save where it would be shorter than asked."""
         same = same_training.unproven(why)
-        return Proof(same=same, refused=_too_short(adapter, same))
+        return Proof(same=same, refused=self._too_short(same))
 
-    def _compared(self, adapter: Adapter, layouts: Sequence[tuple[int, int]]) -> Proof:
-        finding, twins = self._found(adapter, layouts)
-        if finding.kind is FindingKind.UNCOMPARABLE and layouts[0][0] == 4:
-            other = _other(layouts, four=bool(twins[0].steps))
-            again, fewer = self._found(adapter, other)
-            if again.kind is not FindingKind.UNCOMPARABLE:
-                finding, twins, layouts = again, fewer, other
-        known = adapter.corrected(finding)
-        if known.doubted:
-            return self._unproven(adapter, known.doubted)
-        same = same_training.certificate(finding, twins[0], twins[1:])
-        if refused := _refusal(finding, same, told=known.told) or _too_short(adapter, same):
-            with contextlib.suppress(OutOfTime, BadInput, OSError, ValueError):  # what is known to differ isn't launched for want of a cure
-                if known.recipe is not None and (put_right := self._cured(known.recipe, finding, layouts, refused)) is not None:
-                    return put_right
-            return Proof(same=same, refused=_and(refused, self._besides))
-        if (put_right := self._with_its_schedule(known, same, layouts)) is not None:
-            return put_right
-        if finding.kind is FindingKind.SAME and twins[0].ragged:
-            ended = self._to_the_end_of_a_pass(adapter, same, layouts, whole=twins[0].whole)
-            if (put_right := self._with_the_end_of_a_pass(known, ended, layouts)) is not None:
-                return put_right
-            same = ended
-        if (finding.kind is FindingKind.SAME or known.told) and any(twin.batch_norm for twin in twins):
-            same = self._with_batch_norm(adapter, same, layouts, known.told)
-        if finding.kind is not FindingKind.SAME or known.points is None:
-            return Proof(same=same)
-        return self._with_points(adapter, known.points, same, layouts)
+    def _too_short(self, same: SameTraining) -> str:
+        """Why a rung isn't launched of which the number of optimizer steps isn't proven: a script counts steps that are held back."""
+        if not (counted := self._job.adapter.asked.counted) or same.steps == same_training.PROVEN:
+            return ""
+        return f"{counted} counts training in steps, which are held back from outside, and their number is {same.steps}"
 
-    def _with_points(self, adapter: Adapter, recipe: Recipe, same: SameTraining, layouts: Sequence[tuple[int, int]]) -> Proof:
-        """Whether it evaluates at the same optimizer steps, where a word says how often; turned along where that puts it right. It is told
-        and refuses nothing: an update is the same whenever it is evaluated."""
-        try:
-            twins = self._twins.run(adapter, [layouts[0], layouts[-1]], points=True)
-            if not (otherwise := same_training.evaluated_otherwise(*twins)):
-                return Proof(same=same)
-            job, changed = self._with(recipe)
-            if same_training.evaluated_otherwise(*self._twins.run(job.adapter, [layouts[0], layouts[-1]], points=True)):
-                return Proof(same=replace(same, schedule=otherwise))
-        except OutOfTime:
-            return Proof(same=same)
-        note = f"as it stands its schedule {otherwise}; put right from outside, and shown so"
-        return Proof(same=replace(same, cure={**same.cure, **changed}, notes=(*same.notes, note)), job=job)
-
-    def _with(self, recipe: Recipe) -> tuple[Job, dict[str, Any]]:
-        """The launch with a recipe of its adapter's, and what is another in it."""
-        changed = {key: value for key, value in recipe.trainer.args.items() if self._job.recipe.trainer.args.get(key) != value}
-        return with_cure(self._job, changed), changed
-
-    def _to_the_end_of_a_pass(
-        self, adapter: Adapter, same: SameTraining, layouts: Sequence[tuple[int, int]], *, whole: int | None
-    ) -> SameTraining:
-        """What becomes of the last, smaller step of a pass: usually not the asked one, which is told. It is as large a part of a step,
-        in as many micro-batches, as in the pass over the data (``whole`` samples), where four rows can show that."""
-        (micro, accumulation), many = layouts[0], self._rung.effective_batch
-        asked, rung = self._job.ladder.asked, self._rung
-        times = rung.accumulation * rung.world_size // (asked.accumulation * asked.world_size)
-        other = (micro // times, accumulation * times) if micro % times == 0 else layouts[-1]
-        samples = micro * accumulation * asked.world_size
-        left = min(max(round(samples * (whole % many if whole else many // 2) / many), 1), max(samples - 1, 1))
-        twins = self._twins.run(adapter, [layouts[0], other], pass_samples=2 * samples + left)
-        return same_training.but_for_the_last_step(same, compare(twins[0], twins[1:]), twins[0], twins[1])
-
-    def _with_batch_norm(self, adapter: Adapter, same: SameTraining, layouts: Sequence[tuple[int, int]], own: str) -> SameTraining:
-        """By how much statistics of micro-batches change the update (and what else the trainer's own accumulation changes), when all else
-        is the same."""
-        (micro, accumulation), *_ = layouts
-        half = (micro // 2, 2 * accumulation) if micro > 2 else layouts[-1]  # statistics of one row say nothing of the rung's own
-        twins = self._twins.run(adapter, [layouts[0], half], batch_norm_trains=True)
-        apart = compare(twins[0], twins[1:]).apart
-        return same_training.but_for_batch_norm(same, apart, twins, own=own)
-
-    def _cured(self, recipe: Recipe, finding: Finding, layouts: Sequence[tuple[int, int]], refused: str) -> Proof | None:
-        """With what corrects the finding, where that is proven; one cure may follow another."""
-        put_right = self._put_right(recipe, layouts, refused, anew=finding.kind not in OF_ITS_LENGTH)
-        if put_right is None or finding.kind is not FindingKind.SCALE:
-            return put_right
-        adapter = self._with(recipe)[0].adapter
-        why = self._only_of_few(adapter, layouts)
-        return self._unproven(adapter, why) if why else put_right
-
-    def _with_the_end_of_a_pass(self, known: Correction, ended: SameTraining, layouts: Sequence[tuple[int, int]]) -> Proof | None:
-        """With what makes the last, smaller step of a pass the asked one, where it isn't and something does; otherwise it is told."""
-        otherwise = same_training.ends_otherwise(ended)
-        with contextlib.suppress(OutOfTime, BadInput, OSError, ValueError):
-            for recipe in known.ends if otherwise else ():
-                found = self._put_right(recipe, layouts, f"its training {otherwise}", anew=True)
-                if found is not None and not same_training.ends_otherwise(found.same):
-                    return found
-        return None
-
-    def _with_its_schedule(self, known: Correction, same: SameTraining, layouts: Sequence[tuple[int, int]]) -> Proof | None:
-        """Accumulated from outside, where the script steps a schedule more often than its optimizer; otherwise it is told."""
-        otherwise = same_training.scheduled_otherwise(same)
-        if not otherwise or known.outside is None:
+    def _put_right(self, recipe: Recipe, found: Finding, layouts: Layouts) -> Proof | None:
+        """With a recipe that makes it the asked training, where that is proven."""
+        args = self._job.recipe.trainer.args
+        cure = {key: value for key, value in recipe.trainer.args.items() if args.get(key) != value}
+        job = with_cure(self._job, cure)
+        again, *twins = self.pair(job.adapter, layouts)
+        if again.kind is not FindingKind.SAME:
             return None
-        with contextlib.suppress(OutOfTime, BadInput, OSError, ValueError):
-            found = self._put_right(known.outside, layouts, otherwise, anew=True)
-            return found if found is not None and not same_training.scheduled_otherwise(found.same) else None
-        return None
+        if found.kind is FindingKind.FACTOR and (why := self._only_of_few(job.adapter, layouts)):
+            return self.unproven(why)
+        note = f"as it stands {found.why}; put right from outside, and proven so"
+        return Proof(same=replace(same_training.certificate(again, *twins), cure=cure, notes=(note,)), job=job)
 
-    def _put_right(self, recipe: Recipe, layouts: Sequence[tuple[int, int]], otherwise: str, *, anew: bool) -> Proof | None:
-        """With a recipe that makes it the asked training, where that is proven. ``otherwise``: what it is as it stands."""
-        job, changed = self._with(recipe)
-        again = self._compared(job.adapter, layouts)
-        if again.refused or again.same.verdict != FindingKind.SAME:
-            self._besides = again.refused
-            return None
-        note = f"as it stands {otherwise}; put right from outside, and proven so"
-        same = replace(again.same, cure={**changed, **again.same.cure}, notes=(note, *again.same.notes))
-        return Proof(same=same, job=again.job or job, anew=anew or again.anew)
-
-    def _found(self, adapter: Adapter, layouts: Sequence[tuple[int, int]]) -> tuple[Finding, list[Twin]]:
-        """What twins of these layouts come to; of one row, repeated, where that tells why they differ."""
-        twins = self._twins.run(adapter, layouts)
-        if any(twin.widened and not twin.steps for twin in twins):  # what it computes itself stays of half precision
-            self._twins.single = False
-            twins = self._twins.run(adapter, layouts)
-        if not all(twin.steps for twin in twins):  # made as short as that, it may have nothing to do
-            twins = self._twins.run(adapter, layouts, short=False)
-        finding = compare(twins[0], twins[1:])
-        if finding.rows_differ and twins[0].indices:
-            again = self._twins.run(adapter, layouts, rows=list(twins[0].indices), rows_of=twins[0].dataset)
-            forced = compare(again[0], again[1:])
-            if forced.kind is not FindingKind.UNCOMPARABLE:
-                twins, finding = again, with_other_rows(forced, finding.why)
-        if finding.kind is FindingKind.DIFFERENT and not finding.later:
-            with contextlib.suppress(OutOfTime):  # why they differ isn't known then; that they do is
-                finding = self._with_why(finding, adapter, [layouts[0], layouts[-1]])
-        return finding, twins
-
-    def _with_why(self, finding: Finding, adapter: Adapter, layouts: Sequence[tuple[int, int]]) -> Finding:
-        """Why they differ, where twins of one row tell."""
-        for draws in range(1, ONE_ROW_DRAWS + 1):
-            one = self._twins.run(adapter, layouts, same_row=draws)
-            if (found := with_one_row(finding, one[0], one[1])) is not finding:
-                return found
-        return finding
-
-    def _only_of_few(self, mended: Adapter, layouts: Sequence[tuple[int, int]]) -> str:
-        """Why a factor seen on few rows isn't the run's: a divisor that is held at one (YOLO's sum of target scores) looks like it there.
+    def _only_of_few(self, mended: Adapter, layouts: Layouts) -> str:
+        """Why a factor seen on few rows isn't the run's: a divisor that is held at one (a sum of target scores) looks like it there.
         Nothing where as many as the rung's own micro-batch say the same."""
         most, asked = min(self._rung.micro_batch, MOST_ROWS) // 4 * 4, layouts[0][1]
         if most <= layouts[0][0]:
             return ""
-        many, twins = self._found(mended, [(most, asked), (most // 4, 4 * asked)])
+        many, first, _ = self.pair(mended, [(most, asked), (most // 4, 4 * asked)])
         if many.kind in (FindingKind.SAME, FindingKind.UNCOMPARABLE):
             return ""
-        return f"its gradients differ by a factor on {layouts[0][0]} rows and otherwise on {twins[0].micro_batch}: {many.why}"
+        return f"its gradients differ by a factor on {layouts[0][0]} rows and otherwise on {first.micro_batch}: {many.why}"
+
+    # -- twins
+
+    def pair(self, adapter: Adapter, layouts: Layouts, *, asked: Mapping[str, Value] | None = None) -> tuple[Finding, Twin, Twin]:
+        """What two twins come to; of one row, repeated, where that tells why they differ. ``asked``: values of the first twin's wheels."""
+        found, first, other = self._compared(adapter, layouts, asked)
+        if (first.widened or other.widened) and not (first.steps and other.steps):  # what it computes itself stays of half precision
+            self._single = False
+            found, first, other = self._compared(adapter, layouts, asked)
+        if found.kind is FindingKind.DIFFERENT and not found.apart and first.ragged:  # so few rows may round a length otherwise
+            found, first, other = self._compared(adapter, layouts, asked, ends=False)
+        if found.kind is FindingKind.DIFFERENT and found.apart:
+            with contextlib.suppress(OutOfTime):  # why they differ isn't known then; that they do is
+                found = with_one_row(found, *self._compared(adapter, layouts, asked, same_row=True)[1:])
+        return found, first, other
+
+    def _compared(self, adapter: Adapter, layouts: Layouts, asked: Mapping[str, Value] | None, **told: Any) -> tuple[Finding, Twin, Twin]:
+        """Of several ranks those that differ, and the rank that differs."""
+        pairs = zip(*self._run(adapter, layouts, asked or {}, **told), strict=False)
+        found = [(compare(first, other), first, other) for first, other in pairs]
+        return next((one for one in found if one[0].kind is not FindingKind.SAME), found[0])
+
+    def _run(self, adapter: Adapter, layouts: Layouts, asked: Mapping[str, Value], **told: Any) -> list[list[Twin]]:
+        """Two twins, each as its ranks saw it."""
+        self._rounds += 1
+        left = self._until - time.monotonic()
+        if left < LEAST_S:
+            raise OutOfTime
+        place = self._place / str(self._rounds)
+        shutil.rmtree(place, ignore_errors=True)  # of an earlier beginning of the same launch
+        twins: list[dict[str, Any]] = []
+        for name, (micro, accumulation), values in zip(("first", "other"), layouts, (asked, {}), strict=True):
+            rung = replace(self._rung, values={**self._rung.values, **values, MICRO_BATCH: micro}, accumulation=accumulation)
+            budget = self._job.on(rung).budget
+            command = adapter.twin(rung, budget, folder=place / name)
+            command = command if adapter.starts_ranks else replace(command, ranks=rung.world_size)
+            twins.append({
+                "name": name, "argv": list(command.words), "env": {**allocator_environment(budget), **command.env},
+                "files": {str(path): text for path, text in command.files.items()}, "ranks": rung.world_size, "orders": _of_devices(budget),
+                "told": {
+                    "samples": micro * accumulation, "whole_batch": self._rung.micro_batch * self._rung.accumulation,
+                    "against": "first" if twins else "", "single": self._single, **told,
+                },
+            })  # fmt: skip
+        self._child(place, {"twins": twins, "limit_s": left / 2})
+        return [read(place / twin["name"], *layout, self._rung.world_size) for twin, layout in zip(twins, layouts, strict=True)]
+
+    def _child(self, place: Path, payload: dict[str, Any]) -> None:
+        budget = self._job.budget
+        orders = Orders(
+            module=MODULE, folder=str(place), device=budget.kind, device_uuid=budget.uuid, may_spill=budget.may_spill,
+            cap_bytes=budget.cap_bytes, ceiling_bytes=budget.ceiling_bytes, accumulation=self._rung.accumulation, payload=payload,
+            cache=str(self._job.folder.cache),
+        )  # fmt: skip
+        orders.scratch.mkdir(parents=True, exist_ok=True)
+        orders.write(place / "orders.json")
+        child = process.start(
+            process.python_module("launcher.inside", str(place / "orders.json")),
+            env=allocator_environment(budget),
+            stdout=place / "stdout.log",
+            stderr=place / "stderr.log",
+        )
+        with process.forward_signals(child, grace_s=1.0):
+            ending = process.wait(child, timeout_s=max(self._until - time.monotonic(), 1.0), stderr=place / "stderr.log")
+        if ending.timed_out:
+            raise OutOfTime
+
+    def forget(self) -> None:
+        """Gradients are large, and of no use afterwards; what each twin said stays."""
+        for path in self._place.glob("**/*.pt"):
+            path.unlink(missing_ok=True)
+        for path in self._place.glob("*/scratch"):
+            shutil.rmtree(path, ignore_errors=True)
 
 
-def _and(refused: str, besides: str) -> str:
-    """Both reasons, where what cures the first shows another."""
-    alike = besides.partition("(")[0] in refused  # figures differ
-    return refused if alike else f"{refused}; with that corrected {besides}"
+def _of_devices(budget: Budget) -> dict[str, Any]:
+    """What its ranks, each of which finds its own card, are told otherwise."""
+    own = {"device_uuid": budget.uuid, "cap_bytes": budget.cap_bytes, "ceiling_bytes": budget.ceiling_bytes}
+    on_cards = budget.ranks if budget.kind == "cuda" else ()
+    return {**own, "cards": [_of_devices(one) for one in on_cards]} if on_cards else own
 
 
-def _other(layouts: Sequence[tuple[int, int]], *, four: bool) -> list[tuple[int, int]]:
-    """Two micro-batches, where ``four`` rows were trained on and one by itself can't be; otherwise two rows: there may be memory or data
-    for no more."""
-    least = layouts[0][1]
-    return [(4, least), (2, 2 * least)] if four else [(2, least), (1, 2 * least)]
+def read(folder: Path, micro_batch: int, accumulation: int, ranks: int) -> list[Twin]:
+    """The twin that has run in ``folder``, as each of its ranks saw it."""
+    empty = Twin(micro_batch=micro_batch, accumulation=accumulation, ranks=ranks)
+    found = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("records/*/twin.json"))]
+    stepped = sorted((one for one in found if one["steps"]), key=lambda one: int(one["rank"]))
+    if stepped and [(one["rank"], one["size"]) for one in stepped] != [(at, ranks) for at in range(ranks)]:
+        return [replace(empty, why=f"{len(stepped)} processes made steps, and {ranks} were read of the command")] * ranks
+    if not stepped:
+        failed = next((f"it failed: {one['failure']}" for one in found if "failure" in one), "")
+        why = failed or f"no optimizer of torch's made a step{_last_words(folder / 'log')}"
+        return [replace(empty, why=why, widened=any(one.get("widened") for one in found))] * ranks
+    begun = {tuple(sorted(one["rows"][: empty.samples])) for one in stepped}
+    return [replace(_as_rank(empty, said), alike=len(begun) < ranks) for said in stepped]
 
 
-def _too_short(adapter: Adapter, same: SameTraining) -> str:
-    """Why a rung isn't launched of which the number of optimizer steps isn't proven: a script counts steps that are held back."""
-    counted = adapter.asked.counted
-    if not counted or same.steps == same_training.PROVEN:
-        return ""
-    return f"{counted} counts training in steps, which are held back from outside, and their number is {same.steps}"
+def _as_rank(empty: Twin, said: Mapping[str, Any]) -> Twin:
+    names = ("ended", "whole", "ragged", "unshown", "mixed", "batch_norm", "sharing", "widened", "beside", "unseen")
+    known = {name: said[name] for name in names if name in said}
+    return replace(empty, **known, steps=tuple(map(_step, said["steps"])), rows=tuple(said["rows"]), why=said.get("failure", ""))
 
 
-def _refusal(finding: Finding, same: SameTraining, *, told: str) -> str:
-    """Why the rung is refused, or nothing. ``told``: what is the trainer's own way, and therefore isn't."""
-    if finding.kind in REFUSED and not told:
-        return finding.why
-    course = {name: line for name, line in same.lines.items() if name != "gradient"}  # which the finding is
-    return next((f"its {name} {line}" for name, line in course.items() if line.startswith("differs")), "")
+def _step(said: Mapping[str, Any]) -> Step:
+    against = TwinFigures(**said["against"]) if said.get("against") else None
+    return Step(**{**said, "settings": tuple(said["settings"]), "against": against})
+
+
+def _last_words(log: Path) -> str:
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines() if log.exists() else []
+    return next((f" (its last words: {line.strip()[:200]})" for line in reversed(lines) if line.strip()), "")

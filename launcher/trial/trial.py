@@ -31,6 +31,7 @@ from launcher.shared.orders import RANKS, REPORT, STACKS, Orders
 from launcher.shared.report import (
     BUDGET_ERROR,
     CARD_TAKEN,
+    PASS_SAMPLES,
     RANK,
     SAMPLES,
     SAVED,
@@ -98,7 +99,8 @@ class Trial:
     def batch_seen(self) -> bool:
         """Whether the trial saw how many samples an optimizer step has, and for a script its accumulation, too."""
         observed, facts = self.report.observed, self.report.facts
-        if not self.report.optimizer_steps:
+        whole = facts.get(PASS_SAMPLES)
+        if not self.report.optimizer_steps or (isinstance(whole, int) and 0 < whole < self.effective_batch):  # a pass ends with a step
             return False
         return ACCUMULATION in observed if SAMPLES in facts else MICRO_BATCH in observed
 

@@ -27,42 +27,32 @@ def twin(
     epsilon: float = 0.0,
     mismatch: str = "",
     strayed: float = 0.0,
-    uneven: float = 0.0,
     scheduled: int = 1,
-    ranks: int = 1,
-    alike: bool = False,
+    **more: Any,
 ) -> Twin:
     """A twin of so many steps; ``apart``: it is not the first. ``rows_each``: samples of a step, where they aren't as told. ``scheduled``:
-    how often its schedule is stepped for each step of its optimizer. ``alike``: its ranks read the same rows."""
-    each, made = rows_each or micro_batch * accumulation * ranks, []
+    how often its schedule is stepped for each step of its optimizer."""
+    each, made = rows_each or micro_batch * accumulation, []
     for number in range(steps):
         figures = TwinFigures(
             apart=(apart or 0.0) if number == 0 else later, factor=factor, rest=rest, length=length, length_first=length_first,
             mismatch=mismatch,
         )  # fmt: skip
-        rate = rates[number] if rates else 0.1
         made.append(
             Step(
-                optimizer=0, rows=each * (number + 1), backwards=accumulation, settings=({"lr": rate},), passes=1,
-                scheduled=(number * scheduled,),
-                against=None if apart is None or number > 2 else figures,
-                weights=weights if number == 0 else "",
-                epsilon=epsilon if number == 0 else 0.0,
+                optimizer=0, rows=each * (number + 1), settings=({"lr": rates[number] if rates else 0.1},), scheduled=number * scheduled,
+                against=None if apart is None or number > 2 else figures, weights=weights if number == 0 else "", epsilon=epsilon,
                 strayed=strayed if number == 0 else 0.0,
-                uneven=uneven if number == 0 else 0.0,
             )
         )  # fmt: skip
     rows = tuple(f"row {number}" for number in range(each * steps))
-    how: dict[str, Any] = {"micro_batch": micro_batch, "accumulation": accumulation, "ranks": ranks, "alike": alike}
-    return Twin(**how, steps=tuple(made), ended="exit", rows=rows)
+    how: dict[str, Any] = {"micro_batch": micro_batch, "accumulation": accumulation, "ended": "exit", "rows": rows, **more}
+    return Twin(**how, steps=tuple(made))
 
 
 def write(folder: Path, pid: int, *, steps: Sequence[dict[str, Any]], **more: Any) -> None:
     """What a twin's process leaves. ``more``: other than of one process that has come to its end."""
     place = folder / "records" / str(pid)
     place.mkdir(parents=True, exist_ok=True)
-    said = {
-        "ended": "exit", "steps": steps, "backwards": 0, "optimizers": 1, "trained": [0], "rows": {"0": [["5", "a"], ["6", "b"]]},
-        "inputs": [], "counts": {"0": 2}, "whole": {"0": 64}, "passes": {"0": 1}, **more,
-    }  # fmt: skip
+    said = {"ended": "exit", "steps": steps, "rank": 0, "size": 1, "rows": ["a", "b"], "whole": 64, "ragged": False, "sharing": 0, **more}
     (place / "twin.json").write_text(json.dumps(said), encoding="utf-8")

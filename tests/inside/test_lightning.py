@@ -41,7 +41,7 @@ def test_a_pass_is_as_long_as_the_wanted_steps(automatic: bool, by_trainer: int,
     assert list(facts.values()) == ([] if said is None else [said])
 
 
-AS_IT_IS: dict[str, Any] = {"accumulation": 4, "batches": 1.0, "epochs": 3, "steps": -1, "validates": 1.0, "by_hand": False}
+AS_IT_IS: dict[str, Any] = {"accumulation": 4, "batches": 1.0, "epochs": 3, "steps": -1, "by_hand": False}
 
 
 @pytest.mark.parametrize(
@@ -49,11 +49,11 @@ AS_IT_IS: dict[str, Any] = {"accumulation": 4, "batches": 1.0, "epochs": 3, "ste
     [
         (10, {}, {"updates_in_all": 9}),
         (10, {"batches": 0.5}, {"updates_in_all": 6}),
-        (10, {"batches": 4, "validates": 8}, {"updates_in_all": 3, "evaluates_every": 2.0}),
+        (10, {"batches": 4}, {"updates_in_all": 3}),
         (10, {"steps": 5}, {"updates_in_all": 5}),
         (0, {"steps": 5, "epochs": -1}, {"updates_in_all": 5}),
         (0, {}, {}),
-        (10, {"by_hand": True, "validates": 8}, {}),
+        (10, {"by_hand": True}, {}),
     ],
     ids=["epochs", "a part of them", "batches", "steps", "no length", "unknown", "by hand"],
 )

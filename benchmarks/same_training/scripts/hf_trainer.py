@@ -149,25 +149,6 @@ def ctc():
     return model, [{"input_values": torch.randn(1200), "labels": tokens(3, 12)} for _ in range(ROWS)]
 
 
-def vision():
-    from transformers import ViTConfig, ViTForImageClassification
-
-    model = ViTForImageClassification(
-        ViTConfig(
-            hidden_size=32,
-            num_hidden_layers=1,
-            num_attention_heads=4,
-            intermediate_size=64,
-            image_size=16,
-            patch_size=8,
-            num_labels=5,
-            hidden_dropout_prob=0.0,
-            attention_probs_dropout_prob=0.0,
-        )
-    )
-    return model, [{"pixel_values": torch.randn(3, 16, 16), "labels": random.randrange(5)} for _ in range(ROWS)]
-
-
 def collate(rows):
     batch = {}
     for key in rows[0]:
@@ -183,6 +164,6 @@ def collate(rows):
     return batch
 
 
-model, rows = {"causal": causal, "masked": masked, "seq2seq": seq2seq, "speech": speech, "ctc": ctc, "vision": vision}[words.task]()
+model, rows = {"causal": causal, "masked": masked, "seq2seq": seq2seq, "speech": speech, "ctc": ctc}[words.task]()
 kind = Seq2SeqTrainer if words.task in ("seq2seq", "speech") else Trainer
 kind(model=model, args=args, train_dataset=rows, data_collator=collate).train()

@@ -72,8 +72,6 @@ from launcher.trainers.script.spelling import ALL, CALL, ITSELF, LIGHTNING, LOAD
 SHORT_STEPS = 4
 SHORT_PASSES = 2
 """How long a twin's training is, if an argument gives its length."""
-SHORT_POINTS = 2
-"""Interval of a twin's evaluations, when it has to show whether intervals count optimizer steps or micro-batches."""
 MOST_ACCUMULATION = 4
 """Micro-batches per optimizer step in a trial."""
 _OF_ACCUMULATION = {
@@ -238,9 +236,9 @@ class ScriptAdapter(Adapter):
 
     # -- a rung in the script's words -----------------------------------------------------------------------------------
 
-    def line(self, rung: Rung, *, run: Path, accumulation: int | None = None, short: bool = False, points: bool = False) -> Line:
-        """The command of one rung. ``run``: what {run} stands for. ``accumulation``: another than the rung's. ``short``, ``points``: it
-        trains as short, or evaluates as often, as a twin."""
+    def line(self, rung: Rung, *, run: Path, accumulation: int | None = None, short: bool = False) -> Line:
+        """The command of one rung. ``run``: what {run} stands for. ``accumulation``: another than the rung's. ``short``: it trains as
+        short as a twin."""
         line = Line(words=list(self.args.command), begin=begin(self.args), processes=rung.world_size, env=dict(self.args.env))
         for spelled, value in self.args.set.items():
             line.set(spelled, value.replace("{run}", str(run)) if isinstance(value, str) else value)
@@ -260,25 +258,24 @@ class ScriptAdapter(Adapter):
                 line.checkpointing = float(value)
             elif spelling is not None:
                 line.set(spelling, value // own_accumulation(self.args) if spelling == OUTSIDE else value)
-        for spelled, said in self._counted_out(rung, short=short, points=points).items():
+        for spelled, said in self._counted_out(rung, short=short).items():
             line.set(spelled, said)
         return line
 
-    def _counted_out(self, rung: Rung, *, short: bool, points: bool) -> dict[str, int]:
-        """How long training is, and how often it evaluates, where that isn't as asked: in micro-batches, or in a twin."""
+    def _counted_out(self, rung: Rung, *, short: bool) -> dict[str, int]:
+        """How long training is, where that isn't as asked: in micro-batches, or in a twin."""
         most = {spelled: SHORT_PASSES if wheel_names.counts_passes(batches.name(spelled)) else SHORT_STEPS for spelled in self.args.lengths}
-        least = {**(most if short else {}), **(dict.fromkeys(self.args.points, SHORT_POINTS) if points else {})}
         found = {}
-        for spelled, asked in {**self.args.lengths, **self.args.points}.items():
+        for spelled, asked in self.args.lengths.items():
             times = rung.accumulation // asked_accumulation(self.recipe) if spelled in self.args.counts else 1
-            said = min(asked, least.get(spelled, asked)) * max(times, 1)
+            said = min(asked, most[spelled] if short else asked) * max(times, 1)
             if said != asked:
                 found[spelled] = said
         return found
 
-    def _placed(self, rung: Rung, *, place: Path, run: Path, accumulation: int | None = None, **twin: bool) -> Line:
+    def _placed(self, rung: Rung, *, place: Path, run: Path, accumulation: int | None = None, short: bool = False) -> Line:
         """The command with the files that it needs in ``place``: what acts in the script's processes, copies of its configuration."""
-        line = self.line(rung, run=run, accumulation=accumulation, **twin)
+        line = self.line(rung, run=run, accumulation=accumulation, short=short)
         given, word = said_by_form(self.args), batches.name(LIGHTNING)
         if line.outside > 1 or line.split is not None:
             line.take(outside.placed(line.outside, split=line.split, place=place, env=line.env))
@@ -377,10 +374,10 @@ class ScriptAdapter(Adapter):
     def corrected(self, finding: Finding) -> Correction:
         return corrections.of(self.recipe, self.args, finding)
 
-    def twin(self, rung: Rung, budget: Budget, *, folder: Path, short: bool = True, points: bool = False) -> Command:
+    def twin(self, rung: Rung, budget: Budget, *, folder: Path) -> Command:
         if (several := recognise.launched(self.args.command).machines) > 1:
             raise ValueError(f"its ranks train on {several} machines")
-        line = self._placed(rung, place=folder / "native", run=folder / "run", short=short, points=points)
+        line = self._placed(rung, place=folder / "native", run=folder / "run", short=True)
         return Command(argv=tuple(line.words), env={**line.env, **_hidden_cards(budget)}, files=line.files)
 
     # -- what came of it --------------------------------------------------------------------------------------------------

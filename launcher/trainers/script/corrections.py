@@ -10,24 +10,18 @@ from launcher.adapter.protocol import Correction
 from launcher.config.schema import LadderRules, Recipe, WheelRule
 from launcher.ladder.asked import Asked
 from launcher.ladder.rungs import divisors_down
-from launcher.ladder.twins import OF_ITS_LENGTH, OF_ITS_OWN_WAY, Finding, FindingKind
+from launcher.ladder.twins import Finding, FindingKind
 from launcher.shared.report import WORLD_SIZE
 from launcher.trainers.script import batches, outside
 from launcher.trainers.script.rules import ScriptArgs
-from launcher.trainers.script.said import accumulation_form, asked_accumulation
-from launcher.trainers.script.spelling import ITSELF, NOMINAL, OUTSIDE
+from launcher.trainers.script.said import accumulation_form
+from launcher.trainers.script.spelling import OUTSIDE
 
 
 def of(recipe: Recipe, args: ScriptArgs, finding: Finding) -> Correction:
-    """The recipe with each correction. Accumulation from outside also knows where a pass ends, if its last micro-batches aren't counted by
-    their rows."""
-    changed = _cure(recipe, args, finding)
-    own = accumulation_form(args) not in ("", OUTSIDE, ITSELF, NOMINAL) and asked_accumulation(recipe) == 1
-    outside_of_it = _with(recipe, spelled={**args.spelled, "accumulation": OUTSIDE}) if own else None
-    cured = outside_of_it if finding.kind in OF_ITS_OWN_WAY else _with(recipe, **changed) if changed else None
-    ends = [_with(recipe, update="rows_divided"), outside_of_it] if outside_of_it is not None and args.update is None else ()
-    points = _with(recipe, counts=[*args.counts, *args.points]) if args.points else None
-    return Correction(recipe=cured, outside=outside_of_it, ends=ends, points=points)
+    """The recipe with what corrects a factor, or weights by targets."""
+    changed = _cure(args, finding)
+    return Correction(recipe=_with(recipe, **changed) if changed else None)
 
 
 def counted(args: ScriptArgs) -> str:
@@ -39,19 +33,15 @@ def _in_steps(args: ScriptArgs) -> Iterator[str]:
     return (spelled for spelled in args.lengths if wheel_names.counts_steps(batches.name(spelled)))
 
 
-def _cure(recipe: Recipe, args: ScriptArgs, finding: Finding) -> dict[str, Any]:
+def _cure(args: ScriptArgs, finding: Finding) -> dict[str, Any]:
     """What to change of the arguments; nothing where no cure is known."""
-    if finding.kind in OF_ITS_LENGTH:  # every length in steps is taken to count micro-batches, and grows with them
-        counts = [*_in_steps(args)]
-        return {"counts": counts} if counts and not set(counts) & set(args.counts) else {}
-    scale = finding.kind is FindingKind.SCALE
-    weighted = finding.kind is FindingKind.WEIGHTED and asked_accumulation(recipe) == 1  # else each of the asked ones is averaged by itself
-    if args.update is not None or not (scale or weighted):
+    factor = finding.kind is FindingKind.FACTOR
+    if args.update is not None or not (factor or finding.kind is FindingKind.WEIGHTED):
         return {}
     if accumulation_form(args) == OUTSIDE:  # what counts targets weighs them, and nothing else does
-        loss = "mean" if scale and finding.power > 0 else "sum"
-        return {"env": {**args.env, outside.LOSS: loss}, **({} if scale else {"update": "targets"})}
-    if scale:
+        loss = "mean" if factor and finding.power > 0 else "sum"
+        return {"env": {**args.env, outside.LOSS: loss}, **({} if factor else {"update": "targets"})}
+    if factor:
         return {"update": "average" if finding.power > 0 else "add"}
     return {"update": "targets" if finding.power > 0 else "targets_divided"}
 

@@ -17,7 +17,7 @@ from launcher.adapter.commands import copies
 _LOADS = Path(__file__).parents[2] / "inside" / "shim" / "sitecustomize.py"
 _NATIVE = Path(__file__).parent / "native"
 _ACCUMULATE = ("accumulate.py", "hooks.py", "steps.py", "loaders.py", "backward.py", "notes.py", "imported.py")
-_UPDATE = ("update.py", "backward.py", "loaders.py", "imported.py")
+_UPDATE = ("update.py", "backward.py", "imported.py")
 _TRAINING_ARGUMENTS = ("training_arguments.py", "imported.py")
 _VALUES = ("values.py", "bindings.py", "imported.py")
 _LIGHTNING = ("lightning_trainer.py", "imported.py")
@@ -49,8 +49,8 @@ def checkpointed(share: float, *, place: Path, env: Mapping[str, str]) -> tuple[
 def put_right(update: str, *, times: float, place: Path, env: Mapping[str, str]) -> tuple[dict[str, str], dict[Path, str]]:
     """(variables, files) by which the update of ``times`` as many micro-batches is the asked one; ``update``: ``trainer.args.update``."""
     ways = {
-        "average": f"times:{1 / times!r}", "add": f"times:{times!r}", "targets": "targets:1", "targets_divided": f"targets:{times!r}",
-        "rows_divided": f"rows:{times!r}",
+        "average": f"times:{1 / times!r}", "add": f"times:{times!r}", "targets": f"targets:1:{round(times)}",
+        "targets_divided": f"targets:{times!r}:{round(times)}",
     }  # fmt: skip
     logged = {"UPDATE_LOGGED": str(round(times))} if update in ("average", "targets") else {}
     return _loaded(_UPDATE, {"UPDATE": ways[update], **logged}, place=place, env=env)

@@ -76,11 +76,10 @@ class ScriptArgs(Part):
     counts: tuple[str, ...] = ()
     """Those of ``lengths`` and ``points`` that count micro-batches: they grow with the accumulation, so that optimizer steps stay as asked.
     """
-    update: Literal["average", "add", "targets", "targets_divided", "rows_divided"] | None = None
+    update: Literal["average", "add", "targets", "targets_divided"] | None = None
     """What makes an update of several micro-batches that of the large batch, where the script's own accumulation doesn't: average: it only
     adds up; add: it divides a loss that is a sum; targets: each micro-batch counts by its targets (targets_divided: the script divides its
-    loss); rows_divided: by its rows, of which the last step of a pass has fewer. Null: nothing is needed. autofit finds it by itself, and
-    proves it (``same_training`` in the record)."""
+    loss). Null: nothing is needed. autofit finds it by itself, and proves it (``same_training`` in the record)."""
     reads: tuple[str, ...] | None = None
     """Files and folders that it reads beside its code, ``data`` and what its command names; [] where there are none. Null: not known, so
     that no fit of it is kept."""

@@ -346,7 +346,7 @@ class UltralyticsAdapter(Adapter):
         facts, images = self._data[0], twins.IMAGES * self.asked.world_size
         return [(4, 1), (1, 4)] if facts is not None and len(twins.chosen(facts.train, most=images)) == images else []
 
-    def twin(self, rung: Rung, budget: Budget, *, folder: Path, short: bool = True, points: bool = False) -> Command:
+    def twin(self, rung: Rung, budget: Budget, *, folder: Path) -> Command:
         """As the full run, of a few images, where the asked one takes a whole optimizer step at once."""
         facts, _ = self._data
         assert facts is not None
@@ -372,9 +372,9 @@ class UltralyticsAdapter(Adapter):
         Weights of images always make a difference, and a loss is divided by one where an image has no target that counts. So a
         difference whose cause wasn't seen (no time was left for it), or one that shrinks with the micro-batch, may be these alone."""
         if finding.kind is FindingKind.WEIGHTED:
-            return Correction(told="the weights of images, as Ultralytics divides by each micro-batch's own targets,")
-        shrinks = finding.kind is FindingKind.SCALE and finding.power < 0
-        if shrinks or finding.kind in (FindingKind.DIFFERENT, FindingKind.ROWS_SEE):
+            return Correction(told="the weights of images, as Ultralytics divides by each micro-batch's own targets")
+        shrinks = finding.kind is FindingKind.FACTOR and finding.power < 0
+        if shrinks or (finding.kind is FindingKind.DIFFERENT and finding.of == "gradient"):
             return Correction(doubted=f"{finding.why}, and Ultralytics' own weights of images may be all of that")
         return Correction()
 

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from launcher.errors import Fault
-from launcher.ladder.same_training import PROVEN
 from launcher.trainers.script import checks, recognise
 from launcher.trainers.script.adapter import ScriptAdapter
 from tests.conftest import failed_above
@@ -173,6 +172,6 @@ def test_two_ranks_of_a_trainer_that_hands_it_a_file_with_auto_go_down_a_rung_an
     record = answer(done)
     assert failed_above(record) == {"out_of_memory"} and record["effective_batch"] == 64
     assert record["rung"]["micro_batch"] * record["accumulation"] == 32 and record["accumulation"] > 1
-    assert record["steps"]["made"] == 6 and record["same_training"]["gradient"] == PROVEN, record["same_training"]
+    assert record["steps"]["made"] == 6 and "DeepSpeed's ZeRO" in record["same_training"]["gradient"], record["same_training"]
     assert (Path(record["run_dir"]) / "run.stdout.log").read_text().count("6 steps of 64 rows") == 2
     assert 0.8 < record["memory"]["run_peak_bytes"] / record["memory"]["trial_peak_bytes"] < 1.1

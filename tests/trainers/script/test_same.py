@@ -24,14 +24,15 @@ GIB = 2**30
 
 
 def proven(place: Path, monkeypatch: pytest.MonkeyPatch, kind: str, *words: str, script: Path = SCRIPT, **args: object) -> Proof:
-    """What becomes of rung 2, 8 x 4 instead of 32 x 1. ``args``: of the recipe's trainer."""
+    """What becomes of rung 2, 8 x 4 instead of 32 x 1 (or of what ``accumulation`` asks). ``args``: of the recipe's trainer."""
     monkeypatch.chdir(place)
+    asked, keep = args.pop("asked", 1), bool(args.pop("keep_update", True))
     spelled = {"micro_batch": "--batch-size", "accumulation": "--accum", **args.pop("spelled", {})}  # type: ignore[dict-item]
     command = [sys.executable, str(script), *(("--kind", kind) if kind else ()), *words]
     recipe = Recipe(
-        name="test", ask={"micro_batch": 32, "accumulation": 1},
+        name="test", ask={"micro_batch": 32, "accumulation": asked},
         trainer=TrainerRules(adapter="script", args={"command": command, "spelled": spelled, **args}),
-        ladder=LadderRules(order=("micro_batch",), wheels={"micro_batch": WheelRule(floor=2)}),
+        ladder=LadderRules(order=("micro_batch",), wheels={"micro_batch": WheelRule(floor=2)}, keep_update=keep),
         device=DeviceRules(kind="cpu"), trial=TrialRules(proof_timeout_s=1200.0),
     )  # fmt: skip
     job = made(place, recipe)
@@ -70,7 +71,7 @@ def test_rows_that_see_each_other_are_refused_by_name(tmp_path: Path, monkeypatc
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "why"),
-    [("decays", "something else than its optimizer changes its weights at every micro-batch"), ("anneals", "something counts them")],
+    [("decays", "something else than its optimizer changes its weights at every micro-batch"), ("anneals", "or counts them")],
 )
 def test_what_a_script_does_at_every_batch_is_refused_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, why: str) -> None:
     found = proven(tmp_path, monkeypatch, kind)
@@ -83,7 +84,7 @@ def test_class_weights_are_put_right_and_the_run_carries_what_was_proven(tmp_pat
     assert found.same.proven and not found.refused and found.same.cure == {"update": "targets_divided"}, found
     assert found.job is not None
     command = found.job.adapter.command(found.job.ladder.rungs[2], found.job.budget, folder=tmp_path / "run")
-    assert command.env["UPDATE"] == "targets:4.0" and any(path.match("update/sitecustomize.py") for path in command.files)
+    assert command.env["UPDATE"] == "targets:4.0:4" and any(path.match("update/sitecustomize.py") for path in command.files)
     asked = found.job.adapter.command(found.job.ladder.asked, found.job.budget, folder=tmp_path / "run")
     assert "UPDATE" not in asked.env, "the asked rung's words stay as they are"
 
@@ -99,32 +100,39 @@ def test_what_is_the_same_or_only_a_factor_away(tmp_path: Path, monkeypatch: pyt
 
 
 @pytest.mark.slow
-def test_rows_that_are_mixed_in_a_drawn_order_are_told_as_not_proven(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = proven(tmp_path, monkeypatch, "mixup")
-    assert "mixed in an order that is drawn" in found.same.gradient and not found.refused, found
+def test_targets_are_weighed_within_each_asked_micro_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """32 x 2 are asked: the sum of two means over targets, each of which is made of four micro-batches of 8."""
+    found = proven(tmp_path, monkeypatch, "weighted", asked=2)
+    assert found.same.proven and found.same.layouts == ("4 x 2", "1 x 8") and found.same.cure == {"update": "targets_divided"}, found
+    assert found.job is not None
+    command = found.job.adapter.command(found.job.ladder.rungs[2], found.job.budget, folder=tmp_path / "run")
+    assert command.env["UPDATE"] == "targets:4.0:4"
+
+
+@pytest.mark.slow
+def test_an_average_that_is_kept_by_hand_and_moves_with_every_batch_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = proven(tmp_path, monkeypatch, "", script=SCRIPT.with_name("ema_by_hand.py"), spelled={"accumulation": "outside"})
+    assert "what it keeps beside its weights (an average of them" in found.refused and found.same.verdict == "different", found
+    assert found.same.apart is None and "the update itself is the same" in found.same.gradient
+
+
+@pytest.mark.slow
+def test_a_difference_that_a_person_accepts_is_launched_and_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = proven(tmp_path, monkeypatch, "mixup", keep_update=False)
+    assert "its rows see each other" in found.same.gradient and not found.refused and found.same.verdict == "different", found
 
 
 @pytest.mark.slow
 def test_a_stream_that_workers_share_is_told_as_not_proven(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A batch is of one worker's rows; as several micro-batches it is of several workers' rows, which no twin shows."""
     found = proven(tmp_path, monkeypatch, "streamed")
-    assert "2 workers share a stream of rows" in found.same.samples and found.same.steps == PROVEN and not found.refused, found
+    assert "2 workers share a stream of rows" in found.same.samples and not found.refused, found
 
 
 @pytest.mark.slow
 def test_a_learning_rate_that_hangs_on_the_batch_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = proven(tmp_path, monkeypatch, "rate")
-    assert "the learning rate of step 1 is" in found.refused and found.same.schedule.startswith("differs by"), found
-
-
-@pytest.mark.slow
-def test_a_warm_up_that_is_drawn_out_by_the_scripts_own_accumulation_is_kept_from_outside(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As diffusers' examples have it: ``num_warmup_steps=args.lr_warmup_steps * args.gradient_accumulation_steps``."""
-    found = proven(tmp_path, monkeypatch, "warms_up")
-    assert found.same.proven and found.anew and found.same.cure["spelled"]["accumulation"] == "outside", found
-    assert "the learning rate of step 2 is" in found.same.notes[0]
+    assert "the learning rate of step 1 is" in found.refused and found.same.schedule.startswith("differs"), found
 
 
 @pytest.mark.slow
@@ -135,74 +143,47 @@ def test_what_accumulates_from_outside_goes_through_the_same(tmp_path: Path, mon
 
 
 @pytest.mark.slow
-def test_a_script_that_steps_after_its_first_micro_batch_alone_is_accumulated_from_outside(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("kind", "why"), [
+    ("warms_up", "the learning rate of step 2 is"), ("first_alone", "an optimizer step is made of 1 samples at 1 x 4, not of 4"),
+    ("counts_batches", "1 optimizer steps are made at 1 x 4, 7 at 4 x 1"),
+    ("pass_of_steps", "a pass takes 7 samples at 1 x 4, 28 at 4 x 1"),
+])  # fmt: skip
+def test_what_a_scripts_own_accumulation_does_otherwise_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, why: str
 ) -> None:
-    """``step % accumulation == 0`` with steps counted from 0, as many examples have it."""
-    found = proven(tmp_path, monkeypatch, "first_alone")
-    assert found.same.proven and found.anew and found.same.cure["spelled"]["accumulation"] == "outside", found
-    assert "an optimizer step is made of 1 samples at 1 x 4, not of 4" in found.same.notes[0]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("kind", "counts"), [("counts_batches", ["--steps"]), ("pass_of_steps", ["--steps"]), ("mean", [])])
-def test_a_length_in_steps_that_counts_micro_batches_is_turned_along(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, counts: list[str]
-) -> None:
-    found = proven(tmp_path, monkeypatch, kind, "--steps", "7", lengths={"--steps": 7, "--epochs": 3})
-    assert found.same.proven and not found.refused and found.same.cure == ({"counts": counts} if counts else {}), found
-    job = found.job
-    if counts:
-        assert job is not None
-        words = job.adapter.command(job.ladder.rungs[2], job.budget, folder=tmp_path / "run").argv
-        assert words[words.index("--steps") + 1] == "28"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("words", "turned"), [(("--eval-every", "100"), True), (("--eval-every", "0"), False)])
-def test_evaluations_that_count_micro_batches_are_turned_along(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, str], turned: bool
-) -> None:
-    found = proven(tmp_path, monkeypatch, "mean", *words, lengths={"--epochs": 3}, points={"--eval-every": 100} if turned else {})
-    assert found.same.proven and not found.refused and found.same.cure == ({"counts": ["--eval-every"]} if turned else {}), found
-    if turned:
-        assert found.job is not None and "differs by its evaluations" in found.same.notes[-1]
-        words = found.job.adapter.command(found.job.ladder.rungs[2], found.job.budget, folder=tmp_path / "run").argv
-        assert words[words.index("--eval-every") + 1] == "400"
-
-
-@pytest.mark.slow
-def test_a_length_that_counts_micro_batches_and_has_no_word_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = proven(tmp_path, monkeypatch, "pass_of_steps", "--steps", "7")
-    assert "a pass takes 7 samples at 1 x 4, 28 at 4 x 1" in found.refused, found
+    """diffusers' warm-up, ``step % accumulation == 0`` with steps counted from 0, lengths that count micro-batches."""
+    found = proven(tmp_path, monkeypatch, kind, "--steps", "7", lengths={"--epochs": 3})
+    assert why in found.refused and found.job is None, found
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("kind", "spelled", "cure"),
-    [("mean", {}, "outside"), ("steps_at_the_end", {}, "rows_divided"), ("mean", {"accumulation": "outside"}, "")],
+    ("kind", "spelled", "why"),
+    [
+        ("mean", {}, "it isn't made of the rows that are left"),
+        ("steps_at_the_end", {}, "it weighs its micro-batches otherwise"),
+        ("mean", {"accumulation": "outside"}, ""),
+    ],
 )
-def test_the_smaller_step_at_the_end_of_a_pass_is_put_right(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, spelled: dict[str, str], cure: str
+def test_the_smaller_step_at_the_end_of_a_pass_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, spelled: dict[str, str], why: str
 ) -> None:
     """From outside it is right; by the script's own accumulation it weighs its rows otherwise, or is lost."""
     found = proven(tmp_path, monkeypatch, kind, "--rows", "250", spelled=spelled)
-    assert not found.refused and found.same.proven, found
-    got = found.same.cure.get("update") or found.same.cure.get("spelled", {}).get("accumulation", "")
-    assert got == cure and found.anew is bool(cure), found
-    assert not cure or "at the end of each pass" in found.same.notes[0]
+    assert not found.refused and found.same.gradient == PROVEN and found.same.proven is not bool(why), found
+    assert why in found.same.samples
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("kind", "cure", "rounded"), [("half", {}, False), ("half_weighted", {"update": "targets_divided"}, False), ("half_by_hand", {}, True)]
-)
+@pytest.mark.parametrize(("kind", "cure"), [("half", {}), ("half_weighted", {"update": "targets_divided"}), ("half_by_hand", None)])
 def test_weights_of_half_precision_hide_no_difference_behind_their_rounding(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, cure: dict[str, str], rounded: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, cure: dict[str, str] | None
 ) -> None:
     found = proven(tmp_path, monkeypatch, kind)
-    assert found.same.proven and found.same.cure == cure and found.same.apart is not None, found
-    assert (found.same.apart > 1e-4) is rounded, found
+    if cure is None:
+        assert "of half precision, whose rounding hides" in found.same.gradient and not found.refused, found
+    else:
+        assert found.same.proven and found.same.cure == cure and found.same.apart is not None and found.same.apart < 1e-4, found
 
 
 @pytest.mark.slow

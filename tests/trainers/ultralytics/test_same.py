@@ -64,11 +64,10 @@ def test_an_update_differs_by_what_ultralytics_own_accumulation_makes_differ_alo
     ("finding", "doubted"),
     [
         (Finding(kind=FindingKind.DIFFERENT, why="0.3 apart"), True),  # no time was left to see why
-        (Finding(kind=FindingKind.ROWS_SEE, why="its rows see each other"), True),
-        (Finding(kind=FindingKind.SCALE, why="a quarter", power=-1), True),  # four images of which no target counts are divided by one
-        (Finding(kind=FindingKind.SCALE, why="four times", power=1), False),
-        (Finding(kind=FindingKind.SETTINGS, why="another learning rate"), False),
-        (Finding(kind=FindingKind.SAMPLES, why="other samples"), False),
+        (Finding(kind=FindingKind.FACTOR, why="a quarter", power=-1), True),  # four images of which no target counts are divided by one
+        (Finding(kind=FindingKind.FACTOR, why="four times", power=1), False),
+        (Finding(kind=FindingKind.DIFFERENT, why="another learning rate", of="schedule"), False),
+        (Finding(kind=FindingKind.DIFFERENT, why="other samples", of="samples"), False),
         (Finding(kind=FindingKind.WEIGHTED, why="weights of images"), False),  # told by its figure
     ],
 )

@@ -33,8 +33,8 @@ OVER_GLOO = ROOT / "tests" / "helpers" / "over_gloo.py"
 class OnTheCpu(UltralyticsAdapter):
     """Its runs of several ranks know cards alone; nothing else of a twin is another."""
 
-    def twin(self, rung: Rung, budget: Budget, *, folder: Path, short: bool = True, points: bool = False) -> Command:
-        command = super().twin(rung, budget, folder=folder, short=short, points=points)
+    def twin(self, rung: Rung, budget: Budget, *, folder: Path) -> Command:
+        command = super().twin(rung, budget, folder=folder)
         if rung.world_size == 1:
             return command
         assert command.argv[0] == sys.executable
@@ -66,11 +66,3 @@ def test_an_update_of_two_ranks_differs_by_what_ultralytics_own_accumulation_mak
     assert "in batch norm" in found.same.gradient and "all else is the same" in found.same.gradient, found
     assert [found.same.steps, found.same.schedule, found.same.samples] == [PROVEN] * 3, found
     assert found.same.layouts == ("4 x 1 x 2 ranks", "1 x 4 x 2 ranks")
-
-
-@pytest.mark.slow
-def test_fewer_ranks_of_ultralytics_are_told_to_begin_with_other_weights(shapes: Callable[..., ShapesData], tmp_path: Path) -> None:
-    """It seeds rank 0 of several otherwise than a process alone."""
-    data = shapes("detect", train=24, val=4, size=64, densest=6)
-    found = proven(data, tmp_path, "cards", lambda rung: rung.world_size == 1)
-    assert not found.refused and "its weights begin differently on 1 than on 2 ranks" in found.same.gradient, found

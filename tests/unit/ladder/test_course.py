@@ -13,58 +13,18 @@ from launcher.adapter.progress import Progress
 from launcher.adapter.registry import load_adapter
 from launcher.config.schema import WheelRule
 from launcher.ladder import course
-from launcher.ladder.course import Course, Due, Length
+from launcher.ladder.course import Due, Length
 from launcher.ladder.rungs import Wheel, build
 from launcher.ladder.same_training import PROVEN, SameTraining, unproven
 from launcher.run.steps_made import LAST_LINES, StepsMade
-from launcher.shared.report import EVALUATES_EVERY, PASS_SAMPLES, SAID_ACCUMULATION, UPDATES, TrialReport
+from launcher.shared.report import PASS_SAMPLES, SAID_ACCUMULATION, UPDATES, TrialReport
 from tests.helpers import progress_of
 
 LADDER = build([Wheel(name="micro_batch", values=(8, 4, 2)), Wheel(name="sequence_length", values=(128, 64))], effective_batch=8)
 NOTHING = LogLine(progress=Progress())
-ASKED = Course(updates=40, samples=320, points={"evaluation": 10.0})
+UNSEEN = unproven("rows unseen")
 SURE = Due(least=40, most=40, by="its trainer's own reckoning", sure=True)
 WORDS = Due(least=38, most=40, by="--epochs 2 over 155 samples", sure=False)
-
-
-def held(tried: Course, same: SameTraining | None = None, asked: Course = ASKED, less: str = "") -> SameTraining:
-    return course.held_against(same or SameTraining(), tried, asked, batch=8, less=less)
-
-
-def test_a_rung_whose_trial_shows_the_asked_course_keeps_what_was_proven_and_gets_its_steps_proven() -> None:
-    assert held(ASKED) == SameTraining()
-    assert held(ASKED, unproven("rows unseen")).steps == PROVEN
-    assert held(Course()) == SameTraining(), "what isn't shown says nothing"
-
-
-def test_another_number_of_steps_in_all_is_told_with_both() -> None:
-    assert held(replace(ASKED, updates=20)).steps == "differs by 20: 20 optimizer steps in all at this rung, 40 as asked"
-
-
-def test_other_samples_in_a_pass_make_other_steps() -> None:
-    found = held(Course(samples=640), asked=Course(samples=320))
-    assert found.samples == "differs by their number: a pass over the data takes 640 samples at this rung, 320 as asked"
-    assert found.steps == "differs as the samples of a pass do"
-    assert held(Course(samples=324), asked=Course(samples=320)) == SameTraining(), "less than a batch is the end of a pass"
-    by_steps = held(replace(ASKED, samples=640))
-    assert by_steps.steps == PROVEN and by_steps.samples.startswith("differs"), "so many steps were reckoned, whatever a pass has"
-
-
-def test_evaluations_that_count_micro_batches_are_told() -> None:
-    found = held(replace(ASKED, points={"evaluation": 5.0}))
-    assert found.schedule == "differs by its evaluations: one every 5 optimizer steps, every 10 as asked"
-
-
-def test_what_a_rung_gives_up_is_never_called_the_same() -> None:
-    less = course.given_up(LADDER, LADDER.rungs[-1])
-    found = held(ASKED, less=less)
-    assert found.gradient == "differs by what is given up: sequence_length 64 instead of 128"
-    assert not found.proven and not found.unproven, "it is told as given up already"
-    assert course.given_up(LADDER, LADDER.rungs[1]) == "", "how a batch is put together gives nothing up"
-
-
-def refused(tried: Course, asked: Course = ASKED, less: str = "", **cure: object) -> str:
-    return course.refusal(SameTraining(cure=cure), tried, asked, batch=8, less=less)
 
 
 @pytest.mark.parametrize(("name", "argument", "another"), [
@@ -82,63 +42,52 @@ def test_what_is_given_up_is_named_and_adapters_and_weights_of_few_bits_as_anoth
     assert course.recorded(ladder, ladder.rungs[1], rules) == {name: said}
 
 
-def test_another_course_is_refused_only_where_nothing_that_is_given_up_explains_it() -> None:
-    half = replace(ASKED, updates=20)
-    assert refused(half) == "it would make 20 optimizer steps in all, 40 as asked"
-    assert refused(half, less="sequence_length 64 instead of 128") == ""
-    assert refused(half, counts=["--steps"]) == "", "its trial hadn't the cure yet"
-    assert refused(Course(samples=80), Course(samples=320)) == "a pass over the data takes 80 samples, 320 as asked"
-
-
-def test_what_was_reckoned_with_other_accumulation_than_the_rungs_says_nothing() -> None:
-    facts = {UPDATES: 40, SAID_ACCUMULATION: 2, EVALUATES_EVERY: 10, PASS_SAMPLES: 320}
-    assert course.shown(TrialReport(facts=facts), LADDER.rungs[1]) == ASKED
-    assert course.shown(TrialReport(facts=facts), LADDER.rungs[2]) == Course(samples=320)
-
-
-@pytest.mark.parametrize(("asked", "length", "found"), [
-    (ASKED, None, (40, 40, True)), (Course(samples=155), Length(word="--epochs", passes=2), (38, 40, False)),
-    (Course(samples=155), Length(word="--steps", updates=30), (30, 31, False)), (Course(), Length(word="--epochs", passes=2), None),
-    (Course(samples=155), None, None),
+@pytest.mark.parametrize(("facts", "length", "found"), [
+    ({UPDATES: 40, SAID_ACCUMULATION: 2, PASS_SAMPLES: 320}, None, (40, 40, True)),
+    ({UPDATES: 40, SAID_ACCUMULATION: 1}, None, None),  # reckoned with other accumulation than the rung's
+    ({PASS_SAMPLES: 155}, Length(word="--epochs", passes=2), (38, 40, False)),
+    ({PASS_SAMPLES: 155}, Length(word="--steps", updates=30), (30, 31, False)), ({}, Length(word="--epochs", passes=2), None),
+    ({PASS_SAMPLES: 155}, None, None),
 ])  # fmt: skip
-def test_what_is_due(asked: Course, length: Length | None, found: tuple[int, int, bool] | None) -> None:
-    due = course.due(asked, batch=8, length=length)
+def test_what_is_due(facts: dict[str, int], length: Length | None, found: tuple[int, int, bool] | None) -> None:
+    due = course.due(TrialReport(facts=facts), LADDER.rungs[1], length)
     assert found == ((due.least, due.most, due.sure) if due is not None else None)
 
 
 @pytest.mark.parametrize("made", [38, 39, 40])
 def test_a_run_that_made_what_was_due_proves_its_steps(made: int) -> None:
-    found = course.judged(made, WORDS, times=4)
+    found = course.judged(made, WORDS, times=4, same=UNSEEN)
     assert found.line == PROVEN and not found.otherwise
-    assert course.with_steps(unproven("rows unseen"), found).steps == PROVEN
+    assert course.with_steps(UNSEEN, found).steps == PROVEN
 
 
 @pytest.mark.parametrize(("made", "due", "times"), [(10, WORDS, 4), (160, WORDS, 4), (20, SURE, 2), (41, SURE, 1), (1719, SURE, 1)])
 def test_a_run_that_made_other_steps_is_another_training(made: int, due: Due, times: float) -> None:
-    found = course.judged(made, due, times=times)
+    found = course.judged(made, due, times=times, same=UNSEEN)
     assert found.otherwise and found.line.startswith("differs by ") and f"made {made} optimizer steps" in found.line
     assert course.with_steps(SameTraining(), found).steps == found.line, "whatever was proven before"
 
 
 def test_half_of_the_steps_of_what_was_proven_to_make_all_of_them_is_an_early_end() -> None:
-    assert course.judged(20, SURE, times=2).otherwise and not course.judged(20, SURE, times=2, proven=True).otherwise
-    assert course.judged(80, SURE, times=2, proven=True).otherwise, "more are never an early end"
+    assert course.judged(20, SURE, times=2, same=UNSEEN).otherwise
+    assert not course.judged(20, SURE, times=2, same=SameTraining()).otherwise
+    assert course.judged(80, SURE, times=2, same=SameTraining()).otherwise, "more are never an early end"
 
 
 def test_passes_of_the_same_samples_are_not_counted_in_micro_batches() -> None:
     of_passes, pass_seen = replace(WORDS, of_passes=True), replace(unproven("its end was not reached"), samples=PROVEN)
-    assert course.makes_as_many(pass_seen, of_passes) and not course.makes_as_many(pass_seen, WORDS)
-    assert course.makes_as_many(SameTraining(), WORDS) and not course.makes_as_many(unproven("rows unseen"), of_passes)
+    assert not course.judged(10, of_passes, times=4, same=pass_seen).otherwise
+    assert course.judged(10, WORDS, times=4, same=pass_seen).otherwise and course.judged(10, of_passes, times=4, same=UNSEEN).otherwise
 
 
 @pytest.mark.parametrize(
     ("made", "due", "times"), [(21, SURE, 2), (25, SURE, 1), (10, SURE, 1), (25, WORDS, 4), (37, WORDS, 4), (90, WORDS, 4)]
 )
 def test_a_training_that_ended_early_or_counts_otherwise_is_told_and_is_no_alarm(made: int, due: Due, times: float) -> None:
-    found = course.judged(made, due, times=times)
+    found = course.judged(made, due, times=times, same=UNSEEN)
     assert not found.otherwise and found.line.startswith(f"not comparable because the run made {made} optimizer steps where")
     assert course.with_steps(SameTraining(), found).steps == PROVEN, "twins have proven it, and stopping early is the script's own"
-    assert course.with_steps(unproven("rows unseen"), found).steps == found.line
+    assert course.with_steps(UNSEEN, found).steps == found.line
 
 
 def test_too_many_steps_are_seen_before_the_end() -> None:

@@ -18,20 +18,23 @@ from launcher.engine import launch as engine
 from launcher.engine.events import Fitted, Proven
 from launcher.engine.state import Fit, Status
 from launcher.ladder.asked import Asked
+from launcher.ladder.build import ladder_of
 from launcher.ladder.rungs import Rung, Wheel, build
 from launcher.ladder.same_training import SameTraining, unproven
-from launcher.ladder.twins import OF_ITS_LENGTH, OF_ITS_OWN_WAY, Finding, Twin
+from launcher.ladder.twins import Finding, FindingKind, Step, Twin
 from launcher.ladder.verdict import Kind, Verdict
-from launcher.shared.report import SAID_ACCUMULATION, UPDATES, Phase, PhaseUse, TrialReport
+from launcher.shared.report import Phase, PhaseUse, TrialReport
 from launcher.shared.sizes import MIB
+from launcher.trainers.script.adapter import ScriptAdapter
+from launcher.trainers.suite import cpu_budget
 from launcher.trial import proof, trial
 from launcher.trial.job import Job
-from launcher.trial.proof import Proof
+from launcher.trial.proof import OutOfTime, Proof, read
 from launcher.trial.trial import Trial
-from launcher.trial.twins import OutOfTime, Twins
 from tests.helpers import few
 from tests.helpers.few import Few, Launches
-from tests.helpers.updates import twin
+from tests.helpers.places import SCRIPTS
+from tests.helpers.updates import twin, write
 
 SAME = SameTraining(apart=1e-7, layouts=("4 x 1", "1 x 4"))
 
@@ -89,7 +92,7 @@ def test_a_rung_with_its_cure_is_tried_again_and_below_it_every_trial_has_it(
     launches: Launches, proofs: Proofs, monkeypatch: pytest.MonkeyPatch, room_for: int
 ) -> None:
     """Without it micro-batches of 4 fit; with it those of ``room_for``."""
-    proofs.found = Proof(same=replace(SAME, cure={"update": "targets"}, notes=("put right",)), anew=True)
+    proofs.found = Proof(same=replace(SAME, cure={"update": "targets"}, notes=("put right",)))
     monkeypatch.setattr(Few, "check", lambda self: ["it trains at no other batch"], raising=False)
     with_cure: list[int] = []
 
@@ -119,7 +122,7 @@ def test_the_fastest_rung_is_chosen_among_those_that_were_tried_with_their_cure(
     launches: Launches, proofs: Proofs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without it micro-batches of 6 fit and are the fastest; with it those of 3 are faster than those of 4."""
-    proofs.found = Proof(same=replace(SAME, cure={"update": "targets"}), anew=True)
+    proofs.found = Proof(same=replace(SAME, cure={"update": "targets"}))
     monkeypatch.setattr(few, "LADDER", build([Wheel(name="micro_batch", values=(12, 6, 4, 3))], effective_batch=12))
     monkeypatch.setattr(few, "NEED", {12: 900 * MIB, 6: 500 * MIB, 4: 300 * MIB, 3: 200 * MIB})
     made, tried = launches.job, list[tuple[int, bool]]()
@@ -146,7 +149,7 @@ def test_the_fastest_rung_is_chosen_among_those_that_were_tried_with_their_cure(
 def test_a_cure_with_which_no_trial_runs_is_refused_with_its_reason(
     launches: Launches, proofs: Proofs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    proofs.found = Proof(same=replace(SAME, cure={"spelled": "outside"}), anew=True)
+    proofs.found = Proof(same=replace(SAME, cure={"spelled": "outside"}))
     monkeypatch.setattr(Few, "check", lambda self: ["it trains at no other batch"], raising=False)
 
     def tried(job: Job, rung: Rung, **_: Any) -> Trial:
@@ -174,22 +177,6 @@ def test_a_refusal_leaves_no_rung_with_more_accumulation(launches: Launches, pro
     assert record_of(fit)["same_training"]["refused"] == "its rows see each other"
     said = shown(fit)
     assert "with more accumulation than asked its rows see each other" in said and "--allow-batch" in said, said
-
-
-def test_a_rung_whose_own_trial_reckons_other_steps_is_refused_whatever_its_twins_say(
-    launches: Launches, proofs: Proofs, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def tried(job: Job, rung: Rung, **_: Any) -> Trial:
-        one = launches.trial(job, rung)
-        facts = {UPDATES: 40 // rung.accumulation, SAID_ACCUMULATION: rung.accumulation}
-        return replace(one, report=replace(one.report, facts=facts))
-
-    monkeypatch.setattr(trial, "run", tried)
-    monkeypatch.setattr(Few, "check", lambda self: ["it trains at no other batch"], raising=False)
-    fit = launches.fit()
-    assert proofs.made and fit.status is Status.NO_RUNG_FITS and "optimizer steps in all, 40 as asked" in fit.refused
-    said = {one["rung_index"]: one["same_training"]["steps"] for one in record_of(fit)["trials"]}
-    assert said[0] == "proven" and said[proofs.made[0]].startswith("differs by "), said
 
 
 def test_a_refusal_sends_the_search_on_to_what_keeps_the_micro_batch(
@@ -229,28 +216,18 @@ def test_only_what_is_proven_is_said_to_be_as_asked(tmp_path: Path) -> None:
     )
 
 
-class Proves(Few):
-    """A trainer whose full run takes any micro-batch."""
+class Mendable(Few):
+    """A trainer whose full run takes any micro-batch, and of which a cure is known."""
 
     def small(self, chosen: Rung, asked: Rung) -> Sequence[tuple[int, int]]:
         return row_by_row(asked)
 
-
-class Mendable(Proves):
-    """A trainer of which cures are known: for an update, for a length, for what a step is made of, for the last step of a pass."""
-
     def corrected(self, finding: Finding) -> Correction:
-        known = self.recipe.trainer.args
-        outside = self._with(spelled="outside") if "spelled" not in known else None
-        course = self._with(counts=True) if "counts" not in known else None
-        cure = self._with(update="average") if "update" not in known else None
-        own = {**dict.fromkeys(OF_ITS_OWN_WAY, outside), **dict.fromkeys(OF_ITS_LENGTH, course)}
-        ends = [self._with(update="rows"), outside] if outside is not None and "update" not in known else []
-        return Correction(recipe=own.get(finding.kind, cure), outside=outside, ends=ends)
-
-    def _with(self, **more: Any) -> Recipe:
         rules = self.recipe.trainer
-        return self.recipe.model_copy(update={"trainer": rules.model_copy(update={"args": {**rules.args, **more}})})
+        args = {**rules.args, "update": "average"}
+        if finding.kind not in (FindingKind.FACTOR, FindingKind.WEIGHTED):
+            return Correction()
+        return Correction(recipe=self.recipe.model_copy(update={"trainer": rules.model_copy(update={"args": args})}))
 
 
 @dataclass(frozen=True)
@@ -263,15 +240,11 @@ class Told:
     told: Mapping[str, Any]
 
     def first_or(self, apart: float, **more: Any) -> Twin:
-        """The twin without accumulation is what the others are held against, so far ``apart``."""
+        """The twin without accumulation is what the other is held against, so far ``apart``."""
         return twin(self.micro, self.accumulation, apart=None if self.accumulation == 1 else apart, **more)
 
     def same(self, **more: Any) -> Twin:
         return self.first_or(1e-7, **more)
-
-    def counted(self, micro_batches: int = 8) -> int:
-        """Steps of a script that counts micro-batches, unless it was told otherwise."""
-        return micro_batches if "counts" in self.args else micro_batches // self.accumulation
 
     def failed(self, why: str, **more: Any) -> Twin:
         return Twin(micro_batch=self.micro, accumulation=self.accumulation, why=f"it failed: {why}", **more)
@@ -287,11 +260,11 @@ def played(launches: Launches, monkeypatch: pytest.MonkeyPatch) -> Play:
     def play(says: Callable[[Told], Twin]) -> tuple[Proof, list[str]]:
         rounds = []
 
-        def ran(self: Any, adapter: Any, layouts: Sequence[tuple[int, int]], *, short: bool = True, **told: Any) -> list[Twin]:
+        def ran(self: Any, adapter: Any, layouts: Sequence[tuple[int, int]], asked: Any, **told: Any) -> list[list[Twin]]:
             rounds.append(" ".join([*(f"{micro}x{accumulation}" for micro, accumulation in layouts), *sorted(told)]))
-            return [says(Told(adapter.recipe.trainer.args, micro, accumulation, told)) for micro, accumulation in layouts]
+            return [[says(Told(adapter.recipe.trainer.args, micro, accumulation, told))] for micro, accumulation in layouts]
 
-        monkeypatch.setattr(Twins, "run", ran)
+        monkeypatch.setattr(proof._Proving, "_run", ran)
         job = launches.job()
         job = replace(job, adapter=Mendable(job.recipe))  # type: ignore[arg-type]
         return proof.prove(job, job.ladder.rungs[1]), rounds
@@ -299,68 +272,21 @@ def played(launches: Launches, monkeypatch: pytest.MonkeyPatch) -> Play:
     return play
 
 
-def test_one_cure_may_follow_another_and_each_is_proven(played: Play) -> None:
-    def says(of: Told) -> Twin:
-        if of.accumulation > 1 and "update" not in of.args:
-            return of.first_or(of.accumulation - 1.0, factor=float(of.accumulation), rest=1e-7)
-        return of.same(steps=of.counted())
-
-    found, _ = played(says)
-    assert found.same.proven and not found.refused and found.same.cure == {"update": "average", "counts": True}, found
-    assert found.job is not None and found.job.recipe.trainer.args["update"] == "average" and found.job.recipe.trainer.args["counts"]
-    assert len(found.same.notes) == 2 and "adds up" in found.same.notes[0]
-
-
-def test_what_a_cure_leaves_is_named_beside_what_it_cures(played: Play) -> None:
-    """As in a separator whose steps of a pass are counted, and whose loss leaves out the worst rows of a micro-batch."""
-
-    def says(of: Told) -> Twin:
-        made = of.first_or(0.04, rest=0.04, steps=of.counted())
-        return replace(made, whole=32 if of.accumulation == 1 or "counts" in of.args else 8)
-
-    found, _ = played(says)
-    assert found.refused.startswith("a pass takes 8 samples at 1 x 4, 32 at 4 x 1; with that corrected its rows see each other"), found
-
-
-def _other_samples(of: Told) -> Twin:
-    return of.same() if of.accumulation == 1 or "spelled" in of.args else of.first_or(0.5, rest=0.5, rows_each=1)
-
-
-def _drawn_out(of: Told) -> Twin:
-    """diffusers' warm-up is so many times as long as it accumulates micro-batches."""
-    return of.same(rates=(0.0, 0.1, 0.2) if of.accumulation == 1 or "spelled" in of.args else (0.0, 0.025, 0.05))
-
-
-@pytest.mark.parametrize(("says", "note"), [
-    (_other_samples, "made of 1 samples at 1 x 4, not of 4; put right from outside"),
-    (_drawn_out, "the learning rate of step 2 is 0.025 at 1 x 4, 0.1 at 4 x 1; put right from outside"),
-])  # fmt: skip
-def test_what_a_scripts_own_accumulation_does_otherwise_is_kept_by_accumulating_from_outside_and_tried_again(
-    says: Callable[[Told], Twin], note: str, played: Play
-) -> None:
-    found, _ = played(says)
-    assert found.anew and not found.refused and found.same.proven and found.same.cure == {"spelled": "outside"}, found
-    assert note in found.same.notes[0]
+def test_a_factor_is_put_right_and_proven_so(played: Play) -> None:
+    found, rounds = played(lambda of: of.same() if "update" in of.args else of.first_or(3.0, factor=4.0, rest=1e-7))
+    assert found.same.proven and not found.refused and found.same.cure == {"update": "average"} and "adds up" in found.same.notes[0], found
+    assert found.job is not None and found.job.recipe.trainer.args["update"] == "average" and rounds == ["4x1 1x4"] * 2
 
 
 def test_a_cure_that_does_not_help_is_not_taken(played: Play) -> None:
+    found, rounds = played(lambda of: of.first_or(0.5, factor=4.0, rest=1e-7 if of.told else 0.5))
+    assert "averaged by itself" in found.refused and found.job is None and found.same.cure == {}
+    assert rounds == ["4x1 1x4", "4x1 1x4 same_row"] * 2
+
+
+def test_rows_that_see_each_other_have_no_cure(played: Play) -> None:
     found, rounds = played(lambda of: of.first_or(0.5, rest=0.5))
-    assert "its rows see each other" in found.refused and found.job is None and found.same.cure == {}
-    assert rounds[:2] == ["4x1 1x4", "4x1 1x4 same_row"]
-
-
-def test_a_repeated_row_without_a_target_is_drawn_again(played: Play) -> None:
-    """Masked language modelling masks none of the tokens of a short text now and then: its gradient is zero then."""
-
-    def says(of: Told) -> Twin:
-        if "update" in of.args:
-            return of.same()
-        if of.told.get("same_row") == 1:
-            return of.first_or(0.0, factor=0.0, rest=0.0, length=0.0, length_first=0.0)
-        return of.first_or(3.0, factor=4.0, rest=1e-7 if of.told else 0.5)
-
-    found, rounds = played(says)
-    assert rounds[:3] == ["4x1 1x4", "4x1 1x4 same_row", "4x1 1x4 same_row"] and found.same.cure == {"update": "average"}, found
+    assert "its rows see each other" in found.refused and found.job is None and rounds == ["4x1 1x4", "4x1 1x4 same_row"]
 
 
 def _late(of: Told) -> Twin:
@@ -382,9 +308,7 @@ def test_what_a_trainer_doubts_is_launched_and_told_as_not_comparable(played: Pl
     assert found.same.gradient.endswith("in doubt")
 
 
-@pytest.mark.parametrize(("error", "words"), [
-    (OutOfTime(), "it took longer than 300 s"), (OSError("no space left"), "its twins could not be run: no space left"),
-])  # fmt: skip
+@pytest.mark.parametrize(("error", "words"), [(OutOfTime(), "took longer than 300 s"), (OSError("no space left"), "no space left")])
 def test_twins_that_can_not_be_run_to_their_end_are_told_and_stop_no_launch(error: Exception, words: str, played: Play) -> None:
     def says(of: Told) -> Twin:
         raise error
@@ -404,73 +328,69 @@ def test_what_cannot_be_turned_to_single_precision_is_compared_as_it_is(played: 
 
     def says(of: Told) -> Twin:
         calls.append(of)
-        return of.failed("other kinds of numbers", widened=True) if len(calls) <= 2 else of.first_or(4e-3, rest=4e-3, epsilon=2**-7)
+        return of.failed("other kinds of numbers", widened=True) if len(calls) <= 2 else of.first_or(4e-5, rest=4e-5, epsilon=2**-7)
 
     found, rounds = played(says)
     assert found.same.proven and len(rounds) == 2
 
 
-def test_batch_norm_and_the_end_of_a_pass_get_twins_of_their_own(played: Play) -> None:
-    def says(of: Told) -> Twin:
-        made = of.same(later=0.5 if "pass_samples" in of.told else 1e-7)
-        if "batch_norm_trains" in of.told and of.accumulation > 1:
-            made = of.first_or(0.2, rest=0.2)
-        return replace(made, batch_norm=True, ragged=True)
-
-    found, rounds = played(says)
-    assert rounds[1] == "4x1 2x2 pass_samples" and rounds[-1] == "4x1 2x2 batch_norm_trains" and not found.refused
-    assert found.same.gradient.startswith("differs by 0.2 in batch norm alone") and "at the end of each pass" in found.same.samples
-
-
-@pytest.mark.parametrize("helps", [True, False])
-def test_a_schedule_that_is_stepped_with_every_micro_batch_is_held_back_from_outside_or_told(played: Play, helps: bool) -> None:
-    found, _ = played(lambda of: of.same(scheduled=1 if "spelled" in of.args and helps else of.accumulation))
-    assert not found.refused and found.anew is helps and found.same.cure == ({"spelled": "outside"} if helps else {}), found
-    assert found.same.proven is helps and "stepped 8 times by optimizer step 3" in (found.same.notes[0] if helps else found.same.schedule)
-
-
-@pytest.mark.parametrize(("helps", "anew"), [("update", True), ("spelled", True), ("nothing", False)])
-def test_the_end_of_a_pass_is_put_right_by_the_first_cure_that_is_proven(played: Play, helps: str, anew: bool) -> None:
-    def says(of: Told) -> Twin:
-        return replace(of.same(later=0.5 if "pass_samples" in of.told and helps not in of.args else 1e-7), ragged=True)
-
-    found, _ = played(says)
-    assert found.anew is anew and not found.refused and found.same.proven is (helps != "nothing"), found
-    assert list(found.same.cure) == ([] if helps == "nothing" else [helps]) and (found.job is None) is (helps == "nothing")
-    assert helps == "nothing" or "at the end of each pass" in found.same.notes[0]
-
-
-def test_other_rows_are_given_the_first_twins_indices(played: Play) -> None:
-    def says(of: Told) -> Twin:
-        drawn = replace(of.first_or(0.5, rest=0.5), rows=("z",) * 12)
-        return drawn if of.accumulation > 1 and "rows" not in of.told else replace(of.same(), indices=("7", "3"))
-
-    found, rounds = played(says)
-    assert rounds == ["4x1 1x4", "4x1 1x4 rows rows_of"] and found.same.verdict == "same" and found.same.steps == "proven"
-    assert found.same.samples.startswith("not comparable because other rows are drawn at 1 x 4")
-    assert "on the same rows" in found.same.gradient
-
-
 @pytest.mark.parametrize(("apart", "said", "verdict"), [
     (1e-7, "proven", "same"), (0.02, "differs by 0.02: ", "different"),
-    (None, "not comparable because its twins took longer than", "not_comparable"),
+    (None, "not comparable because its twins could not be run", "not_comparable"),
 ])  # fmt: skip
 def test_what_is_turned_from_outside_is_held_against_the_same_rows_without_it(
     launches: Launches, monkeypatch: pytest.MonkeyPatch, apart: float | None, said: str, verdict: str
 ) -> None:
-    class Outside(Proves):
+    class Outside(Mendable):
         asked = Asked(exact=frozenset(("checkpointing",)))
 
-    def ran(self: Twins, asked: Mapping[str, Any]) -> list[Twin]:
-        assert asked == {"checkpointing": False}
+    def ran(self: Any, adapter: Any, layouts: Sequence[tuple[int, int]], asked: Mapping[str, Any], **told: Any) -> list[list[Twin]]:
+        assert asked == {"checkpointing": False} and layouts[0] == layouts[1]
         if apart is None:
             raise OutOfTime
-        return [twin(4, 1), twin(4, 1, apart=apart, rest=apart)]
+        return [[twin(4, 1)], [twin(4, 1, apart=apart, rest=apart)]]
 
-    monkeypatch.setattr(Twins, "of_values", ran)
+    monkeypatch.setattr(proof._Proving, "_run", ran)
     ladder = build([Wheel(name="micro_batch", values=(8,)), Wheel(name="checkpointing", values=(False, True))], effective_batch=8)
     job = replace(launches.job(), ladder=ladder)
     job = replace(job, adapter=Outside(job.recipe))  # type: ignore[arg-type]
     found = proof.of_exact(job, ladder.rungs[1], SAME)
     assert found.gradient.startswith(said) and found.verdict == verdict, found
     assert proof.of_exact(job, ladder.rungs[0], SAME) == SAME, "nothing is turned"
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# What twins wrote down
+
+
+def test_what_a_twin_wrote_is_read_back(tmp_path: Path) -> None:
+    write(tmp_path, 7, steps=[{"optimizer": 0, "rows": 4, "settings": [{"lr": 0.1}], "weights": "w"}])
+    (found,) = read(tmp_path, 4, 1, 1)
+    assert found.steps == (Step(optimizer=0, rows=4, settings=({"lr": 0.1},), weights="w"),) and found.ended == "exit"
+    assert found.rows == ("a", "b") and found.whole == 64
+    write(tmp_path, 8, steps=[{"optimizer": 0, "rows": 4, "settings": [], "against": {"apart": 0.5}}])
+    assert read(tmp_path, 4, 1, 1)[0].why == "2 processes made steps, and 1 were read of the command"
+    assert read(tmp_path / "none", 4, 1, 1)[0].why == "no optimizer of torch's made a step"
+    (tmp_path / "early").mkdir()
+    (tmp_path / "early" / "log").write_text("Traceback\nModuleNotFoundError: No module named 'soundfile'\n\n", encoding="utf-8")
+    assert "No module named 'soundfile'" in read(tmp_path / "early", 4, 1, 1)[0].why
+
+
+def test_each_rank_is_held_against_the_same_one(tmp_path: Path) -> None:
+    for number, rows in ((0, ["a", "b"]), (1, ["c", "d"])):
+        steps = [{"optimizer": 0, "rows": 2, "settings": [{"lr": 0.1}]}]
+        write(tmp_path, 30 - number, steps=steps, rank=number, size=2, rows=rows)
+    write(tmp_path, 5, steps=[])  # torchrun's own
+    found = read(tmp_path, 2, 1, 2)
+    assert [one.rows for one in found] == [("a", "b"), ("c", "d")] and found[0].layout == "2 x 1 x 2 ranks"
+    assert "2 processes made steps, and 1 were read" in read(tmp_path, 2, 1, 1)[0].why
+
+
+def test_ranks_on_several_machines_have_no_twins(tmp_path: Path) -> None:
+    words = ["torchrun", "--nnodes=2", "--nproc_per_node=1", str(SCRIPTS / "two_processes.py")]
+    trainer = {"adapter": "script", "args": {"command": words, "spelled": {"micro_batch": "--batch-size", "accumulation": "--accum"}}}
+    recipe = Recipe.model_validate({"name": "test", "ask": {"micro_batch": 8}, "trainer": trainer, "ladder": {"order": ("micro_batch",)}})
+    adapter = ScriptAdapter(recipe)
+    rungs = ladder_of(adapter).rungs
+    with pytest.raises(ValueError, match="its ranks train on 2 machines"):
+        adapter.twin(rungs[0], cpu_budget(2**30), folder=tmp_path)

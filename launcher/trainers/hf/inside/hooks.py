@@ -15,7 +15,7 @@ from typing import Any
 from ....inside.after_import import Hook
 from ....inside.instrument import Instrument
 from ....inside.settings import VARIETY
-from ....shared.report import EVALUATES_EVERY, SAID_ACCUMULATION, SAVES_EVERY, UPDATES, WORLD_SIZE, Phase
+from ....shared.report import SAID_ACCUMULATION, UPDATES, WORLD_SIZE, Phase
 from . import deepspeed
 
 NEVER_ENDS = 1 << 20
@@ -44,8 +44,7 @@ def install(instrument: Instrument, module: Any) -> None:
                 instrument.recorder.observe(micro_batch=args.per_device_train_batch_size)
                 instrument.recorder.fact(
                     samples=args.per_device_train_batch_size,
-                    **{SAID_ACCUMULATION: args.gradient_accumulation_steps, WORLD_SIZE: args.world_size},
-                    **_course(args, state),
+                    **{SAID_ACCUMULATION: args.gradient_accumulation_steps, WORLD_SIZE: args.world_size, UPDATES: state.max_steps},
                 )
             instrument.training()
 
@@ -125,13 +124,6 @@ def _enough(instrument: Instrument, state: Any) -> bool:
     """Whether training went on for long enough before its evaluation; ranks evaluate together."""
     wish = instrument.varied(VARIETY) or state.global_step + 2 >= state.max_steps
     return instrument.together.agreed("evaluation", str(state.global_step), wish)
-
-
-def _course(args: Any, state: Any) -> dict[str, Any]:
-    """How long it will train, and how often it evaluates and saves, in optimizer steps; what goes by epochs is left out."""
-    every = {EVALUATES_EVERY: ("eval_strategy", "eval_steps"), SAVES_EVERY: ("save_strategy", "save_steps")}
-    found = {fact: getattr(state, steps, None) for fact, (how, steps) in every.items() if _value(getattr(args, how, "")) == "steps"}
-    return {UPDATES: state.max_steps, **{fact: steps for fact, steps in found.items() if steps}}
 
 
 def _value(strategy: Any) -> str:

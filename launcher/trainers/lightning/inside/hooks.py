@@ -14,7 +14,7 @@ from ....inside.after_import import Hook
 from ....inside.instrument import Instrument
 from ....inside.stubs import observe_micro_batch
 from ....inside.worst import batch_size, length
-from ....shared.report import EVALUATES_EVERY, SAID_ACCUMULATION, UPDATES, Phase
+from ....shared.report import SAID_ACCUMULATION, UPDATES, Phase
 
 _UNWANTED = ("EarlyStopping", "OnExceptionCheckpoint", "LearningRateFinder", "BatchSizeFinder")
 
@@ -70,7 +70,7 @@ def install(instrument: Instrument, module: Any) -> None:
             instrument.recorder.fact(**{SAID_ACCUMULATION: accumulation})
         asked.append(AskedLength(
             accumulation=accumulation, batches=this.limit_train_batches, epochs=this.fit_loop.max_epochs, steps=this.max_steps,
-            validates=this.val_check_interval, by_hand=by_hand,
+            by_hand=by_hand,
         ))  # fmt: skip
         this.callbacks = [callback for callback in this.callbacks if not any(cls.__name__ in _UNWANTED for cls in type(callback).__mro__)]
         this.callbacks.append(Probe())
@@ -94,22 +94,19 @@ class AskedLength:
     batches: float
     epochs: int | None
     steps: int
-    validates: float | None
-    """A whole number counts micro-batches."""
     by_hand: bool
 
     def course(self, length: int) -> dict[str, Any]:
-        """How long it would have trained, and how often validated, in optimizer steps: as its ``estimated_stepping_batches`` counts. It
+        """How long it would have trained, in optimizer steps: as its ``estimated_stepping_batches`` counts. It
         can't know that of a loader without a length, nor of a module that takes its steps itself."""
         if self.by_hand:
             return {}
-        every: dict[str, Any] = {EVALUATES_EVERY: self.validates / self.accumulation} if isinstance(self.validates, int) else {}
         given = min(length, self.batches) if isinstance(self.batches, int) else int(length * self.batches)
         by_epochs = (
             math.ceil(given / self.accumulation) * self.epochs if self.epochs is not None and self.epochs > 0 and given else math.inf
         )
         updates = min(by_epochs, self.steps if self.steps >= 0 else math.inf)
-        return {**every, UPDATES: updates} if updates < math.inf else every
+        return {UPDATES: updates} if updates < math.inf else {}
 
 
 def _steps_by_hand(model: Any = None, *_: Any, **__: Any) -> bool:

@@ -231,7 +231,7 @@ def _loaders(outside: Outside, torch: Any) -> None:
     @functools.wraps(length)
     def told(this: Any) -> int:
         count = length(this)
-        return count if outside.paused else outside.lengths.told(this, count, sys._getframe(1))
+        return count if outside.paused or outside.is_another(this) else outside.lengths.told(this, count, sys._getframe(1))
 
     def subclassed(cls: Any, /, **kwargs: Any) -> None:
         super(loader, cls).__init_subclass__(**kwargs)

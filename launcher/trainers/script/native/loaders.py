@@ -27,12 +27,12 @@ class Pass:
         """Samples of this batch, as a part of a whole micro-batch."""
         self.last = self.ended = False
         self._ahead: list[Any] = []
-        self._size = samples(loader)
+        self.size = samples(loader)
         self.in_a_loop = True
 
     @property
     def sizes_unknown(self) -> bool:
-        return self._size is None
+        return self.size is None
 
     @property
     def completes_a_step(self) -> bool:
@@ -86,10 +86,10 @@ class Pass:
         return self.count // self._every * self._every if drops_last(self.loader) else self.count
 
     def _part(self, batch: Any) -> float:
-        if self._size is None or not self.last:
+        if self.size is None or not self.last:
             return 1.0
         size = leading(batch)
-        return size / self._size if size is not None and 0 < size < self._size else 1.0
+        return size / self.size if size is not None and 0 < size < self.size else 1.0
 
 
 class ToldLengths:

@@ -43,6 +43,8 @@ class Outside(Notes):
         self.optimizers: weakref.WeakKeyDictionary[Any, Held] = weakref.WeakKeyDictionary()
         self.deferred: weakref.WeakKeyDictionary[Any, Callable[[], Any]] = weakref.WeakKeyDictionary()
         """Scheduler -> its last step in the middle of a group: done after it, where none came with the group's own step."""
+        self.turned: int | None = None
+        """Samples of a batch of the loader that trained first: the one whose size was turned."""
         self._drawn: Pass | None = None
         """Of which a batch was drawn last."""
         self._pass: Pass | None = None
@@ -76,7 +78,12 @@ class Outside(Notes):
         self.lengths.begins(loader)
         if isinstance(batches, Pass):
             return batches
-        return Pass(loader, batches, every=self.every, count=self.lengths.of(loader), drawn=self._draws)
+        every = 1 if self.is_another(loader) else self.every
+        return Pass(loader, batches, every=every, count=self.lengths.of(loader), drawn=self._draws)
+
+    def is_another(self, loader: Any) -> bool:
+        """Whether its batches aren't those whose size was turned: what trains on them steps as the script has it."""
+        return None not in (self.turned, size := samples(loader)) and size != self.turned
 
     def _draws(self, one: Pass) -> None:
         self._drawn = one
@@ -126,6 +133,9 @@ class Outside(Notes):
         self._pass = one
         self._batch += 1
         self.micro_batches += 1
+        self.turned = self.turned or one.size
+        if self.is_another(one.loader):
+            self.note(f"batches of {one.size} aren't those that were turned ({self.turned}): each is a step, as the script makes them")
         self.refuse_unsplit(one.loader)
         if one.sizes_unknown:
             self.note("the loader makes batches of its own sizes: each counts as much as the others")

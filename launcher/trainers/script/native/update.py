@@ -5,11 +5,10 @@ As ``_autofit_update.py`` beside a ``sitecustomize.py`` that loads it, in a fold
     PYTHONPATH=/that/folder UPDATE=times:0.25 python train.py --batch-size 16 --accum 4
 
 UPDATE=times:F multiplies the loss of every backward pass by F: 1/4 where a script adds up four averages, 4 where it divides a sum by four.
-UPDATE=targets:F is for a loss that is one mean over its targets (labels left out by ``ignore_index``, weights of classes): each micro-batch
-counts by its targets, so that those of an optimizer step come to the mean over all of them, as in the large batch. F undoes what the script
-divides its loss by: 4 where it divides by four, 1 where it doesn't.
-UPDATE=rows:F counts each micro-batch by its rows instead: where a pass over the data ends with fewer micro-batches than a step takes, or
-with a smaller one, the last step is the mean over the rows that are left, as in the large batch.
+UPDATE=targets:F:N is for a loss that is one mean over its targets (labels left out by ``ignore_index``, weights of classes): each of N
+micro-batches counts by its targets, so that they come to the mean over all of them, as in the batch that they are made of. Where a step has
+more than N, the gradients of those before are set aside meanwhile. F undoes what the script divides its loss by: N where it divides by the
+number of micro-batches, 1 where it doesn't.
 UPDATE_LOGGED=N: what transformers' Trainer logs as its training loss is divided by N, where it adds up N averages.
 That it is exact is seen by whoever sets it: autofit does, by short runs of the same rows.
 It needs nothing but torch, and the files beside it.
@@ -26,7 +25,6 @@ from typing import Any
 
 from .backward import weighted
 from .imported import after_import
-from .loaders import leading
 
 VARIABLE = "UPDATE"
 LOGGED = "UPDATE_LOGGED"
@@ -37,22 +35,23 @@ MOST_NODES = 500
 class Update:
     """The backward passes of one process."""
 
-    def __init__(self, way: str, factor: float) -> None:
-        """``way``: times, targets or rows."""
-        self._way, self._factor = way, factor
+    def __init__(self, way: str, factor: float, many: int = 1) -> None:
+        """``way``: times or targets. ``many``: micro-batches that come to one mean."""
+        self._way, self._factor, self._many = way, factor, many
         self._optimizers: weakref.WeakSet[Any] = weakref.WeakSet()
         self._weight = 0.0
-        """Of the targets, or the rows, since the last optimizer step."""
-        self._depth = self._calls = 0
-        self._rows = 0
-        """Of the micro-batch whose backward pass comes next."""
+        """Of the targets of this mean so far."""
+        self._backwards = self._depth = 0
+        """Backward passes since the last optimizer step; those that are under way."""
+        self._aside: list[tuple[Any, Any]] = []
+        """Weights, and their gradients of the means before."""
 
     def install(self) -> None:
         """Patches torch, which has just been imported."""
         import torch
         from torch.optim import optimizer
 
-        backward = torch.autograd.backward
+        backward, made = torch.autograd.backward, optimizer.Optimizer.__init__
 
         @functools.wraps(backward)
         def weighed(tensors: Any, grad_tensors: Any = None, *args: Any, **kwargs: Any) -> None:
@@ -63,46 +62,29 @@ class Update:
                 backward(tensors, weighted(tensors, grad_tensors, scale), *args, **kwargs)
             finally:
                 self._depth -= 1
+            if outermost:
+                self._backward_done()
+
+        @functools.wraps(made)
+        def begun(this: Any, *args: Any, **kwargs: Any) -> None:
+            made(this, *args, **kwargs)
+            self._optimizers.add(this)
 
         torch.autograd.backward = weighed
-        if self._way == "rows":
-            self._count_rows(torch)
         if self._way != "times":
-            made = optimizer.Optimizer.__init__
-
-            @functools.wraps(made)
-            def begun(this: Any, *args: Any, **kwargs: Any) -> None:
-                made(this, *args, **kwargs)
-                self._optimizers.add(this)
-
             optimizer.Optimizer.__init__ = begun
             optimizer.register_optimizer_step_post_hook(self._stepped)
 
-    def _count_rows(self, torch: Any) -> None:
-        """By the outermost calls of modules that train: what they are called with has its rows first."""
-        module = torch.nn.Module
-        call = module.__call__
-
-        @functools.wraps(call)
-        def called(this: Any, *args: Any, **kwargs: Any) -> Any:
-            if not self._calls and torch.is_grad_enabled():
-                self._rows = max(self._rows, leading((args, kwargs)) or 0)
-            self._calls += 1
-            try:
-                return call(this, *args, **kwargs)
-            finally:
-                self._calls -= 1
-
-        module.__call__ = called
-
     def _stepped(self, *_: Any) -> None:
-        self._weight = 0.0
+        self._backwards = 0
 
     def _scale(self, tensors: Any) -> float:
         """What this backward pass is multiplied by; the gradients that are there get their part of the new mean."""
         if self._way == "times":
             return self._factor
-        weight = self._of_this_one(tensors)
+        if self._backwards % self._many == 0:
+            self._begins_a_mean()
+        weight = _targets(tensors[0] if isinstance(tensors, (list, tuple)) else tensors)
         before, self._weight = self._weight, self._weight + weight
         if not self._weight:
             return self._factor
@@ -111,12 +93,19 @@ class Update:
                 parameter.grad.mul_(before / self._weight)
         return self._factor * weight / self._weight
 
-    def _of_this_one(self, tensors: Any) -> float:
-        """The weight of the micro-batch whose backward pass this is; as much as another where that can't be told."""
-        if self._way == "targets":
-            return _targets(tensors[0] if isinstance(tensors, (list, tuple)) else tensors)
-        rows, self._rows = self._rows, 0
-        return float(rows or 1)
+    def _begins_a_mean(self) -> None:
+        self._weight, self._aside = 0.0, []
+        for parameter in _parameters(self._optimizers) if self._backwards else ():
+            if parameter.grad is not None:
+                self._aside.append((parameter, parameter.grad))
+                parameter.grad = None
+
+    def _backward_done(self) -> None:
+        self._backwards += 1
+        if self._backwards % self._many == 0:
+            for parameter, before in self._aside:
+                parameter.grad = before if parameter.grad is None else parameter.grad.add_(before)
+            self._aside = []
 
 
 def _parameters(optimizers: Any) -> Iterator[Any]:
@@ -155,10 +144,10 @@ def log_the_mean(number: int) -> None:
 
 def begin() -> None:
     """Called by the sitecustomize that has loaded this file, before the program begins."""
-    way, _, factor = os.environ.get(VARIABLE, "").partition(":")
+    way, factor, many = (*os.environ.get(VARIABLE, "").split(":"), "1", "1")[:3]
     acts: dict[str, Callable[[], None]] = {}
     if way:
-        acts["torch"] = Update(way, float(factor)).install
+        acts["torch"] = Update(way, float(factor), int(many)).install
     if logged := os.environ.get(LOGGED, ""):
         acts["transformers.trainer"] = lambda: log_the_mean(int(logged))
     after_import(acts)

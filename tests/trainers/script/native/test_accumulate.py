@@ -94,6 +94,19 @@ def test_a_batch_that_stands_in_the_source_is_split_and_the_weights_are_the_same
         torch.testing.assert_close(small[name], weights, rtol=1e-4, atol=1e-5)
 
 
+def test_batches_whose_size_was_not_turned_stay_as_the_script_makes_them(tmp_path: Path) -> None:
+    """A later stage with a batch of its own: 3 steps of 32 and 4 of 24, and not 3 and 1."""
+    import torch
+
+    script = str(SCRIPTS / "late_loader.py")
+    run(tmp_path, script, "--batch-size", "32", "--out", "large.pt")
+    said = run(tmp_path, script, "--batch-size", "8", "--out", "small.pt", micro_batches=4)
+    assert "batches of 24 aren't those that were turned (8): each is a step, as the script makes them" in said, said
+    large, small = (torch.load(tmp_path / name) for name in ("large.pt", "small.pt"))
+    assert large["steps"] == small["steps"] == 7
+    torch.testing.assert_close(small["weight"], large["weight"], rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize(("whole", "line"), [(64, 1), (64, 19), (32, 18)])  # no loader is made there, the validation's, another batch
 def test_a_loader_that_is_no_longer_where_it_was_is_refused(whole: int, line: int, tmp_path: Path) -> None:
     script, place = str(SCRIPTS / "batch_in_source.py"), f"batch_in_source.py:{line}"

@@ -1,0 +1,352 @@
+"""One twin, in its own process: each optimizer step's gradients before clipping, its settings and its rows, and what else moves.
+
+What is written down in the records: ``PID/twin.json`` (replaced whole at every step) and, by the first twin, tensors that the other holds
+its own against: ``RANK-gradients-OPTIMIZER-STEP.pt``, ``RANK-beside.pt``.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import gc
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..after_import import after_import
+from ..patches import at_an_optimizer
+from . import rest as at_rest
+from .rest import Rest
+from .rows import Rows, digest
+
+RESULT = "twin.json"
+STEPS_HELD = 3
+"""Optimizer steps whose gradients are compared: clearing, first moments and schedules show in the second and the third."""
+MOST_STEPS = 400
+"""Steps after which a twin that has no end of its own in sight is ended; of several ranks, which end at one step, ``MOST_OF_RANKS``."""
+MOST_OF_RANKS = 24
+MOST_S = 20.0
+"""Seconds after the first step in which an end of its own is waited for."""
+MOST_VALUES = 2**18
+"""Values of one tensor that are held against another twin's, evenly spread."""
+LEAST_VALUES = 16
+"""Of a tensor that moves beside the weights."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Told:
+    """What a twin is told."""
+
+    samples: int
+    """Of an optimizer step, of one rank."""
+    whole_batch: int
+    """Samples of the asked optimizer step itself, of one rank."""
+    against: str = ""
+    """Records of the twin that this one is held against; empty: this is the first."""
+    same_row: bool = False
+    """Every row is the first one."""
+    ends: bool = True
+    """Passes end with a smaller step where whole ones do."""
+    single: bool = True
+    """Weights of half precision are turned to single, so that no rounding hides a difference."""
+
+
+def install(said: Mapping[str, Any], records: Path) -> None:
+    """Called with torch just imported. ``said``: ``Told`` as a dictionary."""
+    told, rest = Told(**said), Rest()
+    rows = Rows(rest, samples=told.samples, whole_batch=told.whole_batch, same_row=told.same_row, ends=told.ends)
+    twin = Updates(told, records, rows, rest)
+    at_rest.install(rest, lambda: twin.facts.update(batch_norm=True))
+    rows.install()
+    twin.install()
+    after_import({"ultralytics.utils.tal": at_rest.targets_count})
+    atexit.register(twin.at_exit)
+
+
+class Updates:
+    """What one process does to its weights."""
+
+    def __init__(self, told: Told, records: Path, rows: Rows, rest: Rest) -> None:
+        self._told, self._records, self._rows, self._rest = told, records, rows, rest
+        self._made: list[Any] = []
+        self._given: list[Any] = []
+        """The weights that optimizers were made with."""
+        self._clipped: dict[int, Any] = {}
+        self._begun: dict[int, tuple[Any, Any]] = {}
+        """Identity of a tensor that was there at the first backward pass -> it, and its values then."""
+        self._counts: dict[int, int] = {}
+        self._depth = self._backwards = 0
+        self._fresh = True
+        """No model was called since the last backward pass."""
+        self._began, self._ended, self._owner = 0.0, False, os.getpid()
+        self._rank, self._size = 0, 1
+        """As at the last step: a script may leave its group before its end."""
+        self.steps: list[dict[str, Any]] = []
+        self.facts: dict[str, Any] = {}
+
+    # -- installing
+
+    def install(self) -> None:
+        """Patches torch."""
+        import torch
+        from torch.optim import optimizer
+
+        backward, place = torch.autograd.backward, torch.nn.utils.clip_grad
+
+        @functools.wraps(backward)
+        def counted(*args: Any, **kwargs: Any) -> None:
+            if not self._depth:
+                self._begins_backward()
+            self._depth += 1
+            try:
+                backward(*args, **kwargs)
+            finally:
+                self._depth -= 1
+
+        torch.autograd.backward = counted
+        for name in ("clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_"):
+            if hasattr(place, name):
+                clipped = self._remembered(getattr(place, name))
+                for module in (place, torch.nn.utils):
+                    setattr(module, name, clipped)
+        torch.nn.modules.module.register_module_forward_pre_hook(self._called)
+        at_an_optimizer(self._optimizer_made)
+        optimizer.register_optimizer_step_pre_hook(self._before)
+        optimizer.register_optimizer_step_post_hook(lambda optimizer, *_: self._stepped())
+
+    def _optimizer_made(self, optimizer: Any) -> None:
+        self._made.append(optimizer)
+        self._rest.ready = True
+        self._given += _parameters(optimizer)
+
+    @property
+    def _trained(self) -> list[Any]:
+        """Parameters of all optimizers, each once."""
+        return list({id(one): one for optimizer in self._made for one in _parameters(optimizer)}.values())
+
+    def _begins_backward(self) -> None:
+        if not self._backwards:
+            self._begun = {id(one): (one, _values(one)) for one in (*self._trained, *self._others())}
+        self._backwards += 1
+        self._fresh = True
+        self._rows.backward()
+
+    def _remembered(self, clip: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(clip)
+        def remembering(parameters: Any, *args: Any, **kwargs: Any) -> Any:
+            parameters = [parameters] if hasattr(parameters, "grad") else list(parameters)
+            for one in parameters:
+                if one.grad is not None:
+                    self._clipped.setdefault(id(one), _values(one.grad))
+            return clip(parameters, *args, **kwargs)
+
+        return remembering
+
+    def _called(self, module: Any, args: Any) -> Any:
+        """Before a model is called. Half precision all through becomes single; its parameters stay the objects that they are."""
+        import torch
+
+        if not self._fresh or not torch.is_grad_enabled() or next(module.parameters(), None) is None:
+            return None
+        self._fresh = False
+        if module.training:
+            self._rows.model_called(args)
+        halves = (torch.float16, torch.bfloat16)
+        if self._told.single and "widened" not in self.facts and any(one.dtype in halves for one in module.parameters()):
+            module.float()
+            self.facts["widened"] = True
+        if "widened" not in self.facts:
+            return None
+        return tuple(one.float() if isinstance(one, torch.Tensor) and one.dtype in halves else one for one in args)
+
+    # -- steps
+
+    def _before(self, optimizer: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        closure = next((one for one in args[1:] if callable(one)), kwargs.get("closure"))
+        if closure is None:
+            self._look(optimizer)
+            return None
+
+        def looked(*inner: Any, **named: Any) -> Any:
+            loss = closure(*inner, **named)
+            self._look(optimizer)
+            return loss
+
+        return tuple(looked if one is closure else one for one in args), {
+            name: looked if one is closure else one for name, one in kwargs.items()
+        }
+
+    def _look(self, optimizer: Any) -> None:
+        """The gradients that the step is made of."""
+        import torch
+
+        dist = torch.distributed
+        if dist.is_available() and dist.is_initialized():
+            self._rank, self._size = dist.get_rank(), dist.get_world_size()
+        number = next((at for at, one in enumerate(self._made) if one is optimizer), len(self._made))
+        count, trained = self._counts.get(number, 0), _parameters(optimizer)
+        step: dict[str, Any] = {"optimizer": number, "rows": len(self._rows.digests), "settings": _settings(optimizer)}
+        if count < STEPS_HELD:
+            schedules = _alive(torch.optim.lr_scheduler.LRScheduler)
+            gradients = [self._clipped.get(id(one), _values(one.grad)) for one in trained]
+            step |= {"against": self._held(gradients, f"gradients-{number}-{count}.pt")}
+            step["scheduled"] = max((one.last_epoch for one in schedules), default=0)
+            step["epsilon"] = max((torch.finfo(one.dtype).eps for one in trained if one.is_floating_point()), default=0.0)
+        if not count:
+            begun = [self._begun.get(id(one), (one, None))[1] for one in trained]
+            step |= {"weights": digest(begun), "strayed": figures(begun, [_values(one) for one in trained]).get("apart", 0.0)}
+        if count == STEPS_HELD - 1 and "beside" not in self.facts:
+            self.facts["beside"] = self._beside()
+        if any(hasattr(one, "ds_id") or hasattr(one, "_hp_mapping") for one in self._given):
+            self.facts["unseen"] = "DeepSpeed's ZeRO has taken its weights apart, and steps parts of them"
+        self._clipped.clear()
+        self._counts[number] = count + 1
+        self.steps.append(step)
+
+    def _held(self, values: list[Any], name: str) -> dict[str, Any] | None:
+        """Written down by the first twin; held against that by the other."""
+        import torch
+
+        if not self._told.against:
+            torch.save(values, self._records / f"{self._rank}-{name}")
+            return None
+        there = Path(self._told.against, f"{self._rank}-{name}")
+        return figures(torch.load(there, weights_only=True), values) if there.exists() else None
+
+    def _others(self) -> list[Any]:
+        """What isn't trained and might move: tensors of the shapes of weights, and those of modules; no gradient, and no state of an
+        optimizer."""
+        import torch
+
+        known = {id(one) for weight in self._trained for one in (weight, weight.grad)}
+        known |= {id(value) for optimizer in self._made for state in optimizer.state.values() for value in state.values()}
+        shapes = {one.shape for one in self._trained}
+        of_modules = [one for module in _alive(torch.nn.Module) for one in (*module._buffers.values(), *module._parameters.values())]
+        tensors = [*of_modules, *(one for one in _alive(torch.Tensor) if one.shape in shapes)]
+        return [
+            one for one in {id(one): one for one in tensors if one is not None and id(one) not in known}.values()
+            if one.grad_fn is None and one.is_floating_point() and one.numel() >= LEAST_VALUES
+        ]  # fmt: skip
+
+    def _beside(self) -> float:
+        """How far what has moved beside the weights (an average of them, a memory bank) has moved otherwise than in the first twin, in
+        parts of its way there; 0 where nothing has."""
+        import torch
+
+        pairs = [(one, *self._begun[id(one)]) for one in self._others() if id(one) in self._begun]
+        ways = [(_values(one) - before, before) for one, then, before in pairs if one is then]
+        there = Path(self._told.against, f"{self._rank}-beside.pt")
+        if not self._told.against:
+            torch.save([pair for pair in ways if pair[0].any()], self._records / there.name)
+            return 0.0
+        apart = 0.0
+        for way, before in torch.load(there, weights_only=True) if there.exists() else ():
+            alike = [float((way - other).norm()) for other, begun in ways if begun.shape == before.shape and torch.equal(begun, before)]
+            rounding = 4 * torch.finfo(torch.float32).eps * float(before.norm())
+            apart = max(apart, (min(alike) - rounding) / float(way.norm()) if alike else 0.0)
+        return apart
+
+    def _stepped(self) -> None:
+        if os.getpid() != self._owner:
+            return
+        self._began = self._began or time.monotonic()
+        self.write("steps")
+        least, most = min(self._counts.values()), max(self._counts.values())
+        if least < STEPS_HELD and len(self._counts) < len(self._made):
+            least = most // 4  # one that never steps
+        late = self._size == 1 and time.monotonic() - self._began > MOST_S
+        over = late or most >= (MOST_STEPS if self._size == 1 else MOST_OF_RANKS)
+        if least >= STEPS_HELD and over:
+            self.write("limit")
+            self._ended = True
+            sys.stdout.flush()
+            os._exit(0)  # what the script would do next is of no interest
+
+    # -- the end
+
+    def at_exit(self) -> None:
+        """The script has come to an end of its own."""
+        if os.getpid() != self._owner or self._ended:
+            return
+        error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
+        failed = isinstance(error, BaseException) and not isinstance(error, SystemExit)
+        if failed:
+            self.facts["failure"] = f"{type(error).__name__}: {error}"[:500]
+        self.write("failed" if failed else "exit")
+
+    def write(self, ended: str) -> None:
+        said = {
+            "ended": ended,
+            "steps": self.steps,
+            "rank": self._rank,
+            "size": self._size,
+            "mixed": self._rest.mixed,
+            **self.facts,
+            **self._rows.facts,
+        }
+        path = self._records / str(self._owner) / RESULT
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.with_suffix(".new").write_text(json.dumps(said), encoding="utf-8")
+        path.with_suffix(".new").replace(path)
+
+
+def figures(first: Sequence[Any], other: Sequence[Any]) -> dict[str, Any]:
+    """How the other's gradients lie to the first's: ``apart`` (relative distance), ``factor`` (the best g = c g1), ``rest`` (what is left
+    after it) and both lengths."""
+    import torch
+
+    if len(first) != len(other):
+        return {"mismatch": f"{len(other)} parameters instead of {len(first)}"}
+    nothing = torch.zeros(())
+    pairs = [(nothing if a is None else a, nothing if b is None else b) for a, b in zip(first, other, strict=True)]
+    own = product = length = 0.0
+    for a, b in ((a.double(), b.double()) for a, b in pairs):
+        if a.ndim and b.ndim and a.shape != b.shape:
+            return {"mismatch": "parameters of other shapes"}
+        own, product, length = own + float((a * a).sum()), product + float((a * b).sum()), length + float((b * b).sum())
+    factor = product / own if own else 0.0
+    distance = sum(float(((b.double() - a.double()) ** 2).sum()) for a, b in pairs)
+    rest = sum(float(((b.double() - factor * a.double()) ** 2).sum()) for a, b in pairs)
+    return {
+        "apart": _part(distance, own), "factor": factor, "rest": _part(rest, length), "length": length**0.5, "length_first": own**0.5,
+    }  # fmt: skip
+
+
+def _part(square: float, whole: float) -> float:
+    return (square / whole) ** 0.5 if whole else (0.0 if not square else float(10**6))
+
+
+def _values(tensor: Any) -> Any:
+    """A copy of (a part of) a tensor in single precision: of a shared one, of this rank's share."""
+    if tensor is None:
+        return None
+    whole = tensor.detach()
+    flat = (whole.to_local() if hasattr(whole, "to_local") else whole).to_dense().reshape(-1)
+    return flat[:: max(-(-flat.numel() // MOST_VALUES), 1)].to("cpu").float().clone()
+
+
+def _alive(kind: type) -> list[Any]:
+    """Objects of a kind; whatever stands in the place of others isn't asked what it is."""
+    return [one for one in gc.get_objects() if issubclass(type(one), kind)]
+
+
+def _parameters(optimizer: Any) -> list[Any]:
+    return [one for group in optimizer.param_groups for one in group["params"]]
+
+
+def _settings(optimizer: Any) -> list[dict[str, float]]:
+    """The numbers of each of its groups: learning rate, weight decay, momentum."""
+    return [{key: value for name, told in group.items() for key, value in _numbers(name, told)} for group in optimizer.param_groups]
+
+
+def _numbers(name: str, told: Any) -> Iterator[tuple[str, float]]:
+    """The number, or the numbers, that a setting is; nothing of one that is none."""
+    for at, one in enumerate(told if isinstance(told, tuple) else (told,)):
+        one = one.item() if getattr(one, "numel", lambda: 0)() == 1 else one
+        if name not in ("params", "step") and isinstance(one, (int, float)) and not isinstance(one, bool):
+            yield (f"{name}.{at}" if isinstance(told, tuple) else name), float(one)
