@@ -59,7 +59,7 @@ def _is_over(run: Run) -> bool:
     from launcher.history.owner import State
 
     never_begun = run.submission is not None and run.record is None and run.state == "stopped"  # its job was taken back, or failed
-    free = run.ownership.state in (State.ENDED, State.KILLED) or never_begun
+    free = run.owner.state in (State.ENDED, State.KILLED) or never_begun
     return free and not run.at_work and run.state not in ("elsewhere", "unknown")
 
 

@@ -18,7 +18,7 @@ from launcher.shared.activity import doing
 
 if TYPE_CHECKING:
     from launcher.config.recipe import Draft
-    from launcher.history.owner import Owner, Ownership
+    from launcher.history.owner import Owner
     from launcher.history.runs import Reader, Run
     from launcher.history.submission import Submission
 
@@ -134,8 +134,8 @@ def _after(run: Run) -> str:
     """What can be done about a run that didn't come to its end."""
     if run.submission is not None and run.record is None:
         return submit.never_begun(run)
-    if run.state == "elsewhere" and run.ownership.owner is not None:
-        return f"Nothing has come from it for long: it runs on {run.ownership.owner.host}, or was killed there."
+    if run.state == "elsewhere":
+        return f"Nothing has come from it for long: it runs on {run.owner.host}, or was killed there."
     if run.state not in ("killed", "interrupted", "failed", "diverged", "stopped"):
         return ""
     from launcher.history.runs import TORN, how_to_go_on
@@ -157,22 +157,22 @@ def stop(call: Call) -> Answer:
     reader = Reader(find(_named(word(call, "run"), "stop")), look=submit.look)
     run = reader.now()
     _refuse_older(run)
-    if run.ownership.state is owner.State.RUNNING and run.ownership.owner is not None:
-        _ask(run, run.ownership.owner)
-        asked = f"asked process {run.ownership.owner.pid} to stop; it ends its trainer, and writes its record"
+    if run.owner.state is owner.State.RUNNING:
+        _ask(run, run.owner)
+        asked = f"asked process {run.owner.pid} to stop; it ends its trainer, and writes its record"
     elif run.submission is not None and run.seen is not None and run.seen.is_there:
         submit.stop(run.submission, run.seen)
         done = "took SLURM's job back" if run.seen.waits else "asked SLURM's job to stop"
         asked = f"{done}: {run.submission.job}"
     elif run.state == "elsewhere":
-        raise BadInput([owner.refusal(run.folder.path, run.ownership)])
+        raise BadInput([owner.refusal(run.folder.path, run.owner)])
     else:
         call.terminal.say(f"{run.name}: nothing runs it, there is nothing to stop")
         return _ended(call, run, status=ExitCode.DONE)
     call.terminal.say(f"{run.name}: {asked}")
     with doing("waiting for its end"):
         run = _awaited(reader)
-        _hear_out(run.ownership)
+        _hear_out(run.owner)
     if run.at_work:
         call.terminal.say(f"it is still at it after {STOP_S:.0f} s; `autofit watch {run.folder.path}` shows it")
         return Answer(status=ExitCode.RUN_FAILED, record=run.as_record())
@@ -199,12 +199,12 @@ def _ask(run: Run, owner: Owner) -> None:
         raise refusal(f"process {owner.pid} belongs to another user", "Its user, or root, can stop it.", where=where) from error
 
 
-def _hear_out(ended: Ownership) -> None:
+def _hear_out(ended: Owner) -> None:
     """Waits until the process that gave the folder back is gone: at most ``LAST_WORDS_S``, for it may go on with something else."""
     from launcher.history import owner
 
     until = time.monotonic() + LAST_WORDS_S
-    while ended.owner is not None and owner.alive(ended.owner) and time.monotonic() < until:
+    while ended.pid and owner.alive(ended) and time.monotonic() < until:
         time.sleep(0.05)
 
 

@@ -41,8 +41,7 @@ def runs(console: Console, runs: Sequence[Run]) -> None:
     columns += [Column("peak"), Column("budget", shared=True), Column("age")]
     rows = []
     for run in runs:
-        owner = run.ownership.owner
-        beside = owner.host if run.state == "elsewhere" and owner is not None else _job(run) if run.state in QUEUED else ""
+        beside = run.owner.host if run.state == "elsewhere" else _job(run) if run.state in QUEUED else ""
         state = Text(_words(run.state) + (f" ({beside})" if beside else ""), style=_colour(run))
         age = prose.duration(time.time() - run.began) if run.began else "-"
         told = (_rung(run), _progress(run), size(run.peak_bytes), size(run.budget_bytes), age)
@@ -135,8 +134,7 @@ def panel(run: Run) -> Panel:
     rows = Table.grid(padding=(0, 2))
     rows.add_column(style="dim", no_wrap=True)
     rows.add_column()
-    owner = run.ownership.owner
-    by = Text(f"process {owner.pid} on {owner.host}", style="dim") if owner is not None else None
+    by = Text(f"process {run.owner.pid} on {run.owner.host}", style="dim") if run.owner.pid else None
     beside = {"loss": _curve(run, "loss")}
     for label, words in _told(run):
         rows.add_row(label, Text.assemble((words, "yellow" if label in ("waiting", "note") else ""), "  ", (beside.get(label, ""), "dim")))

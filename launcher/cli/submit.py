@@ -208,7 +208,7 @@ def begun_before(draft: Draft) -> Path | None:
     from launcher.config.recipe import as_yaml
 
     same, job = as_yaml(draft.recipe), submission.job_here()
-    mine = [path for path in below(Path(draft.recipe.run.root)) if (held := owner.who(path).owner) is not None and held.job == job]
+    mine = [path for path in below(Path(draft.recipe.run.root)) if owner.who(path).job == job]
     return next((path for path in mine if (path / "record.json").exists() and (path / "recipe.yaml").read_text("utf-8") == same), None)
 
 

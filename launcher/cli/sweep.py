@@ -89,7 +89,7 @@ def _over(folder: Path) -> Run:
 
     while True:
         run = run_in(folder)
-        job = run.ownership.owner.job if run.ownership.owner is not None else ""
+        job = run.owner.job
         if not job or run.record is None or run.record.status not in NOT_OVER:
             return run
         if (seen := submit.job_seen(job)) is None or not seen.is_there:

@@ -42,51 +42,46 @@ class State(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Owner:
-    """The process that holds a run folder, or last held it."""
+    """The process that holds a run folder, or last held it; empty where nobody is written down."""
 
-    pid: int
-    started: int
+    pid: int = 0
+    started: int = 0
     """Start time of the process, in clock ticks since boot; 0 if unknown."""
-    boot: str
+    boot: str = ""
     """The kernel's name for this boot of the machine; empty where it gives none."""
-    host: str
-    began: str
+    host: str = ""
+    began: str = ""
     """When it took the folder, UTC."""
     ended: str = ""
     """When it released the folder, UTC; empty until then."""
-    locked: bool
+    locked: bool = False
     """The file system has locks, so that the lock tells whether the owner lives."""
     job: str = ""
     """Id of the SLURM job that it runs in; empty outside of one."""
     starts_before: int = 0
     """How often that job was queued again before."""
+    state: State = State.UNKNOWN
+    """Its state, as far as it is known here and now; not written down."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Ownership:
-    """The answer of ``who``."""
-
-    state: State
-    owner: Owner | None = None
-    """The owner; None where the state is UNKNOWN."""
-
-
-def who(folder: Path) -> Ownership:
+def who(folder: Path) -> Owner:
     """Who holds the folder. Changes nothing."""
     try:
-        file = os.open(folder / NAME, os.O_RDONLY)
+        file = os.open(folder / NAME, os.O_RDONLY | os.O_NONBLOCK)  # a pipe in its place is waited for by nobody
     except OSError:
-        return Ownership(state=State.UNKNOWN)
+        return Owner()
     try:
         owner, free = _read(file), _lock(file, fcntl.LOCK_SH)
     finally:
         os.close(file)
-    return Ownership(state=State.UNKNOWN) if owner is None else Ownership(state=_state(owner, free), owner=owner)
+    return replace(owner, state=_state(owner, free))
 
 
 def _state(owner: Owner, free: bool | None) -> State:
     """``free``: nobody holds the lock; None: the file system has no locks."""
     here = owner.host == socket.gethostname()
+    if not owner.pid:
+        return State.UNKNOWN
     if owner.ended:
         return State.ENDED
     if owner.job and owner.job == submission.job_here() and owner.starts_before < submission.starts_before():
@@ -114,8 +109,10 @@ def owning(folder: Path) -> Iterator[Owner]:
     If the folder can't be written (a full disk), the run goes on, but other processes can't see that it is running.
     """
     file, locked = _opened(folder)
-    here = Owner(pid=os.getpid(), started=_started(), boot=boot(), host=socket.gethostname(), began=_now(), locked=locked)
-    owner = replace(here, job=submission.job_here(), starts_before=submission.starts_before())
+    owner = Owner(
+        pid=os.getpid(), started=_started(), boot=boot(), host=socket.gethostname(), began=_now(), locked=locked,
+        job=submission.job_here(), starts_before=submission.starts_before(), state=State.RUNNING,
+    )  # fmt: skip
     _write(file, owner)
     try:
         yield owner
@@ -135,20 +132,19 @@ def _opened(folder: Path) -> tuple[int | None, bool]:
     while (free := _lock(file, fcntl.LOCK_EX)) is False and time.monotonic() < until:
         time.sleep(0.02)
     before = _read(file)
-    state = State.UNKNOWN if before is None else _state(before, free)
-    if free is False or state in (State.RUNNING, State.ELSEWHERE):
+    before = replace(before, state=_state(before, free) if free is not False else State.RUNNING)
+    if before.state in (State.RUNNING, State.ELSEWHERE):
         os.close(file)
-        raise BadInput([refusal(folder, Ownership(state=State.RUNNING if free is False else state, owner=before))])
+        raise BadInput([refusal(folder, before)])
     return file, free is True
 
 
-def refusal(folder: Path, found: Ownership) -> Fault:
+def refusal(folder: Path, found: Owner) -> Fault:
     """The fault for a folder whose owner lives, or may live."""
-    pid = f"process {found.owner.pid}" if found.owner is not None else "another process"
-    if found.state is State.ELSEWHERE and found.owner is not None:
-        host = found.owner.host
-        words = f"{pid} on {host} runs it since {found.owner.began}, or was killed there, which can't be seen from {socket.gethostname()}"
-        return Fault(key="", where=str(folder), found=words, cure=f"See to it on {host}.")
+    pid = f"process {found.pid}" if found.pid else "another process"
+    if found.state is State.ELSEWHERE:
+        words = f"{pid} on {found.host} runs it since {found.began}, or was killed there, which can't be seen from {socket.gethostname()}"
+        return Fault(key="", where=str(folder), found=words, cure=f"See to it on {found.host}.")
     cure = f"`autofit watch {folder}` shows it, `autofit stop {folder}` ends it."
     return Fault(key="", where=str(folder), found=f"{pid} runs it just now", cure=cure)
 
@@ -162,17 +158,17 @@ def _lock(file: int, kind: int) -> bool | None:
     return True
 
 
-def _read(file: int) -> Owner | None:
+def _read(file: int) -> Owner:
     """The first line, which is written in one go; what a longer one has left behind it doesn't count."""
     with suppress(OSError, ValueError, TypeError):
         return Owner(**json.loads(os.pread(file, 4096, 0).partition(b"\n")[0]))
-    return None
+    return Owner()
 
 
 def _write(file: int | None, owner: Owner) -> None:
     if file is None:
         return
-    line = json.dumps(asdict(owner)).encode() + b"\n"
+    line = json.dumps({name: value for name, value in asdict(owner).items() if name != "state"}).encode() + b"\n"
     with suppress(OSError):
         os.pwrite(file, line, 0)
         os.ftruncate(file, len(line))

@@ -16,7 +16,7 @@ from typing import Any
 
 from launcher.errors import BadInput, Fault, did_you_mean
 from launcher.history import owner, series, submission
-from launcher.history.owner import Ownership, State
+from launcher.history.owner import Owner, State
 from launcher.history.records import DeviceRecord, MemoryRecord, Record, RungRecord
 from launcher.history.run_folder import RunFolder
 from launcher.history.submission import JobSeen, Look, Submission
@@ -39,7 +39,7 @@ class Run:
     """One run folder as it is now. Sizes are bytes, times seconds since 1970; None and 0 mean unknown."""
 
     folder: RunFolder
-    ownership: Ownership
+    owner: Owner
     record: Record | None
     """``record.json``; None if there is none, or it can't be read."""
     lines: tuple[Mapping[str, Any], ...] = field(repr=False)
@@ -70,8 +70,8 @@ class Run:
         One that was handed to SLURM: ``pending`` while its job is queued, also for another start, ``starting`` until the job has begun with
         it, ``submitted`` where SLURM can't be asked.
         """
-        held, holder = self.ownership.state, self.ownership.owner
-        begun = self.record is not None or holder is not None
+        held = self.owner.state
+        begun = self.record is not None or held is not State.UNKNOWN
         told = self.known.status or ("trying" if begun else "unknown")
         if told == "done" and not self.known.attempts and self.known.run is None:
             return "fitted"
@@ -79,7 +79,7 @@ class Run:
             told = self._of_its_job(told, begun=begun)
         if told not in AT_WORK:
             return told
-        its_jobs = holder is not None and self.submission is not None and holder.job == self.submission.job
+        its_jobs = self.submission is not None and self.owner.job == self.submission.job
         if self.seen is not None and held in (State.ELSEWHERE, State.KILLED) and its_jobs:
             return "killed" if not self.seen.runs else told if held is State.ELSEWHERE else "starting"
         return {State.RUNNING: told, State.KILLED: "killed", State.ENDED: "stopped"}.get(held, held.value)
@@ -148,8 +148,7 @@ class Run:
         if self.submission is not None:
             return self.known.began or self.submission.handed_in
         with suppress(ValueError):
-            taken = datetime.fromisoformat(self.ownership.owner.began).timestamp() if self.ownership.owner is not None else None
-            return self.known.began or taken
+            return self.known.began or datetime.fromisoformat(self.owner.began).timestamp()
         return None
 
     @property
@@ -218,7 +217,7 @@ class Run:
         told = ("phase", "epoch", "epochs", "step", "steps", "done", "loss", "used_bytes", "host_bytes", "busy", "samples_per_second",
                 "steps_per_second")  # fmt: skip
         return {
-            "run": self.name, "run_dir": str(self.folder.path), "owner": self.ownership.owner, "trials": self.tried,
+            "run": self.name, "run_dir": str(self.folder.path), "owner": self.owner if self.owner.pid else None, "trials": self.tried,
             "job": self.submission.job if self.submission is not None else None,
             "job_state": getattr(self.seen, "state", None) or None, "job_reason": getattr(self.seen, "reason", None) or None,
             "trial_phase": self.phase or None, "waits_for": self.waits_for or None, "remark": self.remark or None,
@@ -272,8 +271,8 @@ def of_job(job: str) -> Path | None:
 
 
 def _jobs(path: Path) -> set[str]:
-    handed, held = submission.read(path), owner.who(path).owner
-    return {handed.job if handed is not None else "", held.job if held is not None else ""} - {""}
+    handed = submission.read(path)
+    return {handed.job if handed is not None else "", owner.who(path).job} - {""}
 
 
 def _cure(path: Path) -> str:
@@ -341,12 +340,12 @@ class Reader:
         self._lines: list[Mapping[str, Any]] = []
 
     def now(self) -> Run:
-        ownership = owner.who(self._folder.path)  # first: a record that is read later is at least as new
+        holder = owner.who(self._folder.path)  # first: a record that is read later is at least as new
         self._lines += series.points(self._series)
         record, handed = Record.read(self._folder.record), submission.read(self._folder.path)
         over = record is not None and record.status not in NOT_OVER
         return Run(
-            folder=self._folder, ownership=ownership, record=record, lines=tuple(self._lines), submission=handed,
+            folder=self._folder, owner=holder, record=record, lines=tuple(self._lines), submission=handed,
             seen=self._asked(handed) if handed is not None and not over else None,
         )  # fmt: skip
 

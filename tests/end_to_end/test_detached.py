@@ -57,7 +57,7 @@ def test_a_detached_launch_goes_on_without_its_terminal_and_can_be_watched_and_s
     while found.state is State.UNKNOWN:
         time.sleep(0.05)
         found = owner.who(path)
-    assert found.state is State.RUNNING and found.owner is not None and found.owner.pid == said["pid"]
+    assert found.state is State.RUNNING and found.pid == said["pid"]
     assert os.getsid(said["pid"]) == said["pid"] != os.getsid(0)
     assert f"autofit stop {path}" in done.stderr
     assert answer(autofit("watch", "--json", str(path), cwd=place))["state"] == "trying"
@@ -80,7 +80,7 @@ def test_a_run_is_gone_on_with_in_the_background(place: Path) -> None:
     said = answer(done)
     assert (said["status"], said["run_dir"]) == ("detached", str(path)) and os.getsid(said["pid"]) == said["pid"]
     found = owner.who(path)
-    assert found.state is State.RUNNING and found.owner is not None and found.owner.pid == said["pid"]
+    assert found.state is State.RUNNING and found.pid == said["pid"]
     again = autofit("resume", "--detach", str(path), cwd=place)
     assert again.returncode == 1 and "runs it just now" in again.stdout + again.stderr, "a second one is refused here, not in a log"
     assert autofit("stop", str(path), cwd=place).returncode == 0 and runs.run_in(path).state == "interrupted"

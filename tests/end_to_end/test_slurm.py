@@ -173,9 +173,9 @@ def test_the_job_is_autofit_itself_with_the_cards_it_asked_for_and_every_flag_re
     job = place.up.said("scontrol", "show", "job", said["job"])
     for flag in ("TimeLimit=00:07:00", "Comment=mine", "NumCPUs=2", "Requeue=1", "gres:gpu:2", f"JobName={Path(said['run_dir']).name}"):
         assert flag in job, job
-    until(lambda: runs.run_in(Path(said["run_dir"])).ownership.owner)
-    held = runs.run_in(Path(said["run_dir"])).ownership.owner
-    assert held is not None and held.job == said["job"]
+    until(lambda: runs.run_in(Path(said["run_dir"])).owner.pid)
+    held = runs.run_in(Path(said["run_dir"])).owner
+    assert held.job == said["job"]
     environ = Path(f"/proc/{held.pid}/environ").read_bytes().split(b"\0")
     assert b"CUDA_VISIBLE_DEVICES=0,1" in environ and b"autofit" in Path(f"/proc/{held.pid}/cmdline").read_bytes()
     batch = place.up.said("scontrol", "listpids", said["job"])
@@ -331,8 +331,7 @@ def test_a_job_of_an_array_that_is_requeued_goes_on_and_is_waited_for(place: Pla
         until(lambda: [path for path in place.runs() if not path.name.startswith(".")])
         said = {"run_dir": str(next(path for path in place.runs() if not path.name.startswith(".")))}
         until(lambda: len(epochs(said)) >= 1)
-        held = runs.run_in(Path(said["run_dir"])).ownership.owner
-        assert held is not None
+        held = runs.run_in(Path(said["run_dir"])).owner
         place.up.said("scontrol", "requeue", held.job)
         out, _ = sweep.communicate(timeout=300)
     assert sweep.returncode == 0 and json.loads(out.splitlines()[-1])["runs"][0]["state"] == "done"

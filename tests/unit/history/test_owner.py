@@ -48,13 +48,13 @@ def test_a_folder_is_held_by_this_process_and_given_back_at_its_end(tmp_path: Pa
     with owning(tmp_path) as mine:
         assert who(tmp_path).state is State.RUNNING and mine.pid == os.getpid() and mine.host == socket.gethostname()
     found = who(tmp_path)
-    assert found.state is State.ENDED and found.owner is not None and found.owner.ended >= found.owner.began
+    assert found.state is State.ENDED and found.ended >= found.began
 
 
 def test_another_process_that_runs_it_is_seen_and_not_disturbed(tmp_path: Path) -> None:
     with another(tmp_path) as child:
         found = who(tmp_path)
-        assert found.state is State.RUNNING and found.owner is not None and found.owner.pid == child.pid
+        assert found.state is State.RUNNING and found.pid == child.pid
         before = (tmp_path / owner.NAME).read_bytes()
         with pytest.raises(BadInput, match=f"process {child.pid} runs it just now.*autofit stop"), owning(tmp_path):
             pass
