@@ -36,7 +36,7 @@ def _why(fit: Fit) -> str:
     """What was tried, and what became of rungs that failed of something else than the device's memory."""
     rungs, tried = len(fit.job.ladder.rungs), len({trial.rung.index for trial in fit.trials})
     asked = "" if tried == rungs else ", which rule out the others"
-    asked += ", full runs of this launch have ruled out some" if fit.reuse is not None and fit.reuse.failures else ""
+    asked += ", full runs of this launch have ruled out some" if fit.reuse.failures else ""
     said = [f"{tried} of {rungs} rungs tried{asked}"]
     said += [f"with more accumulation than asked {fit.refused}"] if fit.refused else []
     said += [f"the micro-batch isn't turned: {why}"] if (why := fit.unturned or fit.job.adapter.asked.unturned) else []

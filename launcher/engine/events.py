@@ -103,7 +103,7 @@ class Fitted(Event, name="fitted"):
 
     def line(self) -> Mapping[str, Any]:
         fit = self.fit
-        kept = {"kept": fit.reuse.fit.id} if fit.reuse and fit.reuse.used and fit.reuse.fit else {}
+        kept = {"kept": fit.kept.id} if fit.kept.used else {}
         return {"status": fit.status, "rung_index": fit.chosen.rung.index if fit.chosen else None, **kept, "ladder": list(_ladder(fit))}
 
 

@@ -139,10 +139,10 @@ def _ruled_out(tried: search.Tried, ladder: Ladder, why: str) -> search.Tried:
 
 def _disproved(result: Fit) -> list[search.Tried]:
     """Rungs at which a full run of this same launch ran out of memory. They count as failed, whatever their trials said."""
-    rungs, failures = result.job.ladder.rungs, result.reuse.failures if result.reuse is not None else ()
+    rungs = result.job.ladder.rungs
     return [
         search.Tried(rung=rungs[one.rung_index], verdict=Verdict(kind=Kind.OUT_OF_MEMORY, phase=Phase.FINISH, why=one.why))
-        for one in failures
+        for one in result.reuse.failures
         if one.rung_index < len(rungs)
     ]
 

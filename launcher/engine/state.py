@@ -115,8 +115,8 @@ class Fit:
     """Where a trial of the command showed another batch than was read of it."""
     unturned: str = ""
     """Why its micro-batch isn't turned, where the trial of rung 0 showed that."""
-    reuse: Reuse | None = None
-    """To the fits that are kept; None before that was asked."""
+    reuse: Reuse = field(default_factory=Reuse)
+    """What was found among the kept fits; empty before that was asked."""
     kept: KeptRecord = field(default_factory=KeptRecord)
     """What is known of kept fits, as the record has it; with the digest of what its fit depends on a run disproves it."""
     trial_seconds: float = 0.0

@@ -114,5 +114,4 @@ class Launches:
         return reuse.look_up(self.job())
 
     def why(self, fit: Fit) -> str:
-        assert fit.reuse is not None
         return fit.reuse.why
