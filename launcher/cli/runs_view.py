@@ -213,7 +213,7 @@ def _rung(run: Run) -> str:
 
 def _settings(rung: Mapping[str, Any]) -> str:
     told = {name: value for name, value in rung.items() if value not in (None, False) and (name, value) != ("accumulation", 1)}
-    return ", ".join(f"{name} {setting(value)}" for name, value in told.items())
+    return ", ".join(f"{name} {setting(value)}" for name, value in told.items()) or "as it stands"
 
 
 def _progress(run: Run) -> str:

@@ -81,7 +81,9 @@ def settings(rung: Mapping[str, Any], accumulation: int | None) -> dict[str, Any
 
 
 def words(told: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name} {value(now)}" for name, now in told.items() if now not in (None, False))
+    known = {name: now for name, now in told.items() if now not in (None, False)}
+    said = known if known.keys() != {"accumulation"} else {}  # of an unknown batch
+    return ", ".join(f"{name} {value(now)}" for name, now in said.items()) or "the command as it stands"
 
 
 def wheel(name: str) -> str:
