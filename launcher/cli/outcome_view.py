@@ -148,7 +148,7 @@ def _memory(console: Console, fit: Fit) -> None:
 def _batch_words(trial: Trial, asked: int) -> str:
     used = trial.effective_batch
     if least_most := trial.report.facts.get(DRAWN_BATCH):
-        return "its batches are drawn: {} to {} samples were seen".format(*least_most)
+        return "its batches have {} to {} samples, as they were seen".format(*least_most)
     if not asked:
         return f"effective batch {used}, as the trial saw it" if used and trial.batch_seen else "the batch is the command's own"
     if trial.rung.effective_batch != asked:

@@ -150,14 +150,13 @@ def _concluded(result: Fit, move: search.Move, run_as: Job) -> None:
 
 def _made_anew(result: Fit, search: RungSearch) -> bool:
     """Makes the ladder anew after the trial of rung 0. Returns whether it is made of what ran: trials of the old one say nothing of its
-    rungs. Else the micro-batch stays as the command has it, and so does the trial."""
+    rungs. Else the micro-batch stays as the command has it, and so does its trial, if that was the command to the letter."""
     job, wrong = result.job, search.misread
     adapter, believed = rung_zero.anew(job.adapter, wrong if result.misread is None else None)
     result.misread = replace(wrong, believed=believed) if wrong is not None else result.misread
-    if believed:
+    result.unturned = "" if believed else search.unturned
+    if believed or result.trials[-1].told_less:
         result.trials.clear()
-    else:
-        result.unturned = search.unturned
     job.tell(Unturned(misread=result.misread, words=search.unturned, believed=believed))  # first, the record with it
     _take(result, replace(job, adapter=adapter, ladder=build.ladder_of(adapter)))
     return believed

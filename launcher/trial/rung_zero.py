@@ -78,9 +78,10 @@ def _shown(trial: Trial, *, unsaid: Collection[str]) -> dict[str, int]:
 
 
 def drawn(trial: Trial) -> str:
-    """The sentence on batches whose number of samples is drawn; empty where it isn't."""
+    """The sentence on batches without a fixed number of samples; empty where they have one."""
     least, most = trial.report.facts.get(DRAWN_BATCH, (0, 0))
-    return f"the script draws how many samples a batch has ({least} to {most} were seen), and parts of it are other draws" if most else ""
+    seen = f"its batches have no fixed number of samples ({least} to {most} were seen), so that parts of them aren't the asked ones"
+    return seen if most else ""
 
 
 def anew(adapter: Adapter, wrong: Misread | None) -> tuple[Adapter, bool]:

@@ -96,6 +96,11 @@ class Trial:
         return seen * self.rung.accumulation if isinstance(seen, int) and seen else self.rung.effective_batch
 
     @property
+    def told_less(self) -> bool:
+        """Whether its trainer was told to accumulate less than the rung does, so that it ends sooner."""
+        return self.expects.get(ACCUMULATION, self.rung.accumulation) != self.rung.accumulation
+
+    @property
     def batch_seen(self) -> bool:
         """Whether the trial saw how many samples an optimizer step has, and for a script its accumulation, too."""
         observed, facts = self.report.observed, self.report.facts

@@ -341,9 +341,11 @@ class ScriptAdapter(Adapter):
 
     def _in_trial(self, rung: Rung) -> int:
         """Accumulation in a trial: four micro-batches peak as four hundred do. As it is for Hugging Face's Trainer, which holds all inputs,
-        where the script decides, and at rung 0 where no word of the command says it: its own words are what is looked at then."""
+        where the script decides, and at rung 0 where no word of the command says it, or the micro-batch isn't turned: its own words are
+        what is looked at then."""
         told, spelling, own = told_accumulation(self.args, rung), self.args.spelled.get("accumulation", ""), own_accumulation(self.args)
-        as_it_stands = "accumulation" in self.asked.unsaid and self.args.says.get("accumulation") == told and not any(rung.position)
+        unsaid = "accumulation" in self.asked.unsaid and self.args.says.get("accumulation") == told
+        as_it_stands = not any(rung.position) and (unsaid or "micro_batch" not in self.recipe.ladder.order)
         if accumulation_form(self.args) == ITSELF or "gradient_accumulation_steps" in spelling or as_it_stands:
             return told
         return own * min(told // own, MOST_ACCUMULATION)

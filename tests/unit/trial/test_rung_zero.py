@@ -179,9 +179,25 @@ def test_a_number_that_the_script_draws_or_changes_was_not_misread(tmp_path: Pat
 def test_a_trial_of_rung_0_leaves_an_accumulation_that_no_word_says_at_that(tmp_path: Path) -> None:
     """Told four of sixteen it would hide that a file has said two."""
     unsaid, typed = adapter(tmp_path, ask={"accumulation": 16}), adapter(tmp_path, "--accum", "16", ask={"accumulation": 16})
-    plans = [one.trial(ladder_of(one).asked, cpu_budget(), folder=tmp_path, cache=tmp_path) for one in (unsaid, typed)]
-    assert [plan.payload["argv"][2:] for plan in plans] == [[], ["--accum", "4"]]
-    assert [plan.expects for plan in plans] == [{"accumulation": 16}, {"accumulation": 4}]
+    fixed = rung_zero.anew(typed, None)[0]
+    assert isinstance(fixed, ScriptAdapter)
+    plans = [one.trial(ladder_of(one).asked, cpu_budget(), folder=tmp_path, cache=tmp_path) for one in (unsaid, typed, fixed)]
+    assert [plan.payload["argv"][2:] for plan in plans] == [[], ["--accum", "4"], ["--accum", "16"]], "guarded as it stands: to the letter"
+    assert [plan.expects for plan in plans] == [{"accumulation": 16}, {"accumulation": 4}, {"accumulation": 16}]
+
+
+def test_what_was_tried_with_less_is_tried_again_as_it_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``--accum 16`` was turned to 4 in the trial, and was no word for accumulation."""
+    one, seen = adapter(tmp_path, "--accum", "16", ask={"accumulation": 16}), list[int]()
+
+    def run(job: Job, rung: Rung) -> Trial:
+        seen.append(job.adapter.trial(rung, job.budget, folder=tmp_path, cache=tmp_path).payload["accumulation"])
+        return tried(job.ladder, rung=rung, told=seen[-1], micro_batch=32, accumulation=1, **{SAMPLES: 32})
+
+    monkeypatch.setattr(trial, "run", run)
+    result = Fit(job=Job(adapter=one, ladder=ladder_of(one), budget=cpu_budget(), folder=RunFolder.create(tmp_path / "runs", "mine")))
+    engine.walk(result)
+    assert seen == [4, 16] and result.status is Status.DONE and len(result.trials) == 1
 
 
 def launched(
@@ -248,8 +264,8 @@ def test_drawn_batches_are_guarded_as_they_stand(tmp_path: Path, monkeypatch: py
     result, heard = launched(one, tmp_path, monkeypatch, ran=29, fits_from=fits_from, **drawn)
     assert result.status is status and [one.rung.index for one in result.trials] == [0] and result.misread is None
     words = told(result, heard)
-    assert "the script draws how many samples a batch has (20 to 45 were seen)" in words and "misread" not in words
-    assert ("its batches are drawn: 20 to 45 samples were seen" in words) is (status is Status.DONE)
+    assert "its batches have no fixed number of samples (20 to 45 were seen)" in words and "misread" not in words
+    assert ("its batches have 20 to 45 samples, as they were seen" in words) is (status is Status.DONE)
 
 
 def test_a_batch_that_nobody_can_read_is_guarded_as_it_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
