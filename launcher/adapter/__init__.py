@@ -11,7 +11,7 @@ from launcher.adapter.dialect import Dialect
 from launcher.adapter.inputs import Inputs, package_folder
 from launcher.adapter.log_line import LogLine, TrainerWords
 from launcher.adapter.progress import Progress
-from launcher.adapter.protocol import FIRST, Adapter, Changed, Correction, RunStart, Saved, Weights, row_by_row
+from launcher.adapter.protocol import FIRST, Adapter, Correction, RunStart, Saved, Weights, row_by_row
 from launcher.adapter.recognised import Belief, Doubt, Understood, typed
 from launcher.config.schema import DeviceRules, LadderRules, Recipe, TrainerRules, TrialRules, Value, WheelRule
 from launcher.errors import PLACE, BadInput, Fault, did_you_mean
@@ -32,7 +32,6 @@ __all__ = [
     "BadInput",
     "Belief",
     "Budget",
-    "Changed",
     "Checkpoint",
     "Command",
     "Correction",

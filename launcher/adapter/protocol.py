@@ -74,16 +74,6 @@ class Saved:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Changed:
-    """What a person has changed of their own training since it was launched."""
-
-    told: Sequence[str] = ()
-    """Sentences for them."""
-    faults: Sequence[Fault] = ()
-    """What asks for another training than the one that was launched."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Correction:
     """What is known of a difference that twins have found. Every recipe is proven before it is used."""
 
@@ -165,8 +155,11 @@ class Adapter(ABC):
         words = tuple(word.replace("{data}", str(place)) for word in self.recipe.stand_in or ())
         return self.recipe.model_copy(update={"data": str(place), "prepare": words}) if words else None
 
-    def believing(self, ran: Mapping[str, int]) -> Recipe | None:
-        """The recipe with what rung 0 ran (setting -> value) in place of what was read; None if it isn't known how to change it then."""
+    def believing(self, ran: Mapping[str, int], arrived: Mapping[str, Any]) -> Recipe | None:
+        """The recipe with what rung 0 ran (setting -> value) in place of what was read; None if that is the same, or it isn't known how.
+
+        ``arrived``: where its numbers arrive, in words of this trainer's by which a rung sets them -> what arrived.
+        """
         return None
 
     # -- a rung in the trainer's words ----------------------------------------------------------------------------------
@@ -215,12 +208,9 @@ class Adapter(ABC):
         """What the run of this run folder has saved."""
         return Saved(place=folder / "run")
 
-    def changed(self, *, since: float, read: Mapping[str, Value]) -> Changed:
-        """What the person has changed of their own training since then (seconds since 1970).
-
-        ``read``: what the launch read of settings that then ran otherwise.
-        """
-        return Changed()
+    def edited(self, *, since: float) -> Sequence[str]:
+        """Files of the person's own training that were written since then (seconds since 1970)."""
+        return ()
 
 
 def row_by_row(asked: Rung) -> Sequence[tuple[int, int]]:

@@ -38,7 +38,8 @@ NAMES: Mapping[str, tuple[str, ...]] = {
 _EVALUATION = frozenset(("val", "valid", "validation", "eval", "evaluation", "test", "dev", "infer", "inference", "predict", "prediction"))
 _NO_SIZE = frozenset((
     "num", "number", "n", "limit", "max", "min", "log", "every", "interval", "freq", "norm", "bn", "sampler", "total", "global",
-    "effective", "virtual", "path", "dir", "scale", "warmup", "init", "auto", "find", "prefetch", "queue", "momentum", "generation", "gen",
+    "effective", "virtual", "type", "unit",
+    "path", "dir", "scale", "warmup", "init", "auto", "find", "prefetch", "queue", "momentum", "generation", "gen",
 ))  # fmt: skip
 _LENGTH = frozenset(("len", "length", "size", "window"))
 
@@ -66,24 +67,10 @@ def whole(name: str) -> bool:
     return batch and bool(words & {"global", "total", "effective"}) and not words & _EVALUATION
 
 
-def unit(name: str) -> bool:
-    """Whether a setting says what a batch is counted in: ``--batch_size_type frame``."""
-    words = frozenset(_words(name))
-    return words == {"dynamic", "batching"} or ("batch" in words and bool(words & {"type", "unit", "by"}) and not words & _EVALUATION)
-
-
-_OTHER_UNITS = re.compile(r"(frame|token|second|duration|numel|length|bin)", re.IGNORECASE)
-
-
-def other_unit(value: object) -> bool:
-    """Whether a batch that is counted so has no fixed number of samples."""
-    return value is True or (isinstance(value, str) and _OTHER_UNITS.match(value) is not None)
-
-
-def by_tokens(name: str) -> bool:
-    """Whether a name bounds a batch by its tokens or frames: ``--max-tokens``, ``--batch-frames``."""
-    words = frozenset(_words(name))
-    return bool(words & {"tokens", "frames"} and words & {"max", "batch"}) and not words & {*_EVALUATION, "new", "generation"}
+def counts_micro_batches(name: str) -> bool:
+    """Whether a name of accumulation says how many micro-batches make a step, and nothing else of it (``accumulated_loss``)."""
+    counts = {"step", "steps", "iter", "iters", "batches", "every", "times", "freq", "micro"}
+    return usual(name) == "accumulation" or (meaning(name) == "accumulation" and bool(counts & set(_words(name))))
 
 
 def usual(name: str) -> str | None:
@@ -153,18 +140,6 @@ def counts_steps(name: str) -> bool:
 def counts_steps_of_a_pass(name: str) -> bool:
     """Whether a flag or key says how many steps a pass, or an epoch, has."""
     return counts_steps(name) and {"per", "epoch"} <= set(_words(name))
-
-
-_POINTS = frozenset(("save", "saving", "checkpoint", "ckpt"))
-_HOW_OFTEN = frozenset(("every", "interval", "freq", "frequency", "steps"))
-_NO_POINTS = frozenset(("epoch", "epochs", "batches", "num", "max", "limit", "warmup", "log", "accumulation", "accum", "inference"))
-
-
-def counts_points(name: str) -> bool:
-    """Whether a flag or key says after how many steps it evaluates or saves: of which kind shows only when it runs."""
-    words = set(_words(name))
-    many = "n" in words and "every" not in words
-    return bool(words & (_POINTS | _EVALUATION) and words & _HOW_OFTEN) and not words & _NO_POINTS and not many
 
 
 def counts_passes(name: str) -> bool:

@@ -14,7 +14,7 @@ from launcher.engine import reuse
 from launcher.engine.events import CardTaken, StepsCounted
 from launcher.engine.search import card_is_back, make_trial
 from launcher.engine.state import Fit, Status
-from launcher.errors import AutofitError, BadInput, Interrupted
+from launcher.errors import AutofitError, Interrupted
 from launcher.history.records import AttemptRecord, MoveRecord, RunRecord
 from launcher.history.runs import BEGINNING, CHECKPOINT, NOTHING
 from launcher.ladder import course
@@ -163,23 +163,13 @@ def _move(result: Fit) -> MoveRecord:
         keeps=asked.keeps, tried=tried, workers=asked.workers, forgiven=result.forgiven,
     )  # fmt: skip
     move = decide(history)
-    resumed = len(result.attempts) == result.forgiven  # which has just looked
-    if not move.stops and not resumed and (why := _another_training(result)):
+    resumed = len(result.attempts) == result.forgiven  # a person has said so, and was told of it
+    if not move.stops and not resumed and (newer := job.adapter.edited(since=job.folder.launched())):
+        why = f"edited since the launch: {', '.join(newer)}; autofit resume goes on with that, at the launch's rung"
         move = MoveRecord(move="stop", why=why, checkpoint=move.checkpoint)
     result.note(next=move)
     result.write()
     return move
-
-
-def _another_training(result: Fit) -> str:
-    """Why what would run now isn't what was launched, if the person has edited it so; else nothing."""
-    read = result.misread.read if result.misread is not None else {}
-    try:
-        with doing("looking whether the training was edited since"):
-            faults = result.job.adapter.changed(since=result.job.folder.launched(), read=read).faults
-    except BadInput as unreadable:
-        faults = unreadable.faults
-    return "; ".join(f"{one.found}. {one.cure}" for one in faults)
 
 
 def _left(result: Fit) -> tuple[Sequence[Checkpoint], Mapping[Path, str]]:

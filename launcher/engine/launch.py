@@ -149,16 +149,19 @@ def _concluded(result: Fit, move: search.Move, run_as: Job) -> None:
 
 
 def _made_anew(result: Fit, search: RungSearch) -> bool:
-    """Makes the ladder anew after the trial of rung 0. Returns whether it is made of what ran: trials of the old one say nothing of its
-    rungs. Else the micro-batch stays as the command has it, and so does its trial, if that was the command to the letter."""
+    """Makes the ladder anew after a trial. Returns whether it is made of what ran; the trials made so far are of that ladder. Else the
+    micro-batch stays as the command has it, and so does its trial, if that was the command to the letter."""
     job, wrong = result.job, search.misread
-    adapter, believed = rung_zero.anew(job.adapter, wrong if result.misread is None else None)
-    result.misread = replace(wrong, believed=believed) if wrong is not None else result.misread
+    adapter, believed = rung_zero.anew(job.adapter, wrong)
+    ladder = build.ladder_of(adapter)
+    result.misread = replace(wrong, believed=believed) if wrong is not None and wrong.read else result.misread
     result.unturned = "" if believed else search.unturned
-    if believed or result.trials[-1].told_less:
+    if believed:
+        result.trials[:] = rung_zero.as_believed(result.trials, ladder)
+    elif result.trials[-1].told_less:
         result.trials.clear()
-    job.tell(Unturned(misread=result.misread, words=search.unturned, believed=believed))  # first, the record with it
-    _take(result, replace(job, adapter=adapter, ladder=build.ladder_of(adapter)))
+    job.tell(Unturned(misread=wrong, words=search.unturned, believed=believed))  # first, the record with it
+    _take(result, replace(job, adapter=adapter, ladder=ladder))
     return believed
 
 
@@ -233,11 +236,9 @@ def _as_it_was(launch: Resumable, listeners: Sequence[Listener], until_the_end: 
     adapter = load_adapter(recipe.trainer.adapter)(recipe)
     ladder = build.ladder_of(adapter)
     made, (trials, sames) = launch.attempts(ladder), launch.trials(ladder)
-    read = record.misread.read if record.misread is not None else {}
     full = disk_faults(Path(recipe.run.root)) + [fault for fault in adapter.check() if fault.key not in OWN_FOLDER]
-    changed = adapter.changed(since=launch.folder.launched(), read=read)
-    if full or changed.faults:
-        raise BadInput(launch.draft.provenance.placed(full or list(changed.faults)))
+    if full:
+        raise BadInput(launch.draft.provenance.placed(full))
     with doing("waiting for the processes of the run to end"):
         left = process.wait_for_leftovers(launch.folder.path)
     if left:
@@ -250,9 +251,10 @@ def _as_it_was(launch: Resumable, listeners: Sequence[Listener], until_the_end: 
     result = Fit(job=job, trials=trials, sames=sames, attempts=made, forgiven=len(made), fit_only=bool(record.fit_only), kept=record.kept)
     result.began = record.began or result.began
     if record.misread is not None and record.misread.believed:
-        result.misread = Misread(read=read, ran=record.misread.ran, believed=True)
+        result.misread = Misread(read=record.misread.read, ran=record.misread.ran, believed=True)
     result.same = SameTraining.from_record(record.same_training.written()) if record.same_training is not None else None
     if record.chosen_rung_index is not None:
         result.chosen = next(one for one in reversed(result.trials) if one.rung.index == record.chosen_rung_index)
         result.command = start.native_command(job, result.chosen.rung)
-    return result, changed.told
+    newer = ", ".join(adapter.edited(since=launch.folder.launched()))
+    return result, [f"edited since the launch: {newer}. What runs is that, at the launch's rung"] if newer else []

@@ -95,9 +95,15 @@ class RungSearch:
         return len(self._result.trials) + throughput.most_trials(self._job.ladder, self._history, self._job.recipe.ladder)
 
     def _is_unturned(self, tried: Trial) -> bool:
-        """Whether a trial of rung 0 shows that a person's micro-batch can't be turned as was planned."""
+        """Whether the trials show what makes another ladder of a person's command, or that its micro-batch can't be turned as planned."""
         job = self._job
-        if tried.rung.index or not job.adapter.general or MICRO_BATCH not in job.recipe.ladder.order:
+        if not job.adapter.general:
+            return False
+        told = rung_zero.showed(self._result.trials, unsaid=job.adapter.asked.unsaid)
+        if told is not None and job.adapter.believing(told.ran, told.arrived) is not None:
+            self.misread, self.unturned = told, told.words(job.adapter.asked.read_at)
+            return True
+        if tried.rung.index or MICRO_BATCH not in job.recipe.ladder.order:
             return False
         self.misread = misread(job, tried)
         drawn = rung_zero.drawn(tried) if job.recipe.ladder.keep_batch else ""
@@ -160,7 +166,7 @@ def make_trial(job: Job, rung: Rung, made: list[Trial], *, most: int | None = No
     mean = sum(took) / len(took) if took else None
     job.tell(TrialStarted(rung=rung, number=len(made) + 1, most=most, mean_seconds=mean, why=why))
     tried, cap = trial.run(job, rung), job.budget.cap_bytes
-    if job.adapter.general:
+    if job.adapter.general and not job.adapter.asked.unseen_step:
         asked = next((one for one in reversed(made) if one.rung.index == 0), None)
         tried = rung_zero.held_against(tried, asked, job.ladder)
     past = earlier.as_past(as_tried(tried, cap), training=job.training, device=job.budget.name, cap_bytes=cap, seconds=tried.seconds)

@@ -33,6 +33,7 @@ from typing import Any
 from ..shared.report import HOST_BESIDE, HOST_GROWTH, OWN_ACCUMULATION, STEPPED_AT, Phase
 from ..shared.sizes import format_size
 from . import budget, counted, kept_checkpoint
+from .arrives import Arrives
 from .counted import Hand, MicroBatches, StepsByOptimizer
 from .gathered import JOINED, Gathered
 from .part import TakingPart, distributed, is_a_child, is_memory
@@ -70,6 +71,7 @@ class Instrument(TakingPart):
     def __init__(self, settings: ProbeSettings) -> None:
         super().__init__(settings)
         self.together = Together(self)
+        self.arrives = Arrives(self)
         self.forwarding = False
         self.validated = False
         """A validation after the wanted steps has been seen to its (cut) end; of several ranks, all go on from there."""
@@ -126,7 +128,7 @@ class Instrument(TakingPart):
             sys.modules["torch"].set_num_threads(1)  # the budget has started the others (``budget``), and no child has them
         self.stop_forwarding()
         fresh = vars(type(self)(self.settings))
-        kept = {name: getattr(self, name) for name in ("on_forwarding", "on_hand", "_taken", "_card", "orders", "_closed")}
+        kept = {name: getattr(self, name) for name in ("on_forwarding", "on_hand", "arrives", "_taken", "_card", "orders", "_closed")}
         self.__dict__.update({**fresh, **kept, "_closed": self.settings.budget_only and self._closed})
         self.together = Together(self)
 

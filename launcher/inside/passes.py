@@ -312,6 +312,7 @@ class TrialPass:
             instrument.recorder.fact(**{"validation_batch": size} if instrument.proven else {})
         elif instrument.phase in (Phase.TRAIN, Phase.TRAIN_AGAIN, Phase.FINISH) and not instrument.in_parts(size):
             observe_micro_batch(instrument, size)
+            instrument.arrives.trains(self._loader)
 
     def _end(self) -> Any:
         """Ends the pass early."""

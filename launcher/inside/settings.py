@@ -55,9 +55,6 @@ class ProbeSettings:
     same: dict[str, Any] = field(default_factory=dict)
     """What a twin is told (``inside.same.twin.Told``); empty: this is none."""
 
-    look: str = ""
-    """Nothing but a look at where its batch size arrives (``arriving``): with "marks" on its own numbers, or "plain"."""
-
     def write(self, path: Path) -> None:
         files.replace(path, json.dumps(dataclasses.asdict(self), indent=1))  # whole: another rank may read it
 

@@ -37,9 +37,6 @@ def begin(settings: ProbeSettings) -> None:
     late = "torch" in sys.modules
     if not settings.budget_only:
         Path(settings.records, LOADED).touch()
-    if settings.look:
-        _looks(settings)
-        return
     instrument = Instrument(settings)
     if settings.overlay:
         overlay = Overlay(Path(settings.overlay), kept=(Path(settings.overlay).parent, *map(Path, settings.kept)))
@@ -62,14 +59,6 @@ def _has_base(instrument: Instrument, modules: Sequence[str], _: Any) -> None:
         ours = name.removeprefix("launcher.")
         importlib.import_module(name if ours == name else f"..{ours}", __package__)
     instrument.open()
-
-
-def _looks(settings: ProbeSettings) -> None:
-    overlay = Overlay(Path(settings.overlay), kept=[*map(Path, settings.kept)])
-    overlay.install()
-    after_import(overlaid_libraries.hooks(overlay))
-    arriving = importlib.import_module("..trainers.script.inside.arriving", __package__)
-    arriving.install(Path(settings.records), marked=settings.look == "marks")
 
 
 def _torch(instrument: Instrument) -> None:

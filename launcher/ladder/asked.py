@@ -27,6 +27,8 @@ class Asked:
     """Data loader workers; None if unknown, or if a run can't be started with fewer."""
     unturned: str = ""
     """Of a command: why its micro-batch isn't turned, in words; empty where it may be."""
+    unseen_step: bool = False
+    """Of a command that takes a whole batch in parts by itself: how many samples that has isn't known until a trial shows it."""
     keeps: frozenset[str] | None = None
     """Wheels that may change with a checkpoint still loadable, at the same effective batch and schedule; None: it can't resume."""
     unsaid: frozenset[str] = frozenset()

@@ -18,7 +18,7 @@ from launcher.adapter.protocol import Adapter
 from launcher.config.schema import Recipe
 from launcher.history.run_folder import RunFolder
 from launcher.ladder import build, search
-from launcher.ladder.rungs import MICRO_BATCH, Ladder, Rung
+from launcher.ladder.rungs import Ladder, Rung
 from launcher.ladder.verdict import Kind, Verdict
 from launcher.machine.devices import Budget
 from launcher.machine.headroom import DEFAULT
@@ -110,11 +110,12 @@ def _cap(card: GpuModel, job: Job) -> int:
 
 def _believed(adapter: Adapter, needs: dict[int, Trial], play: Callable[[Rung], Trial]) -> Adapter | None:
     """The adapter by what rung 0 of a person's own command ran, where that isn't what was read of it; ``needs`` get that trial."""
-    if not adapter.general or MICRO_BATCH not in adapter.recipe.ladder.order:
+    if not adapter.general:
         return None
     needs[0] = play(build.ladder_of(adapter).asked)
-    wrong = rung_zero.misread(needs[0], unsaid=adapter.asked.unsaid)
-    return rung_zero.anew(adapter, wrong)[0] if wrong is not None else None
+    told = rung_zero.showed([needs[0]], unsaid=adapter.asked.unsaid)
+    believed = adapter.believing(told.ran, told.arrived) if told is not None else None
+    return type(adapter)(believed) if believed is not None else None
 
 
 @contextmanager

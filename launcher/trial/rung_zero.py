@@ -11,9 +11,19 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from launcher.adapter.protocol import Adapter
-from launcher.ladder.rungs import ACCUMULATION, MICRO_BATCH, Ladder
+from launcher.ladder.rungs import ACCUMULATION, MICRO_BATCH, Ladder, Rung
 from launcher.ladder.verdict import Kind
-from launcher.shared.report import DIVIDED_BY, DRAWN_BATCH, MICRO_BATCHES, OWN_ACCUMULATION, SAID_ACCUMULATION, SAMPLES, WORLD_SIZE
+from launcher.shared.report import (
+    ARRIVED,
+    DIVIDED_BY,
+    DRAWN_BATCH,
+    MICRO_BATCHES,
+    OWN_ACCUMULATION,
+    SAID_ACCUMULATION,
+    SAMPLES,
+    STEP,
+    WORLD_SIZE,
+)
 from launcher.trial.trial import Trial
 
 _TELLING = (Kind.FITS, Kind.OUT_OF_MEMORY, Kind.SPILLED, Kind.VACUOUS)
@@ -28,6 +38,8 @@ class Misread:
     """Settings of rung 0 that ran otherwise: the values that were read."""
     ran: Mapping[str, int] = field(default_factory=dict)
     """Every setting that the trial of rung 0 showed."""
+    arrived: Mapping[str, Any] = field(default_factory=dict)
+    """Where its numbers arrive -> what arrived."""
     believed: bool = False
     """The ladder was rebuilt from what ran."""
 
@@ -37,25 +49,67 @@ class Misread:
 
     def words(self, read_at: Mapping[str, str]) -> str:
         """A sentence: what was read where, and what ran."""
+        if not self.read:
+            places = f" ({', '.join(self.arrived)})" if self.arrived else ""
+            shown = ", ".join(f"{name} {value}" for name, value in self.ran.items() if name != WORLD_SIZE)
+            return f"seen in the trial: {shown or 'where its numbers arrive'}{places}"
         ran = " and ".join(f"{name} {self.ran[name]}" for name in self.read)
         read = " and ".join(f"{value}{f' ({said})' if (said := read_at.get(name)) else ''}" for name, value in self.read.items())
         return f"the command as it stands ran {ran}, and {read} had been read"
 
 
 def misread(trial: Trial, *, unsaid: Collection[str]) -> Misread | None:
-    """What the trial of rung 0 disproves, or None. ``unsaid``: settings that the command itself doesn't mention.
+    """What the trial of rung 0 disproves, or None. ``unsaid``: settings that the command itself doesn't mention."""
+    told = showed([trial], unsaid=unsaid)
+    return told if told is not None and told.read else None
 
-    A trainer that lowered its batch for lack of memory disproves nothing, nor does a batch that the script changes, or that wasn't read.
+
+def showed(trials: Sequence[Trial], *, unsaid: Collection[str]) -> Misread | None:
+    """What the trials show of rung 0, and what had been read otherwise; None where its own shows nothing. Where that ended before its first
+    optimizer step, a lower rung's step is told.
+
+    A trainer that lowered its batch for lack of memory shows nothing. A batch that is drawn, or that the script changes, disproves none.
     """
-    rung, told = trial.rung, trial.expects.get(ACCUMULATION)
-    if rung.index or trial.verdict.kind not in _TELLING or trial.report.swallowed or not rung.micro_batch:
+    trial = next((one for one in reversed(trials) if one.rung.index == 0), None)
+    if trial is None or trial.verdict.kind not in _TELLING or trial.report.swallowed:
         return None
-    counted = {} if trial.kept and told is None else {ACCUMULATION: told if isinstance(told, int) else rung.accumulation}
-    changes = len(trial.report.facts.get(MICRO_BATCHES, ())) > 1
-    expected = {**({} if changes else {MICRO_BATCH: rung.micro_batch}), WORLD_SIZE: rung.world_size, **counted}
+    rung, told, facts = trial.rung, trial.expects.get(ACCUMULATION), trial.report.facts
     ran = _shown(trial, unsaid=unsaid)
-    read = {name: expected[name] for name, value in ran.items() if name in expected and value != expected[name]}
-    return Misread(read=read, ran=ran) if read else None
+    if facts.get(DRAWN_BATCH) or (rung.micro_batch and len(facts.get(MICRO_BATCHES, ())) > 1):
+        ran.pop(MICRO_BATCH, None)
+    counted = {} if trial.kept and told is None else {ACCUMULATION: told if isinstance(told, int) else rung.accumulation}
+    expected = {MICRO_BATCH: rung.micro_batch, WORLD_SIZE: rung.world_size, **counted}
+    read = {name: value for name, value in expected.items() if value and ran.get(name, value) != value}
+    lower = next((one for one in trials if one.rung.index and one.verdict.fits and _seen_batch(one)), None)
+    step = {STEP: _step(lower)} if lower is not None and ACCUMULATION not in ran else {}
+    return Misread(read=read, ran={**ran, **step}, arrived=facts.get(ARRIVED, {}))
+
+
+def _step(trial: Trial) -> int:
+    """Samples of an optimizer step as the trial itself made it."""
+    told = trial.expects.get(ACCUMULATION)
+    return int(trial.report.facts.get(SAMPLES, 0)) * (told if isinstance(told, int) else trial.rung.accumulation)
+
+
+def as_believed(trials: Sequence[Trial], ladder: Ladder) -> list[Trial]:
+    """Those trials that are of the ladder which was made anew of what they showed: of the command as it stands, and of rungs at which it
+    was told the same."""
+    found = []
+    for trial in trials:
+        rung, report, step = _same_rung(trial.rung, ladder), trial.report, _step(trial)
+        if rung is None or (trial.told_less if not rung.index else step not in (0, rung.effective_batch)):
+            continue
+        facts = {name: value for name, value in report.facts.items() if name != OWN_ACCUMULATION}
+        observed = {**report.observed, **({ACCUMULATION: rung.accumulation} if ACCUMULATION in report.observed else {})}
+        told = {SAMPLES: step // rung.accumulation} if step else {}
+        found.append(replace(trial, rung=rung, report=replace(report, facts={**facts, **told}, observed=observed), expects={}))
+    return found
+
+
+def _same_rung(rung: Rung, ladder: Ladder) -> Rung | None:
+    """The ladder's rung with the same values; of the command as it stands its first, whatever was read of that."""
+    alike = (one for one in ladder.rungs if all(one.values.get(name) == value for name, value in rung.values.items()))
+    return next(alike, None) if rung.index else ladder.asked
 
 
 def _shown(trial: Trial, *, unsaid: Collection[str]) -> dict[str, int]:
@@ -86,7 +140,7 @@ def drawn(trial: Trial) -> str:
 
 def anew(adapter: Adapter, wrong: Misread | None) -> tuple[Adapter, bool]:
     """The adapter by what rung 0 ran in place of what was read, and True; where that can't be, one that turns no micro-batch, and False."""
-    believed = adapter.believing(wrong.ran) if wrong is not None else None
+    believed = adapter.believing(wrong.ran, wrong.arrived) if wrong is not None else None
     if believed is not None and believed != adapter.recipe and not (mended := type(adapter)(believed)).check():
         return mended, True
     rules = adapter.recipe.ladder

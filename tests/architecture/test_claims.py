@@ -24,7 +24,6 @@ def test_on_the_launchers_side_only_process_starts_signals_or_ends_processes_and
     assert starters - {module for module in starters if rooms.outside(module)} == {
         "launcher.inside.guardian",
         "launcher.inside.plainly",
-        "launcher.trainers.script.inside.look",
         "launcher.inside.same.run",
         "launcher.inside.trial",
         "launcher.inside.loader_look",

@@ -19,7 +19,7 @@ from launcher.adapter.dialect import Dialect
 from launcher.adapter.inputs import Inputs
 from launcher.adapter.log_line import LogLine, TrainerWords
 from launcher.adapter.progress import Progress
-from launcher.adapter.protocol import FIRST, Adapter, Changed, Correction, RunStart, Saved, Weights, row_by_row
+from launcher.adapter.protocol import FIRST, Adapter, Correction, RunStart, Saved, Weights, row_by_row
 from launcher.adapter.python_source import files_of
 from launcher.adapter.recognised import Understood
 from launcher.config import recipe_files
@@ -32,13 +32,10 @@ from launcher.ladder.twins import Finding
 from launcher.machine import process, ranks, torchrun
 from launcher.machine.devices import Budget
 from launcher.trainers.script import (
-    batches,
+    arrived,
     checks,
     configs,
     corrections,
-    edited,
-    families,
-    lines,
     loader_workers,
     metrics,
     outside,
@@ -64,10 +61,9 @@ from launcher.trainers.script.said import (
     replaced,
     said_by_form,
     spelling_of,
-    told_accumulation,
 )
 from launcher.trainers.script.said_lengths import SaidLength
-from launcher.trainers.script.spelling import ALL, CALL, ITSELF, LIGHTNING, LOADER, NOMINAL, OUTSIDE, VALUE, Line, kind
+from launcher.trainers.script.spelling import CALL, ITSELF, LOADER, OUTSIDE, VALUE, Line, kind, name
 
 SHORT_STEPS = 4
 SHORT_PASSES = 2
@@ -78,7 +74,6 @@ _OF_ACCUMULATION = {
     OUTSIDE: "the script has no word for accumulation: where the micro-batch is lowered, its optimizer steps are held back from outside "
     "until the whole batch is in (the run needs native/accumulate, not autofit)",
     ITSELF: "the script takes its whole batch in parts by itself: only {word} is turned, and the step stays as it is",
-    NOMINAL: "the script accumulates up to a batch of its own by itself ({spelling}); only what is beyond that is done from outside",
     "": "the script's word for accumulation is not known, so the micro-batch stays as asked (trainer.args.spelled.accumulation)",
 }
 """Form of its spelling -> what is said of it."""
@@ -153,6 +148,7 @@ class ScriptAdapter(Adapter):
             length=said_lengths.length(args.lengths, one_kind=asked_accumulation(self.recipe) == 1), exact=frozenset(exact),
             workers=workers.number if workers is not None else None, keeps=self._keeps(), unsaid=unsaid,
             unturned="" if checks.turns(self.recipe) else args.unturned,
+            unseen_step=accumulation_form(args) == ITSELF and "accumulation" not in args.says,
             read_at={wheel: _read_at(wheel, spelling, unsaid) for wheel, spelling in args.spelled.items()},
         )  # fmt: skip
 
@@ -179,14 +175,15 @@ class ScriptAdapter(Adapter):
     def notes(self) -> Sequence[str]:
         args, word = self.args, self.args.spelled.get("micro_batch", "")
         form, why = accumulation_form(args), self.asked.unturned
-        of_accumulation = _OF_ACCUMULATION.get(form, "").format(word=word, spelling=args.spelled.get("accumulation", ""))
-        notes = [f"the micro-batch isn't turned, and the command is guarded as it stands: {why}" if why else of_accumulation]
+        notes = [_OF_ACCUMULATION.get(form, "").format(word=word)]
+        if why:
+            seen = self.recipe.ask.get("micro_batch") is not None
+            notes = [f"{'the micro-batch is not turned, and the command is guarded as it stands: ' if seen else ''}{why}"]
         if self.asked.exact:
             notes.append(
                 "the script has no word for checkpointing: where that is turned, the first modules of each stack that repeats are computed "
                 "again in backward passes (the run needs native/checkpointing, not autofit)"
             )
-        notes.extend(self._moved())
         if args.validation.none:
             notes.append("the recipe says that the script never validates: only training is proven")
         return [note for note in notes if note]
@@ -218,53 +215,47 @@ class ScriptAdapter(Adapter):
 
     def _unsaid(self) -> frozenset[str]:
         """Settings of which neither the command nor its configuration files say anything, and which rung 0 leaves at that."""
-        left = {*self.args.says, *(wheel for wheel, spelling in self.args.spelled.items() if spelling == OUTSIDE)}
-        return frozenset(wheel for wheel, spelling in self.args.spelled.items() if wheel in left and not self._says(spelling))
+        line = Line(words=list(self.args.command), begin=begin(self.args), env=dict(self.args.env))
+        read = {*self.args.says, *(wheel for wheel, spelling in self.args.spelled.items() if spelling in (OUTSIDE, ITSELF))}
+        unsaid = {wheel for wheel in read & self.args.spelled.keys() if not self._says(line, self.args.spelled[wheel])}
+        return frozenset(unsaid | ({"micro_batch", "accumulation"} - self.args.spelled.keys()))
 
-    def _says(self, spelling: str) -> bool:
+    def _says(self, line: Line, spelling: str) -> bool:
         form, name = kind(spelling)
-        if form == ALL:
-            return self._says(name)
-        if form == "config":
-            return configs.last_with(self.args.config, name) is not None
-        if form in (OUTSIDE, ITSELF, NOMINAL):
-            return form != OUTSIDE
-        return Line(words=list(self.args.command), begin=begin(self.args), env=dict(self.args.env)).says(spelling)
+        return configs.last_with(self.args.config, name) is not None if form == "config" else line.says(spelling)
 
-    def believing(self, ran: Mapping[str, int]) -> Recipe | None:
-        return corrections.believing(self.recipe, self.args, self.asked, ran)
+    def believing(self, ran: Mapping[str, int], arrives: Mapping[str, Any]) -> Recipe | None:
+        return arrived.believing(self.recipe, self.args, self.asked, arrived.OfTrials(ran, arrives))
 
     # -- a rung in the script's words -----------------------------------------------------------------------------------
 
     def line(self, rung: Rung, *, run: Path, accumulation: int | None = None, short: bool = False) -> Line:
         """The command of one rung. ``run``: what {run} stands for. ``accumulation``: another than the rung's. ``short``: it trains as
         short as a twin."""
-        line = Line(words=list(self.args.command), begin=begin(self.args), processes=rung.world_size, env=dict(self.args.env))
+        line = Line(words=list(self.args.command), begin=begin(self.args), env=dict(self.args.env))
         for spelled, value in self.args.set.items():
             line.set(spelled, value.replace("{run}", str(run)) if isinstance(value, str) else value)
         if self.recipe.data is not None and "data" in self.args.spelled:
             line.set(self.args.spelled["data"], self.recipe.data)
-        values: dict[str, Any] = {**rung.values, "accumulation": accumulation or told_accumulation(self.args, rung)}
-        nominal = accumulation_form(self.args) == NOMINAL
-        for wheel, value in values.items():
-            if value is None or (self.args.says.get(wheel) == value and not (wheel == "accumulation" and nominal)):
+        for wheel, value in {**rung.values, "accumulation": accumulation or rung.accumulation}.items():
+            if value is None or self.args.says.get(wheel) == value:
                 continue
             for spelled, said in self.args.presets.get(wheel, {}).get(str(value), {}).items():
                 line.set(in_config(spelled), said)
             spelling = spelling_of(self.recipe, self.args, wheel)
-            if wheel == "micro_batch" and spelling is not None and (form := kind(spelling))[0] in (OUTSIDE, LOADER):
-                line.split = (int(self.args.says[wheel]), value, lines.now_at(form[1], self.args.lines, self.args.command))
+            if wheel == "micro_batch" and spelling is not None and spelling.startswith(LOADER):
+                line.split = (int(self.args.says[wheel]), int(value), spelling.removeprefix(LOADER))
             elif wheel == CHECKPOINTING and spelling == OUTSIDE:
                 line.checkpointing = float(value)
             elif spelling is not None:
-                line.set(spelling, value // own_accumulation(self.args) if spelling == OUTSIDE else value)
+                line.set(spelling, int(value) // own_accumulation(self.args) if spelling == OUTSIDE else value)
         for spelled, said in self._counted_out(rung, short=short).items():
             line.set(spelled, said)
         return line
 
     def _counted_out(self, rung: Rung, *, short: bool) -> dict[str, int]:
         """How long training is, where that isn't as asked: in micro-batches, or in a twin."""
-        most = {spelled: SHORT_PASSES if wheel_names.counts_passes(batches.name(spelled)) else SHORT_STEPS for spelled in self.args.lengths}
+        most = {spelled: SHORT_PASSES if wheel_names.counts_passes(name(spelled)) else SHORT_STEPS for spelled in self.args.lengths}
         found = {}
         for spelled, asked in self.args.lengths.items():
             times = rung.accumulation // asked_accumulation(self.recipe) if spelled in self.args.counts else 1
@@ -276,7 +267,7 @@ class ScriptAdapter(Adapter):
     def _placed(self, rung: Rung, *, place: Path, run: Path, accumulation: int | None = None, short: bool = False) -> Line:
         """The command with the files that it needs in ``place``: what acts in the script's processes, copies of its configuration."""
         line = self.line(rung, run=run, accumulation=accumulation, short=short)
-        given, word = said_by_form(self.args), batches.name(LIGHTNING)
+        given = said_by_form(self.args)
         if line.outside > 1 or line.split is not None:
             line.take(outside.placed(line.outside, split=line.split, place=place, env=line.env))
         times = (accumulation or rung.accumulation) / asked_accumulation(self.recipe)
@@ -284,12 +275,10 @@ class ScriptAdapter(Adapter):
             line.take(outside.put_right(self.args.update, times=times, place=place, env=line.env))
         if line.checkpointing:
             line.take(outside.checkpointed(line.checkpointing, place=place, env=line.env))
-        if fields := {name: value for name, value in line.fields.items() if name != word}:
-            line.take(outside.set_fields(given(CALL), fields, place=place, env=line.env))
-        if word in line.fields:
-            line.take(outside.set_trainer(given(CALL).get(word, 1), line.fields[word], place=place, env=line.env))
+        if line.fields:
+            line.take(outside.set_fields(given(CALL), line.fields, place=place, env=line.env))
         if line.values:
-            line.take(outside.set_values(source_values.orders(given(f"{VALUE}:"), line.values), place=place, env=line.env))
+            line.take(outside.set_values(source_values.orders(given(VALUE), line.values), place=place, env=line.env))
         self._config_copies(line, rung, place)
         return line
 
@@ -300,11 +289,10 @@ class ScriptAdapter(Adapter):
             path = configs.last_with(self.args.config, key) or next(iter(self.args.config), None)
             if path is not None:
                 by_file.setdefault(path, {})[key] = value
-        new = {text.removeprefix("config+:") for text in self.args.spelled.values() if text.startswith("config+:")}
         for path, changes in by_file.items():
             source = Path(path)
             copy = _free(place / f"{source.stem}.rung{rung.index}{source.suffix}", line.files)
-            line.files[copy] = configs.edited(source.read_text(encoding="utf-8"), source.suffix, changes, new=new)
+            line.files[copy] = configs.edited(source.read_text(encoding="utf-8"), source.suffix, changes)
             line.words = [*line.words[: line.begin], *(replaced(word, path, str(copy)) for word in line.words[line.begin :])]
 
     def trial(self, rung: Rung, budget: Budget, *, folder: Path, cache: Path) -> TrialPlan:
@@ -317,10 +305,9 @@ class ScriptAdapter(Adapter):
             "env": {**line.env, **_hidden_cards(budget)},
             "files": {str(path): text for path, text in line.files.items()},
             "apart": bool(budget.ranks),
-            "micro_batch": rung.micro_batch,
+            "micro_batch": rung.micro_batch or None,
             "validation": "none" if self.args.validation.none else "seek",
-            "nominal": accumulation_form(self.args) == NOMINAL,
-            "whole": rung.effective_batch // rung.world_size if accumulation_form(self.args) == ITSELF else None,
+            "whole": self.args.whole if accumulation_form(self.args) == ITSELF else None,
         }
         expects: dict[str, Value] = {"accumulation": told} if "accumulation" in self.args.spelled else {}
         why = "" if self.asked.keeps is not None else "nobody says how it resumes (trainer.args.resume)"
@@ -343,10 +330,12 @@ class ScriptAdapter(Adapter):
         """Accumulation in a trial: four micro-batches peak as four hundred do. As it is for Hugging Face's Trainer, which holds all inputs,
         where the script decides, and at rung 0 where no word of the command says it, or the micro-batch isn't turned: its own words are
         what is looked at then."""
-        told, spelling, own = told_accumulation(self.args, rung), self.args.spelled.get("accumulation", ""), own_accumulation(self.args)
+        told, own, form = rung.accumulation, own_accumulation(self.args), accumulation_form(self.args)
+        if self.asked.unseen_step:
+            return 1  # how many it takes is asked of the trial
         unsaid = "accumulation" in self.asked.unsaid and self.args.says.get("accumulation") == told
         as_it_stands = not any(rung.position) and (unsaid or "micro_batch" not in self.recipe.ladder.order)
-        if accumulation_form(self.args) == ITSELF or "gradient_accumulation_steps" in spelling or as_it_stands:
+        if form == ITSELF or training_arguments.FIELDS["accumulation"] in self.args.spelled.get("accumulation", "") or as_it_stands:
             return told
         return own * min(told // own, MOST_ACCUMULATION)
 
@@ -367,7 +356,7 @@ class ScriptAdapter(Adapter):
 
     def small(self, chosen: Rung, asked: Rung) -> Sequence[tuple[int, int]]:
         """Where the script keeps its whole batch by itself, that stays as asked: the rung's own micro-batch, and a part of it."""
-        if accumulation_form(self.args) in (ITSELF, NOMINAL):
+        if accumulation_form(self.args) == ITSELF:
             whole, most = chosen.micro_batch * chosen.accumulation, chosen.micro_batch
             part = next((part for part in (4, 2) if most % part == 0), 1)
             return [(most, whole // most), (most // part, whole // (most // part))] if part > 1 else []
@@ -412,14 +401,14 @@ class ScriptAdapter(Adapter):
     @cached_property
     def _of_trainer(self) -> bool:
         """Hugging Face's Trainer trains, as far as the program or the source tells."""
-        return self._saves.of_trainer or families.trains_by_trainer(self.args.command)
+        return self._saves.of_trainer or training_arguments.trains(self.args.command)
 
     @property
     def _by_trainer(self) -> bool:
         """Hugging Face's Trainer trains, as far as the command and its source tell, and the recipe doesn't say how it goes on."""
         said = self.args.spelled.get("micro_batch", "")
         named = training_arguments.FIELDS["micro_batch"] in said and (said.startswith(CALL) or self._saves.of_trainer)
-        return self.args.resume is None and (named or families.trains_by_trainer(self.args.command))
+        return self.args.resume is None and (named or training_arguments.trains(self.args.command))
 
     @property
     def _saves(self) -> resuming.Saves:
@@ -433,19 +422,9 @@ class ScriptAdapter(Adapter):
             script, _ = programs.installed(self.args.command) or (None, None)
         return files_of(script) if script is not None else ()
 
-    def changed(self, *, since: float, read: Mapping[str, Value]) -> Changed:
-        newer = edited.files(self.args, since)
-        said = [f"edited since the launch: {', '.join(newer)}. What runs is that, at the launch's rung"] if newer else []
-        return Changed(told=[*said, *self._moved()], faults=edited.asks_otherwise(self.args, read) if newer else ())
-
-    def _moved(self) -> Sequence[str]:
-        """Where lines of the source stand now that the recipe knows by their text."""
-        now = {place: lines.now_at(place, self.args.lines, self.args.command) for place in self.args.lines}
-        return [
-            f"the script was edited: what stood in {place} is found in {at} by its text"
-            for place, at in now.items()
-            if at not in ("", place)
-        ]
+    def edited(self, *, since: float) -> Sequence[str]:
+        own = [*self._source(), *map(Path, self.args.config)]
+        return [str(path) for path in own if path.is_file() and path.stat().st_mtime > since]
 
     def saved(self, folder: Path) -> Saved:
         """How far each checkpoint has come only the script knows; whole is what is so by its own checksums and its weights."""
@@ -482,8 +461,8 @@ class ScriptAdapter(Adapter):
 
 def _read_at(wheel: str, spelling: str, unsaid: Collection[str]) -> str:
     """Where a setting was read, in words."""
-    if spelling == OUTSIDE or spelling.startswith(LOADER):
-        return "in the source" if wheel == "micro_batch" else "no word for it was found"
+    if spelling == OUTSIDE:
+        return "no word for it was found"
     return f"{spelling}, of which the command says nothing" if wheel in unsaid else spelling
 
 

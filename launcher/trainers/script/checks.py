@@ -9,14 +9,16 @@ from pathlib import Path
 
 from launcher.adapter.checkpointing import share_faults
 from launcher.adapter.commands import script_among
+from launcher.adapter.python_source import files_of
 from launcher.config.schema import Recipe
 from launcher.errors import Fault, did_you_mean
 from launcher.ladder.rungs import CHECKPOINTING
 from launcher.machine import devices, ranks
-from launcher.trainers.script import configs, deepspeed, lines, recognise, rules
+from launcher.trainers.script import configs, deepspeed, recognise, rules
 from launcher.trainers.script.rules import ScriptArgs
-from launcher.trainers.script.said import begin, in_config, replaced, spelling_of
-from launcher.trainers.script.spelling import ITSELF, LIGHTNING, LOADER, NOT, OUTSIDE, kind
+from launcher.trainers.script.said import begin, in_config, spelling_of
+from launcher.trainers.script.spelling import ITSELF, LOADER, NOT, OUTSIDE, kind
+from launcher.trainers.script.training_arguments import LIGHTNING
 
 
 def faults(recipe: Recipe, args: ScriptArgs, wheels: Iterable[str]) -> list[Fault]:
@@ -66,6 +68,10 @@ def _command_faults(args: ScriptArgs) -> list[Fault]:
     return []
 
 
+_UNSPELLED = ("micro_batch", "accumulation")
+"""What the first trial shows where no word says it."""
+
+
 def _spelling_faults(recipe: Recipe, args: ScriptArgs, wheels: Iterable[str]) -> list[Fault]:
     faults = []
     said = {f"trainer.args.spelled.{wheel}": text for wheel, text in args.spelled.items()}
@@ -75,17 +81,11 @@ def _spelling_faults(recipe: Recipe, args: ScriptArgs, wheels: Iterable[str]) ->
             kind(text)
         except ValueError as error:
             faults.append(Fault(key=key, found=str(error), cure="For example --batch-size, or config:train.batch_size."))
-        splits = key == "trainer.args.spelled.micro_batch" and text.partition(":")[0] in (OUTSIDE, LOADER)
-        if splits and (not _can_be_split(args) or not isinstance(args.says.get("micro_batch"), int)):
-            cure = "Say trainer.args.spelled.accumulation=outside too, and trainer.args.says.micro_batch=64: what stands in the source."
+        if text.startswith(LOADER) and (not _can_be_split(args) or not isinstance(args.says.get("micro_batch"), int)):
+            cure = "Say trainer.args.spelled.accumulation=outside too, and trainer.args.says.micro_batch=64: what the loader is made with."
             faults.append(Fault(key=key, found="a micro-batch can only be split where its steps are held back", cure=cure))
-        elif text in (OUTSIDE, ITSELF) and key != "trainer.args.spelled.accumulation" and not splits and not _checkpointed(key, text):
+        elif text in (OUTSIDE, ITSELF) and key != "trainer.args.spelled.accumulation" and not _checkpointed(key, text):
             faults.append(Fault(key=key, found=f"only accumulation can be {text}", cure="Give the script's own word for it."))
-    for place, text in args.lines.items():
-        if not lines.now_at(place, args.lines, args.command):
-            found = f"{text!r} isn't there once any more: the script was edited"
-            cure = "Launch the command anew (autofit run -- COMMAND), so that its loader is looked for again."
-            faults.append(Fault(key=f"trainer.args.lines.{place}", found=found, cure=cure))
     known = {*wheels, *recipe.ladder.wheels, "accumulation", "data"}
     for wheel in args.spelled.keys() - known:
         cure = f"{did_you_mean(wheel, known)}Known: {', '.join(sorted(known))}; a wheel of your own needs ladder.wheels.{wheel}.argument."
@@ -95,11 +95,13 @@ def _spelling_faults(recipe: Recipe, args: ScriptArgs, wheels: Iterable[str]) ->
         if presets is not None and value is not None and str(value) not in presets:
             cure = f"{did_you_mean(str(value), presets)}Known: {', '.join(presets)}."
             faults.append(Fault(key=f"ask.{wheel}", found=f"there is no preset {value!r}", cure=cure))
-        if value is not None and presets is None and wheel != "accumulation" and spelling_of(recipe, args, wheel) is None:
+        if value is not None and presets is None and wheel not in _UNSPELLED and spelling_of(recipe, args, wheel) is None:
             cure = f"Say how the script spells it, for example trainer.args.spelled.{wheel}=--{wheel.replace('_', '-')}."
             faults.append(Fault(key=f"ask.{wheel}", found="the script has no known word for it", cure=cure))
-    accumulates = turns(recipe) and recipe.ladder.keep_batch
-    if "accumulation" not in args.spelled and (accumulates or recipe.ask.get("accumulation") not in (None, 1)):
+    if turns(recipe) and "micro_batch" not in args.spelled:
+        cure = "Say how the script spells it (trainer.args.spelled.micro_batch=--my-batch), or name a value of its source (--set NAME)."
+        faults.append(Fault(key="trainer.args.spelled.micro_batch", found="it is to be lowered, and no word for it is known", cure=cure))
+    elif turns(recipe) and recipe.ladder.keep_batch and "accumulation" not in args.spelled:
         cure = (
             "Say how: trainer.args.spelled.accumulation=--accum (or config:train.accum), or =outside where the script has no word for it "
             "and autofit shall hold its optimizer steps back; ladder.keep_batch=false accepts another effective batch; "
@@ -127,11 +129,13 @@ def _deepspeed_faults(recipe: Recipe, args: ScriptArgs) -> list[Fault]:
     if not turns(recipe):
         return []
     script, begin = recognise.script_of(args.command)
+    sources = files_of(script) if script is not None and script.is_file() else ()
+    places = deepspeed.Places(args.command, begin, args.config, sources)
     if args.spelled.get("accumulation") == OUTSIDE:
-        place = deepspeed.makes_steps(args.command, begin, config=args.config, script=script)
+        place = deepspeed.makes_steps(places)
         return [deepspeed.held_back(place)] if place else []
     turned = ("micro_batch", *(("accumulation",) if recipe.ladder.keep_batch else ()))
-    return deepspeed.faults(args.command, begin, config=args.config, spelled=args.spelled, turned=turned)
+    return deepspeed.faults(places, spelled=args.spelled, turned=turned)
 
 
 def _checkpointed(key: str, text: str) -> bool:
@@ -189,7 +193,7 @@ def _file_faults(path: str, args: ScriptArgs) -> list[Fault]:
         configs.held(path)
     except ValueError as error:
         return [Fault(key=place, found=f"{path} can't be read: {error}", cure="Correct the file or its path.")]
-    if not any(replaced(word, path, "") != word for word in args.command[begin(args) :]) or configs.of_a_family(path):
+    if path not in configs.named(args.command[begin(args) :]):
         found = f"the command doesn't name {path}, or that takes in other files, so that no changed copy could be read in its place"
         return [Fault(key=place, found=found, cure="Spell these settings by words of the command, or by their place in the source.")]
     return []

@@ -1,4 +1,4 @@
-"""Configuration files in YAML, JSON, TOML and Python: their keys and values; and their text with another value, all else byte for byte.
+"""Configuration files in YAML, JSON and TOML: their keys and values; and their text with another value, all else byte for byte.
 
 YAML and JSON values are found by the parser's own marks and replaced in the text, so comments, order, anchors and numbers that
 another parser reads otherwise (1e-4) stay as they are. TOML is edited by line.
@@ -6,18 +6,14 @@ another parser reads otherwise (1e-4) stay as they are. TOML is edited by line.
 
 from __future__ import annotations
 
-import ast
 import json
 import re
 import tomllib
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
-
-from launcher.adapter.python_source import parsed
-from launcher.trainers.script.sources import literal, numbers
 
 SUFFIXES = (".yaml", ".yml", ".json", ".toml")
 
@@ -55,22 +51,15 @@ _Lenient.add_multi_constructor("", _any_tag)
 
 
 def leaves(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Every dotted key with its value; lists are values."""
+    """Every dotted key with its value, those within lists by their places (``datasets[0].batch_size``); a list of plain values is one."""
     if isinstance(value, Mapping):
         for key, inside in value.items():
             yield from leaves(inside, f"{prefix}.{key}" if prefix else str(key))
+    elif isinstance(value, list) and any(isinstance(entry, (Mapping, list)) for entry in value):
+        for at, entry in enumerate(value):
+            yield from leaves(entry, f"{prefix}[{at}]")
     elif prefix:
         yield prefix, value
-
-
-def in_lists(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Every key that stands within a list, as in ``datasets[0].batch_size``, with its value; ``leaves`` passes over these."""
-    if isinstance(value, Mapping):
-        for key, inside in value.items():
-            yield from in_lists(inside, f"{prefix}.{key}" if prefix else str(key))
-    for at, entry in enumerate(value if isinstance(value, list) else ()):
-        yield from leaves(entry, f"{prefix}[{at}]")
-        yield from in_lists(entry, f"{prefix}[{at}]")
 
 
 def get(value: Any, key: str) -> Any:
@@ -88,12 +77,9 @@ def _parts(key: str) -> list[str | int]:
     return [int(part[1:-1]) if re.fullmatch(r"\[\d+\]", part) else part for part in re.sub(r"(\[\d+\])", r".\1", key).split(".")]
 
 
-def edited(text: str, suffix: str, changes: Mapping[str, Any], *, new: Container[str] = ()) -> str:
-    """The text with the values of ``changes`` at their dotted keys. Raises NoSuchKey, save for keys of ``new``, which JSON may get."""
+def edited(text: str, suffix: str, changes: Mapping[str, Any]) -> str:
+    """The text with the values of ``changes`` at their dotted keys. Raises NoSuchKey."""
     for key, value in changes.items():
-        if key in new and suffix == ".json" and key not in json.loads(text):
-            text = re.sub(r"\{", f"{{{json.dumps(key)}: {json.dumps(value)}{', ' if json.loads(text) else ''}", text, count=1)
-            continue
         text = _toml(text, key, value) if suffix == ".toml" else _marked(text, key, value)
     return text
 
@@ -165,7 +151,7 @@ _FLAGS = frozenset((
 def named(words: Sequence[str]) -> tuple[str, ...]:
     """The configuration files that a command line names, in its order: those after flags that say so (``--config a.yaml --config b.yaml``,
     ``--base a.yaml b.yaml``), else those that stand alone, else the only such file among the words. A name that the script resolves
-    itself is left to it."""
+    itself is left to it, and so is one that takes in others: a changed copy elsewhere would not find them."""
     flagged: list[str] = []
     alone: list[str] = []
     all_of_them: list[str] = []
@@ -182,7 +168,7 @@ def named(words: Sequence[str]) -> tuple[str, ...]:
             elif not flag:
                 alone.append(path)
     found = flagged or alone or (all_of_them if len(all_of_them) == 1 else [])
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(path for path in found if not _takes_in_others(path)))
 
 
 def held(path: str) -> Any:
@@ -197,8 +183,7 @@ _INCLUDES = frozenset(("_BASE_", "_base_", "__include__"))
 """Keys by which a file takes others in: Detectron2's and fvcore's, mmengine's, D-FINE's."""
 
 
-def of_a_family(path: str) -> bool:
-    """Whether a file takes in others: a changed copy elsewhere would not find them."""
+def _takes_in_others(path: str) -> bool:
     try:
         values = held(path)
     except ValueError:
@@ -218,33 +203,3 @@ def says(path: str, key: str) -> bool:
 def last_with(paths: Sequence[str], key: str) -> str | None:
     """Of several files the one whose value of a key counts: the last that has it."""
     return next((path for path in reversed(paths) if says(path, key)), None)
-
-
-# ---- files in Python
-
-
-def numbers_in_python(path: Path) -> dict[str, Any]:
-    """The names that a nanoGPT-like file sets, spelled as the command line would (``--batch_size=``)."""
-    _, tree = parsed(path)
-    return {f"--{name}=": value for name, value in numbers(tree).items()} if tree is not None else {}
-
-
-def in_python(path: Path) -> Iterator[tuple[str, Any]]:
-    """Dotted keys and numbers of a configuration file in Python as mmengine has it (``train_dataloader = dict(batch_size=32)``)."""
-    _, tree = parsed(path)
-    for node in tree.body if tree is not None else ():
-        if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
-            yield from _inside(node.value, node.targets[0].id)
-
-
-def _inside(node: ast.expr, prefix: str) -> Iterator[tuple[str, Any]]:
-    """The same of one value, which may be a ``dict(...)`` or a display."""
-    pairs: list[tuple[str, ast.expr]] = []
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "dict":
-        pairs = [(keyword.arg, keyword.value) for keyword in node.keywords if keyword.arg]
-    elif isinstance(node, ast.Dict):
-        pairs = [(str(key.value), value) for key, value in zip(node.keys, node.values, strict=True) if isinstance(key, ast.Constant)]
-    elif (value := literal(node)) is not None:
-        yield prefix, value
-    for name, inner in pairs:
-        yield from _inside(inner, f"{prefix}.{name}")

@@ -14,8 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from launcher.adapter.python_source import imported, parsed
-from launcher.trainers.script import training_arguments
-from launcher.trainers.script.sources import literal, numbers
 
 _MOST_FILES = 200
 """Local modules that are looked at, at most."""
@@ -31,6 +29,11 @@ class Flag:
     where: str = ""
     names: tuple[str, ...] = ()
     """Every name it goes by, such as -b beside --batch-size."""
+
+    @property
+    def bare(self) -> str:
+        """Its word alone."""
+        return self.spelling.removeprefix("switch:").split("/")[0].rstrip("=")
 
 
 def of_script(path: Path, *, root: Path | None = None) -> list[Flag]:
@@ -60,29 +63,20 @@ def _handed(path: Path, root: Path) -> Iterator[Flag]:
 
 
 def _of_source(path: Path) -> list[Flag]:
-    """Every flag that one file declares: options of argparse, click, typer and absl, parameters and fields that become some,
-    TrainingArguments, and a nanoGPT-like configurator's names."""
+    """Every flag that one file declares: options of argparse, click, typer and absl, parameters and fields that become some, and a
+    nanoGPT-like configurator's names."""
     source, tree = parsed(path)
     if tree is None:
         return []
     found = [flag for node in ast.walk(tree) if isinstance(node, ast.Call) and (flag := _of_call(node, path.name)) is not None]
     found = _with_set_defaults(found, tree)
     found += _of_signatures(tree, path.name)
-    if (name := training_arguments.parsed_class(source)) is not None:
-        fields = training_arguments.defaults(name).items()
-        found += [Flag(spelling=_switch_or(f"--{field}", default), default=default, where=name) for field, default in fields]
-    if "speechbrain" in source and "parse_arguments(" in source:
-        found.append(Flag(spelling="--grad_accumulation_factor", default=1, where="speechbrain"))
     if "LightningCLI" in source:
         accumulation = Flag(spelling="--trainer.accumulate_grad_batches", default=1, where="Lightning")
         found += [accumulation, *_of_lightning(tree, path.name)]
     if _configurable(source):
         found += [Flag(spelling=f"--{name}=", default=value, where=path.name) for name, value in numbers(tree).items()]
     return found
-
-
-def _switch_or(name: str, default: Any) -> str:
-    return f"switch:{name}" if default is False else name
 
 
 def _configurable(source: str) -> bool:
@@ -119,7 +113,7 @@ def _with_set_defaults(flags: list[Flag], tree: ast.Module) -> list[Flag]:
     """With what ``parser.set_defaults(batch_size=64)`` says; None, which is no default, where that is no literal."""
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "set_defaults"]
     said = {keyword.arg: literal(keyword.value) for call in calls for keyword in call.keywords}
-    known = [(flag, flag.spelling.removeprefix("switch:").split("/")[0].lstrip("-").replace("-", "_")) for flag in flags]
+    known = [(flag, flag.bare.lstrip("-").replace("-", "_")) for flag in flags]
     return [replace(flag, default=said[name]) if name in said else flag for flag, name in known]
 
 
@@ -233,3 +227,32 @@ def _of_lightning(tree: ast.Module, file: str) -> list[Flag]:
             pairs = zip(named, [*function.args.defaults, *function.args.kw_defaults], strict=True)
             found += [Flag(spelling=f"--{section}.{name.arg}", default=literal(value), where=file) for name, value in pairs]
     return found
+
+
+# ---- literals
+
+
+def literal(node: ast.expr | None) -> Any:
+    """The value that an expression spells out; None where it is no literal."""
+    try:
+        return ast.literal_eval(node) if node is not None else None
+    except ValueError:
+        return None
+
+
+def numbers(tree: ast.Module) -> dict[str, Any]:
+    """Name -> number of the assignments at the top of a file: ``batch_size = 12``."""
+    found = {}
+    for node in tree.body:
+        target = node.targets[0] if isinstance(node, ast.Assign) and len(node.targets) == 1 else None
+        if isinstance(node, ast.Assign) and isinstance(target, ast.Name) and (value := _number(node.value)) is not None:
+            found[target.id] = value
+    return found
+
+
+def _number(node: ast.expr) -> Any:
+    """A literal, or a product of whole numbers such as ``5 * 8``."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+        left, right = _number(node.left), _number(node.right)
+        return left * right if isinstance(left, int) and isinstance(right, int) else None
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, (bool, int, float)) else None

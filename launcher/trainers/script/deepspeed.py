@@ -7,20 +7,22 @@ only ``"auto"`` there is what the command says: transformers ends with an error 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from launcher.adapter.python_source import files_of, parsed
+from launcher.adapter.python_source import parsed
 from launcher.errors import Fault
-from launcher.trainers.script import configs, launchers, training_arguments
+from launcher.trainers.script import configs, launchers
 from launcher.trainers.script.spelling import OUTSIDE
 
 STEPS = "gradient_accumulation_steps"
 _KEYS: Mapping[str, str] = {"micro_batch": "train_micro_batch_size_per_gpu", "accumulation": STEPS}
 _OWN = "deepspeed_config"
 """DeepSpeed's own word for its file (``deepspeed.add_config_arguments``), which then is all that says a batch."""
+_IN_SOURCE = re.compile(r"""\bdeepspeed\s*=\s*["']([^"']+\.json)["']""")
 _HANDED = "deepspeed"
 """That of transformers' TrainingArguments, and of what is built on them."""
 
@@ -39,11 +41,22 @@ class _File:
     """Accumulation where it says none; None: as the command says, or as its other two keys make it."""
 
 
-def faults(command: Sequence[str], begin: int, *, config: Sequence[str], spelled: Mapping[str, str], turned: Sequence[str]) -> list[Fault]:
-    """Numbers of its configuration that would keep what a rung says from arriving. ``begin``: where the script's own words begin in
-    ``command``; ``turned``: of micro_batch and accumulation those that lower rungs turn."""
+class Places(NamedTuple):
+    """Where DeepSpeed is looked for."""
+
+    command: Sequence[str]
+    begin: int
+    """Where the script's own words begin in it."""
+    config: Sequence[str]
+    """The configuration files that it names."""
+    sources: Sequence[Path]
+
+
+def faults(places: Places, *, spelled: Mapping[str, str], turned: Sequence[str]) -> list[Fault]:
+    """Numbers of its configuration that would keep what a rung says from arriving. ``turned``: of micro_batch and accumulation those that
+    lower rungs turn."""
     found = []
-    for file in _files(command, begin, config):
+    for file in _files(places):
         for wheel, name in _KEYS.items():
             value = file.holds.get(name, file.default if wheel == "accumulation" else None)
             here = spelled.get(wheel) == f"config:{name}" and file.is_own
@@ -67,15 +80,15 @@ def _cure(file: _File, wheel: str, name: str) -> str:
     return f'Make it "auto" there, so that the command\'s own counts{alone}'
 
 
-def makes_steps(command: Sequence[str], begin: int, *, config: Sequence[str], script: Path | None) -> str:
+def makes_steps(places: Places) -> str:
     """Where it is said that DeepSpeed makes the optimizer's steps, so that nobody else may hold them back; nothing where it doesn't."""
-    file = next(_files(command, begin, config), None)
+    file = next(_files(places), None)
     if file is not None:
         return file.place
-    if launchers.with_deepspeed(command[: max(begin - 1, 0)]):
-        return " ".join(command[: max(begin - 1, 0)])
-    sources = files_of(script) if script is not None else ()
-    return next((str(one) for one in sources if "deepspeed.initialize(" in parsed(one)[0]), "")
+    starter = places.command[: max(places.begin - 1, 0)]
+    if launchers.with_deepspeed(starter):
+        return " ".join(starter)
+    return next((str(one) for one in places.sources if "deepspeed.initialize(" in parsed(one)[0]), "")
 
 
 def unknown_steps(place: str) -> str:
@@ -89,13 +102,11 @@ def held_back(place: str) -> Fault:
     return Fault(key="trainer.args.spelled.accumulation", found=f"{OUTSIDE}, but DeepSpeed makes the steps ({place})", cure=cure)
 
 
-def _files(command: Sequence[str], begin: int, config: Sequence[str]) -> Iterator[_File]:
+def _files(places: Places) -> Iterator[_File]:
     """Its configurations, of the command's words, of the files that it names, of its launcher's, and of the source."""
-    said = [*_said(command[begin:]), *(pair for path in config for pair in _in_config(path))]
-    script = next((Path(word) for word in reversed(command[:begin]) if word.endswith(".py")), None)
-    given = training_arguments.in_source(files_of(script)) if script is not None and script.is_file() else []
-    said += [(_HANDED, one.says[_HANDED]) for one in given if _HANDED in one.says]
-    if (of := launchers.of_accelerate(command[: max(begin - 1, 0)])) is not None:
+    said = [*_said(places.command[places.begin :]), *(pair for path in places.config for pair in _in_config(path))]
+    said += [(_HANDED, found) for one in places.sources for found in _IN_SOURCE.findall(parsed(one)[0])]
+    if (of := launchers.of_accelerate(places.command[: max(places.begin - 1, 0)])) is not None:
         path, section = of
         if "deepspeed_config_file" in section:
             said.append((_HANDED, section["deepspeed_config_file"]))

@@ -10,10 +10,10 @@ from typing import NamedTuple
 from launcher.adapter.python_source import parsed
 from launcher.config.schema import Value
 from launcher.shared import synonyms
-from launcher.trainers.script import batches
 from launcher.trainers.script.rules import ScriptArgs
 from launcher.trainers.script.said import begin
 from launcher.trainers.script.spelling import Line, kind
+from launcher.trainers.script.spelling import name as bare
 
 
 class Workers(NamedTuple):
@@ -42,7 +42,7 @@ def said(args: ScriptArgs, files: Iterable[Path], *, asked: Value = None) -> Wor
 def _handed_over(words: Iterable[str], source: str) -> Iterable[str]:
     for word in words:
         name, equals, _ = word.partition("=")
-        last = batches.name(name).lstrip("-").replace("-", "_")
+        last = bare(name).lstrip("-").replace("-", "_")
         handed = last == "dataloader_num_workers" or re.search(rf"num_workers\s*=\s*[\w.\[\]'\"]*\b{re.escape(last)}\b", source)
         if "workers" in (last, *synonyms.of(last)) and handed:
             yield name if name.startswith("-") else f"{name}{equals}"

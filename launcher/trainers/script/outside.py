@@ -18,9 +18,8 @@ _LOADS = Path(__file__).parents[2] / "inside" / "shim" / "sitecustomize.py"
 _NATIVE = Path(__file__).parent / "native"
 _ACCUMULATE = ("accumulate.py", "hooks.py", "steps.py", "loaders.py", "backward.py", "notes.py", "imported.py")
 _UPDATE = ("update.py", "backward.py", "imported.py")
-_TRAINING_ARGUMENTS = ("training_arguments.py", "imported.py")
+_FIELDS = ("fields.py", "imported.py")
 _VALUES = ("values.py", "bindings.py", "imported.py")
-_LIGHTNING = ("lightning_trainer.py", "imported.py")
 _TRAINER_RESUME = ("trainer_resume.py", "imported.py")
 _CHECKPOINTING = ("checkpointing.py", "repeated.py", "imported.py")
 """Files of ``native``, the one that is begun with first."""
@@ -59,19 +58,14 @@ def put_right(update: str, *, times: float, place: Path, env: Mapping[str, str])
 def set_fields(
     given: Mapping[str, Any], wanted: Mapping[str, Any], *, place: Path, env: Mapping[str, str]
 ) -> tuple[dict[str, str], dict[Path, str]]:
-    """(variables, files) by which fields of transformers' TrainingArguments that hold the ``given`` values get the ``wanted`` ones."""
+    """(variables, files) by which fields with the ``given`` values of a known trainer's call get the ``wanted`` ones."""
     orders = json.dumps({name: [given.get(name), value] for name, value in wanted.items()})
-    return _loaded(_TRAINING_ARGUMENTS, {"TRAINING_ARGUMENTS": orders}, place=place, env=env)
+    return _loaded(_FIELDS, {"FIELDS": orders}, place=place, env=env)
 
 
 def set_values(orders: Sequence[Sequence[Any]], *, place: Path, env: Mapping[str, str]) -> tuple[dict[str, str], dict[Path, str]]:
     """(variables, files) by which values of the script's own are bound otherwise: (file, name, given, wanted)."""
     return _loaded(_VALUES, {"VALUES": json.dumps(orders)}, place=place, env=env)
-
-
-def set_trainer(given: int, wanted: int, *, place: Path, env: Mapping[str, str]) -> tuple[dict[str, str], dict[Path, str]]:
-    """(variables, files) by which Lightning's Trainer, made with the ``given`` accumulation, accumulates the ``wanted`` one."""
-    return _loaded(_LIGHTNING, {"LIGHTNING_ACCUMULATION": f"{given}:{wanted}"}, place=place, env=env)
 
 
 def goes_on(kept_in: Path | None, *, place: Path, env: Mapping[str, str]) -> tuple[dict[str, str], dict[Path, str]]:

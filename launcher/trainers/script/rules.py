@@ -54,15 +54,14 @@ class ScriptArgs(Part):
     """The configuration file named in the command (its path there), or the list of them in its order, of which the last that says a key
     counts; autofit passes changed copies. Null: there is none."""
     spelled: dict[str, str] = Field(default={})
-    """Wheel (or ``data``) -> spelling: --flag, --flag=, switch:--flag, switch:--on/--off, config:dotted.key, key= (Hydra), --option key=,
-    env:NAME, not:SPELLING, call:field (of transformers' TrainingArguments in the source); config+:key is added to a JSON file without
-    it."""
+    """Wheel (or ``data``) -> spelling: --flag, --flag=, switch:--flag, switch:--on/--off, key= (Hydra), config:dotted.key, env:NAME,
+    not:SPELLING, call:field (of a known trainer's call), loader:train.py:31, value:train.py:NAME, outside, itself."""
     says: dict[str, Any] = Field(default={})
     """Wheel -> the value that the command means as it stands. Where a rung has just that, the command's own words stay as they are."""
     unturned: str = ""
     """Why the micro-batch isn't turned, where autofit couldn't tell how."""
-    lines: dict[str, str] = Field(default={})
-    """Place in the source -> the text of that line, by which it is found again where the script was edited: ``train.py:31``."""
+    whole: int | None = Field(default=None, ge=1)
+    """What the command says of its whole batch, in samples or in another unit, where the script takes it in parts itself."""
     presets: dict[str, dict[str, dict[str, Any]]] = Field(default={})
     """Wheel -> named value -> the settings it stands for: spelling (or dotted key of the config file) -> value."""
     set: dict[str, Any] = Field(default={})
@@ -71,10 +70,8 @@ class ScriptArgs(Part):
     """Environment variables for trials and the full run."""
     lengths: dict[str, int] = Field(default={})
     """Spelling -> how long training is, in steps or passes, as asked: what is made small where a rung is to be proven the same training."""
-    points: dict[str, int] = Field(default={})
-    """Spelling -> after how many steps it evaluates or saves, as asked."""
     counts: tuple[str, ...] = ()
-    """Those of ``lengths`` and ``points`` that count micro-batches: they grow with the accumulation, so that optimizer steps stay as asked.
+    """Those of ``lengths`` that count micro-batches: they grow with the accumulation, so that optimizer steps stay as asked.
     """
     update: Literal["average", "add", "targets", "targets_divided"] | None = None
     """What makes an update of several micro-batches that of the large batch, where the script's own accumulation doesn't: average: it only

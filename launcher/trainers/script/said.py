@@ -6,10 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from launcher.config.schema import Recipe
-from launcher.ladder.rungs import Rung
-from launcher.trainers.script import batches, recognise
+from launcher.trainers.script import recognise
 from launcher.trainers.script.rules import ScriptArgs
-from launcher.trainers.script.spelling import NOMINAL, OUTSIDE, kind
+from launcher.trainers.script.spelling import OUTSIDE, kind
 
 
 def begin(args: ScriptArgs) -> int:
@@ -28,14 +27,6 @@ def own_accumulation(args: ScriptArgs) -> int:
     return own if isinstance(own, int) and own > 0 else 1
 
 
-def told_accumulation(args: ScriptArgs, rung: Rung) -> int:
-    """Micro-batches per optimizer step that the script, or what holds its steps back, is told of: less what it takes by itself anyway."""
-    if accumulation_form(args) != NOMINAL:
-        return rung.accumulation
-    own = batches.by_nominal(int(kind(args.spelled["accumulation"])[1]), rung.micro_batch)
-    return rung.accumulation // (own or 1)
-
-
 def asked_accumulation(recipe: Recipe) -> int:
     asked = recipe.ask.get("accumulation")
     return asked if isinstance(asked, int) else 1
@@ -44,7 +35,7 @@ def asked_accumulation(recipe: Recipe) -> int:
 def said_by_form(args: ScriptArgs) -> Callable[[str], dict[str, Any]]:
     """Form of a spelling -> what the script itself says in that form, by what follows it: ``call:``, ``value:``."""
     wheels = {args.spelled[wheel]: value for wheel, value in args.says.items() if wheel in args.spelled}
-    said = {**args.lengths, **args.points, **wheels}
+    said = {**args.lengths, **wheels}
     return lambda form: {spelled.removeprefix(form): value for spelled, value in said.items() if spelled.startswith(form)}
 
 

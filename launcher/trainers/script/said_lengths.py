@@ -6,35 +6,29 @@ import contextlib
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from launcher.adapter import wheel_names
 from launcher.adapter.progress import Progress
 from launcher.adapter.recognised import typed
 from launcher.ladder.course import Length
-from launcher.trainers.script import batches, configs, overrides
+from launcher.trainers.script import configs
 from launcher.trainers.script.declared import Flag
 from launcher.trainers.script.spelling import YACS, Line
+from launcher.trainers.script.spelling import name as bare
 
 
-def said_in_files(held: Mapping[str, Any], python: Sequence[Path], behind: str | None) -> dict[str, Any]:
-    """Spelling -> value of configuration files. ``behind``: the option by which the command overrules them."""
-    of_python = {f"{behind} {key}=": value for path in python if behind for key, value in configs.in_python(path)}
+def said_in_files(held: Mapping[str, Any]) -> dict[str, Any]:
+    """Spelling -> value of configuration files."""
     said = {key: value for values in held.values() for key, value in configs.leaves(values)}
-    return {**of_python, **{overrides.spelled(key, behind) or f"config:{key}": value for key, value in said.items()}}
+    return {key if YACS.fullmatch(key) else f"config:{key}": value for key, value in said.items()}
 
 
-def counted_out(
-    words: Sequence[str], declared: Sequence[Flag], python: Sequence[Path], files: Mapping[str, Any], meant: Callable[[str], bool]
-) -> dict[str, int]:
+def counted_out(words: Sequence[str], declared: Sequence[Flag], files: Mapping[str, Any]) -> dict[str, int]:
     """Spelling -> a number of steps, of whichever kind, or of passes over the data, wherever it is said. ``files``: what
-    ``said_in_files`` gives. ``meant``: which names do."""
-    found: dict[str, Any] = {flag.spelling: flag.default for flag in declared}
-    found |= {name: value for path in python for name, value in configs.numbers_in_python(path).items() if name in found}
-    found |= files
-    found = _with_words(found, words)
-    numbers = {spelled: value for spelled, value in found.items() if meant(batches.name(spelled)) and positive(value)}
+    ``said_in_files`` gives."""
+    found = _with_words({**{flag.spelling: flag.default for flag in declared}, **files}, words)
+    numbers = {spelled: value for spelled, value in found.items() if _is_length(bare(spelled)) and positive(value)}
     return {spelled: int(value) for spelled, value in numbers.items() if value == int(value)}
 
 
@@ -49,7 +43,7 @@ def _with_words(found: Mapping[str, Any], words: Sequence[str]) -> dict[str, Any
     return found
 
 
-def is_length(name: str) -> bool:
+def _is_length(name: str) -> bool:
     return wheel_names.counts_steps(name) or wheel_names.counts_passes(name)
 
 
@@ -93,9 +87,9 @@ def length(lengths: Mapping[str, int], *, one_kind: bool) -> Length | None:
     if len(lengths) != 1:
         return None
     ((spelled, asked),) = lengths.items()
-    if wheel_names.counts_passes(batches.name(spelled)):
+    if wheel_names.counts_passes(bare(spelled)):
         return Length(word=spelled, passes=asked)
-    return Length(word=spelled, updates=asked) if one_kind and _whole_steps(batches.name(spelled)) else None
+    return Length(word=spelled, updates=asked) if one_kind and _whole_steps(bare(spelled)) else None
 
 
 def _whole_steps(name: str) -> bool:
@@ -103,5 +97,5 @@ def _whole_steps(name: str) -> bool:
 
 
 def _only(found: Mapping[str, Any], meant: Callable[[str], bool]) -> int | None:
-    numbers = {value for spelled, value in found.items() if positive(value) and meant(batches.name(spelled))}
+    numbers = {value for spelled, value in found.items() if positive(value) and meant(bare(spelled))}
     return int(numbers.pop()) if len(numbers) == 1 else None

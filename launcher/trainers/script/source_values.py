@@ -8,21 +8,21 @@ from __future__ import annotations
 import ast
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from launcher.adapter import wheel_names
-from launcher.adapter.python_source import Constants, files_of, parsed
+from launcher.adapter.python_source import files_of, parsed
 from launcher.adapter.python_source import place as written
 from launcher.adapter.recognised import Belief
 from launcher.errors import PLACE, BadInput, Fault, did_you_mean
-from launcher.trainers.script.batches import is_count
+from launcher.trainers.script.candidates import is_count
 from launcher.trainers.script.native.bindings import bindings, spelled
 from launcher.trainers.script.spelling import VALUE
+from launcher.trainers.script.spelling import name as last
 
-_BESIDE = ("accumulation", "val_micro_batch", "checkpointing", "segment", "sequence_length", "image_size")
 _LAST = re.compile(r"(\[[^\[\]]*\]|\.\w+|\(\w+\))$")
 MOST_TOLD = 8
 
@@ -34,16 +34,17 @@ class Place:
     file: Path
     name: str
     value: Any
-    line: int = 0
-    column: int = -1
+    line: int
 
     @property
     def spelling(self) -> str:
-        return f"{VALUE}:{short(self.file)}:{self.name}"
+        own = Path.cwd()
+        return f"{VALUE}{self.file.relative_to(own) if self.file.is_relative_to(own) else self.file}:{self.name}"
 
     @property
-    def last(self) -> str:
-        return last(self.name)
+    def wheel(self) -> str | None:
+        """What it means by its name."""
+        return wheel_names.meaning(last(self.spelling))
 
     @property
     def held_in(self) -> str:
@@ -53,26 +54,15 @@ class Place:
     def __str__(self) -> str:
         return f"{written(self.file, self.line)}: {self.name} = {self.value}"
 
-    def belief(self, wheel: str, more: str = "") -> Belief:
-        return Belief(wheel=wheel, value=self.value, spelling=self.spelling, source=f"{self}{more}")
 
-
-def last(name: str) -> str:
-    """The last part of a name: what a value is called."""
-    return next(iter(reversed(re.findall(r"\w+", name))), "")
-
-
-def short(file: Path) -> str:
-    own = Path.cwd()
-    return str(file.relative_to(own)) if file.is_relative_to(own) else str(file)
-
-
-def of_file(file: Path) -> list[Place]:
-    """Every plain value of a Python source."""
-    file = Path(os.path.abspath(file))
-    _, tree = parsed(file)
-    found = bindings(tree) if tree is not None else []
-    return [Place(file=file, name=one.name, value=one.value, line=one.node.lineno, column=one.node.col_offset) for one in found]
+def of_files(files: Iterable[Path]) -> list[Place]:
+    """Every whole number above 0 that is written in Python sources."""
+    found = []
+    for file in map(Path, map(os.path.abspath, files)):
+        _, tree = parsed(file)
+        values = bindings(tree) if tree is not None else []
+        found += [Place(file=file, name=one.name, value=one.value, line=one.node.lineno) for one in values if is_count(one.value)]
+    return found
 
 
 def orders(given: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[tuple[str, str, Any, Any]]:
@@ -81,103 +71,39 @@ def orders(given: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[tuple[st
     return [(os.path.abspath(file), name, given[spelling], wanted[spelling]) for file, name, spelling in said]
 
 
-def at(marks: Iterable[str]) -> list[Place]:
-    """The values that stand where marked numbers did: ``/a/train.py:37:15``."""
-    found = []
-    for mark in marks:
-        path, line, column = mark.rsplit(":", 2)
-        found += [one for one in of_file(Path(path)) if (one.line, one.column) == (int(line), int(column))]
-    return found
+def beliefs(batch: Place, files: Iterable[Path]) -> dict[str, Belief]:
+    """Of the value that a person names as the batch size; and of the accumulation, where one number of that name is written beside it, or
+    anywhere: both are turned then, as they are bound."""
+    all_of_them = [one for one in of_files(files) if wheel_names.usual(last(one.spelling)) == "accumulation"]
+    beside = [one for one in all_of_them if (one.file, one.held_in) == (batch.file, batch.held_in)]
+    steps = beside or all_of_them
+    found = {"micro_batch": batch}
+    if len(steps) == 1 and steps[0].value > 1:  # a script that steps after every batch keeps what it works out of its batch
+        found["accumulation"] = steps[0]
+    return {wheel: Belief(wheel=wheel, value=one.value, spelling=one.spelling, source=str(one)) for wheel, one in found.items()}
 
 
-def beside(place: Place, script: Path) -> Mapping[str, Place]:
-    """Wheel -> a value that is kept with this one and means it by its usual name: ``CONFIG['image_size']``.
-
-    Accumulation also where it is the only one of the script's (``Accelerator(gradient_accumulation_steps=4)``), and where there is some:
-    a script that steps after every batch is accumulated from outside, by which what it works out of its batch size stays.
-    """
-    others = [one for one in _kept_with(place) if one.name != place.name]
-    found: dict[str, Place] = {}
-    for wheel in _BESIDE:
-        named = [one for one in others if wheel_names.usual(one.last) == wheel and _stands(wheel, one.value)]
-        if len(named) == 1:
-            found[wheel] = named[0]
-    anywhere = _accumulations(files_of(script))
-    found = {"accumulation": anywhere[0], **found} if len(anywhere) == 1 else found
-    return {wheel: one for wheel, one in found.items() if wheel != "accumulation" or one.value > 1}
+def lengths(batch: Place) -> dict[str, int]:
+    """Spelling -> how long it trains, by a value that is kept with the batch size."""
+    counts = [one for one in of_files([batch.file]) if one.held_in == batch.held_in and _is_length(last(one.spelling))]
+    return {counts[0].spelling: counts[0].value} if len(counts) == 1 else {}
 
 
-def line_of(mark: str) -> str:
-    """Where a marked number stands, in words."""
-    file, line, _ = mark.rsplit(":", 2)
-    return written(Path(file), int(line))
+def _is_length(name: str) -> bool:
+    return wheel_names.counts_steps(name) or wheel_names.counts_passes(name)
 
 
-def _kept_with(place: Place) -> list[Place]:
-    """The values of the same dict, class or file; none that a loop binds anew: a sample's length in the steps of a training is no setting
-    of it."""
-    loops = _loops(place.file)
-    around = {loop for loop in loops if place.line in loop}
-    others = [one for one in of_file(place.file) if one.held_in == place.held_in]
-    return [one for one in others if all(loop in around for loop in loops if one.line in loop)]
+def works_out_accumulation(files: Sequence[Path]) -> bool:
+    """Whether the script divides a whole batch to know how many micro-batches a step takes: ``accum_steps = TOTAL // (BATCH * LENGTH)``.
+    Only that it does: how many they are its trials show."""
+    return any(_divides(node) for file in files for node in ast.walk(parsed(file)[1] or ast.Module([], [])))
 
 
-def _loops(file: Path) -> list[range]:
-    """The lines of each loop."""
-    _, tree = parsed(file)
-    loops = [node for node in ast.walk(tree) if isinstance(node, (ast.For, ast.AsyncFor, ast.While))] if tree is not None else []
-    return [range(loop.lineno, (loop.end_lineno or loop.lineno) + 1) for loop in loops]
-
-
-def _stands(wheel: str, value: Any) -> bool:
-    return isinstance(value, bool) if wheel == "checkpointing" else is_count(value)
-
-
-def lengths(place: Place) -> dict[str, int]:
-    """Spelling -> how long it trains, by a value that is kept with this one."""
-    counts = [one for one in _kept_with(place) if _is_length(one)]
-    return {counts[0].spelling: int(counts[0].value)} if len(counts) == 1 else {}
-
-
-def _is_length(one: Place) -> bool:
-    return is_count(one.value) and (wheel_names.counts_steps(one.last) or wheel_names.counts_passes(one.last))
-
-
-def bound(file: Path, name: str, value: int) -> Place | None:
-    """The one value of this name in a source."""
-    found = [one for one in of_file(file) if one.name == name and one.value == value]
-    return found[0] if len(found) == 1 else None
-
-
-def of_one_call(script: Path) -> tuple[Place, Place] | None:
-    """The batch and the accumulation that the source gives to one call of a library's: ``model.train(batch_size=4, grad_accum_steps=4)``.
-    None where it gives them to none, or to several."""
-    trees = [(file, tree) for file in files_of(script) if (tree := parsed(file)[1]) is not None]
-    found = [both for file, tree in trees for both in _given_together(file, tree)]
-    return found[0] if len(found) == 1 else None
-
-
-def _given_together(file: Path, tree: ast.Module) -> Iterator[tuple[Place, Place]]:
-    known = Constants(tree)
-    for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
-        given: dict[str, Place] = {}
-        for keyword in call.keywords:
-            wheel, value = wheel_names.meaning(keyword.arg or ""), known.value(keyword.value)
-            own = isinstance(keyword.value, ast.Constant)
-            name = f"{ast.unparse(call.func)}({keyword.arg})" if own else ast.unparse(keyword.value)
-            if wheel in ("micro_batch", "accumulation") and _stands(wheel, value) and (place := bound(file, name, value)) is not None:
-                given[wheel] = place
-        if len(given) == 2:
-            yield given["micro_batch"], given["accumulation"]
-
-
-def accumulates(files: Iterable[Path]) -> bool:
-    """Whether something in the sources is called accumulation, and is a number."""
-    return bool(_accumulations(files))
-
-
-def _accumulations(files: Iterable[Path]) -> list[Place]:
-    return [one for one in _places(files) if wheel_names.usual(one.last) == "accumulation" and _stands("accumulation", one.value)]
+def _divides(node: ast.AST) -> bool:
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+    named = any(wheel_names.counts_micro_batches(last(f"{VALUE}{ast.unparse(target)}")) for target in targets)
+    value = getattr(node, "value", None)
+    return named and value is not None and any(isinstance(one, (ast.Div, ast.FloorDiv)) for one in ast.walk(value))
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -187,9 +113,9 @@ def _accumulations(files: Iterable[Path]) -> list[Place]:
 def pointed(script: Path | None, said: str) -> Place:
     """The value that ``--set`` names. Raises BadInput where there is none of that name, or several."""
     file, name = _file_of(said)
-    places = list(_places([file] if file is not None else files_of(script) if script is not None else []))
+    places = of_files([file] if file is not None else files_of(script) if script is not None else [])
     wanted = spelled(name)
-    found = [one for one in places if one.name in (name, wanted) and _stands("micro_batch", one.value)]
+    found = [one for one in places if one.name in (name, wanted)]
     if len(found) == 1:
         return found[0]
     if found:
@@ -201,13 +127,13 @@ def pointed(script: Path | None, said: str) -> Place:
     raise BadInput([Fault(key=PLACE, found=f"--set {said}: no whole number of that name is written in the source", cure=f"{near}{form}.")])
 
 
-def likely(script: Path) -> list[Place]:
+def likely(files: Iterable[Path]) -> list[Place]:
     """What could be the batch size by its name; a 1 comes last, since it is a validation's more often than a training's."""
-    return sorted(_batches(_places(files_of(script))), key=lambda one: bool(one.value == 1))
+    return sorted(_batches(of_files(files)), key=lambda one: bool(one.value == 1))
 
 
 def _batches(places: Iterable[Place]) -> list[Place]:
-    return [one for one in places if wheel_names.meaning(one.last) == "micro_batch" and _stands("micro_batch", one.value)][:MOST_TOLD]
+    return [one for one in places if one.wheel == "micro_batch"][:MOST_TOLD]
 
 
 def _file_of(said: str) -> tuple[Path | None, str]:
@@ -217,8 +143,3 @@ def _file_of(said: str) -> tuple[Path | None, str]:
     if known and not Path(file).is_file():
         raise BadInput([Fault(key=PLACE, found=f"--set {said}: there is no file {file}", cure="Give its path from here.")])
     return (Path(file), name) if known else (None, said)
-
-
-def _places(files: Iterable[Path]) -> Iterator[Place]:
-    for file in files:
-        yield from of_file(file)

@@ -276,23 +276,14 @@ def test_repeated_modules_are_checkpointed_from_outside_where_that_is_named_and_
     assert any("switch:--c is for all layers or none" in str(fault) for fault in own.check())
 
 
-def test_only_accumulation_and_with_it_the_micro_batch_can_be_turned_from_outside(tmp_path: Path) -> None:
+def test_only_accumulation_is_turned_from_outside_and_a_loader_only_with_it(tmp_path: Path) -> None:
     def said(**spelled: str) -> str:
         return "\n".join(str(fault) for fault in ScriptAdapter(changed(project(tmp_path), spelled=spelled)).check())
 
     assert "only accumulation can be outside" in said(micro_batch="--b", accumulation="--a", segment="outside")
     assert "only accumulation can be itself" in said(micro_batch="itself", accumulation="--a", segment="--s")
-    assert "can only be split where its steps are held back" in said(micro_batch="outside", accumulation="--a", segment="--s")
-
-
-def test_a_key_goes_behind_the_option_that_takes_it() -> None:
-    line = Line(words=["python", "t.py", "-u", "a=1", "--seed", "0"], begin=2)
-    line.set("-u b.c=", 4)
-    line.set("-u a=", 2)
-    assert line.words == ["python", "t.py", "-u", "b.c=4", "a=2", "--seed", "0"]
-    bare = Line(words=["python", "t.py"], begin=2)
-    bare.set("--cfg-options b=", 4)
-    assert bare.words == ["python", "t.py", "--cfg-options", "b=4"] and bare.says("--cfg-options b=")
+    assert "can only be split where its steps are held back" in said(micro_batch="loader:train.py:3", accumulation="--a", segment="--s")
+    assert "only accumulation can be outside" in said(micro_batch="outside", accumulation="--a", segment="--s")
 
 
 def test_what_says_the_contrary_is_turned_round() -> None:

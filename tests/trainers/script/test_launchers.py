@@ -8,7 +8,6 @@ import pytest
 
 from launcher.trainers.script import recognise
 from launcher.trainers.script.launchers import LauncherWords
-from launcher.trainers.script.spelling import Line
 
 CONFIG = "compute_environment: LOCAL_MACHINE\ndistributed_type: MULTI_GPU\ngpu_ids: 2,3\nnum_machines: 1\nnum_processes: 2\n"
 
@@ -81,17 +80,10 @@ def test_as_many_as_there_are_without_a_card_is_the_processors(monkeypatch: pyte
     assert started("torchrun --nproc_per_node=auto train.py").here == 6
 
 
-def test_a_batch_of_all_processes_together_is_shared_by_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_of_all_processes_together_is_the_scripts_to_divide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its trial sees by how many (``DIVIDED_BY``)."""
     monkeypatch.chdir(tmp_path)
     source = "import argparse, torch\np = argparse.ArgumentParser()\np.add_argument('--global-batch-size', type=int, default=256)\n"
     Path("train.py").write_text(source)
-    words = ["torchrun", "--nproc_per_node=2", "train.py"]
-    found = recognise.understand(words)
-    assert found.ask == {"micro_batch": 128, "accumulation": 1}
-    assert found.args["spelled"]["micro_batch"] == "all:--global-batch-size"
-    assert recognise.understand(words[2:]).args["spelled"]["micro_batch"] == "--global-batch-size", "of one process"
-    line = Line(words=list(words), begin=3, processes=2)
-    line.set("all:--global-batch-size", 64)
-    assert line.words == [*words, "--global-batch-size", "128"]
-    (doubt,) = recognise.understand([words[0], "--nproc_per_node=3", "train.py"]).doubts
-    assert "--global-batch-size says 256" in doubt.text and "3 processes" in doubt.text
+    found = recognise.understand(["torchrun", "--nproc_per_node=2", "train.py"])
+    assert found.ask["micro_batch"] == 256 and found.args["spelled"]["micro_batch"] == "--global-batch-size"

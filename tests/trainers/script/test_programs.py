@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.trainers.script import families, programs, recognise
+from launcher.trainers.script import programs, recognise
 
 MAIN = "from lib.params import parse\n\ndef main():\n    args = parse()\n"
 PARAMS = "def parse():\n    parser.add_argument('--batch-size', default=64)\n    parser.add_argument('--accum-freq', default=2)\n"
@@ -22,7 +22,6 @@ def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         packages / "lib" / "train" / "main.py": MAIN,
         packages / "lib" / "params.py": PARAMS,
         packages / "mine.pth": f"{tmp_path / 'beside'}\nimport sys\n",
-        packages / "recipes" / "configs" / "llama" / "7B.yaml": "batch_size: 2\ngradient_accumulation_steps: 4\nepochs: 1\n",
         tmp_path / "beside" / "near" / "__main__.py": PARAMS,
         tmp_path / "env" / "bin" / "lib-train": f"#!{sys.executable}\nimport sys\nfrom lib.train.main import main\nsys.exit(main())\n",
         tmp_path / "env" / "bin" / "tune": "#!/bin/sh\n",
@@ -47,8 +46,3 @@ def test_flags_of_an_installed_program_are_found(words: list[str], environment: 
 def test_a_program_of_another_kind_and_a_module_that_is_not_there_are_nothing(environment: Path) -> None:
     assert programs.installed([str(environment / "tune"), "run"]) is None
     assert programs.installed([str(environment / "python"), "-m", "nowhere.train"]) is None
-
-
-def test_a_configuration_that_tune_finds_by_its_name_is_read(environment: Path) -> None:
-    found = families.settings([str(environment / "tune"), "run", "full_finetune_single_device", "--config", "llama/7B"])
-    assert {one.spelling: one.default for one in found} == {"batch_size=": 2, "gradient_accumulation_steps=": 4, "epochs=": 1}

@@ -1,4 +1,4 @@
-"""Settings that stand in a script's source, as most people write them: what is understood of them, and what the command then becomes."""
+"""Settings with which a script's source calls a known trainer: what is known of them beforehand, and what the command then becomes."""
 
 from __future__ import annotations
 
@@ -11,18 +11,10 @@ from pathlib import Path
 import pytest
 
 from launcher.trainers.script import recognise
+from launcher.trainers.script.adapter import ScriptAdapter
 from tests.helpers.command_line import answer, autofit
+from tests.helpers.loader_scripts import recipe_of
 from tests.helpers.places import SCRIPTS
-
-CALLS = {
-    "literals": "TrainingArguments('out', per_device_train_batch_size=32, gradient_accumulation_steps=2)",
-    "a dict of the file": "CONFIG = {'batch': 32}\nSeq2SeqTrainingArguments('o', per_device_train_batch_size=CONFIG['batch'], "
-    "gradient_accumulation_steps=2)",
-    "keywords in a dict": "kw = dict(per_device_train_batch_size=32, gradient_accumulation_steps=2)\nTrainingArguments('out', **kw)",
-    "a class": "class C:\n    bs = 16\ntransformers.TrainingArguments('o', per_device_train_batch_size=C.bs * 2, "
-    "gradient_accumulation_steps=2)",
-    "a library's own": "SFTConfig('o', per_device_train_batch_size=32, gradient_accumulation_steps=2)",
-}
 
 
 def understood(source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> recognise.Understood:
@@ -31,52 +23,22 @@ def understood(source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     return recognise.understand(["python", "train.py"])
 
 
-@pytest.mark.parametrize("name", CALLS)
-def test_what_the_source_gives_is_what_is_asked(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = understood(CALLS[name], tmp_path, monkeypatch)
-    assert (found.ask["micro_batch"], found.ask["accumulation"]) == (32, 2) and not found.doubts
-    assert found.args["spelled"]["micro_batch"] == "call:per_device_train_batch_size"
-    assert found.beliefs[0].source.startswith("train.py line ")
-
-
-def test_what_only_running_it_would_tell_is_left_to_the_first_trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = understood("TrainingArguments('out', per_device_train_batch_size=16 * n_gpus())", tmp_path, monkeypatch)
-    assert found.ask["micro_batch"] == 8 and not found.doubts
-    assert "the first trial shows it" in next(one.source for one in found.beliefs if one.wheel == "micro_batch")
-
-
-def test_a_word_of_the_command_comes_before_the_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    source = (
-        "p = argparse.ArgumentParser()\np.add_argument('--batch-size', type=int, default=64)\na = p.parse_args()\n"
-        "TrainingArguments('out', per_device_train_batch_size=a.batch_size, gradient_accumulation_steps=4)"
-    )
-    spelled = understood(source, tmp_path, monkeypatch).args["spelled"]
-    assert (spelled["micro_batch"], spelled["accumulation"]) == ("--batch-size", "call:gradient_accumulation_steps")
-
-
-def test_a_parser_of_all_fields_leaves_nothing_to_the_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    source = "HfArgumentParser(TrainingArguments)\nTrainingArguments('out', per_device_train_batch_size=4)"
-    spelled = understood(source, tmp_path, monkeypatch).args["spelled"]
-    assert spelled["micro_batch"] == "--per_device_train_batch_size"
-
-
-def test_two_trainings_with_different_batches_are_in_doubt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    source = "TrainingArguments('a', per_device_train_batch_size=32)\nTrainingArguments('b', per_device_train_batch_size=4)"
-    (doubt,) = understood(source, tmp_path, monkeypatch).doubts
-    assert "train.py line 1 (32)" in doubt.text and "train.py line 2 (4)" in doubt.text and "a script of its own" in doubt.text
-
-
-def test_a_model_of_the_persons_own_is_not_asked_to_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    call = "TrainingArguments('out', per_device_train_batch_size=4)"
-    assert "checkpointing" not in understood(call, tmp_path, monkeypatch).ask
-    assert understood(f"AutoModel.from_pretrained('x')\n{call}", tmp_path, monkeypatch).ask["checkpointing"] is False
-
-
-@pytest.mark.parametrize(("more", "lengths"), [("", {"call:num_train_epochs": 3}), (", max_steps=50", {"call:max_steps": 50}),
-                                               (", num_train_epochs=0.5", None), (", max_steps=n", None)])  # fmt: skip
-def test_how_long_it_trains_is_read_too(more: str, lengths: dict[str, int] | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = understood(f"TrainingArguments('out', per_device_train_batch_size=4{more})", tmp_path, monkeypatch)
-    assert found.args.get("lengths") == lengths
+@pytest.mark.parametrize(("source", "micro_batch", "accumulation"), [
+    ("TrainingArguments('out', per_device_train_batch_size=32, gradient_accumulation_steps=2)", "call:", "call:"),
+    ("SFTConfig('o', per_device_train_batch_size=16 * n_gpus())", "call:", "call:"),
+    ("HfArgumentParser(TrainingArguments)", "call:", "call:"),
+    ("p.add_argument('--batch-size', type=int, default=64)\nTrainingArguments('out', per_device_train_batch_size=a.batch_size)",
+     "--batch-size", "call:"),
+    ("import lightning as L\np.add_argument('--batch-size', type=int, default=64)\nL.Trainer(max_epochs=2)", "--batch-size",
+     "call:accumulate_grad_batches"),
+    ("import lightning as L\np.add_argument('--batch-size', type=int, default=64)\nL.Fabric()", "--batch-size", "outside"),
+])  # fmt: skip
+def test_what_a_trainer_is_called_with_is_shown_by_rung_0_and_set_there(
+    source: str, micro_batch: str, accumulation: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = understood(source, tmp_path, monkeypatch)
+    assert found.args["spelled"]["micro_batch"].startswith(micro_batch) and found.args["spelled"]["accumulation"].startswith(accumulation)
+    assert not found.doubts and "accumulation" in ScriptAdapter(recipe_of(found)).asked.unsaid
 
 
 @pytest.mark.slow

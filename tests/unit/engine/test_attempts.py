@@ -19,7 +19,7 @@ from launcher.adapter import log_line
 from launcher.adapter.commands import Checkpoint, Command
 from launcher.adapter.log_line import LogLine
 from launcher.adapter.progress import Progress
-from launcher.adapter.protocol import FIRST, Changed, RunStart, Saved
+from launcher.adapter.protocol import FIRST, RunStart, Saved
 from launcher.cli import runs as folder_verbs
 from launcher.cli import submit
 from launcher.config import recipe
@@ -27,7 +27,7 @@ from launcher.config.schema import LadderRules, Recipe, RecoverRules, TrainerRul
 from launcher.engine import attempts, resumption
 from launcher.engine import launch as engine
 from launcher.engine.state import Fit, Status
-from launcher.errors import BadInput, Fault, Interrupted
+from launcher.errors import BadInput, Interrupted
 from launcher.history import runs
 from launcher.history.records import AttemptRecord, MoveRecord
 from launcher.history.run_folder import RunFolder
@@ -117,7 +117,7 @@ class Few(StandIn):
         "val_micro_batch": WheelSpec(type=int, help="samples", rule=WheelRule(values=(4, 2)), acts_in="validation"),
     }
     asked = Asked(keeps=frozenset({"micro_batch", "val_micro_batch"}))
-    edited_so: tuple[Fault, ...] = ()
+    edited_so: tuple[str, ...] = ()
 
     def __init__(self, recipe: Recipe, faults: Sequence[str]) -> None:
         self.recipe, self.faults = recipe, list(faults)
@@ -138,9 +138,9 @@ class Few(StandIn):
     def saved(self, folder: Path) -> Saved:
         return Saved(place=folder / "run", files=sorted((folder / "run").glob("*.json"), reverse=True), look=looked)
 
-    def changed(self, *, since: float, read: Mapping[str, Any]) -> Changed:
+    def edited(self, *, since: float) -> Sequence[str]:
         assert time.time() - 60 < since < time.time()
-        return Changed(faults=self.edited_so)
+        return self.edited_so
 
 
 def looked(files: Sequence[Path]) -> dict[Path, Checkpoint | str]:
@@ -231,14 +231,10 @@ def test_every_failure_is_answered_and_all_of_it_is_written_down(tmp_path: Path)
 
 
 def test_a_run_whose_training_was_edited_is_not_gone_on_with_as_another_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    edited = Fault(key="batch", found="the launch was made for batch 8, and it is 6 now", cure="Put it back.")
-    monkeypatch.setattr(Few, "edited_so", (edited,))
+    monkeypatch.setattr(Few, "edited_so", ("train.py",))
     fit = run(tmp_path, "killed")
     last = next_of(fit)
-    assert told(fit) == ["killed 8"] and last["why"] == f"{edited.found}. {edited.cure}" and last["checkpoint"]["done"] == 1
-    with pytest.raises(BadInput, match="it is 6 now"):
-        gone_on(fit.job, tmp_path, monkeypatch)
-    monkeypatch.setattr(Few, "edited_so", ())
+    assert told(fit) == ["killed 8"] and "edited since the launch: train.py" in last["why"] and last["checkpoint"]["done"] == 1
     assert told(gone_on(fit.job, tmp_path, monkeypatch)) == ["killed 8", "done 8"]
 
 

@@ -82,7 +82,7 @@ def test_whatever_came_of_rung_0_its_batch_is_what_was_asked(tmp_path: Path, kin
     one = adapter(tmp_path)
     wrong = found(one, tried(ladder_of(one), kind=kind, micro_batch=16384, **{SAID_ACCUMULATION: 2}))
     assert wrong is not None and wrong.read == {"micro_batch": 32, "accumulation": 1}
-    believed = one.believing(wrong.ran)
+    believed = one.believing(wrong.ran, wrong.arrived)
     assert believed is not None
     anew = ScriptAdapter(believed)
     ladder = ladder_of(anew)
@@ -114,9 +114,94 @@ def test_where_it_is_not_known_how_what_ran_is_turned_the_micro_batch_stays(
     assert not believed and [rung.values for rung in ladder_of(left).rungs] == [{"micro_batch": 32}]
 
 
+@pytest.mark.parametrize(("words", "ran", "asked"), [
+    ((), {"micro_batch": 12, "accumulation": 1}, [(12, 1), (6, 2), (4, 3), (3, 4), (2, 6), (1, 12)]),
+    (("--batch-size", "32"), {"micro_batch": 12, "accumulation": 1}, [(12, 1), (6, 2), (4, 3), (3, 4), (2, 6), (1, 12)]),
+])  # fmt: skip
+def test_a_batch_that_no_word_says_is_set_at_the_loader_at_which_it_arrives(
+    tmp_path: Path, words: tuple[str, ...], ran: dict[str, int], asked: list[tuple[int, int]]
+) -> None:
+    spelled = {"micro_batch": "--batch-size", "accumulation": "outside"} if words else {}
+    one = adapter(tmp_path, *words, spelled=spelled, ask={} if words else {"micro_batch": 1}, args={} if words else {"says": {}})
+    arrived = {"loader:train.py:5": 12, "loader:train.py:9": 64}
+    believed = one.believing(ran, arrived)
+    assert believed is not None
+    anew = ScriptAdapter(believed)
+    assert anew.check() == [] and [(one.micro_batch, one.accumulation) for one in ladder_of(anew).rungs] == asked
+    line = anew.line(ladder_of(anew).rungs[1], run=tmp_path)
+    assert (line.split, line.outside, line.words) == ((12, 6, "train.py:5"), 2, [*anew.args.command])
+    assert one.believing(ran, {**arrived, "loader:train.py:7": 12}) is None, "which of both?"
+
+
+CALLED = {"call:per_device_train_batch_size": 12, "call:gradient_accumulation_steps": 2, "call:per_device_eval_batch_size": 8,
+          "call:max_steps": -1, "call:num_train_epochs": 3.0}  # fmt: skip
+
+
+@pytest.mark.parametrize(("spelled", "says", "arrived", "turned"), [
+    ({}, {}, {**CALLED, "loader:lib.py:3": 12},
+     {"micro_batch": "call:per_device_train_batch_size", "accumulation": "call:gradient_accumulation_steps",
+      "val_micro_batch": "call:per_device_eval_batch_size"}),
+    ({"micro_batch": "--batch-size", "accumulation": "outside"}, {"micro_batch": 12}, {"call:accumulate_grad_batches": 2},
+     {"micro_batch": "--batch-size", "accumulation": "call:accumulate_grad_batches"}),
+    ({}, {}, {"call:accumulate_grad_batches": 2, "loader:data.py:3": 12},
+     {"micro_batch": "loader:data.py:3", "accumulation": "call:accumulate_grad_batches"}),
+    ({}, {}, {"call:batch_size": 12, "call:grad_accum_steps": 2, "loader:rfdetr.py:3": 12},
+     {"micro_batch": "call:batch_size", "accumulation": "call:grad_accum_steps"}),
+], ids=["transformers", "a word, and Lightning", "Lightning", "RF-DETR"])  # fmt: skip
+def test_what_a_known_trainer_is_called_with_is_set_there(
+    tmp_path: Path, spelled: dict[str, str], says: dict[str, int], arrived: dict[str, Any], turned: dict[str, str]
+) -> None:
+    words = ("--batch-size", "12") if spelled else ()
+    one = adapter(tmp_path, *words, spelled=spelled, ask={"micro_batch": says.get("micro_batch", 1)}, args={"says": says})
+    believed = one.believing({"micro_batch": 12, "accumulation": 2}, arrived)
+    assert believed is not None and believed.trainer.args["spelled"] == turned
+    anew = ScriptAdapter(believed)
+    assert anew.check() == [] and (anew.recipe.ask["micro_batch"], anew.recipe.ask["accumulation"]) == (12, 2)
+    assert believed.trainer.args.get("lengths", {}) == ({"call:num_train_epochs": 3} if "call:max_steps" in arrived else {})
+    lower = next(rung for rung in ladder_of(anew).rungs if rung.micro_batch == 6)
+    fields = anew.line(lower, run=tmp_path).fields
+    assert lower.accumulation == 4 and fields[turned["accumulation"].removeprefix("call:")] == 4
+
+
+ITSELF = {"micro_batch": "--batch-size", "accumulation": "itself"}
+
+
+def test_what_a_script_works_out_of_its_whole_batch_is_seen_at_rung_0_or_else_at_the_first_rung_that_steps(tmp_path: Path) -> None:
+    """``accumulation = TOTAL // (batch * length)``: one value is turned."""
+    one = adapter(tmp_path, spelled=ITSELF, args={"says": {"micro_batch": 32}})
+    ladder = ladder_of(one)
+    at_once = one.believing({"micro_batch": 32, "accumulation": 4}, {})
+    assert at_once is not None and ladder_of(ScriptAdapter(at_once)).effective_batch == 128
+    failed = tried(ladder, kind=Kind.OUT_OF_MEMORY, micro_batch=32)
+    lower = tried(ladder, at=1, told=1, micro_batch=16, accumulation=1, **{OWN_ACCUMULATION: 8, SAMPLES: 128})
+    told = rung_zero.showed([failed, lower], unsaid=one.asked.unsaid)
+    assert told is not None
+    believed = one.believing(told.ran, told.arrived)
+    assert believed is not None
+    anew = ScriptAdapter(believed)
+    assert {rung.micro_batch * rung.accumulation for rung in ladder_of(anew).rungs} == {128}
+    same = rung_zero.as_believed([failed, lower], ladder_of(anew))
+    assert [(trial.rung.micro_batch, trial.rung.accumulation) for trial in same] == [(32, 4), (16, 8)]
+    assert held(anew, same[0], same[1]).fits and same[1].effective_batch == 128
+    assert anew.line(ladder_of(anew).rungs[1], run=tmp_path).words[2:] == ["--batch-size", "16"]
+    assert anew.trial(ladder_of(anew).rungs[1], cpu_budget(), folder=tmp_path, cache=tmp_path).expects == {"accumulation": 8}
+
+
+def test_a_script_that_keeps_no_whole_batch_after_all_is_accumulated_from_outside(tmp_path: Path) -> None:
+    one = adapter(tmp_path, spelled=ITSELF, args={"says": {"micro_batch": 32}})
+    ladder = ladder_of(one)
+    trials = [tried(ladder, kind=Kind.OUT_OF_MEMORY, micro_batch=32), tried(ladder, at=1, told=1, micro_batch=16, **{SAMPLES: 16})]
+    told = rung_zero.showed(trials, unsaid=one.asked.unsaid)
+    assert told is not None
+    believed = one.believing(told.ran, told.arrived)
+    assert believed is not None and believed.trainer.args["spelled"]["accumulation"] == "outside"
+    same = rung_zero.as_believed(trials, ladder_of(ScriptAdapter(believed)))
+    assert [trial.rung.index for trial in same] == [0], "the lower rung's steps were half as large"
+
+
 def test_a_micro_batch_that_was_kept_is_kept_as_it_ran(tmp_path: Path) -> None:
     one = adapter(tmp_path, wheels={"micro_batch": WheelRule(floor=32)})
-    believed = one.believing({"micro_batch": 64, "accumulation": 1})
+    believed = one.believing({"micro_batch": 64, "accumulation": 1}, {})
     assert believed is not None and [rung.micro_batch for rung in ladder_of(ScriptAdapter(believed)).rungs] == [64]
 
 
@@ -124,7 +209,7 @@ def test_processes_that_no_word_told_are_counted(tmp_path: Path) -> None:
     one = adapter(tmp_path)
     wrong = found(one, tried(ladder_of(one), micro_batch=32, accumulation=1, **{WORLD_SIZE: 2}))
     assert wrong is not None and wrong.read == {WORLD_SIZE: 1}
-    believed = one.believing(wrong.ran)
+    believed = one.believing(wrong.ran, wrong.arrived)
     assert believed is not None and ladder_of(ScriptAdapter(believed)).effective_batch == 64
 
 
@@ -132,7 +217,7 @@ def test_what_a_script_accumulates_without_a_word_is_asked_for_and_the_rest_done
     one = adapter(tmp_path, spelled={**FLAGS, "accumulation": "outside"})
     wrong = found(one, tried(ladder_of(one), micro_batch=32, accumulation=1, **{OWN_ACCUMULATION: 3, SAMPLES: 96}))
     assert wrong is not None and wrong.ran["accumulation"] == 3
-    believed = one.believing(wrong.ran)
+    believed = one.believing(wrong.ran, wrong.arrived)
     assert believed is not None
     anew = ScriptAdapter(believed)
     ladder = ladder_of(anew)

@@ -46,6 +46,7 @@ def install(instrument: Instrument, module: Any) -> None:
                     samples=args.per_device_train_batch_size,
                     **{SAID_ACCUMULATION: args.gradient_accumulation_steps, WORLD_SIZE: args.world_size, UPDATES: state.max_steps},
                 )
+                instrument.arrives.given(_fields(args, model))
             instrument.training()
 
         def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> Any:
@@ -124,6 +125,17 @@ def _enough(instrument: Instrument, state: Any) -> bool:
     """Whether training went on for long enough before its evaluation; ranks evaluate together."""
     wish = instrument.varied(VARIETY) or state.global_step + 2 >= state.max_steps
     return instrument.together.agreed("evaluation", str(state.global_step), wish)
+
+
+_FIELDS = (
+    "per_device_train_batch_size", "gradient_accumulation_steps", "per_device_eval_batch_size", "max_steps", "num_train_epochs",
+)  # fmt: skip
+
+
+def _fields(args: Any, model: Any) -> dict[str, Any]:
+    """The arguments that a rung can turn. A model of the person's own may not know how to checkpoint."""
+    able = ("gradient_checkpointing",) if getattr(model, "supports_gradient_checkpointing", False) else ()
+    return {name: getattr(args, name) for name in (*_FIELDS, *able)}
 
 
 def _value(strategy: Any) -> str:

@@ -41,6 +41,7 @@ def install(instrument: Instrument, module: Any) -> None:
             size = batch_size(loader, batch, instrument)
             if size is not None:
                 observe_micro_batch(instrument, size)
+                instrument.arrives.trains(loader)
             instrument.recorder.measured(train_samples=length(getattr(loader, "dataset", None)))
             instrument.recorder.fact(**asked[-1].course(length(loader)))
 
@@ -68,6 +69,7 @@ def install(instrument: Instrument, module: Any) -> None:
             accumulation = max(accumulation, instrument.told)
         elif instrument.recorder is not None:
             instrument.recorder.fact(**{SAID_ACCUMULATION: accumulation})
+            instrument.arrives.given({"accumulate_grad_batches": accumulation})
         asked.append(AskedLength(
             accumulation=accumulation, batches=this.limit_train_batches, epochs=this.fit_loop.max_epochs, steps=this.max_steps,
             by_hand=by_hand,

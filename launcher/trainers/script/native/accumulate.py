@@ -18,8 +18,8 @@ or changed between two steps, a learning rate set by hand at every batch, traine
 told on stderr, and the run goes on. Batch norm takes its statistics from micro-batches: told, too.
 
 ACCUMULATE_LOSS=mean or sum says what the loss is, where that can't be told from the way it was computed.
-ACCUMULATE_SPLIT=64:16 is for a script whose batch stands in its source: a DataLoader that shuffles and is made with batches of 64 is made
-with batches of 16. ACCUMULATE_SPLIT=64:16:train.py:31 means the one that is made in that line, shuffled or not.
+ACCUMULATE_SPLIT=64:16:train.py:31 is for a script that has no word for its batch: a DataLoader that is made in that line with batches of 64
+is made with batches of 16.
 It needs nothing but torch, and the files beside it. What it did is told on stderr when the process ends.
 """
 
@@ -43,9 +43,9 @@ def begin() -> None:
     """Called by the sitecustomize that has loaded this file, before the program begins."""
     global OUTSIDE
     every = int(os.environ.get(VARIABLE) or 1)
-    whole, part, *place = (os.environ.get(SPLIT) or ":").split(":", 2)
+    whole, part, place = (os.environ.get(SPLIT) or "::").split(":", 2)
     if every > 1 or part:
-        outside = OUTSIDE = Outside(every, os.environ.get(LOSS, ""), (int(whole), int(part), "".join(place)) if part else None)
+        outside = OUTSIDE = Outside(every, os.environ.get(LOSS, ""), (int(whole), int(part), place) if part else None)
         after_import(
             {
                 "torch": lambda: install(outside),

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .backward import norm, weighted
-from .loaders import is_made_at, is_random
+from .loaders import is_made_at
 from .steps import Outside
 
 
@@ -251,7 +251,7 @@ def _begun(begin: Callable[..., Any], outside: Outside) -> Callable[..., Any]:
 
 
 def _split(make: Callable[..., Any], outside: Outside, whole: int, part: int, place: str) -> Callable[..., Any]:
-    """A loader that is made with batches of ``whole`` is made with batches of ``part``: the one of that place, else each that shuffles."""
+    """A loader that is made with batches of ``whole`` in that place is made with batches of ``part``."""
     signature = inspect.signature(make)
 
     @functools.wraps(make)
@@ -262,8 +262,7 @@ def _split(make: Callable[..., Any], outside: Outside, whole: int, part: int, pl
             make(this, *args, **kwargs)  # which says what is wrong
             return
         given = said.arguments
-        trains = is_made_at(place, sys._getframe(1)) if place else given.get("shuffle") or is_random(given.get("sampler"))
-        if given.get("batch_size") == whole and trains:
+        if given.get("batch_size") == whole and is_made_at(place, sys._getframe(1), this):
             given["batch_size"], outside.has_split = part, True
             outside.note(f"the loader's batches of {whole} are split into micro-batches of {part}")
         make(*said.args, **said.kwargs)

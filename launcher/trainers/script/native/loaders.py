@@ -168,15 +168,21 @@ def in_a_loop(frame: Any) -> bool:
 _WRAPS_LOADERS = ("lightning.fabric.utilities.data", "lightning_fabric.utilities.data")
 
 
-def maker(frame: Any) -> Any:
-    """The frame that makes a loader, behind those of Lightning, which puts itself around every loader's ``__init__``."""
-    while frame.f_back is not None and frame.f_globals.get("__name__") in _WRAPS_LOADERS:
+def maker(frame: Any, loader: Any) -> Any:
+    """The frame that makes a loader, behind the ``__init__`` of a class derived from it, and behind what others put around that
+    (Lightning, autofit)."""
+    while frame.f_back is not None and (_is_init_of(frame, loader) or frame.f_globals.get("__name__") in _WRAPS_LOADERS):
         frame = frame.f_back
     return frame
 
 
-def is_made_at(place: str, frame: Any) -> bool:
+def _is_init_of(frame: Any, loader: Any) -> bool:
+    first = next(iter(frame.f_code.co_varnames[: frame.f_code.co_argcount]), "")
+    return frame.f_locals.get(first) is loader
+
+
+def is_made_at(place: str, frame: Any, loader: Any) -> bool:
     """Whether a loader that is being made by ``frame`` stands in the source at ``train.py:31``; the line is that where its call begins."""
     file, _, line = place.rpartition(":")
-    frame = maker(frame)
+    frame = maker(frame, loader)
     return bool(os.path.basename(frame.f_code.co_filename) == file and frame.f_lineno == int(line))

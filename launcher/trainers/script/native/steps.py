@@ -144,8 +144,7 @@ class Outside(Notes):
         """The loader that trains isn't the one that was to get smaller batches: its script was edited, or the line isn't its own."""
         if self.split is None or (self.has_split and (loader is None or samples(loader) != self.split[0])):
             return
-        where = f" in {self.split[2]}" if self.split[2] else ""
-        self.trouble(f"no loader with batches of {self.split[0]} that trains is made{where}: the script may have been edited since")
+        self.trouble(f"no loader with batches of {self.split[0]} that trains is made in {self.split[2]}: the script may have been edited")
 
     def _say_loss(self, roots: Any) -> None:
         """Looks at how the loss of the first batches was computed; a sum over the batch can't be averaged by us."""

@@ -1,0 +1,124 @@
+"""What a trial showed of a person's command -> the recipe that asks for it: rung 0 is the command as it stands, and is believed.
+
+Where the batch arrives a lower rung sets it: at a known trainer's call, else at the line of the data loader. What can't be set anywhere
+stays as it ran.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from launcher.config.schema import LadderRules, Recipe, Value, WheelRule
+from launcher.ladder.asked import Asked
+from launcher.ladder.rungs import ACCUMULATION, CHECKPOINTING, MICRO_BATCH, divisors_down
+from launcher.shared.report import STEP, WORLD_SIZE
+from launcher.trainers.script import training_arguments
+from launcher.trainers.script.corrections import with_args
+from launcher.trainers.script.recognise import ORDER
+from launcher.trainers.script.rules import ScriptArgs
+from launcher.trainers.script.spelling import CALL, ITSELF, LOADER, OUTSIDE, kind
+
+
+class OfTrials(NamedTuple):
+    """What trials showed, as ``Adapter.believing`` gets it."""
+
+    ran: Mapping[str, int]
+    arrived: Mapping[str, Any]
+
+
+def believing(recipe: Recipe, args: ScriptArgs, asked: Asked, shown: OfTrials) -> Recipe | None:
+    """The recipe with what ran in place of what was read, set where it arrives; None where that is the same recipe, or it isn't known how
+    what ran is turned."""
+    ways, says = dict(args.spelled), dict(args.says)
+    if not _micro_batch(ways, says, recipe, asked, shown) or not _accumulation(ways, says, recipe, asked, shown):
+        return None
+    for wheel, way in training_arguments.WAYS[0].items():
+        if wheel in _ALSO and wheel not in ways and way in shown.arrived:
+            ways[wheel], says[wheel] = way, shown.arrived[way]
+    processes = shown.ran.get(WORLD_SIZE, asked.world_size)
+    more: dict[str, Any] = {"processes": processes} if processes != asked.world_size else {}
+    more |= {"lengths": found} if not args.lengths and (found := training_arguments.lengths(shown.arrived)) else {}
+    ask = {**recipe.ask, **says}
+    if (ways, says, ask, more) == (args.spelled, args.says, recipe.ask, {}):
+        return None
+    ladder = _ladder(recipe, ask, ways)
+    return with_args(recipe, spelled=ways, says=says, **more).model_copy(update={"ask": ask, "ladder": ladder})
+
+
+_ALSO = ("val_micro_batch", CHECKPOINTING)
+"""Wheels that are turned, too, where a trainer is called with them."""
+
+
+def _micro_batch(ways: dict[str, str], says: dict[str, Any], recipe: Recipe, asked: Asked, shown: OfTrials) -> bool:
+    """Says the micro-batch as it ran. A typed word that isn't what ran is no word for it, or counts in another unit. False where nothing
+    sets what ran."""
+    ran = shown.ran.get(MICRO_BATCH)
+    if ran is not None:
+        if MICRO_BATCH in ways and MICRO_BATCH not in asked.unsaid and ran != recipe.ask.get(MICRO_BATCH):
+            del ways[MICRO_BATCH]
+        if MICRO_BATCH not in ways and (way := _way(shown.arrived, ran)):
+            ways[MICRO_BATCH] = way
+        says[MICRO_BATCH] = ran
+    return MICRO_BATCH in ways
+
+
+def _way(arrived: Mapping[str, Any], ran: int) -> str:
+    """Where the micro-batch that ran arrives; empty where that isn't one place."""
+    calls = [way[MICRO_BATCH] for way in training_arguments.WAYS if MICRO_BATCH in way and arrived.get(way[MICRO_BATCH]) == ran]
+    loaders = [place for place, batch in arrived.items() if place.startswith(LOADER) and batch == ran]
+    found = calls or loaders
+    return found[0] if len(found) == 1 else ""
+
+
+def _accumulation(ways: dict[str, str], says: dict[str, Any], recipe: Recipe, asked: Asked, shown: OfTrials) -> bool:
+    """Says the accumulation at the call at which the micro-batch arrives, or by the command's own word; else as many as the script takes by
+    itself, and more from outside. False where the command's word isn't what ran, or may not be."""
+    ran, form = shown.ran.get(ACCUMULATION), kind(ways[ACCUMULATION])[0] if ACCUMULATION in ways else ""
+    of_call = ways[MICRO_BATCH].startswith(CALL)
+    calls = [way[ACCUMULATION] for way in training_arguments.WAYS if not of_call or way.get(MICRO_BATCH) == ways[MICRO_BATCH]]
+    call = next((one for one in calls if one in shown.arrived), "")
+    if call and (of_call or form in ("", "call", OUTSIDE)):
+        ways[ACCUMULATION], says[ACCUMULATION] = call, shown.arrived[call]
+    elif form == ITSELF:
+        _by_itself(ways, says, asked, shown)
+    elif form and _is_otherwise(form, recipe, asked, shown):
+        return False
+    elif ran is not None if form else MICRO_BATCH not in recipe.trainer.args.get("spelled", {}):
+        ways.setdefault(ACCUMULATION, OUTSIDE)
+        says[ACCUMULATION] = ran or 1
+    return True
+
+
+def _is_otherwise(form: str, recipe: Recipe, asked: Asked, shown: OfTrials) -> bool:
+    """Whether the typed word for accumulation isn't what ran; or, where the micro-batch was hidden, what ran may be hidden as well."""
+    ran, read = shown.ran.get(ACCUMULATION), recipe.ask.get(MICRO_BATCH)
+    if ran is None:
+        return form != OUTSIDE and ACCUMULATION in asked.unsaid and shown.ran.get(MICRO_BATCH, read) != read
+    return ACCUMULATION not in asked.unsaid and ran != (recipe.ask.get(ACCUMULATION) or 1)
+
+
+def _by_itself(ways: dict[str, str], says: dict[str, Any], asked: Asked, shown: OfTrials) -> None:
+    """Where rung 0 ended before its first step, a lower rung has told how many samples a step has: whole micro-batches of the asked ones,
+    or the script keeps no whole batch."""
+    if (ran := shown.ran.get(ACCUMULATION)) is not None:
+        says[ACCUMULATION] = ran
+    elif (step := shown.ran.get(STEP)) is not None and ACCUMULATION not in says:
+        each = int(says[MICRO_BATCH]) * asked.world_size
+        ways[ACCUMULATION], says[ACCUMULATION] = (OUTSIDE, 1) if step % each else (ITSELF, step // each)
+
+
+def _ladder(recipe: Recipe, ask: Mapping[str, Value], ways: Mapping[str, str]) -> LadderRules:
+    """The ladder's rules: a micro-batch that was kept as it was read is kept as it is believed. One whose script accumulates by itself,
+    without a word for it, goes down by divisors, each of which takes a whole number of the script's steps."""
+    rules, micro_batch, known = recipe.ladder, ask.get(MICRO_BATCH), recipe.trainer.args.get("spelled", {})
+    new = {wheel for wheel in (MICRO_BATCH, *_ALSO) if wheel in ways and wheel not in known and ask.get(wheel) is not True}
+    order = rules.order
+    if new:
+        order = (*(wheel for wheel in ORDER if wheel in {*new, *order}), *(wheel for wheel in order if wheel not in ORDER))
+    rule = rules.wheels.get(MICRO_BATCH, WheelRule())
+    if rule.floor is not None and rule.floor == recipe.ask.get(MICRO_BATCH):
+        rule = rule.model_copy(update={"floor": micro_batch})
+    elif isinstance(micro_batch, int) and ways.get(ACCUMULATION) == OUTSIDE and ask.get(ACCUMULATION) not in (None, 1):
+        rule = rule.model_copy(update={"values": divisors_down(micro_batch, of=micro_batch)[1:]})
+    return rules.model_copy(update={"order": order, "wheels": {**rules.wheels, MICRO_BATCH: rule}})

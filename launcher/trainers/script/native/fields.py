@@ -1,0 +1,159 @@
+"""Sets what a known trainer is called with, for a script that says it in its source: the script is not changed, and never hears of it.
+
+As ``_autofit_fields.py`` beside a ``sitecustomize.py`` that loads it, in a folder of their own, for every Python process:
+
+    PYTHONPATH=/that/folder FIELDS='{"per_device_train_batch_size": [32, 8]}' python train.py
+
+Each field has the value that the script gives (null: whatever it gives), and the one that it shall have. transformers' arguments are set as
+a ``Trainer`` is made: until then the script computes with its own numbers, and a schedule or a length that it works out is the plain run's.
+Arguments of a library's own class (TRL's) are set as they are made, since that class derives others from them. Keywords of other trainers
+(``CALLS``) are set in the call.
+Only what holds every given value is set, all at once; setting it twice changes nothing. Others are left alone, and told on stderr.
+``auto_find_batch_size`` is switched off: it would lower the batch, and not raise the accumulation.
+This file needs nothing but the trainer's package, and ``imported.py`` beside it.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import json
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from .imported import after_import
+
+VARIABLE = "FIELDS"
+CALLS: Mapping[tuple[str, str, str], Mapping[str, Any]] = {
+    ("lightning.pytorch.trainer.trainer", "Trainer", "__init__"): {"accumulate_grad_batches": 1},
+    ("pytorch_lightning.trainer.trainer", "Trainer", "__init__"): {"accumulate_grad_batches": 1},
+    ("rfdetr.detr", "RFDETR", "train"): {"batch_size": 4, "grad_accum_steps": 4},
+}
+"""(module, class, method) -> its keywords that can be turned, with their defaults."""
+_BATCH = "per_device_train_batch_size"
+_DERIVED = "steps_per_generation"
+"""Of TRL's GRPO: optimizer micro-batches that one generation serves, where the script says it."""
+
+
+class FieldOrders:
+    """The fields to set, in one process."""
+
+    def __init__(self, orders: Mapping[str, Sequence[Any]]) -> None:
+        self._orders = orders
+
+    def fit(self, held: Mapping[str, Any]) -> bool:
+        """Whether the values that are held are those that the launch was made for."""
+        return all(given is None or held[name] == given for name, (given, _) in self._orders.items())
+
+    def done(self, held: Mapping[str, Any]) -> bool:
+        return all(held[name] == wanted for name, (_, wanted) in self._orders.items())
+
+    def told(self, what: str, held: Mapping[str, Any]) -> None:
+        """Says on stderr that something is left as it is."""
+        values = ", ".join(f"{name}={held[name]!r} instead of {given!r}" for name, (given, _) in self._orders.items())
+        said = f"autofit: {what} is left as it is: it holds other values than the launch was made for ({values})"
+        print(said, file=sys.stderr, flush=True)
+
+    # -- keywords of a call
+
+    def into_call(self, module: str, owner: str, method: str, defaults: Mapping[str, Any]) -> None:
+        """Patches the method, in which the keywords get their wanted values."""
+        kind = getattr(sys.modules[module], owner)
+        real = getattr(kind, method)
+
+        @functools.wraps(real)
+        def called(this: Any, *args: Any, **kwargs: Any) -> Any:
+            held = {**defaults, **given(real, this, args, kwargs, defaults)}
+            if self.fit(held):
+                kwargs |= {name: wanted for name, (_, wanted) in self._orders.items()}
+            elif not self.done(held):
+                self.told(f"{owner}.{method}", held)
+            return real(this, *args, **kwargs)
+
+        setattr(kind, method, called)
+
+    # -- transformers' arguments
+
+    def set(self, arguments: Any) -> bool:
+        """Whether the arguments were set, or hold what is wanted already."""
+        held = self.of(arguments)
+        if self.done(held) or not self.fit(held):
+            return self.done(held)
+        for name, (_, wanted) in self._orders.items():
+            setattr(arguments, name, wanted)
+        if getattr(arguments, "auto_find_batch_size", False):
+            arguments.auto_find_batch_size = False
+        if isinstance(getattr(arguments, _DERIVED, None), int) and held.get(_BATCH):
+            setattr(arguments, _DERIVED, getattr(arguments, _DERIVED) * held[_BATCH] // getattr(arguments, _BATCH))
+        return True
+
+    def of(self, arguments: Any) -> dict[str, Any]:
+        return {name: getattr(arguments, name, None) for name in self._orders}
+
+    def into_arguments(self) -> None:
+        """Patches ``transformers.training_args``: classes that a library derives from its own set theirs as they are made."""
+        base = sys.modules["transformers.training_args"].TrainingArguments
+        orders = self
+
+        def derived(cls: Any, /, **kwargs: Any) -> None:
+            super(base, cls).__init_subclass__(**kwargs)
+            derives = cls.__dict__.get("__post_init__")
+            if derives is None or not _of_a_library(cls):
+                return
+
+            @functools.wraps(derives)
+            def set_first(this: Any, *args: Any, **kwargs: Any) -> None:
+                orders.set(this)
+                derives(this, *args, **kwargs)
+
+            cls.__post_init__ = set_first
+
+        base.__init_subclass__ = classmethod(derived)
+
+    def into_trainer(self) -> None:
+        """Patches ``transformers.trainer``."""
+        trainer = sys.modules["transformers.trainer"].Trainer
+        made = trainer.__init__
+
+        @functools.wraps(made)
+        def begun(this: Any, model: Any = None, args: Any = None, *more: Any, **kwargs: Any) -> None:
+            if args is not None and not self.set(args):
+                self.told(type(args).__name__, self.of(args))
+            made(this, model, args, *more, **kwargs)
+
+        trainer.__init__ = begun
+
+
+def given(real: Callable[..., Any], this: Any, args: Sequence[Any], kwargs: Mapping[str, Any], names: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of the named keywords that a call gives, by position or by name."""
+    try:
+        said = inspect.signature(real).bind(this, *args, **kwargs).arguments
+    except TypeError:
+        return {}  # the call itself says what is wrong
+    return {name: value for name, value in {**said, **kwargs}.items() if name in names}
+
+
+def _of_a_library(cls: Any) -> bool:
+    """Whether a class is an installed package's, and not the person's own."""
+    file = getattr(sys.modules.get(cls.__module__), "__file__", None) or ""
+    return any(f"{os.sep}{part}{os.sep}" in file for part in ("site-packages", "dist-packages"))
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# As a process begins
+
+
+def begin() -> None:
+    """Called by the sitecustomize that has loaded this file, before the program begins."""
+    orders: dict[str, Sequence[Any]] = json.loads(os.environ.get(VARIABLE) or "{}")
+    acts = dict[str, Callable[[], None]]()
+    for (module, owner, method), defaults in CALLS.items():
+        if own := {name: order for name, order in orders.items() if name in defaults}:
+            acts[module] = functools.partial(FieldOrders(own).into_call, module, owner, method, defaults)
+    if rest := {name: order for name, order in orders.items() if not any(name in defaults for defaults in CALLS.values())}:
+        of_arguments = FieldOrders(rest)
+        acts |= {"transformers.training_args": of_arguments.into_arguments, "transformers.trainer": of_arguments.into_trainer}
+    if acts:
+        after_import(acts)

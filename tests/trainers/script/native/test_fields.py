@@ -1,0 +1,165 @@
+"""Fields of a known trainer's call are set where they arrive: all of them or none, once however often they are met."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import types
+from pathlib import Path
+
+import pytest
+
+from launcher.trainers.script import outside
+from launcher.trainers.script.native import fields
+from launcher.trainers.script.native.fields import FieldOrders
+
+BATCH, ACCUMULATION = "per_device_train_batch_size", "gradient_accumulation_steps"
+
+
+class Arguments:
+    def __init__(self, batch: int, accumulation: int, **more: object) -> None:
+        self.__dict__ |= {BATCH: batch, ACCUMULATION: accumulation, **more}
+
+    @property
+    def both(self) -> tuple[int, int]:
+        return getattr(self, BATCH), getattr(self, ACCUMULATION)
+
+
+ORDERS = FieldOrders({BATCH: [32, 8], ACCUMULATION: [2, 8]})
+
+
+def test_what_was_given_is_set_once_and_what_is_set_stays() -> None:
+    arguments = Arguments(32, 2, auto_find_batch_size=True)
+    assert ORDERS.set(arguments) and ORDERS.set(arguments)
+    assert arguments.both == (8, 8) and arguments.auto_find_batch_size is False  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("held", [(32, 1), (8, 2), (16, 4)])
+def test_other_arguments_are_left_whole_and_told(held: tuple[int, int], capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = Arguments(*held)
+    assert not ORDERS.set(arguments) and arguments.both == held
+    ORDERS.told("Arguments", ORDERS.of(arguments))
+    told = capsys.readouterr().err
+    assert "per_device_train_batch_size" in told and "is left as it is" in told
+
+
+def test_generations_of_grpo_stay_as_large_as_they_were() -> None:
+    arguments = Arguments(32, 2, steps_per_generation=2)
+    assert ORDERS.set(arguments) and arguments.steps_per_generation == 8  # type: ignore[attr-defined]
+
+
+SCRIPT = """
+import dataclasses, torch
+from transformers import Trainer, TrainingArguments
+{arguments}
+print(args.per_device_train_batch_size, args.gradient_accumulation_steps, end=" ")
+Trainer(model=torch.nn.Linear(2, 2), args=args)
+print(args.per_device_train_batch_size, args.gradient_accumulation_steps)
+"""
+PLAIN = f"args = TrainingArguments('out', {BATCH}=32, {ACCUMULATION}=2, report_to=[], use_cpu=True)"
+OWN = f"""
+@dataclasses.dataclass
+class Mine(TrainingArguments):
+    def __post_init__(self):
+        super().__post_init__()
+        self.{BATCH} *= 2
+args = Mine('out', {BATCH}=16, {ACCUMULATION}=2, report_to=[], use_cpu=True)
+"""
+OTHER_DEFAULTS = f"""
+class Compiled(TrainingArguments):  # as Unsloth makes them, with defaults of its own
+    def __init__(self, output_dir='out', {BATCH}=32, {ACCUMULATION}=2, rate=None, **kwargs):
+        super().__init__(output_dir=output_dir, {BATCH}={BATCH}, {ACCUMULATION}={ACCUMULATION}, **kwargs)
+        self.rate = rate
+args = Compiled(rate=5e-5, report_to=[], use_cpu=True)
+"""
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [PLAIN, OWN, OTHER_DEFAULTS],
+    ids=["transformers' own", "a class of the person's that computes its batch", "a class with an __init__ of its own"],
+)
+def test_the_script_computes_with_its_own_numbers_until_the_trainer_is_made(arguments: str, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(SCRIPT.format(arguments=arguments))
+    variables, files = outside.set_fields({BATCH: 32, ACCUMULATION: 2}, {BATCH: 8, ACCUMULATION: 8}, place=tmp_path, env={})
+    for path, text in files.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    assert json.loads(variables["FIELDS"]) == {BATCH: [32, 8], ACCUMULATION: [2, 8]}
+    done = subprocess.run(
+        [sys.executable, "train.py"], cwd=tmp_path, env={**os.environ, **variables}, capture_output=True, text=True, check=False
+    )
+    assert done.stdout.split() == ["32", "2", "8", "8"], done.stderr[-2000:]
+
+
+@pytest.mark.parametrize(("call", "came", "told"), [
+    ("batch_size=16, grad_accum_steps=1", {"batch_size": 4, "grad_accum_steps": 4}, False),
+    ("batch_size=16", {"batch_size": 16}, True),  # its default of accumulation is another than the launch was made for
+    ("batch_size=8, grad_accum_steps=1", {"batch_size": 8, "grad_accum_steps": 1}, True),
+    ("batch_size=4, grad_accum_steps=4", {"batch_size": 4, "grad_accum_steps": 4}, False),
+])  # fmt: skip
+def test_keywords_of_a_call_are_set_in_it(
+    call: str, came: dict[str, int], told: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """RF-DETR's ``model.train(batch_size=16, grad_accum_steps=1)``."""
+    got: dict[str, int] = {}
+
+    class Model:
+        def train(self, **kwargs: int) -> None:
+            got.update(kwargs)
+
+    module = types.ModuleType("rfdetr.detr")
+    module.RFDETR = Model  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "rfdetr.detr", module)
+    ((_, owner, method),) = (one for one in fields.CALLS if one[0] == "rfdetr.detr")
+    orders = FieldOrders({"batch_size": [16, 4], "grad_accum_steps": [1, 4]})
+    orders.into_call("rfdetr.detr", owner, method, fields.CALLS["rfdetr.detr", owner, method])
+    eval(f"model.train({call})", {"model": Model()})
+    assert got == came and ("left as it is" in capsys.readouterr().err) is told
+
+
+LIGHTNING = """import torch, lightning as L
+from torch.utils.data import DataLoader, TensorDataset
+
+class Data(L.LightningDataModule):
+    def __init__(self, batch_size=16):
+        super().__init__()
+        self.save_hyperparameters()
+
+    def train_dataloader(self):
+        return DataLoader(TensorDataset(torch.rand(64, 4)), batch_size=self.hparams.batch_size)
+
+class Model(L.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(4, 1)
+
+    def training_step(self, batch, number):
+        return self.layer(batch[0]).mean()
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.1)
+
+if __name__ == "__main__":
+    trainer = L.Trainer(max_epochs=1, accumulate_grad_batches=2, accelerator="cpu", logger=False, enable_checkpointing=False)
+    trainer.fit(Model(), Data())
+    print("steps", trainer.global_step, "of", trainer.accumulate_grad_batches, "micro-batches", trainer.num_training_batches)
+"""
+
+
+@pytest.mark.parametrize(("given", "steps"), [(2, "steps 2 of 8 micro-batches 16"), (3, "steps 8 of 2 micro-batches 16")])
+def test_lightnings_trainer_accumulates_as_told_and_its_data_modules_loader_is_known_by_its_line(
+    given: int, steps: str, tmp_path: Path
+) -> None:
+    pytest.importorskip("lightning")
+    (tmp_path / "train.py").write_text(LIGHTNING)
+    more, files = outside.set_fields({"accumulate_grad_batches": given}, {"accumulate_grad_batches": 8}, place=tmp_path, env={})
+    variables, beside = outside.placed(1, split=(16, 4, "train.py:10"), place=tmp_path, env=more)
+    for path, text in {**files, **beside}.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    env = {**os.environ, **more, **variables}
+    done = subprocess.run([sys.executable, "train.py"], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=120, check=True)
+    assert steps in done.stdout and ("accumulate_grad_batches=2 instead of 3" in done.stderr) is (given == 3)
