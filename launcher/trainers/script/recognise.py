@@ -110,7 +110,7 @@ def _of_whole(belief: Belief, whole: Belief | None) -> Belief:
 
 def _accumulation(places: deepspeed.Places, whole: Belief | None) -> Belief | str:
     """How more of it is said where the command has no word for it; or why nothing is."""
-    if place := deepspeed.makes_steps(places):
+    if whole is None and (place := deepspeed.makes_steps(places)):
         return deepspeed.unknown_steps(place)
     if whole is not None or source_values.works_out_accumulation(places.sources):
         said = f"{whole.spelling} {whole.value}" if whole is not None else "a whole batch"
