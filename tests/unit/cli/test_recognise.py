@@ -406,7 +406,8 @@ def test_a_dollar_brace_of_the_persons_own_is_text_and_no_interpolation() -> Non
 
 
 @pytest.mark.parametrize(("words", "lengths"), [
-    ("--max-steps 500 --eval-every 100 --save_every_n_steps 4", {"--max-steps": 500}), ("--ddpm_num_steps 1000 --num_sampling_steps 50", {}),
+    ("--max-steps 500 --eval-every 100 --save_every_n_steps 4", {"--max-steps": 500}),
+    ("--ddpm_num_steps 1000 --num_sampling_steps 50", {}),
     ("--steps=500 --log-steps 5 --warmup_steps 10 --eval_iters 20 --n_eval_steps 3", {"--steps=": 500}),
     ("trainer.num_epochs=3 trainer.val_check_interval=50", {"trainer.num_epochs=": 3}),
     ("--max_steps -1 --save_every_n_epochs 2 --val_check_interval 0.25", {}),
