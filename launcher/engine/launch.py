@@ -56,7 +56,7 @@ def train(job: Job, *, show: tuple[Shows, Shows]) -> Fit:
 
 def go_on(launch: Resumable, *listeners: Listener, show: tuple[Shows, Shows]) -> Fit:
     """Resumes a launch: its trials if no rung had been found yet, then its full run, unless only trials were asked for."""
-    os.chdir(launch.cwd)
+    os.chdir(launch.record.cwd)
     with owner.owning(launch.folder.path), ExitStack() as until_the_end:
         with doing("looking at the recipe, its data, the device and what the run has left"):
             result, edited = _as_it_was(launch, listeners, until_the_end)

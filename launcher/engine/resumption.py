@@ -41,8 +41,6 @@ class Resumable:
     folder: RunFolder
     draft: Draft
     record: Record
-    cwd: Path
-    """Where it was launched: relative paths count from there."""
 
     @property
     def done(self) -> bool:
@@ -96,10 +94,9 @@ def resumable(place: str | Path, words: Sequence[str] = ()) -> Resumable:
         raise _refused(path, f"it never came to a full run: {record.status}", "Launch it anew, with what its trials have told.")
     if record.status == Status.DONE and not record.attempts and record.fit_only is not False:
         raise _refused(path, "only trials were asked of it (autofit fit)", f"Its full run is launched by {path / 'command.sh'}.")
-    cwd = Path(record.cwd)
-    if not cwd.is_dir():
-        raise _refused(path, f"the folder it was launched in is gone: {cwd}", "Put it back: relative paths count from there.")
-    return Resumable(folder=RunFolder(path), draft=draft_of(path, words), record=record, cwd=cwd)
+    if not Path(record.cwd).is_dir():
+        raise _refused(path, f"the folder it was launched in is gone: {record.cwd}", "Put it back: relative paths count from there.")
+    return Resumable(folder=RunFolder(path), draft=draft_of(path, words), record=record)
 
 
 def _record(path: Path) -> Record:

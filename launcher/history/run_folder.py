@@ -126,37 +126,17 @@ class RunFolder:
         files.replace_json(path, value)
 
 
-@dataclass(frozen=True, slots=True)
 class AttemptFiles:
     """One attempt's own files in the run folder."""
 
-    folder: Path
-    number: int
-
-    @property
-    def stdout(self) -> Path:
-        return self.folder / f"run.stdout{self._nth}.log"
-
-    @property
-    def stderr(self) -> Path:
-        return self.folder / f"run.stderr{self._nth}.log"
-
-    @property
-    def processes(self) -> Path:
+    def __init__(self, folder: Path, number: int) -> None:
+        nth = f".{number}" if number > 1 else ""
+        self.number = number
+        self.stdout, self.stderr = folder / f"run.stdout{nth}.log", folder / f"run.stderr{nth}.log"
+        self.processes = folder / f"held{nth}"
         """Folder in which its processes write the base above which they hold themselves to the budget, and their optimizer steps."""
-        return self.folder / f"held{self._nth}"
-
-    @property
-    def stalled(self) -> Path:
-        return self.folder / f"stalled.{self.number}.txt"
-
-    @property
-    def command(self) -> Path:
-        return self.folder / "native" / f"attempt-{self.number}.sh"
-
-    @property
-    def _nth(self) -> str:
-        return f".{self.number}" if self.number > 1 else ""
+        self.stalled = folder / f"stalled.{number}.txt"
+        self.command = folder / "native" / f"attempt-{number}.sh"
 
 
 def no_run_folder(root: Path, why: OSError) -> Fault:

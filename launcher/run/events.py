@@ -27,13 +27,13 @@ class Heartbeat(Event, name="heartbeat"):
     seconds: float
     """Since the attempt's start."""
     resident_bytes: int
-    device_bytes: int
     used_bytes: int
     """How much of the budget is used, measured as in the run's trial."""
     peak_bytes: int
 
     def line(self) -> Mapping[str, Any]:
-        return {key: getattr(self, key) for key in ("resident_bytes", "device_bytes", "used_bytes", "peak_bytes")}
+        on_card = self.used_bytes if self.budget.kind == "cuda" else 0
+        return {"device_bytes": on_card, **{key: getattr(self, key) for key in ("resident_bytes", "used_bytes", "peak_bytes")}}
 
 
 class Deviated(Event, name="run_otherwise"):

@@ -85,14 +85,14 @@ def follow(job: Job, child: Child, attempts: Sequence[AttemptRecord], *, base_by
         host_free=watch.host_free,
         taken="" if settled else devices.taken(job.budget),
     )
-    found = cause.find(end)
+    found, steps, progress = cause.find(end), watch.steps, watch.meter.progress
     ended_by = found.failure if found.ended is not Ended.KILLED else None
     lost = lost_in(files.stdout, files.stderr, on_card=on_card, also=words.loses_memory)
     return RunRecord(
         returncode=ending.returncode, seconds=ending.seconds, peak_resident_bytes=watch.peak_bytes,
-        peak_device_bytes=watch.peak_device_bytes, peak_bytes=usage.peak_bytes, memory_failure=plain(found.failure), ended=found.ended,
-        phase=found.phase, evidence=watch.evidence or found.evidence, optimizer_steps=watch.steps.in_all(watch.meter.progress, due),
-        stopped_early=watch.steps.stopped_early, ended_at=watch.meter.progress.short_of_its_length,
+        peak_device_bytes=usage.peak_bytes if on_card else 0, peak_bytes=usage.peak_bytes,
+        memory_failure=plain(found.failure), ended=found.ended, phase=found.phase, evidence=watch.evidence or found.evidence,
+        optimizer_steps=steps.in_all(progress, due), stopped_early=steps.stopped_early, ended_at=progress.short_of_its_length,
         lost_to_memory=cause.gone_on_without(lost, tail, ended_by),
     )  # fmt: skip
 
@@ -121,7 +121,8 @@ class RunWatch:
         self._diverges_since: float | None = None
         self._words, self._deviations = words_of(job.adapter), set[str]()
         self._logs = [Log(path, meter.read, self._heard) for path in (self._files.stdout, self._files.stderr)]
-        self.peak_bytes = self.peak_device_bytes = 0
+        self.peak_bytes = 0
+        """Most resident memory of its process."""
         self.host_free = 1.0
         """Part of the host's memory that was free when last looked at."""
         self.at_limit = False
@@ -145,17 +146,16 @@ class RunWatch:
         self._look_at_memory(now)
 
     def _look_at_memory(self, now: float) -> None:
-        """Samples what the run's process and its card hold, and tells it twice a minute."""
-        pid, usage = self._child.pid, self.meter.usage
+        """Samples what the run's process holds, and tells it twice a minute, with what it holds of the budget."""
+        usage = self.meter.usage
         with suppress(OSError, IndexError):
-            resident = procfs.resident_bytes(pid)
-            device = devices.used_bytes(self._job.budget, (pid, *procfs.descendants(pid)))
-            self.peak_bytes, self.peak_device_bytes = max(self.peak_bytes, resident), max(self.peak_device_bytes, device)
+            resident = procfs.resident_bytes(self._child.pid)
+            self.peak_bytes = max(self.peak_bytes, resident)
             if now - self._told >= HEARTBEAT_S:
                 self._told = now
                 self._job.tell(
                     Heartbeat(
-                        budget=self._job.budget, seconds=now - self._began, resident_bytes=resident, device_bytes=device,
+                        budget=self._job.budget, seconds=now - self._began, resident_bytes=resident,
                         used_bytes=usage.now_bytes, peak_bytes=usage.peak_bytes,
                     )
                 )  # fmt: skip

@@ -47,7 +47,7 @@ def refusal(folder: Path, *words: str) -> str:
 
 def test_an_interrupted_run_is_read_as_it_was_launched(tmp_path: Path) -> None:
     found = resumption.resumable(str(run_folder(tmp_path)), ["recover.allow_restart=true", "device.memory=2GiB"])
-    assert found.draft.recipe is not None and found.cwd == tmp_path and not found.done
+    assert found.draft.recipe is not None and found.record.cwd == str(tmp_path) and not found.done
     assert found.draft.recipe.recover.allow_restart and found.draft.recipe.device.memory == 2**31
     assert found.draft.recipe.model_copy(update={"recover": RECIPE.recover, "device": RECIPE.device}) == RECIPE
 
