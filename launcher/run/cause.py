@@ -81,7 +81,7 @@ class RunEnd:
     """The weights it saved last; None if they couldn't be looked at."""
     on_card: bool = False
     at_limit: bool = False
-    """The run's memory was at its limit when it was last looked at."""
+    """The run has used all of its budget."""
     oom_kills: int | None = 0
     """Processes that the kernel killed for lack of memory during the run; None where it doesn't count them."""
     host_free: float = 1.0

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import resource
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -41,6 +40,7 @@ SAMPLE_S = 1.0
 END_GRACE_S = 5.0
 """Seconds between TERM and KILL for a run that autofit itself ends: nothing it could still save is of use."""
 NEAR_LIMIT = 0.98
+"""A run on a CPU that used this part of its budget may have ended for want of more, where no word says so."""
 POLL_S = 0.5
 """Seconds between two polls. The run's end and signals are noticed at once all the same; more polls would slow the run down."""
 
@@ -80,7 +80,7 @@ def follow(job: Job, child: Child, attempts: Sequence[AttemptRecord], *, base_by
         gradients=watch.losses.gradients,
         weights=_weights(job, ending, watch, since=began),
         on_card=on_card,
-        at_limit=watch.at_limit or (not on_card and usage.peak_bytes >= NEAR_LIMIT * job.budget.budget_bytes),
+        at_limit=not on_card and usage.peak_bytes >= NEAR_LIMIT * job.budget.budget_bytes,
         oom_kills=None if kills is None else (host.oom_kills() or kills) - kills,
         host_free=watch.host_free,
         taken="" if settled else devices.taken(job.budget),
@@ -125,15 +125,12 @@ class RunWatch:
         """Most resident memory of its process."""
         self.host_free = 1.0
         """Part of the host's memory that was free when last looked at."""
-        self.at_limit = False
-        """Its data segments stood at their limit when they were last looked at."""
         self.ended_for: Ended | None = None
         """Why the run was ended from here."""
         self.evidence = ""
 
     def __call__(self) -> None:
         now = self._child.awake.seconds
-        self._look_at_limit()
         if now - self._sampled < SAMPLE_S - POLL_S / 2:
             return
         self._sampled = now
@@ -199,12 +196,6 @@ class RunWatch:
             self._too_many = True
             what = f"makes more optimizer steps than asked: {made} by now, {self._due.words} are due in all by {self._due.by}"
             self._tell_otherwise("", what)
-
-    def _look_at_limit(self) -> None:
-        """Notes whether the run's process is close to its limit of data segments; once it has ended, the last note stays."""
-        with suppress(OSError, ValueError):
-            soft, _ = resource.prlimit(self._child.pid, resource.RLIMIT_DATA)
-            self.at_limit = soft != resource.RLIM_INFINITY and procfs.data_bytes(self._child.pid) >= NEAR_LIMIT * soft
 
     def _heard(self, line: str, said: LogLine, at: float) -> None:
         """Takes in a line of the run's output. Ends the run if its loss stays not finite, unless the recipe lets it go on."""
