@@ -128,7 +128,7 @@ def _forgotten(call: Call) -> Answer:
         raise refusal(found, f"autofit fits {FORGET} 3, or {FORGET} all; `autofit fits` numbers them.")
     try:
         forgotten = kept_fits.forget(None if said == "all" else int(said))
-    except kept_fits.FitsUnusableError as unusable:
+    except OSError as unusable:
         raise refusal(str(unusable), "Try again when it can be.") from unusable
     if not forgotten and said != "all":
         raise refusal(f"there is no fit {said}", "`autofit fits` numbers them.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -61,7 +61,8 @@ def go_on(launch: Resumable, *listeners: Listener, show: tuple[Shows, Shows]) ->
         with doing("looking at the recipe, its data, the device and what the run has left"):
             result, edited = _as_it_was(launch, listeners, until_the_end)
         tell_launched(launch.folder.path)
-        reuse.resumed(result.job, result.kept.digest)
+        with suppress(OSError):
+            reuse.begun(result.job, result.kept.digest)
         result.job.tell(Resumed(attempts=len(result.attempts), trials=len(result.trials), edited=tuple(edited)))
         with recorded(result):
             _carried_out(result, show)

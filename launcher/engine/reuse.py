@@ -19,7 +19,7 @@ from launcher.adapter.inputs import Inputs
 from launcher.config.schema import Recipe
 from launcher.history import digests, kept_fits, owner
 from launcher.history.digests import UnknownIdentity
-from launcher.history.kept_fits import Fingerprint, FitsUnusableError, KeptFit, KnownFits, RunFailure
+from launcher.history.kept_fits import Fingerprint, KeptFit, KnownFits, RunFailure
 from launcher.history.records import KeptRecord, KeptTrialRecord
 from launcher.ladder.same_training import SameTraining
 from launcher.ladder.verdict import Kind
@@ -65,7 +65,7 @@ def look_up(job: Job) -> Reuse:
     try:
         wanted = fingerprint_of(job, written=_written_before(job))
         found = _looked_up(job, wanted, kept_fits.of(job.training, wanted.digest))
-    except (UnknownIdentity, FitsUnusableError, OSError) as unknown:
+    except (UnknownIdentity, OSError) as unknown:
         return Reuse(why=f"no fit is kept, or used: {unknown}")
     return replace(found, remarks=kept_fits.remarks(job.training))
 
@@ -111,24 +111,18 @@ def _killed(folders: Sequence[str]) -> list[str]:
     return [folder for folder in folders if owner.who(Path(folder)).state is not owner.State.RUNNING]
 
 
-def begun(job: Job, digest: str) -> None:
-    """Notes that this launch relies on a fit. Done first: if it can't be written, a failure of the run couldn't be either."""
-    with kept_fits.changed(job.training, digest) as known:
-        known.uses = {**known.uses, str(job.folder.path): ""}
-
-
-def resumed(job: Job, digest: str | None) -> None:
-    """Notes that this launch, which relies on a fit, is resumed."""
+def begun(job: Job, digest: str | None) -> None:
+    """Notes that this launch relies on a fit, if it does. Done first: if it can't be written, a failure of the run couldn't be either."""
     if digest is not None:
-        with suppress(FitsUnusableError):
-            begun(job, digest)
+        with kept_fits.changed(job.training, digest) as known:
+            known.uses = {**known.uses, str(job.folder.path): ""}
 
 
 def ended(job: Job, digest: str | None) -> None:
     """Notes that this launch has ended and that its fit was struck out if it was wrong."""
     run = str(job.folder.path)
     if digest is not None and run in kept_fits.of(job.training, digest).uses:
-        with suppress(FitsUnusableError), kept_fits.changed(job.training, digest) as known:
+        with suppress(OSError), kept_fits.changed(job.training, digest) as known:
             known.uses = {**known.uses, run: kept_fits.now()}
 
 
@@ -155,7 +149,7 @@ def keep(job: Job, found: Reuse, trials: Sequence[Trial], chosen: Trial, same: S
         without = fingerprint_of(job, written=written) if written > known else now
         settled = _killed(kept_fits.of(job.training, without.digest).not_ended)
         fit = kept_fits.keep(_fit(job, without, trials, chosen, same), settled=settled, written=[*written], cwd=os.getcwd())
-    except (UnknownIdentity, FitsUnusableError, OSError) as unknown:
+    except (UnknownIdentity, OSError) as unknown:
         return replace(found, why=f"no fit is kept: {unknown}")
     why = "" if fit is not None else "no fit is kept: a run of the same launch ran out of memory at this very rung before"
     return replace(found, fingerprint=without, fit=fit, why=why or found.why)
@@ -197,7 +191,7 @@ def _failed_up_to(failed: Trial, job: Job) -> int:
     return max(cap, int(verdict.peak_bytes / MARGIN)) if measured else cap
 
 
-def strike_out(job: Job, digest: str | None, *, rung_index: int, why: str, for_good: bool = True) -> str:
+def strike_out(job: Job, digest: str | None, *, rung_index: int, why: str, for_good: bool) -> str:
     """Strikes a fit out after a run failed at its rung. Returns why that couldn't be done, or an empty text.
 
     ``for_good``: the run ran out of memory. False: the cause isn't known, and new trials may prove the fit again.
@@ -212,8 +206,8 @@ def strike_out(job: Job, digest: str | None, *, rung_index: int, why: str, for_g
         with kept_fits.changed(job.training, digest) as known:
             known.fits = []
             known.failures = [*known.failures, *([failure] if for_good else ())]
-    except FitsUnusableError as unusable:
-        return f"the fit that this run has disproved could not be struck out: {unusable}; say trial.fresh=true next time"
+    except OSError as error:
+        return f"the fit that this run has disproved could not be struck out: {error}; say trial.fresh=true next time"
     return ""
 
 

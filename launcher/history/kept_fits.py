@@ -34,10 +34,6 @@ EARLIER = "history-1.sqlite3"
 """The file of autofits before 26 November 2026, which isn't read any more."""
 
 
-class FitsUnusableError(Exception):
-    """Kept fits can't be used now; the message says why. A launch then makes its trials."""
-
-
 class KeptFit(RecordPart):
     """A fit that was proven by trials."""
 
@@ -149,7 +145,7 @@ def remarks(training: str | None = None) -> list[str]:
 def changed(training: str, digest: str) -> Iterator[KnownFits]:
     """What is known of launches with this digest, to be changed while this is open, and then written whole; one launch at a time.
 
-    Raises FitsUnusableError where it can't be written.
+    Raises OSError where it can't be written.
     """
     with _locked():
         path = _file(training, digest)
@@ -160,14 +156,11 @@ def changed(training: str, digest: str) -> Iterator[KnownFits]:
 
 @contextmanager
 def _locked() -> Iterator[None]:
-    try:
-        folder().mkdir(parents=True, exist_ok=True)
-        with (folder() / ".lock").open("w") as lock:
-            with suppress(OSError):  # a file system without locks: of two launches at the same moment the last one wins
-                fcntl.flock(lock, fcntl.LOCK_EX)
-            yield
-    except OSError as error:
-        raise FitsUnusableError(f"{folder()} can't be used: {error}") from error
+    folder().mkdir(parents=True, exist_ok=True)
+    with (folder() / ".lock").open("w") as lock:
+        with suppress(OSError):  # a file system without locks: of two launches at the same moment the last one wins
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def keep(fit: KeptFit, *, settled: Sequence[str], written: Sequence[str], cwd: str) -> KeptFit | None:

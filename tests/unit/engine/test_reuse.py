@@ -14,7 +14,6 @@ from launcher.cli import main
 from launcher.config import recipe_files
 from launcher.engine import resumption, reuse
 from launcher.history import digests, kept_fits
-from launcher.history.kept_fits import FitsUnusableError
 from launcher.history.runs import run_in
 from launcher.run.events import Deviated
 from launcher.shared.sizes import MIB
@@ -213,7 +212,7 @@ def test_a_fit_is_not_relied_on_where_that_can_not_be_written_down(launches: Lau
     launches.fit()
 
     def full(*_: Any) -> None:
-        raise FitsUnusableError("the disk is full")
+        raise OSError("the disk is full")
 
     monkeypatch.setattr(kept_fits, "changed", full)
     fit = launches.fit()
