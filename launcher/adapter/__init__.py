@@ -6,8 +6,8 @@ subclass ``launcher.trainers.suite.AdapterSuite``. Other modules may move withou
 
 from launcher.adapter import log_line, progress
 from launcher.adapter.commands import Checkpoint, Command, TrialPlan, absolute, copies
-from launcher.adapter.destination import destination_faults
 from launcher.adapter.dialect import Dialect
+from launcher.adapter.faults import destination_faults
 from launcher.adapter.inputs import Inputs, package_folder
 from launcher.adapter.log_line import LogLine, TrainerWords
 from launcher.adapter.progress import Progress

@@ -54,15 +54,15 @@ def _breaks(line: str, columns: int, hang: int) -> list[int]:
     return found
 
 
-def command(console: Console, shell: str, *, before: str = "", style: str = "cyan") -> None:
+def command(console: Console, shell: str, *, before: str = "") -> None:
     """A command line, behind what is said of it where both find room, else below."""
     if not console.is_terminal or len(before) + len(shell) <= console.width:
-        console.print(Text.assemble(before, (shell, style)), soft_wrap=True)
+        console.print(Text.assemble(before, (shell, "cyan")), soft_wrap=True)
         return
     if before.strip():
         say(console, before.rstrip())
     for row in _continued(shell, console.width):
-        console.print(Text(row, style=style), soft_wrap=True)
+        console.print(Text(row, style="cyan"), soft_wrap=True)
 
 
 def _continued(shell: str, columns: int) -> Iterator[str]:

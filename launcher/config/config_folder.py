@@ -28,21 +28,18 @@ def laid_out(*, drafted: Mapping[str, str], typed: Collection[str]) -> Iterator[
     line, which conf/config.yaml takes once more behind the recipe, so that they win over what it says."""
     with TemporaryDirectory(prefix="autofit-") as name:
         folder = Path(name)
-        for place in ("recipe", "typed"):
-            (folder / place).mkdir()
         for path in (home() / "conf").iterdir():
             (folder / path.name).symlink_to(path)
             if path.name in typed:
+                (folder / "typed").mkdir(exist_ok=True)
                 (folder / "typed" / path.name).symlink_to(path)
+        (folder / "recipe").mkdir()
         for recipe in {**recipe_files(), **drafted}:
             with suppress(BadInput):  # of which the one that is asked for is refused before
                 text = _text(recipe, drafted)[0]
-                _file(folder, recipe).write_text(text if "@package" in text.split("\n")[0] else f"{_HEADER}\n{text}", encoding="utf-8")
+                header = "" if "@package" in text.split("\n")[0] else f"{_HEADER}\n"
+                (folder / "recipe" / f"{recipe}.yaml").write_text(header + text, encoding="utf-8")
         yield folder
-
-
-def _file(folder: Path, recipe: str) -> Path:
-    return folder / "recipe" / f"{recipe}.yaml"
 
 
 def _text(recipe: str, drafted: Mapping[str, str]) -> tuple[str, str]:

@@ -7,8 +7,8 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
-from launcher.adapter.checkpointing import share_faults
 from launcher.adapter.commands import script_among
+from launcher.adapter.faults import share_faults
 from launcher.adapter.python_source import files_of
 from launcher.config.schema import Recipe
 from launcher.errors import Fault, did_you_mean

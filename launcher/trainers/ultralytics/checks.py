@@ -8,8 +8,7 @@ from contextlib import suppress
 
 from packaging.version import Version
 
-from launcher.adapter.checkpointing import share_faults
-from launcher.adapter.destination import destination_faults
+from launcher.adapter.faults import destination_faults, share_faults
 from launcher.config.schema import Recipe
 from launcher.errors import BadInput, Fault
 from launcher.machine import devices, install
