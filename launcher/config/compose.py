@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from launcher.config import hydra_errors, hydra_launcher
@@ -48,7 +49,6 @@ def composed(line: Typed, *, program: str, drafted: Mapping[str, str]) -> list[D
     """
     from hydra.core.hydra_config import HydraConfig
 
-    from launcher.config import config_folder
     from launcher.config.recipe import checked
 
     found: list[Draft] = []
@@ -63,8 +63,6 @@ def composed(line: Typed, *, program: str, drafted: Mapping[str, str]) -> list[D
     with nullcontext() if line.only_shows else doing("composing the recipe"), hydra_errors.told(dict(zip(told, typed, strict=True))):
         if several := [word for word in told if not line.sweeping and sweeps(word)]:
             raise BadInput([_several(word) for word in several])
-        for name in {*line.values_of("recipe")}.intersection((*recipe_files(), *drafted)):
-            config_folder.check(name, drafted)
         _hydra([program, *told, *line.flags], keep, drafted=drafted, typed={one.key for one in line.said})
     return found
 
@@ -98,17 +96,19 @@ def _hydra(
     import hydra
     from omegaconf import OmegaConf
 
-    from launcher.config import config_folder
+    from launcher.config import recipe_store
 
+    def place(name: str) -> str:
+        return until_composed.enter_context(TemporaryDirectory(prefix="autofit-")) if name == "scratch" else places[name]
+
+    places = {"examples": str(home() / "examples"), "python": sys.executable}
     before = sys.argv
     sys.argv = list(argv)
-    try:
-        with config_folder.laid_out(drafted=drafted or {}, typed=typed) as folder:
-            places = {"examples": str(home() / "examples"), "python": sys.executable, "scratch": str(folder / "sweep")}
-            OmegaConf.register_new_resolver("autofit", places.__getitem__, replace=True)
-            hydra.main(config_path=str(folder), config_name="config", version_base="1.3")(task)()
-    finally:
-        sys.argv = before
+    with ExitStack() as until_composed:
+        until_composed.callback(setattr, sys, "argv", before)
+        until_composed.enter_context(recipe_store.filled(drafted=drafted or {}, typed=typed))
+        OmegaConf.register_new_resolver("autofit", place, replace=True)
+        hydra.main(config_path=str(home() / "conf"), config_name="config", version_base="1.3")(task)()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -19,7 +19,6 @@ def told(typed: Mapping[str, str]) -> Iterator[None]:
 
     Hydra raises many kinds of errors for many kinds of input: its own, OmegaConf's, and plain ValueErrors.
     """
-    import yaml
     from hydra.errors import HydraException
     from omegaconf.errors import OmegaConfBaseException
 
@@ -27,7 +26,7 @@ def told(typed: Mapping[str, str]) -> Iterator[None]:
     os.environ[_FULL_ERROR] = "1"  # else Hydra prints what is wrong and exits
     try:
         yield
-    except (HydraException, OmegaConfBaseException, yaml.YAMLError, AssertionError, RecursionError, ValueError) as error:
+    except (HydraException, OmegaConfBaseException, ValueError) as error:
         raise BadInput([_fault(error, typed)]) from error
     except SystemExit as ended:
         if ended.code:

@@ -1,0 +1,89 @@
+"""Gives Hydra its config group ``recipe``, and the groups that were typed once more: kept in memory, read where they are asked for.
+
+What a person wrote is read here, so that what can't be read is a fault with its file and line, and not a traceback.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, NoReturn
+
+import yaml
+from hydra.core.config_store import ConfigNode, ConfigStore
+from omegaconf import Container, DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from launcher.config.recipe_files import recipe_files
+from launcher.errors import PLACE, BadInput, Fault
+from launcher.paths import home, short
+
+
+@contextmanager
+def filled(*, drafted: Mapping[str, str], typed: Collection[str]) -> Iterator[None]:
+    """While open, Hydra has them. ``drafted``: recipes that are in no file, name -> text; ``typed``: groups of the command line, which
+    conf/config.yaml takes once more behind the recipe, so that they win over what it says."""
+    texts: dict[str, Callable[[], tuple[str, str]]] = {name: partial(_read, file) for name, file in recipe_files().items()}
+    texts |= {name: partial(lambda text: (text, PLACE), text) for name, text in drafted.items()}
+    groups = [folder for folder in (home() / "conf").iterdir() if folder.is_dir() and folder.name in typed]
+    repo = ConfigStore.instance().repo
+    repo["recipe"] = {f"{name}.yaml": _Stored("_global_", partial(_config, text)) for name, text in texts.items()}
+    for group in groups:
+        stored = {file.name: _Stored(group.name, partial(OmegaConf.load, file)) for file in group.glob("*.yaml")}
+        repo.setdefault("typed", {})[group.name] = stored
+    try:
+        yield
+    finally:
+        repo.pop("recipe")
+        repo.pop("typed", None)
+
+
+class _Stored(ConfigNode):
+    """A configuration that is read when it is asked for."""
+
+    def __init__(self, package: str, read: Callable[[], Container]) -> None:
+        self.package, self._of = package, read
+        self.name, self.group, self.provider = "", None, None
+
+    def __getattr__(self, name: str) -> Any:
+        if name != "node":
+            raise AttributeError(name)
+        return self._of()
+
+
+def _read(file: Path) -> tuple[str, str]:
+    """(what a recipe says, what its place is called). Raises BadInput."""
+    try:
+        return file.read_text(encoding="utf-8-sig"), short(file)
+    except UnicodeDecodeError as error:
+        _refuse(short(file), f"byte {error.start} is not UTF-8", "Save the file as UTF-8.")
+    except OSError as error:
+        _refuse(short(file), f"can't be read: {error.strerror}", "Make it readable.")
+
+
+def _config(read: Callable[[], tuple[str, str]]) -> Container:
+    """The text as a configuration: keys and values."""
+    text, place = read()
+    try:
+        config = OmegaConf.create(text)
+    except AssertionError:  # of OmegaConf's, where the text is one number
+        _refuse(place, "it holds no keys", "A recipe is keys and values, such as summary: my own job")
+    except RecursionError:
+        _refuse(place, "it is nested too deeply", "A recipe is sections of keys and values.")
+    except yaml.MarkedYAMLError as error:
+        line = f"{place}:{error.problem_mark.line + 1}" if error.problem_mark is not None else place
+        cure = "Each key stands once; the keys of one section are indented alike, with blanks."
+        _refuse(line, str(error.problem or error.context).removeprefix("found "), cure)
+    except (yaml.YAMLError, OmegaConfBaseException) as error:
+        _refuse(place, str(error).splitlines()[0], "Correct it there.")
+    if not isinstance(config, DictConfig):
+        _refuse(place, "it holds a list", "A recipe is keys and values, such as summary: my own job")
+    if "defaults" in config and not OmegaConf.is_list(config.defaults):
+        _refuse(place, f"defaults is {config.defaults!r}", "It is a list, as in the recipes that `autofit recipes` shows.")
+    return config
+
+
+def _refuse(place: str, found: str, cure: str) -> NoReturn:
+    raise BadInput([Fault(key="", where=place, found=found, cure=cure)])
