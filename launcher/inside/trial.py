@@ -8,7 +8,7 @@ proven by running the command plainly (``plainly``).
 
 Payload: ``argv`` (list of words), ``env`` (added), ``files`` (path -> text, written first), ``micro_batch`` (as asked),
 ``accumulation`` (micro-batches per optimizer step in the trial), ``validation`` ("seek" or "none"), ``whole`` (samples of a step that the
-script takes in parts by itself, else None), ``nominal`` (bool: it keeps a batch of its own), ``apart`` (bool: each process has the budget
+script takes in parts by itself, else None), ``apart`` (bool: each process has the budget
 for itself), ``goes_on`` (see ``going_on``; only if a second process is to go on), ``base`` (library -> modules that are imported with it,
 before a CPU's budget is taken). ``steps_in_all`` is added here where the whole training has fewer than are wanted.
 """
@@ -364,7 +364,6 @@ def judged(reports: Sequence[TrialReport], status: int, orders: Orders) -> Trial
         return TrialReport(hint=_no_model(status, orders), failure=_exit_failure(status, orders))
     everyone = trained or [main]
     own = max(int(one.facts.get(OWN_ACCUMULATION, 1)) for one in everyone)
-    own = 1 if orders.payload.get("nominal") else own  # a nominal batch's own is counted in the rung
     if main.failure is None and (main.phase == Phase.DONE or (main.phase == Phase.FINISH and status >= 0)):
         status = 0  # what is owed was seen; after it, stubs may have broken the script
         main = dataclasses.replace(main, phase=Phase.DONE.value)

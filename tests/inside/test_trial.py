@@ -380,8 +380,8 @@ def test_a_command_that_keeps_the_probe_out_is_ended_before_it_gets_far(tmp_path
     assert not (tmp_path / "work" / "mine").exists()
 
 
-def test_a_batch_that_stands_in_the_source_is_turned_from_outside(tmp_path: Path) -> None:
-    spelled = {"micro_batch": "outside", "accumulation": "outside"}
+def test_a_batch_that_arrives_at_a_loader_is_turned_there(tmp_path: Path) -> None:
+    spelled = {"micro_batch": "loader:batch_in_source.py:18", "accumulation": "outside"}
     done = tried("batch_in_source", tmp_path, rung=3, spelled=spelled, says={"micro_batch": 64})
     assert fits(done) and done.report.observed == {"micro_batch": 8, "accumulation": 4, "device": "cpu"}
     assert (done.rung.accumulation, done.effective_batch) == (8, 64), "a trial has four of the eight micro-batches"
@@ -413,13 +413,6 @@ def test_a_whole_batch_that_a_script_takes_in_parts_is_seen_by_its_parts(tmp_pat
 def test_parts_of_another_size_than_the_rungs_are_altered(tmp_path: Path) -> None:
     done = tried("in_parts", tmp_path, "--wrong", "--microbatch", "32", micro_batch=32, accumulation=2, spelled=PARTS)
     assert done.verdict.kind is Kind.ALTERED and "micro_batch=16 instead of 32" in done.verdict.why
-
-
-def test_what_a_script_takes_by_itself_up_to_a_nominal_batch_is_not_done_twice(tmp_path: Path) -> None:
-    words = ("--nominal", "64", "--batch-size", "16")
-    done = tried("in_parts", tmp_path, *words, micro_batch=16, accumulation=4, rung=1, spelled={"accumulation": "nominal:64"})
-    assert fits(done) and (done.rung.micro_batch, done.rung.accumulation, done.effective_batch) == (8, 8, 64)
-    assert not (done.folder / "config" / "accumulate").exists()
 
 
 def test_of_two_models_the_one_that_steps_seldom_is_waited_for(tmp_path: Path) -> None:

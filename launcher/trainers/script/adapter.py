@@ -307,7 +307,7 @@ class ScriptAdapter(Adapter):
             "apart": bool(budget.ranks),
             "micro_batch": rung.micro_batch or None,
             "validation": "none" if self.args.validation.none else "seek",
-            "whole": self.args.whole if accumulation_form(self.args) == ITSELF else None,
+            "whole": self._whole(rung),
         }
         expects: dict[str, Value] = {"accumulation": told} if "accumulation" in self.args.spelled else {}
         why = "" if self.asked.keeps is not None else "nobody says how it resumes (trainer.args.resume)"
@@ -316,6 +316,12 @@ class ScriptAdapter(Adapter):
             payload["files"] |= {str(path): text for path, text in more.items()}
         fetch, module = self._fetch(rung), "launcher.inside.trial"
         return TrialPlan(module=module, payload=payload, expects=expects, resumes=resumes, unresumed=why, fetch=fetch)
+
+    def _whole(self, rung: Rung) -> int | None:
+        """Samples of a step that the script takes in parts by itself, as far as that is known: its loader may give them at once."""
+        if accumulation_form(self.args) != ITSELF:
+            return None
+        return self.args.whole if self.asked.unseen_step else rung.effective_batch // rung.world_size
 
     def _going_on(self, env: Mapping[str, str], *, place: Path, run: Path) -> tuple[dict[str, Any], Mapping[Path, str]]:
         """(how a trial's second process goes on, files for it): see ``inside.going_on``."""

@@ -187,16 +187,20 @@ def test_what_a_script_works_out_of_its_whole_batch_is_seen_at_rung_0_or_else_at
     assert anew.trial(ladder_of(anew).rungs[1], cpu_budget(), folder=tmp_path, cache=tmp_path).expects == {"accumulation": 8}
 
 
-def test_a_script_that_keeps_no_whole_batch_after_all_is_accumulated_from_outside(tmp_path: Path) -> None:
+def test_a_script_that_keeps_no_step_at_a_lower_rung_is_never_taken_there(tmp_path: Path) -> None:
+    """One that accumulates up to a batch of its own after a warm-up (YOLOv5) makes steps of its micro-batches as long as a trial looks."""
     one = adapter(tmp_path, spelled=ITSELF, args={"says": {"micro_batch": 32}})
     ladder = ladder_of(one)
     trials = [tried(ladder, kind=Kind.OUT_OF_MEMORY, micro_batch=32), tried(ladder, at=1, told=1, micro_batch=16, **{SAMPLES: 16})]
     told = rung_zero.showed(trials, unsaid=one.asked.unsaid)
     assert told is not None
     believed = one.believing(told.ran, told.arrived)
-    assert believed is not None and believed.trainer.args["spelled"]["accumulation"] == "outside"
-    same = rung_zero.as_believed(trials, ladder_of(ScriptAdapter(believed)))
+    assert believed is not None and believed.trainer.args["spelled"]["accumulation"] == "itself"
+    anew = ScriptAdapter(believed)
+    same = rung_zero.as_believed(trials, ladder_of(anew))
     assert [trial.rung.index for trial in same] == [0], "the lower rung's steps were half as large"
+    due = anew.trial(ladder_of(anew).rungs[1], cpu_budget(), folder=tmp_path, cache=tmp_path).expects
+    assert due == {"accumulation": 2}, "which its trial has to show now"
 
 
 def test_a_micro_batch_that_was_kept_is_kept_as_it_ran(tmp_path: Path) -> None:
