@@ -13,7 +13,10 @@ import signal
 import subprocess
 import time
 from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
+from launcher.inside.caches import CACHES
 from launcher.inside.lifeline import die_with_parent
 from launcher.inside.settings import ProbeSettings, injected
 from launcher.shared.memory_failures import memory_failure
@@ -23,6 +26,8 @@ from launcher.shared.report import NOT_EXACT, OVER_CAP, Failure, TrialReport
 NOTHING_FROM_OUTSIDE = {"ACCUMULATE": "1", "UPDATE": "", "UPDATE_LOGGED": "", "CHECKPOINTING": ""}
 """With these ``native/accumulate.py`` holds nothing back, ``native/update.py`` weights nothing, and nothing is checkpointed."""
 LONGEST_S = 120.0
+OVERLAY = "overlay"
+"""Folder in an attempt's, of what it writes."""
 
 
 def speaks_of_memory(failure: Failure) -> bool:
@@ -51,21 +56,27 @@ def proven(report: TrialReport, orders: Orders, env: Mapping[str, str], *, secon
     return dataclasses.replace(report, failure=None, hint=hint)
 
 
+def started(orders: Orders, place: Path, env: Mapping[str, str], *, temporary: str, log: Any = None, **how: Any) -> subprocess.Popen[bytes]:
+    """The command, with the probe in each of its processes. ``how``: of ``ProbeSettings``; ``log``: None is this process's own output."""
+    settings = place / "probe.json"
+    ProbeSettings(
+        records=str(place / "records"), orders=dataclasses.asdict(orders), overlay=str(place / OVERLAY),
+        kept=(temporary, str(place / CACHES)), **how,
+    ).write(settings)  # fmt: skip
+    env = {**env, "TMPDIR": temporary}
+    return subprocess.Popen(
+        orders.payload["argv"], env={**env, **injected(settings, env)}, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+        preexec_fn=die_with_parent, start_new_session=log is not None,
+    )  # fmt: skip
+
+
 def _ran(orders: Orders, env: Mapping[str, str], longest: float) -> tuple[bool, str]:
     """(whether the command did well by itself, in words)."""
     place = orders.scratch / "plain"
-    settings, temporary = place / "probe.json", place / "t"
-    temporary.mkdir(parents=True)
-    ProbeSettings(
-        records=str(place / "records"), orders=dataclasses.asdict(orders), overlay=str(place / "overlay"), kept=(str(orders.scratch),),
-        budget_only=True,
-    ).write(settings)  # fmt: skip
+    (place / "t").mkdir(parents=True)
     plain = {**env, **{name: value for name, value in NOTHING_FROM_OUTSIDE.items() if name in env}}
     with (place / "log").open("wb") as log:
-        child = subprocess.Popen(
-            orders.payload["argv"], env={**plain, "TMPDIR": str(temporary), **injected(settings, plain)}, stdin=subprocess.DEVNULL,
-            stdout=log, stderr=log, preexec_fn=_apart,
-        )  # fmt: skip
+        child = started(orders, place, plain, temporary=str(place / "t"), log=log, budget_only=True)
         began = time.monotonic()
         try:
             status = child.wait(timeout=longest)
@@ -76,8 +87,3 @@ def _ran(orders: Orders, env: Mapping[str, str], longest: float) -> tuple[bool, 
                 os.killpg(child.pid, signal.SIGKILL)
             child.wait()
     return status == 0, "came to its end"
-
-
-def _apart() -> None:
-    die_with_parent()
-    os.setsid()

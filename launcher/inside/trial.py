@@ -33,12 +33,11 @@ from launcher.inside import going_on, kept_checkpoint
 from launcher.inside import settings as probe_settings
 from launcher.inside.caches import CACHES, separate
 from launcher.inside.counted import PATIENCE
-from launcher.inside.lifeline import die_with_parent
 from launcher.inside.overlay import FILES
-from launcher.inside.plainly import proven, refuses, speaks_of_memory
+from launcher.inside.plainly import OVERLAY, proven, refuses, speaks_of_memory, started
 from launcher.inside.quiet import QUIET
 from launcher.inside.recorder import Recorder
-from launcher.inside.settings import LEAST_STEPS, LOADED, SHIM, ProbeSettings, injected
+from launcher.inside.settings import LEAST_STEPS, LOADED, SHIM
 from launcher.shared import procfs
 from launcher.shared.files import CODE
 from launcher.shared.memory_failures import ECHO
@@ -64,8 +63,8 @@ from launcher.shared.sizes import format_size
 FORCE = 'make it validate early with trainer.args.validation: {force: "--val-every 1"} (words of the script\'s own), or say {none: true}'
 _TAIL_CHARACTERS = 20_000
 MOST_WRITTEN = 1000
-OVERLAY, RESUMED = "overlay", "resumed"
-"""Folders: in an attempt's, of what it writes; among the attempts, of the one that goes on."""
+RESUMED = "resumed"
+"""Folder among the attempts, of the one that goes on."""
 
 
 class Unreached(Exception):
@@ -162,18 +161,14 @@ def _attempt(orders: Orders, mode: str) -> tuple[int, list[TrialReport]]:
     """Runs the command once. (exit status as subprocess gives it, what each of its processes reported) What it writes stays if a second
     process may go on from that."""
     place = orders.scratch / (RESUMED if orders.resumes else mode)
-    records, settings, overlay = place / "records", place / "probe.json", place / OVERLAY
+    records, overlay = place / "records", place / OVERLAY
     records.mkdir(parents=True, exist_ok=True)
     signal.signal(signal.SIGTERM, _leave)
     # a short path: sockets in it (data loader workers share tensors by them) have 108 bytes for theirs
     with tempfile.TemporaryDirectory(dir=os.environ.get(TEMPORARY) or None, ignore_cleanup_errors=True) as temporary:
-        kept = (temporary, str(place / CACHES))
-        ProbeSettings(records=str(records), orders=dataclasses.asdict(orders), overlay=str(overlay), kept=kept, mode=mode).write(settings)
-        env = {**_environment(orders, place), "TMPDIR": temporary}
-        env |= injected(settings, env)
-        child = subprocess.Popen(orders.payload["argv"], env=env, stdin=subprocess.DEVNULL, preexec_fn=die_with_parent)
+        child = started(orders, place, _environment(orders, place), temporary=temporary, mode=mode)
         status = _followed(child, records, orders)
-    if (broken := Path(f"{settings}.failed")).exists():
+    if (broken := place / "probe.json.failed").exists():
         raise RuntimeError(f"the probe could not be loaded into the script's interpreter: {broken.read_text(encoding='utf-8').strip()}")
     more = {WRITTEN: _written(overlay / FILES), **kept_checkpoint.on_disk(overlay, orders.payload.get("goes_on"))}
     reports = [dataclasses.replace(report, facts={**report.facts, **more}) for report in _reports(records)]
