@@ -128,6 +128,8 @@ def start(
     """
     token = f"{os.environ.get(TOKEN, '')}/{uuid.uuid4().hex}"  # a launcher started by a launcher keeps the outer token in front
     _tell_guardian(f"+{token}")
+    with contextlib.suppress(OSError):
+        os.makedirs(_temporary, mode=0o700, exist_ok=True)  # a run of weeks outlives what is cleaned of /tmp
     shown: tuple[Shows | None, Shows | None] = show or (None, None)
     full_env = {**_columns(shown), **os.environ, **env, TOKEN: token, TEMPORARY: _temporary}
     sinks: list[BinaryIO] = [stdout.open("ab", buffering=0), stderr.open("ab", buffering=0)]
