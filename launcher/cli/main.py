@@ -61,7 +61,7 @@ def run(argv: Sequence[str]) -> int:
         terminal.say(verbs.page(of, whole="all" in words) if of is not None else verbs.help_text())
         return ExitCode.DONE
     values, words = _valued(words, verb)
-    flags = frozenset(words).intersection(verb.flags if verb is not None else ())
+    flags = frozenset(words).intersection(verb.flags if verb is not None else ()).difference(VALUED)
     rest = tuple(word for word in words[1:] if word not in flags)
     return _performed(Call(verb=name, terminal=terminal, words=rest, flags=flags, values=values, command=tuple(command)))
 

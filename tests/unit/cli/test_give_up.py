@@ -74,6 +74,11 @@ def test_a_yolo_command_keeps_its_image_size_and_its_model() -> None:
         giving_up(yolo, ["image"])
 
 
+def test_a_flag_without_its_value_is_told(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["run", "--give-up", "--", "python", "train.py"]) == 1
+    assert "--give-up has no value. autofit run --give-up NAME -- ..." in capfd.readouterr().err
+
+
 def test_one_flag_has_one_meaning(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     for flag, key in (("--allow-batch", "keep_batch"), ("--allow-difference", "keep_update")):
         main.run(["run", flag, "--cfg", "job", "--", "python", "train.py"])
