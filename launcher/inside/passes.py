@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from ..shared.report import PASS_SAMPLES, Phase
+from ..shared.report import DRAWN_BATCH, PASS_SAMPLES, Phase
 from . import worst
 from .gathered import JOINED, LEAST_GROWTH, LEAST_HELD, Gathered
 from .part import world_size
@@ -311,6 +311,9 @@ class TrialPass:
         if self.kind == "eval":
             instrument.recorder.fact(**{"validation_batch": size} if instrument.proven else {})
         elif instrument.phase in (Phase.TRAIN, Phase.TRAIN_AGAIN, Phase.FINISH) and not instrument.in_parts(size):
+            if (drawn := worst.drawn_batch(self._loader, batch, instrument)) is not None:
+                least, most = instrument.recorder.told.facts.get(DRAWN_BATCH, drawn)
+                instrument.recorder.fact(**{DRAWN_BATCH: [min(least, drawn[0]), max(most, drawn[1])]})
             observe_micro_batch(instrument, size)
             instrument.arrives.trains(self._loader)
 

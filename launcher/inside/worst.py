@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..shared.files import replace
-from ..shared.report import DRAWN_BATCH
 from .loader_look import BatchesFirst, LoaderLook, item_size, looked, picked, rows_of
 from .loader_look import length as length
 from .settings import VARIETY_OF_LENGTHS
@@ -174,15 +173,32 @@ def of_a_pass(loader: Any) -> int:
     return samples - samples % size if getattr(batches, "drop_last", False) else samples
 
 
+FEW_DRAWS = 3
+"""A look at fewer batches doesn't tell whether their number of samples is drawn."""
+
+
 def batch_size(loader: Any, batch: Any, instrument: Instrument) -> int | None:
     """Samples per batch: as the loader says, or the asked ones where their number is drawn around these, or as many as the batch has."""
+    if (said := _said(loader)) is not None:
+        return said
+    asked, drawn = instrument.orders.payload.get("micro_batch"), drawn_batch(loader, batch, instrument)
+    return asked if drawn is not None and asked is not None and drawn[0] <= asked <= drawn[1] else rows_of(batch)
+
+
+def drawn_batch(loader: Any, batch: Any, instrument: Instrument) -> tuple[int, int] | None:
+    """(fewest, most) samples that a loader's batches were seen to have, where it says no number of them and makes none usual."""
+    rows, asked = rows_of(batch), instrument.orders.payload.get("micro_batch")
+    if _said(loader) is not None or rows is None:
+        return None
+    look = next((look for of, look in instrument.looks.values() if of() is loader.dataset), None)
+    if look is not None and look.drawn[1]:
+        return min(look.drawn[0], rows), max(look.drawn[1], rows)
+    unseen = look is None or look.number < FEW_DRAWS
+    return (rows, rows) if unseen and asked not in (None, rows) else None
+
+
+def _said(loader: Any) -> int | None:
     for said in (getattr(loader, "batch_size", None), getattr(getattr(loader, "batch_sampler", None), "batch_size", None)):
         if isinstance(said, int) and not isinstance(said, bool):
             return said
-    asked = instrument.orders.payload.get("micro_batch")
-    drawn = next((look.drawn for of, look in instrument.looks.values() if of() is loader.dataset and look.drawn[1]), None)
-    if drawn is None:
-        return rows_of(batch)
-    if instrument.recorder is not None:
-        instrument.recorder.fact(**{DRAWN_BATCH: list(drawn)})
-    return asked if asked is not None and drawn[0] <= asked <= drawn[1] else rows_of(batch)
+    return None

@@ -134,7 +134,7 @@ def _shown(trial: Trial, *, unsaid: Collection[str]) -> dict[str, int]:
 def drawn(trial: Trial) -> str:
     """The sentence on batches without a fixed number of samples; empty where they have one."""
     least, most = trial.report.facts.get(DRAWN_BATCH, (0, 0))
-    seen = f"its batches have no fixed number of samples ({least} to {most} were seen), so that parts of them aren't the asked ones"
+    seen = f"its loader says no number of samples to a batch ({least} to {most} were seen), so that parts of one aren't the asked ones"
     return seen if most else ""
 
 
@@ -171,6 +171,8 @@ def _other_step(trial: Trial, asked: Trial | None, ladder: Ladder) -> str:
 def _unturned(trial: Trial, asked: Trial | None) -> str:
     """The sentence on batches that don't follow one another as rung 0's do, each smaller by as much: a later loader's size isn't turned."""
     own: Sequence[int] = asked.report.facts.get(MICRO_BATCHES, ()) if asked is not None else ()
+    if asked is not None and asked.verdict.kind is Kind.OUT_OF_MEMORY:  # a script may catch that, and halve its batch
+        own = own[: next((at for at in range(1, len(own)) if own[at] < own[at - 1]), len(own))]
     ran: Sequence[int] = trial.report.facts.get(MICRO_BATCHES, ())
     if asked is None or max(len(own), len(ran)) < 2:
         return ""

@@ -536,7 +536,7 @@ def test_a_script_that_catches_running_out_of_memory_does_not_fit(tmp_path: Path
 @pytest.mark.slow
 def test_a_script_that_halves_its_batch_says_which_it_took(tmp_path: Path) -> None:
     done = tried("halves_its_batch", tmp_path, "--width", "4096", cap=100 * MIB, micro_batch=8192)
-    assert done.verdict.took in (1024, 2048, 4096) and f"went on with micro_batch={done.verdict.took}" in done.verdict.why
+    assert any(f"went on with micro_batch={took}" in done.verdict.why for took in (1024, 2048, 4096))
 
 
 def test_a_command_that_trains_nothing_is_told_so_in_its_own_words(tmp_path: Path) -> None:

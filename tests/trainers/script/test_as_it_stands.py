@@ -59,10 +59,10 @@ def test_a_command_with_nothing_to_turn_is_guarded(tmp_path: Path) -> None:
 def test_drawn_batches_are_launched_as_they_stand_and_nothing_below_them_is_tried(tmp_path: Path) -> None:
     done, said, words = launched(tmp_path, "poisson.py", "-b", "64")
     assert done.returncode == 0 and said["status"] == "done" and "misread" not in said, done.stderr
-    assert "its batches have no fixed number of samples" in words and "its batches have" in words
+    assert "its loader says no number of samples to a batch" in words and "its batches have" in words
     done, said, words = launched(tmp_path, "poisson.py", "-b", "512", "--width", "6000", memory="300MiB")
     assert done.returncode == 3 and [one["rung_index"] for one in said["trials"]] == [0], done.stderr
-    assert "the micro-batch isn't turned: its batches have no fixed number of samples" in words
+    assert "the micro-batch isn't turned: its loader says no number of samples to a batch" in words
 
 
 @pytest.mark.slow
@@ -70,5 +70,5 @@ def test_where_a_script_halves_its_batch_by_itself_the_ladder_goes_on(tmp_path: 
     done, said, words = launched(tmp_path, "halves_its_batch.py", "--batch-size", "8192", "--width", "4096", memory="180MiB")
     assert done.returncode == 0 and said["status"] == "done", done.stderr
     kinds = [one["verdict"] for one in said["trials"]]
-    assert kinds[0] == "altered" and kinds[-1] == "fits" and said["effective_batch"] == 8192 and "misread" not in said, words
+    assert kinds[0] in ("altered", "out_of_memory") and kinds[-1] == "fits" and said["effective_batch"] == 8192 and "misread" not in said, words
     assert said["rung"]["micro_batch"] * said["accumulation"] == 8192

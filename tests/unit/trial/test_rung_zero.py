@@ -255,7 +255,12 @@ def test_what_memory_left_of_the_asked_batch_is_not_what_was_asked(tmp_path: Pat
     halved = tried(ladder, kind=Kind.ALTERED, micro_batch=8, accumulation=1, **{SAMPLES: 8, MICRO_BATCHES: [32, 8]})
     halved = replace(halved, report=replace(halved.report, swallowed=("out of memory",)))
     assert found(one, halved) is None
-    assert held(one, halved, tried(ladder, at=2, micro_batch=8, accumulation=4, **{SAMPLES: 8, MICRO_BATCHES: [8]})).fits
+    lower = tried(ladder, at=2, micro_batch=8, accumulation=4, **{SAMPLES: 8, MICRO_BATCHES: [8]})
+    assert held(one, halved, lower).fits
+    over = tried(ladder, kind=Kind.OUT_OF_MEMORY, micro_batch=32, **{MICRO_BATCHES: [32, 16]})
+    assert held(one, over, lower).fits, "what ended the trial was caught by the script"
+    grown = tried(ladder, kind=Kind.OUT_OF_MEMORY, micro_batch=32, **{MICRO_BATCHES: [32, 64]})
+    assert not held(one, grown, lower).fits, "a size that grows is the script's own"
 
 
 def test_a_number_that_the_script_draws_or_changes_was_not_misread(tmp_path: Path) -> None:
@@ -353,7 +358,7 @@ def test_drawn_batches_are_guarded_as_they_stand(tmp_path: Path, monkeypatch: py
     result, heard = launched(one, tmp_path, monkeypatch, ran=29, fits_from=fits_from, **drawn)
     assert result.status is status and [one.rung.index for one in result.trials] == [0] and result.misread is None
     words = told(result, heard)
-    assert "its batches have no fixed number of samples (20 to 45 were seen)" in words and "misread" not in words
+    assert "its loader says no number of samples to a batch (20 to 45 were seen)" in words and "misread" not in words
     assert ("its batches have 20 to 45 samples, as they were seen" in words) is (status is Status.DONE)
 
 
