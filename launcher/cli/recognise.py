@@ -26,7 +26,7 @@ def understand(words: Sequence[str], *, value: str = "") -> Understood:
     know, or where two adapters claim it.
     """
     if not words:
-        raise BadInput([Fault(key=PLACE, found="there is no command", cure="For example: autofit run -- python train.py --batch-size 64.")])
+        raise _refused("there is no command", "For example: autofit run -- python train.py --batch-size 64.")
     words = _without_shell(words)
     _refuse_variables(words)
     _refuse_unreadable(words)
@@ -35,10 +35,10 @@ def understand(words: Sequence[str], *, value: str = "") -> Understood:
         found = [seen for one in installed if one.general is general and (seen := _seen(one, words, value)) is not None]
         if len(found) > 1:
             names = ", ".join(understood.adapter for understood in found)
-            raise BadInput([Fault(key=PLACE, found=f"{names} all take it for their own", cure="Uninstall all but one, or write a recipe.")])
+            raise _refused(f"{names} all take it for their own", "Uninstall all but one, or write a recipe.")
         if found:
             return found[0]
-    raise BadInput([Fault(key=PLACE, found="no installed trainer knows this command", cure="Write a recipe for it.")])
+    raise _refused("no installed trainer knows this command", "Write a recipe for it.")
 
 
 _SHELLS = ("bash", "sh", "dash", "zsh")
@@ -58,15 +58,14 @@ def _without_shell(words: Sequence[str]) -> Sequence[str]:
         return words
     script = f"Make a script of it: jupyter nbconvert --to script {shlex.quote(notebook)}. " if notebook else ""
     found = f"{notebook or shlex.join(words[:2])} is a {'notebook' if notebook else 'shell script'}, which autofit doesn't read"
-    raise BadInput([Fault(key=PLACE, found=found, cure=f"{script}Give the command that trains: autofit run -- python train.py ....")])
+    raise _refused(found, f"{script}Give the command that trains: autofit run -- python train.py ....")
 
 
 def _seen(adapter: type[Adapter], words: Sequence[str], value: str) -> Understood | None:
     """What one adapter makes of it. One that knows the command finds its batch where it arrives, and is told none."""
     seen = adapter.recognise(words, value=value)
     if seen is not None and value and not adapter.general:
-        found = f"--set {value}: this is a training by {adapter.name}, and what arrives there is its batch size"
-        raise BadInput([Fault(key=PLACE, found=found, cure="Leave --set out.")])
+        raise _refused(f"--set {value}: this is a training by {adapter.name}, and what arrives there is its batch size", "Leave --set out.")
     return seen
 
 
@@ -77,30 +76,24 @@ def _refuse_variables(words: Sequence[str]) -> None:
     if said:
         set_so = " ".join(f"{name}={shlex.quote(value)}" for name, _, value in (word.partition("=") for word in said))
         cure = f"Set it before autofit: {set_so} autofit run -- {shlex.join(rest[len(said) :])}."
-        raise BadInput([Fault(key=PLACE, found=f"it begins with {said[0]}, a variable of the environment", cure=cure)])
+        raise _refused(f"it begins with {said[0]}, a variable of the environment", cure)
 
 
 def _refuse_unreadable(words: Sequence[str]) -> None:
     """Raises BadInput for words that are no text, for autofit itself, and for a Python script that can't be started twice."""
     if Path(words[0]).name == "autofit":
-        raise BadInput(
-            [Fault(key=PLACE, found="it is autofit itself", cure="Name the command that trains: autofit run -- python train.py.")]
-        )
+        raise _refused("it is autofit itself", "Name the command that trains: autofit run -- python train.py.")
     for word in words:
         if any("\ud800" <= letter <= "\udfff" for letter in word):
-            cure = "Name it otherwise, or set a locale of UTF-8 (LC_ALL=C.UTF-8)."
-            raise BadInput([Fault(key=PLACE, found=f"{word!a} holds bytes that are no text here", cure=cure)])
-    if _run_by_python(words) == "-":
-        cure = "Save it in a file: each trial starts it anew."
-        raise BadInput([Fault(key=PLACE, found="its Python script comes from standard input", cure=cure)])
+            raise _refused(f"{word!a} holds bytes that are no text here", "Name it otherwise, or set a locale of UTF-8 (LC_ALL=C.UTF-8).")
+    behind = itertools.dropwhile(lambda word: not Path(word).name.startswith("python"), words)
+    program = [word for word in behind if not word.startswith("-") or word in ("-", "-c", "-m")]
+    if program and program[1:2] in ([], ["-"]):
+        raise _refused("its Python script comes from standard input", "Save it in a file: each trial starts it anew.")
 
 
-def _run_by_python(words: Sequence[str]) -> str:
-    """The first word behind ``python`` that is none of its options: a script, ``-m``, ``-c``, or ``-`` where there is none; else empty."""
-    at = next((at for at, word in enumerate(words) if Path(word).name.startswith("python")), None)
-    if at is None:
-        return ""
-    return next((word for word in words[at + 1 :] if not word.startswith("-") or word in ("-", "-c", "-m")), "-")
+def _refused(found: str, cure: str) -> BadInput:
+    return BadInput([Fault(key=PLACE, found=found, cure=cure)])
 
 
 def refuse_doubts(understood: Understood, *, overrides: Sequence[str]) -> None:
@@ -117,8 +110,7 @@ def refuse_program(understood: Understood) -> None:
     """Raises BadInput for a command that nothing could start."""
     program = understood.words[0]
     if shutil.which(program) is None:
-        cure = "Begin with python, torchrun, or a program on PATH."
-        raise BadInput([Fault(key=PLACE, found=f"there is no program {program!r} that can be started", cure=cure)])
+        raise _refused(f"there is no program {program!r} that can be started", "Begin with python, torchrun, or a program on PATH.")
 
 
 _SAYS_CPU = re.compile(r"\+*device(\.kind)?=cpu")
