@@ -67,8 +67,4 @@ def as_text(value: Any) -> str:
 
 def beliefs(understood: Understood) -> list[str]:
     """What each setting is taken for, a line each, for the screen."""
-    return [
-        f"{belief.wheel:<16} {as_text(belief.value):<8} {belief}"
-        for belief in understood.beliefs
-        if belief.wheel in understood.ask or belief.wheel == "accumulation"
-    ]
+    return [f"{belief.wheel:<16} {as_text(belief.value):<8} {belief}" for belief in understood.beliefs]

@@ -121,10 +121,9 @@ def refuse_cards(understood: Understood, *, overrides: Sequence[str]) -> None:
     """Raises BadInput where other cards are said beside a command than in it: its batch is that of all cards which it names itself."""
     said = next((word for word in overrides if _SAYS_CARDS.fullmatch(word)), None)
     named = understood.device.get("cards")
-    if said is None or any(word.lstrip("+").startswith("ask.micro_batch=") for word in overrides):
+    told = any(word.lstrip("+").startswith("ask.micro_batch=") for word in overrides)
+    if said is None or told or not load_adapter(understood.adapter).ranks:  # without ranks its batch is each process's own
         return
-    if not load_adapter(understood.adapter).ranks:
-        return  # its batch is each process's own
     if named and _SAYS_CPU.fullmatch(said):
         batch, names = understood.ask.get("micro_batch"), ", ".join(map(str, named))
         whole = batch * len(named) if isinstance(batch, int) else 16
