@@ -57,7 +57,6 @@ from launcher.trainers.script.said import (
     asked_accumulation,
     begin,
     in_config,
-    own_accumulation,
     replaced,
     said_by_form,
     spelling_of,
@@ -248,7 +247,7 @@ class ScriptAdapter(Adapter):
             elif wheel == CHECKPOINTING and spelling == OUTSIDE:
                 line.checkpointing = float(value)
             elif spelling is not None:
-                line.set(spelling, int(value) // own_accumulation(self.args) if spelling == OUTSIDE else value)
+                line.set(spelling, value)
         for spelled, said in self._counted_out(rung, short=short).items():
             line.set(spelled, said)
         return line
@@ -336,14 +335,14 @@ class ScriptAdapter(Adapter):
         """Accumulation in a trial: four micro-batches peak as four hundred do. As it is for Hugging Face's Trainer, which holds all inputs,
         where the script decides, and at rung 0 where no word of the command says it, or the micro-batch isn't turned: its own words are
         what is looked at then."""
-        told, own, form = rung.accumulation, own_accumulation(self.args), accumulation_form(self.args)
+        told, form = rung.accumulation, accumulation_form(self.args)
         if self.asked.unseen_step:
             return 1  # how many it takes is asked of the trial
         unsaid = "accumulation" in self.asked.unsaid and self.args.says.get("accumulation") == told
         as_it_stands = not any(rung.position) and (unsaid or "micro_batch" not in self.recipe.ladder.order)
         if form == ITSELF or training_arguments.FIELDS["accumulation"] in self.args.spelled.get("accumulation", "") or as_it_stands:
             return told
-        return own * min(told // own, MOST_ACCUMULATION)
+        return min(told, MOST_ACCUMULATION)
 
     def command(self, rung: Rung, budget: Budget, *, folder: Path, start: RunStart = FIRST) -> Command:
         """The very command. How it goes on from a checkpoint the recipe must say, but for Hugging Face's Trainer."""

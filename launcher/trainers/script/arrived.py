@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from launcher.config.schema import LadderRules, Recipe, Value, WheelRule
+from launcher.config.schema import LadderRules, Recipe, Value
 from launcher.ladder.asked import Asked
-from launcher.ladder.rungs import ACCUMULATION, CHECKPOINTING, MICRO_BATCH, divisors_down
+from launcher.ladder.rungs import ACCUMULATION, CHECKPOINTING, MICRO_BATCH
 from launcher.shared.report import STEP, WORLD_SIZE
 from launcher.trainers.script import training_arguments
 from launcher.trainers.script.corrections import with_args
@@ -55,6 +55,9 @@ def _micro_batch(ways: dict[str, str], says: dict[str, Any], recipe: Recipe, ask
     sets what ran."""
     ran = shown.ran.get(MICRO_BATCH)
     if ran is not None:
+        for wheel in (MICRO_BATCH, ACCUMULATION):
+            if ways.get(wheel, "").startswith(CALL) and ways[wheel] not in shown.arrived:  # the call that was expected isn't what trains
+                del ways[wheel], says[wheel]
         if MICRO_BATCH in ways and MICRO_BATCH not in asked.unsaid and ran != recipe.ask.get(MICRO_BATCH):
             del ways[MICRO_BATCH]
         if MICRO_BATCH not in ways and (way := _way(shown.arrived, ran)):
@@ -72,8 +75,8 @@ def _way(arrived: Mapping[str, Any], ran: int) -> str:
 
 
 def _accumulation(ways: dict[str, str], says: dict[str, Any], recipe: Recipe, asked: Asked, shown: OfTrials) -> bool:
-    """Says the accumulation at the call at which the micro-batch arrives, or by the command's own word; else as many as the script takes by
-    itself, and more from outside. False where the command's word isn't what ran, or may not be."""
+    """Says the accumulation at the call at which the micro-batch arrives, or by the command's own word; else it is done from outside. False
+    where the command's word isn't what ran, or may not be, and where the script accumulates by itself without a word for it."""
     ran, form = shown.ran.get(ACCUMULATION), kind(ways[ACCUMULATION])[0] if ACCUMULATION in ways else ""
     of_call = ways[MICRO_BATCH].startswith(CALL)
     calls = [way[ACCUMULATION] for way in training_arguments.WAYS if not of_call or way.get(MICRO_BATCH) == ways[MICRO_BATCH]]
@@ -84,9 +87,12 @@ def _accumulation(ways: dict[str, str], says: dict[str, Any], recipe: Recipe, as
         _by_itself(says, asked, shown)
     elif form and _is_otherwise(form, recipe, asked, shown):
         return False
-    elif ran is not None if form else MICRO_BATCH not in recipe.trainer.args.get("spelled", {}):
-        ways.setdefault(ACCUMULATION, OUTSIDE)
-        says[ACCUMULATION] = ran or 1
+    elif form in ("", OUTSIDE):
+        if form or ways[MICRO_BATCH] != recipe.trainer.args.get("spelled", {}).get(MICRO_BATCH):
+            ways[ACCUMULATION], says[ACCUMULATION] = OUTSIDE, 1
+        return ran in (None, 1)  # on top of what a script takes by itself nothing is done from outside
+    elif ran is not None:
+        says[ACCUMULATION] = ran
     return True
 
 
@@ -108,16 +114,13 @@ def _by_itself(says: dict[str, Any], asked: Asked, shown: OfTrials) -> None:
 
 
 def _ladder(recipe: Recipe, ask: Mapping[str, Value], ways: Mapping[str, str]) -> LadderRules:
-    """The ladder's rules: a micro-batch that was kept as it was read is kept as it is believed. One whose script accumulates by itself,
-    without a word for it, goes down by divisors, each of which takes a whole number of the script's steps."""
-    rules, micro_batch, known = recipe.ladder, ask.get(MICRO_BATCH), recipe.trainer.args.get("spelled", {})
+    """The ladder's rules: a micro-batch that was kept as it was read is kept as it is believed."""
+    rules, known = recipe.ladder, recipe.trainer.args.get("spelled", {})
     new = {wheel for wheel in (MICRO_BATCH, *_ALSO) if wheel in ways and wheel not in known and ask.get(wheel) is not True}
     order = rules.order
     if new:
         order = (*(wheel for wheel in ORDER if wheel in {*new, *order}), *(wheel for wheel in order if wheel not in ORDER))
-    rule = rules.wheels.get(MICRO_BATCH, WheelRule())
-    if rule.floor is not None and rule.floor == recipe.ask.get(MICRO_BATCH):
-        rule = rule.model_copy(update={"floor": micro_batch})
-    elif isinstance(micro_batch, int) and ways.get(ACCUMULATION) == OUTSIDE and ask.get(ACCUMULATION) not in (None, 1):
-        rule = rule.model_copy(update={"values": divisors_down(micro_batch, of=micro_batch)[1:]})
-    return rules.model_copy(update={"order": order, "wheels": {**rules.wheels, MICRO_BATCH: rule}})
+    rule, wheels = rules.wheels.get(MICRO_BATCH), rules.wheels
+    if rule is not None and rule.floor is not None and rule.floor == recipe.ask.get(MICRO_BATCH):
+        wheels = {**wheels, MICRO_BATCH: rule.model_copy(update={"floor": ask.get(MICRO_BATCH)})}
+    return rules.model_copy(update={"order": order, "wheels": wheels})

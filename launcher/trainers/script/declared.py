@@ -128,16 +128,12 @@ def _absl(node: ast.Call, kind: str, file: str) -> Flag | None:
 
 # ---- functions and dataclasses
 
-_FUNCTIONS = frozenset(("fire.Fire", "Fire", "typer.run", "jsonargparse.CLI", "jsonargparse.auto_cli", "CLI", "auto_cli", "tyro.cli"))
-"""Calls that make a command line of what they are given first."""
+_MAKERS = frozenset(("Fire", "CLI", "auto_cli", "cli", "HfArgumentParser", "TrlParser", "add_arguments"))
+"""Last names of calls that make a command line of the functions and classes that they are given."""
 _WRAPPED = frozenset(("wrap", "command", "call_parse"))
 """Decorators' last names that do so with the function below them, or with the class that its first parameter names."""
-_ALL_CLASSES = frozenset(("HfArgumentParser", "TrlParser"))
-"""Calls that take dataclasses, one or a list of them."""
 _DASHED = frozenset(("typer.run", "tyro.cli", "command"))
-"""Those that write ``batch_size`` as ``--batch-size``."""
-_SWITCHED = frozenset(("typer.run", "tyro.cli", "command"))
-"""Those in whose words a truth is ``--name`` and ``--no-name``."""
+"""Those that write ``batch_size`` as ``--batch-size``, and a truth as ``--name`` and ``--no-name``."""
 
 
 def _of_signatures(tree: ast.Module, file: str) -> list[Flag]:
@@ -155,13 +151,9 @@ def _made_of(tree: ast.Module) -> Iterator[tuple[str, str]]:
     """(what makes a command line, of which function or class)"""
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
-            maker = ast.unparse(node.func)
-            if maker in _FUNCTIONS:
-                yield from ((maker, argument.id) for argument in node.args[:1] if isinstance(argument, ast.Name))
-            elif maker.rpartition(".")[2] in _ALL_CLASSES:
-                yield from ((maker, one.id) for one in ast.walk(node) if isinstance(one, ast.Name) and one is not node.func)
-            elif maker.endswith(".add_arguments"):
-                yield from ((maker, argument.id) for argument in node.args[:1] if isinstance(argument, ast.Name))
+            maker, given = ast.unparse(node.func), [one for argument in node.args for one in ast.walk(argument)]
+            if maker == "typer.run" or maker.rpartition(".")[2] in _MAKERS:
+                yield from ((maker, one.id) for one in given if isinstance(one, ast.Name))
         elif isinstance(node, ast.FunctionDef):
             yield from _decorated(node)
 
@@ -207,7 +199,7 @@ def _default(value: ast.expr) -> Any:
 def _flag(maker: str, name: str, default: Any, file: str) -> Flag:
     dashed = f"--{name.replace('_', '-')}"
     spelling = dashed if maker in _DASHED else f"--{name}"
-    if isinstance(default, bool) and maker in _SWITCHED:
+    if isinstance(default, bool) and maker in _DASHED:
         spelling = f"switch:{dashed}/--no-{dashed.removeprefix('--')}"
     return Flag(spelling=spelling, default=default, where=file, names=(f"--{name}", dashed))
 
@@ -218,14 +210,11 @@ _SECTIONS = {"DataModule": "data", "LightningModule": "model"}
 def _of_lightning(tree: ast.Module, file: str) -> list[Flag]:
     """What LightningCLI makes of the parameters of a data module (``--data.batch_size``) and of a model."""
     found = []
-    for node in ast.walk(tree):
-        bases = [ast.unparse(base) for base in node.bases] if isinstance(node, ast.ClassDef) else []
-        section = next((section for name, section in _SECTIONS.items() if any(base.endswith(name) for base in bases)), None)
-        made = [one for one in node.body if isinstance(one, ast.FunctionDef) and one.name == "__init__"] if section else []  # type: ignore[attr-defined]
-        for function in made:
-            named = [*function.args.args[len(function.args.args) - len(function.args.defaults) :], *function.args.kwonlyargs]
-            pairs = zip(named, [*function.args.defaults, *function.args.kw_defaults], strict=True)
-            found += [Flag(spelling=f"--{section}.{name.arg}", default=literal(value), where=file) for name, value in pairs]
+    for node in (one for one in ast.walk(tree) if isinstance(one, ast.ClassDef)):
+        section = next((said for base in node.bases for kind, said in _SECTIONS.items() if ast.unparse(base).endswith(kind)), None)
+        made = [one for one in node.body if isinstance(one, ast.FunctionDef) and one.name == "__init__"] if section else []
+        given = [parameter for function in made for parameter in _parameters(function)]
+        found += [Flag(spelling=f"--{section}.{name}", default=default, where=file) for name, default in given]
     return found
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from launcher.config.schema import Recipe
 from launcher.trainers.script import recognise
 from launcher.trainers.script.rules import ScriptArgs
-from launcher.trainers.script.spelling import OUTSIDE, kind
+from launcher.trainers.script.spelling import kind
 
 
 def begin(args: ScriptArgs) -> int:
@@ -19,12 +19,6 @@ def begin(args: ScriptArgs) -> int:
 def accumulation_form(args: ScriptArgs) -> str:
     """The form of accumulation's spelling; nothing where none is known."""
     return kind(args.spelled["accumulation"])[0] if "accumulation" in args.spelled else ""
-
-
-def own_accumulation(args: ScriptArgs) -> int:
-    """Micro-batches that a script without a word for accumulation takes to a step by itself."""
-    own = args.says.get("accumulation") if accumulation_form(args) == OUTSIDE else None
-    return own if isinstance(own, int) and own > 0 else 1
 
 
 def asked_accumulation(recipe: Recipe) -> int:

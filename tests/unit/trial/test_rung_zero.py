@@ -217,16 +217,20 @@ def test_processes_that_no_word_told_are_counted(tmp_path: Path) -> None:
     assert believed is not None and ladder_of(ScriptAdapter(believed)).effective_batch == 64
 
 
-def test_what_a_script_accumulates_without_a_word_is_asked_for_and_the_rest_done_from_outside(tmp_path: Path) -> None:
+def test_on_top_of_what_a_script_accumulates_without_a_word_nothing_is_done_from_outside(tmp_path: Path) -> None:
     one = adapter(tmp_path, spelled={**FLAGS, "accumulation": "outside"})
     wrong = found(one, tried(ladder_of(one), micro_batch=32, accumulation=1, **{OWN_ACCUMULATION: 3, SAMPLES: 96}))
-    assert wrong is not None and wrong.ran["accumulation"] == 3
-    believed = one.believing(wrong.ran, wrong.arrived)
+    assert wrong is not None and wrong.ran["accumulation"] == 3 and one.believing(wrong.ran, wrong.arrived) is None
+    assert one.believing(wrong.ran, {"call:accumulate_grad_batches": 3}) is not None, "Lightning's is set where it arrives"
+
+
+def test_a_call_that_was_expected_and_never_made_sets_nothing(tmp_path: Path) -> None:
+    called = {"micro_batch": "call:per_device_train_batch_size", "accumulation": "call:gradient_accumulation_steps"}
+    one = adapter(tmp_path, spelled=called, ask={"micro_batch": 8})
+    believed = one.believing({"micro_batch": 64, "accumulation": 1}, {"loader:train.py:3": 64})
     assert believed is not None
-    anew = ScriptAdapter(believed)
-    ladder = ladder_of(anew)
-    assert (ladder.effective_batch, [rung.accumulation for rung in ladder.rungs]) == (96, [3, 6, 12, 24, 48, 96])
-    assert [anew.line(rung, run=tmp_path).outside for rung in ladder.rungs] == [1, 2, 4, 8, 16, 32]
+    assert believed.trainer.args["spelled"] == {"micro_batch": "loader:train.py:3", "accumulation": "outside"}
+    assert one.believing({"micro_batch": 64, "accumulation": 1}, {}) is None
 
 
 def test_a_factor_of_a_scripts_own_beside_a_word_that_is_typed_stays_one(tmp_path: Path) -> None:
