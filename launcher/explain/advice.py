@@ -35,12 +35,12 @@ def likely(failure: LogFailure, part: Part) -> str:
     return known.kinds()[failure.kind].likely.format(idle=format_size(figures.idle or 0), others=format_size(figures.others or 0))
 
 
-def changes(failure: LogFailure, part: Part, dialect: Dialect, cures: Sequence[str]) -> tuple[str, ...]:
-    """Lists what to change, best first. ``cures``: what the installed adapters say of this failure."""
-    return tuple(dict.fromkeys(filter(None, _changes(failure, part, dialect, cures))))
+def changes(failure: LogFailure, part: Part, dialect: Dialect, cure: str) -> tuple[str, ...]:
+    """Lists what to change, best first. ``cure``: what the trainer's adapter advises where page-locked memory failed."""
+    return tuple(dict.fromkeys(filter(None, _changes(failure, part, dialect, cure))))
 
 
-def _changes(failure: LogFailure, part: Part, dialect: Dialect, cures: Sequence[str]) -> Iterator[str]:
+def _changes(failure: LogFailure, part: Part, dialect: Dialect, cure: str) -> Iterator[str]:
     told, figures = known.kinds()[failure.kind], failure.figures
     yield told.first
     if (
@@ -50,7 +50,7 @@ def _changes(failure: LogFailure, part: Part, dialect: Dialect, cures: Sequence[
     ):
         yield _LIMIT
     if failure.kind is Trouble.PINNED:
-        yield from cures
+        yield cure
     for one in _wanted(failure, part):
         yield dialect.changes.get(one, "")
     yield told.last

@@ -51,7 +51,7 @@ def explain(text: str) -> Explanation:
     """Explains a whole log."""
     lines = plain.plain(text)
     failure = trouble.find(lines)
-    dialect = _dialect(text)
+    dialect, cure = _speaker(text)
     number = next((at for at in range(len(lines), 0, -1) if failure.line and lines[at - 1].strip() == failure.line), 0)
     where = part.find(failure.chain if failure.chain != "\n".join(lines) else "\n".join(lines), lines[: number or None])
     if failure.kind.of_memory is False:
@@ -66,7 +66,7 @@ def explain(text: str) -> Explanation:
         figures=failure.figures,
         trainer=dialect.trainer if dialect.signs else "",
         likely=advice.likely(failure, where),
-        changes=advice.changes(failure, where, dialect, _cures(dialect)),
+        changes=advice.changes(failure, where, dialect, cure),
         ladder=_ladder(failure, where, dialect, text),
         command=_command(failure, lines),
         unknown=tuple(_unknown(failure, where)),
@@ -78,16 +78,12 @@ def _headline(failure: LogFailure) -> str:
     return f"{known.kinds()[failure.kind].headline}{went_on}"
 
 
-def _dialect(text: str) -> Dialect:
-    """Whose log it is: the first whose signs it holds; a general trainer's last."""
-    known = [one for adapter in sorted(adapters(), key=lambda one: one.general) for one in adapter.dialects]
-    return next((one for one in known if one.signs and one.speaks(text)), next(one for one in known if not one.signs))
-
-
-def _cures(dialect: Dialect) -> list[str]:
-    """Advice of that trainer's own adapter against running out of page-locked memory."""
-    own = [one for one in adapters() if dialect in one.dialects and not one.general]
-    return [one.words.cures["pinned"] for one in own if "pinned" in one.words.cures]
+def _speaker(text: str) -> tuple[Dialect, str]:
+    """(whose log it is: the first whose signs it holds, a general trainer's last; its adapter's cure for want of page-locked memory)"""
+    known = [(dialect, adapter) for adapter in sorted(adapters(), key=lambda one: one.general) for dialect in adapter.dialects]
+    speaking = (pair for pair in known if pair[0].signs and pair[0].speaks(text))
+    dialect, adapter = next(speaking, None) or next(pair for pair in known if not pair[0].signs)
+    return dialect, "" if adapter.general else adapter.words.cures.get("pinned", "")
 
 
 def _ladder(failure: LogFailure, where: Part, dialect: Dialect, text: str) -> str:

@@ -107,22 +107,22 @@ def _is_advice(line: str) -> bool:
 def _of_memory(failure: MemoryFailure, spoken: Sequence[str], chain: str, *, went_on: bool) -> LogFailure:
     at = next(number for number, line in enumerate(spoken) if line.strip().startswith(failure.line[:400]))
     figures = read(spoken[at].strip(), " ".join(line.strip() for line in spoken[at + 1 : at + 6]))
-    around = " ".join(spoken[max(0, at - 3) : at + 6])
-    return LogFailure(kind=_kind(failure, figures, around), line=spoken[at].strip(), chain=chain, figures=figures, went_on=went_on)
+    kind = _kind(failure, figures, around=" ".join(spoken[max(0, at - 3) : at + 6]))
+    return LogFailure(kind=kind, line=spoken[at].strip(), chain=chain, figures=figures, went_on=went_on)
 
 
-def _kind(failure: MemoryFailure, figures: CardFigures, around: str) -> Trouble:
-    if failure.source == "workers":
-        shared = re.search(r"Bus error|shared memory|\bshm\b", around)
-        return Trouble.SHM if shared else Trouble.KILLED if "signal: Killed" in failure.line else Trouble.WORKERS
-    if failure.source == "pinned":
-        return Trouble.PINNED
-    if failure.source == "host":
-        return Trouble.HOST
-    if failure.source == "driver":
-        if re.search(r"\bNCCL\b|\bnccl\w+\b|Failed to CUDA (calloc|malloc)", around):
+def _kind(failure: MemoryFailure, figures: CardFigures, *, around: str) -> Trouble:
+    match failure.source:
+        case "workers" if re.search(r"Bus error|shared memory|\bshm\b", around):
+            return Trouble.SHM
+        case "workers":
+            return Trouble.KILLED if "signal: Killed" in failure.line else Trouble.WORKERS
+        case "pinned" | "host":
+            return Trouble(failure.source)
+        case "driver" if re.search(r"\bNCCL\b|\bnccl\w+\b|Failed to CUDA (calloc|malloc)", around):
             return Trouble.NCCL
-        return Trouble.LIBRARY if re.search(r"_STATUS_|_ALLOC_FAILED", failure.line) else Trouble.DRIVER
+        case "driver":
+            return Trouble.LIBRARY if re.search(r"_STATUS_|_ALLOC_FAILED", failure.line) else Trouble.DRIVER
     return _of_allocator(figures)
 
 
@@ -151,28 +151,23 @@ def _went_on(text: str, line: str) -> bool:
 
 def _spilled(lines: Sequence[str], chain: str) -> LogFailure | None:
     """Ultralytics' table says that more is held than the card has: no failure, but slow."""
-    cards = [int(match[1]) for line in lines if (match := _CARD.search(line))]
-    rows = [(float(match[1]), line.strip()) for line in lines if (match := _TABLE.match(line))]
-    if not cards or not rows:
+    cards = [int(match[1]) * MIB for line in lines if (match := _CARD.search(line))]
+    rows = [(int(float(match[1]) * 1e9), line.strip()) for line in lines if (match := _TABLE.match(line))]
+    held, row = max(rows, default=(0, ""))
+    if not cards or held <= max(cards):
         return None
-    most, row = max(rows)
-    if most * 1e9 <= max(cards) * MIB:
-        return None
-    return LogFailure(
-        kind=Trouble.SPILLED, line=row, chain=chain, went_on=True, figures=CardFigures(total=max(cards) * MIB, reserved=int(most * 1e9))
-    )
+    return LogFailure(kind=Trouble.SPILLED, line=row, chain=chain, went_on=True, figures=CardFigures(total=max(cards), reserved=held))
 
 
 def _of_another_kind(chain: str, spoken: Sequence[str]) -> LogFailure:
-    error = from_error(chain)[0].strip() if re.search(r'File "', chain) else ""
-    known = next((one.strip() for one in reversed(spoken) if _ERROR.search(one) or meaning(one)), error)
-    line = error if _ERROR.search(error) else known
-    doubtful, unwritten = maybe_memory("\n".join(spoken)) or "", _last(write_failures.WHY, spoken)
-    if unwritten:
+    if unwritten := _last(write_failures.WHY, spoken):
         return LogFailure(kind=Trouble.OTHER, line=unwritten, chain=chain)
-    if doubtful:
+    if doubtful := maybe_memory("\n".join(spoken)):
         return LogFailure(kind=Trouble.MAYBE, line=doubtful, chain=chain)
-    return LogFailure(kind=Trouble.OTHER if line else Trouble.NOTHING, line=line, chain=chain)
+    error = from_error(chain)[0].strip() if 'File "' in chain else ""
+    if not _ERROR.search(error):
+        error = next((one.strip() for one in reversed(spoken) if _ERROR.search(one) or meaning(one)), error)
+    return LogFailure(kind=Trouble.OTHER if error else Trouble.NOTHING, line=error, chain=chain)
 
 
 def _last(pattern: re.Pattern[str], lines: Sequence[str]) -> str:
