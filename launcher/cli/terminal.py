@@ -12,6 +12,7 @@ import json
 import os
 import sys
 import threading
+import time
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager, redirect_stdout
 from dataclasses import dataclass, field
@@ -67,7 +68,9 @@ class _Screen(io.RawIOBase):
         rest = memoryview(data)
         try:
             while rest and self.lost is None:
-                rest = rest[self._stream.write(rest) or 0 :]
+                if (written := self._stream.write(rest)) is None:  # a stream that others made non-blocking is full
+                    time.sleep(0.01)
+                rest = rest[written or 0 :]
         except OSError as error:
             self.lost = error
 

@@ -9,11 +9,10 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from launcher.config.hydra_overrides import Override, override_in, quoted
+from launcher.config.hydra_overrides import override_in, quoted
 from launcher.errors import COMMAND_LINE, BadInput, Fault
 
 CHOICE = "hydra/launcher"
-_OF_IT = ("hydra.launcher", "hydra.sweep")
 _OURS = ("hydra/job_logging=none", "hydra/hydra_logging=none", "hydra.output_subdir=null", "hydra.sweep.subdir=.")
 
 
@@ -22,11 +21,7 @@ def words_of(words: Sequence[str]) -> list[str]:
     said = [(word, override) for word in words if (override := override_in(word)) is not None]
     if not any(one.key == CHOICE and one.value not in ("basic", "null") for _, one in said):
         return []
-    return [word for word, one in said if one.key == CHOICE or _key(one).startswith(_OF_IT)]
-
-
-def _key(override: Override) -> str:
-    return override.key.replace("/", ".")
+    return [word for word, one in said if one.key.replace("/", ".").startswith(("hydra.launcher", "hydra.sweep"))]
 
 
 def refuse_alone(words: Sequence[str]) -> None:

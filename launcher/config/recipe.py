@@ -40,14 +40,11 @@ class Provenance:
             name = override.split("=", 1)[0].lstrip("+~").replace("/", ".")
             if name and (key == name or name.startswith(f"{key}.") or (key.startswith(f"{name}.") and self._gives(name, key))):
                 return COMMAND_LINE
-        if self.drafted is not None and _text_says(self.drafted, key.split(".")):
+        parts = key.split(".")
+        file = next((file for file in self.files if _says(file, parts)), None)
+        if self.drafted is not None and (file is None or _text_says(self.drafted, parts)):
             return PLACE
-        for file in self.files:
-            if _says(file, key.split(".")):
-                return short(file)
-        if self.drafted is not None:
-            return PLACE
-        return short(self.files[0]) if self.files else ""
+        return short(file or self.files[0]) if self.files else ""
 
     def _gives(self, typed: str, key: str) -> bool:
         """Whether what was typed for ``typed`` gives ``key`` below it: where it chose a group's file, only what that file says."""
@@ -168,7 +165,8 @@ def _fault(detail: ErrorDetails, provenance: Provenance) -> Fault:
     elif detail["type"] == "missing":
         found, cure = "no value is set", f"Give one: {key}=..."
     else:
-        found, cure = f"found {value!r}", _sentence(detail["msg"].removeprefix("Value error, "))
+        words = detail["msg"].removeprefix("Value error, ")
+        found, cure = f"found {value!r}", words if words.endswith("?") else f"{words}."
     return Fault(key=key, where=provenance.where(key), found=found, cure=cure)
 
 
@@ -179,10 +177,6 @@ def _section_cure(key: str, value: Any, loc: Sequence[str | int]) -> str:
     known = [] if key in ("ask", "trainer.args", "ladder.wheels") else _fields_at(loc)
     keys = f": {', '.join(sorted(known))}" if known else ""
     return f"It is a section of keys and values{keys}."
-
-
-def _sentence(words: str) -> str:
-    return words if words.endswith("?") else f"{words}."
 
 
 def _fields_at(loc: Sequence[str | int]) -> list[str]:
