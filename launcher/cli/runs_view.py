@@ -32,6 +32,10 @@ PLAIN_S = 10.0
 """Between two lines of a run without a terminal, where nothing of note happens."""
 SILENT_S = 60.0
 """A run at work that has written nothing for longer is told to be silent."""
+_IN_THE_BOX = ("device", "phase", "host memory", "card busy")
+"""What isn't told in a line."""
+_NAMED = ("SLURM", "waiting", "trial", "rung", "loss")
+"""What is told by its name in a line, too."""
 _PHASES = {"train": "training", "validate": "validation"}
 
 
@@ -125,7 +129,7 @@ class _Plain:
 
 def line(run: Run) -> str:
     """A run at work in one line."""
-    told = [words if label in ("progress", "memory", "speed", "note") else f"{label} {words}" for label, words in _told(run)]
+    told = [f"{label} {words}" if label in _NAMED else words for label, words in _told(run) if label not in _IN_THE_BOX]
     return "  ".join([_words(run.state), *told])
 
 
