@@ -23,7 +23,8 @@ def fault(call: Call) -> Fault | None:
         return _meant(call.verb, command, takes_one=verb is not None and verb.takes in (Takes.COMMAND, Takes.EITHER))
     for flag in (word for word in call.words if word.startswith("--")):
         if verb is not None and flag in verb.flags:
-            return _fault(f"{flag} has no value", f"autofit {call.verb} {flag} NAME -- ....")
+            behind = " -- ..." if verb.takes in (Takes.COMMAND, Takes.EITHER) else ""
+            return _fault(f"{flag} has no value", f"autofit {verb.name} {flag} NAME{behind}.")
         if takers := [one.name for one in verbs.VERBS if flag in one.flags]:
             return _fault(f"autofit {call.verb} has no {flag}", f"It is for {', '.join(takers)}.")
     if verb is not None and verb.takes is Takes.NOTHING and verb.flags == () and call.words:

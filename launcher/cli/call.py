@@ -21,7 +21,9 @@ CHECKPOINTING = "--checkpointing"
 """A part of the model's repeated modules may be checkpointed, from outside where the command has no word for it."""
 SET = "--set"
 """The person names the value of the script's own that is its batch size: ``--set "CONFIG['batch']"``."""
-VALUED = (GIVE_UP, SET)
+TRIAL = "--trial"
+FORGET = "--forget"
+VALUED = (GIVE_UP, SET, TRIAL, FORGET)
 """Flags with a value: the word behind them, or behind their ``=``."""
 
 

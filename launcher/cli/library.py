@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from launcher.cli.call import Answer, Call
+from launcher.cli.call import FORGET, Answer, Call
 from launcher.cli.refusals import refusal, word
 from launcher.config.recipe_files import recipe_files
 from launcher.errors import ExitCode, did_you_mean
 
-FORGET = "--forget"
 COPY = "copy"
 _DIGITS = 16
 """No fit has a number that long."""
@@ -98,13 +97,13 @@ def agents(call: Call) -> Answer:
 
 def fits(call: Call) -> Answer:
     """The fits that are kept, the newest first, and those that a run has disproved; with ``--forget`` one or all are forgotten."""
-    if FORGET in call.flags:
-        return _forgotten(call)
+    if call.words:
+        raise refusal(f"autofit fits takes no {call.words[0]!r}", f"{FORGET} ID forgets one.")
+    if FORGET in call.values:
+        return _forgotten(call, call.values[FORGET])
     from launcher.cli import runs_view
     from launcher.history import kept_fits
 
-    if call.words:
-        raise refusal(f"autofit fits takes no {call.words[0]!r}", f"{FORGET} ID forgets one.")
     known = kept_fits.everything()
     kept = sorted((fit for one in known for fit in one.fits), key=lambda fit: fit.id, reverse=True)
     failures = sorted((failure for one in known for failure in one.failures), key=lambda failure: failure.at, reverse=True)
@@ -118,14 +117,12 @@ def fits(call: Call) -> Answer:
     return Answer(status=ExitCode.DONE, record={"fits": listed, "disproved": [one.model_dump() for one in failures]})
 
 
-def _forgotten(call: Call) -> Answer:
+def _forgotten(call: Call, said: str) -> Answer:
     """One fit, or all; what runs have disproved stays known."""
     from launcher.history import kept_fits
 
-    said = " ".join(call.words)
     if said != "all" and not (said.isdecimal() and len(said) < _DIGITS):
-        found = f"{said!r} is no number of a fit" if said else "no fit is named"
-        raise refusal(found, f"autofit fits {FORGET} 3, or {FORGET} all; `autofit fits` numbers them.")
+        raise refusal(f"{said!r} is no number of a fit", f"autofit fits {FORGET} 3, or {FORGET} all; `autofit fits` numbers them.")
     try:
         forgotten = kept_fits.forget(None if said == "all" else int(said))
     except OSError as unusable:

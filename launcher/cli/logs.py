@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from launcher.cli.call import Answer, Call
+from launcher.cli.call import TRIAL, Answer, Call
 from launcher.cli.refusals import refusal, word
 from launcher.errors import ExitCode
 
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from launcher.history.runs import Reader, Run
 
 FOLLOW = ("-f", "--follow")
-TRIAL = "--trial"
 LOOK_S = 0.5
 _PIECE_BYTES = 1 << 20
 
@@ -34,30 +33,20 @@ def logs(call: Call) -> Answer:
     """The newest run's, where none is named."""
     from launcher.history.runs import Reader, find, newest
 
-    call, trial = _number(call)
-    name = word(call, "run")
+    name, said = word(call, "run"), call.values.get(TRIAL, "0")
+    if not said.isdecimal():
+        raise refusal(f"{said!r} is no number of a trial", "Give its number, as the launch has told it: --trial 1.")
+    trial = int(said) if TRIAL in call.values else None
     reader = Reader(find(name) if name else newest())
     pages = _Pages(call.terminal.streams()[0])
-    said = _shown(reader.now(), pages, trial)
+    shown = _shown(reader.now(), pages, trial)
     if call.flags.intersection(FOLLOW):
-        said = _followed(call, reader, pages, trial) or said
+        shown = _followed(call, reader, pages, trial) or shown
     folder = str(reader.now().folder.path)
-    if said is None:
+    if shown is None:
         raise refusal("its trainer has said nothing yet", "autofit logs -f waits.", where=folder)
-    record = {"run_dir": folder, "of": said.name, "stdout": str(said.stdout), "stderr": str(said.stderr)}
+    record = {"run_dir": folder, "of": shown.name, "stdout": str(shown.stdout), "stderr": str(shown.stderr)}
     return Answer(status=ExitCode.DONE, record=record)
-
-
-def _number(call: Call) -> tuple[Call, int | None]:
-    """(the call without ``--trial N`` or ``--trial=N``, N). Raises BadInput where the number is missing."""
-    words = [part for one in call.words for part in (one.split("=", 1) if one.startswith(f"{TRIAL}=") else [one])]
-    if TRIAL not in (*call.flags, *words):
-        return call, None
-    number = next((one for one in words if one.isdecimal()), None)
-    if number is None:
-        raise refusal("no trial is named", "Give its number, as the launch has told it: --trial 1.")
-    words.remove(number)
-    return replace(call, words=tuple(one for one in words if one != TRIAL)), int(number)
 
 
 def latest(run: Run) -> Said | None:

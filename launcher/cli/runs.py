@@ -7,7 +7,7 @@ import socket
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from launcher.cli import prune, submit, train
 from launcher.cli.call import Answer, Call
@@ -65,17 +65,17 @@ def _peaks(call: Call, found: list[Run]) -> Answer:
     """The pairs that there are: only a run that was seen has a peak to hold against its trial's."""
     from launcher.cli import runs_view
 
-    pairs = [_pair(run) for run in found if run.memory.run_peak_bytes and run.memory.trial_peak_bytes]
+    pairs = []
+    for run in found:
+        if run.memory.run_peak_bytes and run.memory.trial_peak_bytes:
+            sizes = run.memory.model_dump(include={"trial_peak_bytes", "run_peak_bytes", "cap_bytes", "budget_bytes"})
+            told = {"run": run.name, "recipe": run.recipe, "state": run.state, "rung_index": run.rung_index, "device": run.device}
+            pairs.append(told | sizes)
     if pairs:
         runs_view.peaks(call.terminal.console, pairs)
     else:
         call.terminal.say("no full run here has ended with its memory seen")
     return Answer(status=ExitCode.DONE, record={"peaks": pairs})
-
-
-def _pair(run: Run) -> dict[str, Any]:
-    sizes = run.memory.model_dump(include={"trial_peak_bytes", "run_peak_bytes", "cap_bytes", "budget_bytes"})
-    return {"run": run.name, "recipe": run.recipe, "state": run.state, "rung_index": run.rung_index, "device": run.device, **sizes}
 
 
 # ----------------------------------------------------------------------------------------------------------------------

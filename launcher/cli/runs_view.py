@@ -25,9 +25,6 @@ _COLOURS = {
     "unknown": "yellow", "card_taken": "yellow", "submitted": "yellow", "pending": "yellow", "starting": "cyan",
 }  # fmt: skip
 _OTHERWISE = "red"
-_BLOCKS = "▁▂▃▄▅▆▇█"
-_WIDE = 48
-"""Characters of a curve."""
 PLAIN_S = 10.0
 """Between two lines of a run without a terminal, where nothing of note happens."""
 SILENT_S = 60.0
@@ -139,9 +136,8 @@ def panel(run: Run) -> Panel:
     rows.add_column(style="dim", no_wrap=True)
     rows.add_column()
     by = Text(f"process {run.owner.pid} on {run.owner.host}", style="dim") if run.owner.pid else None
-    beside = {"loss": _curve(run, "loss")}
     for label, words in _told(run):
-        rows.add_row(label, Text.assemble((words, "yellow" if label in ("waiting", "note") else ""), "  ", (beside.get(label, ""), "dim")))
+        rows.add_row(label, Text(words, style="yellow" if label in ("waiting", "note") else ""))
     title = Text.assemble(run.name, "  ", (_words(run.state), _colour(run)))
     return Panel(rows, title=title, title_align="left", expand=False, subtitle=by, subtitle_align="right")
 
@@ -190,17 +186,6 @@ def _job(run: Run) -> str:
         return ""
     waits = f": {run.seen.reason}" if run.seen is not None and run.seen.waits and run.seen.reason else ""
     return f"job {run.submission.job}{waits}"
-
-
-def _curve(run: Run, key: str) -> str:
-    """How a number went over the run, in a few characters."""
-    numbers = [line[key] for line in run.lines if isinstance(line.get(key), (int, float))]
-    if len(numbers) < 2:
-        return ""
-    wide = min(_WIDE, len(numbers))
-    points = [numbers[len(numbers) * at // wide] for at in range(wide - 1)] + [numbers[-1]]
-    low, high = min(points), max(points)
-    return "".join(_BLOCKS[round((point - low) / ((high - low) or 1) * (len(_BLOCKS) - 1))] for point in points)
 
 
 def _colour(run: Run) -> str:

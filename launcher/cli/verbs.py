@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from launcher.cli import doctor, explain, library, logs, plan, prune, report, run, runs, train
-from launcher.cli.call import ALLOW_BATCH, ALLOW_DIFFERENCE, CHECKPOINTING, FIT_ONLY, GIVE_UP, SET, Takes, Verb, single
+from launcher.cli.call import ALLOW_BATCH, ALLOW_DIFFERENCE, CHECKPOINTING, FIT_ONLY, FORGET, GIVE_UP, SET, TRIAL, Takes, Verb, single
 from launcher.cli.detach import DETACH
 from launcher.errors import BadInput, Fault, did_you_mean
 
@@ -123,12 +123,12 @@ VERBS: tuple[Verb, ...] = (
     ),
     Verb(
         name="logs",
-        usage=f"[-f] [{logs.TRIAL} N] [RUN]",
+        usage=f"[-f] [{TRIAL} N] [RUN]",
         help="what a trainer has said; the newest run's by itself",
         takes=Takes.FOLDER,
         run=single(logs.logs),
-        flags=(*logs.FOLLOW, logs.TRIAL),
-        examples=("autofit logs -f", f"autofit logs {logs.TRIAL} 1 yolo_demo-20261122-101500"),
+        flags=(*logs.FOLLOW, TRIAL),
+        examples=("autofit logs -f", f"autofit logs {TRIAL} 1 yolo_demo-20261122-101500"),
     ),
     Verb(
         name="watch",
@@ -141,11 +141,11 @@ VERBS: tuple[Verb, ...] = (
     Verb(name="stop", usage="RUN", help="end one, its checkpoint kept, and say how to go on", takes=Takes.FOLDER, run=single(runs.stop)),
     Verb(
         name="fits",
-        usage=f"[{library.FORGET} ID|all]",
+        usage=f"[{FORGET} ID|all]",
         help="fits that are kept: the same launch makes no trial",
         takes=Takes.NOTHING,
         run=single(library.fits),
-        flags=(library.FORGET,),
+        flags=(FORGET,),
     ),
     Verb(
         name="report",
@@ -215,8 +215,8 @@ FLAGS: Mapping[str, str] = {
     "-f": "show what comes, too, until the run ends",
     "--follow": "the same",
     report.OPEN: "show it in a browser",
-    logs.TRIAL: "a trial's instead of the full run's, by the number that the launch told it by",
-    library.FORGET: "forget one, or all: the next launch makes its trials again",
+    TRIAL: "a trial's instead of the full run's, by the number that the launch told it by",
+    FORGET: "forget one, or all: the next launch makes its trials again",
 }
 """What the verbs' own flags do."""
 _EVERYWHERE = {"--json": "end standard output with one line of JSON; everything else goes to standard error"}
