@@ -28,9 +28,9 @@ class Command:
     files: Mapping[Path, str] = field(default_factory=dict)
     """Files to write first: path -> text."""
     base: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """Library -> modules that it imports sooner or later, or that do so: they are imported as soon as the library is there, and then a
-    CPU's budget is taken, in the trial (payload ``base``) and the held run alike. Without it each process takes its budget at its first
-    model."""
+    """Library (one that no other's import brings) -> modules that it imports sooner or later, or that do so: they are imported as soon as
+    the library is there, and then a CPU's budget is taken, in the trial (payload ``base``) and the held run alike. Without it each process
+    takes its budget at its first model."""
     ranks: int | None = None
     """Processes that train together, each on a device of its own; None: as many as the launch has devices."""
 

@@ -216,7 +216,7 @@ class SentenceTransformersAdapter(Adapter):
         options = {"output_dir": str(folder / "run"), **self.arguments(rung, budget)}
         argv = (sys.executable, str(native / source.name), *_words(options))
         files = copies([source.name], of=source.parent, to=native)
-        return Command(argv=argv, files=files, base={"torch": environment.imports(str(options["model"]))})
+        return Command(argv=argv, files=files, base={"sentence_transformers": environment.imports(str(options["model"]))})
 
     # -- what came of it --------------------------------------------------------------------------------------------------
 
