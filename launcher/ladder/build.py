@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Protocol
 
 from launcher.config.schema import Recipe, Value, WheelRule
 from launcher.errors import BadInput, Fault, did_you_mean
 from launcher.ladder.asked import Asked
-from launcher.ladder.rungs import CARDS, MICRO_BATCH, ActsIn, Ladder, Wheel, build, divisors_down, sizes_down
+from launcher.ladder.rungs import CARDS, MICRO_BATCH, ActsIn, Ladder, Wheel, build, divisors_down, halves_down, sizes_down, whole_floor
 
 
 class HasWheels(Protocol):
@@ -177,11 +177,9 @@ def _number(value: Value) -> bool:
 
 def _micro_batches(asked: Value, rule: WheelRule, effective: int, *, keep: bool) -> tuple[int, ...]:
     assert isinstance(asked, int)
-    floor = rule.floor if rule.floor is not None else 1
-    if isinstance(floor, bool) or not isinstance(floor, int) or not 1 <= floor <= asked:
-        raise ValueError(f"floor {floor!r} is not a whole number from 1 to the asked micro_batch {asked}")
+    floor = whole_floor(rule.floor, asked=asked)
     if rule.values is None:
-        return divisors_down(asked, of=effective, floor=floor) if keep else tuple(_halves(asked, floor))
+        return divisors_down(asked, of=effective, floor=floor) if keep else (asked, *halves_down(asked, floor=floor))
     chosen = _after(asked, rule.values)
     for value in chosen:
         if isinstance(value, bool) or not isinstance(value, int) or not 0 < value < asked or (keep and effective % value):
@@ -194,9 +192,7 @@ def _cards(asked: int, rule: WheelRule) -> tuple[int, ...]:
     """Fewer cards: numbers that divide the asked one, so that more accumulation makes up for them exactly."""
     if (said := rule.argument) is not None:
         raise ValueError(f"argument {said!r}: how many cards there are is no setting of the trainer's")
-    floor = 1 if rule.floor is None else rule.floor
-    if isinstance(floor, bool) or not isinstance(floor, int) or not 1 <= floor <= asked:
-        raise ValueError(f"floor {floor!r} is not a whole number from 1 to the {asked} cards asked")
+    floor = whole_floor(rule.floor, asked=asked)
     able = divisors_down(asked, of=asked)
     for value in rule.values or ():
         if isinstance(value, bool) or value not in able:
@@ -206,21 +202,11 @@ def _cards(asked: int, rule: WheelRule) -> tuple[int, ...]:
     return tuple(value for value in fewer if isinstance(value, int) and value >= floor)
 
 
-def _halves(asked: int, floor: int) -> Iterator[int]:
-    while asked >= floor:
-        yield asked
-        asked //= 2
-
-
 def _sizes(name: str, asked: Value, rule: WheelRule) -> tuple[int, ...]:
     if isinstance(asked, bool) or not isinstance(asked, int):
         raise ValueError(f"{name} {asked!r} is not a whole number, so no sizes below it can be derived")
     grid = rule.grid or 1
-    floor = rule.floor if rule.floor is not None else grid
-    if isinstance(floor, bool) or not isinstance(floor, int) or floor < 1:
-        raise ValueError(f"floor {floor!r} is not a whole number of at least 1")
-    if floor > asked:
-        raise ValueError(f"floor {floor} is above the asked {name} {asked}")
+    floor = whole_floor(rule.floor, asked=asked, default=min(grid, asked))
     return sizes_down(asked, floor=floor, grid=grid, ratio=rule.ratio or 0.8)
 
 

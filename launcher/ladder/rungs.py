@@ -132,13 +132,19 @@ def divisors_down(asked: int, *, of: int, floor: int = 1) -> tuple[int, ...]:
     return tuple(size for size in range(asked, floor - 1, -1) if of % size == 0)
 
 
+def whole_floor(floor: object, *, asked: int, default: int = 1) -> int:
+    """A rule's floor (None: ``default``). Raises ValueError, with a sentence for people, where it is no whole number up to ``asked``."""
+    least = default if floor is None else floor
+    if isinstance(least, bool) or not isinstance(least, int) or not 1 <= least <= asked:
+        raise ValueError(f"floor {least!r} is not a whole number from 1 to the asked {asked}")
+    return least
+
+
 def halves_down(asked: object, *, floor: object) -> list[int]:
     """Half of ``asked``, half of that, and so on, down to ``floor`` (None: 1). Raises ValueError for a ``floor`` that isn't possible."""
     if isinstance(asked, bool) or not isinstance(asked, int):
         return []
-    if floor is not None and (isinstance(floor, bool) or not isinstance(floor, int) or not 1 <= floor <= asked):
-        raise ValueError(f"floor {floor!r} is not a whole number from 1 to the asked {asked}")
-    least = floor if isinstance(floor, int) else 1
+    least = whole_floor(floor, asked=asked)
     return [asked >> shift for shift in range(1, asked.bit_length()) if asked >> shift >= least]
 
 

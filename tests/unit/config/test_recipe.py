@@ -82,10 +82,10 @@ def test_a_wrong_value_asked_for_is_a_fault_of_its_key(ask: dict[str, Any], key:
 
 
 @pytest.mark.parametrize(("wheels", "words"), [
-    ({"micro_batch": {"floor": 128}}, "floor 128 is not a whole number from 1 to the asked micro_batch 64"),
+    ({"micro_batch": {"floor": 128}}, "floor 128 is not a whole number from 1 to the asked 64"),
     ({"micro_batch": {"floor": 0}}, "floor 0 is not"),
     ({"micro_batch": {"values": [48]}}, "micro-batch 48 does not keep the effective batch at 64; these do: 64, 32, 16, 8, 4, 2, 1"),
-    ({"image_size": {"floor": 2000}}, "floor 2000 is above the asked image_size 1280"),
+    ({"image_size": {"floor": 2000}}, "floor 2000 is not a whole number from 1 to the asked 1280"),
     ({"model": {"floor": "z"}}, "floor 'z' is no size of yolov8x.yaml; its sizes are x, l, m, s, n"),
     ({"checkpointing": {"values": ["maybe"]}}, "'maybe' is not true or false"),
 ])  # fmt: skip

@@ -38,7 +38,7 @@ def test_cards_go_down_where_the_order_names_them_and_the_batch_stays(cards: int
 
 @pytest.mark.parametrize(("rule", "said"), [
     ({"values": (3,)}, "ladder.wheels.cards: 3 cards can't make up the batch of 4; these can: 4, 2, 1"),
-    ({"values": (8,)}, "8 cards can't make up the batch of 4"), ({"floor": 0}, "floor 0 is not a whole number from 1 to the 4 cards asked"),
+    ({"values": (8,)}, "8 cards can't make up the batch of 4"), ({"floor": 0}, "floor 0 is not a whole number from 1 to the asked 4"),
     ({"argument": "n_gpu"}, "how many cards there are is no setting of the trainer's"),
 ])  # fmt: skip
 def test_what_cards_can_not_be_is_refused(rule: dict[str, Any], said: str) -> None:
