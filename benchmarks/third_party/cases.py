@@ -38,8 +38,8 @@ class Case:
     """The key: why nothing with more accumulation may be launched; a part of the words in which that is to be said."""
     leaves: str = ""
     """The weights that it leaves, as a pattern in its folder: they are held against those of the plain command."""
-    by_row: bool = False
-    """It draws at random for a batch: row by row (``by_row``), the plain command's weights can be compared."""
+    aside: bool = False
+    """What it draws at random for an evaluation is drawn aside (``aside``): so the plain command's weights can be compared."""
     breaks: str = ""
     """What it says where it breaks without autofit, too, here (no card, today's libraries): that must be said, as its own crash."""
 
@@ -55,24 +55,13 @@ CASES: tuple[Case, ...] = (
         batch=512, steps=40,
     ),
     Case(
-        name="imagenet", repo="pytorch/examples", script="imagenet/main.py", folder="imagenet", data="pictures",
-        needs=("torch", "torchvision"), command=_words("python main.py -a resnet18 --epochs 1 -b 32 -j 0 {data}"),
-        batch=32, steps=12,
-    ),
-    Case(
-        name="vae", repo="pytorch/examples", script="vae/main.py", folder="vae", data="mnist", data_at="../data",
-        needs=("torch", "torchvision"), command=_words("python main.py --epochs 1 --batch-size 4096"),
-        env={"ACCUMULATE_LOSS": "sum"},  # what it needs to be told; no more samples than its test set has
-        batch=4096, steps=5,
-    ),
-    Case(
         name="nanogpt", repo="karpathy/nanoGPT", script="train.py", data="characters", data_at="data/shakespeare_char",
         command=_words(
             "python train.py config/train_shakespeare_char.py --device=cpu --compile=False --eval_iters=4 --log_interval=1 --block_size=64 "
             "--batch_size=64 --n_layer=4 --n_head=4 --n_embd=128 --max_iters=20 --lr_decay_iters=20 --eval_interval=10 --dropout=0.0 "
             "--always_save_checkpoint=True"
         ),
-        leaves="out-shakespeare-char/ckpt.pt", by_row=True, batch=64, steps=21,  # its loop ends after the step that is beyond max_iters
+        leaves="out-shakespeare-char/ckpt.pt", aside=True, batch=64, steps=21,  # its loop ends after the step that is beyond max_iters
     ),
     Case(
         name="unet", repo="milesial/Pytorch-UNet", script="train.py", data="masks", data_at="data", needs=("torch", "torchvision", "wandb"),
@@ -84,45 +73,6 @@ CASES: tuple[Case, ...] = (
         command=_words("python train.py {data} --model resnet18 --num-classes 4 -b 32 --epochs 1 --img-size 64 --device cpu -j 1"),
         batch=32, steps=12,
         tight=0.9,
-    ),
-    Case(
-        name="torchvision", repo="pytorch/vision", script="references/classification/train.py", folder="references/classification",
-        data="pictures", needs=("torch", "torchvision"),
-        command=_words(
-            "python train.py --data-path {data} --model resnet18 --device cpu -b 32 --epochs 1 -j 0 --val-resize-size 64 "
-            "--val-crop-size 64 --train-crop-size 64"
-        ),
-        breaks="Default process group has not been initialized",
-    ),
-    Case(
-        name="run_mlm", repo="huggingface/transformers", script="examples/pytorch/language-modeling/run_mlm.py", data="masked",
-        folder="examples/pytorch/language-modeling", needs=("torch", "transformers", "datasets", "evaluate"),
-        command=_words(
-            "python run_mlm.py --config_name {data}/model --tokenizer_name {data}/model --train_file {data}/train.txt --validation_file "
-            "{data}/val.txt --line_by_line --do_train --max_seq_length 64 --per_device_train_batch_size 64 --max_steps 6 "
-            "--output_dir out --save_strategy no --report_to none --use_cpu"
-        ),
-        leaves="out/model.safetensors", by_row=True, batch=64, steps=6,
-    ),
-    Case(
-        name="run_glue_no_trainer", repo="huggingface/transformers", folder="examples/pytorch/text-classification",
-        script="examples/pytorch/text-classification/run_glue_no_trainer.py", data="sentences_in_classes", data_at="accuracy",
-        needs=("torch", "transformers", "datasets", "evaluate", "accelerate"),
-        command=_words(
-            "python run_glue_no_trainer.py --model_name_or_path {data}/model --train_file {data}/train.csv --max_length 64 "
-            "--validation_file {data}/val.csv --per_device_train_batch_size 128 --num_train_epochs 1 --seed 1 --output_dir out"
-        ),
-        leaves="out/model.safetensors", batch=128, steps=6,  # its own accumulation makes a step of the first micro-batch alone
-    ),
-    Case(
-        name="run_clip", repo="huggingface/transformers", script="examples/pytorch/contrastive-image-text/run_clip.py", data="captioned",
-        folder="examples/pytorch/contrastive-image-text", needs=("torch", "torchvision", "transformers", "datasets"),
-        command=_words(
-            "python run_clip.py --model_name_or_path {data}/model --train_file {data}/train.json --image_column image_path "
-            "--caption_column caption --max_seq_length 32 --do_train --remove_unused_columns=False --per_device_train_batch_size 64 "
-            "--num_train_epochs 1 --output_dir out --save_strategy no --report_to none --use_cpu"
-        ),
-        batch=64, refuses="its rows see each other",
     ),
     Case(
         name="unconditional", repo="huggingface/diffusers", script="examples/unconditional_image_generation/train_unconditional.py",
@@ -175,65 +125,11 @@ CASES: tuple[Case, ...] = (
         leaves="out/last_*.ckpt", batch=8, steps=16,  # the same with a mean of all rows: only its num_steps has to be turned
     ),
     Case(
-        name="run_clm", repo="huggingface/transformers", script="examples/pytorch/language-modeling/run_clm.py", data="text",
-        folder="examples/pytorch/language-modeling", needs=("torch", "transformers", "datasets", "evaluate"),
-        command=_words(
-            "python run_clm.py --model_name_or_path {data}/model --train_file {data}/train.txt --do_train --block_size 128 "
-            "--per_device_train_batch_size 32 --num_train_epochs 1 --output_dir out --report_to none --use_cpu"
-        ),
-        batch=32,
-    ),
-    Case(
-        name="run_clm_no_trainer", repo="huggingface/transformers", script="examples/pytorch/language-modeling/run_clm_no_trainer.py",
-        data="text", folder="examples/pytorch/language-modeling", needs=("torch", "transformers", "datasets", "accelerate"),
-        command=_words(
-            "accelerate launch --cpu --num_processes 1 run_clm_no_trainer.py --model_name_or_path {data}/model "
-            "--train_file {data}/train.txt --validation_file {data}/val.txt --block_size 128 --per_device_train_batch_size 32 "
-            "--num_train_epochs 1 --output_dir out"
-        ),
-        breaks="AttributeError: TPU",
-    ),
-    Case(
-        name="lightning_cli", repo="Lightning-AI/pytorch-lightning", script="examples/pytorch/basics/autoencoder.py", data="twice_mnist",
-        folder="examples/pytorch/basics", data_at="../../Datasets", needs=("torch", "torchvision", "lightning", "jsonargparse"),
-        env={"PL_TEST": "1"},
-        command=_words("python autoencoder.py --trainer.max_epochs 1 --trainer.accelerator cpu --data.batch_size 16384"),
-    ),
-    Case(
         name="lightning_two_files", repo="Lightning-AI/pytorch-lightning", script="examples/pytorch/basics/backbone_image_classifier.py",
         data="mnist_and_two_files", folder="examples/pytorch/basics", data_at="../../Datasets",
         needs=("torch", "torchvision", "lightning", "jsonargparse"), env={"PL_TEST": "1"},
         command=_words("python backbone_image_classifier.py --config {data}/trainer.yaml --config {data}/data.yaml"),
         leaves="checkpoints/*.ckpt", batch=16384, steps=8,  # of the second file; the source's own default is 32
-    ),
-    Case(
-        name="trl_sft", repo="huggingface/trl", script="trl/scripts/sft.py", data="prompts", needs=("torch", "transformers", "trl"),
-        command=_words(
-            "python trl/scripts/sft.py --model_name_or_path {data}/model --dataset_name {data}/set --num_train_epochs 1 "
-            "--per_device_train_batch_size 32 --gradient_accumulation_steps 1 --eval_strategy epoch --output_dir out --report_to none "
-            "--use_cpu --bf16 False"
-        ),
-    ),
-    Case(
-        name="hydra_template", repo="ashleve/lightning-hydra-template", script="src/train.py", data="whole_mnist", data_at="data",
-        needs=("torch", "torchvision", "lightning", "hydra", "rootutils"), env={"TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD": "1"},
-        command=_words("python src/train.py trainer=cpu trainer.max_epochs=1 data.batch_size=16384"),
-    ),
-    Case(
-        name="siamese", repo="pytorch/examples", script="siamese_network/main.py", folder="siamese_network", data="mnist",
-        data_at="../data", needs=("torch", "torchvision"), command=_words("python main.py --epochs 1 --batch-size 1024 --no-accel"),
-        batch=1024,
-    ),
-    Case(
-        name="mnist_rnn", repo="pytorch/examples", script="mnist_rnn/main.py", folder="mnist_rnn", data="mnist", data_at="../data",
-        needs=("torch", "torchvision"), command=_words("python main.py --epochs 1 --batch-size 4096 --test-batch-size 500"),
-        batch=4096, steps=5,
-    ),
-    Case(
-        name="chargpt", repo="karpathy/minGPT", script="projects/chargpt/chargpt.py", folder="projects/chargpt", data="letters",
-        data_at=".", env={"PYTHONPATH": "../.."},
-        command=_words("python chargpt.py --trainer.batch_size=64 --trainer.max_iters=8 --model.model_type=gpt-nano"),
-        batch=64, steps=8,
     ),
     Case(
         name="trl_sft_file", repo="huggingface/trl", script="trl/scripts/sft.py", data="prompts_and_file",
@@ -243,5 +139,204 @@ CASES: tuple[Case, ...] = (
     Case(
         name="graphs", repo="pyg-team/pytorch_geometric", script="examples/proteins_topk_pool.py", folder="examples", data="proteins",
         data_at="../data/PROTEINS", needs=("torch", "torch_geometric"), command=_words("python proteins_topk_pool.py"), batch=60,
+    ),
+    Case(
+        name="nanochat", repo="karpathy/nanochat", script="scripts/base_train.py", data="documents",
+        needs=("torch", "tiktoken", "rustbpe", "wandb", "pyarrow"),
+        env={"NANOCHAT_BASE_DIR": "{data}", "TORCHDYNAMO_DISABLE": "1"},  # compiling would be most of its time and memory on a CPU
+        command=_words(
+            "python -m scripts.base_train --depth=2 --head-dim=32 --window-pattern=L --max-seq-len=128 --device-batch-size=16 "
+            "--total-batch-size=4096 --eval-every=3 --eval-tokens=4096 --core-metric-every=-1 --sample-every=-1 --num-iterations=5"
+        ),
+        leaves="../data/base_checkpoints/d2/model_*.pt", batch=32, steps=5,  # 4096 tokens of 128 in a step
+    ),
+    Case(
+        name="minimind_pretrain", repo="jingyaogong/minimind", script="trainer/train_pretrain.py", folder="trainer", data="lines",
+        needs=("torch", "transformers", "datasets"),
+        command=_words(
+            "python train_pretrain.py --hidden_size 64 --num_hidden_layers 1 --batch_size 16 --accumulation_steps 2 --max_seq_len 48 "
+            "--epochs 1 --num_workers 0 --log_interval 4 --data_path {data}/pretrain.jsonl"
+        ),
+        leaves="../out/pretrain_64.pth", batch=32, steps=4,
+    ),
+    Case(
+        name="minimind_sft", repo="jingyaogong/minimind", script="trainer/train_full_sft.py", folder="trainer", data="lines",
+        needs=("torch", "transformers", "datasets"),
+        command=_words(
+            "python train_full_sft.py --hidden_size 64 --num_hidden_layers 1 --batch_size 32 --accumulation_steps 1 --max_seq_len 64 "
+            "--epochs 1 --num_workers 0 --log_interval 4 --data_path {data}/sft.jsonl --from_weight none"
+        ),
+        leaves="../out/full_sft_64.pth", batch=32, steps=4,
+    ),
+    Case(
+        name="minimind_moe", repo="jingyaogong/minimind", script="trainer/train_pretrain.py", folder="trainer", data="lines",
+        needs=("torch", "transformers", "datasets"),
+        command=_words(
+            "python train_pretrain.py --hidden_size 64 --num_hidden_layers 1 --use_moe 1 --batch_size 32 --accumulation_steps 1 "
+            "--max_seq_len 48 --epochs 1 --num_workers 0 --log_interval 4 --data_path {data}/pretrain.jsonl"
+        ),
+        batch=32, steps=4, refuses="rows see each other",  # its balance of experts is one of the whole micro-batch
+    ),
+    Case(
+        name="minimind_dpo", repo="jingyaogong/minimind", script="trainer/train_dpo.py", folder="trainer", data="lines",
+        needs=("torch", "transformers", "datasets"),
+        command=_words(
+            "python train_dpo.py --hidden_size 64 --num_hidden_layers 1 --batch_size 16 --accumulation_steps 1 --max_seq_len 64 "
+            "--epochs 1 --num_workers 0 --log_interval 4 --data_path {data}/dpo.jsonl --from_weight none"
+        ),
+        leaves="../out/dpo_64.pth", batch=16, steps=4,
+    ),
+    Case(
+        name="from_scratch", repo="FareedKhan-dev/train-llm-from-scratch", script="scripts/pretrain_base.py", data="tokens_in_h5",
+        needs=("torch", "h5py"), env={"PYTHONPATH": "."},
+        command=_words("python scripts/pretrain_base.py --config {data}/pretrain.json"),
+        leaves="out/base.pt", batch=32, steps=5,  # 16 x 2 in its file
+    ),
+    Case(
+        name="from_scratch_ranks", repo="FareedKhan-dev/train-llm-from-scratch", script="scripts/pretrain_base.py", data="tokens_in_h5",
+        needs=("torch", "h5py"), env={"PYTHONPATH": "."},
+        command=_words(
+            "torchrun --standalone --nproc_per_node=2 scripts/pretrain_base.py --config {data}/pretrain.json --batch_size 16 --grad_accum 1"
+        ),
+        leaves="out/base.pt", batch=32, steps=5,
+    ),
+    Case(
+        name="meanflow", repo="haidog-yaqub/MeanFlow", script="train.py", data="mnist_and_python_file",
+        needs=("torch", "torchvision", "accelerate", "einops", "timm"),
+        command=_words("python train.py --config {data}/mine.py --run_suffix mine"), batch=64, steps=5,
+    ),
+    Case(
+        name="mazes", repo="SakanaAI/continuous-thought-machines", script="tasks/mazes/train.py", data="mazes", data_at="data/mazes",
+        needs=("torch", "torchvision", "autoclip", "seaborn", "imageio", "gymnasium"),
+        command=_words(
+            "python -m tasks.mazes.train --model lstm --d_model 64 --d_input 32 --heads 2 --iterations 3 --num_layers 1 --dropout 0.0 "
+            "--backbone_type resnet18-1 --maze_route_length 40 --batch_size 16 --batch_size_test 16 --training_iterations 5 "
+            "--warmup_steps 2 --track_every 100 --save_every 3 --log_dir out"
+        ),
+        leaves="out/checkpoint.pt", batch=16, steps=5,
+    ),
+    Case(
+        name="parity", repo="SakanaAI/continuous-thought-machines", script="tasks/parity/train.py", data="nothing",
+        needs=("torch", "torchvision", "autoclip", "seaborn", "imageio", "gymnasium"),
+        command=_words("python -m tasks.parity.train --d_model 64 --iterations 6 --training_iterations 9 --log_dir out"),
+        breaks="object has no attribute 'model'",
+    ),
+    Case(
+        name="vae_2025", repo="tanishqkumar/beyond-nanogpt", script="generative-models/train_vae.py", folder="generative-models",
+        data="few_digits", data_at="data", needs=("torch", "torchvision"),
+        command=_words("python train_vae.py --batch-size 250 --epochs 1 --verbose"), batch=250, steps=4,
+    ),
+    Case(
+        name="gan_2025", repo="tanishqkumar/beyond-nanogpt", script="generative-models/train_gan.py", folder="generative-models",
+        data="few_digits", data_at="data", needs=("torch", "torchvision"),
+        command=_words("python train_gan.py --batch-size 250 --epochs 2"),
+    ),
+    Case(
+        name="flow_2025", repo="tanishqkumar/beyond-nanogpt", script="generative-models/train_flow_matching.py",
+        folder="generative-models", data="few_digits", data_at="data", needs=("torch", "torchvision", "wandb"),
+        command=_words("python train_flow_matching.py --B 1000 --steps 6 --nhidden 1 --mult 1 --save"),
+    ),
+    Case(
+        name="nanotabpfn", repo="automl/nanoTabPFN", script="train.py", data="tables_in_h5", data_at=".",
+        needs=("torch", "h5py", "schedulefree", "sklearn"), env={"OMP_NUM_THREADS": "1"},
+        command=_words("python train.py"), batch=32, steps=2500,
+    ),
+    Case(
+        name="lightly_train", repo="lightly-ai/lightly-train", script="pyproject.toml", data="pictures",
+        needs=("torch", "torchvision", "lightly_train"),
+        command=_words(
+            "lightly-train pretrain out=out data={data}/val model=torchvision/resnet18 method=simclr epochs=1 batch_size=16 "
+            "num_workers=0 accelerator=cpu transform_args.image_size=[32,32]"
+        ),
+        batch=16, steps=6, refuses="rows see each other",
+    ),
+    Case(
+        name="time_series", repo="thuml/Time-Series-Library", script="run.py", data="hours",
+        needs=("torch", "sktime", "pandas", "patoolib", "reformer_pytorch"),
+        command=_words(
+            "python -u run.py --task_name long_term_forecast --is_training 1 --root_path {data} --data_path mine.csv --model_id mine "
+            "--model iTransformer --data custom --features M --seq_len 96 --label_len 48 --pred_len 24 --e_layers 2 --d_layers 1 "
+            "--enc_in 7 --dec_in 7 --c_out 7 --d_model 64 --d_ff 64 --dropout 0.0 --des mine --itr 1 --train_epochs 1 "
+            "--batch_size 128 --num_workers 0 --no_use_gpu"
+        ),
+        leaves="checkpoints/*/checkpoint.pth", batch=128, steps=2,
+    ),
+    Case(
+        name="tabicl", repo="soda-inria/tabicl", script="src/tabicl/train/__main__.py", data="nothing",
+        needs=("torch", "einops", "xgboost", "wandb"), env={"PYTHONPATH": "src"},
+        command=_words(
+            "python -m tabicl.train --device cpu --max_steps 4 --batch_size 8 --micro_batch_size 8 --batch_size_per_gp 8 "
+            "--min_features 4 --max_features 4 --max_classes 3 --max_seq_len 32 --prior_type dummy --n_jobs 1 --embed_dim 32 "
+            "--col_num_blocks 1 --row_num_blocks 1 --icl_num_blocks 2 --col_num_inds 16 --amp False --checkpoint_dir out "
+            "--save_temp_every 2 --save_perm_every 4"
+        ),
+        leaves="out/step-4.ckpt", batch=8, steps=4,
+    ),
+    Case(
+        name="eb_jepa", repo="facebookresearch/eb_jepa", script="examples/ac_video_jepa/main.py", data="rooms",
+        needs=("torch", "torchvision", "omegaconf", "fire", "wandb"),
+        command=_words("python -m examples.ac_video_jepa.main --fname {data}/mine.yaml"),
+        batch=8, steps=3, refuses="rows see each other",  # its variance and covariance are those of a batch
+    ),
+    Case(
+        name="chronos", repo="amazon-science/chronos-forecasting", script="scripts/training/train.py", folder="scripts/training",
+        data="series", needs=("torch", "transformers", "gluonts", "typer", "typer_config"), env={"PYTHONPATH": "../../src"},
+        command=_words("python train.py --config {data}/mine.yaml"),
+        leaves="output/run-0/checkpoint-final/model.safetensors", batch=32, steps=5,
+    ),
+    Case(
+        name="schedule_free", repo="facebookresearch/schedule_free", script="examples/mnist/main.py", folder="examples/mnist",
+        data="few_digits", data_at="../data", needs=("torch", "torchvision", "schedulefree"),
+        command=_words("python main.py --batch-size 250 --epochs 1 --save-model"), leaves="mnist_cnn.pt", batch=250, steps=4,
+    ),
+    Case(
+        name="opacus", repo="pytorch/opacus", script="examples/mnist.py", folder="examples", data="few_digits", data_at="../mnist",
+        needs=("torch", "torchvision", "opacus"), command=_words("python mnist.py --device cpu -n 1 -b 128 --test-batch-size 200"),
+    ),
+    Case(
+        name="pygcn", repo="tkipf/pygcn", script="pygcn/train.py", folder="pygcn", data="nothing", env={"PYTHONPATH": ".."},
+        command=_words("python train.py --epochs 20"), steps=20,
+    ),
+    Case(
+        name="guided_diffusion", repo="openai/guided-diffusion", script="scripts/image_train.py", data="pictures",
+        needs=("torch", "blobfile", "mpi4py"), env={"PYTHONPATH": ".", "OPENAI_LOGDIR": "out"},
+        command=_words(
+            "python scripts/image_train.py --data_dir {data}/train --image_size 32 --num_channels 32 --num_res_blocks 1 "
+            "--attention_resolutions 16 --batch_size 8 --microbatch 8 --lr_anneal_steps 4 --save_interval 2 --log_interval 2"
+        ),
+        batch=8,
+    ),
+    Case(
+        name="dfine", repo="Peterande/D-FINE", script="train.py", data="boxes_as_coco", data_at="configs/mine",
+        needs=("torch", "torchvision", "faster_coco_eval", "calflops", "loguru", "tensorboard"),
+        command=_words("python train.py -c configs/mine/mine.yml --device cpu --seed 0 -u train_dataloader.total_batch_size=8"),
+        batch=8, steps=6,
+    ),
+    Case(
+        name="yolov13", repo="iMoonLab/yolov13", script="ultralytics/nn/tasks.py", data="boxes", needs=("torch", "torchvision", "cv2"),
+        env={"PYTHONPATH": ".", "YOLO_AUTOINSTALL": "false", "WANDB_MODE": "disabled", "YOLO_CONFIG_DIR": "{data}/config"},
+        command=_words(
+            "yolo detect train model=yolov13n.yaml data={data}/boxes.yaml imgsz=128 batch=16 nbs=16 epochs=1 device=cpu workers=0 "
+            "plots=False"
+        ),
+        batch=16, steps=3,
+    ),
+    Case(
+        name="trl_dpo", repo="huggingface/trl", script="trl/scripts/dpo.py", data="preferences", needs=("torch", "transformers", "trl"),
+        command=_words(
+            "python trl/scripts/dpo.py --model_name_or_path {data}/model --dataset_name {data}/set --num_train_epochs 1 "
+            "--per_device_train_batch_size 24 --gradient_accumulation_steps 1 --gradient_checkpointing False --output_dir out "
+            "--report_to none --use_cpu --bf16 False --save_strategy no --eval_strategy no"
+        ),
+        batch=24, steps=4,
+    ),
+    Case(
+        name="trl_kto", repo="huggingface/trl", script="trl/scripts/kto.py", data="preferences", needs=("torch", "transformers", "trl"),
+        command=_words(
+            "python trl/scripts/kto.py --model_name_or_path {data}/model --dataset_name {data}/judged --num_train_epochs 1 "
+            "--per_device_train_batch_size 24 --gradient_accumulation_steps 1 --gradient_checkpointing False --output_dir out "
+            "--report_to none --use_cpu --bf16 False --save_strategy no --eval_strategy no"
+        ),
+        batch=24, steps=4, refuses="rows see each other",
     ),
 )  # fmt: skip

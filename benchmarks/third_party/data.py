@@ -32,6 +32,11 @@ def mnist(folder: Path, *, train: int = 20_000, test: int = 5000) -> None:
         )
 
 
+def few_digits(folder: Path) -> None:
+    """``mnist``, less of it."""
+    mnist(folder, train=1000, test=200)
+
+
 def whole_mnist(folder: Path) -> None:
     """As many as there really are, for who splits them by number."""
     mnist(folder, train=60_000, test=10_000)
@@ -114,75 +119,6 @@ def text(folder: Path) -> None:
     GPT2LMHeadModel(config).save_pretrained(folder / "model")
 
 
-def masked(folder: Path) -> None:
-    """``text``'s lines and words, with a small BERT's configuration."""
-    from transformers import BertConfig
-
-    text(folder)
-    for name in ("config.json", "generation_config.json", "model.safetensors"):
-        (folder / "model" / name).unlink(missing_ok=True)
-    words = json.loads((folder / "model" / "tokenizer_config.json").read_text())
-    (folder / "model" / "tokenizer_config.json").write_text(json.dumps({**words, "mask_token": "<unk>"}))
-    config = BertConfig(
-        vocab_size=len(WORDS) + 2,
-        hidden_size=256,
-        num_hidden_layers=4,
-        num_attention_heads=4,
-        intermediate_size=512,
-        hidden_dropout_prob=0.0,
-        attention_probs_dropout_prob=0.0,
-    )
-    config.save_pretrained(folder / "model")
-
-
-def sentences_in_classes(folder: Path) -> None:
-    """FOLDER/{train,val}.csv, a small BERT in FOLDER/model, and the metric that `evaluate` would download: FOLDER/accuracy.py."""
-    from transformers import BertConfig, BertForSequenceClassification
-
-    masked(folder)
-    for name, count in (("train", 768), ("val", 64)):
-        rows = "".join(f"{one},{at % 2}\n" for at, one in enumerate(sentences(count)))
-        (folder / f"{name}.csv").write_text(f"sentence,label\n{rows}")
-    config = BertConfig.from_pretrained(folder / "model", num_labels=2)
-    BertForSequenceClassification(config).save_pretrained(folder / "model")
-    (folder / "accuracy.py").write_text(ACCURACY)
-
-
-ACCURACY = """import datasets
-import evaluate
-
-
-class Accuracy(evaluate.Metric):
-    def _info(self):
-        features = datasets.Features({name: datasets.Value("int32") for name in ("predictions", "references")})
-        return evaluate.MetricInfo(description="", citation="", features=features)
-
-    def _compute(self, predictions, references):
-        return {"accuracy": sum(map(int.__eq__, map(int, predictions), map(int, references))) / len(references)}
-"""
-
-
-def captioned(folder: Path) -> None:
-    """FOLDER/train.json, a picture and its caption in each row, and a small CLIP with what prepares its inputs: FOLDER/model."""
-    from PIL import Image
-    from transformers import CLIPConfig, CLIPImageProcessor, CLIPModel
-
-    text(folder)
-    for name in ("config.json", "generation_config.json", "model.safetensors"):
-        (folder / "model" / name).unlink(missing_ok=True)
-    (folder / "images").mkdir()
-    captions = sentences(192)
-    for number in range(len(captions)):
-        Image.fromarray(CHANCE.integers(0, 256, (64, 64, 3), dtype=np.uint8)).save(folder / "images" / f"{number}.png")
-    rows = [json.dumps({"image_path": str(folder / "images" / f"{at}.png"), "caption": one}) for at, one in enumerate(captions)]
-    (folder / "train.json").write_text("\n".join(rows) + "\n")
-    part = {"hidden_size": 128, "intermediate_size": 256, "num_hidden_layers": 3, "num_attention_heads": 4, "projection_dim": 64}
-    words = {**part, "vocab_size": len(WORDS) + 2, "max_position_embeddings": 64, "bos_token_id": 0, "eos_token_id": 0, "pad_token_id": 0}
-    config = CLIPConfig(text_config=words, vision_config={**part, "image_size": 64, "patch_size": 16}, projection_dim=64)
-    CLIPModel(config).save_pretrained(folder / "model")
-    CLIPImageProcessor(size={"shortest_edge": 64}, crop_size={"height": 64, "width": 64}).save_pretrained(folder / "model")
-
-
 def denoised(folder: Path) -> None:
     """``pictures``, and a small U-Net's configuration: FOLDER/unet/config.json."""
     pictures(folder, size=32)
@@ -207,7 +143,7 @@ def boxes(folder: Path) -> None:
     import matplotlib
     from PIL import Image
 
-    for split, count in (("train", 96), ("val", 16)):
+    for split, count in (("train", 48), ("val", 8)):
         for part in ("images", "labels"):
             (folder / part / split).mkdir(parents=True)
         for number in range(count):
@@ -305,18 +241,246 @@ def proteins(folder: Path, *, graphs: int = 200) -> None:
         (raw / f"PROTEINS_{name}.txt").write_text("\n".join(map(str, lines)) + "\n")
 
 
-def letters(folder: Path) -> None:
-    """FOLDER/input.txt, with all the letters that chargpt.py begins its sample with."""
+def documents(folder: Path) -> None:
+    """As nanochat finds them: FOLDER/base_data_climbmix/*.parquet (the last is held out), and a tokenizer of single bytes."""
+    import pyarrow as arrow
+    import pyarrow.parquet as parquet
+    import tiktoken
+    import torch
+
+    shards, tokenizer = folder / "base_data_climbmix", folder / "tokenizer"
+    for place in (shards, tokenizer):
+        place.mkdir(parents=True)
+    for number, count in enumerate((3000, 1200)):
+        parquet.write_table(arrow.table({"text": sentences(count)}), shards / f"shard_{number:05d}.parquet")
+    names = ["bos", *(f"{who}_{end}" for who in ("user", "assistant", "python", "output") for end in ("start", "end"))]
+    special = {f"<|{name}|>": 256 + at for at, name in enumerate(names)}
+    ranks = {bytes([one]): one for one in range(256)}
+    encoding = tiktoken.Encoding("bytes", pat_str=r".+", mergeable_ranks=ranks, special_tokens=special)
+    (tokenizer / "tokenizer.pkl").write_bytes(pickle.dumps(encoding))
+    torch.save(torch.tensor([1] * 256 + [0] * len(names), dtype=torch.int32), tokenizer / "token_bytes.pt")
+
+
+def lines(folder: Path) -> None:
+    """Texts of all lengths, and conversations of such: FOLDER/{pretrain,sft}.jsonl, as minimind reads them."""
+    folder.mkdir(parents=True)
+    told = sentences(128)
+    talks = [[{"role": "user", "content": one}, {"role": "assistant", "content": one[: len(one) // 2]}] for one in told]
+    (folder / "pretrain.jsonl").write_text("".join(json.dumps({"text": one}) + "\n" for one in told))
+    (folder / "sft.jsonl").write_text("".join(json.dumps({"conversations": one}) + "\n" for one in talks))
+    pairs = [{"chosen": one, "rejected": [one[0], {"role": "assistant", "content": "no"}]} for one in talks[:64]]
+    (folder / "dpo.jsonl").write_text("".join(json.dumps(one) + "\n" for one in pairs))
+
+
+def tokens_in_h5(folder: Path) -> None:
+    """FOLDER/{train,dev}.h5 with a flat row of tokens, and the two files of a configuration: FOLDER/{base,pretrain}.json."""
+    import h5py
+
+    folder.mkdir(parents=True)
+    for name, count in (("train", 200_000), ("dev", 20_000)):
+        with h5py.File(folder / f"{name}.h5", "w") as file:
+            file.create_dataset("tokens", data=CHANCE.integers(0, 512, count, dtype=np.int32))
+    model = {"vocab_size": 512, "context_length": 64, "n_embed": 64, "n_head": 4, "n_blocks": 2, "device": "cpu", "amp_dtype": None}
+    training = {
+        "batch_size": 16, "grad_accum": 2, "train_steps": 5, "eval_steps": 3, "eval_iters": 2, "warmup_steps": 2, "save_every": 1000,
+        "train_path": f"{folder}/train.h5", "dev_path": f"{folder}/dev.h5", "out_ckpt": "out/base.pt", "log_dir": "out/logs",
+    }  # fmt: skip
+    (folder / "base.json").write_text(json.dumps(model))
+    (folder / "pretrain.json").write_text(json.dumps(training))
+
+
+MEANFLOW = """config = dict(
+    name="mine", dataset="mnist", data_root="{0}", n_steps=5, batch_size=64, num_workers=0, image_size=28, lr=1e-4, weight_decay=0.0,
+    grad_clip=5.0, mixed_precision="no", scheduler=dict(warmup_steps=2, min_lr_ratio=0.1), log_step=4, sample_step=1000, sample_nrow=10,
+    sample_classes=None,
+    model=dict(input_size=28, patch_size=4, in_channels=1, dim=64, depth=2, num_heads=4, num_classes=10),
+    meanflow=dict(mode="i-meanflow", normalizer=["minmax", None, None], time_dist=["lognorm", -0.4, 1.0], cfg_ratio=0.10,
+                  cfg_scale=[1.0, 7.5], cfg_scale_ratio=0.75, adaptive_l2_gamma=0.0, adaptive_l2_c=1e-2),
+)
+"""
+
+
+def mnist_and_python_file(folder: Path) -> None:
+    """``few_digits``, and a configuration of MeanFlow's, which is Python: FOLDER/mine.py."""
+    few_digits(folder)
+    (folder / "mine.py").write_text(MEANFLOW.format(folder))
+
+
+def tables_in_h5(folder: Path) -> None:
+    """FOLDER/300k_150x5_2.h5, tables of a prior, fewer and smaller than its name says."""
+    import h5py
+
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "input.txt").write_text("O God, O God!\n" + "\n".join(sentences(2000)) + "\n")
+    count, rows, columns = 640, 10, 2
+    whole = {"num_features": columns, "num_datapoints": rows, "single_eval_pos": rows // 2}
+    with h5py.File(folder / "300k_150x5_2.h5", "w") as file:
+        file.create_dataset("max_num_classes", data=np.array([2]))
+        file.create_dataset("X", data=CHANCE.normal(size=(count, rows, columns)).astype(np.float32))
+        file.create_dataset("y", data=CHANCE.integers(0, 2, (count, rows)).astype(np.float32))
+        for name, value in whole.items():
+            file.create_dataset(name, data=np.full(count, value, dtype=np.int64))
+
+
+def hours(folder: Path) -> None:
+    """FOLDER/mine.csv: seven series, a row an hour."""
+    import pandas
+
+    folder.mkdir(parents=True)
+    values = CHANCE.normal(size=(700, 7)).cumsum(axis=0)
+    table = pandas.DataFrame(values, columns=[*"abcdef", "OT"])
+    table.insert(0, "date", pandas.date_range("2025-01-01", periods=len(table), freq="h"))
+    table.to_csv(folder / "mine.csv", index=False)
+
+
+CHRONOS = """training_data_paths:
+- "{0}/series.arrow"
+probability:
+- 1.0
+context_length: 64
+prediction_length: 16
+min_past: 32
+max_steps: 5
+save_steps: 100
+log_steps: 5
+per_device_train_batch_size: 32
+gradient_accumulation_steps: 1
+learning_rate: 0.001
+optim: adamw_torch
+shuffle_buffer_length: 100
+model_id: {0}/model
+model_type: seq2seq
+random_init: true
+tie_embeddings: true
+output_dir: ./output/
+tf32: false
+torch_compile: false
+n_tokens: 1024
+dataloader_num_workers: 0
+seed: 7
+"""
+
+
+def series(folder: Path) -> None:
+    """FOLDER/series.arrow, a small T5's configuration in FOLDER/model, and one of Chronos' own: FOLDER/mine.yaml."""
+    from gluonts.dataset.arrow import ArrowWriter
+    from transformers import T5Config
+
+    folder.mkdir(parents=True)
+    start = np.datetime64("2025-01-01 00:00", "s")
+    every = [{"start": start, "target": CHANCE.normal(size=int(count)).cumsum()} for count in CHANCE.integers(200, 400, 200)]
+    ArrowWriter(compression="lz4").write_to_file(every, path=folder / "series.arrow")
+    small = T5Config(vocab_size=1024, d_model=64, d_ff=128, d_kv=16, num_layers=2, num_heads=4, decoder_start_token_id=0)
+    small.save_pretrained(folder / "model")
+    (folder / "mine.yaml").write_text(CHRONOS.replace("{0}", str(folder)))
+
+
+def mazes(folder: Path, *, side: int = 39) -> None:
+    """FOLDER/medium/{train,test}/0/*.png: one way in blue, from red to green, with a turn somewhere."""
+    from PIL import Image
+
+    for split, count in (("train", 64), ("test", 16)):
+        place = folder / "medium" / split / "0"
+        place.mkdir(parents=True)
+        for number in range(count):
+            picture = np.zeros((side, side, 3), dtype=np.uint8)
+            row, turn = CHANCE.integers(1, side // 2), CHANCE.integers(10, side - 1)
+            picture[row, 1 : turn + 1], picture[row : side - 1, turn] = (0, 0, 255), (0, 0, 255)
+            picture[row, 1], picture[side - 2, turn] = (255, 0, 0), (0, 255, 0)
+            Image.fromarray(picture).save(place / f"{number}.png")
+
+
+ROOMS = """logging: {log_wandb: false, log_every: 10, exp_suffix: mine, save_every_n_epochs: 10, tqdm_silent: true}
+meta: {model_folder: out, load_model: false, enable_plan_eval: false, eval_every_itr: -1, light_eval_freq: 50, seed: 1}
+data: {env_name: two_rooms, batch_size: 8, num_workers: 0, pin_mem: false, persistent_workers: false, size: 24, val_size: 8,
+       sample_length: 9}
+training: {use_amp: false, dtype: bfloat16}
+model:
+  {compile: false, dobs: 2, henc: 16, hpre: 16, dstc: 16, nsteps: 4, encoder_architecture: impala, train_rollout: last,
+   encoder_skip_connections: true, predictor_skip_connections: true,
+   regularizer: {cov_coeff: 8, std_coeff: 16, sim_coeff_t: 12, idm_coeff: 1, first_t_only: false, spatial_as_samples: false,
+                 use_proj: false, idm_after_proj: false, sim_t_after_proj: false}}
+optim: {epochs: 1, lr: 0.001, grad_clip_enc: 2.0, grad_clip_pred: 2.0, weight_decay: 1.0e-5}
+"""
+
+
+def rooms(folder: Path) -> None:
+    """FOLDER/mine.yaml of eb_jepa's; its data are made as it trains."""
+    folder.mkdir(parents=True)
+    (folder / "mine.yaml").write_text(ROOMS)
+
+
+def nothing(folder: Path) -> None:
+    """What the script brings or makes itself."""
+    folder.mkdir(parents=True, exist_ok=True)
+
+
+DFINE = """__include__: ['../dfine/dfine_hgnetv2_n_coco.yml']
+num_classes: 3
+remap_mscoco_category: False
+eval_spatial_size: [128, 128]
+output_dir: out
+epochs: 1
+HGNetv2: {pretrained: False}
+DFINETransformer: {num_queries: 60}
+train_dataloader:
+  num_workers: 0
+  total_batch_size: 32
+  dataset:
+    img_folder: PLACE/images/train/
+    ann_file: PLACE/train.json
+    transforms:
+      ops:
+        - {type: Resize, size: [128, 128]}
+        - {type: SanitizeBoundingBoxes, min_size: 1}
+        - {type: ConvertPILImage, dtype: 'float32', scale: True}
+        - {type: ConvertBoxes, fmt: 'cxcywh', normalize: True}
+  collate_fn: {base_size: 128, base_size_repeat: 2}
+val_dataloader:
+  num_workers: 0
+  total_batch_size: 16
+  dataset:
+    img_folder: PLACE/images/val/
+    ann_file: PLACE/val.json
+    transforms:
+      ops:
+        - {type: Resize, size: [128, 128]}
+        - {type: ConvertPILImage, dtype: 'float32', scale: True}
+"""
+
+
+def boxes_as_coco(folder: Path) -> None:
+    """``boxes``, told as COCO does it, and a configuration of D-FINE's: FOLDER/{train,val}.json, FOLDER/mine.yml."""
+    boxes(folder)
+    kinds = [{"id": at, "name": name} for at, name in enumerate("abc")]
+    for split in ("train", "val"):
+        labels = sorted((folder / "labels" / split).iterdir(), key=lambda path: int(path.stem))
+        images = [{"id": at, "file_name": f"{label.stem}.jpg", "width": 128, "height": 128} for at, label in enumerate(labels)]
+        marked = []
+        for at, label in enumerate(labels):
+            kind, x, y, wide, high = (float(word) for word in label.read_text().split())
+            box = [128 * (x - wide / 2), 128 * (y - high / 2), 128 * wide, 128 * high]
+            marked.append({"id": at, "image_id": at, "category_id": int(kind), "bbox": box, "area": box[2] * box[3], "iscrowd": 0})
+        (folder / f"{split}.json").write_text(json.dumps({"images": images, "annotations": marked, "categories": kinds}))
+    (folder / "mine.yml").write_text(DFINE.replace("PLACE", str(folder)))
+
+
+def preferences(folder: Path) -> None:
+    """``text``, and FOLDER/{set,judged}/train.jsonl: pairs of answers, and answers with a verdict each."""
+    text(folder)
+    asked, good, bad = sentences(96), sentences(96), sentences(96)
+    pairs = [{"prompt": f"{a} ", "chosen": b, "rejected": c} for a, b, c in zip(asked, good, bad, strict=True)]
+    judged = [{"prompt": f"{a} ", "completion": b, "label": at % 2 == 0} for at, (a, b) in enumerate(zip(asked, good, strict=True))]
+    for name, rows in (("set", pairs), ("judged", judged)):
+        (folder / name).mkdir()
+        (folder / name / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
 KINDS = {
     one.__name__: one
     for one in (
-        mnist, whole_mnist, twice_mnist, mnist_and_two_files, pictures, masks, characters, text, masked, sentences_in_classes,
-        captioned, denoised,
-        wikitext, boxes, stems, prompts, prompts_and_file, proteins, letters,
+        mnist, few_digits, mnist_and_two_files, pictures, masks, characters, denoised, wikitext, boxes, stems, prompts_and_file, proteins,
+        documents, lines, tokens_in_h5, mnist_and_python_file, tables_in_h5, hours, series, mazes, rooms, nothing, boxes_as_coco,
+        preferences,
     )
 }  # fmt: skip
 

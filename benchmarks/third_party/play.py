@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Mapping
-from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
 from benchmarks.common.rows import ROOT, Row
 from benchmarks.third_party.cases import Case
+from launcher.machine.headroom import DEFAULT, budget_for
 
 HERE = Path(__file__).parent
 LONGEST_S = 2400
 ROUNDED = 1e-5
 """Distance of weights up to which they are the same: what is the same lies at 1e-8, and training moves them by 2e-3 and more."""
-HEADROOM = 0.9
-"""What a trial may use of a budget."""
+WHEELS = re.compile(r"^  (?:micro_batch|accumulation|val_micro_batch|checkpointing|image_size|sequence_length|segment)\b.*", re.MULTILINE)
+"""A line in which it is said what a setting is taken for."""
 
 
 def tried(case: Case, repos: Path, python: str, work: Path) -> Row:
@@ -41,14 +42,19 @@ def tried(case: Case, repos: Path, python: str, work: Path) -> Row:
     if first.get("status") != "done":
         return {**row, "status": "fault", "why": first["said"]}
     peak = next(one["peak_bytes"] for one in first["trials"] if one["rung_index"] == first["rung_index"])
-    second = place.launch((f"device.memory={int(peak * case.tight / HEADROOM)}",), "tight")
+    second = place.launch((_below(peak, case.tight),), "tight")
     if second.get("status") == "no_rung_fits":  # most of it is there whatever the batch: a little less than asked, then
-        second = place.launch((f"device.memory={int(peak * (1 + case.tight) / 2 / HEADROOM)}",), "tighter")
+        second = place.launch((_below(peak, (1 + case.tight) / 2),), "tighter")
     row |= {"tight": brief(second), "key": {"batch": case.batch, "steps": case.steps, "refuses": case.refuses}}
     if case.leaves and second.get("status") == "done":
-        row["weights"] = place.held_against(Place(case, source, work / f"{case.name}-plain", python))
+        row["weights"] = place.held_against(work / f"{case.name}-plain", source)
     wrong = differs(case, first, second) or silent(row)
     return {**row, "status": "fault" if wrong or row["touched"] else "ok", "why": wrong}
+
+
+def _below(peak: int, part: float) -> str:
+    """The budget whose cap is that part of a peak."""
+    return f"device.memory={budget_for(int(peak * part), DEFAULT['cpu'])}"
 
 
 def differs(case: Case, asked: Mapping[str, Any], tight: Mapping[str, Any]) -> str:
@@ -114,13 +120,13 @@ class Place:
         caches = {"HF_HOME": str(self.home / "hf"), "TORCH_HOME": str(self.home / "torch"), "XDG_CACHE_HOME": str(self.home / "cache")}
         own = {name: value.replace("{data}", str(self.data)) for name, value in case.env.items()}
         self.env = {**os.environ, **caches, **own, "PATH": path, "HF_HUB_OFFLINE": "1"}
-        places = [*([str(self._by_row())] if case.by_row else []), str(ROOT), *filter(None, [own.get("PYTHONPATH")])]
+        places = [*([str(self._aside())] if case.aside else []), str(ROOT), *filter(None, [own.get("PYTHONPATH")])]
         self.env["PYTHONPATH"] = os.pathsep.join(places)
 
-    def _by_row(self) -> Path:
-        place = self.folder / "by_row"
+    def _aside(self) -> Path:
+        place = self.folder / "aside"
         place.mkdir()
-        shutil.copy(HERE / "by_row.py", place / "sitecustomize.py")
+        shutil.copy(HERE / "aside.py", place / "sitecustomize.py")
         return place
 
     def words(self) -> list[str]:
@@ -131,17 +137,34 @@ class Place:
         """Without where it was played, which is nobody's business."""
         return said.replace(str(self.data), "{data}").replace(str(self.folder), "{work}")
 
-    def held_against(self, plain: Place) -> Row:
-        """How far the weights that were left lie from those that the plain command leaves in its own place; or why that isn't known."""
-        log = plain.folder / "plain.log"
-        with log.open("w") as said:
-            argv = [shutil.which(plain.words()[0], path=plain.env["PATH"]) or plain.words()[0], *plain.words()[1:]]
-            ended = subprocess.run(argv, cwd=plain.cwd, env=plain.env, stdout=said, stderr=said, timeout=LONGEST_S, check=False).returncode
-        files = [newest(one.cwd, self.case.leaves) for one in (plain, self)]
-        if ended or None in files:
-            return {"why": f"the plain command ended with {ended}" if ended else f"no {self.case.leaves} was left"}
-        argv = [self.python, str(HERE / "weights.py"), *map(str, files)]
+    def held_against(self, folder: Path, source: Path) -> Row:
+        """How far the weights that were left lie from those that the plain command leaves in a folder; or why that isn't known.
+
+        What the plain command left there before is taken as it is.
+        """
+        kept = folder / "weights"
+        if not kept.is_dir():
+            shutil.rmtree(folder, ignore_errors=True)
+            if why := Place(self.case, source, folder, self.python).ends_plainly(kept):
+                return {"why": why}
+        plain, own = next(kept.iterdir()), newest(self.cwd, self.case.leaves)
+        if own is None:
+            return {"why": f"no {self.case.leaves} was left"}
+        argv = [self.python, str(HERE / "weights.py"), str(plain), str(own)]
         return dict(json.loads(subprocess.run(argv, cwd=self.cwd, capture_output=True, text=True, check=True).stdout.splitlines()[-1]))
+
+    def ends_plainly(self, kept: Path) -> str:
+        """Runs the plain command and keeps the weights that it leaves; or says why there are none."""
+        log = self.folder / "plain.log"
+        with log.open("w") as said:
+            argv = [shutil.which(self.words()[0], path=self.env["PATH"]) or self.words()[0], *self.words()[1:]]
+            ended = subprocess.run(argv, cwd=self.cwd, env=self.env, stdout=said, stderr=said, timeout=LONGEST_S, check=False).returncode
+        left = newest(self.cwd, self.case.leaves)
+        if ended or left is None:
+            return f"the plain command ended with {ended}" if ended else f"no {self.case.leaves} was left"
+        kept.mkdir()
+        shutil.copy(left, kept)
+        return ""
 
     def launch(self, words: tuple[str, ...], name: str) -> dict[str, Any]:
         """``autofit run`` with these words, and what it answered; what it touched where nothing should be."""
@@ -158,10 +181,10 @@ class Place:
             except subprocess.TimeoutExpired:
                 lines = []
         said = log.read_text(errors="replace")
-        answer = json.loads(lines[-1]) if lines and lines[-1].startswith("{") else {"status": "no answer"}
+        answer: dict[str, Any] = json.loads(lines[-1]) if lines and lines[-1].startswith("{") else {"status": "no answer"}
         after = {**listed(self.folder / "repository"), **listed(self.home)}
         touched = sorted(path for path in before.keys() | after.keys() if before.get(path) != after.get(path))
-        head = takewhile(lambda line: line.startswith(" "), said.partition("autofit takes this for")[2].splitlines()[1:])
+        head = list(dict.fromkeys(WHEELS.findall(said)))
         why = [trial["why"] for trial in answer.get("trials", ()) if trial["verdict"] != "fits"][-1:] or said.strip().splitlines()[-1:]
         return {
             **answer,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -32,8 +33,12 @@ def keep(row: Row, path: Path = DATA) -> None:
 
 
 def table(every: Iterable[Row]) -> str:
-    """The rows for people."""
+    """The rows for people, and how many came out how."""
+    every = list(every)
+    counted = Counter(_kind(row) for row in every)
     lines = [
+        f"{len(every)} launches: {', '.join(f'{counted[kind]} {kind}' for kind in KINDS if counted[kind])}.",
+        "",
         "| repository | command | batch, accumulation | with less memory than it asks | effective batch | the same training "
         "| optimizer steps | weights at the end | full run | folder, caches |",
         "|---|---|---|---|---|---|---|---|---|---|",
@@ -47,11 +52,20 @@ def table(every: Iterable[Row]) -> str:
     return "\n".join(lines)
 
 
+KINDS = ("right", "refused as they should be", "broken without autofit, too", "faults", "not here")
+
+
+def _kind(row: Row) -> str:
+    if row["status"] == "ok":
+        return "refused as they should be" if row["tight"]["rung"] is None else "right"
+    return {"breaks": "broken without autofit, too", "fault": "faults"}.get(row["status"], "not here")
+
+
 def _script(command: str) -> str:
-    """The command up to its script."""
+    """The command up to its script, module or verb."""
     words = command.split()
-    end = next((at for at, word in enumerate(words) if word.endswith(".py")), len(words) - 1)
-    return " ".join(words[: end + 1])
+    named = (at + (word == "-m") for at, word in enumerate(words) if word == "-m" or word.endswith(".py"))
+    return " ".join(words[: next(named, 1) + 1])
 
 
 def _told(row: Row) -> list[str]:
@@ -61,6 +75,7 @@ def _told(row: Row) -> list[str]:
         f"{name} {value}" for wheel in ("micro_batch", "accumulation") if wheel in spelled for value, name in [spelled[wheel]]
     )
     tight = row.get("tight")
+    known = f"**fault**: {row['why']}; {known}".replace("|", "/") if row["status"] == "fault" else known
     folder = "untouched" if not row["touched"] else f"touched: {', '.join(row['touched'][:3])}"
     if row["status"] == "breaks":
         return [known, f"breaks without autofit, too, and that is said: {row['why']}", *[""] * 5, folder]
@@ -70,7 +85,7 @@ def _told(row: Row) -> list[str]:
         why = row["why"] or f"refused: {row['key']['refuses']}"
         return [known, f"{tight['status']}: {why}".replace("|", "/").replace("\n", " "), *[""] * 5, folder]
     first = next((one["verdict"] for one in tight["trials"] if one["verdict"] != "fits"), "fits")
-    turned = f"{tight['rung']['micro_batch']} x {tight['accumulation']}{' from outside' if tight['outside'] else ''}"
+    turned = f"{tight['rung'].get('micro_batch', 'as it stands')} x {tight['accumulation']}{' from outside' if tight['outside'] else ''}"
     memory = tight.get("memory") or {}
     ratio = f", {memory['run_peak_bytes'] / memory['trial_peak_bytes']:.0%} of its trial" if memory.get("run_peak_bytes") else ""
     batch = str(tight["effective_batch"])
