@@ -26,7 +26,7 @@ from launcher.shared.sizes import format_size
 
 ANY_CAP = 2**63 - 1
 """``most_cap_bytes`` of a fit at rung 0: more memory changes nothing."""
-MOST = 1000
+MOST = 300
 """Files that are kept; the oldest go first, but for those that tell of a run's failure."""
 VERSION = 1
 """Version of the files' shape. It is part of their folder's name, so that two versions of autofit on a machine don't disturb each other."""
