@@ -1,12 +1,16 @@
-"""A run's own pace: a hang at work, a cliff, a card that waits. Stand-ins for the clock and the card; nothing is run."""
+"""A run's own pace and its losses: a hang at work, a cliff, a loss that stays not finite. Nothing is run."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+import pytest
+
+from launcher.adapter import log_line
 from launcher.adapter.progress import TRAIN, VALIDATE, Progress
 from launcher.run import health
-from launcher.run.health import Cliffs, Look, StepSilence
+from launcher.run.health import Cliffs, Look, Losses, StepSilence
+from launcher.trial.silence import Silence
 
 STEPS = 10
 
@@ -94,3 +98,79 @@ def test_a_short_dip_a_slower_run_and_one_that_begins_slowly_are_no_cliffs() -> 
     assert not found([1.0] * 300 + [8.0] * 9 + [1.0] * 300)
     assert not found([1.0] * 300 + [2.9] * 300), "another image size, longer samples"
     assert not found([20.0] * 10 + [1.0] * 300)
+
+
+def saw(losses: Losses, line: str, *, at: float) -> str:
+    return losses.saw(line, log_line.read(line, Progress()), at=at)
+
+
+@pytest.mark.parametrize(("line", "report"), [
+    ("\x1b[K        2/4         0G      4.874      4.003      2.501         24         96: 0%", ("2", True)),
+    ("\x1b[K      134/200      26.5G        nan        nan      2.501         24       1280: 6%", ("134", False)),
+    ("{'loss': 'nan', 'grad_norm': 'nan', 'learning_rate': '1e-05', 'epoch': '0.1'}", ("", False)),
+    ("{'loss': 2.31, 'grad_norm': nan}", ("", True)), ("{'eval_loss': 'nan'}", None), ("epoch 3 | train loss: inf", ("", False)),
+    ("step 100: loss=3.2e-01", ("", True)), ("step 100: loss 0.25", ("", True)), ("epoch 3 | val loss: nan", None),
+    ("epoch 3 | val loss: nan | train loss 0.3", ("", True)), ("epoch 1 best_loss: inf", None),
+    ("step 3 box_loss: nan loss: 0.4", ("", True)), ("step 3 box_loss: 0.4 loss: nan", ("", False)), ("loss: infinity", ("", False)),
+    ("Computing: 45%|###| 45/100 [00:12<00:10, 3.0it/s, loss=nan]", ("", False)), ("lossless compression of nan", None), ("", None),
+])  # fmt: skip
+def test_a_loss_report_is_known_in_the_words_of_trainers(line: str, report: tuple[str, bool] | None) -> None:
+    said = log_line.read(line, Progress())
+    assert said.loss_finite is None if report is None else (said.loss_of, said.loss_finite) == report
+
+
+def test_reports_in_a_row_count_and_a_finite_one_begins_anew() -> None:
+    losses = Losses(3)
+    said = [saw(losses, f"loss: {value}", at=0.0) for value in ("nan", "nan", "1.0", "nan", "nan", "nan", "nan")]
+    assert said == ["first", "", "", "first", "", "enough", ""]
+
+
+def test_the_last_report_of_the_gradients_is_kept_where_the_losses_hide_it() -> None:
+    losses = Losses(3)
+    hidden = "{'loss': '0', 'grad_norm': 'nan', 'learning_rate': '1.563e-06', 'epoch': '1'}"
+    assert saw(losses, hidden, at=0.0) == "" and losses.gradients == hidden and not losses.line
+    saw(losses, "{'train_runtime': '0.5441', 'train_loss': '0.5485', 'epoch': '1'}", at=0.0)
+    assert losses.gradients == hidden, "what tells no gradients changes nothing"
+    saw(losses, "step 4 loss 0.3 grad norm: 2.5", at=0.0)
+    assert losses.gradients == ""
+
+
+def test_the_rows_of_one_epoch_are_one_report() -> None:
+    losses = Losses(2)
+    row = "  {}/4  0G  nan  nan  nan  24  96: 50%"
+    assert [saw(losses, row.format(epoch), at=0.0) for epoch in (1, 1, 1, 2)] == ["first", "", "", "enough"]
+
+
+def test_a_loss_is_not_finite_since_the_first_report_of_those_that_nothing_finite_has_followed() -> None:
+    losses = Losses(3)
+    seen = []
+    for at, value in enumerate(("1.0", "inf", "0.9", "nan", "nan")):
+        saw(losses, f"loss: {value}", at=float(at))
+        seen.append((losses.since, losses.line))
+    assert seen == [(None, ""), (1.0, "loss: inf"), (None, ""), (3.0, "loss: nan"), (3.0, "loss: nan")]
+
+
+def test_a_silent_run_that_computes_is_told_once_and_never_ended() -> None:
+    silence = Silence(0.0, least_s=60)
+    assert [silence.look(at, grew=False, busy_s=at) for at in (61.0, 62.0, 9000.0)] == ["silent", "", ""]
+
+
+def test_a_run_may_be_as_silent_as_it_has_been_ten_times() -> None:
+    silence = Silence(0.0, least_s=60)
+    assert silence.look(160, grew=True, busy_s=0) == "", "how long it takes to start says nothing of how long it is silent at work"
+    assert silence.look(210, grew=True, busy_s=0) == ""
+    assert silence.look(709, grew=False, busy_s=0) == "" and silence.look(711, grew=False, busy_s=0) == "stalled"
+
+
+def test_work_before_says_nothing_of_a_run_that_stands_still_now() -> None:
+    silence = Silence(0.0, least_s=60)
+    assert silence.look(10, grew=True, busy_s=5) == ""
+    assert [silence.look(at, grew=False, busy_s=16.0 * at) for at in range(11, 911, 10)].count("stalled") == 0
+    quiet = {at: silence.look(float(at), grew=False, busy_s=16.0 * 901) for at in range(911, 1000)}
+    assert min(at for at, said in quiet.items() if said == "stalled") in range(961, 973), "and is noticed within stall_s, not in days"
+
+
+def test_a_worker_that_is_gone_takes_its_seconds_with_it_and_hides_no_work() -> None:
+    silence = Silence(0.0, least_s=60)
+    silence.look(1, grew=False, busy_s=500.0)
+    assert [silence.look(at, grew=False, busy_s=at / 2) for at in (2.0, 30.0, 63.0, 90.0)].count("stalled") == 0
