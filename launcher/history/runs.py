@@ -114,8 +114,9 @@ class Run:
 
     @property
     def _rung(self) -> RungRecord | Record:
-        """The rung of the full run, or the one being tried, or the one that fits."""
-        return self.known.trying or self.known
+        """The rung of the full run, or the one being tried, or that fits, or was tried last."""
+        tried = self.known.trials[-1:] if self.known.rung_index is None else []
+        return self.known.trying or (tried[0] if tried else self.known)
 
     @property
     def rung_index(self) -> int | None:
