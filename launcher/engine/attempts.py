@@ -67,7 +67,7 @@ def _attempt(result: Fit, begin: _Start, *, show: tuple[Shows, Shows]) -> RunRec
     command, rung, move = begin
     chosen = replace(result.chosen, rung=rung)
     job, files = result.job.on(rung), result.job.folder.attempt(len(result.attempts) + 1)
-    attempt = AttemptRecord(
+    attempt = AttemptRecord.whole(
         number=files.number, command=command.shell(), began=time.time(), checkpoint=move.checkpoint, workers=move.workers,
         phase=Phase.TRAIN, effective_batch=rung.effective_batch, **rung.told,
     )  # fmt: skip
@@ -181,7 +181,7 @@ def _left(result: Fit) -> tuple[Sequence[Checkpoint], Mapping[Path, str]]:
         saved = result.job.adapter.saved(result.job.folder.path)
         looked = {path: one for path, one in saved.look(saved.files).items() if _is_its_own(result, path)}
     whole = {path: one for path, one in looked.items() if isinstance(one, Checkpoint)}
-    if good := [one for path, one in whole.items() if not _diverged_before(result.attempts, path)]:
+    if good := [Checkpoint.whole(**dict(one)) for path, one in whole.items() if not _diverged_before(result.attempts, path)]:
         return good, {}
     late = "it was written after the first loss that was not finite"
     return [], {path: late if isinstance(one, Checkpoint) else one for path, one in looked.items()}

@@ -24,6 +24,11 @@ class RecordPart(BaseModel):
 
     model_config = ConfigDict(extra="allow", frozen=True, ser_json_inf_nan="constants", use_attribute_docstrings=True)
 
+    @classmethod
+    def whole(cls, **known: Any) -> Self:
+        """A part whose every key is written, what isn't known as its default."""
+        return cls(**{name: field.default for name, field in cls.model_fields.items()} | known)
+
     def written(self) -> dict[str, Any]:
         """The part as a file has it: only the keys that were set."""
         return self.model_dump(mode="json", exclude_unset=True)

@@ -217,6 +217,8 @@ def test_every_failure_is_answered_and_all_of_it_is_written_down(tmp_path: Path)
     folder = fit.job.folder.path
     record = json.loads((folder / "record.json").read_text())
     assert [one["effective_batch"] for one in record["attempts"]] == [8, 8, 8]
+    assert all(set(AttemptRecord.model_fields) == set(one) for one in record["attempts"]), "whoever reads it meets every key"
+    assert set(record["attempts"][1]["checkpoint"]) == {"path", "done", "unit", "finished"}
     assert record["attempts"][0]["next"]["why"].startswith("out of memory in train") and record["rung"]["micro_batch"] == 4
     kept = [AttemptRecord.model_validate(one).model_copy(update={"same_training": None}) for one in record["attempts"]]
     assert kept == fit.attempts
