@@ -97,7 +97,7 @@ class RungSearch:
     def _is_unturned(self, tried: Trial) -> bool:
         """Whether the trials show what makes another ladder of a person's command, or that its micro-batch can't be turned as planned."""
         job = self._job
-        if not job.adapter.general:
+        if not job.adapter.general or self._result.unturned:
             return False
         told = rung_zero.showed(self._result.trials, unsaid=job.adapter.asked.unsaid)
         if told is not None and job.adapter.believing(told.ran, told.arrived) is not None:
