@@ -32,8 +32,9 @@ def test_a_pass_is_as_long_as_the_wanted_steps(automatic: bool, by_trainer: int,
 
     facts: dict[str, Any] = {}
     session: Any = SimpleNamespace(
-        open=lambda: None, wanted=3, wanted_validation=2, told=told, recorder=SimpleNamespace(fact=lambda **found: facts.update(found))
-    )
+        open=lambda: None, wanted=3, wanted_validation=2, told=told, recorder=SimpleNamespace(fact=lambda **found: facts.update(found)),
+        arrives=SimpleNamespace(given=lambda fields: None),
+    )  # fmt: skip
     lightning.install(session, SimpleNamespace(Trainer=Fresh, Callback=object))
     trainer: Any = Fresh(by_trainer)
     trainer.fit(SimpleNamespace(automatic_optimization=automatic))

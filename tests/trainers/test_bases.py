@@ -29,6 +29,8 @@ CAP = 2**31
 APART = 4 * 2**20
 """A trial's process holds the trial's own code, too, and Python's own memory and threads' stacks come in pieces of 1 and 2 MiB: up to
 3.2 MiB were seen between the two. It was 7 to 13 MiB where polars reserved as it liked."""
+TRIES = 3
+"""Of the very same process some have 6 MiB more: an allocator's table of places, by what its threads came to first. The least counts."""
 ADDR_NO_RANDOMIZE = 0x0040000
 YOLO = "from ultralytics import YOLO\nYOLO('yolov8n.yaml')\n"
 MODEL = "import matplotlib.pyplot\nimport torch\nmodel = torch.nn.Linear(8, 8)\ntorch.optim.SGD(model.parameters(), lr=0.1).step()\n"
@@ -62,8 +64,12 @@ def of(place: Path, text: str, env: Mapping[str, str], *, budget_only: bool, **p
 def test_the_base_of_a_run_is_that_of_its_trial(library: str, text: str, tmp_path: Path) -> None:
     pytest.importorskip(library)
     env, payload = (ultralytics.prepare(tmp_path / "environment"), {"base": ultralytics.BASE}) if text == YOLO else ({}, {})
-    bases = []
-    for how in ("run", "trial"):
-        (tmp_path / how / "held").mkdir(parents=True)
-        bases.append(of(tmp_path / how, text, env, budget_only=how == "run", **payload))
-    assert abs(bases[0] - bases[1]) < APART, bases
+    least = {"run": CAP, "trial": CAP}
+    for number in range(TRIES):
+        for how in least:
+            place = tmp_path / f"{how}{number}"
+            (place / "held").mkdir(parents=True)
+            least[how] = min(least[how], of(place, text, env, budget_only=how == "run", **payload))
+        if abs(least["run"] - least["trial"]) < APART:
+            return
+    raise AssertionError(least)
