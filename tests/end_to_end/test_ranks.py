@@ -41,4 +41,4 @@ def test_two_ranks_are_launched_at_the_rung_that_fits_both_and_need_what_their_t
     assert 0.8 < memory["run_peak_bytes"] / memory["trial_peak_bytes"] < 1.2, "both ranks are added up, in the run as in its trial"
     for rank in (0, 1):
         assert f"rank {rank}: ended" in done.stderr
-    assert "the same training: updates at 4 x 1 x 2 ranks, 1 x 4 x 2 ranks are" in done.stderr
+    assert "the same training: its updates are" in done.stderr
