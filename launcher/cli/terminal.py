@@ -15,7 +15,6 @@ import threading
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager, redirect_stdout
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TextIO
 
 from launcher.shared import activity
@@ -31,65 +30,52 @@ if TYPE_CHECKING:
 _READER_GONE = (errno.EPIPE, errno.EIO)
 
 
-@dataclass(slots=True)
-class _Place:
-    """Where the last character of a screen stands. Both streams of a terminal share one, and whoever writes to it holds the lock."""
-
-    lock: Any = field(default_factory=threading.RLock)
-    torn: bool = False
-    """A trainer's last line has no end yet."""
-
-
 class _Screen(io.RawIOBase):
-    """The bytes of one of our streams, written as long as that is possible."""
+    """The bytes of our streams that end up in one place, written as long as that is possible."""
 
-    def __init__(self, stream: io.RawIOBase, place: _Place) -> None:
-        self._stream, self._place = stream, place
-        self._redrawing: Redrawing | None = None
+    def __init__(self, stream: TextIO | None) -> None:
+        """``stream``: None where it was closed before autofit began."""
+        buffer: Any = io.FileIO(os.devnull, "w") if stream is None else stream.buffer
+        self._raw: io.RawIOBase = getattr(buffer, "raw", buffer)  # with python -u the buffer is the raw stream itself
+        self._lock = threading.RLock()
+        self._torn = False
+        """A trainer's last line has no end yet."""
         self.lost: OSError | None = None
         """Why nothing is written any more."""
 
     def write(self, data: Any) -> int:
         """Writes autofit's own words; they never stand behind a trainer's last line."""
-        with self._place.lock:
-            if self._place.torn and data:
-                self._place.torn = False
+        with self._lock:
+            if self._torn and data:
+                self._torn = False
                 self._put(b"\n")
             self._put(data)
         return len(data)
 
     def show(self, data: bytes) -> None:
-        """Writes a trainer's own output: byte for byte, but for lines that are redrawn on a terminal too narrow for them."""
-        with self._place.lock:
-            self._put(self._fitted(data) if self.isatty() else data)
-            self._place.torn = not data.endswith(b"\n")
+        """Writes a trainer's own output."""
+        with self._lock:
+            self._put(data)
+            self._torn = not data.endswith(b"\n")
 
     def _put(self, data: bytes) -> None:
         rest = memoryview(data)
         try:
             while rest and self.lost is None:
-                if (written := self._stream.write(rest)) is None:  # a stream that others made non-blocking is full
+                if (written := self._raw.write(rest)) is None:  # a stream that others made non-blocking is full
                     time.sleep(0.01)
                 rest = rest[written or 0 :]
         except OSError as error:
             self.lost = error
 
-    def _fitted(self, data: bytes) -> bytes:
-        """The width is asked for at every write: terminals are resized."""
-        from launcher.machine.bars import WIDE, Redrawing
-
-        columns = _columns(self) or WIDE
-        self._redrawing = self._redrawing or Redrawing()
-        return self._redrawing.shown(data, columns=columns) if columns < WIDE else data
-
     def writable(self) -> bool:
         return True
 
     def fileno(self) -> int:
-        return self._stream.fileno()
+        return self._raw.fileno()
 
     def isatty(self) -> bool:
-        return self._stream.isatty()
+        return self._raw.isatty()
 
 
 def _screen(stream: TextIO) -> _Screen | None:
@@ -99,17 +85,26 @@ def _screen(stream: TextIO) -> _Screen | None:
 
 
 class Shown:
-    """Where a trainer's own output is shown."""
+    """A trainer's own output on one of our streams: byte for byte, but for lines that are redrawn on a terminal too narrow for them."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
+        self._redrawing: Redrawing | None = None
 
     def write(self, data: bytes, /) -> None:
         self._stream.flush()
         if (screen := _screen(self._stream)) is not None:
-            screen.show(data)
+            screen.show(self._fitted(data) if self.isatty() else data)
         else:
             self._stream.buffer.write(data)
+
+    def _fitted(self, data: bytes) -> bytes:
+        """The width is asked for at every write: terminals are resized."""
+        from launcher.machine.bars import WIDE, Redrawing
+
+        columns = _columns(self._stream) or WIDE
+        self._redrawing = self._redrawing or Redrawing()
+        return self._redrawing.shown(data, columns=columns) if columns < WIDE else data
 
     def flush(self) -> None:
         self._stream.buffer.flush()
@@ -125,16 +120,15 @@ class Streams:
     """The process's standard output and error, made patient once, for everything in it that prints (Hydra and rich, too)."""
 
     def __init__(self) -> None:
-        place = _Place()
-        other = place if _same(sys.stdout, sys.stderr) else _Place()
-        sys.stdout, sys.stderr = _patient(sys.stdout, place), _patient(sys.stderr, other)
+        self._out = _Screen(sys.stdout)
+        error = self._out if _same(sys.stdout, sys.stderr) else _Screen(sys.stderr)
+        sys.stdout, sys.stderr = _patient(sys.stdout, self._out), _patient(sys.stderr, error)
 
     def close(self) -> None:
         """Writes what is left; a standard output that was lost to something else than its reader (a full disk) is told."""
         sys.stdout.flush()
-        screen = _screen(sys.stdout)
-        if screen is not None and screen.lost is not None and screen.lost.errno not in _READER_GONE:
-            print(f"autofit: standard output can't be written: {screen.lost.strerror}", file=sys.stderr)
+        if self._out.lost is not None and self._out.lost.errno not in _READER_GONE:
+            print(f"autofit: standard output can't be written: {self._out.lost.strerror}", file=sys.stderr)
         sys.stderr.flush()
 
 
@@ -146,10 +140,7 @@ def _same(one: TextIO | None, other: TextIO | None) -> bool:
         return False
 
 
-def _patient(stream: TextIO | None, place: _Place) -> TextIO:
-    """``stream``: None where it was closed before autofit began."""
-    buffer: Any = io.FileIO(os.devnull, "w") if stream is None else stream.buffer  # with python -u that is the raw stream itself
-    screen = _Screen(getattr(buffer, "raw", buffer), place)
+def _patient(stream: TextIO | None, screen: _Screen) -> TextIO:
     encoding, errors = ("utf-8", None) if stream is None else (stream.encoding, stream.errors)
     if errors in (None, "strict"):
         errors = "backslashreplace"  # a name that the encoding doesn't have stops nothing either
@@ -257,7 +248,7 @@ class Terminal:
             self._spinner(activity)
 
 
-def _columns(stream: TextIO | _Screen) -> int | None:
+def _columns(stream: TextIO) -> int | None:
     """Of a terminal; None where it is none."""
     try:
         return os.get_terminal_size(stream.fileno()).columns or None
