@@ -40,7 +40,7 @@ def test_a_version_outside_what_is_relied_upon_is_told_with_what_to_install(monk
         return installed[name]
 
     monkeypatch.setattr(metadata, "version", version)
-    lines = {line.found.split()[0]: line for line in doctor.trainers()}
+    lines = {line.found.split()[0]: line for line in checkup.trainers()}
     assert lines["ultralytics"].needed == "<8.5,>=8.3" and "pip install 'ultralytics<8.5,>=8.3'" in lines["ultralytics"].cure
     assert "is not installed" in lines["transformers"].found and not lines["transformers"].cure
     assert "torch" not in lines, "it has a line of its own"
