@@ -66,7 +66,7 @@ def _show(call: Call, said: Explanation, name: str, run: str) -> None:
         ("what", said.headline),
         ("it says", f"{said.line}{f' (line {said.number} of {name})' if said.number else ''}" if said.line else ""),
         ("where", known.parts()[said.phase].words if said.memory is not False else ""),
-        ("how much", _sizes(said)),
+        ("how much", said.figures.words),
         ("likely" if said.memory is not False else "it means", said.likely),
         ("trainer", said.trainer),
         *(("change" if number == 1 else "", f"{number}. {change}") for number, change in enumerate(said.changes, start=1)),
@@ -77,21 +77,3 @@ def _show(call: Call, said: Explanation, name: str, run: str) -> None:
     for label, words in rows:
         if words:
             call.terminal.labelled(label, words, width=_WIDTH)
-
-
-def _sizes(said: Explanation) -> str:
-    from launcher.shared.sizes import format_size
-
-    figures = said.figures
-    others = figures.others if figures.others and figures.others >= 256 << 20 else None  # a few MiB of a card are always somebody's
-    named = (
-        ("asked for {}", figures.asked),
-        ("{} free", figures.free),
-        ("{} in all", figures.total),
-        ("{} allowed", figures.allowed),
-        ("{} in live tensors", figures.allocated),
-        ("{} held by PyTorch", figures.reserved),
-        ("{} held by this process", figures.ours),
-        ("{} by others, or CUDA's own" if figures.ours is None else "{} by others", others),
-    )
-    return ", ".join(words.format(format_size(size)) for words, size in named if size is not None)

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from launcher.shared.memory_failures import asked_bytes
-from launcher.shared.sizes import UNITS
+from launcher.shared.sizes import MIB, UNITS, format_size
 
 _SIZE = r"([\d.]+) ([KMGT]?i?B|bytes)"
 _FIGURES = {
@@ -48,6 +48,22 @@ class CardFigures:
     def contradict(self) -> bool:
         """More was free than was asked for."""
         return bool(self.asked and self.free and self.allowed is None and self.free > self.asked * 5 // 4)
+
+    @property
+    def words(self) -> str:
+        """The figures for people."""
+        others = self.others if self.others and self.others >= 256 * MIB else None  # a few MiB of a card are always somebody's
+        named = (
+            ("asked for {}", self.asked),
+            ("{} free", self.free),
+            ("{} in all", self.total),
+            ("{} allowed", self.allowed),
+            ("{} in live tensors", self.allocated),
+            ("{} held by PyTorch", self.reserved),
+            ("{} held by this process", self.ours),
+            ("{} by others, or CUDA's own" if self.ours is None else "{} by others", others),
+        )
+        return ", ".join(words.format(format_size(size)) for words, size in named if size is not None)
 
 
 def read(line: str, after: str = "") -> CardFigures:
