@@ -7,7 +7,6 @@ from importlib import metadata
 
 import pytest
 
-from launcher.cli import doctor
 from launcher.cli.main import run
 from launcher.machine import checkup
 from launcher.machine.checkup import Check
