@@ -15,7 +15,7 @@ from launcher.ladder.verdict import Kind, Verdict
 from launcher.machine import devices
 from launcher.run.recovery import MOST_WAITS
 from launcher.shared.activity import doing
-from launcher.shared.report import Phase
+from launcher.shared.report import WORLD_SIZE, Phase
 from launcher.trial import proof, rung_zero, trial
 from launcher.trial.events import TrialEnded, TrialStarted
 from launcher.trial.job import Job
@@ -101,7 +101,9 @@ class RungSearch:
             return False
         told = rung_zero.showed(self._result.trials, unsaid=job.adapter.asked.unsaid)
         if told is not None and job.adapter.believing(told.ran, told.arrived) is not None:
-            self.misread, self.unturned = told, told.words(job.adapter.asked.read_at)
+            read_at = job.adapter.asked.read_at
+            self.misread = replace(told, read={name: value for name, value in told.read.items() if name in (*read_at, WORLD_SIZE)})
+            self.unturned = self.misread.words(read_at)
             return True
         if tried.rung.index or MICRO_BATCH not in job.recipe.ladder.order:
             return False

@@ -148,7 +148,11 @@ class ScriptAdapter(Adapter):
             workers=workers.number if workers is not None else None, keeps=self._keeps(), unsaid=unsaid,
             unturned="" if checks.turns(self.recipe) else args.unturned,
             unseen_step=accumulation_form(args) == ITSELF and "accumulation" not in args.says,
-            read_at={wheel: _read_at(wheel, spelling, unsaid) for wheel, spelling in args.spelled.items()},
+            read_at={
+                wheel: _read_at(wheel, spelling, unsaid)
+                for wheel, spelling in args.spelled.items()
+                if kind(spelling)[0] not in ("call", "loader", ITSELF)  # nothing was read there
+            },
         )  # fmt: skip
 
     def lesser(self, wheel: str, asked: Value, *, floor: Value) -> Sequence[Value]:
