@@ -1,9 +1,6 @@
-"""What a graded rung costs and frees: a training step of a YOLO, a Llama or a script's model with all, some and none of its layers
-checkpointed.
+"""What a graded rung costs and frees: a training step of a script's model with all, some and none of its layers checkpointed from outside.
 
-    python -m benchmarks.cost.checkpointing [--scripts] [--out benchmarks/results/graded_checkpointing.json]
-
-``--scripts`` plays those that are checkpointed from outside alone, and leaves the other rows of the file as they are.
+    python -m benchmarks.cost.checkpointing [--out benchmarks/results/graded_checkpointing.json]
 
 Side by side in one process and thread: the shares are played in turn, so that a drifting machine drifts for all. Seconds are the process's
 own (``process_time``), medians of ``STEPS``; bytes are those kept for backward, without weights.
@@ -27,9 +24,7 @@ import torch.utils.checkpoint
 from benchmarks.common.provenance import commit, machine, versions
 from benchmarks.common.rows import ROOT
 from launcher.trainers.script.native import checkpointing
-from launcher.trainers.ultralytics.native import layer_checkpointing
 
-YOLO_MODELS = ("yolov8n.yaml", "yolov8s.yaml", "yolo11n.yaml", "yolo26n.yaml", "yolov8n-seg.yaml", "yolov8n-pose.yaml")
 SHARES = (0.0, 0.3, 0.5, 0.7, 1.0)
 IMAGES, SIDE, STEPS = 4, 256, 5
 
@@ -46,33 +41,12 @@ class Subject:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--scripts", action="store_true")
     parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results" / "graded_checkpointing.json")
     chosen = parser.parse_args()
     torch.set_num_threads(1)
-    if chosen.scripts:
-        there = json.loads(chosen.out.read_text(encoding="utf-8"))
-        scripts = [measured(one()) for one in (encoder, residual, unet, separator)]
-        told = {**there, "scripts": {"machine": machine(), "versions": versions(), "commit": commit(), "rows": scripts}}
-    else:
-        rows = [*(measured(yolo(name)) for name in YOLO_MODELS)]
-        told = {"machine": machine(), "versions": versions(), "commit": commit(), "images": IMAGES, "side": SIDE, "rows": rows}
+    rows = [measured(one()) for one in (encoder, residual, unet, separator)]
+    told = {"machine": machine(), "versions": versions(), "commit": commit(), "rows": rows}
     chosen.out.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
-
-
-def yolo(name: str) -> Subject:
-    from ultralytics import YOLO
-
-    model: Any = YOLO(name).model
-    images = torch.rand(IMAGES, 3, SIDE, SIDE)
-
-    def switch(share: float) -> None:
-        if share:
-            layer_checkpointing.enable(share)
-        else:
-            layer_checkpointing.disable()
-
-    return Subject(name, model.train(), lambda: _sum(model.predict(images)), switch)
 
 
 _PLACES = ((torch.nn.Module, "__call__"), (torch.autograd, "backward"), (torch.utils.checkpoint, "checkpoint"))

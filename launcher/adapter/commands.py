@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,6 +15,8 @@ from launcher.machine.devices import Budget
 
 Checkpoint = CheckpointRecord
 """A whole checkpoint, as the record has it."""
+
+_LOADS = Path(__file__).parents[1] / "inside" / "shim" / "sitecustomize.py"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -81,6 +84,17 @@ def absolute(path: str) -> str:
 def copies(names: Sequence[str], *, of: Path, to: Path) -> dict[Path, str]:
     """Reads the files ``names`` of folder ``of``. Returns path in folder ``to`` -> text, for ``Command.files``."""
     return {to / name: (of / name).read_text(encoding="utf-8") for name in names}
+
+
+def preloaded(first: str, beside: Sequence[str], *, of: Path, to: Path, env: Mapping[str, str]) -> tuple[dict[str, str], dict[Path, str]]:
+    """(variables, files) that load the file ``first`` of folder ``of``, which needs those ``beside`` it, into every Python process of a
+    command: ``to``, first on PYTHONPATH. ``env``: what the command is given already."""
+    path = os.pathsep.join(filter(None, [str(to.absolute()), env.get("PYTHONPATH", os.environ.get("PYTHONPATH", ""))]))
+    loads = {
+        to / "sitecustomize.py": _LOADS.read_text(encoding="utf-8"),
+        to / f"_autofit_{first}": (of / first).read_text(encoding="utf-8"),
+    }
+    return {"PYTHONPATH": path}, {**loads, **copies(beside, of=of, to=to)}
 
 
 def held(command: Command, budget: Budget, *, settings: Path) -> Command:

@@ -11,7 +11,7 @@ runs/autofit/RECIPE-DATE-TIME/
   trials/NNN/scratch/  what its trainer writes, and trials/cache/, what the trials share: only while trials run
   native/              what the full run needs to be repeated without autofit
   command.sh           the equivalent native command, at the rung that was launched last
-  native/attempt-1.sh  (2, 3, ...) what an attempt of a run that had to be started again went on with; .pt: a copy that it went on from
+  native/attempt-1.sh  (2, 3, ...) what an attempt of a run that had to be started again went on with
   held/PID.json        what libraries held in a process of the full run when it took its budget; held.N/ of attempt N
   run/                 what the trainer itself wrote; run.attempt-N/ what attempt N had written where the run began anew after it
   run.stdout.log, run.stderr.log   of the first attempt; run.stdout.N.log, run.stderr.N.log of attempt N

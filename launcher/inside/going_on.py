@@ -1,7 +1,7 @@
 """A script's second process: the checkpoint that its trial has saved, the command that goes on from it, and what is told of that.
 
 What a trial writes lies in an overlay, which the second process takes over: a checkpoint stands there under the path that the script knows.
-Payload: ``goes_on``, with ``words`` (or a whole ``argv``) and ``env`` to add ({checkpoint} stands for the file), ``newest`` (glob of the
+Payload: ``goes_on``, with ``words`` and ``env`` to add ({checkpoint} stands for the file), ``newest`` (glob of the
 checkpoints, absolute), ``holds`` (files without which a folder is none).
 """
 
@@ -55,8 +55,8 @@ def from_checkpoint(payload: dict[str, Any], path: str) -> dict[str, Any]:
     """The trial's payload with the command that goes on."""
     how = payload["goes_on"]
     env = {name: value.replace("{checkpoint}", path) for name, value in how["env"].items()}
-    words = how.get("argv") or [*payload["argv"], *how["words"]]
-    return {**payload, "argv": [word.replace("{checkpoint}", path) for word in words], "env": {**payload.get("env", {}), **env}}
+    words = [word.replace("{checkpoint}", path) for word in (*payload["argv"], *how["words"])]
+    return {**payload, "argv": words, "env": {**payload.get("env", {}), **env}}
 
 
 def told(report: TrialReport, status: int, path: str, orders: Orders) -> TrialReport:

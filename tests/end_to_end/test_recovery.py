@@ -164,7 +164,7 @@ def test_memory_taken_away_in_mid_training_ends_one_rung_lower_with_all_epochs_a
     folder = Path(said["run_dir"])
     assert (folder / "run.stderr.log").stat().st_size and "Resuming training" in (folder / "run.stdout.2.log").read_text()
     assert "batch=4" in (folder / "command.sh").read_text() and "resume" not in (folder / "command.sh").read_text()
-    assert "resume=True" in (folder / "native" / "attempt-2.sh").read_text()
+    assert '"resume": "' in (folder / "native" / "attempt-2.sh").read_text()
     assert "batch: 4" in (folder / "run" / "args.yaml").read_text() and "nbs: 8" in (folder / "run" / "args.yaml").read_text()
     assert [event["event"] for event in yolo.events()].count("run_started") == 2
     assert "one rung lower" in yolo.said_on_stderr()

@@ -33,6 +33,6 @@ if __name__ == "__main__":
     if WORLD_SIZE > 1:
         BaseTrainer.world_size = property(lambda _: WORLD_SIZE, lambda _, value: None)  # Ultralytics would set 0 on a CPU
         BaseTrainer._setup_ddp = over_gloo
-    sys.argv = sys.argv[1:]
+    sys.argv[:] = sys.argv[1:]  # Ultralytics keeps the list
     sys.path.insert(0, os.path.dirname(sys.argv[0]))
     runpy.run_path(sys.argv[0], run_name="__main__")

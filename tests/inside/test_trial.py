@@ -319,7 +319,7 @@ def test_scores_that_a_trainer_joins_at_every_batch_are_needed_twice_at_the_last
 
 NAMES_OF_OTHERS = (
     "launcher", "conf", "recipes", "examples", "benchmarks", "tests", "worker", "contract", "probe", "session", "settings", "accumulate",
-    "sitecustomize", "usercustomize", "pynvml", "psutil", "yaml", "pydantic", "rich", "hydra", "omegaconf", "hf_run", "yolo_exact",
+    "sitecustomize", "usercustomize", "pynvml", "psutil", "yaml", "pydantic", "rich", "hydra", "omegaconf", "hf_run", "yolo",
     "resource", "soundfile",
 )  # fmt: skip
 

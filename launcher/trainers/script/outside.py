@@ -7,14 +7,12 @@ autofit, so that command.sh carries them.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from launcher.adapter.commands import copies
+from launcher.adapter.commands import preloaded
 
-_LOADS = Path(__file__).parents[2] / "inside" / "shim" / "sitecustomize.py"
 _NATIVE = Path(__file__).parent / "native"
 _ACCUMULATE = ("accumulate.py", "hooks.py", "steps.py", "loaders.py", "backward.py", "notes.py", "imported.py")
 _UPDATE = ("update.py", "backward.py", "imported.py")
@@ -76,13 +74,7 @@ def goes_on(kept_in: Path | None, *, place: Path, env: Mapping[str, str]) -> tup
 def _loaded(
     names: Sequence[str], variables: Mapping[str, str], *, place: Path, env: Mapping[str, str]
 ) -> tuple[dict[str, str], dict[Path, str]]:
-    """(variables, files) that load files of ``native`` into every Python process: a folder in ``place``, first on PYTHONPATH."""
+    """(variables, files) that load files of ``native`` into every Python process, from a folder in ``place``."""
     first, *beside = names
-    folder = place / Path(first).stem
-    before = env.get("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
-    path = os.pathsep.join(filter(None, [str(folder.absolute()), before]))
-    return {"PYTHONPATH": path, **variables}, {
-        folder / "sitecustomize.py": _LOADS.read_text(encoding="utf-8"),
-        folder / f"_autofit_{first}": (_NATIVE / first).read_text(encoding="utf-8"),
-        **copies(beside, of=_NATIVE, to=folder),
-    }
+    path, files = preloaded(first, beside, of=_NATIVE, to=place / Path(first).stem, env=env)
+    return {**path, **variables}, files

@@ -8,6 +8,7 @@ applies ``weight_decay * batch * accumulate / nbs``. A rung with micro-batch B k
 from __future__ import annotations
 
 import csv
+import json
 import math
 import re
 import sys
@@ -19,7 +20,7 @@ from typing import Any, ClassVar
 
 from launcher import paths
 from launcher.adapter import log_line
-from launcher.adapter.commands import Command, TrialPlan, absolute, copies
+from launcher.adapter.commands import Command, TrialPlan, absolute, preloaded
 from launcher.adapter.dialect import Dialect
 from launcher.adapter.inputs import Inputs, package_folder
 from launcher.adapter.log_line import LogLine, TrainerWords
@@ -37,15 +38,15 @@ from launcher.machine import devices, process, torchrun
 from launcher.machine.devices import Budget
 from launcher.shared.report import TrialReport
 from launcher.trainers.ultralytics import arguments as yolo_arguments
-from launcher.trainers.ultralytics import by_script, checks, environment, recognise, resuming, twins
+from launcher.trainers.ultralytics import checks, environment, recognise, resuming, twins
 from launcher.trainers.ultralytics import data as yolo_data
 from launcher.trainers.ultralytics import models as yolo_models
 from launcher.trainers.ultralytics.checks import TASKS
 from launcher.trainers.ultralytics.dialect import DIALECT
 from launcher.trainers.ultralytics.models import from_weights, smaller, start_of
 
-_EXACT = ("yolo_exact.py", "accumulation_ramp.py", "exact_settings.py", "exact_trainer.py", "layer_checkpointing.py", "yolo_ranks.py")
-"""Of ``native``; the others are what the first needs."""
+_EXACT = ("yolo.py", ("accumulation_ramp.py", "exact_settings.py", "exact_trainer.py", "layer_checkpointing.py", "yolo_ranks.py"))
+"""Of ``native``: what is loaded into the processes of a command, and what it needs beside it."""
 _KEPT_IN = "kept_in"
 """Beside them: where the run is kept, as it tells once it has begun."""
 MOST_ACCUMULATION = 2
@@ -86,10 +87,7 @@ class UltralyticsAdapter(Adapter):
             type=int, rule=WheelRule(floor=320, grid=32, ratio=0.8),
             help="Training image size in pixels (imgsz), a multiple of the model's stride.",
         ),
-        "checkpointing": WheelSpec(
-            type=(bool, float), rule=WheelRule(values=(True,)),
-            help="Gradient checkpointing with expandable segments: true, false, or for the first layers that hold this share (0 to 1).",
-        ),
+        "checkpointing": WheelSpec(type=bool, rule=WheelRule(values=(True,)), help="Gradient checkpointing with expandable segments."),
         "model": WheelSpec(type=str, help="yolov8x.pt (weights), yolov8x.yaml (from scratch), or yolov8x (weights where they can be had)."),
         "multi_scale": WheelSpec(
             type=float, rule=WheelRule(values=(0.0,)), help="Sizes are drawn from image_size x (1 +- this fraction), 0 to 1."
@@ -108,15 +106,14 @@ class UltralyticsAdapter(Adapter):
     # -- what is asked ------------------------------------------------------------------------------------------------
 
     @cached_property
-    def script(self) -> by_script.Script | None:
-        """The person's own script, where that is what trains."""
-        return by_script.Script(self.recipe.trainer.args) if "command" in self.recipe.trainer.args else None
+    def script(self) -> tuple[str, ...]:
+        """The command of a person's own script, as they typed it, where that is what trains."""
+        return tuple(map(str, self.recipe.trainer.args.get("command", ())))
 
     @cached_property
     def args(self) -> Mapping[str, Any]:
-        """Ultralytics' own arguments, as the recipe has them, or the script that it names."""
-        said = {key: value for key, value in self.recipe.trainer.args.items() if key not in by_script.KEYS}
-        return {**self.script.native(self.recipe.ask), **said} if self.script is not None else said
+        """Ultralytics' own arguments; of a script those that arrive at its ``model.train``, and aren't Ultralytics' defaults."""
+        return {key: value for key, value in self.recipe.trainer.args.items() if key not in ("command", "reads")}
 
     @cached_property
     def asked(self) -> Asked:
@@ -142,10 +139,8 @@ class UltralyticsAdapter(Adapter):
 
     def check(self) -> list[Fault]:
         """Values of arguments are held against Ultralytics' own check along with the data set."""
-        rules = self.recipe.trainer.model_copy(update={"args": dict(self.args)})
-        plain = self.recipe.model_copy(update={"trainer": rules})
         found = yolo_arguments.faults(self.args, asked=self.recipe.ask)
-        return [*found, *checks.faults(plain, self._task(), ranks=self.asked.world_size), *self._data[1]]
+        return [*found, *checks.faults(self.recipe, self._task(), ranks=self.asked.world_size), *self._data[1]]
 
     @cached_property
     def _data(self) -> tuple[yolo_data.DatasetFacts | None, Sequence[Fault]]:
@@ -167,19 +162,19 @@ class UltralyticsAdapter(Adapter):
 
     def inputs(self, ladder: Ladder) -> Inputs:
         """The data's images and labels, every model of the ladder, the user's settings, and Ultralytics' own files."""
-        facts, _ = self._data
+        facts, reads = self._data[0], self.recipe.trainer.args.get("reads")
         if facts is None:
             return Inputs(unknown="its data could not be looked at")
-        if self.script is not None and self.script.reads is None:
+        if self.script and reads is None:
             return Inputs(unknown="what the script reads before its training isn't known (trainer.args.reads=[...] would say it)")
         files = [*facts.train, *facts.val]
         starts = {name: from_weights(name) is not None and start_of(name) for name in {str(rung.values["model"]) for rung in ladder.rungs}}
         amp = yolo_models.weights_dir() / "yolo26n.pt"  # what mixed precision is checked with
-        reads = map(Path, (self.script.reads or ()) if self.script else ())
+        script, _ = recognise.program_of(self.script) or (Path(), 0)
         return Inputs(
-            data=[facts.yaml_path, *map(Path, files), *(Path(yolo_data.label_path(image)) for image in files), *reads],
-            code=self.script.code if self.script is not None else [],
-            written=[Path(self.recipe.run.root), *recipe_files.own_recipes()] if self.script is not None else [],
+            data=[facts.yaml_path, *map(Path, files), *(Path(yolo_data.label_path(image)) for image in files), *map(Path, reads or ())],
+            code=[Path.cwd(), script.resolve().parent] if self.script else [],
+            written=[Path(self.recipe.run.root), *recipe_files.own_recipes()] if self.script else [],
             models={name: start.path if start else None for name, start in starts.items()} | {amp.name: amp if amp.is_file() else None},
             packages=[folder for folder in (package_folder("ultralytics"),) if folder is not None],
             more={
@@ -216,7 +211,7 @@ class UltralyticsAdapter(Adapter):
             args["multi_scale"] = bool(args["multi_scale"])
         args |= self._own_wheels(rung)
         if "save_dir" in args:
-            args |= yolo_arguments.saved_in(Path(str(args.pop("save_dir"))).absolute())
+            args |= yolo_arguments.saved_in(Path(str(args.pop("save_dir"))))
         return args
 
     def stand_in(self, place: Path) -> Recipe | None:
@@ -242,19 +237,18 @@ class UltralyticsAdapter(Adapter):
         args = self._placed(self.arguments(rung, budget), place)
         if args.get("cache") == "disk":
             args["cache"] = False  # an image is read whole from its .npy as from its .jpg
-        command = self._exactly(self._options(rung), args, folder=place)
+        command, goes_on = (self._exact(rung, args, folder=place, set=more) for more in ({}, {"resume": "{checkpoint}"}))
         payload = {
-            "argv": self._launched(command, rung),
+            "argv": list(torchrun.launched(command.argv, devices=rung.world_size)),
+            "env": dict(command.env),
             "files": {str(path): text for path, text in command.files.items()},
             "micro_batch": rung.micro_batch,
             "accumulation": told,
             "apart": bool(budget.ranks),
             "val_micro_batch": self._val_batch(rung),
             "base": environment.BASE if budget.kind == "cpu" else {},
+            "goes_on": {"words": [], "newest": "/**/weights/last.pt", "holds": [], "env": dict(goes_on.env)},
         }
-        copy = Path("{checkpoint}")
-        going_on = by_script.going_on(command, copy) if self.script is not None else resuming.going_on(command, copy)
-        payload["goes_on"] = {"argv": self._launched(going_on, rung), "newest": "/**/weights/last.pt", "holds": [], "env": {}}
         expects = {"accumulation": told, "val_micro_batch": self._val_batch(rung)}
         env = environment.prepare(cache / "environment")
         return TrialPlan(
@@ -262,12 +256,9 @@ class UltralyticsAdapter(Adapter):
             fetch=self._fetch(rung), kept=self._kept_at_once(rung),
         )  # fmt: skip
 
-    def _launched(self, command: Command, rung: Rung) -> list[str]:
-        return list(torchrun.launched(command.argv, devices=rung.world_size))
-
     def _placed(self, args: Mapping[str, Any], folder: Path) -> dict[str, Any]:
         """The arguments of a run that is kept in ``folder`` where nothing in them says another place."""
-        elsewhere = self.script is not None or self._elsewhere or "save_dir" in self.args
+        elsewhere = self.script or self._elsewhere or "save_dir" in self.args
         return {**args, **({} if elsewhere else yolo_arguments.saved_in(folder / "run"))}
 
     def _saves_on_its_way(self) -> bool:
@@ -293,51 +284,52 @@ class UltralyticsAdapter(Adapter):
         return {"asked_batch": batch, "asked_nbs": int(nbs)}
 
     def command(self, rung: Rung, budget: Budget, *, folder: Path, start: RunStart = FIRST) -> Command:
-        command = self._begun(rung, budget, folder=folder) if start.checkpoint is None else self._resumed(rung, budget, folder, start)
-        if start.workers is not None:
-            command = by_script.told(command, f"workers={start.workers}")
-        return replace(command, base=environment.BASE)
-
-    def _begun(self, rung: Rung, budget: Budget, *, folder: Path) -> Command:
-        """``yolo ...`` where its command line can say the rung exactly, else the same line through ``native/yolo_exact.py``.
+        """``yolo ...`` where its command line can say the rung exactly, else the same line, or the script, with ``native/yolo.py`` loaded.
 
         On a card always the latter: a plain ``yolo`` halves its batch by itself when memory runs out, and goes on (engine/trainer.py).
-
-        It can't say: gradient checkpointing, a validation micro-batch, or a warm-up whose effective batch is the asked one
+        It can't say gradient checkpointing, a validation micro-batch, or a warm-up whose effective batch is the asked one
         when the micro-batch is lower (Ultralytics ramps accumulation from 1 to nbs / batch over the warm-up epochs).
         """
-        args, options = self._placed(self.arguments(rung, budget), folder), self._options(rung)
-        if not options and budget.kind == "cpu" and self.script is None and not self._elsewhere and rung.world_size == 1:
-            return Command(argv=("yolo", self._task(), "train", *by_script.words_of(args)))
-        return self._exactly(options, args, folder=folder)
+        args, more = self.arguments(rung, budget), {} if start.workers is None else {"workers": start.workers}
+        if start.checkpoint is not None:
+            command = self._resumed(rung, args, folder, start, more)
+        elif self._settings(rung) or more or budget.kind != "cpu" or self.script or self._elsewhere or rung.world_size > 1:
+            command = self._exact(rung, self._placed(args, folder), folder=folder, set=more)
+        else:
+            command = Command(argv=("yolo", *self._words(self._placed(args, folder))))
+        return replace(command, base=environment.BASE)
 
-    def _exactly(self, options: Sequence[str], args: Mapping[str, Any], *, folder: Path) -> Command:
-        place, own = folder / "native", Path(__file__).parent / "native"
-        files = copies(_EXACT, of=own, to=place)
-        if self.script is not None or self._elsewhere:
-            options = (*options, "--tell", str(place / _KEPT_IN))
-        if self.script is None:
-            words = (*options, self._task(), "train", *by_script.words_of(args))
-            return Command(argv=(sys.executable, str(place / _EXACT[0]), *words), files=files)
-        argv = self.script.argv(place / by_script.FILE, options, args)
-        return Command(argv=argv, files={**files, **copies([by_script.FILE], of=own, to=place)})
+    def _words(self, args: Mapping[str, Any]) -> list[str]:
+        said = {key: json.dumps(value) if isinstance(value, (list, tuple, dict)) else value for key, value in args.items()}
+        return [self._task(), "train", *(f"{key}={value}" for key, value in said.items())]
+
+    def _exact(self, rung: Rung, args: Mapping[str, Any], *, folder: Path, set: Mapping[str, Any], **more: Any) -> Command:
+        """``set`` and ``more``: of ``ExactSettings``."""
+        place, settings = folder.absolute() / "native", {**self._settings(rung), **more}
+        argv = (sys.executable, *(self.script[1:] or (str(Path(sys.executable).with_name("yolo")), *self._words(args))))
+        if self.script:
+            set = {**{key: value for key, value in args.items() if key != "model"}, **set}
+        if self.script or self._elsewhere:
+            settings["tell"] = str(place / _KEPT_IN)
+        path, files = preloaded(*_EXACT, of=Path(__file__).parent / "native", to=place, env={})
+        said = json.dumps({**settings, **({"set": set} if set else {})})
+        return Command(argv=argv, env={**path, "YOLO_EXACT": said}, files=files)
 
     @property
     def _elsewhere(self) -> bool:
         """Whether Ultralytics chooses the run's folder by itself, another at every start (``get_save_dir``)."""
         return "project" in self.args or "name" in self.args
 
-    def _options(self, rung: Rung) -> tuple[str, ...]:
-        options: list[str] = []
+    def _settings(self, rung: Rung) -> dict[str, Any]:
+        """What of a rung ``native/exact_settings.py`` has to say."""
         asked = self._asked()
         ramps = yolo_arguments.value_of(self.args, "warmup_epochs") > 0 or yolo_arguments.value_of(self.args, "optimizer") == "auto"
-        if ramps and rung.micro_batch * rung.world_size != asked["asked_batch"]:
-            options += ["--asked-batch", str(asked["asked_batch"]), "--asked-nbs", str(asked["asked_nbs"])]
-        if share := rung.values.get("checkpointing"):
-            options += ["--checkpointing"] if share is True else ["--checkpointing-share", str(share)]
+        settings: dict[str, Any] = asked if ramps and rung.micro_batch * rung.world_size != asked["asked_batch"] else {}
+        if rung.values.get("checkpointing"):
+            settings["checkpointing"] = True
         if (val_batch := self._val_batch(rung)) is not None:
-            options += ["--val-batch", str(val_batch)]
-        return tuple(options)
+            settings["val_batch"] = val_batch
+        return settings
 
     # -- the same training --------------------------------------------------------------------------------------------------
 
@@ -354,17 +346,14 @@ class UltralyticsAdapter(Adapter):
         cards = self.asked.world_size
         files = twins.data_set(facts.yaml_path, twins.chosen(facts.train, most=twins.IMAGES * cards), folder=native)
         args = {key: value for key, value in self.recipe.trainer.args.items() if key not in twins.NOT_TAKEN}
-        if self.script is not None:
-            args |= {key: yolo_arguments.value_of({}, key) for key in ("split", "fraction") if key in self.script.given}
-            args["save_dir"] = str(folder / "run")
+        if self.script:
+            args |= {key: yolo_arguments.value_of({}, key) for key in ("split", "fraction")} | {"save_dir": str(folder / "run")}
         rules = self.recipe.trainer.model_copy(update={"args": {**args, **twins.ARGS}})
         ask = {**self.recipe.ask, "micro_batch": rung.effective_batch // cards, "accumulation": 1}
         recipe = self.recipe.model_copy(update={"ask": ask, "trainer": rules, "data": str(native / "data.yaml")})
-        command = UltralyticsAdapter(recipe).command(rung, budget, folder=folder)
-        program, *words = (by_script.told(command, "--only") if self.script is not None else command).argv
-        beside = Path(sys.executable).with_name("yolo")  # of this environment, whatever PATH says
-        argv = (str(beside) if program == "yolo" and beside.exists() else program, *words)
-        return Command(argv=argv, env={**command.env, **environment.prepare(native)}, files={**command.files, **files})
+        adapter, only = UltralyticsAdapter(recipe), {"only": True} if self.script else {}
+        command = adapter._exact(rung, adapter._placed(adapter.arguments(rung, budget), folder), folder=folder, set={}, **only)
+        return replace(command, env={**command.env, **environment.prepare(native)}, files={**command.files, **files})
 
     def corrected(self, finding: Finding) -> Correction:
         """Its losses are divided by the targets of each micro-batch, whether Ultralytics accumulates by itself or as here.
@@ -413,18 +402,18 @@ class UltralyticsAdapter(Adapter):
     def _save_dir(self, folder: Path) -> Path:
         told = folder / "native" / _KEPT_IN
         own = Path(told.read_text(encoding="utf-8").strip()) if told.is_file() else folder / "run"
-        return own if self.script is not None else Path(str(self.args.get("save_dir", own)))
+        return own if self.script else Path(str(self.args.get("save_dir", own)))
 
     def saved(self, folder: Path) -> Saved:
         place = self._save_dir(folder)
         return Saved(place=place, files=resuming.saved(place / "weights"), look=resuming.look)
 
     def _kept_at_once(self, rung: Rung) -> int:
-        """last.pt, best.pt, one each ``save_period`` epochs from the first on (``save_model``, engine/trainer.py of 8.4.190), the copy from
-        which a run goes on, and the one that is written before the one in its place goes (``inside.whole_saves``)."""
+        """last.pt, best.pt, one each ``save_period`` epochs from the first on (``save_model``, engine/trainer.py of 8.4.190), and the one
+        that is written before the one in its place goes (``inside.whole_saves``)."""
         args = {**self.args, **self._own_wheels(rung)}
         period, epochs = (int(yolo_arguments.value_of(args, name)) for name in ("save_period", "epochs"))
-        return 3 + (math.ceil(epochs / period) if period > 0 else 0) + bool(self._saves_on_its_way() and self.recipe.recover.restarts)
+        return 3 + (math.ceil(epochs / period) if period > 0 else 0)
 
     def _own_wheels(self, rung: Rung) -> dict[str, Value]:
         """Arguments that the recipe's own wheels turn."""
@@ -437,23 +426,16 @@ class UltralyticsAdapter(Adapter):
         shaping = {name for name, rule in rules.items() if rule.argument in ("model", "optimizer", "pretrained", "single_cls", "data")}
         return frozenset({*self.wheels, *rules, CARDS} - {"model"} - shaping)
 
-    def _resumed(self, rung: Rung, budget: Budget, folder: Path, start: RunStart) -> Command:
-        """From a copy of the checkpoint in ``native/`` that has the rung's arguments; always exact, never halving its own batch."""
-        checkpoint, args = start.checkpoint, self.arguments(rung, budget)
+    def _resumed(self, rung: Rung, args: Mapping[str, Any], folder: Path, start: RunStart, more: Mapping[str, Any]) -> Command:
+        """Always exact, never halving its own batch."""
+        checkpoint, weights, placed = start.checkpoint, self._save_dir(folder) / "weights", self._placed(args, folder)
         assert checkpoint is not None
-        weights = self._save_dir(folder) / "weights"
         resuming.put_best_right(weights)
-        if self.script is None:
-            args = {"save_dir": str(weights.parent), **args}
-        if checkpoint.finished and rung.world_size > 1:  # one process does it, with a batch that each had
-            args |= {"batch": rung.micro_batch, "device": "0"}
-        command = self._exactly(self._options(rung), args, folder=folder)
-        if checkpoint.finished and self.script is not None:
-            return replace(by_script.told(command, "--trained", str(resuming.best(weights))), ranks=1)
-        if checkpoint.finished:
-            return replace(resuming.finishing(self._task(), weights, command), ranks=1)
-        copy = resuming.copied(checkpoint, folder / "native" / f"attempt-{start.attempt}.pt", args)
-        return by_script.going_on(command, copy) if self.script is not None else resuming.going_on(command, copy)
+        if checkpoint.finished:  # one process does what is left, with a batch that each had
+            one = {"batch": rung.micro_batch, "device": "0"} if rung.world_size > 1 else {}
+            command = self._exact(rung, placed, folder=folder, set={**more, **one}, trained=str(resuming.best(weights)))
+            return replace(command, ranks=1)
+        return self._exact(rung, placed, folder=folder, set={**more, "resume": str(checkpoint.path.absolute())})
 
     def _workers(self) -> int | None:
         """On a CPU Ultralytics loads in the process that trains, whatever is said (8.4)."""

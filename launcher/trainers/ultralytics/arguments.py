@@ -1,11 +1,10 @@
 """Ultralytics' own arguments: those of the installed version's ``cfg/default.yaml``, read without importing it, and what a recipe may say.
 
-Types and ranges are held against Ultralytics' own check (``inside.checked``).
+Names, types and ranges are held against Ultralytics' own check (``inside.checked``).
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import Any
 import yaml
 
 from launcher.adapter.inputs import package_folder
-from launcher.errors import BadInput, Fault, did_you_mean
+from launcher.errors import BadInput, Fault
 from launcher.machine import install
 
 ELSEWHERE: Mapping[str, str] = {
@@ -27,6 +26,7 @@ ELSEWHERE: Mapping[str, str] = {
     "mode": "autofit trains; the mode is always train.",
     "cfg": "Put the arguments of that file under trainer.args.",
     "resume": "A launch is a new training; resume an old one with `yolo train resume model=.../last.pt`.",
+    "given": "What a script gives stands under trainer.args itself: `autofit init -- python train.py` writes it so.",
     "accumulate": (
         "Ultralytics has no such argument: it accumulates round(nbs / batch) micro-batches by itself (nbs, the nominal batch size, is 64). "
         "Set ask.accumulation; autofit passes the nbs and weight_decay that make it exact."
@@ -40,38 +40,21 @@ UNTRIED: Mapping[str, tuple[tuple[Any, ...], str]] = {
 }
 """Arguments that no trial can stand for: key -> (values that are refused, or () for all; what to do instead)."""
 
-NOT_AT_RESUME = ("model", "data", "device", "project", "name", "save_dir", "exist_ok", "resume", "pretrained")
-"""What a run that goes on from a checkpoint is told by its own words, or finds in the checkpoint."""
 
-
-def _text(file: str) -> str:
-    """A file of the installed version. Raises BadInput where there is none."""
+@lru_cache(maxsize=1)
+def known() -> Mapping[str, Any]:
+    """Every argument of the installed version, and its default. Raises BadInput where there is none."""
     package = package_folder("ultralytics")
     if package is None:
         cure = f"{install.extra('ultralytics')}."
         raise BadInput([Fault(key="trainer.adapter", found="the package ultralytics is not installed", cure=cure)])
-    return (package / "cfg" / file).read_text(encoding="utf-8")
-
-
-@lru_cache(maxsize=1)
-def known() -> Mapping[str, Any]:
-    """Every argument of the installed version, and its default."""
-    defaults: dict[str, Any] = yaml.safe_load(_text("default.yaml"))
+    defaults: dict[str, Any] = yaml.safe_load((package / "cfg" / "default.yaml").read_text(encoding="utf-8"))
     return defaults
-
-
-@lru_cache(maxsize=1)
-def extra() -> frozenset[str]:
-    """What the installed version takes beside ``default.yaml`` (``check_dict_alignment``; nothing before 8.4)."""
-    found = re.search(r"allowed_custom_keys = \{([^}]*)\}", _text("__init__.py"))
-    return frozenset(re.findall(r"\w+", found.group(1))) if found else frozenset()
 
 
 def saved_in(folder: Path) -> dict[str, Any]:
     """Arguments that make Ultralytics write into ``folder`` itself. Versions before about 8.4.60 ignore ``save_dir``."""
-    if "save_dir" in extra():
-        return {"save_dir": str(folder)}
-    return {"project": str(folder.parent), "name": folder.name, "exist_ok": True}
+    return {"project": str(folder.absolute().parent), "name": folder.name, "exist_ok": True}
 
 
 def is_flag(key: str) -> bool:
@@ -90,7 +73,7 @@ def value_of(args: Mapping[str, Any], key: str) -> Any:
 
 
 def faults(args: Mapping[str, Any], *, asked: Mapping[str, Any]) -> list[Fault]:
-    """Faults of ``trainer.args`` but types and ranges. ``asked``: the recipe's wheels, which must not be given twice."""
+    """Faults of ``trainer.args`` but names, types and ranges. ``asked``: the recipe's wheels, which must not be given twice."""
     return [
         Fault(key=f"trainer.args.{key}", found=f"{value!r}{found}", cure=cure)
         for key, value in args.items()
@@ -104,10 +87,6 @@ def _wrong(key: str, value: Any, asked: Mapping[str, Any]) -> list[tuple[str, st
         return [(" can't be set here", ELSEWHERE[key])]
     if asked.get(key) is not None:
         return [(f": said twice, also as ask.{key}={asked[key]!r}", "Keep the one under ask.")]
-    if key not in known() and key != "save_dir" and key not in extra():
-        return [(": Ultralytics has no argument of that name", f"{did_you_mean(key, known())}`yolo cfg` lists all.")]
     if value is not None and (not refused or any(value == one and type(value) is type(one) for one in refused)):
         return [(": no trial can stand for it", cure)]
-    if key in ("epochs", "nbs") and isinstance(value, int) and value < 1:
-        return [("", "At least 1.")]
     return []

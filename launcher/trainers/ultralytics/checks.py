@@ -8,7 +8,7 @@ from contextlib import suppress
 
 from packaging.version import Version
 
-from launcher.adapter.faults import destination_faults, share_faults
+from launcher.adapter.faults import destination_faults
 from launcher.config.schema import Recipe
 from launcher.errors import BadInput, Fault
 from launcher.machine import devices, install
@@ -32,7 +32,6 @@ def faults(recipe: Recipe, task: str, *, ranks: int) -> Iterator[Fault]:
         yield Fault(key="data", found="no data set is named", cure="Give the path of its data.yaml: data=path/to/data.yaml.")
     yield from _of_model(recipe)
     yield from _of_ranks(recipe, ranks)
-    yield from share_faults(recipe)
     yield from destination_faults("save_dir", recipe.trainer.args.get("save_dir"))
     size, scale = recipe.ask.get("image_size"), recipe.ask.get("multi_scale")
     if isinstance(size, int) and size % _STRIDE:

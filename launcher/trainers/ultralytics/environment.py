@@ -10,7 +10,6 @@ import importlib.util
 import json
 import os
 import shutil
-import sys
 from pathlib import Path
 
 BASE = {"ultralytics": ("launcher.trainers.ultralytics.inside.imports",)}
@@ -42,10 +41,6 @@ def user_config_folder() -> Path:
     """Where Ultralytics keeps the user's settings, as its ``get_user_config_dir`` finds it; nothing is made here."""
     if chosen := os.environ.get("YOLO_CONFIG_DIR"):
         return Path(chosen).expanduser() / "Ultralytics"
-    if sys.platform == "win32":
-        return Path.home() / "AppData" / "Roaming" / "Ultralytics"
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Application Support" / "Ultralytics"
     return Path(os.environ.get("XDG_CONFIG_HOME", Path.home() / ".config")) / "Ultralytics"  # an empty one means here, to Ultralytics too
 
 

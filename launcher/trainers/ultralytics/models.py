@@ -30,9 +30,8 @@ _YAML = (".yaml", ".yml")
 def smaller(model: str, floor: str | None = None) -> tuple[str, ...]:
     """The same model in every smaller size, largest first, with folder and suffix kept; () where sizes mean nothing.
 
-    A name only: whether the file is here, or can be had, is for ``start_of``. Where the asked name is one that Ultralytics publishes, sizes
-    that it doesn't publish are left out (there is no yolov8n-worldv2.pt). Raises ValueError for a ``floor`` (a letter, or a model) that is
-    no size of the family.
+    A name only: whether the file is here, or can be had, is for ``start_of``. Raises ValueError for a ``floor`` (a letter, or a model) that
+    is no size of the family.
     """
     path = PurePosixPath(model)
     match = _SIZED.fullmatch(_stem(path))
@@ -44,10 +43,8 @@ def smaller(model: str, floor: str | None = None) -> tuple[str, ...]:
     if len(lowest) != 1 or lowest not in letters:
         raise ValueError(f"floor {floor!r} is no size of {model}; its sizes are {', '.join(letters)}")
     suffix = path.name.removeprefix(_stem(path))
-    names = [f"{match['family']}{one}{match['rest']}" for one in letters[letters.index(match["letter"]) + 1 : letters.index(lowest) + 1]]
-    published = assets() if f"{_stem(path)}.pt" in assets() else shipped() if path.name in shipped() and suffix else frozenset()
-    ending = ".pt" if published is assets() else suffix
-    return tuple(model[: len(model) - len(path.name)] + name + suffix for name in names if not published or name + ending in published)
+    below = letters[letters.index(match["letter"]) + 1 : letters.index(lowest) + 1]
+    return tuple(f"{model[: len(model) - len(path.name)]}{match['family']}{one}{match['rest']}{suffix}" for one in below)
 
 
 def _stem(path: PurePosixPath) -> str:

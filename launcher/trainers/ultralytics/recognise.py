@@ -6,7 +6,6 @@ A script is run up to its training (``inside.look``): what it computes, parses a
 from __future__ import annotations
 
 import json
-import os
 import re
 import shlex
 import sys
@@ -15,17 +14,23 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
+from launcher.adapter.commands import script_among
+from launcher.adapter.python_source import files_of
 from launcher.adapter.recognised import Belief, Doubt, Understood, typed
 from launcher.errors import PLACE, BadInput, Fault
 from launcher.machine import process
 from launcher.trainers.ultralytics import arguments as yolo_arguments
-from launcher.trainers.ultralytics import by_script, cards, environment, script_source
+from launcher.trainers.ultralytics import environment
 
 LONGEST_S = 300.0
 """So long may a script take to its training, imports included."""
 _TASKS = ("detect", "segment", "classify", "pose", "obb", "semantic", "depth")
 _MODES = ("train", "val", "predict", "export", "track", "benchmark")
+_ALL_CARDS = re.compile(r"(?:cuda:)?\d+(?:,(?:cuda:)?\d+)*")
+_USES = re.compile(r"^\s*(from|import) ultralytics\b", re.MULTILINE)
+_TRAINS = re.compile(r"\.(train|tune)\(\s*(\*\*|(?!mode\b)\w+\s*=)|(YOLO|RTDETR)\([^()]*\)\.train\(")
 _WHEELS = {"model": "model", "batch": "micro_batch", "imgsz": "image_size", "multi_scale": "multi_scale"}
+_ELSEWHERE = (*_WHEELS, "data", "device")
 
 
 def understand(words: Sequence[str]) -> Understood | None:
@@ -38,20 +43,20 @@ def understand(words: Sequence[str]) -> Understood | None:
         if mode != "train":
             _refuse(f"yolo {mode} trains nothing", "autofit fits trainings: yolo detect train ...")
         asked = {"model": "yolo26n.pt", "batch": 16, "imgsz": 640, **pairs, "task": task}
-        args = {key: value for key, value in pairs.items() if key not in (*_WHEELS, "data", "device")}
+        args = {key: value for key, value in pairs.items() if key not in _ELSEWHERE}
         return _understood(words, asked, args, source="yolo")
-    program = by_script.program_of(words)
-    if program is None or not script_source.trainings(program[0]):
+    program = program_of(words)
+    if program is None or not _trains(program[0]):
         return None
     script, begin = program
-    _refuse_program(words[:begin], script, _named(words[begin:]))
+    _refuse_program(words[:begin], script)
     found = _looked(words[begin:])
-    place = f"{os.path.relpath(found['place'][0])} line {found['place'][1]}"
-    _refuse_training(found, place)
+    place = f"{found['place'][0]} line {found['place'][1]}"
     if found["made"] is not None:  # the script writes it before it trains, and the data is looked at before anything runs
         Path(found["given"]["data"]).parent.mkdir(parents=True, exist_ok=True)
         Path(found["given"]["data"]).write_text(found["made"], encoding="utf-8")
-    asked, args = {"model": found["model"], "task": found["task"], **found["given"]}, {"command": list(words), "given": found["given"]}
+    asked = {"model": found["model"], "task": found["task"], **found["given"]}
+    args = {"command": list(words), **{key: value for key, value in found["given"].items() if key not in _ELSEWHERE}}
     return _understood(words, asked, args, source=f"as it arrives at model.train, {place}", made=found["made"])
 
 
@@ -59,7 +64,7 @@ def _understood(
     words: Sequence[str], asked: Mapping[str, Any], args: Mapping[str, Any], *, source: str, made: str | None = None
 ) -> Understood:
     said = {name: asked[name] for name in _WHEELS if asked.get(name) is not None}
-    among, doubts = cards.asked(asked.get("device")), []
+    among, doubts = cards_of(asked.get("device")), []
     if "multi_scale" in said:
         said["multi_scale"] = yolo_arguments.multi_scale(said["multi_scale"])
     if not _is_count(said.get("batch")):
@@ -68,7 +73,7 @@ def _understood(
         doubts.append(Doubt(wheel="micro_batch", text=text))
     if made is not None:
         doubts.append(Doubt(wheel="data", text=f"the script writes {asked['data']} by itself: it was written now, to look at the data"))
-    ask = {_WHEELS[name]: cards.batch_of_each(value, among) if name == "batch" else value for name, value in said.items()}
+    ask = {_WHEELS[name]: _batch_of_each(value, among) if name == "batch" else value for name, value in said.items()}
     sources = dict.fromkeys(said, source)
     if among and "batch" in said:
         sources["batch"] = f"batch={said['batch']} over {len(among)} cards; {source}"
@@ -82,7 +87,7 @@ def _understood(
         groups=("trainer: ultralytics",),
         ask={**ask, "checkpointing": False},
         args=dict(args),
-        device=cards.section(asked.get("device")),
+        device=_device(asked.get("device")),
         data=asked.get("data"),
         task=asked["task"],
         ladder={"order": ["micro_batch", "image_size", "checkpointing", *scaled, *([] if "command" in args else ["model"])]},
@@ -104,6 +109,41 @@ def _is_count(value: Any) -> bool:
 
 def _refuse(found: str, cure: str) -> NoReturn:
     raise BadInput([Fault(key=PLACE, found=found, cure=cure)])
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Cards, and each card's part of the batch
+
+
+def cards_of(device: Any) -> tuple[int, ...]:
+    """``device=0,1``, ``[0, 1]`` or ``cuda:0,1`` as numbers, whether or not they are here; empty for one card, and for a CPU."""
+    found = _numbers(device)
+    return found if len(found) > 1 else ()
+
+
+def _numbers(device: Any) -> tuple[int, ...]:
+    said = re.sub(r"[\[\]() ]", "", ",".join(map(str, device)) if isinstance(device, (list, tuple)) else str(device))
+    return tuple(map(int, re.findall(r"\d+", said))) if _ALL_CARDS.fullmatch(said) else ()
+
+
+def _batch_of_each(batch: Any, cards: tuple[int, ...]) -> Any:
+    """Each card's part of the batch. Raises BadInput where Ultralytics would drop a remainder without a word."""
+    if not cards or not isinstance(batch, int) or batch < 1:
+        return batch
+    if batch % len(cards):
+        below = batch // len(cards) * len(cards)
+        found = f"batch={batch} over {len(cards)} cards: Ultralytics would train {below} of them"
+        _refuse(found, f"Take a multiple of {len(cards)}: batch={below + len(cards)}.")
+    return batch // len(cards)
+
+
+def _device(device: Any) -> Mapping[str, Any]:
+    """What a recipe says of them. Several cards are asked for even where there is none: such a launch is refused, as Ultralytics
+    refuses it, instead of training all in one process."""
+    if str(device) == "cpu":
+        return {"kind": "cpu"}
+    found = _numbers(device)
+    return {"kind": "cuda", "cards": list(found)} if len(found) > 1 else {"index": found[0]} if found and found[0] else {}
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -133,48 +173,44 @@ def _read(words: Sequence[str]) -> tuple[dict[str, Any], str | None, str]:
 # A script
 
 
-def _refuse_program(program: Sequence[str], script: Path, own: str) -> None:
+def program_of(command: Sequence[str]) -> tuple[Path, int] | None:
+    """The script's file among the words of a command, and where its own words begin: at the script, or at the ``-m`` before its module."""
+    module = command.index("-m") if "-m" in command[1:-1] else len(command)
+    script = script_among(command[:module])
+    if script is not None:
+        return Path(script), command.index(script)
+    path = Path(*command[module + 1].split(".")) if module < len(command) else Path("-")
+    return next(((file, module) for file in (path.with_suffix(".py"), path / "__main__.py") if file.is_file()), None)
+
+
+def _trains(script: Path) -> bool:
+    """Whether the script, or a local module that it imports, asks a model of Ultralytics' to train; a module of torch's is told no more
+    than ``train(True)``."""
+    sources = [file.read_text(encoding="utf-8", errors="ignore") for file in (files_of(script) if script.is_file() else ())]
+    return any(_USES.search(source) and _TRAINS.search(source) for source in sources)
+
+
+def _refuse_program(program: Sequence[str], script: Path) -> None:
     """Raises BadInput for what isn't ``python script.py``, and for a Python of another environment than autofit's."""
     if not program or not Path(program[0]).name.startswith("python") or any(option != "-u" for option in program[1:]):
-        _refuse(f"{script} trains with Ultralytics, and isn't started as python {own}", f"Start it so: autofit run -- python {own} ...")
+        _refuse(f"{script} trains with Ultralytics, and isn't started as python {script}", "Start it so: autofit run -- python ...")
     status, said = process.output_of((program[0], "-c", "import sys; print(sys.prefix)"))
-    if status:
-        _refuse(f"{program[0]} can't be started: {said.strip()}", "Begin with python.")
-    if said.strip() != sys.prefix:
+    if status or said.strip() != sys.prefix:
         found = f"{program[0]} isn't of the environment that autofit runs in ({sys.prefix})"
         _refuse(found, f"Start it with autofit's own ({sys.executable}), or install autofit beside the script's Ultralytics.")
 
 
 def _looked(script: Sequence[str]) -> Mapping[str, Any]:
-    """What ``inside.look`` found. Raises BadInput where the script didn't come to its training."""
+    """What ``inside.look`` found. Raises BadInput where the script didn't come to its training, or where autofit can't turn that."""
     with tempfile.TemporaryDirectory(prefix="autofit-look-") as place:
         file = Path(place) / "found.json"
         command = process.python_module("launcher.trainers.ultralytics.inside.look", str(file), *script)
         status, said = process.output_of(command, env={**environment.prepare(Path(place)), "TMPDIR": place}, timeout_s=LONGEST_S)
-        if file.exists():
-            found: Mapping[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-            return found
-    ended = f"took longer than {LONGEST_S:g} s to its training" if status == 124 else f"ended before its training (exit status {status})"
-    lines = said.strip().splitlines()
-    words = " ".join(lines[-1:] if "Traceback" in said else lines[-3:])[-1500:] or "it said nothing"
-    _refuse(f"{_named(script)} {ended}: {words}", "It is run up to model.train to see what it asks for: let it come there.")
-
-
-def _refuse_training(found: Mapping[str, Any], place: str) -> None:
-    """Raises BadInput for a training that autofit can't turn."""
-    given = found.get("given", {})
-    wrong = [
-        (found.get("instead"), found.get("instead"), "autofit fits one training of model.train(...)."),
-        (found.get("trainer"), f"trainer={found.get('trainer')}, a trainer of the script's own", "Launch it without autofit."),
-        (given.get("resume"), f"resume={given.get('resume')!r}", "A launch is a new training: let the script begin one."),
-        (not _is_count(given.get("imgsz")), f"imgsz={given.get('imgsz')!r}", "autofit knows square sizes: imgsz=640."),
-        (not isinstance(given.get("data"), str), f"data={given.get('data')!r}", "autofit knows one data set a training: data='data.yaml'."),
-    ]
-    for is_wrong, what, cure in wrong:
-        if is_wrong:
-            _refuse(f"{place} asks for {what}", cure)
-
-
-def _named(script: Sequence[str]) -> str:
-    """The script, or the module, as its command names it."""
-    return shlex.join(script[:2] if script[0] == "-m" else script[:1])
+        found: Mapping[str, Any] = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+    if refused := found.get("refused"):
+        _refuse(f"{found['place'][0]} line {found['place'][1]} asks for {refused[0]}", refused[1])
+    if not found:
+        ended = f"took longer than {LONGEST_S:g} s to" if status == 124 else f"ended (exit status {status}) before"
+        words = " ".join(said.strip().splitlines()[-1 if "Traceback" in said else -3 :])[-1500:] or "it said nothing"
+        _refuse(f"{shlex.join(script)} {ended} its training: {words}", "It is run up to model.train to see what it asks for.")
+    return found

@@ -1,7 +1,6 @@
-"""Finds the intact checkpoints of an Ultralytics run, and makes the command that resumes from one. A child process loads them.
+"""Finds the intact checkpoints of an Ultralytics run. A child process loads them.
 
-Facts of 8.4.190 (engine/trainer.py): last.pt is written in place, so that a kill can tear it; best.pt then is the one before. A resumed
-run takes most of its arguments, ``nbs`` among them, from the checkpoint only: it goes on from a copy whose arguments are the rung's.
+Facts of 8.4.190 (engine/trainer.py): last.pt is written in place, so that a kill can tear it; best.pt then is the one before.
 A last.pt whose optimizer was stripped is finished: "resuming" it would start a new training.
 """
 
@@ -11,17 +10,15 @@ import json
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from launcher.adapter.commands import Checkpoint, Command
+from launcher.adapter.commands import Checkpoint
 from launcher.adapter.protocol import NOT_FINITE
 from launcher.errors import AutofitError
 from launcher.machine import process
 from launcher.shared import checkpoint_files
 from launcher.trainers.ultralytics import environment
-from launcher.trainers.ultralytics.arguments import NOT_AT_RESUME
 
 MOST_LOOKED_AT = 5
 _INSIDE = "launcher.trainers.ultralytics.inside.checkpoint"
@@ -45,9 +42,14 @@ def saved(weights: Path) -> list[Path]:
 
 
 def _looked_at(paths: Sequence[Path]) -> dict[Path, Mapping[str, Any] | None]:
-    """What each holds; None where it can't be loaded."""
-    found = json.loads(_inside("look", *map(str, paths)).splitlines()[-1]) if paths else []
-    return dict(zip(paths, found, strict=True))
+    """What each holds; None where it can't be loaded. Ultralytics' own settings are not touched by it."""
+    if not paths:
+        return {}
+    with tempfile.TemporaryDirectory(prefix="autofit-look-") as place:
+        status, said = process.output_of(process.python_module(_INSIDE, *map(str, paths)), env=environment.prepare(Path(place)))
+    if status != 0:
+        raise AutofitError(f"looking at checkpoints failed: {said.strip()[-1000:]}")
+    return dict(zip(paths, json.loads(said.splitlines()[-1]), strict=True))
 
 
 def _fault(said: Mapping[str, Any] | None) -> str:
@@ -74,42 +76,7 @@ def put_best_right(weights: Path) -> None:
     beside.replace(best)
 
 
-def copied(checkpoint: Checkpoint, target: Path, args: Mapping[str, Any]) -> Path:
-    """Writes a copy of the checkpoint that resumes with these arguments, and returns its path."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    said = {key: value for key, value in args.items() if key not in NOT_AT_RESUME}
-    _inside("copy", str(checkpoint.path), str(target), json.dumps(said))
-    return target
-
-
-def going_on(command: Command, copy: Path) -> Command:
-    """The command of a full run, resumed from the copy."""
-    words = [f"model={copy}" if word.startswith("model=") else word for word in command.argv]
-    first = next(at for at, word in enumerate(words) if word.startswith("model="))
-    kept = [word for word in words[first + 1 :] if word.startswith(("data=", "device="))]
-    return replace(command, argv=(*words[: first + 1], *kept, "resume=True"))
-
-
 def best(weights: Path) -> Path:
     """Of a training whose every epoch is done."""
     path = weights / "best.pt"
     return path if path.exists() and not checkpoint_files.fault(path) else weights / "last.pt"
-
-
-def finishing(task: str, weights: Path, command: Command) -> Command:
-    """What is left where every epoch is done: the last validation, of the best checkpoint."""
-    kept = ("data=", "imgsz=", "device=", "batch=", "workers=")
-    words = [word for word in command.argv if word.startswith(kept)]
-    place = [f"project={weights.parent}", "name=final", "exist_ok=True"]
-    return Command(
-        argv=("yolo", task, "val", f"model={best(weights)}", *words, *place, "plots=False"), env=command.env, files=command.files
-    )
-
-
-def _inside(*words: str) -> str:
-    """What the child process said; Ultralytics' own settings are not touched by it."""
-    with tempfile.TemporaryDirectory(prefix="autofit-look-") as place:
-        status, said = process.output_of(process.python_module(_INSIDE, *words), env=environment.prepare(Path(place)))
-    if status != 0:
-        raise AutofitError(f"looking at checkpoints failed: {said.strip()[-1000:]}")
-    return said

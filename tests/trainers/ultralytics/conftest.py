@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -40,28 +39,21 @@ def quiet_environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str
 
 @pytest.fixture(scope="session")
 def yolo_exact(quiet_environment: dict[str, str]) -> Any:
-    """The names of ``yolo_exact`` and the files beside it, imported once: Ultralytics reads its settings at import, and asks
-    for the network."""
+    """The names of ``native``, imported once, and its trainers: Ultralytics reads its settings at import, and asks for the network."""
     with pytest.MonkeyPatch.context() as patch:
         for key, value in quiet_environment.items():
             if key.startswith("YOLO_") or key == "MPLCONFIGDIR":
                 patch.setenv(key, value)
-        from launcher.trainers.ultralytics.native import (
-            accumulation_ramp,
-            exact_settings,
-            exact_trainer,
-            layer_checkpointing,
-            yolo_exact,
-        )
-    modules = (yolo_exact, exact_trainer, exact_settings, accumulation_ramp)
+        from launcher.trainers.ultralytics.native import accumulation_ramp, exact_settings, exact_trainer, layer_checkpointing, yolo
+    modules = (yolo, exact_trainer, exact_settings, accumulation_ramp)
     names = {name: value for module in modules for name, value in vars(module).items() if not name.startswith("__")}
-    return SimpleNamespace(**names, checkpointing=layer_checkpointing)
+    trainers = {f"Exact{base.__name__}": exact_trainer.exact(base) for base in exact_trainer.COVERED}
+    return SimpleNamespace(**names, **trainers, checkpointing=layer_checkpointing)
 
 
 @pytest.fixture
-def exact(yolo_exact: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+def exact(yolo_exact: Any) -> Iterator[Any]:
     """``yolo_exact`` for one test: its settings and patches are undone afterwards."""
-    monkeypatch.setenv(yolo_exact.ENVIRONMENT_VARIABLE, "{}")
     yield yolo_exact
     yolo_exact.configure(yolo_exact.ExactSettings())
 
@@ -146,29 +138,23 @@ def contents(*folders: Path) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for folder in folders for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
+def loaded(place: Path, settings: dict[str, Any]) -> dict[str, str]:
+    """Variables by which a command has ``native`` loaded, copied to ``place`` as the launcher does; nothing of autofit is in its reach."""
+    adapter = UltralyticsAdapter(yolo_recipe.make(place / "data.yaml", ask={"checkpointing": True}))
+    command = adapter.command(ladder_of(adapter).asked, cpu_budget(), folder=place)
+    for path, text in command.files.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    return {"PYTHONPATH": str(place / "native"), "YOLO_EXACT": json.dumps(settings)}
+
+
 @pytest.fixture(scope="session")
 def exact_run(tmp_path_factory: pytest.TempPathFactory, quiet_environment: dict[str, str], shapes: Callable[..., ShapesData]) -> Path:
-    """A folder with ``native/``, copied as the launcher does, and ``run/``, what ``yolo_exact.py`` there trained for one epoch at 64 px."""
-    folder = tmp_path_factory.mktemp("exact run")  # with a blank: Ultralytics' own entrypoint("...") would split there
-    native = Path(ultralytics_env.__file__).parent / "native"
-    script = shutil.copytree(native, folder / "native", ignore=shutil.ignore_patterns("__*")) / "yolo_exact.py"
+    """A folder with ``native/``, copied as the launcher does, and ``run/``, what ``yolo`` trained with it for one epoch at 64 px."""
+    folder = tmp_path_factory.mktemp("exact run")  # with a blank
+    env = loaded(folder, {"asked_batch": 8, "checkpointing": True, "val_batch": 2})
     words = f"data={shapes(val=3).yaml} imgsz=64 batch=4 nbs=16 epochs=1 device=cpu plots=False".split()
-    command = [
-        sys.executable,
-        str(script),
-        "--asked-batch",
-        "8",
-        "--checkpointing",
-        "--val-batch",
-        "2",
-        "detect",
-        "train",
-        "model=yolov8n.yaml",
-        *words,
-    ]
-    env = {key: value for key, value in quiet_environment.items() if key != "PYTHONPATH"}
-    ran = subprocess.run(
-        [*command, f"save_dir={folder / 'run'}"], cwd=folder, env=env, capture_output=True, text=True, timeout=300, check=False
-    )
+    command = [str(Path(sys.executable).with_name("yolo")), "detect", "train", "model=yolov8n.yaml", *words, f"save_dir={folder / 'run'}"]
+    ran = subprocess.run(command, cwd=folder, env={**quiet_environment, **env}, capture_output=True, text=True, timeout=300, check=False)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     return folder

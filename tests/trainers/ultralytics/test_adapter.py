@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import os
 import shlex
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from launcher.config.schema import Recipe
+from launcher.errors import BadInput
 from launcher.ladder.build import ladder_of
 from launcher.ladder.rungs import Ladder
 from launcher.trainers.suite import AdapterSuite, cpu_budget
@@ -25,21 +30,24 @@ class TestUltralytics(AdapterSuite):
         return make(yolo_dataset)
 
 
-def native(recipe: Recipe, index: int, tmp_path: Path) -> tuple[list[str], dict[str, str], Ladder]:
-    """(words before the arguments, arguments, ladder) of one rung's full run."""
+def native(recipe: Recipe, index: int, tmp_path: Path) -> tuple[dict[str, Any] | None, dict[str, str], Ladder]:
+    """(settings of an exact run, None for a plain ``yolo``; arguments; ladder) of one rung's full run."""
     adapter = UltralyticsAdapter(recipe)
     ladder = ladder_of(adapter)
-    argv = adapter.command(ladder.rungs[index], cpu_budget(), folder=tmp_path).argv
-    words = [word for word in argv if "=" not in word]
-    return words, dict(word.split("=", 1) for word in argv if "=" in word), ladder
+    command = adapter.command(ladder.rungs[index], cpu_budget(), folder=tmp_path)
+    program = [word for word in command.argv if "=" not in word]
+    settings = json.loads(command.env["YOLO_EXACT"]) if command.env else None
+    plain, exact = ["yolo"], [sys.executable, str(Path(sys.executable).with_name("yolo"))]
+    assert program == [*(plain if settings is None else exact), "detect", "train"]
+    return settings, dict(word.split("=", 1) for word in command.argv if "=" in word), ladder
 
 
 def test_the_asked_rung_is_the_plain_yolo_command(yolo_dataset: Path, tmp_path: Path) -> None:
-    words, args, _ = native(make(yolo_dataset), 0, tmp_path)
-    assert words == ["yolo", "detect", "train"]
+    settings, args, _ = native(make(yolo_dataset), 0, tmp_path)
+    assert settings is None
     assert args == {
         "model": "yolov8s.yaml", "data": str(yolo_dataset), "epochs": "2", "batch": "4", "nbs": "64", "device": "cpu", "imgsz": "96",
-        "save_dir": str(tmp_path / "run"),
+        "project": str(tmp_path), "name": "run", "exist_ok": "True",
     }  # fmt: skip
 
 
@@ -52,32 +60,21 @@ def test_only_an_ultralytics_older_than_any_that_was_run_is_refused(
     assert [fault.cure.startswith("Install a later one: pip install 'ultralytics>=8.3.0'") for fault in faults] == [True] * refused
 
 
-class TestOlderWords:
-    """Before Ultralytics 8.4.60 (about) ``save_dir`` is dropped without a word, and before 8.4 multi_scale is only on or off."""
+def test_a_run_that_names_its_folder_is_kept_there(yolo_dataset: Path, tmp_path: Path) -> None:
+    _, args, _ = native(make(yolo_dataset, args={"save_dir": str(tmp_path / "mine")}), 0, tmp_path)
+    assert (args["project"], args["name"]) == (str(tmp_path), "mine") and "save_dir" not in args
 
-    @pytest.fixture(autouse=True)
-    def older(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        known = {**yolo_arguments.known(), "multi_scale": False}
-        monkeypatch.setattr(yolo_arguments, "extra", frozenset)
-        monkeypatch.setattr(yolo_arguments, "known", lambda: known)
 
-    def test_the_run_is_sent_to_its_folder_in_words_that_the_version_takes(self, yolo_dataset: Path, tmp_path: Path) -> None:
-        _, args, _ = native(make(yolo_dataset), 0, tmp_path)
-        assert (args["project"], args["name"], args["exist_ok"]) == (str(tmp_path), "run", "True") and "save_dir" not in args
-
-    def test_so_is_one_that_names_its_own(self, yolo_dataset: Path, tmp_path: Path) -> None:
-        _, args, _ = native(make(yolo_dataset, args={"save_dir": str(tmp_path / "mine")}), 0, tmp_path)
-        assert (args["project"], args["name"]) == (str(tmp_path), "mine") and "save_dir" not in args
-
-    def test_multi_scale_is_switched_on_at_the_one_range_that_it_has(self, yolo_dataset: Path, tmp_path: Path) -> None:
-        recipe = make(yolo_dataset, ask={"multi_scale": 0.5})
-        assert UltralyticsAdapter(recipe).check() == [] and native(recipe, 0, tmp_path)[1]["multi_scale"] == "True"
-        (fault,) = UltralyticsAdapter(make(yolo_dataset, ask={"multi_scale": 0.25})).check()
-        assert fault.key == "ask.multi_scale" and "0.5 or 0" in fault.cure
-
-    def test_what_only_later_ones_take_beside_their_table_is_an_argument_of_no_such_name(self) -> None:
-        (fault,) = yolo_arguments.faults({"augmentations": []}, asked={})
-        assert "no argument of that name" in fault.found
+def test_where_multi_scale_is_a_switch_it_is_on_at_the_one_range_that_it_has(
+    yolo_dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before Ultralytics 8.4."""
+    known = {**yolo_arguments.known(), "multi_scale": False}
+    monkeypatch.setattr(yolo_arguments, "known", lambda: known)
+    recipe = make(yolo_dataset, ask={"multi_scale": 0.5})
+    assert UltralyticsAdapter(recipe).check() == [] and native(recipe, 0, tmp_path)[1]["multi_scale"] == "True"
+    (fault,) = UltralyticsAdapter(make(yolo_dataset, ask={"multi_scale": 0.25})).check()
+    assert fault.key == "ask.multi_scale" and "0.5 or 0" in fault.cure
 
 
 @pytest.mark.parametrize(
@@ -117,21 +114,21 @@ def test_an_accumulation_asked_for_is_spelled_by_nbs(yolo_dataset: Path, tmp_pat
     assert "accumulate" not in args
 
 
-def test_a_lower_micro_batch_keeps_the_warm_up_by_the_script(yolo_dataset: Path, tmp_path: Path) -> None:
-    words, args, _ = native(make(yolo_dataset), 1, tmp_path)
-    assert words[1:] == [str(tmp_path / "native" / "yolo_exact.py"), "--asked-batch", "4", "--asked-nbs", "64", "detect", "train"]
+def test_a_lower_micro_batch_keeps_the_warm_up_of_the_asked_run(yolo_dataset: Path, tmp_path: Path) -> None:
+    settings, args, _ = native(make(yolo_dataset), 1, tmp_path)
+    assert settings == {"asked_batch": 4, "asked_nbs": 64}
     assert (args["batch"], args["nbs"]) == ("2", "64")
 
 
 def test_without_warm_up_and_automatic_optimizer_a_lower_micro_batch_is_plain_yolo(yolo_dataset: Path, tmp_path: Path) -> None:
-    words, _, _ = native(make(yolo_dataset, args={"warmup_epochs": 0.0, "optimizer": "SGD"}), 1, tmp_path)
-    assert words == ["yolo", "detect", "train"]
+    settings, _, _ = native(make(yolo_dataset, args={"warmup_epochs": 0.0, "optimizer": "SGD"}), 1, tmp_path)
+    assert settings is None
 
 
-def test_checkpointing_and_a_validation_micro_batch_go_through_the_script(yolo_dataset: Path, tmp_path: Path) -> None:
+def test_checkpointing_and_a_validation_micro_batch_are_said_beside_the_command(yolo_dataset: Path, tmp_path: Path) -> None:
     recipe = make(yolo_dataset, ask={"checkpointing": True, "val_micro_batch": 2})
-    words, _, _ = native(recipe, 0, tmp_path)
-    assert "--checkpointing" in words and words[words.index("--val-batch") + 1] == "2"
+    settings, _, _ = native(recipe, 0, tmp_path)
+    assert settings == {"checkpointing": True, "val_batch": 2}
 
 
 def test_a_validation_micro_batch_never_exceeds_ultralytics_own(yolo_dataset: Path, tmp_path: Path) -> None:
@@ -139,19 +136,19 @@ def test_a_validation_micro_batch_never_exceeds_ultralytics_own(yolo_dataset: Pa
     ladder = ladder_of(UltralyticsAdapter(recipe))
     assert [wheel.values for wheel in ladder.wheels if wheel.name == "val_micro_batch"] == [(8, 4, 2, 1)]
     rung = next(rung for rung in ladder.rungs if rung.values["micro_batch"] == 2 and rung.values["val_micro_batch"] == 8)
-    words, _, _ = native(recipe, rung.index, tmp_path)
-    assert words[words.index("--val-batch") + 1] == "4"
+    settings, _, _ = native(recipe, rung.index, tmp_path)
+    assert settings is not None and settings["val_batch"] == 4
     plan = UltralyticsAdapter(recipe).trial(rung, cpu_budget(), folder=tmp_path, cache=tmp_path)
     assert (plan.payload["val_micro_batch"], plan.expects) == (4, {"val_micro_batch": 4, "accumulation": 2})
 
 
-def test_the_script_is_written_beside_the_run(yolo_dataset: Path, tmp_path: Path) -> None:
+def test_what_is_loaded_is_written_beside_the_run(yolo_dataset: Path, tmp_path: Path) -> None:
     adapter = UltralyticsAdapter(make(yolo_dataset, ask={"checkpointing": True}))
     command = adapter.command(ladder_of(adapter).asked, cpu_budget(), folder=tmp_path)
-    native = Path(environment.__file__).parent / "native"
-    of_scripts = {"__init__.py", "yolo_script.py"}
-    assert set(command.files) == {tmp_path / "native" / one.name for one in native.glob("*.py") if one.name not in of_scripts}
-    assert shlex.split(command.shell()) == list(command.argv)
+    native = {one.name for one in (Path(environment.__file__).parent / "native").glob("*.py")} - {"__init__.py", "yolo.py"}
+    assert {path.name for path in command.files} == {*native, "sitecustomize.py", "_autofit_yolo.py"}
+    assert {path.parent for path in command.files} == {tmp_path / "native"} == {Path(command.env["PYTHONPATH"].split(os.pathsep)[0])}
+    assert shlex.split(command.shell())[len(command.env) :] == list(command.argv)
 
 
 def test_a_bare_model_name_is_from_scratch_where_no_weights_can_be_had_and_says_so(
@@ -193,13 +190,13 @@ def test_arguments_ultralytics_would_trip_over_are_all_refused_with_their_cures(
         "accumulate": (2, "nbs"),
         "batch": (16, "ask.micro_batch"),
         "imgsz": (640, "ask.image_size"),
-        "epoch": (3, "Did you mean 'epochs'?"),
+        "epoch": (3, "Similar arguments are i.e. ['epochs=100']"),
         "epochs": ("many", "'epochs'"),
         "amp": (3, "amp"),
         "multi_scale": (1.5, "0.0 and 1.0"),
         "resume": (True, "new training"),
         "time": (3, "epochs"),
-        "nbs": (0, "At least 1"),
+        "nbs": (0, "must be >= 1"),
         "cfg": ("x.yaml", "trainer.args"),
         "profile": (True, "yolo benchmark"),
         "quantize": ("int8", "on export"),
@@ -209,7 +206,6 @@ def test_arguments_ultralytics_would_trip_over_are_all_refused_with_their_cures(
     assert faults.keys() == cures.keys()
     assert [key for key, (_, words) in cures.items() if words not in faults[key]] == []
     assert yolo_arguments.faults({"profile": False, "quantize": 16, "time": None}, asked={}) == [], "their harmless values"
-    assert [fault.cure for fault in yolo_arguments.faults({"epochs": 0}, asked={})] == ["At least 1."]
 
 
 def test_what_ultralytics_cant_train_so_is_refused_with_its_cure(yolo_dataset: Path, tmp_path: Path) -> None:
@@ -228,20 +224,9 @@ def test_a_task_that_is_not_covered_is_refused(yolo_dataset: Path) -> None:
     assert any(fault.key == "trainer.task" and "detect, segment, pose, obb" in fault.cure for fault in faults)
 
 
-def test_a_share_of_the_layers_is_checkpointed_by_a_word_of_its_own(yolo_dataset: Path, tmp_path: Path) -> None:
-    recipe = make(yolo_dataset, ask={"checkpointing": 0.5})
-    assert UltralyticsAdapter(recipe).check() == []
-    words, _, _ = native(recipe, 0, tmp_path)
-    assert words[words.index("--checkpointing-share") + 1] == "0.5" and "--checkpointing" not in words
-
-
-@pytest.mark.parametrize("share", [1.5, 0, -0.5])
-def test_a_share_that_is_none_is_refused_wherever_it_stands(yolo_dataset: Path, share: float) -> None:
-    asked = make(yolo_dataset, ask={"checkpointing": share})
-    turned = make(yolo_dataset, ladder={"order": ("micro_batch", "checkpointing"), "wheels": {"checkpointing": {"values": (share, True)}}})
-    found = [fault for recipe in (asked, turned) for fault in UltralyticsAdapter(recipe).check()]
-    assert [fault.key for fault in found] == ["ask.checkpointing", "ladder.wheels.checkpointing.values"]
-    assert all(fault.found == str(share) and "0.5" in fault.cure for fault in found)
+def test_a_share_of_the_layers_is_refused(yolo_dataset: Path) -> None:
+    with pytest.raises(BadInput, match=r"checkpointing"):
+        ladder_of(UltralyticsAdapter(make(yolo_dataset, ask={"checkpointing": 0.5})))
 
 
 def test_the_best_epoch_is_read_from_what_ultralytics_wrote(yolo_dataset: Path, tmp_path: Path) -> None:
@@ -261,8 +246,8 @@ def test_a_run_that_is_kept_where_the_person_says_is_found_there(yolo_dataset: P
     recipe = make(yolo_dataset, args={"project": "mine", "name": "exp"})
     adapter, weights, told = UltralyticsAdapter(recipe), tmp_path / "exp2" / "weights", tmp_path / "native" / "kept_in"
     assert adapter.saved(tmp_path).place == tmp_path / "run", "before it has begun"
-    words, args, _ = native(recipe, 0, tmp_path)
-    assert words[words.index("--tell") + 1] == str(told) and "save_dir" not in args
+    settings, args, _ = native(recipe, 0, tmp_path)
+    assert settings == {"tell": str(told)} and "save_dir" not in args
     told.parent.mkdir()
     told.write_text(f"{weights.parent}\n")
     weights.mkdir(parents=True)

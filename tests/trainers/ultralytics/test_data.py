@@ -122,9 +122,8 @@ def test_a_look_that_takes_too_long_or_fails_is_a_fault(make: Make, monkeypatch:
         ("set/dataset.yaml", "set/dataset.yaml doesn't exist. Did you mean 'set/data.yaml'?"),
         ("sett/data.yaml", "sett/data.yaml doesn't exist. Did you mean 'set/data.yaml'?"),
         ("cocoo8.yaml", "cocoo8.yaml doesn't exist. Did you mean 'coco8.yaml'?"),
-        ("https://example.org/set.zip", "is not a data set on this machine. Fetch it first"),
-        ("set.ndjson", "is not a data set on this machine. Fetch it first"),
-        ("set.zip", "set.zip is not a YAML file. Unpack it"),
+        ("https://example.org/set.zip", "is no YAML file on this machine. Fetch and unpack it"),
+        ("set.zip", "set.zip is no YAML file on this machine. Fetch and unpack it"),
         ("two", "two holds 2 YAML files. Name its data.yaml. two/data.yaml two/other.yaml"),
     ],
 )
@@ -142,12 +141,13 @@ def test_a_file_that_is_none_is_named_with_what_would_be(
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        ("tarin: images/train\n", ["train: is missing (is tarin meant for it?)", "val: is missing", "names: is missing"]),
+        ("tarin: images/train\n", ["train: is missing. It has tarin.", "val: is missing"]),
         ("train: images/train\nval: [images/val\nnames: {0: cat}\n", ["line 3, column 6"]),
-        ("- train\n- val\n", ["holds no keys with values"]),
+        ("- train\n- val\n", ["train: is missing. It has no keys."]),
         (GOOD + "nc: 3\n", ["'names' length 2 and 'nc: 3' must match"]),
         (GOOD.replace("{0: cat, 1: dog}", "{1: a, 2: b}"), ["class indices 0-1"]),
         (GOOD.replace("names: {0: cat, 1: dog}", "nc: two"), ["must be an integer"]),
+        (GOOD.replace("names: {0: cat, 1: dog}", ""), ["either 'names' or 'nc' are required"]),
         (
             GOOD.replace("images/train", "images/training"),
             ["images/training doesn't exist. Paths are relative to path, which is"],
@@ -212,15 +212,18 @@ def test_rows_of_every_task_are_understood(make: Make, faults_of: Callable[..., 
         ("pose", BOX, "11 columns"),
     ],
 )
-def test_bad_rows_are_named_with_their_image_and_what_a_row_is(
+def test_bad_rows_are_named_by_their_image_and_what_a_row_is(
     make: Make, faults_of: Callable[..., list[Fault]], task: str, row: str, found: str
 ) -> None:
     good = {"detect": BOX, "segment": TRIANGLE, "obb": CORNERS, "pose": POINTS}[task]
     yaml = make(GOOD + "kpt_shape: [2, 3]\n" * (task == "pose"), {"train/a": f"\n{row}", "train/b": good, "val/c": good})
     (fault,) = faults_of(yaml, task)
-    line = "" if "mix" in found or "boxes" in found else ":2"
-    assert fault.found.startswith(f"1 of 2 train images: {yaml.parent}/labels/train/a.txt{line}: ") and found in fault.found
+    assert fault.found.startswith(f"1 of 2 train images: {yaml.parent}/images/train/a.jpg: ") and found in fault.found
     assert "A row" in fault.cure
+
+
+def test_keypoints_that_have_no_shape_are_told(make: Make, faults_of: Callable[..., list[Fault]]) -> None:
+    assert "kpt_shape" in str(faults_of(make(), "pose")[0])
 
 
 def test_a_single_class_takes_any_id(make: Make, faults_of: Callable[..., list[Fault]]) -> None:

@@ -28,7 +28,6 @@ for case in json.loads(sys.argv[1]):
 """
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="the cases are those of Linux")
 def test_the_users_settings_are_looked_for_where_ultralytics_keeps_them(tmp_path: Path) -> None:
     cases = [
         {"YOLO_CONFIG_DIR": str(tmp_path / "chosen")},

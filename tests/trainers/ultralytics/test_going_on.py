@@ -60,8 +60,7 @@ def test_a_script_is_run_again_and_resumed_where_it_trains(shapes: Callable[...,
     data = shapes().yaml
     script = tmp_path / "train.py"
     script.write_text(SCRIPT)
-    given = {"batch": 4, "imgsz": 64, "data": str(data), "epochs": 20, "plots": False, "device": "cpu"}
-    found = tried(data, tmp_path, args={"command": [sys.executable, str(script), str(data)], "given": given})
+    found = tried(data, tmp_path, args={"command": [sys.executable, str(script), str(data)]})
     assert found.verdict.fits, found.verdict
     assert [use.phase for use in found.report.uses][-1] == Phase.RESUME, found.report.notes
     said = (found.folder / "resumed" / "stdout.log").read_text()
@@ -125,4 +124,4 @@ def test_a_run_keeps_as_much_on_its_disk_as_its_trial_has_foreseen(
     model = YOLO("yolov8n.yaml")
     model.add_callback("on_model_save", lambda trainer: taken.append(host.disk_taken(Path(trainer.wdir))))
     model.train(data=str(data), imgsz=64, batch=4, plots=False, device="cpu", workers=0, project=str(tmp_path / "whole"), **more)
-    assert 0.97 * max(taken) <= room.needed * 5 / 7 <= 1.03 * max(taken), "and the copy that is gone on from, and one being written"
+    assert 0.97 * max(taken) <= room.needed * 5 / 6 <= 1.03 * max(taken), "and one being written"

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from launcher.adapter.commands import Command
 from launcher.adapter.recognised import Understood
 from launcher.cli import recipe_draft, recognise
 from launcher.config.schema import Recipe
@@ -62,7 +65,7 @@ def test_a_script_with_a_dict_asks_for_what_arrives_and_is_left_as_it_is(folder:
     assert found.adapter == "ultralytics" and found.data == str(yolo_dataset) and found.task == "detect"
     assert found.device == {"kind": "cuda", "cards": [0, 1, 2, 3]}, "which this machine may not have: the launch says so then"
     assert found.ask == {"model": "yolov8n.yaml", "micro_batch": 8, "image_size": 1280, "checkpointing": False, "multi_scale": 1.0}
-    assert "project" not in found.args["given"] and found.args["given"]["optimizer"] == "AdamW"
+    assert found.args == {"command": [sys.executable, "train.py", "--data", str(yolo_dataset)], "epochs": 200, "optimizer": "AdamW"}
     said = recipe_draft.beliefs(found)
     place = "batch=32 over 4 cards; as it arrives at model.train, train.py line 13"
     assert f"micro_batch      8        batch= ({place})" in said, "64 // 2 is written nowhere"
@@ -79,8 +82,8 @@ def test_a_module_of_a_package_is_run_as_one(folder: Path, yolo_dataset: Path) -
     )
     found = recognise.understand([sys.executable, "-m", "job.train"])
     assert (found.adapter, found.ask["micro_batch"], found.data) == ("ultralytics", 12, str(yolo_dataset))
-    recipe = given(yolo_dataset, command=[sys.executable, "-m", "job.train", "--x"], given=found.args["given"])
-    assert words(recipe, 0, folder)[-4:] == ["--", "-m", "job.train", "--x"]
+    command = [sys.executable, "-m", "job.train", "--x"]
+    assert list(run_of(given(yolo_dataset, command=command), 0, folder).argv) == command
 
 
 def given(data: Path, **more: object) -> Recipe:
@@ -95,7 +98,8 @@ def given(data: Path, **more: object) -> Recipe:
                 "task": "detect",
                 "args": {
                     "command": [sys.executable, "-u", "train.py", "--data", str(data)],
-                    "given": {"batch": 32, "imgsz": 1280, "epochs": 200, "device": [0, 1, 2, 3], "data": str(data), "optimizer": "AdamW"},
+                    "epochs": 200,
+                    "optimizer": "AdamW",
                     **more,
                 },
             },
@@ -105,31 +109,26 @@ def given(data: Path, **more: object) -> Recipe:
     )
 
 
-def words(recipe: Recipe, index: int, folder: Path) -> list[str]:
+def run_of(recipe: Recipe, index: int, folder: Path) -> Command:
     adapter = UltralyticsAdapter(recipe)
-    command = adapter.command(ladder_of(adapter).rungs[index], cpu_budget(), folder=folder)
-    assert {path.name for path in command.files} > {"yolo_script.py", "exact_trainer.py"}
-    return list(command.argv)
+    return adapter.command(ladder_of(adapter).rungs[index], cpu_budget(), folder=folder)
 
 
-def test_rung_0_sets_nothing_but_the_device(folder: Path, yolo_dataset: Path) -> None:
-    native = folder / "native"
-    assert words(given(yolo_dataset), 0, folder) == [
-        sys.executable, "-u", str(native / "yolo_script.py"), "--tell", str(native / "kept_in"), "device=cpu", "--", "train.py", "--data",
-        str(yolo_dataset),
-    ]  # fmt: skip
+def settings(recipe: Recipe, index: int, folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(run_of(recipe, index, folder).env["YOLO_EXACT"])
+    return found
 
 
-def test_a_rung_is_set_beside_what_the_script_gives_at_the_batch_that_it_really_steps_with(folder: Path, yolo_dataset: Path) -> None:
-    said = words(given(yolo_dataset), 1, folder)
-    assert said[3:7] == ["--asked-batch", "32", "--asked-nbs", "64"]
-    assert said[9:11] == ["--given", "batch=32"] and {"batch=16", "device=cpu"} < set(said)
-    assert not any(word.startswith(("nbs=", "weight_decay=", "imgsz=", "epochs=", "data=", "model=")) for word in said)
+def test_rung_0_is_the_command_as_it_stands_with_what_it_gives_itself_and_the_device(folder: Path, yolo_dataset: Path) -> None:
+    recipe = given(yolo_dataset)
+    assert list(run_of(recipe, 0, folder).argv) == recipe.trainer.args["command"]
+    gives = {"data": str(yolo_dataset), "epochs": 200, "optimizer": "AdamW", "batch": 32, "nbs": 64, "imgsz": 1280}
+    assert settings(recipe, 0, folder) == {"tell": str(folder / "native" / "kept_in"), "set": {**gives, "device": "cpu"}}
 
 
-def test_arguments_of_the_recipe_go_before_those_of_the_script(folder: Path, yolo_dataset: Path) -> None:
-    said = words(given(yolo_dataset, epochs=3, mosaic=0.0), 0, folder)
-    assert {"epochs=3", "mosaic=0.0"} < set(said) and said[5:7] == ["--given", "epochs=200"]
+def test_a_rung_is_set_where_the_script_trains_at_the_batch_that_it_really_steps_with(folder: Path, yolo_dataset: Path) -> None:
+    said = settings(given(yolo_dataset, epochs=3), 1, folder)
+    assert (said["asked_batch"], said["asked_nbs"], said["set"]["batch"], said["set"]["epochs"]) == (32, 64, 16, 3)
 
 
 def test_arguments_of_the_script_are_held_to_ultralytics_own(yolo_dataset: Path) -> None:
@@ -143,9 +142,6 @@ def test_a_batch_that_ultralytics_would_guess_is_asked_for(yolo_dataset: Path) -
     with pytest.raises(BadInput, match=r"batch=-1 is Ultralytics' own guess .*train\.py line 2\): say .*ask\.micro_batch=32"):
         recognise.refuse_doubts(found, overrides=())
     recognise.refuse_doubts(found, overrides=("ask.micro_batch=32",))
-    recipe = given(yolo_dataset)
-    recipe.trainer.args["given"]["batch"] = -1
-    assert {"batch=32", "batch=-1"} < set(words(recipe, 0, Path.cwd()))
 
 
 def test_a_data_file_that_the_script_makes_is_there_to_be_looked_at(folder: Path) -> None:
@@ -160,8 +156,8 @@ def test_a_data_file_that_the_script_makes_is_there_to_be_looked_at(folder: Path
     ("source", "said"),
     [
         ("model = YOLO('yolov8n.yaml')\nmodel.tune(data='d.yaml')", "model.tune: many trainings"),
-        ("name = input('which data? ')\nYOLO('yolov8n.yaml').train(data=name)", "ended before its training (exit status 1): EOFError"),
-        ("import sys\nsys.exit('say --data')\nYOLO('yolov8n.yaml').train(data=1)", "ended before its training (exit status 1): say --data"),
+        ("name = input('which data? ')\nYOLO('yolov8n.yaml').train(data=name)", "ended (exit status 1) before its training: EOFError"),
+        ("import sys\nsys.exit('say --data')\nYOLO('yolov8n.yaml').train(data=1)", "ended (exit status 1) before its training: say --data"),
     ],
 )
 def test_what_can_not_be_turned_is_refused_with_its_line(source: str, said: str) -> None:
@@ -179,3 +175,26 @@ def test_a_python_of_another_environment_is_refused_by_its_name(monkeypatch: pyt
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", "other"], check=True)
     with pytest.raises(BadInput, match=r"other/bin/python isn't of the environment that autofit runs in"):
         yolo_recognise.understand(["other/bin/python", "train.py"])
+
+
+HEAD = "from ultralytics import YOLO\n"
+BY_DICT = "model = YOLO('yolov8x.pt')\nresults = model.train(**config)\nmodel.val()\nmodel.export(format='onnx')\n"
+
+
+@pytest.mark.parametrize(
+    ("source", "trains"),
+    [
+        (HEAD + BY_DICT, True),
+        (HEAD + "YOLO('a.pt').train(data='d.yaml', batch=16)\n", True),
+        (HEAD + "class Job:\n    def run(self):\n        self.model.train(\n            **self.config)\n", True),
+        (HEAD + "model = YOLO('a.yaml').train()\n", True),
+        (HEAD + "print('no training')\n", False),
+        (HEAD + "net = torch.nn.Linear(1, 1)\nnet.train()\nnet.train(True)\nnet.train(mode=False)\n", False),
+        (BY_DICT, False),  # no Ultralytics in it
+    ],
+)
+def test_trainings_are_told_by_the_source_whatever_the_model_is_called(folder: Path, source: str, trains: bool) -> None:
+    (folder / "job.py").write_text(source)
+    (folder / "train.py").write_text("import job\njob.go({})\n")
+    assert yolo_recognise._trains(folder / "job.py") is trains
+    assert yolo_recognise._trains(folder / "train.py") is trains, "a module beside the script"

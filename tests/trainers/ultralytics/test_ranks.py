@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,7 +23,7 @@ from launcher.machine import devices, ranks
 from launcher.shared.report import Phase, TrialReport
 from launcher.shared.sizes import MIB
 from launcher.trainers.suite import cpu_budget
-from launcher.trainers.ultralytics import cards, recognise
+from launcher.trainers.ultralytics import recognise
 from launcher.trainers.ultralytics.adapter import UltralyticsAdapter
 from launcher.trial import trial
 from launcher.trial.job import Job
@@ -44,7 +47,7 @@ def with_cards(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )  # fmt: skip
 def test_cards_as_people_write_them(said: object, found: tuple[int, ...]) -> None:
-    assert cards.asked(said) == found
+    assert recognise.cards_of(said) == found
 
 
 @pytest.mark.parametrize(
@@ -57,7 +60,7 @@ def test_cards_as_people_write_them(said: object, found: tuple[int, ...]) -> Non
 )  # fmt: skip
 def test_the_device_that_a_command_names_is_the_recipes(said: object, section: dict[str, object]) -> None:
     """On a machine without those cards, too: a training of two would be one of one, and a CPU's one of a card."""
-    assert cards.section(said) == section
+    assert recognise._device(said) == section
 
 
 @pytest.mark.parametrize(
@@ -65,7 +68,7 @@ def test_the_device_that_a_command_names_is_the_recipes(said: object, section: d
     [(None, "1 names no card: 1 can be seen"), ("0", "1 names no card: 1 can be seen"), ("", "hides the card"), ("-1", "hides the card")],
 )
 def test_cards_of_a_command_that_arent_there_or_are_hidden_are_refused(visible: str | None, found: str) -> None:
-    asked = cards.section("0,1")["cards"]
+    asked = recognise._device("0,1")["cards"]
     environ = {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}
     with pytest.raises(BadInput, match=found):
         ranks.budget_of(tuple(asked), "cuda", headroom=0.1, nvml=FakeNvml(FakeCard()), environ=environ)
@@ -99,7 +102,7 @@ def test_the_batch_that_ultralytics_is_told_is_that_of_all_cards(tmp_path: Path)
         assert args["batch"] == rung.micro_batch * 2 and args["batch"] * rung.accumulation == 64 and args["device"] == "0,1"
     lower = next(rung for rung in ladder.rungs if rung.micro_batch == 8)
     command = adapter.command(lower, _two_cards(), folder=tmp_path / "run")
-    assert {"--asked-batch", "32", "batch=16"} <= set(command.argv)
+    assert "batch=16" in command.argv and json.loads(command.env["YOLO_EXACT"])["asked_batch"] == 32
     assert any(path.name == "yolo_ranks.py" for path in command.files)
 
 
@@ -108,7 +111,9 @@ def test_what_is_left_after_the_last_epoch_is_done_by_one_process(tmp_path: Path
     adapter = UltralyticsAdapter(yolo_recipe.make(data, ask={"micro_batch": 16}, device={"kind": "cuda", "cards": (0, 1)}))
     done = Checkpoint(path=tmp_path / "last.pt", done=2, unit="epochs", finished=True)
     command = adapter.command(ladder_of(adapter).asked, _two_cards(), folder=tmp_path, start=RunStart(checkpoint=done, attempt=2))
-    assert command.ranks == 1 and {"yolo", "val", "batch=16", "device=0"} <= set(command.argv)
+    settings = json.loads(command.env["YOLO_EXACT"])
+    assert command.ranks == 1 and settings["set"] == {"batch": 16, "device": "0"}
+    assert settings["trained"] == str(tmp_path / "run" / "weights" / "last.pt")
 
 
 def _two_cards() -> devices.Budget:
@@ -125,9 +130,10 @@ def test_several_processes_on_a_cpu_are_refused_and_so_is_rect(tmp_path: Path) -
 class OverGloo(UltralyticsAdapter):
     """Its runs of several ranks know cards alone; nothing else of a trial is another."""
 
-    def _launched(self, command: Command, rung: Rung) -> list[str]:
+    def _exact(self, rung: Rung, args: Mapping[str, Any], *, folder: Path, set: Mapping[str, Any], **more: Any) -> Command:
+        command = super()._exact(rung, args, folder=folder, set=set, **more)
         program, *words = command.argv
-        return super()._launched(replace(command, argv=(program, str(ROOT / "tests" / "helpers" / "over_gloo.py"), *words)), rung)
+        return replace(command, argv=(program, str(ROOT / "tests" / "helpers" / "over_gloo.py"), *words))
 
 
 @pytest.mark.slow

@@ -319,8 +319,8 @@ def test_every_ultralytics_run_on_a_card_runs_what_it_was_told_or_fails(job: Job
     adapter = yolo(kind="cuda")
     rung = ladder_of(adapter).asked
     command = adapter.command(rung, job.budget, folder=tmp_path)
-    assert command.argv[0] == sys.executable and command.argv[1].endswith("yolo_exact.py")
-    assert command.argv[2:4] == ("detect", "train")
+    assert command.argv[:4] == (sys.executable, str(Path(sys.executable).with_name("yolo")), "detect", "train")
+    assert command.env["YOLO_EXACT"] and any(path.name == "_autofit_yolo.py" for path in command.files)
 
 
 def test_what_amp_is_checked_with_is_fetched_before_a_trial_on_a_card(

@@ -11,24 +11,17 @@ from pathlib import Path
 import pytest
 
 from launcher.pretended import cards, catalogue
-from tests.helpers.places import ROOT
 from tests.helpers.pretended import needs_a_pretended_card
+from tests.trainers.ultralytics.conftest import loaded
 
 pytestmark = needs_a_pretended_card
-NATIVE = ROOT / "launcher" / "trainers" / "ultralytics" / "native"
 ASKED_EARLY = "import json, torch; print(json.dumps([str(torch.cuda.get_device_properties(i).uuid) for i in range(2)]))"
 OLDER = """
-import os, sys
-import torch, ultralytics.cfg
-sys.path.insert(0, sys.argv[1])
-import yolo_exact
-
-def entrypoint():
-    os.environ["CUDA_VISIBLE_DEVICES"] = "0"  # as select_device("0") does before Ultralytics 8.4.100
-    print(torch.cuda.get_device_properties(0).uuid)
-
-ultralytics.cfg.entrypoint = entrypoint
-yolo_exact.main(["detect", "train"])
+import os
+import torch
+from ultralytics import YOLO
+os.environ["CUDA_VISIBLE_DEVICES"] = "0"  # as select_device("0") does before Ultralytics 8.4.100
+print(torch.cuda.get_device_properties(0).uuid)
 """
 SCRIPT = """
 import argparse, os
@@ -63,9 +56,9 @@ def uuids(two: dict[str, str]) -> list[str]:
     return found
 
 
-def test_an_older_ultralytics_trains_on_the_card_that_was_chosen(two: dict[str, str], uuids: list[str]) -> None:
-    told = {**two, "CUDA_VISIBLE_DEVICES": f"GPU-{uuids[1]}"}
-    done = subprocess.run([sys.executable, "-c", OLDER, str(NATIVE)], env=told, capture_output=True, text=True, timeout=200, check=False)
+def test_an_older_ultralytics_trains_on_the_card_that_was_chosen(two: dict[str, str], uuids: list[str], tmp_path: Path) -> None:
+    told = {**two, **loaded(tmp_path, {}), "CUDA_VISIBLE_DEVICES": f"GPU-{uuids[1]}"}
+    done = subprocess.run([sys.executable, "-c", OLDER], env=told, capture_output=True, text=True, timeout=200, check=False)
     assert done.stdout.split()[-1:] == [uuids[1]], done.stderr
 
 

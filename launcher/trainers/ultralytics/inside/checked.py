@@ -7,7 +7,6 @@ downloaded. Files are opened in a sample, so that 100,000 images take seconds, t
 
 from __future__ import annotations
 
-import difflib
 import json
 import random
 import re
@@ -46,7 +45,7 @@ def values(args: Mapping[str, Any]) -> Iterator[Fault]:
     """Faults of arguments, each taken as a training takes it."""
     for key, value in args.items():
         try:
-            get_cfg(overrides={key: value})
+            get_cfg(overrides={key: value} if key != "save_dir" else {})  # which is said otherwise to versions that don't know it
         except Exception as error:
             found, _, cure = _words(error).partition(". ")
             yield Fault(key=f"trainer.args.{key}", found=found, cure=cure or "`yolo cfg` lists all.")
@@ -55,7 +54,7 @@ def values(args: Mapping[str, Any]) -> Iterator[Fault]:
 def data_set(name: str, task: str, *, single_cls: bool) -> dict[str, Any]:
     """What a data set holds. Raises BadInput where its images can't be listed."""
     file = _file_of(name)
-    content = _content(file, task)
+    content = _content(file)
     described, faults = {}, []
     for split in ("train", "val"):
         try:
@@ -66,22 +65,23 @@ def data_set(name: str, task: str, *, single_cls: bool) -> dict[str, Any]:
         raise BadInput(faults[:1] if faults[0].key != "train" else faults)
     found: dict[str, Any] = {"yaml": str(file), "notes": [], "faults": []}
     for split, (said, images) in described.items():
-        faults, notes = _scanned(split, images, {**said, "yaml": str(file), "task": task, "single_cls": single_cls})
+        try:
+            faults, notes = _scanned(split, images, {**said, "yaml": str(file), "task": task, "single_cls": single_cls})
+        except ValueError as error:  # kpt_shape
+            faults, notes = [_of_split(file, content, split, error)], []
         found |= {split: images, "faults": found["faults"] + faults, "notes": found["notes"] + notes}
     return found
 
 
 def _file_of(name: str) -> Path:
     path = Path(name)
-    if "://" in name or path.suffix == ".ndjson":
-        _refuse(f"{name!r} is not a data set on this machine", "Fetch it first, and name its data.yaml here.")
-    if path.is_file() and path.suffix not in (".yaml", ".yml"):
-        _refuse(f"{name} is not a YAML file", "Unpack it if it is an archive, and name the data.yaml in it.")
     if path.is_dir():
-        files = sorted(path.glob("*.yaml")) or sorted(path.glob("*/*.yaml"))
+        files = sorted(path.glob("*.yaml"))
         if len(files) != 1:
             _refuse(f"{path} holds {len(files) or 'no'} YAML files", f"Name its data.yaml. {' '.join(map(str, files[:4]))}".strip())
         return files[0]
+    if "://" in name or (path.suffix not in ("", ".yaml", ".yml") and path.is_file()):
+        _refuse(f"{name} is no YAML file on this machine", "Fetch and unpack it first, and name the data.yaml in it.")
     for one in (name,) if path.suffix else (f"{name}.yaml", f"{name}.yml"):
         if found := check_file(one, download=False, hard=False):
             return Path(found)
@@ -90,27 +90,18 @@ def _file_of(name: str) -> Path:
     return _refuse(f"{name} doesn't exist", f"{did_you_mean(name, [*here, *shipped])}Looked in {Path.cwd()}.")
 
 
-def _content(file: Path, task: str) -> dict[str, Any]:
-    """What the YAML says. Raises BadInput for what Ultralytics would say one by one."""
+def _content(file: Path) -> dict[str, Any]:
+    """What the YAML says. Raises BadInput where it names no images."""
     try:
         content = yaml.safe_load(file.read_text(encoding="utf-8", errors="ignore"))
     except (OSError, yaml.YAMLError) as error:
         raise BadInput([Fault(where=str(file), key="", found=f"can't be read: {_words(error)}", cure="Correct it.")]) from error
-    if not isinstance(content, dict):
-        raise BadInput([Fault(where=str(file), key="", found="holds no keys with values", cure="Write train:, val: and names: lines.")])
+    content = content if isinstance(content, dict) else {}
     if "validation" in content:
         content.setdefault("val", content.pop("validation"))
-    cures = {
-        "train": "Name the folder of its images, relative to path.",
-        "val": "Name the folder of its images, relative to path.",
-        **({"names": "List the class names: names: {0: cat, 1: dog}."} if content.get("nc") is None else {}),
-        **({"kpt_shape": "Say it, such as kpt_shape: [17, 3]."} if task == "pose" else {}),
-    }
-    others = [str(key) for key in content if key not in cures]
-    near = {key: difflib.get_close_matches(key, others, n=1) for key in cures if not content.get(key)}
-    if near:
-        found = {key: f"is missing (is {one[0]} meant for it?)" if one else "is missing" for key, one in near.items()}
-        raise BadInput([Fault(where=str(file), key=key, found=found[key], cure=cures[key]) for key in near])
+    if missing := [split for split in ("train", "val") if not content.get(split)]:
+        others = f"It has {', '.join(map(str, content)) or 'no keys'}. Name the folder of its images, relative to path."
+        raise BadInput([Fault(where=str(file), key=split, found="is missing", cure=others) for split in missing])
     return content
 
 
@@ -126,17 +117,13 @@ def _described(file: Path, content: Mapping[str, Any], split: str) -> tuple[dict
 
 
 def _of_split(file: Path, content: Mapping[str, Any], split: str, error: Exception) -> Fault:
-    if not isinstance(error, FileNotFoundError):
-        return Fault(where=str(file), key="", found=re.sub(r"^/\S+ ", "", _words(error)), cure="Correct it.")
+    missing, key = re.search(r"missing path '(.*)'", str(error)), split if isinstance(error, FileNotFoundError) else ""
+    if missing is None:
+        return Fault(where=str(file), key=key, found=re.sub(r"^/\S+ ", "", _words(error.__cause__ or error)), cure="Correct it.")
+    cure = f"Paths are relative to path, which is {content.get('path') or file.parent} here."
     if content.get("download"):
         cure = f"It was never downloaded: `yolo detect train data={file.name} model=yolo11n.yaml epochs=1 imgsz=32` does."
-    else:
-        root = Path(content.get("path") or file.parent)
-        there = sorted(one.name for one in root.iterdir() if not one.name.startswith("."))[:8] if root.is_dir() else []
-        cure = f"Paths are relative to path, which is {root} here and holds {', '.join(there) or 'nothing'}."
-    missing = re.search(r"missing path '(.*)'", str(error))
-    found = f"{missing[1]} doesn't exist" if missing else _words(error.__cause__ or error)
-    return Fault(where=str(file), key=split, found=found, cure=cure)
+    return Fault(where=str(file), key=split, found=f"{missing[1]} doesn't exist", cure=cure)
 
 
 def _scanned(split: str, images: Sequence[str], described: Mapping[str, Any]) -> tuple[list[Fault], list[str]]:
@@ -159,7 +146,7 @@ def _scanned(split: str, images: Sequence[str], described: Mapping[str, Any]) ->
     cure = f"They aren't trained on: correct image and label file, or delete both. {ROWS[described['task']]}, in fractions of the image."
     faults = []
     for ones in kinds.values():
-        shown = "; ".join(f"{_place(image, described)}: {why}" for image, why in ones[:SHOWN])
+        shown = "; ".join(f"{image}: {why}" for image, why in ones[:SHOWN])
         faults.append(Fault(key="data", found=f"{len(ones)} {of} {split} images: {shown}", cure=cure))
     if labelled == empty and split == "train" and not faults:
         none, example = f"none {of} training images has a label", utils.img2label_paths(sample[:1])[0]
@@ -171,28 +158,14 @@ def _scanned(split: str, images: Sequence[str], described: Mapping[str, Any]) ->
     return faults, notes + ([f"{split}: {of[3:]} images was checked"] if looked < len(images) else [])
 
 
-def _verified(images: Sequence[str], described: Mapping[str, Any], labels: Sequence[str] = ()) -> dict[str, Any]:
+def _verified(images: Sequence[str], described: Mapping[str, Any]) -> dict[str, Any]:
     """What Ultralytics' own scan of images and labels comes to."""
     whole = dataset.YOLODataset.__new__(dataset.YOLODataset)
     whole.data, whole.single_cls, whole.use_keypoints = described, described["single_cls"], described["task"] == "pose"
     whole.prefix, whole.augment, whole.use_segments, whole.use_obb = "", False, False, False
-    whole.im_files, whole.label_files = images, labels or utils.img2label_paths(images)
+    whole.im_files, whole.label_files = images, utils.img2label_paths(images)
     found: dict[str, Any] = whole.cache_labels(Path("labels"))
     return found
-
-
-def _place(image: str, described: Mapping[str, Any]) -> str:
-    """What of an image is wrong: itself, or the first row of its label file that Ultralytics doesn't take alone."""
-    label = Path(utils.img2label_paths([image])[0])
-    if not label.is_file():
-        return image
-    with tempfile.TemporaryDirectory() as folder:
-        alone = Path(folder) / "label.txt"
-        for number, row in enumerate(["", *label.read_text(encoding="utf-8", errors="replace").splitlines()]):
-            alone.write_text(row, encoding="utf-8")
-            if any(_CORRUPT in one for one in _verified([image], described, [str(alone)])["msgs"]):
-                return f"{label}:{number}" if number else image
-    return str(label)
 
 
 def _refuse(found: str, cure: str) -> NoReturn:

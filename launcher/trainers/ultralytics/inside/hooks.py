@@ -44,7 +44,11 @@ def _models(instrument: Instrument, module: Any) -> None:
 
         instrument.passive = instrument.knows_the_worst = True
         base = trainer or this._smart_load("trainer")
-        found = train(this, type(f"Tried{base.__name__}", (Steered, base), {"instrument": instrument}), **kwargs)
+        try:
+            found = train(this, type(f"Tried{base.__name__}", (Steered, base), {"instrument": instrument}), **kwargs)
+        except Exception:  # whatever the script would make of it: a full run ends here, too
+            instrument.at_exit()
+            instrument.end(1)
         instrument.ends_soon()
         return found
 

@@ -1,6 +1,6 @@
 """Runs a script up to its training by Ultralytics, and tells what that would train. In a process of its own, which ends there.
 
-python -m launcher.trainers.ultralytics.inside.look FOUND.json SCRIPT.py [ARGUMENTS...]
+python -m launcher.trainers.ultralytics.inside.look FOUND.json SCRIPT.py [ARGUMENTS...]    (or -m MODULE in the script's place)
     FOUND.json gets what arrives at ``model.train``; it isn't written where the script ends before it trains. What the script writes goes
     to the folder of that file
 """
@@ -9,43 +9,86 @@ from __future__ import annotations
 
 import json
 import os
+import runpy
 import sys
+import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
 import ultralytics
+import yaml
+from ultralytics.cfg import TASK2DATA, get_cfg
 from ultralytics.engine.model import Model
 from ultralytics.engine.trainer import BaseTrainer
-from ultralytics.utils import DEFAULT_CFG_DICT
+from ultralytics.utils import DEFAULT_CFG_DICT, checks
 
 from launcher.inside import overlaid_libraries
 from launcher.inside.after_import import after_import
 from launcher.inside.overlay import Overlay
 from launcher.inside.quiet import QUIET
-from launcher.trainers.ultralytics.native import yolo_script
-from launcher.trainers.ultralytics.native.exact_settings import Refused
-from launcher.trainers.ultralytics.native.exact_trainer import trainer_for
 
+STARTED_IN = os.getcwd()
 _ALWAYS = ("batch", "imgsz", "data")
-_NOT_THE_PERSONS = (os.path.dirname(ultralytics.__file__), __file__, yolo_script.__file__)
+_PLACES = ("project", "name", "save_dir", "exist_ok")
+_NOT_SAID = ("cfg", "mode", "task", "model", "session")
+_NOT_THE_PERSONS = (os.path.dirname(ultralytics.__file__), __file__)
+_ONE = "autofit fits one training of model.train(...)."
 
 
-def _told(value: Any) -> bool:
-    """Whether JSON can say it."""
-    try:
-        json.dumps(value)
-    except (TypeError, ValueError):
-        return False
-    return True
+def main(argv: Sequence[str]) -> None:
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # nobody sees what a script asks here
+    path, words = Path(argv[0]), list(argv[1:])
+    overlay = Overlay(path.parent / "overlay", kept=(path.parent,))
+    overlay.install()
+    os.environ.update(QUIET)
+    sys.dont_write_bytecode = True
+    after_import(overlaid_libraries.hooks(overlay))
+
+    def found(**what: Any) -> NoReturn:
+        asks = next(frame for frame in reversed(traceback.extract_stack()) if not frame.filename.startswith(_NOT_THE_PERSONS))
+        path.write_text(json.dumps({**what, "place": [os.path.relpath(asks.filename, STARTED_IN), asks.lineno]}), encoding="utf-8")
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)  # nothing of the script runs any more: no handler, no thread
+
+    def trains(this: Any, trainer: Any = None, **keywords: Any) -> NoReturn:
+        if trainer is not None:
+            found(refused=(f"trainer={getattr(trainer, '__name__', trainer)}, a trainer of the script's own", "Launch it without autofit."))
+        arrived = _arriving(this, keywords)
+        given = {key: value for key, value in arrived.items() if key in _ALWAYS or value != DEFAULT_CFG_DICT.get(key)}
+        found(
+            model=_from_start(str(this.overrides.get("model", ""))),
+            task=this.task,
+            made=_made(overlay, str(arrived["data"])),
+            given={key: value for key, value in given.items() if key not in _PLACES and _is_json(value)},
+        )
+
+    Model.train = trains
+    Model.tune = lambda *_, **__: found(refused=("model.tune: many trainings, each with settings of its own", _ONE))
+    BaseTrainer.train = lambda *_, **__: found(refused=("a trainer that the script makes itself, in the place of model.train", _ONE))
+    sys.argv = words[1:] if words[0] == "-m" else words
+    sys.path[0] = STARTED_IN if words[0] == "-m" else os.path.dirname(os.path.realpath(words[0]))
+    if words[0] == "-m":
+        runpy.run_module(words[1], run_name="__main__", alter_sys=True)
+    else:
+        runpy.run_path(words[0], run_name="__main__")
 
 
-def _place() -> list[Any]:
-    """File and line of the person's own that asks."""
-    frame: Any = sys._getframe(1)
-    while frame is not None and frame.f_code.co_filename.startswith(_NOT_THE_PERSONS):
-        frame = frame.f_back
-    return [frame.f_code.co_filename, frame.f_lineno] if frame is not None else ["", 0]
+def _arriving(model: Any, keywords: Mapping[str, Any]) -> dict[str, Any]:
+    """Every argument of a training as Ultralytics takes it: from a file (``cfg``), the model's own, the keywords; its defaults else."""
+    file = keywords.get("cfg")
+    own = yaml.safe_load(Path(checks.check_yaml(file)).read_text(encoding="utf-8")) if file else {**model.overrides, "data": None}
+    said = {**own, "data": own.get("data") or TASK2DATA[model.task], **keywords}
+    arrived = vars(get_cfg(overrides={key: value for key, value in said.items() if key not in _NOT_SAID}))
+    arrived = {key: os.fspath(value) if isinstance(value, os.PathLike) else value for key, value in arrived.items() if key not in _NOT_SAID}
+    return {**arrived, "data": _from_start(arrived["data"])}
+
+
+def _from_start(name: Any) -> Any:
+    """A file's name as it is found from the folder that the program was started in, for a script that goes to another."""
+    moved = isinstance(name, str) and os.getcwd() != STARTED_IN and os.path.exists(name)
+    return os.path.abspath(name) if moved else name
 
 
 def _made(overlay: Overlay, data: str) -> str | None:
@@ -56,40 +99,12 @@ def _made(overlay: Overlay, data: str) -> str | None:
     return Path(both[1]).read_text(encoding="utf-8")
 
 
-def main(argv: Sequence[str]) -> None:
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # nobody sees what a script asks here
-    path = Path(argv[0])
-    overlay = Overlay(path.parent / "overlay", kept=(path.parent,))
-    overlay.install()
-    os.environ.update(QUIET)
-    sys.dont_write_bytecode = True
-    after_import(overlaid_libraries.hooks(overlay))
-
-    def found(**what: Any) -> NoReturn:
-        path.write_text(json.dumps({**what, "place": _place()}), encoding="utf-8")
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(0)  # nothing of the script runs any more: no handler, no thread
-
-    def trains(model: Any, trainer: Any, keywords: Mapping[str, Any]) -> NoReturn:
-        try:
-            trainer_for(model)
-        except Refused as refused:
-            found(instead=str(refused))
-        arrived = yolo_script.arriving(model, keywords)
-        given = {key: value for key, value in arrived.items() if key in _ALWAYS or value != DEFAULT_CFG_DICT.get(key)}
-        found(
-            model=yolo_script.from_start(str(model.overrides.get("model", ""))),
-            task=model.task,
-            trainer=f"{trainer.__module__}.{trainer.__name__}" if trainer is not None else "",
-            made=_made(overlay, str(arrived["data"])),
-            given={key: value for key, value in given.items() if key not in yolo_script.PLACES and _told(value)},
-        )
-
-    yolo_script.hand_over(trains)
-    Model.tune = lambda *_, **__: found(instead="model.tune: many trainings, each with settings of its own")
-    BaseTrainer.train = lambda *_, **__: found(instead="a trainer that the script makes itself, in the place of model.train")
-    yolo_script.run(argv[1:])
+def _is_json(value: Any) -> bool:
+    try:
+        json.dumps(value)
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 if __name__ == "__main__":

@@ -46,10 +46,8 @@ class Steered(_Trainer):  # type: ignore[misc]
         orders, args = self.instrument.orders, self.args
         multi_scale = 0.5 if args.multi_scale is True else args.multi_scale  # a flag in 8.3: from half to one and a half
         sizes = worst.drawn_sizes(args.imgsz, multi_scale, self.stride) if multi_scale else None
-        epochs = worst.training(
-            worst.shapes_of(loader, sizes, last_kept=not loader.drop_last), orders,
-            dense=worst.dense_draw(loader, sizes[-1] if sizes else None), closes=0 < args.close_mosaic < self.epochs,
-        )  # fmt: skip
+        shapes = worst.shapes_of(loader, sizes, last_kept=not loader.drop_last)
+        epochs = worst.training(shapes, orders, closes=0 < args.close_mosaic < self.epochs)
         if orders.resumes:  # the first of two is done
             return worst.TrialBatches(*epochs[:2])
         return worst.TrialBatches(*worst.with_halves(epochs, orders.halves if loader.batch_size > 1 else 0))
@@ -122,13 +120,6 @@ class Steered(_Trainer):  # type: ignore[misc]
             self._recorder.loss(finite=False)  # Ultralytics would go back to its last checkpoint three times, and then give up
             self.instrument.finish()
         super().run_callbacks(event)
-
-    def train(self) -> None:
-        try:
-            super().train()
-        except Exception as error:
-            self.instrument.swallowed_perhaps(error)
-            raise
 
     def save_model(self) -> Any:
         """With the arguments that the run has. The first checkpoint is of a training that isn't over."""

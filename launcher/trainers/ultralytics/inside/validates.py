@@ -46,7 +46,7 @@ def _of_a_few_batches(validator: Any, instrument: Instrument) -> bool:
     def cut(loader: Any) -> Any:
         if instrument.phase is not Phase.FINISH:
             recorder.measured(validation_batches_total=len(loader))
-        draws = worst.validation(worst.shapes_of(loader), dense=worst.dense_draw(loader, None), least=least, total=len(loader))
+        draws = worst.validation(worst.shapes_of(loader), least=least, total=len(loader))
         worst.takes(loader, worst.TrialBatches(draws))
         _at_its_worst_nms(validator, loader)
         return loader

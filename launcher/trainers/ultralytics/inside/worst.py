@@ -10,7 +10,7 @@ import importlib
 import math
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ....shared.orders import Orders
@@ -27,9 +27,8 @@ class MicroBatch:
     """Indices into the data set."""
     size: int | None = None
     """The size that multi_scale draws for it; None where nothing is drawn."""
-
-    def few(self, count: int) -> MicroBatch:
-        return MicroBatch(self.images[:count], self.size)
+    labels: int = field(default=0, compare=False)
+    """Of its densest image."""
 
 
 class TrialBatches:
@@ -93,7 +92,11 @@ def shapes_of(loader: Any, sizes: Sequence[int] | None = None, *, last_kept: boo
         of_rank = len(getattr(loader, "sampler", labels))  # of several ranks each has a part of the images
         counts = {loader.batch_size, *(count % loader.batch_size if last_kept else 0 for count in (len(labels), of_rank))} - {0}
         base = [(tuple(densest(labels, count)), 1) for count in counts]
-    found = [(MicroBatch(images, size), len(images) * area * (size or 1) ** 2) for images, area in base for size in (sizes or (None,))]
+    most = {images: max(labels[image] for image in images) for images, _ in base}
+    found = [
+        (MicroBatch(images, size, most[images]), len(images) * area * (size or 1) ** 2)
+        for images, area in base for size in (sizes or (None,))
+    ]  # fmt: skip
     return [draw for draw, _ in sorted(found, key=lambda one: -one[1])]
 
 
@@ -104,21 +107,13 @@ def _groups(group_of: Sequence[int]) -> dict[int, list[int]]:
     return groups
 
 
-def dense_draw(loader: Any, size: int | None) -> MicroBatch | None:
-    """The rectangular batch that holds the densest image: it may be none of the largest."""
-    dataset = loader.dataset
-    if not getattr(dataset, "rect", False):
-        return None
-    most = max(range(len(dataset.labels)), key=lambda i: len(dataset.labels[i]["cls"]))
-    return MicroBatch(tuple(_groups(dataset.batch)[int(dataset.batch[most])]), size)
-
-
 def varied(shapes: Sequence[MicroBatch]) -> list[MicroBatch]:
-    """The largest, the smallest and an odd shape; fewer where there are no more."""
-    return list(dict.fromkeys((shapes[0], shapes[-1], shapes[len(shapes) // 2])))
+    """The largest, the one with the densest image (of rectangular ones it may be none of the largest), the smallest and an odd one; fewer
+    where there are no more."""
+    return list(dict.fromkeys((shapes[0], max(shapes, key=lambda one: one.labels), shapes[-1], shapes[len(shapes) // 2])))
 
 
-def training(shapes: Sequence[MicroBatch], orders: Orders, *, dense: MicroBatch | None, closes: bool) -> tuple[list[MicroBatch], ...]:
+def training(shapes: Sequence[MicroBatch], orders: Orders, *, closes: bool) -> tuple[list[MicroBatch], ...]:
     """The epochs of a trial: before validation, after it, and with mosaic closed where the run ``closes`` it.
 
     Each begins with the largest shape and has it again as the last micro-batch of its last step, when gradients are held. Where a
@@ -126,10 +121,7 @@ def training(shapes: Sequence[MicroBatch], orders: Orders, *, dense: MicroBatch 
     """
     accumulation = orders.trial_accumulation
     largest, leftover = shapes[0], shapes[-1:] if accumulation > 1 else []
-    first = varied(shapes)
-    if dense is not None and dense not in first:
-        first.insert(1, dense)
-    before = _filled(first, largest, orders.steps * accumulation, accumulation)
+    before = _filled(varied(shapes), largest, orders.steps * accumulation, accumulation)
     after = _filled(varied(shapes), largest, orders.steps_after * accumulation, accumulation)
     return ([*before, *leftover], after, *([[largest, largest]] if closes else []))
 
@@ -141,13 +133,9 @@ def _filled(draws: Sequence[MicroBatch], largest: MicroBatch, least: int, multip
     return [*draws, *[largest] * (wanted - len(draws))]
 
 
-def validation(shapes: Sequence[MicroBatch], *, dense: MicroBatch | None, least: int, total: int) -> list[MicroBatch]:
+def validation(shapes: Sequence[MicroBatch], *, least: int, total: int) -> list[MicroBatch]:
     """The batches of a validation: the largest, the densest, a small and an odd one, and the largest again."""
-    draws = varied(shapes)
-    if dense is not None and dense not in draws:
-        draws.insert(1, dense)
-    wanted = max(least, min(FIGURES, total), len(draws) + (1 if len(draws) > 1 else 0))
-    return [*draws, *[shapes[0]] * (wanted - len(draws))]
+    return _filled(varied(shapes), shapes[0], max(least, min(FIGURES, total)), 1)
 
 
 def label_factor(args: Any, rect: bool) -> int:
@@ -190,7 +178,7 @@ def pad_labels(batch: dict[str, Any], wanted: int, overlap_masks: bool) -> int:
 def with_halves(epochs: Sequence[Sequence[MicroBatch]], halves: int) -> list[list[MicroBatch]]:
     """The epochs, the last of which ends with so many micro-batches of half the images of its last."""
     largest = epochs[-1][-1]
-    half = largest.few(max(1, len(largest.images) // 2))
+    half = replace(largest, images=largest.images[: max(1, len(largest.images) // 2)])
     return [*map(list, epochs[:-1]), [*epochs[-1], *[half] * halves]]
 
 

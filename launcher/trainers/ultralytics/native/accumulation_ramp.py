@@ -1,4 +1,4 @@
-"""How many micro-batches an Ultralytics run accumulates, and how that rises over its warm-up. Beside ``yolo_exact.py``."""
+"""How many micro-batches an Ultralytics run accumulates, and how that rises over its warm-up. Beside ``yolo.py``."""
 
 from __future__ import annotations
 

@@ -1,10 +1,9 @@
-"""Ultralytics' trainers, with exact accumulation and checkpoints that are written whole or not at all. Beside ``yolo_exact.py``."""
+"""Ultralytics' trainers, with exact accumulation. Beside ``yolo.py``."""
 
 from __future__ import annotations
 
 import math
-import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -12,52 +11,26 @@ from typing import Any
 import numpy as np
 import ultralytics
 from ultralytics.engine.trainer import BaseTrainer
-from ultralytics.models.yolo.classify import ClassificationTrainer
 from ultralytics.models.yolo.detect import DetectionTrainer
 from ultralytics.models.yolo.obb import OBBTrainer
 from ultralytics.models.yolo.pose import PoseTrainer
 from ultralytics.models.yolo.segment import SegmentationTrainer
 from ultralytics.utils import torch_utils
 
-if __package__:
-    from . import exact_settings, layer_checkpointing, yolo_ranks
-    from .accumulation_ramp import AskedRun, Ramp, asked_accumulation, effective_batch
-    from .exact_settings import ExactSettings, Refused
-else:  # copied beside yolo_exact.py
-    import exact_settings  # type: ignore[import-not-found,no-redef]
-    import layer_checkpointing  # type: ignore[import-not-found,no-redef]
-    import yolo_ranks  # type: ignore[import-not-found,no-redef]
-    from accumulation_ramp import AskedRun, Ramp, asked_accumulation, effective_batch  # type: ignore[import-not-found,no-redef]
-    from exact_settings import ExactSettings, Refused  # type: ignore[no-redef]
+from . import exact_settings, layer_checkpointing, yolo_ranks
+from .accumulation_ramp import AskedRun, Ramp, asked_accumulation, effective_batch
+from .exact_settings import Refused
 
 unwrap_model: Callable[[Any], Any] = getattr(torch_utils, "unwrap_model", None) or torch_utils.de_parallel
 """The model inside DDP or a compiled one; ``de_parallel`` before Ultralytics 8.3.200."""
+_OF_THE_CHECKPOINT = ("model", "data", "mode", "task", "project", "name", "save_dir", "exist_ok", "resume", "pretrained")
+"""What a run that goes on finds there, or is told by itself."""
 
 
 def _ranks(trainer: Any) -> int:
     """GPUs of the run; trainers before 8.3.200 know them only while they train."""
     known = getattr(trainer, "world_size", None)
     return max(len(str(trainer.args.device or "").split(",")) if known is None else known, 1)
-
-
-def _divisors(number: int) -> Iterable[int]:
-    return (d for d in range(1, number + 1) if number % d == 0)
-
-
-class _Whole(type(Path())):  # type: ignore[misc]
-    """A path whose file is written whole or not at all: what was there before stays until the new bytes are on the disk."""
-
-    def write_bytes(self, data: Any) -> int:
-        beside = Path(f"{self}.part")
-        try:
-            with beside.open("wb") as file:
-                written = file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(beside, self)
-        finally:
-            beside.unlink(missing_ok=True)
-        return written
 
 
 class Exact(BaseTrainer):  # type: ignore[misc]
@@ -81,34 +54,35 @@ class Exact(BaseTrainer):  # type: ignore[misc]
         if exact_settings.settings.tell:
             Path(exact_settings.settings.tell).write_text(f"{Path(self.save_dir).absolute()}\n", encoding="utf-8")
 
+    def check_resume(self, overrides: Any) -> None:
+        """Ultralytics takes most arguments of a run that goes on, ``nbs`` among them, from the checkpoint, which may be another rung's."""
+        super().check_resume(overrides)
+        for key, value in overrides.items() if self.resume else ():
+            if key not in _OF_THE_CHECKPOINT:
+                setattr(self.args, key, value)
+
     def _refuse_what_cannot_be_exact(self) -> None:
         batch, cards, effective = self.args.batch, _ranks(self), effective_batch(self._asked_batch, self._asked_nbs)
         if not isinstance(batch, int) or batch < 1:
             raise Refused(f"batch={batch} lets Ultralytics choose the batch. Give a whole number of images.")
         if effective % batch:
-            below, above = (
-                max(d for d in _divisors(effective) if d < batch),
-                min((d for d in _divisors(effective) if d > batch), default=effective),
-            )
-            raise Refused(
-                f"batch={batch} does not divide the effective batch of {effective} images "
-                f"(asked: batch={self._asked_batch}, nbs={self._asked_nbs}). Nearest that do: {below} and {above}."
-            )
+            asked = f"asked: batch={self._asked_batch}, nbs={self._asked_nbs}"
+            raise Refused(f"batch={batch} does not divide the effective batch of {effective} images ({asked}).")
         for number in {batch, self._asked_batch}:
             if number % cards:
                 raise Refused(
                     f"batch={number} over {cards} GPUs: Ultralytics would run {number // cards * cards}. Take a multiple of {cards}."
                 )
         if exact_settings.settings.checkpointing and getattr(self.args, "distill_model", None) is not None:
-            raise Refused("--checkpointing with distill_model: the teacher's forward hooks would fire twice. Drop one of the two.")
+            raise Refused("checkpointing with distill_model: the teacher's forward hooks would fire twice. Drop one of the two.")
         if exact_settings.settings.checkpointing and getattr(self.args, "compile", False):
-            raise Refused("--checkpointing with compile: untested together, inductor checkpoints by its own rules. Drop one of the two.")
+            raise Refused("checkpointing with compile: untested together, inductor checkpoints by its own rules. Drop one of the two.")
 
     def setup_model(self) -> Any:
         loaded = super().setup_model()
         reason = layer_checkpointing.why_not(unwrap_model(self.model)) if exact_settings.settings.checkpointing else None
         if reason:
-            raise Refused(f"{reason}. Drop --checkpointing.")
+            raise Refused(f"{reason}. Drop checkpointing.")
         return loaded
 
     # -- effective batch
@@ -257,17 +231,6 @@ class Exact(BaseTrainer):  # type: ignore[misc]
             )
         return super().preprocess_batch(batch)
 
-    def save_model(self) -> Any:
-        """Ultralytics writes over last.pt in place: a full disk or a kill would tear the only one there is."""
-        before = {name: getattr(self, name) for name in ("wdir", "last", "best")}
-        try:
-            for name, path in before.items():
-                setattr(self, name, _Whole(path))
-            return super().save_model()
-        finally:
-            for name, path in before.items():
-                setattr(self, name, path)
-
     # -- optimizer and validation batch
 
     def build_optimizer(self, *args: Any, **kwargs: Any) -> Any:
@@ -289,31 +252,13 @@ def exact(base: Any) -> Any:
     return type(f"Exact{base.__name__}", (Exact, base), {"__module__": __name__})
 
 
-_EXACT = {base: exact(base) for base in (DetectionTrainer, SegmentationTrainer, PoseTrainer, OBBTrainer, ClassificationTrainer)}
-globals().update({made.__name__: made for made in _EXACT.values()})  # by name, for processes that Ultralytics starts
+COVERED = (DetectionTrainer, SegmentationTrainer, PoseTrainer, OBBTrainer)
 
 
 def trainer_for(model: Any) -> Any:
     """The exact trainer for an Ultralytics ``Model``; raises ``Refused`` where there is none."""
     base = model._smart_load("trainer")
-    if base not in _EXACT:
-        covered = ", ".join(sorted(known.__name__ for known in _EXACT))
+    if base not in COVERED:
+        covered = ", ".join(sorted(known.__name__ for known in COVERED))
         raise Refused(f"{base.__module__}.{base.__name__} is not covered here (covered: {covered}). Run it by the plain yolo command.")
-    return _EXACT[base]
-
-
-def going_on(model: Any, keywords: Mapping[str, Any]) -> dict[str, Any]:
-    """The keywords of a training. Where they resume, what ``model`` has loaded is let go: its trainer loads the checkpoint by itself, and
-    the weights and states of both would be held for as long as it trains."""
-    resume, loaded = keywords.get("resume"), model.ckpt if isinstance(model.ckpt, dict) else {}
-    if resume is True and loaded.get("epoch", -1) >= 0 and loaded.get("optimizer") is not None:  # what Ultralytics asks of it
-        resume = model.ckpt_path
-    if resume is True or not str(resume or "").endswith(".pt"):
-        return dict(keywords)
-    del model.model  # a module by that name can't become a path
-    model.model, model.ckpt = str(resume), {}
-    return {**keywords, "resume": str(resume)}
-
-
-if exact_settings.ENVIRONMENT_VARIABLE in os.environ:
-    exact_settings.configure(ExactSettings.from_environment())  # a multi-GPU worker unpickles the trainer, which imports this module
+    return exact(base)

@@ -27,20 +27,6 @@ def loader_of_its_own() -> None:
     InfiniteDataLoader.__iter__ = in_order
 
 
-def oom_in_every_forward() -> None:
-    """Every forward pass of a micro-batch of more than one image raises PyTorch's own out-of-memory error."""
-    from ultralytics.nn.tasks import DetectionModel
-
-    forward = DetectionModel.forward
-
-    def failing(self: Any, x: Any, *args: Any, **kwargs: Any) -> Any:
-        if self.training and isinstance(x, dict) and len(x["img"]) > 1:
-            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
-        return forward(self, x, *args, **kwargs)
-
-    DetectionModel.forward = failing
-
-
 def oom_in_the_assigner() -> None:
     """The label assigner runs out of memory on a whole batch, and on no single image."""
     from ultralytics.utils.tal import TaskAlignedAssigner
@@ -72,7 +58,8 @@ def offline() -> None:
 
 
 if __name__ == "__main__":
-    globals()[sys.argv[1]]()
-    sys.argv = sys.argv[2:]
+    fault = globals()[sys.argv[1]]
+    sys.argv[:] = sys.argv[2:]  # Ultralytics keeps the list
+    fault()
     sys.path[0] = str(Path(sys.argv[0]).parent)
     runpy.run_path(sys.argv[0], run_name="__main__")

@@ -34,8 +34,7 @@ Path('after').touch()
 
 
 def told(script: Path, data: Path, **given: Any) -> dict[str, Any]:
-    asked = {"batch": 8, "imgsz": 64, "data": str(data), "epochs": 100, "plots": False, "device": "cpu", "nbs": 16}
-    return {"command": [sys.executable, str(script), str(data)], "given": {**asked, **given}}
+    return {"command": [sys.executable, str(script), str(data)], "epochs": 100, "plots": False, "nbs": 16, **given}
 
 
 @pytest.fixture
@@ -63,8 +62,3 @@ def test_out_of_memory_ends_the_trial_though_the_script_catches_it(run_trial: Ru
     assert ran.report.phase == Phase.TRAIN
     failure = ran.report.failure  # none where a library died that doesn't check
     assert ran.status == -signal.SIGSEGV if failure is None else memory_failure(failure.message, types=failure.types) is not None
-
-
-def test_a_script_that_gives_something_else_now_is_told_with_both_values(run_trial: RunTrial, shapes: Any, script: Path) -> None:
-    ran = run_trial(shapes().yaml, cwd=script.parent, ask={"micro_batch": 4}, args=told(script, shapes().yaml, imgsz=96))
-    assert ran.report.failure is not None and "the script gives imgsz=64 instead of 96" in ran.report.failure.message

@@ -2,7 +2,7 @@
 
 | trap | held off by |
 |---|---|
-| in-loop OOM retry halves the batch | test_the_full_runs_trainer_does_not_halve_its_batch, and in a whole trial (slow) below it |
+| in-loop OOM retry halves the batch | test_the_full_runs_trainer_does_not_halve_its_batch |
 | the assigner swallows OOM | test_an_assigner_that_swallows_an_out_of_memory_error_is_reported |
 | fraction= rewrites the label cache | test_a_fraction_of_the_data_leaves_the_users_label_cache_alone |
 | loggers send | test_no_logger_but_tensorboard_is_a_trials |
@@ -48,19 +48,6 @@ def test_the_full_runs_trainer_does_not_halve_its_batch(exact: Any, shapes: Call
     with pytest.raises(torch.OutOfMemoryError):
         trainer.train()
     assert trainer.batch_size == 4
-
-
-@pytest.mark.slow
-def test_an_out_of_memory_error_in_the_loop_ends_the_trial_instead_of_halving_the_batch(
-    run_trial: RunTrial, shapes: Callable[..., ShapesData]
-) -> None:
-    ran = run_trial(shapes().yaml, fault="oom_in_every_forward")
-    assert ran.report.phase == Phase.TRAIN
-    assert ran.report.failure is not None
-    assert "OutOfMemoryError" in ran.report.failure.types
-    assert ran.report.observed["micro_batch"] == 4
-    assert ran.report.train_batches == 0
-    assert "Reducing to batch=" not in ran.output
 
 
 def test_an_assigner_that_swallows_an_out_of_memory_error_is_reported(run_trial: RunTrial, shapes: Callable[..., ShapesData]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,7 +16,6 @@ from launcher.shared.orders import Orders
 from launcher.trainers.ultralytics.inside.worst import (
     MicroBatch,
     TrialBatches,
-    dense_draw,
     densest,
     drawn_sizes,
     label_factor,
@@ -36,10 +36,6 @@ def loader(labels: list[int], batch: int, *, group_of: list[int] | None = None, 
         batch_shapes=np.array(shapes or []),
     )
     return SimpleNamespace(dataset=dataset, batch_size=batch)
-
-
-def test_the_densest_images_fill_the_batch() -> None:
-    assert densest([3, 9, 1, 7], 2) == [1, 3]
 
 
 def test_fewer_images_than_a_batch_repeat() -> None:
@@ -73,8 +69,7 @@ def test_of_rectangular_batches_of_one_shape_the_densest_stands_for_them() -> No
 
 def test_the_batch_of_the_densest_image_is_told_apart() -> None:
     groups = loader([9, 1, 1, 1], 2, group_of=[0, 0, 1, 1], shapes=[(10, 10), (20, 20)])
-    assert shapes_of(groups)[0] == MicroBatch((2, 3))
-    assert dense_draw(groups, None) == MicroBatch((0, 1))
+    assert varied(shapes_of(groups)) == [MicroBatch((2, 3)), MicroBatch((0, 1))]
 
 
 def test_of_many_shapes_the_largest_the_smallest_and_an_odd_one_are_run() -> None:
@@ -89,7 +84,7 @@ def asked(*, accumulation: int) -> Orders:
 
 def test_an_epoch_goes_from_the_largest_over_a_small_and_an_odd_one_to_the_largest_again() -> None:
     large, odd, small = (MicroBatch((0, 1), size) for size in (96, 64, 32))
-    before, after, closed = training([large, odd, small], asked(accumulation=8), dense=None, closes=True)
+    before, after, closed = training([large, odd, small], asked(accumulation=8), closes=True)
     assert before == [large, small, odd, large, small], "one is left over: gradients are held in validation"
     assert after == [large, small, odd, large]
     assert closed == [large, large]
@@ -97,19 +92,20 @@ def test_an_epoch_goes_from_the_largest_over_a_small_and_an_odd_one_to_the_large
 
 def test_a_run_of_one_shape_trains_no_more_than_its_steps_and_the_left_over() -> None:
     (one,) = shapes = [MicroBatch((0, 1))]
-    assert training(shapes, asked(accumulation=8), dense=None, closes=False) == ([one] * 5, [one] * 2)
-    assert training(shapes, asked(accumulation=1), dense=None, closes=False) == ([one] * 2, [one])
+    assert training(shapes, asked(accumulation=8), closes=False) == ([one] * 5, [one] * 2)
+    assert training(shapes, asked(accumulation=1), closes=False) == ([one] * 2, [one])
 
 
 def test_a_validation_has_as_many_batches_as_it_draws_figures_of() -> None:
     one = MicroBatch((0, 1))
-    assert validation([one], dense=None, least=2, total=9) == [one] * 3
-    assert validation([one], dense=None, least=2, total=1) == [one] * 2
+    assert validation([one], least=2, total=9) == [one] * 3
+    assert validation([one], least=2, total=1) == [one] * 2
 
 
 def test_a_validation_ends_with_its_largest_shape() -> None:
     shapes = [MicroBatch((number, number + 1)) for number in range(6)]
-    assert validation(shapes, dense=shapes[4], least=2, total=9) == [shapes[0], shapes[4], shapes[5], shapes[3], shapes[0]]
+    shapes[4] = replace(shapes[4], labels=9)
+    assert validation(shapes, least=2, total=9) == [shapes[0], shapes[4], shapes[5], shapes[3], shapes[0]]
 
 
 def test_the_script_gives_each_epoch_its_own_batches_and_goes_on_for_workers_that_fetch_ahead() -> None:

@@ -1,19 +1,20 @@
-"""A person's script, run by ``yolo_script.py`` alone: other settings where its training is asked for, everything else as it stands."""
+"""A command that trains with Ultralytics, with ``yolo.py`` loaded into it: what its training takes is another, all else as it stands."""
 
 from __future__ import annotations
 
 import csv
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 import yaml
 
-from launcher.trainers.ultralytics import environment
 from tests.helpers.shapes import ShapesData
+from tests.trainers.ultralytics.conftest import loaded
 
 SCRIPT = """import os, pickle, sys
 from pathlib import Path
@@ -40,6 +41,7 @@ while batch:
         YOLO('yolov8n.yaml').train(data='d.yaml', batch=batch)
         break
     except Exception:
+        print('tries again')
         batch //= 2
 """
 
@@ -48,15 +50,12 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 
 @pytest.fixture
 def run(tmp_path: Path, quiet_environment: dict[str, str]) -> Run:
-    """``yolo_script.py`` of a run folder, which has its own copy of ``native``, on ``train.py`` beside it."""
-    native = Path(environment.__file__).parent / "native"
-    runner = shutil.copytree(native, tmp_path / "native", ignore=shutil.ignore_patterns("__*")) / "yolo_script.py"
-    env = {key: value for key, value in quiet_environment.items() if key != "PYTHONPATH"}
+    """``python train.py``, with the ``native`` of a run folder."""
 
-    def started(*words: str, **more: str) -> subprocess.CompletedProcess[str]:
-        said = {**env, **more, "COLUMNS": "200"}
+    def started(*words: str, settings: dict[str, Any], **more: str) -> subprocess.CompletedProcess[str]:
+        env = {**quiet_environment, **loaded(tmp_path, settings), **more, "COLUMNS": "200"}
         return subprocess.run(
-            [sys.executable, str(runner), *words], cwd=tmp_path, env=said, capture_output=True, text=True, timeout=300, check=False
+            [sys.executable, "train.py", *words], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=300, check=False
         )
 
     return started
@@ -67,31 +66,38 @@ def test_a_script_trains_at_the_rung_goes_on_after_a_kill_and_does_the_rest_itse
 ) -> None:
     (tmp_path / "train.py").write_text(SCRIPT)
     data = str(shapes(val=3).yaml)
-    rung = ["--asked-batch", "8", "--asked-nbs", "16", "--given", "batch=8", "--tell", "kept_in", "batch=4"]
-    killed = run(*rung, "--", "train.py", data, DIE="1", CUDA_VISIBLE_DEVICES="")
+    rung = {"asked_batch": 8, "asked_nbs": 16, "tell": str(tmp_path / "kept_in"), "set": {"batch": 4}}
+    killed = run(data, settings=rung, DIE="1", CUDA_VISIBLE_DEVICES="")
     assert killed.returncode == 9, killed.stdout + killed.stderr
     assert f"steps of 4 __main__ {tmp_path / 'train.py'} \n" in killed.stdout, "at the rung, as the main program, on the cards it was given"
     kept = Path((tmp_path / "kept_in").read_text().strip())
     assert kept == tmp_path / "mine" and not (tmp_path / "after").exists()
-    ended = run(*rung, f"resume={kept / 'weights' / 'last.pt'}", "--", "train.py", data)
+    ended = run(data, settings={**rung, "set": {"batch": 4, "resume": str(kept / "weights" / "last.pt")}})
     assert ended.returncode == 0, ended.stdout + ended.stderr
     with (kept / "results.csv").open() as rows:
         assert [row["epoch"] for row in csv.DictReader(rows)] == ["1", "2"]
     args = yaml.safe_load((kept / "args.yaml").read_text())
     assert (args["batch"], args["nbs"], args["epochs"]) == (4, 16, 2)
     assert (tmp_path / "after").read_text().split()[1] == "True"
-    again = run(*rung, "--trained", str(kept / "weights" / "best.pt"), "--", "train.py", data)
+    before = {one.name for one in tmp_path.iterdir()}
+    again = run(data, settings={**rung, "trained": str(kept / "weights" / "best.pt")})
     assert again.returncode == 0 and "Starting training" not in again.stdout, again.stdout + again.stderr
     assert (tmp_path / "after").read_text().split()[1] == "False", "the script went on without a training"
+    assert (kept / "final").is_dir() and {one.name for one in tmp_path.iterdir()} == before
 
 
 def test_a_training_that_failed_is_not_tried_with_other_settings_though_the_script_would(run: Run, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(CATCHES)
-    ended = run("--given", "batch=64", "batch=4", "--", "train.py")
-    assert ended.returncode == 1
-    assert "the script gives batch=8 instead of 64" in ended.stderr and "another training after one that failed" in ended.stderr
+    ended = run(settings={"set": {"batch": 4}})
+    assert ended.returncode == 1 and "tries again" not in ended.stdout and "Traceback" in ended.stderr
 
 
-def test_a_command_without_a_script_says_how_it_is_written(run: Run) -> None:
-    ended = run("batch=4")
-    assert ended.returncode == 2 and "-- train.py" in ended.stderr
+def test_what_a_model_has_loaded_is_let_go_where_its_trainer_loads_it_anew(exact: Any) -> None:
+    from ultralytics import YOLO
+
+    model = YOLO("yolov8n.yaml")
+    model.ckpt = {"epoch": 0, "optimizer": {"state": {}}}
+    exact._let_go(model, "runs/attempt-1.pt")
+    assert (model.model, model.ckpt, model.ckpt_path) == ("runs/attempt-1.pt", {}, "runs/attempt-1.pt")
+    model.model = torch.nn.Linear(1, 1)  # as Ultralytics does after the training
+    assert isinstance(model._modules["model"], torch.nn.Module)
