@@ -147,7 +147,7 @@ class ScriptAdapter(Adapter):
             length=said_lengths.length(args.lengths, one_kind=asked_accumulation(self.recipe) == 1), exact=frozenset(exact),
             workers=workers.number if workers is not None else None, keeps=self._keeps(), unsaid=unsaid,
             unturned="" if checks.turns(self.recipe) else args.unturned,
-            unseen_step=accumulation_form(args) == ITSELF and "accumulation" not in args.says,
+            unseen_step=accumulation_form(args) == ITSELF and self.recipe.ask.get("accumulation") is None,
             read_at={
                 wheel: _read_at(wheel, spelling, unsaid)
                 for wheel, spelling in args.spelled.items()

@@ -109,7 +109,7 @@ def _by_itself(says: dict[str, Any], asked: Asked, shown: OfTrials) -> None:
     the asked ones, the script doesn't keep its step there (in a warm-up, say), which that rung's trial shows: it is another training."""
     if (ran := shown.ran.get(ACCUMULATION)) is not None:
         says[ACCUMULATION] = ran
-    elif (step := shown.ran.get(STEP)) is not None and ACCUMULATION not in says:
+    elif (step := shown.ran.get(STEP)) is not None and asked.unseen_step:
         says[ACCUMULATION] = max(step // (int(says[MICRO_BATCH]) * asked.world_size), 1)
 
 

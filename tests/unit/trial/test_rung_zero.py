@@ -169,6 +169,7 @@ ITSELF = {"micro_batch": "--batch-size", "accumulation": "itself"}
 def test_what_a_script_works_out_of_its_whole_batch_is_seen_at_rung_0_or_else_at_the_first_rung_that_steps(tmp_path: Path) -> None:
     """``accumulation = TOTAL // (batch * length)``: one value is turned."""
     one = adapter(tmp_path, spelled=ITSELF, args={"says": {"micro_batch": 32}})
+    one = ScriptAdapter(one.recipe.model_copy(update={"ask": {"micro_batch": 32}}))
     ladder = ladder_of(one)
     at_once = one.believing({"micro_batch": 32, "accumulation": 4}, {})
     assert at_once is not None and ladder_of(ScriptAdapter(at_once)).effective_batch == 128
@@ -190,6 +191,7 @@ def test_what_a_script_works_out_of_its_whole_batch_is_seen_at_rung_0_or_else_at
 def test_a_script_that_keeps_no_step_at_a_lower_rung_is_never_taken_there(tmp_path: Path) -> None:
     """One that accumulates up to a batch of its own after a warm-up (YOLOv5) makes steps of its micro-batches as long as a trial looks."""
     one = adapter(tmp_path, spelled=ITSELF, args={"says": {"micro_batch": 32}})
+    one = ScriptAdapter(one.recipe.model_copy(update={"ask": {"micro_batch": 32}}))
     ladder = ladder_of(one)
     trials = [tried(ladder, kind=Kind.OUT_OF_MEMORY, micro_batch=32), tried(ladder, at=1, told=1, micro_batch=16, **{SAMPLES: 16})]
     told = rung_zero.showed(trials, unsaid=one.asked.unsaid)
