@@ -153,9 +153,14 @@ class Display:
             refused = f"rung {event.rung.index} is not the asked training: {event.refused}. Rungs with more accumulation than asked"
             accepts = f"{ALLOW_DIFFERENCE} (ladder.keep_update=false in a recipe) launches one with that difference"
             self._say(f"{refused} are left out; {accepts}", style="red")
-        elif not same.unproven:
+        elif not same.unproven or same.counted:
             apart = f"{same.apart or 0:.0e} apart (rounding: the same)"
-            self._say(f"the same training: its updates are {apart}; steps, schedule and samples are the same", style="green")
+            rest = (
+                "schedule and samples are the same; its steps are counted in the run"
+                if same.counted
+                else "steps, schedule and samples are the same"
+            )
+            self._say(f"the same training: its updates are {apart}; {rest}", style="green")
         else:
             lead = "except" if all(line.startswith("differs") for line in same.unproven) else "as far as it is proven; not proven:"
             parts = "; ".join(f"{names}: {line}" for line, names in same.unproven.items())

@@ -162,6 +162,8 @@ def _given_up(text: str, batch: str, same: SameTraining | None) -> str:
     """What the rung gives up; that it gives up nothing, or is as asked, only where that is proven."""
     if same is None or not same.unproven:
         return f"given up: {text or 'nothing'} ({batch})"
+    if same.counted:
+        return f"given up: {text or 'nothing'} ({batch}; the same training, whose steps the run counts)"
     short = "; ".join(same.unproven)
     unsaid = batch.removesuffix(", as asked")
     return f"given up: {f'{text} ' if text else ''}({unsaid}; not proven the same training: {short})"

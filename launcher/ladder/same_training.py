@@ -12,6 +12,7 @@ from launcher.ladder.twins import Finding, FindingKind, Twin, ends_apart
 PROVEN = "proven"
 GIVEN_UP = "differs by what is given up"
 """How a line begins of what a rung's lesser sizes, lengths or model make another training: the person let them be turned."""
+END_UNSEEN = "not comparable because its end was not reached"
 _BATCH_NORM = "in batch norm, which takes its statistics from micro-batches"
 BATCH_NORM = f"differs {_BATCH_NORM}; all else is the same"
 
@@ -40,6 +41,11 @@ class SameTraining:
     @property
     def proven(self) -> bool:
         return all(line == PROVEN for line in self.lines.values())
+
+    @property
+    def counted(self) -> bool:
+        """All is proven but how many steps it makes, whose end no twin came to: the run counts them."""
+        return self.steps.startswith(END_UNSEEN) and list(self.unproven.values()) == ["steps"]
 
     @property
     def unproven(self) -> dict[str, str]:
@@ -116,4 +122,4 @@ def _end(first: Twin, other: Twin) -> str:
     for twin in (first, other):
         if twin.ended == "failed":
             return f"not comparable because it failed at {twin.layout}: {twin.why}"
-    return f"not comparable because its end was not reached in {min(first.updates, other.updates)} optimizer steps: the run counts them"
+    return f"{END_UNSEEN} in {min(first.updates, other.updates)} optimizer steps: the run counts them"

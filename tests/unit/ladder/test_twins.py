@@ -140,6 +140,7 @@ def test_an_end_that_was_not_reached_proves_no_number_of_steps() -> None:
     said = certified(first(ended="limit"), other(ended="limit"))
     assert said.gradient == PROVEN and not said.proven and said.verdict == "same"
     assert said.steps.startswith("not comparable because its end was not reached in 3 optimizer steps")
+    assert said.counted and not replace(said, samples="differs").counted and not certified(first(), other()).counted
 
 
 def test_a_smaller_step_at_the_end_of_a_pass_is_told_apart_from_all_the_others() -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import importlib.metadata
+import os
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
@@ -46,6 +49,17 @@ def test_the_persons_own_allocator_settings_are_kept_in_the_one_variable_that_ev
     assert allocator_environment(CARD)["PYTORCH_CUDA_ALLOC_CONF"] == "max_split_size_mb:128,expandable_segments:True"
     monkeypatch.setenv(variable, "expandable_segments:False")
     assert allocator_environment(CARD)["PYTORCH_CUDA_ALLOC_CONF"] == "expandable_segments:False"
+
+
+def test_arrow_reserves_no_gibibyte_of_a_cpu_budget() -> None:
+    """nanochat reads parquet: 1 GiB of its process's data was Arrow's own pool, and no rung fitted."""
+    grown = (
+        "import pyarrow; size = lambda: int(open('/proc/self/status').read().split('VmData:')[1].split()[0]); "
+        "before = size(); pyarrow.table({'a': list(range(10000))}); print(size() - before)"
+    )
+    env = {**os.environ, **allocator_environment(cpu_budget())}
+    said = subprocess.run([sys.executable, "-c", grown], env=env, capture_output=True, text=True, check=True).stdout
+    assert int(said) < 128 * 1024, f"{int(said) // 1024} MiB"
 
 
 def test_no_torch_beside_the_launcher_is_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,7 @@ from launcher.engine.state import Fit, Status
 from launcher.ladder.asked import Asked
 from launcher.ladder.build import ladder_of
 from launcher.ladder.rungs import Rung, Wheel, build
-from launcher.ladder.same_training import SameTraining, unproven
+from launcher.ladder.same_training import END_UNSEEN, SameTraining, unproven
 from launcher.ladder.twins import Finding, FindingKind, Step, Twin
 from launcher.ladder.verdict import Kind, Verdict
 from launcher.shared.report import Phase, PhaseUse, TrialReport
@@ -208,8 +208,10 @@ def test_only_what_is_proven_is_said_to_be_as_asked(tmp_path: Path) -> None:
     Display(console).hear(Proven(rung=rung, same=unproven("its rows can't be seen"), refused="", twins=True))
     Display(console).hear(Proven(rung=rung, same=SAME, refused="", twins=True))
     Display(console).hear(Proven(rung=rung, same=SAME, refused="its rows see each other", twins=True))
+    Display(console).hear(Proven(rung=rung, same=replace(SAME, steps=f"{END_UNSEEN} in 4 optimizer steps"), refused="", twins=True))
     said = console.export_text()
     assert "the same training, except samples: differs by 0.5 at the end of each pass" in said
+    assert "schedule and samples are the same; its steps are counted in the run" in said
     assert "not proven: gradient, steps, schedule, samples: not comparable because its rows can't be seen" in said
     assert (
         "its updates are 1e-07 apart (rounding: the same)" in said and "rung 1 is not the asked training: its rows see each other" in said
