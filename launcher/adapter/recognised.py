@@ -23,7 +23,7 @@ class Belief:
     """Where the value was found, in words."""
 
     def __str__(self) -> str:
-        return f"{'set from outside' if self.spelling == 'outside' else self.spelling} ({self.source})"
+        return self.source if self.spelling == "outside" else f"{self.spelling} ({self.source})"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

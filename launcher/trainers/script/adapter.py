@@ -70,8 +70,8 @@ SHORT_PASSES = 2
 MOST_ACCUMULATION = 4
 """Micro-batches per optimizer step in a trial."""
 _OF_ACCUMULATION = {
-    OUTSIDE: "the script has no word for accumulation: where the micro-batch is lowered, its optimizer steps are held back from outside "
-    "until the whole batch is in (the run needs native/accumulate, not autofit)",
+    OUTSIDE: "the script has no word for accumulation: where the micro-batch is lowered, its optimizer waits until the whole "
+    "batch is in (native/accumulate in the run's folder sees to that, and needs nothing of autofit)",
     ITSELF: "the script takes its whole batch in parts by itself: only {word} is turned, and the step stays as it is",
     "": "the script's word for accumulation is not known, so the micro-batch stays as asked (trainer.args.spelled.accumulation)",
 }

@@ -240,7 +240,7 @@ def test_a_script_without_a_word_for_accumulation_is_given_it_from_outside(tmp_p
         "checkpointing": "switch:--c",
     }
     adapter = ScriptAdapter(changed(project(tmp_path, accumulation=1), spelled=spelled, says={"accumulation": 1, "micro_batch": 8}))
-    assert adapter.check() == [] and any("held back from outside" in note for note in adapter.notes())
+    assert adapter.check() == [] and any("waits until the whole batch is in" in note for note in adapter.notes())
     asked, lower = (adapter.command(rung, cpu_budget(), folder=tmp_path / "run") for rung in ladder_of(adapter).rungs[:2])
     assert "ACCUMULATE" not in asked.env and not any(path.name == "sitecustomize.py" for path in asked.files)
     place = tmp_path / "run" / "native" / "accumulate"
