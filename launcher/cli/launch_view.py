@@ -283,6 +283,8 @@ def _batch_of(job: Job) -> str:
     effective, last = job.ladder.effective_batch, min(rung.effective_batch for rung in job.ladder.rungs)
     if not effective:
         return "the batch is the command's own"
+    if job.adapter.asked.unseen_step:
+        return "the effective batch stays the script's own on all of them: the first step that is seen shows it"
     ranks = {rung.world_size for rung in job.ladder.rungs}
     processes = f" ({max(ranks)} processes)" if max(ranks) > 1 and len(ranks) == 1 else ""
     if last == effective:

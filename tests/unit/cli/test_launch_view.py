@@ -28,6 +28,7 @@ from launcher.run.cause import Ended
 from launcher.shared.report import SAMPLES, TrialReport
 from launcher.shared.sizes import MIB
 from launcher.trainers.script.adapter import ScriptAdapter
+from launcher.trainers.script.spelling import ITSELF
 from launcher.trainers.suite import cpu_budget
 from launcher.trainers.ultralytics.adapter import UltralyticsAdapter
 from launcher.trial.events import TrialStarted
@@ -228,6 +229,14 @@ def test_of_a_script_that_nobody_has_told_how_to_resume_it_is_not_said_that_it_l
     fit.job = replace(fit.job, adapter=script)
     text = shown(lambda screen: screen.hear(Finished(fit=fit)))
     assert "trainer.args.resume says how this script does" in text and "no checkpoint is left" not in text
+
+
+def test_a_step_that_the_script_works_out_is_no_number_before_it_is_seen(tmp_path: Path) -> None:
+    spelled = {"micro_batch": "--device-batch-size", "accumulation": ITSELF}
+    trainer = TrainerRules(adapter="script", args={"command": ["python", "train.py"], "spelled": spelled})
+    script = ScriptAdapter(Recipe(name="mine", ask={"micro_batch": 16}, trainer=trainer, ladder=LadderRules(order=("micro_batch",))))
+    here = replace(job(tmp_path), adapter=script, ladder=ladder_of(script))
+    assert "the effective batch stays the script's own" in shown(lambda screen: screen.hear(Planned(job=here)))
 
 
 @pytest.mark.parametrize(("how", "words"), [
