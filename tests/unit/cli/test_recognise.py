@@ -449,9 +449,15 @@ p.add_argument("--batch_size", type=int, default=4, help="batch size, in units o
 p.add_argument("--sequence_length", type=int, default=64)
 p.add_argument("--total_batch_size", type=int, default=256, help="total desired batch size, in units of #tokens")
 """
+TABICL = """
+p.add_argument("--batch_size", type=int, default=512)
+p.add_argument("--micro_batch_size", type=int, default=8)
+p.add_argument("--batch_size_per_gp", type=int, default=4)
+"""
 
 
 @pytest.mark.parametrize(("source", "words", "batch"), [
+    (TABICL, "--batch_size 8 --micro_batch_size 8 --batch_size_per_gp 8", 8), (TABICL, "--batch_size 64", 8),
     (NANOCHAT, "--device-batch-size=32 --total-batch-size=8192 --max-seq-len=128", 32),
     (NANOCHAT.replace("num-iterations", "n"), "--device-batch-size=32", 32), (LLM_C, "", 4), (LLM_C, "--total_batch_size 1024", 4),
 ])  # fmt: skip
