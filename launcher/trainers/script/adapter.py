@@ -181,7 +181,8 @@ class ScriptAdapter(Adapter):
         notes = [_OF_ACCUMULATION.get(form, "").format(word=word)]
         if why:
             seen = self.recipe.ask.get("micro_batch") is not None
-            notes = [f"{'the micro-batch is not turned, and the command is guarded as it stands: ' if seen else ''}{why}"]
+            how = ", and the command is guarded as it stands" if seen else ", unless its first trial shows where"
+            notes = [f"the micro-batch isn't turned{how}: {why}"]
         if self.asked.exact:
             notes.append(
                 "the script has no word for checkpointing: where that is turned, the first modules of each stack that repeats are computed "
