@@ -75,8 +75,11 @@ def showed(trials: Sequence[Trial], *, unsaid: Collection[str]) -> Misread | Non
         return None
     rung, told, facts = trial.rung, trial.expects.get(ACCUMULATION), trial.report.facts
     ran = _shown(trial, unsaid=unsaid)
-    if facts.get(DRAWN_BATCH) or (rung.micro_batch and len(facts.get(MICRO_BATCHES, ())) > 1):
+    changes = len(facts.get(MICRO_BATCHES, ())) > 1
+    if facts.get(DRAWN_BATCH) or (rung.micro_batch and changes):
         ran.pop(MICRO_BATCH, None)
+    if changes and trial.verdict.kind is Kind.OUT_OF_MEMORY:  # a script may catch that, and take its batch in halves
+        ran.pop(ACCUMULATION, None)
     counted = {} if trial.kept and told is None else {ACCUMULATION: told if isinstance(told, int) else rung.accumulation}
     expected = {MICRO_BATCH: rung.micro_batch, WORLD_SIZE: rung.world_size, **counted}
     read = {name: value for name, value in expected.items() if value and ran.get(name, value) != value}
