@@ -187,10 +187,9 @@ def _is_a_worker() -> bool:
 
 
 def distributed() -> Any:
-    """torch.distributed where a group of several is up, else None."""
-    import torch.distributed as dist
-
-    return dist if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1 else None
+    """torch.distributed where a group of several is up, else None: where torch isn't loaded, too, which a script's Python may not have."""
+    dist = sys.modules.get("torch.distributed")
+    return dist if dist is not None and dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1 else None
 
 
 def world_size() -> int:
