@@ -143,7 +143,7 @@ CASES: tuple[Case, ...] = (
     Case(
         name="nanochat", repo="karpathy/nanochat", script="scripts/base_train.py", data="documents",
         needs=("torch", "tiktoken", "rustbpe", "wandb", "pyarrow"),
-        env={"NANOCHAT_BASE_DIR": "{data}", "TORCHDYNAMO_DISABLE": "1"},  # compiling would be most of its time and memory on a CPU
+        env={"NANOCHAT_BASE_DIR": "{data}", "TORCHDYNAMO_DISABLE": "1", "ARROW_DEFAULT_MEMORY_POOL": "system"},
         command=_words(
             "python -m scripts.base_train --depth=2 --head-dim=32 --window-pattern=L --max-seq-len=128 --device-batch-size=16 "
             "--total-batch-size=4096 --eval-every=3 --eval-tokens=4096 --core-metric-every=-1 --sample-every=-1 --num-iterations=5"
