@@ -287,7 +287,7 @@ class ScriptAdapter(Adapter):
         return line
 
     def _config_copies(self, line: Line, rung: Rung, place: Path) -> None:
-        """Gives the line copies of configuration files with the rung's values, which it names."""
+        """Gives the line copies of configuration files with the rung's values, which it names, and what lies beside each."""
         by_file: dict[str, dict[str, Any]] = {}
         for key, value in line.config.items():
             path = configs.last_with(self.args.config, key) or next(iter(self.args.config), None)
@@ -296,6 +296,8 @@ class ScriptAdapter(Adapter):
         for path, changes in by_file.items():
             source = Path(path)
             copy = _free(place / f"{source.stem}.rung{rung.index}{source.suffix}", line.files)
+            for name_beside, text in configs.beside(source).items():
+                line.files.setdefault(place / name_beside, text)
             line.files[copy] = configs.edited(source.read_text(encoding="utf-8"), source.suffix, changes)
             line.words = [*line.words[: line.begin], *(replaced(word, path, str(copy)) for word in line.words[line.begin :])]
 

@@ -10,12 +10,14 @@ import json
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 SUFFIXES = (".yaml", ".yml", ".json", ".toml")
+_SMALL_BYTES = 2**16
 
 
 class NoSuchKey(KeyError):
@@ -169,6 +171,16 @@ def named(words: Sequence[str]) -> tuple[str, ...]:
                 alone.append(path)
     found = flagged or alone or (all_of_them if len(all_of_them) == 1 else [])
     return tuple(dict.fromkeys(path for path in found if not _takes_in_others(path)))
+
+
+def beside(path: Path) -> dict[str, str]:
+    """Name -> text of the other small configuration files in its folder: a script may look for them there (``base.json``)."""
+    found = {}
+    for other in sorted(path.parent.iterdir()):
+        if other.name != path.name and other.suffix in SUFFIXES and other.is_file() and other.stat().st_size <= _SMALL_BYTES:
+            with suppress(UnicodeDecodeError):
+                found[other.name] = other.read_text(encoding="utf-8")
+    return found
 
 
 def held(path: str) -> Any:

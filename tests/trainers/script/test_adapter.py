@@ -92,6 +92,16 @@ def test_a_rung_changes_a_copy_of_the_config_and_nothing_else_in_it(tmp_path: Pa
     assert (tmp_path / "c.yaml").read_text() == CONFIG
 
 
+def test_what_lies_beside_a_configuration_file_lies_beside_its_copy(tmp_path: Path) -> None:
+    """A script that takes ``base.json`` from its file's folder would build its default model otherwise."""
+    adapter = ScriptAdapter(project(tmp_path))
+    (tmp_path / "base.json").write_text('{"width": 8}')
+    (tmp_path / "large.json").write_text("0" * 2**17)
+    files = adapter.command(ladder_of(adapter).rungs[1], cpu_budget(), folder=tmp_path / "run").files
+    assert files[tmp_path / "run" / "native" / "base.json"] == '{"width": 8}'
+    assert sorted(path.name for path in files) == ["base.json", "c.rung1.yaml"]
+
+
 @pytest.mark.parametrize("text", ["train: {batch: 8}\n", "_BASE_: other.yaml\ntrain: {batch: 8}\n"])
 def test_a_file_that_no_changed_copy_can_stand_for_is_refused(text: str, tmp_path: Path) -> None:
     mine = project(tmp_path)
