@@ -9,7 +9,7 @@ import contextlib
 import json
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -59,17 +59,8 @@ def needed(job: Job, rung: Rung) -> bool:
 
 def prove(job: Job, rung: Rung) -> Proof:
     """Runs the twins of a rung. Raises Interrupted on a signal."""
-    began, limit_s = time.monotonic(), job.recipe.trial.proof_timeout_s
-    proving = _Proving(job, rung, until=began + limit_s)
-    try:
-        proof = proving.proof() if limit_s else proving.unproven("trial.proof_timeout_s is 0")
-    except (BadInput, OSError, ValueError, OutOfTime) as error:
-        late = f"took longer than {limit_s:g} s (trial.proof_timeout_s)"
-        proof = proving.unproven(f"its twins {f'could not be run: {error}' if str(error) else late}")
-    finally:
-        proving.forget()
-    refused = proof.refused if job.recipe.ladder.keep_update else ""
-    return replace(proof, refused=refused, same=replace(proof.same, seconds=time.monotonic() - began))
+    found = _ran(_Proving(job, rung), _Proving.proof)
+    return found if job.recipe.ladder.keep_update else replace(found, refused="")
 
 
 def of_exact(job: Job, rung: Rung, same: SameTraining) -> SameTraining:
@@ -79,17 +70,26 @@ def of_exact(job: Job, rung: Rung, same: SameTraining) -> SameTraining:
     if not turned or same.gradient != same_training.PROVEN:
         return same
     rows = min(rung.micro_batch, 4)
-    proving = _Proving(job, rung, until=time.monotonic() + job.recipe.trial.proof_timeout_s)
     with doing(f"running the same rows with {', '.join(turned)} as asked: is an update at rung {rung.index} the asked one?"):
-        try:
-            found, first, other = proving.pair(job.adapter, [(rows, 1), (rows, 1)], asked=turned)
-            by = same_training.certificate(found, first, other)
-        except (BadInput, OSError, ValueError, OutOfTime) as error:
-            by = same_training.unproven(f"its twins could not be run: {error}")
-        finally:
-            proving.forget()
-    as_asked = by.gradient in (same_training.PROVEN, same_training.BATCH_NORM)
-    return same if as_asked else replace(same, gradient=by.gradient, verdict=by.verdict)
+        by = _ran(
+            _Proving(job, rung),
+            lambda one: Proof(same=same_training.certificate(*one.pair(job.adapter, [(rows, 1), (rows, 1)], asked=turned))),
+        ).same
+    line = same_training.PROVEN if by.gradient == same_training.BATCH_NORM else by.gradient
+    return replace(same, gradient=line, verdict=by.verdict, seconds=same.seconds + by.seconds)
+
+
+def _ran(proving: _Proving, how: Callable[[_Proving], Proof]) -> Proof:
+    """What comes of twins that may fail, or take too long."""
+    began, limit_s = time.monotonic(), proving.limit_s
+    try:
+        proof = how(proving) if limit_s else proving.unproven("trial.proof_timeout_s is 0")
+    except (BadInput, OSError, ValueError, OutOfTime) as error:
+        late = f"took longer than {limit_s:g} s (trial.proof_timeout_s)"
+        proof = proving.unproven(f"its twins {f'could not be run: {error}' if str(error) else late}")
+    finally:
+        proving.forget()
+    return replace(proof, same=replace(proof.same, seconds=time.monotonic() - began))
 
 
 def with_cure(job: Job, cure: Mapping[str, Any]) -> Job:
@@ -104,8 +104,9 @@ def with_cure(job: Job, cure: Mapping[str, Any]) -> Job:
 class _Proving:
     """One proof under way."""
 
-    def __init__(self, job: Job, rung: Rung, *, until: float) -> None:
-        self._job, self._rung, self._until = job, rung, until
+    def __init__(self, job: Job, rung: Rung) -> None:
+        self._job, self._rung, self.limit_s = job, rung, job.recipe.trial.proof_timeout_s
+        self._until = time.monotonic() + self.limit_s
         self._place = job.folder.trials / "twins"
         self._rounds = 0
         self._single = True
