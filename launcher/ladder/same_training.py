@@ -91,7 +91,10 @@ def certificate(finding: Finding, first: Twin, other: Twin, *, told: str = "") -
     told = f"{by} in {told}{f' and {_BATCH_NORM}' if first.batch_norm else ''}; all else is the same" if told else f"{by}: {finding.why}"
     line: dict[str, Any] = {} if finding.kind is FindingKind.SAME else {finding.of: told}
     same = SameTraining(verdict=finding.kind.value, apart=finding.apart, layouts=layouts, **line)
-    if finding.kind is FindingKind.SAME and first.batch_norm:
+    if finding.kind is FindingKind.SAME and first.by_hand:
+        drawn = "what its collate function draws for one row after another stood still; all else is the same"
+        same = replace(same, gradient=f"not comparable because {drawn}", verdict=FindingKind.UNCOMPARABLE.value)
+    elif finding.kind is FindingKind.SAME and first.batch_norm:
         same = replace(same, gradient=BATCH_NORM)
     if not first.ended == other.ended == "exit" and same.steps == PROVEN:
         same = replace(same, steps=_end(first, other))

@@ -94,6 +94,8 @@ class Twin:
     """Each of its ranks reads the same rows."""
     mixed: bool = False
     """An order was drawn while a batch was trained on."""
+    by_hand: bool = False
+    """Its collate function draws for one row after another, which stood still."""
     batch_norm: bool = False
     sharing: int = 0
     """Workers that share a stream of rows."""

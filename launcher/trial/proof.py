@@ -268,7 +268,7 @@ def read(folder: Path, micro_batch: int, accumulation: int, ranks: int) -> list[
 
 
 def _as_rank(empty: Twin, said: Mapping[str, Any]) -> Twin:
-    names = ("ended", "whole", "ragged", "unshown", "mixed", "batch_norm", "sharing", "widened", "beside", "unseen")
+    names = ("ended", "whole", "ragged", "unshown", "mixed", "by_hand", "batch_norm", "sharing", "widened", "beside", "unseen")
     known = {name: said[name] for name in names if name in said}
     return replace(empty, **known, steps=tuple(map(_step, said["steps"])), rows=tuple(said["rows"]), why=said.get("failure", ""))
 

@@ -1,8 +1,8 @@
 """Random things at rest, so that two layouts of the same rows compute the same.
 
-A row is fetched by a seed of its own. While a batch is put together, and from its arrival until the next is asked for, whatever torch draws
-is a constant, which doesn't hang on how rows are laid out as a seed does; each draw of Python's and NumPy's begins anew. Dropout drops
-nothing, half precision by autocast is left out, and batch norm uses its running statistics: what they change is told apart.
+A row is fetched by a seed of its own. While a batch is put together, and from its arrival until the next is asked for, what is drawn for
+all its rows (by its first dimension) is drawn for each by the row's own seed, and any other draw is a constant: neither hangs on how rows
+are laid out. Dropout drops nothing, half precision by autocast is left out, and batch norm uses its running statistics.
 """
 
 from __future__ import annotations
@@ -10,8 +10,10 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import math
 import random
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 SEED = 1234
@@ -21,6 +23,8 @@ HOST = ("random", "uniform", "gauss", "normalvariate", "betavariate", "randint",
 NUMPY = ("random", "uniform", "normal", "standard_normal", "beta", "binomial", "choice", "permutation", "shuffle")
 OF_NUMPY, OF_GENERATOR = (*NUMPY, "rand", "randn", "randint", "random_sample"), (*NUMPY, "integers")
 ORDERS = ("permutation", "shuffle")
+FETCHES_AHEAD = ("accelerate.data_loader", "lightning.pytorch", "pytorch_lightning")
+"""Libraries by which the batch that came last isn't the one that is trained on."""
 
 
 class Rest:
@@ -29,8 +33,12 @@ class Rest:
     def __init__(self) -> None:
         self.on = self.collating = self.ready = False
         """At rest; while a batch is put together; an optimizer was made, and with it the weights, which are drawn as ever."""
-        self.mixed = False
-        """An order was drawn while a batch was trained on."""
+        self.mixed = self.by_hand = False
+        """An order was drawn while a batch was trained on; a collate function draws for one row after another."""
+        self.rows: Sequence[int] = ()
+        """Of the batch: a number for each."""
+        self._draws = self._single = 0
+        """For the batch so far; those that were for no rows."""
         self._back: Callable[[], None] = lambda: None
         seed(SEED)
 
@@ -39,6 +47,23 @@ class Rest:
         if not self.on:
             self._back = remembered()
         self.on, self.collating = self.ready or collating, collating
+        if not collating and any(name in sys.modules for name in FETCHES_AHEAD):
+            self.rows = [0] * len(self.rows)  # whose rows these are isn't known
+        self.trained()
+
+    def trained(self) -> None:
+        """What follows is another micro-batch's."""
+        self._draws = self._single = 0
+
+    def seeds(self, drawn: Any) -> list[int]:
+        """For a draw, of each row it is for; none where it is for no rows, or is one number for each, which may as well be alike."""
+        self._draws += 1
+        shape = getattr(drawn, "shape", ())
+        if shape and shape[0] == len(self.rows) < math.prod(shape):
+            return [(row * 1000 + self._draws) % 2**32 for row in self.rows]
+        self._single += 1
+        self.by_hand = self.by_hand or (self.collating and self._single >= len(self.rows) > 1)
+        return []
 
     def leave(self) -> None:
         """The next batch is asked for: the streams go on as if nothing had been drawn."""
@@ -143,24 +168,30 @@ def _constants(torch: Any, rest: Rest) -> None:
                 drawn.copy_(constant(drawn, *args, **(kwargs or {})))
             return drawn
 
-    def uniform(drawn: Any, *args: Any, **kwargs: Any) -> Any:
-        return torch.full_like(drawn, 0.12 if rest.collating else 0.3)
+    def own(drawn: Any) -> Any:
+        """From 0 to 1: each row's own numbers, of which longer rows have more; None where it is for no rows."""
+        seeds, generator = rest.seeds(drawn), torch.Generator()
+        rows = [torch.rand(drawn[:1].numel(), generator=generator.manual_seed(number)) for number in seeds]
+        return torch.stack(rows).reshape(drawn.shape).to(drawn.device) if rows else None
 
-    def between(drawn: Any, this: Any, low: float = 0.0, high: float = 1.0, **kwargs: Any) -> Any:
-        return low + uniform(drawn) * (high - low)
+    def evenly(drawn: Any, still: float) -> Any:
+        numbers = own(drawn)
+        return torch.full(drawn.shape, 0.12 if rest.collating else still, device=drawn.device) if numbers is None else numbers
+
+    def uniform(drawn: Any, this: Any, low: float = 0.0, high: float = 1.0, **kwargs: Any) -> Any:
+        return low + evenly(drawn, 0.3) * (high - low)
 
     def normal(drawn: Any, this: Any = 0.0, mean: Any = 0.0, std: Any = 1.0, **kwargs: Any) -> Any:
-        return torch.zeros_like(drawn) + mean + 0.5 * std
-
-    def normal_of(drawn: Any, mean: Any = 0.0, std: Any = 1.0, *args: Any, **kwargs: Any) -> Any:
-        return torch.zeros_like(drawn) + mean + 0.5 * std
+        return mean + (2 * evenly(drawn, 0.75) - 1) * std
 
     def whole(drawn: Any, *args: Any, **kwargs: Any) -> Any:
-        bounds = [one for one in args if isinstance(one, int)]
-        return torch.full_like(drawn, sum(bounds[:2]) // 2)
+        bounds = [one for one in args if isinstance(one, int)][:2]
+        low, high = bounds if len(bounds) > 1 else (0, *bounds, 1)[:2]
+        return low + (evenly(drawn, 0.5) * (high - low)).floor()
 
     def chance(drawn: Any, this: Any, p: Any = None, **kwargs: Any) -> Any:
-        return torch.zeros_like(drawn) + (this if p is None else p)
+        chances, numbers = this if p is None else p, own(drawn)
+        return torch.zeros_like(drawn) + chances if numbers is None else numbers < chances
 
     def turned(drawn: Any, *args: Any, **kwargs: Any) -> Any:
         rest.mixed = rest.mixed or not rest.collating
@@ -170,44 +201,54 @@ def _constants(torch: Any, rest: Rest) -> None:
         return probabilities.argmax(-1, keepdim=True)
 
     table: dict[Callable[..., Any], tuple[str, ...]] = {
-        uniform: ("rand", "rand_like"), between: ("uniform_", "uniform"), normal: ("normal_", "normal_functional"),
-        normal_of: ("normal",), chance: ("bernoulli_", "bernoulli"), turned: ("randperm",), likeliest: ("multinomial",),
-        whole: ("randint", "randint_like", "random_", "random"),
-        (lambda drawn, *args, **kwargs: torch.full_like(drawn, 0.5)): ("randn", "randn_like", "exponential_", "exponential"),
+        uniform: ("uniform_", "uniform"), normal: ("normal_", "normal_functional"), chance: ("bernoulli_", "bernoulli"),
+        whole: ("randint", "randint_like", "random_", "random"), turned: ("randperm",), likeliest: ("multinomial",),
+        (lambda drawn, *args, **kwargs: evenly(drawn, 0.3)): ("rand", "rand_like"),
+        (lambda drawn, *args, **kwargs: 2 * evenly(drawn, 0.75) - 1): ("randn", "randn_like"),
+        (lambda drawn, mean=0.0, std=1.0, *args, **kwargs: mean + (2 * evenly(drawn, 0.75) - 1) * std): ("normal",),
+        (lambda drawn, *args, **kwargs: 0.5 + evenly(drawn, 0.5)): ("exponential_", "exponential"),
     }  # fmt: skip
     of = {name: constant for constant, names in table.items() for name in names}
     Draws().__enter__()
 
 
 def _host(rest: Rest) -> None:
-    """Python's draws and NumPy's: each begins anew, and all of an array's are alike."""
+    """Python's draws and NumPy's: each begins anew. An array for all rows is made row by row; of another all numbers are alike."""
     for name in HOST:
         setattr(random, name, _anew(getattr(random, name), rest))
     if (numpy := numpy_or_none()) is None:
         return
     for name in OF_NUMPY:
-        setattr(numpy.random, name, _anew(getattr(numpy.random, name), rest, spread=name not in ORDERS))
-    kind, make = numpy.random.Generator, numpy.random.default_rng
+        setattr(numpy.random, name, _anew(getattr(numpy.random, name), rest))
+    kind, make, state = numpy.random.Generator, numpy.random.default_rng, numpy.random.get_state
 
     def fresh(plain: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(plain)
         def drawn(this: Any, *args: Any, **kwargs: Any) -> Any:
-            return plain(make(DRAW) if rest.on else this, *args, **kwargs)
+            return plain(make(state()[1]) if rest.on else this, *args, **kwargs)
 
-        return _anew(drawn, rest, spread=plain.__name__ not in ORDERS)
+        return _anew(drawn, rest)
 
     own = type("Generator", (kind,), {name: fresh(getattr(kind, name)) for name in OF_GENERATOR})
     numpy.random.default_rng = lambda seed=SEED: own(make(SEED if seed is None else seed).bit_generator)
 
 
-def _anew(plain: Callable[..., Any], rest: Rest, *, spread: bool = False) -> Callable[..., Any]:
+def _anew(plain: Callable[..., Any], rest: Rest) -> Callable[..., Any]:
     @functools.wraps(plain)
     def drawn(*args: Any, **kwargs: Any) -> Any:
-        if rest.on:
-            seed(DRAW)
-            rest.mixed = rest.mixed or (plain.__name__ in ORDERS and not rest.collating)
-        result = plain(*args, **kwargs)
-        if rest.on and spread and getattr(result, "size", 1) > 1:
+        if not rest.on:
+            return plain(*args, **kwargs)
+
+        def begun(number: int) -> Any:
+            seed(number)
+            return plain(*args, **kwargs)
+
+        result, order = begun(DRAW), plain.__name__ in ORDERS
+        rest.mixed = rest.mixed or (order and not rest.collating)
+        seeds = [] if order else rest.seeds(result)
+        for at, number in enumerate(seeds):
+            result[at] = begun(number)[0]
+        if not seeds and not order and getattr(result, "size", 1) > 1:
             result[...] = 1 if plain.__name__ == "binomial" else result.flat[0]
         return result
 

@@ -62,6 +62,8 @@ class Rows:
         """Held, so that no identity comes twice."""
         self.drawn: dict[int, list[str]] = {}
         """Data set, numbered as they come -> digests of its rows."""
+        self._known: dict[int, list[int]] = {}
+        """Likewise -> the number by which each row's draws are seeded."""
         self.whole: dict[int, int] = {}
         """Data set -> samples of a whole pass, by its sampler's own length."""
         self.ragged: dict[int, bool] = {}
@@ -164,22 +166,28 @@ class Rows:
         if not fetcher.auto_collation:
             self._last = None
             return fetcher.collate_fn(fetcher.dataset[indices])
-        return self._collated(fetcher.collate_fn, [self._row(fetcher.dataset, number, index) for index in indices])
+        return self._collated(fetcher.collate_fn, [self._row(fetcher.dataset, number, index) for index in indices], number)
 
     def _row(self, dataset: Any, number: int, index: Any) -> Any:
         index = self._repeated.setdefault(number, index) if self._same_row else index
         several = getattr(dataset, "__getitems__", None)
-        with seeded(ROW_SEED + (index if isinstance(index, int) else len(self.drawn.get(number, ())))):
+        known = index if isinstance(index, int) else self._position(number)
+        with seeded(ROW_SEED + known):
             row = several([index])[0] if several else dataset[index]
-        return self._added(number, row)
+        return self._added(number, row, known)
 
-    def _added(self, number: int, row: Any) -> Any:
+    def _position(self, number: int) -> int:
+        return 0 if self._same_row else len(self.drawn.get(number, ()))
+
+    def _added(self, number: int, row: Any, known: int) -> Any:
+        self._known.setdefault(number, []).append(known)
         self.drawn.setdefault(number, []).append(digest(row))
         self._last = number
         return row
 
-    def _collated(self, collate: Callable[..., Any], data: list[Any]) -> Any:
+    def _collated(self, collate: Callable[..., Any], data: list[Any], number: int) -> Any:
         """What is drawn while rows are put together doesn't hang on how many they are."""
+        self._rest.rows = self._known[number][-len(data) :]
         self._rest.begin(collating=True)
         try:
             return collate(data)
@@ -191,15 +199,17 @@ class Rows:
         def begun(this: Any, *args: Any, **kwargs: Any) -> None:
             made(this, *args, **kwargs)
             if this.auto_collation:
-                collate, this.dataset_iter = this.collate_fn, self._one_by_one(this.dataset_iter, self.number(this.dataset))
-                this.collate_fn = lambda data: self._collated(collate, data)
+                collate, number = this.collate_fn, self.number(this.dataset)
+                this.dataset_iter = self._one_by_one(this.dataset_iter, number)
+                this.collate_fn = lambda data: self._collated(collate, data, number)
 
         return begun
 
     def _one_by_one(self, inner: Iterator[Any], number: int) -> Iterator[Any]:
         while True:
-            with seeded(ROW_SEED + len(self.drawn.get(number, ()))):
+            known = self._position(number)
+            with seeded(ROW_SEED + known):
                 row = next(inner, _NO_MORE)
             if row is _NO_MORE:
                 return
-            yield self._added(number, self._repeated.setdefault(number, row) if self._same_row else row)
+            yield self._added(number, self._repeated.setdefault(number, row) if self._same_row else row, known)

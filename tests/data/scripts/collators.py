@@ -17,11 +17,12 @@ parser.add_argument("--batch-size", type=int, default=32)
 parser.add_argument("--accum", type=int, default=1)
 parser.add_argument("--epochs", type=int, default=2)
 parser.add_argument("--kind", default="numpy")
+parser.add_argument("--even", action="store_true", help="all rows are as long, and differ by what is masked alone")
 args = parser.parse_args()
 
 torch.manual_seed(0)
 MASK, TOKENS = 1, 40
-ROWS = [{"input_ids": torch.randint(4, TOKENS, (int(torch.randint(6, 24, (1,))),)).tolist()} for _ in range(128)]
+ROWS = [{"input_ids": torch.randint(4, TOKENS, (16 if args.even else int(torch.randint(6, 24, (1,))),)).tolist()} for _ in range(128)]
 private = np.random.default_rng(3)
 
 

@@ -187,10 +187,23 @@ def test_weights_of_half_precision_hide_no_difference_behind_their_rounding(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["torch", "numpy", "private", "python"])
-def test_what_a_collate_function_draws_belongs_to_its_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
-    found = proven(tmp_path, monkeypatch, kind, script=COLLATORS)
+@pytest.mark.parametrize("words", [(), ("--even",)])
+@pytest.mark.parametrize("kind", ["torch", "numpy", "private"])
+def test_what_a_collate_function_draws_belongs_to_its_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, words: tuple[str, ...]
+) -> None:
+    found = proven(tmp_path, monkeypatch, kind, *words, script=COLLATORS)
     assert found.same.proven and found.same.cure == {"update": "targets_divided"} and not found.refused, found
+
+
+@pytest.mark.slow
+def test_what_a_collate_function_draws_for_one_row_after_another_is_told_as_not_proven(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each row masks the same tokens here, and others in the run: they may weigh more there, and nobody has seen it."""
+    found = proven(tmp_path, monkeypatch, "python", "--even", script=COLLATORS)
+    assert "for one row after another stood still" in found.same.gradient and found.same.verdict == "not_comparable", found
+    assert not found.refused
 
 
 @pytest.mark.slow
