@@ -25,6 +25,7 @@ denied it or refused the rung, that is a false alarm. Two cases train in two pro
 
 The first update counts as the same below a relative difference of 1e-4 (fp32 rounds at 1e-7; a case of bf16 below 2e-2), the weights at the
 end below 1e-2 of the way that training has moved them, learning rates to the last bit, steps exactly, rows by their content.
+Rows that began before 26 November 2026 are of an earlier proof, of more twins (decision 007); a row says with which commit it was played.
 A row again: `make same-training ONLY=plain-2x4 AGAIN=1`; ten more: `make same-training SLICE=10`.
 """
 _MEANS = {
