@@ -38,7 +38,7 @@ class Rest:
         self.rows: Sequence[int] = ()
         """Of the batch: a number for each."""
         self._draws = self._single = 0
-        """For the batch so far; those that were for no rows."""
+        """For all rows of the batch so far; for none of them, or one."""
         self._back: Callable[[], None] = lambda: None
         seed(SEED)
 
@@ -57,9 +57,9 @@ class Rest:
 
     def seeds(self, drawn: Any) -> list[int]:
         """For a draw, of each row it is for; none where it is for no rows, or is one number for each, which may as well be alike."""
-        self._draws += 1
         shape = getattr(drawn, "shape", ())
         if shape and shape[0] == len(self.rows) < math.prod(shape):
+            self._draws += 1
             return [(row * 1000 + self._draws) % 2**32 for row in self.rows]
         self._single += 1
         self.by_hand = self.by_hand or (self.collating and self._single >= len(self.rows) > 1)
