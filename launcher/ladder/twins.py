@@ -56,8 +56,8 @@ class Step:
     optimizer: int
     """Number, as they were made."""
     rows: int
-    """That had been drawn by then."""
-    settings: tuple[Mapping[str, float], ...]
+    """Drawn by then."""
+    settings: tuple[Mapping[str, str], ...]
     """Numbers of each parameter group, the learning rate above all."""
     against: TwinFigures | None = None
     scheduled: int = 0
@@ -230,11 +230,10 @@ def _settings(first: Twin, other: Twin) -> str:
         for number, (a, b) in enumerate(zip(first.of(optimizer)[:most], other.of(optimizer)[:most], strict=False), start=1)
         for one, two in zip(a.settings, b.settings, strict=False)
     ]
-    values = ((number, key, value, two.get(key, math.nan)) for number, one, two in steps for key, value in one.items())
+    values = ((number, key, value, two.get(key)) for number, one, two in steps for key, value in one.items())
     for number, key, value, got in values:
-        if value != got and not (math.isnan(value) and math.isnan(got)):
-            name = {"lr": "learning rate"}.get(key, key)
-            return f"the {name} of step {number} is {got:g} at {other.layout}, {value:g} at {first.layout}"
+        if value != got:
+            return f"the {key.replace('lr', 'learning rate')} of step {number} is {got} at {other.layout}, {value} at {first.layout}"
     return ""
 
 

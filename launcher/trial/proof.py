@@ -31,10 +31,6 @@ from launcher.trial.job import Job
 MODULE = "launcher.inside.same.run"
 Layouts = Sequence[tuple[int, int]]
 """(micro-batch, accumulation) of the first twin, as asked, and of the other."""
-MOST_ROWS = 64
-"""Of a micro-batch by which a factor is confirmed."""
-LEAST_S = 5.0
-"""With less left no more twins are begun."""
 
 
 class OutOfTime(Exception):
@@ -163,7 +159,7 @@ class _Proving:
     def _only_of_few(self, mended: Adapter, layouts: Layouts) -> str:
         """Why a factor seen on few rows isn't the run's: a divisor that is held at one (a sum of target scores) looks like it there.
         Nothing where as many as the rung's own micro-batch say the same."""
-        most, asked = min(self._rung.micro_batch, MOST_ROWS) // 4 * 4, layouts[0][1]
+        most, asked = min(self._rung.micro_batch, 64) // 4 * 4, layouts[0][1]
         if most <= layouts[0][0]:
             return ""
         many, first, _ = self.pair(mended, [(most, asked), (most // 4, 4 * asked)])
@@ -195,8 +191,7 @@ class _Proving:
     def _run(self, adapter: Adapter, layouts: Layouts, asked: Mapping[str, Value], **told: Any) -> list[list[Twin]]:
         """Two twins, each as its ranks saw it."""
         self._rounds += 1
-        left = self._until - time.monotonic()
-        if left < LEAST_S:
+        if (left := self._until - time.monotonic()) < 5:  # seconds
             raise OutOfTime
         place = self._place / str(self._rounds)
         shutil.rmtree(place, ignore_errors=True)  # of an earlier beginning of the same launch
@@ -268,9 +263,8 @@ def read(folder: Path, micro_batch: int, accumulation: int, ranks: int) -> list[
 
 
 def _as_rank(empty: Twin, said: Mapping[str, Any]) -> Twin:
-    names = ("ended", "whole", "ragged", "unshown", "mixed", "by_hand", "batch_norm", "sharing", "widened", "beside", "unseen")
-    known = {name: said[name] for name in names if name in said}
-    return replace(empty, **known, steps=tuple(map(_step, said["steps"])), rows=tuple(said["rows"]), why=said.get("failure", ""))
+    read = {"steps": tuple(map(_step, said["steps"])), "rows": tuple(said["rows"]), "why": said.get("failure", "")}
+    return replace(empty, **{**{name: told for name, told in said.items() if name in Twin.__slots__}, **read})
 
 
 def _step(said: Mapping[str, Any]) -> Step:

@@ -40,9 +40,9 @@ def twin(
         )  # fmt: skip
         made.append(
             Step(
-                optimizer=0, rows=each * (number + 1), settings=({"lr": rates[number] if rates else 0.1},), scheduled=number * scheduled,
-                against=None if apart is None or number > 2 else figures, weights=weights if number == 0 else "", epsilon=epsilon,
-                strayed=strayed if number == 0 else 0.0,
+                optimizer=0, rows=each * (number + 1), settings=({"lr": repr(rates[number] if rates else 0.1)},),
+                scheduled=number * scheduled, against=None if apart is None or number > 2 else figures,
+                weights=weights if number == 0 else "", epsilon=epsilon, strayed=strayed if number == 0 else 0.0,
             )
         )  # fmt: skip
     rows = tuple(f"row {number}" for number in range(each * steps))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib
 import inspect
 import math
 import random
@@ -40,6 +41,8 @@ class Rest:
         self._draws = self._single = 0
         """For all rows of the batch so far; for none of them, or one."""
         self._back: Callable[[], None] = lambda: None
+        with contextlib.suppress(ImportError):
+            importlib.import_module("numpy")  # so that its streams are seeded, too
         seed(SEED)
 
     def begin(self, *, collating: bool = False) -> None:
@@ -78,7 +81,7 @@ def seed(number: int) -> None:
 
     random.Random.seed(random._inst, number)
     torch.default_generator.manual_seed(number)
-    if (numpy := numpy_or_none()) is not None:
+    if (numpy := sys.modules.get("numpy")) is not None:
         numpy.random.mtrand._rand.seed(number)
 
 
@@ -86,7 +89,7 @@ def remembered() -> Callable[[], None]:
     """Takes those streams back to where they are now."""
     import torch
 
-    python, of_torch, numpy = random.getstate(), torch.get_rng_state(), numpy_or_none()
+    python, of_torch, numpy = random.getstate(), torch.get_rng_state(), sys.modules.get("numpy")
     of_numpy = numpy.random.get_state() if numpy is not None else None
 
     def back() -> None:
@@ -107,14 +110,6 @@ def seeded(number: int) -> Iterator[None]:
         yield
     finally:
         back()
-
-
-def numpy_or_none() -> Any:
-    try:
-        import numpy
-    except ImportError:
-        return None
-    return numpy
 
 
 def install(rest: Rest, seen_batch_norm: Callable[[], None]) -> None:
@@ -174,41 +169,36 @@ def _constants(torch: Any, rest: Rest) -> None:
         rows = [torch.rand(drawn[:1].numel(), generator=generator.manual_seed(number)) for number in seeds]
         return torch.stack(rows).reshape(drawn.shape).to(drawn.device) if rows else None
 
-    def evenly(drawn: Any, still: float) -> Any:
+    def even(drawn: Any, still: float = 0.3) -> Any:
         numbers = own(drawn)
         return torch.full(drawn.shape, 0.12 if rest.collating else still, device=drawn.device) if numbers is None else numbers
 
-    def uniform(drawn: Any, this: Any, low: float = 0.0, high: float = 1.0, **kwargs: Any) -> Any:
-        return low + evenly(drawn, 0.3) * (high - low)
+    def normal(drawn: Any, mean: Any = 0.0, std: Any = 1.0) -> Any:
+        return mean + (2 * even(drawn, 0.75) - 1) * std
 
-    def normal(drawn: Any, this: Any = 0.0, mean: Any = 0.0, std: Any = 1.0, **kwargs: Any) -> Any:
-        return mean + (2 * evenly(drawn, 0.75) - 1) * std
-
-    def whole(drawn: Any, *args: Any, **kwargs: Any) -> Any:
+    def whole(drawn: Any, *args: Any, **_: Any) -> Any:
         bounds = [one for one in args if isinstance(one, int)][:2]
         low, high = bounds if len(bounds) > 1 else (0, *bounds, 1)[:2]
-        return low + (evenly(drawn, 0.5) * (high - low)).floor()
+        return low + (even(drawn, 0.5) * (high - low)).floor()
 
-    def chance(drawn: Any, this: Any, p: Any = None, **kwargs: Any) -> Any:
+    def chance(drawn: Any, this: Any, p: Any = None, **_: Any) -> Any:
         chances, numbers = this if p is None else p, own(drawn)
         return torch.zeros_like(drawn) + chances if numbers is None else numbers < chances
 
-    def turned(drawn: Any, *args: Any, **kwargs: Any) -> Any:
+    def turned(drawn: Any, *_: Any, **__: Any) -> Any:
         rest.mixed = rest.mixed or not rest.collating
         return torch.arange(len(drawn), device=drawn.device).roll(-1)  # as it is, nothing would be mixed with anything else
 
-    def likeliest(drawn: Any, probabilities: Any, *args: Any, **kwargs: Any) -> Any:
-        return probabilities.argmax(-1, keepdim=True)
-
-    table: dict[Callable[..., Any], tuple[str, ...]] = {
-        uniform: ("uniform_", "uniform"), normal: ("normal_", "normal_functional"), chance: ("bernoulli_", "bernoulli"),
-        whole: ("randint", "randint_like", "random_", "random"), turned: ("randperm",), likeliest: ("multinomial",),
-        (lambda drawn, *args, **kwargs: evenly(drawn, 0.3)): ("rand", "rand_like"),
-        (lambda drawn, *args, **kwargs: 2 * evenly(drawn, 0.75) - 1): ("randn", "randn_like"),
-        (lambda drawn, mean=0.0, std=1.0, *args, **kwargs: mean + (2 * evenly(drawn, 0.75) - 1) * std): ("normal",),
-        (lambda drawn, *args, **kwargs: 0.5 + evenly(drawn, 0.5)): ("exponential_", "exponential"),
+    of: dict[str, Callable[..., Any]] = {
+        **dict.fromkeys(("rand", "rand_like"), lambda drawn, *_, **__: even(drawn)),
+        **dict.fromkeys(("randn", "randn_like"), lambda drawn, *_, **__: normal(drawn)),
+        **dict.fromkeys(("randint", "randint_like", "random_"), whole), **dict.fromkeys(("bernoulli", "bernoulli_"), chance),
+        "uniform_": lambda drawn, this, low=0.0, high=1.0, **_: low + even(drawn) * (high - low),
+        "normal_": lambda drawn, this, mean=0.0, std=1.0, **_: normal(drawn, mean, std),
+        "normal": lambda drawn, mean=0.0, std=1.0, *_, **__: normal(drawn, mean, std),
+        "exponential_": lambda drawn, *_, **__: 0.5 + even(drawn, 0.5), "randperm": turned,
+        "multinomial": lambda drawn, chances, *_, **__: chances.argmax(-1, keepdim=True),
     }  # fmt: skip
-    of = {name: constant for constant, names in table.items() for name in names}
     Draws().__enter__()
 
 
@@ -216,7 +206,7 @@ def _host(rest: Rest) -> None:
     """Python's draws and NumPy's: each begins anew. An array for all rows is made row by row; of another all numbers are alike."""
     for name in HOST:
         setattr(random, name, _anew(getattr(random, name), rest))
-    if (numpy := numpy_or_none()) is None:
+    if (numpy := sys.modules.get("numpy")) is None:
         return
     for name in OF_NUMPY:
         setattr(numpy.random, name, _anew(getattr(numpy.random, name), rest))

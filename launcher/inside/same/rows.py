@@ -15,8 +15,6 @@ from typing import Any
 
 from .rest import Rest, seeded
 
-MOST = 4096
-"""Rows that are written down."""
 ROW_SEED = 99_000
 _NO_MORE = object()
 
@@ -99,7 +97,7 @@ class Rows:
         """What is written down."""
         trained = list(self.trained)
         return {
-            "rows": self.digests[:MOST], "whole": next((self.whole[one] for one in trained if one in self.whole), None),
+            "rows": self.digests[:4096], "whole": next((self.whole[one] for one in trained if one in self.whole), None),
             "ragged": self._ends and any(self.ragged.get(one) for one in trained),
             "unshown": not self._ends and any(self.ragged.get(one) for one in trained),
             "sharing": max((self.sharing.get(one, 0) for one in trained), default=0),

@@ -13,7 +13,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,6 @@ from . import rest as at_rest
 from .rest import Rest
 from .rows import Rows, digest
 
-RESULT = "twin.json"
 STEPS_HELD = 3
 """Optimizer steps whose gradients are compared: clearing, first moments and schedules show in the second and the third."""
 MOST_STEPS = 400
@@ -34,8 +33,6 @@ MOST_S = 20.0
 """Seconds after the first step in which an end of its own is waited for."""
 MOST_VALUES = 2**18
 """Values of one tensor that are held against another twin's, evenly spread."""
-LEAST_VALUES = 16
-"""Of a tensor that moves beside the weights."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -230,7 +227,7 @@ class Updates:
         tensors = [*of_modules, *(one for one in _alive(torch.Tensor) if one.shape in shapes)]
         return [
             one for one in {id(one): one for one in tensors if one is not None and id(one) not in known}.values()
-            if one.grad_fn is None and one.is_floating_point() and one.numel() >= LEAST_VALUES
+            if one.grad_fn is None and one.is_floating_point() and one.numel() >= 16  # not a count
         ]  # fmt: skip
 
     def _beside(self) -> float:
@@ -290,7 +287,7 @@ class Updates:
             **self.facts,
             **self._rows.facts,
         }
-        path = self._records / str(self._owner) / RESULT
+        path = self._records / str(self._owner) / "twin.json"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.with_suffix(".new").write_text(json.dumps(said), encoding="utf-8")
         path.with_suffix(".new").replace(path)
@@ -340,14 +337,7 @@ def _parameters(optimizer: Any) -> list[Any]:
     return [one for group in optimizer.param_groups for one in group["params"]]
 
 
-def _settings(optimizer: Any) -> list[dict[str, float]]:
+def _settings(optimizer: Any) -> list[dict[str, str]]:
     """The numbers of each of its groups: learning rate, weight decay, momentum."""
-    return [{key: value for name, told in group.items() for key, value in _numbers(name, told)} for group in optimizer.param_groups]
-
-
-def _numbers(name: str, told: Any) -> Iterator[tuple[str, float]]:
-    """The number, or the numbers, that a setting is; nothing of one that is none."""
-    for at, one in enumerate(told if isinstance(told, tuple) else (told,)):
-        one = one.item() if getattr(one, "numel", lambda: 0)() == 1 else one
-        if name not in ("params", "step") and isinstance(one, (int, float)) and not isinstance(one, bool):
-            yield (f"{name}.{at}" if isinstance(told, tuple) else name), float(one)
+    groups = [{name: told.item() if hasattr(told, "item") else told for name, told in one.items()} for one in optimizer.param_groups]
+    return [{name: repr(told) for name, told in one.items() if name != "step" and isinstance(told, (int, float, tuple))} for one in groups]

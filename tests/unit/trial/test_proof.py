@@ -366,9 +366,9 @@ def test_what_is_turned_from_outside_is_held_against_the_same_rows_without_it(
 
 
 def test_what_a_twin_wrote_is_read_back(tmp_path: Path) -> None:
-    write(tmp_path, 7, steps=[{"optimizer": 0, "rows": 4, "settings": [{"lr": 0.1}], "weights": "w"}])
+    write(tmp_path, 7, steps=[{"optimizer": 0, "rows": 4, "settings": [{"lr": "0.1"}], "weights": "w"}])
     (found,) = read(tmp_path, 4, 1, 1)
-    assert found.steps == (Step(optimizer=0, rows=4, settings=({"lr": 0.1},), weights="w"),) and found.ended == "exit"
+    assert found.steps == (Step(optimizer=0, rows=4, settings=({"lr": "0.1"},), weights="w"),) and found.ended == "exit"
     assert found.rows == ("a", "b") and found.whole == 64
     write(tmp_path, 8, steps=[{"optimizer": 0, "rows": 4, "settings": [], "against": {"apart": 0.5}}])
     assert read(tmp_path, 4, 1, 1)[0].why == "2 processes made steps, and 1 were read of the command"
@@ -380,7 +380,7 @@ def test_what_a_twin_wrote_is_read_back(tmp_path: Path) -> None:
 
 def test_each_rank_is_held_against_the_same_one(tmp_path: Path) -> None:
     for number, rows in ((0, ["a", "b"]), (1, ["c", "d"])):
-        steps = [{"optimizer": 0, "rows": 2, "settings": [{"lr": 0.1}]}]
+        steps = [{"optimizer": 0, "rows": 2, "settings": [{"lr": "0.1"}]}]
         write(tmp_path, 30 - number, steps=steps, rank=number, size=2, rows=rows)
     write(tmp_path, 5, steps=[])  # torchrun's own
     found = read(tmp_path, 2, 1, 2)
