@@ -220,13 +220,13 @@ class Updates:
         optimizer."""
         import torch
 
-        known = {_place(one) for weight in self._trained for one in (weight, weight.grad)}
-        known |= {_place(value) for optimizer in self._made for state in optimizer.state.values() for value in state.values()}
+        known = {id(one) for weight in self._trained for one in (weight, weight.grad)}
+        known |= {id(value) for optimizer in self._made for state in optimizer.state.values() for value in state.values()}
         shapes = {one.shape for one in self._trained}
         of_modules = [one for module in _alive(torch.nn.Module) for one in (*module._buffers.values(), *module._parameters.values())]
         tensors = [*of_modules, *(one for one in _alive(torch.Tensor) if one.shape in shapes)]
         return [
-            one for one in {id(one): one for one in tensors if one is not None and _place(one) not in known}.values()
+            one for one in {id(one): one for one in tensors if one is not None and id(one) not in known}.values()
             if one.grad_fn is None and one.is_floating_point() and one.numel() >= 16  # not a count
         ]  # fmt: skip
 
@@ -326,13 +326,6 @@ def _values(tensor: Any) -> Any:
     whole = tensor.detach()
     flat = (whole.to_local() if hasattr(whole, "to_local") else whole).to_dense().reshape(-1)
     return flat[:: max(-(-flat.numel() // MOST_VALUES), 1)].to("cpu").float().clone()
-
-
-def _place(value: Any) -> int:
-    """Of its memory, which views of a weight share with it; of what isn't a plain tensor by its identity."""
-    local = value.to_local() if hasattr(value, "to_local") else value
-    plain = hasattr(local, "untyped_storage") and str(local.layout) == "torch.strided"
-    return int(local.untyped_storage().data_ptr()) if plain else id(value)
 
 
 def _alive(kind: type) -> list[Any]:
