@@ -49,8 +49,7 @@ def put_right(update: str, *, times: float, place: Path, env: Mapping[str, str])
         "average": f"times:{1 / times!r}", "add": f"times:{times!r}", "targets": f"targets:1:{round(times)}",
         "targets_divided": f"targets:{times!r}:{round(times)}",
     }  # fmt: skip
-    logged = {"UPDATE_LOGGED": str(round(times))} if update in ("average", "targets") else {}
-    return _loaded(_UPDATE, {"UPDATE": ways[update], **logged}, place=place, env=env)
+    return _loaded(_UPDATE, {"UPDATE": ways[update]}, place=place, env=env)
 
 
 def set_fields(

@@ -9,7 +9,6 @@ UPDATE=targets:F:N is for a loss that is one mean over its targets (labels left 
 micro-batches counts by its targets, so that they come to the mean over all of them, as in the batch that they are made of. Where a step has
 more than N, the gradients of those before are set aside meanwhile. F undoes what the script divides its loss by: N where it divides by the
 number of micro-batches, 1 where it doesn't.
-UPDATE_LOGGED=N: what transformers' Trainer logs as its training loss is divided by N, where it adds up N averages.
 That it is exact is seen by whoever sets it: autofit does, by short runs of the same rows.
 It needs nothing but torch, and the files beside it.
 """
@@ -18,16 +17,14 @@ from __future__ import annotations
 
 import functools
 import os
-import sys
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from .backward import weighted
 from .imported import after_import
 
 VARIABLE = "UPDATE"
-LOGGED = "UPDATE_LOGGED"
 MOST_NODES = 500
 """Of a loss's graph that are looked at for where its targets are averaged."""
 
@@ -126,18 +123,6 @@ def _targets(root: Any) -> float:
     return 1.0
 
 
-def log_the_mean(number: int) -> None:
-    """What transformers' Trainer takes for its training loss is the mean of an optimizer step, not the sum."""
-    trainer = sys.modules["transformers.trainer"].Trainer
-    step = trainer.training_step
-
-    @functools.wraps(step)
-    def stepped(*args: Any, **kwargs: Any) -> Any:
-        return step(*args, **kwargs) / number
-
-    trainer.training_step = stepped
-
-
 # ----------------------------------------------------------------------------------------------------------------------
 # As a process begins
 
@@ -145,9 +130,5 @@ def log_the_mean(number: int) -> None:
 def begin() -> None:
     """Called by the sitecustomize that has loaded this file, before the program begins."""
     way, factor, many = (*os.environ.get(VARIABLE, "").split(":"), "1", "1")[:3]
-    acts: dict[str, Callable[[], None]] = {}
     if way:
-        acts["torch"] = Update(way, float(factor), int(many)).install
-    if logged := os.environ.get(LOGGED, ""):
-        acts["transformers.trainer"] = lambda: log_the_mean(int(logged))
-    after_import(acts)
+        after_import({"torch": Update(way, float(factor), int(many)).install})
