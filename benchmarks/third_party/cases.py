@@ -203,7 +203,7 @@ CASES: tuple[Case, ...] = (
     Case(
         name="meanflow", repo="haidog-yaqub/MeanFlow", script="train.py", data="mnist_and_python_file",
         needs=("torch", "torchvision", "accelerate", "einops", "timm"),
-        command=_words("python train.py --config {data}/mine.py --run_suffix mine"), batch=64, steps=5,
+        command=_words("python train.py --config {data}/mine.py --run_suffix mine"), batch=64, steps=5, refuses="counts its steps itself",
     ),
     Case(
         name="mazes", repo="SakanaAI/continuous-thought-machines", script="tasks/mazes/train.py", data="mazes", data_at="data/mazes",
@@ -213,7 +213,7 @@ CASES: tuple[Case, ...] = (
             "--backbone_type resnet18-1 --maze_route_length 40 --batch_size 16 --batch_size_test 16 --training_iterations 5 "
             "--warmup_steps 2 --track_every 100 --save_every 3 --log_dir out"
         ),
-        leaves="out/checkpoint.pt", batch=16, steps=5,
+        batch=16, steps=5, refuses="counts its steps itself",
     ),
     Case(
         name="parity", repo="SakanaAI/continuous-thought-machines", script="tasks/parity/train.py", data="nothing",
@@ -234,7 +234,8 @@ CASES: tuple[Case, ...] = (
     Case(
         name="flow_2025", repo="tanishqkumar/beyond-nanogpt", script="generative-models/train_flow_matching.py",
         folder="generative-models", data="few_digits", data_at="data", needs=("torch", "torchvision", "wandb"),
-        command=_words("python train_flow_matching.py --B 1000 --steps 6 --nhidden 1 --mult 1 --save"),
+        command=_words("python train_flow_matching.py --B 1000 --steps 6 --nhidden 1 --mult 1 --save"), batch=1000, steps=6,
+        refuses="counts its steps itself",
     ),
     Case(
         name="nanotabpfn", repo="automl/nanoTabPFN", script="train.py", data="tables_in_h5", data_at=".",
