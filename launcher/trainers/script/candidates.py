@@ -48,12 +48,15 @@ def is_default(belief: Belief) -> bool:
 
 def in_parts(candidates: Sequence[Belief]) -> list[Belief]:
     """The candidates with whole and part told apart: a plain batch size beside one that is a part of it (``--micro_batch_size``) is the
-    whole, and a plain one beside a whole (``--total-batch-size``) the part. A whole alone is each process's own."""
+    whole, of several the one of a usual name (not ``--batch_size_per_group``), and a plain one beside a whole (``--total-batch-size``) the
+    part. A whole alone is each process's own."""
     batches = [one for one in candidates if one.wheel in ("micro_batch", WHOLE)]
     parts = [one for one in batches if one.wheel != WHOLE and wheel_names.part(name(one.spelling))]
     wholes = [one for one in batches if one.wheel == WHOLE]
     if parts and not wholes:
-        return [replace(one, wheel=WHOLE) if one in batches and one not in parts else one for one in candidates]
+        others = [one for one in batches if one not in parts]
+        plain = [one for one in others if wheel_names.usual(name(one.spelling))] or others
+        return [replace(one, wheel=WHOLE) if one in plain else one for one in candidates if one in plain or one not in others]
     if wholes and len(wholes) == len(batches):
         return [replace(one, wheel="micro_batch") if one in wholes else one for one in candidates]
     return list(candidates)

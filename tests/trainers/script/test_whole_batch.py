@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from launcher.trainers.script.recognise import understand
 from tests.helpers.command_line import answer, autofit
 from tests.helpers.places import SCRIPTS
 
@@ -37,3 +38,12 @@ def test_a_lower_rung_trains_the_same_weights(script: str, named: tuple[str, ...
     assert said["effective_batch"] == said["effective_batch_asked"] == 64 and said["same_training"]["gradient"] == "proven"
     done = subprocess.run([sys.executable, "-c", APART], cwd=tmp_path, check=True, capture_output=True)
     assert json.loads(done.stdout) < 1e-4
+
+
+@pytest.mark.parametrize(("words", "step"), [
+    ("--batch_size 8 --micro_batch_size 8 --batch_size_per_group 4", "itself"), ("--batch_size 8 --batch_size_per_group 4", "outside"),
+])  # fmt: skip
+def test_the_batch_that_a_part_is_of_is_the_one_of_a_usual_name(words: str, step: str, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("import torch\n")
+    seen = {one.wheel: one for one in understand(["python", str(tmp_path / "train.py"), *words.split()]).beliefs}
+    assert (seen["micro_batch"].value, seen["accumulation"].spelling) == (8, step)

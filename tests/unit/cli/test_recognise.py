@@ -369,7 +369,7 @@ def test_of_several_configuration_files_the_last_that_says_a_key_is_copied_with_
     assert adapter.check() == [] and rung_words(understood, 0) == list(understood.words)
     command = adapter.command(ladder_of(adapter).rungs[1], cpu_budget(), folder=here / "run")
     copies = {path.name: path for path in command.files}
-    assert {path.name: yaml.safe_load(text) for path, text in command.files.items()} == {
+    assert {path.name: yaml.safe_load(text) for path, text in command.files.items() if "rung1" in path.name} == {
         "b.rung1.yaml": {"data": {"batch_size": 8192}}, "c.rung1.yaml": {"trainer": {"accumulate_grad_batches": 4}},
     }  # fmt: skip
     assert command.argv[3:] == ("--config", "a.yaml", f"--config={copies['b.rung1.yaml']}", "--config", str(copies["c.rung1.yaml"]))
