@@ -20,13 +20,15 @@ class Arrives:
 
     def __init__(self, instrument: Instrument) -> None:
         self._instrument = instrument
-        self._made: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
-        """Loader -> the line that makes it."""
+        self._made: weakref.WeakKeyDictionary[Any, tuple[str, int]] = weakref.WeakKeyDictionary()
+        """Batch sampler of a loader -> the line that makes it, and its batch size. The loader itself may be gone: libraries make another of
+        it (accelerate's ``prepare``), by the same batch sampler."""
         self._found: dict[str, Any] = {}
 
     def at(self, loader: Any, place: str) -> None:
         """A loader is made in that line."""
-        self._made[loader] = place
+        if isinstance(loader.batch_size, int) and loader.batch_sampler is not None:
+            self._made[loader.batch_sampler] = place, loader.batch_size
 
     def given(self, fields: Mapping[str, Any]) -> None:
         """A known trainer is called with these."""
@@ -34,19 +36,13 @@ class Arrives:
 
     def trains(self, loader: Any) -> None:
         """A batch of this loader is trained."""
-        own = self._own(loader)
-        if own in self._made and isinstance(own.batch_size, int):
-            self._tell({f"loader:{self._made[own]}": own.batch_size})
-
-    def _own(self, loader: Any) -> Any:
-        """The script's loader that a library has made this one of: both have one batch sampler."""
         sampler = getattr(loader, "batch_sampler", None)
-        for _ in range(_DEEPEST if getattr(loader, "batch_size", None) is None else 0):
-            same = next((one for one in list(self._made) if one.batch_size is not None and one.batch_sampler is sampler), None)
-            if same is not None or sampler is None:
-                return same if same is not None else loader
+        for _ in range(_DEEPEST):
+            if sampler is not None and sampler in self._made:
+                place, size = self._made[sampler]
+                self._tell({f"loader:{place}": size})
+                return
             sampler = getattr(sampler, "batch_sampler", None)
-        return loader
 
     def _tell(self, found: Mapping[str, Any]) -> None:
         self._found |= found

@@ -33,8 +33,8 @@ def _loaders(instrument: Instrument, module: Any) -> None:
     @functools.wraps(make)
     def made(this: Any, *args: Any, **kwargs: Any) -> None:
         frame = maker(sys._getframe(1), this)
-        instrument.arrives.at(this, f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}")
         make(this, *args, **kwargs)
+        instrument.arrives.at(this, f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}")
 
     module.DataLoader.__init__ = made
 

@@ -69,7 +69,7 @@ class Steered(_Trainer):  # type: ignore[misc]
     def _observe(self, images: Any) -> None:
         """The largest micro-batch and side that came. A data set smaller than the micro-batch alters nothing."""
         recorder, seen = self._recorder, self._recorder.observed
-        asked = self.batch_size // max(self.world_size, 1)
+        asked = self.batch_size // max(getattr(self, "world_size", 1), 1)  # 8.3.63 has none
         self.instrument.timed = len(images) == min(asked, len(self.train_loader.dataset))
         count = asked if self.instrument.timed else len(images)
         recorder.observe(
