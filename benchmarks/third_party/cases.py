@@ -229,7 +229,8 @@ CASES: tuple[Case, ...] = (
     Case(
         name="gan_2025", repo="tanishqkumar/beyond-nanogpt", script="generative-models/train_gan.py", folder="generative-models",
         data="few_digits", data_at="data", needs=("torch", "torchvision"),
-        command=_words("python train_gan.py --batch-size 250 --epochs 2"),
+        command=_words("python train_gan.py --batch-size 250 --epochs 2"), batch=250,
+        refuses="throws gradients away",
     ),
     Case(
         name="flow_2025", repo="tanishqkumar/beyond-nanogpt", script="generative-models/train_flow_matching.py",
