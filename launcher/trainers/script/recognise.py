@@ -64,9 +64,8 @@ def understand(words: Sequence[str], *, value: str = "") -> Understood:
     python = in_python([Path(word) for word in words[begin:] if word.endswith(".py") and Path(word).is_file()], declared)
     declared = [replace(flag, default=python.get(flag.spelling, flag.default)) for flag in declared]
     found = upright([*on_the_line(words, begin, declared), *in_config(held), *defaults(declared)])
-    told_apart = in_parts(found)
-    beliefs, unclear = believed(told_apart)
-    whole, in_parts_of_it = beliefs.pop(WHOLE, None), any(one.wheel == WHOLE for one in told_apart)
+    beliefs, unclear = believed(in_parts(found))
+    whole = beliefs.pop(WHOLE, None)
     if any(belief.source == COMMAND_LINE for wheel, belief in beliefs.items() if wheel in LENGTHS):  # then no other length is meant
         beliefs = {wheel: one for wheel, one in beliefs.items() if wheel not in LENGTHS or not is_default(one)}
     beliefs = {wheel: one for wheel, belief in beliefs.items() if _usable(one := _of_whole(belief, whole))}
@@ -75,7 +74,7 @@ def understand(words: Sequence[str], *, value: str = "") -> Understood:
     by_call = {one.wheel: one for one in training_arguments.beliefs(words, files)} if not value else {}
     beliefs = {**by_call, **beliefs} if "micro_batch" in by_call or "micro_batch" in beliefs else beliefs
     if "micro_batch" in beliefs and "accumulation" not in beliefs and not any("accumulation" in one for one in unclear):
-        step = _accumulation(deepspeed.Places(words, begin, config, files), whole, by_itself=in_parts_of_it)
+        step = _accumulation(deepspeed.Places(words, begin, config, files), whole)
         beliefs, unclear = (beliefs | {"accumulation": step}, unclear) if isinstance(step, Belief) else (beliefs, [*unclear, step])
     files_say = said_lengths.said_in_files(held)
     lengths = said_lengths.counted_out(words[begin:], declared, files_say)
@@ -109,12 +108,11 @@ def _of_whole(belief: Belief, whole: Belief | None) -> Belief:
     return replace(belief, value=whole.value) if at_once and whole is not None else belief
 
 
-def _accumulation(places: deepspeed.Places, whole: Belief | None, *, by_itself: bool) -> Belief | str:
-    """How more of it is said where the command has no word for it; or why nothing is. ``by_itself``: it says a whole batch, clearly or not,
-    and its part."""
-    if not by_itself and (place := deepspeed.makes_steps(places)):
+def _accumulation(places: deepspeed.Places, whole: Belief | None) -> Belief | str:
+    """How more of it is said where the command has no word for it; or why nothing is."""
+    if whole is None and (place := deepspeed.makes_steps(places)):
         return deepspeed.unknown_steps(place)
-    if by_itself or source_values.works_out_accumulation(places.sources):
+    if whole is not None or source_values.works_out_accumulation(places.sources):
         said = f"{whole.spelling} {whole.value}" if whole is not None else "a whole batch"
         return Belief(wheel="accumulation", value=1, spelling=ITSELF, source=f"{said} in parts, as many as the first trial shows")
     return Belief(wheel="accumulation", value=1, spelling=OUTSIDE, source="no word for it was found")

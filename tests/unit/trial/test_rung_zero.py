@@ -92,6 +92,21 @@ def test_whatever_came_of_rung_0_its_batch_is_what_was_asked(tmp_path: Path, kin
     assert found(anew, tried(ladder, micro_batch=16384, accumulation=2)) is None
 
 
+@pytest.mark.parametrize("said", [{}, {"micro_batch": 8, "accumulation": 1}], ids=["nothing is known of the command", "it says 8"])
+def test_what_a_recipe_says_to_its_script_is_said_in_the_run_too(tmp_path: Path, said: dict[str, int]) -> None:
+    """The trial had run the recipe's 16, that was believed to be the command's own, and the run, which was told nothing, trained with 8."""
+    one = adapter(tmp_path, "--batch-size", "8", args={"says": said})
+    one = ScriptAdapter(one.recipe.model_copy(update={"ask": {"micro_batch": 16, "accumulation": 2}}))
+    words = one.line(ladder_of(one).asked, run=tmp_path).words
+    assert one.believing({"micro_batch": 16, "accumulation": 2, WORLD_SIZE: 1}, {}) is None and words[-4:] == [
+        "--batch-size",
+        "16",
+        "--accum",
+        "2",
+    ]
+    assert one.believing({"micro_batch": 24, "accumulation": 2}, {}) is None, "its word isn't what ran"
+
+
 def test_a_trainer_that_memory_has_made_smaller_was_not_misread(tmp_path: Path) -> None:
     one = adapter(tmp_path)
     trial = tried(ladder_of(one), kind=Kind.ALTERED, micro_batch=16)
