@@ -55,8 +55,13 @@ class Exact(BaseTrainer):  # type: ignore[misc]
             Path(exact_settings.settings.tell).write_text(f"{Path(self.save_dir).absolute()}\n", encoding="utf-8")
 
     def check_resume(self, overrides: Any) -> None:
-        """Ultralytics takes most arguments of a run that goes on, ``nbs`` among them, from the checkpoint, which may be another rung's."""
-        super().check_resume(overrides)
+        """Ultralytics takes most arguments of a run that goes on, ``nbs`` among them, from the checkpoint, which may be another rung's.
+
+        Whatever keeps it from loading one, memory or what is in the file, it tells as a file that isn't there."""
+        try:
+            super().check_resume(overrides)
+        except FileNotFoundError as error:
+            raise (error.__cause__ or error) from None
         for key, value in overrides.items() if self.resume else ():
             if key not in _OF_THE_CHECKPOINT:
                 setattr(self.args, key, value)
