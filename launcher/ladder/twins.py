@@ -312,8 +312,6 @@ def _later(first: Twin, other: Twin, worst: float) -> Finding:
     later = [figures.apart for step in ((1,) if first.ragged else (1, 2)) for figures, _ in _held(other, step)]
     if max(later, default=0.0) > APART_LATER:
         return _different(f"the first update is the same, those after it are not ({_percent(max(later))} apart)", "steps")
-    if other.beside > APART_LATER and other.ranks > 1:
-        return _uncomparable("what moves beside its weights can't be told from what its ranks exchange; the update itself is the same")
     if other.beside > APART_LATER:
         what = "what it keeps beside its weights (an average of them, a memory bank) moves with every micro-batch, not with every step"
         return _different(f"{what} ({_percent(other.beside)} apart); the update itself is the same")

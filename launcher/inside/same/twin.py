@@ -216,15 +216,16 @@ class Updates:
         return figures(torch.load(there, weights_only=True), values) if there.exists() else None
 
     def _others(self) -> list[Any]:
-        """What isn't trained and might move: tensors of the shapes of weights, and those of modules; no gradient, and no state of an
-        optimizer."""
+        """What isn't trained and might move: tensors of the shapes of weights, and those of modules; no gradient, no state of an optimizer,
+        and no part of the flat memory by which DDP exchanges gradients."""
         import torch
 
         known = {id(one) for weight in self._trained for one in (weight, weight.grad)}
         known |= {id(value) for optimizer in self._made for state in optimizer.state.values() for value in state.values()}
         shapes = {one.shape for one in self._trained}
         of_modules = [one for module in _alive(torch.nn.Module) for one in (*module._buffers.values(), *module._parameters.values())]
-        tensors = [*of_modules, *(one for one in _alive(torch.Tensor) if one.shape in shapes)]
+        flat = bool(_alive(torch.nn.parallel.DistributedDataParallel))
+        tensors = [*of_modules, *(one for one in _alive(torch.Tensor) if one.shape in shapes and not (flat and one._is_view()))]
         return [
             one for one in {id(one): one for one in tensors if one is not None and id(one) not in known}.values()
             if one.grad_fn is None and one.is_floating_point() and one.numel() >= 16  # not a count
