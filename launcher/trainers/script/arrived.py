@@ -95,7 +95,7 @@ def _accumulation(ways: dict[str, str], says: dict[str, Any], recipe: Recipe, as
     if call and (of_call or form in ("", "call", OUTSIDE)):
         ways[ACCUMULATION], says[ACCUMULATION] = call, shown.arrived[call]
     elif form == ITSELF:
-        _by_itself(says, asked, shown)
+        _by_itself(says, recipe, asked, shown)
     elif form and _is_otherwise(form, recipe, asked, shown):
         return False
     elif form in ("", OUTSIDE):
@@ -115,13 +115,14 @@ def _is_otherwise(form: str, recipe: Recipe, asked: Asked, shown: OfTrials) -> b
     return ACCUMULATION not in asked.unsaid and ran != (recipe.ask.get(ACCUMULATION) or 1)
 
 
-def _by_itself(says: dict[str, Any], asked: Asked, shown: OfTrials) -> None:
+def _by_itself(says: dict[str, Any], recipe: Recipe, asked: Asked, shown: OfTrials) -> None:
     """Where rung 0 ended before its first step, a lower rung has told how many samples a step has. If they are no whole micro-batches of
     the asked ones, the script doesn't keep its step there (in a warm-up, say), which that rung's trial shows: it is another training."""
     if (ran := shown.ran.get(ACCUMULATION)) is not None:
         says[ACCUMULATION] = ran
     elif (step := shown.ran.get(STEP)) is not None and asked.unseen_step:
-        says[ACCUMULATION] = max(step // (int(says[MICRO_BATCH]) * asked.world_size), 1)
+        batch: Any = shown.ran.get(MICRO_BATCH) or recipe.ask[MICRO_BATCH]
+        says[ACCUMULATION] = max(step // (int(batch) * asked.world_size), 1)
 
 
 def _ladder(recipe: Recipe, ask: Mapping[str, Value], ways: Mapping[str, str]) -> LadderRules:
