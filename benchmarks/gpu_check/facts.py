@@ -105,7 +105,8 @@ def fill(torch: Any, asked: argparse.Namespace) -> dict[str, Any]:
 def cudnn(torch: Any, asked: argparse.Namespace) -> dict[str, Any]:
     """What cuDNN's benchmark asks for and gets over, on a card whose cap is near."""
     torch.backends.cudnn.benchmark = True
-    budget.limit(device="cuda", cap_bytes=asked.cap, device_uuid=asked.uuid, idle_free_bytes=asked.idle)
+    on = {"device": "cuda", "device_uuid": asked.uuid, "idle_free_bytes": asked.idle, "cap_bytes": asked.cap}
+    budget.take(Orders(module="", folder="", accumulation=1, payload={}, **on))
     ballast = torch.empty(max(MIB, asked.cap - 2 * GIB), dtype=torch.uint8, device="cuda")
     weights = torch.ones(256, 256, 3, 3, device="cuda", dtype=torch.float16)
     images = 0

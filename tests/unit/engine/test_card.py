@@ -360,7 +360,7 @@ def test_shapes_of_a_detector_on_a_card_come_largest_small_odd_and_largest_again
 
     shapes = [MicroBatch((0, 1, 2), size) for size in (1920, 1600, 1280, 960, 640)]
     orders = Orders(module="", folder="", device="cuda", cap_bytes=1, accumulation=1, payload={})
-    for epoch in training(shapes, orders, dense=None, closes=False):
+    for epoch in training(shapes, orders, closes=False):
         assert [draw.size for draw in epoch] == [1920, 640, 1280, 1920]
 
 
