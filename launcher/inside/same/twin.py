@@ -225,7 +225,10 @@ class Updates:
         shapes = {one.shape for one in self._trained}
         of_modules = [one for module in _alive(torch.nn.Module) for one in (*module._buffers.values(), *module._parameters.values())]
         flat = bool(_alive(torch.nn.parallel.DistributedDataParallel))
-        tensors = [*of_modules, *(one for one in _alive(torch.Tensor) if one.shape in shapes and not (flat and one._is_view()))]
+        tensors = [
+            *of_modules,
+            *(one for one in _alive(torch.Tensor) if one.shape in shapes and not (flat and one.untyped_storage().nbytes() > one.nbytes)),
+        ]
         return [
             one for one in {id(one): one for one in tensors if one is not None and id(one) not in known}.values()
             if one.grad_fn is None and one.is_floating_point() and one.numel() >= 16  # not a count
