@@ -110,7 +110,8 @@ class MicroBatches:
         usual = statistics.median_low(self._in_steps[1:]) if len(self._in_steps) > 1 else 0
         if not usual:
             return None
-        return (self.told, usual // self.told) if usual % self.told == 0 else (usual, 0)
+        by_itself = usual % self.told == 0 and not (self.parted and self.told > 1)  # a whole batch has as many parts as were told
+        return (self.told, usual // self.told) if by_itself else (usual, 0)
 
     def ran_out(self) -> bool:
         """Takes back the last step where it was short directly before an end that nobody could foresee. Whether it did."""

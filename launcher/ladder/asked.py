@@ -33,5 +33,8 @@ class Asked:
     """Wheels that may change with a checkpoint still loadable, at the same effective batch and schedule; None: it can't resume."""
     unsaid: frozenset[str] = frozenset()
     """Of a command: settings whose value stands neither in it nor in a file that it names (a default in the source, say)."""
+    told: frozenset[str] = frozenset()
+    """Of a command: settings that rung 0, too, says to it, since the recipe asks for another value than it has by itself. What ran is then
+    no word of the command's, and must be what was told."""
     read_at: Mapping[str, str] = field(default_factory=dict)
     """Of a command: setting -> where its value was read, in words."""

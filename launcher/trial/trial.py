@@ -389,8 +389,9 @@ def _finished(job: Job, rung: Rung, ended: _Ended, plan: TrialPlan) -> Trial:
     report = TrialReport.read(orders.report_path)
     if (fault := _budget_fault(report, Path(orders.folder))) is not None:
         raise fault
-    as_it_stands = job.adapter.general and not rung.index  # nothing was told: what it runs is what was asked
-    observed = {**({} if as_it_stands else {**rung.values, **plan.expects}), "device": job.budget.kind}
+    settings, as_it_stands = {**rung.values, **plan.expects}, job.adapter.general and not rung.index
+    held = {name: value for name, value in settings.items() if not as_it_stands or name in job.adapter.asked.told}
+    observed = {**held, "device": job.budget.kind}  # what it runs and wasn't told is what was asked
     needs = Needs(optimizer_steps=orders.steps, validation_batches=1, train_again_batches=min(1, orders.steps_after), observed=observed)
     if orders.resumes:
         needs = Needs(optimizer_steps=1, validation_batches=0, train_again_batches=0, observed=observed)

@@ -146,6 +146,7 @@ class ScriptAdapter(Adapter):
             world_size=args.processes or recognise.launched(args.command).processes, counted=corrections.counted(args),
             length=said_lengths.length(args.lengths, one_kind=asked_accumulation(self.recipe) == 1), exact=frozenset(exact),
             workers=workers.number if workers is not None else None, keeps=self._keeps(), unsaid=unsaid,
+            told=arrived.told(self.recipe, args),
             unturned="" if checks.turns(self.recipe) else args.unturned,
             unseen_step=accumulation_form(args) == ITSELF and self.recipe.ask.get("accumulation") is None,
             read_at={

@@ -17,6 +17,7 @@ from launcher.trainers.script import training_arguments
 from launcher.trainers.script.corrections import with_args
 from launcher.trainers.script.recognise import ORDER
 from launcher.trainers.script.rules import ScriptArgs
+from launcher.trainers.script.said import asked_accumulation
 from launcher.trainers.script.spelling import CALL, ITSELF, LOADER, OUTSIDE, kind
 
 
@@ -31,19 +32,18 @@ def believing(recipe: Recipe, args: ScriptArgs, asked: Asked, shown: OfTrials) -
     """The recipe with what ran in place of what was read, set where it arrives; None where that is the same recipe, or it isn't known how
     what ran is turned."""
     ways, says = dict(args.spelled), dict(args.says)
-    told = {wheel for wheel in (MICRO_BATCH, ACCUMULATION) if _is_told(wheel, recipe, args, asked)}
     turns = {MICRO_BATCH: _micro_batch, ACCUMULATION: _accumulation}
-    if not all(turn(ways, says, recipe, asked, shown) for wheel, turn in turns.items() if wheel not in told):
+    if not all(turn(ways, says, recipe, asked, shown) for wheel, turn in turns.items() if wheel not in asked.told):
         return None
-    if MICRO_BATCH in told and shown.ran.get(MICRO_BATCH, recipe.ask[MICRO_BATCH]) != recipe.ask[MICRO_BATCH]:
+    if MICRO_BATCH in asked.told and shown.ran.get(MICRO_BATCH, recipe.ask[MICRO_BATCH]) != recipe.ask[MICRO_BATCH]:
         return None
     for wheel, way in training_arguments.WAYS[0].items():
-        if wheel in _ALSO and not told and wheel not in ways and way in shown.arrived:
+        if wheel in _ALSO and not asked.told and wheel not in ways and way in shown.arrived:
             ways[wheel], says[wheel] = way, shown.arrived[way]
     processes = shown.ran.get(WORLD_SIZE, asked.world_size)
     more: dict[str, Any] = {"processes": processes} if processes != asked.world_size else {}
     more |= {"lengths": found} if not args.lengths and (found := training_arguments.lengths(shown.arrived)) else {}
-    ask = {**recipe.ask, **{wheel: value for wheel, value in says.items() if wheel not in told}}
+    ask = {**recipe.ask, **{wheel: value for wheel, value in says.items() if wheel not in asked.told}}
     if (ways, says, ask, more) == (args.spelled, args.says, recipe.ask, {}):
         return None
     ladder = _ladder(recipe, ask, ways)
@@ -54,11 +54,14 @@ _ALSO = ("val_micro_batch", CHECKPOINTING)
 """Wheels that are turned, too, where a trainer is called with them."""
 
 
-def _is_told(wheel: str, recipe: Recipe, args: ScriptArgs, asked: Asked) -> bool:
-    """Whether rung 0 says that setting to the script: what ran is then no word of the command's, and has to be said in the run, too."""
-    value = recipe.ask.get(wheel, asked.accumulation if wheel == ACCUMULATION else None)
-    spelling = args.spelled.get(wheel, ITSELF)
-    return spelling != ITSELF and (spelling, value) != (OUTSIDE, 1) and value not in (None, args.says.get(wheel))
+def told(recipe: Recipe, args: ScriptArgs) -> frozenset[str]:
+    """Settings that rung 0 says to the script (``Asked.told``)."""
+    asked = {**recipe.ask, ACCUMULATION: asked_accumulation(recipe)}
+    said = {wheel: (spelling, asked.get(wheel)) for wheel, spelling in args.spelled.items()}
+    return frozenset(
+        wheel for wheel, (spelling, value) in said.items()
+        if spelling != ITSELF and (spelling, value) != (OUTSIDE, 1) and value not in (None, args.says.get(wheel))
+    )  # fmt: skip
 
 
 def _micro_batch(ways: dict[str, str], says: dict[str, Any], recipe: Recipe, asked: Asked, shown: OfTrials) -> bool:
