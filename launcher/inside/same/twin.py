@@ -231,7 +231,7 @@ class Updates:
         ]
         return [
             one for one in {id(one): one for one in tensors if one is not None and id(one) not in known}.values()
-            if one.grad_fn is None and one.is_floating_point() and one.numel() >= 16  # not a count
+            if one.grad_fn is None and one.is_floating_point() and one.numel() >= 16 and _is_there(one)  # not a count
         ]  # fmt: skip
 
     def _beside(self) -> float:
@@ -330,6 +330,11 @@ def _values(tensor: Any) -> Any:
     whole = tensor.detach()
     flat = (whole.to_local() if hasattr(whole, "to_local") else whole).to_dense().reshape(-1)
     return flat[:: max(-(-flat.numel() // MOST_VALUES), 1)].to("cpu").float().clone()
+
+
+def _is_there(tensor: Any) -> bool:
+    """Whether it has values: not on ``meta``, and not freed until its next use, as FSDP's gathered weights are."""
+    return not tensor.is_meta and (hasattr(tensor, "to_local") or tensor.untyped_storage().nbytes() > 0)
 
 
 def _alive(kind: type) -> list[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import copy
 
 import torch
 from torch import nn
@@ -44,6 +45,7 @@ class Prepares(nn.Module):
         return prepared + 0.0
 
 
+on_meta = copy.deepcopy(net).to("meta") if args.kind == "on_meta" else None  # as nanochat counts its operations
 prepares = torch.jit.script(Prepares()) if args.kind == "scripted" else None
 
 

@@ -2,27 +2,7 @@
 
 import argparse
 
-import torch
-from torch import nn
-
-
-class Batches:
-    """The next rows of the text, each time it is asked."""
-
-    def __init__(self, rows, length):
-        self.rows, self.length, self.at = rows, length, 0
-        self.text = torch.arange(200_000) * 7919 % 97
-
-    def next_batch(self):
-        size = self.rows * self.length
-        part = self.text[self.at : self.at + size + 1]
-        self.at += size
-        return part[:-1].view(self.rows, self.length), part[1:].view(self.rows, self.length)
-
-
-torch.manual_seed(0)
-model = nn.Sequential(nn.Embedding(97, 32), nn.Linear(32, 4096), nn.GELU(), nn.Linear(4096, 97))
-optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+from whole_batch import Batches, train
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--device-batch-size", type=int, default=16, help="per-device batch size")
@@ -34,14 +14,4 @@ total_batch_size = args.total_batch_size if args.total_batch_size > 0 else 4096
 world_tokens_per_fwdbwd = args.device_batch_size * args.max_seq_len
 assert total_batch_size % world_tokens_per_fwdbwd == 0
 grad_accum_steps = total_batch_size // world_tokens_per_fwdbwd
-loader = Batches(args.device_batch_size, args.max_seq_len)
-for step in range(args.num_iterations):
-    optimizer.zero_grad()
-    for micro_step in range(grad_accum_steps):
-        x, y = loader.next_batch()
-        loss = nn.functional.cross_entropy(model(x).flatten(0, 1), y.flatten()) / grad_accum_steps
-        loss.backward()
-    norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-    optimizer.step()
-    print("step", step, "loss", float(loss), "norm", float(norm), flush=True)
-torch.save(model.state_dict(), "weights.pt")
+train(Batches(args.device_batch_size, args.max_seq_len), grad_accum_steps, steps=args.num_iterations)

@@ -92,8 +92,11 @@ def test_class_weights_are_put_right_and_the_run_carries_what_was_proven(tmp_pat
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "cure"),
-    [("adds_up", {"update": "average"}), ("sum_divided", {"update": "add"}), ("sum", {}), ("noise", {}), ("norm", {}), ("scripted", {})],
-)
+    [
+        ("adds_up", {"update": "average"}), ("sum_divided", {"update": "add"}), ("sum", {}), ("noise", {}), ("norm", {}), ("scripted", {}),
+        ("on_meta", {}),
+    ],
+)  # fmt: skip
 def test_what_is_the_same_or_only_a_factor_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, cure: dict[str, str]) -> None:
     found = proven(tmp_path, monkeypatch, kind)
     assert found.same.verdict == "same" and found.same.cure == cure and not found.refused, found

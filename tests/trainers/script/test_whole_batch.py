@@ -28,6 +28,7 @@ APART = (
 ])  # fmt: skip
 def test_a_lower_rung_trains_the_same_weights(script: str, named: tuple[str, ...], words: tuple[str, ...], tmp_path: Path) -> None:
     shutil.copy(SCRIPTS / f"{script}.py", tmp_path / "train.py")
+    shutil.copy(SCRIPTS / "whole_batch.py", tmp_path)
     command = (sys.executable, "train.py", *words)
     plain = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
     subprocess.run(command, cwd=tmp_path, env=plain, check=True, capture_output=True)
