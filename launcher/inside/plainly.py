@@ -23,7 +23,7 @@ from launcher.shared.memory_failures import memory_failure
 from launcher.shared.orders import Orders
 from launcher.shared.report import NOT_EXACT, OVER_CAP, Failure, TrialReport
 
-NOTHING_FROM_OUTSIDE = {"ACCUMULATE": "1", "UPDATE": "", "UPDATE_LOGGED": "", "CHECKPOINTING": ""}
+NOTHING_FROM_OUTSIDE = {"ACCUMULATE": "1", "UPDATE": "", "CHECKPOINTING": ""}
 """With these ``native/accumulate.py`` holds nothing back, ``native/update.py`` weights nothing, and nothing is checkpointed."""
 LONGEST_S = 120.0
 OVERLAY = "overlay"
