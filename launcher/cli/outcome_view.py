@@ -185,7 +185,7 @@ def _failure(outcome: RunRecord) -> str:
     }  # fmt: skip
     if outcome.ended in by_autofit:
         return f"the full run {by_autofit[Ended(outcome.ended)]} and was ended{evidence}"
-    if outcome.ended in (Ended.DISK_FULL, Ended.READ_ONLY, Ended.FILE_TOO_LARGE):
+    if outcome.ended == Ended.UNWRITABLE:
         return f"the full run failed since it could not write{evidence}"
     reason = f": {outcome.memory_failure['line']}" if outcome.memory_failure else ""
     if outcome.returncode < 0:

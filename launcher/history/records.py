@@ -84,8 +84,6 @@ class RoomRecord(RecordPart):
     """By the run: what the trial took at most, and what its loaders hold ahead once their queues are full."""
     there: int | None = None
     """What there was for it, with what it has itself; null: no limit, or nobody tells it."""
-    unread: bool = False
-    """Whether a control group (a container) may leave less of it, whose limit can't be read."""
     headroom: float = 0.0
     """Part of it that must stay free."""
 

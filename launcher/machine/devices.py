@@ -130,9 +130,8 @@ def find(
         budget = _on_card(card, memory_bytes, headroom, (*_card_notes(card, memory_bytes, share, len(uuids), env), *locked))
         return replace(budget, driver=driver)
     if kind == "auto" and not absence.broken:
-        return _on_cpu(0, memory_bytes, headroom, (f"no GPU is used: {absence.found}", *host.other_accelerators()))
-    others = "".join(f" ({note})" for note in host.other_accelerators())
-    raise _refused("device.kind", f"{kind} is asked, but {absence.found}{others}", absence.cure)
+        return _on_cpu(0, memory_bytes, headroom, (f"no GPU is used: {absence.found}",))
+    raise _refused("device.kind", f"{kind} is asked, but {absence.found}", absence.cure)
 
 
 def _refused(key: str, found: str, cure: str) -> BadInput:
@@ -360,8 +359,7 @@ def _round(size: int) -> str:
 def _on_cpu(index: int, memory_bytes: int | None, headroom: float | None, notes: Sequence[str]) -> Budget:
     headroom = DEFAULT["cpu"] if headroom is None else headroom
     if platform.system() != "Linux":
-        here = "".join(f"; {note}" for note in notes)
-        found = f"a CPU budget needs Linux's RLIMIT_DATA, and this is {platform.system() or 'another system'}{here}"
+        found = f"a CPU budget needs Linux's RLIMIT_DATA, and this is {platform.system() or 'another system'}"
         raise _refused("device.kind", found, "Run in WSL, a Linux container or a machine with an NVIDIA card.")
     if index != 0:
         cure = "A CPU has index 0 only; cards are counted with device.kind=cuda."
@@ -379,11 +377,6 @@ def _on_cpu(index: int, memory_bytes: int | None, headroom: float | None, notes:
     if cap_of(budget, headroom) <= 0:
         found = f"{format_size(budget)} is the budget, and at least {format_size(LEAST_BYTES)} of a CPU's stay free"
         raise _refused("device.memory", found, "Give it more; device.headroom=0 keeps nothing free.")
-    for word, size in host.own_limits().items():
-        if budget > size:
-            found = f"{format_size(budget)} is the budget, but this shell's {word} lets no process have more than {format_size(size)}"
-            raise _refused("device.memory", found, f"Raise that ({word} unlimited): PyTorch itself needs a part of it, too.")
-        notes.append(f"this shell's {word} holds each process to {format_size(size)}, with its libraries")
     if memory_bytes is None:
         share = f"{CPU_SHARE:.0%} of the {format_size(free)} of host memory available now"
         notes.append(f"the budget is {share}; device.memory sets it")

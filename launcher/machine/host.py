@@ -9,7 +9,6 @@ import errno
 import functools
 import os
 import platform
-import resource
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -60,10 +59,8 @@ def disk_full(path: str | os.PathLike[str]) -> bool:
     """Whether not even a small file can be written there because the disk, or this user's quota, is full."""
     try:
         with tempfile.TemporaryFile(dir=_nearest(path), buffering=0) as probe:
-            limit = file_limit()
-            size = PROBE_BYTES if limit is None else min(PROBE_BYTES, limit)
-            probe.write(bytes(size))
-            return os.fstat(probe.fileno()).st_size < size
+            probe.write(bytes(PROBE_BYTES))
+            return os.fstat(probe.fileno()).st_size < PROBE_BYTES
     except OSError as error:
         return error.errno in (errno.ENOSPC, errno.EDQUOT)
 
@@ -97,18 +94,6 @@ def job_memory(environ: Mapping[str, str]) -> int | None:
     return int(each) * int(times) * 2**20 or None if known else None
 
 
-def own_limits() -> Mapping[str, int]:
-    """What this shell lets each process have of memory, by the word that sets it; empty where it sets nothing."""
-    soft = {word: resource.getrlimit(limit)[0] for word, limit in (("ulimit -d", resource.RLIMIT_DATA), ("ulimit -v", resource.RLIMIT_AS))}
-    return {word: size for word, size in soft.items() if size != resource.RLIM_INFINITY}
-
-
-def file_limit() -> int | None:
-    """Bytes that this shell (``ulimit -f``) lets each file have; None where it sets no limit."""
-    soft = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
-    return None if soft == resource.RLIM_INFINITY else soft
-
-
 def oom_kills() -> int | None:
     """Processes that this kernel has killed for lack of memory since it started; None before Linux 4.13."""
     with suppress(OSError, ValueError):
@@ -136,17 +121,6 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def other_accelerators() -> tuple[str, ...]:
-    """A sentence for each accelerator that is here but not supported."""
-    notes = []
-    cards = Path("/sys/class/drm").glob("card*/device/driver")
-    if Path("/opt/rocm").exists() or any(driver.resolve().name == "amdgpu" for driver in cards):
-        notes.append("an AMD card or ROCm is here, which autofit doesn't support: it asks NVIDIA's NVML only")
-    if platform.system() == "Darwin" and platform.machine() == "arm64":
-        notes.append("Apple's GPU (MPS) is here, which autofit doesn't support: it has no hard cap on its memory")
-    return tuple(notes)
-
-
 CGROUPS, OWN_CGROUPS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 
 
@@ -160,16 +134,6 @@ def cgroup_memory(root: Path = CGROUPS, own: Path = OWN_CGROUPS) -> tuple[int, i
     new, old = ("memory.max", "memory.current", ""), ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_")
     groups = [_group_memory(folder, *(new if version == 2 else old)) for folder, version in _groups(root, own)]
     return min(filter(None, groups), key=lambda group: group[0] - group[1], default=None)
-
-
-def is_limit_unread(root: Path = CGROUPS, own: Path = OWN_CGROUPS) -> bool:
-    """Whether a control group may limit memory without telling: its files aren't there, or may not be read."""
-    with suppress(OSError):
-        old = any("memory" in line.split(":")[1].split(",") for line in own.read_text(encoding="utf-8").splitlines())
-        files = [folder / name for folder, _ in _groups(root, own) for name in ("memory.max", "memory.limit_in_bytes")]
-        secret = any(file.exists() and not os.access(file, os.R_OK) for file in files)
-        return secret or not ((root / "memory").is_dir() if old else any(root.glob("*")))
-    return False
 
 
 def _groups(root: Path, own: Path) -> Iterator[tuple[Path, int]]:

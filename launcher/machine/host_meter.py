@@ -25,8 +25,6 @@ class HostUse:
 
     memory_bytes: int = 0
     memory_there: int | None = None
-    memory_unread: bool = False
-    """A control group may leave less, whose limit can't be read (``host.is_limit_unread``)."""
     shared_before: int | None = None
     """Free in /dev/shm at the beginning; None: there is none."""
     shared_taken: int = 0
@@ -45,7 +43,7 @@ class HostMeter(Looks):
         self._pid = 0
         self._next_at = 0.0
         self.use = HostUse(
-            memory_there=host.memory()[1], memory_unread=host.is_limit_unread(), shared_before=host.shared_memory_free(),
+            memory_there=host.memory()[1], shared_before=host.shared_memory_free(),
             disk_there=host.disk_free(saves_in) + host.disk_taken(saves_in),
         )  # fmt: skip
 

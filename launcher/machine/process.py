@@ -1,8 +1,7 @@
 """Runs a command as a child process in a session of its own; logs its output and returns how it ended.
 
-On the launcher's side the only module that starts, signals or ends processes (``pauses`` stops them for a while). Inside a trainer's
-process ``inside`` starts the person's command, and there a child that reads a data set; ``inside.guardian`` ends what a killed launcher
-leaves.
+On the launcher's side the only module that starts, signals or ends processes. Inside a trainer's process ``inside`` starts the person's
+command, and there a child that reads a data set; ``inside.guardian`` ends what a killed launcher leaves.
 
 Every child carries a token in its environment, so that at the end all of its descendants are found and ended, those that left
 its session included.
@@ -35,7 +34,6 @@ from typing import Any, BinaryIO, Protocol
 import psutil
 
 from launcher.errors import Interrupted
-from launcher.machine import pauses
 from launcher.machine.bars import WIDE
 from launcher.shared import procfs
 from launcher.shared.ending import Ending
@@ -58,6 +56,22 @@ class Shows(Protocol):
     def fileno(self) -> int: ...
 
 
+class AwakeTime:
+    """Seconds since the child's start, without those in which this process itself was stopped (Ctrl-Z, SIGSTOP, a scheduler)."""
+
+    MOST_S = 5.0
+    """The launcher looks at a child several times a second. Of a longer time between two looks the rest is a pause."""
+
+    def __init__(self, now: float) -> None:
+        """``now``: monotonic seconds, as in ``look``."""
+        self._looked, self.seconds = now, 0.0
+
+    def look(self, now: float) -> float:
+        self.seconds += min(now - self._looked, self.MOST_S)
+        self._looked = now
+        return self.seconds
+
+
 @dataclass(slots=True)
 class Child:
     """A running child. Made by ``start``; ``wait`` must be called, or ``end``."""
@@ -67,7 +81,7 @@ class Child:
     pumps: list[threading.Thread] = field(default_factory=list)
     words: dict[Path, bytearray] = field(default_factory=dict)
     """The end of its output by log file, kept in memory: on a full or read-only disk the log lacks the very lines that say so."""
-    awake: pauses.AwakeTime = field(default_factory=lambda: pauses.AwakeTime(time.monotonic()))
+    awake: AwakeTime = field(default_factory=lambda: AwakeTime(time.monotonic()))
     """How long it has been watched: what it is judged by."""
 
     @property
@@ -266,7 +280,7 @@ def ask_for_stacks(pid: int) -> None:
 
 @contextlib.contextmanager
 def forward_signals(child: Child, *, grace_s: float = _GRACE_S, told: Callable[[str], None] | None = None) -> Iterator[None]:
-    """While open, INT, TERM and HUP sent to the launcher go to the child; when it has ended, Interrupted is raised. TSTP pauses both.
+    """While open, INT, TERM and HUP sent to the launcher go to the child; when it has ended, Interrupted is raised.
 
     A second one kills at once; ``told`` hears the name of the first. Only the main thread can hold handlers; elsewhere this does nothing.
     """
@@ -286,8 +300,7 @@ def forward_signals(child: Child, *, grace_s: float = _GRACE_S, told: Callable[[
     numbers = [number for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) is not signal.SIG_IGN]
     before = {number: signal.signal(number, handle) for number in numbers}
     try:
-        with pauses.shared_with(child.pid):
-            yield
+        yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -1,4 +1,4 @@
-"""Looks why a training's files can't be written, and says it in a sentence: a full disk, a read-only folder, the shell's own limit."""
+"""Looks why a training's files can't be written, and says it in a sentence: a full disk, or a read-only folder."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import tempfile
 from pathlib import Path
 
 from launcher.machine import host
-from launcher.shared.sizes import format_size
 
 
 def full_disk(folder: Path) -> str:
@@ -19,9 +18,3 @@ def read_only(folder: Path) -> str:
     """Why the run folder can't be written; empty if it can."""
     error = host.not_writable(folder)
     return f"its run folder {folder} can't be written any more: {error.strerror}" if error is not None else ""
-
-
-def file_limit() -> str:
-    """How large this shell lets a file become; empty where it sets no limit. A write beyond it fails, on a disk with room, too."""
-    size = host.file_limit()
-    return f"this shell lets no file become larger than {format_size(size)} (ulimit -f)" if size is not None else ""

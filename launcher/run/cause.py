@@ -11,7 +11,7 @@ from enum import StrEnum
 from launcher.adapter.protocol import Weights
 from launcher.shared.memory_failures import ECHO, OF_MACHINE, MemoryFailure, maybe_memory, memory_failure, not_handed_over
 from launcher.shared.report import Phase
-from launcher.shared.write_failures import FULL_DISK, READ_ONLY, TOO_LARGE, line_of, maybe_too_large
+from launcher.shared.write_failures import FULL_DISK, READ_ONLY, line_of
 
 FRAME = re.compile(r'File "([^"]+)", line \d+, in (\S+)')
 _TRACEBACK = "Traceback (most recent call last)"
@@ -23,10 +23,6 @@ _CHILD = re.compile(r"Root Cause.*?exitcode\s*: -(\d+)|died with <Signals\.\w+: 
 _RANK = re.compile(r"^\[rank\d+\]: ?")
 _OF_A_RANK = re.compile(r"rank\s*:\s*(\d+) \(local_rank: \d+\)\s*\n\s*exitcode\s*:\s*-(\d+)")
 """torchrun's words for a rank that a signal ended."""
-_FAILED = re.compile(r"rank\s*:\s*(\d+) \(local_rank: \d+\)")
-"""Every rank that torchrun says has failed: one that ended with 0 isn't among them."""
-_LEFT_ALONE = re.compile(r"^\[rank(\d+)\]: ?(\S*(?:Error|Exception): .*[Cc]onnection (?:closed|reset|refused).*)$", re.MULTILINE)
-"""The last words of a rank whose neighbour is gone."""
 _IGNORED = "Exception ignored in"
 """Python's words before a traceback that has ended nothing."""
 LAST_LINES = 60
@@ -53,9 +49,7 @@ class Ended(StrEnum):
     KILLED = "killed"  # SIGKILL from nobody known
     DIVERGED = "diverged"  # the loss was not finite
     STALLED = "stalled"
-    DISK_FULL = "disk_full"
-    READ_ONLY = "read_only"  # what it wrote to can't be written any more: a mount that went read-only, a mode that was changed
-    FILE_TOO_LARGE = "file_too_large"  # a file became larger than the shell (ulimit -f), or the file system, lets it
+    UNWRITABLE = "unwritable"  # its files could not be written: a full disk, a mount that went read-only, a mode that was changed
     CRASHED = "crashed"
     INTERRUPTED = "interrupted"  # a person, a scheduler, or autofit itself was killed
 
@@ -67,8 +61,6 @@ class RunEnd:
     returncode: int
     words: str
     """The ends of its standard error and output."""
-    ranks: int = 1
-    """Processes that trained together."""
     ended_for: Ended | None = None
     """Why autofit itself ended it; None where it didn't."""
     not_finite: str = ""
@@ -86,12 +78,8 @@ class RunEnd:
     """Processes that the kernel killed for lack of memory during the run; None where it doesn't count them."""
     host_free: float = 1.0
     """Part of the host's memory that was free when last looked at: programs, too, kill where little is left (earlyoom)."""
-    disk: str = ""
-    """Which disk was full afterwards; empty if none was."""
-    read_only: str = ""
-    """Why its folder can't be written any more; empty if it can."""
-    file_limit: str = ""
-    """How large the shell lets a file become; empty if it sets no limit."""
+    unwritable: str = ""
+    """Why its files couldn't be written afterwards; empty if they could."""
     taken: str = ""
     """Who else held the card afterwards; empty if nobody did."""
 
@@ -121,9 +109,8 @@ def find(end: RunEnd) -> Cause:
         return Cause(ended=Ended.CARD_TAKEN if others else end.ended_for, phase=phase)
     if (failure := _failure(end)) is not None:
         return Cause(ended=_of_memory(failure, end), phase=phase, evidence=failure.line, failure=failure)
-    if (unwritten := _unwritten(end)) is not None:
-        ended, evidence = unwritten
-        return Cause(ended=ended, phase=phase, evidence=evidence)
+    if unwritten := _unwritten(end):
+        return Cause(ended=Ended.UNWRITABLE, phase=phase, evidence=unwritten)
     if end.divergence:
         return Cause(ended=Ended.DIVERGED, phase=phase, evidence=end.divergence)
     if (number := _signal_of(end)) in _FROM_OUTSIDE:
@@ -157,22 +144,12 @@ def _of_crash(end: RunEnd) -> str:
     progress.
     """
     started = _STARTER.search(_chains(end.words)[-1]) is not None
-    if started and last_chain(end.words) == _chains(end.words)[-1] and (left := _LEFT_ALONE.search(end.words)) is not None:
-        return f"{_silent(end)} was gone without a word of an error; rank {left[1]} says: {left[2][:300]}"
     said = from_error(last_chain(end.words))[0][:400] if started else _last_line(end.words)
     if said and _TRACEBACK in end.words:
-        rank = re.search(rf"^\[rank(\d+)\]: ?{re.escape(said)}", end.words, re.MULTILINE)
-        return f"{said} (rank {rank[1]})" if rank is not None else said
+        return said
     number = _signal_of(end)
     how = number.name if number is not None else f"exit status {end.returncode}"
     return f"{how}, without a traceback; its last line: {said}" if said else f"{how}, without a word"
-
-
-def _silent(end: RunEnd) -> str:
-    """The only rank of which nothing was told, where the others were left by it."""
-    told = {int(rank) for pattern in (_FAILED, _LEFT_ALONE) for rank in (found[1] for found in pattern.finditer(end.words))}
-    silent = sorted(set(range(end.ranks)) - told)
-    return f"rank {silent[0]} of {end.ranks}" if len(silent) == 1 else "a rank"
 
 
 def _hidden(end: RunEnd) -> str:
@@ -182,25 +159,15 @@ def _hidden(end: RunEnd) -> str:
     return "" if end.weights.finite else f"the weights that it saved last are not finite: {end.weights.path}"
 
 
-_UNWRITTEN = ((Ended.READ_ONLY, READ_ONLY), (Ended.FILE_TOO_LARGE, TOO_LARGE), (Ended.DISK_FULL, FULL_DISK))
-"""Ends that a trainer's words about a failed write mean."""
-
-
-def _unwritten(end: RunEnd) -> tuple[Ended, str] | None:
-    """(why, evidence) if the run could not write its files, by what was seen or by its output; else None.
+def _unwritten(end: RunEnd) -> str:
+    """The evidence that the run could not write its files, by what was seen or by its output; empty if there is none.
 
     A run that was ended by a signal from outside didn't end of what was seen.
     """
-    told = next(((ended, said) for ended, pattern in _UNWRITTEN if (said := line_of(pattern, end.words))), None)
-    number = _signal_of(end)
-    if number in _FROM_OUTSIDE:
+    told = line_of(READ_ONLY, end.words) or line_of(FULL_DISK, end.words)
+    if not end.unwritable or _signal_of(end) in _FROM_OUTSIDE:
         return told
-    too_large = number is signal.SIGXFSZ or maybe_too_large(end.words)
-    seen = ((Ended.READ_ONLY, end.read_only), (Ended.DISK_FULL, end.disk), (Ended.FILE_TOO_LARGE, end.file_limit if too_large else ""))
-    found = next((one for one in seen if one[1]), None)
-    if found is None:
-        return told
-    return found[0], f"{found[1]}; its last words: {told[1] if told is not None else _last_line(end.words)}"
+    return f"{end.unwritable}; its last words: {told or _last_line(end.words)}"
 
 
 def _of_memory(failure: MemoryFailure, end: RunEnd) -> Ended:
@@ -226,7 +193,7 @@ def _failure(end: RunEnd) -> MemoryFailure | None:
         return None
     if number in _DEATHS:
         return MemoryFailure(source="host", line=f"{number.name} with all of its memory in use", asked_bytes=None)
-    if (maybe := maybe_memory(end.words)) and not line_of(FULL_DISK, end.words) and not end.disk:
+    if (maybe := maybe_memory(end.words)) and not line_of(FULL_DISK, end.words) and not end.unwritable:
         return MemoryFailure(source="host", line=maybe[:400], asked_bytes=None)
     return None
 

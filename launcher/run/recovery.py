@@ -23,12 +23,6 @@ from launcher.shared.report import Phase
 MOST_WAITS = 5
 """A launch waits for its card this many times at most."""
 
-_BY_A_PERSON: Mapping[str, str] = {
-    Ended.DISK_FULL: "the disk is full; free space there, then `autofit resume`",
-    Ended.FILE_TOO_LARGE: "a file became larger than it may; raise that limit (ulimit -f unlimited), then `autofit resume`",
-    Ended.READ_ONLY: "its files can't be written any more; see to that, then `autofit resume`",
-}
-"""Ends that a person can see to, and how."""
 CAN_NOT_RESUME = "this trainer can't resume from a checkpoint"
 _TOO_MUCH = {Ended.OUT_OF_MEMORY: Kind.OUT_OF_MEMORY, Ended.SPILLED: Kind.SPILLED}
 """Ends that show that the device's memory is too small for the rung."""
@@ -103,7 +97,9 @@ def _after_failure(history: History, last: AttemptRecord, failed: Sequence[Attem
         case Ended.CRASHED if (doubtful := _doubtful(history, last)) is not None:
             why = f"it crashed from {doubtful.path.name}, the last that was saved before it was {history.attempts[-2].ended}"
             return _to(replace(history, checkpoints=history.checkpoints[1:]), history.rung, f"{why}: once from the one before")
-    return _stop(history, _BY_A_PERSON.get(last.ended, "it crashed, and not for want of memory: starting it again would crash it again"))
+        case Ended.UNWRITABLE:
+            return _stop(history, "its files can't be written; free space there, or make it writable, then `autofit resume`")
+    return _stop(history, "it crashed, and not for want of memory: starting it again would crash it again")
 
 
 def _doubtful(history: History, last: AttemptRecord) -> Checkpoint | None:

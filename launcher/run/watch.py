@@ -71,10 +71,7 @@ def follow(job: Job, child: Child, attempts: Sequence[AttemptRecord], *, base_by
         returncode=ending.returncode,
         words=tail,
         divergence=words.divergence(tail),
-        disk=unwritable.full_disk(job.folder.path) if ending.returncode else "",
-        read_only=unwritable.read_only(job.folder.path) if ending.returncode else "",
-        file_limit=unwritable.file_limit(),
-        ranks=rung.world_size,
+        unwritable=(unwritable.read_only(job.folder.path) or unwritable.full_disk(job.folder.path)) if ending.returncode else "",
         ended_for=watch.ended_for,
         not_finite=watch.losses.line,
         gradients=watch.losses.gradients,
@@ -213,11 +210,10 @@ class RunWatch:
             self._end(Ended.DIVERGED, line, "has a loss that stays not finite, and is ended")
 
     def _end_stalled(self, why: str, words: str) -> None:
-        """Ends a run that hangs, once it is written down where its processes stand, and which rank the others wait for."""
+        """Ends a run that hangs, once it is written down where its processes stand."""
         if self.ended_for is None:
-            said = stack_dump.record(self._child, self._files.stalled, told=self._files.processes)
-            absent = stack_dump.absent(said)
-            self._end(Ended.STALLED, f"{absent}; {why}" if absent else why, f"{words}; its stacks: {self._files.stalled}")
+            stack_dump.record(self._child, self._files.stalled, told=self._files.processes)
+            self._end(Ended.STALLED, why, f"{words}; its stacks: {self._files.stalled}")
 
     def _end(self, cause: Ended, evidence: str, words: str, *, grace_s: float = END_GRACE_S) -> None:
         if self.ended_for is None:

@@ -25,5 +25,3 @@ class Ending:
     """Why its folder could not be written, as seen when it had ended; empty if it could."""
     full_disk: str = ""
     """Which disk was full then; empty if none was."""
-    file_limit: str = ""
-    """How large the shell lets a file become; empty if it sets no limit."""

@@ -1,6 +1,6 @@
 """Recognises by a trainer's words that a file could not be written. Pure.
 
-Sources of the texts: Linux's own, strings of PyTorch, real failures on full disks and under ``ulimit -f``.
+Sources of the texts: Linux's own, strings of PyTorch, real failures on full disks.
 """
 
 from __future__ import annotations
@@ -8,9 +8,8 @@ from __future__ import annotations
 import re
 
 READ_ONLY = re.compile(r"Read-only file system")
-TOO_LARGE = re.compile(r"File too large|File size limit exceeded|\bSIGXFSZ\b")
 FULL_DISK = re.compile(r"No space left on device|Disk quota exceeded|file write failed|PytorchStreamWriter failed writing")
-WHY = re.compile(rf"{READ_ONLY.pattern}|No space left on device|Disk quota exceeded|{TOO_LARGE.pattern}")
+WHY = re.compile(rf"{READ_ONLY.pattern}|No space left on device|Disk quota exceeded|File too large")
 """Says why a file couldn't be written, whatever else failed of it."""
 _UNSAID = re.compile(r"file write failed|PytorchStreamWriter failed writing|unexpected pos \d+ vs \d+|iostream error")
 """torch.save doesn't say why it couldn't write."""
@@ -19,11 +18,6 @@ _UNSAID = re.compile(r"file write failed|PytorchStreamWriter failed writing|unex
 def unsaid(words: str) -> bool:
     """Tells whether a file couldn't be written, and these words don't say why."""
     return _UNSAID.search(words) is not None and WHY.search(words) is None
-
-
-def maybe_too_large(words: str) -> bool:
-    """Tells whether a file that became larger than it may explains these words."""
-    return TOO_LARGE.search(words) is not None or unsaid(words)
 
 
 def maybe_full(words: str) -> str:

@@ -35,7 +35,7 @@ def rooms(use: HostUse, report: TrialReport, *, headroom: float, saved: int | No
     there = None if use.shared_before is None else use.shared_before - max(0, use.shared_taken - shared)  # what others took meanwhile
     needed = use.memory_bytes + shared - mapped + _unseen(report)
     found = [
-        RoomRecord(name=MEMORY, needed=needed, there=use.memory_there, headroom=headroom, unread=use.memory_unread),
+        RoomRecord(name=MEMORY, needed=needed, there=use.memory_there, headroom=headroom),
         RoomRecord(name=SHARED, needed=shared, there=there, headroom=headroom),
     ]
     return found if saved is None else [*found, RoomRecord(name=DISK, needed=saved, there=use.disk_there, headroom=headroom)]
@@ -75,7 +75,7 @@ def kept_free(room: RoomRecord) -> str:
 def words(room: RoomRecord) -> tuple[str, str]:
     """(what is needed, what there is), for people."""
     there = "no limit" if room.there is None else format_size(room.there)
-    return format_size(room.needed), f"{there} (a container's limit can't be read)" if room.unread else there
+    return format_size(room.needed), there
 
 
 def verdict_on(room: RoomRecord, fitted: Verdict) -> Verdict:

@@ -11,12 +11,11 @@ from typing import Any
 from launcher.config.schema import Value
 from launcher.ladder.rungs import MICRO_BATCH, Rung
 from launcher.ladder.verdict import Kind, Verdict
-from launcher.machine import stack_dump
 from launcher.shared.ending import Ending
 from launcher.shared.memory_failures import OF_MACHINE, MemoryFailure, Source, maybe_memory, memory_failure, no_semaphore, not_handed_over
 from launcher.shared.report import CARD_TAKEN, NOT_EXACT, OVER_CAP, STEPS_IN_ALL, Phase, TrialReport
 from launcher.shared.sizes import MIB, format_size
-from launcher.shared.write_failures import maybe_full, maybe_too_large
+from launcher.shared.write_failures import maybe_full
 
 _DEATHS_BY_FULL_MEMORY = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT)
 _NEAR_LIMIT = 0.9  # a native library that does not check its allocation dies at the limit, not far below it
@@ -162,8 +161,7 @@ def _stalled(seen: _Seen) -> Verdict | None:
             f"it made no progress in phase {seen.report.phase}, though it computes (an endless loop, perhaps): no batch and no output for "
             "long (recover.stall_s)"
         )
-        why = "; ".join(filter(None, [stack_dump.absent(seen.ending.stood_still), circles if seen.ending.computed else still]))
-        return _verdict(seen, Kind.STALLED, why, evidence=seen.ending.stood_still)
+        return _verdict(seen, Kind.STALLED, circles if seen.ending.computed else still, evidence=seen.ending.stood_still)
     if not seen.ending.timed_out:
         return None
     why = f"no end after {seen.ending.seconds:.0f} s, in phase {seen.report.phase}"
@@ -196,17 +194,16 @@ def _crashed(seen: _Seen) -> Verdict | None:
     report, ending = seen.report, seen.ending
     if report.failure is not None:
         words = report.failure.message.strip().splitlines() or ["no message"]  # the exception's name is their first word
-        return _verdict(seen, Kind.CRASHED, f"{_unwritten(seen, report.failure.message)}{words[0]}", evidence=report.failure.traceback)
+        return _verdict(seen, Kind.CRASHED, f"{_unwritten(seen)}{words[0]}", evidence=report.failure.traceback)
     if ending.returncode == 0:
         return None
     how = f"signal {signal.Signals(-ending.returncode).name}" if ending.returncode < 0 else f"exit status {ending.returncode}"
-    cause = _unwritten(seen, f"{how}\n{ending.stderr_tail}")
-    return _verdict(seen, Kind.CRASHED, f"{cause}ended by {how} in phase {report.phase}", evidence=ending.stderr_tail)
+    return _verdict(seen, Kind.CRASHED, f"{_unwritten(seen)}ended by {how} in phase {report.phase}", evidence=ending.stderr_tail)
 
 
-def _unwritten(seen: _Seen, words: str) -> str:
+def _unwritten(seen: _Seen) -> str:
     """Why a trial that crashed could not write its files, if it couldn't: the trainer's words may not say it."""
-    reason = seen.ending.read_only or seen.ending.full_disk or (seen.ending.file_limit if maybe_too_large(words) else "")
+    reason = seen.ending.read_only or seen.ending.full_disk
     return f"{reason}: " if reason else ""
 
 

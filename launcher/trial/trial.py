@@ -174,7 +174,7 @@ def _ended(job: Job, orders: Orders, plan: TrialPlan) -> _Ended:
     finally:
         meter.stop()
     read_only, full_disk = unwritable.read_only(place), unwritable.full_disk(place)  # now: what it has written is removed
-    ending = replace(ending, read_only=read_only, full_disk=full_disk, file_limit=unwritable.file_limit())
+    ending = replace(ending, read_only=read_only, full_disk=full_disk)
     seen = {name: getattr(watch, name) for name in ("stood_still", "computed", "peak_data_bytes")}
     return _Ended(orders, replace(ending, **seen), meter.use)
 

@@ -9,7 +9,7 @@ import pytest
 
 from launcher.history import run_folder
 from launcher.history.run_folder import RunFolder
-from launcher.machine import pauses, process
+from launcher.machine import process
 from tests.architecture import rooms
 from tests.architecture.rooms import Tree
 from tests.helpers.places import ROOT
@@ -18,9 +18,9 @@ HOUSE = Tree(ROOT)
 TRIALS = sorted(module.removesuffix(".trial") for module in HOUSE.paths if module.endswith(".inside.trial"))
 
 
-def test_on_the_launchers_side_only_process_starts_signals_or_ends_processes_and_pauses_stops_them() -> None:
+def test_on_the_launchers_side_only_process_starts_signals_or_ends_processes() -> None:
     starters = rooms.starts_processes(HOUSE)
-    assert {module for module in starters if rooms.outside(module)} - {"launcher.trainers.suite"} == {process.__name__, pauses.__name__}
+    assert {module for module in starters if rooms.outside(module)} - {"launcher.trainers.suite"} == {process.__name__}
     assert starters - {module for module in starters if rooms.outside(module)} == {
         "launcher.inside.guardian",
         "launcher.inside.plainly",

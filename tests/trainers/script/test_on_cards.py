@@ -63,14 +63,13 @@ def test_the_process_that_runs_out_is_named(tmp_path: Path) -> None:
     assert tried["verdict"] == "out_of_memory" and tried["why"].startswith("rank 1 of 2: out of memory in phase train")
 
 
-def test_the_process_that_hangs_on_its_card_is_named_with_its_line(tmp_path: Path) -> None:
+def test_where_processes_stand_that_hang_on_their_cards_is_written_down(tmp_path: Path) -> None:
     words = ("device.memory=2GiB", "ladder.wheels.micro_batch.floor=64", "recover.stall_s=10")
     done = by_torchrun(tmp_path, "--hangs", words=words)
     (tried,) = answer(done)["trials"]
     assert tried["verdict"] == "stalled", tried
-    said = "rank 1 of 2 did not come to where the others wait for it: it stands in stand_still ("
-    assert tried["why"].startswith(said) and "on_cards.py:" in tried["why"]
-    assert "torch/" in (Path(answer(done)["run_dir"]) / "trials" / "000" / "stalled.txt").read_text(encoding="utf-8")
+    stacks = (Path(answer(done)["run_dir"]) / "trials" / "000" / "stalled.txt").read_text(encoding="utf-8")
+    assert "torch/" in stacks and "in stand_still" in stacks
 
 
 def test_what_other_processes_leave_on_a_card_counts_there(tmp_path: Path) -> None:

@@ -243,7 +243,7 @@ def test_a_step_that_the_script_works_out_is_no_number_before_it_is_seen(tmp_pat
     ({"returncode": 0, "ended": Ended.DIVERGED, "evidence": "epoch 9 loss: nan"}, "is not done: it has diverged: epoch 9 loss: nan"),
     ({"returncode": -15, "ended": Ended.DIVERGED, "evidence": "loss: nan"}, "diverged (its loss was not finite) and was ended: loss: nan"),
     ({"returncode": -15, "ended": Ended.STALLED}, "stood still and was ended"),
-    ({"returncode": 1, "ended": Ended.DISK_FULL, "evidence": "no room is left"}, "could not write: no room is left"),
+    ({"returncode": 1, "ended": Ended.UNWRITABLE, "evidence": "no room is left"}, "could not write: no room is left"),
     ({"returncode": -9, "ended": Ended.KILLED}, "was ended by SIGKILL"),
     ({"returncode": 3, "ended": Ended.CRASHED}, "failed with exit status 3"),
 ])  # fmt: skip

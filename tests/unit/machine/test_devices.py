@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,6 @@ from launcher.machine import nvml as nvml_module
 from launcher.machine.devices import Budget, find, settle, taken, used_bytes, wait_for
 from launcher.shared.sizes import format_size, parse_size
 from tests.helpers.nvml_stand_in import GIB, GONE, MIB, FakeCard, FakeNvml
-from tests.helpers.places import ROOT
 
 linux = pytest.mark.skipif(platform.system() != "Linux", reason="RLIMIT_DATA is Linux's")
 
@@ -333,15 +331,6 @@ def test_a_missing_nvml_package_is_named(monkeypatch: pytest.MonkeyPatch) -> Non
     assert fault.cure == "Install it into this environment: pip install nvidia-ml-py."
 
 
-@pytest.mark.usefixtures("no_card_files")
-def test_an_amd_card_is_said_to_be_unsupported(monkeypatch: pytest.MonkeyPatch) -> None:
-    amd = "an AMD card or ROCm is here, which autofit doesn't support: it asks NVIDIA's NVML only"
-    monkeypatch.setattr(host, "other_accelerators", lambda: (amd,))
-    (fault,) = refused(FakeNvml(error=pynvml.NVML_ERROR_LIBRARY_NOT_FOUND))
-    assert fault.found.endswith(f"({amd})")
-    assert amd in on(FakeNvml(error=pynvml.NVML_ERROR_LIBRARY_NOT_FOUND), "auto").notes
-
-
 # ---- the CPU, for real
 
 
@@ -404,17 +393,6 @@ def test_a_version_1_group_counts_and_its_no_limit_does_not(tmp_path: Path) -> N
 
 def test_no_control_groups_mean_no_limit(tmp_path: Path) -> None:
     assert host.cgroup_memory(tmp_path, tmp_path / "missing") is None
-    assert not host.is_limit_unread(tmp_path, tmp_path / "missing")
-
-
-@pytest.mark.parametrize("own", ["0::/user/job\n", "4:memory:/docker/abc\n0::/\n"])
-def test_a_group_whose_files_are_not_there_may_have_a_limit_that_nobody_can_read(tmp_path: Path, own: str) -> None:
-    (tmp_path / "own").write_text(own)
-    root = tmp_path / "cgroup"
-    assert host.is_limit_unread(root, tmp_path / "own"), "a container without /sys/fs/cgroup"
-    (root / "memory").mkdir(parents=True)
-    assert not host.is_limit_unread(root, tmp_path / "own")
-    assert not host.is_limit_unread(), "this machine's can be read"
 
 
 # ---- sizes and space
@@ -448,28 +426,6 @@ def test_what_is_no_size_is_refused_with_the_reason(text: str | int, reason: str
 ])  # fmt: skip
 def test_sizes_are_written_for_people(size: int, text: str) -> None:
     assert format_size(size) == text
-
-
-UNDER_A_LIMIT = """
-import resource, sys
-from launcher.errors import BadInput
-from launcher.machine import devices
-resource.setrlimit(getattr(resource, sys.argv[1]), (int(sys.argv[2]) * 2**20,) * 2)
-try:
-    print(*devices.find("cpu", memory_bytes=512 * 2**20, headroom=0.1).notes)
-except BadInput as error:
-    print("refused:", error)
-"""
-
-
-@pytest.mark.parametrize(("limit", "word"), [("RLIMIT_DATA", "ulimit -d"), ("RLIMIT_AS", "ulimit -v")])
-def test_a_limit_of_the_shells_own_is_named_and_not_the_budget(limit: str, word: str) -> None:
-    def said(size_mib: int) -> str:
-        argv = [sys.executable, "-c", UNDER_A_LIMIT, limit, str(size_mib)]
-        return subprocess.run(argv, capture_output=True, text=True, check=True, cwd=ROOT).stdout
-
-    assert f"this shell's {word} lets no process have more than 300 MiB" in said(300)
-    assert f"this shell's {word} holds each process to 3.0 GiB" in said(3072)
 
 
 # ---- the idlest card

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -32,14 +31,6 @@ def test_a_full_disk_is_told_from_one_with_room_and_from_one_that_is_read_only(t
         assert error is not None and "Read-only" in str(error.strerror) and not host.disk_full(tmp_path)
     finally:
         subprocess.run(["umount", "--lazy", str(tmp_path)], check=True)
-
-
-def test_a_shells_limit_on_a_files_size_is_told_from_a_full_disk(tmp_path: Path) -> None:
-    look = f"print([unwritable.full_disk(Path({str(tmp_path)!r})), unwritable.file_limit()])"
-    code = f"from pathlib import Path; from launcher.machine import unwritable; {look}"
-    argv = ["sh", "-c", 'ulimit -f 8; exec "$@"', "sh", sys.executable, "-c", code]
-    said = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
-    assert said == "['', 'this shell lets no file become larger than 4 KiB (ulimit -f)']\n"
 
 
 def test_a_slurm_job_has_the_memory_that_it_was_given_on_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -234,3 +234,9 @@ def test_a_launcher_that_ends_well_leaves_nothing_for_python_to_warn_of(tmp_path
     argv = (sys.executable, "-W", "always", "-c", textwrap.dedent(code), str(tmp_path))
     done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=120, check=True)
     assert done.stderr == ""
+
+
+def test_a_pause_does_not_count() -> None:
+    awake = process.AwakeTime(100.0)
+    assert (awake.look(100.5), awake.look(101.0)) == (0.5, 1.0)
+    assert awake.look(101.0 + 3600) == 1.0 + awake.MOST_S and awake.look(3701.5) == 1.5 + awake.MOST_S

@@ -1,4 +1,4 @@
-"""The rank for which all others wait is named by where they stand; where that doesn't tell, none is."""
+"""A process that hangs tells its stacks where it listens, and is left alone where it doesn't."""
 
 from __future__ import annotations
 
@@ -12,48 +12,6 @@ import pytest
 from launcher.machine import process, stack_dump
 from launcher.shared.orders import STACKS
 from tests.helpers.places import ROOT
-
-BACKWARD = ("/site/torch/autograd/graph.py", 824, "_engine_run_backward")
-GATHERS = ("/site/torch/distributed/distributed_c10d.py", 3100, "all_gather")
-READS = ("/home/me/train.py", 40, "step")
-LOADS = ("/usr/lib/python3.11/selectors.py", 415, "select")
-ME = ("/home/me/train.py", 12, "main")
-
-
-def dump(*ranks: tuple[str, int, str] | None) -> str:
-    """Of torchrun and these ranks, each with another thread; None: its stack isn't known."""
-    texts = ["process 10 (sleeping): torchrun --nproc_per_node 2 train.py\nthread 10: do_wait\n"]
-    for rank, frame in enumerate(ranks):
-        head = f"process {11 + rank} (disk-sleep, rank {rank}): python -u train.py"
-        if frame is None:
-            texts.append(f"{head}\nthread {11 + rank}: futex_wait_queue\n")
-            continue
-        frames = [("/usr/lib/python3.11/threading.py", 324, "wait")], [frame, ME]
-        threads = ["".join(f'  File "{file}", line {line} in {name}\n' for file, line, name in thread) for thread in frames]
-        texts.append(f"{head}\n" + "\n".join(f"Thread 0x{at} (most recent call first):\n{text}" for at, text in enumerate(threads)))
-    return "\n\n".join(texts) + "\n"
-
-
-@pytest.mark.parametrize(
-    ("ranks", "named"),
-    [
-        ((BACKWARD, ME), "rank 1 of 2 did not come to where the others wait for it: it stands in main (/home/me/train.py:12)"),
-        ((BACKWARD, LOADS), "rank 1 of 2 "),
-        ((BACKWARD, BACKWARD, READS, BACKWARD), "rank 2 of 4 "),
-        ((READS, READS, LOADS), "rank 2 of 3 "),  # a card's ranks wait where a value is read
-        ((GATHERS, BACKWARD, GATHERS), "rank 1 of 3 "),
-        ((GATHERS, BACKWARD), ""),
-        ((READS, LOADS), ""),
-        ((BACKWARD, BACKWARD), ""),
-        ((READS, LOADS, BACKWARD), ""),
-        ((READS, READS, LOADS, LOADS), ""),
-        ((BACKWARD, None), ""),
-        ((LOADS,), ""),
-    ],
-)  # fmt: skip
-def test_the_one_that_stands_elsewhere_is_named(ranks: tuple[tuple[str, int, str] | None, ...], named: str) -> None:
-    said = stack_dump.absent(dump(*ranks))
-    assert said.startswith(named) if named else said == ""
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")

@@ -58,12 +58,6 @@ def test_predictions_of_the_whole_validation_set_count_beside_a_card() -> None:
     assert with_all - before == GIB + 1000 * 2**20
 
 
-def test_a_limit_that_cannot_be_read_is_told_beside_what_the_machine_has() -> None:
-    rooms = found(replace(USE, memory_unread=True))
-    assert host_rooms.words(rooms["host memory"]) == ("4.0 GiB", "16.0 GiB (a container's limit can't be read)")
-    assert "can't be read" not in " ".join(host_rooms.words(rooms["/dev/shm"]))
-
-
 def test_a_disk_that_is_too_small_for_what_the_run_keeps_is_a_verdict() -> None:
     disk = replace(USE, disk_there=10 * GIB)
     assert "disk" not in found(disk), "nobody knows what the run saves"

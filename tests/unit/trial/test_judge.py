@@ -181,8 +181,6 @@ TORN = "RuntimeError: [enforce fail at inline_container.cc:671] . unexpected pos
 
 
 @pytest.mark.parametrize(("ending", "message", "why"), [
-    ({"file_limit": "no file may be larger"}, TORN, f"no file may be larger: {TORN}"),
-    ({"file_limit": "no file may be larger"}, "KeyError: 'x'", "KeyError: 'x'"),
     ({"read_only": "its run folder can't be written"}, TORN, f"its run folder can't be written: {TORN}"),
     ({"full_disk": "no room is left"}, "KeyError: 'x'", "no room is left: KeyError: 'x'"),
 ])  # fmt: skip
