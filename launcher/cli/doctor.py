@@ -21,7 +21,7 @@ def doctor(call: Call) -> Answer:
     from launcher.history import runs
     from launcher.machine import checkup
 
-    lines = [*checkup.look(os.environ, folder=Path.cwd() / runs.ROOT), *checkup.trainers()]
+    lines = checkup.look(os.environ, folder=Path.cwd() / runs.ROOT)
     for line in lines:
         call.terminal.labelled(line.subject, _words(line), width=_WIDTH)
     stops = sum(line.stops for line in lines)

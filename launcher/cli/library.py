@@ -105,15 +105,14 @@ def fits(call: Call) -> Answer:
     from launcher.history import kept_fits
 
     known = kept_fits.everything()
-    kept = sorted((fit for one in known for fit in one.fits), key=lambda fit: fit.id, reverse=True)
+    kept = sorted((one.fit for one in known if one.fit is not None), key=lambda fit: fit.id, reverse=True)
     failures = sorted((failure for one in known for failure in one.failures), key=lambda failure: failure.at, reverse=True)
-    uses = {one.fits[0].digest: len(one.uses) for one in known if one.fits}
     call.terminal.say(*kept_fits.remarks())
     if kept or failures:
-        runs_view.fits(call.terminal.console, kept, failures, uses)
+        runs_view.fits(call.terminal.console, kept, failures)
     else:
         call.terminal.say(f"no fit is kept in {kept_fits.folder()}")
-    listed = [{**one.model_dump(), "trials": len(one.trials), "peak_bytes": one.peak_bytes, "uses": uses[one.digest]} for one in kept]
+    listed = [{**one.model_dump(), "trials": len(one.trials), "peak_bytes": one.peak_bytes} for one in kept]
     return Answer(status=ExitCode.DONE, record={"fits": listed, "disproved": [one.model_dump() for one in failures]})
 
 

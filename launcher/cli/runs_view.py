@@ -63,15 +63,15 @@ def peaks(console: Console, pairs: Sequence[Mapping[str, Any]]) -> None:
     tables.show(console, columns, rows)
 
 
-def fits(console: Console, kept: Sequence[KeptFit], failures: Sequence[RunFailure], uses: Mapping[str, int]) -> None:
+def fits(console: Console, kept: Sequence[KeptFit], failures: Sequence[RunFailure]) -> None:
     """Fits that stand for the trials of a launch, and those that a run has shown to be wrong."""
     columns = [Column("fit"), Column("of", right=False), Column("rung", right=False), Column("device", right=False, shared=True)]
-    columns += [Column(name) for name in ("peak", "holds at caps", "made", "used")]
+    columns += [Column(name) for name in ("peak", "holds at caps", "made")]
     rows = []
     for one in kept:
         rung = f"{one.rung_index}: {_settings(one.rung)}"
         cells = (str(one.id), one.training, rung, one.device, format_size(one.peak_bytes), one.caps, day(one.made))
-        rows.append([Text(cell) for cell in (*cells, str(uses.get(one.digest, 0)))])
+        rows.append([Text(cell) for cell in cells])
     if rows:
         tables.show(console, columns, rows)
     for wrong in failures:

@@ -113,8 +113,6 @@ def _handed_in(folder: Path, draft: Draft, terminal: Terminal, *, fit_only: bool
         try:
             submission.write(folder, handed)
             seen = _first_seen(handed)
-            if seen is not None and seen.waits and seen.reason in slurm.NEVER:
-                raise BadInput(draft.provenance.placed([slurm.never(seen.reason)]))
         except BaseException:  # Ctrl-C, too: nothing is left queued that nobody was told of
             slurm.cancel(handed.job)
             raise

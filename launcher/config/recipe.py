@@ -90,6 +90,7 @@ def from_plain(plain: Mapping[str, Any], provenance: Provenance) -> Draft:
 
 
 _WITHDRAWN: Mapping[str, str] = {
+    "notify.command": "No command is run when a run is resumed, or over: say it behind autofit's own, as `autofit train ...; curl ...`.",
     "recover.split": "An out-of-memory in the full run is always a restart one rung lower, from the newest whole checkpoint.",
     "trial.snapshot": "No trial leaves PyTorch's record of a card's memory.",
     "trial.standby": "No trial's process waits for the next one.",

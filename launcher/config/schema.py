@@ -241,14 +241,6 @@ class LaunchRules(Part):
     """What its job asks for."""
 
 
-class NotifyRules(Part):
-    """Who is told of a launch."""
-
-    command: str | None = None
-    """A shell command that is run when a failed run is taken up again, and when the launch is over, whatever ended it. It finds
-    AUTOFIT_STATUS, AUTOFIT_SAYS (a sentence), AUTOFIT_RUN_DIR, AUTOFIT_RECIPE and AUTOFIT_EVENT in its environment."""
-
-
 class Recipe(Part):
     """A recipe past the gate: a frozen value, everything checked that can be checked without the trainer."""
 
@@ -271,7 +263,6 @@ class Recipe(Part):
     recover: RecoverRules = RecoverRules()
     run: RunRules = RunRules()
     launch: LaunchRules = LaunchRules()
-    notify: NotifyRules = NotifyRules()
     rung: Annotated[int, Field(ge=0)] | None = None
     """Which rung ``autofit trial`` tries."""
 

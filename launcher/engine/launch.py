@@ -95,10 +95,7 @@ def recorded(result: Fit) -> Iterator[None]:
         raise
     finally:
         result.job.folder.forget_cache()
-        try:
-            result.job.tell(Finished(fit=result))
-        finally:  # whatever becomes of its last words
-            reuse.ended(result.job, result.kept.digest)
+        result.job.tell(Finished(fit=result))
 
 
 # ----------------------------------------------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ from launcher.run.cause import Ended
 from launcher.trial import trial
 from launcher.trial.trial import Trial
 
-SECTIONS = ("recover", "device", "trial", "run", "launch", "notify")
+SECTIONS = ("recover", "device", "trial", "run", "launch")
 """Sections of the recipe that may be changed when a run is resumed; none of them changes the training itself."""
 _OVER = (
     Status.NO_RUNG_FITS, Status.CRASHED, Status.STALLED, Status.VACUOUS, Status.DIVERGED,

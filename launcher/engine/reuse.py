@@ -9,7 +9,6 @@ import json
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from typing import Any
 from launcher import paths
 from launcher.adapter.inputs import Inputs
 from launcher.config.schema import Recipe
-from launcher.history import digests, kept_fits, owner
+from launcher.history import digests, kept_fits
 from launcher.history.digests import UnknownIdentity
 from launcher.history.kept_fits import Fingerprint, KeptFit, KnownFits, RunFailure
 from launcher.history.records import KeptRecord, KeptTrialRecord
@@ -85,14 +84,13 @@ def _looked_up(job: Job, wanted: Fingerprint, known: KnownFits) -> Reuse:
 
 def _changes_since_the_last(wanted: Fingerprint) -> str:
     """What has changed since the newest fit of the same training, in words; empty if there never was one."""
-    fits = [one for known in kept_fits.everything(wanted.training) for one in known.fits]
-    last = max(fits, key=lambda one: one.id, default=None)
+    last = max(kept_fits.everything(wanted.training), key=lambda one: one.number, default=KnownFits()).fit
     return f"since the fit of {kept_fits.day(last.made)}: {kept_fits.changes(last.depends_on, wanted.depends_on)}" if last else ""
 
 
 def _in_doubt(job: Job, found: KeptFit, known: KnownFits) -> str:
     """Why a fit that is valid isn't used all the same, in words; empty if it is."""
-    if killed := _killed(known.not_ended):
+    if killed := known.killed:
         return f"{killed[-1]} relied on it and was killed together with autofit, for an unknown reason"
     rooms = next((one.rooms for one in found.trials if one.rung_index == found.rung_index and one.verdict == Kind.FITS), [])
     room = host_rooms.short_of(host_rooms.today(rooms, HostMeter(job.adapter.saved(job.folder.path).place).use))
@@ -106,24 +104,11 @@ def _in_doubt(job: Job, found: KeptFit, known: KnownFits) -> str:
     return ""
 
 
-def _killed(folders: Sequence[str]) -> list[str]:
-    """Those of the launches that recorded no end and aren't running: they may have been killed for lack of memory, autofit included."""
-    return [folder for folder in folders if owner.who(Path(folder)).state is not owner.State.RUNNING]
-
-
 def begun(job: Job, digest: str | None) -> None:
     """Notes that this launch relies on a fit, if it does. Done first: if it can't be written, a failure of the run couldn't be either."""
     if digest is not None:
         with kept_fits.changed(job.training, digest) as known:
-            known.uses = {**known.uses, str(job.folder.path): ""}
-
-
-def ended(job: Job, digest: str | None) -> None:
-    """Notes that this launch has ended and that its fit was struck out if it was wrong."""
-    run = str(job.folder.path)
-    if digest is not None and run in kept_fits.of(job.training, digest).uses:
-        with suppress(OSError), kept_fits.changed(job.training, digest) as known:
-            known.uses = {**known.uses, run: kept_fits.now()}
+            known.relied_on_by(str(job.folder.path))
 
 
 def trials_of(kept: KeptFit, job: Job) -> list[Trial]:
@@ -147,8 +132,7 @@ def keep(job: Job, found: Reuse, trials: Sequence[Trial], chosen: Trial, same: S
         if why := _unsure(before.depends_on, now.depends_on, trials, chosen):
             return replace(found, why=f"no fit is kept: {why}")
         without = fingerprint_of(job, written=written) if written > known else now
-        settled = _killed(kept_fits.of(job.training, without.digest).not_ended)
-        fit = kept_fits.keep(_fit(job, without, trials, chosen, same), settled=settled, written=[*written], cwd=os.getcwd())
+        fit = kept_fits.keep(_fit(job, without, trials, chosen, same), written=[*written], cwd=os.getcwd())
     except (UnknownIdentity, OSError) as unknown:
         return replace(found, why=f"no fit is kept: {unknown}")
     why = "" if fit is not None else "no fit is kept: a run of the same launch ran out of memory at this very rung before"
@@ -204,7 +188,7 @@ def strike_out(job: Job, digest: str | None, *, rung_index: int, why: str, for_g
     )  # fmt: skip
     try:
         with kept_fits.changed(job.training, digest) as known:
-            known.fits = []
+            known.fit = None
             known.failures = [*known.failures, *([failure] if for_good else ())]
     except OSError as error:
         return f"the fit that this run has disproved could not be struck out: {error}; say trial.fresh=true next time"
@@ -218,7 +202,7 @@ DISTRIBUTION = "autofit_launcher"
 """Our own, as the folder of its metadata is called; a stranger's project has the name autofit on the index."""
 NOT_HERE = "not here"
 """A model that must be fetched before it can be tried."""
-_ELSEWHERE = {"name", "summary", "prepare", "run", "launch", "notify", "recover", "rung", "device"}
+_ELSEWHERE = {"name", "summary", "prepare", "run", "launch", "recover", "rung", "device"}
 """Sections of a recipe that don't say what is trained; what ``device`` comes to is the budget."""
 _HOW = {"ladder": {"search"}, "trial": {"timeout_s", "fresh"}}
 """How a rung is looked for, not what it needs."""

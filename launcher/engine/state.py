@@ -11,7 +11,6 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from launcher.adapter.commands import Command
-from launcher.engine import notify
 from launcher.engine.events import CardTaken
 from launcher.engine.reuse import Reuse
 from launcher.errors import ExitCode
@@ -138,7 +137,6 @@ class Fit:
 
     def __post_init__(self) -> None:
         self.job.listeners.insert(0, self.hear)  # before the screen: what is shown has been written down
-        self.job.listeners.append(notify.listener(self.job))
 
     def hear(self, event: Event) -> None:
         """The record is the launch as it is after each thing that happens to it."""

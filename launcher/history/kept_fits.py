@@ -1,7 +1,7 @@
 """Keeps fits with everything that they depend on; finds one that is still valid, or says what has changed. docs/decisions/011.
 
-All that is known of launches that depend on the same is one JSON file: their fits, the full runs that disproved some, and who relies on
-them. A file is written whole, one launch at a time. No run depends on them: what can't be read isn't used, and that is said.
+All that is known of launches that depend on the same is one JSON file: their newest fit, the runs that disproved one, and who relied on it.
+A file is written whole, one launch at a time. No run depends on them: what can't be read isn't used, and that is said.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Any
 from pydantic import ConfigDict, Field, ValidationError
 
 from launcher import paths
+from launcher.history import owner
 from launcher.history.digests import short
 from launcher.history.records import KeptTrialRecord, RecordPart
 from launcher.shared import files
@@ -28,10 +29,8 @@ ANY_CAP = 2**63 - 1
 """``most_cap_bytes`` of a fit at rung 0: more memory changes nothing."""
 MOST = 300
 """Files that are kept; the oldest go first, but for those that tell of a run's failure."""
-VERSION = 1
+VERSION = 2
 """Version of the files' shape. It is part of their folder's name, so that two versions of autofit on a machine don't disturb each other."""
-EARLIER = "history-1.sqlite3"
-"""The file of autofits before 26 November 2026, which isn't read any more."""
 
 
 class KeptFit(RecordPart):
@@ -90,29 +89,40 @@ class KnownFits(RecordPart):
     """Everything that is known of launches that depend on the same. Lists are in the order of time."""
 
     model_config = ConfigDict(frozen=False)
-    fits: list[KeptFit] = Field(default_factory=list)
+    fit: KeptFit | None = None
     failures: list[RunFailure] = Field(default_factory=list)
-    uses: dict[str, str] = Field(default_factory=dict)
-    """Run folder of each launch that relied on a fit -> when it ended; empty: nobody noted that yet."""
+    uses: list[str] = Field(default_factory=list)
+    """Run folders of launches that rely on the fit, or did and aren't known to have ended well."""
     folder: str = ""
     """Where it was launched."""
     writes: list[str] = Field(default_factory=list)
     """Paths beside its code that its trials were seen to write."""
 
     def find(self, cap_bytes: int) -> KeptFit | str:
-        """The newest fit that is valid at this cap; else why none is, empty if there never was one."""
+        """The fit, if it is valid at this cap; else why it isn't, empty if there never was one."""
         if self.failures:
             newest = self.failures[-1]
             return f"a run of the same launch failed at rung {newest.rung_index} on {day(newest.at)}: {newest.why}"
-        newest_first = self.fits[::-1]
-        if newest_first and not any(one.holds_at(cap_bytes) for one in newest_first):
-            return f"the cap is {format_size(cap_bytes)}, and the fit of {day(newest_first[0].made)} holds {newest_first[0].caps}"
-        return next((one for one in newest_first if one.holds_at(cap_bytes)), "")
+        if self.fit is not None and not self.fit.holds_at(cap_bytes):
+            return f"the cap is {format_size(cap_bytes)}, and the fit of {day(self.fit.made)} holds {self.fit.caps}"
+        return self.fit or ""
 
     @property
-    def not_ended(self) -> list[str]:
-        """Run folders of launches that rely on a fit now, or did and never noted their end."""
-        return [folder for folder, ended in self.uses.items() if not ended]
+    def killed(self) -> list[str]:
+        """Launches that relied on the fit and gave their folders back to nobody: perhaps for lack of memory, autofit included."""
+        return self._of_state(owner.State.KILLED, owner.State.ELSEWHERE)
+
+    def _of_state(self, *states: owner.State) -> list[str]:
+        return [folder for folder in self.uses if owner.who(Path(folder)).state in states]
+
+    @property
+    def number(self) -> int:
+        return self.fit.id if self.fit is not None else 0
+
+    def relied_on_by(self, run_dir: str, *, anew: bool = False) -> None:
+        """Notes that a launch relies on the fit; those that have ended since are forgotten. ``anew``: it has just proven it, so that it is
+        irrelevant why others were killed."""
+        self.uses = [*self._of_state(owner.State.RUNNING), *([] if anew else self.killed), run_dir]
 
 
 def folder() -> Path:
@@ -135,10 +145,7 @@ def everything(training: str | None = None) -> list[KnownFits]:
 
 def remarks(training: str | None = None) -> list[str]:
     """What a person should be told of these files, in sentences."""
-    unread = [f"{path} can't be read, and is not used: it can be removed" for path, known in _files(training).items() if known is None]
-    earlier = folder().with_name(EARLIER)
-    moved = f"fits that an older autofit kept in {earlier} are not used any more: it can be removed"
-    return unread + ([moved] if earlier.exists() and not folder().exists() else [])
+    return [f"{path} can't be read, and is not used: it can be removed" for path, known in _files(training).items() if known is None]
 
 
 @contextmanager
@@ -163,28 +170,24 @@ def _locked() -> Iterator[None]:
         yield
 
 
-def keep(fit: KeptFit, *, settled: Sequence[str], written: Sequence[str], cwd: str) -> KeptFit | None:
-    """Keeps a fit in place of older ones valid at the same caps, and numbers it; None if a run has failed at its rung before.
+def keep(fit: KeptFit, *, written: Sequence[str], cwd: str) -> KeptFit | None:
+    """Keeps a fit in place of the one before, and numbers it; None if a run has failed at its rung before.
 
-    ``settled``: run folders of launches with unknown ends, which these trials have made irrelevant. ``written``: what its trials were seen
-    to write beside its code, launched in ``cwd``.
+    ``written``: what its trials were seen to write beside its code, launched in ``cwd``.
     """
     with changed(fit.training, fit.digest) as known:
         known.folder, known.writes = cwd, sorted({*known.writes, *written})
         if any(one.rung_index == fit.rung_index for one in known.failures):
             return None
-        others = _tidied()
-        fit = fit.model_copy(update={"id": 1 + max((one.id for other in (*others, known) for one in other.fits), default=0)})
-        known.fits = [one for one in known.fits if one.least_cap_bytes > fit.most_cap_bytes or one.most_cap_bytes < fit.least_cap_bytes]
-        known.fits.append(fit)
-        known.uses = {run: ended for run, ended in known.uses.items() if run not in settled} | {fit.run_dir: ""}
-    return fit
+        known.fit = fit.model_copy(update={"id": 1 + max(one.number for one in (*_tidied(), known))})
+        known.relied_on_by(fit.run_dir, anew=True)
+        return known.fit
 
 
 def _tidied() -> list[KnownFits]:
     """All that is known, after the oldest files beyond ``MOST`` are removed."""
     found = {path: known for path, known in _files().items() if known is not None}
-    newest_last = sorted(found, key=lambda path: max((one.id for one in found[path].fits), default=0))
+    newest_last = sorted(found, key=lambda path: found[path].number)
     for path in [path for path in newest_last if not found[path].failures][:-MOST]:
         path.unlink(missing_ok=True)
     return list(found.values())
@@ -195,11 +198,9 @@ def forget(number: int | None) -> int:
     forgotten = 0
     with _locked():
         for path, known in _files().items():
-            fits = known.fits if known is not None else []
-            left = [one for one in fits if number not in (None, one.id)]
-            if known is not None and len(left) < len(fits):
-                forgotten += len(fits) - len(left)
-                files.replace(path, known.model_copy(update={"fits": left}).model_dump_json(indent=1))
+            if known is not None and known.fit is not None and number in (None, known.number):
+                forgotten += 1
+                files.replace(path, known.model_copy(update={"fit": None}).model_dump_json(indent=1))
     return forgotten
 
 
@@ -242,23 +243,8 @@ class Fingerprint:
 
 
 def changes(before: Mapping[str, str], now: Mapping[str, str]) -> str:
-    """The changes in one line, three of them by name; empty if there are none."""
+    """What has changed in one line, three of it by name; empty if nothing has."""
     names = [name for name in {**before, **now} if before.get(name) != now.get(name)]
-    names.sort(key=lambda name: (name.startswith("environment "), list({**now, **before}).index(name)))
-    told = [_change(name, before.get(name), now.get(name)) for name in names[:3]]
-    return "; ".join([*told, *([f"{len(names) - 3} more"] if len(names) > 3 else [])])
-
-
-def _change(name: str, before: str | None, now: str | None) -> str:
-    was, is_now = (_bare(value) for value in (before, now))
-    if name.startswith(("file ", "environment ")) and before is not None and now is not None and was == is_now:
-        return f"{name} is another"
-    if before is None or now is None:
-        return f"{name} is {'new' if before is None else 'gone'}"
-    return f"{name} is not what it was" if was == is_now else f"{name.removeprefix('package ')}: {was} -> {is_now}"
-
-
-def _bare(value: str | None) -> str:
-    """The value without its digest, shortened."""
-    words = (value or "").partition(" [")[0] if value is None or not value.startswith("[") else ""
-    return words if len(words) <= 80 else f"{words[:77]}..."
+    names.sort(key=lambda name: name.startswith("environment "))
+    told = ", ".join([*names[:3], *([f"{len(names) - 3} more"] if len(names) > 3 else [])])
+    return f"another {told}" if told else ""

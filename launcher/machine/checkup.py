@@ -8,12 +8,12 @@ from __future__ import annotations
 import importlib.util
 import platform
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from launcher import paths
 from launcher.machine import devices, host, install
@@ -21,18 +21,12 @@ from launcher.machine import nvml as nvml_module
 from launcher.machine.nvml import Card
 from launcher.shared.sizes import GIB, format_size
 
-if TYPE_CHECKING:
-    from packaging.requirements import Requirement
-
 LEAST_SHARED_BYTES = GIB
 """Room that /dev/shm should have: a container's default of 64 MiB ends loader workers with a bus error."""
 LEAST_DISK_BYTES = 2 * GIB
 """Disk for two checkpoints of a middling model and its optimizer."""
 LEAST_HOST_BYTES = 2 * GIB
 """Host memory for a trainer's imports, its workers, and one checkpoint on its way to the disk."""
-DISTRIBUTION = "autofit-launcher"
-EXTRAS = ("ultralytics", "transformers", "lightning", "lora")
-"""Of pyproject.toml: what a person's trainers may be made of."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -168,32 +162,3 @@ def _folders(folder: Path) -> Iterator[Check]:
         cure = "Make room on that disk, or name another folder." if little else ""
         needed = f"{format_size(LEAST_DISK_BYTES)}, for checkpoints" if little else ""
         yield Check(subject=subject, found=f"{paths.short(place)}, {format_size(free)} free", needed=needed, cure=cure)
-
-
-# -- trainers
-
-
-def trainers() -> Iterator[Check]:
-    """Installed packages of the trainers, against the versions that autofit relies upon."""
-    for requirement in _relied_upon(metadata.requires(DISTRIBUTION) or ()):
-        try:
-            version = metadata.version(requirement.name)
-        except metadata.PackageNotFoundError:
-            yield Check(subject="trainers", found=f"{requirement.name} is not installed ({install.command(str(requirement))})")
-            continue
-        found, needed = f"{requirement.name} {version}", str(requirement.specifier)
-        if requirement.specifier.contains(version, prereleases=True):
-            if requirement.name != "torch":  # which has a line of its own
-                yield Check(subject="trainers", found=found)
-        else:
-            cure = f"{install.command(str(requirement))}; others may work, and each trial shows whether it does."
-            yield Check(subject="trainers", found=found, needed=needed, cure=cure)
-
-
-def _relied_upon(required: Sequence[str]) -> list[Requirement]:
-    """Of a distribution's requirements those of ``EXTRAS``, each package once, without its condition."""
-    from packaging.requirements import Requirement
-
-    asked = [one for one in map(Requirement, required) if one.marker is not None]
-    wanted = [one for extra in EXTRAS for one in asked if one.marker is not None and one.marker.evaluate({"extra": extra})]
-    return list({one.name: Requirement(f"{one.name}{one.specifier}") for one in wanted}.values())

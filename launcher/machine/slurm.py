@@ -22,15 +22,6 @@ from launcher.machine import install, process
 ASKED_S = 20.0
 """A controller that hasn't answered for so long isn't there."""
 KEY = "launch.slurm"
-_KEYS = {"partition": "partition", "account": "account", "qos": "qos", "time limit": "time", "node count": "nodes", "cpu": "cpus",
-         "memory": "mem", "gres": "gpus", "generic resource": "gpus", "feature": "constraint"}  # fmt: skip
-"""sbatch's word for what it complains of -> our key."""
-NEVER: Mapping[str, str] = {
-    "PartitionTimeLimit": "time", "PartitionNodeLimit": "nodes", "InvalidAccount": "account", "InvalidQOS": "qos",
-    "BadConstraints": "constraint", "AccountNotAllowed": "account", "QOSNotAllowed": "qos", "DependencyNeverSatisfied": "sbatch.dependency",
-    "PartitionConfig": "", "AssocMaxWallDurationPerJobLimit": "time", "QOSMaxWallDurationPerJobLimit": "time",
-}  # fmt: skip
-"""Reasons for which a job as it was asked for never starts -> our key, where one is to blame. With others time or people help."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -86,28 +77,13 @@ def faults() -> list[Fault]:
     return []
 
 
-def never(reason: str) -> Fault:
-    """The fault for a job that waits for one of ``NEVER``."""
-    key = f"{KEY}.{NEVER[reason]}".rstrip(".")
-    cure = f"Correct {key}{'' if NEVER[reason] else '.*'}; `sinfo --long` and `scontrol show partition` say what there is."
-    return Fault(key=key, found=f"such a job would never start, says SLURM: {reason}; it was taken back", cure=cure)
-
-
 def _refusal(said: str) -> Fault:
-    """sbatch's last word, and for a partition those that there are."""
+    """sbatch's last word."""
     lines = [line.strip().removeprefix("sbatch: ") for line in said.splitlines() if line.strip().startswith("sbatch: ")]
     words = [line.removeprefix("error: ").removeprefix("fatal: ") for line in lines]
     found = "; ".join(dict.fromkeys(words)) or (said.strip().splitlines() or ["no word why"])[-1]
-    name = next((key for sign, key in _KEYS.items() if sign in found.lower()), "")
-    cure = f"Correct {KEY}.{name}." if name else f"Correct {KEY}.*, or see whether SLURM's controller answers: sinfo."
-    if name == "partition" and (there := _partitions()):
-        cure = f"There is: {', '.join(there)}."
-    return Fault(key=f"{KEY}.{name}" if name else KEY, found=f"SLURM didn't take the job: {found}", cure=cure)
-
-
-def _partitions() -> list[str]:
-    status, said = process.output_of(("sinfo", "--noheader", "--format=%R"), timeout_s=ASKED_S)
-    return sorted(set(said.split())) if status == 0 else []
+    cure = f"Correct {KEY}.*; `sinfo` says which partitions there are, and whether SLURM's controller answers."
+    return Fault(key=KEY, found=f"SLURM didn't take the job: {found}", cure=cure)
 
 
 def look(job: str, *, name: str = "") -> tuple[str, str] | None:

@@ -110,19 +110,15 @@ def log(said: dict[str, Any]) -> str:
     return Path(said["log"]).read_text()
 
 
-@pytest.mark.parametrize(("asked", "key", "said"), [
-    ("launch.slurm.partition=nope", "launch.slurm.partition", "There is: main, short, urgent."),
-    ("launch.slurm.sbatch={nodes: 9}", "launch.slurm", "would never start, says SLURM: PartitionConfig"),
-    ("launch.slurm.gpus=nothing:1", "launch.slurm", "Requested node configuration is not available"),
-    ("launch.slurm.constraint=nothing", "launch.slurm.constraint", "Invalid feature specification"),
-    ("launch.slurm.sbatch={no-such-flag: 1}", "launch.slurm", "unrecognized option"),
-    ("launch.slurm.sbatch={partition: short, time: 60}", "launch.slurm", "would never start, says SLURM: Partition"),
+@pytest.mark.parametrize(("asked", "said"), [
+    ("launch.slurm.partition=nope", "invalid partition specified"),
+    ("launch.slurm.gpus=nothing:1", "Requested node configuration is not available"),
+    ("launch.slurm.constraint=nothing", "Invalid feature specification"),
+    ("launch.slurm.sbatch={no-such-flag: 1}", "unrecognized option"),
 ])  # fmt: skip
-def test_a_job_that_slurm_does_not_take_or_would_never_start_is_refused_and_nothing_is_left(
-    place: Place, asked: str, key: str, said: str
-) -> None:
+def test_a_job_that_slurm_does_not_take_is_refused_and_nothing_is_left(place: Place, asked: str, said: str) -> None:
     done = place.autofit("train", "recipe=night", "launch=slurm", asked)
-    assert done.returncode == 1 and f"{key}: " in done.stderr and said in done.stderr and "Traceback" not in done.stderr, done.stderr
+    assert done.returncode == 1 and "launch.slurm: " in done.stderr and said in done.stderr and "Traceback" not in done.stderr, done.stderr
     assert place.runs() == [] and place.up.queued() == []
 
 

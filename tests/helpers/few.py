@@ -12,7 +12,7 @@ from launcher.adapter.commands import Command
 from launcher.adapter.inputs import Inputs
 from launcher.adapter.protocol import FIRST, RunStart
 from launcher.config import recipe
-from launcher.config.schema import LadderRules, NotifyRules, Recipe, RecoverRules, TrainerRules, TrialRules
+from launcher.config.schema import LadderRules, Recipe, RecoverRules, TrainerRules, TrialRules
 from launcher.engine import launch as engine
 from launcher.engine import reuse
 from launcher.engine.state import Fit
@@ -63,7 +63,6 @@ class Launches:
         self.says: dict[str, Any] = {}
         self.budget = replace(cpu_budget(), emulated=False, budget_bytes=700 * MIB, cap_bytes=630 * MIB, ceiling_bytes=1050 * MIB)
         self.fault = ""
-        self.notify: str | None = None
         self.code = place / "code"
         self.code.mkdir()
         (self.code / "train.py").write_text("train()")
@@ -80,7 +79,6 @@ class Launches:
             ladder=LadderRules(order=("micro_batch",)),
             recover=RecoverRules(restarts=0),
             trial=TrialRules(fresh=fresh),
-            notify=NotifyRules(command=self.notify),
         )
         adapter: Any = Few(mine, data=[self.data], code=[self.code], fault=self.fault)
         folder = RunFolder.create(self.place / "runs", "few")

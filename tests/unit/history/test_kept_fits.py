@@ -23,20 +23,19 @@ FIT = KeptFit(
 
 
 def keep(**other: object) -> KeptFit | None:
-    return kept_fits.keep(FIT.model_copy(update=other), settled=[], written=[], cwd="")
+    return kept_fits.keep(FIT.model_copy(update=other), written=[], cwd="")
 
 
 def kept() -> list[KeptFit]:
-    return [fit for known in kept_fits.everything() for fit in known.fits]
+    return [known.fit for known in kept_fits.everything() if known.fit is not None]
 
 
-def test_a_fit_is_read_back_as_it_was_written_and_replaces_those_of_the_same_caps() -> None:
+def test_a_fit_is_read_back_as_it_was_written_and_replaces_the_one_before() -> None:
     assert keep() == kept()[0] == FIT.model_copy(update={"id": 1})
-    keep(digest="other", most_cap_bytes=10)
+    keep(digest="other")
     keep(digest="other", least_cap_bytes=11)
-    keep(digest="other", least_cap_bytes=12, most_cap_bytes=20)
-    assert sorted((one.digest, one.id, one.least_cap_bytes) for one in kept()) == [("abc", 1, 1), ("other", 2, 1), ("other", 4, 12)]
-    assert kept_fits.forget(2) == 1 and kept_fits.forget(2) == 0 and kept_fits.forget(None) == 2 and not kept()
+    assert sorted((one.digest, one.id, one.least_cap_bytes) for one in kept()) == [("abc", 1, 1), ("other", 3, 11)]
+    assert kept_fits.forget(3) == 1 and kept_fits.forget(3) == 0 and kept_fits.forget(None) == 1 and not kept()
 
 
 def test_launches_that_come_together_keep_everything() -> None:
@@ -45,17 +44,17 @@ import sys
 from launcher.history import kept_fits
 for number in range(20):
     with kept_fits.changed("mine", "abc") as known:
-        known.uses[f"{sys.argv[1]} {number}"] = ""
+        known.uses.append(f"{sys.argv[1]} {number}")
 """
     children = [subprocess.Popen([sys.executable, "-c", code, str(number)]) for number in range(4)]
     assert [child.wait() for child in children] == [0] * 4
-    assert len(kept_fits.of("mine", "abc").not_ended) == 80
+    assert len(kept_fits.of("mine", "abc").uses) == 80
 
 
 def test_a_change_that_fails_or_has_no_room_leaves_the_file_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
     keep()
     with pytest.raises(KeyError), kept_fits.changed("mine", "abc") as known:
-        known.fits = []
+        known.fit = None
         raise KeyError
 
     def full(*_: object) -> None:
@@ -63,11 +62,11 @@ def test_a_change_that_fails_or_has_no_room_leaves_the_file_as_it_was(monkeypatc
 
     monkeypatch.setattr(files, "replace", full)
     with pytest.raises(OSError, match="No space left"), kept_fits.changed("mine", "abc") as known:
-        known.fits = []
+        known.fit = None
     assert len(kept()) == 1
 
 
-@pytest.mark.parametrize("damage", [b"{torn", b"a person's notes, in the wrong place", b'{"fits": [{"made": 3}]}', b"[]", None])
+@pytest.mark.parametrize("damage", [b"{torn", b"a person's notes, in the wrong place", b'{"fit": {"made": 3}}', b"[]", None])
 def test_a_file_that_can_not_be_read_is_not_used_and_told_and_disturbs_no_other(damage: bytes | None) -> None:
     keep()
     keep(digest="other")
@@ -77,15 +76,6 @@ def test_a_file_that_can_not_be_read_is_not_used_and_told_and_disturbs_no_other(
     assert [one.digest for one in kept()] == ["other"] and kept_fits.of("mine", "abc") == kept_fits.KnownFits()
     assert kept_fits.remarks("mine") == [f"{path} can't be read, and is not used: it can be removed"] and not kept_fits.remarks("another")
     assert keep() is not None and len(kept()) == 2 and not kept_fits.remarks()
-
-
-def test_what_an_older_autofit_kept_is_told_once_and_left_as_it_is() -> None:
-    earlier = kept_fits.folder().with_name(kept_fits.EARLIER)
-    earlier.parent.mkdir(parents=True, exist_ok=True)
-    earlier.write_bytes(b"SQLite format 3")
-    assert [str(earlier) in one for one in kept_fits.remarks("mine")] == [True] and not kept()
-    keep()
-    assert not kept_fits.remarks("mine") and earlier.exists()
 
 
 def test_the_oldest_go_but_what_a_run_has_disproved_stays(monkeypatch: pytest.MonkeyPatch) -> None:
