@@ -9,12 +9,11 @@ from pathlib import Path
 
 from launcher.adapter.commands import script_among
 from launcher.adapter.faults import share_faults
-from launcher.adapter.python_source import files_of
 from launcher.config.schema import Recipe
 from launcher.errors import Fault, did_you_mean
 from launcher.ladder.rungs import CHECKPOINTING
 from launcher.machine import devices, ranks
-from launcher.trainers.script import configs, deepspeed, recognise, rules
+from launcher.trainers.script import configs, recognise, rules
 from launcher.trainers.script.rules import ScriptArgs
 from launcher.trainers.script.said import begin, in_config, spelling_of
 from launcher.trainers.script.spelling import ITSELF, LOADER, NOT, OUTSIDE, kind
@@ -24,7 +23,7 @@ from launcher.trainers.script.training_arguments import LIGHTNING
 def faults(recipe: Recipe, args: ScriptArgs, wheels: Iterable[str]) -> list[Fault]:
     """All faults. ``wheels``: the adapter's own wheels."""
     return [
-        *_command_faults(args), *_rank_faults(recipe, args), *_spelling_faults(recipe, args, wheels), *_deepspeed_faults(recipe, args),
+        *_command_faults(args), *_rank_faults(recipe, args), *_spelling_faults(recipe, args, wheels),
         *_config_faults(recipe, args), *_data_faults(recipe, args), *_share_faults(recipe, args),
     ]  # fmt: skip
 
@@ -122,20 +121,6 @@ def turns(recipe: Recipe) -> bool:
     rule = recipe.ladder.wheels.get("micro_batch")
     asked = recipe.ask.get("micro_batch")
     return asked is not None and "micro_batch" in recipe.ladder.order and (rule is None or rule.floor != asked)
-
-
-def _deepspeed_faults(recipe: Recipe, args: ScriptArgs) -> list[Fault]:
-    """Numbers of DeepSpeed's own configuration that a lower rung would not turn, or not alone."""
-    if not turns(recipe):
-        return []
-    script, begin = recognise.script_of(args.command)
-    sources = files_of(script) if script is not None and script.is_file() else ()
-    places = deepspeed.Places(args.command, begin, args.config, sources)
-    if args.spelled.get("accumulation") == OUTSIDE:
-        place = deepspeed.makes_steps(places)
-        return [deepspeed.held_back(place)] if place else []
-    turned = ("micro_batch", *(("accumulation",) if recipe.ladder.keep_batch else ()))
-    return deepspeed.faults(places, spelled=args.spelled, turned=turned)
 
 
 def _checkpointed(key: str, text: str) -> bool:

@@ -48,29 +48,6 @@ def started(words: Sequence[str], end: int) -> LauncherWords:
     return LauncherWords()
 
 
-def with_deepspeed(words: Sequence[str]) -> bool:
-    """Whether the launcher hands the training to DeepSpeed."""
-    if any(os.path.basename(word) in _DEEPSPEED for word in words):
-        return True
-    return of_accelerate(words) is not None
-
-
-def of_accelerate(words: Sequence[str]) -> tuple[str, Mapping[str, Any]] | None:
-    """(its place, what accelerate says of DeepSpeed: its words over its file's section); None where it hands nothing to DeepSpeed."""
-    if not any(os.path.basename(word) in _ACCELERATE for word in words):
-        return None
-    path = _configuration(words)
-    held = _held(path)
-    flagged = "--use_deepspeed" in words or "--use-deepspeed" in words
-    other = not flagged and any(f"--{name}" in words for name in _SEVERAL)
-    if other or not (flagged or str(held.get("distributed_type", "")).lower() == "deepspeed"):
-        return None
-    section = held.get("deepspeed_config")
-    said = {name: _flag(words, name.replace("_", "-"))[1] for name in ("deepspeed_config_file", "gradient_accumulation_steps")}
-    flags = {name: value for name, value in said.items() if value}
-    return str(path or "accelerate launch"), {**(section if isinstance(section, Mapping) else {}), **flags}
-
-
 def _by_deepspeed(words: Sequence[str]) -> LauncherWords:
     """As many as it is told, or as it is told to include, or all cards (launcher/runner.py)."""
     machines = _number(_flag(words, "num-nodes")[1])

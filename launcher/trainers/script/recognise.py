@@ -16,7 +16,6 @@ from launcher.errors import PLACE, BadInput, Fault
 from launcher.machine import devices
 from launcher.trainers.script import (
     configs,
-    deepspeed,
     launchers,
     programs,
     said_lengths,
@@ -74,8 +73,7 @@ def understand(words: Sequence[str], *, value: str = "") -> Understood:
     by_call = {one.wheel: one for one in training_arguments.beliefs(words, files)} if not value else {}
     beliefs = {**by_call, **beliefs} if "micro_batch" in by_call or "micro_batch" in beliefs else beliefs
     if "micro_batch" in beliefs and "accumulation" not in beliefs and not any("accumulation" in one for one in unclear):
-        step = _accumulation(deepspeed.Places(words, begin, config, files), whole)
-        beliefs, unclear = (beliefs | {"accumulation": step}, unclear) if isinstance(step, Belief) else (beliefs, [*unclear, step])
+        beliefs["accumulation"] = _accumulation(files, whole)
     files_say = said_lengths.said_in_files(held)
     lengths = said_lengths.counted_out(words[begin:], declared, files_say)
     if beliefs.get("micro_batch", _NONE).spelling.startswith("value:"):
@@ -108,11 +106,9 @@ def _of_whole(belief: Belief, whole: Belief | None) -> Belief:
     return replace(belief, value=whole.value) if at_once and whole is not None else belief
 
 
-def _accumulation(places: deepspeed.Places, whole: Belief | None) -> Belief | str:
-    """How more of it is said where the command has no word for it; or why nothing is."""
-    if whole is None and (place := deepspeed.makes_steps(places)):
-        return deepspeed.unknown_steps(place)
-    if whole is not None or source_values.works_out_accumulation(places.sources):
+def _accumulation(files: Sequence[Path], whole: Belief | None) -> Belief:
+    """How more of it is said where the command has no word for it."""
+    if whole is not None or source_values.works_out_accumulation(files):
         said = f"{whole.spelling} {whole.value}" if whole is not None else "a whole batch"
         return Belief(wheel="accumulation", value=1, spelling=ITSELF, source=f"{said} in parts, as many as the first trial shows")
     return Belief(wheel="accumulation", value=1, spelling=OUTSIDE, source="no word for it was found")

@@ -30,6 +30,7 @@ import os
 
 from .hooks import install, install_accelerate
 from .imported import after_import
+from .notes import refuse_deepspeed
 from .steps import LOSS, Outside
 
 VARIABLE = "ACCUMULATE"
@@ -49,6 +50,7 @@ def begin() -> None:
         after_import(
             {
                 "torch": lambda: install(outside),
+                "deepspeed.runtime.engine": refuse_deepspeed,
                 **({"accelerate.data_loader": lambda: install_accelerate(outside)} if every > 1 else {}),
             }
         )

@@ -54,3 +54,12 @@ def refuse_trainers(frame: object) -> None:
         if name in ("transformers.trainer", "lightning.pytorch.trainer.trainer", "pytorch_lightning.trainer.trainer"):
             raise NotExact(f"{name.split('.')[0]} counts the steps and accumulates by itself")
         frame = frame.f_back  # type: ignore[attr-defined]
+
+
+def refuse_deepspeed() -> None:
+    """Patches ``deepspeed.runtime.engine``, which makes the steps itself: one that is made raises NotExact."""
+
+    def refused(*_: object, **__: object) -> None:
+        raise NotExact("DeepSpeed makes the steps and accumulates by itself (gradient_accumulation_steps in its file)")
+
+    sys.modules["deepspeed.runtime.engine"].DeepSpeedEngine.__init__ = refused
