@@ -39,7 +39,6 @@ from launcher.trainers.script import (
     loader_workers,
     metrics,
     outside,
-    programs,
     recognise,
     resuming,
     rules,
@@ -219,15 +218,11 @@ class ScriptAdapter(Adapter):
     # -- what its own words ran -----------------------------------------------------------------------------------------
 
     def _unsaid(self) -> frozenset[str]:
-        """Settings of which neither the command nor its configuration files say anything, and which rung 0 leaves at that."""
+        """Settings of which neither the command nor its configuration file say anything, and which rung 0 leaves at that."""
         line = Line(words=list(self.args.command), begin=begin(self.args), env=dict(self.args.env))
         read = {*self.args.says, *(wheel for wheel, spelling in self.args.spelled.items() if spelling in (OUTSIDE, ITSELF))}
-        unsaid = {wheel for wheel in read & self.args.spelled.keys() if not self._says(line, self.args.spelled[wheel])}
+        unsaid = {wheel for wheel in read & self.args.spelled.keys() if not line.says(self.args.spelled[wheel])}
         return frozenset(unsaid | ({"micro_batch", "accumulation"} - self.args.spelled.keys()))
-
-    def _says(self, line: Line, spelling: str) -> bool:
-        form, name = kind(spelling)
-        return configs.last_with(self.args.config, name) is not None if form == "config" else line.says(spelling)
 
     def believing(self, ran: Mapping[str, int], arrives: Mapping[str, Any]) -> Recipe | None:
         return arrived.believing(self.recipe, self.args, self.asked, arrived.OfTrials(ran, arrives))
@@ -270,7 +265,7 @@ class ScriptAdapter(Adapter):
         return found
 
     def _placed(self, rung: Rung, *, place: Path, run: Path, accumulation: int | None = None, short: bool = False) -> Line:
-        """The command with the files that it needs in ``place``: what acts in the script's processes, copies of its configuration."""
+        """The command with the files that it needs in ``place``: what acts in the script's processes, a copy of its configuration."""
         line = self.line(rung, run=run, accumulation=accumulation, short=short)
         given = said_by_form(self.args)
         if line.outside > 1 or line.split is not None:
@@ -284,23 +279,18 @@ class ScriptAdapter(Adapter):
             line.take(outside.set_fields(given(CALL), line.fields, place=place, env=line.env))
         if line.values:
             line.take(outside.set_values(source_values.orders(given(VALUE), line.values), place=place, env=line.env))
-        self._config_copies(line, rung, place)
+        self._config_copy(line, rung, place)
         return line
 
-    def _config_copies(self, line: Line, rung: Rung, place: Path) -> None:
-        """Gives the line copies of configuration files with the rung's values, which it names, and what lies beside each."""
-        by_file: dict[str, dict[str, Any]] = {}
-        for key, value in line.config.items():
-            path = configs.last_with(self.args.config, key) or next(iter(self.args.config), None)
-            if path is not None:
-                by_file.setdefault(path, {})[key] = value
-        for path, changes in by_file.items():
-            source = Path(path)
-            copy = _free(place / f"{source.stem}.rung{rung.index}{source.suffix}", line.files)
-            for name_beside, text in configs.beside(source).items():
-                line.files.setdefault(place / name_beside, text)
-            line.files[copy] = configs.edited(source.read_text(encoding="utf-8"), source.suffix, changes)
-            line.words = [*line.words[: line.begin], *(replaced(word, path, str(copy)) for word in line.words[line.begin :])]
+    def _config_copy(self, line: Line, rung: Rung, place: Path) -> None:
+        """Gives the line a copy of its configuration file with the rung's values, which it names, and what lies beside that file."""
+        if not line.config or (path := self.args.config) is None:
+            return
+        source = Path(path)
+        copy = place / f"{source.stem}.rung{rung.index}{source.suffix}"
+        line.files |= {place / name: text for name, text in configs.beside(source).items()}
+        line.files[copy] = configs.edited(source.read_text(encoding="utf-8"), source.suffix, line.config)
+        line.words = [*line.words[: line.begin], *(replaced(word, path, str(copy)) for word in line.words[line.begin :])]
 
     def trial(self, rung: Rung, budget: Budget, *, folder: Path, cache: Path) -> TrialPlan:
         run = folder / "scratch" / "run"
@@ -431,12 +421,10 @@ class ScriptAdapter(Adapter):
     def _source(self) -> Sequence[Path]:
         """The script's own files, where it is known."""
         script, _ = recognise.script_of(self.args.command)
-        if script is None and "-m" in self.args.command:
-            script, _ = programs.installed(self.args.command) or (None, None)
         return files_of(script) if script is not None else ()
 
     def edited(self, *, since: float) -> Sequence[str]:
-        own = [*self._source(), *map(Path, self.args.config)]
+        own = [*self._source(), *([Path(self.args.config)] if self.args.config is not None else [])]
         return [str(path) for path in own if path.is_file() and path.stat().st_mtime > since]
 
     def saved(self, folder: Path) -> Saved:
@@ -487,8 +475,3 @@ def _kept_in(folder: Path) -> Path:
 def _hidden_cards(budget: Budget) -> dict[str, str]:
     """A script takes a card where it sees one: on a CPU budget it must see none."""
     return {"CUDA_VISIBLE_DEVICES": ""} if budget.kind == "cpu" else {}
-
-
-def _free(path: Path, taken: Mapping[Path, str]) -> Path:
-    """The path, or one beside it where two files have the same name."""
-    return path if path not in taken else _free(path.with_stem(f"{path.stem}_"), taken)

@@ -69,9 +69,6 @@ def _micro_batch(ways: dict[str, str], says: dict[str, Any], recipe: Recipe, ask
     sets what ran."""
     ran = shown.ran.get(MICRO_BATCH)
     if ran is not None:
-        for wheel in (MICRO_BATCH, ACCUMULATION):
-            if ways.get(wheel, "").startswith(CALL) and ways[wheel] not in shown.arrived:  # the call that was expected isn't what trains
-                del ways[wheel], says[wheel]
         if MICRO_BATCH in ways and MICRO_BATCH not in asked.unsaid and ran != recipe.ask.get(MICRO_BATCH):
             del ways[MICRO_BATCH]
         if MICRO_BATCH not in ways and (way := _way(shown.arrived, ran)):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeGuard
@@ -102,23 +102,20 @@ def on_the_line(words: Sequence[str], begin: int, declared: Sequence[Flag]) -> I
             yield Belief(wheel=wheel, value=typed(value if glued else words[at + 1]), spelling=said, source=COMMAND_LINE)
 
 
-def held_files(config: Sequence[str]) -> dict[str, Any]:
-    """Path -> what the file holds, of those that can be read, in the command's order."""
-    found = {}
-    for path in config:
-        with contextlib.suppress(ValueError):
-            found[path] = configs.held(path)
-    return found
+def held_file(config: str | None) -> Any:
+    """What the configuration file holds, if it can be read."""
+    with contextlib.suppress(ValueError):
+        return configs.held(config) if config is not None else {}
+    return {}
 
 
-def in_config(held: Mapping[str, Any]) -> Iterator[Belief]:
-    """Keys of the configuration files; of several that say a key the last counts."""
-    said = {key: (value, path) for path, values in held.items() for key, value in configs.leaves(values)}
-    for key, (value, path) in said.items():
+def in_config(held: Any, path: str | None) -> Iterator[Belief]:
+    """Keys of the configuration file."""
+    for key, value in configs.leaves(held):
         wheel = _meaning(key) if len(name(key)) > 1 else None  # -b is a flag; a key B is some model's
         number = isinstance(value, (int, float)) and not (isinstance(value, bool) and wheel in LENGTHS)  # ``pad_to_sequence_len: false``
         if wheel is not None and number:
-            yield Belief(wheel=wheel, value=value, spelling=key if YACS.fullmatch(key) else f"config:{key}", source=path)
+            yield Belief(wheel=wheel, value=value, spelling=key if YACS.fullmatch(key) else f"config:{key}", source=str(path))
 
 
 def in_python(files: Sequence[Path], declared: Sequence[Flag]) -> dict[str, Any]:

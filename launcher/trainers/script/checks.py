@@ -160,12 +160,12 @@ def _config_faults(recipe: Recipe, args: ScriptArgs) -> list[Fault]:
     keys = {place: text.removeprefix("config:") for place, text in bare.items() if text.startswith("config:")}
     if not keys:
         return []
-    if not args.config:
+    if args.config is None:
         found = "settings are spelled config:..., but no file is named"
         return [Fault(key="trainer.args.config", found=found, cure="Name the file as in the command.")]
-    if faults := [fault for path in args.config for fault in _file_faults(path, args)]:
+    if faults := _file_faults(args.config, args):
         return faults
-    return [fault for place, key in keys.items() if (fault := _key_fault(place, key, args)) is not None]
+    return [fault for place, key in keys.items() if (fault := _key_fault(place, key, args.config)) is not None]
 
 
 def _file_faults(path: str, args: ScriptArgs) -> list[Fault]:
@@ -178,23 +178,20 @@ def _file_faults(path: str, args: ScriptArgs) -> list[Fault]:
         configs.held(path)
     except ValueError as error:
         return [Fault(key=place, found=f"{path} can't be read: {error}", cure="Correct the file or its path.")]
-    if path not in configs.named(args.command[begin(args) :]):
-        found = f"the command doesn't name {path}, or that takes in other files, so that no changed copy could be read in its place"
+    if path != configs.named(args.command[begin(args) :]):
+        found = f"{path} isn't the one file that the command names, or takes in others, so that no changed copy could be read in its place"
         return [Fault(key=place, found=found, cure="Spell these settings by words of the command, or by their place in the source.")]
     return []
 
 
-def _key_fault(place: str, key: str, args: ScriptArgs) -> Fault | None:
-    """A key that none of the files has, or whose value can't be changed in its text."""
-    path = configs.last_with(args.config, key)
-    if path is None:
-        known = [name for one in args.config for name, _ in configs.leaves(configs.held(one))]
-        cure = f"{did_you_mean(key, known)}It has: {', '.join(known[:20])}{', ...' if len(known) > 20 else ''}."
-        return Fault(key=place, found=f"{' and '.join(args.config)}: no key {key!r}", cure=cure)
+def _key_fault(place: str, key: str, path: str) -> Fault | None:
+    """A key that the file doesn't have."""
     try:
         configs.edited(Path(path).read_text(encoding="utf-8"), Path(path).suffix, {key: 1})
-    except (ValueError, configs.NoSuchKey) as error:
-        return Fault(key=place, found=f"{path}: {error}", cure="Give the key a line of its own.")
+    except configs.NoSuchKey:
+        known = [name for name, _ in configs.leaves(configs.held(path))]
+        cure = f"{did_you_mean(key, known)}It has: {', '.join(known[:20])}{', ...' if len(known) > 20 else ''}."
+        return Fault(key=place, found=f"{path}: no key {key!r}", cure=cure)
     return None
 
 

@@ -1,7 +1,7 @@
-"""Configuration files in YAML, JSON and TOML: their keys and values; and their text with another value, all else byte for byte.
+"""Configuration files in YAML, JSON and TOML: their keys and values; and their text with other values.
 
 YAML and JSON values are found by the parser's own marks and replaced in the text, so comments, order, anchors and numbers that
-another parser reads otherwise (1e-4) stay as they are. TOML is edited by line.
+another parser reads otherwise (1e-4) stay as they are. TOML, which all parsers read alike, is written anew.
 """
 
 from __future__ import annotations
@@ -66,12 +66,19 @@ def leaves(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
 
 def get(value: Any, key: str) -> Any:
     """What stands at a dotted key, which may go through lists. Raises NoSuchKey."""
-    for part in _parts(key):
+    holder, last = _place(value, key)
+    return holder[last]
+
+
+def _place(value: Any, key: str) -> tuple[Any, str | int]:
+    """(what holds a dotted key's value, its place there). Raises NoSuchKey."""
+    holder, parts = None, _parts(key)
+    for part in parts:
         has = part in value if isinstance(value, Mapping) else isinstance(value, list) and isinstance(part, int) and part < len(value)
         if not has:
             raise NoSuchKey(key)
-        value = value[part]
-    return value
+        holder, value = value, value[part]
+    return holder, parts[-1]
 
 
 def _parts(key: str) -> list[str | int]:
@@ -81,8 +88,14 @@ def _parts(key: str) -> list[str | int]:
 
 def edited(text: str, suffix: str, changes: Mapping[str, Any]) -> str:
     """The text with the values of ``changes`` at their dotted keys. Raises NoSuchKey."""
+    if suffix == ".toml":
+        held = tomllib.loads(text)
+        for key, value in changes.items():
+            holder, last = _place(held, key)
+            holder[last] = value
+        return "".join(f"{_toml(name)} = {_toml(value)}\n" for name, value in held.items())
     for key, value in changes.items():
-        text = _toml(text, key, value) if suffix == ".toml" else _marked(text, key, value)
+        text = _marked(text, key, value)
     return text
 
 
@@ -109,39 +122,13 @@ def _marked(text: str, key: str, value: Any) -> str:
     return f"{before}{spelled}{after}"
 
 
-def _toml(text: str, key: str, value: Any) -> str:
-    get(tomllib.loads(text), key)  # the key is there, or NoSuchKey
-    *tables, name = key.split(".")
-    section: list[str] = []
-    lines = text.splitlines(keepends=True)
-    entries: dict[str, int] = {}
-    for at, line in enumerate(lines):
-        if header := re.match(r"\s*\[(\[?)([^\[\]]+)\]", line):
-            section = _section([part.strip().strip("\"'") for part in header[2].split(".")], entries, new=bool(header[1]))
-        elif match := re.match(r"(\s*([\w.\"'-]+)\s*=\s*)(.*?)(\s*(#.*)?)(\r?\n?)\Z", line):
-            said = [part.strip("\"'") for part in match.group(2).split(".")]
-            if [*section, *said] == [*tables, name]:
-                if match.group(3).count("[") != match.group(3).count("]"):
-                    raise ValueError(f"{key} stands over several lines, which can't be edited")
-                lines[at] = f"{match.group(1)}{_toml_value(value)}{match.group(4)}{match.group(6)}"
-                changed = "".join(lines)
-                assert get(tomllib.loads(changed), key) == value
-                return changed
-    raise ValueError(f"{key} stands in an inline table, which can't be edited")
-
-
-def _section(parts: list[str], entries: dict[str, int], *, new: bool) -> list[str]:
-    """A table's name with the places of the lists on its way. ``entries``: list -> its last entry's place; ``new``: ``[[name]]``."""
-    if new:
-        entries[".".join(parts)] = entries.get(".".join(parts), -1) + 1
-    names = [".".join(parts[: end + 1]) for end in range(len(parts))]
-    return [f"{part}[{entries[name]}]" if name in entries else part for part, name in zip(parts, names, strict=True)]
-
-
-def _toml_value(value: Any) -> str:
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return f"[{', '.join(map(_toml_value, value))}]"
-    return json.dumps(value)
+def _toml(value: Any) -> str:
+    """A value as TOML, on one line."""
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{_toml(key)} = {_toml(inner)}' for key, inner in value.items())}}}"
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(map(_toml, value))}]"
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, (bool, str)) else str(value)
 
 
 _FLAGS = frozenset((
@@ -150,10 +137,10 @@ _FLAGS = frozenset((
 ))  # fmt: skip
 
 
-def named(words: Sequence[str]) -> tuple[str, ...]:
-    """The configuration files that a command line names, in its order: those after flags that say so (``--config a.yaml --config b.yaml``,
-    ``--base a.yaml b.yaml``), else those that stand alone, else the only such file among the words. A name that the script resolves
-    itself is left to it, and so is one that takes in others: a changed copy elsewhere would not find them."""
+def named(words: Sequence[str]) -> str | None:
+    """The configuration file that a command line names: the one after a flag that says so (``--config a.yaml``), else the one that stands
+    alone, else the only such file among the words. Of several none is read, since the script decides how they go together; nor is one that
+    the script resolves itself, or one that takes in others: a changed copy elsewhere would not find them."""
     flagged: list[str] = []
     alone: list[str] = []
     all_of_them: list[str] = []
@@ -169,8 +156,8 @@ def named(words: Sequence[str]) -> tuple[str, ...]:
                 flagged.append(path)
             elif not flag:
                 alone.append(path)
-    found = flagged or alone or (all_of_them if len(all_of_them) == 1 else [])
-    return tuple(dict.fromkeys(path for path in found if not _takes_in_others(path)))
+    found = flagged or alone or all_of_them
+    return found[0] if len(set(found)) == 1 and not _takes_in_others(found[0]) else None
 
 
 def beside(path: Path) -> dict[str, str]:
@@ -201,17 +188,3 @@ def _takes_in_others(path: str) -> bool:
     except ValueError:
         return False
     return isinstance(values, Mapping) and not _INCLUDES.isdisjoint(values)
-
-
-def says(path: str, key: str) -> bool:
-    """Whether a file can be read and has the key."""
-    try:
-        get(held(path), key)
-    except (ValueError, NoSuchKey):
-        return False
-    return True
-
-
-def last_with(paths: Sequence[str], key: str) -> str | None:
-    """Of several files the one whose value of a key counts: the last that has it."""
-    return next((path for path in reversed(paths) if says(path, key)), None)

@@ -1,4 +1,4 @@
-"""Recognises what each setting of a command means: by its words, its configuration files, and the flags that its script declares.
+"""Recognises what each setting of a command means: by its words, its configuration file, and the flags that its script declares.
 
 Nothing is run. What the words don't tell, the first trial shows, which is the command as it stands (``arrived``).
 """
@@ -17,10 +17,8 @@ from launcher.machine import devices
 from launcher.trainers.script import (
     configs,
     launchers,
-    programs,
     said_lengths,
     source_values,
-    training_arguments,
 )
 from launcher.trainers.script.candidates import (
     COMMAND_LINE,
@@ -28,7 +26,7 @@ from launcher.trainers.script.candidates import (
     WHOLE,
     believed,
     defaults,
-    held_files,
+    held_file,
     in_config,
     in_parts,
     in_python,
@@ -37,7 +35,7 @@ from launcher.trainers.script.candidates import (
     on_the_line,
     upright,
 )
-from launcher.trainers.script.declared import Flag, of_script
+from launcher.trainers.script.declared import of_script
 from launcher.trainers.script.spelling import ITSELF, OUTSIDE
 
 ORDER = ("val_micro_batch", "micro_batch", "checkpointing", *LENGTHS, "model")
@@ -49,7 +47,7 @@ UNREAD = "no word of the command says its batch (the first trial shows whether i
 
 
 def understand(words: Sequence[str], *, value: str = "") -> Understood:
-    """What a command asks for, as far as its words, its configuration files and its script's flags tell. Raises BadInput without its
+    """What a command asks for, as far as its words, its configuration file and its script's flags tell. Raises BadInput without its
     script.
 
     ``value``: which value of its source a person says to be the batch size.
@@ -59,10 +57,10 @@ def understand(words: Sequence[str], *, value: str = "") -> Understood:
         raise BadInput([Fault(key=PLACE, found=f"there is no script {script} in {Path.cwd()}", cure="Give its path.")])
     files = files_of(script) if script is not None else ()
     config = configs.named(words[begin:])  # not those of its launcher
-    held, declared = held_files(config), _declared(words, script)
+    held, declared = held_file(config), of_script(script) if script is not None else []
     python = in_python([Path(word) for word in words[begin:] if word.endswith(".py") and Path(word).is_file()], declared)
     declared = [replace(flag, default=python.get(flag.spelling, flag.default)) for flag in declared]
-    found = upright([*on_the_line(words, begin, declared), *in_config(held), *defaults(declared)])
+    found = upright([*on_the_line(words, begin, declared), *in_config(held, config), *defaults(declared)])
     beliefs, unclear = believed(in_parts(found))
     whole = beliefs.pop(WHOLE, None)
     if any(belief.source == COMMAND_LINE for wheel, belief in beliefs.items() if wheel in LENGTHS):  # then no other length is meant
@@ -70,12 +68,9 @@ def understand(words: Sequence[str], *, value: str = "") -> Understood:
     beliefs = {wheel: one for wheel, belief in beliefs.items() if _usable(one := _of_whole(belief, whole))}
     if value:
         beliefs |= source_values.beliefs(source_values.pointed(script, value), files)
-    by_call = {one.wheel: one for one in training_arguments.beliefs(words, files)} if not value else {}
-    beliefs = {**by_call, **beliefs} if "micro_batch" in by_call or "micro_batch" in beliefs else beliefs
     if "micro_batch" in beliefs and "accumulation" not in beliefs and not any("accumulation" in one for one in unclear):
         beliefs["accumulation"] = _accumulation(files, whole)
-    files_say = said_lengths.said_in_files(held)
-    lengths = said_lengths.counted_out(words[begin:], declared, files_say)
+    lengths = said_lengths.counted_out(words[begin:], declared, said_lengths.said_in_file(held))
     if beliefs.get("micro_batch", _NONE).spelling.startswith("value:"):
         lengths = lengths or source_values.lengths(source_values.pointed(script, value))
     if "micro_batch" not in beliefs:
@@ -84,14 +79,6 @@ def understand(words: Sequence[str], *, value: str = "") -> Understood:
 
 
 _NONE = Belief(wheel="", value=None, spelling="", source="")
-
-
-def _declared(words: Sequence[str], script: Path | None) -> list[Flag]:
-    """The settings that the command may say: its script's, or those of an installed program or module."""
-    if script is not None:
-        return of_script(script)
-    found = programs.installed(words)
-    return of_script(found[0], root=found[1]) if found is not None else []
 
 
 def _unread(files: Sequence[Path]) -> str:
@@ -115,12 +102,11 @@ def _accumulation(files: Sequence[Path], whole: Belief | None) -> Belief:
 
 
 def _recipe(words: Sequence[str], beliefs: Mapping[str, Belief], said: Mapping[str, Any], *, unclear: Sequence[str]) -> Understood:
-    """The recipe that the beliefs amount to. ``said``: the configuration files, how long it trains, and what says
+    """The recipe that the beliefs amount to. ``said``: the configuration file, how long it trains, and what says
     its whole batch. ``unclear``: what couldn't be told, in words."""
     order = _order(beliefs)
     says = {wheel: belief.value for wheel, belief in beliefs.items() if belief.spelling != ITSELF}
     config, whole, lengths = said["config"], said["whole"], said["lengths"]
-    named = {"config": config[0] if len(config) == 1 else list(config)} if config else {}
     spelled = {wheel: belief.spelling for wheel, belief in beliefs.items()}
     rules = _rules(beliefs, order)
     return Understood(
@@ -130,7 +116,7 @@ def _recipe(words: Sequence[str], beliefs: Mapping[str, Belief], said: Mapping[s
         groups=("trainer: script", "ladder: script"),
         ask=says,
         args={
-            "command": list(words), **named, "spelled": spelled, "says": says,
+            "command": list(words), **({"config": config} if config else {}), "spelled": spelled, "says": says,
             **({"whole": whole.value} if whole is not None and is_count(whole.value) else {}),
             **({"lengths": lengths} if lengths else {}),
             **({"unturned": "; ".join(unclear)} if "micro_batch" not in order and unclear else {}),
@@ -139,7 +125,7 @@ def _recipe(words: Sequence[str], beliefs: Mapping[str, Belief], said: Mapping[s
         ladder={"order": order, **({"wheels": rules} if rules else {})},
         comments={
             **{f"ask.{wheel}": str(belief) for wheel, belief in beliefs.items()},
-            "trainer.args.config": "autofit passes changed copies",
+            "trainer.args.config": "autofit passes a changed copy",
             "trainer.args.says": "what the command means as it stands; nothing of it is said again",
             "trainer.args.lengths": "how long it trains, as it says it; made small where a rung is proven to be the same training",
             "trainer.args.spelled": "wheel: how the script says it (docs/scripts.md has all the ways)",

@@ -19,10 +19,6 @@ Words = Annotated[
 """A list of words, or one text that is split as a shell would."""
 
 
-Paths = Annotated[tuple[str, ...], BeforeValidator(lambda said: (said,) if isinstance(said, str) else () if said is None else tuple(said))]
-"""A path, a list of them, or null."""
-
-
 class Validation(Part):
     """How a trial gets to see a validation pass, where it doesn't by itself."""
 
@@ -50,9 +46,8 @@ class ScriptArgs(Part):
     """The command line that trains, as a person would type it."""
     processes: int | None = Field(default=None, ge=1)
     """Processes that train together, where the command itself doesn't say how many its launcher starts. Null: as the command says."""
-    config: Paths = ()
-    """The configuration file named in the command (its path there), or the list of them in its order, of which the last that says a key
-    counts; autofit passes changed copies. Null: there is none."""
+    config: str | None = None
+    """The configuration file named in the command (its path there); autofit passes a changed copy. Null: there is none."""
     spelled: dict[str, str] = Field(default={})
     """Wheel (or ``data``) -> spelling: --flag, --flag=, switch:--flag, switch:--on/--off, key= (Hydra), config:dotted.key, env:NAME,
     not:SPELLING, call:field (of a known trainer's call), loader:train.py:31, value:train.py:NAME, outside, itself."""

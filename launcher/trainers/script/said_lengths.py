@@ -1,8 +1,7 @@
-"""How long a training is, in steps or passes, by its command's words, its configuration files and its script's defaults."""
+"""How long a training is, in steps or passes, by its command's words, its configuration file and its script's defaults."""
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,21 +12,21 @@ from launcher.adapter.progress import Progress
 from launcher.adapter.recognised import typed
 from launcher.ladder.course import Length
 from launcher.trainers.script import configs
+from launcher.trainers.script.candidates import held_file
 from launcher.trainers.script.declared import Flag
 from launcher.trainers.script.spelling import YACS, Line
 from launcher.trainers.script.spelling import name as bare
 
 
-def said_in_files(held: Mapping[str, Any]) -> dict[str, Any]:
-    """Spelling -> value of configuration files."""
-    said = {key: value for values in held.values() for key, value in configs.leaves(values)}
-    return {key if YACS.fullmatch(key) else f"config:{key}": value for key, value in said.items()}
+def said_in_file(held: Any) -> dict[str, Any]:
+    """Spelling -> value of a configuration file."""
+    return {key if YACS.fullmatch(key) else f"config:{key}": value for key, value in configs.leaves(held)}
 
 
-def counted_out(words: Sequence[str], declared: Sequence[Flag], files: Mapping[str, Any]) -> dict[str, int]:
-    """Spelling -> a number of steps, of whichever kind, or of passes over the data, wherever it is said. ``files``: what
-    ``said_in_files`` gives."""
-    found = _with_words({**{flag.spelling: flag.default for flag in declared}, **files}, words)
+def counted_out(words: Sequence[str], declared: Sequence[Flag], file: Mapping[str, Any]) -> dict[str, int]:
+    """Spelling -> a number of steps, of whichever kind, or of passes over the data, wherever it is said. ``file``: what
+    ``said_in_file`` gives."""
+    found = _with_words({**{flag.spelling: flag.default for flag in declared}, **file}, words)
     numbers = {spelled: value for spelled, value in found.items() if _is_length(bare(spelled)) and positive(value)}
     return {spelled: int(value) for spelled, value in numbers.items() if value == int(value)}
 
@@ -71,14 +70,10 @@ class SaidLength:
         return replace(known, asked_steps=self.steps)
 
 
-def of_line(line: Line, config: Sequence[str], lengths: Mapping[str, int]) -> SaidLength:
+def of_line(line: Line, config: str | None, lengths: Mapping[str, int]) -> SaidLength:
     """``lengths``: what was read of the command before, its script's defaults among it."""
-    held: dict[str, Any] = {}
-    for path in config:
-        with contextlib.suppress(ValueError):
-            held |= {f"config:{key}": value for key, value in configs.leaves(configs.held(path))}
     changed = {f"config:{key}": value for key, value in line.config.items()}
-    found = _with_words({**lengths, **held, **changed}, line.words[line.begin :])
+    found = _with_words({**lengths, **said_in_file(held_file(config)), **changed}, line.words[line.begin :])
     return SaidLength(passes=_only(found, wheel_names.counts_passes), steps=_only(found, _whole_steps))
 
 

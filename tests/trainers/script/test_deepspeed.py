@@ -30,14 +30,14 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_file_that_alone_says_the_batch_is_turned_itself() -> None:
     Path("ds.json").write_text(json.dumps({"train_micro_batch_size_per_gpu": 8, "gradient_accumulation_steps": 2, "train_batch_size": 32}))
-    found = recognise.understand("torchrun --nproc_per_node 2 raw.py --deepspeed --deepspeed_config ds.json".split())
+    found = recognise.understand(["torchrun", "--nproc_per_node", "2", "raw.py", "--deepspeed", "--deepspeed_config", "ds.json"])
     assert found.ask == {"micro_batch": 8, "accumulation": 2}
     assert found.args["spelled"]["accumulation"] == "config:gradient_accumulation_steps" and "micro_batch" in found.ladder["order"]
 
 
 def test_the_batch_of_a_step_beside_its_part_is_taken_in_parts_by_deepspeed() -> None:
     Path("ds.json").write_text(json.dumps({"train_micro_batch_size_per_gpu": 8, "train_batch_size": 32}))
-    found = recognise.understand("python raw.py --deepspeed --deepspeed_config ds.json".split())
+    found = recognise.understand(["python", "raw.py", "--deepspeed", "--deepspeed_config", "ds.json"])
     assert found.ask == {"micro_batch": 8} and found.args["spelled"]["accumulation"] == "itself", "how many, its trials show"
 
 

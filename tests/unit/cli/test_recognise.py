@@ -91,14 +91,10 @@ def rung_words(understood: Understood, index: int) -> list[str]:
 
 # ---- words, flags and files, and what is believed of them
 
-CALLED, ITSELF = {"accumulation": (1, "call:gradient_accumulation_steps")}, {"accumulation": (1, "itself")}
+ITSELF = {"accumulation": (1, "itself")}
 ACCUM_2, ACCUM_1, OUTSIDE = {"accumulation": (2, "--accum")}, {"accumulation": (1, "--accum")}, {"accumulation": (1, "outside")}
 BATCH_8 = "p.add_argument('--batch-size', default=8)\n"
 CONFIGURATOR = "batch_size = 12\ngradient_accumulation_steps = 5 * 8\nblock_size = 1024\nexec(open('configurator.py').read())\n"
-LIGHTNING = (
-    "from lightning.pytorch.cli import LightningCLI\nclass D(L.LightningDataModule):\n"
-    "    def __init__(self, folder, batch_size: int = 32):\n        pass\nLightningCLI(M, D)\n"
-)
 HANDED = "import argparse, lib\nparser = argparse.ArgumentParser()\nparser.add_argument('--batch_size', default=4)\nlib.add(parser)\n"
 LIB = "def add(p):\n    p.add_argument('--accum', type=int, default=2)\n\ndef other(p):\n    p.add_argument('--batch', default=9)\n"
 NOMINAL = "nbs = 64  # nominal batch size\naccumulate = max(round(nbs / batch_size), 1)\np.add_argument('--batch', default=16)\n"
@@ -107,10 +103,6 @@ WHOLE: dict[str, tuple[str, Files, Beliefs]] = {
     "glued short flags": (
         "-b64 -e1", {"t.py": "p.add_argument('-b', '--batch-size', type=int, default=256)\np.add_argument('-a', '--accum', default=1)\n"},
         {"micro_batch": (64, "-b"), **ACCUM_1},
-    ),
-    "what set_defaults says": (
-        "", {"t.py": "p.add_argument('--batch-size', default=8)\np.add_argument('--accum', default=1)\np.set_defaults(batch_size=2048)\n"},
-        {"micro_batch": (2048, "--batch-size"), **ACCUM_1},
     ),
     "a module": (
         "python -m package.module --lr 1", {"package/module.py": BATCH_8}, {"micro_batch": (8, "--batch-size"), **OUTSIDE},
@@ -137,10 +129,7 @@ WHOLE: dict[str, tuple[str, Files, Beliefs]] = {
          "sequence_length": (256, "--block_size=")},
     ),
     "lightning's dotted flags": (
-        "fit", {"t.py": LIGHTNING}, {"micro_batch": (32, "--data.batch_size"), "accumulation": (1, "--trainer.accumulate_grad_batches")},
-    ),
-    "lightning's dotted flags, said": (
-        "fit --data.batch_size 64 --trainer.accumulate_grad_batches=2", {"t.py": LIGHTNING},
+        "fit --data.batch_size 64 --trainer.accumulate_grad_batches=2", {},
         {"micro_batch": (64, "--data.batch_size"), "accumulation": (2, "--trainer.accumulate_grad_batches=")},
     ),
     "a whole batch and its part": (
@@ -162,17 +151,8 @@ WHOLE: dict[str, tuple[str, Files, Beliefs]] = {
     "an accumulation that the script works out": ("", {"t.py": NOMINAL}, {"micro_batch": (16, "--batch"), **ITSELF}),
     "llama-factory's file": (
         "llamafactory-cli train f.yml", {"f.yml": "disable_gradient_checkpointing: true\nper_device_train_batch_size: 2\n"},
-        {"micro_batch": (2, "config:per_device_train_batch_size"), **CALLED,
+        {"micro_batch": (2, "config:per_device_train_batch_size"), **OUTSIDE,
          "checkpointing": (False, "not:config:disable_gradient_checkpointing")},
-    ),
-    "llama-factory's defaults": (
-        "llamafactory-cli train f.yml", {"f.yml": "cutoff_len: 256\n"},
-        {"micro_batch": (8, "call:per_device_train_batch_size"), **CALLED,
-         "sequence_length": (256, "config:cutoff_len")},
-    ),
-    "trl": (
-        "trl grpo --model_name_or_path m", {},
-        {"micro_batch": (8, "call:per_device_train_batch_size"), **CALLED},
     ),
     "litgpt": (
         "litgpt finetune_lora DIR --train.global_batch_size 32 --train.micro_batch_size 8", {},
@@ -195,15 +175,6 @@ IN_PART: dict[str, tuple[str, Files, Beliefs]] = {
     "a word that is said twice": (
         "--batch-size 8 --batch-size 16", {"t.py": "p.add_argument('--batch-size', type=int)\n"}, {"micro_batch": (16, "--batch-size")},
     ),
-    "fire": ("", {"t.py": "import fire\ndef train(base, batch_size: int = 24):\n    pass\nfire.Fire(train)\n"},
-             {"micro_batch": (24, "--batch_size")}),
-    "typer": ("", {"t.py": "app = typer.Typer()\n@app.command()\ndef train(batch_size: int = 24):\n    pass\n"},
-              {"micro_batch": (24, "--batch-size")}),
-    "dataclasses": ("", {"t.py": "@dataclass\nclass Args:\n    batch_size: int = field(default=24)\nHfArgumentParser((Args, More))\n"},
-                    {"micro_batch": (24, "--batch_size")}),
-    "tyro": ("", {"t.py": "class Args:\n    batch_size: int = 24\nargs = tyro.cli(Args)\n"}, {"micro_batch": (24, "--batch-size")}),
-    "pyrallis": ("", {"t.py": "class Args:\n    batch_size: int = 24\n@pyrallis.wrap()\ndef main(args: Args):\n    pass\n"},
-                 {"micro_batch": (24, "--batch_size")}),
     "absl": ("", {"t.py": "flags.DEFINE_integer('batch_size', 24, 'samples')\n"}, {"micro_batch": (24, "--batch_size")}),
     "a parser in a module that is imported": (
         "", {"t.py": "from options.train import Options\n", **OPTIONS}, {"micro_batch": (12, "--batch_size")},
@@ -226,11 +197,9 @@ IN_PART: dict[str, tuple[str, Files, Beliefs]] = {
         "--img-size 64", {"t.py": BATCH_8 + "p.add_argument('--img-size', default=224)\np.add_argument('--max-seq-len', default=576)\n"},
         {"sequence_length": None},
     ),
-    "Lightning: a flag after a file": (
-        "--config b.yaml --data.batch_size 8", {"t.py": "LightningCLI()", **ORDERED}, {"micro_batch": (8, "--data.batch_size")},
-    ),
-    "the last of several files": ("--base a.yaml b.yaml", ORDERED, {"micro_batch": (16384, "config:data.batch_size")}),
-    "a file that configures nothing": ("a.yaml b.yaml --names names.json", ORDERED, {"micro_batch": (16384, "config:data.batch_size")}),
+    "a flag after a file": ("--config b.yaml --data.batch_size 8", ORDERED, {"micro_batch": (8, "--data.batch_size")}),
+    "several files": ("--base a.yaml b.yaml", ORDERED, {"micro_batch": None}),
+    "a file that configures nothing": ("b.yaml --names names.json", ORDERED, {"micro_batch": (16384, "config:data.batch_size")}),
     "a file that takes in others": (
         "-c c.yml", {"c.yml": "__include__: ['data.yml']\ntrain_dataloader: {total_batch_size: 8}\n"}, {"micro_batch": None},
     ),
@@ -282,26 +251,6 @@ def test_what_a_command_says_of_a_wheel_is_understood(words: str, files: Files, 
 ])  # fmt: skip
 def test_a_name_means_what_its_words_mean(name: str, wheel: str | None) -> None:
     assert wheel_names.meaning(name) == wheel
-
-
-def test_what_training_arguments_are_called_with_is_turned_there() -> None:
-    script = str(EXAMPLES / "hf_trainer" / "train.py")
-    assert believed(of(f"torchrun --nproc_per_node 2 {script} --per_device_train_batch_size 16 --block_size 128")) == {
-        "micro_batch": (16, "--per_device_train_batch_size"),
-        **CALLED,
-        "sequence_length": (128, "--block_size"),
-    }
-
-
-@pytest.mark.parametrize(("source", "known"), [
-    ("from trl import DPOConfig, GRPOConfig\n(args,) = TrlParser(GRPOConfig if groups else DPOConfig).parse_args_and_config()", True),
-    ("HfArgumentParser((SentenceTransformerTrainingArguments, Words))", True),
-    ("class Mine(TrainingArguments):\n    pass\nHfArgumentParser(Mine)", True),
-    ("@dataclass\nclass DataTrainingArguments:\n    pass\nHfArgumentParser(DataTrainingArguments)", False),
-])  # fmt: skip
-def test_a_librarys_own_training_arguments_are_called_with_an_accumulation(source: str, known: bool) -> None:
-    understood = of("--per_device_train_batch_size 8", source)
-    assert believed(understood)["accumulation"] == (1, "call:gradient_accumulation_steps" if known else "outside")
 
 
 # ---- recipes that are written, and the words of their rungs
@@ -357,24 +306,6 @@ def test_a_key_of_yacs_has_its_value_behind_it() -> None:
     assert counted.args["lengths"] == {"SOLVER.MAX_ITER": 1000}, "1000 steps of micro-batches would be too few"
 
 
-def test_of_several_configuration_files_the_last_that_says_a_key_is_copied_with_it(here: Path) -> None:
-    source = "LightningCLI(Model, Data)\nclass Data:\n    def __init__(self, batch_size: int = 32): ...\n"
-    files = {"a__yaml": "trainer: {max_epochs: 2}\ndata: {batch_size: 64}   # mine\n", "b__yaml": "data:\n  batch_size: 16384\n"}
-    understood = of(
-        "fit --config a.yaml --config=b.yaml --config c.yaml", source, **files, c__yaml="trainer: {accumulate_grad_batches: 2}\n"
-    )
-    assert believed(understood)["micro_batch"] == (16384, "config:data.batch_size")
-    assert understood.args["config"] == ["a.yaml", "b.yaml", "c.yaml"]
-    adapter = ScriptAdapter(made(understood))
-    assert adapter.check() == [] and rung_words(understood, 0) == list(understood.words)
-    command = adapter.command(ladder_of(adapter).rungs[1], cpu_budget(), folder=here / "run")
-    copies = {path.name: path for path in command.files}
-    assert {path.name: yaml.safe_load(text) for path, text in command.files.items() if "rung1" in path.name} == {
-        "b.rung1.yaml": {"data": {"batch_size": 8192}}, "c.rung1.yaml": {"trainer": {"accumulate_grad_batches": 4}},
-    }  # fmt: skip
-    assert command.argv[3:] == ("--config", "a.yaml", f"--config={copies['b.rung1.yaml']}", "--config", str(copies["c.rung1.yaml"]))
-
-
 def test_arguments_from_one_json_file_stay_one_word(here: Path) -> None:
     understood = of(
         "args.json", "from transformers import HfArgumentParser, TrainingArguments\n", args__json='{"per_device_train_batch_size": 16}'
@@ -385,7 +316,6 @@ def test_arguments_from_one_json_file_stay_one_word(here: Path) -> None:
     command = adapter.command(rung, cpu_budget(), folder=here / "run")
     ((path, text),) = ((path, text) for path, text in command.files.items() if path.suffix == ".json")
     assert command.argv == ("python", "t.py", str(path)) and json.loads(text) == {"per_device_train_batch_size": 8}
-    assert json.loads(command.env["FIELDS"]) == {"gradient_accumulation_steps": [1, 2]}
 
 
 def test_a_draft_with_a_small_image_size_is_accepted_by_the_grid() -> None:
@@ -421,12 +351,11 @@ def test_how_long_it_trains_is_known_wherever_it_is_said(words: str, lengths: di
     assert adapter.asked.counted == (counted[0] if counted else ""), "its steps are held back from outside: their number must be proven"
 
 
-def test_a_length_that_a_python_file_says_is_not_the_scripts_default_and_one_that_is_worked_out_is_not_known() -> None:
+def test_a_length_that_a_python_file_says_is_not_the_scripts_default() -> None:
     source = "batch_size = 12\nmax_iters = 600000\nexec(open('configurator.py').read())\n"
     mine = {"mine__py": "batch_size = 64\nmax_iters = 6\nother_iters = 7\n"}
     assert of("mine.py", source, **mine).args["lengths"] == {"--max_iters=": 6}
     assert of("mine.py --max_iters=9", source, **mine).args["lengths"] == {"--max_iters=": 9}
-    assert "lengths" not in of("", f"{BATCH_8}p.add_argument('--epochs', default=1)\np.set_defaults(epochs=int('2'))\n").args
 
 
 def test_who_allows_checkpointing_gets_half_of_the_repeated_modules_and_then_all_unless_the_script_has_a_word_for_it() -> None:
@@ -552,10 +481,10 @@ def test_a_shell_script_or_a_notebook_is_refused_with_what_to_give(words: list[s
     assert found in str(refused.value) and cure in str(refused.value)
 
 
-def test_of_hydras_words_those_that_are_typed_are_turned_and_accumulation_where_lightnings_trainer_is_made() -> None:
+def test_of_hydras_words_those_that_are_typed_are_turned() -> None:
     source = "import hydra\nimport lightning\ntrainer = hydra.utils.instantiate(cfg.trainer, logger=None)\n"
     understood = of("trainer=cpu data.batch_size=16", source)
-    assert believed(understood) == {"micro_batch": (16, "data.batch_size="), "accumulation": (1, "call:accumulate_grad_batches")}
+    assert believed(understood) == {"micro_batch": (16, "data.batch_size="), **OUTSIDE}
     assert rung_words(understood, 1)[2:] == ["trainer=cpu", "data.batch_size=8"]
     assert believed(of("data.batch_size=16 trainer.accumulate_grad_batches=2", source))["accumulation"] == (
         2, "trainer.accumulate_grad_batches=",
