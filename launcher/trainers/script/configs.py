@@ -93,7 +93,7 @@ def edited(text: str, suffix: str, changes: Mapping[str, Any]) -> str:
         for key, value in changes.items():
             holder, last = _place(held, key)
             holder[last] = value
-        return "".join(f"{_toml(name)} = {_toml(value)}\n" for name, value in held.items())
+        return "\n".join(_toml(held)) + "\n"
     for key, value in changes.items():
         text = _marked(text, key, value)
     return text
@@ -122,12 +122,28 @@ def _marked(text: str, key: str, value: Any) -> str:
     return f"{before}{spelled}{after}"
 
 
-def _toml(value: Any) -> str:
-    """A value as TOML, on one line."""
-    if isinstance(value, Mapping):
-        return f"{{{', '.join(f'{_toml(key)} = {_toml(inner)}' for key, inner in value.items())}}}"
+def _toml(table: Mapping[str, Any], name: str = "") -> Iterator[str]:
+    """A table's lines: its own values, then the tables within it."""
+    inner = {key: value for key, value in table.items() if _holds_tables(value)}
+    yield from (f"{_toml_key(key)} = {_toml_value(value)}" for key, value in table.items() if key not in inner)
+    for key, value in inner.items():
+        below = f"{name}.{_toml_key(key)}".lstrip(".")
+        for one in value if isinstance(value, list) else [value]:
+            yield f"[[{below}]]" if isinstance(value, list) else f"[{below}]"
+            yield from _toml(one, below)
+
+
+def _holds_tables(value: Any) -> bool:
+    return isinstance(value, Mapping) or (isinstance(value, list) and value != [] and all(isinstance(one, Mapping) for one in value))
+
+
+def _toml_key(key: str) -> str:
+    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else _toml_value(key)
+
+
+def _toml_value(value: Any) -> str:
     if isinstance(value, (list, tuple)):
-        return f"[{', '.join(map(_toml, value))}]"
+        return f"[{', '.join(map(_toml_value, value))}]"
     return json.dumps(value, ensure_ascii=False) if isinstance(value, (bool, str)) else str(value)
 
 

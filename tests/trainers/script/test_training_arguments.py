@@ -1,4 +1,4 @@
-"""Settings with which a script's source calls a known trainer: what is known of them beforehand, and what the command then becomes."""
+"""Settings with which a script's source calls a known trainer: the first trial shows them, and a lower rung sets them there."""
 
 from __future__ import annotations
 
@@ -10,35 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from launcher.trainers.script import recognise
-from launcher.trainers.script.adapter import ScriptAdapter
 from tests.helpers.command_line import answer, autofit
-from tests.helpers.loader_scripts import recipe_of
 from tests.helpers.places import SCRIPTS
-
-
-def understood(source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> recognise.Understood:
-    monkeypatch.chdir(tmp_path)
-    Path("train.py").write_text(source)
-    return recognise.understand(["python", "train.py"])
-
-
-@pytest.mark.parametrize(("source", "micro_batch", "accumulation"), [
-    ("TrainingArguments('out', per_device_train_batch_size=32, gradient_accumulation_steps=2)", "call:", "call:"),
-    ("SFTConfig('o', per_device_train_batch_size=16 * n_gpus())", "call:", "call:"),
-    ("HfArgumentParser(TrainingArguments)", "call:", "call:"),
-    ("p.add_argument('--batch-size', type=int, default=64)\nTrainingArguments('out', per_device_train_batch_size=a.batch_size)",
-     "--batch-size", "call:"),
-    ("import lightning as L\np.add_argument('--batch-size', type=int, default=64)\nL.Trainer(max_epochs=2)", "--batch-size",
-     "call:accumulate_grad_batches"),
-    ("import lightning as L\np.add_argument('--batch-size', type=int, default=64)\nL.Fabric()", "--batch-size", "outside"),
-])  # fmt: skip
-def test_what_a_trainer_is_called_with_is_shown_by_rung_0_and_set_there(
-    source: str, micro_batch: str, accumulation: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    found = understood(source, tmp_path, monkeypatch)
-    assert found.args["spelled"]["micro_batch"].startswith(micro_batch) and found.args["spelled"]["accumulation"].startswith(accumulation)
-    assert not found.doubts and "accumulation" in ScriptAdapter(recipe_of(found)).asked.unsaid
 
 
 @pytest.mark.slow
