@@ -249,20 +249,11 @@ class ScriptAdapter(Adapter):
                 line.checkpointing = float(value)
             elif spelling is not None:
                 line.set(spelling, value)
-        for spelled, said in self._counted_out(rung, short=short).items():
-            line.set(spelled, said)
+        for spelled, length in self.args.lengths.items() if short else ():
+            most = SHORT_PASSES if wheel_names.counts_passes(name(spelled)) else SHORT_STEPS
+            if length > most:
+                line.set(spelled, most)
         return line
-
-    def _counted_out(self, rung: Rung, *, short: bool) -> dict[str, int]:
-        """How long training is, where that isn't as asked: in micro-batches, or in a twin."""
-        most = {spelled: SHORT_PASSES if wheel_names.counts_passes(name(spelled)) else SHORT_STEPS for spelled in self.args.lengths}
-        found = {}
-        for spelled, asked in self.args.lengths.items():
-            times = rung.accumulation // asked_accumulation(self.recipe) if spelled in self.args.counts else 1
-            said = min(asked, most[spelled] if short else asked) * max(times, 1)
-            if said != asked:
-                found[spelled] = said
-        return found
 
     def _placed(self, rung: Rung, *, place: Path, run: Path, accumulation: int | None = None, short: bool = False) -> Line:
         """The command with the files that it needs in ``place``: what acts in the script's processes, a copy of its configuration."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,21 +28,22 @@ _NEED_ONE = re.compile(r"persistent_workers\s*=\s*True|prefetch_factor\s*=\s*\d"
 
 
 def said(args: ScriptArgs, files: Iterable[Path], *, asked: Value = None) -> Workers | None:
-    """By the recipe's word for them, else by a word of the command that the script's source (``files``) hands to its loader. None where
-    nobody says a number (``asked``: the recipe), where it isn't said by a word, or where the loader can't do without workers."""
-    source = "\n".join(parsed(file)[0] for file in files)
+    """By the recipe's word for them, else by a word of the command of such a name. None where nobody says a number (``asked``: the
+    recipe), where it isn't said by a word, or where a loader of the script's source (``files``) can't do without workers."""
     line = Line(words=list(args.command), begin=begin(args))
-    for spelling in [args.spelled["workers"]] if "workers" in args.spelled else _handed_over(line.words[line.begin :], source):
+    for spelling in [args.spelled["workers"]] if "workers" in args.spelled else _named_so(line.words[line.begin :]):
         count = line.value(spelling) if asked is None else str(asked)
-        if count.isdecimal() and kind(spelling)[0] in ("flag", "joined", "word") and not _NEED_ONE.search(source):
+        if (
+            count.isdecimal()
+            and kind(spelling)[0] in ("flag", "joined", "word")
+            and not any(_NEED_ONE.search(parsed(file)[0]) for file in files)
+        ):
             return Workers(spelling, int(count))
     return None
 
 
-def _handed_over(words: Iterable[str], source: str) -> Iterable[str]:
+def _named_so(words: Iterable[str]) -> Iterator[str]:
     for word in words:
         name, equals, _ = word.partition("=")
-        last = bare(name).lstrip("-").replace("-", "_")
-        handed = last == "dataloader_num_workers" or re.search(rf"num_workers\s*=\s*[\w.\[\]'\"]*\b{re.escape(last)}\b", source)
-        if "workers" in (last, *synonyms.of(last)) and handed:
+        if (name.startswith("-") or equals) and "workers" in (last := bare(name).lstrip("-"), *synonyms.of(last)):
             yield name if name.startswith("-") else f"{name}{equals}"

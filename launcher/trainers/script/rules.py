@@ -65,9 +65,6 @@ class ScriptArgs(Part):
     """Environment variables for trials and the full run."""
     lengths: dict[str, int] = Field(default={})
     """Spelling -> how long training is, in steps or passes, as asked: what is made small where a rung is to be proven the same training."""
-    counts: tuple[str, ...] = ()
-    """Those of ``lengths`` that count micro-batches: they grow with the accumulation, so that optimizer steps stay as asked.
-    """
     update: Literal["average", "add", "targets", "targets_divided"] | None = None
     """What makes an update of several micro-batches that of the large batch, where the script's own accumulation doesn't: average: it only
     adds up; add: it divides a loss that is a sum; targets: each micro-batch counts by its targets (targets_divided: the script divides its

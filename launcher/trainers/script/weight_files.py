@@ -22,36 +22,29 @@ def folders(words: Sequence[str]) -> list[Path]:
 def written(places: Sequence[Path], *, since: float, without: Path) -> list[Path]:
     """Files that may hold weights and were written after ``since`` (seconds since 1970), newest first. ``without``: a folder below the
     places that others write to; it is looked at where it is one of them itself, or holds one of them."""
-    found: dict[Path, float] = {}
+    found: dict[str, tuple[float, Path]] = {}
     for path in _below(places, os.path.realpath(without)):
         with suppress(OSError):
             if (time := path.stat().st_mtime) >= since:
-                found[path] = time
-    return sorted(found, key=lambda path: found[path], reverse=True)
+                found.setdefault(os.path.realpath(path), (time, path))  # a link may lead to it a second time
+    return [path for _, path in sorted(found.values(), reverse=True)]
 
 
 def _below(places: Sequence[Path], without: str) -> Iterator[Path]:
-    known: set[str] = set()
     entries = 0
     for place in places:
-        if (real := os.path.realpath(place)) in known:
-            continue
-        known.add(real)
         for folder, inside, names in os.walk(place, followlinks=True):
             entries += len(names) + len(inside)
             if entries > MOST_ENTRIES:
                 return
-            inside[:] = [name for name in sorted(inside) if _is_the_runs(os.path.join(folder, name), without, known)]
+            inside[:] = [name for name in sorted(inside) if _may_be_the_runs(folder, name, without)]
             yield from (Path(folder, name) for name in names if name.endswith(SUFFIXES))
 
 
-def _is_the_runs(folder: str, without: str, known: set[str]) -> bool:
-    """Whether a folder may hold what a run has saved, and wasn't looked at yet: a link may lead back to where it lies."""
-    name, real = os.path.basename(folder), os.path.realpath(folder)
-    if name.startswith(".") or name in _NOBODYS or real == without or real in known or os.path.exists(os.path.join(folder, "pyvenv.cfg")):
-        return False
-    known.add(real)
-    return True
+def _may_be_the_runs(parent: str, name: str, without: str) -> bool:
+    folder = os.path.join(parent, name)
+    others = name.startswith(".") or name in _NOBODYS or os.path.exists(os.path.join(folder, "pyvenv.cfg"))
+    return not others and os.path.realpath(folder) != without
 
 
 def _is_folder(path: Path) -> bool:

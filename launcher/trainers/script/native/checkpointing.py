@@ -11,9 +11,9 @@ patched, never an instance: ``state_dict``, copies and pickles of a model are wh
 
 What a module draws from torch's random numbers is drawn again. In the first two calls of each module it is seen that it gives the same the
 second time. What can't be the same training raises ``NotExact`` there, with the reason: a module that keeps something of each call
-(statistics of a norm, a count, a list), draws from other random numbers or has hooks, a script that checkpoints itself, a model that is
-compiled (``torch._functorch.config.activation_memory_budget`` is its word for this) or sharded, and one in which nothing repeats. It needs
-nothing but torch, and the files beside it.
+(statistics of a norm, a count, a list), draws from other random numbers or has hooks, a script that checkpoints itself, and a model that is
+compiled (``torch._functorch.config.activation_memory_budget`` is its word for this) or sharded. It needs nothing but torch, and the files
+beside it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from .repeated import LEAST, stacks
 
 VARIABLE = "CHECKPOINTING"
 STRICT = 2
-"""Calls of each module, and steps of each optimizer, in which it is seen whether it is the same training."""
+"""Calls of each module in which it is seen whether it is the same training."""
 NEAR = 1e-4
 """Of the length of what a module gives: so far may its sum be from that of the first time. Other random numbers move it by a half."""
 CACHES = {"past_key_values": None, "past_key_value": None, "layer_past": None, "use_cache": False}
@@ -44,7 +44,7 @@ CHECKPOINTING: Checkpointing | None = None
 
 
 class NotExact(RuntimeError):
-    """It would not be the same training, or nothing would be checkpointed. The message says why."""
+    """It would not be the same training. The message says why."""
 
     def __init__(self, why: str) -> None:
         super().__init__(f"checkpointing from outside can't be exact here: {why}")
@@ -55,7 +55,7 @@ class CheckpointedModule:
 
     def __init__(self, name: str, module: Any, stack: str) -> None:
         """``stack``: in words, what it is one of."""
-        self.name, self.stack, self.calls, self.again, self.trains = name, stack, 0, 0, False
+        self.name, self.stack, self.calls, self.again = name, stack, 0, 0
         self.module: weakref.ref[Any] = weakref.ref(module)
 
 
@@ -69,34 +69,30 @@ class Checkpointing:
         self._blocks: dict[int, CheckpointedModule] = {}
         """By identity: some modules hash by what they hold."""
         self._looked: dict[int, weakref.ref[Any]] = {}
-        self._without: list[str] = []
-        """Models in which nothing repeats."""
-        self._steps: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
 
     @property
     def seen(self) -> bool | float:
-        """The share that was computed again; False where none was, or not all of a stack's that were called and train."""
-        ran = {block.stack for block in self._blocks.values() if block.again}
-        every = all(block.again for block in self._blocks.values() if block.stack in ran and block.trains)
-        return bool(ran) and every and (self.share if self.share < 1 else True)
+        """The share that was computed again; False where nothing was."""
+        again = any(block.again for block in self._blocks.values())
+        return again and (self.share if self.share < 1 else True)
 
     def told(self) -> list[str]:
         """What was computed again, stack by stack."""
-        stacks_of = dict.fromkeys(block.stack for block in self._blocks.values())
-        again = {stack: [block.again for block in self._blocks.values() if block.stack == stack and block.again] for stack in stacks_of}
-        return [f"checkpointing: {len(times)} of {stack} computed again, {max(times)} times" for stack, times in again.items() if times]
+        if not self._blocks:
+            return [f"checkpointing: no modules repeat ({LEAST} or more of one class, of several layers each, under one parent)"]
+        again: dict[str, list[int]] = {block.stack: [] for block in self._blocks.values()}
+        for block in self._blocks.values():
+            again[block.stack] += [block.again] if block.again else []
+        return [f"checkpointing: {len(times)} of {stack} computed again, {max(times, default=0)} times" for stack, times in again.items()]
 
     def install(self) -> None:
         """Patches torch, which has just been imported."""
         import torch
         import torch.utils.checkpoint as place
-        from torch.optim import optimizer
 
         self._plainly = place.checkpoint
         torch.nn.Module.__call__ = self._called(torch.nn.Module.__call__, torch)
-        torch.autograd.backward = self._backward(torch.autograd.backward)
         place.checkpoint = self._of_its_own(place.checkpoint, torch)
-        optimizer.register_optimizer_step_pre_hook(self._stepped)
 
     # -- which modules
 
@@ -108,14 +104,11 @@ class Checkpointing:
         self._looked[id(root)] = weakref.ref(root)
         if root.training and torch.is_grad_enabled():
             _refuse_wrapped(root)
-        found = stacks(root)
-        for stack in found:
+        for stack in stacks(root):
             words = f"{len(stack.blocks)} {stack.kind} in {stack.where or type(root).__name__}"
             for name, module in stack.blocks[: math.ceil(self.share * len(stack.blocks))]:
                 if self._block(module) is None:
                     self._blocks[id(module)] = CheckpointedModule(name, module, words)
-        if not found:
-            self._without.append(f"{type(root).__name__} ({sum(1 for _ in root.modules())} modules)")
 
     def _block(self, module: Any) -> CheckpointedModule | None:
         block = self._blocks.get(id(module))
@@ -157,34 +150,12 @@ class Checkpointing:
 
         @functools.wraps(plain)
         def checkpoint(*args: Any, **kwargs: Any) -> Any:
-            early = all(steps <= STRICT for steps in self._steps.values())
+            early = all(block.calls <= STRICT for block in self._blocks.values())
             if early and torch.is_grad_enabled() and not sys._getframe(1).f_globals.get("__name__", "").startswith("_autofit"):
                 raise NotExact(OWN)
             return plain(*args, **kwargs)
 
         return checkpoint
-
-    # -- whether any was
-
-    def _backward(self, plain: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(plain)
-        def backward(*args: Any, **kwargs: Any) -> None:
-            if not self._blocks:
-                looked = ", ".join(self._without[:4]) or "no model was called as a module"
-                raise NotExact(f"no modules repeat ({LEAST} or more of one class, of several layers each, under one parent): {looked}")
-            plain(*args, **kwargs)
-
-        return backward
-
-    def _stepped(self, optimizer: Any, *_: Any) -> None:
-        steps = self._steps[optimizer] = self._steps.get(optimizer, 0) + 1
-        if steps != STRICT or any(block.again for block in self._blocks.values()):
-            return
-        trained = {id(one) for group in optimizer.param_groups for one in group["params"]}
-        modules = [module for block in self._blocks.values() if (module := block.module()) is not None]
-        if any(id(one) in trained for module in modules for one in module.parameters()):
-            some = ", ".join(dict.fromkeys(block.stack for block in self._blocks.values()))
-            raise NotExact(f"none of the modules that repeat was called in training and computed again: {some}")
 
 
 class _Call:
@@ -206,13 +177,11 @@ class _Call:
     def _seen_first(self, args: Any, kwargs: Any) -> Any:
         module = self._plain.args[0]
         _refuse_hooks(self._block.name, module)
-        self._block.trains = any(one.requires_grad for one in module.parameters())
         before = _kept(module)
         made = self._plain(*args, **kwargs)
         after = _kept(module)
         for place in before.keys() | after.keys():
-            one, other = before.get(place, ()), after.get(place, ())
-            if len(one) != len(other) or not all(map(_unchanged, one, other)):
+            if not _unchanged(before.get(place, _ABSENT), after.get(place, _ABSENT)):
                 kept = f"{type(module.get_submodule(place[0])).__name__}.{place[1]}"
                 raise NotExact(f"{self._block.name} keeps something of each call ({kept}), and would do so twice")
         self._figures = _figures(made)
@@ -254,29 +223,23 @@ def _refuse_hooks(name: str, module: Any) -> None:
                 raise NotExact(f"{name} has hooks ({type(part).__name__}{kind}), which would act twice")
 
 
-def _kept(module: Any) -> dict[tuple[str, str], tuple[Any, ...]]:
-    """What a call of a module may change in it: (module within it, attribute or buffer) -> that and, of what can be changed in place, what
-    is in it or its version."""
-    import torch
-
-    found = {}
-    for name, part in module.named_modules():
-        values = {key: value for key, value in vars(part).items() if key not in ("_parameters", "_buffers", "_modules", "training")}
-        for key, value in {**values, **part._buffers}.items():
-            found[name, key] = (value, *_within(value, torch))
-    return found
+_ABSENT = (None, -1)
 
 
-def _within(value: Any, torch: Any) -> list[Any]:
-    if isinstance(value, torch.Tensor):
-        return [] if value.is_inference() else [value._version]
-    if isinstance(value, dict):
-        return [*value.keys(), *value.values()]
-    return list(value) if isinstance(value, (list, set)) else []
+def _kept(module: Any) -> dict[tuple[str, str], tuple[Any, int]]:
+    """What a call of a module may change in it: (module within it, attribute or buffer) -> that, and what tells of changes in place."""
+    own = ("_parameters", "_buffers", "_modules", "training")
+    return {
+        (name, key): (value, len(value) if isinstance(value, (dict, list, set)) else getattr(value, "_version", 0))
+        for name, part in module.named_modules()
+        for key, value in {**vars(part), **part._buffers}.items()
+        if key not in own
+    }
 
 
-def _unchanged(one: Any, other: Any) -> bool:
-    return one is other or (type(one) is type(other) is int and one == other)
+def _unchanged(one: tuple[Any, int], other: tuple[Any, int]) -> bool:
+    same = one[0] is other[0] or (type(one[0]) is type(other[0]) is int and one[0] == other[0])
+    return same and one[1] == other[1]
 
 
 def _figures(made: Any) -> list[tuple[Any, Any, Any]]:
