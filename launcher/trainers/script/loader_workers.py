@@ -30,14 +30,12 @@ _NEED_ONE = re.compile(r"persistent_workers\s*=\s*True|prefetch_factor\s*=\s*\d"
 def said(args: ScriptArgs, files: Iterable[Path], *, asked: Value = None) -> Workers | None:
     """By the recipe's word for them, else by a word of the command of such a name. None where nobody says a number (``asked``: the
     recipe), where it isn't said by a word, or where a loader of the script's source (``files``) can't do without workers."""
+    if any(_NEED_ONE.search(parsed(file)[0]) for file in files):
+        return None
     line = Line(words=list(args.command), begin=begin(args))
     for spelling in [args.spelled["workers"]] if "workers" in args.spelled else _named_so(line.words[line.begin :]):
         count = line.value(spelling) if asked is None else str(asked)
-        if (
-            count.isdecimal()
-            and kind(spelling)[0] in ("flag", "joined", "word")
-            and not any(_NEED_ONE.search(parsed(file)[0]) for file in files)
-        ):
+        if count.isdecimal() and kind(spelling)[0] in ("flag", "joined", "word"):
             return Workers(spelling, int(count))
     return None
 

@@ -13,11 +13,11 @@ from launcher.ladder.build import ladder_of
 from launcher.trainers.script.adapter import ScriptAdapter
 from launcher.trainers.suite import cpu_budget
 
-SOURCE = "loader = DataLoader(data, batch_size=args.batch_size, num_workers=args.{name}{more})\n"
+SOURCE = "loader = DataLoader(data, batch_size=args.batch_size, num_workers=args.workers{more})\n"
 
 
-def adapter(place: Path, *words: str, name: str = "workers", more: str = "", asked: int | None = None, **args: Any) -> ScriptAdapter:
-    (place / "train.py").write_text(SOURCE.format(name=name, more=more))
+def adapter(place: Path, *words: str, more: str = "", asked: int | None = None, **args: Any) -> ScriptAdapter:
+    (place / "train.py").write_text(SOURCE.format(more=more))
     ask = {"micro_batch": 8, **({"workers": asked} if asked is not None else {})}
     resume = {"words": "--resume {checkpoint}", "newest": "*.pt"}
     said = {"command": ["python", str(place / "train.py"), *words], "resume": resume, **args}
@@ -32,26 +32,24 @@ def started(adapter: ScriptAdapter, place: Path, workers: int) -> tuple[str, ...
 
 
 @pytest.mark.parametrize(
-    ("words", "name", "fewer"),
+    ("words", "fewer"),
     [
-        (("--workers", "8"), "workers", ("--workers", "2")),
-        (("--workers=8",), "workers", ("--workers=2",)),
-        (("-j8", "--num-workers", "8"), "num_workers", ("-j8", "--num-workers", "2")),
-        (("data.num_workers=8",), "data.num_workers", ("data.num_workers=2",)),
+        (("--workers", "8"), ("--workers", "2")),
+        (("--workers=8",), ("--workers=2",)),
+        (("-j8", "--num-workers", "8"), ("-j8", "--num-workers", "2")),
+        (("data.num_workers=8",), ("data.num_workers=2",)),
     ],
 )
-def test_a_word_of_the_command_that_the_source_hands_to_its_loader_is_turned(
-    tmp_path: Path, words: tuple[str, ...], name: str, fewer: tuple[str, ...]
-) -> None:
-    said = adapter(tmp_path, *words, name=name)
+def test_a_word_of_the_command_that_is_called_so_is_turned(tmp_path: Path, words: tuple[str, ...], fewer: tuple[str, ...]) -> None:
+    said = adapter(tmp_path, *words)
     assert said.asked.workers == 8
     assert started(said, tmp_path, 2) == (*fewer, "--resume", "last.pt")
 
 
 def test_the_recipes_word_counts_and_what_it_asks(tmp_path: Path) -> None:
-    said = adapter(tmp_path, "--loaders", "4", name="other", spelled={"workers": "--loaders"})
+    said = adapter(tmp_path, "--loaders", "4", spelled={"workers": "--loaders"})
     assert said.asked.workers == 4
-    said = adapter(tmp_path, name="other", spelled={"workers": "--loaders"}, asked=6)
+    said = adapter(tmp_path, spelled={"workers": "--loaders"}, asked=6)
     assert said.asked.workers == 6
     assert started(said, tmp_path, 1) == ("--loaders", "1", "--resume", "last.pt")
 
@@ -61,7 +59,6 @@ def test_the_recipes_word_counts_and_what_it_asks(tmp_path: Path) -> None:
     [
         ((), ""),
         (("--workers", "auto"), ""),
-        (("--num-workers", "8"), ""),  # of something else: the loader gets args.workers
         (("--workers", "8"), ", persistent_workers=True"),  # PyTorch refuses that without workers
     ],
 )
