@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from launcher.adapter.commands import script_among
-from launcher.adapter.faults import share_faults
 from launcher.config.schema import Recipe
 from launcher.errors import Fault, did_you_mean
 from launcher.ladder.rungs import CHECKPOINTING
@@ -128,17 +127,15 @@ def _checkpointed(key: str, text: str) -> bool:
 
 
 def _share_faults(recipe: Recipe, args: ScriptArgs) -> list[Fault]:
-    """A script's own switch is for all of its layers, or none."""
-    spelling = spelling_of(recipe, args, CHECKPOINTING)
-    if spelling == OUTSIDE:
-        return share_faults(recipe)
+    """A share of the layers where a script's own switch is for all of them, or none."""
+    outside = spelling_of(recipe, args, CHECKPOINTING) == OUTSIDE
     rule, key = recipe.ladder.wheels.get(CHECKPOINTING), f"ladder.wheels.{CHECKPOINTING}.values"
     said = [(f"ask.{CHECKPOINTING}", recipe.ask.get(CHECKPOINTING)), *((key, value) for value in (rule and rule.values) or ())]
-    cure = f"Say true or false, or trainer.args.spelled.{CHECKPOINTING}={OUTSIDE}, by which a part of the repeated modules is checkpointed."
+    cure = f"Say true or false; with trainer.args.spelled.{CHECKPOINTING}={OUTSIDE} also a share of the layers, such as 0.5."
     return [
-        Fault(key=key, found=f"{value}: {spelling} is for all layers or none", cure=cure)
+        Fault(key=key, found=f"{value!r} is no share of the layers that can be checkpointed here", cure=cure)
         for key, value in said
-        if value is not None and not isinstance(value, bool) and spelling is not None
+        if isinstance(value, (int, float)) and not isinstance(value, bool) and not (outside and 0 < value < 1)
     ]
 
 

@@ -280,7 +280,7 @@ def test_repeated_modules_are_checkpointed_from_outside_where_that_is_named_and_
     assert adapter.twin(rung, cpu_budget(), folder=tmp_path / "twin").env["CHECKPOINTING"] == "0.5"
     assert adapter.trial(rung, cpu_budget(), folder=tmp_path / "t", cache=tmp_path).payload["env"]["CHECKPOINTING"] == "0.5"
     own = ScriptAdapter(changed(recipe, spelled={**spelled, "checkpointing": "switch:--c"}).model_copy(update={"ladder": ladder}))
-    assert any("switch:--c is for all layers or none" in str(fault) for fault in own.check())
+    assert any("0.5 is no share of the layers that can be checkpointed here" in str(fault) for fault in own.check())
 
 
 def test_only_accumulation_is_turned_from_outside_and_a_loader_only_with_it(tmp_path: Path) -> None:

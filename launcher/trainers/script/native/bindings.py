@@ -41,21 +41,21 @@ def spelled(name: str) -> str:
 
 def _body(statements: Iterable[ast.AST], prefix: str) -> Iterator[Binding]:
     for node in statements:
+        blocks = [block for name in _BLOCKS for block in getattr(node, name, ())]
         if isinstance(node, ast.ClassDef):
             yield from _body(node.body, f"{node.name}.")
         elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             yield from _defaults(node)
             yield from _body(node.body, "")
-            yield from _returned(node)
-        elif isinstance(node, (ast.Assign, ast.AnnAssign, ast.NamedExpr)):
+        elif isinstance(node, (ast.Assign, ast.AnnAssign)):
             yield from _assigned(node, prefix)
+        elif blocks:
+            yield from _body(blocks, prefix)
         else:
             yield from _calls(node)
-            for block in _BLOCKS:
-                yield from _body(getattr(node, block, ()), prefix)
 
 
-def _assigned(node: ast.Assign | ast.AnnAssign | ast.NamedExpr, prefix: str) -> Iterator[Binding]:
+def _assigned(node: ast.Assign | ast.AnnAssign, prefix: str) -> Iterator[Binding]:
     for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
         pairs: Sequence[tuple[ast.expr, ast.expr | None]] = [(target, node.value)]
         if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
@@ -90,22 +90,12 @@ _BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
 
 
 def _calls(node: ast.AST) -> Iterator[Binding]:
-    """Keywords of the calls in a statement, without those of its blocks: ``DataLoader(batch_size)``."""
-    for call in _within(node):
-        for keyword in call.keywords:
-            if keyword.arg:
-                yield from _value(keyword.value, f"{ast.unparse(call.func)}({keyword.arg})")
-
-
-def _within(node: ast.AST) -> Iterator[ast.Call]:
-    if isinstance(node, ast.Call):
-        yield node
-    for name, value in ast.iter_fields(node):
-        if name in _BLOCKS and isinstance(node, (ast.stmt, ast.ExceptHandler)):
-            continue
-        for one in value if isinstance(value, list) else [value]:
-            if isinstance(one, ast.AST):
-                yield from _within(one)
+    """Keywords of the calls in a statement: ``Config(batch_size)``."""
+    for call in ast.walk(node):
+        if isinstance(call, ast.Call):
+            for keyword in call.keywords:
+                if keyword.arg and isinstance(keyword.value, (ast.Constant, ast.Dict)):
+                    yield from _value(keyword.value, f"{ast.unparse(call.func)}({keyword.arg})")
 
 
 def _defaults(node: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[Binding]:
@@ -117,10 +107,3 @@ def _defaults(node: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[Binding]
     for one, value in pairs:
         if value is not None:
             yield from _value(value, f"{node.name}({one.arg})")
-
-
-def _returned(node: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[Binding]:
-    """Of a dict that a function gives: ``get_config()['batch']``."""
-    for inner in ast.walk(node):
-        if isinstance(inner, ast.Return) and isinstance(inner.value, (ast.Dict, ast.Call)):
-            yield from _value(inner.value, f"{node.name}()")

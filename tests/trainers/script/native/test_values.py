@@ -101,7 +101,6 @@ def test_a_value_that_is_not_where_it_was_ends_the_program_with_the_reason(place
         ("@dataclass\nclass A:\n    x: int = field(default=7)", "A.x"),
         ("class A:\n    def __init__(self):\n        self.config = {'b': 7}", "self.config['b']"),
         ("def main(batch_size=7): pass", "main(batch_size)"),
-        ("def f():\n    if x:\n        return {'b': 7}", "f()['b']"),
         ("for i in y:\n    with z:\n        loader = DataLoader(d, batch_size=7)", "DataLoader(batch_size)"),
         ("a, b = 3, 7", "b"),
         ("try:\n    B = 7\nexcept E:\n    pass", "B"),
