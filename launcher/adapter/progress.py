@@ -28,8 +28,6 @@ class Progress:
     step: int | None = None
     """In the trainer's own count: micro-batches of an epoch, or optimizer steps of the whole run."""
     steps: int | None = None
-    asked_steps: int | None = None
-    """Steps of the whole run as its command asks for them, if no line tells ``steps``."""
     of_epoch: bool = False
     """True: ``step`` and ``steps`` count within one epoch."""
     loss: float | None = None
@@ -45,8 +43,6 @@ class Progress:
         part = self.step / self.steps if self.step is not None and self.steps else None
         if part is not None and not self.of_epoch:
             return min(1.0, part)
-        if self.step is not None and self.asked_steps and self.epoch is None and not self.of_epoch and self.step <= self.asked_steps:
-            return self.step / self.asked_steps
         if self.epoch is None or not self.epochs:
             return None
         whole = max(0.0, self.epoch - 1) + part if part is not None else self.epoch

@@ -49,12 +49,6 @@ def meaning(name: str) -> str | None:
     return usual(name) or _of_words(frozenset(_words(name)))
 
 
-def negated(name: str) -> bool:
-    """Whether a name says that a wheel is off: ``disable_gradient_checkpointing``."""
-    words = frozenset(_words(name))
-    return bool(words & _OFF) and _checkpointing(words - _OFF)
-
-
 def part(name: str) -> bool:
     """Whether a micro-batch's name says that it is a part of a larger batch: ``--micro_batch_size``, ``--device-batch-size``."""
     return any(word.startswith("micro") or word in ("device", "gpu") for word in _words(name))
@@ -95,16 +89,16 @@ def _of_words(words: frozenset[str]) -> str | None:
         return None
     if any(word.startswith("accum") for word in words) or {"grad", "acc"} <= words:
         return None if words & {"dtype", "type", "precision", "fp32"} else "accumulation"
-    if _checkpointing(words - _OFF):
+    if _checkpointing(words):
         return "checkpointing"
     return _length_of_words(words)
 
 
-_OFF = frozenset(("disable", "disabled", "no", "without"))
 _SAVING = frozenset((
     "steps", "step", "total", "limit", "interval", "freq", "every", "epochs", "iterations", "offload", "reentrant", "kwargs", "ratio",
+    "disable", "disabled", "no", "without",
 ))  # fmt: skip
-"""Words of a name that speaks of saved checkpoints, or of how checkpointing is done."""
+"""Words of a name that speaks of saved checkpoints, of how checkpointing is done, or that it isn't."""
 
 
 def _checkpointing(words: frozenset[str]) -> bool:

@@ -28,7 +28,6 @@ def understand(words: Sequence[str], *, value: str = "") -> Understood:
     if not words:
         raise _refused("there is no command", "For example: autofit run -- python train.py --batch-size 64.")
     words = _without_shell(words)
-    _refuse_variables(words)
     _refuse_unreadable(words)
     installed = list(adapters())
     for general in (False, True):  # one that takes any command is asked, and may refuse it, only where nobody knows it
@@ -69,27 +68,13 @@ def _seen(adapter: type[Adapter], words: Sequence[str], value: str) -> Understoo
     return seen
 
 
-def _refuse_variables(words: Sequence[str]) -> None:
-    """Raises BadInput where the command sets variables for itself: no shell reads them here, and ``env PYTHONPATH=.`` keeps a trial out."""
-    rest = words[1:] if words[0] == "env" else words
-    said = list(itertools.takewhile(lambda word: re.match(r"[A-Za-z_]\w*=", word), rest))
-    if said:
-        set_so = " ".join(f"{name}={shlex.quote(value)}" for name, _, value in (word.partition("=") for word in said))
-        cure = f"Set it before autofit: {set_so} autofit run -- {shlex.join(rest[len(said) :])}."
-        raise _refused(f"it begins with {said[0]}, a variable of the environment", cure)
-
-
 def _refuse_unreadable(words: Sequence[str]) -> None:
-    """Raises BadInput for words that are no text, for autofit itself, and for a Python script that can't be started twice."""
+    """Raises BadInput for autofit itself, and for words that are no text."""
     if Path(words[0]).name == "autofit":
         raise _refused("it is autofit itself", "Name the command that trains: autofit run -- python train.py.")
     for word in words:
         if any("\ud800" <= letter <= "\udfff" for letter in word):
             raise _refused(f"{word!a} holds bytes that are no text here", "Name it otherwise, or set a locale of UTF-8 (LC_ALL=C.UTF-8).")
-    behind = itertools.dropwhile(lambda word: not Path(word).name.startswith("python"), words)
-    program = [word for word in behind if not word.startswith("-") or word in ("-", "-c", "-m")]
-    if program and program[1:2] in ([], ["-"]):
-        raise _refused("its Python script comes from standard input", "Save it in a file: each trial starts it anew.")
 
 
 def _refused(found: str, cure: str) -> BadInput:
@@ -110,7 +95,10 @@ def refuse_program(understood: Understood) -> None:
     """Raises BadInput for a command that nothing could start."""
     program = understood.words[0]
     if shutil.which(program) is None:
-        raise _refused(f"there is no program {program!r} that can be started", "Begin with python, torchrun, or a program on PATH.")
+        raise _refused(
+            f"there is no program {program!r} that can be started",
+            "Begin with python, torchrun, or a program on PATH; variables (A=1) stand before autofit.",
+        )
 
 
 _SAYS_CPU = re.compile(r"\+*device(\.kind)?=cpu")

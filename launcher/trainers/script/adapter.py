@@ -46,7 +46,6 @@ from launcher.trainers.script import (
     source_values,
     trainer_lines,
     training_arguments,
-    weight_files,
 )
 from launcher.trainers.script.dialects import DIALECTS
 from launcher.trainers.script.loader_workers import Workers
@@ -60,7 +59,6 @@ from launcher.trainers.script.said import (
     said_by_form,
     spelling_of,
 )
-from launcher.trainers.script.said_lengths import SaidLength
 from launcher.trainers.script.spelling import CALL, ITSELF, LOADER, OUTSIDE, VALUE, Line, kind, name
 
 SHORT_STEPS = 4
@@ -113,10 +111,6 @@ class ScriptAdapter(Adapter):
         ),
         "model": WheelSpec(type=str, help="A named group of settings (trainer.args.presets.model), largest first."),
     }
-
-    def __init__(self, recipe: Recipe) -> None:
-        self.recipe = recipe
-        self._lengths: dict[int, SaidLength] = {}
 
     @classmethod
     def recognise(cls, words: Sequence[str], *, value: str = "") -> Understood | None:
@@ -370,16 +364,7 @@ class ScriptAdapter(Adapter):
     def read_log(self, line: str, known: Progress, *, rung: Rung) -> LogLine:
         said, steps = log_line.read(line, known), _ACCUMULATED.match(line)
         come = trainer_lines.read(line, known) if self._of_trainer else said.progress
-        return replace(said, progress=self._said_length(rung).shown(come), optimizer_steps=int(steps[1]) if steps is not None else None)
-
-    def _said_length(self, rung: Rung) -> SaidLength:
-        """Steps only where a step that the script counts can be but one thing: it accumulates nothing that it knows of."""
-        if rung.index not in self._lengths:
-            said = said_lengths.of_line(self.line(rung, run=Path("run")), self.args.config, self.args.lengths)
-            form = accumulation_form(self.args)
-            one_kind = form == OUTSIDE or (bool(form) and rung.accumulation == 1)
-            self._lengths[rung.index] = said if one_kind else replace(said, steps=None)
-        return self._lengths[rung.index]
+        return replace(said, progress=come, optimizer_steps=int(steps[1]) if steps is not None else None)
 
     def results(self, *, folder: Path) -> Mapping[str, Any]:
         """The last row of the recipe's metrics file, and the newest checkpoint, where the recipe says where they are."""
@@ -433,13 +418,8 @@ class ScriptAdapter(Adapter):
         return self._saves.begun(newest)
 
     def _weights(self, folder: Path, since: float) -> Weights | None:
-        """Of the recipe's checkpoints; where it names none, of files that the run has written and that hold a model's weights by name."""
-        named = [path for path in self._files(folder) if path.stat().st_mtime >= since]
-        if named:
-            return resuming.last_weights(named, program=self.args.command[0], named=False)
-        places = [folder / "run", Path.cwd(), *weight_files.folders(self.args.command)]
-        found = weight_files.written(places, since=since, without=Path(self.recipe.run.root))
-        return resuming.last_weights(found, program=self.args.command[0], named=True)
+        newer = [path for path in self._files(folder) if path.stat().st_mtime >= since]
+        return resuming.last_weights(newer, program=self.args.command[0])
 
     def _keeps(self) -> frozenset[str] | None:
         """What the recipe says; None where it says no way to go on, and none is known."""

@@ -14,7 +14,7 @@ from launcher.adapter.python_source import parsed
 from launcher.adapter.recognised import Belief, typed
 from launcher.trainers.script import configs
 from launcher.trainers.script.declared import Flag, numbers
-from launcher.trainers.script.spelling import NOT, YACS, name
+from launcher.trainers.script.spelling import YACS, name
 
 COMMAND_LINE = "command line"
 """Where a belief was found that the command itself says."""
@@ -132,12 +132,3 @@ def defaults(declared: Sequence[Flag]) -> Iterator[Belief]:
         wheel = _meaning(flag.bare)
         if wheel is not None and isinstance(flag.default, (bool, int, float)):
             yield Belief(wheel=wheel, value=flag.default, spelling=flag.spelling, source=f"{flag.where}'s default")
-
-
-def upright(found: Sequence[Belief]) -> list[Belief]:
-    """The candidates, those that say the contrary (``disable_gradient_checkpointing``) turned round."""
-    contrary = [isinstance(one.value, bool) and wheel_names.negated(name(one.spelling)) for one in found]
-    return [
-        replace(one, value=not one.value, spelling=f"{NOT}{one.spelling}") if turned else one
-        for one, turned in zip(found, contrary, strict=True)
-    ]

@@ -15,7 +15,7 @@ from launcher.machine import devices, ranks
 from launcher.trainers.script import configs, recognise, rules
 from launcher.trainers.script.rules import ScriptArgs
 from launcher.trainers.script.said import begin, in_config, spelling_of
-from launcher.trainers.script.spelling import ITSELF, LOADER, NOT, OUTSIDE, kind
+from launcher.trainers.script.spelling import ITSELF, LOADER, OUTSIDE, kind
 from launcher.trainers.script.training_arguments import LIGHTNING
 
 
@@ -54,11 +54,8 @@ def _command_faults(args: ScriptArgs) -> list[Fault]:
     key = "trainer.args.command"
     program = args.command[0]
     if shutil.which(program) is None:
-        return [
-            Fault(
-                key=key, found=f"{program!r} is no program that can be started", cure="Begin with python, torchrun, or a program on PATH."
-            )
-        ]
+        cure = "Begin with python, torchrun, or a program on PATH; variables (A=1) stand before autofit."
+        return [Fault(key=key, found=f"{program!r} is no program that can be started", cure=cure)]
     script = script_among(args.command)
     if script is not None and not Path(script).is_file():
         near = [str(path.relative_to(Path.cwd())) for path in Path.cwd().glob("**/*.py")][:500] if not os.path.isabs(script) else []
@@ -153,8 +150,7 @@ def _config_faults(recipe: Recipe, args: ScriptArgs) -> list[Fault]:
         f"trainer.args.presets.{wheel}.{name}.{text}": in_config(text)
         for wheel, presets in args.presets.items() for name, preset in presets.items() for text in preset
     }  # fmt: skip
-    bare = {place: text.removeprefix(NOT) for place, text in wanted.items()}
-    keys = {place: text.removeprefix("config:") for place, text in bare.items() if text.startswith("config:")}
+    keys = {place: text.removeprefix("config:") for place, text in wanted.items() if text.startswith("config:")}
     if not keys:
         return []
     if args.config is None:

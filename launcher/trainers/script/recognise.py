@@ -33,7 +33,6 @@ from launcher.trainers.script.candidates import (
     is_count,
     is_default,
     on_the_line,
-    upright,
 )
 from launcher.trainers.script.declared import of_script
 from launcher.trainers.script.spelling import ITSELF, OUTSIDE
@@ -60,7 +59,7 @@ def understand(words: Sequence[str], *, value: str = "") -> Understood:
     held, declared = held_file(config), of_script(script) if script is not None else []
     python = in_python([Path(word) for word in words[begin:] if word.endswith(".py") and Path(word).is_file()], declared)
     declared = [replace(flag, default=python.get(flag.spelling, flag.default)) for flag in declared]
-    found = upright([*on_the_line(words, begin, declared), *in_config(held, config), *defaults(declared)])
+    found = [*on_the_line(words, begin, declared), *in_config(held, config), *defaults(declared)]
     beliefs, unclear = believed(in_parts(found))
     whole = beliefs.pop(WHOLE, None)
     if any(belief.source == COMMAND_LINE for wheel, belief in beliefs.items() if wheel in LENGTHS):  # then no other length is meant

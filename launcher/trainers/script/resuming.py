@@ -84,11 +84,10 @@ def _fault(path: Path, saved: Sequence[Path], saves: Saves) -> str:
     return saves.unfinished(path) or checkpoint_files.lacking(path, saved) or checkpoint_files.fault(path)
 
 
-def last_weights(saved: Sequence[Path], *, program: str, named: bool) -> Weights | None:
-    """The newest of what was saved in which weights are found. ``named``: nobody says that these are checkpoints, so that only tensors with
-    the names of a model's count."""
+def last_weights(saved: Sequence[Path], *, program: str) -> Weights | None:
+    """The newest of what was saved in which weights are found."""
     small = [path for path in saved if path.is_dir() or path.stat().st_size < psutil.virtual_memory().available // 2]
-    finite = _finite([path for path in small if not checkpoint_files.fault(path)][:MOST_TOLD], program, named=named)
+    finite = _finite([path for path in small if not checkpoint_files.fault(path)][:MOST_TOLD], program)
     return next((Weights(path=path, finite=one) for path, one in finite.items() if one is not None), None)
 
 
@@ -107,12 +106,11 @@ def of_trainer(kept_in: Path) -> list[Path]:
     return [path for saved, path in sorted(found, reverse=True) if saved >= began]
 
 
-def _finite(paths: Sequence[Path], program: str, *, named: bool = False) -> Mapping[Path, bool | None]:
+def _finite(paths: Sequence[Path], program: str) -> Mapping[Path, bool | None]:
     """Whether their weights are finite; None, or nothing at all, where that can't be seen."""
     if not paths:
         return {}
-    options = ("--named",) if named else ()
-    status, said = process.output_of((process.interpreter_of(program), str(_INSIDE), *options, *map(str, paths)), timeout_s=LOOK_S)
+    status, said = process.output_of((process.interpreter_of(program), str(_INSIDE), *map(str, paths)), timeout_s=LOOK_S)
     if status != 0:
         log.info("no look at the weights of %s: %s", paths[0], said.strip()[-500:])
         return {}

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from launcher.adapter import wheel_names
-from launcher.adapter.progress import Progress
 from launcher.adapter.recognised import typed
 from launcher.ladder.course import Length
 from launcher.trainers.script import configs
-from launcher.trainers.script.candidates import held_file
 from launcher.trainers.script.declared import Flag
-from launcher.trainers.script.spelling import YACS, Line
+from launcher.trainers.script.spelling import YACS
 from launcher.trainers.script.spelling import name as bare
 
 
@@ -54,29 +51,6 @@ def positive(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SaidLength:
-    """How long one rung's command says that it trains; None is what it doesn't say, or says in several numbers."""
-
-    passes: int | None = None
-    steps: int | None = None
-    """As the script itself counts them."""
-
-    def shown(self, known: Progress) -> Progress:
-        """How far a run has come, with its length where no line tells it."""
-        told_short = known.from_zero and known.epochs is not None and known.epochs + 1 == self.passes  # epochs 0/9 to 9/9
-        if self.passes is not None and (known.epochs is None or told_short) and known.epoch is not None and known.epoch <= self.passes:
-            return replace(known, epochs=self.passes)
-        return replace(known, asked_steps=self.steps)
-
-
-def of_line(line: Line, config: str | None, lengths: Mapping[str, int]) -> SaidLength:
-    """``lengths``: what was read of the command before, its script's defaults among it."""
-    changed = {f"config:{key}": value for key, value in line.config.items()}
-    found = _with_words({**lengths, **said_in_file(held_file(config)), **changed}, line.words[line.begin :])
-    return SaidLength(passes=_only(found, wheel_names.counts_passes), steps=_only(found, _whole_steps))
-
-
 def length(lengths: Mapping[str, int], *, one_kind: bool) -> Length | None:
     """Only where one word alone says it. ``one_kind``: as the command stands a step is an optimizer step."""
     if len(lengths) != 1:
@@ -89,8 +63,3 @@ def length(lengths: Mapping[str, int], *, one_kind: bool) -> Length | None:
 
 def _whole_steps(name: str) -> bool:
     return wheel_names.counts_steps(name) and not wheel_names.counts_steps_of_a_pass(name)
-
-
-def _only(found: Mapping[str, Any], meant: Callable[[str], bool]) -> int | None:
-    numbers = {value for spelled, value in found.items() if positive(value) and meant(bare(spelled))}
-    return int(numbers.pop()) if len(numbers) == 1 else None

@@ -10,7 +10,7 @@ from typing import Any
 
 FORMS = (
     "--flag, --flag=, switch:--flag, switch:--on/--off, key= or ++key= (Hydra), SECTION.KEY (yacs), env:NAME, config:dotted.key, "
-    "not:SPELLING, call:field (of a known trainer's call), loader:train.py:31, value:train.py:CONFIG['batch'], outside (accumulation and "
+    "call:field (of a known trainer's call), loader:train.py:31, value:train.py:CONFIG['batch'], outside (accumulation and "
     "checkpointing), itself (accumulation)"
 )
 
@@ -30,9 +30,6 @@ LOADER = "loader:"
 CALL = "call:"
 """A field with which the script's source calls a known trainer (``native.fields``): it is set as it arrives there."""
 
-NOT = "not:"
-"""Before a spelling that says the contrary: ``not:config:disable_gradient_checkpointing``."""
-
 VALUE = "value:"
 """``value:train.py:CONFIG['batch']``: a plain value of the script's own, set as the script binds it."""
 
@@ -41,7 +38,7 @@ def name(spelling: str) -> str:
     """The bare last name of a spelling: ``config:train.batch_size`` and ``--train.batch_size=`` have the same."""
     if spelling.startswith(VALUE):
         return next(iter(reversed(re.findall(r"\w+", spelling))), "")
-    bare = re.sub(r"^(not:)?(switch|config|env|call):", "", spelling).split("/")[0].rstrip("=")
+    bare = re.sub(r"^(switch|config|env|call):", "", spelling).split("/")[0].rstrip("=")
     return bare.rpartition(".")[2]
 
 
@@ -87,8 +84,6 @@ class Line:
             self.outside = int(value)
         elif form == "switch":
             self._switch(name, bool(value))
-        elif form == "not":
-            self.set(name, not value)
         elif form == "word":
             self._word(name, said)
         elif form == "joined":
@@ -103,7 +98,7 @@ class Line:
             return self._last(name) is not None
         if form == "word":
             return self._last(name.lstrip("+"), prefixes=_PLUSES) is not None
-        return self.says(name) if form == "not" else form in ("config", "switch", "env", "value")
+        return form in ("config", "switch", "env", "value")
 
     def value(self, spelling: str) -> str:
         """What the script's own words say of this setting; empty where they don't, or it isn't said by words."""
@@ -166,15 +161,12 @@ _PLUSES = ("", "+", "++")
 
 
 def kind(spelling: str) -> tuple[str, str]:
-    """(form, name) of a spelling: flag, joined (--flag=), switch, word (key=), config, env, call, loader, value, not, outside or itself.
+    """(form, name) of a spelling: flag, joined (--flag=), switch, word (key=), config, env, call, loader, value, outside or itself.
 
     Raises ValueError for anything else.
     """
     if spelling in (OUTSIDE, ITSELF):
         return spelling, ""
-    if spelling.startswith(NOT):
-        kind(spelling.removeprefix(NOT))
-        return "not", spelling.removeprefix(NOT)
     form, colon, name = spelling.partition(":")
     if colon and name and form in ("switch", "config", "env", "call", "loader", "value"):
         return form, name

@@ -293,13 +293,6 @@ def test_only_accumulation_is_turned_from_outside_and_a_loader_only_with_it(tmp_
     assert "only accumulation can be outside" in said(micro_batch="outside", accumulation="--a", segment="--s")
 
 
-def test_what_says_the_contrary_is_turned_round() -> None:
-    line = Line(words=["t"])
-    line.set("not:config:disable_gradient_checkpointing", True)
-    line.set("not:switch:--no-ckpt", False)
-    assert line.config == {"disable_gradient_checkpointing": False} and line.words == ["t", "--no-ckpt"]
-
-
 def test_other_spellings_go_to_the_environment_and_the_config() -> None:
     line = Line(words=[])
     line.set("env:BATCH", 4)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Iterable
-from pathlib import Path
 
 import pytest
 
@@ -222,34 +221,6 @@ def test_transformers_bar_and_words_tell_step_epoch_and_loss() -> None:
     assert loaded.done is None and begun.done == 0.0
     assert below.phase == VALIDATE and below.steps == 10 and evaluated.epoch == 0 and evaluated.loss is None
     assert stepped.done == 0.3 and stepped.phase == TRAIN
-    assert logged.loss == 6.76 and logged.epoch == 0.9 and logged.epochs == 3 and logged.done == 0.3
+    assert logged.loss == 6.76 and logged.epoch == 0.9 and logged.done == 0.3
     assert ended.done == 1.0 and summed.loss == 6.76
     assert last.phase == VALIDATE and last.done == 1.0
-
-
-def test_a_script_that_tells_only_its_epoch_is_measured_by_the_epochs_that_its_command_asks_for() -> None:
-    line = "epoch 3 loss 1.45"
-    assert of_trainer(recipe("script", command=["python", "train.py", "--epochs", "10"]), [line])[-1].done == 0.3
-    assert of_trainer(recipe("script", command=["python", "train.py"], lengths={"--epochs": 10}), [line])[-1].done == 0.3
-    several = recipe("script", command=["python", "train.py", "--epochs", "10", "--num-epochs=20"])
-    assert of_trainer(several, [line])[-1].done is None
-    assert of_trainer(recipe("script", command=["python", "train.py", "--epochs", "2"]), [line])[-1].epochs is None
-    assert of_trainer(recipe("script", command=["python", "train.py", "--epochs", "10"]), ["Epoch 0/9", "Epoch 4/9 loss 1"])[-1].done == 0.5
-
-
-def test_the_epochs_of_a_configuration_file_are_those_that_the_rung_is_given(tmp_path: Path) -> None:
-    config = tmp_path / "demo.yaml"
-    config.write_text("training: {epochs: 6, batch_size: 8}\n", encoding="utf-8")
-    command = ["python", "train.py", "--config", str(config)]
-    assert of_trainer(recipe("script", command=command, config=str(config)), ["[######....] 2/8 epoch 2 loss 1.2"])[-1].done == 1.25 / 6
-    fewer = recipe("script", command=command, config=str(config), set={"config:training.epochs": 4})
-    assert of_trainer(fewer, ["epoch 2 loss 1.2"])[-1].done == 0.5
-
-
-def test_the_steps_of_a_command_are_the_scripts_only_where_it_knows_of_no_accumulation() -> None:
-    command, line = ["python", "train.py", "--batch", "8", "--max-iters", "200", "--accum", "2"], "iter 10: loss 4.5"
-    outside = recipe("script", command=command[:-2], spelled={"micro_batch": "--batch", "accumulation": "outside"})
-    assert of_trainer(outside, [line])[-1].done == 0.05
-    assert of_trainer(outside, ["iter 250: loss 4.5"])[-1].done is None
-    its_own = recipe("script", command=command, spelled={"micro_batch": "--batch", "accumulation": "--accum"})
-    assert of_trainer(its_own, [line])[-1].done is None

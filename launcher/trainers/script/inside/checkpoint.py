@@ -1,10 +1,9 @@
 """Looks at the weights in checkpoints of somebody's script, newest first. In a process of its own, run by the script's own interpreter.
 
-    python checkpoint.py [--named] A.pt B.pt ...
+    python checkpoint.py A.pt B.pt ...
 
-``--named``: only tensors with the names of a model's count, since nobody says that these files are checkpoints. One line of JSON: for each
-path whether its weights are finite, null where that isn't known (no PyTorch file) or wasn't looked at: behind the first whose weights are
-finite nothing is, since what is older was trained on to them. Needs torch, and nothing of autofit.
+One line of JSON: for each path whether its weights are finite, null where that isn't known (no PyTorch file) or wasn't looked at: behind
+the first whose weights are finite nothing is, since what is older was trained on to them. Needs torch, and nothing of autofit.
 
 Nothing that a file names is called except PyTorch's own builders of tensors; every other object is read as a bag of its parts.
 """
@@ -66,10 +65,10 @@ class _Unpickler(pickle.Unpickler):
         return super().find_class(module, name) if builds or kind else _Bag
 
 
-def finite(path: Path, *, named: bool = False) -> bool | None:
+def finite(path: Path) -> bool | None:
     """Whether the weights in a file, or in those of a folder, are finite; None where no weights are found in it."""
     files = sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
-    found = [_all_finite(weights) for file in files if file.suffix in FILES for weights in _weights(_loaded(file), named=named)]
+    found = [_all_finite(weights) for file in files if file.suffix in FILES for weights in _weights(_loaded(file))]
     return all(found) if found else None
 
 
@@ -88,19 +87,19 @@ def _loaded(file: Path) -> Any:
         return None
 
 
-def _weights(found: Any, depth: int = 0, *, named: bool) -> Iterator[Sequence[torch.Tensor]]:
+def _weights(found: Any, depth: int = 0) -> Iterator[Sequence[torch.Tensor]]:
     """The groups of tensors that are a model's, or its optimizer's: one that holds a matrix, or what a module that was saved whole calls
-    its own. A list of past losses is none. ``named``: only those of which one has a name such as ``head.weight``."""
+    its own. A list of past losses is none."""
     mapping = found if isinstance(found, Mapping) else {}
     parts = [*mapping.values()] if mapping else found.parts if isinstance(found, _Bag) else found
     if not isinstance(parts, (list, tuple)) or depth > MOST_DEEP:
         return
-    if any(tensor.dim() >= 2 for tensor in _tensors(parts)) and (not named or any("weight" in str(name).lower() for name in mapping)):
+    if any(tensor.dim() >= 2 for tensor in _tensors(parts)):
         yield _tensors(parts)
     for name in _OF_MODULES & mapping.keys():
         yield _tensors(mapping[name].values() if isinstance(mapping[name], Mapping) else ())
     for part in parts:
-        yield from _weights(part, depth + 1, named=named)
+        yield from _weights(part, depth + 1)
 
 
 def _tensors(parts: Iterable[Any]) -> list[torch.Tensor]:
@@ -113,10 +112,9 @@ def _all_finite(tensors: Sequence[torch.Tensor]) -> bool:
 
 
 def main(argv: Sequence[str]) -> int:
-    named = argv[:1] == ["--named"]
     looked: list[bool | None] = []
-    for path in argv[1:] if named else argv:
-        looked.append(None if True in looked else finite(Path(path), named=named))
+    for path in argv:
+        looked.append(None if True in looked else finite(Path(path)))
     print(json.dumps(looked))
     return 0
 
