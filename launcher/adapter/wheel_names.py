@@ -7,46 +7,46 @@ from collections.abc import Mapping
 
 NAMES: Mapping[str, tuple[str, ...]] = {
     "micro_batch": (
-        "per_device_train_batch_size", "micro_batch_size", "micro_batch", "microbatch", "microbatch_size",
-        "train_micro_batch_size", "train_batch_size", "batch_size",
-        "batchsize", "batch", "bs", "b", "train_bs", "device_batch_size", "per_gpu_train_batch_size", "batch_size_per_gpu",
+        "micro_batch_size", "micro_batch", "microbatch", "microbatch_size", "mini_batch_size", "batch_size", "batchsize", "batch", "bs",
+        "bsz", "b", "device_batch_size", "device_microbatch_size", "per_device_batch_size", "batch_size_per_device", "per_gpu_batch_size",
+        "batch_size_per_gpu", "batch_per_gpu", "micro_batch_size_per_gpu", "samples_per_gpu", "samples_per_batch", "ims_per_batch",
     ),
     "accumulation": (
-        "gradient_accumulation_steps", "grad_accumulation_steps", "grad_accum_steps", "accumulation_steps", "accum_steps",
-        "grad_accum", "accum", "accumulation", "accumulate", "accumulate_grad_batches", "gradient_accumulation", "grad_acc",
-        "grad_acc_steps",
-        "accum_iter", "acc_steps", "accumulation_iters", "ga", "update_freq", "iter_size",
+        "gradient_accumulation_steps", "gradient_accumulation", "gradient_accumulate_every", "gradient_accumulate_steps",
+        "grad_accumulation_steps", "grad_accumulation", "grad_accum_steps", "grad_accum_every", "grad_accum", "grad_acc_steps", "grad_acc",
+        "accumulation_steps", "accumulation_iters", "accumulation", "accumulate_grad_batches", "accumulate_steps", "accumulate",
+        "accum_steps", "accum_iter", "accum_iters", "accum_freq", "accum", "acc_steps", "num_accumulation_steps", "ga", "update_freq",
+        "iter_size",
     ),
-    "segment": ("segment", "segment_samples", "segment_length", "segment_size", "chunk_size", "chunk_length"),
+    "segment": (
+        "segment", "segment_samples", "segment_seconds", "segment_length", "segment_size", "chunk_size", "chunk_length", "chunk_samples",
+    ),
     "sequence_length": (
-        "block_size", "seq_len", "seq_length", "sequence_length", "max_seq_length", "max_seq_len", "context_length", "ctx_len",
-        "max_length",
-        "max_len", "model_max_length", "seqlen", "cutoff_len", "sequence_len",
+        "block_size", "seq_len", "seq_length", "sequence_length", "sequence_len", "seqlen", "max_seq_length", "max_seq_len",
+        "max_sequence_length", "context_length", "context_len", "context_size", "ctx_len", "max_length", "max_len", "model_max_length",
+        "cutoff_len", "bptt",
     ),
-    "image_size": ("img_size", "imgsz", "image_size", "img", "crop_size", "train_crop_size", "input_size", "resolution", "res"),
+    "image_size": ("img_size", "imgsz", "image_size", "img", "crop_size", "input_size", "image_resolution", "resolution", "res"),
     "checkpointing": (
-        "gradient_checkpointing", "activation_checkpointing", "grad_checkpointing", "grad_checkpoint", "use_checkpoint", "checkpointing",
-        "grad_ckpt", "gradient_checkpoint", "use_checkpointing", "activation_checkpoint",
+        "gradient_checkpointing", "gradient_checkpoint", "activation_checkpointing", "activation_checkpoint", "grad_checkpointing",
+        "grad_checkpoint", "use_grad_checkpoint", "use_gradient_checkpointing", "use_checkpoint", "use_checkpointing", "checkpointing",
+        "grad_ckpt",
     ),
-    "val_micro_batch": (
-        "per_device_eval_batch_size", "val_batch_size", "eval_batch_size", "valid_batch_size", "validation_batch_size", "test_batch_size",
-        "val_batch", "eval_batch", "val_bs", "eval_bs",
-    ),
+    "val_micro_batch": (),
 }  # fmt: skip
-"""Wheel -> names that usually mean it (normalised), most telling first."""
+"""Wheel -> names that mean it, with or without ``train``. A micro-batch's name with a word of evaluation is a validation's."""
 
 _EVALUATION = frozenset(("val", "valid", "validation", "eval", "evaluation", "test", "dev", "infer", "inference", "predict", "prediction"))
-_NO_SIZE = frozenset((
-    "num", "number", "n", "limit", "max", "min", "log", "every", "interval", "freq", "norm", "bn", "sampler", "total", "global",
-    "effective", "virtual", "type", "unit",
-    "path", "dir", "scale", "warmup", "init", "auto", "find", "prefetch", "queue", "momentum", "generation", "gen",
-))  # fmt: skip
-_LENGTH = frozenset(("len", "length", "size", "window"))
 
 
 def meaning(name: str) -> str | None:
-    """The wheel that a flag's or key's name means, or None: by the list of usual names, else by the words it is made of."""
-    return usual(name) or _of_words(frozenset(_words(name)))
+    """The wheel that a flag's or key's name means, or None."""
+    words = _words(name)
+    plain = "_".join(word for word in words if word not in _EVALUATION and word not in ("train", "training"))
+    wheel = next((wheel for wheel, names in NAMES.items() if plain in names), None)
+    if _EVALUATION.isdisjoint(words):
+        return wheel
+    return "val_micro_batch" if wheel == "micro_batch" else None
 
 
 def part(name: str) -> bool:
@@ -61,58 +61,9 @@ def whole(name: str) -> bool:
     return batch and bool(words & {"global", "total", "effective"}) and not words & _EVALUATION
 
 
-def counts_micro_batches(name: str) -> bool:
-    """Whether a name of accumulation says how many micro-batches make a step, and nothing else of it (``accumulated_loss``)."""
-    counts = {"step", "steps", "iter", "iters", "batches", "every", "times", "freq", "micro"}
-    return usual(name) == "accumulation" or (meaning(name) == "accumulation" and bool(counts & set(_words(name))))
-
-
-def usual(name: str) -> str | None:
-    """The wheel that a name of ``NAMES`` means."""
-    plain = re.sub(r"[-.]", "_", name.lstrip("-")).lower()
-    return next((wheel for wheel, names in NAMES.items() if plain in names), None)
-
-
 def _words(name: str) -> list[str]:
     """The words of a name: img-size, img_size and imgSize have the same."""
     return [word for word in re.split(r"[-_.]+", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name.lstrip("-")).lower()) if word]
-
-
-def _of_words(words: frozenset[str]) -> str | None:
-    evaluation = bool(words & _EVALUATION)
-    batch = (
-        {"batch", "size"} <= words or words & {"batchsize", "bs", "bsz"} or {"samples", "per"} <= words or {"ims", "per"} <= words
-    ) and not (words & _NO_SIZE or {"per", "image"} <= words)  # regions of an image
-    if batch:
-        return "val_micro_batch" if evaluation else "micro_batch"
-    if evaluation:
-        return None
-    if any(word.startswith("accum") for word in words) or {"grad", "acc"} <= words:
-        return None if words & {"dtype", "type", "precision", "fp32"} else "accumulation"
-    if _checkpointing(words):
-        return "checkpointing"
-    return _length_of_words(words)
-
-
-_SAVING = frozenset((
-    "steps", "step", "total", "limit", "interval", "freq", "every", "epochs", "iterations", "offload", "reentrant", "kwargs", "ratio",
-    "disable", "disabled", "no", "without",
-))  # fmt: skip
-"""Words of a name that speaks of saved checkpoints, of how checkpointing is done, or that it isn't."""
-
-
-def _checkpointing(words: frozenset[str]) -> bool:
-    gradients = bool(words & {"grad", "gradient", "activation", "act"})
-    named = gradients and bool(words & {"checkpoint", "ckpt", "checkpointing"})
-    return (named or ("checkpointing" in words and words <= {"checkpointing", "use", "enable"})) and not words & _SAVING
-
-
-def _length_of_words(words: frozenset[str]) -> str | None:
-    if words & {"imgsz", "imgsize", "imagesize"} or (words & {"img", "image", "crop", "input"} and words & {"size", "resolution"}):
-        return None if words & _NO_SIZE - {"max"} else "image_size"
-    if "bptt" in words or (words & {"seq", "sequence", "context", "ctx", "block"} and words & _LENGTH):
-        return None if words & (_NO_SIZE - {"max", "n"} | {"parallel"}) else "sequence_length"
-    return "segment" if words & {"segment", "chunk"} and words & {*_LENGTH, "samples", "seconds"} and not words & _NO_SIZE else None
 
 
 _STEPS = frozenset(("step", "steps", "iter", "iters", "iterations", "updates"))

@@ -95,10 +95,8 @@ def refuse_program(understood: Understood) -> None:
     """Raises BadInput for a command that nothing could start."""
     program = understood.words[0]
     if shutil.which(program) is None:
-        raise _refused(
-            f"there is no program {program!r} that can be started",
-            "Begin with python, torchrun, or a program on PATH; variables (A=1) stand before autofit.",
-        )
+        cure = "Begin with python, torchrun, or a program on PATH; variables (A=1) stand before autofit."
+        raise _refused(f"there is no program {program!r} that can be started", cure)
 
 
 _SAYS_CPU = re.compile(r"\+*device(\.kind)?=cpu")

@@ -29,8 +29,7 @@ def believed(candidates: Sequence[Belief]) -> tuple[dict[str, Belief], list[str]
     unclear = []
     for wheel in (*wheel_names.NAMES, WHOLE):
         found = [belief for belief in candidates if belief.wheel == wheel]
-        place = [belief for belief in found if _rank(belief) == min(map(_rank, found))]
-        best = [belief for belief in place if wheel_names.usual(name(belief.spelling)) == wheel] or place
+        best = [belief for belief in found if _rank(belief) == min(map(_rank, found))]
         if len({belief.spelling for belief in best}) > 1:
             unclear.append(f"{wheel} could be {' or '.join(f'{belief.spelling} ({belief.value})' for belief in best)}")
         elif best:
@@ -48,15 +47,12 @@ def is_default(belief: Belief) -> bool:
 
 def in_parts(candidates: Sequence[Belief]) -> list[Belief]:
     """The candidates with whole and part told apart: a plain batch size beside one that is a part of it (``--micro_batch_size``) is the
-    whole, of several the one of a usual name (not ``--batch_size_per_group``), and a plain one beside a whole (``--total-batch-size``) the
-    part. A whole alone is each process's own."""
+    whole, and a plain one beside a whole (``--total-batch-size``) the part. A whole alone is each process's own."""
     batches = [one for one in candidates if one.wheel in ("micro_batch", WHOLE)]
     parts = [one for one in batches if one.wheel != WHOLE and wheel_names.part(name(one.spelling))]
     wholes = [one for one in batches if one.wheel == WHOLE]
     if parts and not wholes:
-        others = [one for one in batches if one not in parts]
-        plain = [one for one in others if wheel_names.usual(name(one.spelling))] or others
-        return [replace(one, wheel=WHOLE) if one in plain else one for one in candidates if one in plain or one not in others]
+        return [replace(one, wheel=WHOLE) if one in batches and one not in parts else one for one in candidates]
     if wholes and len(wholes) == len(batches):
         return [replace(one, wheel="micro_batch") if one in wholes else one for one in candidates]
     return list(candidates)

@@ -74,7 +74,7 @@ def orders(given: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[tuple[st
 def beliefs(batch: Place, files: Iterable[Path]) -> dict[str, Belief]:
     """Of the value that a person names as the batch size; and of the accumulation, where one number of that name is written beside it, or
     anywhere: both are turned then, as they are bound."""
-    all_of_them = [one for one in of_files(files) if wheel_names.usual(last(one.spelling)) == "accumulation"]
+    all_of_them = [one for one in of_files(files) if wheel_names.meaning(last(one.spelling)) == "accumulation"]
     beside = [one for one in all_of_them if (one.file, one.held_in) == (batch.file, batch.held_in)]
     steps = beside or all_of_them
     found = {"micro_batch": batch}
@@ -101,7 +101,7 @@ def works_out_accumulation(files: Sequence[Path]) -> bool:
 
 def _divides(node: ast.AST) -> bool:
     targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
-    named = any(wheel_names.counts_micro_batches(last(f"{VALUE}{ast.unparse(target)}")) for target in targets)
+    named = any(wheel_names.meaning(last(f"{VALUE}{ast.unparse(target)}")) == "accumulation" for target in targets)
     value = getattr(node, "value", None)
     return named and value is not None and any(isinstance(one, (ast.Div, ast.FloorDiv)) for one in ast.walk(value))
 

@@ -244,7 +244,7 @@ def test_what_a_command_says_of_a_wheel_is_understood(words: str, files: Files, 
     ("--per_device_batch_size", "micro_batch"), ("--bs", "micro_batch"), ("samples_per_gpu", "micro_batch"), ("--bsz", "micro_batch"),
     ("--trainBatchSize", "micro_batch"), ("--eval-bs", "val_micro_batch"), ("--dev_batch_size", "val_micro_batch"),
     ("--train-crop-size", "image_size"), ("--imageSize", "image_size"), ("--val-crop-size", None), ("--bptt", "sequence_length"),
-    ("--max-source-seq-len", "sequence_length"), ("--global-batch-size", None), ("--num-batches", None), ("--log-every-batch", None),
+    ("--max-seq-len", "sequence_length"), ("--global-batch-size", None), ("--num-batches", None), ("--log-every-batch", None),
     ("--accum-freq", "accumulation"), ("--eval_accumulation_steps", None), ("--use-grad-checkpoint", "checkpointing"),
     ("--checkpoint-dir", None), ("--batch-norm-momentum", None), ("--hidden-size", None), ("--patch-size", None),
 ])  # fmt: skip
