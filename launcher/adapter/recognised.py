@@ -58,10 +58,6 @@ class Understood:
     task: str | None = None
     ladder: Mapping[str, Any] = field(default_factory=dict)
     """``order`` and ``wheels``, if they differ from the groups' own."""
-    comments: Mapping[str, str] = field(default_factory=dict)
-    """Dotted key -> comment beside it in the written recipe."""
-    remarks: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Dotted key of a section -> comment lines at its end."""
 
 
 def free_batch(understood: Understood) -> Understood:
@@ -85,9 +81,7 @@ def giving_up(understood: Understood, names: Sequence[str]) -> Understood:
     if faults:
         raise BadInput(faults)
     order = [name for name in order if name in AS_ASKED or name in names]
-    left = [name for name in could if name not in names]
-    comment = f"fastest wheel first; beside them, for another training: {', '.join(left)}" if left else "fastest wheel first"
-    return replace(understood, ladder={**understood.ladder, "order": order}, comments={**understood.comments, "ladder.order": comment})
+    return replace(understood, ladder={**understood.ladder, "order": order})
 
 
 def _not_given_up(name: str, could: Sequence[str]) -> Fault:

@@ -1,11 +1,10 @@
-"""Writes the recipe for a command that was understood, with comments, to be kept and edited."""
+"""Writes the recipe for a command that was understood, to be kept and edited."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
 from launcher.adapter.recognised import Understood
@@ -19,12 +18,11 @@ def recipe(understood: Understood, *, name: str) -> str:
         **({"task": understood.task} if understood.task else {}),
         "args": understood.args,
     }
-    told = replace(understood, comments={"ask": "the configuration as it stands: rung 0", **understood.comments})
     sections = {"ask": understood.ask, "trainer": trainer, "ladder": understood.ladder, "device": understood.device}
     lines = [*_head(understood, name), *([f"data: {as_text(understood.data)}"] if understood.data else [])]
     for section, values in sections.items():
         if values:
-            lines += ["", *_section(section, values, told)]
+            lines += ["", *_section(section, values)]
     return "\n".join(lines) + "\n"
 
 
@@ -40,19 +38,15 @@ def _head(understood: Understood, name: str) -> Iterator[str]:
     yield from ("  - _self_", "", f"summary: {as_text(f'`{command[:100]}`')}")
 
 
-def _section(key: str, value: Any, understood: Understood, *, name: str = "", depth: int = 0) -> Iterator[str]:
-    """A key with its value as YAML, one level of nesting per two columns, with what a reader is told beside it. ``name``: its last part."""
-    comments, remarks = understood.comments, understood.remarks
-    comment = f"   # {_on_one_line(comments[key])}" if key in comments else ""
-    name = name or key
+def _section(name: str, value: Any, depth: int = 0) -> Iterator[str]:
+    """A key with its value as YAML, one level of nesting per two columns."""
     said = name if re.fullmatch(r"\w+", name) else as_text(name)
-    if not isinstance(value, Mapping) or not (value or key in remarks):
-        yield f"{'':{depth}}{said}: {as_text(value)}{comment}"
+    if not isinstance(value, Mapping) or not value:
+        yield f"{'':{depth}}{said}: {as_text(value)}"
         return
-    yield f"{'':{depth}}{said}:{comment}"
+    yield f"{'':{depth}}{said}:"
     for inner, inside in value.items():
-        yield from _section(f"{key}.{inner}", inside, understood, name=inner, depth=depth + 2)
-    yield from (f"{'':{depth + 2}}# {_on_one_line(remark)}" for remark in remarks.get(key, ()))
+        yield from _section(inner, inside, depth + 2)
 
 
 def _on_one_line(text: object) -> str:

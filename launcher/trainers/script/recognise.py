@@ -38,10 +38,6 @@ from launcher.trainers.script.declared import of_script
 from launcher.trainers.script.spelling import ITSELF, OUTSIDE
 
 ORDER = ("val_micro_batch", "micro_batch", "checkpointing", *LENGTHS, "model")
-_REMARKS = (
-    'validation: {force: "--val-every 1"}   # words added in trials only, where validation comes too late to be seen',
-    'resume: {words: "--resume {checkpoint}", newest: "checkpoints/*.pt"}',
-)
 UNREAD = "no word of the command says its batch (the first trial shows whether it arrives at one data loader, or at a known trainer)"
 
 
@@ -122,15 +118,6 @@ def _recipe(words: Sequence[str], beliefs: Mapping[str, Belief], said: Mapping[s
         },
         device=cards(words),
         ladder={"order": order, **({"wheels": rules} if rules else {})},
-        comments={
-            **{f"ask.{wheel}": str(belief) for wheel, belief in beliefs.items()},
-            "trainer.args.config": "autofit passes a changed copy",
-            "trainer.args.says": "what the command means as it stands; nothing of it is said again",
-            "trainer.args.lengths": "how long it trains, as it says it; made small where a rung is proven to be the same training",
-            "trainer.args.spelled": "wheel: how the script says it (docs/scripts.md has all the ways)",
-            "ladder.order": "fastest wheel first",
-        },
-        remarks={"ask": tuple(unclear), "trainer.args": _REMARKS},
     )  # fmt: skip
 
 
