@@ -385,8 +385,8 @@ class ScriptAdapter(Adapter):
     @property
     def _by_trainer(self) -> bool:
         """Hugging Face's Trainer trains, as far as the command and its source tell, and the recipe doesn't say how it goes on."""
-        said = self.args.spelled.get("micro_batch", "")
-        named = training_arguments.FIELDS["micro_batch"] in said and (said.startswith(CALL) or self._saves.of_trainer)
+        said, field = self.args.spelled.get("micro_batch"), training_arguments.FIELDS["micro_batch"]
+        named = said == f"{CALL}{field}" or (self._saves.of_trainer and (said is None or field in said))
         return self.args.resume is None and (named or training_arguments.trains(self.args.command))
 
     @property

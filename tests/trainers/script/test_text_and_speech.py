@@ -6,7 +6,6 @@ import os
 import subprocess
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,34 +14,23 @@ from launcher.adapter.commands import held
 pytest.importorskip("transformers")
 
 from launcher.config.schema import Recipe, TrialRules
-from launcher.engine import launch as engine
 from launcher.history.run_folder import RunFolder
 from launcher.ladder.build import ladder_of
 from launcher.ladder.same_training import PROVEN
 from launcher.ladder.verdict import Kind
-from launcher.machine import devices, ranks
+from launcher.machine import devices
 from launcher.shared.report import Phase
 from launcher.trainers.script.adapter import ScriptAdapter
 from launcher.trainers.suite import AdapterSuite, cpu_budget, snapshot
 from launcher.trial import proof, trial
 from launcher.trial.job import Job
 from tests.conftest import failed_above
-from tests.helpers import going_on
 from tests.helpers.command_line import answer, autofit
 from tests.helpers.hf_data import make_sums, recipe
 from tests.helpers.hf_data import spoken as spoken
 from tests.helpers.hf_data import sums as sums
 
 MIB = 2**20
-
-
-class TestSpeech(AdapterSuite):
-    adapter_type = ScriptAdapter
-    hopeless_bytes = 24 * MIB  # in 8 MiB no thread starts
-
-    @pytest.fixture
-    def recipe(self, spoken: Path) -> Recipe:
-        return recipe(spoken, "speech")
 
 
 class TestText(AdapterSuite):
@@ -146,58 +134,6 @@ def test_an_evaluation_said_to_overflow_really_does_and_one_said_to_fit_does_not
     assert set(said.values()) == {Kind.FITS, Kind.OUT_OF_MEMORY}
 
 
-CASES = [
-    ("text", 110, {"micro_batch": 8, "val_micro_batch": 2}),
-    ("text", 200, {"micro_batch": 4, "val_micro_batch": 4, "val_keeps": "logits"}),
-    ("speech", 110, {"micro_batch": 4, "accumulation": 2, "val_micro_batch": 10}),
-]
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(3600)
-@pytest.mark.parametrize(("task", "mib", "ask"), CASES)
-def test_the_rung_is_the_one_found_by_trying_every_rung(
-    task: str, mib: int, ask: dict[str, Any], spoken: Path, sums: Path, tmp_path: Path
-) -> None:
-    """Every rung in a process of its own, from the top to the first that fits, against the search's choice."""
-    wheels: dict[str, Any] = {
-        "micro_batch": {"values": tuple(size for size in (4, 2) if size < ask["micro_batch"])},
-        "val_micro_batch": {"values": tuple(size for size in (4, 1) if size < ask["val_micro_batch"])},
-        **({"val_keeps": {"values": ("tokens",)}} if "val_keeps" in ask else {}),
-    }
-    ladder = {
-        "order": tuple(
-            name for name in ("val_keeps", "val_micro_batch", "micro_batch", "checkpointing") if name != "val_keeps" or name in ask
-        )
-    }
-    asked = recipe(
-        {"speech": spoken, "text": sums}[task], task, ask=ask, args={"max_steps": 40, "eval_strategy": "epoch"},
-        ladder={**ladder, "wheels": wheels}, device={"kind": "cpu", "memory": mib * MIB}, trial={"resume": False, "proof_timeout_s": 0.0},
-    )  # fmt: skip
-    reference, kinds = job(asked, tmp_path), []
-    for rung in reference.ladder.rungs:
-        tried = trial.run(reference, rung)
-        kinds.append(tried.verdict.kind)
-        if tried.verdict.fits:
-            break
-    found = engine.fit(job(asked, tmp_path))
-    chosen = found.chosen.rung.index if found.chosen is not None else None
-    assert chosen == (len(kinds) - 1 if kinds[-1] is Kind.FITS else None)
-    assert set(kinds) <= {Kind.FITS, Kind.OUT_OF_MEMORY}
-
-
-@pytest.mark.slow
-def test_the_checkpoint_is_loaded_in_a_new_process(sums: Path, tmp_path: Path) -> None:
-    found = gone_on(sums, tmp_path)
-    assert found.verdict.fits and [use.phase for use in found.report.uses][-1] == Phase.RESUME
-    assert any("checkpoint-" in note and "was loaded" in note for note in found.report.notes)
-
-
-def gone_on(data: Path, place: Path) -> trial.Trial:
-    asked = recipe(data, "text", device={"kind": "cpu", "memory": "2GiB"}, args={"max_steps": 80, "save_steps": 40})
-    return going_on.tried(ScriptAdapter(asked), place, memory_bytes=asked.device.memory)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(("task", "args"), [("text", {}), ("text", {"packing": False}), ("speech", {"label_smoothing_factor": 0.1})])
 def test_a_recipe_s_update_is_the_asked_one(task: str, args: dict[str, object], request: pytest.FixtureRequest, tmp_path: Path) -> None:
@@ -208,27 +144,6 @@ def test_a_recipe_s_update_is_the_asked_one(task: str, args: dict[str, object], 
     found = proof.prove(one, next(rung for rung in one.ladder.rungs if rung.micro_batch == 2))
     assert not found.refused and found.same.cure == {}, found
     assert found.same.gradient == found.same.steps == found.same.schedule == PROVEN, found
-
-
-def two_ranks(data: Path, folder: Path, *, memory: int = 400 * MIB) -> Job:
-    device = {"kind": "cpu", "memory": memory, "cards": 2}
-    asked = recipe(data, "text", ask={"micro_batch": 4, "accumulation": 2}, args={"max_steps": 80, "eval_strategy": "epoch"}, device=device)
-    adapter = ScriptAdapter(asked)
-    assert adapter.check() == []
-    budget = ranks.budget_of(2, "cpu", memory_bytes=memory, headroom=0.1)
-    return Job(adapter=adapter, ladder=ladder_of(adapter), budget=budget, folder=RunFolder.create(folder, "case"))
-
-
-@pytest.mark.slow
-def test_each_rank_has_the_budget_and_the_batch_is_that_of_both(sums: Path, tmp_path: Path) -> None:
-    one = two_ranks(sums, tmp_path)
-    assert one.ladder.effective_batch == 16
-    tried = trial.run(one, one.ladder.asked)
-    assert tried.verdict.fits, tried.verdict
-    reports = [trial.TrialReport.read(tried.folder / "ranks" / rank / "report.json") for rank in ("0", "1")]
-    peaks = [report.peak_bytes for report in reports if report is not None]
-    assert len(peaks) == 2 and tried.verdict.peak_bytes < 1.5 * max(peaks), "not both together"
-    assert all(report is not None and report.cap_bytes == one.budget.cap_bytes for report in reports)
 
 
 @pytest.mark.slow

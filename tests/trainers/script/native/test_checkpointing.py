@@ -77,20 +77,6 @@ def same(one: list[Any], other: list[Any]) -> bool:
     return len(one) == len(other) and all(torch.equal(a, b) for a, b in zip(one, other, strict=True))
 
 
-def kept(model: nn.Module) -> int:
-    """Values that autograd keeps for backward, but for weights."""
-    own, found = {id(one) for one in model.parameters()}, {}
-
-    def pack(tensor: Any) -> Any:
-        found[tensor.data_ptr()] = 0 if id(tensor) in own else tensor.numel()
-        return tensor
-
-    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-        loss = model(torch.randn(6, 5)).sum()
-    del loss
-    return sum(found.values())
-
-
 @pytest.mark.parametrize("share", [0.5, 1.0])
 def test_gradients_are_the_plain_steps_to_the_last_bit(share: float, outside: Any) -> None:
     torch.manual_seed(0)
@@ -101,15 +87,6 @@ def test_gradients_are_the_plain_steps_to_the_last_bit(share: float, outside: An
     assert same(trained(checkpointed), before)
     assert watch.seen == (share if share < 1 else True)
     assert watch.told() == [f"checkpointing: {round(4 * share)} of 4 Block in blocks computed again, 3 times"]
-
-
-def test_less_is_kept_for_backward_the_larger_the_share(outside: Any) -> None:
-    model = Net()
-    plain = kept(model)
-    watch = outside(0.5)
-    half = kept(model)
-    watch.share, watch._looked = 1.0, {}
-    assert kept(model) < half < plain
 
 
 def test_copies_pickles_and_states_of_a_model_are_what_they_are_without_it(outside: Any) -> None:
@@ -149,18 +126,6 @@ def test_a_gradient_penalty_and_a_module_that_is_called_twice_are_the_plain_step
     assert all(bool(one.isfinite().all()) for one in before)
     for one, other in zip(trained(checkpointed), before, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6)
-
-
-def test_a_model_that_is_computed_again_as_a_whole_computes_the_same(outside: Any) -> None:
-    """As a forward pass is that found no room, and is made in parts."""
-    torch.manual_seed(0)
-    plain = Net()
-    whole, before = copy.deepcopy(plain), trained(plain)
-    again = torch.utils.checkpoint.checkpoint
-    watch = outside(0.5)
-    call = whole.forward
-    whole.forward = lambda x: again(call, x, use_reentrant=False)  # type: ignore[method-assign]
-    assert same(trained(whole), before) and watch.seen == 0.5
 
 
 def test_several_ranks_data_parallel_wrapper_is_looked_into(outside: Any, tmp_path: Any) -> None:
