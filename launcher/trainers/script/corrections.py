@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from launcher.adapter import wheel_names
@@ -23,11 +22,8 @@ def of(recipe: Recipe, args: ScriptArgs, finding: Finding) -> Correction:
 
 def counted(args: ScriptArgs) -> str:
     """Where its steps are held back from outside a script counts steps that it hasn't made."""
-    return next(_in_steps(args), "") if accumulation_form(args) == OUTSIDE else ""
-
-
-def _in_steps(args: ScriptArgs) -> Iterator[str]:
-    return (spelled for spelled in args.lengths if wheel_names.counts_steps(name(spelled)))
+    counts = (spelled for spelled in args.lengths if wheel_names.counts_steps(name(spelled)))
+    return next(counts, "") if accumulation_form(args) == OUTSIDE else ""
 
 
 def _cure(args: ScriptArgs, finding: Finding) -> dict[str, Any]:

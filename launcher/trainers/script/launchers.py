@@ -49,17 +49,11 @@ def started(words: Sequence[str], end: int) -> LauncherWords:
 
 
 def _by_deepspeed(words: Sequence[str]) -> LauncherWords:
-    """As many as it is told, or as it is told to include, or all cards (launcher/runner.py)."""
+    """As many as it is told, or all cards (launcher/runner.py)."""
     machines = _number(_flag(words, "num-nodes")[1])
-    for name in ("num-gpus", "num-accelerators"):
-        flag, count = _flag(words, name)
-        if count.isdecimal() and int(count):
-            return LauncherWords(here=int(count), machines=machines, said=f"{flag} {count}")
-    flag, names = _flag(words, "include")
-    hosts = [host.partition(":")[2] for host in names.split("@") if host]
-    if names and all(hosts):
-        numbers = [tuple(int(one) for one in host.split(",") if one.isdecimal()) for host in hosts]
-        return LauncherWords(here=max(map(len, numbers)), machines=len(hosts), said=f"{flag} {names}", cards=numbers[0])
+    flag, count = _flag(words, "num-gpus")
+    if count.isdecimal() and int(count):
+        return LauncherWords(here=int(count), machines=machines, said=f"{flag} {count}")
     return LauncherWords(here=ranks.world_size(ALL, "auto"), machines=machines, said="deepspeed takes all cards")
 
 

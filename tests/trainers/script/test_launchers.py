@@ -25,7 +25,6 @@ def started(line: str) -> LauncherWords:
         ("/opt/env/bin/torchrun --nproc_per_node 2 -m package.train", 2, 1),
         ("deepspeed --num_gpus 2 train.py --deepspeed_config ds.json", 2, 1),
         ("deepspeed --num_gpus=4 --num_nodes=2 train.py", 4, 2),
-        ("deepspeed --include localhost:1,3 train.py", 2, 1),
         ("torchrun train.py", 1, 1),
         ("accelerate launch --multi_gpu --num-processes 2 train.py", 2, 1),
         ("accelerate launch --use_fsdp --num_processes 8 --num_machines 2 train.py", 4, 2),

@@ -5,16 +5,15 @@
 One line of JSON: for each path whether its weights are finite, null where that isn't known (no PyTorch file) or wasn't looked at: behind
 the first whose weights are finite nothing is, since what is older was trained on to them. Needs torch, and nothing of autofit.
 
-Nothing that a file names is called except PyTorch's own builders of tensors; every other object is read as a bag of its parts.
+Files are read as PyTorch reads what it trusts nobody with (``weights_only``), so that nothing that they name is called. A model that was
+pickled whole isn't known.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
-import pickle
-import re
 import sys
-import types
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,46 +22,6 @@ import torch
 
 FILES = (".pt", ".pth", ".bin", ".ckpt", ".tar", ".safetensors")
 MOST_DEEP = 50
-_OF_MODULES = frozenset({"_parameters", "_buffers"})
-"""Where ``torch.nn.Module`` keeps its tensors."""
-_BUILDERS = {
-    "torch._utils": re.compile(r"_rebuild_(tensor|tensor_v2|tensor_v3|parameter|parameter_with_state)"),
-    "torch": re.compile(r"Size|device|[A-Za-z]*Storage"),
-    "collections": re.compile("OrderedDict"),
-}
-
-
-class _Bag:
-    """Stands for an object of any other class."""
-
-    parts: list[Any]
-
-    def __new__(cls, *_: Any, **__: Any) -> _Bag:
-        bag = object.__new__(cls)
-        bag.parts = []
-        return bag
-
-    def __init__(self, *_: Any, **__: Any) -> None:
-        pass
-
-    def __setstate__(self, state: Any) -> None:
-        self.parts.append(state)
-
-    def __setitem__(self, _: Any, value: Any) -> None:
-        self.parts.append(value)
-
-    def append(self, value: Any) -> None:
-        self.parts.append(value)
-
-    def extend(self, values: Any) -> None:
-        self.parts.extend(values)
-
-
-class _Unpickler(pickle.Unpickler):
-    def find_class(self, module: str, name: str) -> Any:
-        builds = module in _BUILDERS and _BUILDERS[module].fullmatch(name)
-        kind = module == "torch" and isinstance(getattr(torch, name, None), torch.dtype)
-        return super().find_class(module, name) if builds or kind else _Bag
 
 
 def finite(path: Path) -> bool | None:
@@ -79,25 +38,28 @@ def _loaded(file: Path) -> Any:
             from safetensors.torch import load_file
 
             return load_file(file)
-        reader = types.ModuleType("reader")
-        vars(reader).update(Unpickler=_Unpickler, load=lambda source, **how: _Unpickler(source, **how).load())
-        return torch.load(file, map_location="cpu", pickle_module=reader, weights_only=False)
+        with torch.serialization.safe_globals([argparse.Namespace, *_of_numpy()]):
+            return torch.load(file, map_location="cpu", weights_only=True)
     except Exception as error:  # whatever a file of somebody's raises: nothing is known of it then
         print(f"{file}: {type(error).__name__}: {error}", file=sys.stderr)
         return None
 
 
+def _of_numpy() -> list[Any]:
+    """What a number of NumPy's is made of: scripts save their best metric as one."""
+    if (numpy := sys.modules.get("numpy")) is None:  # which torch has imported, where it is installed
+        return []
+    kinds = [type(numpy.dtype(name)) for name in ("float64", "float32", "int64")]
+    return [numpy.dtype, *kinds, numpy.float64(0).__reduce__()[0]]
+
+
 def _weights(found: Any, depth: int = 0) -> Iterator[Sequence[torch.Tensor]]:
-    """The groups of tensors that are a model's, or its optimizer's: one that holds a matrix, or what a module that was saved whole calls
-    its own. A list of past losses is none."""
-    mapping = found if isinstance(found, Mapping) else {}
-    parts = [*mapping.values()] if mapping else found.parts if isinstance(found, _Bag) else found
+    """The groups of tensors that are a model's, or its optimizer's: one that holds a matrix. A list of past losses is none."""
+    parts = [*found.values()] if isinstance(found, Mapping) else found
     if not isinstance(parts, (list, tuple)) or depth > MOST_DEEP:
         return
     if any(tensor.dim() >= 2 for tensor in _tensors(parts)):
         yield _tensors(parts)
-    for name in _OF_MODULES & mapping.keys():
-        yield _tensors(mapping[name].values() if isinstance(mapping[name], Mapping) else ())
     for part in parts:
         yield from _weights(part, depth + 1)
 
