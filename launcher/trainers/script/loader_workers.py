@@ -35,7 +35,7 @@ def said(args: ScriptArgs, files: Iterable[Path], *, asked: Value = None) -> Wor
     line = Line(words=list(args.command), begin=begin(args))
     for spelling in [args.spelled["workers"]] if "workers" in args.spelled else _named_so(line.words[line.begin :]):
         count = line.value(spelling) if asked is None else str(asked)
-        if count.isdecimal() and kind(spelling)[0] in ("flag", "joined", "word"):
+        if count.isdecimal() and kind(spelling)[0] in ("flag", "joined"):
             return Workers(spelling, int(count))
     return None
 

@@ -84,67 +84,46 @@ class Line:
             self.outside = int(value)
         elif form == "switch":
             self._switch(name, bool(value))
-        elif form == "word":
-            self._word(name, said)
-        elif form == "joined":
-            self._joined(name, f"{name}={said}")
-        elif form == "flag":
-            self._flag(name, said)
+        elif form in ("flag", "joined"):
+            self._write(name, said, joined=form != "flag")
 
     def says(self, spelling: str) -> bool:
         """Whether the script's own words, or their configuration file, say this setting, whatever its value."""
         form, name = kind(spelling)
         if form in ("flag", "joined"):
             return self._last(name) is not None
-        if form == "word":
-            return self._last(name.lstrip("+"), prefixes=_PLUSES) is not None
         return form in ("config", "switch", "env", "value")
 
     def value(self, spelling: str) -> str:
         """What the script's own words say of this setting; empty where they don't, or it isn't said by words."""
         form, name = kind(spelling)
-        at = self._last(name.lstrip("+"), prefixes=_PLUSES) if form in ("flag", "joined", "word") else None
+        at = self._last(name) if form in ("flag", "joined") else None
         if at is None:
             return ""
         word = self.words[at]
         return self.words[at + 1] if word == name else word.partition("=")[2] or word.removeprefix(name)
 
-    def _last(self, name: str, *, prefixes: tuple[str, ...] = ("",)) -> int | None:
-        """Where the last of the script's own words stands that is this one: alone, joined (--flag=8) or glued (-b8)."""
+    def _last(self, name: str) -> int | None:
+        """Where the last of the script's own words stands that is this one: alone, joined (--flag=8, ++key=8) or glued (-b8)."""
         for at in range(len(self.words) - 1, self.begin - 1, -1):
             word = self.words[at]
+            head, equals, _ = word.partition("=")
             alone = word == name and at + 1 < len(self.words)
             glued = len(name) == 2 and re.fullmatch(rf"{re.escape(name)}\d[\d.]*", word) is not None
-            if alone or glued or any(word.startswith(f"{prefix}{name}=") for prefix in prefixes):
+            if alone or glued or (equals and head.lstrip("+") == name.lstrip("+")):
                 return at
         return None
 
-    def _flag(self, flag: str, value: str) -> None:
-        at = self._last(flag)
+    def _write(self, name: str, value: str, *, joined: bool) -> None:
+        """``--flag 8``, ``--flag=8`` or Hydra's ``key=8``; where it is said already, with what stands before its sign there."""
+        at, said = self._last(name), [f"{name}={value}"] if joined else [name, value]
         if at is None:
-            self.words += [flag, value]
-        elif self.words[at] == flag:
-            self.words[at + 1] = value
-        else:  # --flag=8 or -b8
-            self.words[at] = f"{flag}={value}" if "=" in self.words[at] else f"{flag}{value}"
-
-    def _joined(self, name: str, said: str, prefixes: tuple[str, ...] = ("",)) -> None:
-        at = self._last(name, prefixes=prefixes)
-        if at is None:
-            self.words.append(said)
+            self.words += said
         elif self.words[at] == name:
-            self.words[at : at + 2] = [said]
+            self.words[at : at + 2] = said
         else:
-            prefix = next((one for one in prefixes if self.words[at].startswith(f"{one}{name}=")), "")
-            self.words[at] = f"{prefix}{said}"
-
-    def _word(self, name: str, value: str) -> None:
-        """Hydra's ``key=value``; a plus before the key stands only where the command doesn't say the key already."""
-        key = name.lstrip("+")
-        if self._last(key, prefixes=_PLUSES) is not None:
-            self._joined(key, f"{key}={value}", prefixes=_PLUSES)
-        else:
-            self.words.append(f"{name}={value}")
+            head, equals, _ = self.words[at].partition("=")
+            self.words[at] = f"{head}={value}" if equals else f"{name}{value}"
 
     def _switch(self, name: str, on: bool) -> None:
         yes, _, no = name.partition("/")
@@ -156,12 +135,8 @@ class Line:
             self.words.append(no)
 
 
-_PLUSES = ("", "+", "++")
-"""What may stand before a key of Hydra's."""
-
-
 def kind(spelling: str) -> tuple[str, str]:
-    """(form, name) of a spelling: flag, joined (--flag=), switch, word (key=), config, env, call, loader, value, outside or itself.
+    """(form, name) of a spelling: flag, joined (--flag= and key=), switch, config, env, call, loader, value, outside or itself.
 
     Raises ValueError for anything else.
     """
@@ -170,12 +145,10 @@ def kind(spelling: str) -> tuple[str, str]:
     form, colon, name = spelling.partition(":")
     if colon and name and form in ("switch", "config", "env", "call", "loader", "value"):
         return form, name
-    if re.fullmatch(r"-[\w.-]+=", spelling):
+    if re.fullmatch(r"(-|\+{0,2}\w)[\w./@-]*=", spelling):
         return "joined", spelling[:-1]
     if re.fullmatch(r"-[\w.-]+", spelling) or YACS.fullmatch(spelling):
         return "flag", spelling
-    if re.fullmatch(r"\+{0,2}\w[\w./@-]*=", spelling):
-        return "word", spelling[:-1]
     raise ValueError(f"{spelling!r} is no spelling; these are: {FORMS}")
 
 

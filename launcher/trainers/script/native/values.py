@@ -47,22 +47,27 @@ def changed(source: bytes | str, path: str, orders: Sequence[Order]) -> CodeType
 
 
 class Sources:
-    """Files of the program that are compiled otherwise than Python would."""
+    """Files of the program that are compiled otherwise than Python would: path -> what shall be bound otherwise in it."""
 
-    def __init__(self, wanted: Callable[[str], bool], compiled: Callable[[bytes, str], CodeType]) -> None:
-        """``wanted``: whether a file, by its real path, is one of them."""
-        self.wanted, self.compiled = wanted, compiled
+    def __init__(self, orders: dict[str, list[Order]]) -> None:
+        self._orders = orders
+
+    def has(self, path: str) -> bool:
+        return os.path.realpath(path) in self._orders
+
+    def compiled(self, source: bytes, path: str) -> CodeType:
+        return changed(source, path, self._orders[os.path.realpath(path)])
 
     def install(self) -> None:
         """Into Python's own ways of getting a file's code; a compiled copy is neither read nor written."""
         script = _script()
-        if script is not None and self.wanted(os.path.realpath(script)):
+        if script is not None and self.has(script):
             sys.path_hooks.insert(0, lambda path: self._main(path, script))
         get_code = importlib.machinery.SourceFileLoader.get_code
 
         def code_of(this: Any, name: str) -> CodeType | None:
             path = this.get_filename(name)
-            return self.compiled(this.get_data(path), path) if self.wanted(os.path.realpath(path)) else get_code(this, name)
+            return self.compiled(this.get_data(path), path) if self.has(path) else get_code(this, name)
 
         importlib.machinery.SourceFileLoader.get_code = code_of  # type: ignore[assignment,method-assign]
         if "runpy" in sys.modules:
@@ -82,7 +87,7 @@ class Sources:
 
         def code(*args: Any) -> Any:  # (run_name, fname) to Python 3.11, (fname) after
             found, path = real(*args), str(args[-1])
-            if not self.wanted(os.path.realpath(path)):
+            if not self.has(path):
                 return found
             with open(path, "rb") as file:
                 made = self.compiled(file.read(), path)
@@ -151,4 +156,4 @@ def begin() -> None:
     for path, name, given, wanted in said:
         sources.setdefault(os.path.realpath(path), []).append((name, given, wanted))
     if sources:
-        Sources(sources.__contains__, lambda source, path: changed(source, path, sources[os.path.realpath(path)])).install()
+        Sources(sources).install()
