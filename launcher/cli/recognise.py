@@ -110,11 +110,6 @@ def refuse_cards(understood: Understood, *, overrides: Sequence[str]) -> None:
     told = any(word.lstrip("+").startswith("ask.micro_batch=") for word in overrides)
     if said is None or told or not load_adapter(understood.adapter).ranks:  # without ranks its batch is each process's own
         return
-    if named and _SAYS_CPU.fullmatch(said):
-        batch, names = understood.ask.get("micro_batch"), ", ".join(map(str, named))
-        whole = batch * len(named) if isinstance(batch, int) else 16
-        found = f"{said}, and the command names cards {names}, each of which would take its part of a batch"
-        raise BadInput([Fault(key="device", found=found, cure=f"One process takes all of it: {said} ask.micro_batch={whole}.")])
     if named or ("," in said or ".cards" in said):
         own = f"the command names cards {', '.join(map(str, named))}" if named else "the command names no cards"
         cure = "Name them in the command alone; or say each card's batch, too: ask.micro_batch=16."

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
@@ -58,8 +57,7 @@ def _command_faults(args: ScriptArgs) -> list[Fault]:
         return [Fault(key=key, found=f"{program!r} is no program that can be started", cure=cure)]
     script = script_among(args.command)
     if script is not None and not Path(script).is_file():
-        near = [str(path.relative_to(Path.cwd())) for path in Path.cwd().glob("**/*.py")][:500] if not os.path.isabs(script) else []
-        return [Fault(key=key, found=f"there is no script {script!r} in {Path.cwd()}", cure=f"{did_you_mean(script, near)}Give its path.")]
+        return [Fault(key=key, found=f"there is no script {script!r} in {Path.cwd()}", cure="Give its path.")]
     return []
 
 

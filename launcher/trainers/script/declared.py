@@ -1,6 +1,6 @@
 """The flags that a script declares, in its own source or in the nearest local modules that it imports. Read, never run.
 
-Options of argparse, click and absl, and names that a configurator as nanoGPT's sets. What others declare the command says, or the first
+Options of argparse and click, and names that a configurator as nanoGPT's sets. What others declare the command says, or the first
 trial shows.
 """
 
@@ -63,7 +63,7 @@ def _handed(path: Path, root: Path) -> Iterator[Flag]:
 
 
 def _of_source(path: Path) -> list[Flag]:
-    """Every flag that one file declares: options of argparse, click and absl, and a nanoGPT-like configurator's names."""
+    """Every flag that one file declares: options of argparse and click, and a nanoGPT-like configurator's names."""
     source, tree = parsed(path)
     if tree is None:
         return []
@@ -82,11 +82,9 @@ def _configurable(source: str) -> bool:
 
 
 def _of_call(node: ast.Call, file: str) -> Flag | None:
-    """The flag that a call declares: argparse's, click's or absl's; None where it declares none."""
+    """The flag that a call declares: argparse's or click's; None where it declares none."""
     function = node.func
     name = function.attr if isinstance(function, ast.Attribute) else function.id if isinstance(function, ast.Name) else ""
-    if name.startswith("DEFINE_"):
-        return _absl(node, name.removeprefix("DEFINE_"), file)
     if name not in ("add_argument", "option"):
         return None
     flags = [arg.value for arg in node.args if isinstance(arg, ast.Constant) and isinstance(arg.value, str) and arg.value.startswith("-")]
@@ -101,15 +99,6 @@ def _of_call(node: ast.Call, file: str) -> Flag | None:
     if action_name == "BooleanOptionalAction":
         return Flag(spelling=f"switch:{chosen}/--no-{chosen.lstrip('-')}", default=literal(keywords.get("default")), where=file)
     return Flag(spelling=chosen, default=literal(keywords.get("default")), where=file, names=tuple(flags))
-
-
-def _absl(node: ast.Call, kind: str, file: str) -> Flag | None:
-    """``flags.DEFINE_integer("batch_size", 64, "...")``"""
-    said = [literal(argument) for argument in node.args[:2]]
-    if len(said) < 2 or not isinstance(said[0], str):
-        return None
-    switch = kind in ("bool", "boolean")
-    return Flag(spelling=f"switch:--{said[0]}/--no{said[0]}" if switch else f"--{said[0]}", default=said[1], where=file)
 
 
 # ---- literals
