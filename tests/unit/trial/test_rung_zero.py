@@ -241,15 +241,6 @@ def test_on_top_of_what_a_script_accumulates_without_a_word_nothing_is_done_from
     assert one.believing(wrong.ran, {"call:accumulate_grad_batches": 3}) is not None, "Lightning's is set where it arrives"
 
 
-def test_a_call_that_was_expected_and_never_made_sets_nothing(tmp_path: Path) -> None:
-    called = {"micro_batch": "call:per_device_train_batch_size", "accumulation": "call:gradient_accumulation_steps"}
-    one = adapter(tmp_path, spelled=called, ask={"micro_batch": 8})
-    believed = one.believing({"micro_batch": 64, "accumulation": 1}, {"loader:train.py:3": 64})
-    assert believed is not None
-    assert believed.trainer.args["spelled"] == {"micro_batch": "loader:train.py:3", "accumulation": "outside"}
-    assert one.believing({"micro_batch": 64, "accumulation": 1}, {}) is None
-
-
 def test_a_factor_of_a_scripts_own_beside_a_word_that_is_typed_stays_one(tmp_path: Path) -> None:
     one = adapter(tmp_path, "--accum", "1")
     ladder = ladder_of(one)
