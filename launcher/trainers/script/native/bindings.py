@@ -92,7 +92,7 @@ _BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
 def _calls(node: ast.AST) -> Iterator[Binding]:
     """Keywords of the calls in a statement: ``Config(batch_size)``."""
     calls = [one for one in ast.walk(node) if isinstance(one, ast.Call)]
-    for call, keyword in ((call, keyword) for call in calls for keyword in call.keywords):
+    for call, keyword in [(one, keyword) for one in calls for keyword in one.keywords]:
         if keyword.arg and isinstance(keyword.value, (ast.Constant, ast.Dict)):
             yield from _value(keyword.value, f"{ast.unparse(call.func)}({keyword.arg})")
 
