@@ -10,7 +10,6 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -39,12 +38,11 @@ def is_wanted(draft: Draft) -> bool:
     return draft.recipe is not None and draft.recipe.launch.kind == "slurm"
 
 
-def refuse(call: Call, draft: Draft, *, by_hydra: Sequence[str]) -> None:
-    """Raises BadInput for a verb that hands in no job. ``by_hydra``: words that choose a launcher of Hydra's."""
-    if is_wanted(draft) or by_hydra:
-        said = by_hydra[0] if by_hydra else "launch=slurm"
+def refuse(call: Call, draft: Draft) -> None:
+    """Raises BadInput for a verb that hands in no job."""
+    if is_wanted(draft):
         cure = f"Leave it out ({HERE}), or hand in `autofit train`, `autofit fit` or `autofit run`."
-        found = f"{said}, and `autofit {call.verb}` runs here"
+        found = f"launch=slurm, and `autofit {call.verb}` runs here"
         raise BadInput(draft.provenance.placed([Fault(key="launch.kind", found=found, cure=cure)]))
 
 
@@ -93,21 +91,13 @@ def _faults(draft: Draft) -> list[Fault]:
     return faults
 
 
-def entered(folder: Path, *, fit_only: bool) -> Submission:
-    """A launch that waits in its folder for whoever says ``autofit resume FOLDER``."""
-    from launcher.history import submission
-
-    begun = submission.Submission(job="", name=folder.name, cwd=os.getcwd(), handed_in=time.time(), fit_only=fit_only)
-    submission.write(folder, begun)
-    return begun
-
-
 def _handed_in(folder: Path, draft: Draft, terminal: Terminal, *, fit_only: bool) -> Answer:
     from launcher.history import submission
     from launcher.machine import slurm
 
     assert draft.recipe is not None
-    begun = entered(folder, fit_only=fit_only)  # the job may start before SLURM has told its id
+    begun = submission.Submission(job="", name=folder.name, cwd=os.getcwd(), handed_in=time.time(), fit_only=fit_only)
+    submission.write(folder, begun)  # the job may start before SLURM has told its id
     with doing("handing the job to SLURM"):
         handed = replace(begun, job=slurm.submit(_asked(folder, draft.recipe)))
         try:
@@ -151,16 +141,11 @@ def _first_seen(handed: Submission) -> JobSeen | None:
 
 
 def look(handed: Submission) -> JobSeen | None:
-    """What SLURM says of a launch's job."""
-    return job_seen(handed.job, name=handed.name)
-
-
-def job_seen(job: str, *, name: str = "") -> JobSeen | None:
-    """What SLURM says of a job; None where it can't be asked. ``name``: as for ``slurm.look``."""
+    """What SLURM says of a launch's job; None where it can't be asked."""
     from launcher.history.submission import JobSeen
     from launcher.machine import slurm
 
-    found = slurm.look(job, name=name)
+    found = slurm.look(handed.job, name=handed.name)
     return JobSeen(state=found[0], reason=found[1]) if found is not None else None
 
 
@@ -196,8 +181,8 @@ def refuse_while_queued(folder: Path) -> Submission | None:
 
 
 def begun_before(draft: Draft) -> Path | None:
-    """The launch of the same recipe that an earlier start of the job that this process runs in has begun: a script of the person's own, or
-    Hydra's, says ``autofit train`` again when its job is queued again."""
+    """The launch of the same recipe that an earlier start of the job that this process runs in has begun: a script of the person's own
+    says ``autofit train`` again when its job is queued again."""
     from launcher.history import owner, submission
     from launcher.history.runs import below
 

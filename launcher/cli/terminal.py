@@ -14,7 +14,6 @@ import sys
 import threading
 import time
 from collections.abc import Iterable, Mapping
-from contextlib import AbstractContextManager, redirect_stdout
 from typing import TYPE_CHECKING, Any, TextIO
 
 from launcher.shared import activity
@@ -185,10 +184,6 @@ class Terminal:
     def complain(self, line: str) -> None:
         """A line about what went wrong."""
         self._print(line, sys.stderr)
-
-    def apart(self) -> AbstractContextManager[object]:
-        """While open, what others print in this process goes to standard error."""
-        return redirect_stdout(sys.stderr)
 
     def _print(self, line: str, stream: TextIO, *, hang: int | None = None) -> None:
         """On a terminal with words whole; rich is loaded only where a line is too long, or something is drawn already."""

@@ -10,7 +10,6 @@ from launcher.cli import report, submit
 from launcher.cli.call import Answer, Call, Task
 from launcher.cli.detach import detached, wants_detach
 from launcher.cli.terminal import Terminal
-from launcher.config import compose
 from launcher.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -30,13 +29,8 @@ def fit(call: Call) -> Iterable[Task]:
 
 
 def launches(call: Call, words: Sequence[str], *, fit_only: bool = False, drafted: Mapping[str, str] | None = None) -> Iterable[Task]:
-    """A launch of each recipe that the words compose to, here; or all of them through another launcher of Hydra's, where one is chosen."""
-    made = drafts(call, words, drafted)
-    if by_hydra := compose.launcher_words(words):
-        from launcher.cli import sweep
-
-        return [partial(sweep.through, by_hydra, made, call.terminal, fit_only=fit_only)]
-    return each(made, call, partial(launch, fit_only=fit_only))
+    """A launch of each recipe that the words compose to."""
+    return each(drafts(call, words, drafted), call, partial(launch, fit_only=fit_only))
 
 
 def ladder(call: Call) -> Iterable[Task]:
@@ -45,7 +39,7 @@ def ladder(call: Call) -> Iterable[Task]:
 
 def trial(call: Call) -> Iterable[Task]:
     def body(draft: Draft, terminal: Terminal) -> Answer:
-        submit.refuse(call, draft, by_hydra=compose.launcher_words(call.words))
+        submit.refuse(call, draft)
         return _trial(draft, terminal)
 
     return each(drafts(call, call.words), call, body)

@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from launcher.config import hydra_errors, hydra_launcher
+from launcher.config import hydra_errors
 from launcher.config.hydra_overrides import Override, device, for_hydra, override_in, sweeps
 from launcher.config.recipe_files import recipe_files
 from launcher.errors import COMMAND_LINE, BadInput, Fault, did_you_mean
@@ -24,13 +24,7 @@ if TYPE_CHECKING:
     from launcher.config.recipe import Draft, Provenance
 
 
-def launcher_words(words: Sequence[str]) -> list[str]:
-    """Those that choose another launcher of Hydra's and set it up. Raises BadInput where it would have nothing to do."""
-    line = read(words)
-    found = [] if line.only_shows else hydra_launcher.words_of(line.overrides)
-    if found and not line.sweeping:
-        hydra_launcher.refuse_alone(found)
-    return found
+_LAUNCHER = "hydra/launcher"
 
 
 def several_cards(line: Typed) -> list[Fault]:
@@ -56,9 +50,10 @@ def composed(line: Typed, *, program: str, drafted: Mapping[str, str]) -> list[D
     def keep(config: DictConfig) -> None:
         found.append(checked(config, _provenance(HydraConfig.get(), drafted)))
 
-    # another launcher of Hydra's gets what is composed here (``cli.sweep``), and composes nothing
-    elsewhere = [] if line.only_shows else hydra_launcher.words_of(line.overrides)
-    typed = [word for said in line.overrides if said not in elsewhere for word in device(said, sweeping=line.sweeping) or ()]
+    if line.values_of(_LAUNCHER):
+        cure = "Leave it out: launches of a multirun are made one after another here, or with launch=slurm each in a job of its own."
+        raise BadInput([Fault(key=_LAUNCHER, found="autofit hands nothing to launchers of Hydra's", cure=cure, where=COMMAND_LINE)])
+    typed = [word for said in line.overrides for word in device(said, sweeping=line.sweeping) or ()]
     told = [for_hydra(word, groups=groups(), sweeping=line.sweeping) for word in typed]
     with nullcontext() if line.only_shows else doing("composing the recipe"), hydra_errors.told(dict(zip(told, typed, strict=True))):
         if several := [word for word in told if not line.sweeping and sweeps(word)]:

@@ -13,7 +13,7 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
     "ultralytics": ("ultralytics", "torch", "torchvision"),
     "transformers": ("transformers", "accelerate", "torch", "soundfile", "jiwer"),
     "lora": ("peft",),
-    "slurm": ("submitit", "hydra-submitit-launcher"),
+    "slurm": ("submitit",),
     "demo": ("scikit-learn", "pillow"),
 }
 """The packages of each extra in pyproject.toml that may be missing."""

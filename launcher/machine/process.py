@@ -29,7 +29,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
-from typing import Any, BinaryIO, Protocol
+from typing import BinaryIO, Protocol
 
 import psutil
 
@@ -393,15 +393,6 @@ def output_of(argv: Sequence[str], *, env: Mapping[str, str] | None = None, time
     except subprocess.TimeoutExpired as error:
         return 124, str(error)
     return done.returncode, (done.stderr or done.stdout) if done.returncode else done.stdout
-
-
-def in_a_sweep(config: Any) -> int:
-    """What a job of another launcher of Hydra's does: runs ``config.argv``; returns its exit status. It travels there as it is written
-    here, so that no ``launcher`` of a person's is imported in its place.
-
-    SIGUSR2, with which submitit warns everything in its job, is ignored in what is run: unhandled it would end the trainer.
-    """
-    return subprocess.run(["sh", "-c", 'trap "" USR2; exec "$@"', "autofit", *config.argv], check=False).returncode
 
 
 def python_module(module: str, *arguments: str) -> tuple[str, ...]:

@@ -73,17 +73,9 @@ def test_all_cards_of_a_job_that_asks_for_no_number_is_refused(place: Path, caps
     assert "launch.slurm.gpus: device.cards=all doesn't say how many cards the job needs" in capsys.readouterr().err
 
 
-def test_a_launcher_of_hydras_without_a_multirun_is_refused(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main.run(["train", "recipe=idle", "hydra/launcher=submitit_slurm"]) == 1
-    assert "acts on a multirun only. Add -m" in capsys.readouterr().err and not (place / "runs").exists()
-
-
-def test_a_refused_recipe_among_a_multiruns_is_its_exit_status_and_nothing_is_handed_in(
-    place: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Hydra's submitit launcher ended with 0 whatever came of its jobs."""
-    assert main.run(["train", "-m", "recipe=idle", "ask.micro_batch=8,-1", "hydra/launcher=submitit_slurm"]) == 1
-    assert "ask.micro_batch" in capsys.readouterr().err and list((place / "runs" / "autofit").iterdir()) == []
+def test_a_launcher_of_hydras_is_refused(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["train", "-m", "recipe=idle", "ask.micro_batch=8,16", "hydra/launcher=submitit_slurm"]) == 1
+    assert "with launch=slurm each in a job of its own" in capsys.readouterr().err and not (place / "runs").exists()
 
 
 def test_what_a_job_asks_for_can_be_said_anew_when_a_run_goes_on(place: Path) -> None:

@@ -13,7 +13,7 @@ from launcher.config.schema import Recipe
 from launcher.errors import BadInput
 from tests.architecture.rooms import Tree
 
-KNOW_HYDRA = ("compose", "recipe_store", "hydra_overrides", "hydra_errors", "hydra_launcher")
+KNOW_HYDRA = ("compose", "recipe_store", "hydra_overrides", "hydra_errors")
 
 
 @pytest.fixture(autouse=True)
