@@ -26,9 +26,9 @@ def explain(call: Call) -> Answer:
 
     name, text, run = _read(call)
     said = explanation.explain(text)
-    _show(call, said, name, run)
-    record = {**asdict(said), "source": name, **({"resume": f"autofit resume {shlex.quote(run)}"} if run else {})}
-    return Answer(status=ExitCode.DONE, record=record)
+    command = "" if not said.may_fit else f"autofit resume {shlex.quote(run)}" if run else "autofit run -- YOUR COMMAND"
+    _show(call, said, name, command)
+    return Answer(status=ExitCode.DONE, record={**asdict(said), "source": name, "command": command})
 
 
 def _read(call: Call) -> tuple[str, str, str]:
@@ -59,7 +59,7 @@ def _end(path: Path) -> str:
         return file.read().decode("utf-8", "replace")
 
 
-def _show(call: Call, said: Explanation, name: str, run: str) -> None:
+def _show(call: Call, said: Explanation, name: str, command: str) -> None:
     from launcher.explain import known
 
     rows = [
@@ -70,8 +70,7 @@ def _show(call: Call, said: Explanation, name: str, run: str) -> None:
         ("likely" if said.memory is not False else "it means", said.likely),
         ("trainer", said.trainer),
         *(("change" if number == 1 else "", f"{number}. {change}") for number, change in enumerate(said.changes, start=1)),
-        ("ladder", said.ladder),
-        ("autofit", f"autofit resume {shlex.quote(run)}" if run and said.command else said.command),
+        ("autofit", command),
         *(("unknown" if number == 0 else "", sentence) for number, sentence in enumerate(said.unknown)),
     ]
     for label, words in rows:

@@ -1,26 +1,20 @@
-"""Puts the explanation of a log together: what failed, where, for want of how much, what to change, and what autofit would do."""
+"""Puts the explanation of a log together: what failed, where, for want of how much, and what to change in its trainer's own words."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from launcher.adapter.dialect import Dialect
+from launcher.adapter.dialect import Change, Dialect
 from launcher.adapter.registry import adapters
-from launcher.explain import advice, known, part, plain, trouble
+from launcher.explain import known, part, plain, trouble
 from launcher.explain.figures import CardFigures
 from launcher.explain.part import Part
 from launcher.explain.trouble import LogFailure, Trouble
-from launcher.ladder.rungs import divisors_down, sizes_down
 from launcher.shared.sizes import format_size
 
-_COMMAND = re.compile(
-    r"^\s*(?:[\w.-]*[@:][^\s$#]*\s*[$#]|[$#%+>]|\(\S+\).*?[$#])?\s*"
-    r"((?:\w+=\S+ )*(?:yolo|accelerate launch|torchrun|deepspeed|trl|python3?(?: -u)?)\s+\S.*)$"
-)
-"""A command as it was typed, behind a shell's prompt or without."""
-_MOST_RUNGS = 6
+_OF_A_STEP: tuple[Part, ...] = ("forward", "backward", "optimizer", "training", "validation")
+_NO_LOWER_RUNG = (Trouble.OTHER, Trouble.NOTHING, Trouble.SHM, Trouble.WORKERS, Trouble.PINNED)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -40,9 +34,11 @@ class Explanation:
     trainer: str
     """Whose log it seems to be; empty: any PyTorch training's."""
     likely: str
+    """What most likely takes the memory, or what the error means; empty where that isn't known."""
     changes: tuple[str, ...]
-    ladder: str
-    command: str
+    """What to change, best first."""
+    may_fit: bool
+    """A launch with autofit may find what fits."""
     unknown: tuple[str, ...]
     """Questions that the log leaves open."""
 
@@ -51,86 +47,77 @@ def explain(text: str) -> Explanation:
     """Explains a whole log."""
     lines = plain.plain(text)
     failure = trouble.find(lines)
-    dialect, cure = _speaker(text)
+    dialect = _speaker(text)
     number = next((at for at in range(len(lines), 0, -1) if failure.line and lines[at - 1].strip() == failure.line), 0)
-    where = part.find(failure.chain if failure.chain != "\n".join(lines) else "\n".join(lines), lines[: number or None])
-    if failure.kind.of_memory is False:
-        where = ""
+    where = part.find(failure.chain, lines[: number or None]) if failure.kind.of_memory is not False else ""
     return Explanation(
         kind=failure.kind,
         memory=failure.kind.of_memory,
-        headline=_headline(failure),
+        headline=f"{known.kinds()[failure.kind].headline}{'; the training got over it and went on' if failure.went_on else ''}",
         line=failure.line,
         number=number,
         phase=where,
         figures=failure.figures,
         trainer=dialect.trainer if dialect.signs else "",
-        likely=advice.likely(failure, where),
-        changes=advice.changes(failure, where, dialect, cure),
-        ladder=_ladder(failure, where, dialect, text),
-        command=_command(failure, lines),
+        likely=_likely(failure, where),
+        changes=tuple(dict.fromkeys(filter(None, _changes(failure, where, dialect)))),
+        may_fit=failure.kind not in _NO_LOWER_RUNG,
         unknown=tuple(_unknown(failure, where)),
     )
 
 
-def _headline(failure: LogFailure) -> str:
-    went_on = "; the training got over it and went on" if failure.went_on and failure.kind is not Trouble.SPILLED else ""
-    return f"{known.kinds()[failure.kind].headline}{went_on}"
+def _speaker(text: str) -> Dialect:
+    """Whose log it is: the first whose signs it holds, a general trainer's last."""
+    dialects = [dialect for adapter in sorted(adapters(), key=lambda one: one.general) for dialect in adapter.dialects]
+    speaking = next((dialect for dialect in dialects if dialect.signs and dialect.speaks(text)), None)
+    return speaking or next(dialect for dialect in dialects if not dialect.signs)
 
 
-def _speaker(text: str) -> tuple[Dialect, str]:
-    """(whose log it is: the first whose signs it holds, a general trainer's last; its adapter's cure for want of page-locked memory)"""
-    known = [(dialect, adapter) for adapter in sorted(adapters(), key=lambda one: one.general) for dialect in adapter.dialects]
-    speaking = (pair for pair in known if pair[0].signs and pair[0].speaks(text))
-    dialect, adapter = next(speaking, None) or next(pair for pair in known if not pair[0].signs)
-    return dialect, "" if adapter.general else adapter.words.cures.get("pinned", "")
+def _on_processor(failure: LogFailure, where: Part) -> bool:
+    """PyTorch itself asked for host memory in a step: the training runs on the processor."""
+    return failure.kind is Trouble.HOST and "DefaultCPUAllocator" in failure.line and where in _OF_A_STEP
 
 
-def _ladder(failure: LogFailure, where: Part, dialect: Dialect, text: str) -> str:
-    """The rungs that autofit would try, in words; empty where a lower rung is not what helps."""
-    if not (advice.on_card(failure) or failure.kind is Trouble.MAYBE) and not advice.on_processor(failure, where):
-        return ""
-    batch, steps = dialect.setting("micro_batch", text), dialect.setting("accumulation", text) or 1
-    then = ["smaller inputs", "gradient checkpointing", "a smaller model"]
-    if size := dialect.setting("size", text):
-        then[0] = f"inputs of {', '.join(map(str, sizes_down(size, floor=min(320, size), grid=32, ratio=0.8)[1:4])) or 'that size'}"
-    rest = f"then {', then '.join(then)}"
-    if not batch or batch > 4096:
-        return f"the same effective batch in smaller micro-batches (half, with twice the accumulation; a quarter, ...), {rest}"
-    sizes = divisors_down(batch, of=batch * steps)
-    rungs = [f"{one} x {batch * steps // one}" for one in sizes]
-    shown = rungs if len(rungs) <= _MOST_RUNGS else [*rungs[: _MOST_RUNGS - 1], "...", rungs[-1]]
-    return f"micro-batch x accumulation {', '.join(shown)}; {rest}"
+def _likely(failure: LogFailure, where: Part) -> str:
+    figures = failure.figures
+    if failure.kind is Trouble.OTHER:
+        return known.meaning(failure.line)
+    if _on_processor(failure, where):
+        return f"the training runs on the processor: {known.parts()[where].likely}"
+    if failure.kind is Trouble.ALLOCATOR:
+        return "" if figures.contradict else (known.frame(failure.chain) or known.parts()[where]).likely
+    return known.kinds()[failure.kind].likely.format(idle=format_size(figures.idle or 0), others=format_size(figures.others or 0))
 
 
-def _command(failure: LogFailure, lines: Sequence[str]) -> str:
-    if failure.kind in (Trouble.OTHER, Trouble.NOTHING, Trouble.SHM, Trouble.WORKERS, Trouble.PINNED):
-        return ""
-    typed = next((match[1] for line in lines if (match := _COMMAND.match(line)) and re.search(r"train|\.py\b|sft|tune|fit", match[1])), "")
-    return f"autofit run -- {typed.strip() or 'YOUR COMMAND'}"
+def _changes(failure: LogFailure, where: Part, dialect: Dialect) -> Iterator[str]:
+    told = known.kinds()[failure.kind]
+    yield told.first
+    for one in _wanted(failure, where):
+        yield dialect.changes.get(one, "")
+    yield told.last
 
 
-def _unknown(failure: LogFailure, where: Part) -> list[str]:
+def _wanted(failure: LogFailure, where: Part) -> Sequence[Change]:
+    told, here = known.kinds()[failure.kind], known.parts()[where].changes
+    frame = known.frame(failure.chain) if failure.kind is Trouble.ALLOCATOR else None
+    if frame is not None and frame.changes:
+        return frame.changes
+    return here if told.on_card or _on_processor(failure, where) else told.changes
+
+
+def _unknown(failure: LogFailure, where: Part) -> Iterator[str]:
     """Sentences on what the log leaves open."""
-    figures, said = failure.figures, []
-    on_card = failure.kind in (Trouble.ALLOCATOR, Trouble.FRAGMENTATION, Trouble.NEIGHBOURS)
+    figures, on_card = failure.figures, known.kinds()[failure.kind].on_card
     if figures.asked and figures.total and figures.asked > figures.total:
-        said.append(
-            f"One tensor of {format_size(figures.asked)} is more than the whole card has: a shape, a length or a batch is far too large."
+        yield f"One tensor of {format_size(figures.asked)} is more than the whole card has: a shape, a length or a batch is far too large."
+    elif on_card and figures.contradict:
+        yield (
+            f"It says that {format_size(figures.free or 0)} were free, more than it asked for. Who else took the card just then, or which "
+            "limit stood before it (Windows' page file, MIG, a quota), the log doesn't say."
         )
-    elif on_card and figures.contradict and figures.free:
-        said.append(
-            f"It says that {format_size(figures.free)} were free, more than it asked for. Who else took the card just then, or which limit "
-            "stood before it (Windows' page file, MIG, a quota), the log doesn't say."
-        )
-    elif on_card and figures.asked is None:
-        said.append("How much was asked for, held and free stands not in the log.")
-    if (advice.on_card(failure) or failure.kind is Trouble.HOST) and not where:
-        said.append("In which part of the training it failed can't be told from the log.")
+    if (on_card or failure.kind is Trouble.HOST) and not where:
+        yield "In which part of the training it failed can't be told from the log."
     if failure.kind is Trouble.MAYBE:
-        said.append(
-            "A trial with a smaller batch decides it: if that works, it was memory. nvidia-smi just before the failure shows it, too."
-        )
+        yield "A trial with a smaller batch decides it: if that works, it was memory. nvidia-smi just before the failure shows it, too."
     if failure.kind is Trouble.OTHER and not known.meaning(failure.line):
-        said.append("What the error means isn't known here; nothing in the log speaks of memory.")
-    return said
+        yield "What the error means isn't known here; nothing in the log speaks of memory."

@@ -79,9 +79,6 @@ _ADVICE = re.compile(
 _ERROR = re.compile(
     r"^(?:\w+\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit)\b|^terminate called|Error:|^ERROR\b|\bCUDA error\b|^Segmentation|Bus error"
 )
-_CARD = re.compile(r"\b(?:CUDA:\d+ )?\(?(?:NVIDIA |Tesla |GeForce )[\w .-]+, (\d+)Mi?B\)")
-_TABLE = re.compile(r"^\s*\d+/\d+\s+([\d.]+)G\s")
-"""A card as Ultralytics prints it, and what its table says that PyTorch holds."""
 
 
 def find(lines: Sequence[str]) -> LogFailure:
@@ -97,7 +94,7 @@ def find(lines: Sequence[str]) -> LogFailure:
         return _of_memory(failure, spoken, chain, went_on=_went_on(text, failure.line))
     if killed := _last(_KILLED, lines):
         return LogFailure(kind=Trouble.KILLED, line=killed, chain=chain)
-    return _spilled(lines, chain) or _of_another_kind(chain, spoken)
+    return _of_another_kind(chain, spoken)
 
 
 def _is_advice(line: str) -> bool:
@@ -147,16 +144,6 @@ def _went_on(text: str, line: str) -> bool:
     """Tells whether the log speaks of training after the line, without an error."""
     after = text[text.rindex(line[:400]) :].splitlines()[1:]
     return "Traceback" not in text and sum(log_line.read(one, Progress()).progress != Progress() for one in after) > 1
-
-
-def _spilled(lines: Sequence[str], chain: str) -> LogFailure | None:
-    """Ultralytics' table says that more is held than the card has: no failure, but slow."""
-    cards = [int(match[1]) * MIB for line in lines if (match := _CARD.search(line))]
-    rows = [(int(float(match[1]) * 1e9), line.strip()) for line in lines if (match := _TABLE.match(line))]
-    held, row = max(rows, default=(0, ""))
-    if not cards or held <= max(cards):
-        return None
-    return LogFailure(kind=Trouble.SPILLED, line=row, chain=chain, went_on=True, figures=CardFigures(total=max(cards), reserved=held))
 
 
 def _of_another_kind(chain: str, spoken: Sequence[str]) -> LogFailure:

@@ -19,10 +19,6 @@ _PLAIN = Dialect(
         "cache": "a data set that reads samples as they are needed (np.memmap, a list of file names), not all at once",
         "unpinned": "DataLoader(pin_memory=False)",
     },
-    settings={
-        "micro_batch": r"--(?:train[-_])?batch[-_]?size[ =](\d+)",
-        "accumulation": r"--(?:grad\w*[-_])?accum\w*(?:[-_]steps)?[ =](\d+)",
-    },
 )
 _TRAINER = Dialect(
     trainer="transformers",
@@ -42,10 +38,6 @@ _TRAINER = Dialect(
         "cache": "a data set that is read as needed (datasets' memory-mapped Arrow, streaming=True), low_cpu_mem_usage=True for the model",
         "unpinned": "dataloader_pin_memory=False",
     },
-    settings={
-        "micro_batch": r"(?:Instantaneous batch size per device = |per_device_train_batch_size[ =:]+)(\d+)",
-        "accumulation": r"(?:Gradient Accumulation steps = |gradient_accumulation_steps[ =:]+)(\d+)",
-    },
 )
 _YOLOV5 = Dialect(
     trainer="YOLOv5",
@@ -59,7 +51,6 @@ _YOLOV5 = Dialect(
         "workers": "--workers fewer (0: none)",
         "cache": "no --cache, or --cache disk",
     },
-    settings={"micro_batch": r"(?:--batch(?:-size)?[ =]|\bbatch_size=)(\d+)", "size": r"(?:--img(?:-size)?[ =]|\bimgsz=)(\d+)"},
 )
 _LIGHTNING = Dialect(
     trainer="Lightning",
@@ -71,7 +62,6 @@ _LIGHTNING = Dialect(
         "offload": 'Trainer(strategy="deepspeed_stage_2_offload")',
         "eval_kept": "validation_step returns, and keeps in lists of self, numbers and not tensors on the card",
     },
-    settings={**_PLAIN.settings, "accumulation": r"accumulate_grad_batches[ =:]+(\d+)"},
 )
 _ACCELERATE = Dialect(
     trainer="accelerate",
@@ -84,7 +74,6 @@ _ACCELERATE = Dialect(
         "checkpointing": "gradient checkpointing (model.gradient_checkpointing_enable(), --gradient_checkpointing)",
         "optimizer": "an optimizer with less state (--use_8bit_adam, bitsandbytes' AdamW8bit, Adafactor)",
     },
-    settings=_PLAIN.settings,
 )
 _DEEPSPEED = Dialect(
     trainer="DeepSpeed",
@@ -97,10 +86,6 @@ _DEEPSPEED = Dialect(
         "optimizer": "zero_optimization.stage 2 or 3 (with several cards each keeps a part), smaller reduce_bucket_size",
         "offload": "zero_optimization.offload_optimizer and, with stage 3, offload_param to the CPU",
         "cache": "no offload to the CPU (offload_optimizer takes 12 bytes or more for each weight), pin_memory false",
-    },
-    settings={
-        "micro_batch": r"train_micro_batch_size_per_gpu[\"' =:.]+(\d+)",
-        "accumulation": r"gradient_accumulation_steps[\"' =:.]+(\d+)",
     },
 )
 DIALECTS = (_TRAINER, _DEEPSPEED, _LIGHTNING, _ACCELERATE, _YOLOV5, _PLAIN)

@@ -15,7 +15,7 @@ DIALECT = Dialect(
         "eval_batch": "batch= smaller: validation takes twice the training batch; val=False leaves it out until the end",
         "eval_kept": "max_det= and conf= bound what a validation keeps of each image",
         "workers": "workers= fewer (0: none)",
+        "unpinned": "PIN_MEMORY=false in the environment: Ultralytics pins without it",
         "cache": "cache=False or cache=disk in place of cache=ram",
     },
-    settings={"micro_batch": r"\bbatch=(\d+)", "size": r"\bimgsz=(\d+)"},
 )
