@@ -18,7 +18,7 @@ driver     what is in use on a card                   cards      which of severa
 overlay    what a program writes while it is tried goes aside          overlaid_libraries   and what libraries write natively
 caches     those of libraries belong to the trial     quiet      a script that is tried sends and fetches nothing
 steps      the optimizer steps of a full run, counted                  whole_saves   a kill leaves the checkpoint before it
-loaders    what workers hold ahead, counted           memory_parts   weights and optimizer states, counted
+loaders    what workers hold ahead, counted
 lifeline   no process outlives the one that started it                 guardian   ends what a launcher that was killed has left
 stacks     tells where a process stands, even where it hangs           after_import   acts on a module as soon as it is imported
 loss_scale   of fp16: a trial's steps are taken       api        what the trial of a trainer's package imports

@@ -263,7 +263,6 @@ class Instrument(TakingPart):
         as often as it liked."""
         if not self.active or self.recorder is None or ("deepspeed" in sys.modules and self._steps_on(optimizer)):
             return
-        self.recorder.stepped(optimizer)
         self.progress.stepped(optimizer)
         self.counts.step(by_trainer=self.passive)
         if not (closure and not self.passive) and not self.progress.several:

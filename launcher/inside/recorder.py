@@ -17,10 +17,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ..shared.orders import Orders
-from ..shared.report import PARTS, VERSIONS, Failure, Phase, PhaseUse, TrialReport
+from ..shared.report import VERSIONS, Failure, Phase, PhaseUse, TrialReport
 from .budget import Taken
 from .loaders import HeldAhead
-from .memory_parts import CountedParts
 from .meters import Meter, meter_of
 
 BEAT_S = 0.5
@@ -52,7 +51,6 @@ class Recorder:
         self._last_batch: float | None = None
         self._seconds: dict[str, list[float]] = {"train": [], "validate": [], "half": []}
         self._halves = False
-        self._parts = CountedParts(orders.device)
         self._ahead = HeldAhead()
         self._beaten = 0.0
         self.write()
@@ -119,10 +117,6 @@ class Recorder:
         if self.told.optimizer_steps == 1:
             self._meter.stepped()
 
-    def stepped(self, optimizer: Any) -> None:
-        """An optimizer has stepped, whether that is one of the training's steps or one of several that make it."""
-        self._parts.count(optimizer)
-
     # -- what was seen
 
     def observe(self, **wheels: Any) -> None:
@@ -187,7 +181,7 @@ class Recorder:
             full_step_seconds=train[-1] if half and train else 0.0,
             half_step_seconds=half[-1] if half else 0.0,
             validation_batch_seconds=sum(validate) / len(validate) if validate else only,
-            facts={**self.told.facts, VERSIONS: versions(), PARTS: self._parts.told(), **self._ahead.fact()},
+            facts={**self.told.facts, VERSIONS: versions(), **self._ahead.fact()},
         )
 
     def write(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import Any
 from launcher.history.records import Record, TrialRecord
 from launcher.history.runs import Run, events_of, read_json
 from launcher.ladder.same_training import GIVEN_UP
-from launcher.shared.report import PARTS, Phase, PhaseUse, TrialReport
+from launcher.shared.report import Phase, TrialReport
 from launcher.shared.sizes import format_size
 
 PHASES: Mapping[str, str] = {
@@ -34,8 +34,6 @@ class LadderRow:
     trial: TrialRecord | None
     """The last that was made of it."""
     chosen: bool
-    again: bool
-    """It fitted before, and was tried once more with a correction."""
     ruled_out_by: int | None
 
     @property
@@ -48,25 +46,6 @@ class LadderRow:
     @property
     def peak_bytes(self) -> int:
         return self.trial.peak_bytes if self.trial is not None else 0
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Bar:
-    """One phase's need, in parts."""
-
-    name: str
-    bytes: int
-    parts: Sequence[tuple[str, str, int]]
-    """Name, class in the page's style, and bytes."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class FailureWords:
-    """The trainer's own words about a failure."""
-
-    title: str
-    why: str
-    lines: str
 
 
 def size(told: int | float | None) -> str:
@@ -112,14 +91,12 @@ def ladder(run: Run, record: Record) -> list[LadderRow]:
     told = {one["rung_index"]: one for one in fitted.get("ladder", ())}
     known = {index: trial.model_dump() for index, trial in trials.items()} | told
     last = max([index for index in (*trials, _chosen(record)) if index is not None], default=0)
-    again = {one.rung_index for one in record.trials if one is not trials[one.rung_index] and one.verdict == "fits"}
     return [
         LadderRow(
             index=index,
             settings=settings(known[index].get("rung", {}), known[index].get("accumulation")),
             trial=trials.get(index),
             chosen=index == _chosen(record),
-            again=index in again,
             ruled_out_by=known[index].get("ruled_out_by"),
         )
         for index in sorted(known)
@@ -160,67 +137,31 @@ def same_training(record: Record) -> str:
 # -- peaks
 
 
-def bars(run: Run, record: Record) -> list[tuple[TrialRecord, list[Bar]]]:
-    """For each trial that reported its phases: what each phase needed. The chosen one first."""
+def peaks(run: Run, record: Record) -> list[tuple[TrialRecord, list[tuple[str, int]]]]:
+    """For each trial that reported its phases: (name, bytes) of what each phase needed. The chosen one first."""
     found = []
     for trial in sorted(_latest(record).values(), key=lambda one: (one.rung_index != _chosen(record), one.rung_index)):
         report = TrialReport.read(run.folder.trials / f"{trial.rung_index:03d}" / "report.json")
-        if report is not None and (drawn := _bars(report, cuda=run.device.startswith("cuda"))):
+        if drawn := [(phase(use.phase), use.held_bytes) for use in report.uses if use.held_bytes] if report is not None else []:
             found.append((trial, drawn))
     return found
-
-
-_STEPPED = (Phase.VALIDATE, Phase.SAVE, Phase.TRAIN_AGAIN)
-"""Phases in which the optimizer's states are there from their beginning. A training's highest point may come before its first step."""
-
-
-def _bars(report: TrialReport, *, cuda: bool) -> list[Bar]:
-    uses = [use for use in report.uses if use.held_bytes]
-    base = next((use.held_bytes for use in uses if use.phase == Phase.SETUP), 0)
-    counted = report.facts.get(PARTS) or {}
-    return [
-        Bar(
-            name=phase(use.phase),
-            bytes=use.held_bytes,
-            parts=[part for part in _parts(use, base, counted, cuda=cuda) if part[2] > 0],
-        )
-        for use in uses
-    ]
-
-
-def _parts(use: PhaseUse, base: int, counted: Mapping[str, int], *, cuda: bool) -> Sequence[tuple[str, str, int]]:
-    """The parts of what a phase held at its highest point."""
-    live = min(use.reserved_bytes, use.allocated_bytes) if cuda else use.reserved_bytes
-    first = min(base, live)
-    weights = min(counted.get("weights", 0), first) if use.phase not in (Phase.START, Phase.SETUP) else 0
-    states = min(counted.get("states", 0), live - first) if use.phase in _STEPPED else 0
-    made = "gradients, activations" if states else "gradients, optimizer states, activations"
-    return (
-        ("trained weights", "weights", weights),
-        (f"set up before the first step ({'frozen weights' if weights else 'weights'}, loaded data)", "setup", first - weights),
-        ("optimizer states", "states", states),
-        (f"made by training ({made})", "working", live - first - states),
-        ("held by PyTorch, not in use at once", "idle", use.reserved_bytes - live),
-        ("outside PyTorch's allocator (context, libraries)", "outside", use.outside_bytes),
-    )
 
 
 # -- failures, moments
 
 
-def failures(run: Run, record: Record) -> Iterator[FailureWords]:
-    """The trainer's own words for each failure."""
+def failures(run: Run, record: Record) -> Iterator[tuple[str, str, str]]:
+    """(title, why, the trainer's own words) of each failure."""
     for trial in _latest(record).values():
         if trial.verdict != "fits":
             place = run.folder.trials / f"{trial.rung_index:03d}"
             said = str(read_json(place / "verdict.json").get("verdict", {}).get("evidence") or "").strip() or _tail(place / "stderr.log")
-            yield FailureWords(title=f"Trial of rung {trial.rung_index}", why=sentence(trial.why), lines=_shortened(said))
+            yield f"Trial of rung {trial.rung_index}", sentence(trial.why), _shortened(said)
     for attempt in record.attempts:
         if attempt.ended not in ("done", "interrupted"):
             files = run.folder.attempt(attempt.number)
             why = sentence(f"{spaced(attempt.ended)} in {phase(attempt.phase)}: {attempt.evidence}")
-            said = _tail(files.stderr) or _tail(files.stdout)
-            yield FailureWords(title=f"Attempt {attempt.number} of the full run", why=why, lines=_shortened(said))
+            yield f"Attempt {attempt.number} of the full run", why, _shortened(_tail(files.stderr) or _tail(files.stdout))
 
 
 def _tail(path: Path) -> str:

@@ -63,7 +63,7 @@ def _told(run: Run) -> Mapping[str, Any]:
         "scale": facts.full_scale(run, record),
         "steps": steps,
         "same_training": facts.same_training(record),
-        "peaks": facts.bars(run, record),
+        "peaks": facts.peaks(run, record),
         "plots": list(_plots(run, record, lines, since)),
         "moments": facts.moments(run, since),
         "validations": _validations(lines, since),

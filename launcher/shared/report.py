@@ -39,8 +39,6 @@ CARD_TAKEN = "BudgetTaken"
 
 VERSIONS = "versions"
 """Fact of a report: what the trainer's process ran with, name -> version."""
-PARTS = "memory_parts"
-"""Fact of a report: bytes of trained weights and of optimizer states, as their tensors are; empty where no optimizer has stepped."""
 HELD_AHEAD = "held_ahead"
 """Fact of a report: bytes that loaders with workers hold ahead at most (``inside.loaders``)."""
 HOST_BESIDE = "host_beside"

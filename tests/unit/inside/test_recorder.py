@@ -21,7 +21,7 @@ from launcher.inside.meters import CpuMeter
 from launcher.inside.recorder import Recorder, failure_of
 from launcher.shared.orders import Orders
 from launcher.shared.procfs import data_bytes
-from launcher.shared.report import PARTS, VERSIONS, Phase, TrialReport
+from launcher.shared.report import VERSIONS, Phase, TrialReport
 from tests.helpers.places import ROOT
 
 MIB = 2**20
@@ -136,31 +136,6 @@ def test_the_report_tells_what_the_process_has_loaded_and_nothing_is_loaded_for_
     assert said == f"{ {'python': platform.python_version(), 'numpy': numpy.__version__} } set()\n"
     Recorder(orders).write()
     assert read(orders).facts[VERSIONS]["python"] == platform.python_version()
-
-
-def test_weights_and_states_are_counted_when_their_optimizer_has_stepped(orders: Orders) -> None:
-    import torch
-
-    first, second = torch.nn.Linear(300, 100), torch.nn.Linear(50, 10)
-    recorder = Recorder(orders)
-    for layer in (first, second):
-        optimizer = torch.optim.AdamW(layer.parameters(), lr=0.1)
-        layer(torch.ones(1, layer.in_features)).sum().backward()
-        optimizer.step()
-        recorder.stepped(optimizer)
-        recorder.stepped(optimizer)
-    recorder.write()
-    weights = 4 * sum(one.numel() for layer in (first, second) for one in layer.parameters())
-    assert read(orders).facts[PARTS] == {"weights": weights, "states": 2 * weights + 4 * 4}, (
-        "two moments, and a step's number for each tensor"
-    )
-
-
-@pytest.mark.parametrize("odd", [object(), type("Odd", (), {"param_groups": [{}]})()])
-def test_an_optimizer_that_can_not_be_looked_into_counts_as_nothing(odd: object, orders: Orders) -> None:
-    recorder = Recorder(orders)
-    recorder.stepped(odd)
-    assert recorder.report().facts[PARTS] == {}
 
 
 def test_an_unknown_measure_is_refused_by_name(orders: Orders) -> None:

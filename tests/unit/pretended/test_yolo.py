@@ -19,12 +19,10 @@ WORDS = (
 
 
 @needs_a_pretended_card
-def test_a_yolo_trial_has_its_momenta(tmp_path: Path) -> None:
+def test_a_yolo_trial_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
     report, resumed = tried(tmp_path, "imgsz=64", "batch=4", "nbs=4")
-    parts = report["facts"]["memory_parts"]
-    assert parts["states"] >= 0.99 * parts["weights"] > 0
     used = {use["phase"]: use["allocated_bytes"] for use in report["uses"]}
-    assert parts["weights"] + parts["states"] < used["resume"] <= max(used.values()), "it has gone on from its checkpoint, too"
+    assert 0 < used["resume"] <= max(used.values()), "it has gone on from its checkpoint, too"
     assert "largest_val_input" in resumed["observed"], "it comes to its end"
 
 
