@@ -27,11 +27,6 @@ class Override:
     key: str
     value: str
 
-    def parsed(self) -> object:
-        """The value as Hydra reads it; what it can't read is a text."""
-        found = _hydras(self.value)
-        return self.value if found is _UNREADABLE else found
-
 
 def override_in(word: str) -> Override | None:
     """The word's parts; None for what isn't KEY=VALUE (a deletion, ``~KEY``, say)."""
