@@ -36,8 +36,8 @@ def colour(verdict: Verdict) -> str:
 def summary(console: Console, fit: Fit) -> None:
     """The ladder as far as it was walked, and what was given up."""
     job = fit.job
-    columns = [Column("rung"), *(Column(wheel.name, shared=True) for wheel in job.ladder.wheels), Column("accum", shared=True)]
-    columns += [Column(name) for name in ("peak", "per sample", "full run", "trial")] + [Column("verdict", right=False)]
+    names = ("rung", *(wheel.name for wheel in job.ladder.wheels), "accum", "peak", "per sample", "full run", "trial")
+    columns = [*map(Column, names), Column("verdict", right=False)]
     rows = [[_cell(cell, bold=trial.verdict.fits) for cell in _row(trial, job)] for trial in fit.trials]
     if rows:
         tables.show(console, columns, rows, title=f"{job.recipe.name} on {job.budget}")

@@ -29,7 +29,7 @@ def show(cards: Sequence[OnCard], console: Console) -> None:
 
 def _trials(cards: Sequence[OnCard], console: Console, architecture: str) -> None:
     """What each rung was played to need, and which of the cards that fits."""
-    columns = [Column("rung"), *(Column(wheel.name, shared=True) for wheel in cards[0].ladder.wheels), Column("accum", shared=True)]
+    columns = [Column(name) for name in ("rung", *(wheel.name for wheel in cards[0].ladder.wheels), "accum")]
     rows = []
     for index, one in cards[0].trials.items():
         settings = (str(index), *map(setting, one.rung.values.values()), str(one.rung.accumulation))

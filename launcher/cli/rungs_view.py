@@ -21,12 +21,7 @@ if TYPE_CHECKING:
 
 def ladder(ladder: Ladder, console: Console) -> None:
     """Every rung, numbered."""
-    columns = [
-        Column("rung"),
-        *(Column(wheel.name, shared=True) for wheel in ladder.wheels),
-        Column("accum"),
-        Column("effective", shared=True),
-    ]
+    columns = [Column(name) for name in ("rung", *(wheel.name for wheel in ladder.wheels), "accum", "effective")]
     rows = [
         [Text(cell) for cell in (str(rung.index), *map(setting, rung.values.values()), str(rung.accumulation), str(rung.effective_batch))]
         for rung in ladder.rungs
@@ -36,12 +31,8 @@ def ladder(ladder: Ladder, console: Console) -> None:
 
 def report(trial: Trial, budget: Budget, console: Console) -> None:
     """One trial, phase by phase."""
-    sizes = ("allocated", "reserved", "outside", "device")
-    columns = [
-        Column("phase", right=False),
-        *(Column(name) for name in ("batches", "seconds")),
-        *(Column(name, shared=True) for name in sizes),
-    ]
+    columns = [Column("phase", right=False)]
+    columns += [Column(name) for name in ("batches", "seconds", "allocated", "reserved", "outside", "device")]
     rows = []
     for use in trial.report.uses:
         peaks = (use.allocated_bytes, use.reserved_bytes, use.outside_bytes, use.device_bytes)

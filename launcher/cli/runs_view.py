@@ -9,8 +9,6 @@ from typing import Any
 
 from rich.console import Console
 from rich.live import Live
-from rich.panel import Panel
-from rich.table import Table
 from rich.text import Text
 
 from launcher.cli import prose, tables
@@ -29,17 +27,13 @@ PLAIN_S = 10.0
 """Between two lines of a run without a terminal, where nothing of note happens."""
 SILENT_S = 60.0
 """A run at work that has written nothing for longer is told to be silent."""
-_IN_THE_BOX = ("device", "phase", "host memory", "card busy")
-"""What isn't told in a line."""
-_NAMED = ("SLURM", "waiting", "trial", "rung", "loss")
-"""What is told by its name in a line, too."""
 _PHASES = {"train": "training", "validate": "validation"}
 
 
 def runs(console: Console, runs: Sequence[Run]) -> None:
     """One line for each."""
     columns = [Column(name, right=False) for name in ("run", "state", "rung", "progress")]
-    columns += [Column("peak"), Column("budget", shared=True), Column("age")]
+    columns += map(Column, ("peak", "budget", "age"))
     rows = []
     for run in runs:
         beside = run.owner.host if run.state == "elsewhere" else _job(run) if run.state in QUEUED else ""
@@ -52,8 +46,8 @@ def runs(console: Console, runs: Sequence[Run]) -> None:
 
 def peaks(console: Console, pairs: Sequence[Mapping[str, Any]]) -> None:
     """Each full run's peak beside its trial's."""
-    columns = [Column("run", right=False), Column("state", right=False), Column("rung"), Column("trial peak"), Column("run peak")]
-    columns += [Column("run / trial"), Column("cap", shared=True), Column("budget", shared=True)]
+    columns = [Column("run", right=False), Column("state", right=False)]
+    columns += map(Column, ("rung", "trial peak", "run peak", "run / trial", "cap", "budget"))
     rows = []
     for pair in pairs:
         ratio = pair["run_peak_bytes"] / pair["trial_peak_bytes"]
@@ -65,8 +59,8 @@ def peaks(console: Console, pairs: Sequence[Mapping[str, Any]]) -> None:
 
 def fits(console: Console, kept: Sequence[KeptFit], failures: Sequence[RunFailure]) -> None:
     """Fits that stand for the trials of a launch, and those that a run has shown to be wrong."""
-    columns = [Column("fit"), Column("of", right=False), Column("rung", right=False), Column("device", right=False, shared=True)]
-    columns += [Column(name) for name in ("peak", "holds at caps", "made")]
+    columns = [Column(name, right=False) for name in ("fit", "of", "rung", "device")]
+    columns += map(Column, ("peak", "holds at caps", "made"))
     rows = []
     for one in kept:
         rung = f"{one.rung_index}: {_settings(one.rung)}"
@@ -97,54 +91,39 @@ def ended(console: Console, run: Run) -> None:
 def live(console: Console) -> Iterator[Callable[[Run], None]]:
     """While open, what it yields draws one run as it is now: on a terminal in place, elsewhere a line where there is news."""
     if not console.is_terminal:
-        yield _Plain(console).show
+        yield _news(console)
         return
     with Live(console=console, auto_refresh=False, transient=True) as live:
         try:
-            yield lambda run: live.update(panel(run), refresh=True)
-        finally:  # rich draws the last one once more and whole: of a box that is higher than the screen the top would stay
+            yield lambda run: live.update(Text("\n".join(f"{label:<12} {words}" for label, words in told(run))), refresh=True)
+        finally:  # rich draws the last one once more and whole: of one that is higher than the screen the top would stay
             live.update(Text(), refresh=True)
 
 
-class _Plain:
-    """Lines, where something has happened or some time has gone."""
+def _news(console: Console) -> Callable[[Run], None]:
+    """Says a line where something has happened or some time has gone."""
+    before: tuple[float, object] = (0.0, None)
 
-    def __init__(self, console: Console) -> None:
-        self._console = console
-        self._at, self._about = 0.0, ""
+    def show(run: Run) -> None:
+        nonlocal before
+        about = (run.state, run.rung_index, run.tried, run.phase, run.attempt, run.waits_for, run.remark, run.seen)
+        about_now, now = (*about, int(run.last.get("epoch") or 0)), time.monotonic()
+        if about_now != before[1] or now - before[0] >= PLAIN_S:
+            before = now, about_now
+            prose.say(console, line(run), hang=2)
 
-    def show(self, run: Run) -> None:
-        epoch = run.last.get("epoch", 0.5)
-        whole = epoch if float(epoch).is_integer() else ""
-        about = f"{run.state} {run.rung_index} {run.tried} {run.phase} {run.attempt} {run.waits_for} {run.remark} {whole} {run.seen}"
-        now = time.monotonic()
-        if about == self._about and now - self._at < PLAIN_S:
-            return
-        self._at, self._about = now, about
-        prose.say(self._console, line(run), hang=2)
+    return show
 
 
 def line(run: Run) -> str:
     """A run at work in one line."""
-    told = [f"{label} {words}" if label in _NAMED else words for label, words in _told(run) if label not in _IN_THE_BOX]
-    return "  ".join([_words(run.state), *told])
+    return "  ".join([_words(run.state), *(f"{label} {words}" for label, words in told(run)[1:])])
 
 
-def panel(run: Run) -> Panel:
-    """A run at work in a box."""
-    rows = Table.grid(padding=(0, 2))
-    rows.add_column(style="dim", no_wrap=True)
-    rows.add_column()
-    by = Text(f"process {run.owner.pid} on {run.owner.host}", style="dim") if run.owner.pid else None
-    for label, words in _told(run):
-        rows.add_row(label, Text(words, style="yellow" if label in ("waiting", "note") else ""))
-    title = Text.assemble(run.name, "  ", (_words(run.state), _colour(run)))
-    return Panel(rows, title=title, title_align="left", expand=False, subtitle=by, subtitle_align="right")
-
-
-def _told(run: Run) -> Iterator[tuple[str, str]]:
-    """(label, words) of what is known of a run at work."""
-    return ((label, words) for label, words in _all_told(run) if words and words != "-")
+def told(run: Run) -> list[tuple[str, str]]:
+    """(label, words) of what is known of a run at work; the first says which run it is."""
+    by = f", process {run.owner.pid} on {run.owner.host}" if run.owner.pid else ""
+    return [(run.name, f"{_words(run.state)}{by}"), *((label, words) for label, words in _all_told(run) if words and words != "-")]
 
 
 def _all_told(run: Run) -> Iterator[tuple[str, str]]:

@@ -227,14 +227,12 @@ def test_watch_for_json_is_one_answer_at_once(tmp_path: Path, capsys: pytest.Cap
 
 def test_watch_on_a_terminal_shows_all_that_is_known(tmp_path: Path) -> None:
     console = Console(record=True, width=100, force_terminal=True, file=open(os.devnull, "w"))  # noqa: SIM115
-    with running(tmp_path) as (path, child):
-        with runs_view.live(console) as show:
-            show(runs.run_in(path))
-        console.print(runs_view.panel(runs.run_in(path)))
+    with running(tmp_path) as (path, child), runs_view.live(console) as show:
+        show(runs.run_in(path))
+        assert f"process {child.pid}" in runs_view.told(runs.run_in(path))[0][1]
     text = console.export_text()
     for part in (path.name, "running", "1: micro_batch 4", "epoch 2/6  step 10/30", "training", "300 MiB of 900 MiB", "1.1 GiB"):
         assert part in text, text
-    assert f"process {child.pid}" in text
 
 
 def test_a_signal_ends_the_watching_and_says_nothing_untrue_of_the_run(
