@@ -13,7 +13,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from types import FrameType
 from typing import TypeVar
 
@@ -109,19 +109,7 @@ def _jobs(call: Call) -> Iterable[Task]:
         raise refusal(found, "Go to one that is (cd).", where="autofit") from None
     if wrong := astray.fault(call):
         raise BadInput([wrong])
-    return verbs.named(call.verb).run(_with_a_card(call))
-
-
-def _with_a_card(call: Call) -> Call:
-    """``device=idle`` in place of a card's number: the idlest one's, as it is now. Raises BadInput where there is none."""
-    if IDLE not in call.words:
-        return call
-    from launcher.machine import idle
-    from launcher.shared.sizes import format_size
-
-    number, card = idle.card()
-    call.terminal.say(f"{IDLE}: card {number} of the visible ones, {card.name}, {format_size(card.free_bytes)} free")
-    return replace(call, words=tuple(f"device={number}" if word == IDLE else word for word in call.words))
+    return verbs.named(call.verb).run(call)
 
 
 def _stopped(stopped: Interrupted, terminal: Terminal) -> Answer:
@@ -170,25 +158,19 @@ def _guarded(act: Callable[[], T], terminal: Terminal) -> T | Answer:
         return _stopped(stopped, terminal)
     except Exception as error:
         if isinstance(error, OSError) and error.errno in _OF_A_PLACE and (error.filename or error.errno == errno.EMFILE):
-            place, cure = str(error.filename or "ulimit -n"), _OF_A_PLACE[error.errno]
-            return _refused(refusal(str(error.strerror), cure, where=place), terminal)
+            cure = "Name a file or folder that this user can read and write, on a disk with room; or raise this shell's limit (ulimit)."
+            return _refused(refusal(str(error.strerror), cure, where=str(error.filename or "ulimit -n")), terminal)
         import traceback  # a fault of autofit's own: its traceback is what helps to mend it
 
         terminal.complain("".join(traceback.format_exception(error)).rstrip())
         return Answer(status=ExitCode.BAD_INPUT, record={"status": "stopped", "error": f"{type(error).__name__}: {error}"})
 
 
-IDLE = "device=idle"
-_OF_A_PLACE = dict.fromkeys(
-    (
-        errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP,
-    ),
-    "Name a file or folder that this user can read and write, on a disk with room.",
-) | {
-    errno.EFBIG: "This shell lets no file become larger: raise that limit (ulimit -f unlimited).",
-    errno.EMFILE: "This shell lets no process have more files open: raise that limit (ulimit -n 4096).",
-}  # fmt: skip
-"""What is wrong with a file or folder that was named, or with its disk, and not with autofit -> what to do about it."""
+_OF_A_PLACE = (
+    errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP,
+    errno.EFBIG, errno.EMFILE,
+)  # fmt: skip
+"""Errors of a file or folder that was named, of its disk, or of a limit of this shell's, and not of autofit."""
 
 
 def _refused(refused: BadInput, terminal: Terminal) -> Answer:

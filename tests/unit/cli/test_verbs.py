@@ -14,8 +14,6 @@ from launcher.cli.call import Answer, Call, Takes, Task, Verb
 from launcher.config.schema import DeviceRules, RecoverRules, RunRules, TrialRules
 from launcher.errors import ExitCode
 from launcher.history.run_folder import RunFolder
-from launcher.machine import idle
-from launcher.machine.nvml import Card
 
 LAUNCHER = Path(main.__file__).parents[1]
 
@@ -112,13 +110,3 @@ def _spoken(path: Path) -> set[str]:
     names = {node.func.id for node in nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
     dotted = {f"{node.value.id}.{node.attr}" for node in nodes if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)}
     return (names | dotted) & {"print", "exit", "SystemExit", "sys.stdout", "sys.stderr", "sys.exit"}
-
-
-def test_device_idle_becomes_the_number_of_the_idlest_card(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(verbs, "VERBS", juggling(Takes.RECIPE))
-    monkeypatch.setattr(
-        idle, "card", lambda: (2, Card(index=2, uuid="GPU-2", name="A100", mig=False, total_bytes=8, free_bytes=2**34, neighbours=()))
-    )
-    main.run(["juggle", "recipe=x", "device=idle", "--json"])
-    told = capsys.readouterr()
-    assert '"device=2"' in told.out and "device=idle: card 2 of the visible ones, A100, 16.0 GiB free" in told.err

@@ -13,7 +13,7 @@ import pynvml
 import pytest
 
 from launcher.errors import BadInput, Fault
-from launcher.machine import devices, host, idle
+from launcher.machine import devices, host
 from launcher.machine import nvml as nvml_module
 from launcher.machine.devices import Budget, find, settle, taken, used_bytes, wait_for
 from launcher.shared.sizes import format_size, parse_size
@@ -426,25 +426,3 @@ def test_what_is_no_size_is_refused_with_the_reason(text: str | int, reason: str
 ])  # fmt: skip
 def test_sizes_are_written_for_people(size: int, text: str) -> None:
     assert format_size(size) == text
-
-
-# ---- the idlest card
-
-
-def test_the_idlest_card_is_one_that_nobody_else_has_then_the_least_busy_then_the_freest() -> None:
-    cards = [
-        FakeCard(uuid="GPU-0", processes=[[(os.getppid(), 9 * GIB)]], used=9 * GIB),
-        FakeCard(uuid="GPU-1", used=2 * GIB, busy=0),
-        FakeCard(uuid="GPU-2", used=1 * GIB, busy=90),
-        FakeCard(uuid="GPU-3", used=1 * GIB, busy=0),
-    ]
-    number, card = idle.card(nvml=FakeNvml(*cards), environ={})
-    assert (number, card.uuid) == (3, "GPU-3")
-    number, card = idle.card(nvml=FakeNvml(*cards), environ={"CUDA_VISIBLE_DEVICES": "0,2"})
-    assert (number, card.uuid) == (1, "GPU-2"), "numbered among the visible ones, as device.index is"
-
-
-def test_without_a_card_none_is_idle(no_card_files: None) -> None:
-    with pytest.raises(BadInput) as caught:
-        idle.card(nvml=FakeNvml(), environ={})
-    assert caught.value.faults[0].key == "device" and "idle is asked" in caught.value.faults[0].found
