@@ -13,7 +13,7 @@ from launcher.errors import ExitCode
 
 if TYPE_CHECKING:
     from launcher.cli.terminal import Shown
-    from launcher.history.runs import Reader, Run
+    from launcher.history.runs import Run
 
 FOLLOW = ("-f", "--follow")
 LOOK_S = 0.5
@@ -30,23 +30,35 @@ class Said:
 
 
 def logs(call: Call) -> Answer:
-    """The newest run's, where none is named."""
+    """The newest run's, where none is named; with ``-f`` until it or the trial has ended, or nobody reads it any more."""
     from launcher.history.runs import Reader, find, newest
 
-    name, said = word(call, "run"), call.values.get(TRIAL, "0")
-    if not said.isdecimal():
-        raise refusal(f"{said!r} is no number of a trial", "Give its number, as the launch has told it: --trial 1.")
-    trial = int(said) if TRIAL in call.values else None
+    name, trial = word(call, "run"), _number(call)
     reader = Reader(find(name) if name else newest())
-    pages = _Pages(call.terminal.streams()[0])
-    shown = _shown(reader.now(), pages, trial)
-    if call.flags.intersection(FOLLOW):
-        shown = _followed(call, reader, pages, trial) or shown
-    folder = str(reader.now().folder.path)
-    if shown is None:
+    pages, follow = _Pages(call.terminal.streams()[0]), bool(call.flags.intersection(FOLLOW))
+    while True:
+        run = reader.now()  # first: what is read after a run's end is all that it has said
+        if (said := latest(run) if trial is None else _trial(run, trial)) is not None:
+            pages.show(said)
+        if not follow or not run.at_work or (trial is not None and trial < run.tried) or not call.terminal.is_heard:
+            break
+        try:
+            time.sleep(LOOK_S)
+        except KeyboardInterrupt:
+            call.terminal.complain("autofit: no longer followed; the run goes on")
+            break
+    folder = str(run.folder.path)
+    if said is None:
         raise refusal("its trainer has said nothing yet", "autofit logs -f waits.", where=folder)
-    record = {"run_dir": folder, "of": shown.name, "stdout": str(shown.stdout), "stderr": str(shown.stderr)}
+    record = {"run_dir": folder, "of": said.name, "stdout": str(said.stdout), "stderr": str(said.stderr)}
     return Answer(status=ExitCode.DONE, record=record)
+
+
+def _number(call: Call) -> int | None:
+    said = call.values.get(TRIAL)
+    if said is not None and not said.isdecimal():
+        raise refusal(f"{said!r} is no number of a trial", "Give its number, as the launch has told it: --trial 1.")
+    return None if said is None else int(said)
 
 
 def latest(run: Run) -> Said | None:
@@ -62,10 +74,7 @@ def _trial(run: Run, number: int) -> Said:
     """Raises BadInput where the launch has made no such trial."""
     made = _of_rungs(run)
     if not 0 < number <= len(made):
-        there = f"It has made {len(made)}: --trial 1{f' to {len(made)}' if len(made) > 1 else ''}." if made else "It has made none."
-        relies = not made and run.known.kept.used
-        kept = " The fit that it relies on was kept by an earlier launch." if relies else ""
-        raise refusal(f"there is no trial {number}", f"{there}{kept}", where=str(run.folder.path))
+        raise refusal(f"there is no trial {number}", f"It has made {len(made)}.", where=str(run.folder.path))
     return made[number - 1]
 
 
@@ -77,28 +86,6 @@ def _of_rungs(run: Run) -> list[Said]:
         for number, one in enumerate(made, start=1)
         for place in [run.folder.trials / f"{one.rung_index:03d}"]
     ]
-
-
-def _followed(call: Call, reader: Reader, pages: _Pages, trial: int | None) -> Said | None:
-    """Shows what comes until the run has ended, or the trial that is asked for, or nobody reads it any more."""
-    said: Said | None = None
-    try:
-        while call.terminal.is_heard:
-            run = reader.now()  # first: what is read after a run's end is all that it has said
-            said = _shown(run, pages, trial)
-            if not run.at_work or (trial is not None and trial < run.tried):
-                break
-            time.sleep(LOOK_S)
-    except KeyboardInterrupt:
-        call.terminal.complain("autofit: no longer followed; the run goes on")
-    return said
-
-
-def _shown(run: Run, pages: _Pages, trial: int | None) -> Said | None:
-    said = _trial(run, trial) if trial is not None else latest(run)
-    if said is not None:
-        pages.show(said)
-    return said
 
 
 class _Pages:

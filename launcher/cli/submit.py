@@ -28,9 +28,6 @@ if TYPE_CHECKING:
     from launcher.machine.slurm import SlurmJob
 
 HERE = "launch.kind=here"
-SEEN_S = 10.0
-"""SLURM says within this whether a job as it was asked for can never start; mostly at once."""
-LOOK_S = 0.2
 ONE_MACHINE = "only a script that starts its ranks on all of them (srun ...) trains on several, with device=cpu"
 
 
@@ -100,15 +97,9 @@ def _handed_in(folder: Path, draft: Draft, terminal: Terminal, *, fit_only: bool
     submission.write(folder, begun)  # the job may start before SLURM has told its id
     with doing("handing the job to SLURM"):
         handed = replace(begun, job=slurm.submit(_asked(folder, draft.recipe)))
-        try:
-            submission.write(folder, handed)
-            seen = _first_seen(handed)
-        except BaseException:  # Ctrl-C, too: nothing is left queued that nobody was told of
-            slurm.cancel(handed.job)
-            raise
-    waits = f", which waits: {seen.reason}" if seen is not None and seen.waits and seen.reason else ""
+    submission.write(folder, handed)
     log = handed.log(folder)
-    terminal.say(f"handed to SLURM: job {handed.job}{waits}", f"  autofit watch {folder}", f"  autofit stop {folder}", f"its words: {log}")
+    terminal.say(f"handed to SLURM: job {handed.job}", f"  autofit watch {folder}", f"  autofit stop {folder}", f"its words: {log}")
     return Answer(status=ExitCode.DONE, record={"status": "submitted", "job": handed.job, "run_dir": str(folder), "log": str(log)})
 
 
@@ -130,14 +121,6 @@ def _asked(folder: Path, recipe: Recipe) -> SlurmJob:
         more={name: value for name, value in more.items() if value not in (None, False)},
         setup=said.setup,
     )
-
-
-def _first_seen(handed: Submission) -> JobSeen | None:
-    """The job once SLURM has begun to look at it: it starts, or waits for a reason."""
-    until = time.monotonic() + SEEN_S
-    while (seen := look(handed)) is not None and seen.waits and not seen.reason and time.monotonic() < until:
-        time.sleep(LOOK_S)
-    return seen
 
 
 def look(handed: Submission) -> JobSeen | None:

@@ -1,9 +1,7 @@
-"""Reads the catalogue of cards, conf/gpu/NAME.yaml, so that a plan needs no card. Raises BadInput for unknown names, with similar ones."""
+"""Reads the catalogue of cards, conf/gpu/NAME.yaml, so that a plan needs no card. Raises BadInput for unknown names, with a similar one."""
 
 from __future__ import annotations
 
-import difflib
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -12,7 +10,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from launcher import paths
-from launcher.errors import COMMAND_LINE, BadInput, Fault
+from launcher.errors import COMMAND_LINE, BadInput, Fault, did_you_mean
 from launcher.shared.sizes import MIB
 
 
@@ -69,20 +67,5 @@ def read(path: Path) -> GpuModel:
 
 
 def _unknown(name: str, there: Sequence[str]) -> Fault:
-    near = _near(name, there)
-    said = f"Near to it: {', '.join(near)}. " if near else ""
-    cure = f"{said}There is: {', '.join(there)}. Another one is a file in {paths.short(folder())}."
+    cure = f"{did_you_mean(name.lower(), there)}There is: {', '.join(there)}. Another one is a file in {paths.short(folder())}."
     return Fault(key="gpu", found=f"the catalogue has no card {name!r}", cure=cure, where=COMMAND_LINE)
-
-
-def _near(name: str, there: Sequence[str]) -> list[str]:
-    """By spelling, by one being part of the other, and by the number that cards go by (a "3090 Ti" is near to rtx_3090)."""
-    asked, plain = _plain(name), {_plain(one): one for one in there}
-    close = [plain[one] for one in difflib.get_close_matches(asked, list(plain), n=4, cutoff=0.5)]
-    numbers = set(re.findall(r"[a-z]?\d{2,}", asked))
-    alike = [one for short, one in plain.items() if short in asked or asked in short or numbers & set(re.findall(r"[a-z]?\d{2,}", short))]
-    return list(dict.fromkeys((*alike, *close)))[:4]
-
-
-def _plain(name: str) -> str:
-    return re.sub(r"[^a-z0-9]", "", name.lower().replace("nvidia", "").replace("geforce", "").replace("super", "s"))
