@@ -31,7 +31,7 @@ from launcher.ladder import throughput
 from launcher.ladder.verdict import Kind
 from launcher.machine import headroom
 from launcher.machine.devices import Budget
-from launcher.run.events import AttemptEnded, AttemptStarted, Deviated, Heartbeat, Recovering
+from launcher.run.events import AttemptEnded, AttemptStarted, Deviated, Recovering
 from launcher.shared import activity
 from launcher.shared.sizes import format_number, format_size
 from launcher.trial.events import PhaseEntered, TrialEnded, TrialStarted
@@ -124,12 +124,12 @@ class Display:
             f" {size(verdict.peak_bytes):>9}  {trial.seconds:5.1f} s  ",
             _room(trial, event.budget) if verdict.fits else verdict.why,
         )
-        self._say(line, hang=12)
+        self._say(line)
         for note in trial.report.notes:
             self._once(f"            {note}", style="dim")
         if not verdict.fits and not verdict.lower_rung_may_help and verdict.kind is not Kind.CARD_TAKEN:
             self._say("the trainer's output:", style="bold")
-            self._say(verdict.evidence.strip()[-4000:] or "(it said nothing)", hang=4)
+            self._say(verdict.evidence.strip()[-4000:] or "(it said nothing)")
             self._say(f"in full: {trial.folder}")
 
     @hear.register
@@ -166,7 +166,7 @@ class Display:
             parts = "; ".join(f"{names}: {line}" for line, names in same.unproven.items())
             self._say(f"the same training, {lead} {parts}", style="yellow")
         for note in same.notes:
-            self._say(f"  {note}", style="dim", hang=2)
+            self._say(f"  {note}", style="dim")
 
     @hear.register
     def _fitted(self, event: Fitted) -> None:
@@ -202,13 +202,6 @@ class Display:
         self._say(f"autofit: the run {event.what}" + (f": {event.evidence}" if event.evidence else ""), style="yellow")
 
     @hear.register
-    def _heartbeat(self, event: Heartbeat) -> None:
-        """Shows how much of the budget the run uses, if its trainer can't (on a CPU it shows 0G)."""
-        if event.used_bytes and event.budget.kind == "cpu":
-            used, peak, budget = map(format_size, (event.used_bytes, event.peak_bytes, event.budget.budget_bytes))
-            self._say(f"autofit: {prose.duration(event.seconds)}, memory {used} of {budget} (peak {peak})", style="dim")
-
-    @hear.register
     def _attempt_ended(self, event: AttemptEnded) -> None:
         """Shows why a failed attempt ended, and by how much its fit was wrong."""
         one, wrong = event.attempt, event.attempt.fit_wrong_by_bytes
@@ -242,15 +235,15 @@ class Display:
     def _labelled(self, label: str, said: str, *, label_style: str = "dim") -> None:
         """A label, and a paragraph beside it."""
         width = max(8, len(label) + 2)
-        self._say(Text.assemble((f"{label:<{width}}", label_style), said), hang=8)
+        self._say(Text.assemble((f"{label:<{width}}", label_style), said))
 
-    def _say(self, said: str | Text, *, style: str = "", hang: int = 0) -> None:
-        prose.say(self._console, said, style=style, hang=hang)
+    def _say(self, said: str | Text, *, style: str = "") -> None:
+        prose.say(self._console, said, style=style)
 
     def _once(self, line: str, *, style: str) -> None:
         if line not in self._said:
             self._said.add(line)
-            self._say(line, style=style, hang=len(line) - len(line.lstrip()))
+            self._say(line, style=style)
 
 
 def _what_fits(budget: Budget) -> str:

@@ -29,7 +29,7 @@ def show(console: Console, fit: Fit) -> None:
     prose.say(console, f"No rung fits {where}: {_why(fit)}", style="red")
     if not beside:
         for line in _cures(fit):
-            prose.say(console, f"  {line}", hang=4)
+            prose.say(console, f"  {line}")
 
 
 def _why(fit: Fit) -> str:

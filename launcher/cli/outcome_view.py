@@ -51,7 +51,7 @@ def summary(console: Console, fit: Fit) -> None:
         for name, (asked, used) in given_up.items()
     )
     used_batch, asked_batch = fit.chosen.effective_batch, job.ladder.effective_batch
-    prose.say(console, _given_up(", ".join(less), _batch_words(fit.chosen, asked_batch), fit.same), hang=10)
+    prose.say(console, _given_up(", ".join(less), _batch_words(fit.chosen, asked_batch), fit.same))
     rungs_view.rooms(fit.chosen, job.budget, console)
     if fit.chosen.rung.effective_batch != asked_batch:
         prose.say(console, no_fit_view.learning_rate(asked_batch, used_batch), style="yellow")
@@ -87,7 +87,7 @@ def ended(console: Console, fit: Fit) -> None:
         _length(console, outcome)
         if outcome.evidence:
             text = f"{outcome.evidence}: a traceback is among its last words, and its exit status is 0 all the same"
-            prose.say(console, f"  {'error':<28} {text}", style="yellow", hang=31)
+            prose.say(console, f"  {'error':<28} {text}", style="yellow")
         for name, value in _flat(fit.results):
             prose.say(console, f"  {name:<28} {value}")
     else:
@@ -103,20 +103,20 @@ def _length(console: Console, outcome: RunRecord) -> None:
     if outcome.ended_at:
         why = f"it says “{outcome.stopped_early}”" if outcome.stopped_early else "what ended it, its words don't say"
         text = f"the last that it told was {outcome.ended_at}; it ended there by itself, with exit status 0: {why}"
-        prose.say(console, f"  {'length':<28} {text}", style="dim" if outcome.stopped_early else "yellow", hang=31)
+        prose.say(console, f"  {'length':<28} {text}", style="dim" if outcome.stopped_early else "yellow")
 
 
 def _steps(console: Console, fit: Fit) -> None:
     """The run's optimizer steps against those due; and a run that ended at a rung that nobody compared."""
     steps, same = fit.steps, fit.certificate(fit.rung) if fit.rung is not None else None
     if steps is not None and steps.line == "proven":
-        prose.say(console, f"  {'optimizer steps':<28} {steps.made}, as due by {steps.due.by}", hang=31)
+        prose.say(console, f"  {'optimizer steps':<28} {steps.made}, as due by {steps.due.by}")
     elif steps is not None:
-        prose.say(console, f"  {'optimizer steps':<28} {steps.line}", style="red" if steps.otherwise else "dim", hang=31)
+        prose.say(console, f"  {'optimizer steps':<28} {steps.line}", style="red" if steps.otherwise else "dim")
     if fit.rung is not None and fit.chosen is not None and fit.rung.index != fit.chosen.rung.index and same is not None:
         short = "; ".join(same.unproven)
         if short:
-            prose.say(console, f"it ended at rung {fit.rung.index}, which isn't proven the same training: {short}", style="yellow", hang=2)
+            prose.say(console, f"it ended at rung {fit.rung.index}, which isn't proven the same training: {short}", style="yellow")
 
 
 def _going_on(console: Console, fit: Fit) -> None:
@@ -137,7 +137,7 @@ def _memory(console: Console, fit: Fit) -> None:
     memory, lost = fit.memory, fit.outcome.lost_to_memory if fit.outcome is not None else ()
     if memory is not None and memory.ratio is not None:
         run, trial, cap, budget = map(format_size, (memory.run_peak_bytes, memory.trial_peak_bytes, memory.cap_bytes, memory.budget_bytes))
-        prose.say(console, f"  {'memory':<28} run {run}, trial {trial} ({memory.ratio:.1%}), cap {cap}, budget {budget}", hang=31)
+        prose.say(console, f"  {'memory':<28} run {run}, trial {trial} ({memory.ratio:.1%}), cap {cap}, budget {budget}")
         if above_trial(memory):
             more = "the run needed more than its trial had shown: please report this, with"
             prose.say(console, f"{more} {fit.job.folder.path}", style="yellow")

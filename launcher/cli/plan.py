@@ -1,40 +1,40 @@
-"""The verb ``plan``: a recipe, or a command of the person's after ``--``, and the cards to plan for."""
+"""The verb ``plan``: the trials of ``autofit fit`` on pretended cards, of a recipe or of a command of the person's after ``--``."""
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import sys
 import tempfile
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from launcher.cli.call import Answer, Call, Task
-from launcher.cli.run import understand
+from launcher.cli.call import FIT_ONLY, Answer, Call, Task
 from launcher.cli.terminal import Terminal
 from launcher.cli.train import drafts, each
-from launcher.errors import COMMAND_LINE, BadInput, Fault
+from launcher.errors import COMMAND_LINE, BadInput, ExitCode, Fault
+from launcher.shared.sizes import format_size
 
 if TYPE_CHECKING:
-    from launcher.adapter.protocol import Adapter
     from launcher.config.recipe import Draft
     from launcher.pretended.catalogue import GpuModel
 
 GPU = "gpu="
+EVIDENCE = "played on PyTorch's own CUDA allocator: what it holds is exact, context and workspaces are assumed; a trial on a card proves it"
+_CARDS = 8
+"""Of each kind that are pretended: as many as a machine mostly has at most."""
+_RULES = ("device.kind=cuda", "device.turns=false", "trial.fresh=true", "trial.resume=false", "trial.proof_timeout_s=0")
 
 
 def plan(call: Call) -> Iterable[Task]:
-    from launcher.cli import recipe_draft, recognise
-
-    words, drafted = [word for word in call.words if not word.startswith(GPU)], None
-    if call.command:  # a recipe that is written nowhere
-        understood = understand(call)
-        name = recognise.name_of(understood)
-        words, drafted = [f"recipe={name}", *words], {name: recipe_draft.recipe(understood, name=name)}
-    return each(drafts(call, words, drafted), call, partial(_plan, models=_cards(call.words)))
+    models, words = _cards(call.words), [word for word in call.words if not word.startswith(GPU)]
+    if call.command:
+        argv = ["run", FIT_ONLY, *words, "--", *call.command]
+        return [partial(_played, argv, call.terminal, models=models, program=call.command[0])]
+    return each(drafts(call, words), call, partial(_of_recipe, models=models))
 
 
 def _cards(words: Sequence[str]) -> list[GpuModel]:
@@ -49,44 +49,71 @@ def _cards(words: Sequence[str]) -> list[GpuModel]:
     return catalogue.named(names)
 
 
-def _plan(draft: Draft, terminal: Terminal, *, models: Sequence[GpuModel]) -> Answer:
-    from launcher.cli import plan_view
-    from launcher.engine.state import Status, exit_code_of, status_of
-    from launcher.pretended.plan import for_a_plan, planned
-
+def _of_recipe(draft: Draft, terminal: Terminal, *, models: Sequence[GpuModel]) -> Answer:
     if draft.recipe is None:
         raise BadInput(draft.faults)
-    typed = draft.provenance.where("device.memory") == COMMAND_LINE  # a recipe's is another device's
+    command = draft.recipe.trainer.args.get("command") or ()
+    program = next(iter(shlex.split(command) if isinstance(command, str) else command), "")
     with tempfile.TemporaryDirectory(prefix="autofit-") as place:
-        recipe = for_a_plan(draft.recipe, memory=draft.recipe.device.memory if typed else None, root=place)
-        adapter = _with_data(replace(draft, recipe=recipe), terminal, Path(place, "data"))
-        cards = planned(adapter, models, python=_python(adapter), tell=terminal.say)
-    plan_view.show(cards, terminal.console)
-    ended = next((status_of(one.ended_by.kind) for one in cards if one.ended_by), Status.NO_RUNG_FITS)
-    status = Status.DONE if any(one.rung for one in cards) else ended
-    record = {"status": status, "evidence": plan_view.EVIDENCE, "cards": list(map(plan_view.record, cards))}
-    return Answer(status=exit_code_of(status), record=record)
+        argv = ["fit", *draft.provenance.overrides, *_small_data(draft, terminal, Path(place))]
+        return _played(argv, terminal, models=models, program=str(program))
 
 
-def _with_data(draft: Draft, terminal: Terminal, place: Path) -> Adapter:
-    """The recipe's adapter, checked; where its data isn't here and small data can be made, on that. Raises BadInput with all faults."""
+def _small_data(draft: Draft, terminal: Terminal, place: Path) -> list[str]:
+    """Words for small data, where the recipe's isn't here and such can be made."""
     from launcher.adapter.registry import load_adapter
-    from launcher.engine import prepare
+    from launcher.config.hydra_overrides import quoted
 
     assert draft.recipe is not None
-    recipe, faults, adapter = draft.recipe, draft.faults, load_adapter(draft.recipe.trainer.adapter)(draft.recipe)
-    found = recipe.prepare or os.path.exists(recipe.data or "") or draft.provenance.where("data") == COMMAND_LINE
-    if not found and (small := adapter.stand_in(place)) is not None and any(fault.key == "data" for fault in (*faults, *adapter.check())):
-        maker = " ".join(os.path.basename(word) for word in (small.prepare or ())[1:] if str(place) not in word)
-        terminal.say(f"no data is here{f' ({recipe.data})' if recipe.data else ''}; in its place, what this makes: {maker}")
-        recipe, faults = small, tuple(fault for fault in faults if fault.key != "data")
-    return prepare.checked(replace(draft, recipe=recipe), list(faults), make_data=True)[0]
+    recipe = draft.recipe
+    if recipe.prepare or os.path.exists(recipe.data or "") or draft.provenance.where("data") == COMMAND_LINE:
+        return []
+    small = load_adapter(recipe.trainer.adapter)(recipe).stand_in(place / "data")
+    if small is None:
+        return []
+    maker = " ".join(os.path.basename(word) for word in (small.prepare or ())[1:] if str(place) not in word)
+    terminal.say(f"no data is here{f' ({recipe.data})' if recipe.data else ''}; in its place, what this makes: {maker}")
+    return [f"data={small.data}", f"prepare=[{','.join(map(quoted, small.prepare or ()))}]"]
 
 
-def _python(adapter: Adapter) -> str:
-    """The interpreter that the trainer runs on: of a command its own."""
+def _played(argv: Sequence[str], terminal: Terminal, *, models: Sequence[GpuModel], program: str) -> Answer:
+    """The answer for each card. Where the input can't work on one, it can't on another."""
+    played, codes = list[dict[str, Any]](), list[ExitCode]()
+    for model in models:
+        terminal.say(f"{model.name}: {model.title}, {format_size(model.usable_bytes)} usable; no such card is here: it is pretended")
+        code, record = _on_card(argv, terminal, model=model, program=program)
+        codes.append(code)
+        played.append({"gpu": model.name, "title": model.title, "usable_bytes": model.usable_bytes, **record})
+        if code is ExitCode.BAD_INPUT:
+            break
+    terminal.say(*(f"{one['gpu']}: {_said(one)}" for one in played), EVIDENCE)
+    code = ExitCode.DONE if ExitCode.DONE in codes else codes[0]
+    status = "done" if code is ExitCode.DONE else played[0].get("status", "bad_input")
+    return Answer(status=code, record={"status": status, "evidence": EVIDENCE, "cards": played})
+
+
+def _on_card(argv: Sequence[str], terminal: Terminal, *, model: GpuModel, program: str) -> tuple[ExitCode, Mapping[str, Any]]:
+    """(the launch's exit status, its record)"""
     from launcher.machine import process
+    from launcher.pretended.cards import Cards, played
 
-    command = adapter.recipe.trainer.args.get("command") if adapter.general else None
-    words = shlex.split(command) if isinstance(command, str) else command
-    return process.interpreter_of(str(words[0])) if words else sys.executable
+    python = process.interpreter_of(program) if program else sys.executable
+    with (
+        tempfile.TemporaryDirectory(prefix="autofit-") as folder,
+        played(Cards(model=model, count=_CARDS, computed="small"), python=python) as env,
+    ):
+        place, memory = Path(folder), [] if any("device.memory=" in word for word in argv) else ["device.memory=null"]
+        words = process.python_module("launcher", argv[0], *_RULES, *memory, f"run.root={place / 'runs'}", *argv[1:])
+        child = process.start(words, env=env, stdout=place / "stdout", stderr=place / "stderr", show=terminal.streams())
+        with process.forward_signals(child):
+            ended = process.wait(child)
+        record: Mapping[str, Any] = next((json.loads(path.read_bytes()) for path in place.glob("runs/*/record.json")), {})
+    code = ExitCode(ended.returncode) if ended.returncode in set(ExitCode) else ExitCode.BAD_INPUT
+    return code, record
+
+
+def _said(card: Mapping[str, Any]) -> str:
+    if card.get("rung_index") is None:
+        return str(card.get("status", "refused")).replace("_", " ")
+    settings = {**card["rung"], "accumulation": card["accumulation"]}
+    return f"rung {card['rung_index']} (played, not proven): " + ", ".join(f"{name} {value}" for name, value in settings.items())

@@ -1,7 +1,7 @@
 """Writes sentences and commands on the console so that they can be read and copied.
 
-On a terminal words stay whole: a line that is too long is broken between two of them, and goes on below its own beginning. A command that
-is broken is still one: the shell goes on after a backslash. Elsewhere nothing is broken, however long: no column ends there.
+On a terminal words stay whole: a line that is too long is broken between two of them. A command that is broken is still one: the shell goes
+on after a backslash. Elsewhere nothing is broken, however long: no column ends there.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
@@ -18,40 +17,12 @@ if TYPE_CHECKING:
     from launcher.errors import Fault
 
 _SHELL_WORD = re.compile(r"""(?:[^\s'"\\]|'[^']*'|"(?:\\.|[^"\\])*"|\\.)+""", re.DOTALL)
-_WORD = re.compile(r"\S+")
-_LITTLE = 4
-"""Further lines are moved in so far where they would have less than half of the screen."""
 
 
-def say(console: Console, words: str | Text, *, style: str = "", hang: int = 0) -> None:
-    """``hang``: columns that further lines are moved in; the first stands as it is."""
+def say(console: Console, words: str | Text, *, style: str = "") -> None:
+    """A word that is longer than a row has one of its own, and is copied whole."""
     text = words if isinstance(words, Text) else Text(words, style=style)
-    if not console.is_terminal:
-        console.print(text, soft_wrap=True)
-        return
-    for line in text.split("\n", allow_blank=True):
-        for row in _rows(console, line, hang):
-            console.print(row, soft_wrap=True)
-
-
-def _rows(console: Console, line: Text, hang: int) -> Iterator[Text]:
-    if line.cell_len <= console.width:
-        yield line
-        return
-    hang = hang if hang <= console.width // 2 else _LITTLE
-    for at, row in enumerate(line.divide(_breaks(line.plain, console.width, hang))):
-        row.rstrip()
-        yield Text.assemble(" " * hang, row) if at else row
-
-
-def _breaks(line: str, columns: int, hang: int) -> list[int]:
-    """Where rows after the first begin. A word that is longer than a row has one of its own, and is copied whole."""
-    found, begin, room = list[int](), 0, columns
-    for word in _WORD.finditer(line, pos=hang):
-        if word.start() > hang and cell_len(line[begin : word.end()]) > room:
-            found.append(word.start())
-            begin, room = word.start(), columns - hang
-    return found
+    console.print(text, overflow="ignore", crop=False, soft_wrap=not console.is_terminal)
 
 
 def command(console: Console, shell: str, *, before: str = "") -> None:

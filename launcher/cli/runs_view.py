@@ -76,11 +76,11 @@ def fits(console: Console, kept: Sequence[KeptFit], failures: Sequence[RunFailur
 def ended(console: Console, run: Run) -> None:
     """How it ended, in a few lines."""
     progress = f"  {_progress(run)}" if run.lines or run.state == "done" else ""
-    prose.say(console, Text.assemble(f"{run.name}: ", (_words(run.state), _colour(run)), progress), hang=2)
+    prose.say(console, Text.assemble(f"{run.name}: ", (_words(run.state), _colour(run)), progress))
     if run.peak_bytes and run.budget_bytes:
         beside = f", its trial {format_size(run.trial_peak_bytes)}" if run.memory.run_peak_bytes and run.trial_peak_bytes else ""
-        prose.say(console, f"  peak {format_size(run.peak_bytes)} of {format_size(run.budget_bytes)}{beside}", hang=2)
-    prose.say(console, f"  {run.folder.path}", hang=2)
+        prose.say(console, f"  peak {format_size(run.peak_bytes)} of {format_size(run.budget_bytes)}{beside}")
+    prose.say(console, f"  {run.folder.path}")
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -110,7 +110,7 @@ def _news(console: Console) -> Callable[[Run], None]:
         about_now, now = (*about, int(run.last.get("epoch") or 0)), time.monotonic()
         if about_now != before[1] or now - before[0] >= PLAIN_S:
             before = now, about_now
-            prose.say(console, line(run), hang=2)
+            prose.say(console, line(run))
 
     return show
 

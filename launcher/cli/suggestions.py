@@ -81,7 +81,7 @@ def _fault(word: str, recipe: Recipe | None, recipes: Iterable[str]) -> Fault:
     override, adapter = override_in(word), _adapter(recipe)
     if override is None:
         name = PurePath(word).stem
-        cure = f"Did you mean recipe={name}?" if name in recipes else "Overrides are KEY=VALUE, as in ask.micro_batch=16."
+        cure = f"Did you mean recipe={name}?" if name in recipes else "Overrides are KEY=VALUE; a command stands behind autofit run --."
         return Fault(key="", where=COMMAND_LINE, found=f"{word!r} is no KEY=VALUE", cure=cure)
     cure = f"Keys are {', '.join(KEYS[:-1])}; the trainer's own arguments are trainer.args.NAME."
     if meant := _meant(override.key, adapter):

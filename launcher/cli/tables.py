@@ -36,4 +36,4 @@ def show(console: Console, columns: Sequence[Column], rows: Sequence[Sequence[Te
         return
     for row in rows:
         told = (Text.assemble((column.name, "dim"), " ", cell) for column, cell in zip(columns, row, strict=True))
-        prose.say(console, Text("   ").join(told), hang=8)
+        prose.say(console, Text("   ").join(told))

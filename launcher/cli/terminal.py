@@ -179,13 +179,13 @@ class Terminal:
 
     def labelled(self, label: str, words: str, *, width: int) -> None:
         """A label in so many columns, and a paragraph beside it."""
-        self._print(f"{label:<{width}}{words}", self._stream, hang=width)
+        self._print(f"{label:<{width}}{words}", self._stream)
 
     def complain(self, line: str) -> None:
         """A line about what went wrong."""
         self._print(line, sys.stderr)
 
-    def _print(self, line: str, stream: TextIO, *, hang: int | None = None) -> None:
+    def _print(self, line: str, stream: TextIO) -> None:
         """On a terminal with words whole; rich is loaded only where a line is too long, or something is drawn already."""
         columns = _columns(stream)
         if columns is None or (self._spinner is None and all(len(one) <= columns for one in line.split("\n"))):
@@ -193,8 +193,7 @@ class Terminal:
             return
         from launcher.cli import prose
 
-        below = len(line) - len(line.lstrip()) if hang is None else hang
-        prose.say(self._console(stderr=stream is sys.stderr), line, hang=below)
+        prose.say(self._console(stderr=stream is sys.stderr), line)
 
     def asked(self, question: str) -> str | None:
         """What the person at the terminal answers; None where nobody is there to be asked."""

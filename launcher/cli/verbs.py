@@ -279,7 +279,7 @@ def named(name: str) -> Verb:
     verb = find(name)
     if verb is None:
         known = [one.name for one in VERBS]
-        cure = f"{did_you_mean(name, known)}Known: {', '.join(known)}."
+        cure = f"{did_you_mean(name, known)}Known: {', '.join(known)}. A command of yours stands behind autofit run --."
         raise BadInput([Fault(key="", where="autofit", found=f"unknown verb {name!r}", cure=cure)])
     return verb
 

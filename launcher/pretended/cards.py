@@ -73,11 +73,6 @@ class Cards:
             "PYTHONPATH": _first(str(INSIDE), environ.get("PYTHONPATH"), ":"),
         }
 
-    def uuids(self, environment: Mapping[str, str]) -> list[str]:
-        """The cards' names in such variables (``native/cards.c``)."""
-        machine = int(environment["PRETENDED_ID"])
-        return [f"GPU-{machine:08x}-{number:04d}-4000-8000-{number:012d}" for number in range(1, self.count + 1)]
-
 
 def _first(ours: str, theirs: str | None, between: str) -> str:
     return f"{ours}{between}{theirs}" if theirs else ours

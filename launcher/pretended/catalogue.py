@@ -34,10 +34,6 @@ class GpuModel(BaseModel):
     def usable_bytes(self) -> int:
         return self.usable_mib * MIB
 
-    @property
-    def context_bytes(self) -> int:
-        return self.context_mib * MIB
-
 
 def folder() -> Path:
     return paths.home() / "conf" / "gpu"

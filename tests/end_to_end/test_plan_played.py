@@ -23,18 +23,16 @@ SCRIPT = ROOT / "tests" / "data" / "pretended" / "train.py"
 def test_a_script_is_planned_for_cards_that_are_not_here(tmp_path: Path) -> None:
     """Weights, gradients and AdamW's states of 407 million fp32 parameters are 6.1 GiB; 16384 rows keep 7 activations of 512 MiB."""
     state, script = tmp_path / "state", (sys.executable, str(SCRIPT), "--batch-size", "16384")
-    words = ("plan", "--json", "gpu=rtx_2080_ti,rtx_3090,a10g", "device.headroom=0.05", "--", *script)
+    words = ("plan", "--json", "gpu=rtx_2080_ti,rtx_3090", "device.headroom=0.05", "--", *script)
     done = autofit(*words, cwd=tmp_path, XDG_STATE_HOME=str(state))
     said = answer(done)
     assert done.returncode == 0, done.stderr[-3000:]
-    small, large, like_large = said["cards"]
+    small, large = said["cards"]
     assert large["rung_index"] == 0 < small["rung_index"], "16384 rows fit 24 GB, and not 11"
     assert small["rung"]["micro_batch"] < 16384 and set(small["given_up"]) == {"micro_batch"}
     assert [one["verdict"] for one in small["trials"]] == ["out_of_memory", "fits"]
     fits = next(one for one in large["trials"] if one["rung_index"] == 0)
     assert fits["peak_bytes"] > 6.1 * GIB + 7 * 512 * MIB
-    assert like_large["trials"] == large["trials"], "cards of one architecture share what is played"
-    assert done.stderr.count("playing rung") == len(small["trials"]) + len(large["trials"])
     assert "played" in said["evidence"] and "(played, not proven)" in done.stderr
     assert [file for file in state.rglob("*") if file.is_file() and b"(pretended)" in file.read_bytes()] == [], "it leads no real launch"
     assert not (tmp_path / "runs").exists()
