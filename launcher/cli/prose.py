@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
@@ -17,12 +18,28 @@ if TYPE_CHECKING:
     from launcher.errors import Fault
 
 _SHELL_WORD = re.compile(r"""(?:[^\s'"\\]|'[^']*'|"(?:\\.|[^"\\])*"|\\.)+""", re.DOTALL)
+_WORD = re.compile(r"\S+")
 
 
 def say(console: Console, words: str | Text, *, style: str = "") -> None:
-    """A word that is longer than a row has one of its own, and is copied whole."""
     text = words if isinstance(words, Text) else Text(words, style=style)
-    console.print(text, overflow="ignore", crop=False, soft_wrap=not console.is_terminal)
+    if not console.is_terminal:
+        console.print(text, soft_wrap=True)
+        return
+    for line in text.split("\n", allow_blank=True):
+        for row in line.divide(_breaks(line.plain, console.width)):
+            row.rstrip()
+            console.print(row, soft_wrap=True)
+
+
+def _breaks(line: str, columns: int) -> list[int]:
+    """Where rows after the first begin. A word that is longer than a row has one of its own, and is copied whole."""
+    found, begin = list[int](), 0
+    for word in _WORD.finditer(line):
+        if line[begin : word.start()].strip() and cell_len(line[begin : word.end()]) > columns:
+            begin = word.start()
+            found.append(begin)
+    return found
 
 
 def command(console: Console, shell: str, *, before: str = "") -> None:

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from launcher.machine.slurm import SlurmJob
 
 HERE = "launch.kind=here"
-ONE_MACHINE = "only a script that starts its ranks on all of them (srun ...) trains on several, with device=cpu"
 
 
 def is_wanted(draft: Draft) -> bool:
@@ -72,16 +71,12 @@ def again(folder: Path, draft: Draft, terminal: Terminal, *, fit_only: bool) -> 
 
 
 def _faults(draft: Draft) -> list[Fault]:
-    """Faults of SLURM here, and of so many machines and cards. Several machines are for a command that starts ranks on them itself."""
+    """Faults of SLURM here, and of so many cards."""
     from launcher.machine import slurm
 
     assert draft.recipe is not None
     faults, recipe, said = slurm.faults(), draft.recipe, draft.recipe.launch.slurm
     on_cards = recipe.device.kind != "cpu"
-    steps = any(Path(str(word)).name == "srun" for word in recipe.trainer.args.get("command") or ())
-    if said.nodes > 1 and (on_cards or not steps):
-        found = f"{said.nodes} machines are asked for, and {ONE_MACHINE}"
-        faults.append(Fault(key="launch.slurm.nodes", found=found, cure="launch.slurm.nodes=1."))
     if recipe.device.cards == "all" and said.gpus is None and on_cards:
         found = "device.cards=all doesn't say how many cards the job needs"
         faults.append(Fault(key="launch.slurm.gpus", found=found, cure="Say how many: launch.slurm.gpus=4."))
@@ -111,13 +106,13 @@ def _asked(folder: Path, recipe: Recipe) -> SlurmJob:
     gpus = said.gpus
     if gpus is None and recipe.device.kind != "cpu":
         gpus = len(cards) if isinstance(cards, tuple) else cards or 1
-    flags = said.model_dump(include={"partition", "account", "qos", "constraint", "time", "mem", "nodes"})
+    flags = said.model_dump(include={"partition", "account", "qos", "constraint", "time", "mem"})
     more = {"requeue": True, "signal": f"B:USR2@{said.warn_s}", **said.sbatch}
     return slurm.SlurmJob(
         argv=process.python_module("launcher", "resume", str(folder), HERE),
         name=folder.name,
         folder=folder / WORDS,
-        flags={**flags, "gpus_per_node": gpus or None, "cpus_per_task": said.cpus},
+        flags={**flags, "nodes": 1, "gpus_per_node": gpus or None, "cpus_per_task": said.cpus},
         more={name: value for name, value in more.items() if value not in (None, False)},
         setup=said.setup,
     )

@@ -27,14 +27,6 @@ if TYPE_CHECKING:
 _LAUNCHER = "hydra/launcher"
 
 
-def several_cards(line: Typed) -> list[Fault]:
-    """Faults of a device that can't be said of one launch."""
-    said = [word.partition("=")[2] for word in line.overrides if device(word, sweeping=line.sweeping) is None]
-    found = "several devices of different kinds"
-    cure = "Name cards, device=0,1, or a CPU. With -m, device=0,1 makes one launch on each card."
-    return [Fault(key="device", found=f"{one}: {found}", cure=cure, where=COMMAND_LINE) for one in said]
-
-
 def composed(line: Typed, *, program: str, drafted: Mapping[str, str]) -> list[Draft]:
     """The recipes that the line composes to, one for each combination of a multirun. Runs nothing.
 
@@ -53,7 +45,7 @@ def composed(line: Typed, *, program: str, drafted: Mapping[str, str]) -> list[D
     if line.values_of(_LAUNCHER):
         cure = "Leave it out: launches of a multirun are made one after another here, or with launch=slurm each in a job of its own."
         raise BadInput([Fault(key=_LAUNCHER, found="autofit hands nothing to launchers of Hydra's", cure=cure, where=COMMAND_LINE)])
-    typed = [word for said in line.overrides for word in device(said, sweeping=line.sweeping) or ()]
+    typed = [word for said in line.overrides for word in device(said, sweeping=line.sweeping)]
     told = [for_hydra(word, groups=groups(), sweeping=line.sweeping) for word in typed]
     with nullcontext() if line.only_shows else doing("composing the recipe"), hydra_errors.told(dict(zip(told, typed, strict=True))):
         if several := [word for word in told if not line.sweeping and sweeps(word)]:

@@ -37,12 +37,9 @@ def override_in(word: str) -> Override | None:
 _CARD = re.compile(r"(?:(?:cuda|gpu):)?(\d+)")
 
 
-def device(word: str, *, sweeping: bool) -> list[str] | None:
-    """The overrides that ``device=0``, ``device=cuda:1``, ``device=0,1`` and ``device=gpu`` stand for; None where that can't be said of one
-    launch.
-
-    ``sweeping``: commas part the values of a multirun.
-    """
+def device(word: str, *, sweeping: bool) -> list[str]:
+    """The overrides that ``device=0``, ``device=cuda:1``, ``device=0,1`` and ``device=gpu`` stand for. ``sweeping``: commas part the values
+    of a multirun."""
     override = override_in(word)
     if override is None or override.key != "device" or override.sign:
         return [word]
@@ -51,7 +48,7 @@ def device(word: str, *, sweeping: bool) -> list[str] | None:
     if not cards:
         return [f"device={','.join('cuda' if value == 'gpu' else value for value in values)}"] if "gpu" in values else [word]
     if len(cards) < len(values):
-        return None
+        return [word]
     if len(cards) > 1 and not sweeping:
         return ["device=cuda", "device.index=0", f"device.cards=[{','.join(cards)}]"]
     return ["device=cuda", "device.cards=null", f"device.index={','.join(cards)}"]

@@ -90,6 +90,7 @@ def from_plain(plain: Mapping[str, Any], provenance: Provenance) -> Draft:
 
 
 _WITHDRAWN: Mapping[str, str] = {
+    "launch.slurm.nodes": "A job asks for one machine.",
     "notify.command": "No command is run when a run is resumed, or over: say it behind autofit's own, as `autofit train ...; curl ...`.",
     "recover.split": "An out-of-memory in the full run is always a restart one rung lower, from the newest whole checkpoint.",
     "trial.snapshot": "No trial leaves PyTorch's record of a card's memory.",
@@ -162,22 +163,13 @@ def _fault(detail: ErrorDetails, provenance: Provenance) -> Fault:
         found = f"no such key (value {value!r})"
         cure = f"{did_you_mean(str(loc[-1]), known)}Known here: {', '.join(sorted(known))}."
     elif detail["type"] in ("model_type", "model_attributes_type", "dict_type"):
-        found, cure = f"found {value!r}", _section_cure(key, value, loc)
+        found, cure = f"found {value!r}", "It is a section of keys and values."
     elif detail["type"] == "missing":
         found, cure = "no value is set", f"Give one: {key}=..."
     else:
         words = detail["msg"].removeprefix("Value error, ")
         found, cure = f"found {value!r}", words if words.endswith("?") else f"{words}."
     return Fault(key=key, where=provenance.where(key), found=found, cure=cure)
-
-
-def _section_cure(key: str, value: Any, loc: Sequence[str | int]) -> str:
-    """What is said of a plain value where a section must stand."""
-    if key == "device":
-        return f"It is a section: device: {{kind: {value}}}; on the command line, device={value}."
-    known = [] if key in ("ask", "trainer.args", "ladder.wheels") else _fields_at(loc)
-    keys = f": {', '.join(sorted(known))}" if known else ""
-    return f"It is a section of keys and values{keys}."
 
 
 def _fields_at(loc: Sequence[str | int]) -> list[str]:

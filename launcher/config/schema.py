@@ -215,8 +215,6 @@ class SlurmRules(Part):
     """sbatch --cpus-per-task."""
     mem: int | str | None = None
     """sbatch --mem, such as 16G; a number is MiB."""
-    nodes: Annotated[int, Field(gt=0)] = 1
-    """sbatch --nodes."""
     account: int | str | None = None
     """sbatch --account."""
     qos: str | None = None

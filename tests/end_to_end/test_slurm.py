@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -119,14 +118,6 @@ def test_a_job_that_slurm_does_not_take_is_refused_and_nothing_is_left(place: Pl
     done = place.autofit("train", "recipe=night", "launch=slurm", asked)
     assert done.returncode == 1 and "launch.slurm: " in done.stderr and said in done.stderr and "Traceback" not in done.stderr, done.stderr
     assert place.runs() == [] and place.up.queued() == []
-
-
-def test_several_machines_are_refused_for_a_trainer_that_autofit_starts_on_one(place: Place) -> None:
-    done = place.autofit("train", "recipe=yolo_demo", "launch=slurm", "launch.slurm.nodes=2")
-    assert done.returncode == 1 and "launch.slurm.nodes: 2 machines are asked for, and only a script that starts its ranks" in done.stderr
-    alone = place.autofit("train", "recipe=night", "launch=slurm", "launch.slurm.nodes=2")
-    assert alone.returncode == 1 and "this command runs on the first of them" in alone.stderr
-    assert place.up.queued() == []
 
 
 def test_a_job_that_waits_is_listed_followed_not_begun_elsewhere_and_taken_back(place: Place) -> None:
@@ -249,31 +240,3 @@ def test_a_run_that_was_stopped_is_handed_in_again_or_gone_on_with_here(place: P
     until(lambda: not place.up.queued(), seconds=30)
     done = place.autofit("resume", said["run_dir"], "launch.kind=here", "--json")
     assert done.returncode == 0 and answer(done)["status"] == "done" and trials(said) == 1
-
-
-def over_two_machines(script: str, *words: str) -> list[str]:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        meeting = f"n1:{one.getsockname()[1]}"
-    step = ["srun", "--ntasks=2", "--ntasks-per-node=1", "--kill-on-bad-exit=1", sys.executable, "-m", "torch.distributed.run"]
-    return ["--", *step, "--nnodes=2", "--nproc_per_node=1", "--rdzv_backend=c10d", f"--rdzv_endpoint={meeting}", script, *words]
-
-
-@pytest.mark.slow
-def test_a_script_on_two_machines_is_tried_and_trained_by_its_ranks_on_both(place: Place) -> None:
-    (place.folder / "two.py").write_text((SCRIPTS / "two_processes.py").read_text())
-    words = ("launch.slurm.nodes=2", "device=cpu", "device.memory=1GiB", *over_two_machines("two.py", "--batch-size", "32"))
-    said = place.submitted(*words, verb="run")
-    assert place.autofit("watch", said["run_dir"]).returncode == 0
-    done = record(said)
-    assert (done["status"], done["effective_batch"]) == ("done", 64) and "2 processes train together" in log(said)
-
-
-@pytest.mark.slow
-def test_a_rank_that_runs_out_on_one_machine_ends_the_others_and_is_the_verdict(place: Place) -> None:
-    (place.folder / "greedy.py").write_text((SCRIPTS / "greedy_rank.py").read_text())
-    words = ("launch.slurm.nodes=2", "device=cpu", "device.memory=300MiB", *over_two_machines("greedy.py", "--batch-size", "8"))
-    said = place.submitted("--fit-only", *words, verb="run")
-    assert place.autofit("watch", said["run_dir"]).returncode == 3, log(said)
-    assert {one["verdict"] for one in record(said)["trials"]} == {"out_of_memory"}
-    until(lambda: not place.up.said("squeue", "--steps", "--noheader"), seconds=20)
