@@ -1,4 +1,4 @@
-"""The parts of `make ckpt-chaos` that train nothing: what is armed and killed, the table from rows, how far a folder has come."""
+"""The parts of `make ckpt-chaos` that train nothing: what is armed and killed, and what is played again."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.ckpt_chaos import __main__ as ckpt_chaos
-from benchmarks.ckpt_chaos import launch, table
+from benchmarks.ckpt_chaos import launch
 
 WRITES = "import os; os.makedirs({run!r}, exist_ok=True); open({run!r} + '/a', 'w').close(); open({run!r} + '/b', 'w').close()"
 
@@ -34,18 +33,3 @@ def test_the_trainer_is_killed_once_and_nothing_else(tmp_path: Path) -> None:
     assert ran(tmp_path, held=held, at=3) == -signal.SIGKILL
     assert [path.name for path in run.iterdir()] == ["a"]
     assert ran(tmp_path, held=held, at=1) == 0 and (run / "b").exists(), "once"
-
-
-def test_the_table_counts_what_was_killed_and_tells_what_did_not_pass() -> None:
-    where = {"commit": "abc1234", "versions": {"torch": "2.15.0"}}
-    row = {"training": "yolo", "who": "job", "point": "#4 open:last.pt [torn]", "verdict": "PASS", "crashed": True, "drift": False, **where}
-    bad = {**row, "point": "#7 open:last.pt [torn]", "verdict": "HARD_FAIL", "came_to": 3, "went_on_from": 1}
-    page = table.document([row, bad, {**row, "point": "no crash (control)", "crashed": False}])
-    assert "**2 runs killed: 1 pass, 0 lost work, 0 silent divergence, 1 hard fail**; at most 2 intervals" in page
-    assert "| yolo | job | 2 | 1 | 0 | 0 | 1 | 2 |" in page
-    assert "| yolo | job | `#7 open:last.pt [torn]` | HARD_FAIL | 3 | 1 | abc1234 |" in page and "1 more weren't killed" in page
-    again = table.document([row, bad, {**bad, "verdict": "PASS", "commit": "def5678", "went_on_from": 2}])
-    assert "**2 runs killed: 2 pass" in again and "## Not passed" not in again
-    assert "| yolo | job | `#7 open:last.pt [torn]` | HARD_FAIL | abc1234 | PASS | def5678 |" in again
-    assert ckpt_chaos.again([row, bad], "yolo", "job") == [(7, "torn")]
-    assert ckpt_chaos.again([bad, {**bad, "verdict": "PASS"}], "yolo", "job") == ckpt_chaos.again([bad], "text", "job") == []

@@ -137,14 +137,5 @@ def test_a_row_says_what_its_figures_depend_on(everything: tuple[Path, list[dict
             assert row["run"].keys() >= {"allocated_bytes", "outside_bytes", "ooms", "retries", "sizes", "steps", "micro_batches"}
 
 
-def test_what_is_measured_already_is_left_out(
-    bench: Bench, everything: tuple[Path, list[dict[str, Any]], int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    place, before, _ = everything
-    monkeypatch.setattr(trial, "run", lambda *_, **__: pytest.fail("tried again"))
-    monkeypatch.setattr(play, "ask", lambda *_: pytest.fail("asked again"))
-    assert walked(bench, place) == before
-
-
 def test_the_committed_page_is_made_of_the_committed_rows() -> None:
     assert table.PAGE.read_text(encoding="utf-8") == table.render(rows.read())

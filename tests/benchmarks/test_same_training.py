@@ -1,4 +1,4 @@
-"""The pure parts of `make same-training`: which rows are left, verdicts, the page. No training is run."""
+"""The judge of `make same-training`, and its cases. No training is run."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from benchmarks.same_training import __main__ as same_training
-from benchmarks.same_training import cases, judge, table
+from benchmarks.same_training import cases, judge
 from benchmarks.same_training.measure import Measured
 
 CASE = cases.CASES[0]
@@ -29,15 +29,6 @@ def answer(**more: Any) -> dict[str, Any]:
 
 def verdict(found: Measured | None, case: cases.Case = CASE, screen: str = "", **more: Any) -> str:
     return judge.verdict(case, judge.said(answer(**more), screen), found)
-
-
-def row(case: str = "plain", rung: str = "2x4", **more: Any) -> dict[str, Any]:
-    usual = {
-        "case": case, "kind": "plain loop", "rung": rung, "verdict": judge.SAME, "words": "effective batch as asked", "differs": {},
-        "measured": measured().as_row(), "commit": "abc1234", "versions": {"torch": "2.15.0"},
-        "machine": {"cores": 2, "memory_gib": 24.0},
-    }  # fmt: skip
-    return {**usual, **more}
 
 
 def test_every_kind_that_was_asked_for_has_a_case_and_every_case_two_rungs() -> None:
@@ -80,12 +71,3 @@ def test_a_refusal_is_right_only_where_the_command_as_it_stands_differs() -> Non
     refused = {**PROVEN, "gradient": "differs by its rows", "refused": "gradient differs by its rows"}
     assert verdict(None, HOPELESS, status="no_rung_fits", trials=trials[:1], same_training=refused) == judge.REFUSED
     assert verdict(None, HOPELESS, status="bad_input", faults=[{"found": "no batch size"}]) == judge.REFUSED
-
-
-def test_the_page_says_the_counts_first_and_each_silent_difference() -> None:
-    silent = row("masked", verdict=judge.SILENT, differs={"gradient": "the first update by 3.2e+00"})
-    page = table.document([row(), silent, row(rung="1x8", verdict=judge.NOT_PLAYED, measured=None)])
-    assert "**2 trainings, 1 silent differences, 0 false alarms.**" in page
-    assert f"{len(list(cases.plays())) - 3} of {len(list(cases.plays()))} trainings haven't been played yet" in page
-    assert page.index("**2 trainings") < page.index("## By kind and rung") < page.index("## Silent difference")
-    assert "| masked | 2x4 | abc1234 | effective batch as asked | gradient: the first update by 3.2e+00 |" in page
