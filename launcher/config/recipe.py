@@ -103,9 +103,7 @@ without it."""
 def without_withdrawn(plain: Mapping[str, Any]) -> dict[str, Any]:
     """A recipe that an earlier version's ``as_yaml`` has written, without the keys that are withdrawn."""
     return {
-        name: {key: said for key, said in section.items() if f"{name}.{key}" not in _WITHDRAWN and (key, said) != ("headroom", "auto")}
-        if isinstance(section, dict)
-        else section
+        name: {key: said for key, said in section.items() if f"{name}.{key}" not in _WITHDRAWN} if isinstance(section, dict) else section
         for name, section in plain.items()
     }
 

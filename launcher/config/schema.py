@@ -36,8 +36,6 @@ Size = Annotated[int | None, BeforeValidator(_budget), WithJsonSchema({"type": [
 
 def _headroom(said: Any) -> float:
     """A fraction. Raises ValueError for anything else."""
-    if said == "auto":
-        raise ValueError("There is no auto any more; 0.1, which it was until 59 runs were known, leaves a tenth of the budget free")
     if isinstance(said, bool) or not isinstance(said, (int, float)) or not 0 <= said < 1:
         raise ValueError("It is a fraction, 0 or more and less than 1 (0.1 leaves a tenth of the budget free)")
     return float(said)

@@ -76,7 +76,7 @@ def test_a_yolo_command_keeps_its_image_size_and_its_model() -> None:
 
 def test_a_flag_without_its_value_is_told(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert main.run(["run", "--give-up", "--", "python", "train.py"]) == 1
-    assert "--give-up has no value. autofit run --give-up NAME -- ..." in capfd.readouterr().err
+    assert "--give-up has no value. See autofit run --help." in capfd.readouterr().err
 
 
 def test_one_flag_has_one_meaning(here: Path, capfd: pytest.CaptureFixture[str]) -> None:

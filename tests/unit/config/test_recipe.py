@@ -184,11 +184,6 @@ def test_a_headroom_that_is_no_fraction_is_refused(said: object) -> None:
     assert fault.key == "device.headroom" and "less than 1" in fault.cure
 
 
-def test_a_headroom_of_auto_is_told_what_works() -> None:
-    (fault,) = draft(device={"headroom": "auto"}).faults
-    assert fault.key == "device.headroom" and fault.found == "found 'auto'" and "0.1, which it was" in fault.cure
-
-
 def test_a_key_that_is_withdrawn_is_refused_with_what_holds_instead_and_a_run_folder_is_read_without_it() -> None:
     (fault,) = draft(recover={"split": True}).faults
     assert fault.key == "recover.split" and "withdrawn" in fault.found and "restart one rung lower" in fault.cure
