@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from launcher.cli import no_fit_view, prose, rungs_view, tables
+from launcher.cli import no_fit_view, prose, tables
 from launcher.cli.rungs_view import setting, size
 from launcher.cli.tables import Column
 from launcher.engine.state import Fit, above_trial
@@ -52,7 +52,6 @@ def summary(console: Console, fit: Fit) -> None:
     )
     used_batch, asked_batch = fit.chosen.effective_batch, job.ladder.effective_batch
     prose.say(console, _given_up(", ".join(less), _batch_words(fit.chosen, asked_batch), fit.same))
-    rungs_view.rooms(fit.chosen, job.budget, console)
     if fit.chosen.rung.effective_batch != asked_batch:
         prose.say(console, no_fit_view.learning_rate(asked_batch, used_batch), style="yellow")
 

@@ -9,9 +9,7 @@ from rich.text import Text
 
 from launcher.cli import prose, tables
 from launcher.cli.tables import Column
-from launcher.machine import headroom
 from launcher.shared.sizes import format_size
-from launcher.trial import host_rooms
 
 if TYPE_CHECKING:
     from launcher.ladder.rungs import Ladder, Rung
@@ -40,27 +38,6 @@ def report(trial: Trial, budget: Budget, console: Console) -> None:
     if rows:
         tables.show(console, columns, rows, title=f"rung {trial.rung.index}: {words(trial.rung)}")
     prose.say(console, f"cap {format_size(budget.cap_bytes)}; {trial.report.optimizer_steps} optimizer steps")
-    rooms(trial, budget, console)
-
-
-def rooms(trial: Trial, budget: Budget, console: Console) -> None:
-    """What a trial showed that its run needs: of the device, and of what the machine has beside it."""
-    columns = [Column("memory", right=False), *(Column(name) for name in ("needed", "there", "kept free")), Column("", right=False)]
-    cap = trial.report.cap_bytes or budget.cap_bytes
-    device = (
-        budget.kind,
-        size(trial.verdict.peak_bytes),
-        format_size(budget.budget_bytes),
-        headroom.words(budget.budget_bytes, budget.headroom, kind=budget.kind),
-        trial.verdict.peak_bytes > cap,
-    )
-    beside = [(room.name, *host_rooms.words(room), host_rooms.kept_free(room), host_rooms.is_short(room)) for room in trial.rooms]
-    rows = [
-        [Text(cell, style="red" if short else "") for cell in (name, needed, there, kept, "too little" if short else "")]
-        for name, needed, there, kept, short in (device, *beside)
-    ]
-    if trial.rooms:
-        tables.show(console, columns, rows)
 
 
 def words(rung: Rung) -> str:
