@@ -32,7 +32,7 @@ def drafts(words: Sequence[str], *, program: str, drafted: Mapping[str, str] | N
     line, texts = compose.read(words), drafted or {}
     recipes = {*recipe_files(), *texts}
     lost = [word for word in line.overrides if not _has_a_place(word)]
-    refused = _dashed(line.unknown) or compose.unknown_recipes(line, known=sorted(recipes))
+    refused = _dashed(line.unknown) or compose.no_recipe(line, known=sorted(recipes))
     try:
         if refused or (lost and line.only_shows):
             raise BadInput(refused)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack, nullcontext
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from launcher.config import hydra_errors
 from launcher.config.hydra_overrides import Override, device, for_hydra, override_in, sweeps
 from launcher.config.recipe_files import recipe_files
-from launcher.errors import COMMAND_LINE, BadInput, Fault, did_you_mean
+from launcher.errors import COMMAND_LINE, BadInput, Fault
 from launcher.paths import home
 from launcher.shared.activity import doing
 
@@ -160,29 +159,12 @@ def _no_flag(message: str) -> NoReturn:
     raise BadInput([Fault(key="", found=message, cure=cure, where=COMMAND_LINE)])
 
 
-def unknown_recipes(line: Typed, *, known: Sequence[str]) -> list[Fault]:
-    """What is wrong with ``recipe=``: it names none, or one that isn't there. Hydra would list its search path instead."""
-    names = line.values_of("recipe")
-    listed = f"There is: {', '.join(known)}; your own go into ./recipes/NAME.yaml."
-    if not names and not line.only_shows:
-        return [Fault(key="recipe", found="none is named", cure=f"Give one: recipe=NAME. {listed}", where=COMMAND_LINE)]
-    return [
-        Fault(key="recipe", found=f"there is no recipe {name!r}", cure=f"{_nearest(name, known)}{listed}", where=COMMAND_LINE)
-        for name in names
-        if name not in known and not _CALL.match(name)
-    ]
-
-
-def _nearest(name: str, known: Sequence[str]) -> str:
-    """ "Did you mean 'x'? ", also where a recipe's file is named."""
-    stem = Path(name).stem
-    if stem in known:
-        return f"Did you mean {stem!r}? "
-    place = "A recipe goes by its name: put the file into ./recipes. " if Path(name).is_file() else ""
-    return place or did_you_mean(name, known)
-
-
-_CALL = re.compile(r"\w+\(|\[|['\"]")  # choice(...), a list, a quoted name: Hydra's to read
+def no_recipe(line: Typed, *, known: Sequence[str]) -> list[Fault]:
+    """A fault where ``recipe=`` names none."""
+    if line.only_shows or line.values_of("recipe"):
+        return []
+    cure = f"Give one: recipe=NAME. There is: {', '.join(known)}; your own go into ./recipes/NAME.yaml."
+    return [Fault(key="recipe", found="none is named", cure=cure, where=COMMAND_LINE)]
 
 
 def _provenance(hydra_config: Any, drafted: Mapping[str, str]) -> Provenance:

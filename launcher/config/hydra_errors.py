@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 
 from launcher.config.hydra_overrides import override_in
 from launcher.config.recipe_files import recipe_files
@@ -47,8 +48,8 @@ def _fault(error: Exception, typed: Mapping[str, str]) -> Fault:
     from hydra.errors import MissingConfigException, OverrideParseException
 
     if isinstance(error, MissingConfigException) and error.options:
-        group, _, option = str(error.missing_cfg_file).rpartition("/")
-        cure = f"{did_you_mean(option, error.options)}There is: {', '.join(error.options)}."
+        group, _, option = str(error.missing_cfg_file).partition("/")
+        cure = f"{did_you_mean(Path(option).stem, error.options)}There is: {', '.join(error.options)}."
         return Fault(key=group, found=f"there is no {group} {option!r}", cure=cure, where=_said_by(group, typed))
     if isinstance(error, OverrideParseException):
         word = typed.get(error.override, error.override)
