@@ -46,9 +46,9 @@ def render(runs: Sequence[Run]) -> str:
     told = (facts.phase, facts.sentence, facts.size, facts.spaced, facts.value, facts.wheel, facts.words, plot.duration)
     environment.filters.update({function.__name__: function for function in told})
     environment.globals.update(settings=facts.settings, mark=course.mark)
-    style, script = ((place / name).read_text(encoding="utf-8") for name in ("report.css", "report.js"))
+    style = (place / "report.css").read_text(encoding="utf-8")
     page = environment.get_template("report.html")
-    return page.render(runs=[_told(run) for run in runs], style=style, script=script, version=__version__)
+    return page.render(runs=[_told(run) for run in runs], style=style, version=__version__)
 
 
 def _told(run: Run) -> Mapping[str, Any]:

@@ -1,13 +1,11 @@
-"""Real limits of a machine, around a command: a small /dev/shm in a mount namespace of its own, a control group, ``ulimit``."""
+"""Real limits of a machine, around a command: a small /dev/shm in a mount namespace of its own, a control group."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -22,33 +20,6 @@ def small_shm(size: str) -> Sequence[str]:
     if subprocess.run([*words, "true"], capture_output=True, check=False).returncode:
         pytest.skip("only root may give a command a /dev/shm of its own")
     return words
-
-
-@contextlib.contextmanager
-def quota(place: Path, size: str) -> Iterator[Path]:
-    """A folder on a disk of 300 MiB, of which a real quota leaves so much (btrfs: no other kind in every kernel)."""
-    image, disk = place / "disk.img", place / "disk"
-    with image.open("wb") as file:
-        file.truncate(300 * 2**20)
-    disk.mkdir()
-    run = partial(subprocess.run, capture_output=True, check=False)
-    if (
-        shutil.which("mkfs.btrfs") is None
-        or run(["mkfs.btrfs", "-q", image]).returncode
-        or run(["mount", "-o", "loop", image, disk]).returncode
-    ):
-        pytest.skip("only root, with mkfs.btrfs, may make a disk with a quota")
-    try:
-        words = ("quota", "enable", disk), ("subvolume", "create", disk / "runs"), ("qgroup", "limit", size, disk / "runs")
-        if any(run(["btrfs", *one]).returncode for one in words):
-            pytest.skip("this kernel's btrfs has no quotas")
-        yield disk / "runs"
-    finally:
-        subprocess.run(["umount", "--lazy", disk], check=True)
-
-
-def few_files(number: int) -> Sequence[str]:
-    return ("sh", "-c", f'ulimit -n {number} && exec "$@"', "sh")
 
 
 @contextlib.contextmanager

@@ -76,7 +76,7 @@ def test_only_what_was_shown_to_be_the_same_training_is_said_to_give_up_nothing(
 
 def test_what_a_trainer_said_is_shown_and_is_no_markup(tmp_path: Path) -> None:
     html = page.render([run_in(reported(tmp_path))])
-    assert NASTY not in html and "&lt;/script&gt;" in html and html.count("<script>") == 1
+    assert NASTY not in html and "&lt;/script&gt;" in html and "<script" not in html
     assert not re.search(r"(src|href)=\"(?!data:)|url\(|@import|https?://", html), "it asks something of a network"
 
 
