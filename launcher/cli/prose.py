@@ -1,13 +1,12 @@
 """Writes sentences and commands on the console so that they can be read and copied.
 
-On a terminal words stay whole: a line that is too long is broken between two of them. A command that is broken is still one: the shell goes
-on after a backslash. Elsewhere nothing is broken, however long: no column ends there.
+On a terminal words stay whole: a line that is too long is broken between two of them. Elsewhere nothing is broken, however long.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
@@ -17,7 +16,6 @@ from rich.text import Text
 if TYPE_CHECKING:
     from launcher.errors import Fault
 
-_SHELL_WORD = re.compile(r"""(?:[^\s'"\\]|'[^']*'|"(?:\\.|[^"\\])*"|\\.)+""", re.DOTALL)
 _WORD = re.compile(r"\S+")
 
 
@@ -43,24 +41,8 @@ def _breaks(line: str, columns: int) -> list[int]:
 
 
 def command(console: Console, shell: str, *, before: str = "") -> None:
-    """A command line, behind what is said of it where both find room, else below."""
-    if not console.is_terminal or len(before) + len(shell) <= console.width:
-        console.print(Text.assemble(before, (shell, "cyan")), soft_wrap=True)
-        return
-    if before.strip():
-        say(console, before.rstrip())
-    for row in _continued(shell, console.width):
-        console.print(Text(row, style="cyan"), soft_wrap=True)
-
-
-def _continued(shell: str, columns: int) -> Iterator[str]:
-    row = " "
-    for word in _SHELL_WORD.findall(shell):
-        if row.strip() and len(row) + 1 + len(word) + 2 > columns:
-            yield f"{row} \\"
-            row = "   "
-        row = f"{row} {word}"
-    yield row
+    """A command line, behind what is said of it. It is one line, which the terminal itself breaks and copies whole."""
+    console.print(Text.assemble(before, (shell, "cyan")), soft_wrap=True)
 
 
 def faults(console: Console, found: Iterable[Fault]) -> None:

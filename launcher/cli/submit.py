@@ -57,17 +57,10 @@ def draft(draft: Draft, terminal: Terminal, *, fit_only: bool = False) -> Answer
 
 def again(folder: Path, draft: Draft, terminal: Terminal, *, fit_only: bool) -> Answer:
     """A launch that was interrupted or has failed, as a new job in the same folder."""
-    from launcher.history import submission
 
     if faults := _faults(draft):
         raise BadInput(draft.provenance.placed(faults))
-    before = submission.read(folder)
-    try:
-        return _handed_in(folder, draft, terminal, fit_only=fit_only)
-    except BaseException:
-        if before is not None:
-            submission.write(folder, before)
-        raise
+    return _handed_in(folder, draft, terminal, fit_only=fit_only)
 
 
 def _faults(draft: Draft) -> list[Fault]:
@@ -89,7 +82,8 @@ def _handed_in(folder: Path, draft: Draft, terminal: Terminal, *, fit_only: bool
 
     assert draft.recipe is not None
     begun = submission.Submission(job="", name=folder.name, cwd=os.getcwd(), handed_in=time.time(), fit_only=fit_only)
-    submission.write(folder, begun)  # the job may start before SLURM has told its id
+    if submission.read(folder) is None:
+        submission.write(folder, begun)  # the job may start before SLURM has told its id
     with doing("handing the job to SLURM"):
         handed = replace(begun, job=slurm.submit(_asked(folder, draft.recipe)))
     submission.write(folder, handed)

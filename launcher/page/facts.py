@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -175,25 +174,3 @@ def _tail(path: Path) -> str:
 
 def _shortened(text: str) -> str:
     return "\n".join(line[:300] for line in [one for one in text.splitlines() if one.strip()][-_LAST_LINES:])
-
-
-def moments(run: Run, since: float) -> list[tuple[float, str]]:
-    """(seconds since the full run began, what happened) for what is marked over time: failures, recoveries, neighbours."""
-    found = [(event, said) for event in events_of(run.folder) if (said := _moment(event))]
-    told = [(datetime.fromisoformat(str(event["time"])).timestamp() - since, said) for event, said in found]
-    return [(at, said) for at, said in told if at > 0]
-
-
-def _moment(event: Mapping[str, Any]) -> str:
-    match event.get("event"):
-        case "recovering":
-            return f"{event.get('move', '').replace('_', ' ')}: {event.get('why', '')}"
-        case "card_taken":
-            return f"others hold the card: {event.get('holder', '')}"
-        case "run_otherwise":
-            return f"the run {event.get('what', '')}"
-        case "resumed":
-            return "resumed by `autofit resume`"
-        case "run_ended" if (event.get("outcome") or {}).get("ended") not in ("done", None):
-            return f"the run ended: {event['outcome']['ended'].replace('_', ' ')}"
-    return ""

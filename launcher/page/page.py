@@ -65,7 +65,6 @@ def _told(run: Run) -> Mapping[str, Any]:
         "same_training": facts.same_training(record),
         "peaks": facts.peaks(run, record),
         "plots": list(_plots(run, record, lines, since)),
-        "moments": facts.moments(run, since),
         "validations": _validations(lines, since),
         "failures": list(facts.failures(run, record)),
         "versions": _versions(record),
