@@ -52,7 +52,7 @@ def test_a_verb_added_to_the_table_is_in_help_completion_and_the_message_on_an_u
     assert capsys.readouterr().out.split() == ["--high", "demo-20261121-000000"]
     assert main.run(["jugle"]) == 1
     err = capsys.readouterr().err
-    assert "Did you mean 'juggle'?" in err and err.rstrip().endswith("juggle.")
+    assert "Did you mean 'juggle'?" in err and "juggle. A command of yours" in err
 
 
 def test_a_verb_gets_its_flags_its_words_and_its_command_and_each_job_answers_for_itself(
