@@ -203,16 +203,12 @@ class Display:
 
     @hear.register
     def _attempt_ended(self, event: AttemptEnded) -> None:
-        """Shows why a failed attempt ended, and by how much its fit was wrong."""
-        one, wrong = event.attempt, event.attempt.fit_wrong_by_bytes
+        """Shows why a failed attempt ended."""
+        one = event.attempt
         if event.outcome.done:
             return
         ended = f"autofit: attempt {one.number} ended after {prose.duration(one.seconds)}: {one.ended} in {one.phase}"
         self._say(f"{ended}: {one.evidence}" if one.evidence else ended, style="red")
-        if wrong is not None:
-            short = f"the fit was wrong by {format_size(wrong)}: the run needed that much more than its trial had shown"
-            taken = "the run needed no more than its trial had shown: memory was taken from it"
-            self._say(f"autofit: {short if wrong > 0 else taken}", style="yellow")
 
     @hear.register
     def _recovering(self, event: Recovering) -> None:

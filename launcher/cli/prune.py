@@ -68,7 +68,7 @@ def _size(run: Run) -> int:
 
 
 def _holds_weights(run: Run) -> bool:
-    named = run.record is not None and run.record.may_name_checkpoints
+    named = run.record is None or any(attempt.left for attempt in run.record.attempts)
     return named or any(path.name.endswith(_WEIGHTS) for path in run.folder.path.rglob("*"))
 
 

@@ -21,7 +21,7 @@ from launcher.ladder import course
 from launcher.ladder.course import with_steps
 from launcher.ladder.rungs import Rung
 from launcher.ladder.search import Tried
-from launcher.machine import devices, headroom
+from launcher.machine import devices
 from launcher.machine.process import Shows
 from launcher.run import start, watch
 from launcher.run.cause import Ended
@@ -84,7 +84,6 @@ def _attempt(result: Fit, begin: _Start, *, show: tuple[Shows, Shows]) -> RunRec
     failure = outcome.memory_failure or {}
     same = {name: getattr(outcome, name) for name in ("ended", "phase", "evidence", "peak_bytes", "seconds")}
     ended = result.note(**same, source=failure.get("source"), asked_bytes=failure.get("asked_bytes"))
-    ended = result.note(fit_wrong_by_bytes=wrong_by(ended, result.chosen.verdict.peak_bytes))
     job.tell(AttemptEnded(attempt=ended, outcome=outcome))
     _strike_out(result)
     return outcome
@@ -104,18 +103,6 @@ def _hold_to_what_was_due(result: Fit) -> None:
     if result.steps.otherwise:
         result.status = Status.OTHER_TRAINING
     result.job.tell(StepsCounted(steps=result.steps))
-
-
-def wrong_by(attempt: AttemptRecord, trial_peak_bytes: int) -> int | None:
-    """By how many bytes the fit was wrong: what the run held and asked for, beyond what its trial had shown.
-
-    None if unknown. 0 or less if others took the memory: the run needed no more than its trial, or so little more that two identical
-    processes may differ by it (every fit leaves that much free).
-    """
-    if attempt.ended != Ended.OUT_OF_MEMORY or not attempt.peak_bytes or not trial_peak_bytes:
-        return None
-    wrong = attempt.peak_bytes + (attempt.asked_bytes or 0) - trial_peak_bytes
-    return wrong if wrong > headroom.LEAST_BYTES else min(wrong, 0)
 
 
 DISPROVES = (Ended.OUT_OF_MEMORY, Ended.HOST_MEMORY, Ended.OPEN_FILES)

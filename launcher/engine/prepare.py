@@ -19,7 +19,7 @@ from launcher.history.events import Listener
 from launcher.history.run_folder import RunFolder, no_run_folder
 from launcher.ladder import build
 from launcher.ladder.rungs import Ladder
-from launcher.machine import device_lock, host, install, process, ranks
+from launcher.machine import device_lock, host, process, ranks
 from launcher.machine.device_lock import Turn
 from launcher.machine.devices import Budget
 from launcher.paths import tell_launched
@@ -212,9 +212,6 @@ def _make_data(recipe: Recipe) -> None:
     if status == 0 and os.path.exists(recipe.data):
         return
     found = f"`{' '.join(recipe.prepare)}` did not make {recipe.data}"
-    if missing := install.missing_module(said):
-        needs = f"{found}: it needs {missing}, which is not installed"
-        raise BadInput([Fault(key="prepare", found=needs, cure=f"{install.module(missing)}.")])
     raise BadInput([Fault(key="prepare", found=f"{found}: {said.strip()[-2000:]}", cure="Run it by hand, or set data=.")])
 
 

@@ -87,9 +87,6 @@ def resumable(place: str | Path, words: Sequence[str] = ()) -> Resumable:
         raise BadInput([owner.refusal(path, found)])
     if record.format != FORMAT:
         raise _refused(path, f"its record has the format {record.format}, and this autofit goes on with format {FORMAT}", _ANEW)
-    if record.unread:
-        shape = f"it has the format {FORMAT}, and yet another shape in {', '.join(sorted(record.unread))}"
-        raise _refused(path / "record.json", shape, WITHOUT_A_RECORD)
     if record.status in _OVER and not record.attempts:
         raise _refused(path, f"it never came to a full run: {record.status}", "Launch it anew, with what its trials have told.")
     if record.status == Status.DONE and not record.attempts and record.fit_only is not False:

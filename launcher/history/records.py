@@ -7,11 +7,11 @@ field here and its value where the record is made (``engine.state``, ``trial.tri
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from launcher.shared.sizes import format_number
 
@@ -178,7 +178,6 @@ class AttemptRecord(RecordPart):
     rung: dict[str, Any] = {}
     accumulation: int = 1
     effective_batch: int = 0
-    fit_wrong_by_bytes: int | None = None
     next: MoveRecord | None = None
     same_training: SameTrainingRecord | None = None
 
@@ -330,38 +329,13 @@ class Record(RecordPart):
     memory: MemoryRecord | None = None
     results: dict[str, Any] = {}
     """Results of the full run."""
-    _unread: frozenset[str] = PrivateAttr(default=frozenset())
 
     @classmethod
     def read(cls, path: Path) -> Self | None:
-        """Reads a record, as far as it can be understood; None if there is no file or it is torn."""
-        try:
+        """Reads a record; None if there is no file, it is torn, or of another shape."""
+        with suppress(OSError, ValidationError):
             return cls.model_validate_json(path.read_bytes())
-        except OSError:
-            return None
-        except ValidationError as wrong:
-            return cls._of_what_is_understood(path, wrong)
-
-    @classmethod
-    def _of_what_is_understood(cls, path: Path, wrong: ValidationError) -> Self | None:
-        """A record of another version: without the keys that have another shape there."""
-        unread = {error["loc"][0] for error in wrong.errors() if error["loc"]}
-        if not unread:
-            return None
-        said: Mapping[str, Any] = json.loads(path.read_bytes())
-        record = cls.model_validate({key: value for key, value in said.items() if key not in unread})
-        record._unread = frozenset(map(str, unread))
-        return record
-
-    @property
-    def unread(self) -> frozenset[str]:
-        """Keys that were left out: they have another shape than they should."""
-        return self._unread
-
-    @property
-    def may_name_checkpoints(self) -> bool:
-        """True where an attempt left a checkpoint, or the record's attempts can't be understood."""
-        return "attempts" in self.unread or any(attempt.left for attempt in self.attempts)
+        return None
 
 
 def schema() -> str:

@@ -65,6 +65,18 @@ def disk_full(path: str | os.PathLike[str]) -> bool:
         return error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
+def read_only(folder: Path) -> str:
+    """Why the run folder can't be written; empty if it can."""
+    error = not_writable(folder)
+    return f"its run folder {folder} can't be written any more: {error.strerror}" if error is not None else ""
+
+
+def full_disk(folder: Path) -> str:
+    """Which disk is full, of those that a training with this run folder writes to; empty if none is."""
+    places = {folder: "its run folder", Path.cwd(): "the folder it was launched in", Path(tempfile.gettempdir()): "the temporary folder"}
+    return next((f"no room is left on the disk of {what}, {place}" for place, what in places.items() if disk_full(place)), "")
+
+
 def _nearest(path: str | os.PathLike[str]) -> Path:
     """The nearest folder above that exists and can be seen."""
     place = Path(path).absolute()

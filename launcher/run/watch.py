@@ -19,7 +19,7 @@ from launcher.history.records import AttemptRecord, RunRecord
 from launcher.ladder import course
 from launcher.ladder.course import Due
 from launcher.ladder.rungs import Rung
-from launcher.machine import devices, host, process, stack_dump, unwritable
+from launcher.machine import devices, host, process, stack_dump
 from launcher.machine.process import Child
 from launcher.run import cause
 from launcher.run.cause import Ended, RunEnd
@@ -71,7 +71,7 @@ def follow(job: Job, child: Child, attempts: Sequence[AttemptRecord], *, base_by
         returncode=ending.returncode,
         words=tail,
         divergence=words.divergence(tail),
-        unwritable=(unwritable.read_only(job.folder.path) or unwritable.full_disk(job.folder.path)) if ending.returncode else "",
+        unwritable=(host.read_only(job.folder.path) or host.full_disk(job.folder.path)) if ending.returncode else "",
         ended_for=watch.ended_for,
         not_finite=watch.losses.line,
         gradients=watch.losses.gradients,

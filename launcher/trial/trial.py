@@ -18,7 +18,7 @@ from launcher.history.records import RoomRecord, TrialRecord
 from launcher.ladder import search
 from launcher.ladder.rungs import ACCUMULATION, MICRO_BATCH, Ladder, Rung
 from launcher.ladder.verdict import Kind, Verdict
-from launcher.machine import devices, process, stack_dump, unwritable
+from launcher.machine import devices, host, process, stack_dump
 from launcher.machine.allocator import allocator_environment
 from launcher.machine.devices import Budget
 from launcher.machine.host_meter import HostMeter, HostUse
@@ -173,7 +173,7 @@ def _ended(job: Job, orders: Orders, plan: TrialPlan) -> _Ended:
             ending = process.wait(child, timeout_s=job.recipe.trial.timeout_s, each_poll=watch, stderr=place / "stderr.log")
     finally:
         meter.stop()
-    read_only, full_disk = unwritable.read_only(place), unwritable.full_disk(place)  # now: what it has written is removed
+    read_only, full_disk = host.read_only(place), host.full_disk(place)  # now: what it has written is removed
     ending = replace(ending, read_only=read_only, full_disk=full_disk)
     seen = {name: getattr(watch, name) for name in ("stood_still", "computed", "peak_data_bytes")}
     return _Ended(orders, replace(ending, **seen), meter.use)

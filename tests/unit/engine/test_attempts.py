@@ -397,11 +397,6 @@ def test_an_interrupted_run_says_what_it_can_be_gone_on_from(
     assert told.value.how_to_go_on == runs.how_to_go_on(job.folder.path, goes_on_from)
 
 
-def test_what_two_equal_processes_differ_by_makes_no_fit_wrong() -> None:
-    made = AttemptRecord(ended=Ended.OUT_OF_MEMORY, peak_bytes=400 * MIB, asked_bytes=4 * MIB)
-    assert [attempts.wrong_by(made, peak * MIB) for peak in (400, 300, 500)] == [0, 104 * MIB, -96 * MIB]
-
-
 def test_a_failed_run_is_gone_on_with_from_its_folder_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = run(tmp_path, "killed", "killed", restarts=1)
     assert before.status is Status.FAILED and told(before) == ["killed 8", "killed 8"]
