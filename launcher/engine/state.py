@@ -31,7 +31,7 @@ from launcher.ladder.rungs import Rung
 from launcher.ladder.same_training import PROVEN, SameTraining, unproven
 from launcher.ladder.verdict import Kind
 from launcher.machine import headroom
-from launcher.run.events import AttemptStarted, Deviated, Heartbeat, LossNotFinite
+from launcher.run.events import AttemptStarted, Deviated, LossNotFinite
 from launcher.shared.files import plain
 from launcher.shared.memory_failures import OF_MACHINE
 from launcher.shared.report import VERSIONS
@@ -147,8 +147,6 @@ class Fit:
                 self.trying = event.rung if isinstance(event, TrialStarted) else None
             case AttemptStarted() | Deviated():
                 self.remark = event.what if isinstance(event, Deviated) else ""
-            case Heartbeat():
-                self.note(peak_bytes=event.peak_bytes)
             case LossNotFinite():
                 self.note(not_finite_since=event.since)
         self.write()

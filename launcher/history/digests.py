@@ -20,7 +20,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlparse
 
 from launcher.shared.files import CODE
-from launcher.shared.sizes import MIB, format_size
+from launcher.shared.sizes import MIB
 
 MOST_FILES = 1_000_000
 """Looking at more files than this before each launch would take too long."""
@@ -38,11 +38,11 @@ def short(text: str | bytes) -> str:
 
 
 def files(*places: Path, suffixes: tuple[str, ...] = (), without: Iterable[Path] = (), most: int = MOST_FILES) -> str:
-    """Summary of files and of everything below folders: "6260 files, 1.2 GiB [3f2a...]". Missing paths are part of it.
+    """Digest of files and of everything below folders. Missing paths are part of it.
 
     ``suffixes``: only files with these, and no folders of caches or packages. Raises UnknownIdentity if there are more than ``most``.
     """
-    count, size, all_of_it = 0, 0, hashlib.sha256()
+    all_of_it = hashlib.sha256()
     left_out, found = {os.path.abspath(place) for place in without}, []
     for looked_at, (path, status) in enumerate(_below(places, suffixes, left_out)):
         if looked_at > most:
@@ -50,12 +50,9 @@ def files(*places: Path, suffixes: tuple[str, ...] = (), without: Iterable[Path]
         if status is None or not stat.S_ISDIR(status.st_mode):
             found.append((path, status))
     for path, status in sorted(found, key=lambda one: one[0]):
-        if status is not None:
-            count, size = count + 1, size + status.st_size
         stamp = (status.st_size, status.st_mtime_ns, status.st_ctime_ns) if status is not None else "missing"
         all_of_it.update(f"{path}\0{stamp}\n".encode(errors="surrogateescape"))
-    number = "1 file" if count == 1 else f"{count} files" if count else "nothing is there"
-    return f"{number}, {format_size(size)} [{all_of_it.hexdigest()[:12]}]"
+    return all_of_it.hexdigest()[:12]
 
 
 def _below(places: Sequence[Path], suffixes: tuple[str, ...], left_out: set[str]) -> Iterator[tuple[str, os.stat_result | None]]:
@@ -176,21 +173,12 @@ _OF_NO_ACCOUNT_EITHER = (
     "VTE_", "WAYLAND_", "WEZTERM_", "XDG_SEAT", "XDG_SESSION_", "XDG_VTNR", "ZSH_",
 )  # fmt: skip
 """Prefixes of such names."""
-_OPEN = ("PYTORCH_", "CUDA_", "OMP_", "MKL_", "KMP_", "OPENBLAS_", "ONEDNN_", "MALLOC_", "LRU_CACHE_", "CUBLAS_", "NCCL_", "TORCH_")
-"""Prefixes of variables whose value may be stored. Others are stored as digests, since the environment may hold passwords."""
-_SECRET = ("TOKEN", "SECRET", "PASSW", "API_KEY", "CREDENTIAL", "PRIVATE")
 
 
 def environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """Name -> value or digest of every variable that may change a training. For what looks like a secret, only that it is set."""
+    """Name -> digest of every variable that may change a training: their values may be passwords."""
     counted = [name for name in environ if name not in _OF_NO_ACCOUNT and not name.startswith(_OF_NO_ACCOUNT_EITHER)]
-    return {name: _shown(name, environ[name]) for name in counted}
-
-
-def _shown(name: str, value: str) -> str:
-    if any(part in name.upper() for part in _SECRET):
-        return "set"
-    return value if name.startswith(_OPEN) else f"[{short(value)}]"
+    return {name: short(environ[name]) for name in counted}
 
 
 def system() -> dict[str, str]:

@@ -234,8 +234,6 @@ class RunRecord(RecordPart):
 
     returncode: int = 0
     seconds: float = 0.0
-    peak_resident_bytes: int = 0
-    """Most resident memory of the run's process (host)."""
     peak_device_bytes: int = 0
     """Most that the run used on its card, context included, sampled every second; 0 on a CPU."""
     peak_bytes: int = 0

@@ -151,8 +151,3 @@ def _by_accumulation(made: int, due: Due, times: float) -> bool:
         return False
     ranges = ((due.least * times, due.most * times), (due.least / times, due.most / times))
     return any(math.floor(least) <= made <= math.ceil(most) for least, most in ranges)
-
-
-def too_many(made: int, due: Due, *, times: float) -> bool:
-    """Whether a running run has already made too many steps to be the asked training."""
-    return made > due.most if due.sure else times > 1 and made > due.most * (1 + times) / 2

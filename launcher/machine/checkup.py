@@ -63,27 +63,17 @@ def _cards(environ: Mapping[str, str], nvml: Any) -> Iterator[Check]:
             uuids, absence = nvml_module.visible(api, environ)
         if absence is not None:
             yield Check(subject="card", found=absence.found, cure=absence.cure if absence.broken else "", stops=absence.broken)
-            yield from _torch(None, on_card=False)
+            yield from _torch(on_card=False)
             return
-        driver = _cuda_of_driver(api)
-        cuda = f", for CUDA up to {driver[0]}.{driver[1]}" if driver else ""
-        yield Check(subject="driver", found=f"{nvml_module.text(api.nvmlSystemGetDriverVersion())}{cuda}")
+        yield Check(subject="driver", found=nvml_module.text(api.nvmlSystemGetDriverVersion()))
         yield from (_card(nvml_module.read_card(api, uuid)) for uuid in uuids)
-    yield from _torch(driver, on_card=True)
+    yield from _torch(on_card=True)
     yield from (
         Check(subject="allocator", found=f"{fault.key}: {fault.found}", needed="one that keeps to a cap", cure=fault.cure, stops=True)
         for fault in devices.allocator_faults(environ)
     )
     if devices.may_spill():
         yield Check(subject="driver", found="under WSL a full card takes the host's memory and slows down; trials keep below that point")
-
-
-def _cuda_of_driver(api: Any) -> tuple[int, int] | None:
-    """(major, minor) of the newest CUDA that the driver knows; None where it doesn't tell."""
-    with suppress(api.NVMLError):
-        version = int(api.nvmlSystemGetCudaDriverVersion_v2())
-        return version // 1000, version % 1000 // 10
-    return None
 
 
 def _card(card: Card) -> Check:
@@ -94,11 +84,8 @@ def _card(card: Card) -> Check:
     return Check(subject=subject, found=found)
 
 
-def _torch(driver: tuple[int, int] | None, *, on_card: bool) -> Iterator[Check]:
-    """PyTorch's build against the card. ``driver``: CUDA that the driver knows, where it tells.
-
-    A program of CUDA 12.4 runs on every driver that knows CUDA 12 (NVIDIA's CUDA Compatibility, minor version compatibility).
-    """
+def _torch(*, on_card: bool) -> Iterator[Check]:
+    """PyTorch's build, which a card needs to be for CUDA."""
     try:
         version = metadata.version("torch")
     except metadata.PackageNotFoundError:
@@ -110,9 +97,6 @@ def _torch(driver: tuple[int, int] | None, *, on_card: bool) -> Iterator[Check]:
     if on_card and not cuda:
         cure = "Install a CUDA build (pip's usual one), or run with device=cpu."
         yield Check(subject="torch", found=found, needed="a build with CUDA", cure=cure, stops=True)
-    elif driver is not None and cuda and int(cuda.partition(".")[0]) > driver[0]:
-        cure = f"Renew the driver, or install a torch that is built for CUDA {driver[0]}."
-        yield Check(subject="torch", found=found, needed=f"CUDA {driver[0]}, which the driver knows", cure=cure, stops=True)
     else:
         yield Check(subject="torch", found=found)
 

@@ -8,7 +8,6 @@ from typing import Any
 from launcher.history.events import Event
 from launcher.history.records import AttemptRecord, MoveRecord, RunRecord
 from launcher.ladder.rungs import Rung
-from launcher.machine.devices import Budget
 
 
 class AttemptStarted(Event, name="run_started"):
@@ -18,22 +17,6 @@ class AttemptStarted(Event, name="run_started"):
         one = self.attempt
         told = {"rung_index": one.rung_index, "command": one.command, "checkpoint": one.checkpoint}
         return {**told, **({"attempt": one.number} if one.number > 1 else {})}
-
-
-class Heartbeat(Event, name="heartbeat"):
-    """Twice a minute. Sizes are bytes."""
-
-    budget: Budget
-    seconds: float
-    """Since the attempt's start."""
-    resident_bytes: int
-    used_bytes: int
-    """How much of the budget is used, measured as in the run's trial."""
-    peak_bytes: int
-
-    def line(self) -> Mapping[str, Any]:
-        on_card = self.used_bytes if self.budget.kind == "cuda" else 0
-        return {"device_bytes": on_card, **{key: getattr(self, key) for key in ("resident_bytes", "used_bytes", "peak_bytes")}}
 
 
 class Deviated(Event, name="run_otherwise"):

@@ -16,14 +16,13 @@ from launcher.adapter.protocol import Weights
 from launcher.adapter.registry import words_of
 from launcher.history import series
 from launcher.history.records import AttemptRecord, RunRecord
-from launcher.ladder import course
 from launcher.ladder.course import Due
 from launcher.ladder.rungs import Rung
 from launcher.machine import devices, host, process, stack_dump
 from launcher.machine.process import Child
 from launcher.run import cause
 from launcher.run.cause import Ended, RunEnd
-from launcher.run.events import Deviated, Heartbeat, LossNotFinite
+from launcher.run.events import Deviated, LossNotFinite
 from launcher.run.health import Look, Losses, Pace, Pacing
 from launcher.run.memory_usage import Usage
 from launcher.run.steps_made import StepsMade
@@ -35,7 +34,6 @@ from launcher.shared.memory_failures import loses_a_batch, lost_in
 from launcher.trial.job import Job
 from launcher.trial.silence import LOST_S, Silence
 
-HEARTBEAT_S = 30.0
 SAMPLE_S = 1.0
 END_GRACE_S = 5.0
 """Seconds between TERM and KILL for a run that autofit itself ends: nothing it could still save is of use."""
@@ -46,7 +44,7 @@ POLL_S = 0.5
 
 
 def follow(job: Job, child: Child, attempts: Sequence[AttemptRecord], *, base_bytes: int, due: Due | None = None) -> RunRecord:
-    """Waits for the run's end and records its memory every half minute. Ends a run that hangs or diverges, as the recipe says.
+    """Waits for the run's end. Ends a run that hangs or diverges, as the recipe says.
 
     Raises Interrupted once a signal has ended the run. When this returns, no process of the run is left and its memory is free again.
     ``attempts``: all of the launch; the last is the child's. ``base_bytes``: what libraries held in the trial's process when its budget
@@ -54,7 +52,7 @@ def follow(job: Job, child: Child, attempts: Sequence[AttemptRecord], *, base_by
     """
     files, rung = job.folder.attempt(attempts[-1].number), job.ladder.rungs[attempts[-1].rung_index]
     usage = Usage(child.pid, job.budget, files.processes, base_bytes=base_bytes)
-    watch = RunWatch(child, job, RunMeter(job, rung, usage), attempts, due=due)
+    watch = RunWatch(child, job, RunMeter(job, rung, usage), attempts)
     kills, began = host.oom_kills(), time.time()
     usage.start()
     try:
@@ -86,7 +84,7 @@ def follow(job: Job, child: Child, attempts: Sequence[AttemptRecord], *, base_by
     ended_by = found.failure if found.ended is not Ended.KILLED else None
     lost = lost_in(files.stdout, files.stderr, on_card=on_card, also=words.loses_memory)
     return RunRecord(
-        returncode=ending.returncode, seconds=ending.seconds, peak_resident_bytes=watch.peak_bytes,
+        returncode=ending.returncode, seconds=ending.seconds,
         peak_device_bytes=usage.peak_bytes if on_card else 0, peak_bytes=usage.peak_bytes,
         memory_failure=plain(found.failure), ended=found.ended, phase=found.phase, evidence=watch.evidence or found.evidence,
         optimizer_steps=steps.in_all(progress, due), stopped_early=steps.stopped_early, ended_at=progress.short_of_its_length,
@@ -103,23 +101,21 @@ def _weights(job: Job, ending: Ending, watch: RunWatch, *, since: float) -> Weig
 
 
 class RunWatch:
-    """Called at every poll; cheap. Samples memory, records a heartbeat twice a minute, and ends a run that hangs or diverges."""
+    """Called at every poll; cheap. Reads what the run says, and ends one that hangs or diverges."""
 
-    def __init__(self, child: Child, job: Job, meter: RunMeter, attempts: Sequence[AttemptRecord], *, due: Due | None = None) -> None:
-        self._child, self._job, self._due, self.meter = child, job, due, meter
+    def __init__(self, child: Child, job: Job, meter: RunMeter, attempts: Sequence[AttemptRecord]) -> None:
+        self._child, self._job, self.meter = child, job, meter
         self._files, rules = job.folder.attempt(attempts[-1].number), job.recipe.recover
-        self.steps, self.losses, self._too_many = StepsMade(self._files.processes), Losses(rules.nan_reports), False
+        self.steps, self.losses = StepsMade(self._files.processes), Losses(rules.nan_reports)
         self._silence = Silence(child.awake.seconds, least_s=rules.stall_s)
         self._waits: Silence | None = None
         """Since a loader's worker has lost a batch."""
         after_a_stall = any(one.ended == Ended.STALLED for one in attempts[:-1])
         self._pace = Pacing(job.budget, stall_s=rules.stall_s, after_a_stall=after_a_stall)
-        self._began = self._sampled = self._told = child.awake.seconds
+        self._sampled = child.awake.seconds
         self._diverges_since: float | None = None
         self._words, self._deviations = words_of(job.adapter), set[str]()
         self._logs = [Log(path, meter.read, self._heard) for path in (self._files.stdout, self._files.stderr)]
-        self.peak_bytes = 0
-        """Most resident memory of its process."""
         self.host_free = 1.0
         """Part of the host's memory that was free when last looked at."""
         self.ended_for: Ended | None = None
@@ -134,25 +130,8 @@ class RunWatch:
         there, free, _ = host.memory()
         self.host_free = free / there
         grew = self.look()
-        self._look_at_steps()
         self._look_for_life(now, grew=grew)
         self._look_at_pace(now, grew=grew)
-        self._look_at_memory(now)
-
-    def _look_at_memory(self, now: float) -> None:
-        """Samples what the run's process holds, and tells it twice a minute, with what it holds of the budget."""
-        usage = self.meter.usage
-        with suppress(OSError, IndexError):
-            resident = procfs.resident_bytes(self._child.pid)
-            self.peak_bytes = max(self.peak_bytes, resident)
-            if now - self._told >= HEARTBEAT_S:
-                self._told = now
-                self._job.tell(
-                    Heartbeat(
-                        budget=self._job.budget, seconds=now - self._began, resident_bytes=resident,
-                        used_bytes=usage.now_bytes, peak_bytes=usage.peak_bytes,
-                    )
-                )  # fmt: skip
 
     def look(self, *, ended: bool = False) -> bool:
         """Reads the run's new output and writes a line of its series; ``ended``: for the last time. Returns whether there was output."""
@@ -184,15 +163,6 @@ class RunWatch:
                 self._end_stalled(found.what, "computes, but makes no steps")
             else:
                 self._end(found.ends, found.what, "is ended for that", grace_s=self._job.recipe.run.grace_s)
-
-    def _look_at_steps(self) -> None:
-        """Tells once, as soon as it is certain, that the run makes more optimizer steps than are due."""
-        if self._due is None or self._too_many or (made := self.steps.counted()) is None:
-            return
-        if course.too_many(made, self._due, times=self.meter.rung.accumulation / self._job.ladder.asked.accumulation):
-            self._too_many = True
-            what = f"makes more optimizer steps than asked: {made} by now, {self._due.words} are due in all by {self._due.by}"
-            self._tell_otherwise("", what)
 
     def _heard(self, line: str, said: LogLine, at: float) -> None:
         """Takes in a line of the run's output. Ends the run if its loss stays not finite, unless the recipe lets it go on."""

@@ -41,8 +41,6 @@ class FakeNvml:
     def __init__(self, *cards: FakeCard, error: int | None = None) -> None:
         self.cards = cards
         self.error = error
-        self.cuda = 13000
-        """The newest CUDA that the driver knows: 12080 is 12.8."""
         self.shut_down = 0
         self.opened = 0
 
@@ -77,9 +75,6 @@ class FakeNvml:
 
     def nvmlDeviceGetIndex(self, card: FakeCard) -> int:
         return self.cards.index(card)
-
-    def nvmlSystemGetCudaDriverVersion_v2(self) -> int:
-        return self.cuda
 
     def nvmlSystemGetDriverVersion(self) -> str:
         return "600.00"

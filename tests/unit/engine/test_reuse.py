@@ -254,8 +254,8 @@ def test_a_file_that_was_put_in_the_place_of_another_with_its_size_and_time_is_n
 
 
 def test_secrets_of_the_environment_are_not_kept() -> None:
-    said = digests.environment({"HF_TOKEN": "hf_abc", "DB": "postgres://me:hunter2@x", "OMP_NUM_THREADS": "2", "TERM": "xterm"})
-    assert said["HF_TOKEN"] == "set" and "hunter2" not in said["DB"] and said["OMP_NUM_THREADS"] == "2" and "TERM" not in said
+    said = digests.environment({"HF_TOKEN": "hf_abc", "DB": "postgres://me:hunter2@x", "TERM": "xterm"})
+    assert list(said) == ["HF_TOKEN", "DB"] and "hf_abc" not in str(said) and "hunter2" not in str(said)
 
 
 def test_fits_are_listed_and_forgotten(launches: Launches, capsys: pytest.CaptureFixture[str]) -> None:

@@ -73,4 +73,4 @@ def test_events_are_one_line_of_json_each_in_order(tmp_path: Path) -> None:
 def test_an_event_that_a_full_disk_refuses_ends_nothing(tmp_path: Path) -> None:
     folder = RunFolder.create(tmp_path, "demo")
     folder.events.symlink_to("/dev/full")
-    folder.event("heartbeat", used_bytes=1)
+    folder.event("prepared", rungs=1)

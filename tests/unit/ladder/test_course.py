@@ -90,12 +90,6 @@ def test_a_training_that_ended_early_or_counts_otherwise_is_told_and_is_no_alarm
     assert course.with_steps(UNSEEN, found).steps == found.line
 
 
-def test_too_many_steps_are_seen_before_the_end() -> None:
-    assert course.too_many(41, SURE, times=1) and not course.too_many(40, SURE, times=4)
-    assert course.too_many(101, WORDS, times=4) and not course.too_many(60, WORDS, times=4)
-    assert not course.too_many(1000, WORDS, times=1), "what its words count isn't known, and it is the person's own command"
-
-
 def test_the_process_that_made_most_steps_tells_them(tmp_path: Path) -> None:
     steps = StepsMade(tmp_path)
     assert steps.counted() is None and StepsMade(tmp_path / "nowhere").counted() is None
