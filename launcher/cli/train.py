@@ -76,7 +76,8 @@ def launch(draft: Draft, terminal: Terminal, *, fit_only: bool = False, folder: 
         terminal.say(f"an earlier start of this SLURM job began it: {begun}")
         return go_on(resumption.resumable(begun), terminal)
     display = Display(terminal.console)
-    job = prepare.prepare_search(draft, display.hear, folder=folder)
+    prepare.refuse_a_rung(draft)
+    job = prepare.prepare(draft, display.hear, folder=folder)
     if fit_only:
         return _told(engine.fit(job), display)
     with report.at_the_end(job.folder, terminal):

@@ -76,14 +76,8 @@ def enter(draft: Draft, *more: Fault) -> RunFolder:
     return _folder(recipe)
 
 
-def prepare_search(draft: Draft, *listeners: Listener, folder: RunFolder | None = None) -> Job:
-    """As ``prepare``, for a launch that finds the rung by itself: one that is named would be passed over."""
-    refuse_a_rung(draft)
-    return prepare(draft, *listeners, folder=folder)
-
-
 def refuse_a_rung(draft: Draft) -> None:
-    """Raises BadInput where a rung is named, for a verb that finds it."""
+    """Raises BadInput where a rung is named, for a verb that finds it by itself."""
     if draft.recipe is not None and draft.recipe.rung is not None:
         rung = draft.recipe.rung
         found = f"{rung} is named, and this verb finds the rung by itself"

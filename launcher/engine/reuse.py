@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,6 @@ from launcher.machine.devices import Budget
 from launcher.machine.host_meter import HostMeter
 from launcher.shared.files import CODE, plain
 from launcher.shared.memory_failures import OF_MACHINE
-from launcher.shared.report import WRITTEN
 from launcher.trial import host_rooms
 from launcher.trial.job import Job
 from launcher.trial.trial import Trial, of_record
@@ -62,7 +61,7 @@ class Reuse:
 def look_up(job: Job) -> Reuse:
     """Looks for a kept fit that is valid for this launch."""
     try:
-        wanted = fingerprint_of(job, written=_written_before(job))
+        wanted = fingerprint_of(job)
         found = _looked_up(job, wanted, kept_fits.of(job.training, wanted.digest))
     except (UnknownIdentity, OSError) as unknown:
         return Reuse(why=f"no fit is kept, or used: {unknown}")
@@ -125,18 +124,15 @@ def keep(job: Job, found: Reuse, trials: Sequence[Trial], chosen: Trial, same: S
     """Keeps the fit that was just proven. Returns it, or why it isn't kept."""
     if found.fingerprint is None:
         return found
-    before, known = found.fingerprint, _written_before(job)
-    written = {*known, *(path for one in trials for path in one.report.facts.get(WRITTEN, ()))}
     try:
-        now = fingerprint_of(job, written=known)
-        if why := _unsure(before.depends_on, now.depends_on, trials, chosen):
+        now = fingerprint_of(job)
+        if why := _unsure(found.fingerprint.depends_on, now.depends_on, trials, chosen):
             return replace(found, why=f"no fit is kept: {why}")
-        without = fingerprint_of(job, written=written) if written > known else now
-        fit = kept_fits.keep(_fit(job, without, trials, chosen, same), written=[*written], cwd=os.getcwd())
+        fit = kept_fits.keep(_fit(job, now, trials, chosen, same))
     except (UnknownIdentity, OSError) as unknown:
         return replace(found, why=f"no fit is kept: {unknown}")
     why = "" if fit is not None else "no fit is kept: a run of the same launch ran out of memory at this very rung before"
-    return replace(found, fingerprint=without, fit=fit, why=why or found.why)
+    return replace(found, fingerprint=now, fit=fit, why=why or found.why)
 
 
 def _unsure(before: Mapping[str, str], now: Mapping[str, str], trials: Sequence[Trial], chosen: Trial) -> str:
@@ -148,11 +144,6 @@ def _unsure(before: Mapping[str, str], now: Mapping[str, str], trials: Sequence[
     downloaded = {key: now[key] for key, value in before.items() if value == NOT_HERE and key.startswith("model ") and key in now}
     changed = kept_fits.changes({**before, **downloaded}, now)
     return f"while the trials were made, {changed}" if changed else ""
-
-
-def _written_before(job: Job) -> set[str]:
-    """Paths beside its code that trials of this training, launched here, were seen to write."""
-    return {path for one in kept_fits.everything(job.training) if one.folder == os.getcwd() for path in one.writes}
 
 
 def _fit(job: Job, now: Fingerprint, trials: Sequence[Trial], chosen: Trial, same: SameTraining) -> KeptFit:
@@ -208,13 +199,9 @@ _HOW = {"ladder": {"search"}, "trial": {"timeout_s", "fresh"}}
 """How a rung is looked for, not what it needs."""
 
 
-def fingerprint_of(job: Job, *, written: Iterable[str] = ()) -> Fingerprint:
-    """Everything as it is now. Raises UnknownIdentity, with why, where they can't all be told.
-
-    ``written``: what trials of it were seen to write beside its code: what a run writes itself is none of what it hangs on.
-    """
+def fingerprint_of(job: Job) -> Fingerprint:
+    """Everything as it is now. Raises UnknownIdentity, with why, where they can't all be told."""
     inputs = job.adapter.inputs(job.ladder)
-    inputs = replace(inputs, written=[*inputs.written, *map(Path, written)])
     if inputs.unknown:
         raise UnknownIdentity(inputs.unknown)
     ladder = [(dict(rung.values), rung.accumulation, rung.world_size) for rung in job.ladder.rungs]
@@ -224,7 +211,7 @@ def fingerprint_of(job: Job, *, written: Iterable[str] = ()) -> Fingerprint:
         "folder": os.getcwd(),
         **_named(job.recipe),
         **_inputs(inputs),
-        **_programs(inputs, written=[Path(job.recipe.run.root), *map(Path, written)]),
+        **_programs(inputs, without=Path(job.recipe.run.root)),
         **{f"environment {name}": value for name, value in digests.environment(os.environ).items()},
         **digests.system(),
         **_device(job.budget),
@@ -292,15 +279,15 @@ def _inputs(inputs: Inputs) -> dict[str, str]:
     return {**data, **models, **texts, **code, **inputs.more}
 
 
-def _programs(inputs: Inputs, *, written: Sequence[Path]) -> dict[str, str]:
+def _programs(inputs: Inputs, *, without: Path) -> dict[str, str]:
     """autofit by its own files, every installed package, and the trainer's by theirs: people edit those."""
     package = Path(paths.__file__).parent
     ours = {"autofit": digests.files(package, paths.home() / "conf", suffixes=(*CODE, ".json"))}
     folders = digests.site_folders_of(inputs.program) if inputs.program else digests.site_folders()
     shadowing = [Path(place) for place in os.environ.get("PYTHONPATH", "").split(os.pathsep) if place]
-    shadows = {"PYTHONPATH": digests.files(*shadowing, suffixes=CODE, without=written)} if shadowing else {}
+    shadows = {"PYTHONPATH": digests.files(*shadowing, suffixes=CODE, without=[without])} if shadowing else {}
     edited = {f"files of {path.name}": digests.files(path, suffixes=CODE) for path in inputs.packages}
-    installed = {f"package {name}": value for name, value in digests.packages(folders, without=written).items() if name != DISTRIBUTION}
+    installed = {f"package {name}": value for name, value in digests.packages(folders, without=[without]).items() if name != DISTRIBUTION}
     program = {"program": shutil.which(inputs.program) or ""} if inputs.program else {}
     return {**ours, **program, **installed, **shadows, **edited}
 

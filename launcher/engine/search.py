@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from launcher.engine import proving
-from launcher.engine.events import CardTaken, Timed
+from launcher.engine.events import CardTaken, Proven, Timed
 from launcher.engine.state import Fit
 from launcher.history import past_trials
-from launcher.ladder import earlier, search, throughput
+from launcher.ladder import course, earlier, search, throughput
 from launcher.ladder.rungs import MICRO_BATCH, Ladder, Rung
+from launcher.ladder.same_training import GIVEN_UP, PROVEN, as_asked
 from launcher.ladder.verdict import Kind, Verdict
 from launcher.machine import devices
 from launcher.run.recovery import MOST_WAITS
@@ -48,7 +48,7 @@ class RungSearch:
         """
         while isinstance(move := self._try_until_one_fits(), search.Chosen):
             rung = self._fastest(move.rung) if self._job.recipe.ladder.objective == "throughput" else move.rung
-            found = proving.prove(self._result, rung, self._job)
+            found = _prove(self._result, rung, self._job)
             if found.refused:
                 self._rule_out(found.refused)
             elif found.job is None or self._fits_with_its_cure(found, rung):
@@ -153,6 +153,29 @@ def _disproved(result: Fit) -> list[search.Tried]:
         for one in result.reuse.failures
         if one.rung_index < len(rungs)
     ]
+
+
+def _prove(result: Fit, rung: Rung, job: Job) -> Proof:
+    """Whether the rung is the asked training. Runs twins if it accumulates more than asked or checkpoints from outside; tells the result.
+
+    ``job``: the launch, with the cure that an earlier proof has found, if there was one.
+    """
+    twins = proof.needed(job, rung)
+    if not twins:
+        found = Proof(same=as_asked(job.ladder, rung))
+    else:
+        with doing(f"running the same rows in two layouts: is an update at rung {rung.index} the asked one?"):
+            found = proof.prove(job, rung)
+    same = found.same if found.refused else proof.of_exact(found.job or job, rung, found.same)
+    if same.gradient == PROVEN and (less := course.given_up(job.ladder, rung, job.recipe.ladder.wheels)):
+        same = replace(same, gradient=f"{GIVEN_UP}: {less}")
+    if twins and job is not result.job and (before := result.same) is not None:
+        notes = [*before.notes, *(note for note in same.notes if note not in before.notes)]
+        same = replace(same, cure={**before.cure, **same.cure}, notes=tuple(notes))
+    result.same, result.refused = same, found.refused or result.refused
+    result.sames[rung.index] = same
+    job.tell(Proven(rung=rung, same=same, refused=found.refused, twins=twins or bool(same.seconds)))
+    return replace(found, same=same)
 
 
 # ----------------------------------------------------------------------------------------------------------------------

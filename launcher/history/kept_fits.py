@@ -9,7 +9,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -93,10 +93,6 @@ class KnownFits(RecordPart):
     failures: list[RunFailure] = Field(default_factory=list)
     uses: list[str] = Field(default_factory=list)
     """Run folders of launches that rely on the fit, or did and aren't known to have ended well."""
-    folder: str = ""
-    """Where it was launched."""
-    writes: list[str] = Field(default_factory=list)
-    """Paths beside its code that its trials were seen to write."""
 
     def find(self, cap_bytes: int) -> KeptFit | str:
         """The fit, if it is valid at this cap; else why it isn't, empty if there never was one."""
@@ -170,13 +166,9 @@ def _locked() -> Iterator[None]:
         yield
 
 
-def keep(fit: KeptFit, *, written: Sequence[str], cwd: str) -> KeptFit | None:
-    """Keeps a fit in place of the one before, and numbers it; None if a run has failed at its rung before.
-
-    ``written``: what its trials were seen to write beside its code, launched in ``cwd``.
-    """
+def keep(fit: KeptFit) -> KeptFit | None:
+    """Keeps a fit in place of the one before, and numbers it; None if a run has failed at its rung before."""
     with changed(fit.training, fit.digest) as known:
-        known.folder, known.writes = cwd, sorted({*known.writes, *written})
         if any(one.rung_index == fit.rung_index for one in known.failures):
             return None
         known.fit = fit.model_copy(update={"id": 1 + max(one.number for one in (*_tidied(), known))})

@@ -33,13 +33,11 @@ from launcher.inside import going_on, kept_checkpoint
 from launcher.inside import settings as probe_settings
 from launcher.inside.caches import CACHES, separate
 from launcher.inside.counted import PATIENCE
-from launcher.inside.overlay import FILES
 from launcher.inside.plainly import OVERLAY, proven, refuses, speaks_of_memory, started
 from launcher.inside.quiet import QUIET
 from launcher.inside.recorder import Recorder
 from launcher.inside.settings import LEAST_STEPS, LOADED, SHIM
 from launcher.shared import procfs
-from launcher.shared.files import CODE
 from launcher.shared.memory_failures import ECHO
 from launcher.shared.orders import RANKS, REPORT, TEMPORARY, Orders
 from launcher.shared.report import (
@@ -53,7 +51,6 @@ from launcher.shared.report import (
     SAMPLES,
     STEPS_IN_ALL,
     WORLD_SIZE,
-    WRITTEN,
     Failure,
     Phase,
     TrialReport,
@@ -62,7 +59,6 @@ from launcher.shared.sizes import format_size
 
 FORCE = 'make it validate early with trainer.args.validation: {force: "--val-every 1"} (words of the script\'s own), or say {none: true}'
 _TAIL_CHARACTERS = 20_000
-MOST_WRITTEN = 1000
 RESUMED = "resumed"
 """Folder among the attempts, of the one that goes on."""
 
@@ -170,7 +166,7 @@ def _attempt(orders: Orders, mode: str) -> tuple[int, list[TrialReport]]:
         status = _followed(child, records, orders)
     if (broken := place / "probe.json.failed").exists():
         raise RuntimeError(f"the probe could not be loaded into the script's interpreter: {broken.read_text(encoding='utf-8').strip()}")
-    more = {WRITTEN: _written(overlay / FILES), **kept_checkpoint.on_disk(overlay, orders.payload.get("goes_on"))}
+    more = kept_checkpoint.on_disk(overlay, orders.payload.get("goes_on"))
     reports = [dataclasses.replace(report, facts={**report.facts, **more}) for report in _reports(records)]
     if not orders.payload.get("goes_on"):
         shutil.rmtree(overlay, ignore_errors=True)
@@ -179,22 +175,6 @@ def _attempt(orders: Orders, mode: str) -> tuple[int, list[TrialReport]]:
 
 def _leave(number: int, frame: object) -> None:
     raise _Left(128 + number)
-
-
-def _written(twins: Path) -> list[str]:
-    """What the command wrote of what could be code by its name; a folder that isn't there but for it stands for all in it."""
-    found = set[str]()
-    for folder, _, names in os.walk(twins):
-        if any(name.endswith(CODE) for name in names):
-            real = os.path.join("/", os.path.relpath(folder, twins))
-            found |= {_first_that_is_new(os.path.join(real, name)) for name in names if name.endswith(CODE)}
-    return sorted(found)[:MOST_WRITTEN]
-
-
-def _first_that_is_new(path: str) -> str:
-    while not os.path.lexists(parent := os.path.dirname(path)):
-        path = parent
-    return path
 
 
 def _environment(orders: Orders, place: Path) -> dict[str, str]:

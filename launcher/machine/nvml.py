@@ -19,7 +19,6 @@ from launcher.machine import install
 from launcher.shared.card_memory import handle_of, memory
 from launcher.shared.sizes import format_size
 
-MOST_OF_A_COMMAND = 80
 VANISH_WAIT_S = 0.3
 """Seconds until a process that has just ended has disappeared from NVML's list, too."""
 
@@ -34,15 +33,12 @@ class Neighbour:
     user: str
     used_bytes: int
     """0 where the driver doesn't say (WSL, Windows)."""
-    command: str = ""
-    """Its command line, shortened; empty if it can't be read."""
 
     def __str__(self) -> str:
         used = format_size(self.used_bytes) if self.used_bytes else "an amount the driver doesn't tell"
         if not self.name:
             return f"a process this container can't see (pid {self.pid} on the host, {used})"
-        command = f" `{self.command}`" if self.command else ""
-        return f"{self.name} (pid {self.pid}, user {self.user or 'unknown'}, {used}){command}"
+        return f"{self.name} (pid {self.pid}, user {self.user or 'unknown'}, {used})"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -278,19 +274,11 @@ def _neighbours(nvml: Any, handle: Any) -> list[Neighbour]:
 def _neighbour(pid: int, used_bytes: int) -> Neighbour:
     try:
         process = psutil.Process(pid)
-        name = user = command = ""
+        name = user = ""
         with suppress(psutil.AccessDenied):
             name = process.name()
         with suppress(psutil.AccessDenied, KeyError):
             user = process.username()
-        with suppress(psutil.AccessDenied):
-            command = _in_short(process.cmdline())
     except psutil.NoSuchProcess:
         return Neighbour(pid=pid, name="", user="", used_bytes=used_bytes)
-    return Neighbour(pid=pid, name=name or "unnamed process", user=user, used_bytes=used_bytes, command=command)
-
-
-def _in_short(words: Sequence[str]) -> str:
-    """A command line as a person would know it again: the program's own name, and as much as stands in a line."""
-    line = " ".join([Path(words[0]).name, *words[1:]]) if words else ""
-    return line if len(line) <= MOST_OF_A_COMMAND else line[: MOST_OF_A_COMMAND - 3] + "..."
+    return Neighbour(pid=pid, name=name or "unnamed process", user=user, used_bytes=used_bytes)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 
 KIB, MIB, GIB = 2**10, 2**20, 2**30
@@ -46,9 +45,7 @@ def _unknown(number: str, written: str) -> str:
     letter = written.upper()
     if letter in {"K", "M", "G", "T"}:
         return f"{written!r} can mean two things; write {number}{letter}iB (2**10 based) or {number}{letter}B (10**3)"
-    close = difflib.get_close_matches(written.lower(), [unit for unit in _BY_LOWER if len(unit) > 1], n=1, cutoff=0.5)
-    hint = f"did you mean {_BY_LOWER[close[0]]}?" if close else "write GiB or MiB"
-    return f"unit {written!r} is unknown; {hint}"
+    return f"unit {written!r} is unknown; write GiB or MiB"
 
 
 def format_size(size: int) -> str:

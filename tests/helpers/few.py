@@ -21,7 +21,7 @@ from launcher.history.run_folder import RunFolder
 from launcher.ladder.rungs import Ladder, Rung, Wheel, build
 from launcher.ladder.verdict import Kind, Verdict
 from launcher.machine.devices import Budget
-from launcher.shared.report import WRITTEN, Phase, PhaseUse, TrialReport
+from launcher.shared.report import Phase, PhaseUse, TrialReport
 from launcher.shared.sizes import MIB
 from launcher.trainers.suite import cpu_budget
 from launcher.trial.job import Job
@@ -66,8 +66,6 @@ class Launches:
         self.code = place / "code"
         self.code.mkdir()
         (self.code / "train.py").write_text("train()")
-        self.written: list[str] = []
-        """What a trial is seen to write beside the code."""
 
     def job(self) -> Job:
         args: dict[str, Any] = {"epochs": 3, **self.says}
@@ -93,7 +91,6 @@ class Launches:
         verdict = Verdict(kind=kind, phase="done", why="", source=source, peak_bytes=need)  # type: ignore[arg-type]
         report = TrialReport(
             phase="done", uses=(PhaseUse(phase=Phase.TRAIN, seconds=1.0, reserved_bytes=need),), cap_bytes=cap, base_bytes=7,
-            facts={WRITTEN: self.written} if self.written else {},
         )  # fmt: skip
         place = job.folder.trial(rung.index)
         report.write(place / "report.json")

@@ -67,17 +67,6 @@ def test_one_whose_environment_was_set_anew_is_out_of_reach(tmp_path: Path, chan
         assert sys.executable in trial._out_of_reach(pid)
 
 
-def test_what_a_trial_wrote_is_told_by_what_is_new(tmp_path: Path) -> None:
-    """Under the overlay each written file has a twin; only what could be code by its name is told."""
-    twins, home = tmp_path / "twins", tmp_path / "home"
-    (home / "old").mkdir(parents=True)
-    for name in ("old/hparams.yaml", "old/model.pt", "new/run_1/config.py", "new/run_2/deep/config.yaml", "weights/model.pt", "args.yaml"):
-        twin = Path(f"{twins}{home / name}")
-        twin.parent.mkdir(parents=True, exist_ok=True)
-        twin.touch()
-    assert trial._written(twins) == [str(home / name) for name in ("args.yaml", "new", "old/hparams.yaml")]
-
-
 def test_a_trial_that_is_ended_says_how_far_its_command_had_come(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     orders = Orders(module="", folder=str(tmp_path), device="cpu", cap_bytes=1, accumulation=1, payload={})
     for number, phase in enumerate(("train", "setup")):

@@ -132,22 +132,6 @@ def test_a_rung_at_which_a_run_has_died_is_not_launched_again_with_no_more_room(
     assert launches.tried == [8, 4] and fit.chosen is not None and fit.chosen.rung.micro_batch == 4
 
 
-def test_what_a_run_writes_beside_its_code_is_no_code_and_what_a_person_writes_there_is(launches: Launches) -> None:
-    left, out = launches.code / "hparams.yaml", launches.code / "out"
-    left.write_text("of a run before: it is written anew")
-    launches.written = [str(left), str(out)]
-    launches.train()
-    assert launches.tried == [8, 4]
-    left.write_text("of this run")
-    (out / "run_1").mkdir(parents=True)
-    (out / "run_1" / "config.yaml").write_text("lr: 0.1")
-    launches.fit()
-    assert not launches.tried, "the first fit is used"
-    (launches.code / "model.py").write_text("a person's")
-    fit = launches.fit()
-    assert launches.tried == [8, 4] and "code" in launches.why(fit)
-
-
 def test_a_run_that_fails_otherwise_disproves_nothing(launches: Launches) -> None:
     launches.fit()
     launches.fault = "raise KeyError('typo')"

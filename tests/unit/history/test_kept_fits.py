@@ -23,7 +23,7 @@ FIT = KeptFit(
 
 
 def keep(**other: object) -> KeptFit | None:
-    return kept_fits.keep(FIT.model_copy(update=other), written=[], cwd="")
+    return kept_fits.keep(FIT.model_copy(update=other))
 
 
 def kept() -> list[KeptFit]:

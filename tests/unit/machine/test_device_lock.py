@@ -11,7 +11,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 from launcher.config.recipe import Draft, Provenance
@@ -189,8 +188,7 @@ def test_a_card_that_no_launch_of_ours_holds_is_still_refused_at_once(
     with pytest.raises(BadInput) as refused:
         prepare.prepare(draft(tmp_path))
     (fault,) = refused.value.faults
-    own = psutil.Process().cmdline()[1]
-    assert fault.key == "device.share" and f"pid {os.getpid()}" in fault.found and own in fault.found, "the command is told"
+    assert fault.key == "device.share" and f"pid {os.getpid()}" in fault.found
     assert not (tmp_path / "runs").exists()
     with take(card.uuid):
         pass
