@@ -99,7 +99,7 @@ def resumable(place: str | Path, words: Sequence[str] = ()) -> Resumable:
 def _record(path: Path) -> Record:
     record, has_recipe = Record.read(path / "record.json"), (path / "recipe.yaml").is_file()
     if record is None and has_recipe and (path / "record.json").is_file():
-        torn = "the run's record is torn, and nothing else says how far it had come"
+        torn = "the run's record is torn, or another autofit's, and nothing else says how far it had come"
         raise _refused(path / "record.json", torn, WITHOUT_A_RECORD)
     if record is None:
         found = "it isn't a run of autofit: it has no record.json that can be read" if path.is_dir() else "there is no such folder"

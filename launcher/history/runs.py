@@ -258,11 +258,9 @@ def find(said: str) -> Path:
             return path.resolve()
     if said.isdecimal() and (job := of_job(said)) is not None:
         return job
-    path = next((one for one in (Path(said), ROOT / said) if one.exists()), Path(said))
-    if path.exists():
-        found = "is a file" if path.is_file() else "is a folder, but no run of autofit's: it has no trials/ and events.jsonl"
-        raise BadInput([Fault(key="", where=said, found=f"it {found}", cure=_cure(path))])
-    raise BadInput([Fault(key="", where=said, found=f"there is no such folder, and none of that name in {ROOT}", cure=_cure(path))])
+    known = [one.name for place in (Path(said), ROOT) if place.is_dir() for one in sorted(place.iterdir()) if is_run(one)]
+    cure = f"{did_you_mean(Path(said).name, known)}`autofit runs` lists what there is."
+    raise BadInput([Fault(key="", where=said, found=f"it is no run of autofit's, and there is none of that name in {ROOT}", cure=cure)])
 
 
 def of_job(job: str) -> Path | None:
@@ -274,14 +272,6 @@ def of_job(job: str) -> Path | None:
 def _jobs(path: Path) -> set[str]:
     handed = submission.read(path)
     return {handed.job if handed is not None else "", owner.who(path).job} - {""}
-
-
-def _cure(path: Path) -> str:
-    below = [one.name for one in sorted(path.iterdir()) if is_run(one)] if path.is_dir() else []
-    if below:
-        return f"It holds runs: name one, such as {path / below[-1]}; `autofit runs {path}` lists them."
-    known = [one.name for one in sorted(ROOT.iterdir()) if is_run(one)] if ROOT.is_dir() else []
-    return f"{did_you_mean(path.name, known)}`autofit runs` lists what there is."
 
 
 def newest() -> Path:

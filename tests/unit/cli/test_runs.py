@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -105,16 +104,11 @@ def test_what_is_no_run_is_refused_in_words(tmp_path: Path, monkeypatch: pytest.
     assert runs.find(path.name) == runs.find(str(path)) == path == runs.newest()
     (tmp_path / "notes.txt").write_text("")
     Path("runs/autofit/other").mkdir()
-    for said, words in {
-        "nowhere": "there is no such folder",
-        path.name[:-1] + "x": f"Did you mean {path.name!r}",
-        "notes.txt": "it is a file",
-        "other": "it is a folder, but no run of autofit's",
-        str(tmp_path): "no run of autofit's",
-        "runs/autofit": f"It holds runs: name one, such as runs/autofit/{path.name}",
-    }.items():
-        with pytest.raises(BadInput, match=re.escape(words)):
+    for said in ("nowhere", "notes.txt", "other", str(tmp_path), "runs/autofit"):
+        with pytest.raises(BadInput, match="it is no run of autofit's"):
             runs.find(said)
+    with pytest.raises(BadInput, match=f"Did you mean '{path.name}'"):
+        runs.find(path.name[:-1] + "x")
 
 
 def test_a_reader_that_looks_again_reads_what_is_new(tmp_path: Path) -> None:
