@@ -134,9 +134,6 @@ class CardTaken(Event, name="card_taken"):
     waits_s: float | None
     """It is waited for so long at most; None: it isn't, or was in vain, and nothing is launched."""
 
-    def line(self) -> Mapping[str, Any]:
-        return {"holder": self.holder}
-
 
 class StepsCounted(Event, name="steps"):
     """A run's optimizer steps against those that were due."""

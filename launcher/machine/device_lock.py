@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import fcntl
 import getpass
-import json
 import os
 import re
 import time
@@ -16,7 +15,6 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 from launcher.errors import BadInput, Fault
 
@@ -110,7 +108,7 @@ def _tell(file: int, launch: str) -> None:
     with suppress(OSError, KeyError, ImportError):
         user = getpass.getuser()
     since = datetime.now().astimezone().isoformat(timespec="seconds")
-    line = json.dumps({"launch": launch, "pid": os.getpid(), "user": user, "since": since}).encode() + b"\n"
+    line = f"{launch} (process {os.getpid()}, user {user}, since {since})\n".encode()
     with suppress(OSError):
         os.pwrite(file, line, 0)
         os.ftruncate(file, len(line))
@@ -118,9 +116,7 @@ def _tell(file: int, launch: str) -> None:
 
 def _holder(file: int) -> str:
     """Which launch has the device; of several that share it, the last one that came."""
-    told: dict[str, Any] = {}
-    with suppress(OSError, ValueError):
-        told = json.loads(os.pread(file, 4096, 0).partition(b"\n")[0])
-    if not isinstance(told, dict) or "pid" not in told:
-        return "one that has just begun"
-    return f"{told.get('launch', 'a launch')} (process {told['pid']}, user {told.get('user', 'unknown')}, since {told.get('since', '?')})"
+    told = ""
+    with suppress(OSError):
+        told = os.pread(file, 4096, 0).partition(b"\n")[0].decode(errors="replace")
+    return told or "one that has just begun"
