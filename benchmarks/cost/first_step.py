@@ -23,7 +23,6 @@ import venv
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -120,12 +119,11 @@ def to_first_step(argv: Sequence[str], place: Path, *, run: bool) -> tuple[float
 
 def parts(began: float, marks: Sequence[Mapping[str, Any]], folder: Path) -> dict[str, Any]:
     """Where the seconds of a launch went: what the record in its run folder, and its trials' reports, say of them."""
-    told = [json.loads(line) for line in (folder / "events.jsonl").read_text(encoding="utf-8").splitlines()]
-    times = [(one["event"], datetime.fromisoformat(one["time"]).timestamp() - began) for one in told]
-    tried = [at for event, at in times if event in ("trial_started", "trial_ended")]
+    told = json.loads((folder / "record.json").read_text(encoding="utf-8"))["trials"]
+    tried = [(Path(one["folder"]) / name).stat().st_mtime - began for one in told for name in ("orders.json", "verdict.json")]
     step = next(one for one in marks if one["what"] == "step" and one["run"])
     run = next(one["at"] for one in marks if one["pid"] == step["pid"]) - began
-    trials = [_trial(Path(one["folder"]), one) for one in told if one["event"] == "trial_ended"]
+    trials = [_trial(Path(one["folder"]), one) for one in told]
     in_trials = sum(end - start for start, end in zip(tried[::2], tried[1::2], strict=True))
     found = {"launcher": tried[0], "trials": in_trials, "between": run - tried[0] - in_trials, "run": step["at"] - began - run}
     return {**{name: round(seconds, 2) for name, seconds in found.items()}, "each": trials}

@@ -86,25 +86,26 @@ def _launched(case: Case, folder: Path) -> tuple[int | None, bool]:
 
 def _verdicts(case: Case, folder: Path) -> list[Row]:
     """What was said of each trial, or of the run, and how long after the fault."""
-    events = [json.loads(line) for path in folder.glob("runs/**/events.jsonl") for line in path.read_text(encoding="utf-8").splitlines()]
-    found = [one for one in events if one["event"] == ("trial_ended" if case.where == "trial" else "run_ended")]
+    records = [json.loads(path.read_text(encoding="utf-8")) for path in folder.glob("runs/**/record.json")]
+    found = [one for record in records for one in record["trials" if case.where == "trial" else "attempts"]]
     if not found:
         return [{"struck": True, "verdict": "", "why": _last(folder / "stderr"), "seconds": None, "named": False}]
-    return [_verdict(case, folder, event) for event in found]
+    return [_verdict(case, folder, one) for one in found]
 
 
-def _verdict(case: Case, folder: Path, event: Row) -> Row:
-    log = f"trials/{event['rung_index']:03}/stderr.log" if case.where == "trial" else "run.stderr.log"
+def _verdict(case: Case, folder: Path, told: Row) -> Row:
+    log = f"trials/{told['rung_index']:03}/stderr.log" if case.where == "trial" else "run.stderr.log"
     logs = (path.read_text(encoding="utf-8", errors="replace") for path in folder.glob(f"runs/autofit/*/{log}"))
     at = max((float(one) for text in logs for one in _DONE.findall(text)), default=None)
-    outcome = event.get("outcome", {})
-    why = str(event.get("why", outcome.get("evidence", "")))
+    verdict = Path(told.get("folder", "")) / "verdict.json"
+    ended = verdict.stat().st_mtime if case.where == "trial" else told["began"] + told["seconds"]
+    why = str(told.get("why", told.get("evidence", "")))
     rank = _NAMED.search(why)
     return {
-        "struck": at is not None, "verdict": event.get("verdict", outcome.get("ended", "")), "why": why[-600:],
-        "seconds": round(datetime.fromisoformat(event["time"]).timestamp() - at, 2) if at is not None else None,
-        "named": rank is not None and int(rank[1]) == case.rank, "trial_s": event.get("seconds"),
-        "memory": bool(outcome.get("memory_failure")),
+        "struck": at is not None, "verdict": told.get("verdict", told.get("ended", "")), "why": why[-600:],
+        "seconds": round(ended - at, 2) if at is not None else None,
+        "named": rank is not None and int(rank[1]) == case.rank, "trial_s": told.get("seconds"),
+        "memory": bool(told.get("source")),
     }  # fmt: skip
 
 

@@ -286,7 +286,7 @@ def _answer(said: str) -> Mapping[str, Any]:
 
 def _run_bytes(pid: int, place: Path) -> Iterator[tuple[str, int]]:
     """(rank, VmData now) of each process of the full run; none until it has been started. Trials are over by then."""
-    if not any('"run_started"' in path.read_text(encoding="utf-8") for path in place.glob("runs/*/events.jsonl")):
+    if not any('"status": "running"' in path.read_text(encoding="utf-8") for path in place.glob("runs/*/record.json")):
         return
     with contextlib.suppress(psutil.Error):
         for child in psutil.Process(pid).children(recursive=True):

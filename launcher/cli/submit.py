@@ -11,6 +11,7 @@ import shutil
 import signal
 import time
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ from launcher.cli.refusals import refusal
 from launcher.cli.terminal import Terminal
 from launcher.errors import BadInput, ExitCode, Fault
 from launcher.shared.activity import doing
+from launcher.shared.files import written_at
 
 if TYPE_CHECKING:
     from launcher.config.recipe import Draft
@@ -187,10 +189,10 @@ def queue_again(run_dir: str, terminal: Terminal) -> None:
 
 def gained(run: Run) -> bool:
     """Whether the launch came further since it was last begun, or gone on with."""
-    from launcher.history.runs import CHECKPOINT, events_of
+    from launcher.history.runs import CHECKPOINT
 
-    latest = {str(event.get("event")): str(event.get("time")) for event in events_of(run.folder)}
-    if latest.get("trial_ended", "") > max(latest.get("prepared", ""), latest.get("resumed", "")):
+    began = datetime.fromisoformat(run.owner.began).timestamp() if run.owner.began else 0.0
+    if any(written_at(path) > began for path in run.folder.trials.glob("*/verdict.json")):
         return True
     attempts = run.known.attempts
     if not attempts:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from launcher.adapter.commands import Checkpoint, Command
 from launcher.engine import reuse
-from launcher.engine.events import CardTaken, StepsCounted
+from launcher.engine.events import CardTaken
 from launcher.engine.search import card_is_back, make_trial
 from launcher.engine.state import Fit, Status
 from launcher.errors import AutofitError, Interrupted
@@ -102,7 +102,6 @@ def _hold_to_what_was_due(result: Fit) -> None:
         result.same = result.sames[rung.index]
     if result.steps.otherwise:
         result.status = Status.OTHER_TRAINING
-    result.job.tell(StepsCounted(steps=result.steps))
 
 
 DISPROVES = (Ended.OUT_OF_MEMORY, Ended.HOST_MEMORY, Ended.OPEN_FILES)

@@ -22,6 +22,7 @@ from launcher.engine.state import Fit, Status, status_of
 from launcher.errors import BadInput, Fault, Interrupted
 from launcher.history import owner, runs
 from launcher.history.events import Listener
+from launcher.history.records import LadderRecord
 from launcher.ladder import build, search
 from launcher.ladder.same_training import SameTraining
 from launcher.machine import process
@@ -32,7 +33,7 @@ from launcher.shared.activity import doing
 from launcher.trial import proof, rung_zero
 from launcher.trial.job import Job
 from launcher.trial.rung_zero import Misread
-from launcher.trial.trial import Trial
+from launcher.trial.trial import Trial, as_tried
 
 OWN_FOLDER = ("trainer.args.save_dir", "trainer.args.output_dir")
 """Keys of folders that must be empty when a run begins, and hold the run's own files when it goes on."""
@@ -108,7 +109,21 @@ def walk(result: Fit) -> None:
     result.job.tell(Planned(job=result.job, trial_seconds=usual_seconds(result.job)))
     if result.trials or not _as_kept(result):
         _search(result, began)
+    result.ladder = list(_ladder(result))
     result.job.tell(Fitted(fit=result))
+
+
+MOST_RUNGS = 60
+"""Rungs of a ladder that are written down: the best, which are tried first."""
+
+
+def _ladder(result: Fit) -> Iterator[LadderRecord]:
+    """The rungs, best first, and which failed trial rules each out, where one does."""
+    ladder, history = result.job.ladder, [as_tried(one, result.job.budget.cap_bytes) for one in result.trials]
+    tried = {one.rung.index for one in result.trials}
+    for rung in ladder.rungs[:MOST_RUNGS]:
+        by = None if rung.index in tried else search.dominated_by(ladder, rung, history)
+        yield LadderRecord(**rung.told, **({"ruled_out_by": by.rung.index} if by is not None else {}))
 
 
 def _search(result: Fit, began: float) -> None:

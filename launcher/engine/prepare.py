@@ -13,7 +13,7 @@ from launcher.adapter.protocol import Adapter
 from launcher.adapter.registry import load_adapter
 from launcher.config.recipe import Draft, as_yaml
 from launcher.config.schema import Recipe
-from launcher.engine.events import Prepared, Queued
+from launcher.engine.events import Queued
 from launcher.errors import COMMAND_LINE, BadInput, Fault
 from launcher.history.events import Listener
 from launcher.history.run_folder import RunFolder, no_run_folder
@@ -62,9 +62,7 @@ def prepare(draft: Draft, *listeners: Listener, folder: RunFolder | None = None)
         except BadInput as refused:
             raise BadInput(draft.provenance.placed(refused.faults)) from refused
         tell_launched(folder.path)
-        job = Job(adapter=adapter, ladder=ladder, budget=budget, by_cards=by_cards, folder=folder, turn=turn, listeners=[*listeners])
-        job.tell(Prepared(job=job))
-    return job
+        return Job(adapter=adapter, ladder=ladder, budget=budget, by_cards=by_cards, folder=folder, turn=turn, listeners=[*listeners])
 
 
 def enter(draft: Draft, *more: Fault) -> RunFolder:

@@ -20,6 +20,7 @@ from launcher.history.records import (
     AttemptRecord,
     DeviceRecord,
     KeptRecord,
+    LadderRecord,
     MemoryRecord,
     Record,
     RungRecord,
@@ -31,7 +32,7 @@ from launcher.ladder.rungs import Rung
 from launcher.ladder.same_training import PROVEN, SameTraining, unproven
 from launcher.ladder.verdict import Kind
 from launcher.machine import headroom
-from launcher.run.events import AttemptStarted, Deviated, LossNotFinite
+from launcher.run.events import Deviated, LossNotFinite
 from launcher.shared.files import plain
 from launcher.shared.memory_failures import OF_MACHINE
 from launcher.shared.report import VERSIONS
@@ -86,6 +87,8 @@ def status_of(kind: Kind) -> Status:
     return Status(kind.value) if kind in _OF_TRIALS else Status.NO_RUNG_FITS
 
 
+MOST_REMARKS = 20
+"""Deviations of an attempt that are written down, the last ones."""
 NO_RUNG = {"rung": None, "rung_index": None, "accumulation": None}
 
 
@@ -107,6 +110,8 @@ class Fit:
     """A full run's optimizer steps against those due, once it has come to its end and both are known."""
     refused: str = ""
     """Why rungs with more accumulation than asked were ruled out, after trials of theirs had fitted."""
+    ladder: Sequence[LadderRecord] = ()
+    """What the search has left of the ladder."""
     could_fit: Sequence[Could] = ()
     """Where no rung fits: what would make another training, and might."""
     status: Status = Status.TRYING
@@ -128,8 +133,6 @@ class Fit:
     """The rung whose trial is under way."""
     waits_for: str = ""
     """Who holds the card that is waited for just now."""
-    remark: str = ""
-    """The full run's last deviation since it was last started."""
     outcome: RunRecord | None = None
     """How the full run ended: its last attempt."""
     results: dict[str, Any] = field(default_factory=dict)
@@ -140,13 +143,13 @@ class Fit:
 
     def hear(self, event: Event) -> None:
         """The record is the launch as it is after each thing that happens to it."""
-        if event.name:
-            self.waits_for = event.holder if isinstance(event, CardTaken) and event.waits_s is not None else ""
+        self.waits_for = event.holder if isinstance(event, CardTaken) and event.waits_s is not None else ""
         match event:
             case TrialStarted() | TrialEnded():
                 self.trying = event.rung if isinstance(event, TrialStarted) else None
-            case AttemptStarted() | Deviated():
-                self.remark = event.what if isinstance(event, Deviated) else ""
+            case Deviated():
+                said = f"{event.what}: {event.evidence}" if event.evidence else event.what
+                self.note(remarks=[*self.attempts[-1].remarks, said][-MOST_REMARKS:])
             case LossNotFinite():
                 self.note(not_finite_since=event.since)
         self.write()
@@ -220,7 +223,7 @@ class Fit:
             format=FORMAT, status=self._standing.value, fit_only=self.fit_only, recipe=job.recipe.name, began=self.began,
             **(rung.told if rung else NO_RUNG), effective_batch=chosen.effective_batch if chosen else None,
             effective_batch_seen=chosen.batch_seen if chosen else False, effective_batch_asked=job.ladder.effective_batch,
-            given_up=course.recorded(job.ladder, rung, job.recipe.ladder.wheels) if rung else None,
+            ladder=self.ladder, given_up=course.recorded(job.ladder, rung, job.recipe.ladder.wheels) if rung else None,
             trials=[one.record(same_training=self.certificate(one.rung).as_record()) for one in self.trials],
             attempts=[one.model_copy(update={"same_training": self._same_record(one)}) for one in self.attempts],
             same_training=SameTrainingRecord(**same, **({"refused": self.refused} if self.refused else {})) if same else None,
@@ -246,7 +249,7 @@ class Fit:
 
     def _where_it_is_so(self) -> dict[str, Any]:
         """What only some records have."""
-        found: dict[str, Any] = {name: said for name in ("waits_for", "remark") if (said := getattr(self, name))}
+        found: dict[str, Any] = {"waits_for": self.waits_for} if self.waits_for else {}
         if (rung := self.trying) is not None:
             found["trying"] = RungRecord(**rung.told, effective_batch=rung.effective_batch)
         if self.misread is not None:

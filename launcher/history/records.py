@@ -118,6 +118,16 @@ class KeptTrialRecord(TrialRecord):
     report: dict[str, Any] = {}
 
 
+class LadderRecord(RecordPart):
+    """One rung of the ladder, as the search has left it."""
+
+    rung_index: int = 0
+    rung: dict[str, Any] = {}
+    accumulation: int = 1
+    ruled_out_by: int | None = None
+    """The rung whose failed trial rules it out; null for one that was tried, or that nothing rules out."""
+
+
 class CouldRecord(RecordPart):
     """What would make another training and might fit, where no rung does: how it is said, and the rung that is estimated to."""
 
@@ -172,6 +182,8 @@ class AttemptRecord(RecordPart):
     goes_on_from: str = ""
     """Start of a ``resume``, as far as that was seen: checkpoint, beginning (nothing was saved yet) or nothing (it would be begun anew only
     with ``recover.allow_restart``); empty: its launcher was killed before it could look."""
+    remarks: list[str] = []
+    """Its deviations from what was asked, and what autofit did about them, each as the end of a sentence that begins with "the run"."""
     not_finite_since: float | None = None
     """When its loss stopped being finite, in seconds since 1970; null: its last report was finite."""
     rung_index: int = 0
@@ -304,10 +316,10 @@ class Record(RecordPart):
     """The rung whose trial is under way."""
     waits_for: str = ""
     """Who holds the card that is waited for just now."""
-    remark: str = ""
-    """The full run's last deviation since it was last started, as the end of a sentence that begins with "the run"."""
     given_up: dict[str, Any] | None = None
     """Wheel -> asked and used; another_training: true for LoRA and the like."""
+    ladder: list[LadderRecord] = []
+    """The best rungs, which are tried first; empty until the search is over."""
     trials: list[TrialRecord] = []
     attempts: list[AttemptRecord] = []
     same_training: SameTrainingRecord | None = None

@@ -1,11 +1,10 @@
-"""The run folder of a launch: the names of all its files, and how they are written (events appended, records replaced).
+"""The run folder of a launch: the names of all its files, and how they are written.
 
 runs/autofit/RECIPE-DATE-TIME/
   .gitignore           that git has nothing to say of this folder: the person's own status stays clean
   recipe.yaml          the composed recipe, as validated
   owner.json           which process runs this, on which machine, since when and until when; locked while it lives (``owner``)
   submission.json      the SLURM job that it was handed to (``submission``), and slurm/: that job's script, and what autofit said in it
-  events.jsonl         one line per event: time (UTC), event, what happened
   trials/NNN/          orders.json, report.json, stdout.log, stderr.log, verdict.json of rung NNN; fetch.log where a model was
                        downloaded for it, config/ where a script is given a changed configuration file
   trials/NNN/scratch/  what its trainer writes, and trials/cache/, what the trials share: only while trials run
@@ -24,13 +23,11 @@ runs/autofit/RECIPE-DATE-TIME/
 from __future__ import annotations
 
 import errno
-import json
-import os
 import re
 import shutil
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +76,6 @@ class RunFolder:
         raise BadInput([Fault(key="run.root", found=f"{root} holds too many runs named {base}", cure="Set another run.root.")])
 
     recipe = _Named("recipe.yaml")
-    events = _Named("events.jsonl")
     native = _Named("native")
     command = _Named("command.sh")
     run = _Named("run")
@@ -106,17 +102,6 @@ class RunFolder:
         path = self.trials / f"{rung_index:03d}"
         path.mkdir(parents=True, exist_ok=True)
         return path
-
-    def event(self, event: str, **what: Any) -> None:
-        """Appends one line to ``events.jsonl`` in one write, so that after a crash a line is whole or absent.
-
-        A line that can't be written (a full disk) is left out: reporting must not end a run.
-        """
-        line = json.dumps({"time": datetime.now(UTC).isoformat(timespec="milliseconds"), "event": event, **files.plain(what)})
-        with suppress(OSError), self.events.open("a", encoding="utf-8") as file:
-            file.write(line + "\n")
-            file.flush()
-            os.fsync(file.fileno())
 
     def replace(self, path: Path, text: str) -> None:
         """Writes a file of this folder, whole or not at all."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -156,7 +156,7 @@ class Run:
     def last_sign(self) -> float | None:
         """When this folder was last written to."""
         with suppress(OSError):
-            return max(files.written_at(self.folder.events), self.last.get("at", 0.0)) or None
+            return max(files.written_at(self.folder.record), self.last.get("at", 0.0)) or None
         return None
 
     @property
@@ -209,7 +209,8 @@ class Run:
     @property
     def remark(self) -> str:
         """The last deviation of the full run since it was last started; empty if none."""
-        return f"the run {self.known.remark}" if self.known.remark else ""
+        said = self.known.attempts[-1].remarks if self.known.attempts else []
+        return f"the run {said[-1]}" if said else ""
 
     def as_record(self) -> dict[str, Any]:
         """The run as ``--json`` prints it."""
@@ -248,7 +249,7 @@ def how_to_go_on(path: Path | str, goes_on_from: str) -> str:
 
 def is_run(path: Path) -> bool:
     """Tells whether autofit has made this folder for a launch."""
-    return (path / "trials").is_dir() and ((path / "events.jsonl").is_file() or (path / "recipe.yaml").is_file())
+    return (path / "trials").is_dir() and ((path / "record.json").is_file() or (path / "recipe.yaml").is_file())
 
 
 def find(said: str) -> Path:
@@ -284,8 +285,7 @@ def newest() -> Path:
 
 def _touched(path: Path) -> float:
     """When something last happened in a run; a report that is written later is nothing that happened."""
-    events = RunFolder(path).events
-    return (events if events.exists() else path).stat().st_mtime
+    return files.written_at(RunFolder(path).record) or path.stat().st_mtime
 
 
 def below(root: Path, *, levels: int = 2) -> Iterator[Path]:
@@ -347,11 +347,6 @@ class Reader:
         if time.monotonic() >= self._ask_next:
             self._seen, self._ask_next = self._look(handed), time.monotonic() + ASK_S
         return self._seen
-
-
-def events_of(folder: RunFolder) -> Sequence[Mapping[str, Any]]:
-    """Everything that has happened in a launch, in order."""
-    return series.GrowingLines(folder.events).fresh()
 
 
 def read_json(path: Path) -> Mapping[str, Any]:

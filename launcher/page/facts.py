@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from launcher.history.records import Record, TrialRecord
-from launcher.history.runs import Run, events_of, read_json
+from launcher.history.runs import Run, read_json
 from launcher.ladder.same_training import GIVEN_UP
 from launcher.shared.report import Phase, TrialReport
 from launcher.shared.sizes import format_size
@@ -86,8 +86,7 @@ def full_scale(run: Run, record: Record) -> int:
 def ladder(run: Run, record: Record) -> list[LadderRow]:
     """Every rung that is known: those of the ladder, or of an older run those that were tried."""
     trials = _latest(record)
-    fitted: Mapping[str, Any] = next((event for event in reversed(events_of(run.folder)) if event.get("event") == "fitted"), {})
-    told = {one["rung_index"]: one for one in fitted.get("ladder", ())}
+    told = {one.rung_index: one.written() for one in record.ladder}
     known = {index: trial.model_dump() for index, trial in trials.items()} | told
     last = max([index for index in (*trials, _chosen(record)) if index is not None], default=0)
     return [

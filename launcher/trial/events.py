@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from launcher.history.events import Event
 from launcher.ladder.rungs import Rung
@@ -13,7 +12,7 @@ if TYPE_CHECKING:
     from launcher.trial.trial import Trial
 
 
-class TrialStarted(Event, name="trial_started"):
+class TrialStarted(Event):
     rung: Rung
     number: int
     """Number of the trial in its launch, from 1."""
@@ -24,9 +23,6 @@ class TrialStarted(Event, name="trial_started"):
     why: str = ""
     """Why this rung is tried; empty if it is simply the next."""
 
-    def line(self) -> Mapping[str, Any]:
-        return self.rung.told
-
 
 class PhaseEntered(Event):
     """The current trial has entered a phase, ``seconds`` after its start."""
@@ -35,9 +31,6 @@ class PhaseEntered(Event):
     seconds: float
 
 
-class TrialEnded(Event, name="trial_ended"):
+class TrialEnded(Event):
     trial: Trial
     budget: Budget
-
-    def line(self) -> Mapping[str, Any]:
-        return self.trial.as_record()

@@ -29,7 +29,7 @@ class Job:
     turn: Turn = field(default_factory=Turn)
     """This launch's turn on the device; given back when the launch is over."""
     listeners: list[Listener] = field(default_factory=list)
-    """Who gets the events, beside events.jsonl: the launch's record, the screen."""
+    """Who gets the events: the launch's record, the screen."""
 
     @property
     def recipe(self) -> Recipe:
@@ -46,8 +46,6 @@ class Job:
         return replace(self, budget=self.by_cards.get(rung.world_size, self.budget))
 
     def tell(self, event: Event) -> None:
-        """Writes an event to events.jsonl and hands it to all listeners."""
-        if event.name and (line := event.line()) is not None:
-            self.folder.event(event.name, **line)
+        """Hands an event to all listeners."""
         for listener in self.listeners:
             listener(event)

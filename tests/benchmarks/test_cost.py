@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -18,11 +19,10 @@ def test_the_parts_of_a_launch_make_up_its_seconds(tmp_path: Path) -> None:
     uses = [{"phase": "train", "seconds": 3.0}, {"phase": "finish", "seconds": 1.0}, {"phase": "resume", "seconds": 0.5}]
     (trial / "report.json").write_text(json.dumps({"uses": uses}))
     told = {"rung_index": 0, "verdict": "fits", "peak_bytes": 9, "seconds": 9.5, "folder": str(trial)}
-    events = [
-        {"event": "trial_started", "time": "1970-01-01T00:01:41+00:00"},
-        {"event": "trial_ended", "time": "1970-01-01T00:01:51+00:00", **told},
-    ]
-    (tmp_path / "events.jsonl").write_text("\n".join(map(json.dumps, events)))
+    (tmp_path / "record.json").write_text(json.dumps({"trials": [told]}))
+    for name, at in (("orders.json", 101), ("verdict.json", 111)):
+        (trial / name).touch()
+        os.utime(trial / name, (at, at))
     marks = [{"what": what, "at": at, "pid": 7, "run": True} for what, at in (("began", 112.0), ("step", 115.0))]
     found = parts(100.0, marks, tmp_path)
     assert {name: found[name] for name in PARTS} == {"launcher": 1.0, "trials": 10.0, "between": 1.0, "run": 3.0}

@@ -102,16 +102,7 @@ def test_train_runs_to_the_end_and_records_it(place: Path) -> None:
     assert said["run"]["returncode"] == 0
     assert set(said["results"]["metrics"]) >= {"metrics/mAP50(B)", "metrics/mAP50-95(B)"}
     assert Path(said["results"]["checkpoints"]["last"]).is_relative_to(said["run_dir"])
-    events = [json.loads(line)["event"] for line in (Path(said["run_dir"]) / "events.jsonl").read_text().splitlines()]
-    assert [event for event in events if event not in ("foreseen", "heartbeat")] == [  # one of them comes with a run of half a minute
-        "prepared",
-        "trial_started",
-        "trial_ended",
-        "fitted",
-        "run_started",
-        "run_ended",
-        "finished",
-    ]
+    assert (len(said["trials"]), len(said["attempts"])) == (1, 1)
     assert "1 epochs completed" in err, "the trainer's own words pass through"
     memory = said["memory"]
     assert 0 < memory["run_peak_bytes"] <= memory["cap_bytes"] < memory["budget_bytes"] and memory["trial_peak_bytes"] > 0
@@ -130,11 +121,10 @@ def test_a_crash_that_is_not_memory_stops_at_once_with_the_trainers_own_words(pl
     assert not (Path(said["run_dir"]) / "run").exists()
 
 
-def recorded(place: Path) -> tuple[str, str]:
-    """(the record's status, the last event)"""
+def recorded(place: Path) -> str:
+    """The record's status."""
     (record,) = place.glob("runs/autofit/*/record.json")
-    events = (record.parent / "events.jsonl").read_text().splitlines()
-    return json.loads(record.read_text())["status"], json.loads(events[-1])["event"]
+    return str(json.loads(record.read_text())["status"])
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 75, marks=pytest.mark.slow)])
@@ -148,7 +138,7 @@ def test_a_signal_ends_the_trial_and_everything(place: Path, number: signal.Sign
     out, err = running.communicate(timeout=300)
     assert running.returncode == status, err
     assert json.loads(out)["status"] == "interrupted"
-    assert recorded(place) == ("interrupted", "finished")
+    assert recorded(place) == "interrupted"
     assert not left_over(place) and not list(place.glob("runs/autofit/*/trials/*/scratch"))
 
 
@@ -161,5 +151,5 @@ def test_ctrl_c_ends_the_full_run_and_everything_with_status_130(place: Path) ->
     running.send_signal(signal.SIGINT)
     _, err = running.communicate(timeout=300)
     assert running.returncode == 130, err
-    assert recorded(place) == ("interrupted", "finished")
+    assert recorded(place) == "interrupted"
     assert not left_over(place)

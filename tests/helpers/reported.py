@@ -41,15 +41,12 @@ def reported(root: Path, name: str = "demo", *, status: str = "done") -> Path:
     """The folder of a launch that tried two rungs in vain, chose the fourth, was resumed once, and is over."""
     folder = RunFolder.create(root, name)
     with owner.owning(folder.path):
-        folder.event("prepared", recipe=name, device=DEVICE, rungs=5)
         out = {"why": f"out of memory in phase train, asking for 50 MiB (host) {NASTY}"}
         trials = [
             trial(folder, LADDER[0], "out_of_memory", 1100, **out),
             trial(folder, LADDER[1], "out_of_memory", 900, **out),
             trial(folder, LADDER[3], "fits", 560, why="fits"),
         ]
-        folder.event("fitted", status="done", rung_index=3, ladder=LADDER)
-        folder.event("recovering", move="go_on", why="it was killed: the same rung once more", rung_index=3)
         for second in range(200):
             phase = "validate" if second % 50 > 40 else "train"
             now = {
@@ -59,7 +56,7 @@ def reported(root: Path, name: str = "demo", *, status: str = "done") -> Path:
         attempt = {"number": 1, "command": f"yolo train {NASTY}", "ended": "killed", "phase": "train", "evidence": NASTY, **LADDER[3]}
         going_on = {"move": "go_on", "why": "it was killed: the same rung once more"}
         record = {
-            "status": status, "recipe": name, "device": DEVICE, "trials": trials, "chosen_rung_index": 3, **LADDER[3],
+            "status": status, "recipe": name, "device": DEVICE, "trials": trials, "ladder": LADDER, "chosen_rung_index": 3, **LADDER[3],
             "effective_batch": 8, "given_up": {"image_size": {"asked": 640, "used": 320}}, "command": "yolo train",
             "attempts": [{**attempt, "next": going_on}, {**attempt, "number": 2, "ended": "done"}],
             "environment": {"python": "3.11.7", "torch": "2.15.0", "ultralytics": "8.4.190", "cuda": "13.0", "driver": "580.65.06"},

@@ -22,8 +22,6 @@ RUNG = {"micro_batch": 4, "image_size": 160, "checkpointing": False}
 def tell(folder: RunFolder, *, status: str, **more: Any) -> None:
     """What a launch at that point has written."""
     rung = {"rung_index": 1, "rung": RUNG, "accumulation": 2}
-    if not folder.events.exists():
-        folder.event("prepared", recipe="demo", device=DEVICE, rungs=5)
     known: dict[str, Any] = {"trying": rung}
     if status != "trying":
         known = {**rung, "trials": [{**rung, "verdict": "fits", "peak_bytes": 400 * MIB}], "attempts": [{"rung_index": 1, "began": 100.0}]}

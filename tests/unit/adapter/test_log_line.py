@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import time
 from collections.abc import Iterator
@@ -19,6 +18,7 @@ from launcher.history import series
 from launcher.history.records import AttemptRecord, RunRecord
 from launcher.run import start, watch
 from launcher.run.cause import Ended
+from launcher.run.events import Deviated
 from launcher.shared.memory_failures import lost_in
 from launcher.trainers.script.adapter import ScriptAdapter
 from launcher.trainers.ultralytics.adapter import UltralyticsAdapter
@@ -65,12 +65,11 @@ def test_progress_and_a_lost_loss_are_read_by_the_adapter(ran: Any) -> None:
     assert [line["step"] for line in series.read(job.folder.series)][-1:] == [9]
 
 
-def test_its_messages_mean_what_the_adapter_says(ran: Any) -> None:
-    outcome, job = ran("print('switching to small rounds'); print('the heap is exhausted, going on'); raise SystemExit('gone to pieces')")
+def test_its_messages_mean_what_the_adapter_says(ran: Any, launches: Launches) -> None:
+    outcome, _ = ran("print('switching to small rounds'); print('the heap is exhausted, going on'); raise SystemExit('gone to pieces')")
     assert outcome.ended == Ended.DIVERGED and "gone to pieces" in outcome.evidence
     assert outcome.lost_to_memory == ["the heap is exhausted, going on"]
-    events = [json.loads(line) for line in job.folder.events.read_text().splitlines()]
-    assert "takes smaller rounds" in [one.get("what") for one in events]
+    assert "takes smaller rounds" in [event.what for event in launches.heard if isinstance(event, Deviated)]
 
 
 def test_a_line_over_which_the_adapter_stumbles_ends_no_training(ran: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -58,7 +58,7 @@ def test_a_run_at_work_is_never_touched(capsys: pytest.CaptureFixture[str]) -> N
     with owner.owning(folder.path):
         tell(folder, status="running")
         assert main.run(["runs", "--prune", "--checkpoints", "--yes"]) == 0
-        assert "left alone: 1 run" in capsys.readouterr().out and folder.events.is_file()
+        assert "left alone: 1 run" in capsys.readouterr().out and folder.record.is_file()
 
 
 def test_a_folder_that_is_only_linked_to_is_left_alone(tmp_path: Path) -> None:
@@ -66,7 +66,7 @@ def test_a_folder_that_is_only_linked_to_is_left_alone(tmp_path: Path) -> None:
     ROOT.mkdir(parents=True)
     (ROOT / "linked").symlink_to(there)
     assert main.run(["runs", "--prune", "--checkpoints", "--yes"]) == 0
-    assert (there / "events.jsonl").is_file() and (ROOT / "linked").is_symlink()
+    assert (there / "record.json").is_file() and (ROOT / "linked").is_symlink()
 
 
 @pytest.mark.parametrize("link", ["runs/autofit/latest", "runs/older", "again"], ids=["to a run", "to the runs' folder", "to runs/ itself"])

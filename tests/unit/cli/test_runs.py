@@ -74,7 +74,7 @@ def told(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
 def test_what_is_waited_for_and_what_a_run_does_otherwise_is_told_while_it_is_so(tmp_path: Path) -> None:
     with running(tmp_path) as (path, _):
         folder = RunFolder(path)
-        tell(folder, status="running", remark="halves its own batch")
+        tell(folder, status="running", attempts=[{"remarks": ["halves its own batch"]}])
         assert runs.run_in(path).remark == "the run halves its own batch" and "halves its own batch" in runs_view.line(runs.run_in(path))
         tell(folder, status="running", waits_for="python (pid 7)")
         assert runs.run_in(path).waits_for == "python (pid 7)" and "waiting" in runs_view.line(runs.run_in(path))
@@ -303,7 +303,7 @@ def test_resume_without_a_name_takes_the_newest_run_and_says_which(
     assert "there is no run here" in capsys.readouterr().err
     ended(tmp_path / "runs/autofit", "failed")
     newest = ended(tmp_path / "runs/autofit", "failed")
-    os.utime(newest / "events.jsonl", (time.time() + 60, time.time() + 60))
+    os.utime(newest / "record.json", (time.time() + 60, time.time() + 60))
     older = next(path for path in newest.parent.iterdir() if path != newest)
     (older / "report.html").write_text("looked at later", encoding="utf-8")
     os.utime(older, (time.time() + 99, time.time() + 99))

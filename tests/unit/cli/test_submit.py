@@ -118,7 +118,6 @@ def test_a_job_is_queued_again_only_where_its_starts_gain_something(tmp_path: Pa
     folder = RunFolder.create(tmp_path, "demo")
     with owner.owning(folder.path):
         tell(folder, status="interrupted", attempts=attempts)
-        folder.event("resumed")
     assert submit.gained(runs.run_in(folder.path)) is gained
 
 
@@ -126,5 +125,5 @@ def test_a_trial_that_came_to_its_end_is_a_gain(tmp_path: Path) -> None:
     folder = RunFolder.create(tmp_path, "demo")
     tell(folder, status="trying")
     assert not submit.gained(runs.run_in(folder.path))
-    folder.event("trial_ended", rung_index=1)
+    folder.replace_json(folder.trial(1) / "verdict.json", {})
     assert submit.gained(runs.run_in(folder.path))

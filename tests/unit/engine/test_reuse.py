@@ -13,9 +13,10 @@ import pytest
 from launcher.cli import main
 from launcher.config import recipe_files
 from launcher.engine import resumption, reuse
+from launcher.engine.events import Fitted
 from launcher.history import digests, kept_fits
 from launcher.history.runs import run_in
-from launcher.run.events import Deviated
+from launcher.run.events import AttemptStarted, Deviated
 from launcher.shared.sizes import MIB
 from launcher.trial import trial
 from launcher.trial.trial import Trial
@@ -79,10 +80,10 @@ def test_a_launch_between_its_trials_and_its_run_is_not_called_done(launches: La
     """`autofit watch` would end with "done 100%" as the run begins."""
     seen: list[tuple[str, str]] = []
     launches.hears = lambda event, folder: (
-        seen.append((event.name, run_in(folder).state)) if event.name in ("fitted", "run_started") else None
+        seen.append((type(event).__name__, run_in(folder).state)) if isinstance(event, (Fitted, AttemptStarted)) else None
     )
     launches.train()
-    assert seen == [("fitted", "trying"), ("run_started", "running")]
+    assert seen == [("Fitted", "trying"), ("AttemptStarted", "running")]
     fit = launches.fit()
     assert run_in(fit.job.folder.path).state == "fitted"
 

@@ -13,7 +13,6 @@ import pytest
 
 from launcher.errors import BadInput
 from launcher.history.run_folder import RunFolder
-from launcher.ladder.verdict import Kind, Verdict
 
 NOW = datetime(2026, 11, 21, 12, 0, 0)
 
@@ -34,7 +33,7 @@ def test_a_name_that_is_no_file_name_is_made_one(tmp_path: Path) -> None:
 
 def test_git_has_nothing_to_say_of_a_run_folder(tmp_path: Path) -> None:
     subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
-    RunFolder.create(tmp_path / "runs" / "autofit", "demo").event("first")
+    RunFolder.create(tmp_path / "runs" / "autofit", "demo")
     status = subprocess.run(["git", "status", "--porcelain"], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert status.stdout == ""
 
@@ -58,19 +57,3 @@ def test_a_full_disk_leaves_the_old_record_whole(tmp_path: Path, monkeypatch: py
     assert sorted(path.name for path in folder.path.iterdir()) == [".gitignore", "record.json", "trials"], (
         "nothing half-written lies beside"
     )
-
-
-def test_events_are_one_line_of_json_each_in_order(tmp_path: Path) -> None:
-    folder = RunFolder.create(tmp_path, "demo")
-    folder.event("first", verdict=Verdict(kind=Kind.FITS, phase="done", why="fits"), path=tmp_path)
-    folder.event("second", text="two\nlines")
-    lines = [json.loads(line) for line in folder.events.read_text().splitlines()]
-    assert [line["event"] for line in lines] == ["first", "second"]
-    assert lines[0]["verdict"]["kind"] == "fits" and lines[0]["path"] == str(tmp_path)
-    assert lines[0]["time"] <= lines[1]["time"]
-
-
-def test_an_event_that_a_full_disk_refuses_ends_nothing(tmp_path: Path) -> None:
-    folder = RunFolder.create(tmp_path, "demo")
-    folder.events.symlink_to("/dev/full")
-    folder.event("prepared", rungs=1)
