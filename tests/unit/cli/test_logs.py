@@ -25,7 +25,6 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def launch(status: str = "done") -> RunFolder:
     """A launch that tried rungs 0 and 1 and has trained."""
     folder = RunFolder.create(Path("runs/autofit"), "demo")
-    folder.event("prepared", recipe="demo")
     for rung in (0, 1):
         (folder.trial(rung) / "stdout.log").write_text(f"trial of rung {rung}\n")
         (folder.trial(rung) / "stderr.log").write_text(f"warning at rung {rung}\n")

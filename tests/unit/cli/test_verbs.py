@@ -47,7 +47,8 @@ def test_a_verb_added_to_the_table_is_in_help_completion_and_the_message_on_an_u
     monkeypatch.setenv("COMP_LINE", "autofit juggle ")
     main.run(["-sc", "query=bash"])
     assert capsys.readouterr().out.split() == ["--high"]
-    RunFolder.create(Path("runs/autofit"), "demo", now=datetime(2026, 11, 21)).event("prepared")
+    folder = RunFolder.create(Path("runs/autofit"), "demo", now=datetime(2026, 11, 21))
+    folder.replace_json(folder.record, {})
     main.run(["-sc", "query=bash"])
     assert capsys.readouterr().out.split() == ["--high", "demo-20261121-000000"]
     assert main.run(["jugle"]) == 1
