@@ -13,8 +13,8 @@ parser = argparse.ArgumentParser()
 parser.add_argument("--batch-size", type=int, default=32)
 parser.add_argument("--accum", type=int, default=1)
 parser.add_argument("--epochs", type=int, default=2)
-parser.add_argument("--words", type=int, default=1_000_000)
 args = parser.parse_args()
+WORDS = 1_000_000
 
 
 class Fused(torch.autograd.Function):
@@ -41,8 +41,8 @@ class Fused(torch.autograd.Function):
 
 
 torch.manual_seed(0)
-inputs, labels = torch.randn(64, 4), torch.randint(0, args.words, (64,))
-body, head = nn.Linear(4, 2), nn.Parameter(torch.randn(args.words, 2) / 10)
+inputs, labels = torch.randn(64, 4), torch.randint(0, WORDS, (64,))
+body, head = nn.Linear(4, 2), nn.Parameter(torch.randn(WORDS, 2) / 10)
 optimizer = torch.optim.SGD([*body.parameters(), head], 0.1)
 batches = 0
 for _ in range(args.epochs):

@@ -12,7 +12,6 @@ parser.add_argument("--workers", type=int, default=4)
 parser.add_argument("--size", type=int, default=64)
 parser.add_argument("--many", type=int, default=0, help="tensors beside each sample that are not put together")
 parser.add_argument("--hold", type=int, default=0, help="MiB that each worker keeps")
-parser.add_argument("--slow", action="store_true", help="one sample takes seconds to be read")
 parser.add_argument("--epochs", type=int, default=1)
 parser.add_argument("--pause", type=float, default=0.0, help="seconds of a step, in which workers run ahead")
 chosen = parser.parse_args()
@@ -26,8 +25,6 @@ class Rows(Dataset):
     def __getitem__(self, at):
         if chosen.hold and not kept:
             kept.append(torch.ones(chosen.hold * 2**18))
-        if chosen.slow and at == 0:
-            time.sleep(4)
         generator = torch.Generator().manual_seed(at)
         return torch.rand(3, chosen.size, chosen.size, generator=generator), at % 2, [torch.zeros(1) for _ in range(chosen.many)]
 

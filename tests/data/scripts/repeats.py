@@ -9,7 +9,6 @@ from torch.utils.data import DataLoader, TensorDataset
 parser = argparse.ArgumentParser()
 parser.add_argument("--batch-size", type=int, default=32)
 parser.add_argument("--epochs", type=int, default=2)
-parser.add_argument("--layers", type=int, default=6)
 parser.add_argument("--out", default="weights.pt")
 args = parser.parse_args()
 
@@ -22,7 +21,7 @@ class Net(nn.Module):
         super().__init__()
         self.enter = nn.Embedding(50, 48)
         layer = nn.TransformerEncoderLayer(48, 4, 192, dropout=0.1, batch_first=True)
-        self.body = nn.TransformerEncoder(layer, args.layers, enable_nested_tensor=False)
+        self.body = nn.TransformerEncoder(layer, 6, enable_nested_tensor=False)
         self.leave = nn.Linear(48, 50)
 
     def forward(self, tokens):

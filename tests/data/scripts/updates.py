@@ -17,7 +17,6 @@ parser.add_argument("--epochs", type=int, default=3)
 parser.add_argument("--steps", type=int, default=0)
 parser.add_argument("--rows", type=int, default=256)
 parser.add_argument("--kind", default="mean")
-parser.add_argument("--eval-every", type=int, default=0)
 args = parser.parse_args()
 
 torch.manual_seed(0)
@@ -77,12 +76,6 @@ def loss_of(batch: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
     return functional.cross_entropy(said, target, reduction="sum" if args.kind.startswith("sum") else "mean")
 
 
-def evaluate() -> None:
-    with torch.no_grad():
-        for batch, _ in DataLoader(TensorDataset(inputs[:16] + 0.0, labels[:16]), 8):
-            net(batch)
-
-
 if args.kind == "pass_of_steps":  # a pass is so many batches, of whatever size
     inputs, labels, args.steps = inputs[: args.steps * args.batch_size], labels[: args.steps * args.batch_size], 0
 done = batches = 0
@@ -108,8 +101,6 @@ for epoch in range(10**6 if args.steps else args.epochs):
             done += 1
             if warm_up is not None:  # counted in micro-batches, and stepped with the optimizer
                 warm_up.step()
-        if args.eval_every and (done if args.kind == "evaluates_by_steps" else batches) % args.eval_every == 0:
-            evaluate()
         if args.steps and (batches if args.kind == "counts_batches" else done) >= args.steps:
             raise SystemExit(0)
     print(f"epoch {epoch}: {done} steps, loss {loss.item():.4f}", flush=True)
