@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -96,13 +95,6 @@ def on_the_line(words: Sequence[str], begin: int, declared: Sequence[Flag]) -> I
             yield Belief(wheel=wheel, value=typed(value), spelling=f"{said.lstrip('+')}=", source=COMMAND_LINE)
         elif glued is not None or (at + 1 < len(words) and not words[at + 1].startswith("--")):
             yield Belief(wheel=wheel, value=typed(value if glued else words[at + 1]), spelling=said, source=COMMAND_LINE)
-
-
-def held_file(config: str | None) -> Any:
-    """What the configuration file holds, if it can be read."""
-    with contextlib.suppress(ValueError):
-        return configs.held(config) if config is not None else {}
-    return {}
 
 
 def in_config(held: Any, path: str | None) -> Iterator[Belief]:

@@ -186,7 +186,7 @@ def beside(path: Path) -> dict[str, str]:
     return found
 
 
-def held(path: str) -> Any:
+def held(path: str | Path) -> Any:
     """A file as plain values. ValueError where it can't be read."""
     try:
         return load(Path(path).read_text(encoding="utf-8"), Path(path).suffix)
@@ -194,13 +194,17 @@ def held(path: str) -> Any:
         raise ValueError(str(error)) from error
 
 
+def held_if(path: str | Path | None) -> Any:
+    """A file as plain values; an empty mapping where there is none, or it can't be read, which its reader says itself."""
+    with suppress(ValueError):
+        return held(path) if path is not None else {}
+    return {}
+
+
 _INCLUDES = frozenset(("_BASE_", "_base_", "__include__"))
 """Keys by which a file takes others in: Detectron2's and fvcore's, mmengine's, D-FINE's."""
 
 
 def _takes_in_others(path: str) -> bool:
-    try:
-        values = held(path)
-    except ValueError:
-        return False
+    values = held_if(path)
     return isinstance(values, Mapping) and not _INCLUDES.isdisjoint(values)

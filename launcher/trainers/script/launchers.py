@@ -72,7 +72,7 @@ def _as_many_as_there_are(said: str) -> int:
 
 def _by_accelerate(words: Sequence[str]) -> LauncherWords:
     path = _configuration(words)
-    held = _held(path)
+    held = configs.held_if(path)
     if not _in_several(words, held):
         return LauncherWords()
     flag, count = _flag(words, "num-processes")
@@ -105,13 +105,6 @@ def _configuration(words: Sequence[str]) -> Path | None:
     home = Path(os.environ.get("HF_HOME", cache / "huggingface")).expanduser()
     found = home / "accelerate" / "default_config.yaml"
     return found if found.is_file() and "--cpu" not in words else None
-
-
-def _held(path: Path | None) -> Mapping[str, Any]:
-    try:
-        return configs.held(str(path)) if path is not None else {}
-    except (ValueError, OSError):
-        return {}  # accelerate says so itself
 
 
 def _flag(words: Sequence[str], name: str) -> tuple[str, str]:

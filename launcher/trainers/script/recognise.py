@@ -26,7 +26,6 @@ from launcher.trainers.script.candidates import (
     WHOLE,
     believed,
     defaults,
-    held_file,
     in_config,
     in_parts,
     in_python,
@@ -52,7 +51,7 @@ def understand(words: Sequence[str], *, value: str = "") -> Understood:
         raise BadInput([Fault(key=PLACE, found=f"there is no script {script} in {Path.cwd()}", cure="Give its path.")])
     files = files_of(script) if script is not None else ()
     config = configs.named(words[begin:])  # not those of its launcher
-    held, declared = held_file(config), of_script(script) if script is not None else []
+    held, declared = configs.held_if(config), of_script(script) if script is not None else []
     python = in_python([Path(word) for word in words[begin:] if word.endswith(".py") and Path(word).is_file()], declared)
     declared = [replace(flag, default=python.get(flag.spelling, flag.default)) for flag in declared]
     found = [*on_the_line(words, begin, declared), *in_config(held, config), *defaults(declared)]

@@ -24,7 +24,7 @@ def counted_out(words: Sequence[str], declared: Sequence[Flag], file: Mapping[st
     """Spelling -> a number of steps, of whichever kind, or of passes over the data, wherever it is said. ``file``: what
     ``said_in_file`` gives."""
     found = _with_words({**{flag.spelling: flag.default for flag in declared}, **file}, words)
-    numbers = {spelled: value for spelled, value in found.items() if _is_length(bare(spelled)) and positive(value)}
+    numbers = {spelled: value for spelled, value in found.items() if is_length(bare(spelled)) and positive(value)}
     return {spelled: int(value) for spelled, value in numbers.items() if value == int(value)}
 
 
@@ -39,7 +39,7 @@ def _with_words(found: Mapping[str, Any], words: Sequence[str]) -> dict[str, Any
     return found
 
 
-def _is_length(name: str) -> bool:
+def is_length(name: str) -> bool:
     return wheel_names.counts_steps(name) or wheel_names.counts_passes(name)
 
 

@@ -20,6 +20,7 @@ from launcher.adapter.recognised import Belief
 from launcher.errors import PLACE, BadInput, Fault, did_you_mean
 from launcher.trainers.script.candidates import is_count
 from launcher.trainers.script.native.bindings import bindings, spelled
+from launcher.trainers.script.said_lengths import is_length
 from launcher.trainers.script.spelling import VALUE
 from launcher.trainers.script.spelling import name as last
 
@@ -85,12 +86,8 @@ def beliefs(batch: Place, files: Iterable[Path]) -> dict[str, Belief]:
 
 def lengths(batch: Place) -> dict[str, int]:
     """Spelling -> how long it trains, by a value that is kept with the batch size."""
-    counts = [one for one in of_files([batch.file]) if one.held_in == batch.held_in and _is_length(last(one.spelling))]
+    counts = [one for one in of_files([batch.file]) if one.held_in == batch.held_in and is_length(last(one.spelling))]
     return {counts[0].spelling: counts[0].value} if len(counts) == 1 else {}
-
-
-def _is_length(name: str) -> bool:
-    return wheel_names.counts_steps(name) or wheel_names.counts_passes(name)
 
 
 def works_out_accumulation(files: Sequence[Path]) -> bool:
