@@ -2,7 +2,6 @@
 
 import argparse
 import os
-import time
 
 import torch
 import torch.distributed as dist
@@ -17,7 +16,6 @@ parser.add_argument("--epochs", type=int, default=4)
 parser.add_argument("--spawn", type=int, default=0)
 parser.add_argument("--finds", choices=("set", "named", "late"), default="set", help="named: it never makes its card the current one")
 parser.add_argument("--greedy", action="store_true", help="the second process needs much more")
-parser.add_argument("--hangs", action="store_true", help="the second process stands still in its third step")
 parser.add_argument("--stray", action="store_true", help="every process puts something on the first card, too")
 parser.add_argument("--both", action="store_true", help="one process, two cards")
 
@@ -49,11 +47,6 @@ class Model(nn.Module):
         return self.last(self.first(x).relu().mean(1))
 
 
-def stand_still():
-    while True:
-        time.sleep(1)
-
-
 def main(rank, args, world):
     if args.finds == "late":
         model = Model(args.width)
@@ -73,8 +66,6 @@ def main(rank, args, world):
     for epoch in range(args.epochs):
         train.sampler.set_epoch(epoch)
         for number, (x, y) in enumerate(train, start=1):
-            if args.hangs and rank == 1 and number == 3:
-                stand_still()
             loss = nn.functional.cross_entropy(model(x.to(card)), y.to(card)) / args.accum
             loss.backward()
             if args.greedy and rank == 1:

@@ -226,19 +226,6 @@ def test_words_of_the_launcher_are_never_written_into(launcher: str, spelling: s
     assert line.words == [*words, *becomes.split()]
 
 
-def test_a_launchers_own_word_stays_where_a_rung_accumulates(tmp_path: Path) -> None:
-    (tmp_path / "train.py").write_text("")
-    words = ["accelerate", "launch", "--gradient_accumulation_steps", "4", str(tmp_path / "train.py"), "--batch-size", "8"]
-    spelled = {"micro_batch": "--batch-size", "accumulation": "--gradient_accumulation_steps"}
-    args = {"command": words, "spelled": spelled, "says": {"micro_batch": 8, "accumulation": 1}}
-    recipe = Recipe(
-        name="mine", ask={"micro_batch": 8}, trainer=TrainerRules(adapter="script", args=args), ladder=LadderRules(order=("micro_batch",))
-    )
-    adapter = ScriptAdapter(recipe)
-    lower = adapter.line(ladder_of(adapter).rungs[1], run=tmp_path)
-    assert lower.words == [*words[:-1], "4", "--gradient_accumulation_steps", "2"]
-
-
 def test_a_script_without_a_word_for_accumulation_is_given_it_from_outside(tmp_path: Path) -> None:
     spelled = {
         "micro_batch": "config:train.batch",

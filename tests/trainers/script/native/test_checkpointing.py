@@ -158,16 +158,6 @@ class KeepsAList(Block):
         return super().forward(x, told=told)
 
 
-class KeepsABuffer(Block):
-    def __init__(self) -> None:
-        super().__init__()
-        self.register_buffer("average", torch.zeros(()))
-
-    def forward(self, x: Any, *, told: dict[str, Any]) -> Any:
-        self.average.mul_(0.9).add_(x.detach().mean())
-        return super().forward(x, told=told)
-
-
 class Counts(Block):
     calls = 0
 
@@ -206,7 +196,6 @@ class ChecksItself(Block):
     ("kind", "why"),
     [
         (KeepsAList, r"blocks\.0 keeps something of each call \(KeepsAList\.seen\)"),
-        (KeepsABuffer, r"keeps something of each call \(KeepsABuffer\.average\)"),
         (Counts, r"keeps something of each call \(Counts\.calls\)"),
         (HasStatistics, r"keeps something of each call \(BatchNorm1d\.(running_mean|running_var|num_batches_tracked)\)"),
         (DrawsByPython, r"gives something else when it is computed again"),
