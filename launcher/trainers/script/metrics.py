@@ -1,4 +1,4 @@
-"""Reads the last row of a script's metrics file: JSON or CSV."""
+"""Reads the last row of a script's metrics file: JSON, JSON lines or CSV."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ def last_row(path: Path) -> dict[str, Any]:
         if path.suffix == ".json":
             row = json.loads(text)
             return row if isinstance(row, dict) else dict(row[-1])
+        if path.suffix == ".jsonl":
+            return dict(json.loads(text.strip().splitlines()[-1]))
         rows = list(csv.DictReader(text.splitlines()))
     except (OSError, ValueError, IndexError, TypeError):
         return {}

@@ -75,7 +75,7 @@ class ScriptArgs(Part):
     validation: Validation = Validation()
     resume: Resume | None = None
     metrics: str | None = None
-    """File with the run's metrics (.json or .csv; the last row counts), {run} being the run's folder."""
+    """File with the run's metrics (.json, .jsonl or .csv; the last row counts), {run} being the run's folder."""
 
 
 def read(args: Mapping[str, Any]) -> ScriptArgs:

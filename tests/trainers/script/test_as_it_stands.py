@@ -22,7 +22,7 @@ def test_what_a_command_runs_is_what_was_asked_whatever_was_read(tmp_path: Path)
     done = autofit(*RUN, sys.executable, str(SCRIPTS / "says_it_elsewhere.py"), cwd=tmp_path)
     said = answer(done)
     assert done.returncode == 0 and said["misread"]["believed"], done.stderr
-    assert said["misread"]["read"] == {"micro_batch": 32, "accumulation": 1}
+    assert said["misread"]["read"] == {"micro_batch": 64, "accumulation": 1}
     assert said["misread"]["ran"] == {"micro_batch": 256, "accumulation": 2}
     assert (said["rung"]["micro_batch"], said["accumulation"], said["effective_batch"]) == (256, 2, 512)
     words = " ".join(done.stderr.split())
