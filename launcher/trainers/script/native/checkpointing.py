@@ -11,8 +11,8 @@ patched, never an instance: ``state_dict``, copies and pickles of a model are wh
 
 What a module draws from torch's random numbers is drawn again. In the first two calls of each module it is seen that it gives the same the
 second time. What can't be the same training raises ``NotExact`` there, with the reason: a module that keeps something of each call
-(statistics of a norm, a count, a list), draws from other random numbers or has hooks, a script that checkpoints itself, and a model that is
-compiled (``torch._functorch.config.activation_memory_budget`` is its word for this) or sharded. It needs nothing but torch, and the files
+(statistics of a norm, a count, a list), draws from other random numbers or has hooks, and a model that is compiled
+(``torch._functorch.config.activation_memory_budget`` is its word for this) or sharded. It needs nothing but torch, and the files
 beside it.
 """
 
@@ -21,7 +21,6 @@ from __future__ import annotations
 import functools
 import math
 import os
-import sys
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -37,7 +36,6 @@ NEAR = 1e-4
 CACHES = {"past_key_values": None, "past_key_value": None, "layer_past": None, "use_cache": False}
 """What a layer of transformers' is called with, and leaves out where its own switch is on: a cache would be filled twice."""
 COMPILED = "it is compiled, and what a compiled model computes again is its own affair: torch._functorch.config.activation_memory_budget"
-OWN = "the script checkpoints by itself (it calls torch.utils.checkpoint): turn its own word for it"
 
 CHECKPOINTING: Checkpointing | None = None
 """Of this process, where there is any; for who watches."""
@@ -88,11 +86,8 @@ class Checkpointing:
     def install(self) -> None:
         """Patches torch, which has just been imported."""
         import torch
-        import torch.utils.checkpoint as place
 
-        self._plainly = place.checkpoint
         torch.nn.Module.__call__ = self._called(torch.nn.Module.__call__, torch)
-        place.checkpoint = self._of_its_own(place.checkpoint, torch)
 
     # -- which modules
 
@@ -135,7 +130,7 @@ class Checkpointing:
         return called
 
     def _checkpointed(self, block: CheckpointedModule, plain: functools.partial[Any], args: Any, kwargs: Any) -> Any:
-        from torch.utils.checkpoint import set_checkpoint_early_stop
+        from torch.utils.checkpoint import checkpoint, set_checkpoint_early_stop
 
         module = plain.args[0]
         if hasattr(type(module), "gradient_checkpointing"):  # a layer of transformers', as its own switch would have it
@@ -143,19 +138,7 @@ class Checkpointing:
         block.calls += 1
         with set_checkpoint_early_stop(block.calls > STRICT):  # what is to be seen again is its end
             call, weight = _Call(block, plain), next(module.parameters())  # by which torch knows whose random states it keeps
-            return self._plainly(call, (args, kwargs), weight, use_reentrant=False, preserve_rng_state=True)
-
-    def _of_its_own(self, plain: Callable[..., Any], torch: Any) -> Callable[..., Any]:
-        """``torch.utils.checkpoint.checkpoint``, as the script calls it."""
-
-        @functools.wraps(plain)
-        def checkpoint(*args: Any, **kwargs: Any) -> Any:
-            early = all(block.calls <= STRICT for block in self._blocks.values())
-            if early and torch.is_grad_enabled() and not sys._getframe(1).f_globals.get("__name__", "").startswith("_autofit"):
-                raise NotExact(OWN)
-            return plain(*args, **kwargs)
-
-        return checkpoint
+            return checkpoint(call, (args, kwargs), weight, use_reentrant=False, preserve_rng_state=True)
 
 
 class _Call:
