@@ -10,7 +10,6 @@ parser.add_argument("--per_device_train_batch_size", type=int, default=8)
 parser.add_argument("--gradient_accumulation_steps", type=int, default=1)
 parser.add_argument("--output_dir", default="out")
 parser.add_argument("--save_strategy", default="no")
-parser.add_argument("--save_at_end", action="store_true")
 parser.add_argument("--nan-from", type=int, default=10**9)
 args = parser.parse_args()
 
@@ -50,5 +49,3 @@ arguments = TrainingArguments(
 )
 trainer = Trainer(Model(), arguments, train_dataset=Data())
 trainer.train()
-if args.save_at_end:
-    trainer.save_model(args.output_dir)
