@@ -14,8 +14,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
-from launcher.shared import synonyms
-
 
 class ExitCode(IntEnum):
     """The launcher's exit status; documented in docs/commands.md and stable."""
@@ -80,10 +78,9 @@ class Interrupted(AutofitError):
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """ "Did you mean 'x'? ", or an empty text. A name with the same meaning is preferred to one that is spelled similarly."""
-    names = list(known)
-    meant = synonyms.among(word, names) or next(iter(difflib.get_close_matches(word, names, n=1, cutoff=0.6)), None)
-    return f"Did you mean {meant!r}? " if meant else ""
+    """ "Did you mean 'x'? ", or an empty text."""
+    meant = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
+    return f"Did you mean {meant[0]!r}? " if meant else ""
 
 
 PLACE = "your command"

@@ -65,7 +65,7 @@ def _cards(environ: Mapping[str, str], nvml: Any) -> Iterator[Check]:
             yield Check(subject="card", found=absence.found, cure=absence.cure if absence.broken else "", stops=absence.broken)
             yield from _torch(on_card=False)
             return
-        yield Check(subject="driver", found=nvml_module.text(api.nvmlSystemGetDriverVersion()))
+        yield Check(subject="driver", found=str(api.nvmlSystemGetDriverVersion()))
         yield from (_card(nvml_module.read_card(api, uuid)) for uuid in uuids)
     yield from _torch(on_card=True)
     yield from (

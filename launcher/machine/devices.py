@@ -11,7 +11,6 @@ import platform
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 from launcher.errors import BadInput, Fault
@@ -182,15 +181,6 @@ def used_bytes(budget: Budget, pids: Iterable[int], *, nvml: Any = None) -> int:
         return own
     free = free_now(budget, nvml=nvml)
     return 0 if free is None else max(0, budget.free_bytes - free)
-
-
-def busy(budget: Budget) -> float | None:
-    """Fraction of the time in which the budget's cards compute; None on a CPU, or if NVML doesn't tell."""
-    if budget.kind != "cuda":
-        return None
-    asked = (nvml_module.told(partial(card_memory.busy, uuid=one.uuid)) for one in budget.each)
-    known = [one for one in asked if one is not None]
-    return sum(known) / len(known) if known else None
 
 
 def taken(budget: Budget, *, nvml: Any = None) -> str:

@@ -129,7 +129,7 @@ def driver_version() -> str | None:
 def driver_of(api: Any) -> str:
     """The driver's version by an API that is open; empty where it doesn't tell."""
     with suppress(api.NVMLError):
-        return text(api.nvmlSystemGetDriverVersion())
+        return str(api.nvmlSystemGetDriverVersion())
     return ""
 
 
@@ -170,7 +170,7 @@ def openable(nvml: Any) -> tuple[list[str], tuple[str, ...]]:
     uuids, notes = [], []
     for number in range(int(nvml.nvmlDeviceGetCount())):
         try:
-            uuids.append(text(nvml.nvmlDeviceGetUUID(nvml.nvmlDeviceGetHandleByIndex(number))))
+            uuids.append(str(nvml.nvmlDeviceGetUUID(nvml.nvmlDeviceGetHandleByIndex(number))))
         except nvml.NVMLError as error:  # no permission, lost from the bus, short of power
             notes.append(f"card {number} of nvidia-smi is left out: it can't be opened ({error})")
     return uuids, tuple(notes)
@@ -235,11 +235,6 @@ def _named(entry: str, uuids: Sequence[str]) -> int | None:
     return matches[0] if len(matches) == 1 else None
 
 
-def text(value: str | bytes) -> str:
-    """pynvml gave bytes until version 11."""
-    return value.decode() if isinstance(value, bytes) else value
-
-
 def read_card(nvml: Any, uuid: str) -> Card:
     """The card of that UUID, as it is now.
 
@@ -256,7 +251,7 @@ def read_card(nvml: Any, uuid: str) -> Card:
     with suppress(nvml.NVMLError):  # most cards don't know MIG
         mig = int(nvml.nvmlDeviceGetMigMode(handle)[0]) == 1
     return Card(
-        index=int(nvml.nvmlDeviceGetIndex(handle)), uuid=uuid, name=text(nvml.nvmlDeviceGetName(handle)), mig=mig, total_bytes=total,
+        index=int(nvml.nvmlDeviceGetIndex(handle)), uuid=uuid, name=str(nvml.nvmlDeviceGetName(handle)), mig=mig, total_bytes=total,
         free_bytes=free, neighbours=tuple(sorted(neighbours, key=lambda neighbour: (-neighbour.used_bytes, neighbour.pid))),
     )  # fmt: skip
 

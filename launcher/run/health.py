@@ -37,8 +37,6 @@ class Look:
     grew: bool = False
     """The run has printed something since the last look."""
     used_bytes: int = 0
-    busy: float | None = None
-    """Fraction of the time in which its card computes; None if there is no card, or the driver doesn't tell."""
 
 
 class StepSilence:
@@ -184,8 +182,7 @@ class Pacing:
         if budget.may_spill and look.used_bytes > cap:
             over = f"with {used}, over the trials' cap of {format_size(cap)}"
             return Remark(f"spills out of the card: {steeper}, {over}", Ended.SPILLED)
-        card = f", the card {look.busy:.0%} busy" if look.busy is not None else ""
-        return Remark(f"has slowed down: {steeper}{f'; {used}' if used else ''}{card}")
+        return Remark(f"has slowed down: {steeper}{f'; {used}' if used else ''}")
 
 
 PACE_S = 60.0

@@ -156,7 +156,7 @@ class RunWatch:
 
     def _look_at_pace(self, now: float, *, grew: bool) -> None:
         meter = self.meter
-        for found in self._pace.look(Look(now=now, progress=meter.progress, grew=grew, used_bytes=meter.usage.now_bytes, busy=meter.busy)):
+        for found in self._pace.look(Look(now=now, progress=meter.progress, grew=grew, used_bytes=meter.usage.now_bytes)):
             if found.ends is None or self.ended_for is not None:
                 self._tell_otherwise("", found.what)
             elif found.ends is Ended.STALLED:
@@ -211,8 +211,6 @@ class RunMeter:
         self._pace = Pace()
         self._highest_bytes = 0
         self.progress = Progress()
-        self.busy: float | None = None
-        """Part of the last moment in which the card computed; None: there is none, or its driver doesn't tell."""
 
     def read(self, line: str) -> LogLine:
         """Reads the next line of the run's output."""
@@ -224,14 +222,13 @@ class RunMeter:
 
     def look(self, *, ended: bool = False) -> None:
         self._pace.saw(self.progress, at=time.time())
-        self.busy = devices.busy(self._job.budget)
         if ended or self.usage.peak_bytes > self._highest_bytes or self._series.due(time.time()):
             self._highest_bytes = self.usage.peak_bytes
             used, peak, host = self.usage.now_bytes, self.usage.lately(), self.usage.host_bytes()
             memory = {"used_bytes": used, "peak_bytes": peak, "host_bytes": host}
             said = {name: getattr(self.progress, name) for name in ("phase", "epoch", "epochs", "step", "steps", "loss", "done")}
             speeds = self._pace.speeds(self.progress.batch)
-            self._series.add({"at": round(time.time(), 1), **memory, "busy": self.busy, **said, **speeds})
+            self._series.add({"at": round(time.time(), 1), **memory, **said, **speeds})
 
 
 MOST_LINES = 2000

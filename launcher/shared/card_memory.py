@@ -39,13 +39,6 @@ def free_bytes(nvml: Any, uuid: str) -> int:
     return memory(nvml, handle_of(nvml, uuid))[1]
 
 
-def busy(nvml: Any, uuid: str) -> float | None:
-    """Part of the last moment (up to a second) in which the card computed; None where the driver doesn't tell."""
-    with suppress(nvml.NVMLError, AttributeError):
-        return int(nvml.nvmlDeviceGetUtilizationRates(handle_of(nvml, uuid)).gpu) / 100
-    return None
-
-
 def own_bytes(nvml: Any, uuid: str, *pids: int) -> int | None:
     """What the driver says that these processes hold of the card, contexts included; None where it doesn't tell (WSL, containers)."""
     with suppress(nvml.NVMLError, AttributeError):

@@ -25,8 +25,6 @@ class FakeCard:
     name: str = "NVIDIA GeForce RTX 4080 SUPER"
     uuid: str = "GPU-11111111-aaaa-bbbb-cccc-000000000000"
     mig: int | None = None
-    busy: int | None = None
-    """Percent of the time that it computes; None: the driver doesn't tell."""
     processes: list[list[tuple[int, int | None]]] = field(default_factory=lambda: [[]])
     """One list of (pid, bytes) for each time it is asked; the last one stays."""
     graphics: list[tuple[int, int | None]] = field(default_factory=list)
@@ -67,11 +65,6 @@ class FakeNvml:
 
     def nvmlDeviceGetHandleByUUID(self, uuid: str) -> FakeCard:
         return next(card for card in self.cards if card.uuid == uuid)
-
-    def nvmlDeviceGetUtilizationRates(self, card: FakeCard) -> SimpleNamespace:
-        if card.busy is None:
-            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
-        return SimpleNamespace(gpu=card.busy, memory=0)
 
     def nvmlDeviceGetIndex(self, card: FakeCard) -> int:
         return self.cards.index(card)

@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 from launcher.adapter.python_source import parsed
 from launcher.config.schema import Value
-from launcher.shared import synonyms
 from launcher.trainers.script.rules import ScriptArgs
 from launcher.trainers.script.said import begin
 from launcher.trainers.script.spelling import Line, kind
@@ -40,8 +39,11 @@ def said(args: ScriptArgs, files: Iterable[Path], *, asked: Value = None) -> Wor
     return None
 
 
+_NAMES = ("workers", "worker", "num_workers", "num_worker", "n_workers", "nw", "dataloader_num_workers")
+
+
 def _named_so(words: Iterable[str]) -> Iterator[str]:
     for word in words:
         name, equals, _ = word.partition("=")
-        if (name.startswith("-") or equals) and "workers" in (last := bare(name).lstrip("-"), *synonyms.of(last)):
+        if (name.startswith("-") or equals) and bare(name).lstrip("-").replace("-", "_").lower() in _NAMES:
             yield name if name.startswith("-") else f"{name}{equals}"

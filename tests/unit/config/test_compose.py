@@ -87,8 +87,8 @@ def test_how_an_editor_ends_lines_and_marks_text_makes_no_difference(text: bytes
 @pytest.mark.parametrize(("words", "said"), [
     (("recipes", "--json", "x"), "takes no 'x'"), (("fits", "--forget", "9" * 20), "is no number of a fit"),
     (("watch", "/"), "no run of autofit's"),
-    (("watch", "x" * 5000), "File name too long"), (("stop", "../x"), "no such folder"),
-    (("resume", ""), "no run is named"), (("logs", "3"), "no such folder"), (("runs", "nowhere"), "it is not a folder"),
+    (("watch", "x" * 5000), "File name too long"), (("stop", "../x"), "no run of autofit's"),
+    (("resume", ""), "no run is named"), (("logs", "3"), "no run of autofit's"), (("runs", "nowhere"), "it is not a folder"),
     (("trial", "recipe=yolo_demo", "rung=1.5"), "rung: found 1.5"),
     (("plan", "recipe=yolo_demo", "gpu=../t4"), "the catalogue has no card '../t4'"), (("ladder", "recipe="), "there is no recipe ''"),
     (("ladder", "recipe=yolo_demo", "ask="), "ask: found ''"), (("ladder", "recipe=yolo_demo", "~ask"), "ask: no value is set"),

@@ -23,7 +23,7 @@ def line(at: float, **more: Any) -> dict[str, Any]:
 
 def test_what_is_added_is_read_back_in_order_without_what_is_not_known(tmp_path: Path) -> None:
     kept = Series(tmp_path / "series.jsonl")
-    kept.add(line(1.0, loss=0.123456789, busy=None))
+    kept.add(line(1.0, loss=0.123456789, step=None))
     kept.add(line(2.0, loss=float("nan")))
     assert series.read(tmp_path / "series.jsonl") == [line(1.0, loss=0.123457), line(2.0, loss="nan")]
 

@@ -35,7 +35,7 @@ def pace(**budget: object) -> Pacing:
 
 
 def look(step: int, now: float, *, used: int = 22 * GIB) -> Look:
-    return Look(now=now, progress=Progress(phase=TRAIN, step=step, steps=10**6), used_bytes=used, busy=0.9, grew=True)
+    return Look(now=now, progress=Progress(phase=TRAIN, step=step, steps=10**6), used_bytes=used, grew=True)
 
 
 def walked(pace: Pacing, *, slow_from: int, slow_s: float, steps: int, used: int = 22 * GIB) -> list[Remark]:
@@ -56,7 +56,7 @@ def test_a_cliff_over_the_cap_ends_an_attempt_where_the_driver_spills() -> None:
 
 def test_elsewhere_a_cliff_is_told_once_with_what_was_seen() -> None:
     (found,) = walked(pace(), slow_from=300, slow_s=10.0, steps=400)
-    told = "has slowed down: a step takes 10.00 s, 10.0 times the 1.00 s that it took; 22.0 GiB of 24.0 GiB in use, the card 90% busy"
+    told = "has slowed down: a step takes 10.00 s, 10.0 times the 1.00 s that it took; 22.0 GiB of 24.0 GiB in use"
     assert found == Remark(told), "Linux gives no host memory for the card's"
 
 
