@@ -44,7 +44,7 @@ class Check:
 
 def look(environ: Mapping[str, str], *, folder: Path, nvml: Any = None) -> list[Check]:
     """Everything, in the order in which it is told. ``folder``: where runs would be kept; ``nvml``: None imports pynvml."""
-    return [_system(), *_cards(environ, nvml), _memory(), _shared_memory(), *_folders(folder)]
+    return [_system(), *_cards(environ, nvml), _memory(), _shared_memory(), _runs(folder)]
 
 
 def _system() -> Check:
@@ -111,7 +111,7 @@ def _cuda_of_torch() -> str:
     return ""
 
 
-# -- memory, limits, folders
+# -- memory, the folder of runs
 
 
 def _memory() -> Check:
@@ -133,16 +133,12 @@ def _shared_memory() -> Check:
     return Check(subject="/dev/shm", found=f"{format_size(free)} free", needed="room for the batches of loader workers", cure=cure)
 
 
-def _folders(folder: Path) -> Iterator[Check]:
-    for subject, place, stops in (("runs", folder, True), ("history", paths.state_folder(), False), ("cache", paths.cache_folder(), False)):
-        error = host.not_writable(place)
-        if error is not None:
-            cure = "Make it writable, or name another folder by run.root." if stops else "Make it writable, or name another XDG folder."
-            found = f"{paths.short(place)} can't be written: {error.strerror}"
-            yield Check(subject=subject, found=found, needed="a folder that can be written", cure=cure, stops=stops)
-            continue
-        free = host.disk_free(place)
-        little = free < LEAST_DISK_BYTES
-        cure = "Make room on that disk, or name another folder." if little else ""
-        needed = f"{format_size(LEAST_DISK_BYTES)}, for checkpoints" if little else ""
-        yield Check(subject=subject, found=f"{paths.short(place)}, {format_size(free)} free", needed=needed, cure=cure)
+def _runs(folder: Path) -> Check:
+    if (error := host.not_writable(folder)) is not None:
+        cure, found = "Make it writable, or name another folder by run.root.", f"{paths.short(folder)} can't be written: {error.strerror}"
+        return Check(subject="runs", found=found, needed="a folder that can be written", cure=cure, stops=True)
+    free = host.disk_free(folder)
+    little = free < LEAST_DISK_BYTES
+    cure = "Make room on that disk, or name another folder." if little else ""
+    needed = f"{format_size(LEAST_DISK_BYTES)}, for checkpoints" if little else ""
+    return Check(subject="runs", found=f"{paths.short(folder)}, {format_size(free)} free", needed=needed, cure=cure)
