@@ -16,8 +16,6 @@ APART = 1e-4
 """Relative distance of gradients, before clipping, up to which the first step is the same."""
 APART_LATER = 1e-2
 """Of the steps after it, which begin at weights that differ by rounding; and of what moves beside the weights."""
-ROUNDED = 2.5
-"""Times the rounding of the weights' kind of number: where it is more (2e-2 of bfloat16), what lies below it proves nothing."""
 STRAYED = 1e-6
 """Relative distance that weights may go between two micro-batches of a step: what a normalization that is made anew rounds them by."""
 ALMOST = 1e-3
@@ -66,8 +64,6 @@ class Step:
     """Digest of the weights at the first backward pass; of an optimizer's first step."""
     strayed: float = 0.0
     """How far the weights had gone from there, though no step was made; of a first step."""
-    epsilon: float = 0.0
-    """Rounding of the kind of number that the weights are."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -97,14 +93,8 @@ class Twin:
     by_hand: bool = False
     """Its collate function draws for one row after another, which stood still."""
     batch_norm: bool = False
-    sharing: int = 0
-    """Workers that share a stream of rows."""
-    widened: bool = False
-    """Its weights of half precision were turned to single."""
     beside: float = 0.0
     """How far what moves beside the weights has moved otherwise than in the first twin, in parts of its way there."""
-    unseen: str = ""
-    """Why its steps can't be looked at."""
 
     @property
     def layout(self) -> str:
@@ -165,19 +155,14 @@ def _different(why: str, of: str = "gradient", apart: float | None = None) -> Fi
 
 def _unseen(first: Twin, other: Twin) -> Finding | None:
     for twin in (first, other):
-        if not twin.steps or twin.unseen:
-            return _uncomparable(twin.unseen or f"of {twin.layout} nothing was seen: {twin.why}")
+        if not twin.steps:
+            return _uncomparable(f"of {twin.layout} nothing was seen: {twin.why}")
     if first.optimizers != other.optimizers:
         return _uncomparable(f"{len(other.optimizers)} optimizers step at {other.layout}, {len(first.optimizers)} at {first.layout}")
     if any(first.of(one)[0].weights != other.of(one)[0].weights for one in first.optimizers):
         return _uncomparable("its weights begin differently each time")
     if not first.rows or not other.rows:
         return _uncomparable("its rows can't be seen: no data loader of torch's gives them, nor does its model take them one by one")
-    if first.sharing > 1:
-        return _uncomparable(
-            f"{first.sharing} workers share a stream of rows and give whole batches in turn, so that a step at {other.layout} has rows of "
-            f"several workers and one at {first.layout} of one"
-        )
     return None
 
 
@@ -196,7 +181,7 @@ def _course(first: Twin, other: Twin) -> Finding | None:
 def _strays(first: Twin, other: Twin) -> str:
     """Weights that change between the micro-batches of a step, which one micro-batch has none of (a decay, or noise, by hand)."""
     far = max(other.of(one)[0].strayed - first.of(one)[0].strayed for one in first.optimizers)
-    if far <= max(STRAYED, *(ROUNDED * first.of(one)[0].epsilon for one in first.optimizers)):
+    if far <= STRAYED:
         return ""
     return f"something else than its optimizer changes its weights at every micro-batch (by {far:.1g} in a step at {other.layout})"
 
@@ -267,25 +252,23 @@ def ends_apart(first: Twin, other: Twin) -> str:
     """How the last, smaller step of a pass over the data differs; empty where it doesn't, or passes have none."""
     if not first.ragged or min(len(first.steps), len(other.steps)) < 3:
         return ""
-    held = _held(other, 2)
     rows = (Counter(twin.rows[2 * first.samples : first.steps[2].rows]) for twin in (first, other))
     if len({str(sorted(one.items())) for one in rows}) > 1 or other.steps[2].rows > first.steps[2].rows:
         return "it isn't made of the rows that are left"
-    if any(figures.mismatch or figures.apart > APART_LATER for figures, _ in held):
+    if any(figures.mismatch or figures.apart > APART_LATER for figures in _held(other, 2)):
         return "it weighs its micro-batches otherwise than the large batch does"
     return ""
 
 
-def _held(twin: Twin, step: int) -> list[tuple[TwinFigures, float]]:
-    """Of every optimizer's step of that number, where it was held against the first twin's; and what their numbers' rounding may make."""
+def _held(twin: Twin, step: int) -> list[TwinFigures]:
+    """Figures of every optimizer's step of that number that was held against the first twin's."""
     steps = [twin.of(one)[step] for one in twin.optimizers if len(twin.of(one)) > step]
-    return [(one.against, ROUNDED * one.epsilon) for one in steps if one.against is not None]
+    return [one.against for one in steps if one.against is not None]
 
 
 def _gradients(first: Twin, other: Twin) -> Finding:
-    held = _held(other, 0)
-    figures = [one for one, _ in held]
-    if len(held) < len(first.optimizers):
+    figures = _held(other, 0)
+    if len(figures) < len(first.optimizers):
         return _uncomparable("its first gradients could not be held against one another")
     if mismatch := next((one.mismatch for one in figures if one.mismatch), ""):
         return _uncomparable(mismatch)
@@ -296,8 +279,6 @@ def _gradients(first: Twin, other: Twin) -> Finding:
     worst = max(one.apart for one in figures)
     if worst <= APART:
         return _later(first, other, worst)
-    if all(one.apart <= rounding for one, rounding in held):
-        return _uncomparable(f"its numbers are of half precision, whose rounding hides a difference as small ({_percent(worst)} apart)")
     times = other.accumulation / first.accumulation
     powers = {_power(one, times) for one in figures if one.length_first}
     if len(powers) == 1 and (power := powers.pop()):
@@ -309,7 +290,7 @@ def _gradients(first: Twin, other: Twin) -> Finding:
 
 def _later(first: Twin, other: Twin, worst: float) -> Finding:
     """The first update is the same: whether those after it are, and what moves beside the weights."""
-    later = [figures.apart for step in ((1,) if first.ragged else (1, 2)) for figures, _ in _held(other, step)]
+    later = [figures.apart for step in ((1,) if first.ragged else (1, 2)) for figures in _held(other, step)]
     if max(later, default=0.0) > APART_LATER:
         return _different(f"the first update is the same, those after it are not ({_percent(max(later))} apart)", "steps")
     if other.beside > APART_LATER:
@@ -332,14 +313,14 @@ def _power(figures: TwinFigures, times: float) -> int:
 
 def with_one_row(different: Finding, first: Twin, other: Twin) -> Finding:
     """Why gradients differ, by twins of one row, repeated: where those agree, up to a factor, only unequal rows make the difference."""
-    held = [figures for figures, _ in _held(other, 0) if math.isfinite(figures.length_first) and figures.length_first]
+    held = [figures for figures in _held(other, 0) if math.isfinite(figures.length_first) and figures.length_first]
     if not held:
         return different
     apart = _percent(different.apart)
     if first.mixed:
         return replace(different, why=f"its rows see each other: they are mixed in an order that is drawn (mixup; {apart} apart)")
     if all(one.rest <= APART and one.length > APART * one.length_first for one in held):
-        why = f"each micro-batch is averaged by itself: one with fewer targets counts as much as the others ({apart} apart)"
+        why = f"each micro-batch is averaged by itself, whatever its number of targets, or changed by itself (clipped; {apart} apart)"
         powers = {_power(one, other.accumulation / first.accumulation) for one in held}
         return replace(different, kind=FindingKind.WEIGHTED, why=why, power=powers.pop() if len(powers) == 1 else 0)
     why = "its rows see each other (a contrastive loss, a layer that looks across the micro-batch)"

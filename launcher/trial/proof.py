@@ -105,8 +105,6 @@ class _Proving:
         self._until = time.monotonic() + self.limit_s
         self._place = job.folder.trials / "twins"
         self._rounds = 0
-        self._single = True
-        """Weights of half precision are turned to single."""
 
     def proof(self) -> Proof:
         asked, rung, adapter = self._job.ladder.asked, self._rung, self._job.adapter
@@ -172,9 +170,6 @@ class _Proving:
     def pair(self, adapter: Adapter, layouts: Layouts, *, asked: Mapping[str, Value] | None = None) -> tuple[Finding, Twin, Twin]:
         """What two twins come to; of one row, repeated, where that tells why they differ. ``asked``: values of the first twin's wheels."""
         found, first, other = self._compared(adapter, layouts, asked)
-        if (first.widened or other.widened) and not (first.steps and other.steps):  # what it computes itself stays of half precision
-            self._single = False
-            found, first, other = self._compared(adapter, layouts, asked)
         if found.kind is FindingKind.DIFFERENT and not found.apart and first.ragged:  # so few rows may round a length otherwise
             found, first, other = self._compared(adapter, layouts, asked, ends=False)
         if found.kind is FindingKind.DIFFERENT and found.apart:
@@ -205,8 +200,9 @@ class _Proving:
                 "name": name, "argv": list(command.words), "env": {**allocator_environment(budget), **command.env},
                 "files": {str(path): text for path, text in command.files.items()}, "ranks": rung.world_size, "orders": _of_devices(budget),
                 "told": {
-                    "samples": micro * accumulation, "whole_batch": self._rung.micro_batch * self._rung.accumulation,
-                    "against": "first" if twins else "", "single": self._single, **told,
+                    "samples": micro * accumulation, "accumulation": accumulation,
+                    "whole_batch": self._rung.micro_batch * self._rung.accumulation,
+                    "against": str(place / "first" / "records") if twins else "", **told,
                 },
             })  # fmt: skip
         self._child(place, {"twins": twins, "limit_s": left / 2})
@@ -255,9 +251,8 @@ def read(folder: Path, micro_batch: int, accumulation: int, ranks: int) -> list[
     if stepped and [(one["rank"], one["size"]) for one in stepped] != [(at, ranks) for at in range(ranks)]:
         return [replace(empty, why=f"{len(stepped)} processes made steps, and {ranks} were read of the command")] * ranks
     if not stepped:
-        failed = next((f"it failed: {one['failure']}" for one in found if "failure" in one), "")
-        why = failed or f"no optimizer of torch's made a step{_last_words(folder / 'log')}"
-        return [replace(empty, why=why, widened=any(one.get("widened") for one in found))] * ranks
+        failed = next((one["failure"] for one in found if "failure" in one), "")
+        return [replace(empty, why=failed or f"no optimizer of torch's made a step{_last_words(folder / 'log')}")] * ranks
     begun = {tuple(sorted(one["rows"][: empty.samples])) for one in stepped}
     return [replace(_as_rank(empty, said), alike=len(begun) < ranks) for said in stepped]
 

@@ -24,7 +24,6 @@ def twin(
     rows_each: int | None = None,
     steps: int = 3,
     weights: str = "w",
-    epsilon: float = 0.0,
     mismatch: str = "",
     strayed: float = 0.0,
     scheduled: int = 1,
@@ -42,7 +41,7 @@ def twin(
             Step(
                 optimizer=0, rows=each * (number + 1), settings=({"lr": repr(rates[number] if rates else 0.1)},),
                 scheduled=number * scheduled, against=None if apart is None or number > 2 else figures,
-                weights=weights if number == 0 else "", epsilon=epsilon, strayed=strayed if number == 0 else 0.0,
+                weights=weights if number == 0 else "", strayed=strayed if number == 0 else 0.0,
             )
         )  # fmt: skip
     rows = tuple(f"row {number}" for number in range(each * steps))
@@ -54,5 +53,5 @@ def write(folder: Path, pid: int, *, steps: Sequence[dict[str, Any]], **more: An
     """What a twin's process leaves. ``more``: other than of one process that has come to its end."""
     place = folder / "records" / str(pid)
     place.mkdir(parents=True, exist_ok=True)
-    said = {"ended": "exit", "steps": steps, "rank": 0, "size": 1, "rows": ["a", "b"], "whole": 64, "ragged": False, "sharing": 0, **more}
+    said = {"ended": "exit", "steps": steps, "rank": 0, "size": 1, "rows": ["a", "b"], "whole": 64, "ragged": False, **more}
     (place / "twin.json").write_text(json.dumps(said), encoding="utf-8")

@@ -11,12 +11,31 @@ import hashlib
 import itertools
 import os
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from .rest import Rest, seeded
 
 ROW_SEED = 99_000
 _NO_MORE = object()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Told:
+    """What a twin is told."""
+
+    samples: int
+    """Of an optimizer step, of one rank."""
+    accumulation: int
+    """Micro-batches of that step."""
+    whole_batch: int
+    """Samples of the asked optimizer step itself, of one rank."""
+    against: str = ""
+    """Records of the twin that this one is held against; empty: this is the first."""
+    same_row: bool = False
+    """Every row is the first one."""
+    ends: bool = True
+    """Passes end with a smaller step where whole ones do."""
 
 
 def digest(value: Any) -> str:
@@ -52,10 +71,8 @@ class Short:
 class Rows:
     """What is seen of the rows of one process."""
 
-    def __init__(self, rest: Rest, *, samples: int, whole_batch: int, same_row: bool, ends: bool) -> None:
-        """``samples``: of an optimizer step of this twin; ``whole_batch``: of the asked one. ``same_row``: each is the first one. ``ends``:
-        passes end with a smaller step where whole ones do."""
-        self._rest, self._samples, self._whole_batch, self._same_row, self._ends = rest, samples, whole_batch, same_row, ends
+    def __init__(self, rest: Rest, told: Told) -> None:
+        self._rest, self._told = rest, told
         self._datasets: list[Any] = []
         """Held, so that no identity comes twice."""
         self.drawn: dict[int, list[str]] = {}
@@ -93,14 +110,22 @@ class Rows:
         return [one for number in self.trained for one in self.drawn.get(number, ())] or self.inputs
 
     @property
+    def unseen(self) -> str:
+        """Why steps of other layouts are of other rows."""
+        workers = max((self.sharing.get(one, 0) for one in self.trained), default=0)
+        shared = (
+            f"{workers} workers share a stream of rows and give whole batches in turn, so that smaller batches have other rows"
+        )
+        return shared if workers > 1 else ""
+
+    @property
     def facts(self) -> dict[str, Any]:
         """What is written down."""
         trained = list(self.trained)
+        ragged = any(self.ragged.get(one) for one in trained)
         return {
             "rows": self.digests[:4096], "whole": next((self.whole[one] for one in trained if one in self.whole), None),
-            "ragged": self._ends and any(self.ragged.get(one) for one in trained),
-            "unshown": not self._ends and any(self.ragged.get(one) for one in trained),
-            "sharing": max((self.sharing.get(one, 0) for one in trained), default=0),
+            "ragged": ragged and self._told.ends, "unshown": ragged and not self._told.ends,
         }  # fmt: skip
 
     def model_called(self, args: Any) -> None:
@@ -151,12 +176,16 @@ class Rows:
         if type(batches).__name__ != "BatchSampler" or isinstance(batches.sampler, Short):
             return
         with contextlib.suppress(TypeError, NotImplementedError):
-            shared = 1 if hasattr(batches.sampler, "num_replicas") else int(os.environ.get("WORLD_SIZE", 1))  # else dealt out later
+            ranks = int(os.environ.get("WORLD_SIZE", 1))
+            shared = 1 if hasattr(batches.sampler, "num_replicas") else ranks  # else dealt out later
+            step = self._told.samples  # unless each rank takes the batch of all of them
+            step = min(max(batches.batch_size * self._told.accumulation, step), step * ranks)
+            asked = self._told.whole_batch * step // self._told.samples
             whole = self.whole[number] = len(batches.sampler)
-            left = whole // shared % self._whole_batch if whole > self._whole_batch * shared and not batches.drop_last else 0
+            left = whole // shared % asked if whole > asked * shared and not batches.drop_last else 0
             self.ragged[number] = bool(left)
-            part = min(max(round(self._samples * left / self._whole_batch), 1), self._samples - 1) if left and self._ends else self._samples
-            batches.sampler = Short(batches.sampler, (2 * self._samples + part) * shared)
+            part = min(max(round(step * left / asked), 1), step - 1) if left and self._told.ends else step
+            batches.sampler = Short(batches.sampler, (2 * step + part) * shared)
 
     def _fetched(self, fetcher: Any, indices: Any) -> Any:
         """A batch of a data set that has a length, row by row."""
@@ -167,7 +196,7 @@ class Rows:
         return self._collated(fetcher.collate_fn, [self._row(fetcher.dataset, number, index) for index in indices], number)
 
     def _row(self, dataset: Any, number: int, index: Any) -> Any:
-        index = self._repeated.setdefault(number, index) if self._same_row else index
+        index = self._repeated.setdefault(number, index) if self._told.same_row else index
         several = getattr(dataset, "__getitems__", None)
         known = index if isinstance(index, int) else self._position(number)
         with seeded(ROW_SEED + known):
@@ -175,7 +204,7 @@ class Rows:
         return self._added(number, row, known)
 
     def _position(self, number: int) -> int:
-        return 0 if self._same_row else len(self.drawn.get(number, ()))
+        return 0 if self._told.same_row else len(self.drawn.get(number, ()))
 
     def _added(self, number: int, row: Any, known: int) -> Any:
         self._known.setdefault(number, []).append(known)
@@ -210,4 +239,4 @@ class Rows:
                 row = next(inner, _NO_MORE)
             if row is _NO_MORE:
                 return
-            yield self._added(number, self._repeated.setdefault(number, row) if self._same_row else row, known)
+            yield self._added(number, self._repeated.setdefault(number, row) if self._told.same_row else row, known)

@@ -7,21 +7,19 @@ A twin is the person's own command with another layout of the same optimizer ste
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import os
 import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from launcher.inside.caches import CACHES, separate
-from launcher.inside.lifeline import die_with_parent
+from launcher.inside.plainly import OVERLAY, started
 from launcher.inside.quiet import QUIET
 from launcher.inside.recorder import Recorder
-from launcher.inside.settings import ProbeSettings, injected
 from launcher.shared import procfs
 from launcher.shared.orders import TEMPORARY, Orders
 from launcher.shared.report import Phase, TrialReport
@@ -32,43 +30,30 @@ windows."""
 
 
 def run(orders: Orders, recorder: Recorder) -> None:
-    """All twins, in their order."""
-    _all(orders, **orders.payload)
+    """All twins, in their order. Each has ``name``, ``argv``, ``env``, ``files``, ``told``, ``ranks`` (how many it has) and ``orders`` (of
+    their devices)."""
+    for twin in orders.payload["twins"]:
+        _run(orders, twin, Path(orders.folder) / twin["name"], limit_s=orders.payload["limit_s"])
     TrialReport(phase=Phase.DONE.value).write(orders.report_path)
-
-
-def _all(orders: Orders, *, twins: Sequence[dict[str, Any]], limit_s: float) -> None:
-    """Each has ``name``, ``argv``, ``env``, ``files``, ``told``, ``ranks`` (how many it has) and ``orders`` (of their devices)."""
-    for twin in twins:
-        _run(orders, twin, Path(orders.folder) / twin["name"], limit_s=limit_s)
 
 
 def _run(orders: Orders, twin: dict[str, Any], place: Path, *, limit_s: float) -> None:
     """One of them, to its end. What became of it shows in its folder."""
-    records, temporary = place / "records", tempfile.mkdtemp(dir=os.environ.get(TEMPORARY) or None)
-    records.mkdir(parents=True, exist_ok=True)
+    temporary = tempfile.mkdtemp(dir=os.environ.get(TEMPORARY) or None)
+    (place / "records").mkdir(parents=True, exist_ok=True)
     for path, text in twin["files"].items():
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         Path(path).write_text(text, encoding="utf-8")
-    first = twin["told"]["against"]
-    settings = ProbeSettings(
-        records=str(records), orders=dataclasses.asdict(dataclasses.replace(orders, payload={}, **twin["orders"])),
-        overlay=str(place / "overlay"), kept=(temporary, str(place / CACHES)), budget_only=True,
-        same={**twin["told"], "against": str(Path(orders.folder) / first / "records") if first else ""},
-    )  # fmt: skip
-    settings.write(place / "probe.json")
     threads = str(max((os.cpu_count() or 1) // twin["ranks"], 1))
     env = {**os.environ, **QUIET, **EXACT, "OMP_NUM_THREADS": threads, "TMPDIR": temporary, **twin["env"]}
     env |= separate(env, place / CACHES, launch=Path(orders.cache or orders.scratch))
-    env |= injected(place / "probe.json", env)
+    own = replace(orders, payload={"argv": twin["argv"]}, **twin["orders"])
     with (place / "log").open("wb") as log:
-        child = subprocess.Popen(
-            twin["argv"], env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log, preexec_fn=die_with_parent, start_new_session=True
-        )
+        child = started(own, place, env, temporary=temporary, log=log, budget_only=True, same=twin["told"])
     with contextlib.suppress(subprocess.TimeoutExpired):
         child.wait(limit_s)
     _end(child)
-    for left in (place / "overlay", place / CACHES, Path(temporary)):
+    for left in (place / OVERLAY, place / CACHES, Path(temporary)):
         shutil.rmtree(left, ignore_errors=True)
 
 

@@ -14,7 +14,6 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ from ..after_import import after_import
 from ..patches import at_an_optimizer
 from . import rest as at_rest
 from .rest import Rest
-from .rows import Rows, digest
+from .rows import Rows, Told, digest
 
 STEPS_HELD = 3
 """Optimizer steps whose gradients are compared: clearing, first moments and schedules show in the second and the third."""
@@ -35,28 +34,10 @@ MOST_VALUES = 2**18
 """Values of one tensor that are held against another twin's, evenly spread."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Told:
-    """What a twin is told."""
-
-    samples: int
-    """Of an optimizer step, of one rank."""
-    whole_batch: int
-    """Samples of the asked optimizer step itself, of one rank."""
-    against: str = ""
-    """Records of the twin that this one is held against; empty: this is the first."""
-    same_row: bool = False
-    """Every row is the first one."""
-    ends: bool = True
-    """Passes end with a smaller step where whole ones do."""
-    single: bool = True
-    """Weights of half precision are turned to single, so that no rounding hides a difference."""
-
-
 def install(said: Mapping[str, Any], records: Path) -> None:
     """Called with torch just imported. ``said``: ``Told`` as a dictionary."""
     told, rest = Told(**said), Rest()
-    rows = Rows(rest, samples=told.samples, whole_batch=told.whole_batch, same_row=told.same_row, ends=told.ends)
+    rows = Rows(rest, told)
     twin = Updates(told, records, rows, rest)
     at_rest.install(rest, lambda: twin.facts.update(batch_norm=True))
     rows.install()
@@ -78,9 +59,9 @@ class Updates:
         """Identity of a tensor that was there at the first backward pass -> it, and its values then."""
         self._counts: dict[int, int] = {}
         self._depth = self._backwards = 0
-        self._fresh = True
-        """No model was called since the last backward pass."""
-        self._began, self._ended, self._owner = 0.0, False, os.getpid()
+        self._fresh, self._widened = True, False
+        """No model was called since the last backward pass; weights of half precision were turned to single."""
+        self._began, self._owner = 0.0, os.getpid()
         self._rank, self._size = 0, 1
         """As at the last step: a script may leave its group before its end."""
         self.steps: list[dict[str, Any]] = []
@@ -153,13 +134,12 @@ class Updates:
         self._fresh = False
         if module.training:
             self._rows.model_called(args)
-        halves = (torch.float16, torch.bfloat16)
-        if self._told.single and "widened" not in self.facts and any(one.dtype in halves for one in module.parameters()):
+        if any(one.dtype in _halves() for one in module.parameters()):
             module.float()
-            self.facts["widened"] = True
-        if "widened" not in self.facts:
+            self._widened = True
+        if not self._widened:
             return None
-        return tuple(one.float() if isinstance(one, torch.Tensor) and one.dtype in halves else one for one in args)
+        return tuple(one.float() if isinstance(one, torch.Tensor) and one.dtype in _halves() else one for one in args)
 
     # -- steps
 
@@ -182,6 +162,9 @@ class Updates:
         """The gradients that the step is made of."""
         import torch
 
+        if why := self._unseen(optimizer) or self._rows.unseen:
+            self.facts["failure"] = why
+            self._ends("failed")
         dist = torch.distributed
         if dist.is_available() and dist.is_initialized():
             self._rank, self._size = dist.get_rank(), dist.get_world_size()
@@ -193,17 +176,21 @@ class Updates:
             gradients = [self._clipped.get(id(one), _values(one.grad)) for one in trained]
             step |= {"against": self._held(gradients, f"gradients-{number}-{count}.pt")}
             step["scheduled"] = max((one.last_epoch for one in schedules), default=0)
-            step["epsilon"] = max((torch.finfo(one.dtype).eps for one in trained if one.is_floating_point()), default=0.0)
         if not count:
             begun = [self._begun.get(id(one), (one, None))[1] for one in trained]
             step |= {"weights": digest(begun), "strayed": figures(begun, [_values(one) for one in trained]).get("apart", 0.0)}
         if count == STEPS_HELD - 1 and "beside" not in self.facts:
             self.facts["beside"] = self._beside()
-        if any(hasattr(one, "ds_id") or hasattr(one, "_hp_mapping") for one in self._given):
-            self.facts["unseen"] = "DeepSpeed's ZeRO has taken its weights apart, and steps parts of them"
         self._clipped.clear()
         self._counts[number] = count + 1
         self.steps.append(step)
+
+    def _unseen(self, optimizer: Any) -> str:
+        """Why the optimizer's gradients show nothing."""
+        if any(hasattr(one, "ds_id") or hasattr(one, "_hp_mapping") for one in self._given):
+            return "DeepSpeed's ZeRO has taken its weights apart, and steps parts of them"
+        half = any(one.dtype in _halves() for one in _parameters(optimizer))
+        return "its weights are of half precision, whose rounding hides a difference" if half else ""
 
     def _held(self, values: list[Any], name: str) -> dict[str, Any] | None:
         """Written down by the first twin; held against that by the other."""
@@ -263,21 +250,25 @@ class Updates:
         late = self._size == 1 and time.monotonic() - self._began > MOST_S
         over = late or most >= (MOST_STEPS if self._size == 1 else MOST_OF_RANKS)
         if least >= STEPS_HELD and over:
-            self.write("limit")
-            self._ended = True
-            sys.stdout.flush()
-            os._exit(0)  # what the script would do next is of no interest
+            self._ends("limit")
+
+    def _ends(self, how: str) -> None:
+        """Ends the process: what the script would do next is of no interest."""
+        self.write(how)
+        sys.stdout.flush()
+        os._exit(0)
 
     # -- the end
 
     def at_exit(self) -> None:
         """The script has come to an end of its own."""
-        if os.getpid() != self._owner or self._ended:
+        if os.getpid() != self._owner:
             return
         error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
         failed = isinstance(error, BaseException) and not isinstance(error, SystemExit)
         if failed:
-            self.facts["failure"] = f"{type(error).__name__}: {error}"[:500]
+            widened = " (its weights of half precision were turned to single, since rounding hides a difference)" if self._widened else ""
+            self.facts["failure"] = f"{type(error).__name__}: {error}"[:500] + widened
         self.write("failed" if failed else "exit")
 
     def write(self, ended: str) -> None:
@@ -335,6 +326,12 @@ def _values(tensor: Any) -> Any:
 def _is_there(tensor: Any) -> bool:
     """Whether it has values: not on ``meta``, and not freed until its next use, as FSDP's gathered weights are."""
     return not tensor.is_meta and (hasattr(tensor, "to_local") or tensor.untyped_storage().nbytes() > 0)
+
+
+def _halves() -> tuple[Any, ...]:
+    import torch
+
+    return torch.float16, torch.bfloat16
 
 
 def _alive(kind: type) -> list[Any]:

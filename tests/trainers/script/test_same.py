@@ -139,10 +139,22 @@ def test_a_learning_rate_that_hangs_on_the_batch_is_refused(tmp_path: Path, monk
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["mean", "weighted"])
-def test_what_accumulates_from_outside_goes_through_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+@pytest.mark.parametrize(("kind", "cure"), [("mean", {}), ("sum", {"env": {"ACCUMULATE_LOSS": "sum"}}), ("weighted", None)])
+def test_what_accumulates_from_outside_goes_through_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, cure: dict[str, object] | None
+) -> None:
     found = proven(tmp_path, monkeypatch, kind, spelled={"accumulation": "outside"})
-    assert found.same.proven and bool(found.same.cure) == (kind == "weighted"), found
+    assert found.same.proven and (found.same.cure == cure if cure is not None else found.same.cure["update"] == "targets"), found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("way", "why"), [("by_hand", "changed by itself (clipped"), ("learning_rate", "the learning rate of step 1 is")])
+def test_what_a_script_does_by_hand_at_every_batch_is_refused_from_outside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str, why: str
+) -> None:
+    script = SCRIPT.with_name("can_not_be_accumulated.py")
+    found = proven(tmp_path, monkeypatch, "", "--way", way, script=script, spelled={"accumulation": "outside"})
+    assert why in found.refused and found.job is None, found
 
 
 @pytest.mark.slow
@@ -184,7 +196,7 @@ def test_weights_of_half_precision_hide_no_difference_behind_their_rounding(
 ) -> None:
     found = proven(tmp_path, monkeypatch, kind)
     if cure is None:
-        assert "of half precision, whose rounding hides" in found.same.gradient and not found.refused, found
+        assert "of half precision were turned to single" in found.same.gradient and not found.refused, found
     else:
         assert found.same.proven and found.same.cure == cure and found.same.apart is not None and found.same.apart < 1e-4, found
 

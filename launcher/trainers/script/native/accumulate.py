@@ -12,12 +12,12 @@ ends with a step of its own, as it does with large batches: a last group that is
 its last batch, as many samples are left out. Until its first pass a shuffled loader tells its length in optimizer steps, so that a
 schedule as long as training stays so.
 
-What can't be exact raises ``NotExact`` in the first two optimizer steps, with the reason: an optimizer that is given a closure (LBFGS),
-a loss that is summed instead of averaged, batches that are asked for one by one by a script that counts its steps, gradients thrown away
-or changed between two steps, a learning rate set by hand at every batch, trainers that accumulate themselves. Later on such things are
-told on stderr, and the run goes on. Batch norm takes its statistics from micro-batches: told, too.
+What can't be held back raises ``NotExact`` in the first two optimizer steps, with the reason: an optimizer that is given a closure (LBFGS),
+batches that are asked for one by one by a script that counts its steps, gradients thrown away between two steps, trainers that accumulate
+themselves. Later on such things are told on stderr, and the run goes on. Whether the update is the large batch's is seen by whoever sets
+it: autofit does, by short runs of the same rows.
 
-ACCUMULATE_LOSS=mean or sum says what the loss is, where that can't be told from the way it was computed.
+ACCUMULATE_LOSS=sum is for a loss that is summed over the batch: its gradients are added up instead of averaged.
 ACCUMULATE_SPLIT=64:16:train.py:31 is for a script that has no word for its batch: a DataLoader that is made in that line with batches of 64
 is made with batches of 16.
 It needs nothing but torch, and the files beside it. What it did is told on stderr when the process ends.

@@ -23,7 +23,7 @@ def install(outside: Outside) -> None:
         if outside.split is not None:
             _split_at_all(outside, torch)
         return
-    for patch in (_backward, _batch_norm, _zero_grad, _optimizers, _schedulers, _scaler, _clipping, _averaging, _loaders):
+    for patch in (_backward, _zero_grad, _optimizers, _schedulers, _scaler, _clipping, _averaging, _loaders):
         patch(outside, torch)
 
 
@@ -72,7 +72,7 @@ def _backward(outside: Outside, torch: Any) -> None:
         if outside.paused or outside.in_backward:  # within another one (reentrant checkpointing) gradients are weighted already
             backward(tensors, grad_tensors, *args, **kwargs)
             return
-        scale = outside.backward_begins(tensors)
+        scale = outside.backward_begins()
         outside.in_backward = True
         try:
             backward(tensors, weighted(tensors, grad_tensors, scale), *args, **kwargs)
@@ -93,11 +93,6 @@ def _split_at_all(outside: Outside, torch: Any) -> None:
         backward(*args, **kwargs)
 
     torch.autograd.backward = looked
-
-
-def _batch_norm(outside: Outside, torch: Any) -> None:
-    kind = torch.nn.modules.batchnorm._BatchNorm
-    kind.__init__ = _after(kind.__init__, lambda this: setattr(outside, "batch_norm", True))
 
 
 def _zero_grad(outside: Outside, torch: Any) -> None:

@@ -31,10 +31,6 @@ class Pass:
         self.in_a_loop = True
 
     @property
-    def sizes_unknown(self) -> bool:
-        return self.size is None
-
-    @property
     def completes_a_step(self) -> bool:
         """Whether the batch that was drawn last is the last one of an optimizer step."""
         return self.last or (self.position + 1) % self._every == 0

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from .backward import reductions
 from .loaders import Pass, ToldLengths, samples
 from .notes import Notes, NotExact, refuse_trainers
 
@@ -22,8 +21,6 @@ class Held:
         """Steps held back since the last real one."""
         self.backwards = 0
         """Backward passes since the last call of ``step``."""
-        self.marks: list[tuple[Any, int, int]] = []
-        self.hyper: Any = None
         self.inside = False
         self.batch = -1
         """Number of the batch after which it stepped last."""
@@ -39,7 +36,7 @@ class Outside(Notes):
         self.paused = False
         """Set while somebody else stands in for training: nothing is held, counted or checked."""
         self.lengths = ToldLengths(every, self.note)
-        self.batch_norm = self.in_backward = self.scaler_held = self.has_split = False
+        self.in_backward = self.scaler_held = self.has_split = False
         self.optimizers: weakref.WeakKeyDictionary[Any, Held] = weakref.WeakKeyDictionary()
         self.deferred: weakref.WeakKeyDictionary[Any, Callable[[], Any]] = weakref.WeakKeyDictionary()
         """Scheduler -> its last step in the middle of a group: done after it, where none came with the group's own step."""
@@ -66,8 +63,7 @@ class Outside(Notes):
         """``paused`` from outside, or training for real again."""
         self.paused, self._weight = on, 0.0
         for held in self.optimizers.values():
-            held.batch, held.marks = -1, []
-            held.backwards = held.pending = 0
+            held.batch, held.backwards, held.pending = -1, 0, 0
         if self._drawn is not None:
             self._drawn.trained = self._drawn.position
 
@@ -100,7 +96,7 @@ class Outside(Notes):
 
     # -- backward passes
 
-    def backward_begins(self, roots: Any) -> float:
+    def backward_begins(self) -> float:
         """What the gradients of this backward pass are multiplied by."""
         one = self._drawn
         if one is None or (self.strict and not one.in_a_loop):
@@ -109,11 +105,8 @@ class Outside(Notes):
                 f"{self.every} times too few"
             )
             return 1.0 / self.every
-        if any(held.pending and _changed(held.marks) for held in self.optimizers.values()):
-            self.trouble("gradients are changed or thrown away between two batches by something that can't be seen (a clipping by hand)")
         if one.position != one.trained:
             self._next(one)
-            self._say_loss(roots)
             if self.due and self.loss_is != "sum":
                 self._weigh(one)
         return self._scale(one)
@@ -137,30 +130,12 @@ class Outside(Notes):
         if self.is_another(one.loader):
             self.note(f"batches of {one.size} aren't those that were turned ({self.turned}): each is a step, as the script makes them")
         self.refuse_unsplit(one.loader)
-        if one.sizes_unknown:
-            self.note("the loader makes batches of its own sizes: each counts as much as the others")
 
     def refuse_unsplit(self, loader: Any) -> None:
         """The loader that trains isn't the one that was to get smaller batches: its script was edited, or the line isn't its own."""
         if self.split is None or (self.has_split and (loader is None or samples(loader) != self.split[0])):
             return
         self.trouble(f"no loader with batches of {self.split[0]} that trains is made in {self.split[2]}: the script may have been edited")
-
-    def _say_loss(self, roots: Any) -> None:
-        """Looks at how the loss of the first batches was computed; a sum over the batch can't be averaged by us."""
-        if self.loss_is or not self.strict:
-            return
-        found = reductions(roots[0] if isinstance(roots, (list, tuple)) else roots)
-        if "sum" in found:
-            self.trouble(
-                f"the loss is a sum over the batch ({found['sum']}), or averaged by the script in a way that can't be seen: say which with "
-                f"{LOSS}=sum or {LOSS}=mean (in a recipe: trainer.args.env.{LOSS})"
-            )
-        if "unevenly" in found:
-            self.note(
-                "the loss leaves out targets, or weights them: each micro-batch is averaged by itself, so those with fewer targets count "
-                "as much as the others"
-            )
 
     def _weigh(self, one: Pass) -> None:
         """Gives the gradients that are there the weight they have in this group, which may be smaller than the others."""
@@ -180,9 +155,8 @@ class Outside(Notes):
         return one.weight / self.every
 
     def backward_done(self) -> None:
-        for optimizer, held in self.optimizers.items():
+        for held in self.optimizers.values():
             held.backwards += 1
-            held.marks = [] if self.due else [(p, id(p.grad), p.grad._version) for p in _parameters(optimizer) if p.grad is not None]
 
     # -- optimizers
 
@@ -203,10 +177,10 @@ class Outside(Notes):
                 "the optimizer is given a closure, which computes the gradients anew in each step (LBFGS), or belongs to a trainer "
                 "(Lightning) that accumulates itself: use its own word for it"
             )
-        self._check(held, optimizer)
+        self._check(held)
         held.batch, held.backwards = self._batch, 0
         if not self.due:
-            self._hold(held, optimizer)
+            self._hold(held)
             return None
         return self._steps(held, really)
 
@@ -228,26 +202,21 @@ class Outside(Notes):
                 self._weight = 0.0
                 self.steps += 1
 
-    def _check(self, held: Held, optimizer: Any) -> None:
+    def _check(self, held: Held) -> None:
         if not held.backwards:
             self.trouble("a step came without a backward pass before it")
         if held.batch >= 0 and self._batch - held.batch != 1:
             self.trouble(
                 "an optimizer doesn't step after every batch: the script accumulates itself, or trains with several optimizers in turn"
             )
-        if held.pending and held.hyper != _hyper(optimizer):
-            self.trouble("the script sets the learning rate (or another setting of the optimizer) itself at every batch")
         if self.steps == 0 and not held.pending:
             refuse_trainers(sys._getframe(1))
 
-    def _hold(self, held: Held, optimizer: Any) -> None:
+    def _hold(self, held: Held) -> None:
         if self.steps == 0 and not held.pending:
             each = f"{self.every} micro-batches are in each optimizer step"
             self.note(f"{each}; what the script does at every batch itself it does at each of them")
-            if self.batch_norm:
-                self.note("batch norm takes its statistics from micro-batches, not from the large batch")
         held.pending += 1
-        held.hyper = _hyper(optimizer)
         if self._counted != self._batch and self._pass is not None:  # once, however many optimizers step after this batch
             self._counted = self._batch
             self._weight += self._pass.weight
@@ -273,11 +242,3 @@ class Outside(Notes):
 
 def _parameters(optimizer: Any) -> Iterator[Any]:
     return (one for group in optimizer.param_groups for one in group["params"])
-
-
-def _hyper(optimizer: Any) -> Any:
-    return [{key: str(value) for key, value in group.items() if key != "params"} for group in optimizer.param_groups]
-
-
-def _changed(marks: Sequence[tuple[Any, int, int]]) -> bool:
-    return any(one.grad is None or id(one.grad) != which or one.grad._version != version for one, which, version in marks)

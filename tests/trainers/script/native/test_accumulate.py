@@ -18,9 +18,6 @@ WAYS = {
     "cycled": "don't come of a loop over a data loader",
     "steps": "don't come of a loop over a data loader",
     "lbfgs": "is given a closure",
-    "summed": "a sum over the batch",
-    "by_hand": "a clipping by hand",
-    "learning_rate": "sets the learning rate",
     "own": "the script accumulates itself",
     "in_turn": "throws gradients away",
 }
