@@ -274,8 +274,8 @@ def _batch_of(job: Job) -> str:
         return "the batch is the command's own"
     if job.adapter.asked.unseen_step:
         return "the effective batch stays the script's own on all of them: the first step that is seen shows it"
-    ranks = {rung.world_size for rung in job.ladder.rungs}
-    processes = f" ({max(ranks)} processes)" if max(ranks) > 1 and len(ranks) == 1 else ""
+    ranks = job.ladder.asked.world_size
+    processes = f" ({ranks} processes)" if ranks > 1 else ""
     if last == effective:
         return f"the effective batch stays {effective}{processes} on all of them"
     return f"the effective batch goes down with the micro-batch, from {effective}{processes} to {last} at the last: accepted"

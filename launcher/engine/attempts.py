@@ -66,7 +66,7 @@ def _attempt(result: Fit, begin: _Start, *, show: tuple[Shows, Shows]) -> RunRec
     assert result.chosen is not None
     command, rung, move = begin
     chosen = replace(result.chosen, rung=rung)
-    job, files = result.job.on(rung), result.job.folder.attempt(len(result.attempts) + 1)
+    job, files = result.job, result.job.folder.attempt(len(result.attempts) + 1)
     attempt = AttemptRecord.whole(
         number=files.number, command=command.shell(), began=time.time(), checkpoint=move.checkpoint, workers=move.workers,
         phase=Phase.TRAIN, effective_batch=rung.effective_batch, **rung.told,
@@ -235,7 +235,7 @@ def _proven(result: Fit, rung: Rung) -> bool:
 
 def _card_is_free(result: Fit, rung: Rung) -> bool:
     """Whether the card is free, after waiting if the recipe says so. Sets the status if it isn't."""
-    job = result.job.on(rung)
+    job = result.job
     holder = devices.taken(job.budget)
     if not holder or card_is_back(job, holder):
         return True

@@ -15,7 +15,7 @@ from launcher.config.recipe import Draft, as_yaml
 from launcher.engine import attempts, reuse
 from launcher.engine.below import could_fit
 from launcher.engine.events import Finished, Fitted, KeptFits, Planned, Resumed, TrialReported, Unturned
-from launcher.engine.prepare import budget_in_turn, budgets_by_cards, disk_faults, ladder_of, prepare, turn_of
+from launcher.engine.prepare import budget_in_turn, disk_faults, ladder_of, prepare, turn_of
 from launcher.engine.resumption import Resumable
 from launcher.engine.search import RungSearch, make_trial, misread, usual_seconds
 from launcher.engine.state import Fit, Status, status_of
@@ -259,8 +259,7 @@ def _as_it_was(launch: Resumable, listeners: Sequence[Listener], until_the_end: 
         raise BadInput([Fault(key="", where=str(launch.folder.path), found=found, cure="End them, or wait until they have ended.")])
     turn = until_the_end.enter_context(turn_of(recipe, listeners))
     budget = budget_in_turn(recipe, waited=turn.waited)
-    by_cards = budgets_by_cards(recipe, ladder)
-    job = Job(adapter=adapter, ladder=ladder, budget=budget, by_cards=by_cards, folder=launch.folder, turn=turn, listeners=[*listeners])
+    job = Job(adapter=adapter, ladder=ladder, budget=budget, folder=launch.folder, turn=turn, listeners=[*listeners])
     result = Fit(job=job, trials=trials, sames=sames, attempts=made, forgiven=len(made), fit_only=bool(record.fit_only), kept=record.kept)
     result.began = record.began or result.began
     if record.misread is not None and record.misread.believed:

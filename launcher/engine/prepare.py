@@ -56,13 +56,12 @@ def prepare(draft: Draft, *listeners: Listener, folder: RunFolder | None = None)
             with ExitStack() as undone:
                 undone.enter_context(turn)
                 budget = budget if budget is not None and not turn.waited else budget_in_turn(recipe, waited=turn.waited)
-                by_cards = budgets_by_cards(recipe, ladder)
                 folder = folder or _folder(recipe)
                 undone.pop_all()
         except BadInput as refused:
             raise BadInput(draft.provenance.placed(refused.faults)) from refused
         tell_launched(folder.path)
-        return Job(adapter=adapter, ladder=ladder, budget=budget, by_cards=by_cards, folder=folder, turn=turn, listeners=[*listeners])
+        return Job(adapter=adapter, ladder=ladder, budget=budget, folder=folder, turn=turn, listeners=[*listeners])
 
 
 def enter(draft: Draft, *more: Fault) -> RunFolder:
@@ -145,17 +144,11 @@ def _collect(faults: list[Fault], make: Callable[[], T]) -> T | None:
     return None
 
 
-def _budget(recipe: Recipe, most: int | None = None) -> Budget:
+def _budget(recipe: Recipe) -> Budget:
     device = recipe.device
     return ranks.budget_of(
-        device.cards, device.kind, index=device.index, most=most, memory_bytes=device.memory, headroom=device.headroom, share=device.share
+        device.cards, device.kind, index=device.index, memory_bytes=device.memory, headroom=device.headroom, share=device.share
     )
-
-
-def budgets_by_cards(recipe: Recipe, ladder: Ladder) -> dict[int, Budget]:
-    """Cards of a rung -> their budget; empty where all rungs have as many. It is our turn. Raises BadInput as that of all cards does."""
-    counts = {rung.world_size for rung in ladder.rungs}
-    return {count: _budget(recipe, count) for count in sorted(counts)} if len(counts) > 1 else {}
 
 
 SHARE = "device.share"

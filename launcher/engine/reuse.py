@@ -215,7 +215,6 @@ def fingerprint_of(job: Job) -> Fingerprint:
         **{f"environment {name}": value for name, value in digests.environment(os.environ).items()},
         **digests.system(),
         **_device(job.budget),
-        **{f"cap on {count} card(s)": f"{one.cap_bytes} bytes" for count, one in job.by_cards.items()},
     }
     return Fingerprint(training=job.training, depends_on=known)
 

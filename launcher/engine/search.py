@@ -198,7 +198,7 @@ def make_trial(job: Job, rung: Rung, made: list[Trial], *, most: int | None = No
     if past is not None and misread(job, tried) is None:  # else it measured another rung
         past_trials.keep(past)
     made.append(tried)
-    job.tell(TrialEnded(trial=tried, budget=job.on(rung).budget))
+    job.tell(TrialEnded(trial=tried, budget=job.budget))
     return tried
 
 

@@ -180,7 +180,7 @@ class Fit:
         """The run's peak beside its trial's, once both are known."""
         if self.outcome is None or self.chosen is None:
             return None
-        budget = self.job.on(self.chosen.rung).budget
+        budget = self.job.budget
         return MemoryRecord(
             trial_peak_bytes=self.chosen.verdict.peak_bytes,
             run_peak_bytes=self.outcome.peak_bytes,

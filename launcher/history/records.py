@@ -149,7 +149,7 @@ class MoveRecord(RecordPart):
     workers: int | None = None
     """At most so many loader workers; null: as asked."""
     unproven: bool = False
-    """The rung asks more than the failed one on some wheel, or is of fewer cards, so it needs a trial first."""
+    """The rung asks more than the failed one on some wheel, so it needs a trial first."""
 
     @property
     def stops(self) -> bool:

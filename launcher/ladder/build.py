@@ -9,7 +9,7 @@ from typing import ClassVar, Protocol
 from launcher.config.schema import Recipe, Value, WheelRule
 from launcher.errors import BadInput, Fault, did_you_mean
 from launcher.ladder.asked import Asked
-from launcher.ladder.rungs import CARDS, MICRO_BATCH, ActsIn, Ladder, Wheel, build, divisors_down, halves_down, sizes_down, whole_floor
+from launcher.ladder.rungs import MICRO_BATCH, ActsIn, Ladder, Wheel, build, divisors_down, halves_down, sizes_down, whole_floor
 
 
 class HasWheels(Protocol):
@@ -44,7 +44,7 @@ def ladder_of(adapter: HasWheels) -> Ladder:
     micro_batch, world_size = recipe.ask.get(MICRO_BATCH) or 0, adapter.asked.world_size
     assert isinstance(micro_batch, int) and isinstance(accumulation, int)
     effective = micro_batch * accumulation
-    for name in _turning(recipe, several=world_size > 1):
+    for name in _turning(recipe):
         try:
             wheels.append(_wheel(name, adapter, effective))
         except ValueError as error:
@@ -64,21 +64,17 @@ _WHEEL_CURE = "Correct the floor, the grid or the values (on the command line, s
 _ASK_ONLY = ("accumulation",)
 
 
-def _turning(recipe: Recipe, *, several: bool) -> list[str]:
-    """Names of the wheels of this ladder, fastest first. Wheels that are asked but not in ``ladder.order`` come last and stay as asked.
-
-    ``several``: cards train together, so that there may be fewer (``device.cards`` asks for them).
-    """
-    turned = [name for name in recipe.ladder.order if name in recipe.ask or (several and name == CARDS)]
+def _turning(recipe: Recipe) -> list[str]:
+    """Names of the wheels of this ladder, fastest first. Wheels that are asked but not in ``ladder.order`` come last and stay as asked."""
+    turned = [name for name in recipe.ladder.order if name in recipe.ask]
     return turned + [name for name in {MICRO_BATCH: None, **recipe.ask} if name not in (*turned, *_ASK_ONLY)]
 
 
 def _ask_faults(adapter: HasWheels) -> list[Fault]:
     """What is wrong with the names and values under ``ask`` and the names under ``ladder``."""
     recipe = adapter.recipe
-    wheels = {*adapter.wheels, *(name for name, rule in recipe.ladder.wheels.items() if rule.argument and name != CARDS)}
+    wheels = {*adapter.wheels, *(name for name, rule in recipe.ladder.wheels.items() if rule.argument)}
     known = wheels | set(_ASK_ONLY)
-    wheels |= {CARDS} if adapter.ranks else set()
     faults = [fault for name, value in recipe.ask.items() if (fault := _value_fault(name, value, adapter, known)) is not None]
     if recipe.ask.get(MICRO_BATCH) is None and not adapter.general:
         faults.append(Fault(key="ask.micro_batch", found="no value is set", cure="Say which micro-batch is wanted: ask.micro_batch=16."))
@@ -100,7 +96,6 @@ def _value_fault(name: str, value: Value, adapter: HasWheels, known: set[str]) -
     key = f"ask.{name}"
     if name not in known:
         own = "" if adapter.general else " The trainer's own arguments stand under trainer.args."
-        own += f" Cards are asked with device.cards={value}." if name == CARDS else ""
         cure = f"{did_you_mean(name, known)}Known: {', '.join(sorted(known))}.{own}"
         return Fault(key=key, found=f"{adapter.name} has no wheel of that name", cure=cure)
     if value is None:
@@ -118,8 +113,6 @@ def _value_fault(name: str, value: Value, adapter: HasWheels, known: set[str]) -
 def _wheel(name: str, adapter: HasWheels, effective: int) -> Wheel:
     """One wheel with its values. Raises ValueError with a sentence for people."""
     recipe = adapter.recipe
-    if name == CARDS:
-        return Wheel(name=name, values=_cards(adapter.asked.world_size, recipe.ladder.wheels.get(name, WheelRule())))
     spec = adapter.wheels.get(name)
     asked = recipe.ask.get(name)
     rule = _merged(recipe.ladder.wheels.get(name), spec.rule if spec else WheelRule(), asked)
@@ -186,20 +179,6 @@ def _micro_batches(asked: Value, rule: WheelRule, effective: int, *, keep: bool)
             allowed = ", ".join(map(str, divisors_down(asked, of=effective)))
             raise ValueError(f"micro-batch {value!r} does not keep the effective batch at {effective}; these do: {allowed}")
     return (asked, *(value for value in chosen if isinstance(value, int) and value >= floor))
-
-
-def _cards(asked: int, rule: WheelRule) -> tuple[int, ...]:
-    """Fewer cards: numbers that divide the asked one, so that more accumulation makes up for them exactly."""
-    if (said := rule.argument) is not None:
-        raise ValueError(f"argument {said!r}: how many cards there are is no setting of the trainer's")
-    floor = whole_floor(rule.floor, asked=asked)
-    able = divisors_down(asked, of=asked)
-    for value in rule.values or ():
-        if isinstance(value, bool) or value not in able:
-            allowed = ", ".join(map(str, able))
-            raise ValueError(f"{value!r} cards can't make up the batch of {asked}; these can: {allowed}")
-    fewer = able if rule.values is None else (asked, *_after(asked, rule.values))
-    return tuple(value for value in fewer if isinstance(value, int) and value >= floor)
 
 
 def _sizes(name: str, asked: Value, rule: WheelRule) -> tuple[int, ...]:

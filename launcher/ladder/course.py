@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from launcher.config.schema import Value, WheelRule
-from launcher.ladder.rungs import CARDS, MICRO_BATCH, Ladder, Rung
+from launcher.ladder.rungs import MICRO_BATCH, Ladder, Rung
 from launcher.ladder.same_training import PROVEN, SameTraining
 from launcher.shared.report import PASS_SAMPLES, SAID_ACCUMULATION, UPDATES, TrialReport
 from launcher.shared.sizes import format_number
 
-NEUTRAL = frozenset({MICRO_BATCH, CARDS, "checkpointing", "workers"})
+NEUTRAL = frozenset({MICRO_BATCH, "checkpointing", "workers"})
 """Wheels that don't change the training, in addition to those that act only in validation."""
 _OPTIMIZERS = frozenset(("optimizer", "optim", "opt", "adam", "adamw"))
 _ADDITIONS = frozenset(("lora", "qlora", "dora", "peft", "adapters", "quantization", "4bit", "8bit", "nf4"))

@@ -18,7 +18,6 @@ ActsIn = Literal["training", "validation", "both", "host"]
 MICRO_BATCH = "micro_batch"
 ACCUMULATION = "accumulation"
 CHECKPOINTING = "checkpointing"
-CARDS = "cards"
 AS_ASKED = ("val_micro_batch", MICRO_BATCH, "workers", CHECKPOINTING)
 """Wheels that leave the training as it is asked, so that they turn unasked."""
 
@@ -90,37 +89,30 @@ class Ladder:
 def build(wheels: Sequence[Wheel], *, effective_batch: int, world_size: int = 1, keep_batch: bool = True, accumulation: int = 1) -> Ladder:
     """Enumerates the rungs. ``keep_batch=False``: accumulation stays as asked, and the effective batch goes down with the micro-batch.
 
-    ``world_size``: where no wheel ``cards`` says it. ``accumulation``: as asked, where the micro-batch isn't known. Raises ValueError if a
-    micro-batch does not divide the effective batch per device, since such a rung would change it silently.
+    ``accumulation``: as asked, where the micro-batch isn't known. Raises ValueError if a micro-batch does not divide the effective batch
+    per device, since such a rung would change it silently.
     """
     micro = next((wheel for wheel in wheels if wheel.name == MICRO_BATCH), None)
     if micro is None:
         raise ValueError(f"a ladder needs the wheel {MICRO_BATCH}")
-    cards = next((wheel.values for wheel in wheels if wheel.name == CARDS), (world_size,))
-    steps = dict[tuple[Value, Value], int]()
-    for value, ranks in itertools.product(micro.values, cards):
-        asked = value if keep_batch else micro.values[0]
-        steps[value, ranks] = accumulation if value is None else _accumulation(asked, ranks, effective_batch)
+    each = {
+        value: _accumulation(value if keep_batch else micro.values[0], world_size, effective_batch, accumulation) for value in micro.values
+    }
     rungs = []
     slowest_first = [range(len(wheel.values)) for wheel in reversed(wheels)]
     for index, turned in enumerate(itertools.product(*slowest_first)):
         position = tuple(reversed(turned))
         values = {wheel.name: wheel.values[at] for wheel, at in zip(wheels, position, strict=True)}
-        ranks = values.get(CARDS, world_size)
-        assert isinstance(ranks, int)
-        counted = steps[values[MICRO_BATCH], ranks]
-        rungs.append(Rung(index=index, values=values, position=position, accumulation=counted, world_size=ranks))
+        steps = each[values[MICRO_BATCH]]
+        rungs.append(Rung(index=index, values=values, position=position, accumulation=steps, world_size=world_size))
     return Ladder(wheels=tuple(wheels), rungs=tuple(rungs), effective_batch=effective_batch)
 
 
-def _accumulation(micro_batch: Value, ranks: Value, effective_batch: int) -> int:
-    if (
-        not isinstance(micro_batch, int)
-        or not isinstance(ranks, int)
-        or micro_batch < 1
-        or ranks < 1
-        or effective_batch % (micro_batch * ranks)
-    ):
+def _accumulation(micro_batch: Value, ranks: int, effective_batch: int, unknown: int) -> int:
+    """Gradient accumulation steps of a micro-batch; ``unknown`` where it isn't known."""
+    if micro_batch is None:
+        return unknown
+    if not isinstance(micro_batch, int) or micro_batch < 1 or effective_batch % (micro_batch * ranks):
         raise ValueError(f"micro-batch {micro_batch} x world size {ranks} does not divide {effective_batch}")
     return effective_batch // (micro_batch * ranks)
 

@@ -151,8 +151,8 @@ def dominated_by(ladder: Ladder, rung: Rung, history: Sequence[Tried]) -> Tried 
 def _rules_out(ladder: Ladder, tried: Tried, rung: Rung) -> bool:
     """Whether one failure rules ``rung`` out.
 
-    - A rung is out if it turns no wheel further than one of as many cards that ran out of memory. After a failure in training, wheels that
-      act only in validation don't count: they can't cure it. Nor do those that act beside the device.
+    - A rung is out if it turns no wheel further than one that ran out of memory. After a failure in training, wheels that act only in
+      validation don't count: they can't cure it. Nor do those that act beside the device.
     - A setting that ran otherwise than told in training rules out rungs that differ only in validation.
     - A failure of what the machine has beside the device (``OF_MACHINE``) rules out rungs that turn no wheel that acts there, as long as
       one could be turned further, and, where it came before validation, those that differ there alone. One of host memory also rules out
@@ -160,7 +160,7 @@ def _rules_out(ladder: Ladder, tried: Tried, rung: Rung) -> bool:
     - A script whose batch can't be made of micro-batches rules out every rung with more accumulation than asked; one that can't be
       checkpointed from outside, every rung that is.
     """
-    verdict, alike = tried.verdict, rung.world_size == tried.rung.world_size
+    verdict = tried.verdict
     wheels = list(zip(ladder.wheels, rung.position, tried.rung.position, strict=True))
     further = [wheel for wheel, at, failed in wheels if at > failed]
     in_validation_alone = all(wheel.acts_in == "validation" for wheel, at, failed in wheels if at != failed)
@@ -173,9 +173,9 @@ def _rules_out(ladder: Ladder, tried: Tried, rung: Rung) -> bool:
         return True
     if verdict.source in OF_MACHINE:
         leaves = _leaves_the_disk(further) if verdict.source == "disk" else _leaves_the_host(ladder, tried.rung, further)
-        return leaves or (before and in_validation_alone) or (verdict.source == "host_memory" and alike and not further)
+        return leaves or (before and in_validation_alone) or (verdict.source == "host_memory" and not further)
     cures = [wheel for wheel in further if wheel.acts_in != "host" and not (before and wheel.acts_in == "validation")]
-    return verdict.kind in (Kind.OUT_OF_MEMORY, Kind.SPILLED) and alike and not cures
+    return verdict.kind in (Kind.OUT_OF_MEMORY, Kind.SPILLED) and not cures
 
 
 _BEFORE_VALIDATION = (Phase.START, Phase.SETUP, Phase.TRAIN)
@@ -266,12 +266,10 @@ def _worth_turning(ladder: Ladder, left: Sequence[Rung], seen: Sequence[Tried]) 
 
 
 def _least(rungs: Sequence[Rung]) -> Rung:
-    """The first of the rungs that ask least: its failure rules out most others, and no other's failure rules it out. Another number of
-    cards is neither more nor less: fewer accumulate more, and may have more room each.
-    """
+    """The first of the rungs that ask least: its failure rules out most others, and no other's failure rules it out."""
 
     def asks_less(one: Rung, other: Rung) -> bool:
-        return one is not other and one.world_size == other.world_size and all(map(ge, one.position, other.position))
+        return one is not other and all(map(ge, one.position, other.position))
 
     return next(rung for rung in rungs if not any(asks_less(other, rung) for other in rungs))
 

@@ -17,12 +17,12 @@ Cards = str | int | tuple[int | str, ...] | None
 """``device.cards``: "all", so many, or which (numbers among the visible cards, or UUIDs). None: one device, ``device.index``."""
 
 
-def budget_of(cards: Cards, kind: str, *, index: int = 0, most: int | None = None, **options: Any) -> Budget:
+def budget_of(cards: Cards, kind: str, *, index: int = 0, **options: Any) -> Budget:
     """The budget of a launch; with several ranks, each rank's own is in ``Budget.ranks``. All get what the smallest has: every rank has the
     same batch, and a fit that is kept holds wherever each card has that much.
 
-    ``most``: no more than these, those with most room. ``options``: of ``devices.find``. Raises BadInput with all faults. Rank 0 does
-    more than the others (it saves, checks and gathers), so it gets the card with most room.
+    ``options``: of ``devices.find``. Raises BadInput with all faults. Rank 0 does more than the others (it saves, checks and gathers), so
+    it gets the card with most room.
     """
     if cards is None:
         return devices.find(kind, index=index, **options)
@@ -30,7 +30,7 @@ def budget_of(cards: Cards, kind: str, *, index: int = 0, most: int | None = Non
         raise _refused(f"{_said(cards)} is asked beside device.index={index}", "Name all of them: device.cards=[0,1].")
     kind, numbers = _numbers(cards, kind, options)
     if kind == "cpu":
-        return _on_cpu(len(numbers), options, most or len(numbers))
+        return _on_cpu(len(numbers), options)
     by_bus = {**(options.get("environ") or os.environ), "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}  # as they are named in all that is shown
     options, faults = {**options, "environ": by_bus}, list[Fault]()
     found: list[Budget] = []
@@ -44,7 +44,7 @@ def budget_of(cards: Cards, kind: str, *, index: int = 0, most: int | None = Non
         faults.append(_fault(f"cards of different kinds ({kinds})", "Every card gets the same batch: name cards of one kind."))
     if faults:
         raise BadInput(faults)
-    return _together(_roomiest_first(_roomiest(found, most or len(found))))
+    return _together(_roomiest_first(found))
 
 
 def world_size(cards: Cards, kind: str) -> int:
@@ -72,12 +72,6 @@ def _together(found: Sequence[Budget]) -> Budget:
     notes = tuple(dict.fromkeys(note for one in found for note in one.notes))
     alike = {name: getattr(least, name) for name in ("budget_bytes", "cap_bytes", "ceiling_bytes")}
     return replace(least, ranks=tuple(replace(one, **alike) for one in found), notes=notes)
-
-
-def _roomiest(found: Sequence[Budget], most: int) -> list[Budget]:
-    """The ``most`` budgets with most room, in the order in which they were named."""
-    kept = sorted(found, key=lambda one: -one.budget_bytes)[:most]
-    return [one for one in found if one in kept]
 
 
 def _roomiest_first(found: Sequence[Budget]) -> list[Budget]:
@@ -123,11 +117,8 @@ def _among(uuids: Sequence[str], cards: str | int | tuple[int | str, ...]) -> li
     return numbers
 
 
-def _on_cpu(count: int, options: dict[str, Any], most: int) -> Budget:
-    """Every rank gets as much as ``device.memory`` says, as each of several cards would; without it an equal part of what is available.
-
-    ``most``: ranks that there are of the ``count`` asked.
-    """
+def _on_cpu(count: int, options: dict[str, Any]) -> Budget:
+    """Every rank gets as much as ``device.memory`` says, as each of several cards would; without it an equal part of what is available."""
     whole = devices.find("cpu", **options)
     if count == 1:
         return whole
@@ -138,7 +129,7 @@ def _on_cpu(count: int, options: dict[str, Any], most: int) -> Budget:
     one = devices.find("cpu", **{**options, "memory_bytes": asked or whole.budget_bytes // count})
     ceiling = max(one.budget_bytes, min(one.ceiling_bytes, int(whole.free_bytes * CPU_SHARE) // count))
     note = f"{count} processes on this CPU, each with {format_size(one.budget_bytes)}, play a card each"
-    return _together([replace(one, ceiling_bytes=ceiling, notes=(note, *whole.notes))] * most)
+    return _together([replace(one, ceiling_bytes=ceiling, notes=(note, *whole.notes))] * count)
 
 
 def _said(cards: Cards) -> str:

@@ -203,11 +203,10 @@ def _to(history: History, rung: Rung, why: str, *, workers: int | None = None) -
     if not loads and not history.rules.allow_restart:
         return _stop(history, f"{CAN_NOT_RESUME}; recover.allow_restart=true would begin anew")
     more = any(at < before for at, before in zip(rung.position, history.rung.position, strict=True))
-    unproven = more or rung.world_size != history.rung.world_size  # each of fewer cards accumulates more
     return MoveRecord(
         move="go_on", why=f"{why}, from the beginning" if loads and newest is None else why, rung_index=rung.index,
         checkpoint=newest if loads else None, workers=history.attempts[-1].workers if workers is None else workers,
-        **({"unproven": True} if unproven else {}),
+        **({"unproven": True} if more else {}),
     )  # fmt: skip
 
 

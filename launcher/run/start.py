@@ -30,7 +30,7 @@ SHIM = Path(__file__).parents[1] / "inside" / "shim"
 
 def native_command(job: Job, rung: Rung) -> Command:
     """The native command of the full run, which doesn't need autofit. Writes its files, and the command itself as command.sh."""
-    return _written(job.on(rung), rung, FIRST, job.folder.command)
+    return _written(job, rung, FIRST, job.folder.command)
 
 
 def command_of_attempt(job: Job, move: MoveRecord, rung: Rung, *, attempt: int) -> Command:
@@ -38,7 +38,7 @@ def command_of_attempt(job: Job, move: MoveRecord, rung: Rung, *, attempt: int) 
     native_command(job, rung)
     origin = f"on from {move.checkpoint}" if move.checkpoint is not None else "from the beginning"
     begin, script = RunStart(checkpoint=move.checkpoint, attempt=attempt, workers=move.workers), job.folder.attempt(attempt).command
-    return _written(job.on(rung), rung, begin, script, f"Attempt {attempt}: {origin}.")
+    return _written(job, rung, begin, script, f"Attempt {attempt}: {origin}.")
 
 
 def _written(job: Job, rung: Rung, begin: RunStart, script: Path, more: str = "") -> Command:

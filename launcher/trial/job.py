@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from launcher.adapter.protocol import Adapter
 from launcher.config.schema import Recipe
 from launcher.history.events import Event, Listener
 from launcher.history.run_folder import RunFolder
-from launcher.ladder.rungs import Ladder, Rung
+from launcher.ladder.rungs import Ladder
 from launcher.machine.device_lock import Turn
 from launcher.machine.devices import Budget
 
@@ -22,9 +21,6 @@ class Job:
     """Bound to the recipe."""
     ladder: Ladder
     budget: Budget
-    """Of the cards that are asked."""
-    by_cards: Mapping[int, Budget] = field(default_factory=dict)
-    """Cards of a rung -> their budget, where the ladder has rungs of fewer cards."""
     folder: RunFolder
     turn: Turn = field(default_factory=Turn)
     """This launch's turn on the device; given back when the launch is over."""
@@ -40,10 +36,6 @@ class Job:
         """Name of what is trained; launches with the same name learn from each other."""
         ranks = f", {len(self.budget.ranks)} ranks" if self.budget.ranks else ""
         return f"{self.recipe.name} ({self.adapter.name}{ranks})"
-
-    def on(self, rung: Rung) -> Job:
-        """The same with the budget of the rung's cards."""
-        return replace(self, budget=self.by_cards.get(rung.world_size, self.budget))
 
     def tell(self, event: Event) -> None:
         """Hands an event to all listeners."""

@@ -108,8 +108,6 @@ class _Proving:
 
     def proof(self) -> Proof:
         asked, rung, adapter = self._job.ladder.asked, self._rung, self._job.adapter
-        if rung.world_size != asked.world_size:
-            return self.unproven(f"it trains on {rung.world_size} cards instead of {asked.world_size}")
         if len(layouts := adapter.small(rung, asked)) < 2:
             return self.unproven("its optimizer step can't be made smaller")
         found, *twins = self.pair(adapter, layouts)
@@ -191,9 +189,9 @@ class _Proving:
         place = self._place / str(self._rounds)
         shutil.rmtree(place, ignore_errors=True)  # of an earlier beginning of the same launch
         twins: list[dict[str, Any]] = []
+        budget = self._job.budget
         for name, (micro, accumulation), values in zip(("first", "other"), layouts, (asked, {}), strict=True):
             rung = replace(self._rung, values={**self._rung.values, **values, MICRO_BATCH: micro}, accumulation=accumulation)
-            budget = self._job.on(rung).budget
             command = adapter.twin(rung, budget, folder=place / name)
             command = command if adapter.starts_ranks else replace(command, ranks=rung.world_size)
             twins.append({

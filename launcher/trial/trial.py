@@ -130,7 +130,6 @@ def run(job: Job, rung: Rung) -> Trial:
     The trainer's output goes to ``stdout.log`` and ``stderr.log`` in the trial's folder; its files go to ``scratch/`` there, which is
     removed. Raises Interrupted on a signal, and BadInput if the budget can't be taken or a model can't be downloaded.
     """
-    job = job.on(rung)
     place, budget = job.folder.trial(rung.index), job.budget
     if holder := devices.taken(budget):
         return _not_tried(job, rung, place, holder)

@@ -113,9 +113,7 @@ class Rows:
     def unseen(self) -> str:
         """Why steps of other layouts are of other rows."""
         workers = max((self.sharing.get(one, 0) for one in self.trained), default=0)
-        shared = (
-            f"{workers} workers share a stream of rows and give whole batches in turn, so that smaller batches have other rows"
-        )
+        shared = f"{workers} workers share a stream of rows and give whole batches in turn, so that smaller batches have other rows"
         return shared if workers > 1 else ""
 
     @property

@@ -32,7 +32,7 @@ from launcher.config.schema import Recipe, Value, WheelRule
 from launcher.errors import Fault
 from launcher.ladder.asked import Asked
 from launcher.ladder.build import WheelSpec
-from launcher.ladder.rungs import CARDS, Ladder, Rung
+from launcher.ladder.rungs import Ladder, Rung
 from launcher.ladder.twins import Finding, FindingKind
 from launcher.machine import devices, process, torchrun
 from launcher.machine.devices import Budget
@@ -424,7 +424,7 @@ class UltralyticsAdapter(Adapter):
         """All wheels but the model, and those of the recipe's own that turn what a checkpoint holds."""
         rules = self.recipe.ladder.wheels
         shaping = {name for name, rule in rules.items() if rule.argument in ("model", "optimizer", "pretrained", "single_cls", "data")}
-        return frozenset({*self.wheels, *rules, CARDS} - {"model"} - shaping)
+        return frozenset({*self.wheels, *rules} - {"model"} - shaping)
 
     def _resumed(self, rung: Rung, args: Mapping[str, Any], folder: Path, start: RunStart, more: Mapping[str, Any]) -> Command:
         """Always exact, never halving its own batch."""

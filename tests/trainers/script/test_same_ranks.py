@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
-from functools import cached_property
 from pathlib import Path
 
 import pytest
 
 from launcher.config.schema import DeviceRules, LadderRules, Recipe, TrainerRules, TrialRules, WheelRule
 from launcher.history.run_folder import RunFolder
-from launcher.ladder.asked import Asked
 from launcher.ladder.build import ladder_of
-from launcher.ladder.rungs import CARDS, Ladder, Wheel, build
 from launcher.ladder.same_training import PROVEN
 from launcher.trainers.script.adapter import ScriptAdapter
 from launcher.trainers.suite import cpu_budget
@@ -24,17 +20,6 @@ from tests.helpers.places import SCRIPTS
 
 SHARES = SCRIPTS / "shares.py"
 LAUNCHED = (sys.executable, "-P", "-m", "torch.distributed.run", "--nproc_per_node", "2", "--local_addr=localhost")
-
-
-class Started(ScriptAdapter):
-    """A trainer that is started once on each card, as many as its rung has."""
-
-    starts_ranks = False
-    ranks = True
-
-    @cached_property
-    def asked(self) -> Asked:
-        return replace(super().asked, world_size=2)
 
 
 def asked(*command: str, accumulation: str = "--accum") -> Recipe:
@@ -48,16 +33,12 @@ def asked(*command: str, accumulation: str = "--accum") -> Recipe:
     )  # fmt: skip
 
 
-def made(place: Path, adapter: ScriptAdapter, ladder: Ladder | None = None) -> Job:
-    assert adapter.check() == []
-    folder = RunFolder.create(place / "runs", "test")
-    return Job(adapter=adapter, ladder=ladder or ladder_of(adapter), budget=cpu_budget(2**30), folder=folder)
-
-
 def proven(place: Path, monkeypatch: pytest.MonkeyPatch, kind: str, *words: str, accumulation: str = "--accum") -> Proof:
     """What becomes of rung 2, 4 x 4 on each of two ranks instead of 16 x 1."""
     monkeypatch.chdir(place)
-    job = made(place, ScriptAdapter(asked(*LAUNCHED, str(SHARES), "--kind", kind, *words, accumulation=accumulation)))
+    adapter = ScriptAdapter(asked(*LAUNCHED, str(SHARES), "--kind", kind, *words, accumulation=accumulation))
+    assert adapter.check() == []
+    job = Job(adapter=adapter, ladder=ladder_of(adapter), budget=cpu_budget(2**30), folder=RunFolder.create(place / "runs", "test"))
     rung = job.ladder.rungs[2]
     assert (rung.micro_batch, rung.accumulation, rung.world_size) == (4, 4, 2)
     return proof.prove(job, rung)
@@ -80,15 +61,6 @@ def test_ranks_that_do_not_share_a_batch_are_told(kind: str, why: str, tmp_path:
     """Its update is the command's all the same, at any micro-batch."""
     found = proven(tmp_path, monkeypatch, kind)
     assert found.same.gradient == PROVEN and not found.refused and not found.same.proven and why in found.same.samples, found
-
-
-def test_another_number_of_ranks_is_told_as_not_comparable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """16 x 2 on one rank instead of 16 x 1 on each of two."""
-    monkeypatch.chdir(tmp_path)
-    ladder = build([Wheel(name="micro_batch", values=(16,)), Wheel(name=CARDS, values=(2, 1))], effective_batch=32, world_size=2)
-    job = made(tmp_path, Started(asked(sys.executable, str(SHARES), "--kind", "shared")), ladder)
-    found = proof.prove(job, ladder.rungs[1])
-    assert found.same.gradient == "not comparable because it trains on 1 cards instead of 2" and not found.refused, found
 
 
 @pytest.mark.slow

@@ -48,8 +48,8 @@ def proven(data: ShapesData, place: Path, order: str, pick: Callable[[Rung], boo
     on = {"kind": "cpu", "memory": 2**30, "cards": 2}
     recipe = make(data.yaml, ask=asked, device=on, ladder={"order": (order,)})
     adapter = OnTheCpu(recipe.model_copy(update={"trial": TrialRules(proof_timeout_s=1200.0)}))
-    by_cards = {most: ranks.budget_of(2, "cpu", most=most, memory_bytes=2**30, headroom=0.1) for most in (1, 2)}
-    job = Job(adapter=adapter, ladder=ladder_of(adapter), budget=by_cards[2], by_cards=by_cards, folder=RunFolder.create(place, "test"))
+    budget = ranks.budget_of(2, "cpu", memory_bytes=2**30, headroom=0.1)
+    job = Job(adapter=adapter, ladder=ladder_of(adapter), budget=budget, folder=RunFolder.create(place, "test"))
     rung = next(rung for rung in job.ladder.rungs if pick(rung))
     assert proof.needed(job, rung)
     return proof.prove(job, rung)

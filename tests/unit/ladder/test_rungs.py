@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launcher.ladder.rungs import CARDS, Ladder, Wheel, build, divisors_down, sizes_down
+from launcher.ladder.rungs import Ladder, Wheel, build, divisors_down, sizes_down
 
 
 @st.composite
@@ -25,7 +25,6 @@ def ladders(draw: st.DrawFn) -> Ladder:
         Wheel(name="image_size", values=sizes_down(asked_size, floor=image_floor, grid=32, ratio=draw(st.floats(0.5, 0.95)))),
         Wheel(name="checkpointing", values=(False, True)),
         Wheel(name="model", values=("x", "l", "m")[: draw(st.integers(1, 3))]),
-        *([Wheel(name=CARDS, values=divisors_down(world_size, of=world_size))] if draw(st.booleans()) else []),
     ]
     order = draw(st.permutations(wheels))
     return build(order, effective_batch=per_device * world_size, world_size=world_size)
@@ -106,9 +105,6 @@ def test_where_another_effective_batch_is_accepted_accumulation_stays_as_asked()
     ]  # fmt: skip
 
 
-def test_fewer_cards_are_made_up_for_by_accumulation() -> None:
-    ladder = build([Wheel(name="micro_batch", values=(16, 8)), Wheel(name=CARDS, values=(4, 2, 1))], effective_batch=64, world_size=4)
-    made = [(rung.micro_batch, rung.world_size, rung.accumulation) for rung in ladder.rungs]
-    assert made == [(16, 4, 1), (8, 4, 2), (16, 2, 2), (8, 2, 4), (16, 1, 4), (8, 1, 8)]
+def test_a_micro_batch_that_does_not_divide_the_effective_batch_of_all_cards_is_refused() -> None:
     with pytest.raises(ValueError, match="micro-batch 16 x world size 3 does not divide 64"):
-        build([Wheel(name="micro_batch", values=(16,)), Wheel(name=CARDS, values=(4, 3))], effective_batch=64)
+        build([Wheel(name="micro_batch", values=(16,))], effective_batch=64, world_size=3)

@@ -308,15 +308,6 @@ def test_what_is_tried_elsewhere_than_next_says_why() -> None:
     assert isinstance(move, Try) and (move.rung.index, move.why) == (2, "estimated to be the first that fits")
 
 
-def test_another_number_of_cards_is_neither_more_nor_less() -> None:
-    ladder = build([Wheel(name="micro_batch", values=(8, 4)), Wheel(name="cards", values=(2, 1))], effective_batch=16)
-    both, lower, one, least = ladder.rungs
-    assert dominated_by(ladder, both, [Tried(rung=lower, verdict=OOM)]) is not None
-    assert dominated_by(ladder, both, [Tried(rung=one, verdict=OOM)]) is None, "one card accumulates, two don't"
-    assert dominated_by(ladder, one, [Tried(rung=both, verdict=OOM)]) is None
-    assert walk(ladder, {both.index: 9, lower.index: 9, one.index: 9, least.index: 3}, 5) == (3, [0, 1, 2, 3])
-
-
 def with_workers() -> Ladder:
     wheels = [
         Wheel(name="workers", values=(8, 2, 0), acts_in="host"),

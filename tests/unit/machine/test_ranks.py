@@ -106,11 +106,3 @@ class _Open:
 
     def __exit__(self, *_: object) -> None:
         pass
-
-
-def test_fewer_cards_are_those_with_most_room_and_have_all_of_it() -> None:
-    crowded = driver(3 * GIB // 4, 0, GIB // 2, 0)
-    four, two, one = (found("all", crowded, share=True, most=count) for count in (4, 2, 1))
-    assert [card.uuid for card in two.ranks] == ["GPU-b", "GPU-d"] and two.cap_bytes > four.cap_bytes
-    assert one.uuid == "GPU-b" and one.ranks == () and one.cap_bytes == two.cap_bytes
-    assert allocator_environment(two)["CUDA_VISIBLE_DEVICES"] == "GPU-b,GPU-d"

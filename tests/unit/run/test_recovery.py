@@ -282,12 +282,6 @@ def test_any_night_ends_within_its_budget_never_climbs_and_never_changes_the_eff
         assert stopped.checkpoint is not None, "what is left is told"
 
 
-def test_fewer_cards_are_tried_before_a_run_goes_on_there() -> None:
-    ladder = build([Wheel(name="micro_batch", values=(8,)), Wheel(name="cards", values=(2, 1))], effective_batch=16)
-    move = went_on(decide(history(at(ladder.asked, Ended.OUT_OF_MEMORY), ladder=ladder, keeps=frozenset({"micro_batch", "cards"}))), ladder)
-    assert (move.at.world_size, move.at.accumulation, move.unproven) == (1, 2, True), "each accumulates more than before"
-
-
 def test_too_many_open_files_cost_workers_and_end_the_run_where_there_are_none() -> None:
     ended = at(LADDER.asked, Ended.OPEN_FILES, source="files")
     fewer = decide(history(ended, workers=8))
