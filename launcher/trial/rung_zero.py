@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from launcher.adapter.protocol import Adapter
-from launcher.ladder.rungs import ACCUMULATION, MICRO_BATCH, Ladder, Rung
+from launcher.ladder.rungs import ACCUMULATION, AS_ASKED, MICRO_BATCH, Ladder, Rung
 from launcher.ladder.verdict import Kind
 from launcher.shared.report import (
     ARRIVED,
@@ -19,6 +19,7 @@ from launcher.shared.report import (
     DRAWN_BATCH,
     MICRO_BATCHES,
     OWN_ACCUMULATION,
+    PARTS,
     SAID_ACCUMULATION,
     SAMPLES,
     STEP,
@@ -152,10 +153,13 @@ def anew(adapter: Adapter, wrong: Misread | None) -> tuple[Adapter, bool]:
 
 
 def held_against(trial: Trial, asked: Trial | None, ladder: Ladder) -> Trial:
-    """The trial; as one that altered the training where it fits and its optimizer steps aren't those of ``asked``, the trial of rung 0."""
+    """The trial; as one that altered the training where it fits and its optimizer steps or its model aren't those of
+    ``asked``, the trial of rung 0."""
     if asked is not None and asked.report.swallowed:
         asked = None  # it shows what memory has left of the asked batch
-    other = _other_step(trial, asked, ladder) or _unturned(trial, asked) if trial.verdict.fits and trial.rung.index else ""
+    if not trial.verdict.fits or not trial.rung.index:
+        return trial
+    other = _other_step(trial, asked, ladder) or _unturned(trial, asked) or _other_model(trial, asked, ladder)
     if not other:
         return trial
     return replace(trial, verdict=replace(trial.verdict, kind=Kind.ALTERED, source="accumulation", why=other))
@@ -183,6 +187,17 @@ def _unturned(trial: Trial, asked: Trial | None) -> str:
         return ""
     at_0, here = (", then ".join(map(str, sizes)) for sizes in (own, ran))
     return f"the script changes its batch itself ({at_0} samples at rung 0, {here} here), and not all of its sizes are turned"
+
+
+def _other_model(trial: Trial, asked: Trial | None, ladder: Ladder) -> str:
+    """The sentence on other trained weights than rung 0's, where the rung turns nothing that makes another model: a script that reads a
+    file beside its configuration finds another one, or none, beside a changed copy. Known once an optimizer has stepped."""
+    if asked is None or not ladder.given_up(trial.rung).keys() <= {*AS_ASKED}:
+        return ""
+    own, ran = (one.report.facts.get(PARTS, {}).get("weights", 0) for one in (asked, trial))
+    if not own or not ran or own == ran or (own < ran and asked.report.optimizer_steps < 2):  # another optimizer's turn may not have come
+        return ""
+    return f"the script trains another model here: its trained weights take {ran:,} bytes, and {own:,} at rung 0"
 
 
 def _seen_batch(trial: Trial) -> int | None:

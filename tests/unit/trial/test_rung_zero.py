@@ -20,13 +20,14 @@ from launcher.errors import ExitCode
 from launcher.history.events import Event
 from launcher.history.run_folder import RunFolder
 from launcher.ladder.build import ladder_of
-from launcher.ladder.rungs import Ladder, Rung
+from launcher.ladder.rungs import Ladder, Rung, Wheel, build
 from launcher.ladder.verdict import Kind, Verdict
 from launcher.shared.report import (
     DIVIDED_BY,
     DRAWN_BATCH,
     MICRO_BATCHES,
     OWN_ACCUMULATION,
+    PARTS,
     SAID_ACCUMULATION,
     SAMPLES,
     WORLD_SIZE,
@@ -404,3 +405,23 @@ def test_a_batch_that_the_script_changes_is_followed_only_where_all_its_sizes_ar
     assert found(one, sizes[0]) is None, "rung 0 is what was asked"
     other = held(one, *sizes)
     assert other.fits is is_taken and (is_taken or "the script changes its batch itself" in other.why)
+
+
+@pytest.mark.parametrize(("own", "ran", "is_taken"), [(4000, 4000, True), (4000, 400, False), (4000, 8000, False), (0, 400, True)])
+def test_a_rung_that_trains_another_model_than_the_command_is_never_taken(tmp_path: Path, own: int, ran: int, is_taken: bool) -> None:
+    """A script that reads ``../base.yaml`` beside its configuration finds none beside a changed copy, and builds its default model."""
+    one = adapter(tmp_path)
+    ladder = ladder_of(one)
+    asked = tried(ladder, kind=Kind.OUT_OF_MEMORY, **{PARTS: {"weights": own} if own else {}})
+    asked = replace(asked, report=replace(asked.report, optimizer_steps=2))
+    other = held(one, asked, tried(ladder, at=1, **{PARTS: {"weights": ran}}))
+    assert other.fits is is_taken and (is_taken or f"trained weights take {ran:,} bytes, and {own:,} at rung 0" in other.why)
+    one_step = replace(asked, report=replace(asked.report, optimizer_steps=1))
+    assert held(one, one_step, tried(ladder, at=1, **{PARTS: {"weights": ran}})).fits is (is_taken or ran > own), "a GAN's other optimizer"
+
+
+def test_a_smaller_model_that_is_given_up_is_no_other_than_the_rungs_own(tmp_path: Path) -> None:
+    ladder = build([Wheel(name="micro_batch", values=(32, 16)), Wheel(name="model", values=("l", "s"))], effective_batch=32)
+    asked = tried(ladder, micro_batch=32, **{PARTS: {"weights": 4000}})
+    assert rung_zero.held_against(tried(ladder, at=2, **{PARTS: {"weights": 400}}), asked, ladder).verdict.fits
+    assert not rung_zero.held_against(tried(ladder, at=1, **{PARTS: {"weights": 400}}), asked, ladder).verdict.fits
