@@ -16,7 +16,6 @@ from launcher.cli.tables import Column
 from launcher.engine.state import Fit, above_trial
 from launcher.history.records import RunRecord
 from launcher.history.runs import how_to_go_on
-from launcher.ladder import course
 from launcher.ladder.same_training import SameTraining
 from launcher.ladder.verdict import Kind, Verdict
 from launcher.run.cause import Ended
@@ -45,11 +44,7 @@ def summary(console: Console, fit: Fit) -> None:
         no_fit_view.show(console, fit)
         return
     given_up = job.ladder.given_up(fit.chosen.rung)
-    rules = job.recipe.ladder.wheels
-    less = (
-        f"{name} {setting(used)} instead of {setting(asked)}{course.mark(course.another(name, rules))}"
-        for name, (asked, used) in given_up.items()
-    )
+    less = (f"{name} {setting(used)} instead of {setting(asked)}" for name, (asked, used) in given_up.items())
     used_batch, asked_batch = fit.chosen.effective_batch, job.ladder.effective_batch
     prose.say(console, _given_up(", ".join(less), _batch_words(fit.chosen, asked_batch), fit.same))
     if fit.chosen.rung.effective_batch != asked_batch:

@@ -317,7 +317,7 @@ class Record(RecordPart):
     waits_for: str = ""
     """Who holds the card that is waited for just now."""
     given_up: dict[str, Any] | None = None
-    """Wheel -> asked and used; another_training: true for LoRA and the like."""
+    """Wheel -> asked and used."""
     ladder: list[LadderRecord] = []
     """The best rungs, which are tried first; empty until the search is over."""
     trials: list[TrialRecord] = []

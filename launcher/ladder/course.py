@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from launcher.config.schema import Value, WheelRule
 from launcher.ladder.rungs import MICRO_BATCH, Ladder, Rung
 from launcher.ladder.same_training import PROVEN, SameTraining
 from launcher.shared.report import PASS_SAMPLES, SAID_ACCUMULATION, UPDATES, TrialReport
@@ -16,36 +13,15 @@ from launcher.shared.sizes import format_number
 
 NEUTRAL = frozenset({MICRO_BATCH, "checkpointing", "workers"})
 """Wheels that don't change the training, in addition to those that act only in validation."""
-_OPTIMIZERS = frozenset(("optimizer", "optim", "opt", "adam", "adamw"))
-_ADDITIONS = frozenset(("lora", "qlora", "dora", "peft", "adapters", "quantization", "4bit", "8bit", "nf4"))
 
 
-def given_up(ladder: Ladder, rung: Rung, rules: Mapping[str, WheelRule]) -> str:
+def given_up(ladder: Ladder, rung: Rung) -> str:
     """What the rung changes in the training itself (sizes, lengths, models), in words; not how its batch is made up."""
     acts_in = {wheel.name: wheel.acts_in for wheel in ladder.wheels}
     turned = {
         name: pair for name, pair in ladder.given_up(rung).items() if name not in NEUTRAL and acts_in[name] not in ("validation", "host")
     }
-    return ", ".join(f"{name} {used} instead of {asked}{mark(another(name, rules))}" for name, (asked, used) in turned.items())
-
-
-def another(name: str, rules: Mapping[str, WheelRule]) -> bool:
-    """Whether a wheel, by its name or the argument that it turns, trains others than the asked weights (LoRA, weights of 4 bits)."""
-    rule = rules.get(name)
-    said = set(re.split(r"[^a-z0-9]+", f"{name} {rule.argument or '' if rule is not None else ''}".lower()))
-    return bool(said & _ADDITIONS) and not said & _OPTIMIZERS  # --use_8bit_adam is an optimizer
-
-
-def mark(is_another: object) -> str:
-    """The words beside a wheel that makes it another training; empty beside others."""
-    return " (another training, not the same one cheaper)" if is_another else ""
-
-
-def recorded(ladder: Ladder, rung: Rung, rules: Mapping[str, WheelRule]) -> dict[str, dict[str, Value]]:
-    """What a rung gives up, as a record has it: wheel -> ``asked`` and ``used``, and ``another_training`` where it makes it one."""
-    less = ladder.given_up(rung).items()
-    marks = {name: {"another_training": True} if another(name, rules) else {} for name, _ in less}
-    return {name: {"asked": asked, "used": used, **marks[name]} for name, (asked, used) in less}
+    return ", ".join(f"{name} {used} instead of {asked}" for name, (asked, used) in turned.items())
 
 
 # ----------------------------------------------------------------------------------------------------------------------

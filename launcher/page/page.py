@@ -12,7 +12,6 @@ from launcher.history import series
 from launcher.history.records import Record
 from launcher.history.run_folder import RunFolder
 from launcher.history.runs import Run, run_in
-from launcher.ladder import course
 from launcher.page import facts, plot
 from launcher.page.plot import Plot, Points
 from launcher.shared import files
@@ -45,7 +44,7 @@ def render(runs: Sequence[Run]) -> str:
     environment = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     told = (facts.phase, facts.sentence, facts.size, facts.spaced, facts.value, facts.wheel, facts.words, plot.duration)
     environment.filters.update({function.__name__: function for function in told})
-    environment.globals.update(settings=facts.settings, mark=course.mark)
+    environment.globals.update(settings=facts.settings)
     style = (place / "report.css").read_text(encoding="utf-8")
     page = environment.get_template("report.html")
     return page.render(runs=[_told(run) for run in runs], style=style, version=__version__)
