@@ -12,6 +12,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,11 +31,15 @@ windows."""
 
 
 def run(orders: Orders, recorder: Recorder) -> None:
-    """All twins, in their order. Each has ``name``, ``argv``, ``env``, ``files``, ``told``, ``ranks`` (how many it has) and ``orders`` (of
-    their devices)."""
-    for twin in orders.payload["twins"]:
-        _run(orders, twin, Path(orders.folder) / twin["name"], limit_s=orders.payload["limit_s"])
+    """All twins, in their order."""
+    _all(orders, **orders.payload)
     TrialReport(phase=Phase.DONE.value).write(orders.report_path)
+
+
+def _all(orders: Orders, *, twins: Sequence[dict[str, Any]], limit_s: float) -> None:
+    """Each has ``name``, ``argv``, ``env``, ``files``, ``told``, ``ranks`` (how many it has) and ``orders`` (of their devices)."""
+    for twin in twins:
+        _run(orders, twin, Path(orders.folder) / twin["name"], limit_s=limit_s)
 
 
 def _run(orders: Orders, twin: dict[str, Any], place: Path, *, limit_s: float) -> None:
