@@ -88,8 +88,6 @@ class Twin:
     """It does, and these are whole."""
     alike: bool = False
     """Each of its ranks reads the same rows."""
-    mixed: bool = False
-    """An order was drawn while a batch was trained on."""
     by_hand: bool = False
     """Its collate function draws for one row after another, which stood still."""
     batch_norm: bool = False
@@ -317,10 +315,8 @@ def with_one_row(different: Finding, first: Twin, other: Twin) -> Finding:
     if not held:
         return different
     apart = _percent(different.apart)
-    if first.mixed:
-        return replace(different, why=f"its rows see each other: they are mixed in an order that is drawn (mixup; {apart} apart)")
     if all(one.rest <= APART and one.length > APART * one.length_first for one in held):
-        why = f"each micro-batch is averaged by itself, whatever its number of targets, or changed by itself (clipped; {apart} apart)"
+        why = f"each micro-batch is averaged by itself, whatever its number of targets, or mixed or clipped by itself ({apart} apart)"
         powers = {_power(one, other.accumulation / first.accumulation) for one in held}
         return replace(different, kind=FindingKind.WEIGHTED, why=why, power=powers.pop() if len(powers) == 1 else 0)
     why = "its rows see each other (a contrastive loss, a layer that looks across the micro-batch)"

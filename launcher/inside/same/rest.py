@@ -34,8 +34,8 @@ class Rest:
     def __init__(self) -> None:
         self.on = self.collating = self.ready = False
         """At rest; while a batch is put together; an optimizer was made, and with it the weights, which are drawn as ever."""
-        self.mixed = self.by_hand = False
-        """An order was drawn while a batch was trained on; a collate function draws for one row after another."""
+        self.by_hand = False
+        """A collate function draws for one row after another."""
         self.rows: Sequence[int] = ()
         """Of the batch: a number for each."""
         self._draws = self._single = 0
@@ -186,7 +186,6 @@ def _constants(torch: Any, rest: Rest) -> None:
         return torch.zeros_like(drawn) + chances if numbers is None else numbers < chances
 
     def turned(drawn: Any, *_: Any, **__: Any) -> Any:
-        rest.mixed = rest.mixed or not rest.collating
         return torch.arange(len(drawn), device=drawn.device).roll(-1)  # as it is, nothing would be mixed with anything else
 
     of: dict[str, Callable[..., Any]] = {
@@ -234,7 +233,6 @@ def _anew(plain: Callable[..., Any], rest: Rest) -> Callable[..., Any]:
             return plain(*args, **kwargs)
 
         result, order = begun(DRAW), plain.__name__ in ORDERS
-        rest.mixed = rest.mixed or (order and not rest.collating)
         seeds = [] if order else rest.seeds(result)
         for at, number in enumerate(seeds):
             result[at] = begun(number)[0]

@@ -277,7 +277,6 @@ class Updates:
             "steps": self.steps,
             "rank": self._rank,
             "size": self._size,
-            "mixed": self._rest.mixed,
             "by_hand": self._rest.by_hand,
             **self.facts,
             **self._rows.facts,
