@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
 
 STRICT_STEPS = 2
 """Optimizer steps in which whatever can't be exact ends the process; afterwards it is told."""
@@ -22,7 +21,6 @@ class Notes:
 
     def __init__(self) -> None:
         self.notes: list[str] = []
-        self.on_note: list[Callable[[str], None]] = []
         self.steps = self.micro_batches = 0
 
     @property
@@ -36,8 +34,6 @@ class Notes:
         self.notes.append(text)
         if os.environ.get("RANK", "0") == "0":
             print(f"accumulate: {text}", file=sys.stderr, flush=True)
-        for listener in self.on_note:
-            listener(text)
 
     def trouble(self, text: str) -> None:
         """Something that can't be exact: the end of it in the first steps, a word later on."""

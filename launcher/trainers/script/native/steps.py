@@ -56,7 +56,6 @@ class Outside(Notes):
     def ended(self) -> None:
         """The process ends."""
         if self.micro_batches:
-            self.on_note.clear()
             self.note(f"{self.micro_batches} micro-batches, {self.steps} optimizer steps ({self.every} micro-batches in each)")
 
     def resumes(self, on: bool) -> None:
