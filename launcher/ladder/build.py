@@ -123,15 +123,11 @@ def _wheel(name: str, adapter: HasWheels, effective: int) -> Wheel:
     elif name == MICRO_BATCH:
         values = _micro_batches(asked, rule, effective, keep=recipe.ladder.keep_batch)
     elif rule.values is not None:
-        values = (asked, *_after(asked, rule.values, either=spec is None))
+        values = (asked, *_after(asked, rule.values))
     elif rule.grid is not None:
         values = _sizes(name, asked, rule)
     else:
         values = (asked, *adapter.lesser(name, asked, floor=rule.floor))
-    if rule.values is not None and rule.grid is not None:
-        for value in values[1:]:
-            if isinstance(value, int) and value % rule.grid:
-                raise ValueError(f"{value} is not a multiple of {rule.grid}")
     if spec is not None:
         for value in values[1:]:
             if value is not None and not _is(value, spec):
@@ -146,21 +142,13 @@ def _merged(said: WheelRule | None, default: WheelRule, asked: Value) -> WheelRu
     return default if said is None else default.model_copy(update=said.model_dump(exclude_none=True))
 
 
-def _after(asked: Value, values: Sequence[Value], *, either: bool = False) -> tuple[Value, ...]:
-    """The fall-back values after ``asked``: those behind it if it is in the list; else, of falling (rising) numbers, those below (above)
-    it. ``either``: a single number may be of both, so that it is taken.
-    """
+def _after(asked: Value, values: Sequence[Value]) -> tuple[Value, ...]:
+    """The fall-back values after ``asked``: those behind it if it is in the list; else, of falling (rising) numbers, those below (above) it."""
     if asked in values:
         values = values[list(values).index(asked) + 1 :]
-    elif _number(asked) and all(map(_number, values)):
-        falls = list(values) == sorted(values, reverse=True)  # type: ignore[type-var]
-        rises = list(values) == sorted(values)  # type: ignore[type-var]
-        if falls and rises and either:
-            pass
-        elif falls:
-            values = [value for value in values if value < asked]  # type: ignore[operator]
-        elif rises:
-            values = [value for value in values if value > asked]  # type: ignore[operator]
+    elif len(values) > 1 and all(map(_number, (asked, *values))):
+        falls = values[0] > values[-1]  # type: ignore[operator]
+        values = [value for value in values if (value < asked) == falls]  # type: ignore[operator]
     return tuple(dict.fromkeys(values))
 
 
