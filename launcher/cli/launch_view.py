@@ -155,12 +155,8 @@ class Display:
             self._say(f"{refused} are left out; {accepts}", style="red")
         elif not same.unproven or same.counted:
             apart = f"{same.apart or 0:.0e} apart (rounding: the same)"
-            rest = (
-                "schedule and samples are the same; its steps are counted in the run"
-                if same.counted
-                else "steps, schedule and samples are the same"
-            )
-            self._say(f"the same training: its updates are {apart}; {rest}", style="green")
+            steps = "its steps are counted in the run" if same.counted else "and so are its steps"
+            self._say(f"the same training: its updates are {apart}; schedule and samples are the same; {steps}", style="green")
         else:
             lead = "except" if all(line.startswith("differs") for line in same.unproven) else "as far as it is proven; not proven:"
             parts = "; ".join(f"{names}: {line}" for line, names in same.unproven.items())
@@ -274,8 +270,7 @@ def _batch_of(job: Job) -> str:
         return "the batch is the command's own"
     if job.adapter.asked.unseen_step:
         return "the effective batch stays the script's own on all of them: the first step that is seen shows it"
-    ranks = job.ladder.asked.world_size
-    processes = f" ({ranks} processes)" if ranks > 1 else ""
+    processes = f" ({ranks} processes)" if (ranks := job.ladder.asked.world_size) > 1 else ""
     if last == effective:
         return f"the effective batch stays {effective}{processes} on all of them"
     return f"the effective batch goes down with the micro-batch, from {effective}{processes} to {last} at the last: accepted"

@@ -143,7 +143,7 @@ def _merged(said: WheelRule | None, default: WheelRule, asked: Value) -> WheelRu
 
 
 def _after(asked: Value, values: Sequence[Value]) -> tuple[Value, ...]:
-    """The fall-back values after ``asked``: those behind it if it is in the list; else, of falling (rising) numbers, those below (above) it."""
+    """The fall-back values after ``asked``: those behind it if it is in the list; else, of falling (rising) numbers, the lower (higher)."""
     if asked in values:
         values = values[list(values).index(asked) + 1 :]
     elif len(values) > 1 and all(map(_number, (asked, *values))):
