@@ -167,7 +167,7 @@ def _prove(result: Fit, rung: Rung, job: Job) -> Proof:
         with doing(f"running the same rows in two layouts: is an update at rung {rung.index} the asked one?"):
             found = proof.prove(job, rung)
     same = found.same if found.refused else proof.of_exact(found.job or job, rung, found.same)
-    if same.gradient == PROVEN and (less := course.given_up(job.ladder, rung, job.recipe.ladder.wheels)):
+    if same.gradient == PROVEN and (less := course.given_up(job.ladder, rung)):
         same = replace(same, gradient=f"{GIVEN_UP}: {less}")
     if twins and job is not result.job and (before := result.same) is not None:
         notes = [*before.notes, *(note for note in same.notes if note not in before.notes)]

@@ -255,6 +255,7 @@ class Instrument(TakingPart):
         """An optimizer was made: what it trains is to be seen, on a card that is this process's."""
         self.hand = None  # there is one after all
         self.opened_by(optimizer)
+        self.weighs(optimizer)
         self.progress.made(optimizer)
         self.something_new()
 

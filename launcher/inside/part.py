@@ -9,7 +9,7 @@ import sys
 from typing import Any
 
 from ..shared.orders import Orders
-from ..shared.report import CARD, OTHER_CARDS, RANK, WORLD_SIZE, Phase
+from ..shared.report import CARD, OTHER_CARDS, RANK, TRAINED, WORLD_SIZE, Phase
 from . import budget, cards
 from .recorder import OverCap, Recorder
 from .settings import ProbeSettings
@@ -22,6 +22,7 @@ class TakingPart:
         self.settings = settings
         self.orders = Orders(**settings.orders)
         self.recorder: Recorder | None = None
+        self._weights: dict[int, int] = {}
         self.phase = Phase.START
         self._closed = False
         """This process is no part of the trial, or its part is over."""
@@ -102,6 +103,13 @@ class TakingPart:
         numbers = (one.device.index for group in optimizer.param_groups for one in group["params"] if one.device.type == "cuda")
         if (number := next(numbers, None)) is not None:
             self.open(number)
+
+    def weighs(self, optimizer: Any) -> None:
+        """Says how many weights are trained, each counted once however many optimizers have it."""
+        with contextlib.suppress(Exception):  # what isn't there yet has no number
+            self._weights |= {id(one): one.numel() for group in optimizer.param_groups for one in group["params"]}
+        if self.recorder is not None:
+            self.recorder.fact(**{TRAINED: sum(self._weights.values())})
 
     def observe_device(self, optimizer: Any) -> None:
         """Says where an optimizer's parameters are. Raises BudgetError where that isn't the card whose budget was taken."""

@@ -68,6 +68,8 @@ STEP = "samples_per_step"
 ARRIVED = "arrived"
 """Fact of a report: where a command's numbers arrive, in the words by which a rung sets them there -> what arrived
 (``inside.arrives``)."""
+TRAINED = "trained_weights"
+"""Fact of a report: numbers that the optimizers train that were made in this process."""
 STEPS_IN_ALL = "steps_in_all"
 """Fact of a report, and of a script trial's payload: optimizer steps of the whole training, where those are fewer than a trial wants."""
 PASS_SAMPLES = "samples_of_a_pass"

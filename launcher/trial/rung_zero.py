@@ -19,10 +19,10 @@ from launcher.shared.report import (
     DRAWN_BATCH,
     MICRO_BATCHES,
     OWN_ACCUMULATION,
-    PARTS,
     SAID_ACCUMULATION,
     SAMPLES,
     STEP,
+    TRAINED,
     WORLD_SIZE,
 )
 from launcher.trial.trial import Trial
@@ -191,13 +191,13 @@ def _unturned(trial: Trial, asked: Trial | None) -> str:
 
 def _other_model(trial: Trial, asked: Trial | None, ladder: Ladder) -> str:
     """The sentence on other trained weights than rung 0's, where the rung turns nothing that makes another model: a script that reads a
-    file beside its configuration finds another one, or none, beside a changed copy. Known once an optimizer has stepped."""
+    file beside its configuration finds another one, or none, beside a changed copy. Known once an optimizer was made."""
     if asked is None or not ladder.given_up(trial.rung).keys() <= {*AS_ASKED}:
         return ""
-    own, ran = (one.report.facts.get(PARTS, {}).get("weights", 0) for one in (asked, trial))
-    if not own or not ran or own == ran or (own < ran and asked.report.optimizer_steps < 2):  # another optimizer's turn may not have come
+    own, ran = (one.report.facts.get(TRAINED, 0) for one in (asked, trial))
+    if not own or not ran or own == ran or (own < ran and asked.report.optimizer_steps < 2):  # another optimizer may be made later
         return ""
-    return f"the script trains another model here: its trained weights take {ran:,} bytes, and {own:,} at rung 0"
+    return f"the script trains another model here: {ran:,} weights, and {own:,} at rung 0"
 
 
 def _seen_batch(trial: Trial) -> int | None:

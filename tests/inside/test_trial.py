@@ -174,7 +174,7 @@ def test_an_endless_iterator_is_fast_forwarded_to_its_validation(tmp_path: Path)
     done = tried("endless_iterator", tmp_path, "--until", str(seen), rung=1, listeners=[hear])
     assert fits(done) and seen.exists()
     assert done.report.facts["forwarded"] and done.report.observed["micro_batch"] == 32
-    assert done.report.facts["versions"]["torch"]
+    assert done.report.facts["versions"]["torch"] and done.report.facts["trained_weights"] > 0
 
 
 def test_what_a_script_without_an_optimizer_needs_is_proven_by_its_backward_passes(tmp_path: Path) -> None:

@@ -27,9 +27,9 @@ from launcher.shared.report import (
     DRAWN_BATCH,
     MICRO_BATCHES,
     OWN_ACCUMULATION,
-    PARTS,
     SAID_ACCUMULATION,
     SAMPLES,
+    TRAINED,
     WORLD_SIZE,
     TrialReport,
 )
@@ -412,16 +412,16 @@ def test_a_rung_that_trains_another_model_than_the_command_is_never_taken(tmp_pa
     """A script that reads ``../base.yaml`` beside its configuration finds none beside a changed copy, and builds its default model."""
     one = adapter(tmp_path)
     ladder = ladder_of(one)
-    asked = tried(ladder, kind=Kind.OUT_OF_MEMORY, **{PARTS: {"weights": own} if own else {}})
+    asked = tried(ladder, kind=Kind.OUT_OF_MEMORY, **{TRAINED: own})
     asked = replace(asked, report=replace(asked.report, optimizer_steps=2))
-    other = held(one, asked, tried(ladder, at=1, **{PARTS: {"weights": ran}}))
-    assert other.fits is is_taken and (is_taken or f"trained weights take {ran:,} bytes, and {own:,} at rung 0" in other.why)
+    other = held(one, asked, tried(ladder, at=1, **{TRAINED: ran}))
+    assert other.fits is is_taken and (is_taken or f"{ran:,} weights, and {own:,} at rung 0" in other.why)
     one_step = replace(asked, report=replace(asked.report, optimizer_steps=1))
-    assert held(one, one_step, tried(ladder, at=1, **{PARTS: {"weights": ran}})).fits is (is_taken or ran > own), "a GAN's other optimizer"
+    assert held(one, one_step, tried(ladder, at=1, **{TRAINED: ran})).fits is (is_taken or ran > own), "another optimizer may be made later"
 
 
 def test_a_smaller_model_that_is_given_up_is_no_other_than_the_rungs_own(tmp_path: Path) -> None:
     ladder = build([Wheel(name="micro_batch", values=(32, 16)), Wheel(name="model", values=("l", "s"))], effective_batch=32)
-    asked = tried(ladder, micro_batch=32, **{PARTS: {"weights": 4000}})
-    assert rung_zero.held_against(tried(ladder, at=2, **{PARTS: {"weights": 400}}), asked, ladder).verdict.fits
-    assert not rung_zero.held_against(tried(ladder, at=1, **{PARTS: {"weights": 400}}), asked, ladder).verdict.fits
+    asked = tried(ladder, micro_batch=32, **{TRAINED: 4000})
+    assert rung_zero.held_against(tried(ladder, at=2, **{TRAINED: 400}), asked, ladder).verdict.fits
+    assert not rung_zero.held_against(tried(ladder, at=1, **{TRAINED: 400}), asked, ladder).verdict.fits
