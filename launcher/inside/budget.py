@@ -41,14 +41,15 @@ class Taken:
     base_bytes: int
 
 
-def take(orders: Orders) -> Taken:
-    """Limits this process to the orders' ceiling."""
+def take(orders: Orders, *, yields: bool = False) -> Taken:
+    """Limits this process to the orders' ceiling. ``yields``: a full run takes less where others have come to its card since its trial, which
+    has left that much free; a trial raises BudgetTaken."""
     ceiling = max(orders.ceiling_bytes, orders.cap_bytes)
     if ceiling <= 0:
         raise BudgetError(f"a budget of {ceiling} bytes allows nothing")
     if orders.device not in ("cpu", "cuda"):
         raise BudgetError(f"no memory budget can be made for device {orders.device!r}; only 'cpu' and 'cuda' have one")
-    base = _limit_cuda(orders, ceiling) if orders.device == "cuda" else _limit_cpu(ceiling)
+    base = _limit_cuda(orders, ceiling, yields) if orders.device == "cuda" else _limit_cpu(ceiling)
     return Taken(cap_bytes=orders.cap_bytes, ceiling_bytes=ceiling, base_bytes=base)
 
 
@@ -101,7 +102,7 @@ def _limit_cpu(cap_bytes: int) -> int:
 # CUDA
 
 
-def _limit_cuda(orders: Orders, cap_bytes: int) -> int:
+def _limit_cuda(orders: Orders, cap_bytes: int, yields: bool) -> int:
     """What is held outside the allocator. Other processes of the same command may be on the card already."""
     import torch
 
@@ -118,7 +119,11 @@ def _limit_cuda(orders: Orders, cap_bytes: int) -> int:
         raise BudgetError(f"the CUDA context alone takes {outside} bytes; a budget of {cap_bytes} leaves nothing for the trainer")
     free = int(torch.cuda.mem_get_info()[0]) + int(torch.cuda.memory_reserved())
     if allowed > free + card_memory.SETTLED_BYTES and not orders.cards:  # the driver holds some MiB in no process's name
-        raise BudgetTaken(f"the trainer is allowed {allowed} bytes of the card, and the driver says that {free} are free for it")
+        said = f"the trainer is allowed {allowed} bytes of the card, and the driver says that {free} are free for it"
+        if not yields:
+            raise BudgetTaken(said)
+        print(f"autofit: {said}: it goes on with those", file=sys.stderr, flush=True)
+        cap_bytes = outside + free
     tighten(cap_bytes, outside)
     return outside
 

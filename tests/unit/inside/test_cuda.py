@@ -108,6 +108,15 @@ def test_more_than_the_driver_has_free_is_refused_as_a_taken_card(machine: Machi
         budget.take(machine.orders)
 
 
+def test_a_run_goes_on_with_what_others_have_left_it(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
+    """A desktop or a neighbour of some hundred MiB came between the trial and its run: on a real H200 the run died of it."""
+    machine.card.processes = [[(os.getpid(), 500 * MIB)]]
+    machine.card.used += 13 * GIB
+    budget.take(machine.orders, yields=True)
+    assert "it goes on with those" in capsys.readouterr().err
+    assert machine.cuda.limits == [machine.idle - 13 * GIB - 500 * MIB]
+
+
 def test_some_mebibytes_that_the_driver_holds_in_no_process_s_name_take_no_card(machine: Machine) -> None:
     """With headroom 0 the cap is all that was free; the driver says a little less is, once the context is there."""
     machine.card.processes = [[(os.getpid(), 500 * MIB)]]
