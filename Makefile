@@ -8,7 +8,7 @@ SIDE_BY_SIDE := $(if $(filter 1,$(AT_ONCE)),,-n $(AT_ONCE) --dist loadfile --no-
 EXTRAS := ultralytics,transformers,sentence-transformers,lora,demo,dev
 
 .DEFAULT_GOAL := help
-.PHONY: help install test test-slow check schema docs demo demo-separator demo-whisper demo-ranks gpu-check survival faults ranks fit same-training peers versions third-party ckpt-chaos cost clean
+.PHONY: help install test test-slow check schema docs demo demo-separator demo-whisper demo-ranks gpu-check survival faults ranks fit same-training peers versions third-party ckpt-chaos played-against-real cost clean
 
 help:           ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' Makefile | column -t -s '|'
@@ -63,6 +63,9 @@ faults: install   ## trainings with a fault done to each from outside, into docs
 
 ckpt-chaos: install   ## trainings killed at the file boundaries of their saves, and resumed, into docs/ckpt_chaos.md (ONLY=yolo, POINTS=24, WHO=trainer)
 	$(BIN)/python -m benchmarks.ckpt_chaos $(if $(ONLY),--only $(ONLY)) $(if $(POINTS),--points $(POINTS)) $(if $(WHO),--who $(WHO))
+
+played-against-real: install   ## what a real card has measured, played with the same PyTorch (PYTHON_OF=its interpreter), into docs/pretended.md
+	$(BIN)/python -m benchmarks.against_real $(if $(PYTHON_OF),--python $(PYTHON_OF),--table)
 
 cost: install   ## Enter to the first optimizer step beside the plain command's, into docs/cost.md (ONLY=yolo)
 	$(BIN)/python -m benchmarks.cost.first_step $(if $(ONLY),--only $(ONLY))

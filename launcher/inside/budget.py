@@ -42,8 +42,8 @@ class Taken:
 
 
 def take(orders: Orders, *, yields: bool = False) -> Taken:
-    """Limits this process to the orders' ceiling. ``yields``: a full run takes less where others have come to its card since its trial, which
-    has left that much free; a trial raises BudgetTaken."""
+    """Limits this process to the orders' ceiling. ``yields``: a full run takes what others have left of its card since its trial, where
+    a trial raises BudgetTaken."""
     ceiling = max(orders.ceiling_bytes, orders.cap_bytes)
     if ceiling <= 0:
         raise BudgetError(f"a budget of {ceiling} bytes allows nothing")

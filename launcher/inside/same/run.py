@@ -27,7 +27,8 @@ from launcher.shared.report import Phase, TrialReport
 
 EXACT = {"PYTHONHASHSEED": "0", "TORCHDYNAMO_DISABLE": "1", "PYTORCH_JIT": "0", "NVIDIA_TF32_OVERRIDE": "0", "MPLBACKEND": "Agg"}
 """Sets in one order, no kernels that are compiled for a layout, no TorchScript, which can't compile what stands in the place of a draw, no
-TF32 (convolutions on a card have it unasked; its rounding comes to 7e-5 of YOLO11's gradients, near what tells another training), no windows."""
+TF32, which convolutions on a card have unasked (emulated, its rounding is 7e-5 of YOLO11's gradients, near what tells another training),
+no windows."""
 
 
 def run(orders: Orders, recorder: Recorder) -> None:
