@@ -90,7 +90,6 @@ def watch(call: Call) -> Answer:
     said = word(call, "run")
     reader = Reader(find(said) if said else newest(), look=submit.look)
     run = reader.now()
-    _refuse_older(run)
     if call.terminal.as_json:
         return Answer(status=ExitCode.DONE, record=run.as_record())
     try:
@@ -111,13 +110,6 @@ def watch(call: Call) -> Answer:
 def _worth_watching(run: Run) -> bool:
     away = run.state == "elsewhere" and run.last_sign is not None and time.time() - run.last_sign < SILENT_S
     return run.at_work or away
-
-
-def _refuse_older(run: Run) -> None:
-    """A run of which nobody can say whether it goes on. One that has ended can be told of, whoever wrote it."""
-    if run.state == "unknown":
-        found = "its record says that it is under way, but nothing says which process runs it: an older autofit wrote it"
-        raise refusal(found, f"See {run.folder.record} and its logs.", where=str(run.folder.path))
 
 
 def _ended(call: Call, run: Run, *, status: ExitCode) -> Answer:
@@ -156,7 +148,6 @@ def stop(call: Call) -> Answer:
 
     reader = Reader(find(_named(word(call, "run"), "stop")), look=submit.look)
     run = reader.now()
-    _refuse_older(run)
     if run.owner.state is owner.State.RUNNING:
         _ask(run, run.owner)
         asked = f"asked process {run.owner.pid} to stop; it ends its trainer, and writes its record"
@@ -167,7 +158,7 @@ def stop(call: Call) -> Answer:
     elif run.state == "elsewhere":
         raise BadInput([owner.refusal(run.folder.path, run.owner)])
     else:
-        call.terminal.say(f"{run.name}: nothing runs it, there is nothing to stop")
+        call.terminal.say(f"{run.name}: no process here is known to run it, there is nothing to stop")
         return _ended(call, run, status=ExitCode.DONE)
     call.terminal.say(f"{run.name}: {asked}")
     with doing("waiting for its end"):

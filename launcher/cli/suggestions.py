@@ -30,9 +30,11 @@ KEYS = (*Recipe.model_fields, "recipe", "hydra")
 def drafts(words: Sequence[str], *, program: str, drafted: Mapping[str, str] | None = None) -> list[Draft]:
     """``compose.composed``, with what was probably meant by words, flags and keys that have no place."""
     line, texts = compose.read(words), drafted or {}
+    if line.unknown:
+        raise BadInput(_dashed(line.unknown))
     recipes = {*recipe_files(), *texts}
     lost = [word for word in line.overrides if not _has_a_place(word)]
-    refused = _dashed(line.unknown) or compose.no_recipe(line, known=sorted(recipes))
+    refused = compose.no_recipe(line, known=sorted(recipes))
     try:
         if refused or (lost and line.only_shows):
             raise BadInput(refused)
@@ -56,11 +58,8 @@ def _dashed(flags: Iterable[str]) -> list[Fault]:
         name, _, value = flag.partition("=")
         key = name.lstrip("-").replace("-", "_")
         meant = key if _has_a_place(f"{key}={value}") else _meant(key, None)
-        cure = (
-            f"Did you mean {meant}={value}?"
-            if value and meant
-            else "`autofit --help` lists autofit's, `autofit train --hydra-help` Hydra's."
-        )
+        known = "`autofit --help` lists autofit's, `autofit train --hydra-help` Hydra's."
+        cure = f"Did you mean {meant}={value or '...'}?" if meant and (value or not meant.startswith("trainer.args.")) else known
         found.append(Fault(key="", where=COMMAND_LINE, found=f"there is no flag {name}", cure=cure))
     return found
 

@@ -107,7 +107,7 @@ class Typed:
     only_shows: bool
     """It only asks Hydra to print something; nothing is to be composed."""
     unknown: tuple[str, ...] = ()
-    """Flags that Hydra doesn't have; as NAME=VALUE if they have a value."""
+    """Flags that Hydra doesn't have."""
 
     @property
     def said(self) -> list[Override]:
@@ -126,32 +126,15 @@ def read(words: Sequence[str]) -> Typed:
     parser = get_args_parser()
     parser.error = _no_flag  # type: ignore[method-assign]
     args, rest = parser.parse_known_intermixed_args(list(words))  # overrides may stand behind a flag, too
-    unknown, taken = _unknown_flags(words, rest)
-    args.overrides = [word for word in args.overrides if word not in taken]
-    flags = tuple(word for word in words if word not in {*args.overrides, *rest, *taken})
+    flags = tuple(word for word in words if word not in {*args.overrides, *rest})
     only_shows = bool(args.cfg or args.info or args.hydra_help)
     return Typed(
         overrides=tuple(args.overrides),
         flags=flags,
         sweeping=args.multirun or "hydra.mode=MULTIRUN" in args.overrides,
         only_shows=only_shows,
-        unknown=tuple(unknown),
+        unknown=tuple(word for word in rest if word.startswith("-")),
     )
-
-
-def _unknown_flags(words: Sequence[str], rest: Sequence[str]) -> tuple[list[str], set[str]]:
-    """(flags that Hydra doesn't have, each with the value that stands with it, and those values)"""
-    found, taken = [], set[str]()
-    for at, word in enumerate(words):
-        if word not in rest or not word.startswith("-"):
-            continue
-        after = words[at + 1] if at + 1 < len(words) else ""
-        if "=" in word or not after or after.startswith("-") or "=" in after:
-            found.append(word)
-        else:
-            found.append(f"{word}={after}")
-            taken.add(after)
-    return found, taken
 
 
 def _no_flag(message: str) -> NoReturn:

@@ -258,13 +258,6 @@ def test_watching_ends_when_nobody_reads_it_any_more(tmp_path: Path) -> None:
         assert child.poll() is None
 
 
-def test_an_older_run_that_may_go_on_is_refused_in_words(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = without_an_owner(ended(tmp_path, "running"))
-    for verb in ("watch", "stop"):
-        assert main.run([verb, str(path)]) == 1
-        assert "an older autofit wrote it" in capsys.readouterr().err
-
-
 def test_stop_ends_the_run_by_its_own_process_and_says_how_to_go_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with running(tmp_path) as (path, child):
         assert main.run(["stop", str(path)]) == 0

@@ -175,8 +175,8 @@ def test_a_flat_recipe_is_told_where_each_key_stands(capfd: pytest.CaptureFixtur
     (("fit", "recipe=yolo_demo", "--detach"), "autofit fit has no --detach. It is for train, run, resume."),
     (("recipes", "mine"), "autofit recipes takes no 'mine'"),
     (("run", "--", "nopython", "x"), "there is no program 'nopython' that can be started"),
-    (("fit", "--recipe", "yolo_demo"), "there is no flag --recipe. Did you mean recipe=yolo_demo?"),
-    (("fit", "recipe=yolo_demo", "--batch", "16"), "there is no flag --batch. Did you mean ask.micro_batch=16?"),
+    (("fit", "--recipe", "yolo_demo"), "there is no flag --recipe. Did you mean recipe=...?"),
+    (("fit", "recipe=yolo_demo", "--batch", "16"), "there is no flag --batch. Did you mean ask.micro_batch=...?"),
 ])  # fmt: skip
 def test_words_for_another_verb_are_told_so(words: tuple[str, ...], said: str, capfd: pytest.CaptureFixture[str]) -> None:
     assert main.run(list(words)) == 1
