@@ -21,7 +21,6 @@ from benchmarks.faults import inject
 from launcher.trainers.suite import snapshot
 from tests.conftest import launched_with, write_yolo_dataset
 from tests.helpers import resumable
-from tests.helpers.hf_data import make_sums, recipe
 from tests.helpers.places import ROOT
 
 NIGHT = "NIGHT_OF_A_TEST"
@@ -192,70 +191,3 @@ def test_a_script_is_accumulated_from_outside_where_it_goes_on_one_rung_lower_an
     own, kept = (torch.load(folder / "epoch3.pt")["model"] for folder in (tmp_path / "plain", night.folder / "run"))
     apart = max(float((kept[name] - own[name]).norm() / own[name].norm()) for name in own)
     assert apart < 1e-4, apart
-
-
-@pytest.mark.slow
-def test_transformers_goes_on_one_rung_lower_in_the_same_stream_of_samples(tmp_path: Path) -> None:
-    pytest.importorskip("transformers")
-    data = make_sums(tmp_path / "data", train=200, validation=20)
-    asked = recipe(
-        data, "text", ask={"micro_batch": 8, "checkpointing": False},
-        args={"max_steps": 24, "save_strategy": "steps", "save_steps": 4, "logging_steps": 1, "eval_strategy": "no"},
-        ladder={"order": ("micro_batch",)}, device={"kind": "cpu", "memory": 2**31},
-    )  # fmt: skip
-    night = Night(tmp_path, json.loads(asked.model_dump_json(exclude={"run", "rung"})))
-    night.start(*night.words)
-    night.until(lambda: list((night.folder / "run").glob("checkpoint-*/trainer_state.json")))
-    inject.take_memory(night.trainer(), watch_s=0.3)
-    status, said = night.end()
-    assert status == 0, night.said_on_stderr()
-    first, second = said["attempts"]
-    assert (first["ended"], second["ended"], second["rung"]["micro_batch"], second["accumulation"]) == ("out_of_memory", "done", 4, 2)
-    assert Path(said["results"]["checkpoints"]["newest"]).name == "checkpoint-24"
-    assert int(Path(second["checkpoint"]["path"]).name.rpartition("-")[2]) >= 4
-    assert "--resume_from_checkpoint" in second["command"] and not night.left_over()
-
-
-def folders(place: Path, *words: str, newest: str = "{run}/epoch_*") -> Night:
-    """A script with accelerate's folders that is killed between two files of a save."""
-    (place / "train.py").write_text((ROOT / "tests" / "data" / "scripts" / "saves_folders.py").read_text())
-    recipe = resumable.recipe("--epochs", "5", *words)
-    recipe["trainer"]["args"]["resume"]["newest"] = newest
-    return Night(place, recipe)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("dies_in", [0, 2])
-def test_a_folder_that_accelerate_had_begun_is_passed_over_and_one_that_was_the_first_is_put_aside(tmp_path: Path, dies_in: int) -> None:
-    pytest.importorskip("accelerate")
-    night = folders(tmp_path, "--dies-in", str(dies_in))
-    night.start()
-    status, said = night.end()
-    assert status == 0, night.said_on_stderr()
-    first, second = said["attempts"]
-    assert (first["ended"], second["ended"]) == ("killed", "done")
-    begun = night.folder / (f"run/epoch_{dies_in}" if dies_in else "run.attempt-1/epoch_0")
-    if dies_in:
-        assert Path(second["checkpoint"]["path"]).name == "epoch_1"
-        assert (begun / "custom_checkpoint_0.pkl").exists(), "it was written once more, whole"
-    else:
-        assert second["checkpoint"] is None and (begun / "model.safetensors").exists()
-        assert not (begun / "custom_checkpoint_0.pkl").exists(), "it is put aside, and not removed"
-    assert [row["epoch"] for row in epochs(night)] == list(range(5))
-
-
-@pytest.mark.slow
-def test_a_kill_while_a_folder_is_written_over_costs_that_save_alone(tmp_path: Path) -> None:
-    pytest.importorskip("accelerate")
-    night = folders(tmp_path, "--in-place", "--dies-in", "2", newest="{run}/last")
-    night.start()
-    status, said = night.end()
-    assert status == 0, night.said_on_stderr()
-    first, second = said["attempts"]
-    assert (first["ended"], second["ended"], Path(second["checkpoint"]["path"]).name) == ("killed", "done", "last")
-    words = ["train.py", "--epochs", "5", "--in-place", "--out", "undisturbed"]
-    subprocess.run([sys.executable, *words], cwd=tmp_path, check=True, capture_output=True)
-    undisturbed = [json.loads(line) for line in (tmp_path / "undisturbed" / "metrics.jsonl").read_text().splitlines()]
-    assert [(row["epoch"], row["steps"]) for row in epochs(night)] == [(row["epoch"], row["steps"]) for row in undisturbed]
-    assert [row["loss"] for row in epochs(night)] == pytest.approx([row["loss"] for row in undisturbed], rel=1e-6)
-    assert os.listdir(night.folder / "run") == os.listdir(tmp_path / "undisturbed"), "nothing is left beside it"
