@@ -26,14 +26,13 @@ GPU = "gpu="
 EVIDENCE = "played on PyTorch's own CUDA allocator: what it holds is exact, context and workspaces are assumed; a trial on a card proves it"
 _CARDS = 8
 """Of each kind that are pretended: as many as a machine mostly has at most."""
-_RULES = ("device.kind=cuda", "device.turns=false", "trial.fresh=true", "trial.resume=false", "trial.proof_timeout_s=0")
+_RULES = ("launch.kind=here", "device.kind=cuda", "device.turns=false", "trial.fresh=true", "trial.resume=false", "trial.proof_timeout_s=0")
 
 
 def plan(call: Call) -> Iterable[Task]:
     models, words = _cards(call.words), [word for word in call.words if not word.startswith(GPU)]
     if call.command:
-        argv = ["run", FIT_ONLY, *words, "--", *call.command]
-        return [partial(_played, argv, call.terminal, models=models, program=call.command[0])]
+        return [partial(_played, ["run", FIT_ONLY, *words], call.terminal, models=models, program=call.command[0], command=call.command)]
     return each(drafts(call, words), call, partial(_of_recipe, models=models))
 
 
@@ -55,8 +54,8 @@ def _of_recipe(draft: Draft, terminal: Terminal, *, models: Sequence[GpuModel]) 
     command = draft.recipe.trainer.args.get("command") or ()
     program = next(iter(shlex.split(command) if isinstance(command, str) else command), "")
     with tempfile.TemporaryDirectory(prefix="autofit-") as place:
-        argv = ["fit", *draft.provenance.overrides, *_small_data(draft, terminal, Path(place))]
-        return _played(argv, terminal, models=models, program=str(program))
+        words = ["fit", *draft.provenance.overrides, *_small_data(draft, terminal, Path(place))]
+        return _played(words, terminal, models=models, program=str(program))
 
 
 def _small_data(draft: Draft, terminal: Terminal, place: Path) -> list[str]:
@@ -76,12 +75,15 @@ def _small_data(draft: Draft, terminal: Terminal, place: Path) -> list[str]:
     return [f"data={small.data}", f"prepare=[{','.join(map(quoted, small.prepare or ()))}]"]
 
 
-def _played(argv: Sequence[str], terminal: Terminal, *, models: Sequence[GpuModel], program: str) -> Answer:
+def _played(words: Sequence[str], terminal: Terminal, *, models: Sequence[GpuModel], program: str, command: Sequence[str] = ()) -> Answer:
     """The answer for each card. Where the input can't work on one, it can't on another."""
+    from launcher.machine import process
+
+    python = process.interpreter_of(program) if program else sys.executable
     played, codes = list[dict[str, Any]](), list[ExitCode]()
     for model in models:
         terminal.say(f"{model.name}: {model.title}, {format_size(model.usable_bytes)} usable; no such card is here: it is pretended")
-        code, record = _on_card(argv, terminal, model=model, program=program)
+        code, record = _on_card(words, command, terminal, model=model, python=python)
         codes.append(code)
         played.append({"gpu": model.name, "title": model.title, "usable_bytes": model.usable_bytes, **record})
         if code is ExitCode.BAD_INPUT:
@@ -92,19 +94,21 @@ def _played(argv: Sequence[str], terminal: Terminal, *, models: Sequence[GpuMode
     return Answer(status=code, record={"status": status, "evidence": EVIDENCE, "cards": played})
 
 
-def _on_card(argv: Sequence[str], terminal: Terminal, *, model: GpuModel, program: str) -> tuple[ExitCode, Mapping[str, Any]]:
+def _on_card(
+    said: Sequence[str], command: Sequence[str], terminal: Terminal, *, model: GpuModel, python: str
+) -> tuple[ExitCode, Mapping[str, Any]]:
     """(the launch's exit status, its record)"""
     from launcher.machine import process
     from launcher.pretended.cards import Cards, played
 
-    python = process.interpreter_of(program) if program else sys.executable
     with (
         tempfile.TemporaryDirectory(prefix="autofit-") as folder,
         played(Cards(model=model, count=_CARDS, computed="small"), python=python) as env,
     ):
-        place, memory = Path(folder), [] if any("device.memory=" in word for word in argv) else ["device.memory=null"]
-        words = process.python_module("launcher", argv[0], *_RULES, *memory, f"run.root={place / 'runs'}", *argv[1:])
-        child = process.start(words, env=env, stdout=place / "stdout", stderr=place / "stderr", show=terminal.streams())
+        place, memory = Path(folder), [] if any("device.memory=" in word for word in said) else ["device.memory=null"]
+        words = [*said, *_RULES, *memory, f"run.root={place / 'runs'}", *(("--", *command) if command else ())]
+        argv = process.python_module("launcher", *words)
+        child = process.start(argv, env=env, stdout=place / "stdout", stderr=place / "stderr", show=terminal.streams())
         with process.forward_signals(child):
             ended = process.wait(child)
         record: Mapping[str, Any] = next((json.loads(path.read_bytes()) for path in place.glob("runs/*/record.json")), {})
