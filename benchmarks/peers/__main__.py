@@ -24,6 +24,8 @@ import yaml
 from benchmarks.common.rows import ROOT, Row, append, read
 from benchmarks.fit import cases, table
 from benchmarks.fit import play as fit
+from launcher.adapter.commands import Command, held
+from launcher.trainers.suite import cpu_budget
 
 EPOCHS = 3
 LONGEST_S = 600.0
@@ -33,7 +35,6 @@ PEERS: Mapping[str, Sequence[str]] = {
     "transformers": ("text", "text-64", "text-tokens"),
 }
 """Tool -> the asks that it can play."""
-HELD = ("-P", "-m", "launcher.inside.held", "--device", "cpu")
 _BATCH = re.compile(r"^attempt (\d+)|Total train batch size .* = ([\d,]+)", re.MULTILINE)
 SCRIPT = ROOT / "examples" / "text" / "train.py"
 
@@ -51,13 +52,15 @@ def left(rows: Sequence[Row]) -> Iterator[tuple[str, cases.Case, Row]]:
 def play(peer: str, case: cases.Case, asked: Row, folder: Path, python: str) -> Row:
     place, budget = fit.Place.of(case.ask, folder), fit.budget_of(case, asked)
     words = _transformers(place) if peer == "transformers" else _separator(peer, place)
-    argv = [python, *HELD, "--bytes", str(budget), "--settings", str(place.path / "budget.json"), python, *words]
     env = {**os.environ, "PYTHONPATH": str(ROOT), "MALLOC_MMAP_THRESHOLD_": "65536", "OMP_WAIT_POLICY": "passive", "HF_HUB_OFFLINE": "1"}
+    command = held(Command(argv=(python, *words), env=env), cpu_budget(budget), settings=place.path / "budget.json")
     began = time.monotonic()
     log = place.path / f"{peer}.log"
     with log.open("wb") as out:
         try:
-            ended = subprocess.run(argv, cwd=place.path, env=env, stdout=out, stderr=out, timeout=LONGEST_S, check=False).returncode
+            ended = subprocess.run(
+                command.argv, cwd=place.path, env=command.env, stdout=out, stderr=out, timeout=LONGEST_S, check=False
+            ).returncode
         except subprocess.TimeoutExpired:
             ended = 124
     seconds, said = time.monotonic() - began, log.read_text(encoding="utf-8", errors="replace")

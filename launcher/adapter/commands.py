@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from launcher.config.schema import Value
 from launcher.history.records import CheckpointRecord
-from launcher.machine import process, torchrun
+from launcher.machine import torchrun
 from launcher.machine.devices import Budget
+from launcher.shared.orders import Orders
+from launcher.shared.probe import SHIM, ProbeSettings, injected
 
 Checkpoint = CheckpointRecord
 """A whole checkpoint, as the record has it."""
-
-_LOADS = Path(__file__).parents[1] / "inside" / "shim" / "sitecustomize.py"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -91,24 +91,24 @@ def preloaded(first: str, beside: Sequence[str], *, of: Path, to: Path, env: Map
     command: ``to``, first on PYTHONPATH. ``env``: what the command is given already."""
     path = os.pathsep.join(filter(None, [str(to.absolute()), env.get("PYTHONPATH", os.environ.get("PYTHONPATH", ""))]))
     loads = {
-        to / "sitecustomize.py": _LOADS.read_text(encoding="utf-8"),
+        to / "sitecustomize.py": (SHIM / "sitecustomize.py").read_text(encoding="utf-8"),
         to / f"_autofit_{first}": (of / first).read_text(encoding="utf-8"),
     }
     return {"PYTHONPATH": path}, {**loads, **copies(beside, of=of, to=to)}
 
 
 def held(command: Command, budget: Budget, *, settings: Path) -> Command:
-    """The same program, each process of which takes the budget as in its trial (``inside.held``, which writes ``settings``).
+    """The same program, each process of which takes the budget as in its trial, as ``settings`` says, which is written.
 
     ``budget.free_bytes`` must be what is free on the card now (``run.start`` asks again).
     """
-
-    def told(name: str) -> str:
-        return ",".join(str(getattr(one, name)) for one in budget.each)
-
-    card = ("--device-uuid", told("uuid"), "--idle-free", told("free_bytes")) if budget.kind == "cuda" else ()
-    limits = ("--device", budget.kind, *card, "--bytes", told("budget_bytes"))
-    bases = command.base if budget.kind == "cpu" else {}
-    base = (word for library, modules in bases.items() for word in ("--base", library, ",".join(modules)))
-    program = (process.program(command.argv[0]), *command.argv[1:])
-    return replace(command, argv=process.python_module("launcher.inside.held", *limits, *base, "--settings", str(settings), *program))
+    cards: list[dict[str, Any]] = [
+        {"device_uuid": one.uuid, "idle_free_bytes": one.free_bytes, "cap_bytes": one.budget_bytes} for one in budget.each
+    ]
+    orders = Orders(
+        module="", folder="", device=budget.kind, accumulation=1, cards=cards if budget.kind == "cuda" and len(cards) > 1 else [],
+        payload={"base": dict(command.base) if budget.kind == "cpu" else {}}, **cards[0],
+    )  # fmt: skip
+    settings.parent.mkdir(parents=True, exist_ok=True)
+    ProbeSettings(records=str(settings.parent), orders=asdict(orders), budget_only=True).write(settings)
+    return replace(command, env={**command.env, **injected(settings, {**os.environ, **command.env})})

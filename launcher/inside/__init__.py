@@ -9,11 +9,10 @@ stubs      of the model's forward                    worst      the largest batc
 loader_look   what a loader gives, data alone        unrun      lines of the person's that a trial didn't reach
 ranks      what several processes decide alike        gathered   what each batch of a pass leaves in memory
 recorder   phases, steps and peaks -> the report      meters     memory in use, and its peaks
-settings   what the instrument is told
 part       this process: card, budget, report        counted    steps, and micro-batches of each
 trial      runs the command, puts reports together    plainly    runs it without autofit, to prove a crash
 going_on   the second process, from a checkpoint      kept_checkpoint   which the first process leaves
-budget     the hard cap                               held       a full run under an emulated budget
+budget     the hard cap
 driver     what is in use on a card                   cards      which of several this process is on
 overlay    what a program writes while it is tried goes aside          overlaid_libraries   and what libraries write natively
 caches     those of libraries belong to the trial     quiet      a script that is tried sends and fetches nothing

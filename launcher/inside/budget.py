@@ -17,7 +17,7 @@ from pathlib import Path
 
 from ..shared import card_memory, procfs
 from ..shared.files import replace
-from ..shared.orders import HELD, MALLOC_VALUE, MALLOC_VARIABLE, Orders
+from ..shared.orders import HELD, Orders
 from .driver import VisibleCard
 
 if sys.platform == "linux":
@@ -78,13 +78,9 @@ def _start_libraries() -> None:
 
 
 def _limit_cpu(cap_bytes: int) -> int:
-    """The base. A budget that means less than it says is told on stderr; in a full run the base is left where the launcher looks for it, so
-    that it can tell the run's need from outside."""
+    """The base. In a full run it is left where the launcher looks for it, so that it can tell the run's need from outside."""
     if sys.platform != "linux":
         raise BudgetError(f"a CPU memory budget needs Linux (RLIMIT_DATA and /proc); this is {sys.platform}. Use a CUDA device, or WSL")
-    if (found := os.environ.get(MALLOC_VARIABLE, "not set")) != MALLOC_VALUE:
-        fails = f"fails earlier than one started with {MALLOC_VARIABLE}={MALLOC_VALUE}: freed memory stays on the heap and counts"
-        print(f"autofit: WARNING: {MALLOC_VARIABLE} is {found}, so this process {fails}", file=sys.stderr, flush=True)
     _start_libraries()
     base = procfs.data_bytes()
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)

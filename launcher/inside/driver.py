@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
-import sys
-from importlib.machinery import PathFinder
-from importlib.util import module_from_spec, spec_from_file_location
 from typing import Any
 
 from ..shared import card_memory
@@ -62,29 +60,9 @@ class VisibleCard:
 def _api(uuid: str) -> Any:
     """NVML, initialised and able to see the card; None where it can't be had (no package, no driver library, no permission)."""
     try:
-        nvml = _installed("pynvml")
+        nvml = importlib.import_module("pynvml")
         nvml.nvmlInit()
         card_memory.free_bytes(nvml, uuid)
     except Exception:
         return None
     return nvml
-
-
-def _installed(name: str) -> Any:
-    """An installed module, by a private name: the program that runs here may have one of the same name, and imports its own.
-
-    What is installed stands behind the standard library on ``sys.path``; the program's folder and PYTHONPATH before it.
-    """
-    private = f"_autofit_{name}"
-    if private in sys.modules:
-        return sys.modules[private]
-    home = os.path.dirname(os.path.realpath(os.__file__))
-    own = [at for at, place in enumerate(sys.path) if os.path.realpath(place) == home]
-    spec = PathFinder.find_spec(name, sys.path[own[-1] :] if own else sys.path)
-    if spec is None or spec.origin is None:
-        raise ModuleNotFoundError(name)
-    spec = spec_from_file_location(private, spec.origin)
-    assert spec is not None and spec.loader is not None
-    module = sys.modules[private] = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module

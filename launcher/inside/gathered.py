@@ -11,8 +11,6 @@ from contextlib import suppress
 
 from ..shared import procfs
 
-LEAST_GROWTH = 64 * 2**10
-"""Bytes per batch; less is noise."""
 LEAST_HELD = 8 * 2**20
 """Less in all isn't worth holding."""
 JOINED = 2

@@ -9,20 +9,20 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import re
-from collections.abc import Sequence
-from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-import launcher
 from launcher.inside import kept_checkpoint
 from launcher.inside.kept_checkpoint import KEPT
 from launcher.inside.plainly import refuses, speaks_of_memory
 from launcher.shared import checkpoint_files
 from launcher.shared.memory_failures import maybe_memory
-from launcher.shared.orders import REPORT, Orders
-from launcher.shared.report import STEPPED_AT, Failure, Phase, TrialReport
+from launcher.shared.orders import Orders
+from launcher.shared.report import Phase, TrialReport
+
+_NO_FAULT = {"FileNotFoundError", "StopIteration", "NameError", "ZeroDivisionError"}
+"""Failures before a batch that accuse nobody: native code may not find what lies in the overlay, batches are left out, and a loop that has
+nothing left to train leaves no loss behind."""
 
 
 class Untried(Exception):
@@ -60,9 +60,9 @@ def from_checkpoint(payload: dict[str, Any], path: str) -> dict[str, Any]:
 
 
 def told(report: TrialReport, status: int, path: str, orders: Orders) -> TrialReport:
-    """All that came after the start is going on. A script that fails on its way to the place of its first step can't load what it has
-    saved. One that makes no step proves nothing, nor that it breaks elsewhere for another reason than memory: the trial cuts its training.
-    Nor is a loss that isn't finite: it comes further than the first. Raises Untried."""
+    """All that came after the start is going on. A script that fails before a batch is trained can't load what it has saved. One that
+    makes no step proves nothing, nor that it breaks later for another reason than memory: the trial cuts its training. Nor is a loss that
+    isn't finite: it comes further than the first. Raises Untried."""
     uses = tuple(use if use.phase == Phase.START else dataclasses.replace(use, phase=Phase.RESUME.value) for use in report.uses)
     observed = {name: value for name, value in report.observed.items() if name != "accumulation"}  # a pass may go on at its end
     report = dataclasses.replace(report, uses=uses, observed=observed)
@@ -71,8 +71,7 @@ def told(report: TrialReport, status: int, path: str, orders: Orders) -> TrialRe
         return report
     words = (failure.message.strip().splitlines() or ["?"])[0][:200] if failure is not None else ""
     if not report.optimizer_steps:
-        first = TrialReport.read(Path(orders.main) / REPORT) or TrialReport()
-        if failure is not None and _on_the_way(failure, first.facts.get(STEPPED_AT, [])):
+        if failure is not None and report.phase in (Phase.START, Phase.SETUP) and not _NO_FAULT & set(failure.types):
             return report
         raise Untried(f"its training makes no step from {path}{words and f': {words}'}")
     if (ran := observed.get("micro_batch")) is not None and orders.payload["micro_batch"] not in (ran, None):
@@ -80,27 +79,3 @@ def told(report: TrialReport, status: int, path: str, orders: Orders) -> TrialRe
     broke = f"; after its steps it broke: {words}" if words else "; its loss is not finite there" if report.loss_finite is False else ""
     notes = (*report.notes, f"goes on from {path}, which was loaded{broke}")
     return dataclasses.replace(report, phase=Phase.DONE.value, failure=None, hint="", loss_finite=None, notes=notes)
-
-
-_FRAME = re.compile(r'^ *File "(.+?)", line (\d+), in (.+)$', re.MULTILINE)
-
-
-def _on_the_way(failure: Failure, stepped_at: Sequence[Sequence[Any]]) -> bool:
-    """Whether a script failed before it came to the place in its code where it makes its steps: above the line, in the last function that
-    both stacks have in common. What comes below it comes after a training, which may have been over."""
-    if {"FileNotFoundError", "StopIteration"} & set(failure.types):
-        return False  # native code may not find what lies in the overlay; batches that it leaves out may be those that the trial does
-    if "ExitStatus" in failure.types and "exit status 2\n" in failure.message:
-        return True  # argparse's, for words that it doesn't know
-    last = failure.traceback.rpartition("Traceback (most recent call last):")[2]
-    failed, steps = _its_own(_FRAME.findall(last)), _its_own(stepped_at)
-    begins = next((at for at, step in enumerate(steps) if failed and step[0] == failed[0][0]), len(steps))
-    pairs = list(takewhile(lambda pair: pair[0][0] == pair[1][0], zip(failed, steps[begins:], strict=False)))
-    return next((at < step for (_, at), (_, step) in pairs if at != step), bool(pairs))
-
-
-def _its_own(frames: Sequence[Sequence[Any]]) -> list[tuple[tuple[str, str], int]]:
-    """((file, function), line) of each that isn't of autofit's hooks."""
-    hooks = os.path.dirname(os.path.abspath(launcher.__file__)) + os.sep
-    theirs = [frame for frame in frames if not frame[0].startswith(hooks) and not os.path.basename(frame[0]).startswith("_autofit")]
-    return [((file, name), int(line)) for file, line, name in theirs]

@@ -20,17 +20,23 @@ comes to none of them.
 from __future__ import annotations
 
 import contextlib
-import gc
-import math
 import sys
 import threading
 import time
-import traceback
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ..shared.report import HOST_BESIDE, HOST_GROWTH, OWN_ACCUMULATION, STEPPED_AT, Phase
+from ..shared.probe import (
+    LEAST_STEPS,
+    LEAST_VALIDATION,
+    VARIETY,
+    VARIETY_LENGTHS_S,
+    VARIETY_OF_LENGTHS,
+    VARIETY_S,
+    ProbeSettings,
+)
+from ..shared.report import HOST_BESIDE, HOST_GROWTH, OWN_ACCUMULATION, Phase
 from ..shared.sizes import format_size
 from . import budget, counted, kept_checkpoint
 from .arrives import Arrives
@@ -39,29 +45,12 @@ from .gathered import JOINED, Gathered
 from .part import TakingPart, distributed, is_a_child, is_memory
 from .passes import Passes
 from .ranks import Together
-from .settings import (
-    ALIKE,
-    LEAST_STEPS,
-    LEAST_VALIDATION,
-    VARIETY,
-    VARIETY_AGAIN,
-    VARIETY_LENGTHS_S,
-    VARIETY_OF_LENGTHS,
-    VARIETY_S,
-    ProbeSettings,
-)
 from .unrun import Unrun
 
 FOLLOW_S, FINISH_S = 120.0, 30.0
 """Of fast-forward after which the search for a validation pass is given up; for which the script is followed to its own end after that."""
 SLACK_STEPS = 2
 """Real optimizer steps after the wanted ones before fast-forward begins: the usual validation comes by then."""
-SLACK_PASSES = 3
-COLLECT_S, COLLECT_SHARE = 1.0, 20
-"""What stubs leave is collected after so many seconds, and after so many times as long as it took to collect it last."""
-WHOLE_AGAIN_S = 20.0
-"""A growing pass is followed to its end after validation, too, where that takes no longer."""
-IN_A_THREAD = "it saves in a thread: while it saves, training goes on, so that in the run both may need most at once"
 UNSEEN_END = "what the script does after its training (a test set, figures) is not proven"
 
 
@@ -95,8 +84,6 @@ class Instrument(TakingPart):
         """Stands for an optimizer of a script that uses none of torch's."""
         self.varies = False
         """Batches of one number of samples came in several shapes."""
-        self.grew = self.grows = False
-        """Training left memory behind with every batch: so far, and in the pass that is open."""
         self.gathered = Gathered(self.orders.device)
         """By the open validation pass."""
         self._grown = self._host_grown = 0
@@ -109,17 +96,11 @@ class Instrument(TakingPart):
         self.looks: dict[Any, Any] = {}
         """Those of ``worst`` at loaders."""
         self.unrun = Unrun()
-        self.turn = 0
-        """Passes that were begun with lengths of our choice."""
-        self._forward_began = self._train_began = self._collects_at = 0.0
-        self._passes_after = self._train_batches = 0
-        self._judged: float = math.inf
-        """Losses of so many backward passes in all are judged."""
+        self._forward_began = self._train_began = 0.0
+        self._train_batches = 0
         self._held: list[Any] = []
         self._stepped_at: dict[int, int] = {}
         """Optimizer, by identity -> backward passes in all at its last step."""
-        self._thread = 0
-        """That of the optimizer's steps, once there was one."""
         self._eval_signs = self._saw_validation = False
 
     def forked(self) -> None:
@@ -142,7 +123,7 @@ class Instrument(TakingPart):
     @property
     def wanted(self) -> int:
         """Optimizer steps before validation."""
-        return self.orders.payload.get("steps_in_all") or max(self.orders.steps, LEAST_STEPS)
+        return max(self.orders.steps, LEAST_STEPS)
 
     @property
     def wanted_validation(self) -> int:
@@ -153,18 +134,15 @@ class Instrument(TakingPart):
         """The wanted steps before validation are done."""
         return self.progress.least >= self.wanted
 
-    def varied(self, wanted: int) -> bool:
+    def varied(self) -> bool:
         """Enough micro-batches went through since this phase of training began, or they come slowly, or the trial is a short one."""
-        lengths, longest = any(self.sampled.values()), VARIETY_S
-        if lengths and wanted == VARIETY:
-            wanted, longest = VARIETY_OF_LENGTHS, VARIETY_LENGTHS_S
-        elif self.orders.device == "cuda" and not (lengths or self.varies or self.passive):
-            wanted = ALIKE  # its allocator tells every peak
+        lengths = any(self.sampled.values()) and self.phase is not Phase.TRAIN_AGAIN
+        wanted, longest = (VARIETY_OF_LENGTHS, VARIETY_LENGTHS_S) if lengths else (VARIETY, VARIETY_S)
         return not self.orders.steps_after or self._train_batches >= wanted or time.monotonic() - self._train_began > longest
 
     @property
     def trained_enough(self) -> bool:
-        return self.progress.least >= self.wanted + SLACK_STEPS and self.varied(VARIETY)
+        return self.progress.least >= self.wanted + SLACK_STEPS and self.varied()
 
     @property
     def _stepped_again(self) -> bool:
@@ -172,12 +150,8 @@ class Instrument(TakingPart):
 
     @property
     def trained_again(self) -> bool:
-        """Training after validation has been seen; the whole of it where it leaves memory behind with every batch."""
-        if not self._stepped_again:
-            return False
-        if self.grows and time.monotonic() - self._train_began < WHOLE_AGAIN_S:
-            return False
-        return self.passive or self.varied(VARIETY_AGAIN)
+        """Training after validation has been seen."""
+        return self._stepped_again and (self.passive or self.varied())
 
     # -- training
 
@@ -194,7 +168,6 @@ class Instrument(TakingPart):
             self.stop_forwarding()
             self.to(Phase.TRAIN_AGAIN)
             self._count_from_here()
-            self.grows = self.grew
         elif self.phase in (Phase.SETUP, Phase.VALIDATE):
             self.to(Phase.TRAIN)
             self._train_began, self._train_batches = time.monotonic(), 0
@@ -208,14 +181,9 @@ class Instrument(TakingPart):
         if not self._train_batches:
             self._train_began = time.monotonic()
 
-    def judge_losses_of(self, batches: float) -> None:
-        """Of so many micro-batches from here. What follows is of a few rows, which may hold nothing to learn from (no masked token, no
-        box) and so have no finite loss: no fault of the script's."""
-        self._judged = self.backwards + batches
-
     def loss(self, tensors: Any) -> None:
         """The root of a backward pass. Half precision is left out: a loss scaled for it may overflow."""
-        if not self.active or self.recorder is None or self.backwards >= self._judged:
+        if not self.active or self.recorder is None:
             return
         for tensor in tensors if isinstance(tensors, (list, tuple)) else (tensors,):
             if getattr(tensor, "numel", lambda: 0)() == 1 and tensor.dtype.itemsize > 2:
@@ -282,10 +250,7 @@ class Instrument(TakingPart):
             self.steps += 1
             self.recorder.optimizer_step()
             if self.steps == 1:
-                self._thread = threading.get_ident()
                 self.observe_device(optimizer)
-                stack = [[frame.f_code.co_filename, line, frame.f_code.co_name] for frame, line in traceback.walk_stack(None)]
-                self.recorder.fact(**{STEPPED_AT: stack[::-1]} if self.orders.payload.get("goes_on") else {})
         if self.passive:
             return
         if self.together.ranks is not None:
@@ -320,13 +285,8 @@ class Instrument(TakingPart):
     def pass_ended(self) -> None:
         """A training pass came to its end."""
         self.counts.at_the_end = True
-        self.grows = False
         if self.active and self.phase is Phase.TRAIN_AGAIN and not self.passive and self.together.ranks is None and self.trained_again:
             self.wind_up()
-        if self.active and self.proven and not self.validated:
-            self._passes_after += 1
-            if self._passes_after > SLACK_PASSES:
-                self.start_forwarding()
 
     def hold(self, sizes: Mapping[str, int]) -> None:
         """Keeps so many bytes of the device from here on, for what a whole pass would have kept; what it would have kept in host memory
@@ -435,14 +395,12 @@ class Instrument(TakingPart):
             self.stop_forwarding()
 
     def forwarded_step(self) -> None:
-        """A stub step of fast-forward. In FINISH what it leaves is collected now and then, since the collector is off."""
+        """A stub step of fast-forward."""
         if self.recorder is not None:
             self.recorder.beat()
         if self.phase is Phase.FINISH:
-            if (began := time.monotonic()) > self._collects_at:
-                gc.collect()
-                self._collects_at = time.monotonic() + max(COLLECT_S, COLLECT_SHARE * (time.monotonic() - began))
-        elif self.together.ranks is not None:
+            return
+        if self.together.ranks is not None:
             self.together.place("step")
         elif self.followed_long:
             self.give_up()
@@ -477,8 +435,6 @@ class Instrument(TakingPart):
             self.finish()
         self.to(Phase.FINISH)
         self._facts(ended="done")
-        gc.disable()  # what is garbage at the end may be there in the run, whose collector comes at other moments
-        self._collects_at = time.monotonic() + COLLECT_S
         self.start_forwarding()
         self.ends_soon()
 
@@ -503,11 +459,9 @@ class Instrument(TakingPart):
             kept_checkpoint.keep(Path(self.settings.overlay), how)
 
     def saves(self) -> bool:
-        """Something is saved, in this thread; whether nothing is really trained now."""
+        """Something is saved; whether nothing is really trained now."""
         if self.active and self.validated and not self.orders.steps_after and distributed() is None:
             self.finish()
-        if self.recorder is not None and self._thread not in (0, threading.get_ident()):
-            self.recorder.note(IN_A_THREAD)
         return self.forwarding
 
     def at_exit(self) -> None:
@@ -549,9 +503,8 @@ class Instrument(TakingPart):
 
     def _facts(self, **more: Any) -> None:
         self._validation_over()  # the last thing it did
-        by_hand = {"by_hand": self.backwards} if self.backwards and not self.progress.known else {}
         validated, forwarded = self.validated or self._saw_validation, self._forward_began > 0
-        self.tell(eval_signs=self._eval_signs, validated=validated, forwarded=forwarded, **by_hand, **more)
+        self.tell(eval_signs=self._eval_signs, validated=validated, forwarded=forwarded, **more)
 
     def finish(self) -> None:
         """Everything was seen: writes the report and ends the process. Doesn't return."""

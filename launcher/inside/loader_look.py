@@ -13,11 +13,9 @@ import gc
 import itertools
 import json
 import os
-import random
 import select
 import signal
 import stat
-import sys
 import tempfile
 import time
 from collections import Counter
@@ -34,11 +32,8 @@ SAMPLE_ITEMS, SAMPLE_BATCHES = 2000, 400
 SECONDS, AT_LEAST_S, STREAM_S = 4.0, 3.0, 2.0
 """For a look; at batches, however long the items took; at least at a stream that doesn't end."""
 TELL_S = 0.1
-RANKED, TRIED, FEW = 1000, 4, 2
-"""Batches of a sampler of the script's own that are ranked by what is known of their items, those of them that are looked at first; and few
-items."""
-ESTIMATED = 3
-"""A sampler that has more batches than so many times its length, and ``RANKED`` more, has no end."""
+RANKED, TRIED = 1000, 4
+"""Batches of a sampler of the script's own that are ranked by what is known of their items; those of them that are looked at first."""
 
 
 def length(thing: Any) -> int:
@@ -60,7 +55,7 @@ class LoaderLook:
     number: int = 0
     """Of batches."""
     draws: int = 0
-    """By the collate function alone."""
+    """Those of them that the collate function made anew of items it had had."""
     rows: int = 0
     longest: int = 0
     """Most elements that a row has in a batch."""
@@ -73,8 +68,6 @@ class LoaderLook:
     """Least and most rows of a batch, where no number of rows is that of most."""
     ended: bool = False
     """A pass was seen to its end."""
-    endless: bool = False
-    """Its sampler begins anew by itself."""
     failed: str = ""
 
     @property
@@ -101,7 +94,7 @@ class LoaderLook:
 
     def _of_batches(self) -> str:
         sizes = f"from {self.least:,} to {self.most:,} elements" if self.varied else f"all of {self.most:,} elements"
-        again = f", and {self.draws:,} draws of few rows" if self.draws else ""
+        again = f", {self.draws:,} of them drawn anew of rows that were read" if self.draws else ""
         if self.sizes:
             return f"{self.number:,} batches looked at{again}, {sizes}"
         what = "ended" if self.ended else "didn't end"
@@ -168,8 +161,7 @@ class _Child:
         self._collate, self._rows = loader.collate_fn, 0
         self._rows_of: Counter[int] = Counter()
         self._items: Any = None
-        self._of_few = 0
-        """Those of the first batch; the largest that a few of them came to when they were put together."""
+        """Those of the first batch."""
 
     def _tell(self) -> None:
         self._told = time.monotonic()
@@ -210,8 +202,8 @@ class _Child:
         loader.__dict__.update(num_workers=0, timeout=0, pin_memory=False, persistent_workers=False, prefetch_factor=None)
         loader.collate_fn = self._collated
         drawing, again, nothing, of_pass, iterator = 0.0, 0.0, object(), 0, Batches(loader)
-        while (began := time.monotonic()) < until and (not self._enough() or began < least):
-            if self._items is not None and again < drawing and self._look.draws < SAMPLE_BATCHES:
+        while (began := time.monotonic()) < until and (self._look.number - self._look.draws < SAMPLE_BATCHES or began < least):
+            if self._items is not None and again < drawing:
                 self._draw_again()
                 again += time.monotonic() - began
                 continue
@@ -225,27 +217,10 @@ class _Child:
             else:  # it can be asked once
                 return
 
-    def _enough(self) -> bool:
-        """So many batches; or draws of the collate function, where nothing but that and the items makes batches differ."""
-        drawn = self._look.draws >= SAMPLE_BATCHES and picked(self._loader) > 0
-        return self._look.number >= (2 * TRIED if drawn else SAMPLE_BATCHES)
-
     def _draw_again(self) -> None:
-        """The collate function alone draws, for few items; for all by the same chance where they came larger than ever: reading others
-        may take long."""
-        import torch
-
-        numpy = sys.modules.get("numpy.random")
-        chance = random.getstate(), torch.get_rng_state(), numpy.get_state() if numpy else None
-        try:
-            size = item_size(self._collate(copy.deepcopy(self._items[:FEW])))
-            self._look.draws += 1
-            if size > self._of_few:
-                self._of_few = size
-                random.setstate(chance[0]), torch.set_rng_state(chance[1]), numpy.set_state(chance[2]) if numpy else None
-                self._measure(self._collate(copy.deepcopy(self._items)), again=True)
-        except Exception:  # it isn't made for few
-            self._items = None
+        """The collate function alone draws once more: reading other items may take long."""
+        self._look.draws += 1
+        self._measure(self._collate(copy.deepcopy(self._items)), again=True)
 
     def _collated(self, items: Any) -> Any:
         """Stands for the loader's collate function."""
@@ -285,9 +260,7 @@ class _Child:
         """Batches of items that are likely to be the largest."""
         if iter(sampler) is sampler:  # it can be asked once
             return []
-        most, sizes, size = ESTIMATED * length(self._loader) + RANKED, dict(self._look.sizes), picked(self._loader)
-        if not _known(sampler, getattr(sampler, "sampler", None)):
-            self._look.endless = next(itertools.islice(iter(sampler), most, None), None) is not None
+        sizes, size = dict(self._look.sizes), picked(self._loader)
         if size and (order := self._look.order):
             return [(order * (size // len(order) + 1))[:size]]
         found = [list(batch) for batch in itertools.islice(iter(sampler), RANKED)]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import os
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
@@ -15,10 +14,8 @@ from .overlay import Overlay
 
 def hooks(overlay: Overlay, *, forwarding: Callable[[], bool] = lambda: False) -> dict[str, Callable[[ModuleType], None]]:
     """Module name -> what to do when it has been imported. ``forwarding``: whether nothing is really trained now."""
-    return {
-        "torch.serialization": lambda module: _torch(module, overlay, forwarding),
-        **{name: functools.partial(_taught, overlay=overlay, functions=functions) for name, functions in _NATIVE.items()},
-    }
+    how: Any = {"overlay": overlay, "forwarding": forwarding}
+    return {name: functools.partial(_taught, functions=functions, **how) for name, functions in _NATIVE.items()}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -35,9 +32,12 @@ class _Native:
     """Empty: it is read; mode: the argument behind it says, as it does to ``open``."""
     data: bool = False
     """Bytes are no path, but what would be read."""
+    once: bool = False
+    """What was saved before isn't saved again as long as nothing is really trained."""
 
 
 _NATIVE: Mapping[str, Sequence[_Native]] = {
+    "torch": [_Native(name="save", at=1, key="f", writes="file", once=True), _Native(name="load", at=0, key="f")],
     "soundfile": [_Native(name="SoundFile.__init__", at=1, key="file", writes="mode")],
     "h5py": [_Native(name="File.__init__", at=1, key="name", writes="mode")],
     "cv2": [_Native(name="imwrite", at=0, key="filename", writes="file"), _Native(name="imread", at=0, key="filename")],
@@ -67,7 +67,7 @@ _NATIVE: Mapping[str, Sequence[_Native]] = {
 }
 
 
-def _taught(module: Any, *, overlay: Overlay, functions: Sequence[_Native]) -> None:
+def _taught(module: Any, *, overlay: Overlay, functions: Sequence[_Native], forwarding: Callable[[], bool]) -> None:
     """What one of these functions writes goes to the overlay, and what it reads comes from there where it is.
 
     A person's own module of a library's name has none of them, and stays as it is.
@@ -77,11 +77,11 @@ def _taught(module: Any, *, overlay: Overlay, functions: Sequence[_Native]) -> N
         owner = functools.reduce(lambda found, part: getattr(found, part, None), path, module)
         function = getattr(owner, name, None)
         if owner is not None and function is not None:  # None has an __init__, too
-            told = _redirected(function, overlay, one)
+            told = _redirected(function, overlay, one, forwarding)
             setattr(owner, name, staticmethod(told) if path and one.at == 0 else told)
 
 
-def _redirected(function: Callable[..., Any], overlay: Overlay, one: _Native) -> Callable[..., Any]:
+def _redirected(function: Callable[..., Any], overlay: Overlay, one: _Native, forwarding: Callable[[], bool]) -> Callable[..., Any]:
     places: Mapping[str, Callable[[Any], Any]] = {
         "file": functools.partial(overlay.writable, keep=False), "folder": overlay.folder, "": overlay.visible, "r": overlay.visible
     }  # fmt: skip
@@ -92,6 +92,9 @@ def _redirected(function: Callable[..., Any], overlay: Overlay, one: _Native) ->
         if way == "mode":
             way = (args[one.at + 1] if len(args) > one.at + 1 else kwargs.get("mode")) or "r"
         to = places.get(way) or functools.partial(overlay.writable, keep="+" in way or way == "a")
+        path = args[one.at] if len(args) > one.at else kwargs.get(one.key)
+        if one.once and _is_path(path) and forwarding() and overlay.there(to(path)):
+            return None
         if len(args) > one.at and _is_path(args[one.at], data=one.data):
             args = (*args[: one.at], _like(args[one.at], to), *args[one.at + 1 :])
         elif _is_path(kwargs.get(one.key), data=one.data):
@@ -108,29 +111,3 @@ def _is_path(value: Any, *, data: bool = False) -> bool:
 def _like(path: Any, to: Callable[[Any], Any]) -> Any:
     """The other path as text: native code wants that as often as not."""
     return os.fsdecode(os.fspath(to(path)))
-
-
-def _torch(module: Any, overlay: Overlay, forwarding: Callable[[], bool]) -> None:
-    save, load = module.save, module.load
-
-    @functools.wraps(save)
-    def saved(obj: Any, f: Any, *args: Any, **kwargs: Any) -> None:
-        both = overlay.twin(f) if _is_path(f) else None
-        if both is None:
-            save(obj, f, *args, **kwargs)
-            return
-        target = overlay.writable(f, keep=False)
-        if forwarding() and overlay.there(target):
-            return  # saved before, and nothing has been trained since
-        save(obj, target, *args, **kwargs)
-
-    @functools.wraps(load)
-    def loaded(f: Any, *args: Any, **kwargs: Any) -> Any:
-        if _is_path(f):
-            f = overlay.visible(f)
-        return load(f, *args, **kwargs)
-
-    for name, plain, told in (("save", save, saved), ("load", load, loaded)):
-        for place in (module, sys.modules.get("torch")):  # which is here before, where torch has been imported
-            if getattr(place, name, None) is plain:
-                setattr(place, name, told)

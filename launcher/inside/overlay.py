@@ -220,14 +220,11 @@ class Overlay:
             self._note_gone(real)
 
     def rmtree(self, path: Any, ignore_errors: bool = False, onerror: Any = None, **kwargs: Any) -> None:
-        both = self.twin(path)
         try:
-            if both is None:
+            if self.twin(path) is None:
                 shutil_remove(self._os, os.fspath(path))
-                return
-            if not self.there(self.visible(path)):
-                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
-            self.remove(path)
+            else:
+                self.remove(path)
         except OSError:
             if not ignore_errors:
                 raise

@@ -9,10 +9,10 @@ import sys
 from typing import Any
 
 from ..shared.orders import Orders
+from ..shared.probe import ProbeSettings
 from ..shared.report import CARD, OTHER_CARDS, RANK, TRAINED, WORLD_SIZE, Phase
 from . import budget, cards
 from .recorder import OverCap, Recorder
-from .settings import ProbeSettings
 
 
 class TakingPart:

@@ -11,18 +11,16 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from ..shared.probe import LEAST_VALIDATION
 from ..shared.report import DRAWN_BATCH, PASS_SAMPLES, Phase
 from . import worst
-from .gathered import JOINED, LEAST_GROWTH, LEAST_HELD, Gathered
+from .gathered import JOINED, LEAST_HELD, Gathered
 from .part import world_size
-from .settings import LEAST_VALIDATION, VARIETY
 from .stubs import observe_micro_batch
 
 if TYPE_CHECKING:
     from .instrument import Instrument
 
-WHOLE_PASS_S = 10.0
-"""A pass in which every batch leaves memory behind goes on to its end where that takes no longer."""
 SHORT_REST_S = 4.0
 """The rest of a validation that takes no longer is really run."""
 LEAST_LIVE = 5
@@ -37,13 +35,11 @@ class Passes:
     def __init__(self) -> None:
         self.open: list[TrialPass] = []
         self.begun: Counter[str] = Counter()
-        self.evaluated: weakref.WeakSet[Any] = weakref.WeakSet()
-        """Loaders of which a validation pass was seen."""
         self.again: weakref.WeakSet[Any] = weakref.WeakSet()
-        """Those of which one more was seen, beside what the first had left: at the script's end one batch of theirs is enough."""
+        """Loaders of which a validation pass was seen at the script's end, beside what the one before had left: one batch of theirs is
+        enough from there on."""
         self.replay: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
         """Loader -> the training batch that fast-forward gives."""
-        self.endless: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictionary()
         self.told = False
         """How many samples a training pass has is said."""
 
@@ -162,10 +158,9 @@ class TrialPass:
         raise StopIteration
 
     def _goes_on(self) -> bool:
-        """Whether the rest of a validation is waited for: where it is short (metrics of the whole set may need more than any batch of it),
-        or where every batch leaves memory behind."""
-        soon = not self._seen_enough() and 0 < self._rest_s() < SHORT_REST_S
-        return soon or self._keeps(self._instrument.gathered, LEAST_VALIDATION)
+        """Whether the rest of a validation is waited for, being short: metrics of the whole set may need more than any batch of it."""
+        rest_s = (self._length() - self._served) * (time.monotonic() - self._began) / self._served
+        return not self._seen_enough() and 0 < rest_s < SHORT_REST_S
 
     def _seen_enough(self) -> bool:
         """Whether this is one of the many validations of a training that is fast-forwarded. The second still counts: variables keep what
@@ -177,14 +172,6 @@ class TrialPass:
             return 1
         varied = self._instrument.sampled.get(id(getattr(self._loader, "dataset", None)))
         return self._instrument.wanted_validation + (worst.VARIETY_OF_VALIDATION if varied else 0)
-
-    def _rest_s(self) -> float:
-        """Seconds that the rest of the pass takes, at its pace."""
-        return (self._length() - self._served) * (time.monotonic() - self._began) / self._served
-
-    def _keeps(self, gathered: Gathered, looks: int) -> bool:
-        """Whether every batch leaves memory behind, so that only the whole pass shows the need, and the rest of it can be waited for."""
-        return len(gathered) >= looks and gathered.most() >= LEAST_GROWTH and 0 < self._rest_s() < WHOLE_PASS_S
 
     # -- training
 
@@ -203,7 +190,6 @@ class TrialPass:
             return self._passes.replay[self._loader]
         batch = self._draw()
         if self._served == 1:
-            self._began = time.monotonic()
             instrument.first_batch_is_there()
         if instrument.proven and instrument.phase in (Phase.TRAIN, Phase.FINISH):
             self._passes.replay[self._loader] = batch
@@ -211,12 +197,7 @@ class TrialPass:
 
     def _endless(self) -> bool:
         """Whether this pass never ends by itself: it is only replayed, since whoever asks for its batches counts on more."""
-        length = self._length()
-        if length == ENDLESS:
-            return not self._bears_an_end
-        if self._loader not in self._passes.endless:
-            self._passes.endless[self._loader] = worst.endless(self._loader, self._instrument)
-        return self._passes.endless[self._loader]
+        return not self._bears_an_end if self._length() == ENDLESS else worst.endless(self._loader)
 
     def _done(self) -> bool:
         """Whether all that is wanted of a training pass was given."""
@@ -229,21 +210,13 @@ class TrialPass:
             return instrument.forwarding and self._served >= self._length()
         if self._served == 0:
             return False
-        enough = instrument.proven and instrument.varied(VARIETY) and not self._grows() and not self._endless()
+        enough = instrument.proven and instrument.varied() and not self._endless()
         if cut := self._agreed(enough):
             self._hold_the_rest()
         return cut
 
-    def _grows(self) -> bool:
-        """Whether training leaves memory behind with every batch (outputs kept for a score, a data set that caches), and goes on
-        for that reason."""
-        if self._keeps(self._gathered, LEAST_LIVE):
-            self._instrument.grew = True
-            return True
-        return False
-
     def _hold_the_rest(self) -> None:
-        """Where it leaves memory behind and would take too long, what is still to come is held by us."""
+        """Where every batch leaves memory behind (outputs kept for a score, a cache), what is still to come is held by us."""
         left = max(0, self._length() - self._served) if self._length() != ENDLESS else 0
         if len(self._gathered) >= LEAST_VALIDATION and self._gathered.most() * left >= LEAST_HELD:
             self._instrument.hold({device: JOINED * each * left for device, each in self._gathered.all().items()})
@@ -333,9 +306,8 @@ class TrialPass:
         if self.kind == "train":
             self._instrument.pass_ended()
             return
-        if self._loader in self._passes.evaluated:
+        if self._instrument.phase is Phase.FINISH:
             self._passes.again.add(self._loader)
-        self._passes.evaluated.add(self._loader)
         self._instrument.validation_ended()
 
 

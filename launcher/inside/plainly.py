@@ -18,9 +18,9 @@ from typing import Any
 
 from launcher.inside.caches import CACHES
 from launcher.inside.lifeline import die_with_parent
-from launcher.inside.settings import ProbeSettings, injected
 from launcher.shared.memory_failures import memory_failure
 from launcher.shared.orders import Orders
+from launcher.shared.probe import ProbeSettings, injected
 from launcher.shared.report import NOT_EXACT, OVER_CAP, Failure, TrialReport
 
 NOTHING_FROM_OUTSIDE = {"ACCUMULATE": "1", "UPDATE": "", "CHECKPOINTING": ""}

@@ -25,8 +25,6 @@ from .meters import Meter, meter_of
 BEAT_S = 0.5
 """Between two touches of the report while batches come."""
 
-MEASURES = frozenset({"growth_bytes_per_batch", "validation_batches_total", "validation_batches_left", "train_samples"})
-"""Fields of the report that only the trainer's module can know."""
 PACKAGES = (
     "torch", "torchvision", "ultralytics", "transformers", "accelerate", "lightning", "pytorch_lightning", "sentence_transformers", "trl",
     "peft", "deepspeed", "bitsandbytes", "timm", "datasets", "numpy",
@@ -137,10 +135,7 @@ class Recorder:
         self.told.loss_finite = finite and self.told.loss_finite is not False
 
     def measured(self, **measures: float) -> None:
-        """Sets those of ``MEASURES`` that are named."""
-        unknown = measures.keys() - MEASURES
-        if unknown:
-            raise TypeError(f"not a measure: {', '.join(sorted(unknown))}; measures are {', '.join(sorted(MEASURES))}")
+        """Sets fields of the report that only the trainer's module can know."""
         for name, value in measures.items():
             setattr(self.told, name, value)
 

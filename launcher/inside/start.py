@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from ..shared.probe import LOADED, ProbeSettings
 from . import overlaid_libraries, patches
 from .after_import import Hook, after_import
 from .instrument import Instrument
 from .overlay import Overlay
 from .same import twin
-from .settings import LOADED, ProbeSettings
 
 _TRAINERS = os.path.join(os.path.dirname(os.path.dirname(__file__)), "trainers")
 HOOKS = [

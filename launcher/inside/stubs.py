@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import types
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from ..shared.report import DIVIDED_BY, MICRO_BATCHES, WORLD_SIZE, Phase
@@ -31,7 +29,8 @@ class Forward:
         self._before = root.forward
         self._stubs: dict[Any, Any] = {}
         self._evaluated = 0
-        self._communicates = False
+        self._inner = _wrapped(root)
+        self._apart = _apart(self._inner)
         self._parameters: list[Any] = []
         self._trained: set[Any] = set()
         self._weights = 0
@@ -128,21 +127,10 @@ class Forward:
         import torch
 
         key = (*key, _shapes((args, kwargs)))
-        if key not in self._stubs or self._communicates:
+        if key not in self._stubs or not (world_size() == 1 or self._apart):  # then all ranks run it, at each of their calls
             with torch.no_grad():
-                self._stubs[key] = _described(self._alone(args, kwargs) if world_size() > 1 else self._really(args, kwargs))
+                self._stubs[key] = _described(self._really(args, kwargs) if self._inner is None else self._inner(*args, **kwargs))
         return _filled(self._stubs[key])
-
-    def _alone(self, args: Any, kwargs: Any) -> Any:
-        """The output of one rank, which others may have no need of just now: without what data parallelism sends around. A model that
-        communicates by itself (its batch norm does, or it is sharded) is run by all ranks, at each of their calls."""
-        wrapped = _wrapped(self._root)
-        if self._communicates or self._stubs:
-            return wrapped(*args, **kwargs) if wrapped is not None else self._really(args, kwargs)
-        with collectives() as seen:
-            out = wrapped(*args, **kwargs) if wrapped is not None else self._really(args, kwargs)
-        self._communicates = bool(seen)
-        return out
 
     def _really(self, args: Any, kwargs: Any) -> Any:
         try:
@@ -160,21 +148,11 @@ def _wrapped(root: Any) -> Any:
     return root.module if isinstance(root, DistributedDataParallel) else None
 
 
-@contextlib.contextmanager
-def collectives() -> Iterator[list[str]]:
-    """While open, names of the collectives that this process takes part in are added to the list."""
-    from torch.utils._python_dispatch import TorchDispatchMode
+def _apart(inner: Any) -> bool:
+    """Whether one rank can run a model by itself: what lies in ``DistributedDataParallel``, without a batch norm of all ranks."""
+    import torch
 
-    seen: list[str] = []
-
-    class _Looks(TorchDispatchMode):  # type: ignore[misc]
-        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            if "c10d" in func.namespace:
-                seen.append(str(func))
-            return func(*args, **(kwargs or {}))
-
-    with _Looks():
-        yield seen
+    return inner is not None and not any(isinstance(one, torch.nn.SyncBatchNorm) for one in inner.modules())
 
 
 def _shapes(value: Any) -> Any:

@@ -3,14 +3,14 @@ and puts together what its processes saw.
 
 This process only watches: the command runs with its own interpreter, its own launcher (torchrun, accelerate) and its own arguments.
 Where it ended without a validation pass, or broke after a pass was cut, it is tried once more with the whole length of its training
-passes fast-forwarded; where it came to its end in fewer steps than are wanted, with so many. A crash that has nothing to do with memory is
+passes fast-forwarded. A crash that has nothing to do with memory is
 proven by running the command plainly (``plainly``).
 
 Payload: ``argv`` (list of words), ``env`` (added), ``files`` (path -> text, written first), ``micro_batch`` (as asked),
 ``accumulation`` (micro-batches per optimizer step in the trial), ``validation`` ("seek" or "none"), ``whole`` (samples of a step that the
 script takes in parts by itself, else None), ``apart`` (bool: each process has the budget
 for itself), ``goes_on`` (see ``going_on``; only if a second process is to go on), ``base`` (library -> modules that are imported with it,
-before a CPU's budget is taken). ``steps_in_all`` is added here where the whole training has fewer than are wanted.
+before a CPU's budget is taken).
 """
 
 from __future__ import annotations
@@ -25,21 +25,20 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from launcher.inside import going_on, kept_checkpoint
-from launcher.inside import settings as probe_settings
 from launcher.inside.caches import CACHES, separate
 from launcher.inside.counted import PATIENCE
 from launcher.inside.plainly import OVERLAY, proven, refuses, speaks_of_memory, started
 from launcher.inside.quiet import QUIET
 from launcher.inside.recorder import Recorder
-from launcher.inside.settings import LEAST_STEPS, LOADED, SHIM
 from launcher.shared import procfs
 from launcher.shared.memory_failures import ECHO
 from launcher.shared.orders import RANKS, REPORT, TEMPORARY, Orders
+from launcher.shared.probe import LOADED, SHIM, VARIABLE
 from launcher.shared.report import (
     CARD,
     HELD_AHEAD,
@@ -49,7 +48,6 @@ from launcher.shared.report import (
     OWN_ACCUMULATION,
     RANK,
     SAMPLES,
-    STEPS_IN_ALL,
     WORLD_SIZE,
     Failure,
     Phase,
@@ -68,24 +66,7 @@ class Unreached(Exception):
 
 
 def run(orders: Orders, recorder: Recorder) -> None:
-    """The trial. Leaves the report in the trial's folder whatever happened; a signal that ended the script ends this process too.
-
-    Where the trial itself is ended (SIGTERM: it took too long, or came no further), the report says how far the command had come.
-    """
-    try:
-        _run(orders, recorder)
-    except _Left:
-        places = orders.scratch.glob(f"{RESUMED if orders.resumes else '*'}/records")
-        if (furthest := _furthest(report for records in places for report in _reports(records))) is not None:
-            furthest.write(orders.report_path)
-        _die_alike(signal.SIGTERM)
-
-
-class _Left(SystemExit):
-    """The trial was told to end."""
-
-
-def _run(orders: Orders, recorder: Recorder) -> None:
+    """The trial. Leaves the report in the trial's folder whatever happened; a signal that ended the script ends this process too."""
     for path, text in orders.payload.get("files", {}).items():
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         Path(path).write_text(text, encoding="utf-8")
@@ -98,18 +79,12 @@ def _run(orders: Orders, recorder: Recorder) -> None:
     except Unreached as error:
         TrialReport(hint=str(error)).write(orders.report_path)
         return
-    if in_all := _steps_in_all(reports, status, orders):
-        orders = dataclasses.replace(orders, payload={**orders.payload, "steps_in_all": in_all})
-        status, reports = _attempt(orders, "few")
-    elif _worth_following(reports, status):
+    if _worth_following(reports, status):
         again, followed = _attempt(orders, "full")
         if again == 0 or not _done(reports):
             status, reports = again, followed
     report = judged(reports, status, orders)
     _keep(reports, Path(orders.folder))
-    if in_all:
-        said = f"its whole training has {in_all} optimizer step{'s' if in_all > 1 else ''}"
-        report = dataclasses.replace(report, facts={**report.facts, STEPS_IN_ALL: in_all}, notes=(*report.notes, said))
     if report.failure is not None and not speaks_of_memory(report.failure) and not refuses(report.failure):
         seconds = time.monotonic() - began
         report = proven(report, orders, _environment(orders, orders.scratch / "plain"), seconds=seconds, cure=FORCE)
@@ -143,23 +118,12 @@ def _keep(reports: Sequence[TrialReport], folder: Path) -> None:
             report.write(place)
 
 
-def _steps_in_all(reports: Sequence[TrialReport], status: int, orders: Orders) -> int:
-    """Optimizer steps of the whole training, where those are fewer than a trial wants: then nothing was cut, and no validation was taken
-    for one that comes after them. 0 where there are enough."""
-    trained = _trained(reports)
-    if status != 0 or not trained or any(report.failure or report.facts.get("ended") != "exit" for report in trained):
-        return 0
-    most = max(report.optimizer_steps for report in trained)
-    return most if most < max(orders.steps, LEAST_STEPS) else 0
-
-
 def _attempt(orders: Orders, mode: str) -> tuple[int, list[TrialReport]]:
     """Runs the command once. (exit status as subprocess gives it, what each of its processes reported) What it writes stays if a second
     process may go on from that."""
     place = orders.scratch / (RESUMED if orders.resumes else mode)
     records, overlay = place / "records", place / OVERLAY
     records.mkdir(parents=True, exist_ok=True)
-    signal.signal(signal.SIGTERM, _leave)
     # a short path: sockets in it (data loader workers share tensors by them) have 108 bytes for theirs
     with tempfile.TemporaryDirectory(dir=os.environ.get(TEMPORARY) or None, ignore_cleanup_errors=True) as temporary:
         child = started(orders, place, _environment(orders, place), temporary=temporary, mode=mode)
@@ -171,10 +135,6 @@ def _attempt(orders: Orders, mode: str) -> tuple[int, list[TrialReport]]:
     if not orders.payload.get("goes_on"):
         shutil.rmtree(overlay, ignore_errors=True)
     return _signal_of_a_rank(reports, orders) or status, reports
-
-
-def _leave(number: int, frame: object) -> None:
-    raise _Left(128 + number)
 
 
 def _environment(orders: Orders, place: Path) -> dict[str, str]:
@@ -252,7 +212,7 @@ def _keeps_out(pid: int) -> bool:
     """Whether a Python was started without the variables that load the probe."""
     environ = Path(f"/proc/{pid}/environ").read_bytes().decode(errors="replace").split("\0")
     told = dict(word.partition("=")[::2] for word in environ)
-    return probe_settings.VARIABLE not in told or str(SHIM) not in told.get("PYTHONPATH", "").split(os.pathsep)
+    return VARIABLE not in told or str(SHIM) not in told.get("PYTHONPATH", "").split(os.pathsep)
 
 
 def _has_torch(pid: int) -> bool:
@@ -377,6 +337,10 @@ def _unheld(everyone: Sequence[TrialReport]) -> str:
     return f"one process used several cards (beside its own {held}), and one card for each process is covered: start one for each card"
 
 
+NO_STEP = (
+    "the script ended before its first optimizer step; one that changes its weights without torch.optim has to train longer, for "
+    f"{PATIENCE} backward passes"
+)
 OF_ITSELF = "the script accumulates {} micro-batches by itself, in each step that it was told to take"
 UNANSWERED = "standard input is empty, in trials and in the run: what a script asks for there, its options must say"
 
@@ -397,7 +361,7 @@ def _ended_early(report: TrialReport, orders: Orders) -> TrialReport:
     if facts.get("ended") == "given_up":
         return dataclasses.replace(report, hint=f"no validation came however long the script was fast-forwarded; {FORCE}")
     if not report.optimizer_steps:
-        return dataclasses.replace(report, hint=_without_a_step(facts))
+        return dataclasses.replace(report, hint=NO_STEP)
     if facts.get("validated"):
         note = "the script ends after its validation: nothing trains after it"
         return dataclasses.replace(report, phase=Phase.DONE.value, absent=(Phase.TRAIN_AGAIN.value,), notes=(*report.notes, note))
@@ -408,15 +372,6 @@ def _ended_early(report: TrialReport, orders: Orders) -> TrialReport:
         absent = (Phase.VALIDATE.value, Phase.TRAIN_AGAIN.value)
         return dataclasses.replace(report, phase=Phase.DONE.value, absent=absent, notes=(*report.notes, note))
     return dataclasses.replace(report, hint=f"the script ended, and its validation could not be followed; {FORCE}")
-
-
-def _without_a_step(facts: Mapping[str, Any]) -> str:
-    if not facts.get("by_hand"):
-        return "the script ended before its first optimizer step"
-    return (
-        f"its weights were changed without torch.optim: {facts['by_hand']} backward passes were seen, and no optimizer's step. What memory "
-        f"it needs can be proven only where it trains longer, from {PATIENCE} backward passes on"
-    )
 
 
 def _exit_failure(status: int, orders: Orders) -> Failure | None:

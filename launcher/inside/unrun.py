@@ -27,6 +27,8 @@ class Unrun:
         self._lines: defaultdict[str, set[int]] = defaultdict(set)
         self._direct: defaultdict[str, set[tuple[int, str]]] = defaultdict(set)
         """(line, kind of thing that it calls itself, not by a function of the person's)"""
+        self._through: set[str] = set()
+        """Functions of the person's through which one is called."""
         self._seen: dict[tuple[int, int, str], bool] = {}
         """Place in the code -> whether it is of the person's files."""
 
@@ -42,6 +44,7 @@ class Unrun:
                 if self._seen[place]:
                     self._lines[file].add(line)
                     self._direct[file] |= {(line, kind)} if direct else set()
+                    self._through.add(frame.f_code.co_name)
             direct = direct and not self._seen[place]
             frame = frame.f_back
 
@@ -53,7 +56,7 @@ class Unrun:
             with contextlib.suppress(OSError, ValueError, SyntaxError), open(file, encoding="utf-8") as source:
                 left -= os.path.getsize(file)
                 trees |= {file: ast.parse(source.read())} if left >= 0 else {}
-        known = _known(trees, self._direct)
+        known = _known(trees, self._direct) | self._through
         places = [place for file, tree in trees.items() for place in _unreached(file, tree, self._lines[file], known)]
         return f"not run in the trial: {'; '.join(places[:MOST_PLACES])}" if places else ""
 
@@ -67,21 +70,12 @@ def _is_own(file: str) -> bool:
 
 
 def _known(trees: Mapping[str, ast.Module], direct: Mapping[str, set[tuple[int, str]]]) -> set[str]:
-    """Names of models, loaders and optimizers, as they were called or are handed on, and of functions in which one is called."""
-    nodes = [node for tree in trees.values() for node in ast.walk(tree)]
-    functions = {node.name: node for node in nodes if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))}
-    names = set[str]()
-    for file, tree in trees.items():
-        for node in ast.walk(tree):
-            names |= {_called(node, kind) for line, kind in direct.get(file, ()) if line == getattr(node, "lineno", 0)}
-    names -= {"", *functions}
-    for _ in range(4):  # functions call functions
-        for node in nodes:
-            if isinstance(node, ast.Call) and _text(node.func) in functions:
-                given = zip(node.args, functions[_text(node.func)].args.args, strict=False)
-                names |= {parameter.arg for value, parameter in given if _text(value) in names}
-        names |= {name for name, one in functions.items() if any(_would_be_heard(node, names) for node in ast.walk(one))}
-    return names
+    """Names of models, loaders and optimizers, as they were called, and of functions in which one is called."""
+    nodes = [(file, node) for file, tree in trees.items() for node in ast.walk(tree)]
+    heard = ((node, kind) for file, node in nodes for line, kind in direct.get(file, ()) if line == getattr(node, "lineno", 0))
+    names = {_called(node, kind) for node, kind in heard} - {""}
+    functions = [node for _, node in nodes if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
+    return names | {one.name for one in functions if any(_would_be_heard(node, names) for node in ast.walk(one))}
 
 
 def _called(node: ast.AST, kind: str) -> str:

@@ -10,14 +10,12 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-import re
 import shutil
 import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ..shared.orders import BEFORE
 from ..shared.write_failures import maybe_full
 from .after_import import after_import
 
@@ -77,47 +75,26 @@ def replaced(path: str | os.PathLike[str], write: Callable[[Any], Any]) -> Any:
     return write(path)
 
 
-_OF_ACCELERATE = re.compile(
-    r"((pytorch_)?model|optimizer|scheduler|sampler|dl_state_dict)(_\d+)?\.(bin|safetensors)|scaler\.pt|random_states_0\.pkl|custom_checkpoint_\d+\.pkl"
-)
-"""All that ``save_state`` writes in one process (accelerate 1.15). A folder with anything else in it is more than such a checkpoint."""
-
-
 def whole_folder(plain: Callable[..., Any]) -> Callable[..., Any]:
-    """An ``Accelerator.save_state`` that writes a folder of one process beside the one of the save before, and puts it there once it is
-    whole. A kill between the two renames leaves ``.NAME.before``."""
+    """An ``Accelerator.save_state`` that writes a folder of one process beside the one of the save before, and moves its files there, one
+    after the other, once all are whole."""
 
     @functools.wraps(plain)
     def save_state(self: Any, output_dir: Any = None, *args: Any, **named: Any) -> Any:
         alone = self.num_processes == 1 and not self.project_configuration.automatic_checkpoint_naming
-        place = Path(os.path.realpath(output_dir)) if alone and output_dir is not None else None
-        if place is None or not _is_a_checkpoint(place):
+        if not alone or output_dir is None or not os.path.isdir(output_dir):
             return plain(self, output_dir, *args, **named)
-        new, old = (place.with_name(f".{place.name}.{word}") for word in (BESIDE, BEFORE))
-        new.mkdir()
-        shutil.copymode(place, new)
+        place = Path(os.path.realpath(output_dir))
+        new = place.with_name(f".{place.name}.{BESIDE}")
+        shutil.rmtree(new, ignore_errors=True)  # of one that was killed
         try:
             plain(self, str(new), *args, **named)
-            os.rename(place, old)
-            os.rename(new, place)
+            for one in sorted(new.iterdir()):
+                if (place / one.name).is_dir():
+                    shutil.rmtree(place / one.name)
+                os.replace(one, place / one.name)
         finally:
             shutil.rmtree(new, ignore_errors=True)
-        shutil.rmtree(old, ignore_errors=True)
         return Path(output_dir)
 
     return save_state
-
-
-def _is_a_checkpoint(place: Path) -> bool:
-    """Whether there is accelerate's checkpoint and nothing else, in a folder that can be put aside. What one that was killed has left is
-    removed, or put back."""
-    new, old = (place.with_name(f".{place.name}.{word}") for word in (BESIDE, BEFORE))
-    try:
-        if old.exists() and not place.exists():
-            os.rename(old, place)
-        for left in (new, old):
-            shutil.rmtree(left, ignore_errors=True)
-        names = os.listdir(place)
-    except OSError:
-        return False
-    return bool(names) and all(map(_OF_ACCELERATE.fullmatch, names)) and not os.path.ismount(place) and os.access(place.parent, os.W_OK)

@@ -1,5 +1,5 @@
 """The worst data: the largest batches that a loader gives come early, in the first two optimizer steps, and again. Where items of a data
-set differ in size, these are its longest items; then short and odd ones, then the longest again (memory also grows with the variety of
+set differ in size, these are its longest items; then others of every size, then the longest again (memory also grows with the variety of
 shapes). The report says what was looked at (``loader_look``), and of which sizes it was.
 """
 
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
@@ -15,9 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..shared.files import replace
+from ..shared.probe import VARIETY_OF_LENGTHS
 from .loader_look import BatchesFirst, LoaderLook, item_size, looked, picked, rows_of
 from .loader_look import length as length
-from .settings import VARIETY_OF_LENGTHS
 
 if TYPE_CHECKING:
     from .instrument import Instrument
@@ -30,9 +29,8 @@ VARIETY_OF_VALIDATION = 8
 """Validation batches beside the largest ones, where sizes differ."""
 GOLDEN = 0.6180339887
 """Multiples of it, without their whole part, lie evenly however many there are."""
-FEW = 2
 SPREAD = 6
-"""One in so many of the other lengths comes in a whole batch, and after so many comes the longest again."""
+"""After so many other lengths comes the longest again."""
 ALL_HELD = 6
 """So many batches are the longest to begin with. Gradients are held from a step's second micro-batch on, the optimizer's states from its
 second step on, and what a loop's names refer to (outputs of the batch before) until they are given anew. So the longest must come twice in
@@ -47,17 +45,12 @@ def first(loader: Any, instrument: Instrument, kind: str) -> Iterator[None]:
     if look is None or not (look.order or look.varied):
         yield
         return
-    instrument.turn += 1
     accumulation = max(instrument.orders.payload.get("accumulation", instrument.orders.accumulation), 1)
     wanted = max((instrument.wanted + 2) * accumulation, VARIETY_OF_LENGTHS) if kind == "train" else instrument.wanted_validation
     several = wanted if kind == "train" else VARIETY_OF_VALIDATION
     size = picked(loader)
     if size and look.order:
-        few = size if getattr(sampler, "drop_last", True) else min(size, FEW)  # a script that drops the last may know one size only
-        batches = _in_order(_varied(look.order, size, several, instrument.turn, few=few), wanted, kind)
-        if kind == "train":
-            instrument.judge_losses_of(next((at for at, batch in enumerate(batches) if len(batch) < size), math.inf))
-        loader.__dict__["batch_sampler"] = BatchesFirst(sampler, batches)
+        loader.__dict__["batch_sampler"] = BatchesFirst(sampler, _in_order(_varied(look.order, size, several), wanted, kind))
     if look.varied:
         places = _in_order(_varied(range(several), 1, several), wanted, kind)
         due = [batch == places[0] for batch in places]
@@ -113,18 +106,14 @@ def _in_order(varied: list[list[int]], wanted: int, kind: str) -> list[list[int]
     return _with_all_held(varied) if kind == "train" else [varied[0]] * wanted + varied[1:VARIETY_OF_VALIDATION] + varied[:1]
 
 
-def _varied(order: Sequence[int], size: int, wanted: int, turn: int = 0, *, few: int = 1) -> list[list[int]]:
-    """The longest items, then others of every length, then the longest again. ``turn``: other lengths than in the turn before.
-
-    Most of the others are few: on a CPU what is kept for a length (oneDNN's primitives) is kept for a batch of two as for one of many.
-    """
+def _varied(order: Sequence[int], size: int, wanted: int) -> list[list[int]]:
+    """The longest items, then others of every length, and the longest again now and then."""
     order = list(order) * (size // len(order) + 1)
     longest, shortest = order[:size], order[-size:]
-    places = [int((number + 1 + turn * wanted) * GOLDEN % 1.0 * max(len(order) - size, 0)) for number in range(wanted)]
-    others = [order[at : at + (size if number % SPREAD == 0 else few)] for number, at in enumerate(places)]
     batches = [longest, shortest]
-    for number, other in enumerate(others):
-        batches += [other, longest] if number % SPREAD == SPREAD - 1 else [other]
+    for number in range(1, wanted + 1):
+        at = int(number * GOLDEN % 1.0 * (len(order) - size))
+        batches += [order[at : at + size], *([longest] if number % SPREAD == 0 else [])]
     return batches
 
 
@@ -154,13 +143,10 @@ def _given(iterator: Any, look: LoaderLook, due: Iterable[bool]) -> Any:
     return iterator
 
 
-def endless(loader: Any, instrument: Instrument) -> bool:
-    """Whether nobody comes to the loader's end, whatever length it says that it has: its sampler begins anew by itself, or draws its items
-    over and over (with replacement, ten billion times). A length that is only estimated isn't taken for it."""
-    if of_a_pass(loader) > FOREVER * max(length(getattr(loader, "dataset", None)), 1):
-        return True
-    look = _look_at(loader, instrument, "train")
-    return look is not None and look.endless
+def endless(loader: Any) -> bool:
+    """Whether nobody comes to the loader's end, whatever length it says that it has: its sampler draws its items over and over (with
+    replacement, ten billion times)."""
+    return of_a_pass(loader) > FOREVER * max(length(getattr(loader, "dataset", None)), 1)
 
 
 def of_a_pass(loader: Any) -> int:

@@ -19,7 +19,7 @@ VARIABLES = (VARIABLE, "PYTORCH_ALLOC_CONF")
 FRACTION = "per_process_memory_fraction"
 FRACTION_SINCE = (2, 10)
 """torch that knows ``FRACTION`` in the variable (pytorch#161035, under review until after 2.9 was branched). An older one refuses to
-start on a word it doesn't know, so there a process is held by ``launcher.inside.held``."""
+start on a word it doesn't know, so there a process is held by a module of ours (``adapter.commands.held``)."""
 MALLOC = {MALLOC_VARIABLE: MALLOC_VALUE, "MALLOC_TRIM_THRESHOLD_": MALLOC_VALUE, "ARROW_DEFAULT_MEMORY_POOL": "system"}
 """On a CPU. Arrow's own pool (mimalloc) reserves 1 GiB of a process's data at its first table, and a budget counts what is reserved."""
 

@@ -20,12 +20,10 @@ from launcher.machine.allocator import allocator_environment
 from launcher.machine.devices import Budget
 from launcher.machine.process import Child, Shows
 from launcher.shared.orders import HELD, SAVES, STACKS
+from launcher.shared.probe import SHIM
 from launcher.shared.sizes import format_size
 from launcher.trial.job import Job
 from launcher.trial.trial import Trial
-
-SHIM = Path(__file__).parents[1] / "inside" / "shim"
-"""Folder, first on a run's PYTHONPATH, whose ``sitecustomize`` loads our files into each of its processes."""
 
 
 def native_command(job: Job, rung: Rung) -> Command:
@@ -83,7 +81,7 @@ def start(job: Job, chosen: Trial, command: Command, files: AttemptFiles, *, sho
         env |= allocator.holding({**os.environ, **env}, fraction)
         env |= {"PYTHONPATH": os.pathsep.join(filter(None, [str(SHIM), env.get("PYTHONPATH", os.environ.get("PYTHONPATH"))]))}
     elif budget.kind == "cuda" or budget.emulated:
-        command = held(command, _as_it_is_now(budget), settings=job.folder.path / "native" / "budget.json")
+        env |= held(command, _as_it_is_now(budget), settings=job.folder.path / "native" / "budget.json").env
     first, *rest = command.words
     argv = (process.program(first), *rest)
     env |= {HELD: str(files.processes), STACKS: str(files.processes)}

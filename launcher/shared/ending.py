@@ -13,9 +13,7 @@ class Ending:
     """Exit status as ``subprocess`` gives it: negative for a signal."""
     timed_out: bool = False
     stood_still: str = ""
-    """Stacks of its processes, if it was ended because it made no progress; empty for any other end."""
-    computed: bool = False
-    """The process used the processor all the same: an endless loop, perhaps."""
+    """Stacks of its processes, if it was ended because it stood still; empty for any other end."""
     seconds: float = 0.0
     """Without pauses (Ctrl-Z)."""
     peak_data_bytes: int = 0

@@ -13,7 +13,7 @@ from launcher.ladder.verdict import Kind, Verdict
 from launcher.machine.host_meter import HostUse
 from launcher.shared.memory_failures import Source
 from launcher.shared.report import HELD_AHEAD, HOST_BESIDE, HOST_GROWTH, TrialReport
-from launcher.shared.sizes import MIB, format_size
+from launcher.shared.sizes import format_size
 
 MEMORY, SHARED, DISK = "host memory", "/dev/shm", "disk"
 _FEWER = "fewer data loader workers or less prefetched"
@@ -22,9 +22,6 @@ _CURES: dict[str, tuple[Source, str]] = {
     SHARED: ("shared_memory", f"{_FEWER}, or a larger /dev/shm (docker run --shm-size=8g, or --ipc=host)"),
     DISK: ("disk", "fewer checkpoints kept, or a larger disk (run.root)"),
 }
-LEAST = {MEMORY: 16 * MIB, SHARED: MIB, DISK: 16 * MIB}
-"""At least so much of each stays free, unless the headroom is 0: queues have locks in /dev/shm, and a run writes figures and logs beside
-its checkpoints."""
 
 
 def rooms(use: HostUse, report: TrialReport, *, headroom: float, saved: int | None = None) -> list[RoomRecord]:
@@ -58,18 +55,7 @@ def today(found: Iterable[RoomRecord], use: HostUse) -> list[RoomRecord]:
 
 
 def is_short(room: RoomRecord) -> bool:
-    return room.there is not None and room.needed > room.there - max(room.there * room.headroom, _least(room))
-
-
-def _least(room: RoomRecord) -> int:
-    return LEAST.get(room.name, 0) if room.headroom else 0
-
-
-def kept_free(room: RoomRecord) -> str:
-    """How much of it must stay free, for people."""
-    if room.there is None or _least(room) <= room.there * room.headroom:
-        return f"{room.headroom:.0%}"
-    return format_size(_least(room))
+    return room.there is not None and room.needed > room.there * (1 - room.headroom)
 
 
 def words(room: RoomRecord) -> tuple[str, str]:
@@ -81,5 +67,5 @@ def words(room: RoomRecord) -> tuple[str, str]:
 def verdict_on(room: RoomRecord, fitted: Verdict) -> Verdict:
     """The verdict on a trial that fits otherwise, for want of that room."""
     (source, cure), (needed, there) = _CURES[room.name], words(room)
-    why = f"the run needs {needed} of {room.name}, and {there} are there for it ({kept_free(room)} kept free): {cure}"
+    why = f"the run needs {needed} of {room.name}, and {there} are there for it ({room.headroom:.0%} kept free): {cure}"
     return Verdict(kind=Kind.OUT_OF_MEMORY, phase=fitted.phase, why=why, source=source, peak_bytes=fitted.peak_bytes, evidence=why)

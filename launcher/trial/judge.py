@@ -9,25 +9,24 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from launcher.config.schema import Value
-from launcher.ladder.rungs import MICRO_BATCH, Rung
+from launcher.ladder.rungs import Rung
 from launcher.ladder.verdict import Kind, Verdict
 from launcher.shared.ending import Ending
 from launcher.shared.memory_failures import OF_MACHINE, MemoryFailure, Source, maybe_memory, memory_failure, no_semaphore, not_handed_over
-from launcher.shared.report import CARD_TAKEN, NOT_EXACT, OVER_CAP, STEPS_IN_ALL, Phase, TrialReport
+from launcher.shared.report import CARD_TAKEN, NOT_EXACT, OVER_CAP, Phase, TrialReport
 from launcher.shared.sizes import MIB, format_size
 from launcher.shared.write_failures import maybe_full
 
 _DEATHS_BY_FULL_MEMORY = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT)
 _NEAR_LIMIT = 0.9  # a native library that does not check its allocation dies at the limit, not far below it
-_THREAD_BYTES = 8 * 2**20  # the stack that a new thread asks for at once (RLIMIT_STACK's usual value)
 SPILL_CLIFF = 2.0
 """A sample may cost this many times what it costs in half the micro-batch. On a card it costs less or the same, since larger batches use
 it better. What has been spilled goes over PCIe at a twentieth of the card's own speed (RTX 4080 Super: 736 GB/s; PCIe 4.0 x16: 32 GB/s),
 so that 5 % of the traffic gone there doubles the time."""
 
 
-def _at_the_limit(report: TrialReport, ending: Ending, *, on_card: bool, wanted_bytes: int = 0) -> bool:
-    """Whether the highest memory use seen, plus ``wanted_bytes``, came close to what the trial was allowed.
+def _at_the_limit(report: TrialReport, ending: Ending, *, on_card: bool) -> bool:
+    """Whether the highest memory use seen came close to what the trial was allowed.
 
     On a card, an allocation that the allocator refused, or for which it emptied its cache, also shows it. The process's host memory
     (``Ending.peak_data_bytes``) doesn't count there.
@@ -38,7 +37,7 @@ def _at_the_limit(report: TrialReport, ending: Ending, *, on_card: bool, wanted_
     if on_card and report.uses and (report.uses[-1].ooms or report.uses[-1].retries):
         return True
     seen = report.peak_bytes if on_card else max(report.peak_bytes, ending.peak_data_bytes - report.base_bytes)
-    return seen + wanted_bytes >= _NEAR_LIMIT * limit
+    return seen >= _NEAR_LIMIT * limit
 
 
 def judge(report: TrialReport | None, ending: Ending, *, rung: Rung, needs: Needs, lost: Sequence[str] = (), taken: str = "") -> Verdict:
@@ -127,7 +126,6 @@ def _over_the_cap(seen: _Seen) -> Verdict | None:
         return None
     more = format_size(over.held_bytes - cap)
     why = f"needs {format_size(over.held_bytes)} in phase {over.phase}, {more} more than the {format_size(cap)} that fit"
-    why += _went_on(seen)
     return _verdict(seen, Kind.OUT_OF_MEMORY, why, phase=over.phase, source="measured", evidence=repr(over))
 
 
@@ -157,11 +155,7 @@ def _stalled(seen: _Seen) -> Verdict | None:
         return _hidden(seen)  # it waits for what was lost
     if seen.ending.stood_still:
         still = f"it stood still in phase {seen.report.phase}: no output and no processor time for long (recover.stall_s)"
-        circles = (
-            f"it made no progress in phase {seen.report.phase}, though it computes (an endless loop, perhaps): no batch and no output for "
-            "long (recover.stall_s)"
-        )
-        return _verdict(seen, Kind.STALLED, circles if seen.ending.computed else still, evidence=seen.ending.stood_still)
+        return _verdict(seen, Kind.STALLED, still, evidence=seen.ending.stood_still)
     if not seen.ending.timed_out:
         return None
     why = f"no end after {seen.ending.seconds:.0f} s, in phase {seen.report.phase}"
@@ -210,7 +204,7 @@ def _unwritten(seen: _Seen) -> str:
 def _hidden(seen: _Seen) -> Verdict | None:
     """A memory failure that the trainer, a library, a thread or a worker caught: the run would lose what the trial lost."""
     if swallowed := seen.report.swallowed:
-        why = f"the trainer hid a memory failure{_went_on(seen)}: {swallowed[0]}"
+        why = f"the trainer hid a memory failure: {swallowed[0]}"
         return _verdict(seen, Kind.ALTERED, why, evidence="\n".join(swallowed))
     if not seen.lost:
         return None
@@ -245,13 +239,6 @@ def _altered(seen: _Seen) -> Verdict | None:
         return None
     why = ", ".join(f"{name}={ran[name]} instead of {told[name]}" for name in other)
     return _verdict(seen, Kind.ALTERED, f"the trainer ran {why}", otherwise=other, evidence=repr(ran))
-
-
-def _went_on(seen: _Seen) -> str:
-    """The words on a micro-batch that a trainer chose for itself, below the asked one."""
-    ran = seen.report.observed.get(MICRO_BATCH)
-    less = isinstance(ran, int) and not isinstance(ran, bool) and 0 < ran < seen.rung.micro_batch
-    return f" (and went on with micro_batch={ran})" if less else ""
 
 
 def _spilled(seen: _Seen) -> Verdict | None:
@@ -305,7 +292,7 @@ def _failure(report: TrialReport, ending: Ending, *, on_card: bool) -> MemoryFai
         return found
     if report.failure is None and ending.returncode == -signal.SIGKILL:
         return MemoryFailure(source="host_memory", line="killed (SIGKILL), as the kernel's out-of-memory killer does", asked_bytes=None)
-    if not _at_the_limit(report, ending, on_card=on_card, wanted_bytes=_THREAD_BYTES if "can't start new thread" in said else 0):
+    if not _at_the_limit(report, ending, on_card=on_card):
         return None
     full = f"with all of its {report.ceiling_bytes or report.cap_bytes} bytes in use"
     if report.failure is None and -ending.returncode in _DEATHS_BY_FULL_MEMORY:
@@ -332,9 +319,8 @@ _CURES: Mapping[str, str] = {
 
 
 def _short_of(report: TrialReport, needs: Needs) -> str:
-    steps = min(needs.optimizer_steps, int(report.facts.get(STEPS_IN_ALL, needs.optimizer_steps)))
     for phase, done, needed, what in (
-        (Phase.TRAIN, report.optimizer_steps, steps, "optimizer steps"),
+        (Phase.TRAIN, report.optimizer_steps, needs.optimizer_steps, "optimizer steps"),
         (Phase.VALIDATE, report.validation_batches, needs.validation_batches, "validation batches"),
         (Phase.TRAIN_AGAIN, report.train_again_batches, needs.train_again_batches, "training batches after validation"),
     ):

@@ -9,34 +9,12 @@ from collections import deque
 
 IDLE = 0.01
 """Fraction of one core. Below this, nothing is being computed."""
-BUSY = 0.1
-"""Fraction of one core. Above this, something is being computed; below, the process may only be waiting."""
 PATIENCE = 10
 """A pause may last this many times the longest pause that ended by itself."""
 
 
-class Standstill:
-    """How long a trial has used the processor without any progress. Times are monotonic seconds, passed in."""
-
-    def __init__(self, now: float, *, least_s: float) -> None:
-        self._least_s, self._since, self._longest_s, self._busy_s = least_s, now, 0.0, 0.0
-
-    def look(self, now: float, *, further: bool, busy_s: float) -> bool:
-        """Whether the trial seems to be in an endless loop: it computes without progress, for far longer than it ever did before.
-
-        ``further``: there was progress since the last look. ``busy_s``: processor seconds of all its processes so far.
-        """
-        passed = now - self._since
-        if further:
-            self._longest_s = max(self._longest_s, passed)
-            self._since, self._busy_s = now, busy_s
-            return False
-        computes = busy_s - self._busy_s > BUSY * passed
-        return computes and passed > max(self._least_s, PATIENCE * self._longest_s)
-
-
 LOST_S = 20.0
-"""So long after a loader's worker has lost a batch a training in which nothing has happened since is ended: it waits for it forever."""
+"""So long after a loader's worker has lost a batch a run in which nothing has happened since is ended: it waits for it forever."""
 
 
 class Silence:

@@ -26,7 +26,7 @@ from launcher.machine.process import Child
 from launcher.shared import procfs
 from launcher.shared.activity import doing
 from launcher.shared.ending import Ending
-from launcher.shared.memory_failures import Source, loses_a_batch, lost_in
+from launcher.shared.memory_failures import Source, lost_in
 from launcher.shared.orders import RANKS, REPORT, STACKS, Orders
 from launcher.shared.report import (
     BUDGET_ERROR,
@@ -45,14 +45,12 @@ from launcher.trial import host_rooms
 from launcher.trial.events import PhaseEntered
 from launcher.trial.job import Job
 from launcher.trial.judge import Needs, judge
-from launcher.trial.silence import LOST_S, Silence, Standstill
+from launcher.trial.silence import Silence
 
 LOOK_S = 0.5
 """Between two looks at the phase of a running trial."""
 LIFE_S = 1.0
 """Between two looks at the processor time of a trial."""
-STILL_S = 60.0
-"""After this long without any computing, the screen says that a trial stands still."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -174,7 +172,7 @@ def _ended(job: Job, orders: Orders, plan: TrialPlan) -> _Ended:
         meter.stop()
     read_only, full_disk = host.read_only(place), host.full_disk(place)  # now: what it has written is removed
     ending = replace(ending, read_only=read_only, full_disk=full_disk)
-    seen = {name: getattr(watch, name) for name in ("stood_still", "computed", "peak_data_bytes")}
+    seen = {name: getattr(watch, name) for name in ("stood_still", "peak_data_bytes")}
     return _Ended(orders, replace(ending, **seen), meter.use)
 
 
@@ -202,8 +200,7 @@ def _gone_on(job: Job, first: Trial, orders: Orders, plan: TrialPlan) -> Trial:
 
 def _as_one(uses: tuple[PhaseUse, ...]) -> tuple[PhaseUse, ...]:
     """What a process that goes on used from where it loads the checkpoint on; nothing if it didn't come so far."""
-    names = [use.phase for use in uses]
-    going_on = uses[names.index(Phase.RESUME) : names.index(Phase.DONE) if Phase.DONE in names else None] if Phase.RESUME in names else ()
+    going_on = [use for use in uses if use.phase not in (Phase.START, Phase.SETUP, Phase.DONE)]
     if not going_on:
         return ()
     most = max(going_on, key=lambda use: use.held_bytes)
@@ -240,29 +237,20 @@ RESUMED = "resumed"
 
 
 class TrialWatch:
-    """Called at every poll. Tells each new phase of the child's report, and ends a trial that makes no progress.
-
-    A trial makes no progress if it computes nothing; or if it computes, but after a phase's first batch there was none for long (the
-    recorder touches the report at each), no output and no new phase. Before that batch, while data is cached or a model built, and in all
-    else it goes on until ``trial.timeout_s``.
+    """Called at every poll. Tells each new phase of the child's report, and ends a trial that stands still: no output, no batch (the
+    recorder touches the report at each) and nothing computed for long. One that computes goes on until ``trial.timeout_s``.
     """
 
     def __init__(self, child: Child, orders: Orders, tell: Listener, *, stall_s: float) -> None:
-        self._child, self._tell, self._stall_s = child, tell, stall_s
+        self._child, self._tell = child, tell
         self._report, self._stalled, self._told = orders.report_path, Path(orders.folder) / "stalled.txt", orders.stacks
         self._signs = [self._report, *(Path(orders.folder) / name for name in ("stdout.log", "stderr.log"))]
         self._seen: tuple[int, ...] = ()
         self._began = self._looked = child.awake.seconds
-        self._silence, self._first = Silence(self._began, least_s=stall_s), Silence(self._began, least_s=STILL_S)
-        self._course, self._first_course = Standstill(self._began, least_s=stall_s), Standstill(self._began, least_s=STILL_S)
-        self._batches_in = ""
-        """The phase in which a batch was last seen; empty if there was none."""
+        self._silence = Silence(self._began, least_s=stall_s)
         self._lively = self._began
-        self._waits: Silence | None = None
-        """Since a loader's worker has lost a batch: PyTorch's loop waits for that batch forever."""
-        self._phase = self._still = ""
+        self._phase = ""
         self.stood_still = ""
-        self.computed = False
         self.peak_data_bytes = 0
         """Most VmData of any of its processes."""
 
@@ -275,37 +263,22 @@ class TrialWatch:
             with suppress(OSError):  # it has ended
                 self.peak_data_bytes = max(self.peak_data_bytes, procfs.data_bytes(one))
         phase = (TrialReport.read(self._report) or TrialReport()).phase
-        if still := self._look_for_life(now, phase):
-            phase += still
+        self._look_for_life(now)
         if phase != self._phase:
             self._tell(PhaseEntered(phase=phase, seconds=now - self._began))
         self._phase = phase
 
-    def _look_for_life(self, now: float, phase: str) -> str:
-        """Ends a trial that has made no progress for long. Returns words for the screen, empty while it makes progress."""
+    def _look_for_life(self, now: float) -> None:
+        """Ends a trial that has stood still for long."""
         if now - self._lively < LIFE_S:
-            return self._still
+            return
         self._lively = now
         before, self._seen = self._seen, tuple(_changed(path) for path in self._signs)
         grew = self._seen != before
-        if bool(before) and self._seen[0] != before[0] and phase == self._phase:
-            self._batches_in = phase
         busy_s = procfs.work_seconds(self._child.pid) - procfs.watching_seconds(self._child.pid)
-        how: Any = {"grew": grew, "busy_s": busy_s}
-        first, last = self._first.look(now, **how), self._silence.look(now, **how)
-        if self._waits is not None and self._waits.look(now, **how) == "stalled":
-            self._child.end(grace_s=1.0)
-        elif self._waits is None and grew and any(map(loses_a_batch, process.tail(Path(self._signs[-1])).splitlines())):
-            self._waits = Silence(now, least_s=LOST_S)
-        how = {"further": grew or self._batches_in != phase, "busy_s": busy_s}
-        first_circles, circles = self._first_course.look(now, **how), self._course.look(now, **how)
-        if (last == "stalled" or circles) and not self.stood_still:
-            self.computed = last != "stalled"
+        if self._silence.look(now, grew=grew, busy_s=busy_s) == "stalled" and not self.stood_still:
             self.stood_still = stack_dump.record(self._child, self._stalled, told=self._told) or "nothing could be seen of its processes"
             self._child.end(grace_s=1.0)
-        words = f" for {STILL_S:.0f} s (ended after recover.stall_s={self._stall_s:g})"
-        self._still = f", computing nothing{words}" if first == "stalled" else f", no progress{words}" if first_circles else ""
-        return self._still
 
 
 def _changed(path: Path) -> int:
@@ -322,16 +295,8 @@ def _fetched(command: Command, place: Path) -> None:
     with process.forward_signals(child):
         ending = process.wait(child, stderr=log)
     if ending.returncode != 0:
-        raise BadInput(
-            [
-                Fault(
-                    key="ask.model",
-                    found=f"fetching failed: {ending.stderr_tail.strip()[-1000:]}",
-                    cure="Fetch it by hand.",
-                    where=str(log),
-                )
-            ]
-        )
+        found = f"fetching failed: {ending.stderr_tail.strip()[-1000:]}"
+        raise BadInput([Fault(key="ask.model", found=found, cure="Fetch it by hand.", where=str(log))])
 
 
 def _orders(job: Job, rung: Rung, plan: TrialPlan, place: Path) -> Orders:

@@ -1,10 +1,9 @@
-"""What is made of a script's second process, by where in its own code it failed, and which checkpoint it begins with."""
+"""What is made of a script's second process, and which checkpoint it begins with."""
 
 from __future__ import annotations
 
 import json
 import os
-import traceback
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,47 +13,13 @@ import pytest
 from launcher.adapter import TrialPlan
 from launcher.inside import going_on, kept_checkpoint
 from launcher.inside.overlay import FILES
-from launcher.inside.recorder import failure_of
-from launcher.shared.orders import REPORT, Orders
-from launcher.shared.report import SAVED, STEPPED_AT, VERSIONS, Failure, Phase, PhaseUse, TrialReport
+from launcher.shared.orders import Orders
+from launcher.shared.report import SAVED, VERSIONS, Failure, Phase, PhaseUse, TrialReport
 from launcher.trial import trial
 
-SCRIPT = """
-def step():
-    STEPS()
 
-def epoch(batches):
-    total = 0
-    for _ in range(batches):
-        step()
-        loss = 1.0
-    return loss
-
-def main(saved):
-    state = saved["model"]
-    saved["optimizer"]["param_groups"]
-    for _ in range(saved["left"]):
-        epoch(saved["batches"])
-        last = 1.0
-    return last
-
-main(SAVED)
-"""
-WHOLE: dict[str, Any] = {"model": {}, "optimizer": {"param_groups": []}, "left": 1, "batches": 1}
-
-
-def ran(**saved: Any) -> tuple[Failure | None, list[list[Any]]]:
-    """(how the script failed, the stack of its last step)."""
-    stack: list[list[Any]] = []
-
-    def steps() -> None:
-        stack[:] = [[frame.f_code.co_filename, line, frame.f_code.co_name] for frame, line in traceback.walk_stack(None)][::-1]
-
-    try:
-        exec(compile(SCRIPT, "train.py", "exec"), {"SAVED": {**WHOLE, **saved}, "STEPS": steps})
-    except Exception as error:
-        return failure_of(error), stack
-    return None, stack
+def failure(*types: str, message: str = "") -> Failure:
+    return Failure(types=(*types, "Exception"), message=message or f"{types[0]}: 'optimizer'", traceback="")
 
 
 def orders_of(place: Path, **payload: Any) -> Orders:
@@ -63,9 +28,7 @@ def orders_of(place: Path, **payload: Any) -> Orders:
 
 
 def told(place: Path, failure: Failure | None, *, status: int = 1, steps: int = 0, **more: Any) -> TrialReport:
-    """What becomes of a second process that failed so. Its first made steps where the whole script makes them."""
-    _, stack = ran()
-    TrialReport(facts={STEPPED_AT: stack}).write(place / REPORT)
+    """What becomes of a second process that failed so."""
     orders = orders_of(place, micro_batch=8)
     try:
         return going_on.told(TrialReport(failure=failure, optimizer_steps=steps, **more), status, "/out/1.pt", orders)
@@ -74,49 +37,30 @@ def told(place: Path, failure: Failure | None, *, status: int = 1, steps: int = 
 
 
 @pytest.mark.parametrize(
-    ("saved", "accused"),
+    ("types", "phase", "accused"),
     [
-        ({"optimizer": {}}, True),  # before the loop
-        ({"left": "two"}, True),  # in the loop's own line
-        ({"batches": "four"}, True),  # on its way to the step, one function deeper
-        ({"left": 0}, False),  # nothing is left to train: it breaks behind the loop
-        ({"batches": 0}, False),  # likewise, in the function that would have trained
+        (("KeyError", "LookupError"), "setup", True),
+        (("ExitStatus",), "start", True),  # argparse's, of words that it doesn't know
+        (("KeyError", "LookupError"), "train", False),  # later: the trial cuts its training
+        (("UnboundLocalError", "NameError"), "setup", False),  # nothing was left to train: it breaks behind its loop
+        (("FileNotFoundError", "OSError"), "setup", False),  # native code doesn't find what lies in the overlay
+        (("StopIteration",), "setup", False),
     ],
 )
-def test_a_script_that_fails_on_its_way_to_training_can_not_load_what_it_saved(
-    saved: dict[str, Any], accused: bool, tmp_path: Path
+def test_a_script_that_fails_before_a_batch_can_not_load_what_it_saved(
+    types: tuple[str, ...], phase: str, accused: bool, tmp_path: Path
 ) -> None:
-    failure, _ = ran(**saved)
-    assert failure is not None
-    report = told(tmp_path, failure)
+    report = told(tmp_path, failure(*types), phase=phase)
     assert (report.failure is not None) == accused
     if not accused:
-        assert "its training makes no step from /out/1.pt: UnboundLocalError" in report.notes[0]
-
-
-def test_words_that_it_does_not_know_are_a_failure_and_its_own_end_is_none(tmp_path: Path) -> None:
-    usage, own = (
-        Failure(types=("ExitStatus",), message=f"last words\nexit status {status}\nlast words", traceback="last words") for status in (2, 1)
-    )
-    assert told(tmp_path, usage, status=2).failure == usage
-    assert told(tmp_path, own).notes == (
-        "it was not tried whether it can go on from a checkpoint: its training makes no step from /out/1.pt: last words",
-    )
-
-
-@pytest.mark.parametrize("kind", ["FileNotFoundError", "StopIteration"])
-def test_what_native_code_or_a_cut_pass_may_have_lost_accuses_nobody(kind: str, tmp_path: Path) -> None:
-    failure, _ = ran(optimizer={})
-    assert failure is not None
-    assert told(tmp_path, replace(failure, types=(kind, "Exception"))).failure is None
+        assert f"its training makes no step from /out/1.pt: {types[0]}" in report.notes[0]
 
 
 def test_one_that_stepped_has_gone_on_and_all_of_it_is_that_phase(tmp_path: Path) -> None:
-    failure, _ = ran(left=0)
     uses = [
         PhaseUse(phase=name, seconds=1.0, batches=2, allocated_bytes=1, reserved_bytes=1, device_bytes=1) for name in ("start", "train")
     ]
-    report = told(tmp_path, failure, steps=3, uses=tuple(uses), observed={"micro_batch": 8, "accumulation": 3})
+    report = told(tmp_path, failure("UnboundLocalError"), steps=3, uses=tuple(uses), observed={"micro_batch": 8, "accumulation": 3})
     assert (report.phase, report.failure, report.observed) == (Phase.DONE, None, {"micro_batch": 8})
     assert [use.phase for use in report.uses] == ["start", "resume"]
     assert report.notes[0].startswith("goes on from /out/1.pt, which was loaded; after its steps it broke: UnboundLocalError")

@@ -6,7 +6,6 @@ import dataclasses
 import json
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -18,10 +17,10 @@ from torch.utils.data import BatchSampler, DataLoader, RandomSampler
 
 from launcher.inside import worst
 from launcher.inside.counted import PATIENCE as ENOUGH
-from launcher.inside.instrument import IN_A_THREAD, Instrument
+from launcher.inside.instrument import Instrument
 from launcher.inside.passes import TrialPass
-from launcher.inside.settings import ProbeSettings
 from launcher.shared.orders import Orders
+from launcher.shared.probe import ProbeSettings
 from launcher.shared.report import NOT_EXACT, Phase, TrialReport
 from launcher.shared.sizes import MIB
 
@@ -230,26 +229,6 @@ def test_a_batch_of_fewer_samples_tells_nothing_of_the_pace(monkeypatch: pytest.
     assert heard == [True, False, False]
 
 
-class Repeated:
-    """A sampler that begins anew by itself, ``times`` over; None: without an end."""
-
-    def __init__(self, sampler: Any, times: int | None = None) -> None:
-        self.sampler, self.times = sampler, times
-
-    def __iter__(self) -> Iterator[Any]:
-        done = 0
-        while self.times is None or done < self.times:
-            yield from self.sampler
-            done += 1
-
-
-class Lengthy(Repeated):
-    """One that tells the length of a single round."""
-
-    def __len__(self) -> int:
-        return len(self.sampler)
-
-
 DATA: Any = list(range(640))
 
 
@@ -257,25 +236,19 @@ DATA: Any = list(range(640))
     ("sampler", "endless"),
     [
         (BatchSampler(RandomSampler(DATA), 8, drop_last=False), False),
-        (Repeated(BatchSampler(RandomSampler(DATA), 8, drop_last=False)), True),
-        (BatchSampler(Lengthy(RandomSampler(DATA)), 8, drop_last=False), True),
         (BatchSampler(RandomSampler(DATA, replacement=True, num_samples=10**10), 8, drop_last=False), True),  # karpathy/makemore's
         (BatchSampler(RandomSampler(DATA, replacement=True, num_samples=2560), 8, drop_last=False), False),
-        (Lengthy([[1, 2], [3]], times=1), False),
-        (Lengthy([[1, 2], [3]] * 100, times=2), False),  # its length was only estimated
     ],
 )
-def test_a_sampler_that_begins_anew_by_itself_has_no_end(sampler: Any, endless: bool) -> None:
-    session, _, _ = begun(1)
-    loader = DataLoader(DATA, batch_sampler=sampler)
-    assert worst.endless(loader, session) is endless
+def test_a_sampler_that_draws_its_items_over_and_over_has_no_end(sampler: Any, endless: bool) -> None:
+    assert worst.endless(DataLoader(DATA, batch_sampler=sampler)) is endless
 
 
 @pytest.mark.parametrize("forwarding", [False, True])
 def test_a_pass_without_an_end_is_never_ended_by_us(forwarding: bool) -> None:
     session, _, optimizer = begun(1)
     session._train_began -= 3600
-    loader = DataLoader(DATA, batch_sampler=Lengthy(BatchSampler(RandomSampler(DATA), 8, drop_last=False)))
+    loader = DataLoader(DATA, 8, sampler=RandomSampler(DATA, replacement=True, num_samples=10**10))
     batches = TrialPass(session, loader, DataLoader.__iter__)
     for number in range(300):
         next(batches)
@@ -295,7 +268,7 @@ model = torch.nn.Sequential(torch.nn.Linear(64, 256), torch.nn.ReLU(), torch.nn.
 optimizer = torch.optim.AdamW(model.parameters())
 loader = DataLoader(TensorDataset(torch.randn(96, 64), torch.randint(4, (96,))), 8)
 from launcher.inside import start
-from launcher.inside.settings import ProbeSettings
+from launcher.shared.probe import ProbeSettings
 start.begin(ProbeSettings(**json.loads(sys.argv[1])))
 for epoch in range(3):
     model.train()
@@ -352,21 +325,3 @@ def test_accumulation_without_an_optimizer_is_refused(monkeypatch: pytest.Monkey
     with pytest.raises(SystemExit):
         by_hand(2, ENOUGH)
     assert type(failed[0]).__name__ == NOT_EXACT and "torch.optim" in str(failed[0])
-
-
-def test_a_script_that_saves_in_a_thread_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    notes: list[str] = []
-    monkeypatch.setattr(Recorder, "note", lambda _, text: notes.append(text), raising=False)
-    session, _, optimizer = begun(1)
-
-    def saved_in_a_thread() -> None:
-        saver = threading.Thread(target=session.saves)
-        saver.start()
-        saver.join()
-
-    saved_in_a_thread()
-    session.stepped(optimizer)
-    session.saves()
-    assert notes == [], "not before its first step, nor in the thread of its steps"
-    saved_in_a_thread()
-    assert notes == [IN_A_THREAD]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from types import SimpleNamespace
 from typing import Any
 
@@ -42,21 +43,20 @@ def test_a_pass_is_as_long_as_the_wanted_steps(automatic: bool, by_trainer: int,
     assert list(facts.values()) == ([] if said is None else [said])
 
 
-AS_IT_IS: dict[str, Any] = {"accumulation": 4, "batches": 1.0, "epochs": 3, "steps": -1, "by_hand": False}
+AS_IT_IS: dict[str, Any] = {"accumulation": 4, "batches": 1.0, "epochs": 3, "steps": -1}
 
 
 @pytest.mark.parametrize(
     ("length", "said", "found"),
     [
-        (10, {}, {"updates_in_all": 9}),
-        (10, {"batches": 0.5}, {"updates_in_all": 6}),
-        (10, {"batches": 4}, {"updates_in_all": 3}),
-        (10, {"steps": 5}, {"updates_in_all": 5}),
-        (0, {"steps": 5, "epochs": -1}, {"updates_in_all": 5}),
-        (0, {}, {}),
-        (10, {"by_hand": True}, {}),
+        (10, {}, 9),
+        (10, {"batches": 0.5}, 6),
+        (10, {"batches": 4}, 3),
+        (10, {"steps": 5}, 5),
+        (0, {"steps": 5, "epochs": -1}, 5),
+        (0, {}, math.inf),
     ],
-    ids=["epochs", "a part of them", "batches", "steps", "no length", "unknown", "by hand"],
+    ids=["epochs", "a part of them", "batches", "steps", "no length", "unknown"],
 )
-def test_how_long_it_would_have_trained(length: int, said: dict[str, Any], found: dict[str, Any]) -> None:
-    assert lightning.AskedLength(**{**AS_IT_IS, **said}).course(length) == found
+def test_how_long_it_would_have_trained(length: int, said: dict[str, Any], found: float) -> None:
+    assert lightning.updates(length, **{**AS_IT_IS, **said}) == found

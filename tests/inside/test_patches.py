@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from launcher.inside.settings import ProbeSettings
 from launcher.shared.orders import Orders
+from launcher.shared.probe import ProbeSettings
 
 LAYERS = """
 import json, os, sys
@@ -22,7 +22,7 @@ if sys.argv[2] == "accumulated":
 import torch, torch.utils.data.dataloader as loaders
 import launcher
 from launcher.inside import start
-from launcher.inside.settings import ProbeSettings
+from launcher.shared.probe import ProbeSettings
 from torch.optim.optimizer import Optimizer
 start.begin(ProbeSettings(**json.loads(sys.argv[1])))
 torch.nn.Linear(2, 2)

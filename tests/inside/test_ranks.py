@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import torch
-import torch.distributed as dist
 from torch import nn
 
 from launcher.inside import ranks as module
+from launcher.inside import stubs
 from launcher.inside.ranks import NO, YES, Ranks
-from launcher.inside.stubs import collectives
 
 
 def two(folder: Path) -> tuple[Ranks, Ranks]:
@@ -99,18 +96,6 @@ def test_ranks_that_a_launcher_starts_anew_find_nothing_of_those_before(tmp_path
     assert Ranks(tmp_path, 0).decision("step 1", lambda: NO) == NO
 
 
-@pytest.fixture
-def group() -> Iterator[None]:
-    """This process alone, as a group."""
-    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-    yield
-    dist.destroy_process_group()
-
-
-def test_a_model_that_communicates_by_itself_is_told_from_one_that_does_not(group: None) -> None:
-    with collectives() as seen:
-        nn.Linear(2, 2)(torch.zeros(1, 2))
-    assert seen == []
-    with collectives() as seen:
-        dist.all_reduce(torch.zeros(1))
-    assert seen
+def test_a_model_that_communicates_by_itself_is_run_by_all_ranks() -> None:
+    assert stubs._apart(nn.Linear(2, 2)) and not stubs._apart(nn.Sequential(nn.SyncBatchNorm(2)))
+    assert not stubs._apart(stubs._wrapped(nn.Linear(2, 2))), "it isn't in DistributedDataParallel"

@@ -10,13 +10,12 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from launcher.inside import trial
-from launcher.inside.settings import injected
 from launcher.shared.orders import Orders
+from launcher.shared.probe import injected
 from launcher.shared.report import WORLD_SIZE, Failure, TrialReport
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
@@ -65,24 +64,6 @@ def test_one_whose_environment_was_set_anew_is_out_of_reach(tmp_path: Path, chan
     env = {name: value for name, value in {**told(tmp_path), **changed}.items() if value is not None}
     with running([sys.executable, "-c", SLEEPS], env) as pid:
         assert sys.executable in trial._out_of_reach(pid)
-
-
-def test_a_trial_that_is_ended_says_how_far_its_command_had_come(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    orders = Orders(module="", folder=str(tmp_path), device="cpu", cap_bytes=1, accumulation=1, payload={})
-    for number, phase in enumerate(("train", "setup")):
-        (place := orders.scratch / "cut" / "records" / str(number)).mkdir(parents=True)
-        TrialReport(phase=phase).write(place / "report.json")
-
-    def ended(*_: object) -> None:
-        trial._leave(signal.SIGTERM, None)
-
-    signals: list[int] = []
-    monkeypatch.setattr(trial, "_run", ended)
-    monkeypatch.setattr(trial, "_die_alike", signals.append)
-    nobody: Any = None
-    trial.run(orders, nobody)
-    told = TrialReport.read(orders.report_path)
-    assert told is not None and told.phase == "train" and signals == [signal.SIGTERM]
 
 
 def test_ranks_that_are_ended_for_one_that_failed_were_not_killed_by_anybody_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

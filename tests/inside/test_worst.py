@@ -16,8 +16,8 @@ import torch
 
 from launcher.inside import loader_look, worst
 from launcher.inside.instrument import Instrument
-from launcher.inside.settings import ProbeSettings
 from launcher.shared.orders import Orders
+from launcher.shared.probe import ProbeSettings
 from launcher.shared.report import Phase
 
 LONGEST = list(range(4))
@@ -40,13 +40,13 @@ def _held(batches: list[list[int]], accumulation: int) -> bool:
 def test_the_longest_comes_in_the_second_step_with_everything_held_whatever_the_script_accumulates(accumulation: int) -> None:
     """The script may accumulate without a word of it, so the order can't depend on the number. Twice in a row: the outputs of the batch
     before are alive until a loop gives their names anew."""
-    batches = worst._with_all_held(worst._varied(range(400), 4, 96, few=2))
+    batches = worst._with_all_held(worst._varied(range(400), 4, 96))
     assert _held(batches, accumulation)
     assert batches[0] == batches[1] == LONGEST, "a training of one step"
 
 
 def test_nothing_is_left_out_for_the_longest() -> None:
-    varied = worst._varied(range(400), 4, 48, few=2)
+    varied = worst._varied(range(400), 4, 48)
     batches = worst._with_all_held(varied)
     assert [batch for batch in batches if batch != LONGEST] == [batch for batch in varied if batch != LONGEST]
 
@@ -68,22 +68,6 @@ def probing(attempt: str = "cut") -> tuple[Instrument, list[str]]:
     session.recorder = SimpleNamespace(note=notes.append, leave_out=lambda pid: None)  # type: ignore[assignment]
     session.phase = Phase.TRAIN
     return session, notes
-
-
-def test_a_loss_is_judged_only_while_batches_are_whole() -> None:
-    """One of a few rows, which only the trial makes, may hold nothing to learn from: a mean over no target is no number."""
-    session, _ = probing()
-    heard: list[bool] = []
-    session.recorder.loss = lambda *, finite: heard.append(finite)  # type: ignore[union-attr,method-assign,assignment]
-    loader = torch.utils.data.DataLoader(Sized(), batch_size=8)
-    with worst.first(loader, session, "train"):
-        sizes = [len(batch) for batch in loader.batch_sampler][:20]
-    whole = next(at for at, size in enumerate(sizes) if size < 8)
-    assert whole == 10 and sizes[9] == 8
-    for number in range(whole + 3):
-        session.loss(torch.tensor(float("nan") if number >= whole else 1.0))
-        session.backwards += 1
-    assert heard == [True] * whole
 
 
 def test_a_later_process_of_the_trial_takes_the_look_of_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,7 +110,7 @@ def begun(loader: Any, **payload: Any) -> tuple[list[Any], str, Instrument]:
 def test_questions_with_several_answers_stay_together_and_the_longest_come_first() -> None:
     loader = torch.utils.data.DataLoader(Sized(), batch_size=16, sampler=Answers(400, 4, of=4), collate_fn=list)
     batches, note, _ = begun(loader)
-    assert "400 of 400 items sampled, sizes from 1 to 23; 400 batches looked at, and " in note
+    assert "400 of 400 items sampled, sizes from 1 to 23; " in note and "batches looked at, " in note
     lengths = [[len(row) for row in batch] for batch in batches]
     assert all(batch[at : at + 4] == [batch[at]] * 4 for batch in lengths for at in (0, 4, 8, 12)), "rows of one question"
     assert sum(lengths[0]) > 14 * 16 and lengths[:6] == [lengths[0]] * 6, "the mean is 12"
@@ -188,7 +172,7 @@ def scaled(items: Sequence[torch.Tensor]) -> torch.Tensor:
 def test_a_rare_scale_that_a_collate_function_draws_is_the_trials(workers: int) -> None:
     loader = torch.utils.data.DataLoader(Pictures(), batch_size=4, collate_fn=scaled, num_workers=workers)
     batches, note, _ = begun(loader)
-    assert "all of one size; 400 batches looked at, and " in note and "from 768 to 12,288 elements" in note
+    assert "all of one size; " in note and "drawn anew of rows that were read" in note and "from 768 to 12,288 elements" in note
     assert [batch.shape[-1] for batch in (*batches[:6], *batches[8:10])] == [32] * 8
     assert 8 in {batch.shape[-1] for batch in batches}, "as drawn"
 

@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
-from launcher.inside.settings import ProbeSettings, injected
 from launcher.shared.orders import HELD, MALLOC_VALUE, MALLOC_VARIABLE, Orders
+from launcher.shared.probe import ProbeSettings, injected
 from launcher.trainers.ultralytics import environment as ultralytics
 
 pytestmark = [

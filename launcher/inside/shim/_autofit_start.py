@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import Callable
 from types import ModuleType
+from typing import Any
 
 PROBE, SAVES = "AUTOFIT_PROBE", "AUTOFIT_SAVES"
 
@@ -21,60 +22,36 @@ def _ours(name: str) -> ModuleType:
     return importlib.import_module(f"_autofit.{name}")
 
 
-def _probe(settings: str) -> Callable[[], None]:
+def _telling(settings: str, act: Callable[[], Any]) -> Any:
+    """What ``act`` returns. Where it fails the trial must say so: a broken probe must not pass for a script that fits."""
     try:
-        start = _ours("inside.start")
+        return act()
     except BaseException as error:
-        _failed(settings, error)
-        return _nothing
-
-    def begin() -> None:
-        try:
-            start.install(settings)
-        except BaseException as error:
-            _failed(settings, error)
-
-    return begin
+        with open(f"{settings}.failed", "a", encoding="utf-8") as file:
+            file.write(f"{sys.executable} {sys.version.split()[0]}: {type(error).__name__}: {error}\n")
+        return None
 
 
-def _failed(settings: str, error: BaseException) -> None:
-    """The trial must say so; a broken probe must not pass for a script that fits."""
-    with open(f"{settings}.failed", "a", encoding="utf-8") as file:
-        file.write(f"{sys.executable} {sys.version.split()[0]}: {type(error).__name__}: {error}\n")
-
-
-def _nothing() -> None: ...
-
-
-def _prepared() -> Callable[[], None]:
-    settings = os.environ.get(PROBE)
-    return _probe(settings) if settings and os.path.exists(settings) else _nothing
-
-
-def _saving(modules: str) -> Callable[[], None]:
-    """Installs the modules that make saves whole. A run goes on without them: then a kill within a save may leave a torn checkpoint."""
-
-    def begin() -> None:
-        for install in installs:
-            install()
-
+def _saving(modules: str) -> list[Callable[[], Any]]:
+    """What makes saves whole. A run goes on without it: then a kill within a save may leave a torn checkpoint."""
     installs = []
     for name in filter(None, modules.split(",")):
         try:
             installs.append(_ours(name).install)
         except Exception as error:
             print(f"autofit: a kill within a save may tear it: {name}: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
-    return begin
+    return installs
 
 
-def _both(first: Callable[[], None], then: Callable[[], None]) -> Callable[[], None]:
-    def begin() -> None:
-        first()
-        then()
-
-    return begin
+def begin() -> None:
+    if start is not None:
+        _telling(settings, lambda: start.install(settings))
+    for install in saving:
+        install()
 
 
 if "AUTOFIT_STACKS" in os.environ:
     _ours("inside.stacks").tell()
-begin = _both(_prepared(), _saving(os.environ.get(SAVES, "")))
+settings = os.environ.get(PROBE, "")
+start = _telling(settings, lambda: _ours("inside.start")) if settings and os.path.exists(settings) else None
+saving = _saving(os.environ.get(SAVES, ""))

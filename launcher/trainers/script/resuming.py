@@ -8,7 +8,6 @@ from __future__ import annotations
 import glob
 import json
 import logging
-import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -21,7 +20,6 @@ from launcher.adapter.protocol import NOT_FINITE, Weights
 from launcher.adapter.python_source import parsed
 from launcher.machine import process
 from launcher.shared import checkpoint_files
-from launcher.shared.orders import BEFORE
 from launcher.trainers.script import training_arguments
 
 log = logging.getLogger(__name__)
@@ -64,11 +62,8 @@ def saves(files: Iterable[Path]) -> Saves:
 
 
 def found(pattern: str) -> list[Path]:
-    """What a glob finds, and the old one of a folder that a kill caught while the new one was put in its place (``inside.whole_saves``)."""
-    place, name = os.path.split(pattern)
-    aside = [Path(path) for path in glob.glob(os.path.join(place, f".{name}.{BEFORE}"), recursive=True)]
-    alone = [path for path in aside if not path.with_name(path.name[1 : -len(f".{BEFORE}")]).exists()]
-    return [*map(Path, glob.glob(pattern, recursive=True)), *alone]
+    """What a glob finds."""
+    return [*map(Path, glob.glob(pattern, recursive=True))]
 
 
 def look(saved: Sequence[Path], *, program: str, saves: Saves) -> Mapping[Path, Checkpoint | str]:

@@ -33,6 +33,7 @@ from launcher.run import start as launch
 from launcher.run.events import Deviated
 from launcher.run.memory_usage import Usage
 from launcher.run.watch import RunMeter, RunWatch
+from launcher.shared.probe import VARIABLE, ProbeSettings
 from launcher.shared.report import Failure, PhaseUse, TrialReport
 from launcher.trainers.suite import cpu_budget
 from launcher.trainers.ultralytics.adapter import WORDS
@@ -202,19 +203,21 @@ def test_every_run_on_a_card_is_held_by_the_allocators_own_variable(
     assert started.argv == (sys.executable, "train.py")
 
 
-def test_an_older_torch_is_held_by_a_wrapper_that_knows_the_card(card: FakeCard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_older_torch_is_held_by_a_probe_that_knows_the_card(card: FakeCard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     job = make_job(tmp_path)
     card.used = 100 * MIB
     started = Started(monkeypatch, "2.8.0").run(job)
     assert "per_process" not in started.env["PYTORCH_CUDA_ALLOC_CONF"]
-    words = started.argv[started.argv.index("--device") :]
-    free = str(job.budget.free_bytes - 100 * MIB)
-    assert words[:8] == ("--device", "cuda", "--device-uuid", card.uuid, "--idle-free", free, "--bytes", str(job.budget.budget_bytes))
+    told = ProbeSettings.read(Path(started.env[VARIABLE])).orders
+    assert {name: told[name] for name in ("device", "device_uuid", "idle_free_bytes", "cap_bytes")} == {
+        "device": "cuda", "device_uuid": card.uuid, "idle_free_bytes": job.budget.free_bytes - 100 * MIB,
+        "cap_bytes": job.budget.budget_bytes,
+    }  # fmt: skip
 
 
-def test_a_script_of_another_interpreter_is_held_by_the_wrapper(card: FakeCard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_script_of_another_interpreter_is_held_by_the_probe(card: FakeCard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     job = make_job(tmp_path, argv=("/opt/other/bin/python", "train.py"))
-    assert "launcher.inside.held" in Started(monkeypatch, "2.15.0").run(job).argv
+    assert VARIABLE in Started(monkeypatch, "2.15.0").run(job).env
 
 
 def test_the_command_that_is_shown_needs_nothing_of_autofit(job: Job) -> None:

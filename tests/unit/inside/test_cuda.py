@@ -30,7 +30,7 @@ class Machine:
         self.cuda = FakeCuda(self.card, **cuda)  # type: ignore[arg-type]
         self.idle = self.cuda.total - self.card.used
         monkeypatch.setitem(sys.modules, "torch", FakeTorch(self.cuda))
-        monkeypatch.setitem(sys.modules, "_autofit_pynvml", FakeNvml(self.card))
+        monkeypatch.setitem(sys.modules, "pynvml", FakeNvml(self.card))
         self.orders = Orders(
             module="none", folder=str(place), device="cuda", device_uuid=self.card.uuid, idle_free_bytes=self.idle,
             cap_bytes=CAP, ceiling_bytes=CAP, accumulation=1, payload={},
@@ -82,7 +82,7 @@ def test_reserved_and_outside_together_over_the_cap_end_the_trial(machine: Machi
 
 
 def test_without_nvml_the_runtime_tells_what_is_free(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "_autofit_pynvml", None)
+    monkeypatch.setitem(sys.modules, "pynvml", None)
     machine.cuda.init()
     assert budget.take(machine.orders).base_bytes == 500 * MIB
 
@@ -211,7 +211,7 @@ def test_half_micro_batches_are_timed_apart_from_whole_ones(machine: Machine) ->
 
 def test_a_spawned_data_loading_worker_opens_no_card(machine: Machine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     from launcher.inside.instrument import Instrument
-    from launcher.inside.settings import ProbeSettings
+    from launcher.shared.probe import ProbeSettings
 
     monkeypatch.setattr(multiprocessing.process, "current_process", lambda: SimpleNamespace(daemon=True))
     import dataclasses

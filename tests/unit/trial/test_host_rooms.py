@@ -45,13 +45,6 @@ def test_each_has_its_headroom_and_the_first_that_is_short_is_the_verdict() -> N
     assert host_rooms.verdict_on(rooms["/dev/shm"], FITS).source == "shared_memory" in OF_MACHINE
 
 
-def test_where_there_is_little_a_few_more_stay_free_than_the_headroom_says() -> None:
-    room = RoomRecord(name=host_rooms.DISK, needed=20 * MIB, there=30 * MIB, headroom=0.1)
-    assert host_rooms.is_short(room) and not host_rooms.is_short(room.model_copy(update={"there": 36 * MIB}))
-    assert "(16 MiB kept free)" in host_rooms.verdict_on(room, FITS).why
-    assert not host_rooms.is_short(room.model_copy(update={"headroom": 0.0}))
-
-
 def test_predictions_of_the_whole_validation_set_count_beside_a_card() -> None:
     moved = TrialReport(validation_batches=4, validation_batches_total=1004, facts={HOST_BESIDE: GIB, HOST_GROWTH: 2**20})
     before, with_all = (host_rooms.rooms(USE, one, headroom=0.1)[0].needed for one in (TrialReport(), moved))

@@ -319,14 +319,6 @@ def test_a_loss_that_is_not_finite_is_a_verdict_that_no_lower_rung_cures() -> No
     assert judged(but(loss_finite=True)).fits and judged(but(loss_finite=None)).fits
 
 
-def test_a_trainer_that_goes_down_by_itself_says_how_far() -> None:
-    hidden = judged(but(observed={"micro_batch": 2, "image_size": 640, "device": "cpu"}, swallowed=("OutOfMemoryError: x",)))
-    assert hidden.kind is Kind.ALTERED and "went on with micro_batch=2" in hidden.why
-    over = PhaseUse(phase="train", seconds=1.0, reserved_bytes=1700)
-    measured = judged(but(observed={"micro_batch": 4, "image_size": 640, "device": "cpu"}, uses=(over,)))
-    assert measured.kind is Kind.OUT_OF_MEMORY and "went on with micro_batch=4" in measured.why
-
-
 def test_a_batch_that_can_not_be_put_together_is_altered_and_no_crash() -> None:
     message = "NotExact: accumulation from outside can't be exact here: the optimizer is given a closure"
     verdict = judged(failed(message, types=("NotExact", "RuntimeError")), returncode=1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -27,85 +26,43 @@ from tests.helpers.few import Few
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 WRITES = "import time\nwhile True: print('a word', flush=True); time.sleep(0.2)"
 READS = "while True: open('/proc/self/stat').read()"
-FILLS = "import mmap\nwhile True: mmap.mmap(-1, 2**22).write(bytes(2**22))"
 REPORTS = "import os, sys, time\ndef report(): open(f'{sys.argv[1]}.new', 'w').write('{}'); os.replace(f'{sys.argv[1]}.new', sys.argv[1])\n"
 """As a recorder writes: whoever reads it meanwhile finds it whole."""
-BATCHES = f"""{REPORTS}
-report()
-before = time.time()
-while True:
-    if time.time() > before + 0.3:
-        os.utime(sys.argv[1])
-        before = time.time()
-"""
-PREPARED = f"{REPORTS}report()\nfor _ in range(8): time.sleep(0.2); os.utime(sys.argv[1])\n"
-"""Its report is there, and has been touched by batches."""
 PHASES = f"{REPORTS}while True: report(); time.sleep(0.2)"
 
 
-def watched(place: Path, code: str, *, stall_s: float, timeout_s: float) -> tuple[Ending, trial.TrialWatch, list[str]]:
+def watched(place: Path, code: str, *, stall_s: float, timeout_s: float) -> tuple[Ending, trial.TrialWatch]:
     budget: Budget = cpu_budget()
     orders = Orders(module="", folder=str(place), device=budget.kind, cap_bytes=budget.cap_bytes, accumulation=1, payload={})
     argv = (sys.executable, "-c", code, str(orders.report_path))
     child = process.start(argv, env={}, stdout=place / "stdout.log", stderr=place / "stderr.log")
-    said: list[str] = []
-    watch = trial.TrialWatch(child, orders, lambda event: said.append(event.phase), stall_s=stall_s)
-    return process.wait(child, timeout_s=timeout_s, each_poll=watch), watch, said
+    watch = trial.TrialWatch(child, orders, lambda event: None, stall_s=stall_s)
+    return process.wait(child, timeout_s=timeout_s, each_poll=watch), watch
 
 
-def test_one_that_sleeps_is_ended_long_before_its_time_and_where_it_stood_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trial, "STILL_S", 1.0)
-    ending, watch, said = watched(tmp_path, "import time; time.sleep(600)", stall_s=3.0, timeout_s=300.0)
+def test_one_that_sleeps_is_ended_long_before_its_time_and_where_it_stood_is_kept(tmp_path: Path) -> None:
+    ending, watch = watched(tmp_path, "import time; time.sleep(600)", stall_s=3.0, timeout_s=300.0)
     assert watch.stood_still and not ending.timed_out and "process" in (tmp_path / "stalled.txt").read_text()
-    assert any("computing nothing for" in phase and "recover.stall_s=3" in phase for phase in said), "it is said before it is ended"
 
 
-@pytest.mark.parametrize("code", [WRITES, PHASES, READS, FILLS, BATCHES])
+@pytest.mark.parametrize("code", [WRITES, PHASES, READS])
 def test_one_at_work_is_never_ended(tmp_path: Path, code: str) -> None:
-    ending, watch, _ = watched(tmp_path, code, stall_s=1.5, timeout_s=4.0)
+    ending, watch = watched(tmp_path, code, stall_s=1.5, timeout_s=4.0)
     assert ending.timed_out and not watch.stood_still
-
-
-@pytest.mark.parametrize("code", [f"{PREPARED}while True: pass", f"{PREPARED}{FILLS}"])
-def test_one_that_goes_round_in_circles_is_ended_long_before_its_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str) -> None:
-    for name in ("STILL_S", "LOOK_S", "LIFE_S"):
-        monkeypatch.setattr(trial, name, 0.1)
-    ending, watch, said = watched(tmp_path, code, stall_s=1.5, timeout_s=300.0)
-    assert watch.stood_still and watch.computed and not ending.timed_out
-    assert any("no progress for" in phase and "recover.stall_s=1.5" in phase for phase in said), "it is said before it is ended"
 
 
 def test_the_data_segments_of_all_its_processes_are_watched_from_outside(tmp_path: Path) -> None:
     """A signal may end the one that trains before it could report: a native library that doesn't check its allocation."""
     trains = "import time; held = bytearray(300_000_000); time.sleep(3)"
     code = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {trains!r}])"
-    _, watch, _ = watched(tmp_path, code, stall_s=300.0, timeout_s=60.0)
+    _, watch = watched(tmp_path, code, stall_s=300.0, timeout_s=60.0)
     assert 300_000_000 < watch.peak_data_bytes < 500_000_000
-
-
-LOST = """import sys, time
-print("RuntimeError: unable to write to file </torch_8_1_0>: No space left on device (28)", file=sys.stderr, flush=True)
-"""
-"""MIC-DKFZ/nnUNet#2162"""
-
-
-@pytest.mark.parametrize(("after", "ended"), [("time.sleep(600)", True), ("while True: pass", False)])
-def test_one_that_waits_for_what_a_worker_has_lost_is_ended_soon(
-    after: str, ended: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Long before stall_s; one that computes is let alone."""
-    for name, seconds in (("LOOK_S", 0.1), ("LIFE_S", 0.1), ("LOST_S", 1.5)):
-        monkeypatch.setattr(trial, name, seconds)
-    ending, watch, _ = watched(tmp_path, LOST + after, stall_s=300.0, timeout_s=8.0)
-    assert ending.timed_out != ended and not watch.stood_still
 
 
 def test_the_verdict_on_one_that_stood_still_says_where() -> None:
     rung = build([Wheel(name="micro_batch", values=(8,))], effective_batch=8).asked
     needs = Needs(optimizer_steps=2, validation_batches=1)
     ending = Ending(returncode=-15, stood_still="process 7 (sleeping): futex_wait")
-    circles = judge(None, replace(ending, computed=True), rung=rung, needs=needs)
-    assert circles.kind is Kind.STALLED and "made no progress" in circles.why and "endless loop" in circles.why
     for report in (None, TrialReport(phase="train")):
         verdict = judge(report, ending, rung=rung, needs=needs)
         assert verdict.kind is Kind.STALLED and "stood still" in verdict.why and "futex_wait" in verdict.evidence

@@ -14,7 +14,6 @@ from typing import Any
 
 from ....inside.after_import import Hook
 from ....inside.instrument import Instrument
-from ....inside.settings import VARIETY
 from ....shared.report import SAID_ACCUMULATION, UPDATES, WORLD_SIZE, Phase
 from . import deepspeed
 
@@ -37,9 +36,6 @@ def install(instrument: Instrument, module: Any) -> None:
 
     class Probe(module.TrainerCallback):  # type: ignore[misc]
         def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
-            generation = getattr(model, "generation_config", None)
-            if generation is not None and getattr(args, "predict_with_generate", False):
-                generation.min_length = NEVER_ENDS
             if instrument.recorder is not None:
                 instrument.recorder.observe(micro_batch=args.per_device_train_batch_size)
                 instrument.recorder.fact(
@@ -123,7 +119,7 @@ def hold_to_full_length(module: Any) -> None:
 
 def _enough(instrument: Instrument, state: Any) -> bool:
     """Whether training went on for long enough before its evaluation; ranks evaluate together."""
-    wish = instrument.varied(VARIETY) or state.global_step + 2 >= state.max_steps
+    wish = instrument.varied() or state.global_step + 2 >= state.max_steps
     return instrument.together.agreed("evaluation", str(state.global_step), wish)
 
 

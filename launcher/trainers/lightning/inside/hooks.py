@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 import math
-from dataclasses import dataclass
 from typing import Any
 
 from ....inside.after_import import Hook
@@ -28,9 +27,7 @@ def hooks(instrument: Instrument) -> dict[str, tuple[str, Hook]]:
 def install(instrument: Instrument, module: Any) -> None:
     """Patches the Trainer of ``lightning.pytorch`` or ``pytorch_lightning``."""
     trainer = module.Trainer
-    fit = trainer.fit
-
-    asked: list[AskedLength] = []
+    fit, asked = trainer.fit, dict[str, Any]()
 
     class Probe(module.Callback):  # type: ignore[misc]
         def on_train_batch_start(self, trainer: Any, module: Any, batch: Any, batch_idx: int) -> None:
@@ -43,7 +40,8 @@ def install(instrument: Instrument, module: Any) -> None:
                 observe_micro_batch(instrument, size)
                 instrument.arrives.trains(loader)
             instrument.recorder.measured(train_samples=length(getattr(loader, "dataset", None)))
-            instrument.recorder.fact(**asked[-1].course(length(loader)))
+            if asked and (whole := updates(length(loader), **asked)) < math.inf:
+                instrument.recorder.fact(**{UPDATES: whole})
 
         def on_train_batch_end(self, trainer: Any, *_: Any, **__: Any) -> None:
             if instrument.phase is Phase.TRAIN_AGAIN and instrument.trained_again:
@@ -70,10 +68,9 @@ def install(instrument: Instrument, module: Any) -> None:
         elif instrument.recorder is not None:
             instrument.recorder.fact(**{SAID_ACCUMULATION: accumulation})
             instrument.arrives.given({"accumulate_grad_batches": accumulation})
-        asked.append(AskedLength(
-            accumulation=accumulation, batches=this.limit_train_batches, epochs=this.fit_loop.max_epochs, steps=this.max_steps,
-            by_hand=by_hand,
-        ))  # fmt: skip
+        asked.update({} if by_hand else {
+            "accumulation": accumulation, "batches": this.limit_train_batches, "epochs": this.fit_loop.max_epochs, "steps": this.max_steps,
+        })  # fmt: skip
         this.callbacks = [callback for callback in this.callbacks if not any(cls.__name__ in _UNWANTED for cls in type(callback).__mro__)]
         this.callbacks.append(Probe())
         this.limit_train_batches = instrument.wanted * accumulation
@@ -88,27 +85,11 @@ def install(instrument: Instrument, module: Any) -> None:
     trainer.fit = fitted
 
 
-@dataclass(frozen=True)
-class AskedLength:
-    """How long the Trainer was asked to train, before it was limited."""
-
-    accumulation: int
-    batches: float
-    epochs: int | None
-    steps: int
-    by_hand: bool
-
-    def course(self, length: int) -> dict[str, Any]:
-        """How long it would have trained, in optimizer steps: as its ``estimated_stepping_batches`` counts. It
-        can't know that of a loader without a length, nor of a module that takes its steps itself."""
-        if self.by_hand:
-            return {}
-        given = min(length, self.batches) if isinstance(self.batches, int) else int(length * self.batches)
-        by_epochs = (
-            math.ceil(given / self.accumulation) * self.epochs if self.epochs is not None and self.epochs > 0 and given else math.inf
-        )
-        updates = min(by_epochs, self.steps if self.steps >= 0 else math.inf)
-        return {UPDATES: updates} if updates < math.inf else {}
+def updates(length: int, *, accumulation: int, batches: float, epochs: int | None, steps: int) -> float:
+    """Optimizer steps of the whole training, as the Trainer's ``estimated_stepping_batches`` counts them; infinite where it can't know."""
+    given = min(length, batches) if isinstance(batches, int) else int(length * batches)
+    by_epochs = math.ceil(given / accumulation) * epochs if given and epochs is not None and epochs > 0 else math.inf
+    return min(by_epochs, steps if steps >= 0 else math.inf)
 
 
 def _steps_by_hand(model: Any = None, *_: Any, **__: Any) -> bool:

@@ -10,26 +10,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..shared import files
+from . import files
 
 VARIABLE = "AUTOFIT_PROBE"
 """Environment variable with the path of the settings' file; inherited by every child process."""
-SHIM = Path(__file__).parent / "shim"
+SHIM = Path(__file__).parents[1] / "inside" / "shim"
 """Folder whose ``sitecustomize`` loads the probe."""
 
 LEAST_STEPS = 2
 """Optimizer steps before validation, at least: with the first one its state comes, and the second shows the peak beside it."""
 LEAST_VALIDATION = 4
 """Validation batches that are let through where there are so many: growth from batch to batch shows from the third on."""
-VARIETY, VARIETY_S = 16, 6.0
+VARIETY, VARIETY_S = 8, 6.0
 """Micro-batches of training that are let through where they come quickly (a peak that lasts shorter than a look at the memory shows in one
 of several), within so many seconds ..."""
-VARIETY_OF_LENGTHS, VARIETY_LENGTHS_S = 48, 25.0
-"""... or where lengths differ ..."""
-VARIETY_AGAIN = 8
-"""... and after validation."""
-ALIKE = 4
-"""... and on a card, where all batches are alike."""
+VARIETY_OF_LENGTHS, VARIETY_LENGTHS_S = 24, 25.0
+"""... or where lengths differ."""
 LOADED = "loaded"
 """File among the records that the first process makes into which the probe has come."""
 
@@ -47,8 +43,7 @@ class ProbeSettings:
     kept: tuple[str, ...] = ()
     """Folders beside the overlay's that are written to as they are: the trial's own temporary one."""
     mode: str = "cut"
-    """cut: a pass over the training data ends after the steps wanted. full: it goes on to its length, fast-forwarded. few: as cut, of a
-    training that has fewer steps in all than a trial wants."""
+    """cut: a pass over the training data ends after the steps wanted. full: it goes on to its length, fast-forwarded."""
     budget_only: bool = False
     """True: only the budget is taken, at the same moment as in a trial; nothing is watched, cut or redirected."""
 
