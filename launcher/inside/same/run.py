@@ -23,7 +23,6 @@ from launcher.inside.quiet import QUIET
 from launcher.inside.recorder import Recorder
 from launcher.shared import procfs
 from launcher.shared.orders import TEMPORARY, Orders
-from launcher.shared.probe import ProbeSettings, injected
 from launcher.shared.report import Phase, TrialReport
 
 EXACT = {"PYTHONHASHSEED": "0", "TORCHDYNAMO_DISABLE": "1", "PYTORCH_JIT": "0", "NVIDIA_TF32_OVERRIDE": "0", "MPLBACKEND": "Agg"}
