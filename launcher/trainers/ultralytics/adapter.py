@@ -1,8 +1,8 @@
 """Ultralytics YOLO training, in autofit's terms. Translates; only ``inside`` and ``native`` import the trainer itself.
 
-The batch arithmetic (engine/trainer.py of 8.4.190): Ultralytics steps after ``max(round(nbs / batch), 1)`` micro-batches and
-applies ``weight_decay * batch * accumulate / nbs``. A rung with micro-batch B keeps the asked effective batch E exactly by
-``batch=B nbs=E weight_decay=wd0*E/nbs0``: the applied decay is then the asked one.
+The batch arithmetic (engine/trainer.py of 8.4.190): Ultralytics steps after ``max(round(nbs / batch), 1)`` batches and applies
+``weight_decay * batch * accumulate / nbs``. A rung with a smaller micro-batch is the asked run, each of whose batches is trained in parts
+(``native.exact_trainer``). Another accumulation than Ultralytics' own is asked by ``nbs=E weight_decay=wd0*E/nbs0``.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from launcher.trainers.ultralytics.checks import TASKS
 from launcher.trainers.ultralytics.dialect import DIALECT
 from launcher.trainers.ultralytics.models import from_weights, smaller, start_of
 
-_EXACT = ("yolo.py", ("accumulation_ramp.py", "exact_settings.py", "exact_trainer.py", "layer_checkpointing.py", "yolo_ranks.py"))
+_EXACT = ("yolo.py", ("exact_settings.py", "exact_trainer.py", "layer_checkpointing.py", "yolo_ranks.py"))
 """Of ``native``: what is loaded into the processes of a command, and what it needs beside it."""
 _KEPT_IN = "kept_in"
 """Beside them: where the run is kept, as it tells once it has begun."""
@@ -193,17 +193,17 @@ class UltralyticsAdapter(Adapter):
 
     def arguments(self, rung: Rung, budget: Budget) -> dict[str, Any]:
         """The native arguments of one rung."""
-        values = rung.values
+        values, batch, nbs = rung.values, self._batch(rung), yolo_arguments.value_of(self.args, "nbs")
         args: dict[str, Any] = {
             "model": start_of(str(values["model"])).file,
             "data": absolute(str(self.recipe.data)),
             **self.args,
-            "batch": rung.micro_batch * rung.world_size,
-            "nbs": rung.effective_batch,
+            "batch": batch,
+            "nbs": nbs,
             "device": "cpu" if budget.kind == "cpu" else ",".join(map(str, range(rung.world_size))),
         }
-        nbs = yolo_arguments.value_of(self.args, "nbs")
-        if rung.effective_batch != nbs:
+        if max(round(nbs / batch), 1) * batch != rung.effective_batch:
+            args["nbs"] = rung.effective_batch
             args["weight_decay"] = yolo_arguments.value_of(self.args, "weight_decay") * rung.effective_batch / nbs
         wheels = {"imgsz": "image_size", "workers": "workers", "multi_scale": "multi_scale"}
         args |= {key: values[wheel] for key, wheel in wheels.items() if values.get(wheel) is not None}
@@ -214,10 +214,17 @@ class UltralyticsAdapter(Adapter):
             args |= yolo_arguments.saved_in(Path(str(args.pop("save_dir"))))
         return args
 
+    def _batch(self, rung: Rung) -> int:
+        """Ultralytics' own batch, over all cards: the asked one, of which a lower rung trains a micro-batch at a time."""
+        accumulation = self.recipe.ask.get("accumulation") or self.asked.accumulation
+        assert isinstance(accumulation, int)
+        return rung.effective_batch // accumulation
+
     def stand_in(self, place: Path) -> Recipe | None:
         """Images of the asked size, as many as a micro-batch on all cards has."""
-        size = self.recipe.ask.get("image_size") or yolo_arguments.value_of(self.args, "imgsz")
-        said = {"task": self._task(), "size": size, "images": self._asked()["asked_batch"], "densest": 300}
+        size, micro_batch = self.recipe.ask.get("image_size") or yolo_arguments.value_of(self.args, "imgsz"), self.recipe.ask["micro_batch"]
+        assert isinstance(micro_batch, int)
+        said = {"task": self._task(), "size": size, "images": micro_batch * self.asked.world_size, "densest": 300}
         maker = str(paths.home() / "examples" / "boxes" / "make_boxes.py")
         prepare = (sys.executable, maker, str(place), *(f"--{name}={value}" for name, value in said.items()))
         return self.recipe.model_copy(update={"data": str(place / "data.yaml"), "prepare": prepare})
@@ -266,29 +273,24 @@ class UltralyticsAdapter(Adapter):
         return bool(yolo_arguments.value_of(self.args, "save")) and int(yolo_arguments.value_of(self.args, "epochs")) > 1
 
     def _val_batch(self, rung: Rung) -> int | None:
-        """The validation micro-batch, where the wheel says one: never more than Ultralytics' own, so that turning it only saves.
+        """The validation micro-batch, where it isn't Ultralytics' own: twice the batch, and once for obb (engine/trainer.py, 8.4.190).
 
-        Its own is twice the micro-batch, and once for obb (engine/trainer.py, 8.4.190).
+        It goes down with the micro-batch, and never above what the wheel says: turning that only saves.
         """
         at_most = rung.values.get("val_micro_batch")
         own = rung.micro_batch * (1 if self._task() == "obb" else 2)
-        return min(at_most, own) if isinstance(at_most, int) else None
+        if isinstance(at_most, int):
+            return min(at_most, own)
+        return own if self._in_parts(rung) else None
 
-    def _asked(self) -> dict[str, int]:
-        """The batch and nominal batch of the asked run: what its warm-up and its automatic optimizer are worked out from."""
-        micro_batch = self.recipe.ask["micro_batch"]
-        accumulation = self.recipe.ask.get("accumulation")
-        assert isinstance(micro_batch, int)
-        batch = micro_batch * self.asked.world_size
-        nbs = batch * accumulation if isinstance(accumulation, int) else yolo_arguments.value_of(self.args, "nbs")
-        return {"asked_batch": batch, "asked_nbs": int(nbs)}
+    def _in_parts(self, rung: Rung) -> bool:
+        return rung.micro_batch * rung.world_size < self._batch(rung)
 
     def command(self, rung: Rung, budget: Budget, *, folder: Path, start: RunStart = FIRST) -> Command:
         """``yolo ...`` where its command line can say the rung exactly, else the same line, or the script, with ``native/yolo.py`` loaded.
 
         On a card always the latter: a plain ``yolo`` halves its batch by itself when memory runs out, and goes on (engine/trainer.py).
-        It can't say gradient checkpointing, a validation micro-batch, or a warm-up whose effective batch is the asked one
-        when the micro-batch is lower (Ultralytics ramps accumulation from 1 to nbs / batch over the warm-up epochs).
+        It can't say gradient checkpointing, a validation micro-batch, or a batch that is trained in parts.
         """
         args, more = self.arguments(rung, budget), {} if start.workers is None else {"workers": start.workers}
         if start.checkpoint is not None:
@@ -322,9 +324,7 @@ class UltralyticsAdapter(Adapter):
 
     def _settings(self, rung: Rung) -> dict[str, Any]:
         """What of a rung ``native/exact_settings.py`` has to say."""
-        asked = self._asked()
-        ramps = yolo_arguments.value_of(self.args, "warmup_epochs") > 0 or yolo_arguments.value_of(self.args, "optimizer") == "auto"
-        settings: dict[str, Any] = asked if ramps and rung.micro_batch * rung.world_size != asked["asked_batch"] else {}
+        settings: dict[str, Any] = {"micro_batch": rung.micro_batch} if self._in_parts(rung) else {}
         if rung.values.get("checkpointing"):
             settings["checkpointing"] = True
         if (val_batch := self._val_batch(rung)) is not None:
@@ -378,7 +378,7 @@ class UltralyticsAdapter(Adapter):
         if (bar := _BAR.search(line)) is not None:
             counts: dict[str, Any] = {name: int(bar[name]) for name in ("epoch", "epochs", "step", "steps")}
             losses = sum(map(float, bar["losses"].split())) if bar["losses"].strip() else None
-            known = replace(known, phase=TRAIN, **counts, of_epoch=True, loss=losses, batch=rung.micro_batch * rung.world_size)
+            known = replace(known, phase=TRAIN, **counts, of_epoch=True, loss=losses, batch=self._batch(rung))
         elif _VALIDATION.search(line) and known.epoch is not None:
             known = replace(known, phase=VALIDATE)
         return replace(said, progress=known)
@@ -432,7 +432,7 @@ class UltralyticsAdapter(Adapter):
         assert checkpoint is not None
         resuming.put_best_right(weights)
         if checkpoint.finished:  # one process does what is left, with a batch that each had
-            one = {"batch": rung.micro_batch, "device": "0"} if rung.world_size > 1 else {}
+            one = {"batch": self._batch(rung) // rung.world_size, "device": "0"} if rung.world_size > 1 else {}
             command = self._exact(rung, placed, folder=folder, set={**more, **one}, trained=str(resuming.best(weights)))
             return replace(command, ranks=1)
         return self._exact(rung, placed, folder=folder, set={**more, "resume": str(checkpoint.path.absolute())})

@@ -14,7 +14,7 @@ from typing import Any
 
 from ....inside import loss_scale
 from ....inside.instrument import Instrument
-from ....shared.report import SAID_ACCUMULATION, UPDATES, Phase
+from ....shared.report import SAID_ACCUMULATION, Phase
 from . import worst
 
 _Trainer: Any = object
@@ -39,18 +39,18 @@ class Steered(_Trainer):  # type: ignore[misc]
         loader = super().get_dataloader(dataset_path, batch_size=batch_size, rank=rank, mode=mode)
         if mode == "train":
             self._recorder.measured(train_samples=len(loader.dataset))
-            worst.takes(loader, self._epochs_of(loader))
+            worst.takes(loader, self._epochs_of(loader), of=math.ceil(loader.batch_size / self._micro_batch))
         return loader
 
     def _epochs_of(self, loader: Any) -> worst.TrialBatches:
         orders, args = self.instrument.orders, self.args
         multi_scale = 0.5 if args.multi_scale is True else args.multi_scale  # a flag in 8.3: from half to one and a half
         sizes = worst.drawn_sizes(args.imgsz, multi_scale, self.stride) if multi_scale else None
-        shapes = worst.shapes_of(loader, sizes, last_kept=not loader.drop_last)
+        shapes = worst.shapes_of(loader, sizes, last_kept=not loader.drop_last, most=self._micro_batch)
         epochs = worst.training(shapes, orders, closes=0 < args.close_mosaic < self.epochs)
         if orders.resumes:  # the first of two is done
             return worst.TrialBatches(*epochs[:2])
-        return worst.TrialBatches(*worst.with_halves(epochs, orders.halves if loader.batch_size > 1 else 0))
+        return worst.TrialBatches(*worst.with_halves(epochs, orders.halves if self._micro_batch > 1 else 0))
 
     def preprocess_batch(self, batch: Any) -> Any:
         script, halves = self.train_loader.batch_sampler.now, self.instrument.orders.halves
@@ -69,9 +69,8 @@ class Steered(_Trainer):  # type: ignore[misc]
     def _observe(self, images: Any) -> None:
         """The largest micro-batch and side that came. A data set smaller than the micro-batch alters nothing."""
         recorder, seen = self._recorder, self._recorder.observed
-        asked = self.batch_size // max(getattr(self, "world_size", 1), 1)  # 8.3.63 has none
-        self.instrument.timed = len(images) == min(asked, len(self.train_loader.dataset))
-        count = asked if self.instrument.timed else len(images)
+        self.instrument.timed = len(images) == min(self._micro_batch, len(self.train_loader.dataset))
+        count = self._micro_batch if self.instrument.timed else len(images)
         recorder.observe(
             micro_batch=max(count, seen.get("micro_batch", 0)), largest_input=max(*images.shape[-2:], seen.get("largest_input", 0))
         )
@@ -82,11 +81,19 @@ class Steered(_Trainer):  # type: ignore[misc]
     def _recorder(self) -> Any:
         return self.instrument.recorder
 
-    def _accumulation(self) -> int:
-        """Of an exact trainer: its own outside the loop, the trial's inside it. Ultralytics steps where it isn't more than it has seen."""
-        if self._begun is None:
-            return int(super()._accumulation())
-        return sys.maxsize if self._begun % self.instrument.orders.trial_accumulation else 1
+    @property
+    def _micro_batch(self) -> int:
+        """Images of one forward and backward pass."""
+        return int(self.instrument.orders.payload["micro_batch"])
+
+    @property
+    def accumulate(self) -> int:
+        """What Ultralytics' loop compares with the micro-batches since its last step: in the trial every second ends one, or each."""
+        return sys.maxsize if self._drawn % self.instrument.orders.trial_accumulation else 1
+
+    @accumulate.setter
+    def accumulate(self, value: int) -> None:
+        """Ultralytics' own, by its batch and its warm-up, is that of the run."""
 
     def _setup_train(self, *world_size: Any) -> None:
         super()._setup_train(*world_size)
@@ -96,8 +103,7 @@ class Steered(_Trainer):  # type: ignore[misc]
         self._most_labels = most * worst.label_factor(self.args, bool(dataset.rect))
         self._recorder.note(f"worst data: the densest training image has {most} labels; {self._most_labels} allowed for after augmentation")
         self._recorder.observe(image_size=self.args.imgsz)
-        updates = self.updates_in_all() if hasattr(self, "updates_in_all") else None
-        self._recorder.fact(**{SAID_ACCUMULATION: self.instrument.orders.accumulation, UPDATES: updates})
+        self._recorder.fact(**{SAID_ACCUMULATION: self.instrument.orders.accumulation})
         self._script()
 
     def _script(self) -> None:

@@ -9,10 +9,12 @@ from __future__ import annotations
 import importlib
 import math
 import random
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from ....inside.loaders import BESIDE
 from ....shared.orders import Orders
 
 FIGURES = 3
@@ -54,9 +56,11 @@ class TrialBatches:
             epoch += 1
 
 
-def takes(loader: Any, script: TrialBatches) -> None:
-    """From now on the loader's batches are those of the script."""
+def takes(loader: Any, script: TrialBatches, *, of: int = 1) -> None:
+    """From now on the loader's batches are those of the script. ``of``: so many make one of the run's, and its workers hold as much ahead."""
     object.__setattr__(loader, "batch_sampler", script)  # DataLoader forbids a plain assignment
+    if loader.num_workers:
+        loader.prefetch_factor = (loader.prefetch_factor or 2) * of + math.ceil(BESIDE * (of - 1) / loader.num_workers)
     if getattr(loader, "iterator", None) is not None:  # made with the loader (before 8.4.150): it has the old sampler
         loader.reset()
 
@@ -73,15 +77,16 @@ def densest(labels: Sequence[int], size: int) -> list[int]:
     return (order * math.ceil(size / len(order)))[:size]
 
 
-def shapes_of(loader: Any, sizes: Sequence[int] | None = None, *, last_kept: bool = True) -> list[MicroBatch]:
+def shapes_of(loader: Any, sizes: Sequence[int] | None = None, *, last_kept: bool = True, most: int = sys.maxsize) -> list[MicroBatch]:
     """One micro-batch for every shape that a run over ``loader`` can have, most pixels first; of each shape the densest.
 
     Rectangular data keeps its groups, which share a shape; other data comes densest first. The last batch of an epoch may be smaller.
+    ``most``: images that are taken at once, where batches come in parts.
     """
     dataset = loader.dataset
     labels = [len(label["cls"]) for label in dataset.labels]
     if getattr(dataset, "rect", False):
-        groups = _groups(dataset.batch)
+        groups = {number: sorted(group, key=lambda i: -labels[i])[:most] for number, group in _groups(dataset.batch).items()}
         areas = {number: int(dataset.batch_shapes[number][0]) * int(dataset.batch_shapes[number][1]) for number in groups}
         shape_of = {number: (len(groups[number]), *map(int, dataset.batch_shapes[number])) for number in groups}
         kept: dict[tuple[int, ...], int] = {}
@@ -90,11 +95,11 @@ def shapes_of(loader: Any, sizes: Sequence[int] | None = None, *, last_kept: boo
         base = [(tuple(groups[number]), areas[number]) for number in kept.values()]
     else:
         of_rank = len(getattr(loader, "sampler", labels))  # of several ranks each has a part of the images
-        counts = {loader.batch_size, *(count % loader.batch_size if last_kept else 0 for count in (len(labels), of_rank))} - {0}
+        batches = {loader.batch_size, *(count % loader.batch_size if last_kept else 0 for count in (len(labels), of_rank))}
+        counts = {count for images in batches for count in (min(images, most), images % most)} - {0}
         base = [(tuple(densest(labels, count)), 1) for count in counts]
-    most = {images: max(labels[image] for image in images) for images, _ in base}
     found = [
-        (MicroBatch(images, size, most[images]), len(images) * area * (size or 1) ** 2)
+        (MicroBatch(images, size, max(labels[image] for image in images)), len(images) * area * (size or 1) ** 2)
         for images, area in base for size in (sizes or (None,))
     ]  # fmt: skip
     return [draw for draw, _ in sorted(found, key=lambda one: -one[1])]

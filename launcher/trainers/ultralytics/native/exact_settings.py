@@ -20,14 +20,9 @@ class Refused(ValueError):
 class ExactSettings:
     """The settings of a run. ``None`` means: as Ultralytics itself would do it."""
 
-    asked_batch: int | None = None
-    """``batch`` of the run that was asked for, over all GPUs. It would take one optimizer step per
-    ``E = asked_batch * max(round(asked_nbs / asked_batch), 1)`` images, after a warm-up that ramps the accumulation from 1. This run's
-    ``batch`` is a micro-batch that divides ``E``: it steps after the same images (after the micro-batch in which they end, where ``batch``
-    doesn't divide ``asked_batch``), in the warm-up and at the end of a pass, too, with the asked run's learning rates and its choice of
-    ``optimizer=auto``."""
-    asked_nbs: int | None = None
-    """``nbs`` of the run that was asked for. This run's ``nbs`` and ``weight_decay`` may be those, or ``E`` and as much larger."""
+    micro_batch: int | None = None
+    """Images of one forward and backward pass, on each GPU. Each batch of the training, which is the asked run's, is trained in parts of so
+    many: it steps after the same images, with the same learning rates, in the warm-up and at the end of a pass, too."""
     checkpointing: bool = False
     """Gradient checkpointing, layer by layer: less memory, about 1.3 to 1.7 times the time; equal gradients and batch-norm statistics."""
     val_batch: int | None = None
@@ -40,10 +35,6 @@ class ExactSettings:
     """The training is done already: these are its weights. They are validated in its place, and the script goes on."""
     only: bool = False
     """The script ends with its training."""
-
-    def asked(self, batch: int, nbs: int) -> tuple[int, int]:
-        """(batch, nbs) of the asked run, where this run's own are ``batch`` and ``nbs``."""
-        return self.asked_batch or batch, self.asked_nbs or nbs
 
 
 def configure(new: ExactSettings) -> None:

@@ -2,7 +2,7 @@
 
 As ``_autofit_yolo.py`` beside a ``sitecustomize.py`` that loads it, in a folder of their own, for every process of a command:
 
-    PYTHONPATH=/that/folder YOLO_EXACT='{"asked_batch": 64, "set": {"batch": 16}}' python train.py
+    PYTHONPATH=/that/folder YOLO_EXACT='{"micro_batch": 16}' python train.py
 
 The command stays as it is, and YOLO_EXACT says what its command line or its script can't (``exact_settings.ExactSettings``). Ultralytics
 does not halve the batch by itself when memory runs out: this training is the one that was asked for, or fails. One that fails ends the
