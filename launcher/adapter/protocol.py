@@ -106,9 +106,6 @@ class Adapter(ABC):
     """True: its trials and its run can be started once on each of several devices (torchrun), and follow from that alone."""
     starts_ranks: ClassVar[bool] = False
     """True: its command starts its processes itself, on as many cards as it is given."""
-    saves: ClassVar[tuple[str, ...]] = ()
-    """Modules of ``inside/``, below the package, whose ``install`` keeps the checkpoint that a full run writes over until the new one is
-    whole, where the trainer doesn't write it by ``torch.save``."""
     recipe: Recipe
 
     def __init__(self, recipe: Recipe) -> None:

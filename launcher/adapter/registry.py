@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from launcher.adapter import log_line
 from launcher.adapter.log_line import TrainerWords
@@ -40,13 +40,6 @@ def words_of(adapter: Adapter) -> TrainerWords:
     if not adapter.general:
         return adapter.words
     return log_line.joined([adapter.words, *(other.words for other in adapters() if other.name != adapter.name)])
-
-
-def saves_of(adapter: Adapter) -> tuple[str, ...]:
-    """``Adapter.saves`` behind the module that does it for ``torch.save``. A general adapter, whose command may run any trainer, gets
-    those of all installed adapters."""
-    several: Iterable[Adapter | type[Adapter]] = (adapter, *adapters()) if adapter.general else (adapter,)
-    return ("inside.whole_saves", *sorted({name for one in several for name in one.saves}))
 
 
 def load_adapter(name: str) -> type[Adapter]:

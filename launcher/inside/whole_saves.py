@@ -20,6 +20,7 @@ from ..shared.write_failures import maybe_full
 from .after_import import after_import
 
 BESIDE = "being-saved"
+CHECKPOINTS = (".pt", ".pth", ".ckpt")
 
 
 def install() -> None:
@@ -29,6 +30,7 @@ def install() -> None:
 
 def _torch(module: Any) -> None:
     module.save = whole(module.save)
+    Path.write_bytes = whole_bytes(Path.write_bytes)  # type: ignore[method-assign]
 
 
 def _accelerate(module: Any) -> None:
@@ -45,6 +47,18 @@ def whole(plain: Callable[..., Any]) -> Callable[..., Any]:
         return replaced(f, lambda place: plain(obj, place, *args, **named))
 
     return save
+
+
+def whole_bytes(plain: Callable[[Path, Any], int]) -> Callable[[Path, Any], int]:
+    """A ``Path.write_bytes`` that does so for checkpoints by their name, as Ultralytics writes its own."""
+
+    @functools.wraps(plain)
+    def write_bytes(self: Path, data: Any) -> int:
+        if self.suffix not in CHECKPOINTS:
+            return plain(self, data)
+        return int(replaced(self, lambda place: plain(Path(place), data)))
+
+    return write_bytes
 
 
 def replaced(path: str | os.PathLike[str], write: Callable[[Any], Any]) -> Any:

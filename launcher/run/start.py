@@ -11,7 +11,6 @@ from pathlib import Path
 
 from launcher.adapter.commands import Command, held
 from launcher.adapter.protocol import FIRST, RunStart
-from launcher.adapter.registry import saves_of
 from launcher.history.records import MoveRecord, Record
 from launcher.history.run_folder import AttemptFiles
 from launcher.ladder.rungs import Rung
@@ -75,8 +74,7 @@ def start(job: Job, chosen: Trial, command: Command, files: AttemptFiles, *, sho
     for. The command that is shown leaves this out.
     """
     budget = job.budget
-    saves = saves_of(job.adapter) if job.recipe.recover.whole_saves else ()
-    env = {**allocator_environment(budget), **command.env, **command.told, SAVES: ",".join(saves)}
+    env = {**allocator_environment(budget), **command.env, **command.told, SAVES: "inside.whole_saves" if job.recipe.recover.whole_saves else ""}
     if budget.kind == "cuda" and (fraction := _fraction(job, chosen, command)) is not None:
         env |= allocator.holding({**os.environ, **env}, fraction)
         env |= {"PYTHONPATH": os.pathsep.join(filter(None, [str(SHIM), env.get("PYTHONPATH", os.environ.get("PYTHONPATH"))]))}

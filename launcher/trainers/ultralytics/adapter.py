@@ -78,7 +78,6 @@ class UltralyticsAdapter(Adapter):
 
     name: ClassVar[str] = "ultralytics"
     ranks: ClassVar[bool] = True
-    saves: ClassVar[tuple[str, ...]] = ("trainers.ultralytics.inside.whole_saves",)
     words: ClassVar[TrainerWords] = WORDS
     dialects: ClassVar[tuple[Dialect, ...]] = (DIALECT,)
     wheels: ClassVar[Mapping[str, WheelSpec]] = {
@@ -430,7 +429,6 @@ class UltralyticsAdapter(Adapter):
         """Always exact, never halving its own batch."""
         checkpoint, weights, placed = start.checkpoint, self._save_dir(folder) / "weights", self._placed(args, folder)
         assert checkpoint is not None
-        resuming.put_best_right(weights)
         if checkpoint.finished:  # one process does what is left, with a batch that each had
             one = {"batch": self._batch(rung) // rung.world_size, "device": "0"} if rung.world_size > 1 else {}
             command = self._exact(rung, placed, folder=folder, set={**more, **one}, trained=str(resuming.best(weights)))

@@ -18,7 +18,6 @@ from launcher.trainers.ultralytics import models
 OLDEST = "8.3.0"
 TASKS = ("detect", "segment", "pose", "obb")
 _STRIDE = 32  # of every YOLO detector up to P5; P6 models have 64, for which Ultralytics rounds up itself
-_NOT_CHECKPOINTED = ("rtdetr", "world", "yoloe")
 
 
 def faults(recipe: Recipe, task: str, *, ranks: int) -> Iterator[Fault]:
@@ -48,9 +47,6 @@ def _of_model(recipe: Recipe) -> Iterator[Fault]:
     if not isinstance(model, str):
         yield Fault(key="ask.model", found="no model is named", cure="For example ask.model=yolo11l.pt.")
         return
-    if recipe.ask.get("checkpointing") and any(name in model.lower() for name in _NOT_CHECKPOINTED):
-        cure = "Take checkpointing out of the ladder for it."
-        yield Fault(key="ask.checkpointing", found=f"{model} has a forward pass of its own", cure=cure)
     try:
         models.start_of(model)
     except BadInput as refused:

@@ -10,7 +10,7 @@ import re
 import shlex
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -52,17 +52,12 @@ def understand(words: Sequence[str]) -> Understood | None:
     _refuse_program(words[:begin], script)
     found = _looked(words[begin:])
     place = f"{found['place'][0]} line {found['place'][1]}"
-    if found["made"] is not None:  # the script writes it before it trains, and the data is looked at before anything runs
-        Path(found["given"]["data"]).parent.mkdir(parents=True, exist_ok=True)
-        Path(found["given"]["data"]).write_text(found["made"], encoding="utf-8")
     asked = {"model": found["model"], "task": found["task"], **found["given"]}
     args = {"command": list(words), **{key: value for key, value in found["given"].items() if key not in _ELSEWHERE}}
-    return _understood(words, asked, args, source=f"as it arrives at model.train, {place}", made=found["made"])
+    return _understood(words, asked, args, source=f"as it arrives at model.train, {place}")
 
 
-def _understood(
-    words: Sequence[str], asked: Mapping[str, Any], args: Mapping[str, Any], *, source: str, made: str | None = None
-) -> Understood:
+def _understood(words: Sequence[str], asked: Mapping[str, Any], args: Mapping[str, Any], *, source: str) -> Understood:
     said = {name: asked[name] for name in _WHEELS if asked.get(name) is not None}
     among, doubts = cards_of(asked.get("device")), []
     if "multi_scale" in said:
@@ -71,8 +66,6 @@ def _understood(
         cure = f"say the batch you want, as in autofit run ask.micro_batch=32 -- {shlex.join(words)}"
         text = f"batch={said.pop('batch', None)!r} is Ultralytics' own guess ({source}): {cure}"
         doubts.append(Doubt(wheel="micro_batch", text=text))
-    if made is not None:
-        doubts.append(Doubt(wheel="data", text=f"the script writes {asked['data']} by itself: it was written now, to look at the data"))
     ask = {_WHEELS[name]: _batch_of_each(value, among) if name == "batch" else value for name, value in said.items()}
     sources = dict.fromkeys(said, source)
     if among and "batch" in said:
@@ -82,7 +75,7 @@ def _understood(
     return Understood(
         adapter="ultralytics",
         words=tuple(words),
-        beliefs=(*beliefs, *_own_accumulation(said.get("batch"), asked)),
+        beliefs=tuple(beliefs),
         doubts=tuple(doubts),
         groups=("trainer: ultralytics",),
         ask={**ask, "checkpointing": False},
@@ -92,15 +85,6 @@ def _understood(
         task=asked["task"],
         ladder={"order": ["micro_batch", "image_size", "checkpointing", *scaled, *([] if "command" in args else ["model"])]},
     )
-
-
-def _own_accumulation(batch: int | None, asked: Mapping[str, Any]) -> Iterator[Belief]:
-    """Ultralytics' own, where it has one: a batch of 32 makes an optimizer step of two, by its nominal batch of 64."""
-    nbs = yolo_arguments.value_of(asked, "nbs")
-    times = max(round(nbs / batch), 1) if batch and _is_count(nbs) else 1
-    if batch and times > 1:
-        source = f"Ultralytics makes an optimizer step of {batch * times} images after its warm-up"
-        yield Belief(wheel="accumulation", value=times, spelling=f"nbs={nbs}", source=source)
 
 
 def _is_count(value: Any) -> bool:

@@ -7,7 +7,6 @@ A last.pt whose optimizer was stripped is finished: "resuming" it would start a 
 from __future__ import annotations
 
 import json
-import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -62,18 +61,6 @@ def _fault(said: Mapping[str, Any] | None) -> str:
 def _as_checkpoint(path: Path, said: Mapping[str, Any]) -> Checkpoint:
     finished = not said["trains"] or said["done"] >= (said["epochs"] or 0)
     return Checkpoint(path=path, done=said["epochs"] if finished else said["done"], unit="epochs", finished=finished)
-
-
-def put_best_right(weights: Path) -> None:
-    """A kill between last.pt and best.pt leaves the best epoch in last.pt alone, whose later epochs are held against it: it is copied."""
-    last, best = weights / "last.pt", weights / "best.pt"
-    looked = _looked_at([path for path in (last, best) if path.is_file() and not checkpoint_files.fault(path)])
-    new, old = looked.get(last), looked.get(best)
-    if new is None or _fault(new) or not (new["best"] and new["trains"]) or (old is not None and old["done"] >= new["done"]):
-        return
-    beside = weights / "best.pt.part"
-    shutil.copyfile(last, beside)
-    beside.replace(best)
 
 
 def best(weights: Path) -> Path:

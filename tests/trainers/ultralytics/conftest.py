@@ -44,8 +44,8 @@ def yolo_exact(quiet_environment: dict[str, str]) -> Any:
         for key, value in quiet_environment.items():
             if key.startswith("YOLO_") or key == "MPLCONFIGDIR":
                 patch.setenv(key, value)
-        from launcher.trainers.ultralytics.native import accumulation_ramp, exact_settings, exact_trainer, layer_checkpointing, yolo
-    modules = (yolo, exact_trainer, exact_settings, accumulation_ramp)
+        from launcher.trainers.ultralytics.native import exact_settings, exact_trainer, layer_checkpointing, yolo
+    modules = (yolo, exact_trainer, exact_settings)
     names = {name: value for module in modules for name, value in vars(module).items() if not name.startswith("__")}
     trainers = {f"Exact{base.__name__}": exact_trainer.exact(base) for base in exact_trainer.COVERED}
     return SimpleNamespace(**names, **trainers, checkpointing=layer_checkpointing)
@@ -152,7 +152,7 @@ def loaded(place: Path, settings: dict[str, Any]) -> dict[str, str]:
 def exact_run(tmp_path_factory: pytest.TempPathFactory, quiet_environment: dict[str, str], shapes: Callable[..., ShapesData]) -> Path:
     """A folder with ``native/``, copied as the launcher does, and ``run/``, what ``yolo`` trained with it for one epoch at 64 px."""
     folder = tmp_path_factory.mktemp("exact run")  # with a blank
-    env = loaded(folder, {"asked_batch": 8, "checkpointing": True, "val_batch": 2})
+    env = loaded(folder, {"micro_batch": 2, "checkpointing": True, "val_batch": 2})
     words = f"data={shapes(val=3).yaml} imgsz=64 batch=4 nbs=16 epochs=1 device=cpu plots=False".split()
     command = [str(Path(sys.executable).with_name("yolo")), "detect", "train", "model=yolov8n.yaml", *words, f"save_dir={folder / 'run'}"]
     ran = subprocess.run(command, cwd=folder, env={**quiet_environment, **env}, capture_output=True, text=True, timeout=300, check=False)

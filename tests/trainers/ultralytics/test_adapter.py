@@ -78,25 +78,33 @@ def test_where_multi_scale_is_a_switch_it_is_on_at_the_one_range_that_it_has(
 
 
 @pytest.mark.parametrize(
-    ("micro_batch", "nbs", "effective", "decay"),
-    [(64, None, 64, None), (48, None, 48, 0.0005 * 48 / 64), (16, 64, 64, None), (24, 64, 72, 0.0005 * 72 / 64), (128, 64, 128, 0.001)],
-)
+    ("ask", "nbs", "effective"),
+    [
+        ({"micro_batch": 64}, None, 64), ({"micro_batch": 48}, None, 48), ({"micro_batch": 24}, 64, 72), ({"micro_batch": 128}, 64, 128),
+        ({"micro_batch": 16, "accumulation": 2}, None, 32),
+    ],
+)  # fmt: skip
 def test_effective_batch_and_applied_weight_decay_are_those_of_the_asked_run(
-    yolo_dataset: Path, tmp_path: Path, micro_batch: int, nbs: int | None, effective: int, decay: float | None
+    yolo_dataset: Path, tmp_path: Path, ask: dict[str, Any], nbs: int | None, effective: int
 ) -> None:
     """Ultralytics steps after max(round(nbs/batch), 1) and applies weight_decay * batch * accumulate / nbs (facts, section 1)."""
-    recipe = make(yolo_dataset, ask={"micro_batch": micro_batch}, args={} if nbs is None else {"nbs": nbs})
-    asked_accumulation = max(round((nbs or 64) / micro_batch), 1)
-    asked_decay = 0.0005 * micro_batch * asked_accumulation / (nbs or 64)
+    recipe = make(yolo_dataset, ask=ask, args={} if nbs is None else {"nbs": nbs})
     _, _, ladder = native(recipe, 0, tmp_path)
     assert ladder.effective_batch == effective
     for rung in ladder.rungs[:4]:
-        _, args, _ = native(recipe, rung.index, tmp_path)
+        settings, args, _ = native(recipe, rung.index, tmp_path)
         batch, given_nbs = int(args["batch"]), int(args["nbs"])
         accumulate = max(round(given_nbs / batch), 1)
-        assert batch * accumulate == effective
-        assert float(args.get("weight_decay", 0.0005)) * batch * accumulate / given_nbs == pytest.approx(asked_decay)
-        assert ("weight_decay" in args) == (decay is not None)
+        assert (batch, batch * accumulate) == (ask["micro_batch"], effective)
+        assert float(args.get("weight_decay", 0.0005)) * batch * accumulate / given_nbs == pytest.approx(0.0005 * effective / (nbs or 64))
+        lower = {"micro_batch": rung.micro_batch, "val_batch": 2 * rung.micro_batch}
+        assert settings == (lower if rung.micro_batch < ask["micro_batch"] else None)
+
+
+def test_with_a_free_batch_ultralytics_own_goes_down(yolo_dataset: Path, tmp_path: Path) -> None:
+    recipe = make(yolo_dataset, ask={"micro_batch": 64}, ladder={"order": ("micro_batch",), "keep_batch": False})
+    settings, args, _ = native(recipe, 1, tmp_path)
+    assert (settings, args["batch"], args["nbs"], float(args["weight_decay"])) == (None, "32", "32", 0.00025)
 
 
 def test_on_a_cpu_there_are_no_workers_that_a_run_could_have_fewer_of(yolo_dataset: Path) -> None:
@@ -105,24 +113,6 @@ def test_on_a_cpu_there_are_no_workers_that_a_run_could_have_fewer_of(yolo_datas
     assert recipe.device.kind == "cpu" and UltralyticsAdapter(recipe).asked.workers == 0
     on_card = recipe.model_copy(update={"device": recipe.device.model_copy(update={"kind": "cuda"})})
     assert UltralyticsAdapter(on_card).asked.workers == 8
-
-
-def test_an_accumulation_asked_for_is_spelled_by_nbs(yolo_dataset: Path, tmp_path: Path) -> None:
-    """SCENARIOS S2: their notes pass accumulate=2, which Ultralytics does not have."""
-    _, args, ladder = native(make(yolo_dataset, ask={"micro_batch": 16, "accumulation": 2}), 0, tmp_path)
-    assert (ladder.effective_batch, args["batch"], args["nbs"]) == (32, "16", "32")
-    assert "accumulate" not in args
-
-
-def test_a_lower_micro_batch_keeps_the_warm_up_of_the_asked_run(yolo_dataset: Path, tmp_path: Path) -> None:
-    settings, args, _ = native(make(yolo_dataset), 1, tmp_path)
-    assert settings == {"asked_batch": 4, "asked_nbs": 64}
-    assert (args["batch"], args["nbs"]) == ("2", "64")
-
-
-def test_without_warm_up_and_automatic_optimizer_a_lower_micro_batch_is_plain_yolo(yolo_dataset: Path, tmp_path: Path) -> None:
-    settings, _, _ = native(make(yolo_dataset, args={"warmup_epochs": 0.0, "optimizer": "SGD"}), 1, tmp_path)
-    assert settings is None
 
 
 def test_checkpointing_and_a_validation_micro_batch_are_said_beside_the_command(yolo_dataset: Path, tmp_path: Path) -> None:

@@ -128,7 +128,7 @@ def test_rung_0_is_the_command_as_it_stands_with_what_it_gives_itself_and_the_de
 
 def test_a_rung_is_set_where_the_script_trains_at_the_batch_that_it_really_steps_with(folder: Path, yolo_dataset: Path) -> None:
     said = settings(given(yolo_dataset, epochs=3), 1, folder)
-    assert (said["asked_batch"], said["asked_nbs"], said["set"]["batch"], said["set"]["epochs"]) == (32, 64, 16, 3)
+    assert (said["micro_batch"], said["set"]["batch"], said["set"]["nbs"], said["set"]["epochs"]) == (16, 32, 64, 3)
 
 
 def test_arguments_of_the_script_are_held_to_ultralytics_own(yolo_dataset: Path) -> None:

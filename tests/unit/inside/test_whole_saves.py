@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
 import signal
 import stat
 import subprocess
@@ -15,7 +16,6 @@ import pytest
 import torch
 
 from launcher.inside import whole_saves
-from launcher.trainers.ultralytics.inside import whole_saves as of_ultralytics
 
 KILLED = """
 import os, signal, sys, torch
@@ -113,12 +113,21 @@ def test_where_there_is_no_room_for_both_it_is_written_over_the_one_before(check
     assert tried[1] == checkpoint and os.listdir(checkpoint.parent) == ["last.pt"]
 
 
-def test_ultralytics_paths_are_replaced_in_one_move(checkpoint: Path) -> None:
-    class Trainer:
-        last, best = checkpoint, checkpoint.with_name("best.pt")
+def test_checkpoints_that_are_written_by_their_paths_are_replaced_in_one_move(checkpoint: Path, tmp_path: Path) -> None:
+    write, inode = whole_saves.whole_bytes(Path.write_bytes), checkpoint.stat().st_ino
+    assert write(checkpoint, b"new") == 3 and checkpoint.read_bytes() == b"new" and checkpoint.stat().st_ino != inode
+    text = tmp_path / "log.txt"
+    text.write_bytes(b"one")
+    inode = text.stat().st_ino
+    assert write(text, b"two") == 3 and text.stat().st_ino == inode
 
-    of_ultralytics._train_starts(trainer := Trainer())
-    inode = checkpoint.stat().st_ino
-    assert trainer.last.write_bytes(b"new") == 3 and trainer.best.write_bytes(b"best") == 4
-    assert checkpoint.read_bytes() == b"new" and checkpoint.stat().st_ino != inode
-    assert isinstance(trainer.last.parent, Path) and trainer.last == checkpoint
+
+def test_a_checkpoint_written_by_its_path_that_finds_the_disk_full_leaves_the_one_before(checkpoint: Path) -> None:
+    old, before = checkpoint.read_bytes(), resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (5000, before[1]))
+    try:
+        with pytest.raises(OSError, match="too large"):
+            whole_saves.whole_bytes(Path.write_bytes)(checkpoint, bytes(100_000))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert checkpoint.read_bytes() == old and [path.name for path in checkpoint.parent.iterdir()] == ["last.pt"]

@@ -87,7 +87,7 @@ def _file_of(name: str) -> Path:
             return Path(found)
     here = [str(one) for place in list(path.parents)[:2] for pattern in ("*.yaml", "*/*.yaml") for one in place.glob(pattern)]
     shipped = [one.name for one in (ROOT / "cfg" / "datasets").glob("*.yaml")]
-    return _refuse(f"{name} doesn't exist", f"{did_you_mean(name, [*here, *shipped])}Looked in {Path.cwd()}.")
+    return _refuse(f"{name} doesn't exist", f"{did_you_mean(name, [*here, *shipped])}Looked in {Path.cwd()}; what a script writes itself must be there before.")
 
 
 def _content(file: Path) -> dict[str, Any]:

@@ -14,15 +14,13 @@ import torch
 
 
 def look(path: str) -> dict[str, Any] | None:
-    """Epochs done and asked, whether training state is there, whether the weights are finite, whether its epoch was the best so far.
+    """Epochs done and asked, whether training state is there, whether the weights are finite.
 
     None where it isn't whole."""
     try:
         found = torch.load(path, map_location="cpu", weights_only=False)
         model = found["ema"] if found.get("ema") is not None else found["model"]
-        fitness = found.get("best_fitness")
         return {
-            "best": fitness is not None and bool(fitness == (found.get("train_metrics") or {}).get("fitness")),
             "done": found.get("epoch", -1) + 1,
             "epochs": found["train_args"].get("epochs"),
             "trains": found.get("optimizer") is not None and found.get("epoch", -1) >= 0,

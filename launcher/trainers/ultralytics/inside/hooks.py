@@ -25,7 +25,7 @@ def hooks(instrument: Instrument) -> dict[str, tuple[str, Hook]]:
         "ultralytics.utils.tal": ("TaskAlignedAssigner", lambda module: _tells_of_memory(instrument, module.TaskAlignedAssigner)),
         "ultralytics.utils.patches": ("torch_save", _saves_once),
         "ultralytics.utils.downloads": ("safe_download", _fetches_nothing),
-        **{f"ultralytics.utils.callbacks.{name}": ("callbacks", lambda module: _sends_nothing(instrument, module)) for name in LOGGERS},
+        **{f"ultralytics.utils.callbacks.{name}": ("callbacks", lambda module: module.callbacks.clear()) for name in LOGGERS},
     }
 
 
@@ -92,11 +92,3 @@ def _fetches_nothing(module: Any) -> None:
         raise ConnectionError(f"a trial downloads nothing, and this was asked for: {url}. Fetch it once beforehand, or give its path")
 
     module.safe_download = refuse
-
-
-def _sends_nothing(instrument: Instrument, module: Any) -> None:
-    """A logger's callbacks, which Ultralytics would give to a trainer where the logger is installed and on."""
-    name, recorder = module.__name__.rpartition(".")[2], instrument.recorder
-    if module.callbacks and recorder is not None and instrument.orders.device == "cpu" and name not in ("hub", "platform", "raytune"):
-        recorder.note(f"{name} is on in Ultralytics' settings: what it takes of a CPU's budget isn't counted, as a trial sends nothing")
-    module.callbacks.clear()

@@ -33,6 +33,7 @@ _ALWAYS = ("batch", "imgsz", "data")
 _PLACES = ("project", "name", "save_dir", "exist_ok")
 _NOT_SAID = ("cfg", "mode", "task", "model", "session")
 _NOT_THE_PERSONS = (os.path.dirname(ultralytics.__file__), __file__)
+_PLAIN = (str, int, float, list, tuple, dict, type(None))
 _ONE = "autofit fits one training of model.train(...)."
 
 
@@ -60,8 +61,7 @@ def main(argv: Sequence[str]) -> None:
         found(
             model=_from_start(str(this.overrides.get("model", ""))),
             task=this.task,
-            made=_made(overlay, str(arrived["data"])),
-            given={key: value for key, value in given.items() if key not in _PLACES and _is_json(value)},
+            given={key: value for key, value in given.items() if key not in _PLACES and isinstance(value, _PLAIN)},
         )
 
     Model.train = trains
@@ -89,22 +89,6 @@ def _from_start(name: Any) -> Any:
     """A file's name as it is found from the folder that the program was started in, for a script that goes to another."""
     moved = isinstance(name, str) and os.getcwd() != STARTED_IN and os.path.exists(name)
     return os.path.abspath(name) if moved else name
-
-
-def _made(overlay: Overlay, data: str) -> str | None:
-    """The text of the data set's file, where the script has written one that isn't there without it."""
-    both = overlay.twin(data) if data.endswith((".yaml", ".yml")) else None
-    if both is None or overlay.there(both[0]) or not overlay.there(both[1]):
-        return None
-    return Path(both[1]).read_text(encoding="utf-8")
-
-
-def _is_json(value: Any) -> bool:
-    try:
-        json.dumps(value)
-    except (TypeError, ValueError):
-        return False
-    return True
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import itertools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -41,6 +40,9 @@ def _of_a_few_batches(validator: Any, instrument: Instrument) -> bool:
     """Cuts a validator's loader, now or as soon as it is made, and has each batch seen."""
     recorder, loads, preprocess, tells = instrument.recorder, validator.get_dataloader, validator.preprocess, validator.run_callbacks
     assert recorder is not None
+    if validator.args.save_json and validator.args.task == "detect":  # it numbers images, of which a trial takes some several times
+        validator.args.save_json = False
+        recorder.note("save_json: what it holds of every image, in host memory, isn't in the trial")
     least = instrument.wanted_validation if instrument.orders.device == "cuda" else instrument.orders.validation_batches
 
     def cut(loader: Any) -> Any:
@@ -87,11 +89,7 @@ def _whole_statistics(validator: Any, instrument: Instrument) -> None:
     """
     from ultralytics.utils import RANK
 
-    get_stats, init_metrics, gather = validator.get_stats, validator.init_metrics, getattr(validator, "gather_stats", None)
-
-    def with_numbers(model: Any) -> None:
-        init_metrics(model)
-        number_images(validator)
+    get_stats, gather = validator.get_stats, getattr(validator, "gather_stats", None)
 
     def repeated(images: int) -> None:
         kept = getattr(validator.metrics, "stats", None) or validator.stats  # the validator's own before 8.3.200
@@ -109,40 +107,13 @@ def _whole_statistics(validator: Any, instrument: Instrument) -> None:
     def of_all_images() -> Any:
         images = len(validator.dataloader.dataset)
         repeated(images)
-        if getattr(validator, "gdict", None) and getattr(validator, "eval_ids", None):
-            repeat_custom_json(validator, images)
-        elif validator.jdict and validator.seen:
+        if validator.jdict and validator.seen:
             validator.jdict = (validator.jdict * math.ceil(images / validator.seen))[
                 : math.ceil(len(validator.jdict) * images / validator.seen)
             ]
         return get_stats()
 
-    validator.init_metrics, validator.gather_stats, validator.get_stats = with_numbers, of_all_ranks, of_all_images
-
-
-def number_images(validator: Any) -> None:
-    """``save_json`` on a person's own data set (Ultralytics 8.4.180, about) numbers its images in the order of the loader; a trial's loader
-    gives some of them several times, and each needs a number of its own."""
-    if getattr(validator, "eval_ids", None) is not None:
-        validator.eval_ids = list(range(sum(len(draw.images) for draw in validator.dataloader.batch_sampler.now)))
-
-
-def repeat_custom_json(validator: Any, images: int) -> None:
-    """Predictions and truths in COCO's form are held for all ``images`` of the set: what the seen ones gave is repeated, renumbered."""
-    seen, truths = len(validator.pred_counts), validator.gdict
-    ends = list(itertools.accumulate(validator.pred_counts))
-    of_image: dict[int, list[Any]] = {}
-    for one in truths["annotations"]:
-        of_image.setdefault(one["image_id"], []).append(one)
-    for number in range(seen, images if seen else 0):
-        source = number % seen
-        count = validator.pred_counts[source]
-        validator.jdict += [dict(one) for one in validator.jdict[ends[source] - count : ends[source]]]
-        validator.pred_counts.append(count)
-        if validator.build_gdict:
-            truths["images"].append({"id": number})
-            own = of_image.get(source, [])
-            truths["annotations"] += [{**one, "id": (number << 32 | i) + 1, "image_id": number} for i, one in enumerate(own)]
+    validator.gather_stats, validator.get_stats = of_all_ranks, of_all_images
 
 
 def _at_its_worst_nms(validator: Any, loader: Any) -> None:

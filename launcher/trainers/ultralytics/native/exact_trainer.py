@@ -16,7 +16,7 @@ from ultralytics.models.yolo.pose import PoseTrainer
 from ultralytics.models.yolo.segment import SegmentationTrainer
 from ultralytics.utils import torch_utils
 
-from . import exact_settings, layer_checkpointing, yolo_ranks
+from . import exact_settings, yolo_ranks
 from .exact_settings import Refused
 
 unwrap_model: Callable[[Any], Any] = getattr(torch_utils, "unwrap_model", None) or torch_utils.de_parallel
@@ -64,13 +64,6 @@ class Exact(BaseTrainer):  # type: ignore[misc]
             raise Refused("checkpointing with distill_model: the teacher's forward hooks would fire twice. Drop one of the two.")
         if exact_settings.settings.checkpointing and getattr(self.args, "compile", False):
             raise Refused("checkpointing with compile: untested together, inductor checkpoints by its own rules. Drop one of the two.")
-
-    def setup_model(self) -> Any:
-        loaded = super().setup_model()
-        reason = layer_checkpointing.why_not(unwrap_model(self.model)) if exact_settings.settings.checkpointing else None
-        if reason:
-            raise Refused(f"{reason}. Drop checkpointing.")
-        return loaded
 
     def run_callbacks(self, event: str) -> None:
         """Ultralytics says here where its loop is."""

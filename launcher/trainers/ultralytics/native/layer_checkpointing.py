@@ -76,15 +76,3 @@ def _frozen_batch_norm(layer: nn.Module) -> Iterator[None]:
             norm.momentum = momentum
             if norm.num_batches_tracked is not None:
                 norm.num_batches_tracked.sub_(1)
-
-
-def why_not(model: nn.Module) -> str | None:
-    """Why gradient checkpointing cannot be had for ``model``, or None where it can."""
-    cannot = f"{type(model).__name__} cannot be checkpointed:"
-    if hasattr(model, "student_model"):
-        return f"{cannot} knowledge distillation hooks layers, and hooks would fire twice"
-    if not isinstance(model, BaseModel):
-        return f"{cannot} it is no YOLO layer list"
-    if type(model).predict is not BaseModel.predict:
-        return f"{cannot} it runs its layers in a loop of its own (RT-DETR, World and YOLOE do)"
-    return None

@@ -23,7 +23,7 @@ Path('log.txt').write_text('begun')
 print('read back', Path('log.txt').read_text())
 try:
     model = YOLO('yolov8n.yaml')
-    model.add_callback('on_train_batch_start', lambda trainer: print('the callback saw', trainer.batch_size))
+    model.add_callback('on_train_batch_start', lambda trainer: print('the callback saw', trainer.args.imgsz))
     model.train(**CONFIG)
     model.val(batch=6)
     print('came to its end')
@@ -52,7 +52,7 @@ def test_the_rung_is_tried_where_the_script_trains_and_the_script_goes_on_to_its
     ran = run_trial(shapes().yaml, cwd=script.parent, args=told(script, shapes().yaml))
     assert ran.report.phase == Phase.DONE, ran.output
     assert ran.report.observed["micro_batch"] == 4 and ran.report.observed["accumulation"] == 2
-    assert "read back begun" in ran.output and "the callback saw 4" in ran.output and "caught" not in ran.output
+    assert "read back begun" in ran.output and "the callback saw 64" in ran.output and "caught" not in ran.output
     assert "came to its end" in ran.output, "its own validation is cut to a few batches"
     assert sorted(one.name for one in script.parent.iterdir()) == ["helper.py", "train.py"]
 

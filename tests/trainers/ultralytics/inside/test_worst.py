@@ -21,6 +21,7 @@ from launcher.trainers.ultralytics.inside.worst import (
     label_factor,
     pad_labels,
     shapes_of,
+    takes,
     training,
     validation,
     varied,
@@ -51,6 +52,18 @@ def test_the_last_batch_of_an_epoch_is_a_shape_of_its_own() -> None:
     assert shapes_of(loader([3, 9, 1, 7, 2], 2)) == [MicroBatch((1, 3)), MicroBatch((1,))]
     assert shapes_of(loader([3, 9, 1, 7, 2], 2), last_kept=False) == [MicroBatch((1, 3))]
     assert shapes_of(loader([3, 9, 1, 7], 2)) == [MicroBatch((1, 3))]
+
+
+def test_a_batch_in_parts_has_the_shapes_of_its_parts() -> None:
+    assert [len(one.images) for one in shapes_of(loader([3, 9, 1, 7, 2, 5, 4, 8], 6), most=4)] == [4, 2]
+    rect = loader([1, 3, 9, 1], 4, group_of=[0, 0, 0, 0], shapes=[(64, 64)])
+    assert shapes_of(rect, most=2) == [MicroBatch((2, 1))]
+
+
+def test_workers_hold_as_much_ahead_as_the_runs(exact: Any) -> None:
+    told = SimpleNamespace(num_workers=2, prefetch_factor=4, iterator=None)
+    takes(told, TrialBatches([MicroBatch((0,))]), of=4)
+    assert told.prefetch_factor * 2 + 2 >= 4 * (4 * 2 + 2), "parts of a fourth of what each holds"
 
 
 def test_shapes_come_most_pixels_first() -> None:
@@ -156,8 +169,7 @@ def test_the_pace_is_that_of_micro_batches_with_all_their_images(images: int, in
 
     told = SimpleNamespace(timed=None)
     recorder = SimpleNamespace(observed={}, observe=lambda **_: None)
-    trainer: Any = SimpleNamespace(
-        instrument=told, _recorder=recorder, batch_size=8, world_size=2, train_loader=SimpleNamespace(dataset=range(in_set))
-    )
+    dataset = SimpleNamespace(dataset=range(in_set))
+    trainer: Any = SimpleNamespace(instrument=told, _recorder=recorder, _micro_batch=4, train_loader=dataset)
     Steered._observe(trainer, np.zeros((images, 3, 64, 64)))
     assert told.timed is whole

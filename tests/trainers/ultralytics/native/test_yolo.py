@@ -23,7 +23,7 @@ from ultralytics import YOLO
 class Mine: ...
 
 def die(trainer):
-    print('steps of', trainer.batch_size, __name__, __file__, os.environ.get('CUDA_VISIBLE_DEVICES'))
+    print('nbs', trainer.args.nbs, __name__, __file__, os.environ.get('CUDA_VISIBLE_DEVICES'))
     if os.environ.get('DIE'):
         os._exit(9)
 
@@ -66,18 +66,18 @@ def test_a_script_trains_at_the_rung_goes_on_after_a_kill_and_does_the_rest_itse
 ) -> None:
     (tmp_path / "train.py").write_text(SCRIPT)
     data = str(shapes(val=3).yaml)
-    rung = {"asked_batch": 8, "asked_nbs": 16, "tell": str(tmp_path / "kept_in"), "set": {"batch": 4}}
+    rung = {"micro_batch": 4, "tell": str(tmp_path / "kept_in"), "set": {"nbs": 8}}
     killed = run(data, settings=rung, DIE="1", CUDA_VISIBLE_DEVICES="")
     assert killed.returncode == 9, killed.stdout + killed.stderr
-    assert f"steps of 4 __main__ {tmp_path / 'train.py'} \n" in killed.stdout, "at the rung, as the main program, on the cards it was given"
+    assert f"nbs 8 __main__ {tmp_path / 'train.py'} \n" in killed.stdout, "at the rung, as the main program, on the cards it was given"
     kept = Path((tmp_path / "kept_in").read_text().strip())
     assert kept == tmp_path / "mine" and not (tmp_path / "after").exists()
-    ended = run(data, settings={**rung, "set": {"batch": 4, "resume": str(kept / "weights" / "last.pt")}})
+    ended = run(data, settings={**rung, "set": {"nbs": 8, "resume": str(kept / "weights" / "last.pt")}})
     assert ended.returncode == 0, ended.stdout + ended.stderr
     with (kept / "results.csv").open() as rows:
         assert [row["epoch"] for row in csv.DictReader(rows)] == ["1", "2"]
     args = yaml.safe_load((kept / "args.yaml").read_text())
-    assert (args["batch"], args["nbs"], args["epochs"]) == (4, 16, 2)
+    assert (args["batch"], args["nbs"], args["epochs"]) == (8, 8, 2)
     assert (tmp_path / "after").read_text().split()[1] == "True"
     before = {one.name for one in tmp_path.iterdir()}
     again = run(data, settings={**rung, "trained": str(kept / "weights" / "best.pt")})
