@@ -30,7 +30,7 @@ def install() -> None:
 
 def _torch(module: Any) -> None:
     module.save = whole(module.save)
-    Path.write_bytes = whole_bytes(Path.write_bytes)  # type: ignore[method-assign]
+    Path.write_bytes = whole_bytes(Path.write_bytes)  # type: ignore[assignment, method-assign]
 
 
 def _accelerate(module: Any) -> None:

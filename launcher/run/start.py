@@ -74,7 +74,8 @@ def start(job: Job, chosen: Trial, command: Command, files: AttemptFiles, *, sho
     for. The command that is shown leaves this out.
     """
     budget = job.budget
-    env = {**allocator_environment(budget), **command.env, **command.told, SAVES: "inside.whole_saves" if job.recipe.recover.whole_saves else ""}
+    saves = "inside.whole_saves" if job.recipe.recover.whole_saves else ""
+    env = {**allocator_environment(budget), **command.env, **command.told, SAVES: saves}
     if budget.kind == "cuda" and (fraction := _fraction(job, chosen, command)) is not None:
         env |= allocator.holding({**os.environ, **env}, fraction)
         env |= {"PYTHONPATH": os.pathsep.join(filter(None, [str(SHIM), env.get("PYTHONPATH", os.environ.get("PYTHONPATH"))]))}

@@ -27,7 +27,6 @@ from launcher.adapter.log_line import LogLine, TrainerWords
 from launcher.adapter.progress import TRAIN, VALIDATE, Progress
 from launcher.adapter.protocol import FIRST, Adapter, Correction, RunStart, Saved
 from launcher.adapter.recognised import Understood
-from launcher.config import recipe_files
 from launcher.config.schema import Recipe, Value, WheelRule
 from launcher.errors import Fault
 from launcher.ladder.asked import Asked
@@ -112,7 +111,7 @@ class UltralyticsAdapter(Adapter):
     @cached_property
     def args(self) -> Mapping[str, Any]:
         """Ultralytics' own arguments; of a script those that arrive at its ``model.train``, and aren't Ultralytics' defaults."""
-        return {key: value for key, value in self.recipe.trainer.args.items() if key not in ("command", "reads")}
+        return {key: value for key, value in self.recipe.trainer.args.items() if key != "command"}
 
     @cached_property
     def asked(self) -> Asked:
@@ -129,12 +128,8 @@ class UltralyticsAdapter(Adapter):
         """
         if wheel != "model":
             return ()
-        return [model for model in smaller(str(asked), str(floor) if floor else None) if self._alike(model, str(asked))]
-
-    @staticmethod
-    def _alike(model: str, asked: str) -> bool:
-        """Whether both start from weights, or both from scratch; true where the asked one is missing."""
-        return from_weights(asked) is None or from_weights(model) == from_weights(asked)
+        kind = from_weights(str(asked))
+        return [model for model in smaller(str(asked), str(floor) if floor else None) if kind is None or from_weights(model) == kind]
 
     def check(self) -> list[Fault]:
         """Values of arguments are held against Ultralytics' own check along with the data set."""
@@ -150,30 +145,19 @@ class UltralyticsAdapter(Adapter):
         return yolo_data.inspect(self.recipe.data, self._task(), {k: v for k, v in self.args.items() if f"trainer.args.{k}" not in refused})
 
     def notes(self) -> Sequence[str]:
-        asked, facts, rule = str(self.recipe.ask.get("model")), self._data[0], self.recipe.ladder.wheels.get("model")
-        turned = "model" in self.recipe.ladder.order and (rule is None or rule.values is None)
-        below = smaller(asked, str(rule.floor) if rule is not None and rule.floor else None) if turned else ()
-        return [
-            *filter(None, [start_of(asked).note]),
-            *(f"{one} isn't here and can't be fetched: its rungs are left out" for one in below if not self._alike(one, asked)),
-            *(facts.notes if facts else ()),
-        ]
+        facts = self._data[0]
+        return [*filter(None, [start_of(str(self.recipe.ask.get("model"))).note]), *(facts.notes if facts else ())]
 
     def inputs(self, ladder: Ladder) -> Inputs:
         """The data's images and labels, every model of the ladder, the user's settings, and Ultralytics' own files."""
-        facts, reads = self._data[0], self.recipe.trainer.args.get("reads")
-        if facts is None:
-            return Inputs(unknown="its data could not be looked at")
-        if self.script and reads is None:
-            return Inputs(unknown="what the script reads before its training isn't known (trainer.args.reads=[...] would say it)")
+        facts = self._data[0]
+        if facts is None or self.script:
+            return Inputs(unknown="what the script reads before its training isn't known" if facts else "its data could not be looked at")
         files = [*facts.train, *facts.val]
         starts = {name: from_weights(name) is not None and start_of(name) for name in {str(rung.values["model"]) for rung in ladder.rungs}}
         amp = yolo_models.weights_dir() / "yolo26n.pt"  # what mixed precision is checked with
-        script, _ = recognise.program_of(self.script) or (Path(), 0)
         return Inputs(
-            data=[facts.yaml_path, *map(Path, files), *(Path(yolo_data.label_path(image)) for image in files), *map(Path, reads or ())],
-            code=[Path.cwd(), script.resolve().parent] if self.script else [],
-            written=[Path(self.recipe.run.root), *recipe_files.own_recipes()] if self.script else [],
+            data=[facts.yaml_path, *map(Path, files), *(Path(yolo_data.label_path(image)) for image in files)],
             models={name: start.path if start else None for name, start in starts.items()} | {amp.name: amp if amp.is_file() else None},
             packages=[folder for folder in (package_folder("ultralytics"),) if folder is not None],
             more={

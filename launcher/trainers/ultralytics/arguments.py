@@ -26,7 +26,6 @@ ELSEWHERE: Mapping[str, str] = {
     "mode": "autofit trains; the mode is always train.",
     "cfg": "Put the arguments of that file under trainer.args.",
     "resume": "A launch is a new training; resume an old one with `yolo train resume model=.../last.pt`.",
-    "given": "What a script gives stands under trainer.args itself: `autofit init -- python train.py` writes it so.",
     "accumulate": (
         "Ultralytics has no such argument: it accumulates round(nbs / batch) micro-batches by itself (nbs, the nominal batch size, is 64). "
         "Set ask.accumulation; autofit passes the nbs and weight_decay that make it exact."

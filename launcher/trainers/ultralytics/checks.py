@@ -17,6 +17,8 @@ from launcher.trainers.ultralytics import models
 
 OLDEST = "8.3.0"
 TASKS = ("detect", "segment", "pose", "obb")
+_NOT_CHECKPOINTED = ("compile", "distill_model")
+"""Inductor checkpoints by its own rules, and a teacher's hooks would fire twice."""
 _STRIDE = 32  # of every YOLO detector up to P5; P6 models have 64, for which Ultralytics rounds up itself
 
 
@@ -30,6 +32,11 @@ def faults(recipe: Recipe, task: str, *, ranks: int) -> Iterator[Fault]:
     if recipe.data is None:
         yield Fault(key="data", found="no data set is named", cure="Give the path of its data.yaml: data=path/to/data.yaml.")
     yield from _of_model(recipe)
+    checkpointed = recipe.ask.get("checkpointing") or "checkpointing" in recipe.ladder.order
+    for name in _NOT_CHECKPOINTED if checkpointed else ():
+        if recipe.trainer.args.get(name):
+            found, cure = f"{name} doesn't go together with gradient checkpointing", "Take checkpointing out of ladder.order."
+            yield Fault(key=f"trainer.args.{name}", found=found, cure=cure)
     yield from _of_ranks(recipe, ranks)
     yield from destination_faults("save_dir", recipe.trainer.args.get("save_dir"))
     size, scale = recipe.ask.get("image_size"), recipe.ask.get("multi_scale")

@@ -45,10 +45,10 @@ def understand(words: Sequence[str]) -> Understood | None:
         asked = {"model": "yolo26n.pt", "batch": 16, "imgsz": 640, **pairs, "task": task}
         args = {key: value for key, value in pairs.items() if key not in _ELSEWHERE}
         return _understood(words, asked, args, source="yolo")
-    program = program_of(words)
-    if program is None or not _trains(program[0]):
+    script = script_among(words)
+    if script is None or not _trains(Path(script)):
         return None
-    script, begin = program
+    begin = words.index(script)
     _refuse_program(words[:begin], script)
     found = _looked(words[begin:])
     place = f"{found['place'][0]} line {found['place'][1]}"
@@ -157,16 +157,6 @@ def _read(words: Sequence[str]) -> tuple[dict[str, Any], str | None, str]:
 # A script
 
 
-def program_of(command: Sequence[str]) -> tuple[Path, int] | None:
-    """The script's file among the words of a command, and where its own words begin: at the script, or at the ``-m`` before its module."""
-    module = command.index("-m") if "-m" in command[1:-1] else len(command)
-    script = script_among(command[:module])
-    if script is not None:
-        return Path(script), command.index(script)
-    path = Path(*command[module + 1].split(".")) if module < len(command) else Path("-")
-    return next(((file, module) for file in (path.with_suffix(".py"), path / "__main__.py") if file.is_file()), None)
-
-
 def _trains(script: Path) -> bool:
     """Whether the script, or a local module that it imports, asks a model of Ultralytics' to train; a module of torch's is told no more
     than ``train(True)``."""
@@ -174,7 +164,7 @@ def _trains(script: Path) -> bool:
     return any(_USES.search(source) and _TRAINS.search(source) for source in sources)
 
 
-def _refuse_program(program: Sequence[str], script: Path) -> None:
+def _refuse_program(program: Sequence[str], script: str) -> None:
     """Raises BadInput for what isn't ``python script.py``, and for a Python of another environment than autofit's."""
     if not program or not Path(program[0]).name.startswith("python") or any(option != "-u" for option in program[1:]):
         _refuse(f"{script} trains with Ultralytics, and isn't started as python {script}", "Start it so: autofit run -- python ...")

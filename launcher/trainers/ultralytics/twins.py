@@ -1,7 +1,7 @@
 """Makes a training by Ultralytics so small that it can be compared in several layouts: a few images, two epochs.
 
 Images are augmented as asked, except that mosaic, mixup and the like are off: they take images loaded before, and more of those are kept
-with larger micro-batches.
+with larger micro-batches. Half precision is off: twins leave it out, and Ultralytics' validation would give half inputs to whole weights.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LOOKED_AT = 2000
 """At most this many images are looked at for some with objects."""
 ARGS: Mapping[str, Any] = {
     **dict.fromkeys(("mosaic", "mixup", "cutmix", "copy_paste"), 0.0),
-    "epochs": 2, "plots": False, "save_period": -1, "cache": False, "workers": 0,
+    "epochs": 2, "plots": False, "save_period": -1, "cache": False, "workers": 0, "amp": False,
 }  # fmt: skip
 NOT_TAKEN = frozenset({"save_dir", "project", "name", "resume", "split", "fraction"})
 """Arguments that say where a run is kept, or which part of the data it takes."""

@@ -70,20 +70,7 @@ def test_a_script_with_a_dict_asks_for_what_arrives_and_is_left_as_it_is(folder:
     place = "batch=32 over 4 cards; as it arrives at model.train, train.py line 13"
     assert f"micro_batch      8        batch= ({place})" in said, "64 // 2 is written nowhere"
     assert "image_size       1280     imgsz= (as it arrives at model.train, train.py line 13)" in said
-    assert any("accumulation     2" in line and "step of 64 images after its warm-up" in line for line in said)
     assert [one.name for one in folder.iterdir() if one != yolo_dataset.parent] == ["train.py"] and Path("train.py").read_text() == SAFE
-
-
-def test_a_module_of_a_package_is_run_as_one(folder: Path, yolo_dataset: Path) -> None:
-    (folder / "job").mkdir()
-    Path("job/settings.py").write_text(f"from pathlib import Path\nDATA, BATCH = Path({str(yolo_dataset)!r}), 12\n")
-    Path("job/train.py").write_text(
-        "from ultralytics import YOLO\nfrom . import settings\nYOLO('yolov8n.yaml').train(data=settings.DATA, batch=settings.BATCH)\n"
-    )
-    found = recognise.understand([sys.executable, "-m", "job.train"])
-    assert (found.adapter, found.ask["micro_batch"], found.data) == ("ultralytics", 12, str(yolo_dataset))
-    command = [sys.executable, "-m", "job.train", "--x"]
-    assert list(run_of(given(yolo_dataset, command=command), 0, folder).argv) == command
 
 
 def given(data: Path, **more: object) -> Recipe:
@@ -142,14 +129,6 @@ def test_a_batch_that_ultralytics_would_guess_is_asked_for(yolo_dataset: Path) -
     with pytest.raises(BadInput, match=r"batch=-1 is Ultralytics' own guess .*train\.py line 2\): say .*ask\.micro_batch=32"):
         recognise.refuse_doubts(found, overrides=())
     recognise.refuse_doubts(found, overrides=("ask.micro_batch=32",))
-
-
-def test_a_data_file_that_the_script_makes_is_there_to_be_looked_at(folder: Path) -> None:
-    making = "import os\nos.makedirs('made')\nopen('made/data.yaml', 'w').write('names: [a]')\nopen('log', 'w').write('x')\n"
-    found = understood(f"{making}from ultralytics import YOLO\nYOLO('yolov8n.yaml').train(data='made/data.yaml', batch=4)\n")
-    assert (folder / "made" / "data.yaml").read_text() == "names: [a]" and not (folder / "log").exists()
-    assert "the script writes made/data.yaml by itself" in str(found.doubts[0])
-    recognise.refuse_doubts(found, overrides=())
 
 
 @pytest.mark.parametrize(

@@ -59,29 +59,3 @@ def test_the_last_validation_takes_no_torn_best(tmp_path: Path) -> None:
     assert resuming.best(tmp_path / "weights") == best
     best.write_bytes(best.read_bytes()[:500])
     assert resuming.best(tmp_path / "weights") == last
-
-
-@pytest.mark.parametrize(
-    ("fitness", "before", "after"),
-    [
-        (0.7, 2, 4),  # the kill came between the two
-        (0.6, 2, 2),  # the last epoch was no better
-        (0.7, 4, 4),  # both were written
-    ],
-)
-def test_a_best_epoch_that_only_last_pt_holds_is_the_best_one_again(tmp_path: Path, fitness: float, before: int, after: int) -> None:
-    last, best = saved(tmp_path / "weights" / "last.pt", epoch=4), tmp_path / "weights" / "best.pt"
-    torch.save({**torch.load(last, weights_only=False), "best_fitness": 0.7, "train_metrics": {"fitness": fitness}}, last)
-    saved(best, epoch=before)
-    resuming.put_best_right(tmp_path / "weights")
-    assert torch.load(best, weights_only=False)["epoch"] == after
-    assert sorted(path.name for path in best.parent.iterdir()) == ["best.pt", "last.pt"]
-
-
-def test_a_finished_or_torn_last_pt_changes_no_best(tmp_path: Path) -> None:
-    last, best = saved(tmp_path / "weights" / "last.pt", epoch=-1), saved(tmp_path / "weights" / "best.pt", epoch=2)
-    torch.save({**torch.load(last, weights_only=False), "best_fitness": 0.7, "train_metrics": {"fitness": 0.7}}, last)
-    resuming.put_best_right(tmp_path / "weights")
-    last.write_bytes(last.read_bytes()[:500])
-    resuming.put_best_right(tmp_path / "weights")
-    assert torch.load(best, weights_only=False)["epoch"] == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -38,7 +39,7 @@ class OnTheCpu(UltralyticsAdapter):
         if rung.world_size == 1:
             return command
         assert command.argv[0] == sys.executable
-        path = {"PYTHONPATH": str(ROOT)}
+        path = {"PYTHONPATH": os.pathsep.join([command.env["PYTHONPATH"], str(ROOT)])}
         return replace(command, argv=(sys.executable, str(OVER_GLOO), *command.argv[1:]), env={**command.env, **path})
 
 

@@ -75,19 +75,15 @@ def data_set(name: str, task: str, *, single_cls: bool) -> dict[str, Any]:
 
 def _file_of(name: str) -> Path:
     path = Path(name)
-    if path.is_dir():
-        files = sorted(path.glob("*.yaml"))
-        if len(files) != 1:
-            _refuse(f"{path} holds {len(files) or 'no'} YAML files", f"Name its data.yaml. {' '.join(map(str, files[:4]))}".strip())
-        return files[0]
-    if "://" in name or (path.suffix not in ("", ".yaml", ".yml") and path.is_file()):
+    if "://" in name or path.is_dir() or (path.suffix not in ("", ".yaml", ".yml") and path.is_file()):
         _refuse(f"{name} is no YAML file on this machine", "Fetch and unpack it first, and name the data.yaml in it.")
     for one in (name,) if path.suffix else (f"{name}.yaml", f"{name}.yml"):
         if found := check_file(one, download=False, hard=False):
             return Path(found)
     here = [str(one) for place in list(path.parents)[:2] for pattern in ("*.yaml", "*/*.yaml") for one in place.glob(pattern)]
     shipped = [one.name for one in (ROOT / "cfg" / "datasets").glob("*.yaml")]
-    return _refuse(f"{name} doesn't exist", f"{did_you_mean(name, [*here, *shipped])}Looked in {Path.cwd()}; what a script writes itself must be there before.")
+    looked = f"Looked in {Path.cwd()}; what a script writes by itself has to be there before."
+    return _refuse(f"{name} doesn't exist", f"{did_you_mean(name, [*here, *shipped])}{looked}")
 
 
 def _content(file: Path) -> dict[str, Any]:

@@ -23,7 +23,6 @@ def hooks(instrument: Instrument) -> dict[str, tuple[str, Hook]]:
         "ultralytics.engine.model": ("Model", lambda module: _models(instrument, module)),
         "ultralytics.engine.validator": ("BaseValidator", lambda module: validates.install(instrument, module)),
         "ultralytics.utils.tal": ("TaskAlignedAssigner", lambda module: _tells_of_memory(instrument, module.TaskAlignedAssigner)),
-        "ultralytics.utils.patches": ("torch_save", _saves_once),
         "ultralytics.utils.downloads": ("safe_download", _fetches_nothing),
         **{f"ultralytics.utils.callbacks.{name}": ("callbacks", lambda module: module.callbacks.clear()) for name in LOGGERS},
     }
@@ -74,15 +73,6 @@ def _tells_of_memory(instrument: Instrument, assigner: Any) -> None:
             raise
 
     assigner._forward = watched
-
-
-def _saves_once(module: Any) -> None:
-    """Ultralytics tries ``torch.save`` again after any RuntimeError, on a buffer that the first failure closed: an out-of-memory error
-    would end as "ValueError: I/O operation on closed file" (seen under a CPU budget)."""
-    import torch
-
-    plain = getattr(module, "_torch_save", torch.save)
-    module.torch_save = lambda *args, use_dill=False, **kwargs: plain(*args, **kwargs)  # a word of Ultralytics' own, in 8.3.0
 
 
 def _fetches_nothing(module: Any) -> None:

@@ -1,6 +1,6 @@
 """Runs a script up to its training by Ultralytics, and tells what that would train. In a process of its own, which ends there.
 
-python -m launcher.trainers.ultralytics.inside.look FOUND.json SCRIPT.py [ARGUMENTS...]    (or -m MODULE in the script's place)
+python -m launcher.trainers.ultralytics.inside.look FOUND.json SCRIPT.py [ARGUMENTS...]
     FOUND.json gets what arrives at ``model.train``; it isn't written where the script ends before it trains. What the script writes goes
     to the folder of that file
 """
@@ -67,12 +67,8 @@ def main(argv: Sequence[str]) -> None:
     Model.train = trains
     Model.tune = lambda *_, **__: found(refused=("model.tune: many trainings, each with settings of its own", _ONE))
     BaseTrainer.train = lambda *_, **__: found(refused=("a trainer that the script makes itself, in the place of model.train", _ONE))
-    sys.argv = words[1:] if words[0] == "-m" else words
-    sys.path[0] = STARTED_IN if words[0] == "-m" else os.path.dirname(os.path.realpath(words[0]))
-    if words[0] == "-m":
-        runpy.run_module(words[1], run_name="__main__", alter_sys=True)
-    else:
-        runpy.run_path(words[0], run_name="__main__")
+    sys.argv, sys.path[0] = words, os.path.dirname(os.path.realpath(words[0]))
+    runpy.run_path(words[0], run_name="__main__")
 
 
 def _arriving(model: Any, keywords: Mapping[str, Any]) -> dict[str, Any]:

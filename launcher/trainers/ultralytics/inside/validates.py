@@ -1,9 +1,8 @@
-"""Makes the few batches of a validation need what the whole set does: the largest first, NMS at its worst, metrics of all images."""
+"""Makes the few batches of a validation need what the whole set does: the largest first, and NMS at its worst."""
 
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -28,8 +27,6 @@ def install(instrument: Instrument, module: Any) -> None:
             this.whole_set = _of_a_few_batches(this, instrument)
         instrument.validating()
         result = call(this, trainer, model, **kwargs)
-        if instrument.orders.device == "cpu":  # what the rest would keep is there: metrics are of all images
-            instrument.recorder.measured(growth_bytes_per_batch=0)
         instrument.evaluated()
         return result
 
@@ -77,43 +74,7 @@ def _of_a_few_batches(validator: Any, instrument: Instrument) -> bool:
     validator.get_dataloader = lambda *args, **kwargs: cut(loads(*args, **kwargs))
     if validator.dataloader is not None:
         cut(validator.dataloader)
-    _whole_statistics(validator, instrument)
     return True
-
-
-def _whole_statistics(validator: Any, instrument: Instrument) -> None:
-    """The metrics, and the curves drawn of them, are worked out of the predictions on every image of the validation set.
-
-    A trial validates a few batches of it; before the metrics come what these gave is repeated until it is as much. Each of several ranks
-    has its part of that when rank 0 gathers them, on a card through the cards' memory.
-    """
-    from ultralytics.utils import RANK
-
-    get_stats, gather = validator.get_stats, getattr(validator, "gather_stats", None)
-
-    def repeated(images: int) -> None:
-        kept = getattr(validator.metrics, "stats", None) or validator.stats  # the validator's own before 8.3.200
-        for gathered in kept.values():
-            if seen := len(gathered):
-                gathered.extend(gathered[i % seen] for i in range(seen, images))
-
-    def of_all_ranks() -> Any:
-        if RANK != -1:
-            import torch.distributed as dist
-
-            repeated(math.ceil(len(validator.dataloader.dataset) / dist.get_world_size()))
-        return gather() if gather is not None else None
-
-    def of_all_images() -> Any:
-        images = len(validator.dataloader.dataset)
-        repeated(images)
-        if validator.jdict and validator.seen:
-            validator.jdict = (validator.jdict * math.ceil(images / validator.seen))[
-                : math.ceil(len(validator.jdict) * images / validator.seen)
-            ]
-        return get_stats()
-
-    validator.gather_stats, validator.get_stats = of_all_ranks, of_all_images
 
 
 def _at_its_worst_nms(validator: Any, loader: Any) -> None:

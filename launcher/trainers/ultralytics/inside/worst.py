@@ -57,7 +57,7 @@ class TrialBatches:
 
 
 def takes(loader: Any, script: TrialBatches, *, of: int = 1) -> None:
-    """From now on the loader's batches are those of the script. ``of``: so many make one of the run's, and its workers hold as much ahead."""
+    """From now on the loader's batches are those of the script. ``of``: so many make one of the run's, whose workers hold as much ahead."""
     object.__setattr__(loader, "batch_sampler", script)  # DataLoader forbids a plain assignment
     if loader.num_workers:
         loader.prefetch_factor = (loader.prefetch_factor or 2) * of + math.ceil(BESIDE * (of - 1) / loader.num_workers)

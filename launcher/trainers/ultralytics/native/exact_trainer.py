@@ -1,5 +1,7 @@
-"""Ultralytics' trainers, with exact accumulation: the loop, the loader, the schedule and the optimizer are those of the asked run; only each
-of its batches is trained in parts. Beside ``yolo.py``."""
+"""Ultralytics' trainers, with exact accumulation. Beside ``yolo.py``.
+
+The loop, the loader, the schedule and the optimizer are those of the asked run, each of whose batches is trained in parts.
+"""
 
 from __future__ import annotations
 
@@ -37,13 +39,7 @@ class Exact(BaseTrainer):  # type: ignore[misc]
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **{**kwargs, "overrides": yolo_ranks.in_the_folder_of_rank_0(kwargs.get("overrides"))})
         yolo_ranks.tell_folder(self.save_dir)
-        self._own_batch, cards = self.args.batch, max(yolo_ranks.WORLD_SIZE, 1)
-        if not isinstance(self._own_batch, int) or self._own_batch < 1:
-            raise Refused(f"batch={self._own_batch} lets Ultralytics choose the batch. Give a whole number of images.")
-        if self._own_batch % cards:
-            whole = self._own_batch // cards * cards
-            raise Refused(f"batch={self._own_batch} over {cards} GPUs: Ultralytics would run {whole}. Take a multiple of {cards}.")
-        self._refuse_what_cannot_be_checkpointed()
+        self._own_batch = self.args.batch
         if exact_settings.settings.tell:
             Path(exact_settings.settings.tell).write_text(f"{Path(self.save_dir).absolute()}\n", encoding="utf-8")
 
@@ -58,12 +54,6 @@ class Exact(BaseTrainer):  # type: ignore[misc]
         for key, value in overrides.items() if self.resume else ():
             if key not in _OF_THE_CHECKPOINT:
                 setattr(self.args, key, value)
-
-    def _refuse_what_cannot_be_checkpointed(self) -> None:
-        if exact_settings.settings.checkpointing and getattr(self.args, "distill_model", None) is not None:
-            raise Refused("checkpointing with distill_model: the teacher's forward hooks would fire twice. Drop one of the two.")
-        if exact_settings.settings.checkpointing and getattr(self.args, "compile", False):
-            raise Refused("checkpointing with compile: untested together, inductor checkpoints by its own rules. Drop one of the two.")
 
     def run_callbacks(self, event: str) -> None:
         """Ultralytics says here where its loop is."""

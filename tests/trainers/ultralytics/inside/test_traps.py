@@ -89,12 +89,9 @@ def test_a_fraction_of_the_data_leaves_the_users_label_cache_alone(run_trial: Ru
     assert contents(data.folder) == before
 
 
-@pytest.mark.parametrize(("name", "device", "noted"), [("wb", "cpu", True), ("wb", "cuda", False), ("platform", "cpu", False)])
-def test_no_logger_but_tensorboard_is_a_trials(name: str, device: str, noted: bool) -> None:
-    notes: list[str] = []
-    session: Any = SimpleNamespace(orders=SimpleNamespace(device=device), recorder=SimpleNamespace(note=notes.append))
-    told = hooks.hooks(session)
+def test_no_logger_but_tensorboard_is_a_trials() -> None:
+    told: Any = hooks.hooks(SimpleNamespace())  # type: ignore[arg-type]
     assert "ultralytics.utils.callbacks.tensorboard" not in told
-    module: Any = SimpleNamespace(__name__=f"ultralytics.utils.callbacks.{name}", callbacks={"on_train_start": print})
+    module: Any = SimpleNamespace(__name__="ultralytics.utils.callbacks.wb", callbacks={"on_train_start": print})
     told[module.__name__][1](module)
-    assert module.callbacks == {} and len(notes) == noted
+    assert module.callbacks == {}

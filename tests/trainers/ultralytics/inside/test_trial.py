@@ -65,7 +65,6 @@ def test_a_trial_that_fits_did_its_steps_on_the_worst_data_and_wrote_nothing_of_
     assert report.cap_bytes == 3000 * MIB
     assert report.step_seconds > 0
     assert report.validation_batch_seconds > 0
-    assert report.growth_bytes_per_batch == 0, "on a CPU nothing is extrapolated: the metrics are of as many predictions as all images give"
     phases = [use.phase for use in report.uses]
     assert phases == ["start", "setup", "train", "validate", "train_again", "finish"]
     assert all(use.reserved_bytes > 50 * MIB for use in report.uses[2:])

@@ -106,9 +106,7 @@ def data(shapes: Callable[..., ShapesData]) -> ShapesData:
     ],
     ids=["ramp", "none", "above-nbs", "rounded", "over-the-end", "sizes"],
 )
-def test_a_rung_makes_the_asked_runs_steps(
-    exact: Any, data: ShapesData, tmp_path: Path, asked: dict[str, Any], micro_batch: int
-) -> None:
+def test_a_rung_makes_the_asked_runs_steps(exact: Any, data: ShapesData, tmp_path: Path, asked: dict[str, Any], micro_batch: int) -> None:
     from ultralytics.models.yolo.detect import DetectionTrainer
 
     wanted = train(DetectionTrainer, data, tmp_path / "asked", **asked)
@@ -161,11 +159,6 @@ def test_the_validation_batch_is_the_one_given(exact: Any, data: ShapesData, tmp
     set_up(trainer)
     assert (trainer.train_loader.batch_size, trainer.test_loader.batch_size) == (8, 3)
     assert trainer.validator.dataloader is trainer.test_loader
-
-
-def test_a_batch_that_ultralytics_chooses_is_refused(exact: Any, data: ShapesData, tmp_path: Path) -> None:
-    with pytest.raises(exact.Refused, match="batch=-1 lets Ultralytics choose the batch"):
-        build(exact.ExactDetectionTrainer, data, tmp_path / "run", batch=-1, nbs=64)
 
 
 def test_a_batch_that_ultralytics_has_halved_ends_the_run(exact: Any, data: ShapesData, tmp_path: Path) -> None:

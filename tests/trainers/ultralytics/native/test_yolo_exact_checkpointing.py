@@ -14,7 +14,6 @@ import pytest
 import torch
 
 from launcher.adapter.inputs import package_folder
-from launcher.trainers.ultralytics.arguments import known, saved_in
 from tests.helpers.shapes import ShapesData
 from tests.helpers.yolo_exact import SUFFIXES, trained_batch
 
@@ -85,33 +84,6 @@ def test_evaluation_is_not_checkpointed(exact: Any, shapes: Callable[..., Shapes
     with torch.no_grad():
         outputs = model.eval()(batch["img"])
     assert outputs[0].shape[0] == 4
-
-
-@pytest.mark.parametrize("name", ["RTDETRDetectionModel", "WorldModel", "YOLOEModel"])
-def test_models_with_a_forward_loop_of_their_own_are_refused(exact: Any, name: str) -> None:
-    from ultralytics.nn import tasks
-
-    model = getattr(tasks, name).__new__(getattr(tasks, name))
-    assert (
-        exact.checkpointing.why_not(model)
-        == f"{name} cannot be checkpointed: it runs its layers in a loop of its own (RT-DETR, World and YOLOE do)"
-    )
-
-
-@pytest.mark.parametrize(
-    ("argument", "words"),
-    [({"compile": True}, "checkpointing with compile"), ({"distill_model": "yolov8s.yaml"}, "checkpointing with distill_model")],
-    ids=["compile", "distillation"],
-)
-def test_what_cannot_be_combined_with_checkpointing_is_refused(
-    exact: Any, shapes: Callable[..., ShapesData], tmp_path: Path, argument: dict[str, Any], words: str
-) -> None:
-    if not argument.keys() <= known().keys():
-        pytest.skip("this Ultralytics has no such argument")
-    exact.configure(exact.ExactSettings(checkpointing=True))
-    overrides = {"model": "yolov8n.yaml", "data": str(shapes().yaml), "device": "cpu", **saved_in(tmp_path / "run"), **argument}
-    with pytest.raises(exact.Refused, match=words):
-        exact.ExactDetectionTrainer(overrides=overrides)
 
 
 def test_a_trainer_that_is_not_covered_is_refused_by_name(exact: Any) -> None:
