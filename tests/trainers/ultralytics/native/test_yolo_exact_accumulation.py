@@ -120,7 +120,7 @@ def test_a_batch_in_parts_is_what_ultralytics_own_accumulation_makes_of_them(exa
     """Without a warm-up, in which that takes smaller steps. Its losses are shown as means over all parts."""
     from ultralytics.models.yolo.detect import DetectionTrainer
 
-    once = {"epochs": 2, "warmup_epochs": 0.0, "nbs": 8}
+    once: dict[str, Any] = {"epochs": 2, "warmup_epochs": 0.0, "nbs": 8}
     wanted = train(DetectionTrainer, data, tmp_path / "own", batch=2, **once)
     exact.configure(exact.ExactSettings(micro_batch=2))
     rung = train(exact.ExactDetectionTrainer, data, tmp_path / "rung", batch=8, **once)
@@ -142,7 +142,7 @@ def test_labels_go_with_their_images(exact: Any) -> None:
 
 
 def test_a_run_resumed_one_rung_lower_goes_on_as_the_asked_one_would(exact: Any, data: ShapesData, tmp_path: Path) -> None:
-    asked = {"batch": 8, "nbs": 8, "warmup_epochs": 1.0}
+    asked: dict[str, Any] = {"batch": 8, "nbs": 8, "warmup_epochs": 1.0}
     for name in ("rung", "asked"):
         with pytest.raises(Killed):
             train(exact.ExactDetectionTrainer, data, tmp_path / name, killed_after=2, **asked)
