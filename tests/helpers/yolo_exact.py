@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from pathlib import Path
 from typing import Any
 
@@ -10,14 +9,6 @@ import torch
 
 from launcher.trainers.ultralytics.arguments import saved_in
 from tests.helpers.shapes import ShapesData
-
-
-def set_up(trainer: Any) -> None:
-    """``_setup_train``, which takes the number of GPUs before Ultralytics 8.3.200."""
-    from ultralytics.engine.trainer import BaseTrainer
-
-    trainer._setup_train(*([0] if "world_size" in inspect.signature(BaseTrainer._setup_train).parameters else []))
-
 
 SUFFIXES = {"detect": "", "segment": "-seg", "pose": "-pose", "obb": "-obb"}
 
@@ -33,6 +24,6 @@ def trained_batch(exact: Any, task: str, model: str, data: ShapesData, folder: P
             **saved_in(folder),
         }
     )  # fmt: skip
-    set_up(trainer)
+    trainer._setup_train()
     trainer.model.train()
     return trainer.model, trainer.preprocess_batch(next(iter(trainer.train_loader)))

@@ -24,7 +24,7 @@ from launcher.adapter.commands import Command, TrialPlan, absolute, preloaded
 from launcher.adapter.dialect import Dialect
 from launcher.adapter.inputs import Inputs, package_folder
 from launcher.adapter.log_line import LogLine, TrainerWords
-from launcher.adapter.progress import TRAIN, VALIDATE, Progress
+from launcher.adapter.progress import VALIDATE, Progress
 from launcher.adapter.protocol import FIRST, Adapter, Correction, RunStart, Saved
 from launcher.adapter.recognised import Understood
 from launcher.config.schema import Recipe, Value, WheelRule
@@ -50,10 +50,7 @@ _KEPT_IN = "kept_in"
 """Beside them: where the run is kept, as it tells once it has begun."""
 MOST_ACCUMULATION = 2
 """Micro-batches of an optimizer step in a trial: the second is the peak, and what comes after it is no higher."""
-_BAR = re.compile(
-    r"(?P<epoch>\d+)/(?P<epochs>\d+)\s+[\d.]+G(?P<losses>(?:\s+(?:[\d.]+(?:e[-+]?\d+)?|nan|inf))*)\s+\d+\s+\d+:"
-    r"\s*\d+%\D*?(?P<step>\d+)/(?P<steps>\d+)"
-)
+_LOSSES = re.compile(r"\d+/\d+\s+[\d.]+G((?:\s+(?:[\d.]+(?:e[-+]?\d+)?|nan|inf))+)\s+\d+\s+\d+:")
 _VALIDATION = re.compile(r"Class\s+Images\s+Instances.*\d+%")
 _SUFFIX_TASK = {"-seg": "segment", "-pose": "pose", "-obb": "obb", "-cls": "classify", "-sem": "semantic", "-depth": "depth"}
 WORDS = TrainerWords(
@@ -190,8 +187,6 @@ class UltralyticsAdapter(Adapter):
             args["weight_decay"] = yolo_arguments.value_of(self.args, "weight_decay") * rung.effective_batch / nbs
         wheels = {"imgsz": "image_size", "workers": "workers", "multi_scale": "multi_scale"}
         args |= {key: values[wheel] for key, wheel in wheels.items() if values.get(wheel) is not None}
-        if "multi_scale" in args and yolo_arguments.is_flag("multi_scale"):
-            args["multi_scale"] = bool(args["multi_scale"])
         args |= self._own_wheels(rung)
         if "save_dir" in args:
             args |= yolo_arguments.saved_in(Path(str(args.pop("save_dir"))))
@@ -358,10 +353,8 @@ class UltralyticsAdapter(Adapter):
         Labels are told below a validation's bar, whose line begins with Class.
         """
         said = log_line.read(line, known)
-        if (bar := _BAR.search(line)) is not None:
-            counts: dict[str, Any] = {name: int(bar[name]) for name in ("epoch", "epochs", "step", "steps")}
-            losses = sum(map(float, bar["losses"].split())) if bar["losses"].strip() else None
-            known = replace(known, phase=TRAIN, **counts, of_epoch=True, loss=losses, batch=self._batch(rung))
+        if (row := _LOSSES.search(line)) is not None:
+            known = replace(said.progress, loss=sum(map(float, row[1].split())), batch=self._batch(rung))
         elif _VALIDATION.search(line) and known.epoch is not None:
             known = replace(known, phase=VALIDATE)
         return replace(said, progress=known)

@@ -26,18 +26,15 @@ ELSEWHERE: Mapping[str, str] = {
     "mode": "autofit trains; the mode is always train.",
     "cfg": "Put the arguments of that file under trainer.args.",
     "resume": "A launch is a new training; resume an old one with `yolo train resume model=.../last.pt`.",
+    "time": "It changes epochs and accumulation as the run goes: set trainer.args.epochs.",
+    "profile": "It exports the model in the middle of the run: leave it out; `yolo benchmark` times.",
+    "quantize": "It calibrates on data of its own: quantize on export.",
     "accumulate": (
         "Ultralytics has no such argument: it accumulates round(nbs / batch) micro-batches by itself (nbs, the nominal batch size, is 64). "
         "Set ask.accumulation; autofit passes the nbs and weight_decay that make it exact."
     ),
 }
-"""Arguments that a recipe sets elsewhere, or can't have: key -> what to do instead."""
-UNTRIED: Mapping[str, tuple[tuple[Any, ...], str]] = {
-    "time": ((), "It changes epochs and accumulation as the run goes: set trainer.args.epochs."),
-    "profile": ((True,), "It exports the model in the middle of the run: leave it out; `yolo benchmark` times."),
-    "quantize": ((8, "8", "int8", "w8a8", "w8a16", "w8a32", "w16a16"), "It calibrates on data of its own: quantize on export."),
-}
-"""Arguments that no trial can stand for: key -> (values that are refused, or () for all; what to do instead)."""
+"""Arguments that a recipe sets elsewhere, or that no trial can stand for: key -> what to do instead."""
 
 
 @lru_cache(maxsize=1)
@@ -56,16 +53,6 @@ def saved_in(folder: Path) -> dict[str, Any]:
     return {"project": str(folder.absolute().parent), "name": folder.name, "exist_ok": True}
 
 
-def is_flag(key: str) -> bool:
-    """Whether the argument is only on or off in the installed version (``multi_scale`` before 8.4)."""
-    return isinstance(known()[key], bool)
-
-
-def multi_scale(said: Any) -> Any:
-    """The fraction that the installed version takes from ``multi_scale``: true is a half where it is a flag, and a whole one elsewhere."""
-    return (0.5 if is_flag("multi_scale") else 1.0) * said if isinstance(said, bool) else said
-
-
 def value_of(args: Mapping[str, Any], key: str) -> Any:
     """The argument as the trainer will see it: the recipe's, or Ultralytics' default."""
     return args.get(key, known()[key])
@@ -73,19 +60,11 @@ def value_of(args: Mapping[str, Any], key: str) -> Any:
 
 def faults(args: Mapping[str, Any], *, asked: Mapping[str, Any]) -> list[Fault]:
     """Faults of ``trainer.args`` but names, types and ranges. ``asked``: the recipe's wheels, which must not be given twice."""
-    return [
-        Fault(key=f"trainer.args.{key}", found=f"{value!r}{found}", cure=cure)
-        for key, value in args.items()
-        for found, cure in _wrong(key, value, asked)
-    ]
-
-
-def _wrong(key: str, value: Any, asked: Mapping[str, Any]) -> list[tuple[str, str]]:
-    refused, cure = UNTRIED.get(key, ((None,), ""))
-    if key in ELSEWHERE:
-        return [(" can't be set here", ELSEWHERE[key])]
-    if asked.get(key) is not None:
-        return [(f": said twice, also as ask.{key}={asked[key]!r}", "Keep the one under ask.")]
-    if value is not None and (not refused or any(value == one and type(value) is type(one) for one in refused)):
-        return [(": no trial can stand for it", cure)]
-    return []
+    found = []
+    for key, value in args.items():
+        if key in ELSEWHERE and value not in (None, False):
+            found.append(Fault(key=f"trainer.args.{key}", found=f"{value!r} can't be set here", cure=ELSEWHERE[key]))
+        elif asked.get(key) is not None:
+            twice = f"{value!r}: said twice, also as ask.{key}={asked[key]!r}"
+            found.append(Fault(key=f"trainer.args.{key}", found=twice, cure="Keep the one under ask."))
+    return found

@@ -12,10 +12,9 @@ from launcher.adapter.faults import destination_faults
 from launcher.config.schema import Recipe
 from launcher.errors import BadInput, Fault
 from launcher.machine import devices, install
-from launcher.trainers.ultralytics import arguments as yolo_arguments
 from launcher.trainers.ultralytics import models
 
-OLDEST = "8.3.0"
+OLDEST = "8.4.0"
 TASKS = ("detect", "segment", "pose", "obb")
 _NOT_CHECKPOINTED = ("compile", "distill_model")
 """Inductor checkpoints by its own rules, and a teacher's hooks would fire twice."""
@@ -39,14 +38,11 @@ def faults(recipe: Recipe, task: str, *, ranks: int) -> Iterator[Fault]:
             yield Fault(key=f"trainer.args.{name}", found=found, cure=cure)
     yield from _of_ranks(recipe, ranks)
     yield from destination_faults("save_dir", recipe.trainer.args.get("save_dir"))
-    size, scale = recipe.ask.get("image_size"), recipe.ask.get("multi_scale")
+    size = recipe.ask.get("image_size")
     if isinstance(size, int) and size % _STRIDE:
         below = size // _STRIDE * _STRIDE
         found = f"{size} is not a multiple of the stride {_STRIDE}, so Ultralytics would train at another size"
         yield Fault(key="ask.image_size", found=found, cure=f"Ask for {below} or {below + _STRIDE}.")
-    if scale and scale != 0.5 and yolo_arguments.is_flag("multi_scale"):
-        cure = "Ask for 0.5 or 0, or install ultralytics 8.4 or later."
-        yield Fault(key="ask.multi_scale", found=f"{scale!r}: the installed Ultralytics has it on (0.5) or off", cure=cure)
 
 
 def _of_model(recipe: Recipe) -> Iterator[Fault]:

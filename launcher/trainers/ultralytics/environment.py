@@ -21,12 +21,11 @@ def prepare(folder: Path) -> dict[str, str]:
 
     The user's own Ultralytics settings (data sets and weights folders) are copied, with ``sync`` off; theirs are not touched.
     """
-    configs = (folder / "config" / "Ultralytics", folder / "config")  # Ultralytics adds the last part by itself, from 8.3.200 (about) on
-    for made in (*configs, folder / "matplotlib", folder / "inductor"):
+    config = folder / "config" / "Ultralytics"
+    for made in (config, folder / "matplotlib", folder / "inductor"):
         made.mkdir(parents=True, exist_ok=True)
-    for config in configs:
-        _copy_settings(config)
-        _copy_font(config / "Arial.ttf")
+    _copy_settings(config)
+    _copy_font(config / "Arial.ttf")
     return {
         "YOLO_CONFIG_DIR": str(folder / "config"),
         "YOLO_OFFLINE": "true",  # the one word that every version takes

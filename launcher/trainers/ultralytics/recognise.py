@@ -19,7 +19,6 @@ from launcher.adapter.python_source import files_of
 from launcher.adapter.recognised import Belief, Doubt, Understood, typed
 from launcher.errors import PLACE, BadInput, Fault
 from launcher.machine import process
-from launcher.trainers.ultralytics import arguments as yolo_arguments
 from launcher.trainers.ultralytics import environment
 
 LONGEST_S = 300.0
@@ -59,18 +58,19 @@ def understand(words: Sequence[str]) -> Understood | None:
 
 def _understood(words: Sequence[str], asked: Mapping[str, Any], args: Mapping[str, Any], *, source: str) -> Understood:
     said = {name: asked[name] for name in _WHEELS if asked.get(name) is not None}
-    among, doubts = cards_of(asked.get("device")), []
+    device, batch, doubts = _device(asked.get("device")), said.get("batch"), []
     if "multi_scale" in said:
-        said["multi_scale"] = yolo_arguments.multi_scale(said["multi_scale"])
-    if not _is_count(said.get("batch")):
+        said["multi_scale"] = float(said["multi_scale"])  # true is a whole one
+    if not isinstance(batch, int) or isinstance(batch, bool) or batch < 1:
         cure = f"say the batch you want, as in autofit run ask.micro_batch=32 -- {shlex.join(words)}"
         text = f"batch={said.pop('batch', None)!r} is Ultralytics' own guess ({source}): {cure}"
         doubts.append(Doubt(wheel="micro_batch", text=text))
-    ask = {_WHEELS[name]: _batch_of_each(value, among) if name == "batch" else value for name, value in said.items()}
-    sources = dict.fromkeys(said, source)
-    if among and "batch" in said:
-        sources["batch"] = f"batch={said['batch']} over {len(among)} cards; {source}"
-    beliefs = [Belief(wheel=_WHEELS[name], value=ask[_WHEELS[name]], spelling=f"{name}=", source=sources[name]) for name in said]
+    ask, beliefs = {}, []
+    for name, value in said.items():
+        cards = device.get("cards", ()) if name == "batch" else ()
+        told = f"batch={value} over {len(cards)} cards; {source}" if cards else source
+        ask[_WHEELS[name]] = _batch_of_each(value, cards)
+        beliefs.append(Belief(wheel=_WHEELS[name], value=ask[_WHEELS[name]], spelling=f"{name}=", source=told))
     scaled = ["multi_scale"] if "multi_scale" in ask else []
     return Understood(
         adapter="ultralytics",
@@ -80,15 +80,11 @@ def _understood(words: Sequence[str], asked: Mapping[str, Any], args: Mapping[st
         groups=("trainer: ultralytics",),
         ask={**ask, "checkpointing": False},
         args=dict(args),
-        device=_device(asked.get("device")),
+        device=device,
         data=asked.get("data"),
         task=asked["task"],
         ladder={"order": ["micro_batch", "image_size", "checkpointing", *scaled, *([] if "command" in args else ["model"])]},
     )
-
-
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value > 0
 
 
 def _refuse(found: str, cure: str) -> NoReturn:
@@ -99,20 +95,15 @@ def _refuse(found: str, cure: str) -> NoReturn:
 # Cards, and each card's part of the batch
 
 
-def cards_of(device: Any) -> tuple[int, ...]:
-    """``device=0,1``, ``[0, 1]`` or ``cuda:0,1`` as numbers, whether or not they are here; empty for one card, and for a CPU."""
-    found = _numbers(device)
-    return found if len(found) > 1 else ()
-
-
 def _numbers(device: Any) -> tuple[int, ...]:
+    """``device=0,1``, ``[0, 1]`` or ``cuda:0,1`` as numbers, whether or not they are here; empty for a CPU."""
     said = re.sub(r"[\[\]() ]", "", ",".join(map(str, device)) if isinstance(device, (list, tuple)) else str(device))
     return tuple(map(int, re.findall(r"\d+", said))) if _ALL_CARDS.fullmatch(said) else ()
 
 
-def _batch_of_each(batch: Any, cards: tuple[int, ...]) -> Any:
+def _batch_of_each(batch: Any, cards: Sequence[int]) -> Any:
     """Each card's part of the batch. Raises BadInput where Ultralytics would drop a remainder without a word."""
-    if not cards or not isinstance(batch, int) or batch < 1:
+    if not cards:
         return batch
     if batch % len(cards):
         below = batch // len(cards) * len(cards)

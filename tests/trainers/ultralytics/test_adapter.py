@@ -51,30 +51,18 @@ def test_the_asked_rung_is_the_plain_yolo_command(yolo_dataset: Path, tmp_path: 
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(("there", "refused"), [("8.2.103", True), ("8.3.0", False), ("9.0.0.dev0", False)])
+@pytest.mark.parametrize(("there", "refused"), [("8.3.253", True), ("8.4.0", False), ("9.0.0.dev0", False)])
 def test_only_an_ultralytics_older_than_any_that_was_run_is_refused(
     yolo_dataset: Path, monkeypatch: pytest.MonkeyPatch, there: str, refused: bool
 ) -> None:
     monkeypatch.setattr("importlib.metadata.version", lambda name: there)
     faults = [fault for fault in UltralyticsAdapter(make(yolo_dataset)).check() if fault.key == "trainer.adapter"]
-    assert [fault.cure.startswith("Install a later one: pip install 'ultralytics>=8.3.0'") for fault in faults] == [True] * refused
+    assert [fault.cure.startswith("Install a later one: pip install 'ultralytics>=8.4.0'") for fault in faults] == [True] * refused
 
 
 def test_a_run_that_names_its_folder_is_kept_there(yolo_dataset: Path, tmp_path: Path) -> None:
     _, args, _ = native(make(yolo_dataset, args={"save_dir": str(tmp_path / "mine")}), 0, tmp_path)
     assert (args["project"], args["name"]) == (str(tmp_path), "mine") and "save_dir" not in args
-
-
-def test_where_multi_scale_is_a_switch_it_is_on_at_the_one_range_that_it_has(
-    yolo_dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Before Ultralytics 8.4."""
-    known = {**yolo_arguments.known(), "multi_scale": False}
-    monkeypatch.setattr(yolo_arguments, "known", lambda: known)
-    recipe = make(yolo_dataset, ask={"multi_scale": 0.5})
-    assert UltralyticsAdapter(recipe).check() == [] and native(recipe, 0, tmp_path)[1]["multi_scale"] == "True"
-    (fault,) = UltralyticsAdapter(make(yolo_dataset, ask={"multi_scale": 0.25})).check()
-    assert fault.key == "ask.multi_scale" and "0.5 or 0" in fault.cure
 
 
 @pytest.mark.parametrize(
@@ -194,7 +182,7 @@ def test_arguments_ultralytics_would_trip_over_are_all_refused_with_their_cures(
     faults = {fault.key.removeprefix("trainer.args."): str(fault) for fault in UltralyticsAdapter(make(yolo_dataset, args=args)).check()}
     assert faults.keys() == cures.keys()
     assert [key for key, (_, words) in cures.items() if words not in faults[key]] == []
-    assert yolo_arguments.faults({"profile": False, "quantize": 16, "time": None}, asked={}) == [], "their harmless values"
+    assert yolo_arguments.faults({"profile": False, "resume": False, "time": None}, asked={}) == [], "their harmless values"
 
 
 def test_what_ultralytics_cant_train_so_is_refused_with_its_cure(yolo_dataset: Path, tmp_path: Path) -> None:

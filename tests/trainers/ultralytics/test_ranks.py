@@ -38,22 +38,11 @@ def with_cards(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(devices, "chosen_kind", lambda kind: "cuda" if kind == "auto" else kind)
 
 
-@pytest.mark.usefixtures("with_cards")
-@pytest.mark.parametrize(
-    ("said", "found"),
-    [
-        *(("0,1", (0, 1)), ((0, 1), (0, 1)), ([0, 1, 2, 3], (0, 1, 2, 3)), ("cuda:0,1", (0, 1)), ("cuda:1,cuda:0", (1, 0))),
-        *((one, ()) for one in (0, "0", "cpu", "mps", None, [0], "0,cpu", "")),
-    ],
-)  # fmt: skip
-def test_cards_as_people_write_them(said: object, found: tuple[int, ...]) -> None:
-    assert recognise.cards_of(said) == found
-
-
 @pytest.mark.parametrize(
     ("said", "section"),
     [
         *((device, {"kind": "cuda", "cards": [0, 1]}) for device in ("0,1", "cuda:0,1", [0, 1], (0, 1))),
+        ("cuda:1,cuda:0", {"kind": "cuda", "cards": [1, 0]}),
         ("cpu", {"kind": "cpu"}), ("1", {"index": 1}), (2, {"index": 2}), ([3], {"index": 3}), ("cuda:1", {"index": 1}),
         *((device, {}) for device in (0, "0", None, "", "mps", "0,cpu")),
     ],

@@ -55,13 +55,8 @@ def _models(instrument: Instrument, module: Any) -> None:
 
 
 def _tells_of_memory(instrument: Instrument, assigner: Any) -> None:
-    """The label assigner survives running out of memory, on the CPU or image by image, and hundreds of times slower.
-
-    What it tries again is ``_forward``; versions that have none (8.3.0) don't survive it.
-    """
-    assign = getattr(assigner, "_forward", None)
-    if assign is None:
-        return
+    """The label assigner survives running out of memory, on the CPU or image by image, and hundreds of times slower."""
+    assign = assigner._forward
 
     @functools.wraps(assign)
     def watched(self: Any, *args: Any, **kwargs: Any) -> Any:

@@ -28,8 +28,5 @@ import ultralytics.models.yolo
 import ultralytics.utils.plotting
 
 np.ones((256, 256)) @ np.ones((256, 256))  # OpenBLAS takes its buffers at its first product, and calls exit(1) where it can't
-reader = ultralytics.engine.trainer.BaseTrainer.read_results_csv.__code__.co_names
-if "polars" in reader:
+if "polars" in ultralytics.engine.trainer.BaseTrainer.read_results_csv.__code__.co_names:
     importlib.import_module("polars").read_csv(b"epoch,time\n1,2.0\n").to_dict(as_series=False)
-elif "pandas" in reader:  # before 8.3.150 (about)
-    importlib.import_module("pandas")

@@ -44,8 +44,7 @@ class Steered(_Trainer):  # type: ignore[misc]
 
     def _epochs_of(self, loader: Any) -> worst.TrialBatches:
         orders, args = self.instrument.orders, self.args
-        multi_scale = 0.5 if args.multi_scale is True else args.multi_scale  # a flag in 8.3: from half to one and a half
-        sizes = worst.drawn_sizes(args.imgsz, multi_scale, self.stride) if multi_scale else None
+        sizes = worst.drawn_sizes(args.imgsz, args.multi_scale, self.stride) if args.multi_scale else None
         shapes = worst.shapes_of(loader, sizes, last_kept=not loader.drop_last, most=self._micro_batch)
         epochs = worst.training(shapes, orders, closes=0 < args.close_mosaic < self.epochs)
         if orders.resumes:  # the first of two is done

@@ -6,7 +6,7 @@ The loop, the loader, the schedule and the optimizer are those of the asked run,
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +16,11 @@ from ultralytics.models.yolo.detect import DetectionTrainer
 from ultralytics.models.yolo.obb import OBBTrainer
 from ultralytics.models.yolo.pose import PoseTrainer
 from ultralytics.models.yolo.segment import SegmentationTrainer
-from ultralytics.utils import torch_utils
+from ultralytics.utils.torch_utils import unwrap_model
 
 from . import exact_settings, yolo_ranks
 from .exact_settings import Refused
 
-unwrap_model: Callable[[Any], Any] = getattr(torch_utils, "unwrap_model", None) or torch_utils.de_parallel
-"""The model inside DDP or a compiled one; ``de_parallel`` before Ultralytics 8.3.200."""
 _OF_THE_CHECKPOINT = ("model", "data", "mode", "task", "project", "name", "save_dir", "exist_ok", "resume", "pretrained")
 """What a run that goes on finds there, or is told by itself."""
 _OF_LABELS = ("batch_idx", "cls", "bboxes", "keypoints", "segments", "obb")
@@ -81,7 +79,7 @@ class Exact(BaseTrainer):  # type: ignore[misc]
 
     def _train_on(self, batch: Any) -> None:
         """A forward and a backward pass, as in Ultralytics' loop; the gradients stay."""
-        if getattr(self.args, "compile", False):
+        if self.args.compile:
             loss, losses = unwrap_model(self.model).loss(batch, self.model(batch["img"]))
         else:
             loss, losses = self.model(batch)

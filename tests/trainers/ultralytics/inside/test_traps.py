@@ -22,7 +22,6 @@ from launcher.shared.report import Phase
 from launcher.trainers.ultralytics.arguments import saved_in
 from launcher.trainers.ultralytics.inside import hooks
 from tests.helpers.shapes import ShapesData, make_shapes
-from tests.helpers.yolo_exact import set_up
 from tests.trainers.ultralytics.conftest import RunTrial, contents
 
 
@@ -78,7 +77,7 @@ def test_a_fraction_of_the_data_leaves_the_users_label_cache_alone(run_trial: Ru
         "plots": False,
         **saved_in(tmp_path / "run"),
     }
-    set_up(exact.ExactDetectionTrainer(overrides=overrides))  # leaves the user's label caches, as any run of theirs does
+    exact.ExactDetectionTrainer(overrides=overrides)._setup_train()  # leaves the user's label caches, as any run of theirs does
     before = contents(data.folder)
     assert any(name.endswith("train.cache") for name in before)
 

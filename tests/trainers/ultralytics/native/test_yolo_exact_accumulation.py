@@ -12,7 +12,6 @@ import torch
 
 from launcher.trainers.ultralytics.arguments import saved_in
 from tests.helpers.shapes import ShapesData
-from tests.helpers.yolo_exact import set_up
 
 IMAGES = 24
 
@@ -156,7 +155,7 @@ def test_a_run_resumed_one_rung_lower_goes_on_as_the_asked_one_would(exact: Any,
 def test_the_validation_batch_is_the_one_given(exact: Any, data: ShapesData, tmp_path: Path) -> None:
     exact.configure(exact.ExactSettings(val_batch=3))
     trainer = build(exact.ExactDetectionTrainer, data, tmp_path / "run", batch=8, nbs=8)
-    set_up(trainer)
+    trainer._setup_train()
     assert (trainer.train_loader.batch_size, trainer.test_loader.batch_size) == (8, 3)
     assert trainer.validator.dataloader is trainer.test_loader
 
