@@ -81,7 +81,7 @@ def test_rungs_are_tried_alone_and_fit_walks_down_on_real_failures_and_touches_n
     (proven,) = (one for one in said["trials"] if one["rung_index"] == said["rung_index"])
     assert 0 < proven["peak_bytes"] <= headroom.cap_of(between, headroom.DEFAULT["cpu"]) * 1.02
     assert said["rung"]["micro_batch"] * said["accumulation"] == 8
-    assert f"batch={said['rung']['micro_batch']}" in said["command"] and "nbs=8" in said["command"]
+    assert all(words in said["command"] for words in (f'"micro_batch": {said["rung"]["micro_batch"]}', "batch=8", "nbs=8"))
     after = {name: data for name, data in snapshot(place).items() if not name.startswith("runs/")}
     assert after == before, "data set, label caches, settings and folder are as they were"
     run_dir = Path(said["run_dir"])

@@ -159,9 +159,10 @@ def test_memory_taken_away_in_mid_training_ends_one_rung_lower_with_all_epochs_a
     assert first["next"]["move"] == "go_on" and first["evidence"]
     folder = Path(said["run_dir"])
     assert (folder / "run.stderr.log").stat().st_size and "Resuming training" in (folder / "run.stdout.2.log").read_text()
-    assert "batch=4" in (folder / "command.sh").read_text() and "resume" not in (folder / "command.sh").read_text()
+    command = (folder / "command.sh").read_text()
+    assert '"micro_batch": 4' in command and "batch=8" in command and "resume" not in command
     assert '"resume": "' in (folder / "native" / "attempt-2.sh").read_text()
-    assert "batch: 4" in (folder / "run" / "args.yaml").read_text() and "nbs: 8" in (folder / "run" / "args.yaml").read_text()
+    assert "batch: 8" in (folder / "run" / "args.yaml").read_text() and "nbs: 8" in (folder / "run" / "args.yaml").read_text()
     assert len(said["attempts"]) == 2
     assert "one rung lower" in yolo.said_on_stderr()
     assert not yolo.left_over()
