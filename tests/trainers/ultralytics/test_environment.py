@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("ultralytics")
+from launcher.trainers.ultralytics import environment
 
 ASKS_BOTH = """
 import json, os, sys
@@ -45,3 +46,16 @@ def test_the_users_settings_are_looked_for_where_ultralytics_keeps_them(tmp_path
     for case, theirs, ours, before in answers:
         assert ours == theirs, case
         assert before == theirs, "before Ultralytics has made it, too"
+
+
+def test_the_users_settings_are_copied_with_sync_off_and_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = tmp_path / "home" / "Ultralytics" / "settings.json"
+    settings.parent.mkdir(parents=True)
+    said = json.dumps({"settings_version": "0.0.8", "datasets_dir": "/data", "sync": True})
+    settings.write_text(said)
+    monkeypatch.setenv("YOLO_CONFIG_DIR", str(tmp_path / "home"))
+    made = environment.prepare(tmp_path / "trial")
+    copied = json.loads((Path(made["YOLO_CONFIG_DIR"]) / "Ultralytics" / "settings.json").read_text())
+    assert copied == {"settings_version": "0.0.8", "datasets_dir": "/data", "sync": False} and settings.read_text() == said
+    settings.write_text("{not json")
+    environment.prepare(tmp_path / "another")

@@ -2,57 +2,77 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from launcher.adapter.commands import Command
 from launcher.config.schema import TrialRules
 from launcher.history.run_folder import RunFolder
 from launcher.ladder.build import ladder_of
+from launcher.ladder.rungs import Rung
 from launcher.ladder.same_training import PROVEN
 from launcher.ladder.twins import Finding, FindingKind
+from launcher.machine import ranks
+from launcher.machine.devices import Budget
 from launcher.trainers.suite import cpu_budget, snapshot
 from launcher.trainers.ultralytics.adapter import UltralyticsAdapter
 from launcher.trial import proof
 from launcher.trial.job import Job
 from launcher.trial.proof import Proof
+from tests.helpers.places import ROOT
 from tests.helpers.shapes import ShapesData
 from tests.helpers.yolo_recipe import make
 
 
-def proven(data: ShapesData, place: Path, *, ask: dict[str, Any] | None = None, **args: Any) -> Proof:
+class OnTheCpu(UltralyticsAdapter):
+    """Its runs of several ranks know cards alone; nothing else of a twin is another."""
+
+    def twin(self, rung: Rung, budget: Budget, *, folder: Path) -> Command:
+        command = super().twin(rung, budget, folder=folder)
+        path = {"PYTHONPATH": os.pathsep.join([command.env["PYTHONPATH"], str(ROOT)])}
+        over_gloo = str(ROOT / "tests" / "helpers" / "over_gloo.py")
+        return replace(command, argv=(sys.executable, over_gloo, *command.argv[1:]), env={**command.env, **path})
+
+
+def proven(data: ShapesData, place: Path, *, model: str, cards: int) -> Proof:
     """What becomes of rung 2, a quarter of the asked micro-batch."""
-    asked = {"micro_batch": 16, "accumulation": 1, "image_size": 64, "model": "yolov8n.yaml", **(ask or {})}
-    recipe = make(data.yaml, ask=asked, args=args).model_copy(update={"trial": TrialRules(proof_timeout_s=1200.0)})
-    adapter = UltralyticsAdapter(recipe)
-    assert adapter.check() == []
-    ladder = ladder_of(adapter)
+    asked = {"micro_batch": 16, "accumulation": 1, "image_size": 64, "model": model}
+    device = {"kind": "cpu", "memory": 2**30, **({"cards": cards} if cards > 1 else {})}
+    recipe = make(data.yaml, ask=asked, device=device).model_copy(update={"trial": TrialRules(proof_timeout_s=1200.0)})
+    adapter = (OnTheCpu if cards > 1 else UltralyticsAdapter)(recipe)
+    each = {most: ranks.budget_of(cards, "cpu", most=most, memory_bytes=2**30, headroom=0.1) for most in range(1, cards + 1)}
+    budgets = each if cards > 1 else {1: cpu_budget(2**30)}
+    ladder, folder = ladder_of(adapter), RunFolder.create(place, "test")
     rung = next(rung for rung in ladder.rungs if rung.micro_batch == 4)
-    job = Job(adapter=adapter, ladder=ladder, budget=cpu_budget(2**30), folder=RunFolder.create(place, "test"))
+    job = Job(adapter=adapter, ladder=ladder, budget=budgets[cards], by_cards=budgets if cards > 1 else {}, folder=folder)
     assert proof.needed(job, rung)
     return proof.prove(job, rung)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("task", "model"),
+    ("task", "model", "cards"),
     [
-        ("detect", "yolov8n.yaml"),
-        ("detect", "yolo11n.yaml"),
-        ("detect", "yolo26n.yaml"),
-        ("segment", "yolov8n-seg.yaml"),
-        ("pose", "yolov8n-pose.yaml"),
-        ("obb", "yolov8n-obb.yaml"),
+        ("detect", "yolov8n.yaml", 1),
+        ("detect", "yolov8n.yaml", 2),
+        ("detect", "yolo11n.yaml", 1),
+        ("detect", "yolo26n.yaml", 1),
+        ("segment", "yolov8n-seg.yaml", 1),
+        ("pose", "yolov8n-pose.yaml", 1),
+        ("obb", "yolov8n-obb.yaml", 1),
     ],
 )
 def test_an_update_differs_by_what_ultralytics_own_accumulation_makes_differ_alone(
-    shapes: Callable[..., ShapesData], tmp_path: Path, task: str, model: str
+    shapes: Callable[..., ShapesData], tmp_path: Path, task: str, model: str, cards: int
 ) -> None:
-    data = shapes(task, train=12, val=4, size=64, densest=6)
+    data = shapes(task, train=24, val=4, size=64, densest=6)
     before = snapshot(data.folder)
-    found = proven(data, tmp_path, ask={"model": model})
+    found = proven(data, tmp_path, model=model, cards=cards)
     assert not found.refused, found
     assert found.same.gradient.startswith("differs by") and "own targets" in found.same.gradient, found
     assert "in batch norm" in found.same.gradient and "all else is the same" in found.same.gradient, found

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import re
 import signal
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,21 +11,17 @@ from typing import Any
 
 import pytest
 
-from launcher.adapter.commands import Command, held
 from launcher.ladder.rungs import Rung
 from launcher.ladder.verdict import Kind
 from launcher.shared.ending import Ending
 from launcher.shared.report import Phase
-from launcher.trainers.suite import cpu_budget
 from launcher.trainers.ultralytics import environment as ultralytics_env
 from launcher.trainers.ultralytics.adapter import UltralyticsAdapter
 from launcher.trainers.ultralytics.inside.validates import passing
 from launcher.trainers.ultralytics.inside.worst import Sizes
 from launcher.trial.judge import Needs, judge
-from tests.helpers.nasty import make_nasty
-from tests.helpers.places import ROOT
 from tests.helpers.shapes import ShapesData
-from tests.trainers.ultralytics.conftest import MIB, Ran, RunTrial, contents, loaded
+from tests.trainers.ultralytics.conftest import MIB, Ran, RunTrial, contents
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
@@ -113,22 +107,6 @@ def test_a_loss_that_is_not_finite_ends_the_trial_and_is_its_verdict(run_trial: 
 
 
 @pytest.mark.slow
-def test_images_are_cached_in_the_trial_as_in_the_run(run_trial: RunTrial, tmp_path: Path) -> None:
-    """One child for two questions. The full run holds its images in memory, and does without those that it can't read."""
-    data = make_nasty(tmp_path / "nasty", train=9, val=3)
-    images = sorted((data.parent / "images" / "train").iterdir())
-    images[7].write_bytes(b"no image at all")
-    before = contents(data.parent)
-
-    ran = run_trial(data, args={"cache": "ram"})
-
-    assert ran.status == 0, ran.output
-    assert images[7].name in ran.output and "ignoring corrupt image/label" in ran.output
-    assert "Caching images" in ran.output
-    assert contents(data.parent) == before
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("task", "model", "args", "ask"),
     [
@@ -158,47 +136,6 @@ def test_every_covered_task_and_family_runs_through(
     assert ran.report.validation_batches >= 2
     assert ran.report.train_again_batches >= 1
     assert contents(data.folder) == before
-
-
-@pytest.mark.slow
-def test_a_full_run_lives_within_what_its_trial_proved(
-    run_trial: RunTrial, shapes: Callable[..., ShapesData], tmp_path: Path, quiet_environment: dict[str, str]
-) -> None:
-    """The promise itself: the least cap that a trial survives is 90 % of a budget that the full run survives, figures and all."""
-    data = shapes()
-    caps = range(280, 480, 20)
-    fitting = next(
-        cap for cap in caps if run_trial(data.yaml, cap_mib=cap, ask={"image_size": 96}, args={"plots": True}).report.failure is None
-    )
-    words = f"yolo detect train model=yolov8n.yaml data={data.yaml} imgsz=96 batch=8 nbs=16 epochs=3 device=cpu save_dir={tmp_path / 'run'}"
-    native, budget = Command(argv=tuple(words.split()), base=ultralytics_env.BASE), cpu_budget(int(fitting * MIB / 0.9))
-    command = held(native, budget, settings=tmp_path / "budget.json")
-    env = {**quiet_environment, **loaded(tmp_path, {"micro_batch": 4})}
-    full = subprocess.run(command.argv, cwd=ROOT, env=env, capture_output=True, text=True, timeout=300, check=False)
-    assert full.returncode == 0, f"{full.returncode} at a proven {fitting} MiB\n{full.stdout}{full.stderr}"
-    assert "Results saved to" in full.stdout + full.stderr
-
-
-class TestEnvironment:
-    def test_the_users_settings_are_copied_with_sync_off_and_left_alone(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        home = tmp_path / "home" / "Ultralytics"
-        home.mkdir(parents=True)
-        settings = home / "settings.json"
-        settings.write_text(json.dumps({"settings_version": "0.0.8", "datasets_dir": "/data", "sync": True}))
-        monkeypatch.setenv("YOLO_CONFIG_DIR", str(home.parent))
-        before = contents(home)
-
-        environment = ultralytics_env.prepare(tmp_path / "trial")
-
-        copied = json.loads((Path(environment["YOLO_CONFIG_DIR"]) / "Ultralytics" / "settings.json").read_text())
-        assert copied == {"settings_version": "0.0.8", "datasets_dir": "/data", "sync": False}
-        assert contents(home) == before
-
-    def test_broken_settings_of_the_users_stop_nothing(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        (tmp_path / "home" / "Ultralytics").mkdir(parents=True)
-        (tmp_path / "home" / "Ultralytics" / "settings.json").write_text("{not json")
-        monkeypatch.setenv("YOLO_CONFIG_DIR", str(tmp_path / "home"))
-        ultralytics_env.prepare(tmp_path / "trial")
 
 
 def test_a_model_whose_scores_are_no_numbers_still_passes_its_validation() -> None:
