@@ -120,10 +120,8 @@ def test_a_look_that_takes_too_long_or_fails_is_a_fault(make: Make, monkeypatch:
     ("name", "said"),
     [
         ("set/dataset.yaml", "set/dataset.yaml doesn't exist. Did you mean 'set/data.yaml'?"),
-        ("sett/data.yaml", "sett/data.yaml doesn't exist. Did you mean 'set/data.yaml'?"),
         ("cocoo8.yaml", "cocoo8.yaml doesn't exist. Did you mean 'coco8.yaml'?"),
         ("https://example.org/set.zip", "is no YAML file on this machine. Fetch and unpack it"),
-        ("set.zip", "set.zip is no YAML file on this machine. Fetch and unpack it"),
         ("set", "set is no YAML file on this machine"),
     ],
 )
@@ -131,7 +129,6 @@ def test_a_file_that_is_none_is_named_with_what_would_be(
     make: Make, faults_of: Callable[..., list[Fault]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, said: str
 ) -> None:
     make()
-    (tmp_path / "set.zip").write_bytes(b"PK")
     monkeypatch.chdir(tmp_path)
     (fault,) = faults_of(name)
     assert fault.key == "data" and said in str(fault)
@@ -142,15 +139,9 @@ def test_a_file_that_is_none_is_named_with_what_would_be(
     [
         ("tarin: images/train\n", ["train: is missing. It has tarin.", "val: is missing"]),
         ("train: images/train\nval: [images/val\nnames: {0: cat}\n", ["line 3, column 6"]),
-        ("- train\n- val\n", ["train: is missing. It has no keys."]),
         (GOOD + "nc: 3\n", ["'names' length 2 and 'nc: 3' must match"]),
-        (GOOD.replace("{0: cat, 1: dog}", "{1: a, 2: b}"), ["class indices 0-1"]),
-        (GOOD.replace("names: {0: cat, 1: dog}", "nc: two"), ["must be an integer"]),
         (GOOD.replace("names: {0: cat, 1: dog}", ""), ["either 'names' or 'nc' are required"]),
-        (
-            GOOD.replace("images/train", "images/training"),
-            ["images/training doesn't exist. Paths are relative to path, which is"],
-        ),
+        (GOOD.replace("images/train", "images/training"), ["images/training doesn't exist. Paths are relative to path, which is"]),
         (GOOD.replace("images/train", "here").replace("images/val", "there"), ["train: ", "val: "]),
         (GOOD.replace("images/val", "labels"), ["val: No images found in"]),
     ],
@@ -165,7 +156,6 @@ def test_what_the_yaml_says_wrong_is_told_at_once(make: Make, faults_of: Callabl
     "text",
     [
         GOOD.replace("val:", "validation:"),
-        GOOD.replace("names: {0: cat, 1: dog}", "nc: '2'"),
         GOOD.replace("train: images/train", "train: [images/train, images/val]"),
         GOOD.replace("train: images/train", "train: train.txt"),
         GOOD.replace("images/train", "../images/train"),  # leads nowhere: Ultralytics drops the dots
@@ -187,8 +177,6 @@ def test_what_ultralytics_takes_is_taken(make: Make, faults_of: Callable[..., li
         ("detect", TRIANGLE, ""),
         ("obb", CORNERS, ""),
         ("pose", POINTS, "kpt_shape: [2, 3]\n"),
-        ("detect", BOX + " 0.1 0.1 0.2 0.2", "kpt_shape: [2, 2]\n"),
-        ("detect", "0 -0.005 0.5 1.005 0.2", ""),
     ],
 )
 def test_rows_of_every_task_are_understood(make: Make, faults_of: Callable[..., list[Fault]], task: str, row: str, extra: str) -> None:
@@ -199,11 +187,8 @@ def test_rows_of_every_task_are_understood(make: Make, faults_of: Callable[..., 
     ("task", "row", "found"),
     [
         ("detect", "0 0.5 0.5 320 200", "out of bounds coordinates"),
-        ("detect", "0 -0.2 0.5 0.1 0.1", "negative label values"),
         ("detect", "0 0.5 0.5 0.1 0.1 0.9", "5 columns"),
         ("detect", "cat 0.5 0.5 0.1 0.1", "'cat'"),
-        ("detect", "0 nan 0.5 0.1 0.1", "bounds"),
-        ("detect", "0.5 0.5 0.5 0.1 0.1", "non-integer class"),
         ("detect", "2 0.5 0.5 0.1 0.1", "Label class 2 exceeds dataset class count 2"),
         ("detect", f"{TRIANGLE}\n{BOX}", "labels mix segment and detection rows"),
         ("segment", BOX, "its labels are boxes"),
@@ -219,10 +204,6 @@ def test_bad_rows_are_named_by_their_image_and_what_a_row_is(
     (fault,) = faults_of(yaml, task)
     assert fault.found.startswith(f"1 of 2 train images: {yaml.parent}/images/train/a.jpg: ") and found in fault.found
     assert "A row" in fault.cure
-
-
-def test_keypoints_that_have_no_shape_are_told(make: Make, faults_of: Callable[..., list[Fault]]) -> None:
-    assert "kpt_shape" in str(faults_of(make(), "pose")[0])
 
 
 def test_a_single_class_takes_any_id(make: Make, faults_of: Callable[..., list[Fault]]) -> None:
@@ -255,8 +236,3 @@ def test_of_many_images_a_sample_is_opened(
         "train: a sample of 10 of 40 images was checked",
         "val: no image has a label, so mAP stays 0 and the best checkpoint means nothing",
     ]
-
-
-def test_labels_lie_where_the_last_images_folder_reads_labels() -> None:
-    assert yolo_data.label_path("/images/x/images/train/a.b.jpg") == "/images/x/labels/train/a.b.txt"
-    assert yolo_data.label_path("/x/train/a.jpg") == "/x/train/a.txt"

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import pickle
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +11,7 @@ import pytest
 
 pytest.importorskip("ultralytics")
 
-from launcher.ladder.verdict import Kind
 from launcher.machine import host
-from launcher.shared.orders import Orders
 from launcher.shared.report import Phase
 from launcher.shared.sizes import MIB
 from launcher.trainers.ultralytics.adapter import UltralyticsAdapter
@@ -77,29 +73,6 @@ try:
 except Exception as error:
     print('caught', error)
 """
-
-
-def test_one_that_finds_no_room_for_going_on_does_not_fit(
-    shapes: Callable[..., ShapesData], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    going_on.between(monkeypatch, lambda orders: replace(orders, cap_bytes=80 * MIB, ceiling_bytes=84 * MIB))
-    found = tried(shapes().yaml, tmp_path)
-    assert found.verdict.kind is Kind.OUT_OF_MEMORY
-    assert found.verdict.why.startswith("it can't go on from a checkpoint of its own: ")
-
-
-def test_a_checkpoint_that_can_not_be_loaded_is_a_verdict(
-    shapes: Callable[..., ShapesData], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def emptied(orders: Orders) -> Orders:
-        (kept,) = orders.scratch.glob("cut/overlay/kept/**/last.pt")
-        kept.write_bytes(pickle.dumps({}))
-        return orders
-
-    going_on.between(monkeypatch, emptied)
-    found = tried(shapes().yaml, tmp_path)
-    assert found.verdict.kind is Kind.CRASHED
-    assert found.verdict.why.startswith("it can't go on from a checkpoint of its own: ")
 
 
 @pytest.mark.parametrize(("args", "more"), [({}, {"recover": {"restarts": 0}}), ({"epochs": 1}, {}), ({"save": False}, {})])
