@@ -29,7 +29,6 @@ from launcher.trial import trial
 from launcher.trial.job import Job
 from tests.conftest import write_yolo_dataset
 from tests.helpers import yolo_recipe
-from tests.helpers.nvml_stand_in import FakeCard, FakeNvml
 from tests.helpers.places import ROOT
 
 
@@ -50,17 +49,6 @@ def with_cards(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_device_that_a_command_names_is_the_recipes(said: object, section: dict[str, object]) -> None:
     """On a machine without those cards, too: a training of two would be one of one, and a CPU's one of a card."""
     assert recognise._device(said) == section
-
-
-@pytest.mark.parametrize(
-    ("visible", "found"),
-    [(None, "1 names no card: 1 can be seen"), ("0", "1 names no card: 1 can be seen"), ("", "hides the card"), ("-1", "hides the card")],
-)
-def test_cards_of_a_command_that_arent_there_or_are_hidden_are_refused(visible: str | None, found: str) -> None:
-    asked = recognise._device("0,1")["cards"]
-    environ = {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}
-    with pytest.raises(BadInput, match=found):
-        ranks.budget_of(tuple(asked), "cuda", headroom=0.1, nvml=FakeNvml(FakeCard()), environ=environ)
 
 
 @pytest.mark.usefixtures("with_cards")

@@ -2,11 +2,10 @@
 
 | trap | held off by |
 |---|---|
-| in-loop OOM retry halves the batch | test_the_full_runs_trainer_does_not_halve_its_batch |
+| in-loop OOM retry halves the batch | test_yolo_exact_accumulation.py: test_running_out_of_memory_halves_no_batch |
 | the assigner swallows OOM | test_an_assigner_that_swallows_an_out_of_memory_error_is_reported |
-| fraction= rewrites the label cache | test_a_fraction_of_the_data_leaves_the_users_label_cache_alone |
 | loggers send | test_no_logger_but_tensorboard_is_a_trials |
-| a new YOLO_CONFIG_DIR drops settings | test_trial.py::TestEnvironment |
+| a new YOLO_CONFIG_DIR drops settings | test_environment.py |
 """
 
 from __future__ import annotations
@@ -19,34 +18,9 @@ from typing import Any
 import pytest
 
 from launcher.shared.report import Phase
-from launcher.trainers.ultralytics.arguments import saved_in
 from launcher.trainers.ultralytics.inside import hooks
-from tests.helpers.shapes import ShapesData, make_shapes
-from tests.trainers.ultralytics.conftest import RunTrial, contents
-
-
-def test_the_full_runs_trainer_does_not_halve_its_batch(exact: Any, shapes: Callable[..., ShapesData], tmp_path: Path) -> None:
-    import torch
-
-    class FailingTrainer(exact.ExactDetectionTrainer):  # type: ignore[misc]
-        def preprocess_batch(self, batch: Any) -> Any:
-            super().preprocess_batch(batch)
-            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
-
-    trainer = FailingTrainer(
-        overrides={
-            "model": "yolov8n.yaml",
-            "data": str(shapes().yaml),
-            "imgsz": 64,
-            "batch": 4,
-            "device": "cpu",
-            "plots": False,
-            **saved_in(tmp_path / "run"),
-        }
-    )
-    with pytest.raises(torch.OutOfMemoryError):
-        trainer.train()
-    assert trainer.batch_size == 4
+from tests.helpers.shapes import ShapesData
+from tests.trainers.ultralytics.conftest import RunTrial
 
 
 def test_an_assigner_that_swallows_an_out_of_memory_error_is_reported(run_trial: RunTrial, shapes: Callable[..., ShapesData]) -> None:
@@ -64,28 +38,6 @@ def test_a_trial_whose_loader_does_not_follow_its_script_proves_nothing(
     said = ran.report.hint if ran.report.failure is None else ran.report.failure.message
     assert ran.report.phase != Phase.DONE, ran.output
     assert "takes its training images from elsewhere than its loader's batch_sampler" in said
-
-
-def test_a_fraction_of_the_data_leaves_the_users_label_cache_alone(run_trial: RunTrial, exact: Any, tmp_path: Path) -> None:
-    data = make_shapes(tmp_path / "data")
-    overrides = {
-        "model": "yolov8n.yaml",
-        "data": str(data.yaml),
-        "imgsz": 64,
-        "batch": 4,
-        "device": "cpu",
-        "plots": False,
-        **saved_in(tmp_path / "run"),
-    }
-    exact.ExactDetectionTrainer(overrides=overrides)._setup_train()  # leaves the user's label caches, as any run of theirs does
-    before = contents(data.folder)
-    assert any(name.endswith("train.cache") for name in before)
-
-    ran = run_trial(data.yaml, args={"fraction": 0.5})
-
-    assert ran.status == 0, ran.output
-    assert ran.report.train_samples == 6
-    assert contents(data.folder) == before
 
 
 def test_no_logger_but_tensorboard_is_a_trials() -> None:

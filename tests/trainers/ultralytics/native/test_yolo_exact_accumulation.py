@@ -160,6 +160,18 @@ def test_the_validation_batch_is_the_one_given(exact: Any, data: ShapesData, tmp
     assert trainer.validator.dataloader is trainer.test_loader
 
 
+def test_running_out_of_memory_halves_no_batch(exact: Any, data: ShapesData, tmp_path: Path) -> None:
+    class Failing(exact.ExactDetectionTrainer):  # type: ignore[misc]
+        def preprocess_batch(self, batch: Any) -> Any:
+            super().preprocess_batch(batch)
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
+
+    trainer = build(Failing, data, tmp_path / "run", batch=4)
+    with pytest.raises(torch.OutOfMemoryError):
+        trainer.train()
+    assert trainer.batch_size == 4
+
+
 def test_a_batch_that_ultralytics_has_halved_ends_the_run(exact: Any, data: ShapesData, tmp_path: Path) -> None:
     class Halving(exact.ExactDetectionTrainer):  # type: ignore[misc]
         def optimizer_step(self) -> None:
