@@ -45,11 +45,10 @@ def proven(data: ShapesData, place: Path, *, model: str, cards: int) -> Proof:
     device = {"kind": "cpu", "memory": 2**30, **({"cards": cards} if cards > 1 else {})}
     recipe = make(data.yaml, ask=asked, device=device).model_copy(update={"trial": TrialRules(proof_timeout_s=1200.0)})
     adapter = (OnTheCpu if cards > 1 else UltralyticsAdapter)(recipe)
-    each = {most: ranks.budget_of(cards, "cpu", most=most, memory_bytes=2**30, headroom=0.1) for most in range(1, cards + 1)}
-    budgets = each if cards > 1 else {1: cpu_budget(2**30)}
+    budget = ranks.budget_of(cards, "cpu", memory_bytes=2**30, headroom=0.1) if cards > 1 else cpu_budget(2**30)
     ladder, folder = ladder_of(adapter), RunFolder.create(place, "test")
     rung = next(rung for rung in ladder.rungs if rung.micro_batch == 4)
-    job = Job(adapter=adapter, ladder=ladder, budget=budgets[cards], by_cards=budgets if cards > 1 else {}, folder=folder)
+    job = Job(adapter=adapter, ladder=ladder, budget=budget, folder=folder)
     assert proof.needed(job, rung)
     return proof.prove(job, rung)
 
