@@ -7,6 +7,7 @@ loaded, the fused model validated, figures drawn. Which images come, in which sh
 from __future__ import annotations
 
 import contextlib
+import gc
 import math
 import sys
 from collections.abc import Iterator
@@ -94,8 +95,10 @@ class Steered(_Trainer):  # type: ignore[misc]
     def accumulate(self, value: int) -> None:
         """Ultralytics' own, by its batch and its warm-up, is that of the run."""
 
-    def _setup_train(self, *world_size: Any) -> None:
-        super()._setup_train(*world_size)
+    def _setup_train(self) -> None:
+        if self.instrument.orders.device == "cpu":
+            gc.disable()  # what figures leave as garbage may be there in the run, whose collector comes at other moments
+        super()._setup_train()
         loss_scale.skip_nothing(self.scaler, self.model.parameters())
         dataset = self.train_loader.dataset
         most = max((len(label["cls"]) for label in dataset.labels), default=0)

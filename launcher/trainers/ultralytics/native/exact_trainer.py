@@ -69,7 +69,7 @@ class Exact(BaseTrainer):  # type: ignore[misc]
             raise RuntimeError(
                 f"out of memory: Ultralytics goes on with batch={self.batch_size} instead of {self._own_batch}, which is another run"
             )
-        *first, last = parts(batch, exact_settings.settings.micro_batch, masks_overlap=getattr(self.args, "overlap_mask", True))
+        *first, last = parts(batch, exact_settings.settings.micro_batch, masks_overlap=self.args.overlap_mask)
         self._earlier, drawn = [], random.getstate()
         for part in first:
             self._train_on(super().preprocess_batch(part))
