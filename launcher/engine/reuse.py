@@ -22,7 +22,6 @@ from launcher.history.kept_fits import Fingerprint, KeptFit, KnownFits, RunFailu
 from launcher.history.records import KeptRecord, KeptTrialRecord
 from launcher.ladder.same_training import SameTraining
 from launcher.ladder.verdict import Kind
-from launcher.machine import nvml
 from launcher.machine.devices import Budget
 from launcher.machine.host_meter import HostMeter
 from launcher.shared.files import CODE, plain
@@ -292,9 +291,7 @@ def _programs(inputs: Inputs, *, without: Path) -> dict[str, str]:
 
 
 def _device(budget: Budget) -> dict[str, str]:
-    card = (
-        {"driver": nvml.driver_version() or "unknown", "card": ",".join(one.uuid for one in budget.each)} if budget.kind == "cuda" else {}
-    )
+    card = {"driver": budget.driver or "unknown", "card": ",".join(one.uuid for one in budget.each)} if budget.kind == "cuda" else {}
     return {
         "device": f"{budget.kind}, {budget.name}, {budget.total_bytes} bytes",
         "device.headroom": f"{budget.headroom:g}",

@@ -121,13 +121,8 @@ def told(ask: Callable[[Any], Answer], nvml: Any = None) -> Answer | None:
     return None
 
 
-def driver_version() -> str | None:
-    """The driver's version; None where NVML doesn't answer."""
-    return told(driver_of) or None
-
-
 def driver_of(api: Any) -> str:
-    """The driver's version by an API that is open; empty where it doesn't tell."""
+    """The driver's version; empty where it doesn't tell."""
     with suppress(api.NVMLError):
         return str(api.nvmlSystemGetDriverVersion())
     return ""
