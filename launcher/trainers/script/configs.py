@@ -64,14 +64,8 @@ def leaves(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
         yield prefix, value
 
 
-def get(value: Any, key: str) -> Any:
-    """What stands at a dotted key, which may go through lists. Raises NoSuchKey."""
-    holder, last = _place(value, key)
-    return holder[last]
-
-
 def _place(value: Any, key: str) -> tuple[Any, str | int]:
-    """(what holds a dotted key's value, its place there). Raises NoSuchKey."""
+    """(what holds the value of a dotted key, which may go through lists; its place there). Raises NoSuchKey."""
     holder, parts = None, _parts(key)
     for part in parts:
         has = part in value if isinstance(value, Mapping) else isinstance(value, list) and isinstance(part, int) and part < len(value)
@@ -142,6 +136,8 @@ def _toml_key(key: str) -> str:
 
 
 def _toml_value(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{_toml_key(key)} = {_toml_value(inner)}' for key, inner in value.items())}}}"
     if isinstance(value, (list, tuple)):
         return f"[{', '.join(map(_toml_value, value))}]"
     return json.dumps(value, ensure_ascii=False) if isinstance(value, (bool, str)) else str(value)
