@@ -82,11 +82,6 @@ def counts_steps(name: str) -> bool:
     return bool(words & _STEPS and words & _HOW_MANY) and not words & (_NO_LENGTH | _EVALUATION)
 
 
-def counts_steps_of_a_pass(name: str) -> bool:
-    """Whether a flag or key says how many steps a pass, or an epoch, has."""
-    return counts_steps(name) and {"per", "epoch"} <= set(_words(name))
-
-
 def counts_passes(name: str) -> bool:
     """Whether a flag or key says how long training is in passes over the data."""
     words = set(_words(name))

@@ -58,8 +58,5 @@ def length(lengths: Mapping[str, int], *, one_kind: bool) -> Length | None:
     ((spelled, asked),) = lengths.items()
     if wheel_names.counts_passes(bare(spelled)):
         return Length(word=spelled, passes=asked)
-    return Length(word=spelled, updates=asked) if one_kind and _whole_steps(bare(spelled)) else None
-
-
-def _whole_steps(name: str) -> bool:
-    return wheel_names.counts_steps(name) and not wheel_names.counts_steps_of_a_pass(name)
+    of_a_pass = "epoch" in bare(spelled).lower()  # --steps-per-epoch
+    return Length(word=spelled, updates=asked) if one_kind and not of_a_pass else None
