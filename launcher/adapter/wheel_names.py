@@ -12,7 +12,8 @@ NAMES: Mapping[str, tuple[str, ...]] = {
         "batch_size_per_gpu", "batch_per_gpu", "micro_batch_size_per_gpu", "samples_per_gpu", "samples_per_batch", "ims_per_batch",
     ),
     "accumulation": (
-        "gradient_accumulation_steps", "gradient_accumulation", "gradient_accumulate_every", "gradient_accumulate_steps",
+        "gradient_accumulation_steps", "gradient_accumulation_step", "gradient_accumulation_iters", "gradient_accumulation",
+        "gradient_accumulate_every", "gradient_accumulate_steps", "grad_accum_iters", "accumulate_every", "accum_every",
         "grad_accumulation_steps", "grad_accumulation", "grad_accum_steps", "grad_accum_every", "grad_accum", "grad_acc_steps", "grad_acc",
         "accumulation_steps", "accumulation_iters", "accumulation", "accumulate_grad_batches", "accumulate_steps", "accumulate",
         "accum_steps", "accum_iter", "accum_iters", "accum_freq", "accum", "acc_steps", "num_accumulation_steps", "ga", "update_freq",
