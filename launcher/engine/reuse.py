@@ -26,6 +26,7 @@ from launcher.machine.devices import Budget
 from launcher.machine.host_meter import HostMeter
 from launcher.shared.files import CODE, plain
 from launcher.shared.memory_failures import OF_MACHINE
+from launcher.shared.sizes import format_size
 from launcher.trial import host_rooms
 from launcher.trial.job import Job
 from launcher.trial.trial import Trial, of_record
@@ -93,8 +94,7 @@ def _in_doubt(job: Job, found: KeptFit, known: KnownFits) -> str:
     rooms = next((one.rooms for one in found.trials if one.rung_index == found.rung_index and one.verdict == Kind.FITS), [])
     room = host_rooms.short_of(host_rooms.today(rooms, HostMeter(job.adapter.saved(job.folder.path).place).use))
     if room is not None:
-        needed, there = host_rooms.words(room)
-        return f"for its run needs {needed} of {room.name}, and {there} are there now"
+        return f"for its run needs {format_size(room.needed)} of {room.name}, and {format_size(room.there or 0)} are there now"
     try:
         [of_record(one, job.ladder) for one in found.trials]
     except (ValueError, IndexError):

@@ -58,14 +58,8 @@ def is_short(room: RoomRecord) -> bool:
     return room.there is not None and room.needed > room.there * (1 - room.headroom)
 
 
-def words(room: RoomRecord) -> tuple[str, str]:
-    """(what is needed, what there is), for people."""
-    there = "no limit" if room.there is None else format_size(room.there)
-    return format_size(room.needed), there
-
-
 def verdict_on(room: RoomRecord, fitted: Verdict) -> Verdict:
     """The verdict on a trial that fits otherwise, for want of that room."""
-    (source, cure), (needed, there) = _CURES[room.name], words(room)
+    (source, cure), needed, there = _CURES[room.name], format_size(room.needed), format_size(room.there or 0)
     why = f"the run needs {needed} of {room.name}, and {there} are there for it ({room.headroom:.0%} kept free): {cure}"
     return Verdict(kind=Kind.OUT_OF_MEMORY, phase=fitted.phase, why=why, source=source, peak_bytes=fitted.peak_bytes, evidence=why)

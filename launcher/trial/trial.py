@@ -48,9 +48,7 @@ from launcher.trial.judge import Needs, judge
 from launcher.trial.silence import Silence
 
 LOOK_S = 0.5
-"""Between two looks at the phase of a running trial."""
-LIFE_S = 1.0
-"""Between two looks at the processor time of a trial."""
+"""Between two looks at the phase of a running trial, and at what its processes compute."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -248,7 +246,6 @@ class TrialWatch:
         self._seen: tuple[int, ...] = ()
         self._began = self._looked = child.awake.seconds
         self._silence = Silence(self._began, least_s=stall_s)
-        self._lively = self._began
         self._phase = ""
         self.stood_still = ""
         self.peak_data_bytes = 0
@@ -270,9 +267,6 @@ class TrialWatch:
 
     def _look_for_life(self, now: float) -> None:
         """Ends a trial that has stood still for long."""
-        if now - self._lively < LIFE_S:
-            return
-        self._lively = now
         before, self._seen = self._seen, tuple(_changed(path) for path in self._signs)
         grew = self._seen != before
         busy_s = procfs.work_seconds(self._child.pid) - procfs.watching_seconds(self._child.pid)
