@@ -153,16 +153,6 @@ def test_a_step_that_accelerate_forces_at_the_end_of_a_pass_is_no_other_accumula
     assert fits(done) and done.report.observed == {"micro_batch": 8, "accumulation": 8, "device": "cpu"}
 
 
-@pytest.mark.slow
-def test_a_full_run_accumulates_without_autofit(tmp_path: Path) -> None:
-    made = recipe([sys.executable, str(SCRIPTS / "no_word_for_accumulation.py"), "--only", "sgd"], spelled={"accumulation": "outside"})
-    adapter = ScriptAdapter(made)
-    job = Job(adapter=adapter, ladder=ladder_of(adapter), budget=cpu_budget(), folder=RunFolder.create(tmp_path / "runs", "test"))
-    start.native_command(job, job.ladder.rungs[2])
-    ended = subprocess.run([str(job.folder.command)], cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert "39 micro-batches, 12 optimizer steps" in ended.stderr
-
-
 def test_an_endless_iterator_is_fast_forwarded_to_its_validation(tmp_path: Path) -> None:
     seen = tmp_path / "seen"
 
@@ -394,16 +384,18 @@ def test_a_whole_batch_that_a_script_takes_in_parts_is_seen_by_its_parts(tmp_pat
     assert {name: done.report.observed[name] for name in ("micro_batch", "accumulation")} == {"micro_batch": 16, "accumulation": 4}
 
 
-def test_parts_of_another_size_than_the_rungs_are_altered(tmp_path: Path) -> None:
-    done = tried("in_parts", tmp_path, "--wrong", "--microbatch", "32", micro_batch=32, accumulation=2, rung=1, spelled=PARTS)
-    assert done.verdict.kind is Kind.ALTERED and "micro_batch=8 instead of 16" in done.verdict.why
-
-
-def test_parts_that_are_hidden_by_a_shape_are_counted(tmp_path: Path) -> None:
-    """Sixteen features in parts of 8 look like parts of 16 with the batch in second place; eight of them make a step, and not four."""
-    words = ("--wrong", "--microbatch", "32", "--features", "16")
-    done = tried("in_parts", tmp_path, *words, micro_batch=32, accumulation=2, rung=1, spelled=PARTS)
-    assert done.verdict.kind is Kind.ALTERED and "accumulation=8 instead of 4" in done.verdict.why
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        ((), "micro_batch=8 instead of 16"),
+        # sixteen features in parts of 8 look like parts of 16 with the batch in second place; eight of them make a step, and not four
+        (("--features", "16"), "accumulation=8 instead of 4"),
+    ],
+)
+def test_parts_of_another_size_than_the_rungs_are_altered(tmp_path: Path, words: tuple[str, ...], why: str) -> None:
+    told = ("--wrong", "--microbatch", "32", *words)
+    done = tried("in_parts", tmp_path, *told, micro_batch=32, accumulation=2, rung=1, spelled=PARTS)
+    assert done.verdict.kind is Kind.ALTERED and why in done.verdict.why
 
 
 def test_of_two_models_the_one_that_steps_seldom_is_waited_for(tmp_path: Path) -> None:
