@@ -78,9 +78,9 @@ def _sections() -> Collection[str]:
 def _text(value: str, *, sweeping: bool) -> str:
     """Byte for byte, whatever it looks like; but null, and what is in Hydra's quotes already, stays what it is to Hydra."""
     expanded = os.path.expanduser(value) if value == "~" or value.startswith("~/") else value
-    if sweeping and "," in value and not os.path.exists(expanded):
+    if sweeping and "," in value:
         return value if _structured(value) else ",".join(_text(part, sweeping=False) for part in value.split(","))
-    if value == "null" or (_in_quotes(value) and not os.path.exists(value)) or _hydras(value) == expanded:
+    if value == "null" or _in_quotes(value) or _hydras(value) == expanded:
         return value
     return quoted(expanded)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hypothesis import HealthCheck, assume, example, given, settings
@@ -68,12 +66,6 @@ def test_what_is_said_to_hydra_on_purpose_stays_so() -> None:
     assert as_hydra_reads("ladder.order=[micro_batch,model]") == ["micro_batch", "model"]
 
 
-def test_in_quotes_or_not_a_file_that_is_there_is_meant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("'quoted'").touch()
-    assert as_hydra_reads("data='quoted'") == "'quoted'"
-
-
 def swept(word: str) -> list[str]:
     override = OverridesParser.create().parse_override(for_hydra(word, groups=GROUPS, sweeping=True))
     assert override.is_sweep_override()
@@ -87,9 +79,3 @@ def test_commas_part_the_values_of_a_multirun() -> None:
     assert swept("trainer.args.project=é,b") == ["é", "b"]
     assert swept("data=choice(a,b)") == ["a", "b"]
     assert swept("data='a,b',c") == ["a,b", "c"]
-
-
-def test_in_a_multirun_a_path_that_is_there_is_one_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("a,b.yaml").touch()
-    assert as_hydra_reads("data=a,b.yaml", sweeping=True) == "a,b.yaml"
