@@ -10,8 +10,6 @@ from launcher.config.recipe_files import recipe_files
 from launcher.errors import ExitCode, did_you_mean
 
 COPY = "copy"
-_DIGITS = 16
-"""No fit has a number that long."""
 
 
 def recipes(call: Call) -> Answer:
@@ -120,7 +118,7 @@ def _forgotten(call: Call, said: str) -> Answer:
     """One fit, or all; what runs have disproved stays known."""
     from launcher.history import kept_fits
 
-    if said != "all" and not (said.isdecimal() and len(said) < _DIGITS):
+    if said != "all" and not said.isdecimal():
         raise refusal(f"{said!r} is no number of a fit", f"autofit fits {FORGET} 3, or {FORGET} all; `autofit fits` numbers them.")
     try:
         forgotten = kept_fits.forget(None if said == "all" else int(said))

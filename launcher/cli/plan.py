@@ -117,7 +117,9 @@ def _on_card(
 
 
 def _said(card: Mapping[str, Any]) -> str:
+    from launcher.cli import rungs_view
+
     if card.get("rung_index") is None:
         return str(card.get("status", "refused")).replace("_", " ")
-    settings = {**card["rung"], "accumulation": card["accumulation"]}
-    return f"rung {card['rung_index']} (played, not proven): " + ", ".join(f"{name} {value}" for name, value in settings.items())
+    said = rungs_view.settings({**card["rung"], "accumulation": card["accumulation"]})
+    return f"rung {card['rung_index']} (played, not proven): {said}"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.text import Text
@@ -42,9 +43,13 @@ def report(trial: Trial, budget: Budget, console: Console) -> None:
 
 def words(rung: Rung) -> str:
     """Its settings."""
-    values = {name: value for name, value in rung.values.items() if value not in (None, False)}
-    values |= {"accumulation": rung.accumulation} if rung.micro_batch else {}
-    return ", ".join(f"{name} {setting(value)}" for name, value in values.items()) or "the command as it stands"
+    return settings({**rung.values, **({"accumulation": rung.accumulation} if rung.micro_batch else {})})
+
+
+def settings(values: Mapping[str, Any]) -> str:
+    """What isn't off, by name."""
+    told = (f"{name} {setting(value)}" for name, value in values.items() if value not in (None, False))
+    return ", ".join(told) or "the command as it stands"
 
 
 def setting(value: object) -> str:

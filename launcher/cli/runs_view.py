@@ -12,7 +12,7 @@ from rich.live import Live
 from rich.text import Text
 
 from launcher.cli import prose, tables
-from launcher.cli.rungs_view import setting, size
+from launcher.cli.rungs_view import settings, size
 from launcher.cli.tables import Column
 from launcher.history.kept_fits import KeptFit, RunFailure, day
 from launcher.history.runs import QUEUED, Run
@@ -63,7 +63,7 @@ def fits(console: Console, kept: Sequence[KeptFit], failures: Sequence[RunFailur
     columns += map(Column, ("peak", "holds at caps", "made"))
     rows = []
     for one in kept:
-        rung = f"{one.rung_index}: {_settings(one.rung)}"
+        rung = f"{one.rung_index}: {settings(one.rung)}"
         cells = (str(one.id), one.training, rung, one.device, format_size(one.peak_bytes), one.caps, day(one.made))
         rows.append([Text(cell) for cell in cells])
     if rows:
@@ -175,12 +175,7 @@ def _words(state: str) -> str:
 
 
 def _rung(run: Run) -> str:
-    return f"{run.rung_index}: {_settings(run.rung)}" if run.rung_index is not None else "-"
-
-
-def _settings(rung: Mapping[str, Any]) -> str:
-    told = {name: value for name, value in rung.items() if value not in (None, False) and (name, value) != ("accumulation", 1)}
-    return ", ".join(f"{name} {setting(value)}" for name, value in told.items()) or "as it stands"
+    return f"{run.rung_index}: {settings(run.rung)}" if run.rung_index is not None else "-"
 
 
 def _progress(run: Run) -> str:

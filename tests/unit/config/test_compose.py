@@ -85,7 +85,7 @@ def test_how_an_editor_ends_lines_and_marks_text_makes_no_difference(text: bytes
 
 
 @pytest.mark.parametrize(("words", "said"), [
-    (("recipes", "--json", "x"), "takes no 'x'"), (("fits", "--forget", "9" * 20), "is no number of a fit"),
+    (("recipes", "--json", "x"), "takes no 'x'"), (("fits", "--forget", "9" * 20), "there is no fit 99"),
     (("watch", "/"), "no run of autofit's"),
     (("watch", "x" * 5000), "File name too long"), (("stop", "../x"), "no run of autofit's"),
     (("resume", ""), "no run is named"), (("logs", "3"), "no run of autofit's"), (("runs", "nowhere"), "it is not a folder"),
