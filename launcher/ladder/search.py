@@ -31,8 +31,6 @@ class Tried:
     """Its peak as a fraction of its cap; None if the peak wasn't measured."""
     by_phase: Mapping[str, float] = field(default_factory=dict)
     """The same of each phase."""
-    measured: bool = False
-    """It got all that it needs, though that is over the cap (a plan's)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -207,8 +205,6 @@ def _turns(ladder: Ladder, rung: Rung, name: str) -> bool:
 
 FREE = 1
 """The search makes at most so many trials more than the walk."""
-ROOM = 0.8
-"""Where failures alone tell what rungs need, it is more than estimated: after each from the third on, a rung with so much less is next."""
 STRIDE = 3
 """Where nothing tells what a kind of rung needs, the next one is at most so many times as far down the ladder."""
 
@@ -219,7 +215,7 @@ def _led(ladder: Ladder, left: Sequence[Rung], real: Sequence[Tried], earlier: S
     if wish.rung is first:
         return wish if real else Try(rung=first)  # the asked one needs no reason
     by_walk = _walked(ladder, ladder.rungs[: first.index + 1], Phase.TRAIN, {tried.rung.index: tried for tried in real})
-    if any(tried.measured for tried in real) or len(by_walk) + FREE >= len(real) + 2:
+    if len(by_walk) + FREE >= len(real) + 2:
         return wish
     return Try(rung=first, why="the next of the ladder: a needless trial further down would be one too many")
 
@@ -243,17 +239,15 @@ def _wished(ladder: Ladder, left: Sequence[Rung], real: Sequence[Tried], earlier
     seen = [*real, *(tried for tried in earlier if tried.rung.index not in done)]
     left = _worth_turning(ladder, left, seen)
     need, fits = estimates(left, seen), any(tried.verdict.fits for tried in seen)
-    known = fits or any(tried.measured for tried in seen)
     may = [rung for rung in left if need.get(rung.index, 2.0 if fits else 0.0) <= 1.0]
     if not may:
         return Try(rung=_least(left), why="no rung left is estimated to fit; its failure would rule out most of them")
-    if known and may[0] is not left[0] and may[0].index in need:
+    if fits and may[0] is not left[0] and may[0].index in need:
         why = f"rung {may[0].index} is estimated to fit, and is taken once this one above it has really failed"
         return Try(rung=_least(left[: left.index(may[0])]), why=why)
-    roomy = next((rung for rung in may if known or need.get(rung.index, 0.0) <= ROOM ** max(0, len(real) - 2)), may[-1])
-    if roomy.index in need:
-        return Try(rung=roomy, why="estimated to be the first that fits")
-    near = [rung for rung in may if rung.index <= max(roomy.index, STRIDE * roomy.index - 1)]
+    if may[0].index in need:
+        return Try(rung=may[0], why="estimated to be the first that fits")
+    near = [rung for rung in may if rung.index <= max(may[0].index, STRIDE * may[0].index - 1)]
     return Try(rung=_least(near), why="nothing tells yet what such rungs need: a larger step")
 
 
@@ -321,7 +315,7 @@ def _points(seen: Sequence[Tried], *, validates: bool) -> Iterator[tuple[float, 
     for tried in seen:
         amount = load(tried.rung, validates=validates)
         peaks = [peak for phase, peak in tried.by_phase.items() if phase in _SIDES[validates]]
-        if not tried.verdict.fits and not tried.measured and (tried.verdict.phase in _SIDES[True]) is validates:
+        if not tried.verdict.fits and (tried.verdict.phase in _SIDES[True]) is validates:
             yield amount, _whole(tried), False
         elif peaks or (tried.verdict.fits and not validates and not tried.by_phase):
             yield amount, max(peaks, default=_whole(tried)), True
