@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -189,14 +190,14 @@ class _Proving:
         place = self._place / str(self._rounds)
         shutil.rmtree(place, ignore_errors=True)  # of an earlier beginning of the same launch
         twins: list[dict[str, Any]] = []
-        budget = self._job.budget
+        budget, threads = self._job.budget, {"OMP_NUM_THREADS": str(max((os.cpu_count() or 1) // self._rung.world_size, 1))}
         for name, (micro, accumulation), values in zip(("first", "other"), layouts, (asked, {}), strict=True):
             rung = replace(self._rung, values={**self._rung.values, **values, MICRO_BATCH: micro}, accumulation=accumulation)
             command = adapter.twin(rung, budget, folder=place / name)
             command = command if adapter.starts_ranks else replace(command, ranks=rung.world_size)
             twins.append({
-                "name": name, "argv": list(command.words), "env": {**allocator_environment(budget), **command.env},
-                "files": {str(path): text for path, text in command.files.items()}, "ranks": rung.world_size, "orders": _of_devices(budget),
+                "name": name, "argv": list(command.words), "env": {**threads, **allocator_environment(budget), **command.env},
+                "files": {str(path): text for path, text in command.files.items()},
                 "told": {
                     "samples": micro * accumulation, "accumulation": accumulation,
                     "whole_batch": self._rung.micro_batch * self._rung.accumulation,
@@ -211,7 +212,7 @@ class _Proving:
         orders = Orders(
             module=MODULE, folder=str(place), device=budget.kind, device_uuid=budget.uuid, may_spill=budget.may_spill,
             cap_bytes=budget.cap_bytes, ceiling_bytes=budget.ceiling_bytes, accumulation=self._rung.accumulation, payload=payload,
-            cache=str(self._job.folder.cache),
+            cache=str(self._job.folder.cache), cards=[_of_card(one) for one in budget.ranks] if budget.kind == "cuda" else [],
         )  # fmt: skip
         orders.scratch.mkdir(parents=True, exist_ok=True)
         orders.write(place / "orders.json")
@@ -234,11 +235,9 @@ class _Proving:
             shutil.rmtree(path, ignore_errors=True)
 
 
-def _of_devices(budget: Budget) -> dict[str, Any]:
-    """What its ranks, each of which finds its own card, are told otherwise."""
-    own = {"device_uuid": budget.uuid, "cap_bytes": budget.cap_bytes, "ceiling_bytes": budget.ceiling_bytes}
-    on_cards = budget.ranks if budget.kind == "cuda" else ()
-    return {**own, "cards": [_of_devices(one) for one in on_cards]} if on_cards else own
+def _of_card(budget: Budget) -> dict[str, Any]:
+    """What the rank that finds itself on this card is told otherwise."""
+    return {"device_uuid": budget.uuid, "cap_bytes": budget.cap_bytes, "ceiling_bytes": budget.ceiling_bytes}
 
 
 def read(folder: Path, micro_batch: int, accumulation: int, ranks: int) -> list[Twin]:

@@ -38,7 +38,7 @@ def run(orders: Orders, recorder: Recorder) -> None:
 
 
 def _all(orders: Orders, *, twins: Sequence[dict[str, Any]], limit_s: float) -> None:
-    """Each has ``name``, ``argv``, ``env``, ``files``, ``told``, ``ranks`` (how many it has) and ``orders`` (of their devices)."""
+    """Each has ``name``, ``argv``, ``env``, ``files`` and ``told``."""
     for twin in twins:
         _run(orders, twin, Path(orders.folder) / twin["name"], limit_s=limit_s)
 
@@ -50,10 +50,9 @@ def _run(orders: Orders, twin: dict[str, Any], place: Path, *, limit_s: float) -
     for path, text in twin["files"].items():
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         Path(path).write_text(text, encoding="utf-8")
-    threads = str(max((os.cpu_count() or 1) // twin["ranks"], 1))
-    env = {**os.environ, **QUIET, **EXACT, "OMP_NUM_THREADS": threads, "TMPDIR": temporary, **twin["env"]}
+    env = {**os.environ, **QUIET, **EXACT, "TMPDIR": temporary, **twin["env"]}
     env |= separate(env, place / CACHES, launch=Path(orders.cache or orders.scratch))
-    own = replace(orders, payload={"argv": twin["argv"]}, **twin["orders"])
+    own = replace(orders, payload={"argv": twin["argv"]})
     with (place / "log").open("wb") as log:
         child = started(own, place, env, temporary=temporary, log=log, budget_only=True, same=twin["told"])
     with contextlib.suppress(subprocess.TimeoutExpired):
