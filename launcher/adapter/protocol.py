@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
@@ -75,10 +75,10 @@ class Saved:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Correction:
-    """What is known of a difference that twins have found. Every recipe is proven before it is used."""
+    """What is known of a difference that twins have found. Every cure is proven before it is used."""
 
-    recipe: Recipe | None = None
-    """Corrects the difference."""
+    cure: Mapping[str, Any] = field(default_factory=dict)
+    """``trainer.args`` that correct the difference; empty where none are known."""
     told: str = ""
     """Why the update differs, if that is how this trainer accumulates by itself: the difference is reported and not refused."""
     doubted: str = ""

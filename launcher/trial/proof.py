@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from launcher.adapter.protocol import Adapter
-from launcher.config.schema import Recipe, Value
+from launcher.config.schema import Value
 from launcher.errors import BadInput
 from launcher.ladder import same_training
 from launcher.ladder.rungs import MICRO_BATCH, Rung
@@ -124,9 +124,9 @@ class _Proving:
         same = same_training.certificate(found, *twins, told=known.told)
         if found.kind in (FindingKind.SAME, FindingKind.UNCOMPARABLE) or known.told:
             return Proof(same=same, refused=self._too_short(same))
-        if known.recipe is not None:
+        if known.cure:
             with contextlib.suppress(OutOfTime, BadInput, OSError, ValueError):  # what is known to differ isn't launched for want of a cure
-                return self._put_right(known.recipe, found, layouts) or Proof(same=same, refused=found.why)
+                return self._put_right(known.cure, found, layouts) or Proof(same=same, refused=found.why)
         return Proof(same=same, refused=found.why)
 
     def unproven(self, why: str) -> Proof:
@@ -140,10 +140,8 @@ class _Proving:
             return ""
         return f"{counted} counts training in steps, which are held back from outside, and their number is {same.steps}"
 
-    def _put_right(self, recipe: Recipe, found: Finding, layouts: Layouts) -> Proof | None:
-        """With a recipe that makes it the asked training, where that is proven."""
-        args = self._job.recipe.trainer.args
-        cure = {key: value for key, value in recipe.trainer.args.items() if args.get(key) != value}
+    def _put_right(self, cure: Mapping[str, Any], found: Finding, layouts: Layouts) -> Proof | None:
+        """With what makes it the asked training, where that is proven."""
         job = with_cure(self._job, cure)
         again, *twins = self.pair(job.adapter, layouts)
         if again.kind is not FindingKind.SAME:

@@ -351,7 +351,7 @@ class ScriptAdapter(Adapter):
         return row_by_row(asked)
 
     def corrected(self, finding: Finding) -> Correction:
-        return corrections.of(self.recipe, self.args, finding)
+        return corrections.of(self.args, finding)
 
     def twin(self, rung: Rung, budget: Budget, *, folder: Path) -> Command:
         if (several := recognise.launched(self.args.command).machines) > 1:

@@ -14,29 +14,23 @@ from launcher.trainers.script.said import accumulation_form
 from launcher.trainers.script.spelling import OUTSIDE, name
 
 
-def of(recipe: Recipe, args: ScriptArgs, finding: Finding) -> Correction:
-    """The recipe with what corrects a factor, or weights by targets."""
-    changed = _cure(args, finding)
-    return Correction(recipe=with_args(recipe, **changed) if changed else None)
-
-
 def counted(args: ScriptArgs) -> str:
     """Where its steps are held back from outside a script counts steps that it hasn't made."""
     counts = (spelled for spelled in args.lengths if wheel_names.counts_steps(name(spelled)))
     return next(counts, "") if accumulation_form(args) == OUTSIDE else ""
 
 
-def _cure(args: ScriptArgs, finding: Finding) -> dict[str, Any]:
-    """What to change of the arguments; nothing where no cure is known."""
+def of(args: ScriptArgs, finding: Finding) -> Correction:
+    """What to change of the arguments for a factor, or weights by targets; nothing where no cure is known."""
     factor = finding.kind is FindingKind.FACTOR
     if args.update is not None or not (factor or finding.kind is FindingKind.WEIGHTED):
-        return {}
+        return Correction()
     if accumulation_form(args) == OUTSIDE:  # what counts targets weighs them, and nothing else does
         loss = "mean" if factor and finding.power > 0 else "sum"
-        return {"env": {**args.env, outside.LOSS: loss}, **({} if factor else {"update": "targets"})}
+        return Correction(cure={"env": {**args.env, outside.LOSS: loss}, **({} if factor else {"update": "targets"})})
     if factor:
-        return {"update": "average" if finding.power > 0 else "add"}
-    return {"update": "targets" if finding.power > 0 else "targets_divided"}
+        return Correction(cure={"update": "average" if finding.power > 0 else "add"})
+    return Correction(cure={"update": "targets" if finding.power > 0 else "targets_divided"})
 
 
 def with_args(recipe: Recipe, **changed: Any) -> Recipe:

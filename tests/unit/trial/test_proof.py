@@ -225,11 +225,7 @@ class Mendable(Few):
         return row_by_row(asked)
 
     def corrected(self, finding: Finding) -> Correction:
-        rules = self.recipe.trainer
-        args = {**rules.args, "update": "average"}
-        if finding.kind not in (FindingKind.FACTOR, FindingKind.WEIGHTED):
-            return Correction()
-        return Correction(recipe=self.recipe.model_copy(update={"trainer": rules.model_copy(update={"args": args})}))
+        return Correction(cure={"update": "average"} if finding.kind in (FindingKind.FACTOR, FindingKind.WEIGHTED) else {})
 
 
 @dataclass(frozen=True)
