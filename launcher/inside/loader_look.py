@@ -34,6 +34,8 @@ SECONDS, AT_LEAST_S, STREAM_S = 4.0, 3.0, 2.0
 TELL_S = 0.1
 RANKED, TRIED = 1000, 4
 """Batches of a sampler of the script's own that are ranked by what is known of their items; those of them that are looked at first."""
+ESTIMATED = 3
+"""A sampler that has more batches than so many times its length, and ``RANKED`` more, has no end."""
 
 
 def length(thing: Any) -> int:
@@ -68,6 +70,8 @@ class LoaderLook:
     """Least and most rows of a batch, where no number of rows is that of most."""
     ended: bool = False
     """A pass was seen to its end."""
+    endless: bool = False
+    """Its sampler begins anew by itself (YOLOv5's, YOLOX's)."""
     failed: str = ""
 
     @property
@@ -260,7 +264,9 @@ class _Child:
         """Batches of items that are likely to be the largest."""
         if iter(sampler) is sampler:  # it can be asked once
             return []
-        sizes, size = dict(self._look.sizes), picked(self._loader)
+        most, sizes, size = ESTIMATED * length(self._loader) + RANKED, dict(self._look.sizes), picked(self._loader)
+        if not _known(sampler, getattr(sampler, "sampler", None)):
+            self._look.endless = next(itertools.islice(iter(sampler), most, None), None) is not None
         if size and (order := self._look.order):
             return [(order * (size // len(order) + 1))[:size]]
         found = [list(batch) for batch in itertools.islice(iter(sampler), RANKED)]

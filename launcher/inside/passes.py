@@ -197,7 +197,7 @@ class TrialPass:
 
     def _endless(self) -> bool:
         """Whether this pass never ends by itself: it is only replayed, since whoever asks for its batches counts on more."""
-        return not self._bears_an_end if self._length() == ENDLESS else worst.endless(self._loader)
+        return not self._bears_an_end if self._length() == ENDLESS else worst.endless(self._loader, self._instrument)
 
     def _done(self) -> bool:
         """Whether all that is wanted of a training pass was given."""

@@ -143,10 +143,13 @@ def _given(iterator: Any, look: LoaderLook, due: Iterable[bool]) -> Any:
     return iterator
 
 
-def endless(loader: Any) -> bool:
-    """Whether nobody comes to the loader's end, whatever length it says that it has: its sampler draws its items over and over (with
-    replacement, ten billion times)."""
-    return of_a_pass(loader) > FOREVER * max(length(getattr(loader, "dataset", None)), 1)
+def endless(loader: Any, instrument: Instrument) -> bool:
+    """Whether nobody comes to the loader's end, whatever length it says that it has: its sampler begins anew by itself, or draws its items
+    over and over (with replacement, ten billion times)."""
+    if of_a_pass(loader) > FOREVER * max(length(getattr(loader, "dataset", None)), 1):
+        return True
+    look = _look_at(loader, instrument, "train")
+    return look is not None and look.endless
 
 
 def of_a_pass(loader: Any) -> int:

@@ -229,6 +229,22 @@ def test_a_batch_of_fewer_samples_tells_nothing_of_the_pace(monkeypatch: pytest.
     assert heard == [True, False, False]
 
 
+class Lengthy:
+    """A sampler that begins anew by itself, and tells the length of a single round, as YOLOX's. ``times``: None is for ever."""
+
+    def __init__(self, sampler: Any, times: int | None = None) -> None:
+        self.sampler, self.times = sampler, times
+
+    def __iter__(self) -> Iterator[Any]:
+        done = 0
+        while self.times is None or done < self.times:
+            yield from self.sampler
+            done += 1
+
+    def __len__(self) -> int:
+        return len(self.sampler)
+
+
 DATA: Any = list(range(640))
 
 
@@ -236,12 +252,15 @@ DATA: Any = list(range(640))
     ("sampler", "endless"),
     [
         (BatchSampler(RandomSampler(DATA), 8, drop_last=False), False),
+        (BatchSampler(Lengthy(RandomSampler(DATA)), 8, drop_last=False), True),  # type: ignore[arg-type]
+        (Lengthy([[1, 2], [3]] * 100, times=2), False),  # its length was only estimated
         (BatchSampler(RandomSampler(DATA, replacement=True, num_samples=10**10), 8, drop_last=False), True),  # karpathy/makemore's
         (BatchSampler(RandomSampler(DATA, replacement=True, num_samples=2560), 8, drop_last=False), False),
     ],
 )
-def test_a_sampler_that_draws_its_items_over_and_over_has_no_end(sampler: Any, endless: bool) -> None:
-    assert worst.endless(DataLoader(DATA, batch_sampler=sampler)) is endless
+def test_a_sampler_that_begins_anew_or_draws_over_and_over_has_no_end(sampler: Any, endless: bool) -> None:
+    session, _, _ = begun(1)
+    assert worst.endless(DataLoader(DATA, batch_sampler=sampler), session) is endless
 
 
 @pytest.mark.parametrize("forwarding", [False, True])
