@@ -25,7 +25,8 @@ class Point:
 
 
 def _points() -> Iterator[Point]:
-    yield from map(_yolo, ("8.4.0", *(f"8.4.{patch}" for patch in range(30, 190, 30)), "8.4.185", "8.4.190"))
+    yield from map(_yolo, ("8.3.0", "8.3.100", "8.3.200", "8.3.253", "8.4.0"))
+    yield from map(_yolo, (*(f"8.4.{patch}" for patch in range(30, 190, 30)), "8.4.185", "8.4.190"))
     yield from map(_text, ("4.50.3", "4.53.3", "4.57.6", "5.0.0", "5.3.0", "5.6.0", "5.10.4", "5.15.0", "5.20.0", "5.23.0"))
     for torch in ("2.4.1", "2.6.0", "2.8.0", "2.11.0"):
         yolo, text = ("ultralytics==8.4.150", f"torch=={torch}"), (*_HF, "transformers==4.57.6", f"torch=={torch}")
@@ -35,7 +36,7 @@ def _points() -> Iterator[Point]:
         yield Point(name=f"yolo-python-{python}", trainer="ultralytics", wants=("ultralytics==8.4.190",), python=python)
     yield Point(name="yolo-newest", trainer="ultralytics", wants=("ultralytics", "torch"), pinned=False)
     yield Point(name="text-newest", trainer="transformers", wants=(*_HF, "transformers", "torch"), pinned=False)
-    yield Point(name="yolo-oldest", trainer="ultralytics", wants=("ultralytics==8.4.0", "torch==2.4.1"), pinned=False)
+    yield Point(name="yolo-oldest", trainer="ultralytics", wants=("ultralytics==8.3.0", "torch==2.4.1"), pinned=False)
     oldest = ("transformers==4.50.0", "accelerate==1.0.1", "peft==0.15.0", "torch==2.4.1", "soundfile", "jiwer", "scipy")
     yield Point(name="text-oldest", trainer="transformers", wants=oldest, pinned=False)
     old = ("accelerate==1.0.1", "peft==0.15.0", "transformers==4.57.6", "soundfile", "jiwer", "scipy")

@@ -48,8 +48,6 @@ _EXACT = ("yolo.py", ("exact_settings.py", "exact_trainer.py", "layer_checkpoint
 """Of ``native``: what is loaded into the processes of a command, and what it needs beside it."""
 _KEPT_IN = "kept_in"
 """Beside them: where the run is kept, as it tells once it has begun."""
-MOST_ACCUMULATION = 2
-"""Micro-batches of an optimizer step in a trial: the second is the peak, and what comes after it is no higher."""
 _LOSSES = re.compile(r"\d+/\d+\s+[\d.]+G((?:\s+(?:[\d.]+(?:e[-+]?\d+)?|nan|inf))+)\s+\d+\s+\d+:")
 _VALIDATION = re.compile(r"Class\s+Images\s+Instances.*\d+%")
 _SUFFIX_TASK = {"-seg": "segment", "-pose": "pose", "-obb": "obb", "-cls": "classify", "-sem": "semantic", "-depth": "depth"}
@@ -187,6 +185,8 @@ class UltralyticsAdapter(Adapter):
             args["weight_decay"] = yolo_arguments.value_of(self.args, "weight_decay") * rung.effective_batch / nbs
         wheels = {"imgsz": "image_size", "workers": "workers", "multi_scale": "multi_scale"}
         args |= {key: values[wheel] for key, wheel in wheels.items() if values.get(wheel) is not None}
+        if "multi_scale" in args and isinstance(yolo_arguments.known()["multi_scale"], bool):  # before 8.4
+            args["multi_scale"] = bool(args["multi_scale"])
         args |= self._own_wheels(rung)
         if "save_dir" in args:
             args |= yolo_arguments.saved_in(Path(str(args.pop("save_dir"))))
@@ -213,12 +213,12 @@ class UltralyticsAdapter(Adapter):
         start, amp = start_of(str(rung.values["model"])), yolo_models.weights_dir() / "yolo26n.pt"
         on_card = yolo_arguments.value_of(self.args, "amp") and devices.chosen_kind(self.recipe.device.kind) == "cuda"
         wanted = on_card and not amp.is_file() and yolo_models.fetchable(amp.name)
-        words = (*(("--if-it-can", str(amp)) if wanted else ()), *((start.file,) if start.path is None else ()))
-        return Command(argv=process.python_module("launcher.trainers.ultralytics.inside.fetch", *words)) if words else None
+        words = ("" if start.path else start.file, *((str(amp),) if wanted else ()))
+        return Command(argv=process.python_module("launcher.trainers.ultralytics.inside.fetch", *words)) if any(words) else None
 
     def trial(self, rung: Rung, budget: Budget, *, folder: Path, cache: Path) -> TrialPlan:
         """The full run's own command, in the trial's folder."""
-        place, told = folder / "scratch", min(rung.accumulation, MOST_ACCUMULATION)
+        place, told = folder / "scratch", min(rung.accumulation, 2)  # ``Orders.trial_accumulation``
         args = self._placed(self.arguments(rung, budget), place)
         if args.get("cache") == "disk":
             args["cache"] = False  # an image is read whole from its .npy as from its .jpg
@@ -326,7 +326,8 @@ class UltralyticsAdapter(Adapter):
         args = {key: value for key, value in self.recipe.trainer.args.items() if key not in twins.NOT_TAKEN}
         if self.script:
             args |= {key: yolo_arguments.value_of({}, key) for key in ("split", "fraction")} | {"save_dir": str(folder / "run")}
-        rules = self.recipe.trainer.model_copy(update={"args": {**args, **twins.ARGS}})
+        small = {key: value for key, value in twins.ARGS.items() if key in yolo_arguments.known()}
+        rules = self.recipe.trainer.model_copy(update={"args": {**args, **small}})
         ask = {**self.recipe.ask, "micro_batch": rung.effective_batch // cards, "accumulation": 1}
         recipe = self.recipe.model_copy(update={"ask": ask, "trainer": rules, "data": str(native / "data.yaml")})
         adapter, only = UltralyticsAdapter(recipe), {"only": True} if self.script else {}

@@ -29,10 +29,7 @@ ELSEWHERE: Mapping[str, str] = {
     "time": "It changes epochs and accumulation as the run goes: set trainer.args.epochs.",
     "profile": "It exports the model in the middle of the run: leave it out; `yolo benchmark` times.",
     "quantize": "It calibrates on data of its own: quantize on export.",
-    "accumulate": (
-        "Ultralytics has no such argument: it accumulates round(nbs / batch) micro-batches by itself (nbs, the nominal batch size, is 64). "
-        "Set ask.accumulation; autofit passes the nbs and weight_decay that make it exact."
-    ),
+    "accumulate": "Ultralytics works it out of batch and nbs (64): set ask.accumulation.",
 }
 """Arguments that a recipe sets elsewhere, or that no trial can stand for: key -> what to do instead."""
 

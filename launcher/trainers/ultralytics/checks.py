@@ -14,10 +14,9 @@ from launcher.errors import BadInput, Fault
 from launcher.machine import devices, install
 from launcher.trainers.ultralytics import models
 
-OLDEST = "8.4.0"
+OLDEST = "8.3.0"
 TASKS = ("detect", "segment", "pose", "obb")
-_NOT_CHECKPOINTED = ("compile", "distill_model")
-"""Inductor checkpoints by its own rules, and a teacher's hooks would fire twice."""
+_NOT_CHECKPOINTED = ("compile", "distill_model")  # inductor has rules of its own, and a teacher's hooks would fire twice
 _STRIDE = 32  # of every YOLO detector up to P5; P6 models have 64, for which Ultralytics rounds up itself
 
 

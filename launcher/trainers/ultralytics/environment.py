@@ -21,18 +21,18 @@ def prepare(folder: Path) -> dict[str, str]:
 
     The user's own Ultralytics settings (data sets and weights folders) are copied, with ``sync`` off; theirs are not touched.
     """
-    config = folder / "config" / "Ultralytics"
-    for made in (config, folder / "matplotlib", folder / "inductor"):
+    configs = (folder / "config" / "Ultralytics", folder / "config")  # Ultralytics adds the last part by itself, from 8.3.200 (about) on
+    for made in (*configs, folder / "matplotlib"):
         made.mkdir(parents=True, exist_ok=True)
-    _copy_settings(config)
-    _copy_font(config / "Arial.ttf")
+    for config in configs:
+        _copy_settings(config)
+        _copy_font(config / "Arial.ttf")
     return {
         "YOLO_CONFIG_DIR": str(folder / "config"),
         "YOLO_OFFLINE": "true",  # the one word that every version takes
         "YOLO_AUTOINSTALL": "false",
         "MPLCONFIGDIR": str(folder / "matplotlib"),
         "MPLBACKEND": "Agg",
-        "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"),
     }
 
 

@@ -28,7 +28,8 @@ def look(files: Sequence[Path]) -> Mapping[Path, Checkpoint | str]:
     newest = files[:MOST_LOOKED_AT]
     found: dict[Path, Checkpoint | str] = {path: fault for path in newest if (fault := checkpoint_files.fault(path))}
     looked = _looked_at([path for path in newest if path not in found])
-    found |= {path: fault for path, said in looked.items() if (fault := _fault(said))}
+    found |= {path: "it can't be loaded" for path, said in looked.items() if said is None}
+    found |= {path: NOT_FINITE for path, said in looked.items() if said is not None and not said["finite"]}
     loaded = [_as_checkpoint(path, said) for path, said in looked.items() if said is not None and path not in found]
     loaded.sort(key=lambda one: (one.finished, one.done), reverse=True)  # stable: last.pt before best.pt
     return {**{one.path: one for one in loaded}, **found}
@@ -49,13 +50,6 @@ def _looked_at(paths: Sequence[Path]) -> dict[Path, Mapping[str, Any] | None]:
     if status != 0:
         raise AutofitError(f"looking at checkpoints failed: {said.strip()[-1000:]}")
     return dict(zip(paths, json.loads(said.splitlines()[-1]), strict=True))
-
-
-def _fault(said: Mapping[str, Any] | None) -> str:
-    """Why a checkpoint can't be gone on from; empty where it can."""
-    if said is None:
-        return "it can't be loaded"
-    return "" if said["finite"] else NOT_FINITE
 
 
 def _as_checkpoint(path: Path, said: Mapping[str, Any]) -> Checkpoint:

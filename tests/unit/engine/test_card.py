@@ -338,7 +338,7 @@ def test_what_amp_is_checked_with_is_fetched_before_a_trial_on_a_card(
         return adapter.trial(ladder_of(adapter).asked, cpu_budget(), folder=tmp_path, cache=tmp_path).fetch
 
     command = fetched("cuda")
-    assert command is not None and command.argv[-2:] == ("--if-it-can", str(tmp_path / "yolo26n.pt"))
+    assert command is not None and command.argv[-2:] == ("", str(tmp_path / "yolo26n.pt"))
     assert fetched("cpu") is None
     (tmp_path / "yolo26n.pt").touch()
     assert fetched("cuda") is None

@@ -56,7 +56,9 @@ def _models(instrument: Instrument, module: Any) -> None:
 
 def _tells_of_memory(instrument: Instrument, assigner: Any) -> None:
     """The label assigner survives running out of memory, on the CPU or image by image, and hundreds of times slower."""
-    assign = assigner._forward
+    assign = getattr(assigner, "_forward", None)
+    if assign is None:  # 8.3.0 doesn't survive it
+        return
 
     @functools.wraps(assign)
     def watched(self: Any, *args: Any, **kwargs: Any) -> Any:

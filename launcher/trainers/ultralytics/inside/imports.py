@@ -28,5 +28,8 @@ import ultralytics.models.yolo
 import ultralytics.utils.plotting
 
 np.ones((256, 256)) @ np.ones((256, 256))  # OpenBLAS takes its buffers at its first product, and calls exit(1) where it can't
-if "polars" in ultralytics.engine.trainer.BaseTrainer.read_results_csv.__code__.co_names:
+reader = ultralytics.engine.trainer.BaseTrainer.read_results_csv.__code__.co_names
+if "pandas" in reader:  # before 8.3.150 (about)
+    importlib.import_module("pandas")
+elif "polars" in reader:
     importlib.import_module("polars").read_csv(b"epoch,time\n1,2.0\n").to_dict(as_series=False)

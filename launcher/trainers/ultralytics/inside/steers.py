@@ -45,7 +45,8 @@ class Steered(_Trainer):  # type: ignore[misc]
 
     def _epochs_of(self, loader: Any) -> worst.TrialBatches:
         orders, args = self.instrument.orders, self.args
-        sizes = worst.drawn_sizes(args.imgsz, args.multi_scale, self.stride) if args.multi_scale else None
+        multi_scale = 0.5 if args.multi_scale is True else args.multi_scale  # a flag in 8.3: from half to one and a half
+        sizes = worst.drawn_sizes(args.imgsz, multi_scale, self.stride) if multi_scale else None
         shapes = worst.shapes_of(loader, sizes, last_kept=not loader.drop_last, most=self._micro_batch)
         epochs = worst.training(shapes, orders, closes=0 < args.close_mosaic < self.epochs)
         if orders.resumes:  # the first of two is done
@@ -95,10 +96,10 @@ class Steered(_Trainer):  # type: ignore[misc]
     def accumulate(self, value: int) -> None:
         """Ultralytics' own, by its batch and its warm-up, is that of the run."""
 
-    def _setup_train(self) -> None:
+    def _setup_train(self, *world_size: Any) -> None:
         if self.instrument.orders.device == "cpu":
             gc.disable()  # what figures leave as garbage may be there in the run, whose collector comes at other moments
-        super()._setup_train()
+        super()._setup_train(*world_size)  # 8.3.63 gives it
         loss_scale.skip_nothing(self.scaler, self.model.parameters())
         dataset = self.train_loader.dataset
         most = max((len(label["cls"]) for label in dataset.labels), default=0)

@@ -24,7 +24,8 @@ def install(instrument: Instrument, module: Any) -> None:
         if instrument.recorder is None or this.args.task not in COVERED:
             return call(this, trainer, model, **kwargs)
         if "whole_set" not in vars(this):
-            this.whole_set = _of_a_few_batches(this, instrument)
+            this.whole_set = True
+            _takes_a_few_batches(this, instrument)
         instrument.validating()
         result = call(this, trainer, model, **kwargs)
         instrument.evaluated()
@@ -33,7 +34,7 @@ def install(instrument: Instrument, module: Any) -> None:
     module.BaseValidator.__call__ = validated
 
 
-def _of_a_few_batches(validator: Any, instrument: Instrument) -> bool:
+def _takes_a_few_batches(validator: Any, instrument: Instrument) -> None:
     """Cuts a validator's loader, now or as soon as it is made, and has each batch seen."""
     recorder, loads, preprocess, tells = instrument.recorder, validator.get_dataloader, validator.preprocess, validator.run_callbacks
     assert recorder is not None
@@ -74,7 +75,6 @@ def _of_a_few_batches(validator: Any, instrument: Instrument) -> bool:
     validator.get_dataloader = lambda *args, **kwargs: cut(loads(*args, **kwargs))
     if validator.dataloader is not None:
         cut(validator.dataloader)
-    return True
 
 
 def _at_its_worst_nms(validator: Any, loader: Any) -> None:

@@ -151,7 +151,7 @@ def label_factor(args: Any, rect: bool) -> int:
     if rect:
         return 1
     joins = 4 if args.mosaic > 0 else 1
-    joins *= 2 if args.mixup > 0 or args.cutmix > 0 else 1
+    joins *= 2 if args.mixup > 0 or getattr(args, "cutmix", 0) > 0 else 1  # which came with 8.3.150 (about)
     return joins * (2 if args.copy_paste > 0 and args.task in ("segment", "obb") else 1)
 
 

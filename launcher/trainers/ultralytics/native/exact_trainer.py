@@ -16,7 +16,6 @@ from ultralytics.models.yolo.detect import DetectionTrainer
 from ultralytics.models.yolo.obb import OBBTrainer
 from ultralytics.models.yolo.pose import PoseTrainer
 from ultralytics.models.yolo.segment import SegmentationTrainer
-from ultralytics.utils.torch_utils import unwrap_model
 
 from . import exact_settings, yolo_ranks
 from .exact_settings import Refused
@@ -79,7 +78,9 @@ class Exact(BaseTrainer):  # type: ignore[misc]
 
     def _train_on(self, batch: Any) -> None:
         """A forward and a backward pass, as in Ultralytics' loop; the gradients stay."""
-        if self.args.compile:
+        if getattr(self.args, "compile", False):
+            from ultralytics.utils.torch_utils import unwrap_model  # not before 8.3.200, which has no compile either
+
             loss, losses = unwrap_model(self.model).loss(batch, self.model(batch["img"]))
         else:
             loss, losses = self.model(batch)

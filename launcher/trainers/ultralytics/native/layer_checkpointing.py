@@ -34,7 +34,7 @@ def _checkpointed_predict_once(self: Any, x: Any, *options: Any, **named: Any) -
         x = _input_of(layer, x, outputs)
         if any(True for _ in layer.parameters()):
             x = checkpoint(
-                layer,
+                _on_a_copy(layer),
                 x,
                 use_reentrant=False,
                 preserve_rng_state=_has_dropout(layer),
@@ -51,6 +51,11 @@ def _input_of(layer: Any, x: Any, outputs: list[Any]) -> Any:
     if layer.f == -1:
         return x
     return outputs[layer.f] if isinstance(layer.f, int) else [x if j == -1 else outputs[j] for j in layer.f]
+
+
+def _on_a_copy(layer: nn.Module) -> Callable[[Any], Any]:
+    """The layer, which may write into a list of inputs (Detect does, before Ultralytics 8.4): the recomputation needs it as it was."""
+    return lambda x: layer(list(x) if isinstance(x, list) else x)
 
 
 def _has_dropout(layer: nn.Module) -> bool:
