@@ -41,6 +41,13 @@ def assert_kept(record: dict[str, Any]) -> None:
 
 
 @pytest.mark.slow
+def test_a_run_of_many_shapes_needs_no_more_than_its_trial_had_shown(tmp_path: Path) -> None:
+    data = make_nasty(tmp_path, train=14, val=7)  # 13 would leave a last batch of one, which Ultralytics refuses at 32 px
+    words = asked("yolov8n.yaml", 4, 64, accumulation=2, epochs=3, close_mosaic=1)
+    assert_kept(launched(tmp_path, "train", *SOLDER, f"data={_plain(data)}", "device.memory=2GiB", *words, "ask.multi_scale=0.5"))
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("task", "model", "args"),
     [
@@ -50,9 +57,8 @@ def assert_kept(record: dict[str, Any]) -> None:
         ("detect", "yolo11n.yaml", {"epochs": 1}),
         ("detect", "yolo11n.yaml", {"epochs": 2, "cache": "ram"}),
         ("detect", "yolo11n.yaml", {"epochs": 2, "rect": True}),
-        ("detect", "yolov8n.yaml", {"epochs": 3, "close_mosaic": 1, "multi_scale": 0.5}),
     ],
-    ids=["segment", "pose", "obb", "one-epoch", "cached", "rect", "many-shapes"],
+    ids=["segment", "pose", "obb", "one-epoch", "cached", "rect"],
 )
 def test_a_full_run_needs_no_more_than_its_trial_had_shown(tmp_path: Path, task: str, model: str, args: dict[str, Any]) -> None:
     data = make_nasty(tmp_path, task)
