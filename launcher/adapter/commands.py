@@ -111,4 +111,4 @@ def held(command: Command, budget: Budget, *, settings: Path) -> Command:
     )  # fmt: skip
     settings.parent.mkdir(parents=True, exist_ok=True)
     ProbeSettings(records=str(settings.parent), orders=asdict(orders), budget_only=True).write(settings)
-    return replace(command, env={**command.env, **injected(settings, {**os.environ, **command.env})})
+    return replace(command, env={**command.env, **injected(settings, {**os.environ, **command.env, **command.told})})
