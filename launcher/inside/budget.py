@@ -18,7 +18,7 @@ from pathlib import Path
 from ..shared import card_memory, procfs
 from ..shared.files import replace
 from ..shared.orders import HELD, Orders
-from .driver import VisibleCard
+from .driver import VisibleCard, too_old
 
 if sys.platform == "linux":
     import resource
@@ -103,7 +103,8 @@ def _limit_cuda(orders: Orders, cap_bytes: int, yields: bool) -> int:
     import torch
 
     if not torch.cuda.is_available():
-        raise BudgetError("device 'cuda' was asked for, but PyTorch sees no CUDA device (torch.cuda.is_available() is False)")
+        asked = "device 'cuda' was asked for, but PyTorch sees no CUDA device (torch.cuda.is_available() is False)"
+        raise BudgetError(f"{asked}{too_old(torch.version.cuda)}")
     uuid = orders.device_uuid
     card = VisibleCard(uuid, idle_free_bytes=orders.idle_free_bytes)
     torch.cuda.init()
@@ -112,7 +113,9 @@ def _limit_cuda(orders: Orders, cap_bytes: int, yields: bool) -> int:
     outside = card.outside()
     allowed = cap_bytes - outside
     if allowed <= 0:
-        raise BudgetError(f"the CUDA context alone takes {outside} bytes; a budget of {cap_bytes} leaves nothing for the trainer")
+        raise BudgetError(
+            f"the CUDA context alone takes {outside} bytes; a budget of {cap_bytes} leaves nothing for the trainer: give it more"
+        )
     free = int(torch.cuda.mem_get_info()[0]) + int(torch.cuda.memory_reserved())
     if allowed > free + card_memory.SETTLED_BYTES and not orders.cards:  # the driver holds some MiB in no process's name
         said = f"the trainer is allowed {allowed} bytes of the card, and the driver says that {free} are free for it"

@@ -63,11 +63,12 @@ def _cards(environ: Mapping[str, str], nvml: Any) -> Iterator[Check]:
             uuids, absence = nvml_module.visible(api, environ)
         if absence is not None:
             yield Check(subject="card", found=absence.found, cure=absence.cure if absence.broken else "", stops=absence.broken)
-            yield from _torch(on_card=False)
+            yield from _torch(None, on_card=False)
             return
-        yield Check(subject="driver", found=str(api.nvmlSystemGetDriverVersion()))
+        driver = int(api.nvmlSystemGetCudaDriverVersion_v2()) // 1000
+        yield Check(subject="driver", found=f"{api.nvmlSystemGetDriverVersion()}, for CUDA {driver}")
         yield from (_card(nvml_module.read_card(api, uuid)) for uuid in uuids)
-    yield from _torch(on_card=True)
+    yield from _torch(driver, on_card=True)
     yield from (
         Check(subject="allocator", found=f"{fault.key}: {fault.found}", needed="one that keeps to a cap", cure=fault.cure, stops=True)
         for fault in devices.allocator_faults(environ)
@@ -84,8 +85,8 @@ def _card(card: Card) -> Check:
     return Check(subject=subject, found=found)
 
 
-def _torch(*, on_card: bool) -> Iterator[Check]:
-    """PyTorch's build, which a card needs to be for CUDA."""
+def _torch(driver: int | None, *, on_card: bool) -> Iterator[Check]:
+    """PyTorch's build, which a card needs to be for CUDA, and for none that the ``driver`` doesn't know."""
     try:
         version = metadata.version("torch")
     except metadata.PackageNotFoundError:
@@ -97,6 +98,9 @@ def _torch(*, on_card: bool) -> Iterator[Check]:
     if on_card and not cuda:
         cure = "Install a CUDA build (pip's usual one), or run with device=cpu."
         yield Check(subject="torch", found=found, needed="a build with CUDA", cure=cure, stops=True)
+    elif driver is not None and int(cuda.partition(".")[0] or 0) > driver:
+        cure = f"Renew the driver, or install a torch that is built for CUDA {driver}."
+        yield Check(subject="torch", found=found, needed=f"CUDA {driver}, which the driver knows", cure=cure, stops=True)
     else:
         yield Check(subject="torch", found=found)
 

@@ -335,7 +335,7 @@ def _budget_fault(report: TrialReport | None, place: Path) -> BadInput | None:
     if failure is None or BUDGET_ERROR not in failure.types or CARD_TAKEN in failure.types:
         return None
     said = next(line for line in failure.message.splitlines() if BUDGET_ERROR in line).partition(": ")[2]
-    cure = "Give it more (device.memory), or mend what it says; this is no failure of the trainer."
+    cure = "Mend what it says; this is no failure of the trainer."
     return BadInput([Fault(key="device", found=f"the budget could not be taken: {said}", cure=cure, where=str(place / "stderr.log"))])
 
 

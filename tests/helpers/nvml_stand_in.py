@@ -41,6 +41,7 @@ class FakeNvml:
         self.error = error
         self.shut_down = 0
         self.opened = 0
+        self.cuda = 13000
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("nvml") and callable(getattr(pynvml, name, None)):
@@ -68,6 +69,9 @@ class FakeNvml:
 
     def nvmlDeviceGetIndex(self, card: FakeCard) -> int:
         return self.cards.index(card)
+
+    def nvmlSystemGetCudaDriverVersion_v2(self) -> int:
+        return self.cuda
 
     def nvmlSystemGetDriverVersion(self) -> str:
         return "600.00"

@@ -16,15 +16,22 @@ def torch_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checkup, "_cuda_of_torch", lambda: "13.2")
 
 
-def looked(place: Path, *cards: FakeCard, **environ: str) -> dict[str, Check]:
+def looked(place: Path, *cards: FakeCard, cuda: int = 13000, **environ: str) -> dict[str, Check]:
     """By subject."""
-    return {line.subject: line for line in checkup.look(environ, folder=place, nvml=FakeNvml(*cards))}
+    nvml = FakeNvml(*cards)
+    nvml.cuda = cuda
+    return {line.subject: line for line in checkup.look(environ, folder=place, nvml=nvml)}
 
 
 def test_a_machine_that_can_launch_has_nothing_that_stops(tmp_path: Path, torch_for: None) -> None:
     lines = looked(tmp_path, FakeCard())
     assert not [line for line in lines.values() if line.stops]
     assert "RTX 4080" in lines["cuda:0"].found and "built for CUDA 13.2" in lines["torch"].found
+
+
+def test_a_driver_that_is_too_old_for_pytorchs_build_stops(tmp_path: Path, torch_for: None) -> None:
+    line = looked(tmp_path, FakeCard(), cuda=12080)["torch"]
+    assert line.stops and "CUDA 12" in line.needed and "driver" in line.cure
 
 
 def test_pytorch_without_cuda_stops_where_a_card_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
