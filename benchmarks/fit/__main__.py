@@ -2,7 +2,6 @@
 
 python -m benchmarks.fit --slice 4              four more cases, with real trials on CPU budgets (resumable: a row a search)
 python -m benchmarks.fit --only yolo            all cases of the asks of that name
-python -m benchmarks.fit --speeds 2             two more asks: every rung that gives up as little timed, beside objective=throughput
 python -m benchmarks.fit --exhaustive           instead: what rules out nothing untried, the reference for all others
 python -m benchmarks.fit --slice 0              only the table and the plot
 
@@ -24,14 +23,13 @@ from pathlib import Path
 
 from benchmarks.common.rows import ROOT, read
 from benchmarks.fit import table
-from benchmarks.fit.cases import ASKS, REFERENCE, SEARCHES, left
-from benchmarks.fit.play import DATA, play, time_rungs
+from benchmarks.fit.cases import REFERENCE, SEARCHES, left
+from benchmarks.fit.play import DATA, play
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--slice", type=int, metavar="N", help="so many more cases; all of them where it isn't said")
-    parser.add_argument("--speeds", type=int, metavar="N", help="instead: so many more asks whose rungs are timed")
     parser.add_argument("--exhaustive", action="store_true", help="instead: the reference that rules out nothing untried")
     parser.add_argument("--only", help="cases of asks whose names begin so")
     parser.add_argument("--data", type=Path, default=DATA)
@@ -39,14 +37,8 @@ def main() -> int:
     parser.add_argument("--folder", type=Path, default=ROOT / "runs" / "fit", help="where cases are played")
     chosen = parser.parse_args()
     folder = chosen.folder.resolve()
-    if chosen.speeds is not None:
-        timed = {row["ask"] for row in read(chosen.data) if row["what"] == "timed"}
-        for ask in [ask for ask in ASKS if ask not in timed and ask.startswith(chosen.only or "")][: chosen.speeds]:
-            print(ask, flush=True)
-            time_rungs(ask, chosen.data, folder)
     searches = REFERENCE if chosen.exhaustive else SEARCHES
-    cases = left(read(chosen.data), only=chosen.only, searches=searches) if chosen.speeds is None else iter(())
-    for case in islice(cases, chosen.slice):
+    for case in islice(left(read(chosen.data), only=chosen.only, searches=searches), chosen.slice):
         print(case.name, flush=True)
         play(case, chosen.data, folder, searches=searches)
     table.write(read(chosen.data), chosen.table)

@@ -106,25 +106,5 @@ def _searched(place: Place, search: str, budget: int) -> Row:
     return {"status": said["status"], "rung_index": said.get("chosen_rung_index"), "trials": trials, "seconds": said["took_s"]}
 
 
-def time_rungs(ask: str, data: Path, folder: Path) -> None:
-    """Every rung that gives up as little as the asked one, timed by a trial of its own; and what objective=throughput takes."""
-    place = Place.of(ask, folder)
-    memory = f"device.memory={AMPLE}"
-    chosen = place.answer("fit", memory, "ladder.search=predicted", "ladder.objective=throughput", "trial.fresh=true")
-    speeds = {}
-    for rung, micro in _alike(place, chosen["trials"][0]["rung"]):
-        if seconds := place.answer("trial", f"rung={rung}", memory)["report"].get("step_seconds"):
-            speeds[micro] = round(micro / seconds, 3)
-    row = {"what": "timed", "ask": ask, "samples_per_second": speeds, "chosen": chosen["rung"]["micro_batch"]}
-    append(data, {**row, "trials": len(chosen["trials"]), **made_with()})
-
-
-def _alike(place: Place, asked: Row) -> list[tuple[int, int]]:
-    """(number, micro-batch) of the rungs that differ by their micro-batch alone."""
-    rungs = place.answer("ladder")["rungs"]
-    same = [one for one in rungs if {**one["rung"], "micro_batch": 0} == {**asked, "micro_batch": 0}]
-    return [(one["rung_index"], one["rung"]["micro_batch"]) for one in same]
-
-
 def made_with() -> Row:
     return {"commit": commit(), "versions": versions("accelerate"), "machine": machine()}

@@ -52,7 +52,7 @@ def document(rows: Sequence[Row], *, replayed: str = "") -> str:
             by_case.setdefault((row["ask"], row["part"]), {})[row["search"]] = row
     whole = {key: found for key, found in by_case.items() if all(search in found for search in SEARCHES)}
     lines = [_line(Case(ask=ask, part=part), found) for (ask, part), found in sorted(whole.items())]
-    parts = [HEAD + "\n".join(lines), _summary(list(whole.values())), REASONS, replayed, _peers(rows), _speeds(rows)]
+    parts = [HEAD + "\n".join(lines), _summary(list(whole.values())), REASONS, replayed, _peers(rows)]
     return "\n\n".join(filter(None, parts)) + "\n"
 
 
@@ -180,26 +180,6 @@ def _peers(rows: Sequence[Row]) -> str:
         lines.append(f"| {name} | {row['peer']} | {attempts} | {row['micro_batch']} | {row['seconds']:.0f} | {lives} | {told} |")
     died = sum(not row["survived"] for row in played)
     return "\n".join([*lines, "", f"{died} of {len(played)} of their trainings did not come to their end."])
-
-
-def _speeds(rows: Sequence[Row]) -> str:
-    timed = [row for row in rows if row["what"] == "timed"]
-    if not timed:
-        return ""
-    lines = [
-        "## The fastest micro-batch",
-        "Samples a second at every rung that gives up nothing, and what `ladder.objective=throughput` took with all memory free.",
-        "",
-        "| ask | samples a second by micro-batch | taken | of the fastest | trials |",
-        "|---|---|---|---|---|",
-    ]
-    shares = []
-    for row in timed:
-        speeds = row["samples_per_second"]
-        shares.append(share := speeds[str(row["chosen"])] / max(speeds.values()))
-        told = ", ".join(f"{micro}: {speed:.3g}" for micro, speed in speeds.items())
-        lines.append(f"| {row['ask']} | {told} | {row['chosen']} | {share:.2f} | {row['trials']} |")
-    return "\n".join([*lines, "", f"{statistics.median(shares):.2f} of the fastest in the median, {min(shares):.2f} at the least."])
 
 
 def plot(rows: Sequence[Row], path: Path) -> None:

@@ -20,20 +20,19 @@ from launcher.engine.events import (
     Proven,
     Queued,
     Resumed,
-    Timed,
     TrialReported,
     Unturned,
 )  # fmt: skip
 from launcher.engine.state import Status
 from launcher.history.events import Event
 from launcher.history.kept_fits import day
-from launcher.ladder import throughput
+from launcher.ladder import search
 from launcher.ladder.verdict import Kind
 from launcher.machine import headroom
 from launcher.machine.devices import Budget
 from launcher.run.events import AttemptEnded, AttemptStarted, Deviated, Recovering
 from launcher.shared import activity
-from launcher.shared.sizes import format_number, format_size
+from launcher.shared.sizes import format_size
 from launcher.trial.events import PhaseEntered, TrialEnded, TrialStarted
 from launcher.trial.job import Job
 from launcher.trial.trial import Trial
@@ -65,7 +64,7 @@ class Display:
     def _planned(self, event: Planned) -> None:
         job = event.job
         recipe, budget = job.recipe, job.budget
-        most = throughput.most_trials(job.ladder, (), recipe.ladder)
+        most = search.most_left(job.ladder, (), policy=recipe.ladder.search)
         self._labelled(recipe.name, recipe.summary, label_style="bold")
         self._labelled("asked", words(job.ladder.asked))
         self._labelled("device", str(budget))
@@ -136,12 +135,6 @@ class Display:
     def _unturned(self, event: Unturned) -> None:
         then = "What ran is what was asked: the ladder is made of that" if event.believed else "So its micro-batch isn't turned"
         self._say(f"{event.words}. {then}", style="yellow")
-
-    @hear.register
-    def _timed(self, event: Timed) -> None:
-        speeds = {micro: format_number(speed, digits=3) for micro, speed in event.samples_per_second.items()}
-        told = ", ".join(f"{micro} a time: {speed} samples/s" for micro, speed in speeds.items()) or "no trial was timed"
-        self._say(f"throughput: {told}; micro-batch {event.fastest.micro_batch} is taken", style="dim")
 
     @hear.register
     def _proven(self, event: Proven) -> None:

@@ -90,6 +90,7 @@ def from_plain(plain: Mapping[str, Any], provenance: Provenance) -> Draft:
 
 
 _WITHDRAWN: Mapping[str, str] = {
+    "ladder.objective": "The largest micro-batch that fits is taken; a smaller one, which may be faster, is asked for as ask.micro_batch.",
     "launch.slurm.nodes": "A job asks for one machine.",
     "notify.command": "No command is run when a run is resumed, or over: say it behind autofit's own, as `autofit train ...; curl ...`.",
     "recover.split": "An out-of-memory in the full run is always a restart one rung lower, from the newest whole checkpoint.",

@@ -83,9 +83,6 @@ class LadderRules(Part):
     search: Literal["predicted", "walk", "exhaustive"] = "predicted"
     """walk: skip what a real failure dominates. exhaustive: really try every rung down to the first that fits (the reference). predicted:
     go where a line through measured trials points; the same rung, in fewer trials."""
-    objective: Literal["largest", "throughput"] = "largest"
-    """Which of the rungs that give up the same: largest: the largest micro-batch that fits. throughput: the micro-batch at which most
-    samples a second are trained, with at most two more trials."""
 
 
 class TrainerRules(Part):

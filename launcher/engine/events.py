@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from launcher.history.events import Event
@@ -54,14 +53,6 @@ class Unturned(Event):
     words: str
     believed: bool
     """The ladder is made anew of what ran."""
-
-
-class Timed(Event):
-    """Of the rungs that give up as much as the one that fits, which is taken for its speed."""
-
-    samples_per_second: Mapping[int, float]
-    """By micro-batch."""
-    fastest: Rung
 
 
 class Proven(Event):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from launcher.engine.events import CardTaken, Proven, Timed
+from launcher.engine.events import CardTaken, Proven
 from launcher.engine.state import Fit
 from launcher.history import past_trials
-from launcher.ladder import course, earlier, search, throughput
+from launcher.ladder import course, earlier, search
 from launcher.ladder.rungs import MICRO_BATCH, Ladder, Rung
 from launcher.ladder.same_training import GIVEN_UP, PROVEN, as_asked
 from launcher.ladder.verdict import Kind, Verdict
@@ -35,8 +35,6 @@ class RungSearch:
         self._result, self._job = result, result.job
         self._history = [*_disproved(result), *(as_tried(one, self._job.budget.cap_bytes) for one in result.trials)]
         self._earlier = of_earlier_launches(self._job)
-        self._cured_since = 0
-        """The number of trials before the first with what makes a rung the asked training."""
         self.misread: Misread | None = None
         self.unturned = ""
         """Once rung 0 was tried: how it disproves what was read of the command; why its micro-batch can't be turned as was planned."""
@@ -47,13 +45,12 @@ class RungSearch:
         The move is a ``Try`` if the last trial showed that the ladder is to be made anew (``unturned``), or that others hold the card.
         """
         while isinstance(move := self._try_until_one_fits(), search.Chosen):
-            rung = self._fastest(move.rung) if self._job.recipe.ladder.objective == "throughput" else move.rung
-            found = _prove(self._result, rung, self._job)
+            found = _prove(self._result, move.rung, self._job)
             if found.refused:
                 self._rule_out(found.refused)
-            elif found.job is None or self._fits_with_its_cure(found, rung):
+            elif found.job is None or self._fits_with_its_cure(found, move.rung):
                 # one that accumulates no more than asked needs nothing
-                return search.Chosen(rung=rung), found.job or (self._job if proof.needed(self._job, rung) else self._result.job)
+                return move, found.job or (self._job if proof.needed(self._job, move.rung) else self._result.job)
         return move, self._job
 
     def _rule_out(self, why: str) -> None:
@@ -72,7 +69,7 @@ class RungSearch:
             self._result.refused = f"it is the asked training only with what puts it right from outside, and then: {tried.verdict.why}"
             self._rule_out(self._result.refused)
             return False
-        self._job, self._cured_since = found.job, len(self._result.trials) - 1
+        self._job = found.job
         self._history = [one for one in self._history if not _fits_accumulating(one, self._job.ladder)]
         self._history.append(as_tried(tried, self._job.budget.cap_bytes))
         return False
@@ -92,7 +89,7 @@ class RungSearch:
 
     def _most(self) -> int:
         """The most trials that the search can make, including those already made."""
-        return len(self._result.trials) + throughput.most_trials(self._job.ladder, self._history, self._job.recipe.ladder)
+        return len(self._result.trials) + search.most_left(self._job.ladder, self._history, policy=self._job.recipe.ladder.search)
 
     def _is_unturned(self, tried: Trial) -> bool:
         """Whether the trials show what makes another ladder of a person's command, or that its micro-batch can't be turned as planned."""
@@ -111,26 +108,6 @@ class RungSearch:
         drawn = rung_zero.drawn(tried) if job.recipe.ladder.keep_batch else ""
         self.unturned = self.misread.words(job.adapter.asked.read_at) if self.misread is not None else drawn
         return bool(self.unturned)
-
-    def _fastest(self, fitting: Rung) -> Rung:
-        """The fastest of the rungs that give up as much as ``fitting`` does, by the trials made so far and a few more."""
-        trials, ladder = self._result.trials, self._job.ladder
-        before, speeds = len(trials), _speeds(trials[self._cured_since :])
-        while (rung := throughput.worth_a_trial(ladder, fitting, speeds, made=len(trials) - before)) is not None:
-            most, why = before + throughput.most_more(ladder), "it may be faster, at the same effective batch"
-            if not make_trial(self._job, rung, trials, most=most, why=why).verdict.fits:
-                break
-            speeds = _speeds(trials[self._cured_since :])
-        fastest, timed = throughput.fastest(ladder, fitting, speeds), (fitting, *throughput.alike(ladder, fitting))
-        told = {one.micro_batch: round(speeds[one.index], 3) for one in timed if one.index in speeds}
-        self._job.tell(Timed(fastest=fastest, samples_per_second=told))
-        return fastest
-
-
-def _speeds(trials: Sequence[Trial]) -> dict[int, float]:
-    """Rung index -> samples a second, for the trials that fit and were timed."""
-    timed = {one.rung.index: throughput.speed(one.rung, one.report.step_seconds) for one in trials if one.verdict.fits}
-    return {index: speed for index, speed in timed.items() if speed is not None}
 
 
 def _fits_accumulating(tried: search.Tried, ladder: Ladder) -> bool:

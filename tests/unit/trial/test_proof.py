@@ -24,14 +24,12 @@ from launcher.ladder.same_training import END_UNSEEN, SameTraining, unproven
 from launcher.ladder.twins import Finding, FindingKind, Step, Twin
 from launcher.ladder.verdict import Kind, Verdict
 from launcher.shared.report import Phase, PhaseUse, TrialReport
-from launcher.shared.sizes import MIB
 from launcher.trainers.script.adapter import ScriptAdapter
 from launcher.trainers.suite import cpu_budget
 from launcher.trial import proof, trial
 from launcher.trial.job import Job
 from launcher.trial.proof import OutOfTime, Proof, read
 from launcher.trial.trial import Trial
-from tests.helpers import few
 from tests.helpers.few import Few, Launches
 from tests.helpers.places import SCRIPTS
 from tests.helpers.updates import twin, write
@@ -116,34 +114,6 @@ def test_a_rung_with_its_cure_is_tried_again_and_below_it_every_trial_has_it(
     again = launches.fit()
     assert launches.tried == [] and again.chosen is not None and again.chosen.verdict.peak_bytes == 123, "the kept fit is of that trial"
     assert again.job.recipe.trainer.args["update"] == "targets"
-
-
-def test_the_fastest_rung_is_chosen_among_those_that_were_tried_with_their_cure(
-    launches: Launches, proofs: Proofs, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Without it micro-batches of 6 fit and are the fastest; with it those of 3 are faster than those of 4."""
-    proofs.found = Proof(same=replace(SAME, cure={"update": "targets"}))
-    monkeypatch.setattr(few, "LADDER", build([Wheel(name="micro_batch", values=(12, 6, 4, 3))], effective_batch=12))
-    monkeypatch.setattr(few, "NEED", {12: 900 * MIB, 6: 500 * MIB, 4: 300 * MIB, 3: 200 * MIB})
-    made, tried = launches.job, list[tuple[int, bool]]()
-
-    def job() -> Job:
-        one = made()
-        rules = one.recipe.ladder.model_copy(update={"objective": "throughput"})
-        return replace(one, adapter=Few(one.recipe.model_copy(update={"ladder": rules}), data=[launches.data], code=[launches.code]))
-
-    def run(job: Job, rung: Rung, **_: Any) -> Trial:
-        one, with_cure = launches.trial(job, rung), "update" in job.recipe.trainer.args
-        tried.append((rung.micro_batch, with_cure))
-        timed = replace(one, report=replace(one.report, step_seconds=0.6 if rung.micro_batch == 3 else 1.0))
-        too_large = with_cure and rung.micro_batch > 4
-        return replace(timed, verdict=replace(one.verdict, kind=Kind.OUT_OF_MEMORY)) if too_large else timed
-
-    monkeypatch.setattr(launches, "job", job)
-    monkeypatch.setattr(trial, "run", run)
-    fit = launches.fit()
-    assert tried == [(12, False), (6, False), (3, False), (4, False), (6, True), (4, True), (3, True)]
-    assert fit.chosen is not None and fit.chosen.rung.micro_batch == 3 and fit.job.recipe.trainer.args["update"] == "targets"
 
 
 def test_a_cure_with_which_no_trial_runs_is_refused_with_its_reason(
