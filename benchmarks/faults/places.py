@@ -18,7 +18,7 @@ from launcher.history import series
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS: Mapping[str, Path] = {
     "script": ROOT / "tests" / "data" / "scripts" / "resumable.py",
-    "folders": ROOT / "tests" / "data" / "scripts" / "saves_folders.py",
+    "folders": Path(__file__).parent / "scripts" / "folders.py",
     "ranks": Path(__file__).parent / "scripts" / "ranks.py",
 }
 EPOCHS, STEPS, EVERY = {"script": 8, "ranks": 8, "folders": 8, "yolo": 4}, 24, 4

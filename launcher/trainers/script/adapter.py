@@ -6,6 +6,7 @@ the probe loaded from outside (``launcher.inside.trial``), the full run is the v
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
@@ -252,20 +253,27 @@ class ScriptAdapter(Adapter):
     def _placed(self, rung: Rung, *, place: Path, run: Path, accumulation: int | None = None, short: bool = False) -> Line:
         """The command with the files that it needs in ``place``: what acts in the script's processes, a copy of its configuration."""
         line = self.line(rung, run=run, accumulation=accumulation, short=short)
-        given = said_by_form(self.args)
-        if line.outside > 1 or line.split is not None:
-            line.take(outside.placed(line.outside, split=line.split, place=place, env=line.env))
         times = (accumulation or rung.accumulation) / asked_accumulation(self.recipe)
-        if self.args.update is not None and times > 1:
-            line.take(outside.put_right(self.args.update, times=times, place=place, env=line.env))
-        if line.checkpointing:
-            line.take(outside.checkpointed(line.checkpointing, place=place, env=line.env))
-        if line.fields:
-            line.take(outside.set_fields(given(CALL), line.fields, place=place, env=line.env))
-        if line.values:
-            line.take(outside.set_values(source_values.orders(given(VALUE), line.values), place=place, env=line.env))
+        line.take(outside.placed(self._acts(line, times), place=place, env=line.env))
         self._config_copy(line, rung, place)
         return line
+
+    def _acts(self, line: Line, times: float) -> dict[str, str]:
+        """What acts in the script's processes, by its variables. ``times``: as many micro-batches a step as are asked."""
+        given, said = said_by_form(self.args), dict[str, str]()
+        if line.outside > 1 or line.split is not None:
+            said[outside.ACCUMULATE] = str(line.outside)
+        if line.split is not None:
+            said[outside.SPLIT] = ":".join(map(str, line.split))
+        if self.args.update is not None and times > 1:
+            said[outside.UPDATE] = corrections.way(self.args.update, times)
+        if line.checkpointing:
+            said[outside.CHECKPOINTING] = f"{line.checkpointing:g}"
+        if line.fields:
+            said[outside.FIELDS] = json.dumps({name: [given(CALL).get(name), value] for name, value in line.fields.items()})
+        if line.values:
+            said[outside.VALUES] = json.dumps(source_values.orders(given(VALUE), line.values))
+        return said
 
     def _config_copy(self, line: Line, rung: Rung, place: Path) -> None:
         """Gives the line a copy of its configuration file with the rung's values, which it names, and what lies beside that file."""
@@ -310,7 +318,7 @@ class ScriptAdapter(Adapter):
         if (resume := self.args.resume) is not None:
             newest = str(Path(resume.newest.replace("{run}", str(run))).absolute())
             return {"words": list(resume.words), "newest": newest, "holds": [], "env": {}}, {}
-        variables, files = outside.goes_on(None, place=place, env=env)
+        variables, files = outside.placed({outside.KEPT_IN: ""}, place=place, env=env)
         of_trainer = {"words": [], "newest": "/**/checkpoint-[0-9]*/", "holds": list(resuming.OF_TRAINER)}
         return {**of_trainer, "env": {**variables, outside.RESUME: "{checkpoint}"}}, files
 
@@ -331,7 +339,7 @@ class ScriptAdapter(Adapter):
         """The very command. How it goes on from a checkpoint the recipe must say, but for Hugging Face's Trainer."""
         line, told = self._placed(rung, place=folder / "native", run=folder / "run"), dict[str, str]()
         if self._by_trainer:
-            told, more = outside.goes_on(_kept_in(folder), place=folder / "native", env=line.env)
+            told, more = outside.placed({outside.KEPT_IN: str(_kept_in(folder).absolute())}, place=folder / "native", env=line.env)
             line.files |= more
         if start.workers is not None and (said := self._workers()) is not None:
             line.set(said.spelling, start.workers)

@@ -13,12 +13,15 @@ from launcher.adapter.python_source import parsed
 from launcher.adapter.recognised import Belief, typed
 from launcher.trainers.script import configs
 from launcher.trainers.script.declared import Flag, numbers
+from launcher.trainers.script.said_lengths import is_length
 from launcher.trainers.script.spelling import YACS, name
 
 COMMAND_LINE = "command line"
 """Where a belief was found that the command itself says."""
 WHOLE = "whole_batch"
 """What a candidate means that says the batch of an optimizer step; no wheel."""
+HOW_LONG = "how_long"
+"""What a candidate means that says how long training is, in steps or passes; no wheel."""
 LENGTHS = ("segment", "sequence_length", "image_size")
 
 
@@ -57,6 +60,19 @@ def in_parts(candidates: Sequence[Belief]) -> list[Belief]:
     return list(candidates)
 
 
+def counted_out(candidates: Sequence[Belief]) -> dict[str, int]:
+    """Spelling -> how long training is, wherever it is said. A word of the command counts in the place of its default."""
+    said = [one for one in candidates if one.wheel == HOW_LONG]
+    typed_out = {_word(one) for one in said if one.source == COMMAND_LINE}
+    numbers = {one.spelling: one.value for one in said if one.source == COMMAND_LINE or _word(one) not in typed_out}
+    counts = {spelling: value for spelling, value in numbers.items() if isinstance(value, (int, float)) and value is not True}
+    return {spelling: int(value) for spelling, value in counts.items() if value > 0 and value == int(value)}
+
+
+def _word(belief: Belief) -> str:
+    return belief.spelling.removeprefix("switch:").rstrip("=")
+
+
 def is_count(value: Any) -> TypeGuard[int]:
     """Whether it is a whole number above 0."""
     return isinstance(value, int) and not isinstance(value, bool) and value > 0
@@ -68,10 +84,10 @@ _ELSEWHERE = re.compile(r"(^|[._])(val|valid|validation|eval|evaluation|test|inf
 
 
 def _meaning(key: str) -> str | None:
-    """The wheel that a flag or key means by its last name, or the whole batch. In a section of validation the batch is the validation's,
-    and the rest is nothing."""
+    """The wheel that a flag or key means by its last name, the whole batch, or how long training is. In a section of validation the batch
+    is the validation's, and the rest is nothing."""
     last = name(key)
-    wheel = WHOLE if wheel_names.whole(last) else wheel_names.meaning(last)
+    wheel = WHOLE if wheel_names.whole(last) else HOW_LONG if is_length(last) else wheel_names.meaning(last)
     if wheel is None or wheel == "val_micro_batch" or key.startswith("-") or not _ELSEWHERE.search(key.lower().lstrip("+")):
         return wheel
     return "val_micro_batch" if wheel in ("micro_batch", WHOLE) else None

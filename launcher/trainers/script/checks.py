@@ -151,28 +151,22 @@ def _config_faults(recipe: Recipe, args: ScriptArgs) -> list[Fault]:
     keys = {place: text.removeprefix("config:") for place, text in wanted.items() if text.startswith("config:")}
     if not keys:
         return []
-    if args.config is None:
-        found = "settings are spelled config:..., but no file is named"
-        return [Fault(key="trainer.args.config", found=found, cure="Name the file as in the command.")]
-    if faults := _file_faults(args.config, args):
-        return faults
-    return [fault for place, key in keys.items() if (fault := _key_fault(place, key, args.config)) is not None]
+    path = args.config or ""
+    if wrong := _wrong_file(path, args):
+        cure = f"Name it as in the command ({', '.join(configs.SUFFIXES)}), or spell these settings by words of the command."
+        return [Fault(key="trainer.args.config", found=f"{path or 'no file'} {wrong}", cure=cure)]
+    return [fault for place, key in keys.items() if (fault := _key_fault(place, key, path)) is not None]
 
 
-def _file_faults(path: str, args: ScriptArgs) -> list[Fault]:
-    """What keeps a configuration file from being read, or changed."""
-    place = "trainer.args.config"
-    if Path(path).suffix not in configs.SUFFIXES:
-        found = f"{Path(path).suffix or 'no suffix'}: not a form that is known"
-        return [Fault(key=place, found=found, cure=f"Known: {', '.join(configs.SUFFIXES)}.")]
+def _wrong_file(path: str, args: ScriptArgs) -> str:
+    """What keeps a configuration file from being read, or changed; nothing where it can be."""
     try:
         configs.held(path)
     except ValueError as error:
-        return [Fault(key=place, found=f"{path} can't be read: {error}", cure="Correct the file or its path.")]
-    if path != configs.named(args.command[begin(args) :]):
-        found = f"{path} isn't the one file that the command names, or takes in others, so that no changed copy could be read in its place"
-        return [Fault(key=place, found=found, cure="Spell these settings by words of the command, or by their place in the source.")]
-    return []
+        return f"can't be read: {error}"
+    if path == configs.named(args.command[begin(args) :]):
+        return ""
+    return "isn't the one file that the command names, or takes in others, so that no changed copy could be read in its place"
 
 
 def _key_fault(place: str, key: str, path: str) -> Fault | None:

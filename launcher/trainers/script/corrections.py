@@ -33,6 +33,14 @@ def of(args: ScriptArgs, finding: Finding) -> Correction:
     return Correction(cure={"update": "targets" if finding.power > 0 else "targets_divided"})
 
 
+def way(update: str, times: float) -> str:
+    """How ``native/update`` makes the update of ``times`` as many micro-batches the asked one. ``update``: ``trainer.args.update``."""
+    return {
+        "average": f"times:{1 / times!r}", "add": f"times:{times!r}", "targets": f"targets:1:{round(times)}",
+        "targets_divided": f"targets:{times!r}:{round(times)}",
+    }[update]  # fmt: skip
+
+
 def with_args(recipe: Recipe, **changed: Any) -> Recipe:
     trainer = recipe.trainer.model_copy(update={"args": {**recipe.trainer.args, **changed}})
     return recipe.model_copy(update={"trainer": trainer})

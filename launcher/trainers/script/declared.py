@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -43,23 +42,11 @@ def of_script(path: Path) -> list[Flag]:
     while layer and len(seen) <= _MOST_FILES:
         found = [flag for file in layer for flag in _of_source(file)]
         if found:
-            return [*found, *(flag for file in layer for flag in _handed(file, path.parent))]
+            return found
         below = [near for file in layer for near in imported(file, path.parent)]
         layer = [near for near in dict.fromkeys(below) if near not in seen]
         seen.update(layer)
     return []
-
-
-def _handed(path: Path, root: Path) -> Iterator[Flag]:
-    """What functions of imported modules add to a parser that the file hands them: ``train_util.add_training_arguments(parser)``."""
-    _, tree = parsed(path)
-    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and node.args] if tree is not None else []
-    handed = {ast.unparse(node.func).rpartition(".")[2] for node in calls if "parser" in ast.unparse(node.args[0]).lower()}
-    for file in dict.fromkeys(imported(path, root)) if handed else ():
-        near = parsed(file)[1]
-        added = [node for node in ast.walk(near) if isinstance(node, ast.FunctionDef) and node.name in handed] if near is not None else []
-        inner = (node for function in added for node in ast.walk(function) if isinstance(node, ast.Call))
-        yield from (flag for node in inner if (flag := _of_call(node, file.name)) is not None)
 
 
 def _of_source(path: Path) -> list[Flag]:

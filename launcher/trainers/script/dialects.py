@@ -1,4 +1,4 @@
-"""How people say to what a script trains with what a lower rung changes: Trainer, DeepSpeed, Lightning, accelerate, YOLOv5, PyTorch."""
+"""How people say to what a script trains with what a lower rung changes: Trainer, DeepSpeed, Lightning, PyTorch."""
 
 from launcher.adapter import Dialect
 
@@ -39,19 +39,6 @@ _TRAINER = Dialect(
         "unpinned": "dataloader_pin_memory=False",
     },
 )
-_YOLOV5 = Dialect(
-    trainer="YOLOv5",
-    signs=r"YOLOv[3579] |yolov[3579][/\\]|models[/\\]yolov?\d|utils[/\\]loss\.py|--img(-size)? \d+.*--batch",
-    changes={
-        **_PLAIN.changes,
-        "batch": "--batch-size half as large: up to 64 it accumulates by itself, so the effective batch stays",
-        "size": "--img smaller (640 -> 512 needs about two thirds)",
-        "model": "a smaller model (--cfg yolov5m.yaml -> yolov5s.yaml), or --freeze 10",
-        "eval_batch": "--batch-size smaller: validation takes twice the training batch; --noval leaves it out until the end",
-        "workers": "--workers fewer (0: none)",
-        "cache": "no --cache, or --cache disk",
-    },
-)
 _LIGHTNING = Dialect(
     trainer="Lightning",
     signs=r"pytorch_lightning|lightning[/\\](pytorch|fabric)|LightningModule|LOCAL_RANK: \d+ - CUDA_VISIBLE|GPU available: \w+.*used: ",
@@ -61,18 +48,6 @@ _LIGHTNING = Dialect(
         "precision": 'Trainer(precision="bf16-mixed")',
         "offload": 'Trainer(strategy="deepspeed_stage_2_offload")',
         "eval_kept": "validation_step returns, and keeps in lists of self, numbers and not tensors on the card",
-    },
-)
-_ACCELERATE = Dialect(
-    trainer="accelerate",
-    signs=r"accelerate[/\\](accelerator|optimizer|utils|commands|data_loader)|\baccelerate launch\b|accelerator\.(backward|prepare)",
-    changes={
-        **_PLAIN.changes,
-        "batch": "batch_size of the DataLoader (--train_batch_size) half as large "
-        "with Accelerator(gradient_accumulation_steps=) twice as many",
-        "precision": 'Accelerator(mixed_precision="bf16"), or accelerate launch --mixed_precision bf16',
-        "checkpointing": "gradient checkpointing (model.gradient_checkpointing_enable(), --gradient_checkpointing)",
-        "optimizer": "an optimizer with less state (--use_8bit_adam, bitsandbytes' AdamW8bit, Adafactor)",
     },
 )
 _DEEPSPEED = Dialect(
@@ -88,5 +63,5 @@ _DEEPSPEED = Dialect(
         "cache": "no offload to the CPU (offload_optimizer takes 12 bytes or more for each weight), pin_memory false",
     },
 )
-DIALECTS = (_TRAINER, _DEEPSPEED, _LIGHTNING, _ACCELERATE, _YOLOV5, _PLAIN)
+DIALECTS = (_TRAINER, _DEEPSPEED, _LIGHTNING, _PLAIN)
 """The first whose signs a log holds counts."""

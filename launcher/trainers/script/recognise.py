@@ -14,17 +14,13 @@ from launcher.adapter.python_source import files_of
 from launcher.adapter.recognised import Belief, Understood
 from launcher.errors import PLACE, BadInput, Fault
 from launcher.machine import devices
-from launcher.trainers.script import (
-    configs,
-    launchers,
-    said_lengths,
-    source_values,
-)
+from launcher.trainers.script import configs, launchers, source_values
 from launcher.trainers.script.candidates import (
     COMMAND_LINE,
     LENGTHS,
     WHOLE,
     believed,
+    counted_out,
     defaults,
     in_config,
     in_parts,
@@ -64,7 +60,7 @@ def understand(words: Sequence[str], *, value: str = "") -> Understood:
         beliefs |= source_values.beliefs(source_values.pointed(script, value), files)
     if "micro_batch" in beliefs and "accumulation" not in beliefs and not any("accumulation" in one for one in unclear):
         beliefs["accumulation"] = _accumulation(files, whole)
-    lengths = said_lengths.counted_out(words[begin:], declared, said_lengths.said_in_file(held))
+    lengths = counted_out(found)
     if beliefs.get("micro_batch", _NONE).spelling.startswith("value:"):
         lengths = lengths or source_values.lengths(source_values.pointed(script, value))
     if "micro_batch" not in beliefs:

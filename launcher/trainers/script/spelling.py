@@ -57,11 +57,11 @@ class Line:
     values: dict[str, Any] = field(default_factory=dict)
     """File and name of a value of the script's own -> value that it is bound with."""
     outside: int = 1
-    """Micro-batches per optimizer step that the script isn't told of (``outside.placed``)."""
+    """Micro-batches per optimizer step that the script isn't told of."""
     split: tuple[int, int, str] | None = None
     """The batch of the script's loader, the micro-batch that it gives instead, and that loader's place (``train.py:31``)."""
     checkpointing: float = 0.0
-    """Part of each stack of repeated modules that is checkpointed from outside (``outside.checkpointed``)."""
+    """Part of each stack of repeated modules that is checkpointed from outside."""
     files: dict[Path, str] = field(default_factory=dict)
     """Files that it needs: path -> text."""
 

@@ -46,7 +46,7 @@ def test_its_steps_are_never_held_back_from_outside(folder: Path) -> None:
     engine.parent.mkdir(parents=True)
     engine.write_text("class DeepSpeedEngine:\n    pass\n")
     Path("steps.py").write_text("from deepspeed.runtime.engine import DeepSpeedEngine\nDeepSpeedEngine(model=None)\n")
-    variables, files = outside.placed(2, place=folder / "native", env={})
+    variables, files = outside.placed({outside.ACCUMULATE: "2"}, place=folder / "native", env={})
     for path, text in files.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)

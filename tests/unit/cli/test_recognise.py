@@ -92,11 +92,10 @@ def rung_words(understood: Understood, index: int) -> list[str]:
 # ---- words, flags and files, and what is believed of them
 
 ITSELF = {"accumulation": (1, "itself")}
-ACCUM_2, ACCUM_1, OUTSIDE = {"accumulation": (2, "--accum")}, {"accumulation": (1, "--accum")}, {"accumulation": (1, "outside")}
+ACCUM_1, OUTSIDE = {"accumulation": (1, "--accum")}, {"accumulation": (1, "outside")}
 BATCH_8 = "p.add_argument('--batch-size', default=8)\n"
 CONFIGURATOR = "batch_size = 12\ngradient_accumulation_steps = 5 * 8\nblock_size = 1024\nexec(open('configurator.py').read())\n"
 HANDED = "import argparse, lib\nparser = argparse.ArgumentParser()\nparser.add_argument('--batch_size', default=4)\nlib.add(parser)\n"
-LIB = "def add(p):\n    p.add_argument('--accum', type=int, default=2)\n\ndef other(p):\n    p.add_argument('--batch', default=9)\n"
 NOMINAL = "nbs = 64  # nominal batch size\naccumulate = max(round(nbs / batch_size), 1)\np.add_argument('--batch', default=16)\n"
 
 WHOLE: dict[str, tuple[str, Files, Beliefs]] = {
@@ -141,9 +140,6 @@ WHOLE: dict[str, tuple[str, Files, Beliefs]] = {
     "a whole, a part and how many": (
         "--train_batch_size 64 --micro_batch 8 --accum_steps 8", {},
         {"micro_batch": (8, "--micro_batch"), "accumulation": (8, "--accum_steps")},
-    ),
-    "what modules add to a parser that they are handed": (
-        "", {"t.py": HANDED, "lib.py": LIB}, {"micro_batch": (4, "--batch_size"), **ACCUM_2},
     ),
     "what only the first trial shows": (
         "", {"t.py": "SIZE = 32\nDataLoader(a, batch_size=SIZE, shuffle=True)\ntorch.utils.data.DataLoader(b, 100, shuffle=False)\n"}, {},

@@ -93,8 +93,8 @@ def loaded(how: str, words: Sequence[str], place: Path, scratch: Path, env: dict
     """What the program sees with something of ours in its process."""
     command = [sys.executable, *words]
     if "accumulated" in how or "put right" in how:
-        put_right = outside.put_right("average", times=4.0, place=scratch, env=env)
-        variables, files = put_right if "put right" in how else outside.placed(4, place=scratch, env=env)
+        said = {outside.UPDATE: "times:0.25"} if "put right" in how else {outside.ACCUMULATE: "4"}
+        variables, files = outside.placed(said, place=scratch, env=env)
         for path, text in files.items():
             path.parent.mkdir(exist_ok=True)
             path.write_text(text)

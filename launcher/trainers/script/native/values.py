@@ -60,9 +60,7 @@ class Sources:
 
     def install(self) -> None:
         """Into Python's own ways of getting a file's code; a compiled copy is neither read nor written."""
-        script = _script()
-        if script is not None and self.has(script):
-            sys.path_hooks.insert(0, lambda path: self._main(path, script))
+        sys.path_hooks.insert(0, self._main)
         get_code = importlib.machinery.SourceFileLoader.get_code
 
         def code_of(this: Any, name: str) -> CodeType | None:
@@ -75,8 +73,8 @@ class Sources:
         else:
             after_import({"runpy": self._into_runpy})
 
-    def _main(self, path: str, script: str) -> _Main:
-        if os.path.abspath(path) != os.path.abspath(script):
+    def _main(self, path: str) -> _Main:
+        if not self.has(path):
             raise ImportError(path)
         return _Main(path, self.compiled)
 
@@ -133,16 +131,6 @@ def as_main(names: dict[str, Any]) -> CodeType:
     names.update(__spec__=None, __cached__=None, __package__=None, __file__=script, __loader__=loader)
     names.pop("sys", None)
     return code
-
-
-def _script() -> str | None:
-    """The program as Python was told it; None for ``-m``, ``-c`` and a prompt."""
-    words = list(getattr(sys, "orig_argv", ()))[1:]
-    while words and words[0].startswith("-"):
-        if words[0] in ("-m", "-c", "-") or (words[0][-1] in "mc" and not words[0].startswith("--")):
-            return None
-        del words[: 2 if words[0] in ("-X", "-W") else 1]
-    return words[0] if words else None
 
 
 # ----------------------------------------------------------------------------------------------------------------------

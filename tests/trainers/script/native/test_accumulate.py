@@ -38,7 +38,8 @@ for way in ways:
 
 def run(folder: Path, *words: str, micro_batches: int = 1, split: tuple[int, int, str] | None = None, ends: int = 0) -> str:
     """What a Python process printed, with its optimizer steps held back until so many micro-batches are in."""
-    env, files = outside.placed(micro_batches, split=split, place=folder, env={})
+    said = {outside.ACCUMULATE: str(micro_batches), **({outside.SPLIT: ":".join(map(str, split))} if split is not None else {})}
+    env, files = outside.placed(said, place=folder, env={})
     for path, text in files.items():
         path.parent.mkdir(exist_ok=True)
         path.write_text(text)

@@ -42,7 +42,7 @@ if __name__ == "__main__":
 
 
 def ran(place: Path, orders: list[tuple[str, str, object, object]], *words: str) -> subprocess.CompletedProcess[str]:
-    variables, files = outside.set_values(orders, place=place / "native", env={})
+    variables, files = outside.placed({outside.VALUES: json.dumps(orders)}, place=place / "native", env={})
     for path, text in files.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
