@@ -1,8 +1,8 @@
 """Runs a command on pretended cards: ``python -m launcher.pretended gpu=a100_80gb cards=4 -- autofit train recipe=... device=cuda``.
 
 The command finds cards that aren't there; nothing else is changed for it. ``gpu`` is a name of conf/gpu. ``memory=16GiB``: what a program
-finds on each. ``computed=small``: only small operators are. ``kernel=64KiB``: taken by the first launch of each kernel. ``cudnn=0.5``:
-cuDNN's workspace, as a part of the tensors. ``nccl=200MiB``: taken by each communicator of a rank.
+finds on each. ``computed=small``: only small operators are. ``cudnn=0.5``: cuDNN's workspace, as a part of the tensors. ``nccl=200MiB``:
+taken by each communicator of a rank.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from launcher.pretended import catalogue
 from launcher.pretended.cards import Cards, Computed, of_this_process
 from launcher.shared.sizes import parse_size
 
-WORDS = ("gpu", "cards", "computed", "memory", "kernel", "cudnn", "nccl")
+WORDS = ("gpu", "cards", "computed", "memory", "cudnn", "nccl")
 
 
 def main(argv: Sequence[str]) -> int:
@@ -51,7 +51,6 @@ def _asked(argv: Sequence[str]) -> tuple[Cards, list[str]]:
             count=int(words.get("cards", 1)),
             computed=cast("Computed", words.get("computed", "all")),
             usable_bytes=_bytes(words, "memory"),
-            kernel_bytes=_bytes(words, "kernel"),
             cudnn_share=float(words.get("cudnn", 0)),
             nccl_bytes=_bytes(words, "nccl"),
         )

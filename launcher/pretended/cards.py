@@ -15,7 +15,7 @@ import psutil
 from launcher import paths
 from launcher.pretended import libraries
 from launcher.pretended.catalogue import GpuModel
-from launcher.shared.sizes import KIB, MIB
+from launcher.shared.sizes import MIB
 
 SHARED = Path("/dev/shm")
 _NAMED = "autofit-pretended-"
@@ -42,8 +42,6 @@ class Cards:
     computed: Computed = "all"
     usable_bytes: int = 0
     """What a program finds on each; 0: what the model has."""
-    kernel_bytes: int = 0
-    """Taken by the first launch of each kernel."""
     cudnn_share: float = 0.0
     """cuDNN's workspace, as a part of the tensors of what it computes."""
     nccl_bytes: int = 0
@@ -61,7 +59,6 @@ class Cards:
             "PRETENDED_TOTAL_MIB": str(usable // MIB + RESERVED_MIB),
             "PRETENDED_RESERVED_MIB": str(RESERVED_MIB),
             "PRETENDED_CONTEXT_MIB": str(self.model.context_mib),
-            "PRETENDED_KERNEL_KIB": str(self.kernel_bytes // KIB),
             "PRETENDED_CUDNN_SHARE": str(self.cudnn_share),
             "PRETENDED_NCCL_MIB": str(self.nccl_bytes // MIB),
             "PRETENDED_SM": str(CAPABILITY[self.model.architecture]),

@@ -130,19 +130,6 @@ def test_a_process_that_is_killed_gives_its_memory_back(two: dict[str, str]) -> 
 
 
 @needs_a_pretended_card
-def test_kernels_that_are_loaded_late_take_memory_and_can_fail() -> None:
-    (model,) = catalogue.named(["a100_40gb"])
-    with cards.played(cards.Cards(model=model, usable_bytes=GIB, kernel_bytes=100 * MIB)) as environment:
-        code = (
-            "import torch\nx = torch.zeros(4, device='cuda')\nx.exp()\n"
-            "try:\n    for f in ('sin', 'cos', 'tan', 'log', 'sqrt', 'tanh', 'floor', 'ceil'): getattr(x, f)()\n"
-            "except RuntimeError as error:\n    print(type(error).__name__, str(error).splitlines()[0])"
-        )
-        done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=120, check=False)
-    assert "out of memory" in done.stdout, done.stderr
-
-
-@needs_a_pretended_card
 def test_the_file_that_counts_is_gone_afterwards_and_the_persons_own_modules_are_found(tmp_path: Path) -> None:
     (tmp_path / "operators.py").write_text("WHOSE = 'the person'\n")
     (tmp_path / "theirs").mkdir()
