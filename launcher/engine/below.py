@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from launcher.engine.search import of_earlier_launches
 from launcher.engine.state import Fit
 from launcher.errors import BadInput
 from launcher.ladder import build
 from launcher.ladder.rungs import AS_ASKED, MICRO_BATCH, Rung
 from launcher.ladder.search import estimates
+from launcher.trial import past
 from launcher.trial.job import Job
 
 
@@ -64,6 +64,6 @@ def _freed(job: Job, **rules: Any) -> Job | None:
 
 def _estimated(job: Job, *, accumulates: bool) -> Rung | None:
     """``accumulates``: more accumulation than asked is no other training."""
-    need, ladder = estimates(job.ladder.rungs, of_earlier_launches(job)), job.ladder
+    need, ladder = estimates(job.ladder.rungs, past.of(job)), job.ladder
     may = (rung for rung in ladder.rungs if accumulates or rung.accumulation <= ladder.asked.accumulation)
     return next((rung for rung in may if need.get(rung.index, 2.0) <= 1.0), None)

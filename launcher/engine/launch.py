@@ -17,7 +17,7 @@ from launcher.engine.below import could_fit
 from launcher.engine.events import Finished, Fitted, KeptFits, Planned, Resumed, TrialReported, Unturned
 from launcher.engine.prepare import budget_in_turn, disk_faults, ladder_of, prepare, turn_of
 from launcher.engine.resumption import Resumable
-from launcher.engine.search import RungSearch, make_trial, misread, usual_seconds
+from launcher.engine.search import RungSearch, make_trial, misread
 from launcher.engine.state import Fit, Status, status_of
 from launcher.errors import BadInput, Fault, Interrupted
 from launcher.history import owner, runs
@@ -30,7 +30,7 @@ from launcher.machine.process import Shows
 from launcher.paths import tell_launched
 from launcher.run import start
 from launcher.shared.activity import doing
-from launcher.trial import proof, rung_zero
+from launcher.trial import past, proof, rung_zero
 from launcher.trial.job import Job
 from launcher.trial.rung_zero import Misread
 from launcher.trial.trial import Trial, as_tried
@@ -106,7 +106,7 @@ def recorded(result: Fit) -> Iterator[None]:
 def walk(result: Fit) -> None:
     """Takes a kept fit of the same launch, or makes trials until a rung fits or nothing is left to try. ``result`` gets what was found."""
     began = time.monotonic()
-    result.job.tell(Planned(job=result.job, trial_seconds=usual_seconds(result.job)))
+    result.job.tell(Planned(job=result.job, trial_seconds=past.usual_seconds(result.job)))
     if result.trials or not _as_kept(result):
         _search(result, began)
     result.ladder = list(_ladder(result))
@@ -132,7 +132,7 @@ def _search(result: Fit, began: float) -> None:
     move, run_as = made.run()
     while made.unturned:
         if _made_anew(result, made):
-            result.job.tell(Planned(job=result.job, trial_seconds=usual_seconds(result.job)))
+            result.job.tell(Planned(job=result.job, trial_seconds=past.usual_seconds(result.job)))
             if _as_kept(result):
                 return
         made = RungSearch(result)
@@ -226,7 +226,7 @@ def try_one(draft: Draft, screen: Listener) -> tuple[Trial, dict[str, Any]]:
         cure = f"Give one from 0 to {last}; `autofit ladder` numbers them."
         raise BadInput([Fault(key="rung", found=found, cure=cure, where="command line")])
     job = prepare(draft, screen)
-    job.tell(Planned(job=job, trial_seconds=usual_seconds(job)))
+    job.tell(Planned(job=job, trial_seconds=past.usual_seconds(job)))
     with job.turn, owner.owning(job.folder.path):
         tried = make_trial(job, job.ladder.rungs[wanted], [])
         if (wrong := misread(job, tried)) is not None:

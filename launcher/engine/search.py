@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from launcher.engine.events import CardTaken, Proven
 from launcher.engine.state import Fit
-from launcher.history import past_trials
-from launcher.ladder import course, earlier, search
+from launcher.ladder import course, search
 from launcher.ladder.rungs import MICRO_BATCH, Ladder, Rung
 from launcher.ladder.same_training import GIVEN_UP, PROVEN, as_asked
 from launcher.ladder.verdict import Kind, Verdict
@@ -16,7 +14,7 @@ from launcher.machine import devices
 from launcher.run.recovery import MOST_WAITS
 from launcher.shared.activity import doing
 from launcher.shared.report import WORLD_SIZE, Phase
-from launcher.trial import proof, rung_zero, trial
+from launcher.trial import past, proof, rung_zero, trial
 from launcher.trial.events import TrialEnded, TrialStarted
 from launcher.trial.job import Job
 from launcher.trial.proof import Proof
@@ -34,7 +32,7 @@ class RungSearch:
     def __init__(self, result: Fit) -> None:
         self._result, self._job = result, result.job
         self._history = [*_disproved(result), *(as_tried(one, self._job.budget.cap_bytes) for one in result.trials)]
-        self._earlier = of_earlier_launches(self._job)
+        self._earlier = past.of(self._job)
         self.misread: Misread | None = None
         self.unturned = ""
         """Once rung 0 was tried: how it disproves what was read of the command; why its micro-batch can't be turned as was planned."""
@@ -167,27 +165,15 @@ def make_trial(job: Job, rung: Rung, made: list[Trial], *, most: int | None = No
     took = [one.seconds for one in made if not one.kept]
     mean = sum(took) / len(took) if took else None
     job.tell(TrialStarted(rung=rung, number=len(made) + 1, most=most, mean_seconds=mean, why=why))
-    tried, cap = trial.run(job, rung), job.budget.cap_bytes
+    tried = trial.run(job, rung)
     if job.adapter.general and not job.adapter.asked.unseen_step:
         asked = next((one for one in reversed(made) if one.rung.index == 0), None)
         tried = rung_zero.held_against(tried, asked, job.ladder)
-    past = earlier.as_past(as_tried(tried, cap), training=job.training, device=job.budget.name, cap_bytes=cap, seconds=tried.seconds)
-    if past is not None and misread(job, tried) is None:  # else it measured another rung
-        past_trials.keep(past)
+    if misread(job, tried) is None:  # else it measured another rung
+        past.keep(job, tried)
     made.append(tried)
     job.tell(TrialEnded(trial=tried, budget=job.budget))
     return tried
-
-
-def of_earlier_launches(job: Job) -> Sequence[search.Tried]:
-    """What trials of earlier launches of the same training on this device measured, as parts of this launch's cap."""
-    return earlier.on(job.ladder, past_trials.of(job.training, device=job.budget.name), cap_bytes=job.budget.cap_bytes)
-
-
-def usual_seconds(job: Job) -> float | None:
-    """How long a trial of earlier launches of the same training on this device took in the mean; None where there is none."""
-    took = [past.seconds for past in past_trials.of(job.training, device=job.budget.name) if past.seconds]
-    return sum(took) / len(took) if took else None
 
 
 def misread(job: Job, tried: Trial) -> Misread | None:
