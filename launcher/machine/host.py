@@ -106,14 +106,14 @@ def job_memory(environ: Mapping[str, str]) -> int | None:
     return int(each) * int(times) * 2**20 or None if known else None
 
 
-def oom_kills() -> int | None:
-    """Processes that this kernel has killed for lack of memory since it started; None before Linux 4.13."""
+def oom_kills() -> int:
+    """Processes that this kernel has killed for lack of memory since it started; 0 where it doesn't tell."""
     with suppress(OSError, ValueError):
         for line in Path("/proc/vmstat").read_text(encoding="ascii").splitlines():
             key, _, value = line.partition(" ")
             if key == "oom_kill":
                 return int(value)
-    return None
+    return 0
 
 
 @functools.cache

@@ -26,8 +26,6 @@ _OF_A_RANK = re.compile(r"rank\s*:\s*(\d+) \(local_rank: \d+\)\s*\n\s*exitcode\s
 _IGNORED = "Exception ignored in"
 """Python's words before a traceback that has ended nothing."""
 LAST_LINES = 60
-LITTLE = 0.12
-"""Free part of the host's memory: programs that kill for want of it begin at 10 % or less."""
 _TRAINS = frozenset({"train", "training", "fit"})
 _VALIDATES = frozenset({"val", "validate", "validation", "validating", "valid", "eval", "evaluate", "evaluation"})
 _SAVED = frozenset({"checkpoint", "checkpoints", "ckpt", "model", "pretrained", "weights", "state", "optimizer"})
@@ -74,10 +72,8 @@ class RunEnd:
     on_card: bool = False
     at_limit: bool = False
     """The run has used all of its budget."""
-    oom_kills: int | None = 0
-    """Processes that the kernel killed for lack of memory during the run; None where it doesn't count them."""
-    host_free: float = 1.0
-    """Part of the host's memory that was free when last looked at: programs, too, kill where little is left (earlyoom)."""
+    oom_kills: int = 0
+    """Processes that the kernel killed for lack of memory during the run."""
     unwritable: str = ""
     """Why its files couldn't be written afterwards; empty if they could."""
     taken: str = ""
@@ -115,12 +111,8 @@ def find(end: RunEnd) -> Cause:
         return Cause(ended=Ended.DIVERGED, phase=phase, evidence=end.divergence)
     if (number := _signal_of(end)) in _FROM_OUTSIDE:
         whom = "".join(f" to rank {rank}" for rank, signalled in _OF_A_RANK.findall(end.words) if int(signalled) == number)
-        known = end.oom_kills is not None
-        counts = "the kernel counts no kill for want of memory" if known else "whether the kernel kills for want of memory isn't known"
-        left = f", {end.host_free:.0%} of the host's memory was free" if end.host_free < LITTLE else ""
-        said = f"{number.name}{whom} from outside; {counts}{left}"
-        maybe = MemoryFailure(source="host_memory", line=said, asked_bytes=None) if left or not known else None
-        return Cause(ended=Ended.KILLED, phase=phase, evidence=said, failure=maybe)
+        said = f"{number.name}{whom} from outside; the kernel counts no kill for want of memory"
+        return Cause(ended=Ended.KILLED, phase=phase, evidence=said)
     return Cause(ended=Ended.CRASHED, phase=phase, evidence=_of_crash(end))
 
 

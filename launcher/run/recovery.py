@@ -6,7 +6,7 @@ A move stays at the rung or goes down the ladder, never up, and never changes th
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
@@ -86,29 +86,17 @@ def _after_failure(history: History, last: AttemptRecord, failed: Sequence[Attem
         case Ended.HOST_MEMORY | Ended.OPEN_FILES:
             return _lighter(history, last)
         case Ended.KILLED:
-            in_vain = sum(attempt.done >= last.done for attempt in before)  # nothing was won since those
-            if in_vain > (last.source is None):  # twice where memory has nothing to do with it, as far as can be seen
+            in_vain = sum(attempt.done >= last.done for attempt in before)  # nothing was won since those: perhaps for want of host memory
+            if in_vain > 1:
                 return _lighter(history, last)
             return _to(history, history.rung, "it was killed: the same rung once more")
         case Ended.STALLED:
             return _stop(history, "it stalled again") if before else _to(history, history.rung, "it stalled: once more")
         case Ended.DIVERGED:
             return _diverged(history, again=bool(before))
-        case Ended.CRASHED if (doubtful := _doubtful(history, last)) is not None:
-            why = f"it crashed from {doubtful.path.name}, the last that was saved before it was {history.attempts[-2].ended}"
-            return _to(replace(history, checkpoints=history.checkpoints[1:]), history.rung, f"{why}: once from the one before")
         case Ended.UNWRITABLE:
             return _stop(history, "its files can't be written; free space there, or make it writable, then `autofit resume`")
     return _stop(history, "it crashed, and not for want of memory: starting it again would crash it again")
-
-
-def _doubtful(history: History, last: AttemptRecord) -> Checkpoint | None:
-    """The checkpoint from which the last attempt has crashed without saving another, if the one before left it as its last and may have
-    been ended while it saved, and there is an older one."""
-    before, left = history.attempts[-2:-1], history.checkpoints
-    from_it = [one.checkpoint is not None and one.checkpoint.path == left[0].path for one in (*before, last) if left]
-    torn = from_it == [False, True] and before[0].ended not in (Ended.CRASHED, Ended.DIVERGED)
-    return left[0] if torn and len(left) > 1 else None
 
 
 def _diverged(history: History, *, again: bool) -> MoveRecord:

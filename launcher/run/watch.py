@@ -23,16 +23,17 @@ from launcher.machine.process import Child
 from launcher.run import cause
 from launcher.run.cause import Ended, RunEnd
 from launcher.run.events import Deviated, LossNotFinite
-from launcher.run.health import Look, Losses, Pace, Pacing
+from launcher.run.health import Cliffs, Losses, Pace
 from launcher.run.memory_usage import Usage
 from launcher.run.steps_made import StepsMade
 from launcher.shared import procfs
 from launcher.shared.activity import doing
 from launcher.shared.ending import Ending
 from launcher.shared.files import plain
-from launcher.shared.memory_failures import loses_a_batch, lost_in
+from launcher.shared.memory_failures import lost_in
+from launcher.shared.sizes import format_size
 from launcher.trial.job import Job
-from launcher.trial.silence import LOST_S, Silence
+from launcher.trial.silence import Silence
 
 SAMPLE_S = 1.0
 END_GRACE_S = 5.0
@@ -76,19 +77,17 @@ def follow(job: Job, child: Child, attempts: Sequence[AttemptRecord], *, base_by
         weights=_weights(job, ending, watch, since=began),
         on_card=on_card,
         at_limit=not on_card and usage.peak_bytes >= NEAR_LIMIT * job.budget.budget_bytes,
-        oom_kills=None if kills is None else (host.oom_kills() or kills) - kills,
-        host_free=watch.host_free,
+        oom_kills=host.oom_kills() - kills,
         taken="" if settled else devices.taken(job.budget),
     )
     found, steps, progress = cause.find(end), watch.steps, watch.meter.progress
-    ended_by = found.failure if found.ended is not Ended.KILLED else None
     lost = lost_in(files.stdout, files.stderr, on_card=on_card, also=words.loses_memory)
     return RunRecord(
         returncode=ending.returncode, seconds=ending.seconds,
         peak_device_bytes=usage.peak_bytes if on_card else 0, peak_bytes=usage.peak_bytes,
         memory_failure=plain(found.failure), ended=found.ended, phase=found.phase, evidence=watch.evidence or found.evidence,
         optimizer_steps=steps.in_all(progress, due), stopped_early=steps.stopped_early, ended_at=progress.short_of_its_length,
-        lost_to_memory=cause.gone_on_without(lost, tail, ended_by),
+        lost_to_memory=cause.gone_on_without(lost, tail, found.failure),
     )  # fmt: skip
 
 
@@ -108,16 +107,11 @@ class RunWatch:
         self._files, rules = job.folder.attempt(attempts[-1].number), job.recipe.recover
         self.steps, self.losses = StepsMade(self._files.processes), Losses(rules.nan_reports)
         self._silence = Silence(child.awake.seconds, least_s=rules.stall_s)
-        self._waits: Silence | None = None
-        """Since a loader's worker has lost a batch."""
-        after_a_stall = any(one.ended == Ended.STALLED for one in attempts[:-1])
-        self._pace = Pacing(job.budget, stall_s=rules.stall_s, after_a_stall=after_a_stall)
+        self._cliffs = Cliffs()
         self._sampled = child.awake.seconds
         self._diverges_since: float | None = None
         self._words, self._deviations = words_of(job.adapter), set[str]()
         self._logs = [Log(path, meter.read, self._heard) for path in (self._files.stdout, self._files.stderr)]
-        self.host_free = 1.0
-        """Part of the host's memory that was free when last looked at."""
         self.ended_for: Ended | None = None
         """Why the run was ended from here."""
         self.evidence = ""
@@ -127,11 +121,10 @@ class RunWatch:
         if now - self._sampled < SAMPLE_S - POLL_S / 2:
             return
         self._sampled = now
-        there, free, _ = host.memory()
-        self.host_free = free / there
         grew = self.look()
         self._look_for_life(now, grew=grew)
-        self._look_at_pace(now, grew=grew)
+        if self._job.budget.may_spill:
+            self._look_for_spilling(now)
 
     def look(self, *, ended: bool = False) -> bool:
         """Reads the run's new output and writes a line of its series; ``ended``: for the last time. Returns whether there was output."""
@@ -144,32 +137,25 @@ class RunWatch:
 
     def _look_for_life(self, now: float, *, grew: bool) -> None:
         busy_s = procfs.work_seconds(self._child.pid)
-        in_vain = self._waits is not None and self._waits.look(now, grew=grew, busy_s=busy_s) == "stalled"
         said = self._silence.look(now, grew=grew, busy_s=busy_s)
-        if in_vain:
-            why = f"a loader's worker has lost a batch, and nothing has happened for {LOST_S:.0f} s: it waits for it forever"
-            self._end_stalled(why, "is ended")
-        elif said == "silent":
+        if said == "silent":
             self._tell_otherwise("", "has printed nothing for long, but is computing")
-        elif said == "stalled":
-            self._end_stalled("no output and no processor time used", "stands still")
+        elif said == "stalled" and self.ended_for is None:
+            stack_dump.record(self._child, self._files.stalled, told=self._files.processes)
+            self._end(Ended.STALLED, "no output and no processor time used", f"stands still; its stacks: {self._files.stalled}")
 
-    def _look_at_pace(self, now: float, *, grew: bool) -> None:
-        meter = self.meter
-        for found in self._pace.look(Look(now=now, progress=meter.progress, grew=grew, used_bytes=meter.usage.now_bytes)):
-            if found.ends is None or self.ended_for is not None:
-                self._tell_otherwise("", found.what)
-            elif found.ends is Ended.STALLED:
-                self._end_stalled(found.what, "computes, but makes no steps")
-            else:
-                self._end(found.ends, found.what, "is ended for that", grace_s=self._job.recipe.run.grace_s)
+    def _look_for_spilling(self, now: float) -> None:
+        """Ends a run that has become much slower with more in use than trials may: below the cap nothing was spilled in a trial."""
+        meter, budget = self.meter, self._job.budget
+        used, cliff = meter.usage.now_bytes, self._cliffs.look(meter.progress, now=now)
+        if cliff and used > budget.cap_bytes:
+            over = f"with {format_size(used)} of {format_size(budget.budget_bytes)} in use, over the trials' cap of "
+            why = f"spills out of the card: {cliff}, {over}{format_size(budget.cap_bytes)}"
+            self._end(Ended.SPILLED, why, "is ended for that", grace_s=self._job.recipe.run.grace_s)
 
     def _heard(self, line: str, said: LogLine, at: float) -> None:
         """Takes in a line of the run's output. Ends the run if its loss stays not finite, unless the recipe lets it go on."""
         self.steps.heard(line, said)
-        if self._waits is None and loses_a_batch(line):
-            self._waits = Silence(self._child.awake.seconds, least_s=LOST_S)
-            self._tell_otherwise(line, "has lost a batch of a loader's worker")
         if (deviation := self._words.deviation(line)) and deviation not in self._deviations:
             self._deviations.add(deviation)
             self._tell_otherwise(line, deviation)
@@ -178,12 +164,6 @@ class RunWatch:
             self._tell_otherwise(line, "has a loss that is not finite")
         elif reports == "enough" and self._job.recipe.recover.on_nan != "go_on":
             self._end(Ended.DIVERGED, line, "has a loss that stays not finite, and is ended")
-
-    def _end_stalled(self, why: str, words: str) -> None:
-        """Ends a run that hangs, once it is written down where its processes stand."""
-        if self.ended_for is None:
-            stack_dump.record(self._child, self._files.stalled, told=self._files.processes)
-            self._end(Ended.STALLED, why, f"{words}; its stacks: {self._files.stalled}")
 
     def _end(self, cause: Ended, evidence: str, words: str, *, grace_s: float = END_GRACE_S) -> None:
         if self.ended_for is None:

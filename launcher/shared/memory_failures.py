@@ -130,14 +130,6 @@ _SEMAPHORE = re.compile(r'synchronize\.py", line \d+, in __init__\n(?:.*\n){0,4}
 """Python's semaphores lie in /dev/shm, however much room a disk has."""
 
 
-def loses_a_batch(line: str) -> bool:
-    """Whether a loader's worker says that it could not hand over what it has read. It lives on, and nobody sends that batch again."""
-    said = "(shm)" in line or "shared memory" in line or "file </torch_" in line or _NO_MORE_FILES.search(line) or "ancdata" in line
-    return _HANDS_OVER.search(line) is not None or (
-        bool(said) and (found := memory_failure(line)) is not None and found.source in ("workers", "files")
-    )
-
-
 def not_handed_over(text: str) -> MemoryFailure | None:
     """Why a loader's worker could not hand over what it has read; None if each could. Whatever it was, fewer of them need less of it."""
     _, frame, after = text.rpartition(_FEED)
@@ -149,10 +141,7 @@ def not_handed_over(text: str) -> MemoryFailure | None:
     return MemoryFailure(source="processes" if "new thread" in line else of_machine, line=line[:500], asked_bytes=None)
 
 
-_NO_MORE_FILES = re.compile(r"^(?!.*inline_container).*open files(?!: ['\"](?!/torch_))")
-"""Not of a file by its name, or of a checkpoint: whoever opens those is told so, and waits for nothing."""
 _FEED = ", in _feed"
-_HANDS_OVER = re.compile(rf"multiprocessing.queues\.py\", line \d+{_FEED}")
 """A frame of the thread by which a process of Python's sends objects: what fails there is printed, and lost."""
 
 

@@ -1,6 +1,6 @@
 """Judges by output and processor time whether a trial or a run stands still. Pure.
 
-What only a run shows (steps that stop coming, a slower pace) is judged in ``run.health``.
+What only a run shows (a slower pace) is judged in ``run.health``.
 """
 
 from __future__ import annotations
@@ -11,10 +11,6 @@ IDLE = 0.01
 """Fraction of one core. Below this, nothing is being computed."""
 PATIENCE = 10
 """A pause may last this many times the longest pause that ended by itself."""
-
-
-LOST_S = 20.0
-"""So long after a loader's worker has lost a batch a run in which nothing has happened since is ended: it waits for it forever."""
 
 
 class Silence:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -155,16 +154,6 @@ def test_what_ended_a_run_is_said_by_the_training_and_not_by_the_program_that_st
 def test_a_run_whose_starter_says_that_it_was_killed_was_so_for_want_of_memory_where_the_kernel_says_so() -> None:
     words = STARTED.format(error="", status=-9)
     assert find(RunEnd(returncode=1, words=words, on_card=True, oom_kills=1)).ended is Ended.HOST_MEMORY
-
-
-def test_a_kill_may_be_for_want_of_memory_where_little_was_left_or_nobody_counts() -> None:
-    killed = RunEnd(returncode=-signal.SIGKILL, words="")
-    assert find(killed).failure is None and "the kernel counts no kill for want of memory" in find(killed).evidence
-    near, unknown = find(replace(killed, host_free=0.04)), find(replace(killed, oom_kills=None))
-    assert near.ended is unknown.ended is Ended.KILLED
-    assert near.evidence.endswith("the kernel counts no kill for want of memory, 4% of the host's memory was free")
-    assert unknown.evidence.endswith("whether the kernel kills for want of memory isn't known")
-    assert near.failure is not None and unknown.failure is not None
 
 
 SAVING = "ValueError: I/O operation on closed file."

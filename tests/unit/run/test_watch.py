@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -12,13 +11,13 @@ import pytest
 from launcher.adapter import log_line
 from launcher.adapter.log_line import LogLine
 from launcher.adapter.progress import TRAIN, Progress
-from launcher.config.schema import Recipe
+from launcher.config.schema import Recipe, RecoverRules
 from launcher.history import series
+from launcher.history.records import AttemptRecord
+from launcher.history.run_folder import RunFolder
 from launcher.ladder.rungs import Rung
-from launcher.machine.devices import Budget
 from launcher.run import watch
 from launcher.run.cause import Ended
-from launcher.run.health import Look, Pacing, Remark
 from launcher.run.memory_usage import Usage
 from launcher.run.watch import RunMeter
 from launcher.shared.sizes import GIB
@@ -26,38 +25,29 @@ from launcher.trial.job import Job
 from tests.helpers.stand_in import StandIn
 
 
-def pace(**budget: object) -> Pacing:
-    card = Budget(
-        kind="cuda", index=0, name="a card", total_bytes=24 * GIB, free_bytes=24 * GIB, budget_bytes=24 * GIB, cap_bytes=19 * GIB,
-        ceiling_bytes=19 * GIB, headroom=0.1, neighbours=(), emulated=False, notes=(),
+@pytest.mark.parametrize(("spills", "used", "ended"), [(True, 22, Ended.SPILLED), (True, 18, None), (False, 22, None)])
+def test_a_cliff_over_the_cap_ends_an_attempt_where_the_driver_spills(
+    spills: bool, used: int, ended: Ended | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Below the cap something else slows it down, and Linux gives no host memory for the card's."""
+    told, now = list[Any](), 0.0
+    monkeypatch.setattr(watch.procfs, "work_seconds", lambda pid: now)
+    budget = SimpleNamespace(may_spill=spills, budget_bytes=24 * GIB, cap_bytes=19 * GIB)
+    job: Any = SimpleNamespace(
+        budget=budget, tell=told.append, folder=RunFolder(tmp_path), adapter=StandIn(cast(Recipe, None)),
+        recipe=SimpleNamespace(recover=RecoverRules(), run=SimpleNamespace(grace_s=60.0)),
     )  # fmt: skip
-    return Pacing(replace(card, **budget), stall_s=600)  # type: ignore[arg-type]
-
-
-def look(step: int, now: float, *, used: int = 22 * GIB) -> Look:
-    return Look(now=now, progress=Progress(phase=TRAIN, step=step, steps=10**6), used_bytes=used, grew=True)
-
-
-def walked(pace: Pacing, *, slow_from: int, slow_s: float, steps: int, used: int = 22 * GIB) -> list[Remark]:
-    found, now = [], 0.0
-    for step in range(1, steps):
-        now += slow_s if step >= slow_from else 1.0
-        found += pace.look(look(step, now, used=used))
-    return found
-
-
-def test_a_cliff_over_the_cap_ends_an_attempt_where_the_driver_spills() -> None:
-    (found,) = walked(pace(may_spill=True), slow_from=300, slow_s=10.0, steps=340)
-    assert found.ends is Ended.SPILLED and "10.0 times" in found.what
-    assert "with 22.0 GiB of 24.0 GiB in use, over the trials' cap of 19.0 GiB" in found.what
-    (found,) = walked(pace(may_spill=True), slow_from=300, slow_s=10.0, steps=340, used=18 * GIB)
-    assert found.ends is None, "something else slows it down"
-
-
-def test_elsewhere_a_cliff_is_told_once_with_what_was_seen() -> None:
-    (found,) = walked(pace(), slow_from=300, slow_s=10.0, steps=400)
-    told = "has slowed down: a step takes 10.00 s, 10.0 times the 1.00 s that it took; 22.0 GiB of 24.0 GiB in use"
-    assert found == Remark(told), "Linux gives no host memory for the card's"
+    process = SimpleNamespace(poll=lambda: 0)
+    child: Any = SimpleNamespace(awake=SimpleNamespace(seconds=0.0), pid=0, process=process)
+    meter: Any = SimpleNamespace(read=None, look=lambda ended: None, usage=SimpleNamespace(now_bytes=used * GIB))
+    seen = watch.RunWatch(child, job, meter, [AttemptRecord()])
+    for step in range(1, 341):
+        now += 10.0 if step >= 300 else 1.0
+        meter.progress, child.awake.seconds = Progress(phase=TRAIN, step=step, steps=10**6), now
+        seen()
+    assert seen.ended_for is ended
+    if ended is not None:
+        assert "10.0 times" in seen.evidence and "with 22.0 GiB of 24.0 GiB in use, over the trials' cap of 19.0 GiB" in seen.evidence
 
 
 def read(line: str) -> LogLine:

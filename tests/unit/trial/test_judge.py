@@ -13,7 +13,7 @@ from launcher.inside.recorder import failure_of
 from launcher.ladder.rungs import Rung
 from launcher.ladder.verdict import Kind, Verdict
 from launcher.shared.ending import Ending
-from launcher.shared.memory_failures import loses_a_batch, lost_in, memory_failure
+from launcher.shared.memory_failures import lost_in, memory_failure
 from launcher.shared.report import OVER_CAP, Failure, Phase, PhaseUse, TrialReport
 from launcher.shared.sizes import MIB
 from launcher.trial.judge import Needs, judge
@@ -358,24 +358,6 @@ def test_whatever_kept_a_worker_from_handing_a_batch_over_fewer_of_them_are_trie
     for ending in ({"stood_still": "futex_wait"}, {}):
         verdict = judged(but(phase=Phase.TRAIN), returncode=-15, stderr_tail=frame, **ending)
         assert (verdict.kind, verdict.source) == (Kind.OUT_OF_MEMORY, source)
-    assert any(map(loses_a_batch, frame.splitlines()))
-
-
-@pytest.mark.parametrize(
-    ("line", "loses"),
-    [
-        ("OSError: [Errno 24] Too many open files", True),  # of a socket or a pipe, which have no name
-        ("RuntimeError: unable to open shared memory object </torch_5_1_0> in read-write mode: Too many open files (24)", True),
-        ("OSError: [Errno 24] Too many open files: '/torch_5_1_0'", True),
-        ("OSError: [Errno 24] Too many open files: 'images/7.jpg'", False),
-        ("RuntimeError: [enforce fail at inline_container.cc:746] . open file failed with strerror: Too many open files", False),
-    ],
-)
-def test_who_opens_a_file_by_its_name_is_told_and_loses_no_batch(line: str, loses: bool) -> None:
-    """A torch.save that could open no file was told as a batch that a loader's worker has lost."""
-    assert loses_a_batch(line) is loses
-    found = memory_failure(line)
-    assert found is not None and found.source in ("files", "workers")
 
 
 def test_a_semaphore_without_room_in_dev_shm_is_no_crash() -> None:
