@@ -68,8 +68,6 @@ class Interrupted(AutofitError):
 
     run_dir: str = ""
     """The run folder that can be resumed; empty if there is none."""
-    how_to_go_on: str = ""
-    """A sentence on how to resume; empty if that isn't possible."""
 
     def __init__(self, signal_name: str) -> None:
         self.signal_name = signal_name

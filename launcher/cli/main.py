@@ -116,7 +116,7 @@ def _stopped(stopped: Interrupted, terminal: Terminal) -> Answer:
     where = {"run_dir": stopped.run_dir} if stopped.run_dir else {}
     terminal.complain(f"autofit: {stopped}" + ("; no process is left behind" if where else ""))  # of another's run nothing is said
     if where:
-        terminal.complain(stopped.how_to_go_on)
+        terminal.complain(f"`autofit resume {stopped.run_dir}` goes on with it.")
     if _time_is_up:
         submit.queue_again(stopped.run_dir, terminal)
     return Answer(status=stopped.exit_code, record={"status": "interrupted", "signal": stopped.signal_name, **where})

@@ -123,7 +123,7 @@ def _going_on(console: Console, fit: Fit) -> None:
         known = "autofit knows no checkpoint to go on from (trainer.args.resume says how this script does)"
         prose.say(console, f"{known}; what the script itself has saved is where it put it")
         return
-    prose.say(console, how_to_go_on(fit.job.folder.path, fit.attempts[-1].goes_on_from))
+    prose.say(console, how_to_go_on(fit.job.folder.path))
 
 
 def _memory(console: Console, fit: Fit) -> None:

@@ -130,11 +130,9 @@ def _after(run: Run) -> str:
         return f"Nothing has come from it for long: it runs on {run.owner.host}, or was killed there."
     if run.state not in ("killed", "interrupted", "failed", "diverged", "stopped"):
         return ""
-    from launcher.history.runs import TORN, how_to_go_on
+    from launcher.history.runs import how_to_go_on
 
-    if not run.known.attempts and run.goes_on_from != TORN:
-        return f"`autofit resume {run.folder.path}` goes on with its trials." if run.state != "failed" else ""
-    return how_to_go_on(run.folder.path, run.goes_on_from)
+    return how_to_go_on(run.folder.path) if run.record is not None else ""
 
 
 # ----------------------------------------------------------------------------------------------------------------------

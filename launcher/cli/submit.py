@@ -188,18 +188,12 @@ def queue_again(run_dir: str, terminal: Terminal) -> None:
 
 
 def gained(run: Run) -> bool:
-    """Whether the launch came further since it was last begun, or gone on with."""
-    from launcher.history.runs import CHECKPOINT
-
+    """Whether the launch comes further: a trial has ended since it was last begun, or its last three starts didn't begin at the same place."""
     began = datetime.fromisoformat(run.owner.began).timestamp() if run.owner.began else 0.0
     if any(written_at(path) > began for path in run.folder.trials.glob("*/verdict.json")):
         return True
-    attempts = run.known.attempts
-    if not attempts:
-        return False
-    last, before = attempts[-1], [one for one in attempts[:-1] if one.ended == "interrupted"]
-    saved_first = last.checkpoint is None and last.goes_on_from == CHECKPOINT
-    return saved_first or not before or before[-1].checkpoint != last.checkpoint
+    begun_from = [one.checkpoint for one in run.known.attempts if one.ended == "interrupted"][-3:]
+    return bool(begun_from) and (len(begun_from) < 3 or begun_from[0] != begun_from[-1])
 
 
 def status_of(run: Run) -> ExitCode:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,9 +13,8 @@ from launcher.engine import reuse
 from launcher.engine.events import CardTaken
 from launcher.engine.search import card_is_back, make_trial
 from launcher.engine.state import Fit, Status
-from launcher.errors import AutofitError, Interrupted
+from launcher.errors import Interrupted
 from launcher.history.records import AttemptRecord, MoveRecord, RunRecord
-from launcher.history.runs import BEGINNING, CHECKPOINT, NOTHING
 from launcher.ladder import course
 from launcher.ladder.course import with_steps
 from launcher.ladder.rungs import Rung
@@ -78,7 +76,7 @@ def _attempt(result: Fit, begin: _Start, *, show: tuple[Shows, Shows]) -> RunRec
     try:
         outcome = watch.follow(job, child, result.attempts, base_bytes=chosen.report.base_bytes, due=result.due)
     except (Interrupted, KeyboardInterrupt):
-        result.note(ended=Ended.INTERRUPTED, seconds=time.time() - attempt.began, goes_on_from=_goes_on_from(result))
+        result.note(ended=Ended.INTERRUPTED, seconds=time.time() - attempt.began)
         raise
     result.outcome = outcome
     failure = outcome.memory_failure or {}
@@ -141,8 +139,7 @@ def _next(result: Fit) -> _Start | None:
 def _move(result: Fit) -> MoveRecord:
     """The decision, written down. Where the card is to be waited for, that is done before the launch."""
     job, asked, (left, spoiled) = result.job, result.job.adapter.asked, _left(result)
-    goes_on_from = CHECKPOINT if left else NOTHING if spoiled or asked.keeps is None else BEGINNING
-    result.note(left=list(left), goes_on_from=goes_on_from)
+    result.note(left=list(left))
     tried = tuple(Tried(rung=one.rung, verdict=one.verdict) for one in result.trials)
     history = History(
         ladder=job.ladder, rules=job.recipe.recover, attempts=tuple(result.attempts), checkpoints=tuple(left), spoiled=spoiled,
@@ -171,18 +168,6 @@ def _left(result: Fit) -> tuple[Sequence[Checkpoint], Mapping[Path, str]]:
         return good, {}
     late = "it was written after the first loss that was not finite"
     return [], {path: late if isinstance(one, Checkpoint) else one for path, one in looked.items()}
-
-
-def _goes_on_from(result: Fit) -> str:
-    """What an interrupted run can be resumed from, by names and times alone: whoever stopped it shouldn't wait for files to be read."""
-    if result.job.adapter.asked.keeps is None:
-        return NOTHING
-    with suppress(AutofitError, OSError):
-        saved = [path for path in result.job.adapter.saved(result.job.folder.path).files if _is_its_own(result, path)]
-        if not saved:
-            return BEGINNING
-        return NOTHING if all(_diverged_before(result.attempts, path) for path in saved) else CHECKPOINT
-    return ""
 
 
 def _is_its_own(result: Fit, path: Path) -> bool:

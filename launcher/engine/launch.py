@@ -20,7 +20,7 @@ from launcher.engine.resumption import Resumable
 from launcher.engine.search import RungSearch, make_trial, misread
 from launcher.engine.state import Fit, Status, status_of
 from launcher.errors import BadInput, Fault, Interrupted
-from launcher.history import owner, runs
+from launcher.history import owner
 from launcher.history.events import Listener
 from launcher.history.records import LadderRecord
 from launcher.ladder import build, search
@@ -87,9 +87,6 @@ def recorded(result: Fit) -> Iterator[None]:
         result.status = Status.INTERRUPTED
         signalled = stopped if isinstance(stopped, Interrupted) else Interrupted("SIGINT")
         signalled.run_dir = str(result.job.folder.path)
-        trials = f"`autofit resume {signalled.run_dir}` goes on with its trials."
-        left = result.attempts[-1].goes_on_from if result.attempts else None
-        signalled.how_to_go_on = runs.how_to_go_on(signalled.run_dir, left) if left is not None else trials
         raise signalled from None
     except BaseException:
         result.status = Status.STOPPED

@@ -179,9 +179,6 @@ class AttemptRecord(RecordPart):
     seconds: float = 0.0
     left: list[CheckpointRecord] = []
     """Checkpoints it could be resumed from when it ended, newest first."""
-    goes_on_from: str = ""
-    """Start of a ``resume``, as far as that was seen: checkpoint, beginning (nothing was saved yet) or nothing (it would be begun anew only
-    with ``recover.allow_restart``); empty: its launcher was killed before it could look."""
     remarks: list[str] = []
     """Its deviations from what was asked, and what autofit did about them, each as the end of a sentence that begins with "the run"."""
     not_finite_since: float | None = None

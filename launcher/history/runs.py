@@ -195,13 +195,6 @@ class Run:
         return len(self.known.attempts) or 1
 
     @property
-    def goes_on_from(self) -> str:
-        """Start of a resume, as seen when the last attempt ended; ``TORN`` if the record can't be read."""
-        if self.record is None:
-            return TORN if self.folder.record.is_file() else ""
-        return self.record.attempts[-1].goes_on_from if self.record.attempts else ""
-
-    @property
     def waits_for(self) -> str:
         """Who holds the card that this launch waits for just now."""
         return self.known.waits_for if self.at_work else ""
@@ -227,24 +220,15 @@ class Run:
         }  # fmt: skip
 
 
-CHECKPOINT, BEGINNING, NOTHING, TORN = "checkpoint", "beginning", "nothing", "torn"
-"""Starts of a resume (``AttemptRecord.goes_on_from``); ``TORN``: unknown, since the run's record can't be read."""
 WITHOUT_A_RECORD = (
     "Its recipe.yaml, its logs and what it has saved (run/) are as they were: command.sh is its command, which goes on from a checkpoint "
     "by the trainer's own words for that; or launch it anew."
 )
 
 
-def how_to_go_on(path: Path | str, goes_on_from: str) -> str:
-    """Tells in a sentence what ``autofit resume`` would do for a run that did not come to its end."""
-    resume = f"autofit resume {path}"
-    return {
-        CHECKPOINT: f"`{resume}` goes on with it.",
-        BEGINNING: f"`{resume}` begins its training anew: nothing was saved yet. Its trials are not made again.",
-        NOTHING: "Nothing is left that it can be gone on from: "
-        f"`{resume} recover.allow_restart=true` begins its training anew, with what is there put aside and not removed.",
-        TORN: f"Its record ({Path(path) / 'record.json'}) is torn, so that `autofit resume` can't go on with it. {WITHOUT_A_RECORD}",
-    }.get(goes_on_from, f"`{resume}` goes on with it, from its last checkpoint, or from the beginning where it had saved none.")
+def how_to_go_on(path: Path | str) -> str:
+    """What a run that did not come to its end is gone on with by."""
+    return f"`autofit resume {path}` goes on with it."
 
 
 def is_run(path: Path) -> bool:
@@ -253,26 +237,13 @@ def is_run(path: Path) -> bool:
 
 
 def find(said: str) -> Path:
-    """The run folder that a user means: a path, a name below ``ROOT``, or the id of its SLURM job. Raises BadInput if there is none."""
+    """The run folder that a user means: a path, or a name below ``ROOT``. Raises BadInput if there is none."""
     for path in (Path(said), ROOT / said):
         if is_run(path):
             return path.resolve()
-    if said.isdecimal() and (job := of_job(said)) is not None:
-        return job
     known = [one.name for place in (Path(said), ROOT) if place.is_dir() for one in sorted(place.iterdir()) if is_run(one)]
     cure = f"{did_you_mean(Path(said).name, known)}`autofit runs` lists what there is."
     raise BadInput([Fault(key="", where=said, found=f"it is no run of autofit's, and there is none of that name in {ROOT}", cure=cure)])
-
-
-def of_job(job: str) -> Path | None:
-    """The newest run folder whose launch was handed to SLURM as this job, or was begun in it."""
-    mine = [path for path in below(ROOT) if job in _jobs(path)]
-    return max(mine, key=_touched).resolve() if mine else None
-
-
-def _jobs(path: Path) -> set[str]:
-    handed = submission.read(path)
-    return {handed.job if handed is not None else "", owner.who(path).job} - {""}
 
 
 def newest() -> Path:

@@ -134,27 +134,11 @@ def _card_files() -> bool:
 
 
 def _no_driver(nvml: Any, error: Exception) -> Absence:
-    use_cpu = "or run on the CPU with device.kind=cpu"
-    if isinstance(error, (nvml.NVMLError_LibraryNotFound, nvml.NVMLError_DriverNotLoaded)):
-        no_library = isinstance(error, nvml.NVMLError_LibraryNotFound)
-        missing = "libnvidia-ml.so.1 is missing" if no_library else "its kernel module is not loaded"
-        if _card_files():
-            return Absence(
-                found=f"an NVIDIA card is here but the driver can't be asked ({missing})",
-                cure=f"In a container, start it with --gpus all; otherwise reinstall the driver; {use_cpu}.",
-                broken=True,
-            )
-        return Absence(
-            found=f"there is no NVIDIA driver ({missing})",
-            cure=f"Install the driver (nvidia-smi must work), in a container start it with --gpus all, {use_cpu}.",
-        )
-    if isinstance(error, nvml.NVMLError_LibRmVersionMismatch):
-        return Absence(
-            found="the NVIDIA driver was updated and its library no longer matches the loaded kernel module",
-            cure=f"Reboot, or reload the nvidia kernel modules; {use_cpu}.",
-            broken=True,
-        )
-    return Absence(found=f"the NVIDIA driver doesn't answer ({error})", cure=f"See what nvidia-smi says; {use_cpu}.", broken=True)
+    cure = "See what nvidia-smi says; start a container with --gpus all; or run on the CPU with device.kind=cpu."
+    missing = isinstance(error, (nvml.NVMLError_LibraryNotFound, nvml.NVMLError_DriverNotLoaded))
+    if missing and not _card_files():
+        return Absence(found=f"there is no NVIDIA driver ({error})", cure=cure)
+    return Absence(found=f"the NVIDIA driver doesn't answer ({error})", cure=cure, broken=True)
 
 
 def openable(nvml: Any) -> tuple[list[str], tuple[str, ...]]:
@@ -194,12 +178,6 @@ def visible(nvml: Any, environ: Mapping[str, str]) -> tuple[list[str], Absence |
     if wish is None:
         return uuids, None
     entries = [entry.strip() for entry in wish.split(",")] if wish.strip() else []
-    if any(entry.startswith("MIG-") for entry in entries):
-        return [], Absence(
-            found=f"CUDA_VISIBLE_DEVICES={wish} names a MIG slice, which autofit doesn't support",
-            cure="Name a whole card, by number or GPU-... UUID; device.memory=10GiB emulates a slice of that size.",
-            broken=True,
-        )
     seen: list[str] = []
     for entry in entries:
         number = _named(entry, uuids)
@@ -213,11 +191,9 @@ def visible(nvml: Any, environ: Mapping[str, str]) -> tuple[list[str], Absence |
             found=f'CUDA_VISIBLE_DEVICES="{wish}" hides {"the card" if count == 1 else f"all {count} cards"}',
             cure="Unset CUDA_VISIBLE_DEVICES, or set it to 0; or run with device.kind=cpu.",
         )
-    return [], Absence(
-        found=f'CUDA_VISIBLE_DEVICES="{wish}" begins with {entries[0]!r}, which names no card of {count}',
-        cure=f"Use a number from 0 to {count - 1} or a UUID of nvidia-smi -L.",
-        broken=True,
-    )
+    found = f'CUDA_VISIBLE_DEVICES="{wish}" begins with {entries[0]!r}, which names no whole card of {count}'
+    cure = f"Use a number from 0 to {count - 1} or a UUID of nvidia-smi -L; device.memory=10GiB emulates a MIG slice of that size."
+    return [], Absence(found=found, cure=cure, broken=True)
 
 
 def _named(entry: str, uuids: Sequence[str]) -> int | None:

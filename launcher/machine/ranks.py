@@ -10,7 +10,6 @@ from typing import Any
 from launcher.errors import BadInput, Fault
 from launcher.machine import devices, nvml
 from launcher.machine.devices import CPU_SHARE, Budget
-from launcher.shared.card_memory import SETTLED_BYTES
 from launcher.shared.sizes import format_size
 
 Cards = str | int | tuple[int | str, ...] | None
@@ -21,8 +20,7 @@ def budget_of(cards: Cards, kind: str, *, index: int = 0, **options: Any) -> Bud
     """The budget of a launch; with several ranks, each rank's own is in ``Budget.ranks``. All get what the smallest has: every rank has the
     same batch, and a fit that is kept holds wherever each card has that much.
 
-    ``options``: of ``devices.find``. Raises BadInput with all faults. Rank 0 does more than the others (it saves, checks and gathers), so
-    it gets the card with most room.
+    ``options``: of ``devices.find``. Raises BadInput with all faults.
     """
     if cards is None:
         return devices.find(kind, index=index, **options)
@@ -44,7 +42,7 @@ def budget_of(cards: Cards, kind: str, *, index: int = 0, **options: Any) -> Bud
         faults.append(_fault(f"cards of different kinds ({kinds})", "Every card gets the same batch: name cards of one kind."))
     if faults:
         raise BadInput(faults)
-    return _together(_roomiest_first(found))
+    return _together(found)
 
 
 def world_size(cards: Cards, kind: str) -> int:
@@ -72,14 +70,6 @@ def _together(found: Sequence[Budget]) -> Budget:
     notes = tuple(dict.fromkeys(note for one in found for note in one.notes))
     alike = {name: getattr(least, name) for name in ("budget_bytes", "cap_bytes", "ceiling_bytes")}
     return replace(least, ranks=tuple(replace(one, **alike) for one in found), notes=notes)
-
-
-def _roomiest_first(found: Sequence[Budget]) -> list[Budget]:
-    """The budgets as they were named, the one with most room first where that is more than a moment's difference."""
-    roomiest = max(found, key=lambda one: one.budget_bytes)
-    if roomiest.budget_bytes <= found[0].budget_bytes + SETTLED_BYTES:
-        return list(found)
-    return [roomiest, *(one for one in found if one is not roomiest)]
 
 
 def _numbers(cards: str | int | tuple[int | str, ...], kind: str, options: dict[str, Any]) -> tuple[str, list[int]]:

@@ -73,7 +73,7 @@ def faults() -> list[Fault]:
         cure = "Type it where SLURM's commands are (a login node), or leave launch=slurm out to train here."
         return [Fault(key="launch", found=f"there is no {missing} here, so no job can be handed to SLURM", cure=cure)]
     if importlib.util.find_spec("submitit") is None:
-        return [Fault(key="launch", found="launch=slurm needs submitit, which is not installed", cure=f"{install.extra('slurm')}.")]
+        return [Fault(key="launch", found="launch=slurm needs submitit, which is not installed", cure=f"{install.command('submitit')}.")]
     return []
 
 

@@ -21,8 +21,6 @@ _STARTER = re.compile(r"^(?:\w+\.)*(?:ChildFailedError|CalledProcessError|Proces
 _CHILD = re.compile(r"Root Cause.*?exitcode\s*: -(\d+)|died with <Signals\.\w+: (\d+)>|terminated with signal (SIG\w+)", re.DOTALL)
 """The signal that such a program says its child died of."""
 _RANK = re.compile(r"^\[rank\d+\]: ?")
-_OF_A_RANK = re.compile(r"rank\s*:\s*(\d+) \(local_rank: \d+\)\s*\n\s*exitcode\s*:\s*-(\d+)")
-"""torchrun's words for a rank that a signal ended."""
 _IGNORED = "Exception ignored in"
 """Python's words before a traceback that has ended nothing."""
 LAST_LINES = 60
@@ -110,8 +108,7 @@ def find(end: RunEnd) -> Cause:
     if end.divergence:
         return Cause(ended=Ended.DIVERGED, phase=phase, evidence=end.divergence)
     if (number := _signal_of(end)) in _FROM_OUTSIDE:
-        whom = "".join(f" to rank {rank}" for rank, signalled in _OF_A_RANK.findall(end.words) if int(signalled) == number)
-        said = f"{number.name}{whom} from outside; the kernel counts no kill for want of memory"
+        said = f"{number.name} from outside; the kernel counts no kill for want of memory"
         return Cause(ended=Ended.KILLED, phase=phase, evidence=said)
     return Cause(ended=Ended.CRASHED, phase=phase, evidence=_of_crash(end))
 

@@ -39,7 +39,7 @@ def known() -> Mapping[str, Any]:
     """Every argument of the installed version, and its default. Raises BadInput where there is none."""
     package = package_folder("ultralytics")
     if package is None:
-        cure = f"{install.extra('ultralytics')}."
+        cure = f"{install.command('ultralytics', 'torch', 'torchvision')}."
         raise BadInput([Fault(key="trainer.adapter", found="the package ultralytics is not installed", cure=cure)])
     defaults: dict[str, Any] = yaml.safe_load((package / "cfg" / "default.yaml").read_text(encoding="utf-8"))
     return defaults

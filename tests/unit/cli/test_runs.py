@@ -184,19 +184,6 @@ def test_watch_of_a_run_that_failed_has_its_exit_status_and_says_how_to_go_on(tm
     assert "failed" in out and f"`autofit resume {path}` goes on with it" in out
 
 
-@pytest.mark.parametrize(("goes_on_from", "words"), [
-    ("checkpoint", "goes on with it."), ("beginning", "begins its training anew: nothing was saved yet"),
-    ("nothing", "recover.allow_restart=true` begins its training anew"),
-    ("", "from its last checkpoint, or from the beginning where it had saved none"),
-])  # fmt: skip
-def test_what_resume_would_do_is_said_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str], goes_on_from: str, words: str) -> None:
-    path = ended(tmp_path, "interrupted", attempts=[{"goes_on_from": goes_on_from}])
-    main.run(["watch", str(path)])
-    out = capsys.readouterr().out
-    assert words in out and f"autofit resume {path}" in out
-    assert ("goes on with it" in out) is (goes_on_from in ("checkpoint", "")), "not promised where it begins anew"
-
-
 @pytest.mark.parametrize("verb", ["watch", "stop"])
 @pytest.mark.parametrize("record", [b"", b'{"format": 2, "sta', b"\xfb\x00"])
 def test_no_resume_is_promised_where_the_record_is_torn(
@@ -207,9 +194,10 @@ def test_no_resume_is_promised_where_the_record_is_torn(
     (path / "record.json").write_bytes(record)
     main.run([verb, str(path)])
     said = " ".join("".join(capsys.readouterr()).split())
-    assert "torn" in said and "command.sh" in said and "goes on with" not in said, said
+    assert "goes on with" not in said, said
     assert main.run(["resume", str(path)]) == 1
-    assert "torn" in "".join(capsys.readouterr())
+    said = " ".join("".join(capsys.readouterr()).split())
+    assert "torn" in said and "command.sh" in said
 
 
 def test_watch_for_json_is_one_answer_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -103,21 +103,15 @@ def test_a_job_that_starts_again_finds_the_launch_that_it_has_begun_and_no_other
     assert submit.begun_before(mine) is None
 
 
-CHECKPOINT = {"path": "a.pt", "done": 1.0, "unit": "epochs"}
-
-
-@pytest.mark.parametrize(("attempts", "gained"), [
-    ([{"goes_on_from": "checkpoint"}], True), ([{"goes_on_from": "beginning"}], True),
-    ([{"goes_on_from": "beginning"}, {"goes_on_from": "beginning"}], False),
-    ([{"goes_on_from": "checkpoint"}, {"goes_on_from": "checkpoint", "checkpoint": CHECKPOINT}], True),
-    ([{"checkpoint": CHECKPOINT}, {"goes_on_from": "checkpoint", "checkpoint": CHECKPOINT}], False),
-    ([{"checkpoint": CHECKPOINT}, {"goes_on_from": "checkpoint", "checkpoint": {**CHECKPOINT, "done": 2.0}}], True),
-    ([{"ended": "out_of_memory"}, {"goes_on_from": "beginning"}], True), ([], False),
+@pytest.mark.parametrize(("begun_from", "gained"), [
+    ([], False), ([None], True), ([None, None], True), ([None, None, None], False), ([None, None, 1.0], True), ([1.0, 1.0, 1.0], False),
+    ([None, 1.0, 1.0], True), ([1.0, 1.0, 2.0], True),
 ])  # fmt: skip
-def test_a_job_is_queued_again_only_where_its_starts_gain_something(tmp_path: Path, attempts: list[dict[str, Any]], gained: bool) -> None:
+def test_a_job_is_queued_again_only_where_its_starts_gain_something(tmp_path: Path, begun_from: list[float | None], gained: bool) -> None:
     folder = RunFolder.create(tmp_path, "demo")
     with owner.owning(folder.path):
-        tell(folder, status="interrupted", attempts=attempts)
+        saved = [{"checkpoint": {"path": "a.pt", "done": done, "unit": "epochs"} if done else None} for done in begun_from]
+        tell(folder, status="interrupted", attempts=saved)
     assert submit.gained(runs.run_in(folder.path)) is gained
 
 

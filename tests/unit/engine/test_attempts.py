@@ -36,7 +36,6 @@ from launcher.ladder.rungs import Rung, Wheel, build
 from launcher.ladder.same_training import unproven
 from launcher.ladder.verdict import Kind, Verdict
 from launcher.machine.devices import Budget
-from launcher.machine.process import Child
 from launcher.run.cause import Ended
 from launcher.shared.report import Phase, TrialReport
 from launcher.trainers.suite import cpu_budget
@@ -338,32 +337,6 @@ def test_an_interrupted_fit_is_gone_on_with_to_its_fit_and_never_becomes_a_train
     assert fit.status is Status.DONE and fit.attempts == [] and not (job.folder.path / "run").exists()
     with pytest.raises(BadInput, match="only trials were asked of it"):
         resumption.resumable(job.folder.path)
-
-
-@pytest.mark.parametrize(
-    ("fault", "keeps", "goes_on_from"),
-    [("stop_early", True, "beginning"), ("stop_late", True, "checkpoint"), ("stop_late", False, "nothing")],
-)
-def test_an_interrupted_run_says_what_it_can_be_gone_on_from(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str, keeps: bool, goes_on_from: str
-) -> None:
-    def stopped(job: Job, child: Child, files: Any, **how: Any) -> Any:
-        while child.process.poll() is None:
-            time.sleep(0.01)
-        raise Interrupted("SIGTERM")
-
-    monkeypatch.setattr(attempts.watch, "follow", stopped)
-    job = prepared(tmp_path, "crash" if fault == "stop_late" else "crash at once")
-    if not keeps:
-        monkeypatch.setattr(Few, "asked", Asked())
-    result = Fit(job=job)
-    fitted(result)
-    with (tmp_path / "out").open("wb") as out, pytest.raises(Interrupted) as told, engine.recorded(result):
-        attempts.see_through(result, show=(out, out))
-    record = json.loads(job.folder.record.read_text())
-    assert result.attempts[-1].goes_on_from == goes_on_from == record["attempts"][-1]["goes_on_from"]
-    assert result.attempts[-1].seconds > 0
-    assert told.value.how_to_go_on == runs.how_to_go_on(job.folder.path, goes_on_from)
 
 
 def test_a_failed_run_is_gone_on_with_from_its_folder_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -73,17 +73,6 @@ def test_a_run_whose_node_has_failed_starts_again_when_its_job_does(tmp_path: Pa
     assert [state(folder, seen) for seen in (None, QUEUED, STARTED, GONE)] == ["killed", "pending", "starting", "killed"]
 
 
-def test_a_run_is_found_by_its_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    folder = handed(Path("runs/autofit"))
-    assert runs.find("7") == folder.path
-    with owner.owning(folder.path):
-        elsewhere(folder)
-    (folder.path / submission.NAME).unlink()
-    elsewhere(folder)
-    assert runs.find("7") == folder.path, "one that was begun in a script of the person's own"
-
-
 def test_a_job_that_starts_again_knows_that_its_last_start_is_over_whatever_machine_that_was_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,24 +1,15 @@
-"""Advice on what to install: packages by their own names, made in one place, and the same as the extras of pyproject.toml."""
+"""Advice on what to install, made in one place and by packages' own names; what a recipe's ``prepare`` says."""
 
 from __future__ import annotations
 
 import json
-import re
 import sys
-import tomllib
 from pathlib import Path
 
 import pytest
 
 from launcher.cli import main
-from launcher.machine import install
 from tests.helpers.places import ROOT
-
-
-@pytest.mark.parametrize("name", install.EXTRAS)
-def test_an_extra_names_the_packages_that_pyproject_says(name: str) -> None:
-    said = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"][name]
-    assert tuple(re.split(r"[\[<>=~! ]", one)[0] for one in said) == install.EXTRAS[name]
 
 
 def test_only_one_module_of_the_launcher_advises_what_to_install() -> None:

@@ -193,13 +193,6 @@ def test_an_error_that_a_run_ended_well_with_is_told(words: str, error: str) -> 
     assert (found.ended, found.evidence) == (Ended.DONE, error)
 
 
-def test_a_rank_that_a_signal_ended_is_named_and_not_those_that_torchrun_ended() -> None:
-    said = "Root Cause (first observed failure):\n  rank      : {} (local_rank: {})\n  exitcode  : -{} (pid: 1)\n"
-    starter = "Traceback (most recent call last):\ntorch.distributed.elastic.multiprocessing.errors.ChildFailedError:\n"
-    found = find(RunEnd(returncode=1, words=starter + said.format(2, 2, 9) + "[1]:\n" + said.format(0, 0, 15)))
-    assert found.ended is Ended.KILLED and found.evidence.startswith("SIGKILL to rank 2 from outside")
-
-
 LOST = "RuntimeError: unable to allocate shared memory(shm) for file </torch_9_1_0>: No space left on device (28)"
 MANY = "OSError: [Errno 24] Too many open files"
 
