@@ -188,7 +188,7 @@ def queue_again(run_dir: str, terminal: Terminal) -> None:
 
 
 def gained(run: Run) -> bool:
-    """Whether the launch comes further: a trial has ended since it was last begun, or its last three starts didn't begin at the same place."""
+    """Whether the launch comes further: a trial has ended since it was last begun, or its last three starts began at several places."""
     began = datetime.fromisoformat(run.owner.began).timestamp() if run.owner.began else 0.0
     if any(written_at(path) > began for path in run.folder.trials.glob("*/verdict.json")):
         return True

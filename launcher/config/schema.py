@@ -177,14 +177,14 @@ class RecoverRules(Part):
     whole_saves: bool = True
     """True: the run writes a checkpoint beside its place first, so that a kill leaves the one before whole, and none that is torn."""
     on_nan: Literal["stop", "roll_back", "go_on"] = "stop"
-    """A loss that isn't finite: stop; roll_back: once, to the last checkpoint from before it; go_on: only say so. A run whose last report
-    is not finite has diverged and is not done, whatever is said here."""
+    """A loss that isn't finite: stop; roll_back: once, to the newest checkpoint whose weights are; go_on: only say so. A run whose last
+    report is not finite has diverged and is not done, whatever is said here."""
     nan_reports: Annotated[int, Field(ge=1)] = 3
     """Loss reports in a row that aren't finite before that is done."""
     stall_s: Annotated[float, Field(gt=0)] = 600.0
     """Seconds without a sign of life after which a run or a trial has stalled at the earliest. One that computes nothing gets ten times as
-    long as it has stood still before and come back; a run at work fifty times the longest pause between two steps, where it tells steps;
-    a trial that computes ten times the longest it went without a batch, a word, and anything read or written."""
+    long as it has stood still before and come back; a trial that computes ten times the longest it went without a batch, a word, and
+    anything read or written. A run that computes is never ended for that."""
 
 
 class RunRules(Part):

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from launcher.adapter.commands import Checkpoint, Command
@@ -63,7 +61,7 @@ def _attempt(result: Fit, begin: _Start, *, show: tuple[Shows, Shows]) -> RunRec
     """Launches the trainer once and follows it to its end. Raises Interrupted if a signal ended it; the record has that, too."""
     assert result.chosen is not None
     command, rung, move = begin
-    chosen = replace(result.chosen, rung=rung)
+    chosen = result.chosen
     job, files = result.job, result.job.folder.attempt(len(result.attempts) + 1)
     attempt = AttemptRecord.whole(
         number=files.number, command=command.shell(), began=time.time(), checkpoint=move.checkpoint, workers=move.workers,
@@ -163,25 +161,13 @@ def _left(result: Fit) -> tuple[Sequence[Checkpoint], Mapping[Path, str]]:
     with doing("looking which checkpoints are whole"):
         saved = result.job.adapter.saved(result.job.folder.path)
         looked = {path: one for path, one in saved.look(saved.files).items() if _is_its_own(result, path)}
-    whole = {path: one for path, one in looked.items() if isinstance(one, Checkpoint)}
-    if good := [Checkpoint.whole(**dict(one)) for path, one in whole.items() if not _diverged_before(result.attempts, path)]:
-        return good, {}
-    late = "it was written after the first loss that was not finite"
-    return [], {path: late if isinstance(one, Checkpoint) else one for path, one in looked.items()}
+    whole = [Checkpoint.whole(**dict(one)) for one in looked.values() if isinstance(one, Checkpoint)]
+    return whole, {} if whole else {path: one for path, one in looked.items() if not isinstance(one, Checkpoint)}
 
 
 def _is_its_own(result: Fit, path: Path) -> bool:
     """Whether a file was written since the run began, or last started from the beginning."""
     return files.written_at(path) >= next((one.began for one in reversed(result.attempts) if one.checkpoint is None), 0.0) - 1.0
-
-
-def _diverged_before(attempts: Sequence[AttemptRecord], path: Path) -> bool:
-    """Whether a checkpoint was written after the loss had stopped being finite."""
-    ends = [*(one.began for one in attempts[1:]), math.inf]
-    return any(
-        one.not_finite_since is not None and one.not_finite_since <= files.written_at(path) < end
-        for one, end in zip(attempts, ends, strict=True)
-    )
 
 
 def _put_aside(place: Path, *, attempt: int) -> None:

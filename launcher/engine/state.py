@@ -32,7 +32,7 @@ from launcher.ladder.rungs import Rung
 from launcher.ladder.same_training import PROVEN, SameTraining, unproven
 from launcher.ladder.verdict import Kind
 from launcher.machine import headroom
-from launcher.run.events import Deviated, LossNotFinite
+from launcher.run.events import Deviated
 from launcher.shared.files import plain
 from launcher.shared.memory_failures import OF_MACHINE
 from launcher.shared.report import VERSIONS
@@ -150,8 +150,6 @@ class Fit:
             case Deviated():
                 said = f"{event.what}: {event.evidence}" if event.evidence else event.what
                 self.note(remarks=[*self.attempts[-1].remarks, said][-MOST_REMARKS:])
-            case LossNotFinite():
-                self.note(not_finite_since=event.since)
         self.write()
 
     def note(self, **known: Any) -> AttemptRecord:

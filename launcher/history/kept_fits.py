@@ -27,8 +27,6 @@ from launcher.shared.sizes import format_size
 
 ANY_CAP = 2**63 - 1
 """``most_cap_bytes`` of a fit at rung 0: more memory changes nothing."""
-MOST = 300
-"""Files that are kept; the oldest go first, but for those that tell of a run's failure."""
 VERSION = 2
 """Version of the files' shape. It is part of their folder's name, so that two versions of autofit on a machine don't disturb each other."""
 
@@ -171,18 +169,9 @@ def keep(fit: KeptFit) -> KeptFit | None:
     with changed(fit.training, fit.digest) as known:
         if any(one.rung_index == fit.rung_index for one in known.failures):
             return None
-        known.fit = fit.model_copy(update={"id": 1 + max(one.number for one in (*_tidied(), known))})
+        known.fit = fit.model_copy(update={"id": 1 + max(one.number for one in (*everything(), known))})
         known.relied_on_by(fit.run_dir, anew=True)
         return known.fit
-
-
-def _tidied() -> list[KnownFits]:
-    """All that is known, after the oldest files beyond ``MOST`` are removed."""
-    found = {path: known for path, known in _files().items() if known is not None}
-    newest_last = sorted(found, key=lambda path: found[path].number)
-    for path in [path for path in newest_last if not found[path].failures][:-MOST]:
-        path.unlink(missing_ok=True)
-    return list(found.values())
 
 
 def forget(number: int | None) -> int:

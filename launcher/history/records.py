@@ -181,8 +181,6 @@ class AttemptRecord(RecordPart):
     """Checkpoints it could be resumed from when it ended, newest first."""
     remarks: list[str] = []
     """Its deviations from what was asked, and what autofit did about them, each as the end of a sentence that begins with "the run"."""
-    not_finite_since: float | None = None
-    """When its loss stopped being finite, in seconds since 1970; null: its last report was finite."""
     rung_index: int = 0
     rung: dict[str, Any] = {}
     accumulation: int = 1

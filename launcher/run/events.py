@@ -20,13 +20,6 @@ class Deviated(Event):
     """The line of its output that shows it."""
 
 
-class LossNotFinite(Event):
-    """Recorded at once, so that no checkpoint written later passes for a good one, even if autofit itself is killed."""
-
-    since: float | None
-    """Since when, in seconds since 1970; None: the loss is finite again."""
-
-
 class AttemptEnded(Event):
     attempt: AttemptRecord
     outcome: RunRecord

@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from launcher.adapter.commands import Command, held
 from launcher.adapter.protocol import FIRST, RunStart
-from launcher.history.records import MoveRecord, Record
+from launcher.history.records import MoveRecord
 from launcher.history.run_folder import AttemptFiles
 from launcher.ladder.rungs import Rung
 from launcher.machine import allocator, devices, process
@@ -20,7 +19,6 @@ from launcher.machine.devices import Budget
 from launcher.machine.process import Child, Shows
 from launcher.shared.orders import HELD, SAVES, STACKS
 from launcher.shared.probe import SHIM
-from launcher.shared.sizes import format_size
 from launcher.trial.job import Job
 from launcher.trial.trial import Trial
 
@@ -84,7 +82,6 @@ def start(job: Job, chosen: Trial, command: Command, files: AttemptFiles, *, sho
     first, *rest = command.words
     argv = (process.program(first), *rest)
     env |= {HELD: str(files.processes), STACKS: str(files.processes)}
-    env |= told(facts(job, chosen.rung), {**os.environ, **env})
     return process.start(argv, env=env, stdout=files.stdout, stderr=files.stderr, show=show)
 
 
@@ -108,32 +105,3 @@ def _fraction(job: Job, chosen: Trial, command: Command) -> float | None:
     if not total or command.argv[0] != sys.executable or not allocator.knows_fraction(allocator.torch_version()):
         return None
     return min(1.0, (job.budget.budget_bytes - outside) / total)
-
-
-WANDB_TAGS = "WANDB_TAGS"
-
-Facts = Mapping[str, int | str]
-
-
-def facts(job: Job, rung: Rung) -> Facts:
-    """The facts of an attempt at this rung. Sizes are bytes; without ``trial_peak_bytes`` where the rung itself was not tried."""
-    record = Record.read(job.folder.record) or Record()
-    tried = next((one for one in reversed(record.trials) if one.rung_index == rung.index), None)
-    return {
-        "rung": rung.index,
-        **{name: value for name, value in rung.values.items() if isinstance(value, (int, str))},
-        "accumulation": rung.accumulation,
-        "effective_batch": tried.effective_batch if tried is not None else rung.effective_batch,
-        **({"trial_peak_bytes": tried.peak_bytes} if tried is not None else {}),
-        "cap_bytes": job.budget.cap_bytes,
-        "budget_bytes": job.budget.budget_bytes,
-        "run_dir": str(job.folder.path),
-    }
-
-
-def told(known: Facts, theirs: Mapping[str, str]) -> dict[str, str]:
-    """Variables for the full run: W&B's tags, and each fact as ``AUTOFIT_...``. ``theirs``: what the run would have without; tags stay."""
-    words = {name: format_size(int(value)) if name.endswith("_bytes") else str(value) for name, value in known.items() if name != "run_dir"}
-    tags = (f"autofit {name.removesuffix('_bytes').replace('_', ' ')} {word.replace(',', ' ')}"[:64] for name, word in words.items())
-    own = {f"AUTOFIT_{name.upper()}": str(value) for name, value in known.items()}
-    return {**own, WANDB_TAGS: ",".join(filter(None, (theirs.get(WANDB_TAGS), *tags)))}

@@ -22,7 +22,7 @@ from launcher.machine import devices, host, process, stack_dump
 from launcher.machine.process import Child
 from launcher.run import cause
 from launcher.run.cause import Ended, RunEnd
-from launcher.run.events import Deviated, LossNotFinite
+from launcher.run.events import Deviated
 from launcher.run.health import Cliffs, Losses, Pace
 from launcher.run.memory_usage import Usage
 from launcher.run.steps_made import StepsMade
@@ -109,7 +109,6 @@ class RunWatch:
         self._silence = Silence(child.awake.seconds, least_s=rules.stall_s)
         self._cliffs = Cliffs()
         self._sampled = child.awake.seconds
-        self._diverges_since: float | None = None
         self._words, self._deviations = words_of(job.adapter), set[str]()
         self._logs = [Log(path, meter.read, self._heard) for path in (self._files.stdout, self._files.stderr)]
         self.ended_for: Ended | None = None
@@ -130,9 +129,6 @@ class RunWatch:
         """Reads the run's new output and writes a line of its series; ``ended``: for the last time. Returns whether there was output."""
         grown = [log.look(ended=ended) for log in self._logs]
         self.meter.look(ended=ended)
-        if self.losses.since != self._diverges_since:
-            self._diverges_since = self.losses.since
-            self._job.tell(LossNotFinite(since=self._diverges_since))
         return any(grown)
 
     def _look_for_life(self, now: float, *, grew: bool) -> None:
@@ -153,13 +149,13 @@ class RunWatch:
             why = f"spills out of the card: {cliff}, {over}{format_size(budget.cap_bytes)}"
             self._end(Ended.SPILLED, why, "is ended for that", grace_s=self._job.recipe.run.grace_s)
 
-    def _heard(self, line: str, said: LogLine, at: float) -> None:
+    def _heard(self, line: str, said: LogLine) -> None:
         """Takes in a line of the run's output. Ends the run if its loss stays not finite, unless the recipe lets it go on."""
         self.steps.heard(line, said)
         if (deviation := self._words.deviation(line)) and deviation not in self._deviations:
             self._deviations.add(deviation)
             self._tell_otherwise(line, deviation)
-        reports = self.losses.saw(line, said, at=at)
+        reports = self.losses.saw(line, said)
         if reports == "first":
             self._tell_otherwise(line, "has a loss that is not finite")
         elif reports == "enough" and self._job.recipe.recover.on_nan != "go_on":
@@ -216,17 +212,12 @@ MOST_LINES = 2000
 
 
 class Log:
-    """One of the run's logs, read as it grows.
+    """One of the run's logs, read as it grows."""
 
-    A line gets the time of the last look before it came. If several reports of a loss come at once, the run buffers its output: they get
-    the time of the last output before them.
-    """
-
-    def __init__(self, path: Path, read: Callable[[str], LogLine], heard: Callable[[str, LogLine, float], None]) -> None:
+    def __init__(self, path: Path, read: Callable[[str], LogLine], heard: Callable[[str, LogLine], None]) -> None:
         self._path, self._read, self._heard = path, read, heard
         self._at = 0
         self._rest = b""
-        self._looked = self._grew = time.time()
 
     def look(self, *, ended: bool = False) -> bool:
         """Reads new lines; returns whether the file has grown. ``ended``: nothing more comes, so the last line needs no newline."""
@@ -238,11 +229,7 @@ class Log:
             if ended:
                 whole, self._rest = [*whole, self._rest], b""
             lines = [line.decode("utf-8", errors="replace").strip()[:500] for line in whole[-MOST_LINES:]]
-            said = [self._read(line) for line in lines]
-            at = self._grew if sum(one.loss_finite is not None for one in said) > 1 else self._looked
-            self._looked = time.time()
-            self._grew = self._looked if fresh else self._grew
-            for line, one in zip(lines, said, strict=True):
-                self._heard(line, one, at)
+            for line in lines:
+                self._heard(line, self._read(line))
             return bool(fresh)
         return False

@@ -52,7 +52,6 @@ tries = place.parent / "tries"
 attempt = len(tries.read_text()) if tries.exists() else 0
 tries.write_text("x" * (attempt + 1))
 fault = faults[attempt] if attempt < len(faults) else ""
-born = (place.parent / f"run.stdout{f'.{attempt + 1}' if attempt else ''}.log").stat().st_mtime  # before autofit looks for the first time
 LOSS = {"nan": "XXXX", "nan_at_the_end": "...X", "nan_once": ".X..", "nan_from_the_middle": "..XX"}.get(fault, "....")
 def validate():
     raise MemoryError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 1000 bytes.")
@@ -85,9 +84,7 @@ for epoch in range(first, 4):
             raise OSError(28, "No space left on device")
         if fault == "crash":
             raise KeyError("typo")
-    (place / f"{epoch}.json").write_text(json.dumps({"epoch": epoch, "batch": batch}))
-    if LOSS[epoch] == ".":
-        os.utime(place / f"{epoch}.json", (born, born))
+    (place / f"{epoch}.json").write_text(json.dumps({"epoch": epoch, "batch": batch, "finite": LOSS[epoch] == "."}))
     if fault == "torn":
         (place / f"{epoch}.json").write_text("torn")
         os.kill(os.getpid(), signal.SIGKILL)
@@ -134,8 +131,13 @@ class Few(StandIn):
 
 
 def looked(files: Sequence[Path]) -> dict[Path, Checkpoint | str]:
-    torn = {path: "it is torn" for path in files if path.read_text() == "torn"}
-    return {path: torn.get(path) or Checkpoint(path=path, done=int(path.stem) + 1, unit="epochs") for path in files}
+    def told(path: Path) -> Checkpoint | str:
+        if path.read_text() == "torn":
+            return "it is torn"
+        finite = json.loads(path.read_text())["finite"]
+        return Checkpoint(path=path, done=int(path.stem) + 1, unit="epochs") if finite else "its weights are not finite"
+
+    return {path: told(path) for path in files}
 
 
 LADDER = build(
@@ -251,7 +253,6 @@ def test_a_run_whose_last_report_is_not_finite_is_not_done(tmp_path: Path) -> No
     assert fit.outcome is not None and fit.outcome.returncode == 0 and not fit.outcome.done
     record = json.loads(fit.job.folder.record.read_text())
     assert record["status"] == "diverged" and record["attempts"][0]["evidence"] == "epoch 3 loss: nan"
-    assert record["attempts"][0]["not_finite_since"] >= record["attempts"][0]["began"]
     state = runs.run_in(fit.job.folder.path)
     assert state.state == "diverged" and submit.status_of(state) == 5 and "autofit resume" in folder_verbs._after(state)
     allowed = run(tmp_path, "nan_at_the_end", on_nan="go_on")
@@ -260,12 +261,10 @@ def test_a_run_whose_last_report_is_not_finite_is_not_done(tmp_path: Path) -> No
 
 def test_a_report_that_is_not_finite_and_is_got_over_is_nothing(tmp_path: Path) -> None:
     fit = run(tmp_path, "nan_once")
-    assert fit.status is Status.DONE and fit.attempts[0].not_finite_since is None
+    assert fit.status is Status.DONE
 
 
-def test_what_was_saved_after_the_first_loss_that_was_not_finite_is_not_gone_on_from(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_weights_that_are_not_finite_are_not_gone_on_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fit = run(tmp_path, "nan_from_the_middle", nan_reports=9)
     assert told(fit) == ["diverged 8"] and [one.done for one in fit.attempts[0].left] == [2, 1]
     assert next_of(fit)["checkpoint"]["done"] == 2, "what is advised"
@@ -278,12 +277,14 @@ def test_a_loss_that_is_not_finite_is_rolled_back_to_before_it(tmp_path: Path) -
     assert told(fit) == ["diverged 8", "done 8"] and fit.attempts[1].checkpoint is not None and fit.attempts[1].checkpoint.done == 2
 
 
-def test_where_everything_was_saved_too_late_it_is_not_begun_anew_without_a_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_everything_was_saved_too_late_it_is_not_begun_anew_without_a_word(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     fit = run(tmp_path, "nan", on_nan="go_on", nan_reports=9)
     assert told(fit) == ["diverged 8"] and not fit.attempts[0].left
     fit = gone_on(fit.job, tmp_path, monkeypatch)
     why = next_of(fit)["why"]
-    assert told(fit) == ["diverged 8"] and "3.json: it was written after the first loss that was not finite (and 3 older)" in why
+    assert told(fit) == ["diverged 8"] and "3.json: its weights are not finite (and 3 older)" in why
 
 
 def test_a_torn_only_checkpoint_is_not_taken_for_none_yet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

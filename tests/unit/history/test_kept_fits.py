@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from launcher.history import kept_fits
-from launcher.history.kept_fits import KeptFit, RunFailure
+from launcher.history.kept_fits import KeptFit
 from launcher.history.records import KeptTrialRecord
 from launcher.shared import files
 
@@ -76,17 +76,6 @@ def test_a_file_that_can_not_be_read_is_not_used_and_told_and_disturbs_no_other(
     assert [one.digest for one in kept()] == ["other"] and kept_fits.of("mine", "abc") == kept_fits.KnownFits()
     assert kept_fits.remarks("mine") == [f"{path} can't be read, and is not used: it can be removed"] and not kept_fits.remarks("another")
     assert keep() is not None and len(kept()) == 2 and not kept_fits.remarks()
-
-
-def test_the_oldest_go_but_what_a_run_has_disproved_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept_fits, "MOST", 2)
-    failure = RunFailure(digest="0", rung_index=1, training="mine", at=kept_fits.now(), why="out of memory", run_dir="", cap_bytes=1)
-    with kept_fits.changed("mine", "0") as known:
-        known.failures = [failure]
-    for number in range(1, 6):
-        keep(digest=str(number))
-    assert {one.digest for one in kept()} == {"3", "4", "5"} and kept_fits.of("mine", "0").failures == [failure]
-    assert keep(digest="0") is None, "a run has failed at that rung"
 
 
 def test_a_folder_that_can_not_be_made_is_done_without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,8 +30,8 @@ def test_a_short_dip_a_slower_run_and_one_that_begins_slowly_are_no_cliffs() -> 
     assert not found([20.0] * 10 + [1.0] * 300)
 
 
-def saw(losses: Losses, line: str, *, at: float) -> str:
-    return losses.saw(line, log_line.read(line, Progress()), at=at)
+def saw(losses: Losses, line: str) -> str:
+    return losses.saw(line, log_line.read(line, Progress()))
 
 
 @pytest.mark.parametrize(("line", "report"), [
@@ -51,33 +51,24 @@ def test_a_loss_report_is_known_in_the_words_of_trainers(line: str, report: tupl
 
 def test_reports_in_a_row_count_and_a_finite_one_begins_anew() -> None:
     losses = Losses(3)
-    said = [saw(losses, f"loss: {value}", at=0.0) for value in ("nan", "nan", "1.0", "nan", "nan", "nan", "nan")]
+    said = [saw(losses, f"loss: {value}") for value in ("nan", "nan", "1.0", "nan", "nan", "nan", "nan")]
     assert said == ["first", "", "", "first", "", "enough", ""]
 
 
 def test_the_last_report_of_the_gradients_is_kept_where_the_losses_hide_it() -> None:
     losses = Losses(3)
     hidden = "{'loss': '0', 'grad_norm': 'nan', 'learning_rate': '1.563e-06', 'epoch': '1'}"
-    assert saw(losses, hidden, at=0.0) == "" and losses.gradients == hidden and not losses.line
-    saw(losses, "{'train_runtime': '0.5441', 'train_loss': '0.5485', 'epoch': '1'}", at=0.0)
+    assert saw(losses, hidden) == "" and losses.gradients == hidden and not losses.line
+    saw(losses, "{'train_runtime': '0.5441', 'train_loss': '0.5485', 'epoch': '1'}")
     assert losses.gradients == hidden, "what tells no gradients changes nothing"
-    saw(losses, "step 4 loss 0.3 grad norm: 2.5", at=0.0)
+    saw(losses, "step 4 loss 0.3 grad norm: 2.5")
     assert losses.gradients == ""
 
 
 def test_the_rows_of_one_epoch_are_one_report() -> None:
     losses = Losses(2)
     row = "  {}/4  0G  nan  nan  nan  24  96: 50%"
-    assert [saw(losses, row.format(epoch), at=0.0) for epoch in (1, 1, 1, 2)] == ["first", "", "", "enough"]
-
-
-def test_a_loss_is_not_finite_since_the_first_report_of_those_that_nothing_finite_has_followed() -> None:
-    losses = Losses(3)
-    seen = []
-    for at, value in enumerate(("1.0", "inf", "0.9", "nan", "nan")):
-        saw(losses, f"loss: {value}", at=float(at))
-        seen.append((losses.since, losses.line))
-    assert seen == [(None, ""), (1.0, "loss: inf"), (None, ""), (3.0, "loss: nan"), (3.0, "loss: nan")]
+    assert [saw(losses, row.format(epoch)) for epoch in (1, 1, 1, 2)] == ["first", "", "", "enough"]
 
 
 def test_a_silent_run_that_computes_is_told_once_and_never_ended() -> None:

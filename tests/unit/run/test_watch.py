@@ -9,7 +9,6 @@ from typing import Any, cast
 import pytest
 
 from launcher.adapter import log_line
-from launcher.adapter.log_line import LogLine
 from launcher.adapter.progress import TRAIN, Progress
 from launcher.config.schema import Recipe, RecoverRules
 from launcher.history import series
@@ -50,40 +49,11 @@ def test_a_cliff_over_the_cap_ends_an_attempt_where_the_driver_spills(
         assert "10.0 times" in seen.evidence and "with 22.0 GiB of 24.0 GiB in use, over the trials' cap of 19.0 GiB" in seen.evidence
 
 
-def read(line: str) -> LogLine:
-    return log_line.read(line, Progress())
-
-
-def test_a_line_was_printed_after_the_last_look_and_lines_that_were_held_back_after_the_last_that_came(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    clock = [0.0]
-    monkeypatch.setattr(watch.time, "time", lambda: clock[0])
-    path = tmp_path / "run.stdout.log"
-    path.touch()
-    heard: list[tuple[str, float]] = []
-    log = watch.Log(path, read, lambda line, said, at: heard.append((line, at)))
-
-    def comes(words: str, *, at: float) -> list[float]:
-        with path.open("a") as file:
-            file.write(words)
-        clock[0] = at
-        before = len(heard)
-        log.look()
-        return [when for line, when in heard[before:] if line]
-
-    assert comes("epoch 0 loss: 0.5\n", at=10.0) == [0.0]
-    assert comes("", at=20.0) == []
-    assert comes("epoch 1 loss: nan\n", at=21.0) == [20.0], "one report at a time: it is new since the last look"
-    assert comes("", at=30.0) == []
-    assert comes("epoch 2 loss: 0.5\nepoch 3 loss: nan\nepoch 4 loss: nan\n", at=31.0) == [21.0] * 3, "a pipe that was flushed at last"
-
-
 def test_the_last_line_counts_though_nothing_ends_it(tmp_path: Path) -> None:
     path = tmp_path / "run.stdout.log"
     path.write_text("epoch 1 loss: nan")
     heard: list[str] = []
-    log = watch.Log(path, read, lambda line, said, at: heard.append(line))
+    log = watch.Log(path, lambda line: log_line.read(line, Progress()), lambda line, said: heard.append(line))
     log.look()
     assert heard == []
     log.look(ended=True)
