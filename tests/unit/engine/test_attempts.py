@@ -277,9 +277,7 @@ def test_a_loss_that_is_not_finite_is_rolled_back_to_before_it(tmp_path: Path) -
     assert told(fit) == ["diverged 8", "done 8"] and fit.attempts[1].checkpoint is not None and fit.attempts[1].checkpoint.done == 2
 
 
-def test_where_everything_was_saved_too_late_it_is_not_begun_anew_without_a_word(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_where_everything_was_saved_too_late_it_is_not_begun_anew_without_a_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fit = run(tmp_path, "nan", on_nan="go_on", nan_reports=9)
     assert told(fit) == ["diverged 8"] and not fit.attempts[0].left
     fit = gone_on(fit.job, tmp_path, monkeypatch)
