@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ PHASES: Mapping[str, str] = {
     Phase.START: "start", Phase.SETUP: "set-up", Phase.TRAIN: "training", Phase.VALIDATE: "validation",
     Phase.SAVE: "saving", Phase.TRAIN_AGAIN: "training again", Phase.FINISH: "the end of the run", Phase.RESUME: "going on",
 }  # fmt: skip
+MOST_POINTS = 400
+"""Points of a curve: more than a screen shows."""
 _LAST_LINES = 12
 _FURTHER_RUNGS = 3
 """Rungs that are shown below the last that was tried."""
@@ -143,6 +146,37 @@ def peaks(run: Run, record: Record) -> list[tuple[TrialRecord, list[tuple[str, i
         if drawn := [(phase(use.phase), use.held_bytes) for use in report.uses if use.held_bytes] if report is not None else []:
             found.append((trial, drawn))
     return found
+
+
+# -- the full run over time
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Memory:
+    """What the full run held over time, for a picture of 100 x 100."""
+
+    points: str
+    """As a polyline of SVG has them."""
+    seconds: float
+
+
+def memory(lines: Sequence[Mapping[str, Any]], scale: int) -> Memory | None:
+    """The curve of a run's memory below ``scale`` bytes; of points that fall together the highest, so that no peak is lost."""
+    told = [(float(line["at"]), max(line.get("used_bytes") or 0, line.get("peak_bytes") or 0)) for line in lines]
+    if len(told) < 2 or not any(held for _, held in told):
+        return None
+    since, seconds, size = told[0][0], max(told[-1][0] - told[0][0], 1.0), math.ceil(len(told) / MOST_POINTS)
+    highest = [max(told[start : start + size], key=lambda one: one[1]) for start in range(0, len(told), size)]
+    points = " ".join(f"{100 * (at - since) / seconds:.2f},{100 - 100 * held / scale:.2f}" for at, held in highest)
+    return Memory(points=points, seconds=seconds)
+
+
+def duration(seconds: float) -> str:
+    """0 s, 45 s, 2:30 min, 3:05 h."""
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    minutes = int(seconds) // 60
+    return f"{minutes // 60}:{minutes % 60:02d} h" if seconds >= 7200 else f"{minutes}:{int(seconds) % 60:02d} min"
 
 
 # -- failures, moments

@@ -13,7 +13,7 @@ import pytest
 from launcher.cli.main import run
 from launcher.history.run_folder import RunFolder
 from launcher.history.runs import run_in
-from launcher.page import page, plot
+from launcher.page import facts, page
 from tests.helpers import run_folders
 from tests.helpers.reported import LADDER, NASTY, reported
 
@@ -124,6 +124,7 @@ def test_the_verb_writes_into_the_run_and_several_side_by_side(
     assert run(["report", "gone"]) == 1 and run(["report", "--wide", one.name]) == 1
 
 
-def test_a_thinned_line_keeps_its_peak() -> None:
-    points = [(float(at), 1.0 if at != 7_777 else 99.0) for at in range(10_000)]
-    assert (7_777.0, 99.0) in plot.thinned(points) and len(plot.thinned(points)) <= plot.MOST_POINTS
+def test_a_long_curve_of_memory_keeps_its_peak() -> None:
+    lines = [{"at": 1e9 + at, "used_bytes": 10 if at != 7_777 else 99} for at in range(10_000)]
+    drawn = facts.memory(lines, 100)
+    assert drawn is not None and "77.78,1.00" in drawn.points.split() and len(drawn.points.split()) <= facts.MOST_POINTS
