@@ -95,8 +95,6 @@ def agents(call: Call) -> Answer:
 
 def fits(call: Call) -> Answer:
     """The fits that are kept, the newest first, and those that a run has disproved; with ``--forget`` one or all are forgotten."""
-    if call.words:
-        raise refusal(f"autofit fits takes no {call.words[0]!r}", f"{FORGET} ID forgets one.")
     if FORGET in call.values:
         return _forgotten(call, call.values[FORGET])
     from launcher.cli import runs_view

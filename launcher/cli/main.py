@@ -18,7 +18,7 @@ from types import FrameType
 from typing import TypeVar
 
 from launcher import __version__
-from launcher.cli import astray, submit, verbs
+from launcher.cli import submit, verbs
 from launcher.cli.call import VALUED, Answer, Call, Takes, Task, Verb
 from launcher.cli.refusals import refusal
 from launcher.cli.terminal import Streams, Terminal
@@ -101,15 +101,20 @@ def _performed(call: Call) -> int:
 
 
 def _jobs(call: Call) -> Iterable[Task]:
-    """Raises BadInput for words that another verb would take, before this one looks at them, and in a folder that is gone."""
+    """Raises BadInput for words that the verb doesn't take, before it looks at them, and in a folder that is gone."""
     try:
         os.getcwd()
     except FileNotFoundError:
         found = "the folder that this shell stands in isn't there any more"
         raise refusal(found, "Go to one that is (cd).", where="autofit") from None
-    if wrong := astray.fault(call):
-        raise BadInput([wrong])
-    return verbs.named(call.verb).run(call)
+    verb = verbs.named(call.verb)
+    if "--" in call.words:
+        raise refusal(f"autofit {verb.name} takes no command", "Did you mean autofit run -- ...?")
+    if valueless := next((word for word in call.words if word in verb.flags), ""):
+        raise refusal(f"{valueless} has no value", f"See autofit {verb.name} --help.")
+    if verb.takes is Takes.NOTHING and call.words:
+        raise refusal(f"autofit {verb.name} takes no {call.words[0]!r}", f"See autofit {verb.name} --help.")
+    return verb.run(call)
 
 
 def _stopped(stopped: Interrupted, terminal: Terminal) -> Answer:

@@ -6,7 +6,6 @@ import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
-from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -106,8 +105,6 @@ class Typed:
     sweeping: bool
     only_shows: bool
     """It only asks Hydra to print something; nothing is to be composed."""
-    unknown: tuple[str, ...] = ()
-    """Flags that Hydra doesn't have."""
 
     @property
     def said(self) -> list[Override]:
@@ -120,12 +117,14 @@ class Typed:
 
 
 def read(words: Sequence[str]) -> Typed:
-    """Parses the words. Raises BadInput for wrong uses of Hydra's own flags."""
+    """Parses the words. Raises BadInput for flags that Hydra doesn't have, and for wrong uses of its own."""
     from hydra._internal.utils import get_args_parser
 
     parser = get_args_parser()
     parser.error = _no_flag  # type: ignore[method-assign]
     args, rest = parser.parse_known_intermixed_args(list(words))  # overrides may stand behind a flag, too
+    if unknown := next((word for word in rest if word.startswith("-")), ""):
+        _no_flag(f"there is no flag {unknown.partition('=')[0]}")
     flags = tuple(word for word in words if word not in {*args.overrides, *rest})
     only_shows = bool(args.cfg or args.info or args.hydra_help)
     return Typed(
@@ -133,12 +132,11 @@ def read(words: Sequence[str]) -> Typed:
         flags=flags,
         sweeping=args.multirun or "hydra.mode=MULTIRUN" in args.overrides,
         only_shows=only_shows,
-        unknown=tuple(word for word in rest if word.startswith("-")),
     )
 
 
 def _no_flag(message: str) -> NoReturn:
-    cure = "`autofit --help` lists autofit's, `autofit train --hydra-help` Hydra's."
+    cure = "KEY=VALUE stand without dashes, and a command's own flags behind --. `autofit VERB --help` lists autofit's flags."
     raise BadInput([Fault(key="", found=message, cure=cure, where=COMMAND_LINE)])
 
 
@@ -153,10 +151,5 @@ def no_recipe(line: Typed, *, known: Sequence[str]) -> list[Fault]:
 def _provenance(hydra_config: Any, drafted: Mapping[str, str]) -> Provenance:
     from launcher.config.recipe import Provenance
 
-    choices = hydra_config.runtime.choices
-    name, conf = choices.get("recipe"), home() / "conf"
-    recipe = recipe_files().get(name) if name not in drafted else None
-    groups = [conf / group / f"{option}.yaml" for group, option in choices.items() if "/" not in group and option]
-    files = [recipe, *filter(Path.is_file, groups), conf / "config.yaml"]
-    overrides = tuple(hydra_config.overrides.task)
-    return Provenance(overrides=overrides, drafted=drafted.get(name), files=tuple(path for path in files if path))
+    name = hydra_config.runtime.choices.get("recipe")
+    return Provenance(overrides=tuple(hydra_config.overrides.task), file=None if name in drafted else recipe_files().get(name))

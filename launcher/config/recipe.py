@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,31 +25,32 @@ class Provenance:
 
     overrides: tuple[str, ...] = ()
     """The command line's overrides, as typed."""
-    files: tuple[Path, ...] = ()
-    """The YAML files that were composed, strongest first."""
-    drafted: str | None = None
-    """The text of a recipe that is in no file, made from a command; stronger than the files."""
+    file: Path | None = None
+    """The recipe's file. None: the recipe is in none, since it was made from a command."""
 
     def placed(self, faults: Iterable[Fault]) -> list[Fault]:
         """The faults, each with the file or command line that its key came from."""
         return [fault if fault.where else replace(fault, where=self.where(fault.key)) for fault in faults]
 
     def where(self, key: str) -> str:
-        """The place that gave ``key`` its value: "command line" or a file; the recipe's file if nothing gives it."""
+        """The place that gave ``key`` its value: "command line", or else the recipe, which may always say it."""
         for override in self.overrides:
-            name = override.split("=", 1)[0].lstrip("+~").replace("/", ".")
-            if name and (key == name or name.startswith(f"{key}.") or (key.startswith(f"{name}.") and self._gives(name, key))):
+            name = override.lstrip("+~").partition("=")[0]
+            if key == name or name.startswith(f"{key}.") or (key.startswith(f"{name}.") and not self._in_recipe(key)):
                 return COMMAND_LINE
-        parts = key.split(".")
-        file = next((file for file in self.files if _says(file, parts)), None)
-        if self.drafted is not None and (file is None or _text_says(self.drafted, parts)):
-            return PLACE
-        return short(file or self.files[0]) if self.files else ""
+        return short(self.file) if self.file is not None else PLACE
 
-    def _gives(self, typed: str, key: str) -> bool:
-        """Whether what was typed for ``typed`` gives ``key`` below it: where it chose a group's file, only what that file says."""
-        chosen = [file for file in self.files if file.parent.name == typed]
-        return not chosen or any(_says(file, key.split(".")) for file in chosen)
+    def _in_recipe(self, key: str) -> bool:
+        """Whether the recipe's file says it, whatever option of its group was typed."""
+        try:
+            node: Any = yaml.safe_load(self.file.read_text(encoding="utf-8")) if self.file is not None else {}
+        except (OSError, ValueError, yaml.YAMLError):
+            return False
+        for part in key.split("."):
+            if not isinstance(node, Mapping) or part not in node:
+                return False
+            node = node[part]
+        return True
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -63,8 +64,6 @@ class Draft:
     recipe: Recipe | None
     faults: tuple[Fault, ...]
     provenance: Provenance
-    unknown: Mapping[str, Any] = field(default_factory=dict)
-    """Unknown keys and their values. Each also has a fault."""
 
 
 def checked(config: DictConfig, provenance: Provenance) -> Draft:
@@ -111,11 +110,10 @@ def without_withdrawn(plain: Mapping[str, Any]) -> dict[str, Any]:
 
 def _validated(plain: dict[Any, Any], faults: list[Fault], provenance: Provenance) -> Draft:
     missing = {fault.key for fault in faults}
-    unknown: dict[str, Any] = {}
     for _ in range(_MOST_MENDS):
         try:
             recipe = Recipe.model_validate_json(json.dumps(plain))
-            return Draft(recipe=recipe, faults=tuple(faults), provenance=provenance, unknown=unknown)
+            return Draft(recipe=recipe, faults=tuple(faults), provenance=provenance)
         except ValidationError as error:
             details = error.errors()
         except (TypeError, ValueError) as error:
@@ -123,11 +121,10 @@ def _validated(plain: dict[Any, Any], faults: list[Fault], provenance: Provenanc
             break
         faults += [fault for detail in details if (fault := _fault(detail, provenance)).key not in missing]
         missing |= {fault.key for fault in faults}
-        unknown |= {_dotted(detail["loc"]): detail["input"] for detail in details if detail["type"] == "extra_forbidden"}
         dropped = [_dropped(plain, detail["loc"]) for detail in details]
         if not any(dropped):
             break
-    return Draft(recipe=None, faults=tuple(faults), provenance=provenance, unknown=unknown)
+    return Draft(recipe=None, faults=tuple(faults), provenance=provenance)
 
 
 _MOST_MENDS = 3  # a dropped key can lay bare a fault behind it (a missing value, say)
@@ -179,29 +176,6 @@ def _fields_at(loc: Sequence[str | int]) -> list[str]:
             return list(WheelRule.model_fields)
         model = field.annotation
     return list(model.model_fields) if isinstance(model, type) and issubclass(model, BaseModel) else list(WheelRule.model_fields)
-
-
-def _says(file: Path, parts: Sequence[str]) -> bool:
-    """Whether a YAML file itself gives the key (its package header decides where its keys go)."""
-    try:
-        text = file.read_text(encoding="utf-8")
-    except (OSError, ValueError):
-        return False
-    if "@package _global_" not in text and file.parent.name == parts[0]:
-        parts = parts[1:]
-    return _text_says(text, parts)
-
-
-def _text_says(text: str, parts: Sequence[str]) -> bool:
-    try:
-        node: Any = yaml.safe_load(text)
-    except yaml.YAMLError:
-        return False
-    for part in parts:
-        if not isinstance(node, Mapping) or part not in node:
-            return False
-        node = node[part]
-    return True
 
 
 def as_yaml(recipe: Recipe) -> str:

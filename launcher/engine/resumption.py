@@ -127,7 +127,7 @@ def draft_of(path: Path, words: Sequence[str] = ()) -> Draft:
         for part in inside:
             node = node.setdefault(part, {})
         node[last] = yaml.safe_load(value)
-    draft = from_plain(plain, Provenance(overrides=tuple(words), files=(recipe,)))
+    draft = from_plain(plain, Provenance(overrides=tuple(words), file=recipe))
     if draft.faults:
         raise BadInput(draft.faults)
     return draft

@@ -147,15 +147,12 @@ def test_the_adapters_own_floor_never_forbids_what_is_asked() -> None:
     assert {rung.values["image_size"] for rung in ladder_of(UltralyticsAdapter(checked.recipe)).rungs} == {160}
 
 
-def test_the_place_of_a_fault_is_the_command_line_or_the_file_that_says_it(tmp_path: Path) -> None:
-    recipe, group = tmp_path / "r.yaml", tmp_path / "conf" / "trial" / "default.yaml"
-    recipe.write_text("# @package _global_\nask: {micro_batch: 3}\n")
-    group.parent.mkdir(parents=True)
-    group.write_text("steps: 2\n")
-    provenance = Provenance(overrides=("++ask.image_size=5",), files=(recipe, group))
-    assert provenance.where("ask.image_size") == "command line"
-    assert provenance.where("ask.micro_batch") == str(recipe)
-    assert provenance.where("trial.steps") == str(group)
+def test_the_place_of_a_fault_is_the_command_line_or_the_recipe(tmp_path: Path) -> None:
+    recipe = tmp_path / "r.yaml"
+    recipe.write_text("# @package _global_\nask: {micro_batch: 3}\ndevice: {memory: 1}\n")
+    provenance = Provenance(overrides=("++ask.image_size=5", "device=cpu"), file=recipe)
+    assert {provenance.where(key) for key in ("ask.image_size", "device.index")} == {"command line"}
+    assert {provenance.where(key) for key in ("ask.micro_batch", "device.memory", "trial.steps")} == {str(recipe)}
 
 
 def test_an_unknown_adapter_names_the_known_ones() -> None:
