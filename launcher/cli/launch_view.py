@@ -84,8 +84,6 @@ class Display:
     def _kept_fits(self, event: KeptFits) -> None:
         """Shows whether a kept fit is used, what has changed since, or why none can be kept."""
         found = event.reuse
-        for line in found.remarks:
-            self._once(line, style="yellow")
         if found.used and found.fit is not None:
             made = day(found.fit.made)
             used = f"kept fit of {made}: nothing that it depends on has changed, so no trials are made (trial.fresh=true makes them)"

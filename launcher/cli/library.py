@@ -103,7 +103,6 @@ def fits(call: Call) -> Answer:
     known = kept_fits.everything()
     kept = sorted((one.fit for one in known if one.fit is not None), key=lambda fit: fit.id, reverse=True)
     failures = sorted((failure for one in known for failure in one.failures), key=lambda failure: failure.at, reverse=True)
-    call.terminal.say(*kept_fits.remarks())
     if kept or failures:
         runs_view.fits(call.terminal.console, kept, failures)
     else:

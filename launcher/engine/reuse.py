@@ -46,8 +46,6 @@ class Reuse:
     used: bool = False
     why: str = ""
     """Why no kept fit was used, or none is kept."""
-    remarks: Sequence[str] = ()
-    """What is wrong with the kept fits."""
     failures: Sequence[RunFailure] = ()
     """Rungs at which full runs of the same launch, with as much memory or more, have failed. They are not tried again."""
 
@@ -62,10 +60,9 @@ def look_up(job: Job) -> Reuse:
     """Looks for a kept fit that is valid for this launch."""
     try:
         wanted = fingerprint_of(job)
-        found = _looked_up(job, wanted, kept_fits.of(job.training, wanted.digest))
+        return _looked_up(job, wanted, kept_fits.of(job.training, wanted.digest))
     except (UnknownIdentity, OSError) as unknown:
         return Reuse(why=f"no fit is kept, or used: {unknown}")
-    return replace(found, remarks=kept_fits.remarks(job.training))
 
 
 def _looked_up(job: Job, wanted: Fingerprint, known: KnownFits) -> Reuse:

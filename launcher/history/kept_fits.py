@@ -137,11 +137,6 @@ def everything(training: str | None = None) -> list[KnownFits]:
     return [known for known in _files(training).values() if known is not None]
 
 
-def remarks(training: str | None = None) -> list[str]:
-    """What a person should be told of these files, in sentences."""
-    return [f"{path} can't be read, and is not used: it can be removed" for path, known in _files(training).items() if known is None]
-
-
 @contextmanager
 def changed(training: str, digest: str) -> Iterator[KnownFits]:
     """What is known of launches with this digest, to be changed while this is open, and then written whole; one launch at a time.

@@ -120,13 +120,13 @@ def find(
         if absence is None:
             if index >= len(uuids):
                 raise _too_high(index, len(uuids), env)
-            card, locked = nvml_module.read_card(api, uuids[index]), nvml_module.openable(api)[1]
+            card = nvml_module.read_card(api, uuids[index])
             driver = nvml_module.driver_of(api)
     if absence is None:
         faults = [*card_faults(card, memory_bytes, share=share), *allocator_faults(env)]
         if faults:
             raise BadInput(faults)
-        budget = _on_card(card, memory_bytes, headroom, (*_card_notes(card, memory_bytes, share, len(uuids), env), *locked))
+        budget = _on_card(card, memory_bytes, headroom, _card_notes(card, memory_bytes, share, len(uuids), env))
         return replace(budget, driver=driver)
     if kind == "auto" and not absence.broken:
         return _on_cpu(0, memory_bytes, headroom, (f"no GPU is used: {absence.found}",))

@@ -141,18 +141,14 @@ def _no_driver(nvml: Any, error: Exception) -> Absence:
     return Absence(found=f"the NVIDIA driver doesn't answer ({error})", cure=cure, broken=True)
 
 
-def openable(nvml: Any) -> tuple[list[str], tuple[str, ...]]:
-    """(UUIDs of the cards that this process may open, in NVML's order; a note for each that it may not)
-
-    NVML counts cards that a container or a cgroup keeps this process from; CUDA numbers only the others.
-    """
-    uuids, notes = [], []
+def openable(nvml: Any) -> list[str]:
+    """UUIDs of the cards that this process may open, in NVML's order. It counts cards that a container or a cgroup keeps this process from;
+    CUDA numbers only the others."""
+    uuids = []
     for number in range(int(nvml.nvmlDeviceGetCount())):
-        try:
+        with suppress(nvml.NVMLError):  # no permission, lost from the bus, short of power
             uuids.append(str(nvml.nvmlDeviceGetUUID(nvml.nvmlDeviceGetHandleByIndex(number))))
-        except nvml.NVMLError as error:  # no permission, lost from the bus, short of power
-            notes.append(f"card {number} of nvidia-smi is left out: it can't be opened ({error})")
-    return uuids, tuple(notes)
+    return uuids
 
 
 def visible(nvml: Any, environ: Mapping[str, str]) -> tuple[list[str], Absence | None]:
@@ -161,19 +157,13 @@ def visible(nvml: Any, environ: Mapping[str, str]) -> tuple[list[str], Absence |
     CUDA's rule: entries count up to the first one that names no card.
     https://docs.nvidia.com/cuda/cuda-programming-guide/05-appendices/environment-variables.html
     """
-    uuids, locked = openable(nvml)
+    uuids = openable(nvml)
     count = len(uuids)
-    if locked and not count:
-        return [], Absence(
-            found=f"no card can be opened: {'; '.join(locked)}",
-            cure="Ask for access to it (a cgroup, a container or the permissions of /dev/nvidia*); or run with device.kind=cpu.",
-            broken=True,
-        )
     if count == 0:
-        return [], Absence(
-            found="the NVIDIA driver works but there is no card (no device)",
-            cure="Check nvidia-smi -L, and in a container --gpus; or run with device.kind=cpu.",
-        )
+        there = int(nvml.nvmlDeviceGetCount())
+        found = f"none of the cards can be opened ({there})" if there else "the NVIDIA driver works but there is no card (no device)"
+        cure = "Check nvidia-smi -L, a container's --gpus, and the permissions of /dev/nvidia*; or run with device.kind=cpu."
+        return [], Absence(found=found, cure=cure, broken=there > 0)
     wish = environ.get("CUDA_VISIBLE_DEVICES")
     if wish is None:
         return uuids, None
