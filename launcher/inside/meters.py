@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ..shared import procfs
 from ..shared.orders import Orders
-from ..shared.sampling import Looks, SegmentsByProcess
+from ..shared.sampling import Looks
 from .budget import Taken, number_of, tighten
 from .driver import VisibleCard
 
@@ -60,7 +60,6 @@ class CpuMeter(Meter, Looks):
         Looks.__init__(
             self, "autofit-vmdata", self._look_at_all, every_s=SAMPLE_PERIOD_S, search=self._join, search_every_s=FAMILY_PERIOD_S
         )
-        self._segments = SegmentsByProcess()
         self._base_bytes = base_bytes
         self._family = {os.getpid()}
         self._left_out: set[int] = set()
@@ -78,7 +77,7 @@ class CpuMeter(Meter, Looks):
         self._family = self._family - {pid}
 
     def _look_at_all(self) -> None:
-        self._peak = max(self._peak, *(self._segments.now(pid) for pid in self._family))
+        self._peak = max(self._peak, *(procfs.data_bytes_now(pid) for pid in self._family))
 
     def reset(self) -> None:
         self._peak = 0

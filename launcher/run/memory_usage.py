@@ -1,4 +1,4 @@
-"""Measures a full run's memory as its trial measured it, from outside, at a cost below 0.5 % (benchmarks/cost/watching.py).
+"""Measures a full run's memory as its trial measured it, from outside (its cost: benchmarks/cost/watching.py).
 
 CPU: VmData of each process above its base. A process that autofit holds to a budget writes its base into ``processes``; for others the
 base of the trial's process is taken, which imported the same. Processes that train together in one budget (a script's torchrun) are added
@@ -16,11 +16,11 @@ from launcher.machine import devices, nvml
 from launcher.machine.devices import Budget
 from launcher.shared import procfs
 from launcher.shared.orders import STEPS
-from launcher.shared.sampling import Looks, SegmentsByProcess
+from launcher.shared.sampling import Looks
 
 PERIOD_S = 0.02
 """Between two looks at the data segments. A run has hundreds of steps, each with its peak: one that lasts some milliseconds is not missed
-for long. Waking up is what costs, some 40 microseconds; a look at one process costs 2."""
+for long. Waking up costs some 40 microseconds, a look at one process 30."""
 JOIN_PERIOD_S = 0.5
 """Between two looks for processes that have told their base."""
 DRIVER_PERIOD_S = 0.5
@@ -41,7 +41,6 @@ class Usage(Looks):
             look, search = self._look_at_processes, self._search_for_more
             super().__init__("autofit-usage", look, every_s=PERIOD_S, search=search, search_every_s=JOIN_PERIOD_S)
         self._open = contextlib.ExitStack()
-        self._segments = SegmentsByProcess()
         self._bases: dict[int, int] = {}
         self._stepping: frozenset[int] = frozenset()
         """Processes that make optimizer steps."""
@@ -78,7 +77,7 @@ class Usage(Looks):
         self._saw(devices.used_bytes(self._budget, (self._pid, *procfs.descendants(self._pid))))
 
     def _look_at_processes(self) -> None:
-        sizes = {pid: max(0, self._segments.now(pid) - base) for pid, base in self._bases.items()}
+        sizes = {pid: max(0, procfs.data_bytes_now(pid) - base) for pid, base in self._bases.items()}
         together = 0 if self._budget.ranks else sum(sizes.get(pid, 0) for pid in self._stepping)
         self._saw(max([0, *sizes.values(), together]))
 

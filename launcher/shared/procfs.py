@@ -21,6 +21,13 @@ def data_bytes(pid: int | str = "self") -> int:
     return status_bytes("VmData", pid)
 
 
+def data_bytes_now(pid: int) -> int:
+    """The same, for who looks often; 0 once the process has ended."""
+    with contextlib.suppress(OSError):
+        return data_bytes(pid)
+    return 0
+
+
 def started(pid: int) -> int:
     """When a living process was started, in clock ticks since the machine's boot: with its number, its one identity until the next boot.
 
@@ -122,21 +129,3 @@ def own_bytes(pid: int) -> tuple[int, int]:
     if len(told) < 2:
         return status_bytes("RssAnon", pid), status_bytes("RssShmem", pid)
     return told["Pss_Anon:"], told["Pss_Shmem:"]
-
-
-class DataSegments:
-    """VmData of a process for who looks often: one file held open, one read a look, some 3 microseconds."""
-
-    def __init__(self, pid: int | str = "self") -> None:
-        """Raises OSError where the process has ended."""
-        self._page_bytes = os.sysconf("SC_PAGE_SIZE")
-        self._stack_bytes = status_bytes("VmStk", pid)  # statm counts the stack with the data
-        self._statm = os.open(f"/proc/{pid}/statm", os.O_RDONLY)
-
-    def __del__(self) -> None:
-        with contextlib.suppress(OSError, AttributeError):
-            os.close(self._statm)
-
-    def now(self) -> int:
-        """Bytes. Raises OSError or IndexError once the process has ended."""
-        return int(os.pread(self._statm, 128, 0).split()[5]) * self._page_bytes - self._stack_bytes

@@ -38,21 +38,3 @@ class Looks:
                 self._search()
                 searched = time.monotonic()
             self._look()
-
-
-class SegmentsByProcess:
-    """Data segments of processes that come and go, each file opened once; a later process of the same number is none of them."""
-
-    def __init__(self) -> None:
-        self._open: dict[int, procfs.DataSegments | None] = {}
-
-    def now(self, pid: int) -> int:
-        """Bytes; 0 once the process has ended."""
-        try:
-            if pid not in self._open:
-                self._open[pid] = procfs.DataSegments(pid)
-            segments = self._open[pid]
-            return segments.now() if segments is not None else 0
-        except (OSError, IndexError):
-            self._open[pid] = None
-            return 0

@@ -15,16 +15,10 @@ MIB = 2**20
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
 
-def test_a_look_that_is_cheap_says_what_the_status_file_says() -> None:
-    assert procfs.DataSegments().now() == pytest.approx(procfs.data_bytes(), abs=MIB)
-
-
-def test_memory_that_is_taken_is_seen_by_both() -> None:
-    segments = procfs.DataSegments()
-    before, looked = procfs.data_bytes(), segments.now()
+def test_memory_that_is_taken_is_seen() -> None:
+    before = procfs.data_bytes()
     with mmap.mmap(-1, 64 * MIB, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as taken:  # the heap may have room of an earlier test's
         assert procfs.data_bytes() - before == pytest.approx(len(taken), rel=0.05)
-        assert segments.now() - looked == pytest.approx(len(taken), rel=0.05)
 
 
 def test_a_process_keeps_its_start_and_another_one_has_another() -> None:
@@ -43,8 +37,7 @@ def test_a_process_that_has_ended_has_no_memory_to_tell_of() -> None:
         os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)  # it has ended and is still listed
         with pytest.raises(OSError, match="no VmData line"):
             procfs.data_bytes(child.pid)
-    with pytest.raises(OSError):
-        procfs.data_bytes(child.pid)
+    assert procfs.data_bytes_now(child.pid) == 0
 
 
 def test_what_autofits_own_threads_take_in_a_process_is_no_work_of_its() -> None:
