@@ -100,7 +100,7 @@ def _hold_to_what_was_due(result: Fit) -> None:
         result.status = Status.OTHER_TRAINING
 
 
-DISPROVES = (Ended.OUT_OF_MEMORY, Ended.HOST_MEMORY, Ended.OPEN_FILES)
+DISPROVES = (Ended.OUT_OF_MEMORY, Ended.HOST_MEMORY)
 """Ends that show that the fit was wrong."""
 
 

@@ -241,10 +241,8 @@ class RunRecord(RecordPart):
 
     returncode: int = 0
     seconds: float = 0.0
-    peak_device_bytes: int = 0
-    """Most that the run used on its card, context included, sampled every second; 0 on a CPU."""
     peak_bytes: int = 0
-    """Most memory that the run used, measured as in its trial; 0 if unknown."""
+    """Most memory that the run used, measured as in its trial (of a card with its context); 0 if unknown."""
     memory_failure: dict[str, Any] | None = None
     """The last memory failure in a failed run's output, which ended it."""
     ended: str = ""

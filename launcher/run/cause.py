@@ -39,8 +39,7 @@ class Ended(StrEnum):
     DONE = "done"
     OUT_OF_MEMORY = "out_of_memory"  # of the device: allocator, driver, libraries; on a CPU budget of the host
     SPILLED = "spilled"  # it went on out of the card, many times slower, and was ended for that
-    HOST_MEMORY = "host_memory"  # beside a card: loader workers, shared or page-locked memory, the kernel's killer
-    OPEN_FILES = "open_files"  # more than the process may open (ulimit -n)
+    HOST_MEMORY = "host_memory"  # beside a card: loader workers, open files, shared or page-locked memory, the kernel's killer
     CARD_TAKEN = "card_taken"  # memory ran out that others had taken: says nothing of the rung
     KILLED = "killed"  # SIGKILL from nobody known
     DIVERGED = "diverged"  # the loss was not finite
@@ -162,8 +161,6 @@ def _unwritten(end: RunEnd) -> str:
 def _of_memory(failure: MemoryFailure, end: RunEnd) -> Ended:
     if end.taken and end.on_card:
         return Ended.CARD_TAKEN
-    if failure.source == "files":
-        return Ended.OPEN_FILES
     if failure.source in OF_MACHINE or (end.on_card and failure.source == "host"):
         return Ended.HOST_MEMORY
     return Ended.OUT_OF_MEMORY

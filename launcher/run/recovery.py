@@ -60,7 +60,7 @@ def decide(history: History) -> MoveRecord:
     last, counted = history.attempts[-1], history.attempts[history.forgiven :]
     failed = [attempt for attempt in counted if attempt.ended not in (Ended.CARD_TAKEN, Ended.INTERRUPTED)]
     waits = sum(attempt.ended == Ended.CARD_TAKEN for attempt in counted)
-    if not counted and last.ended not in (*_TOO_MUCH, Ended.HOST_MEMORY, Ended.CARD_TAKEN):
+    if not counted and (last.source == "files" or last.ended not in (*_TOO_MUCH, Ended.HOST_MEMORY, Ended.CARD_TAKEN)):
         return _to(history, history.rung, f"{last.ended}; resumed")
     if last.ended == Ended.CARD_TAKEN:
         if waits > MOST_WAITS:
@@ -83,7 +83,7 @@ def _after_failure(history: History, last: AttemptRecord, failed: Sequence[Attem
             return _lower(history, f"out of memory in {last.phase}: one rung lower")
         case Ended.SPILLED:
             return _lower(history, "spilled out of the card: one rung lower")
-        case Ended.HOST_MEMORY | Ended.OPEN_FILES:
+        case Ended.HOST_MEMORY:
             return _lighter(history, last)
         case Ended.KILLED:
             in_vain = sum(attempt.done >= last.done for attempt in before)  # nothing was won since those: perhaps for want of host memory

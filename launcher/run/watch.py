@@ -83,8 +83,7 @@ def follow(job: Job, child: Child, attempts: Sequence[AttemptRecord], *, base_by
     found, steps, progress = cause.find(end), watch.steps, watch.meter.progress
     lost = lost_in(files.stdout, files.stderr, on_card=on_card, also=words.loses_memory)
     return RunRecord(
-        returncode=ending.returncode, seconds=ending.seconds,
-        peak_device_bytes=usage.peak_bytes if on_card else 0, peak_bytes=usage.peak_bytes,
+        returncode=ending.returncode, seconds=ending.seconds, peak_bytes=usage.peak_bytes,
         memory_failure=plain(found.failure), ended=found.ended, phase=found.phase, evidence=watch.evidence or found.evidence,
         optimizer_steps=steps.in_all(progress, due), stopped_early=steps.stopped_early, ended_at=progress.short_of_its_length,
         lost_to_memory=cause.gone_on_without(lost, tail, found.failure),

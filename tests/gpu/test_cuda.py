@@ -48,7 +48,7 @@ def test_an_emulated_card_really_runs_out_and_the_chosen_rungs_full_run_stays_un
     assert failures, "what these recipes ask for does not fit these cards (SCENARIOS S1, S2)"
     assert all(one["source"] in ("allocator", "driver") for one in failures)
     assert all(one["peak_bytes"] <= cap for one in said["trials"])
-    assert said["run"]["peak_device_bytes"] <= predicted_device_bytes(said) * 1.02, "the full run must stay under what its trial saw"
+    assert said["run"]["peak_bytes"] <= predicted_device_bytes(said) * 1.02, "the full run must stay under what its trial saw"
 
 
 def test_nothing_is_left_on_the_card_after_a_failed_trial(place: Path) -> None:

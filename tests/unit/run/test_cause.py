@@ -202,7 +202,7 @@ def test_a_run_that_waits_for_a_batch_that_its_worker_has_lost_ran_short_beside_
     stood = find(RunEnd(returncode=-15, words=traceback("_feed", error=words), ended_for=Ended.STALLED))
     crashed = find(RunEnd(returncode=1, words=traceback("train", error=words)))
     for cause in (stood, crashed):
-        assert cause.ended is (Ended.OPEN_FILES if source == "files" else Ended.HOST_MEMORY)
+        assert cause.ended is Ended.HOST_MEMORY
         assert cause.failure is not None and cause.failure.source == source
     assert find(RunEnd(returncode=-15, words=traceback("train"), ended_for=Ended.STALLED)).ended is Ended.STALLED
     other = find(RunEnd(returncode=-15, words=traceback("_feed", error="RuntimeError: can't start new thread"), ended_for=Ended.STALLED))

@@ -262,7 +262,7 @@ def test_any_night_ends_within_its_budget_never_climbs_and_never_changes_the_eff
 
 
 def test_too_many_open_files_cost_workers_and_end_the_run_where_there_are_none() -> None:
-    ended = at(LADDER.asked, Ended.OPEN_FILES, source="files")
+    ended = at(LADDER.asked, Ended.HOST_MEMORY, source="files")
     fewer = decide(history(ended, workers=8))
     assert fewer.move == "go_on" and fewer.workers == 2 and fewer.why.startswith("open files ran short")
     none = decide(history(ended, workers=0))
@@ -270,6 +270,6 @@ def test_too_many_open_files_cost_workers_and_end_the_run_where_there_are_none()
 
 
 def test_a_person_who_has_raised_the_limit_of_open_files_resumes_at_the_same_rung() -> None:
-    ended = at(LADDER.asked, Ended.OPEN_FILES, source="files")
+    ended = at(LADDER.asked, Ended.HOST_MEMORY, source="files")
     again = went_on(decide(history(ended, workers=0, forgiven=1)))
     assert (again.at, again.checkpoint) == (LADDER.asked, checkpoint())
