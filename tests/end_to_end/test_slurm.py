@@ -130,7 +130,7 @@ def test_a_job_that_waits_is_listed_followed_not_begun_elsewhere_and_taken_back(
     assert refused.returncode == 1 and f"SLURM's job {said['job']} has it (pending)" in refused.stderr
     pruned = place.autofit("runs", "--prune", "--yes")
     assert pruned.returncode == 0 and Path(said["run_dir"]).is_dir(), "a launch that waits is not over"
-    stopped = place.autofit("stop", said["job"])
+    stopped = place.autofit("stop", said["run_dir"])
     assert stopped.returncode == 0 and "took SLURM's job back" in stopped.stdout, stopped.stderr
     assert place.up.queued() == [] and place.seen(said)["state"] == "stopped"
     assert "had not begun with it" in place.autofit("watch", said["run_dir"]).stdout
@@ -236,7 +236,7 @@ def test_a_run_that_was_stopped_is_handed_in_again_or_gone_on_with_here(place: P
     again = answer(place.autofit("resume", said["run_dir"], "--json"))
     assert again["status"] == "submitted" and again["job"] != said["job"]
     until(lambda: len(epochs(said)) >= 2)
-    assert place.autofit("stop", again["job"]).returncode == 0
+    assert place.autofit("stop", said["run_dir"]).returncode == 0
     until(lambda: not place.up.queued(), seconds=30)
     done = place.autofit("resume", said["run_dir"], "launch.kind=here", "--json")
     assert done.returncode == 0 and answer(done)["status"] == "done" and trials(said) == 1
