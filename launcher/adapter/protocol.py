@@ -28,7 +28,6 @@ from launcher.ladder.rungs import Ladder, Rung
 from launcher.ladder.twins import Finding
 from launcher.machine import ranks
 from launcher.machine.devices import Budget
-from launcher.shared.report import TrialReport
 
 NOT_FINITE = "its weights are not finite"
 """Why a checkpoint of a diverged training can't be used, for people."""
@@ -196,10 +195,6 @@ class Adapter(ABC):
     @abstractmethod
     def results(self, *, folder: Path) -> Mapping[str, Any]:
         """Results of a finished run, read from the trainer's files: metrics, paths of checkpoints."""
-
-    def estimate_seconds(self, rung: Rung, report: TrialReport) -> float | None:
-        """Estimated seconds of the full run, from the trial's step times; None if unknown."""
-        return None
 
     def saved(self, folder: Path) -> Saved:
         """What the run of this run folder has saved."""

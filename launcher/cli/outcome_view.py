@@ -35,7 +35,7 @@ def colour(verdict: Verdict) -> str:
 def summary(console: Console, fit: Fit) -> None:
     """The ladder as far as it was walked, and what was given up."""
     job = fit.job
-    names = ("rung", *(wheel.name for wheel in job.ladder.wheels), "accum", "peak", "per sample", "full run", "trial")
+    names = ("rung", *(wheel.name for wheel in job.ladder.wheels), "accum", "peak", "trial")
     columns = [*map(Column, names), Column("verdict", right=False)]
     rows = [[_cell(cell, bold=trial.verdict.fits) for cell in _row(trial, job)] for trial in fit.trials]
     if rows:
@@ -52,16 +52,11 @@ def summary(console: Console, fit: Fit) -> None:
 
 
 def _row(trial: Trial, job: Job) -> Iterable[str | Text]:
-    report, verdict = trial.report, trial.verdict
-    samples = trial.rung.micro_batch
-    per_sample = report.step_seconds / samples if report.step_seconds and samples else None
-    estimate = job.adapter.estimate_seconds(trial.rung, report) if verdict.fits else None
+    verdict = trial.verdict
     yield str(trial.rung.index)
     yield from (setting(trial.rung.values[wheel.name]) for wheel in job.ladder.wheels)
     yield str(trial.rung.accumulation)
     yield size(verdict.peak_bytes)
-    yield f"{per_sample * 1000:.1f} ms" if per_sample else "-"
-    yield prose.duration(estimate) if estimate else "-"
     yield f"{trial.seconds:.1f} s" if not trial.kept else "kept"
     where = "" if verdict.phase == Phase.DONE else f" in {verdict.phase}"
     yield Text.assemble((verdict.kind.value, colour(verdict)), where)

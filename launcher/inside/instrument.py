@@ -66,8 +66,6 @@ class Instrument(TakingPart):
         """A validation after the wanted steps has been seen to its (cut) end; of several ranks, all go on from there."""
         self.passive = False
         """A trainer's own hooks (Hugging Face, Lightning, Ultralytics) steer; the generic ones only count."""
-        self.timed = True
-        """The batch under way has all its samples, as a run's: its seconds count."""
         self.micro_batches: list[int] = []
         """Samples of its batches, in the order in which they first came."""
         self.progress = StepsByOptimizer()
@@ -201,7 +199,7 @@ class Instrument(TakingPart):
             self._train_batches += 1
             self.backwards += 1
             self._step_by_hand()
-            self.recorder.batch(timed=self.timed)
+            self.recorder.batch()
 
     def _step_by_hand(self) -> None:
         """Takes a backward pass for a step where no optimizer was made by the time that there would be one."""
@@ -317,7 +315,7 @@ class Instrument(TakingPart):
             self.recorder.fact(validated_early=True)
             return
         self.eval_batches += 1
-        self.recorder.batch(timed=self.timed)
+        self.recorder.batch()
         self.gathered.look()
         if len(self.gathered) == LEAST_VALIDATION:
             grown = self.gathered.all()

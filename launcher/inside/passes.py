@@ -279,16 +279,14 @@ class TrialPass:
         """Says how many samples a batch has, as the trial runs it."""
         instrument = self._instrument
         size = worst.batch_size(self._loader, batch, instrument)
-        if size is None or instrument.recorder is None:
+        trains = self.kind == "train" and instrument.phase in (Phase.TRAIN, Phase.TRAIN_AGAIN, Phase.FINISH)
+        if size is None or instrument.recorder is None or not trains or instrument.in_parts(size):
             return
-        if self.kind == "eval":
-            instrument.recorder.fact(**{"validation_batch": size} if instrument.proven else {})
-        elif instrument.phase in (Phase.TRAIN, Phase.TRAIN_AGAIN, Phase.FINISH) and not instrument.in_parts(size):
-            if (drawn := worst.drawn_batch(self._loader, batch, instrument)) is not None:
-                least, most = instrument.recorder.told.facts.get(DRAWN_BATCH, drawn)
-                instrument.recorder.fact(**{DRAWN_BATCH: [min(least, drawn[0]), max(most, drawn[1])]})
-            observe_micro_batch(instrument, size)
-            instrument.arrives.trains(self._loader)
+        if (drawn := worst.drawn_batch(self._loader, batch, instrument)) is not None:
+            least, most = instrument.recorder.told.facts.get(DRAWN_BATCH, drawn)
+            instrument.recorder.fact(**{DRAWN_BATCH: [min(least, drawn[0]), max(most, drawn[1])]})
+        observe_micro_batch(instrument, size)
+        instrument.arrives.trains(self._loader)
 
     def _end(self) -> Any:
         """Ends the pass early."""

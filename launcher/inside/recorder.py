@@ -47,7 +47,6 @@ class Recorder:
         self._meter = Meter()
         self._phase_began, self._phase_batches = clock(), 0
         self._last_batch: float | None = None
-        self._seconds: dict[str, list[float]] = {"train": [], "validate": [], "half": []}
         self._halves = False
         self._ahead = HeldAhead()
         self._beaten = 0.0
@@ -79,22 +78,16 @@ class Recorder:
             self._meter.close()
         self.write()
 
-    def batch(self, *, timed: bool = True) -> None:
-        """A micro-batch (or validation batch) of this phase is through: its loss, backward and share of the step are done.
-
-        ``timed``: its seconds are those of the run's batches. One that is there for its shape only has fewer samples.
-        """
+    def batch(self) -> None:
+        """A micro-batch (or validation batch) of this phase is through: its loss, backward and share of the step are done."""
         self.sample()
         now, phase = self._clock(), Phase(self.told.phase)
         self._phase_batches += 1
         if phase in _COUNTED:
             setattr(self.told, _COUNTED[phase], getattr(self.told, _COUNTED[phase]) + 1)
-        if timed and self._last_batch is not None:  # the first batch of a phase, and those up to the first optimizer step, warm things up
-            kind = "validate" if phase is Phase.VALIDATE else "half" if self._halves else "train"
-            if phase in _COUNTED:
-                self._seconds[kind].append(now - self._last_batch)
-        if phase is Phase.VALIDATE or self.told.optimizer_steps:
-            self._last_batch = now
+        if self._last_batch is not None and phase in (Phase.TRAIN, Phase.TRAIN_AGAIN):
+            setattr(self.told, "half_step_seconds" if self._halves else "full_step_seconds", now - self._last_batch)
+        self._last_batch = now
 
     def halves_begin(self) -> None:
         """The micro-batches that come now are of half the samples: their time per sample is held against that of whole ones."""
@@ -167,17 +160,7 @@ class Recorder:
     # -- the report
 
     def report(self) -> TrialReport:
-        train, validate, half = (self._seconds[kind] for kind in ("train", "validate", "half"))
-        # of a validation that had a single batch nothing better is known than its phase's
-        only = next((use.seconds / use.batches for use in self.told.uses if use.phase == Phase.VALIDATE and use.batches), 0.0)
-        return dataclasses.replace(
-            self.told,
-            step_seconds=sum(train) / len(train) if train else 0.0,
-            full_step_seconds=train[-1] if half and train else 0.0,
-            half_step_seconds=half[-1] if half else 0.0,
-            validation_batch_seconds=sum(validate) / len(validate) if validate else only,
-            facts={**self.told.facts, VERSIONS: versions(), **self._ahead.fact()},
-        )
+        return dataclasses.replace(self.told, facts={**self.told.facts, VERSIONS: versions(), **self._ahead.fact()})
 
     def write(self) -> None:
         self.report().write(self._orders.report_path)

@@ -309,8 +309,6 @@ def judged(reports: Sequence[TrialReport], status: int, orders: Orders) -> Trial
         notes=(*_notes(everyone), *_ranks(everyone, orders), *([OF_ITSELF.format(own)] if own > 1 else [])),
         facts={**main.facts, **_samples(everyone, own), **_beside(everyone)},
     )
-    if report.failure is not None and "EOFError" in report.failure.types:
-        report = dataclasses.replace(report, notes=(*report.notes, UNANSWERED))
     if report.failure is None and status != 0:
         report = dataclasses.replace(report, failure=_exit_failure(status, orders))
     if report.failure is None and report.phase != Phase.DONE:
@@ -341,7 +339,6 @@ NO_STEP = (
     f"{PATIENCE} backward passes"
 )
 OF_ITSELF = "the script accumulates {} micro-batches by itself, in each step that it was told to take"
-UNANSWERED = "standard input is empty, in trials and in the run: what a script asks for there, its options must say"
 
 
 def _no_model(status: int, orders: Orders) -> str:

@@ -145,13 +145,10 @@ class TrialReport:
     """CPU: VmData when the cap was set. CUDA: what context and libraries had taken outside the allocator by then."""
     device_total_bytes: int = 0
     """CUDA: the card's memory as PyTorch counts it; its per-process fraction is a part of this."""
-    step_seconds: float = 0.0
-    """Seconds of one micro-batch, forward and backward with its share of the optimizer step, after the first."""
     full_step_seconds: float = 0.0
-    """Where the driver may spill: seconds of the last whole micro-batch before those of half the samples."""
+    """Seconds of the last whole micro-batch."""
     half_step_seconds: float = 0.0
-    """Seconds of one of half the samples, otherwise alike; 0 where none was run."""
-    validation_batch_seconds: float = 0.0
+    """Seconds of one of half the samples, which comes behind it where the driver may spill; 0 where none was run."""
     loss_finite: bool | None = None
     """Whether every training loss that was seen was a finite number; None where none was seen."""
     growth_bytes_per_batch: float = 0.0

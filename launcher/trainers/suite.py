@@ -33,7 +33,6 @@ from launcher.ladder.rungs import MICRO_BATCH, Ladder
 from launcher.ladder.verdict import Kind
 from launcher.machine.devices import Budget
 from launcher.shared.files import plain
-from launcher.shared.report import TrialReport
 from launcher.shared.sizes import GIB, MIB
 from launcher.trial import trial
 from launcher.trial.job import Job
@@ -129,12 +128,6 @@ class AdapterSuite:
         assert list(adapter.saved(tmp_path / "launch").files) == []
         assert adapter.asked.keeps is None or MICRO_BATCH in adapter.asked.keeps, "a lower micro-batch is what a late failure needs first"
         assert not (tmp_path / "launch").exists()
-
-    def test_it_estimates_only_from_a_trial_that_measured(self, adapter: Adapter, ladder: Ladder) -> None:
-        assert adapter.estimate_seconds(ladder.asked, TrialReport()) is None
-        report = TrialReport(step_seconds=0.5, train_samples=100, validation_batches_total=2, validation_batch_seconds=1.0)
-        estimate = adapter.estimate_seconds(ladder.asked, report)
-        assert estimate is None or estimate > 0
 
     def test_a_real_trial_with_enough_memory_fits_and_leaves_nothing_behind(self, adapter: Adapter, ladder: Ladder, tmp_path: Path) -> None:
         before = snapshot(tmp_path)

@@ -217,18 +217,6 @@ def test_each_pass_of_a_validation_is_cut_for_itself(monkeypatch: pytest.MonkeyP
         assert (measured["growth_bytes_per_batch"], measured["validation_batches_left"]) == (2 * 3 * MIB, 2)
 
 
-def test_a_batch_of_fewer_samples_tells_nothing_of_the_pace(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As a trainer's hooks say of the batch that is under way."""
-    heard: list[bool] = []
-    monkeypatch.setattr(Recorder, "batch", lambda _, *, timed: heard.append(timed), raising=False)
-    session, _, optimizer = begun(1)
-    for session.timed in (True, False):
-        session.backward_done()
-        session.stepped(optimizer)
-    session.validation_batch()
-    assert heard == [True, False, False]
-
-
 class Lengthy:
     """A sampler that begins anew by itself, and tells the length of a single round, as YOLOX's. ``times``: None is for ever."""
 

@@ -9,7 +9,7 @@ import pytest
 
 from launcher.inside import trial
 from launcher.inside.counted import PATIENCE, StepsByOptimizer
-from launcher.inside.trial import UNANSWERED, judged
+from launcher.inside.trial import judged
 from launcher.shared.orders import Orders
 from launcher.shared.report import HELD_AHEAD, HOST_BESIDE, RANK, SAMPLES, Failure, Phase, PhaseUse, TrialReport
 
@@ -86,12 +86,6 @@ def test_of_a_phase_that_came_twice_the_time_with_most_counts(tmp_path: Path) ->
     report = judged([rank(phase="done", uses=uses), rank(phase="done", uses=uses)], 0, orders(tmp_path))
     assert max(use.reserved_bytes for use in report.uses) == 140
     assert {use.reserved_bytes for use in report.uses if use.phase == Phase.VALIDATE} == {80}
-
-
-def test_a_script_that_asks_its_user_is_told_that_a_trial_has_none(tmp_path: Path) -> None:
-    asked = Failure(types=("EOFError",), message="EOFError: EOF when reading a line", traceback="")
-    assert UNANSWERED in judged([rank(failure=asked)], 1, orders(tmp_path)).notes
-    assert UNANSWERED not in judged([rank(failure=OOM)], 1, orders(tmp_path)).notes
 
 
 def test_what_all_processes_put_into_a_step_is_added_up_with_what_the_script_accumulates_itself(tmp_path: Path) -> None:

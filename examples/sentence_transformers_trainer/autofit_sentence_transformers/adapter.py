@@ -7,7 +7,6 @@ the batch stays, and goes through in mini-batches with cached gradients. What a 
 
 from __future__ import annotations
 
-import math
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,7 +32,6 @@ from launcher.adapter import (
     Rung,
     RunStart,
     TrialPlan,
-    TrialReport,
     Understood,
     Value,
     WheelRule,
@@ -234,18 +232,6 @@ class SentenceTransformersAdapter(Adapter):
         if not metrics:
             return {"output_dir": str(output)}
         return {"output_dir": str(output), "steps": state.get("global_step"), "metrics": metrics}
-
-    def estimate_seconds(self, rung: Rung, report: TrialReport) -> float | None:
-        """Steps, an evaluation per epoch (or as eval_steps says) and one at the end; the evaluator embeds every text once more."""
-        if not report.step_seconds or not report.train_samples:
-            return None
-        args = self.recipe.trainer.args
-        per_epoch = math.ceil(report.train_samples / rung.effective_batch)
-        steps = args["max_steps"] if args.get("max_steps", -1) > 0 else math.ceil(per_epoch * args.get("epochs", 1.0))
-        evaluations = 1 + steps / (args.get("eval_steps") or per_epoch)
-        batches = steps * (rung.accumulation if self._batch is None else rung.effective_batch // self._batch)
-        evaluation = 2 * report.validation_batches_total * report.validation_batch_seconds
-        return float(batches * report.step_seconds + evaluations * evaluation)
 
 
 def _positions(model: str) -> int | None:

@@ -35,7 +35,6 @@ from launcher.ladder.rungs import Ladder, Rung
 from launcher.ladder.twins import Finding, FindingKind
 from launcher.machine import devices, process, torchrun
 from launcher.machine.devices import Budget
-from launcher.shared.report import TrialReport
 from launcher.trainers.ultralytics import arguments as yolo_arguments
 from launcher.trainers.ultralytics import checks, environment, recognise, resuming, twins
 from launcher.trainers.ultralytics import data as yolo_data
@@ -420,14 +419,6 @@ class UltralyticsAdapter(Adapter):
         asked = self.recipe.ask.get("workers")
         workers = yolo_arguments.value_of(self.args, "workers") if asked is None else asked
         return workers if isinstance(workers, int) else None
-
-    def estimate_seconds(self, rung: Rung, report: TrialReport) -> float | None:
-        if not report.step_seconds or not report.train_samples:
-            return None
-        epochs = yolo_arguments.value_of(self.args, "epochs")
-        batches = math.ceil(report.train_samples / rung.micro_batch)
-        seconds = batches * report.step_seconds + report.validation_batches_total * report.validation_batch_seconds
-        return float(epochs * seconds)
 
 
 def _rows(path: Path) -> list[dict[str, float]]:

@@ -101,6 +101,7 @@ def run_trial(tmp_path: Path, quiet_environment: dict[str, str]) -> RunTrial:
         fault: str = "",
         cwd: Path = ROOT,
         steps_after: int = 1,
+        may_spill: bool = False,
         **recipe: Any,
     ) -> Ran:
         asked = {"model": "yolov8n.yaml", "image_size": 64, "micro_batch": 8, "accumulation": 2, **(ask or {})}
@@ -117,7 +118,7 @@ def run_trial(tmp_path: Path, quiet_environment: dict[str, str]) -> RunTrial:
             payload["argv"] = [program, FAULTY, fault, *words]
         orders = Orders(
             module=plan.module, folder=str(folder), device="cpu", cap_bytes=cap_mib * MIB, accumulation=rung.accumulation,
-            steps_after=steps_after, payload=payload,
+            steps_after=steps_after, may_spill=may_spill, payload=payload,
         )  # fmt: skip
         orders.write(folder / "orders.json")
         with (folder / "stdout.log").open("wb") as out, (folder / "stderr.log").open("wb") as err:

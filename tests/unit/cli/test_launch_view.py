@@ -73,14 +73,9 @@ def said(here: Job, trials: Sequence[Trial] = (), status: Status = Status.NO_RUN
 
 def test_the_table_shows_each_tried_rung_and_what_was_given_up(tmp_path: Path) -> None:
     here = job(tmp_path)
-    report = replace(
-        REPORT, observed={"micro_batch": 2}, optimizer_steps=3, step_seconds=0.4, train_samples=100, validation_batches_total=2,
-        validation_batch_seconds=1.0,
-    )  # fmt: skip
+    report = replace(REPORT, observed={"micro_batch": 2}, optimizer_steps=3)
     text = said(here, [*tried(here, out_of_memory(900, why="[really]")), *tried(here, FITS, at=1, report=report)], Status.DONE)
     assert "out_of_memory in train" in text and "900 MiB" in text
-    assert "200.0 ms" in text, "0.4 s for a micro-batch of 2"
-    assert "44 s" in text, "2 epochs x (50 x 0.4 + 2 x 1.0) s"
     assert "given up: micro_batch 2 instead of 4 (effective batch 64, as asked)" in text
 
 

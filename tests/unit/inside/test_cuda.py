@@ -198,7 +198,7 @@ def test_the_report_says_how_large_the_card_is_as_torch_counts(machine: Machine,
     assert report is not None and report.device_total_bytes == machine.cuda.total
 
 
-# ---- 4: the throughput test
+# ---- 4: spill
 
 
 def test_half_micro_batches_are_timed_apart_from_whole_ones(machine: Machine) -> None:
@@ -214,7 +214,7 @@ def test_half_micro_batches_are_timed_apart_from_whole_ones(machine: Machine) ->
         now[0] += seconds
         recorder.batch()
     report = recorder.report()
-    assert (report.step_seconds, report.full_step_seconds, report.half_step_seconds) == (4, 4, 1)
+    assert (report.full_step_seconds, report.half_step_seconds) == (4, 1)
 
 
 # ---- 16: processes that are no part of a trial

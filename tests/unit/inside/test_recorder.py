@@ -64,36 +64,6 @@ def test_each_phase_is_closed_with_its_seconds_and_batches(orders: Orders) -> No
     assert (read(orders).train_batches, read(orders).validation_batches, read(orders).train_again_batches) == (4, 1, 0)
 
 
-def test_step_seconds_leave_out_everything_up_to_the_first_optimizer_step(orders: Orders) -> None:
-    clock = Clock()
-    recorder = Recorder(orders, clock)
-    recorder.phase(Phase.TRAIN)
-    for seconds, steps in ((50, False), (30, True), (2, False), (4, True)):
-        clock.now += seconds
-        if steps:
-            recorder.optimizer_step()
-        recorder.batch()
-    assert recorder.report().step_seconds == 3
-    assert recorder.report().optimizer_steps == 2
-
-
-@pytest.mark.parametrize(("batches", "mean"), [
-    ([(9, True), (2, True), (4, True)], 3),  # the first one warms up
-    ([(9, True), (100, False), (4, True)], 4),  # one that is there for its shape only
-    ([(9, True)], 9),
-])  # fmt: skip
-def test_validation_seconds_are_those_of_whole_batches_behind_the_first(
-    batches: list[tuple[int, bool]], mean: float, orders: Orders
-) -> None:
-    recorder = Recorder(orders, clock := Clock())
-    recorder.phase(Phase.VALIDATE)
-    for seconds, timed in batches:
-        clock.now += seconds
-        recorder.batch(timed=timed)
-    recorder.phase(Phase.TRAIN_AGAIN)
-    assert (recorder.report().validation_batch_seconds, recorder.report().validation_batches) == (mean, len(batches))
-
-
 def test_what_was_observed_noted_and_swallowed_is_in_the_report(orders: Orders) -> None:
     recorder = Recorder(orders)
     recorder.observe(micro_batch=4)

@@ -70,8 +70,7 @@ class Steered(_Trainer):  # type: ignore[misc]
     def _observe(self, images: Any) -> None:
         """The largest micro-batch and side that came. A data set smaller than the micro-batch alters nothing."""
         recorder, seen = self._recorder, self._recorder.observed
-        self.instrument.timed = len(images) == min(self._micro_batch, len(self.train_loader.dataset))
-        count = self._micro_batch if self.instrument.timed else len(images)
+        count = self._micro_batch if len(images) == len(self.train_loader.dataset) else len(images)
         recorder.observe(
             micro_batch=max(count, seen.get("micro_batch", 0)), largest_input=max(*images.shape[-2:], seen.get("largest_input", 0))
         )

@@ -53,11 +53,10 @@ def _takes_a_few_batches(validator: Any, instrument: Instrument) -> None:
 
     def seen(batch: Any) -> Any:
         batch = preprocess(batch)
-        images, loader = len(batch["img"]), validator.dataloader
-        instrument.timed = images >= min(loader.batch_size or images, len(loader.dataset))
+        images = len(batch["img"])
         if validator.training:
             asked = instrument.orders.payload.get("val_micro_batch")
-            if asked and images == len(loader.dataset):
+            if asked and images == len(validator.dataloader.dataset):
                 images = max(images, asked)  # a validation set smaller than its batch alters nothing
             before = recorder.observed
             recorder.observe(
