@@ -46,7 +46,7 @@ def test_a_trial_that_fits_did_its_steps_on_the_worst_data_and_wrote_nothing_of_
     assert [line for line in ran.output.splitlines() if line.startswith(("WRITE", "NETWORK"))] == []
     assert (report.phase, report.failure, report.swallowed) == (Phase.DONE, None, ())
     # at 96, 32, 64 and 96 px, one left over at 32; after validation again 96, 32, 64, 96, and 96 twice with mosaic closed, then two halves
-    assert (report.optimizer_steps, report.train_batches, report.train_again_batches) == (5, 5, 8)
+    assert (report.optimizer_steps, report.train_batches, report.train_again_batches) == (6, 5, 8)
     assert report.full_step_seconds > 0 and report.half_step_seconds > 0
     assert report.validation_batches == 3  # the larger of the set's two shapes, the smaller, the larger
     # the largest size that multi_scale=0.5 can draw at 64 is ceil(96 / 32) * 32; validation pads squares by one stride
