@@ -12,7 +12,7 @@ from launcher.shared.memory_failures import Source
 
 
 class Kind(StrEnum):
-    """The ten ways a trial can end. Only ``FITS`` launches."""
+    """The ways in which a trial can end. Only ``FITS`` launches."""
 
     FITS = "fits"
     OUT_OF_MEMORY = "out_of_memory"
