@@ -6,7 +6,6 @@ subclass ``launcher.trainers.suite.AdapterSuite``. Other modules may move withou
 
 from launcher.adapter import log_line, progress
 from launcher.adapter.commands import Checkpoint, Command, TrialPlan, absolute, copies
-from launcher.adapter.dialect import Dialect
 from launcher.adapter.faults import destination_faults
 from launcher.adapter.inputs import Inputs, package_folder
 from launcher.adapter.log_line import LogLine, TrainerWords
@@ -36,7 +35,6 @@ __all__ = [
     "Command",
     "Correction",
     "DeviceRules",
-    "Dialect",
     "Doubt",
     "Fault",
     "Finding",

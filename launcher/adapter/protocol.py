@@ -15,7 +15,6 @@ from typing import Any, ClassVar
 
 from launcher.adapter import log_line
 from launcher.adapter.commands import Checkpoint, Command, TrialPlan
-from launcher.adapter.dialect import Dialect
 from launcher.adapter.inputs import Inputs
 from launcher.adapter.log_line import LogLine, TrainerWords
 from launcher.adapter.progress import Progress
@@ -99,8 +98,6 @@ class Adapter(ABC):
     tried if that disproves the reading."""
     words: ClassVar[TrainerWords] = TrainerWords()
     """What the trainer's messages mean."""
-    dialects: ClassVar[tuple[Dialect, ...]] = ()
-    """How people say to the trainer what a lower rung changes; several for an adapter of many trainers."""
     ranks: ClassVar[bool] = False
     """True: its trials and its run can be started once on each of several devices (torchrun), and follow from that alone."""
     starts_ranks: ClassVar[bool] = False

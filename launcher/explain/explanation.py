@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from launcher.adapter.dialect import Change, Dialect
-from launcher.adapter.registry import adapters
 from launcher.explain import known, part, plain, trouble
 from launcher.explain.figures import CardFigures
+from launcher.explain.known import Dialect
 from launcher.explain.part import Part
 from launcher.explain.trouble import LogFailure, Trouble
 from launcher.shared.sizes import format_size
@@ -47,7 +46,7 @@ def explain(text: str) -> Explanation:
     """Explains a whole log."""
     lines = plain.plain(text)
     failure = trouble.find(lines)
-    dialect = _speaker(text)
+    dialect = known.speaker(text)
     number = next((at for at in range(len(lines), 0, -1) if failure.line and lines[at - 1].strip() == failure.line), 0)
     where = part.find(failure.chain, lines[: number or None]) if failure.kind.of_memory is not False else ""
     return Explanation(
@@ -58,19 +57,12 @@ def explain(text: str) -> Explanation:
         number=number,
         phase=where,
         figures=failure.figures,
-        trainer=dialect.trainer if dialect.signs else "",
+        trainer=dialect.trainer,
         likely=_likely(failure, where),
         changes=tuple(dict.fromkeys(filter(None, _changes(failure, where, dialect)))),
         may_fit=failure.kind not in _NO_LOWER_RUNG,
         unknown=tuple(_unknown(failure, where)),
     )
-
-
-def _speaker(text: str) -> Dialect:
-    """Whose log it is: the first whose signs it holds, a general trainer's last."""
-    dialects = [dialect for adapter in sorted(adapters(), key=lambda one: one.general) for dialect in adapter.dialects]
-    speaking = next((dialect for dialect in dialects if dialect.signs and dialect.speaks(text)), None)
-    return speaking or next(dialect for dialect in dialects if not dialect.signs)
 
 
 def _on_processor(failure: LogFailure, where: Part) -> bool:
@@ -97,7 +89,7 @@ def _changes(failure: LogFailure, where: Part, dialect: Dialect) -> Iterator[str
     yield told.last
 
 
-def _wanted(failure: LogFailure, where: Part) -> Sequence[Change]:
+def _wanted(failure: LogFailure, where: Part) -> Sequence[str]:
     told, here = known.kinds()[failure.kind], known.parts()[where].changes
     frame = known.frame(failure.chain) if failure.kind is Trouble.ALLOCATOR else None
     if frame is not None and frame.changes:

@@ -1,4 +1,4 @@
-"""Reads known.yaml: what is said of kinds of failures, parts of a training, and errors that are no want of memory."""
+"""Reads known.yaml: what is said of kinds of failures, parts of a training, errors that are no want of memory, and in whose words."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ from typing import Any
 
 import yaml
 from pydantic import BaseModel, ConfigDict
-
-from launcher.adapter.dialect import Change
 
 
 class Known(BaseModel):
@@ -29,14 +27,39 @@ class Known(BaseModel):
     on_card: bool = False
     first: str = ""
     """What helps first, whichever trainer it is."""
-    changes: tuple[Change, ...] = ()
-    """What to change, best first."""
+    changes: tuple[str, ...] = ()
+    """What to change, best first, by the names of ``Dialect.changes``."""
     last: str = ""
+
+
+class Dialect(BaseModel):
+    """One trainer's words for what can be asked of it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+    trainer: str
+    """As people call it; empty: any PyTorch training."""
+    signs: str = ""
+    """Regular expression of what only its logs hold."""
+    changes: Mapping[str, str]
+
+
+def speaker(log: str) -> Dialect:
+    """Whose log it is, with the words of any PyTorch training where it has none of its own."""
+    spoken = [Dialect(**entry) for entry in _read()["dialects"]]
+    speaking = next(one for one in spoken if re.search(one.signs, log))
+    return speaking.model_copy(update={"changes": {**spoken[-1].changes, **speaking.changes}})
+
+
+@cache
+def _read() -> dict[str, Any]:
+    told: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("known.yaml").read_text(encoding="utf-8"))
+    return told
 
 
 @cache
 def _table() -> dict[str, Any]:
-    told: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("known.yaml").read_text(encoding="utf-8"))
+    told = {section: said for section, said in _read().items() if section != "dialects"}
     return {
         section: {name: Known(**entry) for name, entry in said.items()} if isinstance(said, dict) else [Known(**entry) for entry in said]
         for section, said in told.items()

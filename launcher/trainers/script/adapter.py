@@ -16,7 +16,6 @@ from typing import Any, ClassVar
 
 from launcher.adapter import log_line, wheel_names
 from launcher.adapter.commands import Command, TrialPlan
-from launcher.adapter.dialect import Dialect
 from launcher.adapter.inputs import Inputs
 from launcher.adapter.log_line import LogLine, TrainerWords
 from launcher.adapter.progress import Progress
@@ -48,7 +47,6 @@ from launcher.trainers.script import (
     trainer_lines,
     training_arguments,
 )
-from launcher.trainers.script.dialects import DIALECTS
 from launcher.trainers.script.loader_workers import Workers
 from launcher.trainers.script.rules import ScriptArgs
 from launcher.trainers.script.said import (
@@ -85,7 +83,6 @@ class ScriptAdapter(Adapter):
     name: ClassVar[str] = "script"
     general: ClassVar[bool] = True
     starts_ranks: ClassVar[bool] = True
-    dialects: ClassVar[tuple[Dialect, ...]] = DIALECTS
     words: ClassVar[TrainerWords] = TrainerWords(
         cures={
             "pinned": "Trainer pins unless dataloader_pin_memory=False",

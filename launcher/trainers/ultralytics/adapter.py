@@ -21,7 +21,6 @@ from typing import Any, ClassVar
 from launcher import paths
 from launcher.adapter import log_line
 from launcher.adapter.commands import Command, TrialPlan, absolute, preloaded
-from launcher.adapter.dialect import Dialect
 from launcher.adapter.inputs import Inputs, package_folder
 from launcher.adapter.log_line import LogLine, TrainerWords
 from launcher.adapter.progress import VALIDATE, Progress
@@ -40,7 +39,6 @@ from launcher.trainers.ultralytics import checks, environment, recognise, resumi
 from launcher.trainers.ultralytics import data as yolo_data
 from launcher.trainers.ultralytics import models as yolo_models
 from launcher.trainers.ultralytics.checks import TASKS
-from launcher.trainers.ultralytics.dialect import DIALECT
 from launcher.trainers.ultralytics.models import from_weights, smaller, start_of
 
 _EXACT = ("yolo.py", ("exact_settings.py", "exact_trainer.py", "layer_checkpointing.py", "yolo_ranks.py"))
@@ -72,7 +70,6 @@ class UltralyticsAdapter(Adapter):
     name: ClassVar[str] = "ultralytics"
     ranks: ClassVar[bool] = True
     words: ClassVar[TrainerWords] = WORDS
-    dialects: ClassVar[tuple[Dialect, ...]] = (DIALECT,)
     wheels: ClassVar[Mapping[str, WheelSpec]] = {
         "micro_batch": WheelSpec(type=int, help="Samples per device per forward and backward pass; Ultralytics' batch on one GPU."),
         "image_size": WheelSpec(
