@@ -36,10 +36,8 @@ class Takes(Enum):
     """The user's command after ``--``; overrides before it."""
     EITHER = "either"
     """One or the other: a recipe, or a command after ``--``."""
-    FOLDER = "folder"
-    """The folder of a run."""
     NAME = "name"
-    """The name of a recipe."""
+    """The name of a run, or of a recipe."""
     NOTHING = "nothing"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import os
 import re
@@ -27,7 +26,7 @@ def understand(words: Sequence[str], *, value: str = "") -> Understood:
     """
     if not words:
         raise _refused("there is no command", "For example: autofit run -- python train.py --batch-size 64.")
-    words = _without_shell(words)
+    _refuse_shell(words)
     _refuse_unreadable(words)
     installed = list(adapters())
     for general in (False, True):  # one that takes any command is asked, and may refuse it, only where nobody knows it
@@ -41,23 +40,15 @@ def understand(words: Sequence[str], *, value: str = "") -> Understood:
 
 
 _SHELLS = ("bash", "sh", "dash", "zsh")
-_PLAIN = re.compile(r"[\w ./:=,@%+'\"-]+")
-"""What a shell takes for no more than words."""
 
 
-def _without_shell(words: Sequence[str]) -> Sequence[str]:
-    """The words; of ``bash -c 'python train.py'`` those inside, if they are one plain command. Raises BadInput for other shell scripts, and
-    for notebooks."""
-    shell = Path(words[0]).name in _SHELLS
-    if shell and len(words) == 3 and words[1] == "-c" and _PLAIN.fullmatch(words[2]) and words[2].strip():
-        with contextlib.suppress(ValueError):  # a quote that doesn't end
-            return shlex.split(words[2])
+def _refuse_shell(words: Sequence[str]) -> None:
+    """Raises BadInput for shell scripts, and for notebooks."""
     notebook = next((word for word in words if word.endswith(".ipynb")), "") if script_among(words) is None else ""
-    if not (shell or words[0].endswith(".sh") or notebook):
-        return words
-    script = f"Make a script of it: jupyter nbconvert --to script {shlex.quote(notebook)}. " if notebook else ""
-    found = f"{notebook or shlex.join(words[:2])} is a {'notebook' if notebook else 'shell script'}, which autofit doesn't read"
-    raise _refused(found, f"{script}Give the command that trains: autofit run -- python train.py ....")
+    if Path(words[0]).name in _SHELLS or words[0].endswith(".sh") or notebook:
+        script = f"Make a script of it: jupyter nbconvert --to script {shlex.quote(notebook)}. " if notebook else ""
+        found = f"{notebook or shlex.join(words[:2])} is a {'notebook' if notebook else 'shell script'}, which autofit doesn't read"
+        raise _refused(found, f"{script}Give the command that trains: autofit run -- python train.py ....")
 
 
 def _seen(adapter: type[Adapter], words: Sequence[str], value: str) -> Understood | None:

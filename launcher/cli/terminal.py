@@ -29,20 +29,19 @@ if TYPE_CHECKING:
 _READER_GONE = (errno.EPIPE, errno.EIO)
 
 
-class _Screen(io.RawIOBase):
+class _Screen(io.FileIO):
     """The bytes of our streams that end up in one place, written as long as that is possible."""
 
     def __init__(self, stream: TextIO | None) -> None:
         """``stream``: None where it was closed before autofit began."""
-        buffer: Any = io.FileIO(os.devnull, "w") if stream is None else stream.buffer
-        self._raw: io.RawIOBase = getattr(buffer, "raw", buffer)  # with python -u the buffer is the raw stream itself
+        super().__init__(os.devnull if stream is None else stream.fileno(), "w", closefd=stream is None)
         self._lock = threading.RLock()
         self._torn = False
         """A trainer's last line has no end yet."""
         self.lost: OSError | None = None
         """Why nothing is written any more."""
 
-    def write(self, data: Any) -> int:
+    def write(self, data: Any, /) -> int:
         """Writes autofit's own words; they never stand behind a trainer's last line."""
         with self._lock:
             if self._torn and data:
@@ -61,20 +60,11 @@ class _Screen(io.RawIOBase):
         rest = memoryview(data)
         try:
             while rest and self.lost is None:
-                if (written := self._raw.write(rest)) is None:  # a stream that others made non-blocking is full
+                if (written := super().write(rest)) is None:  # a stream that others made non-blocking is full
                     time.sleep(0.01)
                 rest = rest[written or 0 :]
         except OSError as error:
             self.lost = error
-
-    def writable(self) -> bool:
-        return True
-
-    def fileno(self) -> int:
-        return self._raw.fileno()
-
-    def isatty(self) -> bool:
-        return self._raw.isatty()
 
 
 def _screen(stream: TextIO) -> _Screen | None:

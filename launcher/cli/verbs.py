@@ -105,7 +105,7 @@ VERBS: tuple[Verb, ...] = (
         name="resume",
         usage="[RUN] [recover.KEY=VALUE ...]",
         help="go on with a run that was interrupted or failed",
-        takes=Takes.FOLDER,
+        takes=Takes.NAME,
         run=single(runs.resume),
         flags=(DETACH,),
         more="From its last whole checkpoint, or with its trials where no rung had been found. Without RUN, the newest.",
@@ -116,7 +116,7 @@ VERBS: tuple[Verb, ...] = (
         name="runs",
         usage=f"[{runs.PEAKS} | {prune.PRUNE}] [FOLDER]",
         help="every launch: its state, rung, progress, peak, age",
-        takes=Takes.FOLDER,
+        takes=Takes.NAME,
         run=single(runs.runs),
         flags=(runs.PEAKS, prune.PRUNE, prune.CHECKPOINTS, prune.YES),
         examples=("autofit runs", f"autofit runs {prune.PRUNE} {prune.YES}"),
@@ -125,7 +125,7 @@ VERBS: tuple[Verb, ...] = (
         name="logs",
         usage=f"[-f] [{TRIAL} N] [RUN]",
         help="what a trainer has said; the newest run's by itself",
-        takes=Takes.FOLDER,
+        takes=Takes.NAME,
         run=single(logs.logs),
         flags=(*logs.FOLLOW, TRIAL),
         examples=("autofit logs -f", f"autofit logs {TRIAL} 1 yolo_demo-20261122-101500"),
@@ -134,11 +134,11 @@ VERBS: tuple[Verb, ...] = (
         name="watch",
         usage="[RUN]",
         help="one live, from another terminal, until it ends",
-        takes=Takes.FOLDER,
+        takes=Takes.NAME,
         run=single(runs.watch),
         more="The newest by itself. Its exit status is the run's.",
     ),
-    Verb(name="stop", usage="RUN", help="end one, its checkpoint kept, and say how to go on", takes=Takes.FOLDER, run=single(runs.stop)),
+    Verb(name="stop", usage="RUN", help="end one, its checkpoint kept, and say how to go on", takes=Takes.NAME, run=single(runs.stop)),
     Verb(
         name="fits",
         usage=f"[{FORGET} ID|all]",
@@ -151,7 +151,7 @@ VERBS: tuple[Verb, ...] = (
         name="report",
         usage=f"[{report.OPEN}] [RUN ...]",
         help="a run as one page to look at; several side by side",
-        takes=Takes.FOLDER,
+        takes=Takes.NAME,
         run=single(report.report),
         flags=(report.OPEN,),
         more="One file of HTML that needs no network: the ladder, peaks, the run over time, the native command. Every train writes one. "
@@ -162,7 +162,7 @@ VERBS: tuple[Verb, ...] = (
         name="explain",
         usage="LOG | - | RUN",
         help="what a log's failure means, and what to change",
-        takes=Takes.FOLDER,
+        takes=Takes.NAME,
         run=single(explain.explain),
         more="Any PyTorch trainer's log, without a run folder: a file, - for standard input, or a run. It starts nothing. Where it can't "
         "tell, it says so.",
@@ -290,14 +290,6 @@ def completions(line: str) -> list[str] | None:
     if len(typed) < 2 or (len(typed) == 2 and not line.endswith(" ")):
         return [verb.name for verb in VERBS]
     verb = find(typed[1])
-    if verb is None:
-        return []
-    if verb.takes is Takes.FOLDER:
-        from launcher.history import runs
-
-        return [*verb.flags, *sorted(path.name for path in runs.below(runs.ROOT))]
-    if verb.takes is Takes.NAME:
-        from launcher.config.recipe_files import recipe_files
-
-        return sorted(recipe_files())
-    return None if verb.takes in (Takes.RECIPE, Takes.EITHER) else list(verb.flags)
+    if verb is not None and verb.takes in (Takes.RECIPE, Takes.EITHER):
+        return None
+    return list(verb.flags) if verb is not None else []

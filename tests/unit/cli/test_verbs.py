@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,6 @@ from launcher.cli import main, verbs
 from launcher.cli.call import Answer, Call, Takes, Task, Verb
 from launcher.config.schema import DeviceRules, RecoverRules, RunRules, TrialRules
 from launcher.errors import ExitCode
-from launcher.history.run_folder import RunFolder
 
 LAUNCHER = Path(main.__file__).parents[1]
 
@@ -32,7 +30,7 @@ def test_a_verb_added_to_the_table_is_in_help_completion_and_the_message_on_an_u
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(verbs, "VERBS", juggling(Takes.FOLDER))
+    monkeypatch.setattr(verbs, "VERBS", juggling(Takes.NAME))
     main.run(["--help"])
     lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
     assert "autofit juggle keeps three in the air" in lines
@@ -47,10 +45,6 @@ def test_a_verb_added_to_the_table_is_in_help_completion_and_the_message_on_an_u
     monkeypatch.setenv("COMP_LINE", "autofit juggle ")
     main.run(["-sc", "query=bash"])
     assert capsys.readouterr().out.split() == ["--high"]
-    folder = RunFolder.create(Path("runs/autofit"), "demo", now=datetime(2026, 11, 21))
-    folder.replace_json(folder.record, {})
-    main.run(["-sc", "query=bash"])
-    assert capsys.readouterr().out.split() == ["--high", "demo-20261121-000000"]
     assert main.run(["jugle"]) == 1
     err = capsys.readouterr().err
     assert "Did you mean 'juggle'?" in err and "juggle. A command of yours" in err
