@@ -1,17 +1,12 @@
 """Fills a cache as Hugging Face's libraries do: folders from Python, the data from native code, and asks how much room there is."""
 
-import argparse
 import os
 import sqlite3
 from pathlib import Path
 
-import torch
-from torch import nn
+from usual import Usual
 
-parser = argparse.ArgumentParser()
-parser.add_argument("--batch-size", type=int, default=64)
-parser.add_argument("--accum", type=int, default=1)
-args = parser.parse_args()
+usual = Usual()
 cache = Path(os.environ.get("HF_DATASETS_CACHE") or Path(os.environ["HF_HOME"]) / "datasets")
 assert (cache / "warm.txt").read_text() == "theirs"
 (cache / "json" / "0.0.0.incomplete").mkdir(parents=True)
@@ -20,9 +15,4 @@ with sqlite3.connect(cache / "json" / "0.0.0.incomplete" / "data.db") as base:
     base.execute("create table numbers (number integer)")
 (cache / "json" / "0.0.0.incomplete").rename(cache / "json" / "0.0.0")
 assert (cache / "json" / "0.0.0" / "data.db").stat().st_size > 0
-model = nn.Linear(32, 4)
-optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-for _ in range(8):
-    model(torch.randn(args.batch_size, 32)).mean().backward()
-    optimizer.step()
-    optimizer.zero_grad()
+usual.one_pass()

@@ -21,6 +21,8 @@ args = parser.parse_args()
 
 torch.manual_seed(0)
 inputs, labels = torch.randn(args.rows, 3, 8, 8), torch.randint(0, 5, (args.rows,))
+if args.kind == "looks_first":  # at a batch, before the model is made, as notebooks do
+    next(iter(DataLoader(TensorDataset(inputs, labels), args.batch_size, shuffle=True)))
 first = nn.BatchNorm2d(8) if args.kind == "norm" else nn.Identity()
 net = nn.Sequential(nn.Conv2d(3, 8, 3), first, nn.ReLU(), nn.Flatten(), nn.Dropout(0.3), nn.Linear(288, 5))
 rate = 0.1 * args.batch_size / 32 if args.kind == "rate" else 0.1
@@ -45,6 +47,7 @@ class Prepares(nn.Module):
 
 
 on_meta = copy.deepcopy(net).to("meta") if args.kind == "on_meta" else None  # as nanochat counts its operations
+average = copy.deepcopy(net).requires_grad_(False) if args.kind == "averages" else None  # by hand, moves with every batch
 prepares = torch.jit.script(Prepares()) if args.kind == "scripted" else None
 
 
@@ -99,6 +102,9 @@ for epoch in range(10**6 if args.steps else args.epochs):
             optimizer.step()
             optimizer.zero_grad()
             done += 1
+            if average is not None:
+                for kept, weight in zip(average.parameters(), net.parameters(), strict=True):
+                    kept.lerp_(weight.detach(), 0.02)
             if warm_up is not None:  # counted in micro-batches, and stepped with the optimizer
                 warm_up.step()
         if args.steps and (batches if args.kind == "counts_batches" else done) >= args.steps:

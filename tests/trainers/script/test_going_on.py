@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -120,12 +121,14 @@ def test_a_script_of_transformers_trainer_needs_no_word_for_it(tmp_path: Path, m
 
 
 OF_TWO = {
-    "args = parser.parse_args()": "parser.add_argument('--resume')\nargs = parser.parse_args()",
-    'torch.save(model.state_dict(), "model.pt")': 'torch.save([model.state_dict(), optimizer.state_dict(), epoch], "model.pt")',
+    "usual = Usual(parser)": "parser.add_argument('--resume')\nusual = Usual(parser)",
+    "            usual.validate()": """            usual.validate()
+            torch.save([usual.model.state_dict(), usual.optimizer.state_dict(), epoch], "model.pt")""",
     "for epoch in range(12):": """begin = 0
-if args.resume:
-    saved = torch.load(args.resume)
-    model.load_state_dict(saved[0]), optimizer.load_state_dict(saved[1])
+import torch
+if usual.args.resume:
+    saved = torch.load(usual.args.resume)
+    usual.model.load_state_dict(saved[0]), usual.optimizer.load_state_dict(saved[1])
     begin = saved[2] + 1
     print("rank", dist.get_rank(), "goes on", flush=True)
 for epoch in range(begin, 12):""",
@@ -139,6 +142,7 @@ def test_processes_go_on_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         assert line in source
         source = source.replace(line, instead)
     (tmp_path / "train.py").write_text(source, encoding="utf-8")
+    shutil.copy(SCRIPTS / "usual.py", tmp_path)
     monkeypatch.chdir(tmp_path)
     told = resumable.recipe() | {"device": {"kind": "cpu", "memory": 600 * MIB}, "ladder": {"order": ("micro_batch",)}}
     told["trainer"]["args"] |= {

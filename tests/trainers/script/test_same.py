@@ -59,7 +59,7 @@ def test_a_mean_that_is_divided_is_the_same_training_and_nothing_of_the_persons_
 def test_a_model_that_is_made_after_a_look_at_a_batch_begins_with_weights_as_they_are_drawn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = proven(tmp_path, monkeypatch, "", script=SCRIPT.with_name("looks_first.py"))
+    found = proven(tmp_path, monkeypatch, "looks_first")
     assert found.same.verdict == "same" and not found.refused and not found.same.cure, found
 
 
@@ -114,7 +114,7 @@ def test_targets_are_weighed_within_each_asked_micro_batch(tmp_path: Path, monke
 
 @pytest.mark.slow
 def test_an_average_that_is_kept_by_hand_and_moves_with_every_batch_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = proven(tmp_path, monkeypatch, "", script=SCRIPT.with_name("ema_by_hand.py"), spelled={"accumulation": "outside"})
+    found = proven(tmp_path, monkeypatch, "averages", spelled={"accumulation": "outside"})
     assert "what it keeps beside its weights (an average of them" in found.refused and found.same.verdict == "different", found
     assert found.same.apart is None and "the update itself is the same" in found.same.gradient
 

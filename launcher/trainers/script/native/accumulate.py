@@ -49,9 +49,9 @@ def begin() -> None:
         outside = OUTSIDE = Outside(every, os.environ.get(LOSS, ""), (int(whole), int(part), place) if part else None)
         after_import(
             {
-                "torch": lambda: install(outside),
+                "torch": lambda torch: install(outside, torch),
                 "deepspeed.runtime.engine": refuse_deepspeed,
-                **({"accelerate.data_loader": lambda: install_accelerate(outside)} if every > 1 else {}),
+                **({"accelerate.data_loader": lambda module: install_accelerate(outside, module)} if every > 1 else {}),
             }
         )
         atexit.register(outside.ended)

@@ -83,10 +83,8 @@ class Checkpointing:
             again[block.stack] += [block.again] if block.again else []
         return [f"checkpointing: {len(times)} of {stack} computed again, {max(times, default=0)} times" for stack, times in again.items()]
 
-    def install(self) -> None:
+    def install(self, torch: Any) -> None:
         """Patches torch, which has just been imported."""
-        import torch
-
         torch.nn.Module.__call__ = self._called(torch.nn.Module.__call__, torch)
 
     # -- which modules

@@ -58,9 +58,9 @@ class FieldOrders:
 
     # -- keywords of a call
 
-    def into_call(self, module: str, owner: str, method: str, defaults: Mapping[str, Any]) -> None:
+    def into_call(self, owner: str, method: str, defaults: Mapping[str, Any], module: Any) -> None:
         """Patches the method, in which the keywords get their wanted values."""
-        kind = getattr(sys.modules[module], owner)
+        kind = getattr(module, owner)
         real = getattr(kind, method)
 
         @functools.wraps(real)
@@ -92,10 +92,9 @@ class FieldOrders:
     def of(self, arguments: Any) -> dict[str, Any]:
         return {name: getattr(arguments, name, None) for name in self._orders}
 
-    def into_arguments(self) -> None:
+    def into_arguments(self, module: Any) -> None:
         """Patches ``transformers.training_args``: classes that a library derives from its own set theirs as they are made."""
-        base = sys.modules["transformers.training_args"].TrainingArguments
-        orders = self
+        base, orders = module.TrainingArguments, self
 
         def derived(cls: Any, /, **kwargs: Any) -> None:
             super(base, cls).__init_subclass__(**kwargs)
@@ -112,9 +111,9 @@ class FieldOrders:
 
         base.__init_subclass__ = classmethod(derived)
 
-    def into_trainer(self) -> None:
+    def into_trainer(self, module: Any) -> None:
         """Patches ``transformers.trainer``."""
-        trainer = sys.modules["transformers.trainer"].Trainer
+        trainer = module.Trainer
         made = trainer.__init__
 
         @functools.wraps(made)
@@ -148,10 +147,10 @@ def _of_a_library(cls: Any) -> bool:
 def begin() -> None:
     """Called by the sitecustomize that has loaded this file, before the program begins."""
     orders: dict[str, Sequence[Any]] = json.loads(os.environ.get(VARIABLE) or "{}")
-    acts = dict[str, Callable[[], None]]()
+    acts = dict[str, Callable[[Any], None]]()
     for (module, owner, method), defaults in CALLS.items():
         if own := {name: order for name, order in orders.items() if name in defaults}:
-            acts[module] = functools.partial(FieldOrders(own).into_call, module, owner, method, defaults)
+            acts[module] = functools.partial(FieldOrders(own).into_call, owner, method, defaults)
     if rest := {name: order for name, order in orders.items() if not any(name in defaults for defaults in CALLS.values())}:
         of_arguments = FieldOrders(rest)
         acts |= {"transformers.training_args": of_arguments.into_arguments, "transformers.trainer": of_arguments.into_trainer}

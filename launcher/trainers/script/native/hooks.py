@@ -13,10 +13,8 @@ from .loaders import is_made_at
 from .steps import Outside
 
 
-def install(outside: Outside) -> None:
+def install(outside: Outside, torch: Any) -> None:
     """Patches torch, which has just been imported."""
-    import torch
-
     if outside.split is not None:
         _wrap(torch.utils.data.DataLoader, "__init__", lambda make: _split(make, outside, *outside.split))  # type: ignore[misc]
     if outside.every == 1:
@@ -27,9 +25,8 @@ def install(outside: Outside) -> None:
         patch(outside, torch)
 
 
-def install_accelerate(outside: Outside) -> None:
+def install_accelerate(outside: Outside, module: Any) -> None:
     """Its loaders fetch a batch ahead, and aren't really DataLoaders: they know better than what is in them which batch is trained."""
-    module = sys.modules["accelerate.data_loader"]
     for name in ("DataLoaderShard", "DataLoaderDispatcher"):
         if hasattr(module, name):
             _wrap(getattr(module, name), "__iter__", lambda begin: _begun(begin, outside))

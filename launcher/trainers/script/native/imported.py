@@ -7,12 +7,13 @@ import importlib.util
 import sys
 from collections.abc import Callable, Sequence
 from types import ModuleType
+from typing import Any
 
 
 class _Finder:
     """Finds modules as the others do, and acts when one of those that are waited for is there."""
 
-    def __init__(self, acts: dict[str, Callable[[], None]]) -> None:
+    def __init__(self, acts: dict[str, Callable[[Any], None]]) -> None:
         self._acts = acts
         self._looking: set[str] = set()
 
@@ -32,12 +33,12 @@ class _Finder:
         def loaded(module: ModuleType) -> None:
             load(module)
             if (act := self._acts.pop(name, None)) is not None:
-                act()
+                act(module)
 
         spec.loader.exec_module = loaded  # type: ignore[method-assign]
         return spec
 
 
-def after_import(acts: dict[str, Callable[[], None]]) -> None:
-    """Module -> what is done when it has been imported."""
+def after_import(acts: dict[str, Callable[[Any], None]]) -> None:
+    """Module -> what is done with it when it has been imported."""
     sys.meta_path.insert(0, _Finder(acts))

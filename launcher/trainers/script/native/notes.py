@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import Any
 
 STRICT_STEPS = 2
 """Optimizer steps in which whatever can't be exact ends the process; afterwards it is told."""
@@ -52,10 +53,10 @@ def refuse_trainers(frame: object) -> None:
         frame = frame.f_back  # type: ignore[attr-defined]
 
 
-def refuse_deepspeed() -> None:
+def refuse_deepspeed(engine: Any) -> None:
     """Patches ``deepspeed.runtime.engine``, which makes the steps itself: one that is made raises NotExact."""
 
     def refused(*_: object, **__: object) -> None:
         raise NotExact("DeepSpeed makes the steps and accumulates by itself (gradient_accumulation_steps in its file)")
 
-    sys.modules["deepspeed.runtime.engine"].DeepSpeedEngine.__init__ = refused
+    engine.DeepSpeedEngine.__init__ = refused

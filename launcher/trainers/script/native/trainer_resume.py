@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import functools
 import os
-import sys
 from typing import Any
 
 from .imported import after_import
@@ -27,9 +26,9 @@ class GoesOn:
     def __init__(self, kept_in: str, checkpoint: str) -> None:
         self._kept_in, self._checkpoint = kept_in, os.path.abspath(checkpoint) if checkpoint else ""
 
-    def into_trainer(self) -> None:
+    def into_trainer(self, module: Any) -> None:
         """Patches ``transformers.trainer``."""
-        trainer = sys.modules["transformers.trainer"].Trainer
+        trainer = module.Trainer
         trains = trainer.train
 
         @functools.wraps(trains)
@@ -39,7 +38,7 @@ class GoesOn:
             if os.path.dirname(self._checkpoint) != place:
                 return trains(this, resume_from_checkpoint, *more, **kwargs)
             checkpoint, self._checkpoint = self._checkpoint, ""
-            _at_its_own_batch(this)
+            _at_its_own_batch(this, module.TrainerState)
             return trains(this, checkpoint, *more, **kwargs)
 
         trainer.train = train
@@ -53,8 +52,7 @@ class GoesOn:
                 file.write(f"{place}\n")
 
 
-def _at_its_own_batch(trainer: Any) -> None:
-    state = sys.modules["transformers.trainer"].TrainerState
+def _at_its_own_batch(trainer: Any, state: Any) -> None:
     load = state.load_from_json
 
     def loaded(path: str) -> Any:

@@ -43,11 +43,9 @@ class Update:
         self._aside: list[tuple[Any, Any]] = []
         """Weights, and their gradients of the means before."""
 
-    def install(self) -> None:
+    def install(self, torch: Any) -> None:
         """Patches torch, which has just been imported."""
-        import torch
-        from torch.optim import optimizer
-
+        optimizer = torch.optim.optimizer
         backward, made = torch.autograd.backward, optimizer.Optimizer.__init__
 
         @functools.wraps(backward)

@@ -69,7 +69,7 @@ class Sources:
 
         importlib.machinery.SourceFileLoader.get_code = code_of  # type: ignore[assignment,method-assign]
         if "runpy" in sys.modules:
-            self._into_runpy()
+            self._into_runpy(sys.modules["runpy"])
         else:
             after_import({"runpy": self._into_runpy})
 
@@ -78,9 +78,8 @@ class Sources:
             raise ImportError(path)
         return _Main(path, self.compiled)
 
-    def _into_runpy(self) -> None:
+    def _into_runpy(self, runpy: Any) -> None:
         """Children that are spawned run the script once more, under another name."""
-        runpy = sys.modules["runpy"]
         real = runpy._get_code_from_file
 
         def code(*args: Any) -> Any:  # (run_name, fname) to Python 3.11, (fname) after
@@ -91,7 +90,7 @@ class Sources:
                 made = self.compiled(file.read(), path)
             return (made, found[1]) if isinstance(found, tuple) else made
 
-        runpy._get_code_from_file = code  # type: ignore[attr-defined]
+        runpy._get_code_from_file = code
 
 
 class _Main:

@@ -60,7 +60,7 @@ def outside(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], Checkpointing]
 
     def switch_on(share: float) -> Checkpointing:
         found = Checkpointing(share)
-        found.install()
+        found.install(torch)
         return found
 
     return switch_on

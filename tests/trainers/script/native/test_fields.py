@@ -99,9 +99,7 @@ def test_the_script_computes_with_its_own_numbers_until_the_trainer_is_made(argu
     ("batch_size=8, grad_accum_steps=1", {"batch_size": 8, "grad_accum_steps": 1}, True),
     ("batch_size=4, grad_accum_steps=4", {"batch_size": 4, "grad_accum_steps": 4}, False),
 ])  # fmt: skip
-def test_keywords_of_a_call_are_set_in_it(
-    call: str, came: dict[str, int], told: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_keywords_of_a_call_are_set_in_it(call: str, came: dict[str, int], told: bool, capsys: pytest.CaptureFixture[str]) -> None:
     """RF-DETR's ``model.train(batch_size=16, grad_accum_steps=1)``."""
     got: dict[str, int] = {}
 
@@ -111,9 +109,8 @@ def test_keywords_of_a_call_are_set_in_it(
 
     module = types.ModuleType("rfdetr.detr")
     module.RFDETR = Model  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "rfdetr.detr", module)
     ((_, owner, method),) = (one for one in fields.CALLS if one[0] == "rfdetr.detr")
     orders = FieldOrders({"batch_size": [16, 4], "grad_accum_steps": [1, 4]})
-    orders.into_call("rfdetr.detr", owner, method, fields.CALLS["rfdetr.detr", owner, method])
+    orders.into_call(owner, method, fields.CALLS["rfdetr.detr", owner, method], module)
     eval(f"model.train({call})", {"model": Model()})
     assert got == came and ("left as it is" in capsys.readouterr().err) is told

@@ -16,7 +16,7 @@ def test_a_module_that_is_only_looked_for_is_still_waited_for(tmp_path: Path, mo
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
     acted = []
-    after_import({"waited_for": lambda: acted.append(sys.modules["waited_for"].VALUE)})
+    after_import({"waited_for": lambda module: acted.append(module.VALUE)})
     assert importlib.util.find_spec("waited_for") is not None and importlib.util.find_spec("waited_for") is not None
     assert acted == []
     import waited_for  # type: ignore[import-not-found]
