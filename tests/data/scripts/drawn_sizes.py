@@ -15,6 +15,7 @@ parser.add_argument("--how", choices=("stream", "scale", "poisson"), required=Tr
 parser.add_argument("--batch-size", type=int, default=32)
 parser.add_argument("--accum", type=int, default=1)
 parser.add_argument("--workers", type=int, default=0)
+parser.add_argument("--width", type=int, default=16)
 args = parser.parse_args()
 torch.manual_seed(0)
 random.seed(0)
@@ -41,7 +42,8 @@ def scaled(items):
 
 
 digits = TensorDataset(torch.tensor(load_digits().images, dtype=torch.float32).unsqueeze(1))
-model = nn.Sequential(nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.Conv2d(16, 16, 3, padding=1), nn.ReLU(), nn.AdaptiveAvgPool2d(1))
+convolutions = nn.Conv2d(1, args.width, 3, padding=1), nn.ReLU(), nn.Conv2d(args.width, args.width, 3, padding=1), nn.ReLU()
+model = nn.Sequential(*convolutions, nn.AdaptiveAvgPool2d(1))
 loader = DataLoader(digits, args.batch_size, shuffle=True, collate_fn=scaled, num_workers=args.workers)
 if args.how == "poisson":
     loader = DataLoader(digits, batch_sampler=Poisson(), collate_fn=lambda items: torch.stack([picture for (picture,) in items]))

@@ -57,10 +57,10 @@ def test_a_command_with_nothing_to_turn_is_guarded(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_drawn_batches_are_launched_as_they_stand_and_nothing_below_them_is_tried(tmp_path: Path) -> None:
-    done, said, words = launched(tmp_path, "poisson.py", "-b", "64")
+    done, said, words = launched(tmp_path, "drawn_sizes.py", "--how", "poisson", "--batch-size", "64")
     assert done.returncode == 0 and said["status"] == "done" and "misread" not in said, done.stderr
     assert "its loader says no number of samples to a batch" in words and "its batches have" in words
-    done, said, words = launched(tmp_path, "poisson.py", "-b", "512", "--width", "6000", memory="300MiB")
+    done, said, words = launched(tmp_path, "drawn_sizes.py", "--how", "poisson", "--batch-size", "512", "--width", "512", memory="300MiB")
     assert done.returncode == 3 and [one["rung_index"] for one in said["trials"]] == [0], done.stderr
     assert "the micro-batch isn't turned: its loader says no number of samples to a batch" in words
 
