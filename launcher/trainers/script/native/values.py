@@ -6,7 +6,7 @@ As ``_autofit_values.py`` beside a ``sitecustomize.py`` that loads it, in a fold
 
 Each order is a file, a name in it as ``bindings.py`` has it, the value that stands there, and the one that it shall have. A source is
 compiled with the other number in the same place. An order that can't be carried out ends the process: ``NotSet`` says why.
-This file needs the standard library only, and ``bindings.py`` and ``imported.py`` beside it.
+This file needs the standard library only, and ``bindings.py`` beside it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from types import CodeType, ModuleType
 from typing import Any
 
 from .bindings import bindings, named
-from .imported import after_import
 
 VARIABLE = "VALUES"
 Order = tuple[str, Any, Any]
@@ -68,33 +67,16 @@ class Sources:
             return self.compiled(this.get_data(path), path) if self.has(path) else get_code(this, name)
 
         importlib.machinery.SourceFileLoader.get_code = code_of  # type: ignore[assignment,method-assign]
-        if "runpy" in sys.modules:
-            self._into_runpy(sys.modules["runpy"])
-        else:
-            after_import({"runpy": self._into_runpy})
 
     def _main(self, path: str) -> _Main:
         if not self.has(path):
             raise ImportError(path)
         return _Main(path, self.compiled)
 
-    def _into_runpy(self, runpy: Any) -> None:
-        """Children that are spawned run the script once more, under another name."""
-        real = runpy._get_code_from_file
-
-        def code(*args: Any) -> Any:  # (run_name, fname) to Python 3.11, (fname) after
-            found, path = real(*args), str(args[-1])
-            if not self.has(path):
-                return found
-            with open(path, "rb") as file:
-                made = self.compiled(file.read(), path)
-            return (made, found[1]) if isinstance(found, tuple) else made
-
-        runpy._get_code_from_file = code
-
 
 class _Main:
-    """The script, to Python's start: it asks whether the script's path is a folder or an archive with a ``__main__``, and this one is."""
+    """The script, to Python's start, and to ``runpy`` in children that are spawned: both ask whether its path is a folder or an archive
+    with a ``__main__``, and this one is."""
 
     def __init__(self, given: str, compiled: Callable[[bytes, str], CodeType]) -> None:
         self._given, self._compiled = given, compiled
