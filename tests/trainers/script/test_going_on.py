@@ -123,7 +123,7 @@ def test_a_script_of_transformers_trainer_needs_no_word_for_it(tmp_path: Path, m
 OF_TWO = {
     "usual = Usual(parser)": "parser.add_argument('--resume')\nusual = Usual(parser)",
     "            usual.validate()": """            usual.validate()
-            torch.save([usual.model.state_dict(), usual.optimizer.state_dict(), epoch], "model.pt")""",
+            torch.save([usual.model.state_dict(), usual.optimizer.state_dict(), epoch], "last.pt")""",
     "for epoch in range(12):": """begin = 0
 import torch
 if usual.args.resume:
@@ -147,7 +147,7 @@ def test_processes_go_on_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     told = resumable.recipe() | {"device": {"kind": "cpu", "memory": 600 * MIB}, "ladder": {"order": ("micro_batch",)}}
     told["trainer"]["args"] |= {
         "command": [str(Path(sys.executable).with_name("torchrun")), "--nproc_per_node", "2", "train.py"],
-        "resume": {"words": "--resume {checkpoint}", "newest": "model.pt"},
+        "resume": {"words": "--resume {checkpoint}", "newest": "last.pt"},
         "set": {},
         "metrics": None,
     }
@@ -155,4 +155,4 @@ def test_processes_go_on_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert found.verdict.fits, found.verdict
     assert [use.phase for use in found.report.uses][-1] == Phase.RESUME, found.report.notes
     assert {"rank 0 goes on", "rank 1 goes on"} <= set(said(found).splitlines())
-    assert not (tmp_path / "model.pt").exists()
+    assert not (tmp_path / "last.pt").exists()

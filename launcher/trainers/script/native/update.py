@@ -45,7 +45,8 @@ class Update:
 
     def install(self, torch: Any) -> None:
         """Patches torch, which has just been imported."""
-        optimizer = torch.optim.optimizer
+        from torch.optim import optimizer
+
         backward, made = torch.autograd.backward, optimizer.Optimizer.__init__
 
         @functools.wraps(backward)
