@@ -15,6 +15,7 @@ from typing import Any
 from ....inside.after_import import Hook
 from ....inside.instrument import Instrument
 from ....shared.report import SAID_ACCUMULATION, UPDATES, WORLD_SIZE, Phase
+from . import deepspeed
 
 NEVER_ENDS = 1 << 20
 
@@ -24,6 +25,7 @@ def hooks(instrument: Instrument) -> dict[str, tuple[str, Hook]]:
     return {
         "transformers.trainer": ("TrainerCallback", lambda module: install(instrument, module)),
         "transformers.generation.utils": ("GenerationMixin", hold_to_full_length),
+        "deepspeed.runtime.engine": ("DeepSpeedEngine", lambda module: deepspeed.install(instrument, module)),
     }
 
 
