@@ -1,4 +1,4 @@
-"""Judges whether a run's steps have become much slower, and takes in its losses. Pure.
+"""Judges whether a run's steps stop coming or have become much slower, and takes in its losses. Pure.
 
 What is too slow is learned from the run's own earlier steps. ``run.watch`` acts on it. A run that prints nothing and computes nothing
 is judged in ``trial.silence``, as trials are.
@@ -11,7 +11,7 @@ from collections import deque
 from statistics import median
 
 from launcher.adapter.log_line import LogLine
-from launcher.adapter.progress import VALIDATE, Progress
+from launcher.adapter.progress import TRAIN, VALIDATE, Progress
 
 LEAST_STEPS = 20
 """A run's own pace is known after this many steps."""
@@ -24,6 +24,60 @@ FAST = 5
 """All steps of that time but the fastest fifth must be slow."""
 KEPT = 512
 """Paces that are remembered of the time before."""
+
+PATIENCE = 50
+"""A run that computes may go without a step for this many times its longest pause so far."""
+AFTER_A_STALL = 10
+"""After an attempt was ended as hanging, the next one gets this many times the patience, in case that was a mistake."""
+
+
+class StepSilence:
+    """How long no step has come from a run that prints its steps and uses the processor: a collective that hangs spins.
+
+    A validation, an epoch's end, start-up and the run's end may take long without output, so a run is not judged there. Nor is it judged
+    before it has shown how long they take: before one validation has ended, or it has printed steps of its third epoch.
+    """
+
+    def __init__(self, *, least_s: float, after_a_stall: bool) -> None:
+        more = AFTER_A_STALL if after_a_stall else 1
+        self._least_s, self._patience = least_s * more, PATIENCE * more
+        self._steps: int | None = None
+        self._count = self._rounds = 0
+        self._stepped = self._spoke = self._longest_s = 0.0
+        self._epoch: float | None = None
+        self._validated = False
+
+    def look(self, progress: Progress, *, now: float, grew: bool = False) -> str:
+        """How the run hangs, in words; empty if it doesn't. ``now``: monotonic seconds; ``grew``: it has printed something."""
+        steps = progress.steps_done
+        self._validated |= progress.phase == VALIDATE
+        if grew:
+            self._spoke = now
+        if steps is not None and steps != self._steps and progress.phase != VALIDATE:
+            self._step(progress, steps, now)
+            return ""
+        quiet_s = now - max(self._stepped, self._spoke)
+        known = self._count >= LEAST_STEPS and self._rounds > 0
+        if not known or not _in_mid_epoch(progress) or quiet_s <= max(self._least_s, self._patience * self._longest_s):
+            return ""
+        return f"no step and no output for {quiet_s:.0f} s; its longest pause before was {self._longest_s:.1f} s"
+
+    def _step(self, progress: Progress, steps: int, now: float) -> None:
+        if self._steps is not None:
+            self._longest_s = max(self._longest_s, now - self._stepped)
+            self._count += 1
+        if self._validated:
+            self._rounds, self._validated = self._rounds + 1, False
+        if progress.of_epoch and progress.epoch != self._epoch:
+            self._rounds += self._epoch is not None and self._count > 0 and progress.epoch is not None and progress.epoch >= 3
+            self._epoch = progress.epoch
+        self._steps, self._stepped = steps, now
+
+
+def _in_mid_epoch(progress: Progress) -> bool:
+    """Tells whether the last printed step is one of training, and not the last of an epoch or of the run."""
+    at_end = bool(progress.steps and progress.step is not None and progress.step >= progress.steps)
+    return progress.phase in (TRAIN, None) and not at_end and (progress.done is None or progress.done < 1)
 
 
 class Cliffs:

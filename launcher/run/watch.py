@@ -23,7 +23,7 @@ from launcher.machine.process import Child
 from launcher.run import cause
 from launcher.run.cause import Ended, RunEnd
 from launcher.run.events import Deviated
-from launcher.run.health import Cliffs, Losses, Pace
+from launcher.run.health import Cliffs, Losses, Pace, StepSilence
 from launcher.run.memory_usage import Usage
 from launcher.run.steps_made import StepsMade
 from launcher.shared import procfs
@@ -106,7 +106,8 @@ class RunWatch:
         self._files, rules = job.folder.attempt(attempts[-1].number), job.recipe.recover
         self.steps, self.losses = StepsMade(self._files.processes), Losses(rules.nan_reports)
         self._silence = Silence(child.awake.seconds, least_s=rules.stall_s)
-        self._cliffs = Cliffs()
+        after_a_stall = any(one.ended == Ended.STALLED for one in attempts[:-1])
+        self._stepless, self._cliffs = StepSilence(least_s=rules.stall_s, after_a_stall=after_a_stall), Cliffs()
         self._sampled = child.awake.seconds
         self._words, self._deviations = words_of(job.adapter), set[str]()
         self._logs = [Log(path, meter.read, self._heard) for path in (self._files.stdout, self._files.stderr)]
@@ -135,9 +136,10 @@ class RunWatch:
         said = self._silence.look(now, grew=grew, busy_s=busy_s)
         if said == "silent":
             self._tell_otherwise("", "has printed nothing for long, but is computing")
-        elif said == "stalled" and self.ended_for is None:
-            stack_dump.record(self._child, self._files.stalled, told=self._files.processes)
-            self._end(Ended.STALLED, "no output and no processor time used", f"stands still; its stacks: {self._files.stalled}")
+        elif said == "stalled":
+            self._end_stalled("no output and no processor time used", "stands still")
+        if hangs := self._stepless.look(self.meter.progress, now=now, grew=grew):
+            self._end_stalled(hangs, "computes, but makes no steps")
 
     def _look_for_spilling(self, now: float) -> None:
         """Ends a run that has become much slower with more in use than trials may: below the cap nothing was spilled in a trial."""
@@ -166,6 +168,12 @@ class RunWatch:
             self._tell_otherwise(evidence, words)
             if self._child.process.poll() is None:
                 self._child.end(grace_s=grace_s)
+
+    def _end_stalled(self, why: str, words: str) -> None:
+        """Ends a run that hangs, once it is written down where its processes stand."""
+        if self.ended_for is None:
+            stack_dump.record(self._child, self._files.stalled, told=self._files.processes)
+            self._end(Ended.STALLED, why, f"{words}; its stacks: {self._files.stalled}")
 
     def leaving(self, signal_name: str) -> None:
         """Tells that a signal was passed on to the run."""

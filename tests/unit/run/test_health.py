@@ -1,13 +1,49 @@
-"""A run's own pace and its losses: a cliff, a loss that stays not finite. Nothing is run."""
+"""A run's own pace and its losses: a hang at work, a cliff, a loss that stays not finite. Nothing is run."""
 
 from __future__ import annotations
 
 import pytest
 
 from launcher.adapter import log_line
-from launcher.adapter.progress import TRAIN, Progress
-from launcher.run.health import Cliffs, Losses
+from launcher.adapter.progress import TRAIN, VALIDATE, Progress
+from launcher.run.health import Cliffs, Losses, StepSilence
 from launcher.trial.silence import Silence
+
+STEPS = 10
+
+
+def trained(step: int, *, phase: str = TRAIN) -> Progress:
+    """The state after so many steps of epochs of ten."""
+    epoch, done = divmod(step - 1, STEPS)
+    return Progress(phase=phase, epoch=epoch + 1, epochs=100, step=done + 1, steps=STEPS, of_epoch=True)
+
+
+def walked(count: int, *, every_s: float = 1.0, after_a_stall: bool = False) -> StepSilence:
+    """A run that has made so many steps, one each ``every_s``."""
+    steps = StepSilence(least_s=600, after_a_stall=after_a_stall)
+    for step in range(1, count + 1):
+        assert steps.look(trained(step), now=step * every_s, grew=True) == ""
+    return steps
+
+
+def test_a_run_that_hangs_at_work_is_known_by_its_own_longest_pause() -> None:
+    """A process that waits for a card, or for another rank, spins: it is not idle."""
+    steps = walked(45, every_s=20)
+    assert steps.look(trained(45), now=45 * 20 + 999) == "", "50 times its longest pause"
+    assert steps.look(trained(45), now=45 * 20 + 1001) == "no step and no output for 1001 s; its longest pause before was 20.0 s"
+    again = walked(45, after_a_stall=True)
+    assert again.look(trained(45), now=45 + 5999) == "" != again.look(trained(45), now=45 + 6001), "ten times the patience"
+
+
+@pytest.mark.parametrize(
+    ("steps", "last"),
+    [(39, trained(40)), (44, trained(45, phase=VALIDATE)), (39, Progress(phase=TRAIN, step=100, steps=100)), (15, trained(15))],
+    ids=["an epoch's end", "a validation", "the run's end", "no third epoch and no validation yet"],
+)
+def test_what_legitimately_takes_long_is_no_hang(steps: int, last: Progress) -> None:
+    run = walked(steps)
+    run.look(last, now=steps + 1.0)
+    assert run.look(last, now=10.0**6) == ""
 
 
 def found(seconds: list[float]) -> list[str]:
