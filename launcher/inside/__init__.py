@@ -10,7 +10,7 @@ loader_look   what a loader gives, data alone        unrun      lines of the per
 ranks      what several processes decide alike        gathered   what each batch of a pass leaves in memory
 recorder   phases, steps and peaks -> the report      meters     memory in use, and its peaks
 part       this process: card, budget, report        counted    steps, and micro-batches of each
-trial      runs the command, puts reports together    command    starts it with the probe in its processes
+trial      runs the command, puts reports together    plainly    runs it without autofit, to prove a crash
 going_on   the second process, from a checkpoint      kept_checkpoint   which the first process leaves
 budget     the hard cap
 driver     what is in use on a card                   cards      which of several this process is on

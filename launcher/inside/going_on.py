@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from launcher.inside import kept_checkpoint
-from launcher.inside.command import refuses, speaks_of_memory
 from launcher.inside.kept_checkpoint import KEPT
+from launcher.inside.plainly import refuses, speaks_of_memory
 from launcher.shared import checkpoint_files
 from launcher.shared.memory_failures import maybe_memory
 from launcher.shared.orders import Orders

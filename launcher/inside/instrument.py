@@ -480,7 +480,7 @@ class Instrument(TakingPart):
             if not is_a_child():  # whose parent may wait for what it has put into a queue
                 self.end(0)  # what is left is the interpreter's own end, which takes seconds
         else:
-            self._facts(ended="exit")
+            self._facts(ended="exit", **({"failed_forwarding": True} if crashed and self.forwarding and not memory else {}))
             self.recorder.failed(error) if error is not None and crashed else self.recorder.ended()
             self._tell_unrun()
         self.leave()

@@ -3,7 +3,8 @@ and puts together what its processes saw.
 
 This process only watches: the command runs with its own interpreter, its own launcher (torchrun, accelerate) and its own arguments.
 Where it ended without a validation pass, or broke after a pass was cut, it is tried once more with the whole length of its training
-passes fast-forwarded.
+passes fast-forwarded. A crash that has nothing to do with memory is
+proven by running the command plainly (``plainly``).
 
 Payload: ``argv`` (list of words), ``env`` (added), ``files`` (path -> text, written first), ``micro_batch`` (as asked),
 ``accumulation`` (micro-batches per optimizer step in the trial), ``validation`` ("seek" or "none"), ``whole`` (samples of a step that the
@@ -30,8 +31,8 @@ from typing import Any
 
 from launcher.inside import going_on, kept_checkpoint
 from launcher.inside.caches import CACHES, separate
-from launcher.inside.command import OVERLAY, refuses, speaks_of_memory, started
 from launcher.inside.counted import PATIENCE
+from launcher.inside.plainly import OVERLAY, proven, refuses, speaks_of_memory, started
 from launcher.inside.quiet import QUIET
 from launcher.inside.recorder import Recorder
 from launcher.shared import procfs
@@ -56,7 +57,6 @@ from launcher.shared.sizes import format_size
 
 FORCE = 'make it validate early with trainer.args.validation: {force: "--val-every 1"} (words of the script\'s own), or say {none: true}'
 _TAIL_CHARACTERS = 20_000
-WATCHED = "if the command doesn't end so by itself, the fault is autofit's, which watches it in a trial"
 RESUMED = "resumed"
 """Folder among the attempts, of the one that goes on."""
 
@@ -70,6 +70,7 @@ def run(orders: Orders, recorder: Recorder) -> None:
     for path, text in orders.payload.get("files", {}).items():
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         Path(path).write_text(text, encoding="utf-8")
+    began = time.monotonic()
     try:
         if orders.resumes:
             _go_on(orders)
@@ -85,8 +86,8 @@ def run(orders: Orders, recorder: Recorder) -> None:
     report = judged(reports, status, orders)
     _keep(reports, Path(orders.folder))
     if report.failure is not None and not speaks_of_memory(report.failure) and not refuses(report.failure):
-        stubs = f" (its training was fast-forwarded: {FORCE})" if report.facts.get("forwarded") else ""
-        report = dataclasses.replace(report, notes=(*report.notes, f"{WATCHED}{stubs}"))
+        seconds = time.monotonic() - began
+        report = proven(report, orders, _environment(orders, orders.scratch / "plain"), seconds=seconds, cure=FORCE)
     report.write(orders.report_path)
     if status < 0 and report.failure is None:
         _die_alike(-status)

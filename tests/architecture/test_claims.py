@@ -23,7 +23,7 @@ def test_on_the_launchers_side_only_process_starts_signals_or_ends_processes() -
     assert {module for module in starters if rooms.outside(module)} - {"launcher.trainers.suite"} == {process.__name__}
     assert starters - {module for module in starters if rooms.outside(module)} == {
         "launcher.inside.guardian",
-        "launcher.inside.command",
+        "launcher.inside.plainly",
         "launcher.inside.same.run",
         "launcher.inside.trial",
         "launcher.inside.loader_look",

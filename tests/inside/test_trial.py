@@ -212,7 +212,7 @@ def test_a_validation_without_a_batch_is_none_and_that_is_said(tmp_path: Path) -
     assert fits(below) and below.report.validation_batches == 1 and not below.report.absent
 
 
-def test_a_crash_in_a_validation_that_was_fast_forwarded_to_is_the_scripts(tmp_path: Path) -> None:
+def test_a_crash_in_a_validation_that_was_fast_forwarded_to_is_the_scripts_where_it_crashes_plainly_too(tmp_path: Path) -> None:
     done = tried("crashes_in_validation", tmp_path)
     assert done.verdict.kind is Kind.CRASHED and "is invalid for input of size 192" in done.verdict.why, done.verdict.why
 
@@ -431,9 +431,9 @@ def test_what_the_cut_broke_is_followed_to_its_whole_length(tmp_path: Path) -> N
 
 
 @pytest.mark.slow
-def test_a_crash_that_may_be_of_our_own_making_is_told_as_that(tmp_path: Path) -> None:
+def test_a_crash_of_our_own_making_is_said_to_be_ours(tmp_path: Path) -> None:
     done = tried("dislikes_being_watched", tmp_path)
-    assert done.verdict.kind is Kind.CRASHED and said(done, "the fault is autofit's")
+    assert done.verdict.kind is Kind.VACUOUS and "the fault is autofit's" in done.verdict.why
     assert [left.name for left in (tmp_path / "work").iterdir()] == ["runs"]
 
 

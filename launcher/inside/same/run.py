@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from launcher.inside.caches import CACHES, separate
-from launcher.inside.command import OVERLAY, started
+from launcher.inside.plainly import OVERLAY, started
 from launcher.inside.quiet import QUIET
 from launcher.inside.recorder import Recorder
 from launcher.shared import procfs

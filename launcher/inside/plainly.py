@@ -1,0 +1,89 @@
+"""A trial that crashed, and the same command run plainly -> whose fault the crash is.
+
+Plainly: nothing watched, cut, sped up or accumulated from outside; the budget holds it, and what it writes is redirected as ever. It gets a
+little longer than the trial took to crash.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from launcher.inside.caches import CACHES
+from launcher.inside.lifeline import die_with_parent
+from launcher.shared.memory_failures import memory_failure
+from launcher.shared.orders import Orders
+from launcher.shared.probe import ProbeSettings, injected
+from launcher.shared.report import NOT_EXACT, OVER_CAP, Failure, TrialReport
+
+NOTHING_FROM_OUTSIDE = {"ACCUMULATE": "1", "UPDATE": "", "CHECKPOINTING": ""}
+"""With these ``native/accumulate.py`` holds nothing back, ``native/update.py`` weights nothing, and nothing is checkpointed."""
+LONGEST_S = 120.0
+OVERLAY = "overlay"
+"""Folder in an attempt's, of what it writes."""
+
+
+def speaks_of_memory(failure: Failure) -> bool:
+    """As against a crash that is to be proven."""
+    return OVER_CAP in failure.types or memory_failure(failure.message, types=failure.types) is not None
+
+
+def refuses(failure: Failure) -> bool:
+    """Whether it is no crash, but our own word that the trial can't be what was asked."""
+    return NOT_EXACT in failure.types
+
+
+def proven(report: TrialReport, orders: Orders, env: Mapping[str, str], *, seconds: float, cure: str) -> TrialReport:
+    """The report of a crash, after the command was run plainly: the trainer's own crash, or one that our watching made.
+
+    ``seconds``: how long the trial took to crash, with its start. ``cure``: what helps where it is fast-forward that breaks it.
+    """
+    assert report.failure is not None
+    went_on, said = _ran(orders, env, min(2 * seconds + 20.0, LONGEST_S))
+    if not went_on:
+        return report
+    first = (report.failure.message.strip().splitlines() or ["?"])[0][:200]
+    hint = f"the script broke under the trial's own hooks ({first}), and {said} without them: the fault is autofit's; please report it"
+    if report.facts.get("failed_forwarding"):
+        hint = f"fast-forward broke the script ({first}); {cure}"
+    return dataclasses.replace(report, failure=None, hint=hint)
+
+
+def started(orders: Orders, place: Path, env: Mapping[str, str], *, temporary: str, log: Any = None, **how: Any) -> subprocess.Popen[bytes]:
+    """The command, with the probe in each of its processes. ``how``: of ``ProbeSettings``; ``log``: None is this process's own output."""
+    settings = place / "probe.json"
+    ProbeSettings(
+        records=str(place / "records"), orders=dataclasses.asdict(orders), overlay=str(place / OVERLAY),
+        kept=(temporary, str(place / CACHES)), **how,
+    ).write(settings)  # fmt: skip
+    env = {**env, "TMPDIR": temporary}
+    return subprocess.Popen(
+        orders.payload["argv"], env={**env, **injected(settings, env)}, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+        preexec_fn=die_with_parent, start_new_session=log is not None,
+    )  # fmt: skip
+
+
+def _ran(orders: Orders, env: Mapping[str, str], longest: float) -> tuple[bool, str]:
+    """(whether the command did well by itself, in words)."""
+    place = orders.scratch / "plain"
+    (place / "t").mkdir(parents=True)
+    plain = {**env, **{name: value for name, value in NOTHING_FROM_OUTSIDE.items() if name in env}}
+    with (place / "log").open("wb") as log:
+        child = started(orders, place, plain, temporary=str(place / "t"), log=log, budget_only=True)
+        began = time.monotonic()
+        try:
+            status = child.wait(timeout=longest)
+        except subprocess.TimeoutExpired:
+            return True, f"was still at it after {time.monotonic() - began:.0f} s"
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(child.pid, signal.SIGKILL)
+            child.wait()
+    return status == 0, "came to its end"
