@@ -194,8 +194,7 @@ VERBS: tuple[Verb, ...] = (
         help="what of this machine would stop a launch, and what to do",
         takes=Takes.NOTHING,
         run=single(doctor.doctor),
-        more="Driver, cards, PyTorch's build, memory and its limits, /dev/shm, open files, folders, trainers' versions. Its exit status "
-        "is 1 where something would stop a launch.",
+        more="Driver, cards, PyTorch's build, memory, /dev/shm, folders. Its exit status is 1 where something would stop a launch.",
         examples=("autofit doctor", "autofit doctor --json"),
     ),
 )

@@ -290,7 +290,7 @@ def _later(first: Twin, other: Twin, worst: float) -> Finding:
     """The first update is the same: whether those after it are, and what moves beside the weights."""
     later = [figures.apart for step in ((1,) if first.ragged else (1, 2)) for figures in _held(other, step)]
     if max(later, default=0.0) > APART_LATER:
-        return _different(f"the first update is the same, those after it are not ({_percent(max(later))} apart)", "steps")
+        return _different(f"the first update is the same, those after it are not ({_percent(max(later))} apart)")
     if other.beside > APART_LATER:
         what = "what it keeps beside its weights (an average of them, a memory bank) moves with every micro-batch, not with every step"
         return _different(f"{what} ({_percent(other.beside)} apart); the update itself is the same")

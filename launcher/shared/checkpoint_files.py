@@ -51,11 +51,6 @@ def unfinished(path: Path, *, of_trainer: bool = True, ends_with: Sequence[str] 
     return f"{missing} is missing: it was never written to its end" if missing else ""
 
 
-def begun(saved: Sequence[Path]) -> list[Path]:
-    """Checkpoints of Hugging Face's Trainer, without what a kill has left of the very first: nothing had been saved then."""
-    return [] if len(saved) == 1 and unfinished(saved[0]) else list(saved)
-
-
 def lacking(path: Path, others: Sequence[Path]) -> str:
     """Which file a folder hasn't that two of the others have, and most: it was never written to its end, or its removal had begun.
 
