@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from functools import singledispatchmethod
 
 from rich.console import Console
@@ -10,7 +9,7 @@ from rich.text import Text
 
 from launcher.cli import outcome_view, prose, rungs_view
 from launcher.cli.call import ALLOW_DIFFERENCE
-from launcher.cli.rungs_view import size, words
+from launcher.cli.rungs_view import words
 from launcher.engine.events import (
     CardTaken,
     Finished,
@@ -30,9 +29,9 @@ from launcher.ladder import search
 from launcher.ladder.verdict import Kind
 from launcher.machine import headroom
 from launcher.machine.devices import Budget
+from launcher.page.facts import size
 from launcher.run.events import AttemptEnded, AttemptStarted, Deviated, Recovering
-from launcher.shared import activity
-from launcher.shared.sizes import format_size
+from launcher.shared.sizes import format_duration, format_size
 from launcher.trial.events import PhaseEntered, TrialEnded, TrialStarted
 from launcher.trial.job import Job
 from launcher.trial.trial import Trial
@@ -42,12 +41,11 @@ USUAL = 5
 
 
 class Display:
-    """Shows a launch on ``console``. On a terminal a spinner shows the rung being tried; elsewhere a line does."""
+    """Shows a launch on ``console``."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
         self._said: set[str] = set()
-        self._trial, self._trying = "", ExitStack()
 
     @singledispatchmethod
     def hear(self, event: Event) -> None:
@@ -98,22 +96,16 @@ class Display:
         rung = event.rung
         if event.why:
             self._say(f"rung {rung.index} next: {event.why}", style="dim")
-        so_far = f" (about {prose.duration(event.mean_seconds)} each so far)" if event.mean_seconds else ""
+        so_far = f" (about {format_duration(event.mean_seconds)} each so far)" if event.mean_seconds else ""
         of = f" of at most {event.most}" if event.most and event.most <= USUAL else ""
-        self._trial = f"trial {event.number}{of}{so_far}: rung {rung.index}  {words(rung)}"
-        if not self._console.is_terminal:
-            self._console.print(self._trial, highlight=False, soft_wrap=True)
-        self._trying.enter_context(activity.doing(self._trial, told=True))
+        self._say(f"trial {event.number}{of}{so_far}: rung {rung.index}  {words(rung)}")
 
     @hear.register
     def _phase_entered(self, event: PhaseEntered) -> None:
-        activity.now(f"{self._trial}  {event.phase}")
-        if not self._console.is_terminal:
-            self._say(f"            {event.phase} at {event.seconds:.1f} s", style="dim")
+        self._say(f"            {event.phase} at {event.seconds:.1f} s", style="dim")
 
     @hear.register
     def _trial_ended(self, event: TrialEnded) -> None:
-        self._trying.close()
         trial, verdict = event.trial, event.trial.verdict
         line = Text.assemble(
             f"  rung {trial.rung.index:>3}  ",
@@ -178,7 +170,7 @@ class Display:
             self._say(no, style="red")
             return
         cure = "device.when_taken=stop would end it here"
-        self._say(f"the card is taken: {event.holder}. Waiting up to {prose.duration(event.waits_s)} for it ({cure})", style="yellow")
+        self._say(f"the card is taken: {event.holder}. Waiting up to {format_duration(event.waits_s)} for it ({cure})", style="yellow")
 
     @hear.register
     def _attempt_started(self, event: AttemptStarted) -> None:
@@ -194,7 +186,7 @@ class Display:
         one = event.attempt
         if event.outcome.done:
             return
-        ended = f"autofit: attempt {one.number} ended after {prose.duration(one.seconds)}: {one.ended} in {one.phase}"
+        ended = f"autofit: attempt {one.number} ended after {format_duration(one.seconds)}: {one.ended} in {one.phase}"
         self._say(f"{ended}: {one.evidence}" if one.evidence else ended, style="red")
 
     @hear.register
@@ -240,7 +232,7 @@ def _how_long(most: int, seconds: float | None) -> str:
     """How many trials there will be, and what they take, as far as it is known before the first."""
     usual = _counted(min(most, USUAL), "trial")
     number = f"{usual} at most" if 1 < most <= USUAL else usual if most == 1 else f"usually {usual} at most, {most} if all goes badly"
-    each = f"about {prose.duration(seconds)} each, as earlier ones took" if seconds else "each starts the command anew and makes some steps"
+    each = f"about {format_duration(seconds)} each, as earlier ones" if seconds else "each starts the command anew and makes some steps"
     return f"{number}, {each}; then the run"
 
 

@@ -24,7 +24,6 @@ from launcher.cli.refusals import refusal
 from launcher.cli.terminal import Streams, Terminal
 from launcher.config import compose
 from launcher.errors import BadInput, ExitCode, Interrupted
-from launcher.shared.activity import nothing_left
 
 T = TypeVar("T")
 
@@ -153,8 +152,7 @@ def _warned(number: int, frame: FrameType | None) -> None:
 def _guarded(act: Callable[[], T], terminal: Terminal) -> T | Answer:
     """Does it; what stops autofit becomes words, and an answer for JSON and the exit status. The only such place."""
     try:
-        with nothing_left():
-            return act()
+        return act()
     except BadInput as refused:
         return _refused(refused, terminal)
     except KeyboardInterrupt:

@@ -11,16 +11,16 @@ from rich.console import Console
 from rich.text import Text
 
 from launcher.cli import no_fit_view, prose, tables
-from launcher.cli.rungs_view import setting, size
 from launcher.cli.tables import Column
 from launcher.engine.state import Fit, above_trial
 from launcher.history.records import RunRecord
 from launcher.history.runs import how_to_go_on
 from launcher.ladder.same_training import SameTraining
 from launcher.ladder.verdict import Kind, Verdict
+from launcher.page import facts
 from launcher.run.cause import Ended
 from launcher.shared.report import DRAWN_BATCH, Phase
-from launcher.shared.sizes import format_size
+from launcher.shared.sizes import format_duration, format_size
 from launcher.trial.job import Job
 from launcher.trial.trial import Trial
 
@@ -44,7 +44,7 @@ def summary(console: Console, fit: Fit) -> None:
         no_fit_view.show(console, fit)
         return
     given_up = job.ladder.given_up(fit.chosen.rung)
-    less = (f"{name} {setting(used)} instead of {setting(asked)}" for name, (asked, used) in given_up.items())
+    less = (f"{name} {facts.value(used)} instead of {facts.value(asked)}" for name, (asked, used) in given_up.items())
     used_batch, asked_batch = fit.chosen.effective_batch, job.ladder.effective_batch
     prose.say(console, _given_up(", ".join(less), _batch_words(fit.chosen, asked_batch), fit.same))
     if fit.chosen.rung.effective_batch != asked_batch:
@@ -54,9 +54,9 @@ def summary(console: Console, fit: Fit) -> None:
 def _row(trial: Trial, job: Job) -> Iterable[str | Text]:
     verdict = trial.verdict
     yield str(trial.rung.index)
-    yield from (setting(trial.rung.values[wheel.name]) for wheel in job.ladder.wheels)
+    yield from (facts.value(trial.rung.values[wheel.name]) for wheel in job.ladder.wheels)
     yield str(trial.rung.accumulation)
-    yield size(verdict.peak_bytes)
+    yield facts.size(verdict.peak_bytes)
     yield f"{trial.seconds:.1f} s" if not trial.kept else "kept"
     where = "" if verdict.phase == Phase.DONE else f" in {verdict.phase}"
     yield Text.assemble((verdict.kind.value, colour(verdict)), where)
@@ -71,7 +71,7 @@ def ended(console: Console, fit: Fit) -> None:
         times = f" in {len(fit.attempts)} attempts" if len(fit.attempts) > 1 else ""
         as_asked = fit.steps is None or not fit.steps.otherwise
         how = ("done", "green") if as_asked else ("at its end, but not done: it is another training than asked", "red")
-        prose.say(console, Text.assemble(how, f"{times} in {prose.duration(seconds)}; record: {fit.job.folder.record}"))
+        prose.say(console, Text.assemble(how, f"{times} in {format_duration(seconds)}; record: {fit.job.folder.record}"))
         _steps(console, fit)
         _length(console, outcome)
         if outcome.evidence:

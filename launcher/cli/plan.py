@@ -117,9 +117,9 @@ def _on_card(
 
 
 def _said(card: Mapping[str, Any]) -> str:
-    from launcher.cli import rungs_view
+    from launcher.page import facts
 
     if card.get("rung_index") is None:
         return str(card.get("status", "refused")).replace("_", " ")
-    said = rungs_view.settings({**card["rung"], "accumulation": card["accumulation"]})
+    said = facts.words({**card["rung"], "accumulation": card["accumulation"]})
     return f"rung {card['rung_index']} (played, not proven): {said}"

@@ -56,12 +56,3 @@ def _then(fault: Fault) -> str:
     """The cure behind what was found, each a sentence; a dot is never glued to a path that it would be copied with."""
     end = " " if fault.found.endswith((".", "!", "?", ":")) else ". "
     return f"{end}{fault.cure}" if fault.cure else ""
-
-
-def duration(seconds: float) -> str:
-    """For people: 45 s, 3 min 05 s, 2 h 10 min, 3 days."""
-    minutes, rest = divmod(round(max(0.0, seconds)), 60)
-    hours, minutes = divmod(minutes, 60)
-    if hours >= 48:
-        return f"{hours // 24} days"
-    return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"

@@ -1,15 +1,15 @@
-"""Draws rungs: a ladder as a table, one trial phase by phase, and the words for a rung, a setting and a size."""
+"""Draws rungs: a ladder as a table, one trial phase by phase, and the words for a rung."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.text import Text
 
 from launcher.cli import prose, tables
 from launcher.cli.tables import Column
+from launcher.page import facts
 from launcher.shared.sizes import format_size
 
 if TYPE_CHECKING:
@@ -21,10 +21,8 @@ if TYPE_CHECKING:
 def ladder(ladder: Ladder, console: Console) -> None:
     """Every rung, numbered."""
     columns = [Column(name) for name in ("rung", *(wheel.name for wheel in ladder.wheels), "accum", "effective")]
-    rows = [
-        [Text(cell) for cell in (str(rung.index), *map(setting, rung.values.values()), str(rung.accumulation), str(rung.effective_batch))]
-        for rung in ladder.rungs
-    ]
+    cells = ((rung.index, *rung.values.values(), rung.accumulation, rung.effective_batch) for rung in ladder.rungs)
+    rows = [[Text(facts.value(cell)) for cell in row] for row in cells]
     tables.show(console, columns, rows)
 
 
@@ -35,7 +33,7 @@ def report(trial: Trial, budget: Budget, console: Console) -> None:
     rows = []
     for use in trial.report.uses:
         peaks = (use.allocated_bytes, use.reserved_bytes, use.outside_bytes, use.device_bytes)
-        rows.append([Text(cell) for cell in (use.phase, str(use.batches), f"{use.seconds:.2f}", *map(size, peaks))])
+        rows.append([Text(cell) for cell in (use.phase, str(use.batches), f"{use.seconds:.2f}", *map(facts.size, peaks))])
     if rows:
         tables.show(console, columns, rows, title=f"rung {trial.rung.index}: {words(trial.rung)}")
     prose.say(console, f"cap {format_size(budget.cap_bytes)}; {trial.report.optimizer_steps} optimizer steps")
@@ -43,20 +41,4 @@ def report(trial: Trial, budget: Budget, console: Console) -> None:
 
 def words(rung: Rung) -> str:
     """Its settings."""
-    return settings({**rung.values, **({"accumulation": rung.accumulation} if rung.micro_batch else {})})
-
-
-def settings(values: Mapping[str, Any]) -> str:
-    """What isn't off, by name."""
-    told = (f"{name} {setting(value)}" for name, value in values.items() if value not in (None, False))
-    return ", ".join(told) or "the command as it stands"
-
-
-def setting(value: object) -> str:
-    """One of them, for people."""
-    return {True: "on", False: "off", None: "-"}.get(value, str(value)) if isinstance(value, bool) or value is None else str(value)
-
-
-def size(bytes_: int) -> str:
-    """A peak; a dash where none was seen."""
-    return format_size(bytes_) if bytes_ else "-"
+    return facts.words({**rung.values, **({"accumulation": rung.accumulation} if rung.micro_batch else {})})

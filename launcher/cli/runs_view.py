@@ -12,11 +12,11 @@ from rich.live import Live
 from rich.text import Text
 
 from launcher.cli import prose, tables
-from launcher.cli.rungs_view import settings, size
 from launcher.cli.tables import Column
 from launcher.history.kept_fits import KeptFit, RunFailure, day
 from launcher.history.runs import QUEUED, Run
-from launcher.shared.sizes import format_number, format_size
+from launcher.page import facts
+from launcher.shared.sizes import format_duration, format_number, format_size
 
 _COLOURS = {
     "running": "cyan", "trying": "cyan", "done": "green", "fitted": "green", "interrupted": "yellow", "elsewhere": "yellow",
@@ -38,8 +38,8 @@ def runs(console: Console, runs: Sequence[Run]) -> None:
     for run in runs:
         beside = run.owner.host if run.state == "elsewhere" else _job(run) if run.state in QUEUED else ""
         state = Text(_words(run.state) + (f" ({beside})" if beside else ""), style=_colour(run))
-        age = prose.duration(time.time() - run.began) if run.began else "-"
-        told = (_rung(run), _progress(run), size(run.peak_bytes), size(run.budget_bytes), age)
+        age = format_duration(time.time() - run.began) if run.began else "-"
+        told = (_rung(run), _progress(run), facts.size(run.peak_bytes), facts.size(run.budget_bytes), age)
         rows.append([Text(run.name, style="bold"), state, *map(Text, told)])
     tables.show(console, columns, rows)
 
@@ -51,7 +51,8 @@ def peaks(console: Console, pairs: Sequence[Mapping[str, Any]]) -> None:
     rows = []
     for pair in pairs:
         ratio = pair["run_peak_bytes"] / pair["trial_peak_bytes"]
-        trial, run, cap, budget = (Text(size(pair[key])) for key in ("trial_peak_bytes", "run_peak_bytes", "cap_bytes", "budget_bytes"))
+        sizes = (pair[f"{name}_bytes"] for name in ("trial_peak", "run_peak", "cap", "budget"))
+        trial, run, cap, budget = (Text(facts.size(one)) for one in sizes)
         above = Text(f"{ratio:.1%}", style="yellow" if ratio > 1 else "")
         rows.append([Text(pair["run"], style="bold"), Text(pair["state"]), Text(str(pair["rung_index"])), trial, run, above, cap, budget])
     tables.show(console, columns, rows)
@@ -63,7 +64,7 @@ def fits(console: Console, kept: Sequence[KeptFit], failures: Sequence[RunFailur
     columns += map(Column, ("peak", "holds at caps", "made"))
     rows = []
     for one in kept:
-        rung = f"{one.rung_index}: {settings(one.rung)}"
+        rung = f"{one.rung_index}: {facts.words(one.rung)}"
         cells = (str(one.id), one.training, rung, one.device, format_size(one.peak_bytes), one.caps, day(one.made))
         rows.append([Text(cell) for cell in cells])
     if rows:
@@ -147,11 +148,11 @@ def _all_told(run: Run) -> Iterator[tuple[str, str]]:
     pace = next((name for name in ("samples", "steps") if told.get(f"{name}_per_second")), None)
     yield "speed", f"{format_number(told[f'{pace}_per_second'], digits=3)} {pace}/s" if pace else ""
     left = run.seconds_left
-    so_far = f"{prose.duration(time.time() - run.running_since)} so far" if run.running_since is not None else ""
-    yield "time", ", ".join(filter(None, [so_far, f"about {prose.duration(left)} left" if left is not None else ""]))
+    so_far = f"{format_duration(time.time() - run.running_since)} so far" if run.running_since is not None else ""
+    yield "time", ", ".join(filter(None, [so_far, f"about {format_duration(left)} left" if left is not None else ""]))
     yield "note", run.remark
     silent = time.time() - run.last_sign if run.last_sign else 0.0
-    yield "note", f"nothing written for {prose.duration(silent)}" if silent > SILENT_S else ""
+    yield "note", f"nothing written for {format_duration(silent)}" if silent > SILENT_S else ""
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -175,7 +176,7 @@ def _words(state: str) -> str:
 
 
 def _rung(run: Run) -> str:
-    return f"{run.rung_index}: {settings(run.rung)}" if run.rung_index is not None else "-"
+    return f"{run.rung_index}: {facts.words(run.rung)}" if run.rung_index is not None else "-"
 
 
 def _progress(run: Run) -> str:

@@ -21,10 +21,8 @@ from launcher.shared import activity
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from launcher.cli.spinner import Spinner
     from launcher.errors import Fault
     from launcher.machine.bars import Redrawing
-    from launcher.shared.activity import Activity
 
 _READER_GONE = (errno.EPIPE, errno.EIO)
 
@@ -143,8 +141,7 @@ class Terminal:
         self.as_json = as_json
         """``--json`` was given: one answer is asked for."""
         self._consoles: dict[bool, Console] = {}
-        self._spinner: Spinner | None = None
-        activity.listen(self._doing)
+        activity.listen(lambda words: self.complain(f"{words} ..."))
 
     @property
     def is_heard(self) -> bool:
@@ -176,9 +173,9 @@ class Terminal:
         self._print(line, sys.stderr)
 
     def _print(self, line: str, stream: TextIO) -> None:
-        """On a terminal with words whole; rich is loaded only where a line is too long, or something is drawn already."""
+        """On a terminal with words whole; rich is loaded only where a line is too long."""
         columns = _columns(stream)
-        if columns is None or (self._spinner is None and all(len(one) <= columns for one in line.split("\n"))):
+        if columns is None or all(len(one) <= columns for one in line.split("\n")):
             print(line, file=stream, flush=True)
             return
         from launcher.cli import prose
@@ -222,14 +219,6 @@ class Terminal:
             colours: Any = "standard" if os.environ.get("FORCE_COLOR") and not screen else "auto"
             self._consoles[stderr] = Console(stderr=stderr, highlight=False, force_terminal=screen, color_system=colours)
         return self._consoles[stderr]
-
-    def _doing(self, activity: Activity | None) -> None:
-        from launcher.cli.spinner import Spinner
-
-        if self._spinner is None and activity is not None:
-            self._spinner = Spinner(self._console(stderr=self.as_json or not sys.stdout.isatty()))
-        if self._spinner is not None:
-            self._spinner(activity)
 
 
 def _columns(stream: TextIO) -> int | None:

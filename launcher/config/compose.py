@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack
 from dataclasses import dataclass
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -45,7 +45,7 @@ def composed(line: Typed, *, program: str, drafted: Mapping[str, str]) -> list[D
         raise BadInput([Fault(key=_LAUNCHER, found="autofit hands nothing to launchers of Hydra's", cure=cure, where=COMMAND_LINE)])
     typed = [word for said in line.overrides for word in device(said, sweeping=line.sweeping)]
     told = [for_hydra(word, groups=groups(), sweeping=line.sweeping) for word in typed]
-    with nullcontext() if line.only_shows else doing("composing the recipe"), hydra_errors.told(dict(zip(told, typed, strict=True))):
+    with doing("composing the recipe"), hydra_errors.told(dict(zip(told, typed, strict=True))):
         if several := [word for word in told if not line.sweeping and sweeps(word)]:
             raise BadInput([_several(word) for word in several])
         _hydra([program, *told, *line.flags], keep, drafted=drafted, typed={one.key for one in line.said})

@@ -187,5 +187,4 @@ def card_is_back(job: Job, holder: str, *, waits: int = 0) -> bool:
     if device.when_taken == "stop" or waits > MOST_WAITS:
         return False
     job.tell(CardTaken(holder=holder, waits_s=device.taken_timeout_s))
-    with doing("waiting for the card", told=True):
-        return not devices.wait_for(job.budget, timeout_s=device.taken_timeout_s)
+    return not devices.wait_for(job.budget, timeout_s=device.taken_timeout_s)

@@ -74,7 +74,7 @@ def wheel(name: str) -> str:
 
 def value(told: object) -> str:
     """One of a rung's settings, for people."""
-    return "on" if told is True else "off" if told in (False, None) else str(told)
+    return {True: "on", False: "off", None: "-"}.get(told, str(told)) if isinstance(told, bool) or told is None else str(told)
 
 
 def full_scale(run: Run, record: Record) -> int:
@@ -169,14 +169,6 @@ def memory(lines: Sequence[Mapping[str, Any]], scale: int) -> Memory | None:
     highest = [max(told[start : start + size], key=lambda one: one[1]) for start in range(0, len(told), size)]
     points = " ".join(f"{100 * (at - since) / seconds:.2f},{100 - 100 * held / scale:.2f}" for at, held in highest)
     return Memory(points=points, seconds=seconds)
-
-
-def duration(seconds: float) -> str:
-    """0 s, 45 s, 2:30 min, 3:05 h."""
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    minutes = int(seconds) // 60
-    return f"{minutes // 60}:{minutes % 60:02d} h" if seconds >= 7200 else f"{minutes}:{int(seconds) % 60:02d} min"
 
 
 # -- failures, moments

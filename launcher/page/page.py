@@ -14,6 +14,7 @@ from launcher.history.run_folder import RunFolder
 from launcher.history.runs import Run, run_in
 from launcher.page import facts
 from launcher.shared import files
+from launcher.shared.sizes import format_duration
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +41,7 @@ def render(runs: Sequence[Run]) -> str:
     place = Path(__file__).parent / "templates"
     loader = jinja2.FileSystemLoader(place)
     environment = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    told = (facts.phase, facts.sentence, facts.size, facts.spaced, facts.value, facts.wheel, facts.words, facts.duration)
+    told = (facts.phase, facts.sentence, facts.size, facts.spaced, facts.value, facts.wheel, facts.words, format_duration)
     environment.filters.update({function.__name__: function for function in told})
     environment.globals.update(settings=facts.settings)
     style = (place / "report.css").read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Sizes and numbers for people: bytes inside, GiB outside. GB is 10**9 bytes and GiB is 2**30, everywhere."""
+"""Sizes, numbers and times for people: bytes inside, GiB outside. GB is 10**9 bytes and GiB is 2**30, everywhere."""
 
 from __future__ import annotations
 
@@ -55,3 +55,12 @@ def format_size(size: int) -> str:
     if abs(size) >= MIB:
         return f"{size / MIB:.0f} MiB"
     return f"{size / KIB:.0f} KiB" if abs(size) >= KIB else f"{size} B"
+
+
+def format_duration(seconds: float) -> str:
+    """For people: 45 s, 3 min 05 s, 2 h 10 min, 3 days."""
+    minutes, rest = divmod(round(max(0.0, seconds)), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours >= 48:
+        return f"{hours // 24} days"
+    return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from launcher.cli import main, spinner, suggestions
+from launcher.cli import main, suggestions
 from launcher.config.schema import Recipe
 from launcher.errors import BadInput
+from launcher.shared import activity
 from tests.architecture.rooms import Tree
 
 KNOW_HYDRA = ("compose", "recipe_store", "hydra_overrides", "hydra_errors")
@@ -19,7 +20,7 @@ KNOW_HYDRA = ("compose", "recipe_store", "hydra_overrides", "hydra_errors")
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(spinner, "SILENT_S", 600.0)  # on a busy machine composing would be told, too
+    monkeypatch.setattr(activity, "SILENT_S", 600.0)  # on a busy machine composing would be told, too
     (tmp_path / "recipes").mkdir()
     return tmp_path
 
