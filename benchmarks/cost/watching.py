@@ -25,11 +25,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from launcher.adapter.build import ladder_of
 from launcher.adapter.registry import load_adapter
 from launcher.config.schema import DeviceRules, LadderRules, Recipe, TrainerRules
 from launcher.history.records import AttemptRecord
 from launcher.history.run_folder import RunFolder
-from launcher.ladder.build import ladder_of
 from launcher.machine import process
 from launcher.run import watch
 from launcher.trainers.suite import cpu_budget

@@ -5,6 +5,7 @@ subclass ``launcher.trainers.suite.AdapterSuite``. Other modules may move withou
 """
 
 from launcher.adapter import log_line, progress
+from launcher.adapter.build import WheelSpec
 from launcher.adapter.commands import Checkpoint, Command, TrialPlan, absolute, copies
 from launcher.adapter.faults import destination_faults
 from launcher.adapter.inputs import Inputs, package_folder
@@ -15,7 +16,6 @@ from launcher.adapter.recognised import Belief, Doubt, Understood, typed
 from launcher.config.schema import DeviceRules, LadderRules, Recipe, TrainerRules, TrialRules, Value, WheelRule
 from launcher.errors import PLACE, BadInput, Fault, did_you_mean
 from launcher.ladder.asked import Asked
-from launcher.ladder.build import WheelSpec
 from launcher.ladder.course import Length
 from launcher.ladder.rungs import Ladder, Rung, halves_down
 from launcher.ladder.twins import Finding

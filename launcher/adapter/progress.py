@@ -32,8 +32,6 @@ class Progress:
     """True: ``step`` and ``steps`` count within one epoch."""
     loss: float | None = None
     """The trainer's own training loss; may be nan or inf."""
-    batch: int | None = None
-    """Samples of one step."""
     from_zero: bool | None = None
     """Whether the trainer counts whole epochs from 0; False where it tells parts of epochs. None: its lines haven't shown it."""
 
@@ -84,7 +82,7 @@ class Progress:
 
     def _of_epochs(self, later: Progress) -> dict[str, Any]:
         """The epoch fields of a later line, counted from 1. Epochs 0/9 to 9/9 are ten, and so are 0/10 to 9/10."""
-        names = ("phase", "epoch", "epochs", "loss", "batch", "from_zero")
+        names = ("phase", "epoch", "epochs", "loss", "from_zero")
         said: dict[str, Any] = {name: value for name in names if (value := getattr(later, name)) is not None}
         if later.epoch is not None and said.get("from_zero", self.from_zero):
             said["epoch"] = later.epoch + 1

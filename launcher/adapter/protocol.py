@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from launcher.adapter import log_line
+from launcher.adapter.build import WheelSpec
 from launcher.adapter.commands import Checkpoint, Command, TrialPlan
 from launcher.adapter.inputs import Inputs
 from launcher.adapter.log_line import LogLine, TrainerWords
@@ -22,7 +23,6 @@ from launcher.adapter.recognised import Understood
 from launcher.config.schema import Recipe, Value
 from launcher.errors import Fault
 from launcher.ladder.asked import Asked
-from launcher.ladder.build import WheelSpec
 from launcher.ladder.rungs import Ladder, Rung
 from launcher.ladder.twins import Finding
 from launcher.machine import ranks

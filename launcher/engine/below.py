@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from launcher.adapter import build
 from launcher.engine.state import Fit
 from launcher.errors import BadInput
-from launcher.ladder import build
 from launcher.ladder.rungs import AS_ASKED, MICRO_BATCH, Rung
 from launcher.ladder.search import estimates
 from launcher.trial import past

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from launcher.adapter import build
 from launcher.adapter.registry import load_adapter
 from launcher.config.recipe import Draft, as_yaml
 from launcher.engine import attempts, reuse
@@ -23,14 +24,14 @@ from launcher.errors import BadInput, Fault, Interrupted
 from launcher.history import owner
 from launcher.history.events import Listener
 from launcher.history.records import LadderRecord
-from launcher.ladder import build, search
+from launcher.ladder import search
 from launcher.ladder.same_training import SameTraining
 from launcher.machine import process
 from launcher.machine.process import Shows
 from launcher.paths import tell_launched
 from launcher.run import start
 from launcher.shared.activity import doing
-from launcher.trial import past, proof, rung_zero
+from launcher.trial import proof, rung_zero
 from launcher.trial.job import Job
 from launcher.trial.rung_zero import Misread
 from launcher.trial.trial import Trial, as_tried
@@ -103,7 +104,7 @@ def recorded(result: Fit) -> Iterator[None]:
 def walk(result: Fit) -> None:
     """Takes a kept fit of the same launch, or makes trials until a rung fits or nothing is left to try. ``result`` gets what was found."""
     began = time.monotonic()
-    result.job.tell(Planned(job=result.job, trial_seconds=past.usual_seconds(result.job)))
+    result.job.tell(Planned(job=result.job))
     if result.trials or not _as_kept(result):
         _search(result, began)
     result.ladder = list(_ladder(result))
@@ -129,7 +130,7 @@ def _search(result: Fit, began: float) -> None:
     move, run_as = made.run()
     while made.unturned:
         if _made_anew(result, made):
-            result.job.tell(Planned(job=result.job, trial_seconds=past.usual_seconds(result.job)))
+            result.job.tell(Planned(job=result.job))
             if _as_kept(result):
                 return
         made = RungSearch(result)
@@ -223,7 +224,7 @@ def try_one(draft: Draft, screen: Listener) -> tuple[Trial, dict[str, Any]]:
         cure = f"Give one from 0 to {last}; `autofit ladder` numbers them."
         raise BadInput([Fault(key="rung", found=found, cure=cure, where="command line")])
     job = prepare(draft, screen)
-    job.tell(Planned(job=job, trial_seconds=past.usual_seconds(job)))
+    job.tell(Planned(job=job))
     with job.turn, owner.owning(job.folder.path):
         tried = make_trial(job, job.ladder.rungs[wanted], [])
         if (wrong := misread(job, tried)) is not None:

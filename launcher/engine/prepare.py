@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TypeVar
 
+from launcher.adapter import build
 from launcher.adapter.protocol import Adapter
 from launcher.adapter.registry import load_adapter
 from launcher.config.recipe import Draft, as_yaml
@@ -17,7 +18,6 @@ from launcher.engine.events import Queued
 from launcher.errors import COMMAND_LINE, BadInput, Fault
 from launcher.history.events import Listener
 from launcher.history.run_folder import RunFolder, no_run_folder
-from launcher.ladder import build
 from launcher.ladder.rungs import Ladder
 from launcher.machine import device_lock, host, process, ranks
 from launcher.machine.device_lock import Turn

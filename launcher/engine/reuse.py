@@ -144,22 +144,14 @@ def _unsure(before: Mapping[str, str], now: Mapping[str, str], trials: Sequence[
 
 def _fit(job: Job, now: Fingerprint, trials: Sequence[Trial], chosen: Trial, same: SameTraining) -> KeptFit:
     made = [one for one in trials if one.verdict.kind is not Kind.CARD_TAKEN]
-    failed = [one for one in made if not one.verdict.fits]
     cap = job.budget.cap_bytes
     return KeptFit(
         made=kept_fits.now(), training=now.training, digest=now.digest, depends_on=dict(now.depends_on), device=str(job.budget),
         rung_index=chosen.rung.index, rung=dict(chosen.rung.values), least_cap_bytes=min(int(chosen.verdict.peak_bytes * MARGIN), cap),
-        most_cap_bytes=min((_failed_up_to(one, job) for one in failed), default=cap) if chosen.rung.index else kept_fits.ANY_CAP,
+        most_cap_bytes=cap if chosen.rung.index else kept_fits.ANY_CAP,
         trials=[KeptTrialRecord(**one.as_record(), report=plain(one.report)) for one in made], run_dir=str(job.folder.path),
         same=plain(same.as_record()),
     )  # fmt: skip
-
-
-def _failed_up_to(failed: Trial, job: Job) -> int:
-    """The largest cap at which this rung fails, too: above the cap of its trial only if its need was measured."""
-    verdict, cap = failed.verdict, job.budget.cap_bytes
-    measured = verdict.kind is Kind.OUT_OF_MEMORY and verdict.source == "measured" and job.budget.kind == "cpu"
-    return max(cap, int(verdict.peak_bytes / MARGIN)) if measured else cap
 
 
 def strike_out(job: Job, digest: str | None, *, rung_index: int, why: str, for_good: bool) -> str:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from launcher import paths
-from launcher.machine import devices, host, install
+from launcher.machine import devices, host
 from launcher.machine import nvml as nvml_module
 from launcher.machine.nvml import Card
 from launcher.shared.sizes import GIB, format_size
@@ -90,7 +90,7 @@ def _torch(driver: int | None, *, on_card: bool) -> Iterator[Check]:
     try:
         version = metadata.version("torch")
     except metadata.PackageNotFoundError:
-        cure = f"{install.command('torch')}, unless your trainer has an environment of its own."
+        cure = "pip install torch, unless your trainer has an environment of its own."
         yield Check(subject="torch", found="not installed beside autofit", cure=cure)
         return
     cuda = _cuda_of_torch()

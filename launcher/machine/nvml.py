@@ -15,7 +15,6 @@ from typing import Any, TypeVar
 
 import psutil
 
-from launcher.machine import install
 from launcher.shared.card_memory import handle_of, memory
 from launcher.shared.sizes import format_size
 
@@ -91,7 +90,7 @@ def opened(nvml: Any = None) -> Iterator[tuple[Any, Absence | None]]:
                 None,
                 Absence(
                     found="the Python package nvidia-ml-py, which asks the driver, is not installed",
-                    cure=f"Install it into this environment: {install.command('nvidia-ml-py')}.",
+                    cure="Install it into this environment: pip install nvidia-ml-py.",
                     broken=_card_files(),
                 ),
             )

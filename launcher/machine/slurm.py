@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from launcher.errors import BadInput, Fault
-from launcher.machine import install, process
+from launcher.machine import process
 
 ASKED_S = 20.0
 """A controller that hasn't answered for so long isn't there."""
@@ -73,7 +73,7 @@ def faults() -> list[Fault]:
         cure = "Type it where SLURM's commands are (a login node), or leave launch=slurm out to train here."
         return [Fault(key="launch", found=f"there is no {missing} here, so no job can be handed to SLURM", cure=cure)]
     if importlib.util.find_spec("submitit") is None:
-        return [Fault(key="launch", found="launch=slurm needs submitit, which is not installed", cure=f"{install.command('submitit')}.")]
+        return [Fault(key="launch", found="launch=slurm needs submitit, which is not installed", cure="pip install submitit.")]
     return []
 
 

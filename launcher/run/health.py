@@ -127,39 +127,6 @@ def _seconds(seconds: float) -> str:
     return f"{seconds:.2f} s" if seconds >= 0.1 else f"{seconds * 1000:.0f} ms"
 
 
-PACE_S = 60.0
-"""Speed is measured over the last minute, or over the last two printed steps if they are further apart."""
-
-
-class Pace:
-    """Computes the speed of a run's steps from when they were printed."""
-
-    def __init__(self) -> None:
-        self._told: deque[tuple[float, int]] = deque()
-
-    def saw(self, progress: Progress, *, at: float) -> None:
-        steps = progress.steps_done
-        if steps is None or progress.phase == VALIDATE or (self._told and steps == self._told[-1][1]):
-            return
-        if self._told and steps < self._told[-1][1]:
-            self._told.clear()  # it counts anew
-        self._told.append((at, steps))
-        while len(self._told) > 2 and at - self._told[0][0] > PACE_S:
-            self._told.popleft()
-
-    @property
-    def steps_per_second(self) -> float | None:
-        if len(self._told) < 2:
-            return None
-        (began, first), (ended, last) = self._told[0], self._told[-1]
-        return (last - first) / (ended - began) if ended > began else None
-
-    def speeds(self, batch: int | None) -> dict[str, float | None]:
-        """The keys of a line of the series. ``batch``: samples of a step; None if unknown."""
-        speed = self.steps_per_second
-        return {"steps_per_second": speed, "samples_per_second": speed * batch if speed is not None and batch else None}
-
-
 class Losses:
     """Takes loss reports as they come. A loss that is finite again was no divergence: a step that mixed precision skipped, say."""
 

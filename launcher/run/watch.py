@@ -23,7 +23,7 @@ from launcher.machine.process import Child
 from launcher.run import cause
 from launcher.run.cause import Ended, RunEnd
 from launcher.run.events import Deviated
-from launcher.run.health import Cliffs, Losses, Pace, StepSilence
+from launcher.run.health import Cliffs, Losses, StepSilence
 from launcher.run.memory_usage import Usage
 from launcher.run.steps_made import StepsMade
 from launcher.shared import procfs
@@ -133,10 +133,7 @@ class RunWatch:
 
     def _look_for_life(self, now: float, *, grew: bool) -> None:
         busy_s = procfs.work_seconds(self._child.pid)
-        said = self._silence.look(now, grew=grew, busy_s=busy_s)
-        if said == "silent":
-            self._tell_otherwise("", "has printed nothing for long, but is computing")
-        elif said == "stalled":
+        if self._silence.look(now, grew=grew, busy_s=busy_s):
             self._end_stalled("no output and no processor time used", "stands still")
         if hangs := self._stepless.look(self.meter.progress, now=now, grew=grew):
             self._end_stalled(hangs, "computes, but makes no steps")
@@ -191,7 +188,6 @@ class RunMeter:
         self.rung = rung
         self._job, self.usage = job, usage
         self._series = series.Series(job.folder.series)
-        self._pace = Pace()
         self._highest_bytes = 0
         self.progress = Progress()
 
@@ -204,14 +200,12 @@ class RunMeter:
         return said
 
     def look(self, *, ended: bool = False) -> None:
-        self._pace.saw(self.progress, at=time.time())
         if ended or self.usage.peak_bytes > self._highest_bytes or self._series.due(time.time()):
             self._highest_bytes = self.usage.peak_bytes
             used, peak, host = self.usage.now_bytes, self.usage.lately(), self.usage.host_bytes()
             memory = {"used_bytes": used, "peak_bytes": peak, "host_bytes": host}
             said = {name: getattr(self.progress, name) for name in ("phase", "epoch", "epochs", "step", "steps", "loss", "done")}
-            speeds = self._pace.speeds(self.progress.batch)
-            self._series.add({"at": round(time.time(), 1), **memory, **said, **speeds})
+            self._series.add({"at": round(time.time(), 1), **memory, **said})
 
 
 MOST_LINES = 2000

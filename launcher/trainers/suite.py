@@ -23,12 +23,12 @@ from typing import ClassVar
 
 import pytest
 
+from launcher.adapter.build import ladder_of
 from launcher.adapter.commands import held
 from launcher.adapter.protocol import Adapter
 from launcher.adapter.registry import load_adapter
 from launcher.config.schema import Recipe
 from launcher.history.run_folder import RunFolder
-from launcher.ladder.build import ladder_of
 from launcher.ladder.rungs import MICRO_BATCH, Ladder
 from launcher.ladder.verdict import Kind
 from launcher.machine.devices import Budget

@@ -22,12 +22,12 @@ class Silence:
 
     def __init__(self, now: float, *, least_s: float) -> None:
         self._least_s, self._since, self._longest_s = least_s, now, 0.0
-        self._told = self._spoke = False
+        self._spoke = False
         self._busy_s = self._worked_s = self._worked_then_s = 0.0
         self._looks = deque([(now, 0.0)])
 
-    def look(self, now: float, *, grew: bool, busy_s: float) -> str:
-        """ "stalled": silent for too long, and nothing is being computed; "silent", once each time: as long, but at work. Else nothing.
+    def look(self, now: float, *, grew: bool, busy_s: float) -> bool:
+        """Whether it stands still: silent for too long, and nothing is being computed.
 
         ``grew``: its output has grown since the last look; ``busy_s``: processor seconds that all its processes have taken so far.
         """
@@ -38,15 +38,12 @@ class Silence:
             if self._spoke and idle:  # how long it took to start, or was at work, says nothing of how long it may stand still
                 self._longest_s = max(self._longest_s, silent)
             self._spoke = True
-            self._since, self._worked_then_s, self._told = now, self._worked_s, False
-            return ""
+            self._since, self._worked_then_s = now, self._worked_s
+            return False
         if silent <= max(self._least_s, PATIENCE * self._longest_s):
-            return ""
+            return False
         since, before = self._looks[0]
-        if self._worked_s - before < IDLE * (now - since):
-            return "stalled"
-        told, self._told = self._told, True
-        return "" if told else "silent"
+        return self._worked_s - before < IDLE * (now - since)
 
     def _worked(self, now: float, busy_s: float) -> None:
         """One more look at the work done; those of ``least_s`` are kept. A process that is gone takes its seconds with it, not its work."""

@@ -270,7 +270,7 @@ class TrialWatch:
         before, self._seen = self._seen, tuple(_changed(path) for path in self._signs)
         grew = self._seen != before
         busy_s = procfs.work_seconds(self._child.pid) - procfs.watching_seconds(self._child.pid)
-        if self._silence.look(now, grew=grew, busy_s=busy_s) == "stalled" and not self.stood_still:
+        if self._silence.look(now, grew=grew, busy_s=busy_s) and not self.stood_still:
             self.stood_still = stack_dump.record(self._child, self._stalled, told=self._told) or "nothing could be seen of its processes"
             self._child.end(grace_s=1.0)
 

@@ -21,7 +21,7 @@ def test_the_example_package_imports_the_api_alone() -> None:
 
 
 @pytest.mark.parametrize(("where", "text"), [
-    ("adapter.py", "from launcher.ladder.build import WheelSpec"), ("adapter.py", "from launcher.adapter.commands import Command"),
+    ("adapter.py", "from launcher.adapter.build import WheelSpec"), ("adapter.py", "from launcher.adapter.commands import Command"),
     ("adapter.py", "import launcher.adapter.commands"), ("adapter.py", "from launcher import adapter"),
     ("adapter.py", "from launcher.adapter import commands"),
     ("adapter.py", "def f():\n    from launcher.trainers.suite import AdapterSuite"),

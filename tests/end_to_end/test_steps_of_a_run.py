@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from launcher.adapter.build import ladder_of
 from launcher.cli.launch_view import Display
 from launcher.config.schema import DeviceRules, LadderRules, Recipe, TrainerRules, WheelRule
 from launcher.engine import attempts
 from launcher.engine.events import Finished
 from launcher.engine.state import Fit, Status
 from launcher.history.run_folder import RunFolder
-from launcher.ladder.build import ladder_of
 from launcher.ladder.verdict import Kind, Verdict
 from launcher.run import start as launch
 from launcher.shared.report import PASS_SAMPLES, TrialReport

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from launcher.adapter.build import ladder_of
 from launcher.adapter.protocol import Adapter
 from launcher.history.run_folder import RunFolder
-from launcher.ladder.build import ladder_of
 from launcher.machine import devices
 from launcher.shared.orders import Orders
 from launcher.trial import trial

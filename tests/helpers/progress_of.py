@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from launcher.adapter.build import ladder_of
 from launcher.adapter.progress import Progress
 from launcher.adapter.registry import load_adapter
 from launcher.config.schema import LadderRules, Recipe, TrainerRules
-from launcher.ladder.build import ladder_of
 from launcher.ladder.rungs import Rung
 
 

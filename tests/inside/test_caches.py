@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from launcher.adapter.build import ladder_of
 from launcher.config.schema import DeviceRules, LadderRules, Recipe, TrainerRules, WheelRule
 from launcher.history.run_folder import RunFolder
 from launcher.inside import caches
 from launcher.inside.overlay import Overlay
-from launcher.ladder.build import ladder_of
 from launcher.trainers.script.adapter import ScriptAdapter
 from launcher.trainers.suite import cpu_budget, snapshot
 from launcher.trial import trial

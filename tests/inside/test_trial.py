@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from launcher.adapter.build import ladder_of
 from launcher.adapter.commands import held
 from launcher.config.schema import DeviceRules, LadderRules, Recipe, RecoverRules, TrainerRules, TrialRules, WheelRule
 from launcher.history.events import Event, Listener
 from launcher.history.run_folder import RunFolder
-from launcher.ladder.build import ladder_of
 from launcher.ladder.rungs import Ladder
 from launcher.ladder.verdict import Kind
 from launcher.run import start

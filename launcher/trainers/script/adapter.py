@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from launcher.adapter import log_line, wheel_names
+from launcher.adapter.build import WheelSpec
 from launcher.adapter.commands import Command, TrialPlan
 from launcher.adapter.inputs import Inputs
 from launcher.adapter.log_line import LogLine, TrainerWords
@@ -26,7 +27,6 @@ from launcher.config import recipe_files
 from launcher.config.schema import Recipe, Value, WheelRule
 from launcher.errors import BadInput, Fault
 from launcher.ladder.asked import Asked
-from launcher.ladder.build import WheelSpec
 from launcher.ladder.rungs import CHECKPOINTING, Ladder, Rung, halves_down
 from launcher.ladder.twins import Finding
 from launcher.machine import process, ranks, torchrun

@@ -20,6 +20,7 @@ from typing import Any, ClassVar
 
 from launcher import paths
 from launcher.adapter import log_line
+from launcher.adapter.build import WheelSpec
 from launcher.adapter.commands import Command, TrialPlan, absolute, preloaded
 from launcher.adapter.inputs import Inputs, package_folder
 from launcher.adapter.log_line import LogLine, TrainerWords
@@ -29,7 +30,6 @@ from launcher.adapter.recognised import Understood
 from launcher.config.schema import Recipe, Value, WheelRule
 from launcher.errors import Fault
 from launcher.ladder.asked import Asked
-from launcher.ladder.build import WheelSpec
 from launcher.ladder.rungs import Ladder, Rung
 from launcher.ladder.twins import Finding, FindingKind
 from launcher.machine import devices, process, torchrun
@@ -351,7 +351,7 @@ class UltralyticsAdapter(Adapter):
         """
         said = log_line.read(line, known)
         if (row := _LOSSES.search(line)) is not None:
-            known = replace(said.progress, loss=sum(map(float, row[1].split())), batch=self._batch(rung))
+            known = replace(said.progress, loss=sum(map(float, row[1].split())))
         elif _VALIDATION.search(line) and known.epoch is not None:
             known = replace(known, phase=VALIDATE)
         return replace(said, progress=known)

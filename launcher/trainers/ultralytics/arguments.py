@@ -14,7 +14,6 @@ import yaml
 
 from launcher.adapter.inputs import package_folder
 from launcher.errors import BadInput, Fault
-from launcher.machine import install
 
 ELSEWHERE: Mapping[str, str] = {
     "batch": "It is the ladder's: set ask.micro_batch (samples per device); autofit works out batch and nbs.",
@@ -39,7 +38,7 @@ def known() -> Mapping[str, Any]:
     """Every argument of the installed version, and its default. Raises BadInput where there is none."""
     package = package_folder("ultralytics")
     if package is None:
-        cure = f"{install.command('ultralytics', 'torch', 'torchvision')}."
+        cure = "pip install ultralytics torch torchvision."
         raise BadInput([Fault(key="trainer.adapter", found="the package ultralytics is not installed", cure=cure)])
     defaults: dict[str, Any] = yaml.safe_load((package / "cfg" / "default.yaml").read_text(encoding="utf-8"))
     return defaults

@@ -11,7 +11,7 @@ from packaging.version import Version
 from launcher.adapter.faults import destination_faults
 from launcher.config.schema import Recipe
 from launcher.errors import BadInput, Fault
-from launcher.machine import devices, install
+from launcher.machine import devices
 from launcher.trainers.ultralytics import models
 
 OLDEST = "8.3.0"
@@ -23,7 +23,7 @@ _STRIDE = 32  # of every YOLO detector up to P5; P6 models have 64, for which Ul
 def faults(recipe: Recipe, task: str, *, ranks: int) -> Iterator[Fault]:
     with suppress(importlib.metadata.PackageNotFoundError):
         if Version(there := importlib.metadata.version("ultralytics")) < Version(OLDEST):
-            cure = f"Install a later one: {install.command(f'ultralytics>={OLDEST}')} (docs/versions.md says which were run)."
+            cure = f"Install a later one: pip install 'ultralytics>={OLDEST}' (docs/versions.md says which were run)."
             yield Fault(key="trainer.adapter", found=f"ultralytics {there} is older than any that was run", cure=cure)
     if task not in TASKS:
         yield Fault(key="trainer.task", found=f"task {task!r} is not covered", cure=f"Covered: {', '.join(TASKS)}.")

@@ -12,8 +12,8 @@ import pytest
 import yaml
 
 from launcher.adapter import Checkpoint, RunStart
+from launcher.adapter.build import ladder_of
 from launcher.config.schema import LadderRules, Recipe, TrainerRules, Value, WheelRule
-from launcher.ladder.build import ladder_of
 from launcher.trainers.script import configs
 from launcher.trainers.script import recognise as script_recognise
 from launcher.trainers.script.adapter import ScriptAdapter

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from launcher.adapter import Checkpoint, RunStart
+from launcher.adapter.build import ladder_of
 from launcher.config.schema import Recipe
-from launcher.ladder.build import ladder_of
 from launcher.trainers.script.adapter import ScriptAdapter
 from launcher.trainers.suite import cpu_budget
 

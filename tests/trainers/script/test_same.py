@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from launcher.adapter.build import ladder_of
 from launcher.config.schema import DeviceRules, LadderRules, Recipe, TrainerRules, TrialRules, WheelRule
 from launcher.history.run_folder import RunFolder
-from launcher.ladder.build import ladder_of
 from launcher.ladder.same_training import PROVEN
 from launcher.trainers.script.adapter import ScriptAdapter
 from launcher.trainers.suite import cpu_budget, snapshot

@@ -13,9 +13,9 @@ from launcher.adapter.commands import held
 
 pytest.importorskip("transformers")
 
+from launcher.adapter.build import ladder_of
 from launcher.config.schema import Recipe, TrialRules
 from launcher.history.run_folder import RunFolder
-from launcher.ladder.build import ladder_of
 from launcher.ladder.same_training import PROVEN
 from launcher.ladder.verdict import Kind
 from launcher.machine import devices

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from launcher.ladder.build import ladder_of
+from launcher.adapter.build import ladder_of
 from launcher.machine import allocator
 from launcher.shared.orders import Orders
 from launcher.shared.report import TrialReport

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from launcher.adapter.build import ladder_of
 from launcher.config.schema import Recipe
 from launcher.errors import BadInput
-from launcher.ladder.build import ladder_of
 from launcher.ladder.rungs import Ladder
 from launcher.trainers.suite import AdapterSuite, cpu_budget
 from launcher.trainers.ultralytics import arguments as yolo_arguments

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
+from launcher.adapter.build import ladder_of
 from launcher.adapter.commands import Command
 from launcher.adapter.recognised import Understood
 from launcher.cli import recipe_draft, recognise
 from launcher.config.schema import Recipe
 from launcher.errors import BadInput
-from launcher.ladder.build import ladder_of
 from launcher.trainers.suite import cpu_budget
 from launcher.trainers.ultralytics import recognise as yolo_recognise
 from launcher.trainers.ultralytics.adapter import UltralyticsAdapter

@@ -14,10 +14,10 @@ from launcher.adapter import RunStart
 
 pytest.importorskip("ultralytics")
 
+from launcher.adapter.build import ladder_of
 from launcher.adapter.commands import Checkpoint, Command
 from launcher.errors import BadInput
 from launcher.history.run_folder import RunFolder
-from launcher.ladder.build import ladder_of
 from launcher.ladder.rungs import Rung
 from launcher.machine import devices, ranks
 from launcher.shared.report import Phase, TrialReport

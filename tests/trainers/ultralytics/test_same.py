@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from launcher.adapter.build import ladder_of
 from launcher.adapter.commands import Command
 from launcher.config.schema import TrialRules
 from launcher.history.run_folder import RunFolder
-from launcher.ladder.build import ladder_of
 from launcher.ladder.rungs import Rung
 from launcher.ladder.same_training import PROVEN
 from launcher.ladder.twins import Finding, FindingKind

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from launcher.adapter.build import ladder_of
 from launcher.adapter.recognised import Understood, giving_up
 from launcher.cli import main
 from launcher.cli.launch_view import Display
@@ -19,7 +20,6 @@ from launcher.engine.events import Fitted
 from launcher.engine.state import Fit, Status
 from launcher.errors import BadInput
 from launcher.history.run_folder import RunFolder
-from launcher.ladder.build import ladder_of
 from launcher.ladder.rungs import Rung
 from launcher.ladder.verdict import Kind, Verdict
 from launcher.shared.report import PhaseUse, TrialReport

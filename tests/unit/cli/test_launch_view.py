@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from launcher.adapter.build import ladder_of
 from launcher.adapter.commands import Checkpoint
 from launcher.cli import prose
 from launcher.cli.launch_view import Display
@@ -21,7 +22,6 @@ from launcher.engine.state import Fit, Status
 from launcher.errors import Fault
 from launcher.history.records import AttemptRecord, RunRecord
 from launcher.history.run_folder import RunFolder
-from launcher.ladder.build import ladder_of
 from launcher.ladder.search import Tried, Try, next_move
 from launcher.ladder.verdict import Kind, Verdict
 from launcher.run.cause import Ended

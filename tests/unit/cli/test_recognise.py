@@ -15,13 +15,13 @@ import yaml
 from omegaconf import OmegaConf
 
 from launcher.adapter import registry, wheel_names
+from launcher.adapter.build import ladder_of
 from launcher.adapter.recognised import checkpointed
 from launcher.adapter.registry import adapters
 from launcher.cli import recipe_draft, recognise
 from launcher.cli.recognise import Understood
 from launcher.config.schema import LadderRules, Recipe, TrainerRules
 from launcher.errors import BadInput
-from launcher.ladder.build import ladder_of
 from launcher.trainers.script import recognise as script_recognise
 from launcher.trainers.script.adapter import ScriptAdapter
 from launcher.trainers.suite import cpu_budget

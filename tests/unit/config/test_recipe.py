@@ -10,11 +10,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
+from launcher.adapter.build import ladder_of
 from launcher.adapter.registry import known_adapters, load_adapter
 from launcher.config import recipe as recipes
 from launcher.config.recipe import Draft, Provenance
 from launcher.errors import BadInput, Fault
-from launcher.ladder.build import ladder_of
 from launcher.trainers.ultralytics.adapter import UltralyticsAdapter
 
 GOOD: dict[str, Any] = {

@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 import pytest
 
 from launcher.adapter import log_line
+from launcher.adapter.build import WheelSpec
 from launcher.adapter.commands import Checkpoint, Command
 from launcher.adapter.log_line import LogLine
 from launcher.adapter.progress import Progress
@@ -31,7 +32,6 @@ from launcher.history import runs
 from launcher.history.records import AttemptRecord, MoveRecord
 from launcher.history.run_folder import RunFolder
 from launcher.ladder.asked import Asked
-from launcher.ladder.build import WheelSpec
 from launcher.ladder.rungs import Rung, Wheel, build
 from launcher.ladder.same_training import unproven
 from launcher.ladder.verdict import Kind, Verdict

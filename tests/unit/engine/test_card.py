@@ -315,7 +315,7 @@ def yolo(**device: Any) -> Any:
 
 def test_every_ultralytics_run_on_a_card_runs_what_it_was_told_or_fails(job: Job, tmp_path: Path) -> None:
     """A plain ``yolo`` halves its batch by itself in the first epoch."""
-    from launcher.ladder.build import ladder_of
+    from launcher.adapter.build import ladder_of
 
     adapter = yolo(kind="cuda")
     rung = ladder_of(adapter).asked
@@ -327,7 +327,7 @@ def test_every_ultralytics_run_on_a_card_runs_what_it_was_told_or_fails(job: Job
 def test_what_amp_is_checked_with_is_fetched_before_a_trial_on_a_card(
     card: FakeCard, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    from launcher.ladder.build import ladder_of
+    from launcher.adapter.build import ladder_of
     from launcher.trainers.ultralytics import models
 
     monkeypatch.setattr(models, "weights_dir", lambda: tmp_path)

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from launcher.adapter.build import ladder_of
 from launcher.config.schema import LadderRules, Recipe, TrainerRules, WheelRule
 from launcher.engine.state import Fit
 from launcher.history.run_folder import RunFolder
-from launcher.ladder.build import ladder_of
 from launcher.ladder.same_training import SameTraining, unproven
 from launcher.ladder.verdict import Kind, Verdict
 from launcher.shared.report import SAID_ACCUMULATION, UPDATES, TrialReport

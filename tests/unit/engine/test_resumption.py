@@ -134,8 +134,8 @@ def test_a_folder_it_was_launched_in_that_is_gone(tmp_path: Path) -> None:
     {"trials": [{"rung_index": 77, "verdict": "fits"}]}, {"trials": [{"verdict": "marvellous"}]}, {"chosen_rung_index": 1},
 ])  # fmt: skip
 def test_attempts_and_trials_of_another_ladder(tmp_path: Path, edited: dict[str, Any]) -> None:
+    from launcher.adapter.build import ladder_of
     from launcher.adapter.registry import load_adapter
-    from launcher.ladder.build import ladder_of
 
     found, ladder = resumption.resumable(str(run_folder(tmp_path, **edited))), ladder_of(load_adapter("script")(RECIPE))
     with pytest.raises(BadInput, match="aren't those of its recipe's ladder"):
@@ -144,8 +144,8 @@ def test_attempts_and_trials_of_another_ladder(tmp_path: Path, edited: dict[str,
 
 def test_an_attempt_whose_launcher_was_killed_lasted_as_long_as_it_was_seen(tmp_path: Path) -> None:
     """ "Done in 2 attempts in 5 s" was said of a night and five seconds."""
+    from launcher.adapter.build import ladder_of
     from launcher.adapter.registry import load_adapter
-    from launcher.ladder.build import ladder_of
 
     ladder = ladder_of(load_adapter("script")(RECIPE))
     own = {"number": 1, "command": "", "rung_index": 0, "rung": dict(ladder.asked.values), "effective_batch": 4, "accumulation": 1}

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from launcher.adapter.build import ladder_of
 from launcher.config.schema import Recipe
 from launcher.engine import launch as engine
 from launcher.engine.state import Fit, Status
 from launcher.history.run_folder import RunFolder
-from launcher.ladder.build import ladder_of
 from launcher.ladder.rungs import Rung
 from launcher.ladder.verdict import Kind, Verdict
 from launcher.shared.report import Phase, TrialReport

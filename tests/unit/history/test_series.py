@@ -9,11 +9,9 @@ from typing import Any
 
 import pytest
 
-from launcher.adapter.progress import Progress
 from launcher.history import series
 from launcher.history.series import Series, seconds_left
 from launcher.run import watch
-from launcher.run.health import Pace
 from launcher.trainers.suite import cpu_budget
 
 
@@ -68,30 +66,7 @@ def test_a_new_peak_and_the_end_are_written_though_no_line_is_due(tmp_path: Path
     ]  # fmt: skip
 
 
-def paced(*told: tuple[float, int]) -> float | None:
-    pace = Pace()
-    for at, step in told:
-        pace.saw(Progress(step=step, steps=1000), at=at)
-    return pace.steps_per_second
-
-
-def test_the_pace_is_that_of_the_last_minute_or_of_the_last_two_steps() -> None:
-    assert paced() is None and paced((0, 1)) is None
-    assert paced((0, 0), (1, 2), (1.5, 2), (2, 4)) == 2.0
-    assert paced((0, 0), (1, 100), (100, 200), (101, 202)) == pytest.approx((202 - 200) / 1)
-    assert paced((0, 0), (500, 50)) == 0.1
-    assert paced((0, 50), (10, 0), (11, 3)) == 3.0, "it counted anew"
-
-
 def test_the_time_left_is_by_what_was_done_since_the_start() -> None:
     lines = [line(0.0, done=0.9), line(100.0, done=0.5), line(110.0), line(120.0, done=0.6)]
     assert seconds_left(lines, since=50.0) == pytest.approx(80.0)
     assert seconds_left(lines, since=115.0) is None and seconds_left([], since=0.0) is None
-
-
-def test_a_look_tells_samples_per_second_where_a_steps_samples_are_known() -> None:
-    pace, progress = Pace(), Progress(step=10, steps=20, batch=8, epoch=1, epochs=2, of_epoch=True, loss=0.5)
-    pace.saw(Progress(step=6, steps=20, epoch=1, of_epoch=True), at=0.0)
-    pace.saw(progress, at=2.0)
-    assert progress.done == 0.25 and pace.speeds(None) == {"steps_per_second": 2.0, "samples_per_second": None}
-    assert pace.speeds(progress.batch) == {"steps_per_second": 2.0, "samples_per_second": 16.0}

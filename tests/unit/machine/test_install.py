@@ -1,4 +1,4 @@
-"""Advice on what to install, made in one place and by packages' own names; what a recipe's ``prepare`` says."""
+"""Advice on what to install, by packages' own names; what a recipe's ``prepare`` says."""
 
 from __future__ import annotations
 
@@ -10,13 +10,6 @@ import pytest
 
 from launcher.cli import main
 from tests.helpers.places import ROOT
-
-
-def test_only_one_module_of_the_launcher_advises_what_to_install() -> None:
-    """What runs beside the trainer, or is copied into run folders, can't ask it."""
-    package = ROOT / "launcher"
-    others = [path for path in package.rglob("*.py") if not {"inside", "native"} & set(path.relative_to(package).parts)]
-    assert [path.name for path in others if "pip install" in path.read_text(encoding="utf-8")] == ["install.py"]
 
 
 def test_no_recipe_advises_an_extra() -> None:

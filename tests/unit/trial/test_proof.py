@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from launcher.adapter.build import ladder_of
 from launcher.adapter.protocol import Correction, row_by_row
 from launcher.cli.launch_view import Display
 from launcher.config.schema import Recipe
@@ -18,7 +19,6 @@ from launcher.engine import launch as engine
 from launcher.engine.events import Fitted, Proven
 from launcher.engine.state import Fit, Status
 from launcher.ladder.asked import Asked
-from launcher.ladder.build import ladder_of
 from launcher.ladder.rungs import Rung, Wheel, build
 from launcher.ladder.same_training import END_UNSEEN, SameTraining, unproven
 from launcher.ladder.twins import Finding, FindingKind, Step, Twin

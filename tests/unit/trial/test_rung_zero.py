@@ -11,6 +11,7 @@ import pytest
 import yaml
 from rich.console import Console
 
+from launcher.adapter.build import ladder_of
 from launcher.cli.launch_view import Display
 from launcher.config.schema import LadderRules, Recipe, TrainerRules, TrialRules, WheelRule
 from launcher.engine import launch as engine
@@ -19,7 +20,6 @@ from launcher.engine.state import Fit, Status
 from launcher.errors import ExitCode
 from launcher.history.events import Event
 from launcher.history.run_folder import RunFolder
-from launcher.ladder.build import ladder_of
 from launcher.ladder.rungs import Ladder, Rung, Wheel, build
 from launcher.ladder.verdict import Kind, Verdict
 from launcher.shared.report import (

@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from launcher.adapter import RunStart
+from launcher.adapter.build import ladder_of
 from launcher.config.schema import Recipe
-from launcher.ladder.build import ladder_of
 from launcher.trainers.script.adapter import ScriptAdapter
 from launcher.trainers.suite import cpu_budget
 from tests.helpers.saved import looked, whole

@@ -2,32 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Protocol
+from typing import TYPE_CHECKING
 
 from launcher.config.schema import Recipe, Value, WheelRule
 from launcher.errors import BadInput, Fault, did_you_mean
-from launcher.ladder.asked import Asked
 from launcher.ladder.rungs import MICRO_BATCH, ActsIn, Ladder, Wheel, build, divisors_down, halves_down, sizes_down, whole_floor
 
-
-class HasWheels(Protocol):
-    """What is needed of an adapter to build a ladder (``launcher.adapter.protocol.Adapter``)."""
-
-    name: ClassVar[str]
-    wheels: ClassVar[Mapping[str, WheelSpec]]
-    general: ClassVar[bool]
-    ranks: ClassVar[bool]
-    starts_ranks: ClassVar[bool]
-    recipe: Recipe
-
-    @property
-    def asked(self) -> Asked: ...
-    def lesser(self, wheel: str, asked: Value, *, floor: Value) -> Sequence[Value]: ...
+if TYPE_CHECKING:
+    from launcher.adapter.protocol import Adapter
 
 
-def ladder_of(adapter: HasWheels) -> Ladder:
+def ladder_of(adapter: Adapter) -> Ladder:
     """The ladder of the recipe that ``adapter`` is bound to.
 
     Raises BadInput with all faults of ``ask`` and ``ladder``: unknown wheels, wrong types, impossible floors, values off their grid.
@@ -70,7 +57,7 @@ def _turning(recipe: Recipe) -> list[str]:
     return turned + [name for name in {MICRO_BATCH: None, **recipe.ask} if name not in (*turned, *_ASK_ONLY)]
 
 
-def _ask_faults(adapter: HasWheels) -> list[Fault]:
+def _ask_faults(adapter: Adapter) -> list[Fault]:
     """What is wrong with the names and values under ``ask`` and the names under ``ladder``."""
     recipe = adapter.recipe
     wheels = {*adapter.wheels, *(name for name, rule in recipe.ladder.wheels.items() if rule.argument)}
@@ -92,7 +79,7 @@ MOST = 2**20
 """Largest micro-batch or accumulation; more is taken to be a slip (each of its divisors would have to be looked at)."""
 
 
-def _value_fault(name: str, value: Value, adapter: HasWheels, known: set[str]) -> Fault | None:
+def _value_fault(name: str, value: Value, adapter: Adapter, known: set[str]) -> Fault | None:
     key = f"ask.{name}"
     if name not in known:
         own = "" if adapter.general else " The trainer's own arguments stand under trainer.args."
@@ -110,7 +97,7 @@ def _value_fault(name: str, value: Value, adapter: HasWheels, known: set[str]) -
     return None
 
 
-def _wheel(name: str, adapter: HasWheels, effective: int) -> Wheel:
+def _wheel(name: str, adapter: Adapter, effective: int) -> Wheel:
     """One wheel with its values. Raises ValueError with a sentence for people."""
     recipe = adapter.recipe
     spec = adapter.wheels.get(name)
