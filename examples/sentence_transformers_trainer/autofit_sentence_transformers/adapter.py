@@ -220,10 +220,9 @@ class SentenceTransformersAdapter(Adapter):
 
     def read_log(self, line: str, known: Progress, *, rung: Rung) -> LogLine:
         """transformers' bar and its lines of words. The summary at the end repeats the mean loss of all steps, which is no news."""
-        said = log_line.read(line, known)
         if "'train_runtime'" in line:
             return LogLine(progress=known)
-        return replace(said, progress=replace(said.progress, batch=rung.effective_batch))
+        return log_line.read(line, known)
 
     def results(self, *, folder: Path) -> Mapping[str, Any]:
         """The last evaluation's metrics and the steps done, from what the trainer wrote."""
