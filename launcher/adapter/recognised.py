@@ -91,13 +91,13 @@ def _not_given_up(name: str, could: Sequence[str]) -> Fault:
 
 def checkpointed(understood: Understood) -> Understood:
     """The same, but where the trainer has no word for checkpointing the model's repeated modules may be checkpointed from outside
-    (``--checkpointing``): half of them, or all, once the micro-batch is down."""
+    (``--checkpointing``), once the micro-batch is down."""
     if CHECKPOINTING in understood.ask or "spelled" not in understood.args:
         return understood
     args = {**understood.args, "spelled": {**understood.args.get("spelled", {}), CHECKPOINTING: "outside"}}
     order = [*understood.ladder.get("order", ())]
     at = order.index(MICRO_BATCH) + 1 if MICRO_BATCH in order else 0
-    wheels = {**understood.ladder.get("wheels", {}), CHECKPOINTING: {"values": [0.5, True]}}
+    wheels = {**understood.ladder.get("wheels", {}), CHECKPOINTING: {"values": [True]}}
     ladder = {"order": [*order[:at], CHECKPOINTING, *order[at:]], "wheels": wheels}
     return replace(understood, ask={**understood.ask, CHECKPOINTING: False}, args=args, ladder=ladder)
 

@@ -51,7 +51,7 @@ def _why(fit: Fit) -> str:
 def _cures(fit: Fit) -> Iterator[str]:
     yield _more_memory(fit)
     if type(fit.job.adapter).general and CHECKPOINTING not in fit.job.ladder.asked.values:
-        yield f"autofit run {CHECKPOINTS} -- ... checkpoints half of the model's repeated modules, or all: slower, the same training"
+        yield f"autofit run {CHECKPOINTS} -- ... checkpoints the model's repeated modules: slower, the same training"
     for could in fit.could_fit:
         fits = f"{words(could.rung)} is estimated to fit" if could.rung is not None else "nothing tells whether it would be enough"
         yield f"autofit run {could.flag} -- ... ({could.key} in a recipe), another training: {fits}"

@@ -209,7 +209,7 @@ FLAGS: Mapping[str, str] = {
     prune.CHECKPOINTS: f"({prune.PRUNE}) those with checkpoints, too",
     prune.YES: f"({prune.PRUNE}) without asking",
     ALLOW_DIFFERENCE: "launch a rung though its update was shown to differ from the asked one, with that difference told",
-    CHECKPOINTING: "checkpoint half of the model's repeated modules, or all, where less doesn't fit (slower, the same training)",
+    CHECKPOINTING: "checkpoint the model's repeated modules where less doesn't fit (slower, the same training)",
     SET: "the value of the script's own that is its batch size, named as the source has it: \"CONFIG['batch']\"",
     "-f": "show what comes, too, until the run ends",
     "--follow": "the same",

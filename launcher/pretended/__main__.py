@@ -1,15 +1,14 @@
 """Runs a command on pretended cards: ``python -m launcher.pretended gpu=a100_80gb cards=4 -- autofit train recipe=... device=cuda``.
 
 The command finds cards that aren't there; nothing else is changed for it. ``gpu`` is a name of conf/gpu. ``memory=16GiB``: what a program
-finds on each. ``computed=small``: only small operators are. ``cudnn=0.5``: cuDNN's workspace, as a part of the tensors. ``nccl=200MiB``:
-taken by each communicator of a rank.
+finds on each. ``computed=small``: only small operators are. ``cudnn=0.5``: cuDNN's workspace, as a part of the tensors.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import cast, get_args
 
 from launcher.errors import COMMAND_LINE, BadInput, Fault
@@ -18,7 +17,7 @@ from launcher.pretended import catalogue
 from launcher.pretended.cards import Cards, Computed, of_this_process
 from launcher.shared.sizes import parse_size
 
-WORDS = ("gpu", "cards", "computed", "memory", "cudnn", "nccl")
+WORDS = ("gpu", "cards", "computed", "memory", "cudnn")
 
 
 def main(argv: Sequence[str]) -> int:
@@ -50,17 +49,12 @@ def _asked(argv: Sequence[str]) -> tuple[Cards, list[str]]:
             model=model,
             count=int(words.get("cards", 1)),
             computed=cast("Computed", words.get("computed", "all")),
-            usable_bytes=_bytes(words, "memory"),
+            usable_bytes=parse_size(words["memory"]) if "memory" in words else 0,
             cudnn_share=float(words.get("cudnn", 0)),
-            nccl_bytes=_bytes(words, "nccl"),
         )
     except ValueError as error:
         raise _bad("", str(error), "Sizes are written as 16GiB, other settings as numbers.") from None
     return cards, list(argv[at + 1 :])
-
-
-def _bytes(words: Mapping[str, str], name: str) -> int:
-    return parse_size(words[name]) if name in words else 0
 
 
 def _bad(key: str, found: str, cure: str) -> BadInput:

@@ -44,8 +44,6 @@ class Cards:
     """What a program finds on each; 0: what the model has."""
     cudnn_share: float = 0.0
     """cuDNN's workspace, as a part of the tensors of what it computes."""
-    nccl_bytes: int = 0
-    """Taken on its card by each of a rank's communicators; NCCL's true size hangs on the machine, and isn't known here."""
 
     def environment(self, built: Path, file: Path, environ: Mapping[str, str]) -> dict[str, str]:
         """The variables for a command. ``built``: the libraries' folder; ``file``: where the cards' memory is counted."""
@@ -60,7 +58,6 @@ class Cards:
             "PRETENDED_RESERVED_MIB": str(RESERVED_MIB),
             "PRETENDED_CONTEXT_MIB": str(self.model.context_mib),
             "PRETENDED_CUDNN_SHARE": str(self.cudnn_share),
-            "PRETENDED_NCCL_MIB": str(self.nccl_bytes // MIB),
             "PRETENDED_SM": str(CAPABILITY[self.model.architecture]),
             "PRETENDED_BINARY": str(libraries.binary_for(built, CAPABILITY[self.model.architecture])),
             "XDG_STATE_HOME": str(paths.cache_folder() / "pretended" / "state"),  # what is played leads no launch on a real card

@@ -100,7 +100,6 @@ def test_train_runs_to_the_end_and_records_it(place: Path) -> None:
     assert said["rung_index"] == 0 and said["given_up"] == {}
     assert said["command"].startswith("yolo detect train model=yolov8n.yaml")
     assert said["run"]["returncode"] == 0
-    assert set(said["results"]["metrics"]) >= {"metrics/mAP50(B)", "metrics/mAP50-95(B)"}
     assert Path(said["results"]["checkpoints"]["last"]).is_relative_to(said["run_dir"])
     assert (len(said["trials"]), len(said["attempts"])) == (1, 1)
     assert "1 epochs completed" in err, "the trainer's own words pass through"

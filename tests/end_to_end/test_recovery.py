@@ -155,7 +155,8 @@ def test_memory_taken_away_in_mid_training_ends_one_rung_lower_with_all_epochs_a
     assert (first["ended"], first["rung_index"], second["ended"], second["rung_index"]) == ("out_of_memory", 0, "done", 1)
     assert (second["rung"]["micro_batch"], second["accumulation"], said["effective_batch"]) == (4, 2, 8)
     assert second["checkpoint"]["done"] >= 1 and second["checkpoint"]["unit"] == "epochs"
-    assert said["status"] == "done" and said["results"]["epochs"] == 3 and said["rung"]["micro_batch"] == 4
+    epochs = {line.partition(",")[0] for line in (yolo.folder / "run" / "results.csv").read_text().splitlines()[1:]}
+    assert said["status"] == "done" and epochs == {"1", "2", "3"} and said["rung"]["micro_batch"] == 4
     assert first["next"]["move"] == "go_on" and first["evidence"]
     folder = Path(said["run_dir"])
     assert (folder / "run.stderr.log").stat().st_size and "Resuming training" in (folder / "run.stdout.2.log").read_text()

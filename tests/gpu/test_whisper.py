@@ -79,5 +79,4 @@ def test_whisper_breeze_on_an_emulated_card_runs_to_its_end_below_what_its_trial
     assert all(one["peak_bytes"] <= cap for one in said["trials"])
     assert said["rung"]["model"] == str(spoken / model)
     assert said["effective_batch"] == 16
-    assert "eval_wer" in said["results"]["metrics"]
     assert said["run"]["peak_bytes"] <= predicted_device_bytes(said) * 1.02, "the full run must stay under what its trial saw"

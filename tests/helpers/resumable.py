@@ -17,7 +17,6 @@ def recipe(*words: str) -> dict[str, Any]:
                 "spelled": {"micro_batch": "--batch-size", "accumulation": "--accum"},
                 "set": {"--out": "{run}"},
                 "resume": {"words": "--resume {checkpoint}", "newest": "{run}/epoch*.pt"},
-                "metrics": "{run}/metrics.jsonl",
             },
         },
         "ladder": {"order": ["micro_batch"], "wheels": {"micro_batch": {"values": [8, 4]}}},

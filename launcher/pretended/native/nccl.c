@@ -1,5 +1,5 @@
-// libnccl: its functions over ranks.c. What is asked between ncclGroupStart and ncclGroupEnd happens at the end. PRETENDED_NCCL_MIB: what a
-// communicator takes on its card. Not there: windows, device communicators, growing and shrinking; they are refused as invalid usage.
+// libnccl: its functions over ranks.c. What is asked between ncclGroupStart and ncclGroupEnd happens at the end. Not there:
+// windows, device communicators, growing and shrinking; they are refused as invalid usage.
 #define _GNU_SOURCE
 #include "ranks.h"
 #include <pthread.h>
@@ -126,13 +126,10 @@ int ncclRedOpDestroy(int how, Group *of) { return DONE; }
 // -- communicators
 
 static int joined(Group **out, int ranks, const char *name, int rank) {
-  const char *mib = getenv("PRETENDED_NCCL_MIB");
   Group *of = join(name, ranks, rank);
   if (!of)
     return SYSTEM;
   cudaGetDevice(&of->device);
-  if (mib && atoll(mib) && cudaMalloc(&of->taken, (size_t)atoll(mib) << 20))
-    return NO_MEMORY;
   *out = of;
   return DONE;
 }
@@ -179,10 +176,8 @@ int ncclCommSplit(Group *of, int colour, int key, Group **out, void *config) {
 }
 int ncclCommFinalize(Group *of) { return DONE; }
 int ncclCommDestroy(Group *of) {
-  if (of && of->taken)
-    cudaFree(of->taken);
   if (of)
-    of->taken = 0, of->ended = 1;
+    of->ended = 1;
   return DONE;
 }
 int ncclCommAbort(Group *of) { return ncclCommDestroy(of); } // this rank's alone: the others wait on, as there

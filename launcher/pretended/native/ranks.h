@@ -17,7 +17,6 @@ typedef struct {
   size_t bytes; // of the file
   int ranks, rank, device, splits;
   char name[128];
-  void *taken; // on the card
   volatile int ended;
 } Group;
 

@@ -37,7 +37,6 @@ from launcher.trainers.script import (
     configs,
     corrections,
     loader_workers,
-    metrics,
     outside,
     recognise,
     resuming,
@@ -98,11 +97,7 @@ class ScriptAdapter(Adapter):
         ),
         "sequence_length": WheelSpec(type=int, help="Tokens per sample.", rule=WheelRule(grid=8, ratio=0.5, floor=8)),
         "image_size": WheelSpec(type=int, help="Image size in pixels.", rule=WheelRule(grid=32, ratio=0.8, floor=32)),
-        "checkpointing": WheelSpec(
-            type=(bool, float),
-            rule=WheelRule(values=(True,)),
-            help="Gradient checkpointing: true or false, where the script has it; from outside, also a part of its repeated modules (0.5).",
-        ),
+        "checkpointing": WheelSpec(type=bool, rule=WheelRule(values=(True,)), help="Gradient checkpointing."),
         "val_micro_batch": WheelSpec(type=int, acts_in="validation", help="Samples per validation batch."),
         "workers": WheelSpec(
             type=int, rule=WheelRule(values=(8, 4, 2, 0)), acts_in="host", help="Data loader workers; on a ladder where a recipe spells it."
@@ -177,8 +172,8 @@ class ScriptAdapter(Adapter):
             notes = [f"the micro-batch isn't turned{how}: {why}"]
         if self.asked.exact:
             notes.append(
-                "the script has no word for checkpointing: where that is turned, the first modules of each stack that repeats are computed "
-                "again in backward passes (the run needs native/checkpointing, not autofit)"
+                "the script has no word for checkpointing: where that is turned, modules that repeat are computed again in "
+                "backward passes (the run needs native/checkpointing, not autofit)"
             )
         if args.validation.none:
             notes.append("the recipe says that the script never validates: only training is proven")
@@ -238,7 +233,7 @@ class ScriptAdapter(Adapter):
             if wheel == "micro_batch" and spelling is not None and spelling.startswith(LOADER):
                 line.split = (int(self.args.says[wheel]), int(value), spelling.removeprefix(LOADER))
             elif wheel == CHECKPOINTING and spelling == OUTSIDE:
-                line.checkpointing = float(value)
+                line.checkpointing = bool(value)
             elif spelling is not None:
                 line.set(spelling, value)
         for spelled, length in self.args.lengths.items() if short else ():
@@ -265,7 +260,7 @@ class ScriptAdapter(Adapter):
         if self.args.update is not None and times > 1:
             said[outside.UPDATE] = corrections.way(self.args.update, times)
         if line.checkpointing:
-            said[outside.CHECKPOINTING] = f"{line.checkpointing:g}"
+            said[outside.CHECKPOINTING] = "1"
         if line.fields:
             said[outside.FIELDS] = json.dumps({name: [given(CALL).get(name), value] for name, value in line.fields.items()})
         if line.values:
@@ -372,13 +367,9 @@ class ScriptAdapter(Adapter):
         return replace(said, progress=come, optimizer_steps=int(steps[1]) if steps is not None else None)
 
     def results(self, *, folder: Path) -> Mapping[str, Any]:
-        """The last row of the recipe's metrics file, and the newest checkpoint, where the recipe says where they are."""
-        found: dict[str, Any] = {}
-        if self.args.metrics is not None and (row := metrics.last_row(Path(self.args.metrics.replace("{run}", str(folder / "run"))))):
-            found["metrics"] = row
-        if files := self._files(folder):
-            found["checkpoints"] = {"newest": str(files[0])}
-        return found
+        """The newest checkpoint, where it is known where they are."""
+        files = self._files(folder)
+        return {"checkpoints": {"newest": str(files[0])}} if files else {}
 
     # -- going on from a checkpoint ----------------------------------------------------------------------------------------
 

@@ -22,7 +22,7 @@ def faults(recipe: Recipe, args: ScriptArgs, wheels: Iterable[str]) -> list[Faul
     """All faults. ``wheels``: the adapter's own wheels."""
     return [
         *_command_faults(args), *_rank_faults(recipe, args), *_spelling_faults(recipe, args, wheels),
-        *_config_faults(recipe, args), *_data_faults(recipe, args), *_share_faults(recipe, args),
+        *_config_faults(recipe, args), *_data_faults(recipe, args),
     ]  # fmt: skip
 
 
@@ -119,19 +119,6 @@ def turns(recipe: Recipe) -> bool:
 
 def _checkpointed(key: str, text: str) -> bool:
     return text == OUTSIDE and key in (f"trainer.args.spelled.{CHECKPOINTING}", f"ladder.wheels.{CHECKPOINTING}.argument")
-
-
-def _share_faults(recipe: Recipe, args: ScriptArgs) -> list[Fault]:
-    """A share of the layers where a script's own switch is for all of them, or none."""
-    outside = spelling_of(recipe, args, CHECKPOINTING) == OUTSIDE
-    rule, key = recipe.ladder.wheels.get(CHECKPOINTING), f"ladder.wheels.{CHECKPOINTING}.values"
-    said = [(f"ask.{CHECKPOINTING}", recipe.ask.get(CHECKPOINTING)), *((key, value) for value in (rule and rule.values) or ())]
-    cure = f"Say true or false; with trainer.args.spelled.{CHECKPOINTING}={OUTSIDE} also a share of the layers, such as 0.5."
-    return [
-        Fault(key=key, found=f"{value!r} is no share of the layers that can be checkpointed here", cure=cure)
-        for key, value in said
-        if isinstance(value, (int, float)) and not isinstance(value, bool) and not (outside and 0 < value < 1)
-    ]
 
 
 def _can_be_split(args: ScriptArgs) -> bool:

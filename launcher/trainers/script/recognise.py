@@ -33,7 +33,10 @@ from launcher.trainers.script.declared import of_script
 from launcher.trainers.script.spelling import ITSELF, OUTSIDE
 
 ORDER = ("val_micro_batch", "micro_batch", "checkpointing", *LENGTHS, "model")
-UNREAD = "no word of the command says its batch (the first trial shows whether it arrives at one data loader, or at a known trainer)"
+UNREAD = (
+    "no word of the command says its batch (the first trial shows whether it arrives at one data loader, or at a known trainer; "
+    "--set NAME names a value of its source)"
+)
 
 
 def understand(words: Sequence[str], *, value: str = "") -> Understood:
@@ -64,17 +67,11 @@ def understand(words: Sequence[str], *, value: str = "") -> Understood:
     if beliefs.get("micro_batch", _NONE).spelling.startswith("value:"):
         lengths = lengths or source_values.lengths(source_values.pointed(script, value))
     if "micro_batch" not in beliefs:
-        unclear = [_unread(files), *unclear]
+        unclear = [UNREAD, *unclear]
     return _recipe(words, beliefs, {"config": config, "lengths": lengths, "whole": whole}, unclear=unclear)
 
 
 _NONE = Belief(wheel="", value=None, spelling="", source="")
-
-
-def _unread(files: Sequence[Path]) -> str:
-    """What to type where the first trial shows no place at which a lower rung could set the batch."""
-    likely = source_values.likely(files)
-    return f'{UNREAD}; --set "{likely[0].name}" names a value of its source ({likely[0]})' if likely else UNREAD
 
 
 def _of_whole(belief: Belief, whole: Belief | None) -> Belief:

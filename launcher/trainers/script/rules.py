@@ -74,8 +74,6 @@ class ScriptArgs(Part):
     that no fit of it is kept."""
     validation: Validation = Validation()
     resume: Resume | None = None
-    metrics: str | None = None
-    """File with the run's metrics (.json, .jsonl or .csv; the last row counts), {run} being the run's folder."""
 
 
 def read(args: Mapping[str, Any]) -> ScriptArgs:

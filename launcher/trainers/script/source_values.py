@@ -24,7 +24,7 @@ from launcher.trainers.script.said_lengths import is_length
 from launcher.trainers.script.spelling import VALUE
 from launcher.trainers.script.spelling import name as last
 
-_LAST = re.compile(r"(\[[^\[\]]*\]|\.\w+|\(\w+\))$")
+_LAST = re.compile(r"(\[[^\[\]]*\]|\.\w+)$")
 MOST_TOLD = 8
 
 
@@ -118,19 +118,10 @@ def pointed(script: Path | None, said: str) -> Place:
     if found:
         cure = f"Name one of its own: {'; '.join(map(str, found[:MOST_TOLD]))}."
         raise BadInput([Fault(key=PLACE, found=f"--set {said}: it stands in {len(found)} places", cure=cure)])
-    could = "; ".join(map(str, _batches(places)))
+    could = "; ".join(str(one) for one in places if one.wheel == "micro_batch")
     near = f"Say one of these: {could}. " if could else did_you_mean(wanted, [one.name for one in places])
     form = "A value is named as the source does: CONFIG['batch'], Config.batch_size, BATCH, or settings.py:BATCH of another file"
     raise BadInput([Fault(key=PLACE, found=f"--set {said}: no whole number of that name is written in the source", cure=f"{near}{form}.")])
-
-
-def likely(files: Iterable[Path]) -> list[Place]:
-    """What could be the batch size by its name; a 1 comes last, since it is a validation's more often than a training's."""
-    return sorted(_batches(of_files(files)), key=lambda one: bool(one.value == 1))
-
-
-def _batches(places: Iterable[Place]) -> list[Place]:
-    return [one for one in places if one.wheel == "micro_batch"][:MOST_TOLD]
 
 
 def _file_of(said: str) -> tuple[Path | None, str]:

@@ -60,8 +60,8 @@ class Line:
     """Micro-batches per optimizer step that the script isn't told of."""
     split: tuple[int, int, str] | None = None
     """The batch of the script's loader, the micro-batch that it gives instead, and that loader's place (``train.py:31``)."""
-    checkpointing: float = 0.0
-    """Part of each stack of repeated modules that is checkpointed from outside."""
+    checkpointing: bool = False
+    """The model's repeated modules are checkpointed from outside."""
     files: dict[Path, str] = field(default_factory=dict)
     """Files that it needs: path -> text."""
 

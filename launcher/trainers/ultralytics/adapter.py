@@ -7,7 +7,6 @@ The batch arithmetic (engine/trainer.py of 8.4.190): Ultralytics steps after ``m
 
 from __future__ import annotations
 
-import csv
 import json
 import math
 import re
@@ -357,20 +356,10 @@ class UltralyticsAdapter(Adapter):
         return replace(said, progress=known)
 
     def results(self, *, folder: Path) -> Mapping[str, Any]:
-        """The best epoch's metrics (by mAP50-95) from Ultralytics' results.csv, and its checkpoints."""
+        """Where Ultralytics keeps the run, its results.csv and its checkpoints."""
         save_dir = self._save_dir(folder)
-        rows = _rows(save_dir / "results.csv")
-        if not rows:
-            return {"save_dir": str(save_dir)}
-        key = next((name for name in rows[0] if name.startswith("metrics/mAP50-95")), "epoch")
-        best = max(rows, key=lambda row: row.get(key, 0.0))
-        return {
-            "save_dir": str(save_dir),
-            "epochs": len({row.get("epoch") for row in rows}),  # a resumed run repeats the epoch it was in
-            "best_epoch": int(best.get("epoch", 0)),
-            "metrics": {name: value for name, value in best.items() if name.startswith("metrics/")},
-            "checkpoints": {name: str(path) for name in ("best", "last") if (path := save_dir / "weights" / f"{name}.pt").exists()},
-        }
+        checkpoints = {name: str(path) for name in ("best", "last") if (path := save_dir / "weights" / f"{name}.pt").exists()}
+        return {"save_dir": str(save_dir), **({"checkpoints": checkpoints} if checkpoints else {})}
 
     def _save_dir(self, folder: Path) -> Path:
         told = folder / "native" / _KEPT_IN
@@ -416,11 +405,3 @@ class UltralyticsAdapter(Adapter):
         asked = self.recipe.ask.get("workers")
         workers = yolo_arguments.value_of(self.args, "workers") if asked is None else asked
         return workers if isinstance(workers, int) else None
-
-
-def _rows(path: Path) -> list[dict[str, float]]:
-    try:
-        with path.open(newline="", encoding="utf-8") as file:
-            return [{key.strip(): float(value) for key, value in row.items() if key and value} for row in csv.DictReader(file)]
-    except (FileNotFoundError, ValueError):
-        return []

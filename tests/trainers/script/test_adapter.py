@@ -14,6 +14,7 @@ import yaml
 from launcher.adapter import Checkpoint, RunStart
 from launcher.adapter.build import ladder_of
 from launcher.config.schema import LadderRules, Recipe, TrainerRules, Value, WheelRule
+from launcher.errors import BadInput
 from launcher.trainers.script import configs
 from launcher.trainers.script import recognise as script_recognise
 from launcher.trainers.script.adapter import ScriptAdapter
@@ -250,24 +251,25 @@ def test_a_script_without_a_word_for_accumulation_is_given_it_from_outside(tmp_p
 def test_repeated_modules_are_checkpointed_from_outside_where_that_is_named_and_so_they_stay(tmp_path: Path) -> None:
     spelled = {"micro_batch": "--b", "accumulation": "--a", "segment": "--s", "checkpointing": "outside"}
     recipe = changed(project(tmp_path), spelled=spelled)
-    wheels = {**recipe.ladder.wheels, "checkpointing": WheelRule(values=(0.5, True))}
+    wheels = {**recipe.ladder.wheels, "checkpointing": WheelRule(values=(True,))}
     ladder = LadderRules(order=("checkpointing", "micro_batch", "segment", "model"), wheels=wheels)
     adapter = ScriptAdapter(recipe.model_copy(update={"ladder": ladder}))
     assert adapter.check() == [] and any("native/checkpointing, not autofit" in note for note in adapter.notes())
-    asked, half, every = (adapter.command(rung, cpu_budget(), folder=tmp_path / "run") for rung in ladder_of(adapter).rungs[:3])
-    assert "CHECKPOINTING" not in asked.env and (half.env["CHECKPOINTING"], every.env["CHECKPOINTING"]) == ("0.5", "1")
+    asked, every = (adapter.command(rung, cpu_budget(), folder=tmp_path / "run") for rung in ladder_of(adapter).rungs[:2])
+    assert "CHECKPOINTING" not in asked.env and every.env["CHECKPOINTING"] == "1"
     place = tmp_path / "run" / "native" / "checkpointing"
     names = {"sitecustomize.py", "_autofit_checkpointing.py", "repeated.py", "imported.py"}
-    assert {path for path in half.files if path.parent == place} == {place / name for name in names}
-    assert not any("import launcher" in text or "from launcher" in text for text in half.files.values()), "the run needs no autofit"
-    assert half.argv[:3] == asked.argv[:3] and half.env["PYTHONPATH"].split(":")[0] == str(place)
+    assert {path for path in every.files if path.parent == place} == {place / name for name in names}
+    assert not any("import launcher" in text or "from launcher" in text for text in every.files.values()), "the run needs no autofit"
+    assert every.argv[:3] == asked.argv[:3] and every.env["PYTHONPATH"].split(":")[0] == str(place)
     start = RunStart(checkpoint=Checkpoint(path=tmp_path / "a.pth", done=1, unit="seconds"), attempt=2)
-    assert adapter.command(ladder_of(adapter).rungs[1], cpu_budget(), folder=tmp_path / "run", start=start).env == half.env
+    assert adapter.command(ladder_of(adapter).rungs[1], cpu_budget(), folder=tmp_path / "run", start=start).env == every.env
     rung = ladder_of(adapter).rungs[1]
-    assert adapter.twin(rung, cpu_budget(), folder=tmp_path / "twin").env["CHECKPOINTING"] == "0.5"
-    assert adapter.trial(rung, cpu_budget(), folder=tmp_path / "t", cache=tmp_path).payload["env"]["CHECKPOINTING"] == "0.5"
-    own = ScriptAdapter(changed(recipe, spelled={**spelled, "checkpointing": "switch:--c"}).model_copy(update={"ladder": ladder}))
-    assert any("0.5 is no share of the layers that can be checkpointed here" in str(fault) for fault in own.check())
+    assert adapter.twin(rung, cpu_budget(), folder=tmp_path / "twin").env["CHECKPOINTING"] == "1"
+    assert adapter.trial(rung, cpu_budget(), folder=tmp_path / "t", cache=tmp_path).payload["env"]["CHECKPOINTING"] == "1"
+    share = LadderRules(order=("checkpointing",), wheels={"checkpointing": WheelRule(values=(0.5,))})
+    with pytest.raises(BadInput, match=r"0\.5 is not"):
+        ladder_of(ScriptAdapter(recipe.model_copy(update={"ladder": share})))
 
 
 def test_only_accumulation_is_turned_from_outside_and_a_loader_only_with_it(tmp_path: Path) -> None:

@@ -149,7 +149,6 @@ def test_processes_go_on_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         "command": [str(Path(sys.executable).with_name("torchrun")), "--nproc_per_node", "2", "train.py"],
         "resume": {"words": "--resume {checkpoint}", "newest": "last.pt"},
         "set": {},
-        "metrics": None,
     }
     found = going_on.tried(ScriptAdapter(Recipe.model_validate({"name": "two", **told})), tmp_path / "runs", memory_bytes=600 * MIB)
     assert found.verdict.fits, found.verdict

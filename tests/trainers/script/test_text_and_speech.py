@@ -154,7 +154,6 @@ def test_two_ranks_go_down_a_ladder_and_train_to_the_end_within_their_trial(tmp_
     record = answer(done)
     assert failed_above(record) == {"out_of_memory"}
     assert (record["effective_batch"], record["rung"]["micro_batch"] * record["accumulation"]) == (32, 16)
-    assert "eval_token_accuracy" in record["results"]["metrics"]
     assert "torch.distributed.run --nproc_per_node 2" in record["command"]
     memory = record["memory"]
     assert 0.8 < memory["run_peak_bytes"] / memory["trial_peak_bytes"] < 1.1

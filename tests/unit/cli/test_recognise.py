@@ -352,11 +352,11 @@ def test_a_length_that_a_python_file_says_is_not_the_scripts_default() -> None:
     assert of("mine.py --max_iters=9", source, **mine).args["lengths"] == {"--max_iters=": 9}
 
 
-def test_who_allows_checkpointing_gets_half_of_the_repeated_modules_and_then_all_unless_the_script_has_a_word_for_it() -> None:
+def test_who_allows_checkpointing_gets_the_repeated_modules_checkpointed_unless_the_script_has_a_word_for_it() -> None:
     allowed = checkpointed(of("", BATCH_8))
     assert allowed.ask["checkpointing"] is False and allowed.args["spelled"]["checkpointing"] == "outside"
     assert allowed.ladder["order"] == ["micro_batch", "checkpointing"]
-    assert allowed.ladder["wheels"]["checkpointing"] == {"values": [0.5, True]}
+    assert allowed.ladder["wheels"]["checkpointing"] == {"values": [True]}
     own = of("", f"{BATCH_8}p.add_argument('--grad-checkpointing', action='store_true')\n")
     assert checkpointed(own) == own and own.args["spelled"]["checkpointing"] == "switch:--grad-checkpointing"
 
@@ -414,11 +414,6 @@ def test_a_batch_that_no_word_says_is_asked_of_the_first_trial_and_is_no_reason_
     assert adapter.check() == [] and "micro_batch" in adapter.asked.unsaid and "micro_batch" not in understood.args["spelled"]
     assert {rung.micro_batch for rung in ladder_of(adapter).rungs} == {0} and rung_words(understood, 0) == list(understood.words)
     assert adapter.trial(ladder_of(adapter).asked, cpu_budget(), folder=Path("t"), cache=Path("c")).payload["micro_batch"] is None
-
-
-def test_where_no_word_says_the_batch_a_value_of_the_source_is_named() -> None:
-    notes = " ".join(ScriptAdapter(made(of("", "TOTAL = 4096\nB = 4\nfor x in batches(B): ..."))).notes())
-    assert '--set "B" names a value of its source (t.py line 2: B = 4)' in notes
 
 
 @pytest.mark.parametrize(("words", "said"), [

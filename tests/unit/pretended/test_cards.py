@@ -158,10 +158,8 @@ def test_bad_words_are_refused_before_anything_is_built(words: list[str], found:
 
 
 def test_what_is_asked_for_comes_to_the_command() -> None:
-    asked, command = _asked(
-        ["gpu=rtx_4090", "cards=4", "computed=small", "memory=8GiB", "nccl=64MiB", "--", "python", "train.py", "--", "x"]
-    )
-    assert (asked.count, asked.computed, asked.usable_bytes, asked.nccl_bytes) == (4, "small", 8 * GIB, 64 * MIB)
+    asked, command = _asked(["gpu=rtx_4090", "cards=4", "computed=small", "memory=8GiB", "--", "python", "train.py", "--", "x"])
+    assert (asked.count, asked.computed, asked.usable_bytes) == (4, "small", 8 * GIB)
     assert command == ["python", "train.py", "--", "x"]
 
 

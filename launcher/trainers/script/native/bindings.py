@@ -45,14 +45,11 @@ def _body(statements: Iterable[ast.AST], prefix: str) -> Iterator[Binding]:
         if isinstance(node, ast.ClassDef):
             yield from _body(node.body, f"{node.name}.")
         elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            yield from _defaults(node)
             yield from _body(node.body, "")
         elif isinstance(node, (ast.Assign, ast.AnnAssign)):
             yield from _assigned(node, prefix)
-        elif blocks:
-            yield from _body(blocks, prefix)
         else:
-            yield from _calls(node)
+            yield from _body(blocks, prefix)
 
 
 def _assigned(node: ast.Assign | ast.AnnAssign, prefix: str) -> Iterator[Binding]:
@@ -82,27 +79,6 @@ def _value(node: ast.expr, name: str) -> Iterator[Binding]:
         for keyword in node.keywords:
             if keyword.arg == "default":
                 yield from _value(keyword.value, name)
-    else:
-        yield from _calls(node)
 
 
 _BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
-
-
-def _calls(node: ast.AST) -> Iterator[Binding]:
-    """Keywords of the calls in a statement: ``Config(batch_size)``."""
-    calls = [one for one in ast.walk(node) if isinstance(one, ast.Call)]
-    for call, keyword in [(one, keyword) for one in calls for keyword in one.keywords]:
-        if keyword.arg and isinstance(keyword.value, (ast.Constant, ast.Dict)):
-            yield from _value(keyword.value, f"{ast.unparse(call.func)}({keyword.arg})")
-
-
-def _defaults(node: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[Binding]:
-    """Of its parameters: ``main(batch_size)``."""
-    given = node.args
-    positional = [*given.posonlyargs, *given.args]
-    ended = positional[len(positional) - len(given.defaults) :]
-    pairs = [*zip(ended, given.defaults, strict=True), *zip(given.kwonlyargs, given.kw_defaults, strict=True)]
-    for one, value in pairs:
-        if value is not None:
-            yield from _value(value, f"{node.name}({one.arg})")

@@ -2,12 +2,12 @@
 
 As ``_autofit_checkpointing.py`` beside a ``sitecustomize.py`` that loads it, in a folder of their own, for every process of a command:
 
-    PYTHONPATH=/that/folder CHECKPOINTING=0.5 python train.py
+    PYTHONPATH=/that/folder CHECKPOINTING=1 python train.py
 
-A model's repeated modules (``repeated``) are found when it is first called. The first ones of each stack, as large a part of it as
-CHECKPOINTING says (1: all), keep what they are called with, and are computed again when the backward pass comes to them
-(``torch.utils.checkpoint``, not reentrant). That is done only where gradients are enabled and the module trains. The class ``Module`` is
-patched, never an instance: ``state_dict``, copies and pickles of a model are what they are without it.
+A model's repeated modules (``repeated``) are found when it is first called. They keep what they are called with, and are computed again
+when the backward pass comes to them (``torch.utils.checkpoint``, not reentrant). That is done only where gradients are enabled and the
+module trains. The class ``Module`` is patched, never an instance: ``state_dict``, copies and pickles of a model are what they are without
+it.
 
 What a module draws from torch's random numbers is drawn again. In the first two calls of each module it is seen that it gives the same the
 second time. What can't be the same training raises ``NotExact`` there, with the reason: a module that keeps something of each call
@@ -19,7 +19,6 @@ beside it.
 from __future__ import annotations
 
 import functools
-import math
 import os
 import weakref
 from collections.abc import Callable
@@ -60,8 +59,7 @@ class CheckpointedModule:
 class Checkpointing:
     """The checkpointed modules of one process."""
 
-    def __init__(self, share: float) -> None:
-        self.share = share
+    def __init__(self) -> None:
         self._depth = 0
         """Calls of models within each other."""
         self._blocks: dict[int, CheckpointedModule] = {}
@@ -69,10 +67,9 @@ class Checkpointing:
         self._looked: dict[int, weakref.ref[Any]] = {}
 
     @property
-    def seen(self) -> bool | float:
-        """The share that was computed again; False where nothing was."""
-        again = any(block.again for block in self._blocks.values())
-        return again and (self.share if self.share < 1 else True)
+    def seen(self) -> bool:
+        """Whether anything was computed again."""
+        return any(block.again for block in self._blocks.values())
 
     def told(self) -> list[str]:
         """What was computed again, stack by stack."""
@@ -99,7 +96,7 @@ class Checkpointing:
             _refuse_wrapped(root)
         for stack in stacks(root):
             words = f"{len(stack.blocks)} {stack.kind} in {stack.where or type(root).__name__}"
-            for name, module in stack.blocks[: math.ceil(self.share * len(stack.blocks))]:
+            for name, module in stack.blocks:
                 if self._block(module) is None:
                     self._blocks[id(module)] = CheckpointedModule(name, module, words)
 
@@ -248,6 +245,6 @@ def _near(one: Any, other: Any) -> bool:
 def begin() -> None:
     """Called by the sitecustomize that has loaded this file, before the program begins."""
     global CHECKPOINTING
-    if share := float(os.environ.get(VARIABLE) or 0):
-        CHECKPOINTING = Checkpointing(share)
+    if os.environ.get(VARIABLE):
+        CHECKPOINTING = Checkpointing()
         after_import({"torch": CHECKPOINTING.install})

@@ -100,11 +100,8 @@ def test_a_value_that_is_not_where_it_was_ends_the_program_with_the_reason(place
         ("class A:\n    x: int = 7", "A.x"),
         ("@dataclass\nclass A:\n    x: int = field(default=7)", "A.x"),
         ("class A:\n    def __init__(self):\n        self.config = {'b': 7}", "self.config['b']"),
-        ("def main(batch_size=7): pass", "main(batch_size)"),
-        ("for i in y:\n    with z:\n        loader = DataLoader(d, batch_size=7)", "DataLoader(batch_size)"),
         ("a, b = 3, 7", "b"),
         ("try:\n    B = 7\nexcept E:\n    pass", "B"),
-        ("run(Config(b=7))", "Config(b)"),
     ],
 )
 def test_a_value_is_named_as_a_person_would(source: str, name: str) -> None:
