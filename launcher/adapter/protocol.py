@@ -191,7 +191,7 @@ class Adapter(ABC):
 
     @abstractmethod
     def results(self, *, folder: Path) -> Mapping[str, Any]:
-        """Where a finished run has left what it was for, as the trainer's files tell: paths of checkpoints."""
+        """What a finished run has left, read from the trainer's files: paths of checkpoints, say."""
 
     def saved(self, folder: Path) -> Saved:
         """What the run of this run folder has saved."""

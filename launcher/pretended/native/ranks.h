@@ -36,7 +36,7 @@ typedef struct {
 } Exchange;
 
 #pragma GCC visibility push(hidden)
-enum { DONE = 0, NO_MEMORY = 1, SYSTEM = 2, INVALID_ARGUMENT = 4, INVALID_USAGE = 5, REMOTE_GONE = 6 }; // NCCL's numbers
+enum { DONE = 0, SYSTEM = 2, INVALID_ARGUMENT = 4, INVALID_USAGE = 5, REMOTE_GONE = 6 }; // NCCL's numbers
 Group *join(const char *name, int ranks, int rank); // NULL where the file can't be made
 int meet(Group *of);                                // all have come here; REMOTE_GONE where the group has ended
 int exchange(Exchange *one);

@@ -170,11 +170,6 @@ class ScriptAdapter(Adapter):
             seen = self.recipe.ask.get("micro_batch") is not None
             how = ", and the command is guarded as it stands" if seen else ", unless its first trial shows where"
             notes = [f"the micro-batch isn't turned{how}: {why}"]
-        if self.asked.exact:
-            notes.append(
-                "the script has no word for checkpointing: where that is turned, modules that repeat are computed again in "
-                "backward passes (the run needs native/checkpointing, not autofit)"
-            )
         if args.validation.none:
             notes.append("the recipe says that the script never validates: only training is proven")
         return [note for note in notes if note]

@@ -271,4 +271,4 @@ def test_a_layer_of_transformers_leaves_its_cache_out_as_its_own_switch_would(ou
     watch = outside()
     for one, other in zip(gradients(model), before, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-7)
-    assert watch.told() == ["checkpointing: 2 of 4 LlamaDecoderLayer in model.layers computed again, 3 times"]
+    assert watch.told() == ["checkpointing: 4 of 4 LlamaDecoderLayer in model.layers computed again, 3 times"]
