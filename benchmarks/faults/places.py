@@ -57,7 +57,6 @@ def _script(trainer: str, fault: str) -> dict[str, Any]:
         "spelled": {"micro_batch": "--batch-size", "accumulation": "--accum"},
         "set": {"--out": "{run}"},
         "resume": {"words": "--resume {checkpoint}", "newest": f"{{run}}/{SAVED[trainer]}"},
-        "metrics": "{run}/metrics.jsonl",
     }
     if fault == "small_shm":
         args["spelled"] |= {"workers": "--workers"}

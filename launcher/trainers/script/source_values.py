@@ -43,11 +43,6 @@ class Place:
         return f"{VALUE}{self.file.relative_to(own) if self.file.is_relative_to(own) else self.file}:{self.name}"
 
     @property
-    def wheel(self) -> str | None:
-        """What it means by its name."""
-        return wheel_names.meaning(last(self.spelling))
-
-    @property
     def held_in(self) -> str:
         """What it is an entry or attribute of."""
         return _LAST.sub("", self.name) if _LAST.search(self.name) else ""
@@ -118,7 +113,7 @@ def pointed(script: Path | None, said: str) -> Place:
     if found:
         cure = f"Name one of its own: {'; '.join(map(str, found[:MOST_TOLD]))}."
         raise BadInput([Fault(key=PLACE, found=f"--set {said}: it stands in {len(found)} places", cure=cure)])
-    could = "; ".join(str(one) for one in places if one.wheel == "micro_batch")
+    could = "; ".join(str(one) for one in places if wheel_names.meaning(last(one.spelling)) == "micro_batch")
     near = f"Say one of these: {could}. " if could else did_you_mean(wanted, [one.name for one in places])
     form = "A value is named as the source does: CONFIG['batch'], Config.batch_size, BATCH, or settings.py:BATCH of another file"
     raise BadInput([Fault(key=PLACE, found=f"--set {said}: no whole number of that name is written in the source", cure=f"{near}{form}.")])
