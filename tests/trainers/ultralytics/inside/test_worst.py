@@ -163,13 +163,12 @@ def test_padded_labels_leave_the_loss_as_it_was(exact: Any, shapes: Callable[...
     assert [float(value) for value in model(dict(batch))[1].values()] == pytest.approx(plain, rel=1e-6)
 
 
-@pytest.mark.parametrize(("images", "in_set", "whole"), [(4, 12, True), (1, 12, False), (2, 2, True)])
-def test_the_pace_is_that_of_micro_batches_with_all_their_images(images: int, in_set: int, whole: bool) -> None:
+@pytest.mark.parametrize(("images", "in_set", "told"), [(4, 12, 4), (1, 12, 1), (2, 2, 4)])
+def test_a_data_set_smaller_than_the_micro_batch_is_no_smaller_micro_batch(images: int, in_set: int, told: int) -> None:
     from launcher.trainers.ultralytics.inside.steers import Steered
 
-    told = SimpleNamespace(timed=None)
-    recorder = SimpleNamespace(observed={}, observe=lambda **_: None)
-    dataset = SimpleNamespace(dataset=range(in_set))
-    trainer: Any = SimpleNamespace(instrument=told, _recorder=recorder, _micro_batch=4, train_loader=dataset)
+    observed: dict[str, int] = {}
+    recorder = SimpleNamespace(observed={}, observe=lambda **seen: observed.update(seen))
+    trainer: Any = SimpleNamespace(_recorder=recorder, _micro_batch=4, train_loader=SimpleNamespace(dataset=range(in_set)))
     Steered._observe(trainer, np.zeros((images, 3, 64, 64)))
-    assert told.timed is whole
+    assert observed["micro_batch"] == told
