@@ -21,8 +21,10 @@ if TYPE_CHECKING:
 def ladder(ladder: Ladder, console: Console) -> None:
     """Every rung, numbered."""
     columns = [Column(name) for name in ("rung", *(wheel.name for wheel in ladder.wheels), "accum", "effective")]
-    cells = ((rung.index, *rung.values.values(), rung.accumulation, rung.effective_batch) for rung in ladder.rungs)
-    rows = [[Text(facts.value(cell)) for cell in row] for row in cells]
+    rows = [
+        [Text(str(cell)) for cell in (rung.index, *map(facts.value, rung.values.values()), rung.accumulation, rung.effective_batch)]
+        for rung in ladder.rungs
+    ]
     tables.show(console, columns, rows)
 
 

@@ -74,7 +74,7 @@ def wheel(name: str) -> str:
 
 def value(told: object) -> str:
     """One of a rung's settings, for people."""
-    return {True: "on", False: "off", None: "-"}.get(told, str(told)) if isinstance(told, bool) or told is None else str(told)
+    return "-" if told is None else "on" if told is True else "off" if told == 0 else str(told)
 
 
 def full_scale(run: Run, record: Record) -> int:
