@@ -96,9 +96,8 @@ class Display:
         rung = event.rung
         if event.why:
             self._say(f"rung {rung.index} next: {event.why}", style="dim")
-        so_far = f" (about {format_duration(event.mean_seconds)} each so far)" if event.mean_seconds else ""
         of = f" of at most {event.most}" if event.most and event.most <= USUAL else ""
-        self._say(f"trial {event.number}{of}{so_far}: rung {rung.index}  {words(rung)}")
+        self._say(f"trial {event.number}{of}: rung {rung.index}  {words(rung)}")
 
     @hear.register
     def _phase_entered(self, event: PhaseEntered) -> None:

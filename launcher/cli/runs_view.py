@@ -145,8 +145,6 @@ def _all_told(run: Run) -> Iterator[tuple[str, str]]:
         budget = f" of {format_size(run.budget_bytes)}" if run.budget_bytes else ""
         yield "memory", f"{format_size(told.get('used_bytes', 0))}{budget} (peak {format_size(run.peak_bytes)})"
     yield "host memory", format_size(told["host_bytes"]) if told.get("host_bytes") else ""
-    pace = next((name for name in ("samples", "steps") if told.get(f"{name}_per_second")), None)
-    yield "speed", f"{format_number(told[f'{pace}_per_second'], digits=3)} {pace}/s" if pace else ""
     left = run.seconds_left
     so_far = f"{format_duration(time.time() - run.running_since)} so far" if run.running_since is not None else ""
     yield "time", ", ".join(filter(None, [so_far, f"about {format_duration(left)} left" if left is not None else ""]))

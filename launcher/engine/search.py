@@ -162,9 +162,7 @@ def make_trial(job: Job, rung: Rung, made: list[Trial], *, most: int | None = No
 
     ``most``: the most trials that this launch can make; ``why``: the reason for choosing this rung. Both are for the screen.
     """
-    took = [one.seconds for one in made if not one.kept]
-    mean = sum(took) / len(took) if took else None
-    job.tell(TrialStarted(rung=rung, number=len(made) + 1, most=most, mean_seconds=mean, why=why))
+    job.tell(TrialStarted(rung=rung, number=len(made) + 1, most=most, why=why))
     tried = trial.run(job, rung)
     if job.adapter.general and not job.adapter.asked.unseen_step:
         asked = next((one for one in reversed(made) if one.rung.index == 0), None)

@@ -18,8 +18,6 @@ class TrialStarted(Event):
     """Number of the trial in its launch, from 1."""
     most: int | None = None
     """The most trials that this launch can make."""
-    mean_seconds: float | None = None
-    """Mean time of the trials before; None for the first."""
     why: str = ""
     """Why this rung is tried; empty if it is simply the next."""
 

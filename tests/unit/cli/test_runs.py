@@ -172,7 +172,7 @@ def test_watch_without_a_terminal_says_lines_until_the_run_ends_and_exits_as_it_
     with running(tmp_path, seconds=1.0) as (path, _):
         assert main.run(["watch", str(path)]) == 0
     first, *_, last = capsys.readouterr().out.splitlines()
-    for part in ("running", "rung 1", "epoch 2/6", "step 10/30", "loss -0.5", "300 MiB of 900 MiB (peak 410 MiB)", "12.2 samples/s"):
+    for part in ("running", "rung 1", "epoch 2/6", "step 10/30", "loss -0.5", "300 MiB of 900 MiB (peak 410 MiB)"):
         assert part in first, first
     assert last.strip() == str(path)
 
