@@ -59,7 +59,6 @@ def draft(draft: Draft, terminal: Terminal, *, fit_only: bool = False) -> Answer
 
 def again(folder: Path, draft: Draft, terminal: Terminal, *, fit_only: bool) -> Answer:
     """A launch that was interrupted or has failed, as a new job in the same folder."""
-
     if faults := _faults(draft):
         raise BadInput(draft.provenance.placed(faults))
     return _handed_in(folder, draft, terminal, fit_only=fit_only)

@@ -7,18 +7,15 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import PurePath
-from typing import TYPE_CHECKING
 
 from launcher.adapter.registry import adapters
 from launcher.adapter.wheel_names import meaning
 from launcher.config import compose
 from launcher.config.hydra_overrides import override_in
+from launcher.config.recipe import WITHDRAWN, Draft
 from launcher.config.recipe_files import recipe_files
 from launcher.config.schema import SECTIONS, Recipe
 from launcher.errors import COMMAND_LINE, BadInput, Fault
-
-if TYPE_CHECKING:
-    from launcher.config.recipe import Draft
 
 KEYS = (*Recipe.model_fields, "recipe", "hydra")
 
@@ -53,7 +50,7 @@ def _fault(word: str, recipes: Iterable[str]) -> Fault:
         return Fault(key="", where=COMMAND_LINE, found=f"{word!r} is no KEY=VALUE", cure=cure)
     meant = _meant(override.key)
     known = f"Keys are {', '.join(KEYS[:-1])}; a trainer's own arguments are trainer.args.NAME, a script's stand in its command."
-    cure = f"Did you mean {meant}={override.value}?" if meant else known
+    cure = f"Did you mean {meant}={override.value}?" if meant else WITHDRAWN.get(override.key.partition(".")[0], known)
     return Fault(key=override.key, where=COMMAND_LINE, found="autofit has no key of that name", cure=cure)
 
 

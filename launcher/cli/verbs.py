@@ -1,9 +1,7 @@
 """THE list of verbs. The help, completion and what is said of an unknown verb come from it; nothing else knows them all.
 
-A new verb is one ``Verb`` here, and its function in the module that says what it is about: ``train`` (a recipe), ``run`` (a
-command), ``runs`` and ``report`` (a run's
-folder), ``library`` (recipes and kept fits), ``explain`` (a log) or
-``doctor`` (this machine).
+A new verb is one ``Verb`` here, and its function in the module that says what it is about: ``train`` (a recipe), ``run`` (a command),
+``runs``, ``logs`` and ``report`` (a run's folder), ``library`` (recipes and kept fits), ``explain`` (a log) or ``doctor`` (this machine).
 """
 
 from __future__ import annotations

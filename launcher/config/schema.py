@@ -183,8 +183,8 @@ class RecoverRules(Part):
     """Loss reports in a row that aren't finite before that is done."""
     stall_s: Annotated[float, Field(gt=0)] = 600.0
     """Seconds without a sign of life after which a run or a trial has stalled at the earliest. One that computes nothing gets ten times as
-    long as it has stood still before and come back; a trial that computes ten times the longest it went without a batch, a word, and
-    anything read or written. A run that computes is never ended for that."""
+    long as it has stood still before and come back; a run that computes fifty times its longest pause between two steps, where it tells
+    steps; a trial that computes ten times the longest it went without a batch, a word, and anything read or written."""
 
 
 class RunRules(Part):

@@ -1,4 +1,4 @@
-"""Reads what the page says of one run from its record, its events and its trials' reports. Words and figures, no markup."""
+"""Reads what the page says of one run from its record and its trials' reports. Words and figures, no markup."""
 
 from __future__ import annotations
 

@@ -184,7 +184,10 @@ def test_a_headroom_that_is_no_fraction_is_refused(said: object) -> None:
 def test_a_key_that_is_withdrawn_is_refused_with_what_holds_instead_and_a_run_folder_is_read_without_it() -> None:
     (fault,) = draft(recover={"split": True}).faults
     assert fault.key == "recover.split" and "withdrawn" in fault.found and "restart one rung lower" in fault.cure
-    assert recipes.without_withdrawn({"recover": {"split": True, "restarts": 2}}) == {"recover": {"restarts": 2}}
+    (section,) = draft(notify={"command": "date"}).faults
+    assert section.key == "notify" and "say it behind autofit's own" in section.cure
+    old = {"recover": {"split": True, "restarts": 2}, "launch": {"kind": "here", "slurm": {"nodes": 1}}, "notify": {"command": None}}
+    assert recipes.without_withdrawn(old) == {"recover": {"restarts": 2}, "launch": {"kind": "here", "slurm": {}}}
 
 
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
