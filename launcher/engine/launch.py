@@ -80,7 +80,7 @@ def _carried_out(result: Fit, show: tuple[Shows, Shows]) -> None:
 
 @contextmanager
 def recorded(result: Fit) -> Iterator[None]:
-    """While open, the record says what is going on; whatever ends it, record and events have that end. A full disk ends nothing."""
+    """While open, the record says what is going on; whatever ends it, the record has that end. A full disk ends nothing."""
     result.write()
     try:
         yield
@@ -95,6 +95,7 @@ def recorded(result: Fit) -> Iterator[None]:
     finally:
         result.job.folder.forget_cache()
         result.job.tell(Finished(fit=result))
+        reuse.ended(result.job, result.kept.digest)
 
 
 # ----------------------------------------------------------------------------------------------------------------------

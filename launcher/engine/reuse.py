@@ -9,6 +9,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -103,7 +104,15 @@ def begun(job: Job, digest: str | None) -> None:
     """Notes that this launch relies on a fit, if it does. Done first: if it can't be written, a failure of the run couldn't be either."""
     if digest is not None:
         with kept_fits.changed(job.training, digest) as known:
-            known.relied_on_by(str(job.folder.path))
+            known.uses.append(str(job.folder.path))
+
+
+def ended(job: Job, digest: str | None) -> None:
+    """Notes that this launch has ended and that its fit was struck out if it was wrong."""
+    run = str(job.folder.path)
+    if digest is not None and run in kept_fits.of(job.training, digest).uses:
+        with suppress(OSError), kept_fits.changed(job.training, digest) as known:
+            known.uses = [one for one in known.uses if one != run]
 
 
 def trials_of(kept: KeptFit, job: Job) -> list[Trial]:

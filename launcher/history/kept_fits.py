@@ -1,7 +1,7 @@
 """Keeps fits with everything that they depend on; finds one that is still valid, or says what has changed. docs/decisions/011.
 
-All that is known of launches that depend on the same is one JSON file: their newest fit, the runs that disproved one, and who relied on it.
-A file is written whole, one launch at a time. No run depends on them: what can't be read isn't used, and that is said.
+All that is known of launches that depend on the same is one JSON file: their newest fit, the runs that disproved one, and who relies on it.
+A file is written whole, one launch at a time. No run depends on them: what can't be read isn't used.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class KnownFits(RecordPart):
     fit: KeptFit | None = None
     failures: list[RunFailure] = Field(default_factory=list)
     uses: list[str] = Field(default_factory=list)
-    """Run folders of launches that rely on the fit, or did and aren't known to have ended well."""
+    """Run folders of launches that rely on a fit now, or did and never noted their end."""
 
     def find(self, cap_bytes: int) -> KeptFit | str:
         """The fit, if it is valid at this cap; else why it isn't, empty if there never was one."""
@@ -103,20 +103,12 @@ class KnownFits(RecordPart):
 
     @property
     def killed(self) -> list[str]:
-        """Launches that relied on the fit and gave their folders back to nobody: perhaps for lack of memory, autofit included."""
-        return self._of_state(owner.State.KILLED, owner.State.ELSEWHERE)
-
-    def _of_state(self, *states: owner.State) -> list[str]:
-        return [folder for folder in self.uses if owner.who(Path(folder)).state in states]
+        """Those that aren't running: perhaps killed for lack of memory, autofit included. What became of their folders says nothing."""
+        return [folder for folder in self.uses if owner.who(Path(folder)).state is not owner.State.RUNNING]
 
     @property
     def number(self) -> int:
         return self.fit.id if self.fit is not None else 0
-
-    def relied_on_by(self, run_dir: str, *, anew: bool = False) -> None:
-        """Notes that a launch relies on the fit; those that have ended since are forgotten. ``anew``: it has just proven it, so that it is
-        irrelevant why others were killed."""
-        self.uses = [*self._of_state(owner.State.RUNNING), *([] if anew else self.killed), run_dir]
 
 
 def folder() -> Path:
@@ -160,12 +152,12 @@ def _locked() -> Iterator[None]:
 
 
 def keep(fit: KeptFit) -> KeptFit | None:
-    """Keeps a fit in place of the one before, and numbers it; None if a run has failed at its rung before."""
+    """Keeps a fit that was just proven, whatever killed others, and numbers it; None if a run has failed at its rung before."""
     with changed(fit.training, fit.digest) as known:
         if any(one.rung_index == fit.rung_index for one in known.failures):
             return None
         known.fit = fit.model_copy(update={"id": 1 + max(one.number for one in (*everything(), known))})
-        known.relied_on_by(fit.run_dir, anew=True)
+        known.uses = [*(run for run in known.uses if run not in known.killed), fit.run_dir]
         return known.fit
 
 

@@ -154,10 +154,13 @@ def test_a_run_that_was_killed_by_nobody_known_is_proven_anew_and_that_is_said(l
     assert not launches.tried
 
 
-def test_a_launch_that_was_killed_with_autofit_itself_leaves_its_fit_in_doubt(launches: Launches) -> None:
+@pytest.mark.parametrize("removed", [True, False], ids=["its folder was removed since", "it was resumed in vain since"])
+def test_a_launch_that_was_killed_with_autofit_itself_leaves_its_fit_in_doubt(removed: bool, launches: Launches) -> None:
     """As a scheduler's kill for want of memory takes all of a job: nobody is left to say what of."""
-    kept = launches.fit().job.folder.path / "owner.json"
-    kept.write_text(json.dumps({**json.loads(kept.read_text()), "ended": ""}) + "\n")
+    first = launches.fit()
+    reuse.begun(first.job, str(first.kept.digest))
+    if removed:
+        (first.job.folder.path / "owner.json").unlink()
     assert "was killed together with autofit" in str(launches.looks().why)
     launches.fit()
     assert launches.tried == [8, 4]
