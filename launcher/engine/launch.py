@@ -137,7 +137,7 @@ def _search(result: Fit, began: float) -> None:
         made = RungSearch(result)
         move, run_as = made.run()
     _concluded(result, move, run_as)
-    result.trial_seconds = time.monotonic() - began
+    result.trial_seconds += time.monotonic() - began
     if result.chosen is None:
         return
     if result.same is not None:
@@ -260,7 +260,8 @@ def _as_it_was(launch: Resumable, listeners: Sequence[Listener], until_the_end: 
     budget = budget_in_turn(recipe, waited=turn.waited)
     job = Job(adapter=adapter, ladder=ladder, budget=budget, folder=launch.folder, turn=turn, listeners=[*listeners])
     result = Fit(job=job, trials=trials, sames=sames, attempts=made, forgiven=len(made), fit_only=bool(record.fit_only), kept=record.kept)
-    result.began = record.began or result.began
+    result.began, result.ladder, result.trial_seconds = record.began or result.began, record.ladder, record.trial_seconds
+    result.refused = record.same_training.refused if record.same_training is not None else ""
     if record.misread is not None and record.misread.believed:
         result.misread = Misread(read=record.misread.read, ran=record.misread.ran, believed=True)
     result.same = SameTraining.from_record(record.same_training.written()) if record.same_training is not None else None

@@ -23,15 +23,12 @@ from launcher.history.run_folder import RunFolder
 from launcher.history.runs import WITHOUT_A_RECORD
 from launcher.ladder.rungs import Ladder
 from launcher.ladder.same_training import SameTraining
-from launcher.run.cause import Ended
 from launcher.trial import trial
 from launcher.trial.trial import Trial
 
 SECTIONS = ("recover", "device", "trial", "run", "launch")
 """Sections of the recipe that may be changed when a run is resumed; none of them changes the training itself."""
-_OVER = (
-    Status.NO_RUNG_FITS, Status.CRASHED, Status.STALLED, Status.VACUOUS, Status.DIVERGED,
-)  # fmt: skip
+_OVER = (Status.NO_RUNG_FITS, Status.CRASHED, Status.STALLED, Status.VACUOUS, Status.DIVERGED)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -67,8 +64,8 @@ class Resumable:
         made = self.record.attempts
         for one in made:
             now = dict(ladder.rungs[one.rung_index].values) if 0 <= one.rung_index < len(ladder.rungs) else None
-            if now != one.rung or one.ended not in set(Ended):
-                words = f"rung {one.rung_index} is {now} now, and was {one.rung}" if now != one.rung else f"one ended {one.ended!r}"
+            if now != one.rung:
+                words = f"rung {one.rung_index} is {now} now, and was {one.rung}"
                 raise _refused(self.folder.path, f"its attempts aren't those of its recipe's ladder: {words}", _ANEW)
         if made and not made[-1].seconds:  # whoever would have written that down was ended, too
             seen = (line["at"] - made[-1].began for line in series.read(self.folder.series))

@@ -24,7 +24,7 @@ MOST_WAITS = 5
 """A launch waits for its card this many times at most."""
 
 CAN_NOT_RESUME = "this trainer can't resume from a checkpoint"
-_TOO_MUCH = {Ended.OUT_OF_MEMORY: Kind.OUT_OF_MEMORY, Ended.SPILLED: Kind.SPILLED}
+_TOO_MUCH: Mapping[str, Kind] = {Ended.OUT_OF_MEMORY: Kind.OUT_OF_MEMORY, Ended.SPILLED: Kind.SPILLED}
 """Ends that show that the device's memory is too small for the rung."""
 
 
@@ -158,7 +158,7 @@ def _below(history: History) -> Iterator[Rung]:
 def _as_tried(history: History) -> Iterator[Tried]:
     """Attempts that ran out of the device's memory, in the form of failed trials."""
     for attempt in history.attempts:
-        if (kind := _TOO_MUCH.get(Ended(attempt.ended))) is not None:
+        if (kind := _TOO_MUCH.get(attempt.ended)) is not None:
             phase = Phase.VALIDATE if attempt.phase in (Phase.VALIDATE, Phase.FINISH) else Phase.TRAIN
             verdict = Verdict(kind=kind, phase=phase, why="the full run", source=cast(Source | None, attempt.source))
             yield Tried(rung=history.ladder.rungs[attempt.rung_index], verdict=verdict)

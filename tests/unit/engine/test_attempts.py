@@ -29,7 +29,7 @@ from launcher.engine import launch as engine
 from launcher.engine.state import Fit, Status
 from launcher.errors import BadInput, Interrupted
 from launcher.history import runs
-from launcher.history.records import AttemptRecord, MoveRecord
+from launcher.history.records import AttemptRecord, LadderRecord, MoveRecord
 from launcher.history.run_folder import RunFolder
 from launcher.ladder.asked import Asked
 from launcher.ladder.rungs import Rung, Wheel, build
@@ -341,11 +341,15 @@ def test_an_interrupted_fit_is_gone_on_with_to_its_fit_and_never_becomes_a_train
 def test_a_failed_run_is_gone_on_with_from_its_folder_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = run(tmp_path, "killed", "killed", restarts=1)
     assert before.status is Status.FAILED and told(before) == ["killed 8", "killed 8"]
+    before.ladder, before.trial_seconds, before.refused = [LadderRecord(rung_index=0)], 60.0, "it differs"
+    before.same = unproven("another rung was taken")
+    before.write()
     fit = gone_on(before.job, tmp_path, monkeypatch)
     assert fit.status is Status.DONE and told(fit) == ["killed 8", "killed 8", "done 8"], "a person's word gives new restarts"
     assert fit.attempts[2].checkpoint is not None and fit.attempts[2].checkpoint.done == 1
     record = json.loads((before.job.folder.path / "record.json").read_text())
     assert record["status"] == "done" and len(record["attempts"]) == 3 and resumption.resumable(before.job.folder.path).done
+    assert (record["ladder"], record["trial_seconds"], record["same_training"]["refused"]) == ([{"rung_index": 0}], 60.0, "it differs")
 
 
 @pytest.mark.parametrize("cure", [{}, {"update": "targets"}])

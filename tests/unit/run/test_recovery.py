@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -269,7 +270,7 @@ def test_too_many_open_files_cost_workers_and_end_the_run_where_there_are_none()
     assert stopped(none) and "ulimit -n" in none.why
 
 
-def test_a_person_who_has_raised_the_limit_of_open_files_resumes_at_the_same_rung() -> None:
-    ended = at(LADDER.asked, Ended.HOST_MEMORY, source="files")
-    again = went_on(decide(history(ended, workers=0, forgiven=1)))
+@pytest.mark.parametrize("more", [{"source": "files"}, {"ended": "disk_full"}], ids=["open files", "an earlier autofit's word"])
+def test_a_person_who_has_seen_to_what_ended_it_resumes_at_the_same_rung(more: dict[str, str]) -> None:
+    again = went_on(decide(history(but(at(LADDER.asked, Ended.HOST_MEMORY), **more), workers=0, forgiven=1)))
     assert (again.at, again.checkpoint) == (LADDER.asked, checkpoint())
