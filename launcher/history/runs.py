@@ -173,7 +173,7 @@ class Run:
     @property
     def peak_bytes(self) -> int:
         """Most that the full run has used, as its trial counts it; before it, that of the last trial."""
-        peaks = [told["peak_bytes"] for told in self.lines if isinstance(told.get("peak_bytes"), int)]
+        peaks = [told[key] for told in self.lines for key in ("peak_bytes", "highest_bytes") if isinstance(told.get(key), int)]
         peaks += [one.peak_bytes for one in self.known.attempts[-1:]]
         return max(self.memory.run_peak_bytes, *peaks, 0) or self.trial_peak_bytes
 

@@ -203,7 +203,7 @@ class RunMeter:
         if ended or self.usage.peak_bytes > self._highest_bytes or self._series.due(time.time()):
             self._highest_bytes = self.usage.peak_bytes
             used, peak, host = self.usage.now_bytes, self.usage.lately(), self.usage.host_bytes()
-            memory = {"used_bytes": used, "peak_bytes": peak, "host_bytes": host}
+            memory = {"used_bytes": used, "peak_bytes": peak, "highest_bytes": self.usage.peak_bytes, "host_bytes": host}
             said = {name: getattr(self.progress, name) for name in ("phase", "epoch", "epochs", "step", "steps", "loss", "done")}
             self._series.add({"at": round(time.time(), 1), **memory, **said})
 

@@ -126,7 +126,9 @@ def test_a_reader_that_looks_again_reads_what_is_new(tmp_path: Path) -> None:
 def test_of_a_long_series_the_end_is_enough_to_list_a_run_and_its_peak_is_known_all_the_same(tmp_path: Path) -> None:
     path = ended(tmp_path, "failed")
     with (path / "series.jsonl").open("w") as file:
-        file.writelines(json.dumps({"at": float(at), "peak_bytes": 5, "step": at}) + "\n" for at in range(5000))
+        for at in range(5000):
+            file.write(json.dumps({"at": float(at), "peak_bytes": 5, "highest_bytes": 700 * MIB, "step": at}) + "\n")
+    assert runs.run_in(path).peak_bytes == 700 * MIB
     tell(RunFolder(path), status="failed", attempts=[{"peak_bytes": 777 * MIB}])
     run = runs.run_in(path)
     assert run.last["step"] == 4999 and len(run.lines) < 2500 and run.peak_bytes == 777 * MIB
