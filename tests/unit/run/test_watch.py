@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -24,29 +26,48 @@ from launcher.trial.job import Job
 from tests.helpers.stand_in import StandIn
 
 
-@pytest.mark.parametrize(("spills", "used", "ended"), [(True, 22, Ended.SPILLED), (True, 18, None), (False, 22, None)])
-def test_a_cliff_over_the_cap_ends_an_attempt_where_the_driver_spills(
-    spills: bool, used: int, ended: Ended | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Below the cap something else slows it down, and Linux gives no host memory for the card's."""
-    told, now = list[Any](), 0.0
-    monkeypatch.setattr(watch.procfs, "work_seconds", lambda pid: now)
+def watched(place: Path, looks: Iterable[tuple[float, Progress]], *, spills: bool = False, used: int = 0) -> watch.RunWatch:
+    """What has watched a run that computes all the while: so many seconds before each look, and what the run had said by then."""
     budget = SimpleNamespace(may_spill=spills, budget_bytes=24 * GIB, cap_bytes=19 * GIB)
     job: Any = SimpleNamespace(
-        budget=budget, tell=told.append, folder=RunFolder(tmp_path), adapter=StandIn(cast(Recipe, None)),
+        budget=budget, tell=lambda event: None, folder=RunFolder(place), adapter=StandIn(cast(Recipe, None)),
         recipe=SimpleNamespace(recover=RecoverRules(), run=SimpleNamespace(grace_s=60.0)),
     )  # fmt: skip
     process = SimpleNamespace(poll=lambda: 0)
     child: Any = SimpleNamespace(awake=SimpleNamespace(seconds=0.0), pid=0, process=process)
     meter: Any = SimpleNamespace(read=None, look=lambda ended: None, usage=SimpleNamespace(now_bytes=used * GIB))
     seen = watch.RunWatch(child, job, meter, [AttemptRecord()])
-    for step in range(1, 341):
-        now += 10.0 if step >= 300 else 1.0
-        meter.progress, child.awake.seconds = Progress(phase=TRAIN, step=step, steps=10**6), now
+    for passed, meter.progress in looks:
+        child.awake.seconds += passed
         seen()
+    return seen
+
+
+@pytest.fixture(autouse=True)
+def computes(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken = count(1000.0, 1000.0)
+    monkeypatch.setattr(watch.procfs, "work_seconds", lambda pid: next(taken))
+
+
+@pytest.mark.parametrize(("spills", "used", "ended"), [(True, 22, Ended.SPILLED), (True, 18, None), (False, 22, None)])
+def test_a_cliff_over_the_cap_ends_an_attempt_where_the_driver_spills(spills: bool, used: int, ended: Ended | None, tmp_path: Path) -> None:
+    """Below the cap something else slows it down, and Linux gives no host memory for the card's."""
+    looks = ((10.0 if step >= 300 else 1.0, Progress(phase=TRAIN, step=step, steps=10**6)) for step in range(1, 341))
+    seen = watched(tmp_path, looks, spills=spills, used=used)
     assert seen.ended_for is ended
     if ended is not None:
         assert "10.0 times" in seen.evidence and "with 22.0 GiB of 24.0 GiB in use, over the trials' cap of 19.0 GiB" in seen.evidence
+
+
+def test_a_run_that_computes_and_makes_no_more_steps_is_ended_once_its_stacks_are_written_down(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A collective that hangs spins."""
+    written: list[Path] = []
+    monkeypatch.setattr(watch.stack_dump, "record", lambda child, path, told: written.append(path))
+    steps = [Progress(phase=TRAIN, epoch=1 + step // 10, epochs=9, step=1 + step % 10, steps=10, of_epoch=True) for step in range(45)]
+    seen = watched(tmp_path, [*((1.0, step) for step in steps), *((100.0, steps[-1]) for _ in range(20))])
+    assert seen.ended_for is Ended.STALLED and seen.evidence.startswith("no step and no output for") and len(written) == 1
 
 
 def test_the_last_line_counts_though_nothing_ends_it(tmp_path: Path) -> None:
