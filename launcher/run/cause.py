@@ -107,7 +107,7 @@ def find(end: RunEnd) -> Cause:
     if end.divergence:
         return Cause(ended=Ended.DIVERGED, phase=phase, evidence=end.divergence)
     if (number := _signal_of(end)) in _FROM_OUTSIDE:
-        said = f"{number.name} from outside; the kernel counts no kill for want of memory"
+        said = f"{number.name} from outside; the kernel has told of no kill for want of memory"
         return Cause(ended=Ended.KILLED, phase=phase, evidence=said)
     return Cause(ended=Ended.CRASHED, phase=phase, evidence=_of_crash(end))
 
