@@ -83,8 +83,8 @@ class Steered(_Trainer):  # type: ignore[misc]
 
     @property
     def _micro_batch(self) -> int:
-        """Images of one forward and backward pass."""
-        return int(self.instrument.orders.payload["micro_batch"])
+        """Images of one forward and backward pass. Of a program whose batch nobody has read, all that come at once."""
+        return int(self.instrument.orders.payload["micro_batch"] or self.batch_size)
 
     @property
     def accumulate(self) -> int:
