@@ -47,11 +47,6 @@ def begin() -> None:
     whole, part, place = (os.environ.get(SPLIT) or "::").split(":", 2)
     if every > 1 or part:
         outside = OUTSIDE = Outside(every, os.environ.get(LOSS, ""), (int(whole), int(part), place) if part else None)
-        after_import(
-            {
-                "torch": lambda torch: install(outside, torch),
-                "deepspeed.runtime.engine": refuse_deepspeed,
-                **({"accelerate.data_loader": lambda module: install_accelerate(outside, module)} if every > 1 else {}),
-            }
-        )
+        held = {"deepspeed.runtime.engine": refuse_deepspeed, "accelerate.data_loader": lambda module: install_accelerate(outside, module)}
+        after_import({"torch": lambda torch: install(outside, torch), **(held if every > 1 else {})})
         atexit.register(outside.ended)
