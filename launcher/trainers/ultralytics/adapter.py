@@ -393,7 +393,7 @@ class UltralyticsAdapter(Adapter):
         checkpoint, weights, placed = start.checkpoint, self._save_dir(folder) / "weights", self._placed(args, folder)
         assert checkpoint is not None
         if checkpoint.finished:  # one process does what is left, with a batch that each had
-            one = {"batch": self._batch(rung) // rung.world_size, "device": "0"} if rung.world_size > 1 else {}
+            one = {"batch": rung.micro_batch, **({"device": "0"} if rung.world_size > 1 else {})}
             command = self._exact(rung, placed, folder=folder, set={**more, **one}, trained=str(resuming.best(weights)))
             return replace(command, ranks=1)
         return self._exact(rung, placed, folder=folder, set={**more, "resume": str(checkpoint.path.absolute())})

@@ -87,9 +87,10 @@ def test_what_is_left_after_the_last_epoch_is_done_by_one_process(tmp_path: Path
     data = write_yolo_dataset(tmp_path / "data")
     adapter = UltralyticsAdapter(yolo_recipe.make(data, ask={"micro_batch": 16}, device={"kind": "cuda", "cards": (0, 1)}))
     done = Checkpoint(path=tmp_path / "last.pt", done=2, unit="epochs", finished=True)
-    command = adapter.command(ladder_of(adapter).asked, _two_cards(), folder=tmp_path, start=RunStart(checkpoint=done, attempt=2))
+    lower = next(rung for rung in ladder_of(adapter).rungs if rung.micro_batch == 8)
+    command = adapter.command(lower, _two_cards(), folder=tmp_path, start=RunStart(checkpoint=done, attempt=2))
     settings = json.loads(command.env["YOLO_EXACT"])
-    assert command.ranks == 1 and settings["set"] == {"batch": 16, "device": "0"}
+    assert command.ranks == 1 and settings["set"] == {"batch": 8, "device": "0"}, "images that were seen to fit, not the batch in parts"
     assert settings["trained"] == str(tmp_path / "run" / "weights" / "last.pt")
 
 

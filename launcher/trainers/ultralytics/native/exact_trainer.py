@@ -70,8 +70,8 @@ class Exact(BaseTrainer):  # type: ignore[misc]
             )
         *first, last = parts(batch, exact_settings.settings.micro_batch, masks_overlap=self.args.overlap_mask)
         self._earlier, drawn = [], random.getstate()
-        for part in first:
-            self._train_on(super().preprocess_batch(part))
+        while first:  # a part that was trained is let go: it has its images on the device
+            self._train_on(super().preprocess_batch(first.pop(0)))
             random.setstate(drawn)
         self._last_images = len(last["img"])
         return super().preprocess_batch(last)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,9 +50,15 @@ def train(base: Any, data: ShapesData, folder: Path, *, killed_after: int | None
     seen: list[int] = []
     sizes: list[int] = []
     rates: list[list[tuple[float, float | None]]] = []
+    parts: list[weakref.ref[torch.Tensor]] = []
 
     class RecordingTrainer(base):  # type: ignore[misc]
         _images = 0
+
+        def _train_on(self, batch: Any) -> None:
+            parts.append(weakref.ref(batch["img"]))
+            assert sum(images() is not None for images in parts) == 1, "one at a time is on the device, as in a trial"
+            super()._train_on(batch)
 
         def preprocess_batch(self, batch: Any) -> Any:
             self._images += len(batch["img"])
