@@ -207,8 +207,9 @@ class _Child:
         loader.collate_fn = self._collated
         drawing, again, nothing, of_pass, iterator = 0.0, 0.0, object(), 0, Batches(loader)
         while (began := time.monotonic()) < until and (self._look.number - self._look.draws < SAMPLE_BATCHES or began < least):
-            if self._items is not None and again < drawing:
-                self._draw_again()
+            if self._items is not None and again < drawing:  # the collate function alone: reading other items may take long
+                self._look.draws += 1
+                self._measure(self._collate(copy.deepcopy(self._items)), again=True)
                 again += time.monotonic() - began
                 continue
             batch = next(iterator, nothing)
@@ -220,11 +221,6 @@ class _Child:
                 self._look.ended, least, of_pass, iterator = True, 0.0, 0, Batches(loader)
             else:  # it can be asked once
                 return
-
-    def _draw_again(self) -> None:
-        """The collate function alone draws once more: reading other items may take long."""
-        self._look.draws += 1
-        self._measure(self._collate(copy.deepcopy(self._items)), again=True)
 
     def _collated(self, items: Any) -> Any:
         """Stands for the loader's collate function."""

@@ -37,7 +37,10 @@ class _Native:
 
 
 _NATIVE: Mapping[str, Sequence[_Native]] = {
-    "torch": [_Native(name="save", at=1, key="f", writes="file", once=True), _Native(name="load", at=0, key="f")],
+    **dict.fromkeys(
+        ("torch", "torch.serialization"),  # scripts call either; the twin of a twin is itself
+        [_Native(name="save", at=1, key="f", writes="file", once=True), _Native(name="load", at=0, key="f")],
+    ),
     "soundfile": [_Native(name="SoundFile.__init__", at=1, key="file", writes="mode")],
     "h5py": [_Native(name="File.__init__", at=1, key="name", writes="mode")],
     "cv2": [_Native(name="imwrite", at=0, key="filename", writes="file"), _Native(name="imread", at=0, key="filename")],
@@ -93,7 +96,7 @@ def _redirected(function: Callable[..., Any], overlay: Overlay, one: _Native, fo
             way = (args[one.at + 1] if len(args) > one.at + 1 else kwargs.get("mode")) or "r"
         to = places.get(way) or functools.partial(overlay.writable, keep="+" in way or way == "a")
         path = args[one.at] if len(args) > one.at else kwargs.get(one.key)
-        if one.once and _is_path(path) and forwarding() and overlay.there(to(path)):
+        if one.once and overlay.twin(path) and forwarding() and overlay.there(to(path)):
             return None
         if len(args) > one.at and _is_path(args[one.at], data=one.data):
             args = (*args[: one.at], _like(args[one.at], to), *args[one.at + 1 :])

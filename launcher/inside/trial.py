@@ -3,14 +3,12 @@ and puts together what its processes saw.
 
 This process only watches: the command runs with its own interpreter, its own launcher (torchrun, accelerate) and its own arguments.
 Where it ended without a validation pass, or broke after a pass was cut, it is tried once more with the whole length of its training
-passes fast-forwarded. A crash that has nothing to do with memory is
-proven by running the command plainly (``plainly``).
+passes fast-forwarded. A crash that has nothing to do with memory is proven by running the command plainly (``plainly``).
 
 Payload: ``argv`` (list of words), ``env`` (added), ``files`` (path -> text, written first), ``micro_batch`` (as asked),
 ``accumulation`` (micro-batches per optimizer step in the trial), ``validation`` ("seek" or "none"), ``whole`` (samples of a step that the
-script takes in parts by itself, else None), ``apart`` (bool: each process has the budget
-for itself), ``goes_on`` (see ``going_on``; only if a second process is to go on), ``base`` (library -> modules that are imported with it,
-before a CPU's budget is taken).
+script takes in parts by itself, else None), ``apart`` (bool: each process has the budget for itself), ``goes_on`` (see ``going_on``; only
+if a second process is to go on), ``base`` (library -> modules that are imported with it, before a CPU's budget is taken).
 """
 
 from __future__ import annotations

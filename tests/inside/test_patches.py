@@ -64,3 +64,33 @@ def test_each_function_of_torch_is_replaced_once(how: str, tmp_path: Path) -> No
     assert all(len(files) <= 1 for files in watching.values()), watching
     assert all(len(files) - len(watching[name]) <= 1 for name, files in replaced.items()), replaced
     assert ("trainers/script/native/hooks.py" in replaced["torch.autograd.backward"]) is (how == "accumulated")
+
+
+SAVES = """
+import posix, sys, tempfile
+from pathlib import Path
+from launcher.inside import overlaid_libraries
+from launcher.inside.after_import import after_import
+from launcher.inside.overlay import Overlay
+place, forwarding = Path(sys.argv[1]), []
+if sys.argv[2] == "late":
+    import torch
+overlay = Overlay(place / "overlay", kept=(place / "kept",))
+overlay.install()
+after_import(overlaid_libraries.hooks(overlay, forwarding=lambda: bool(forwarding)))
+import torch
+for number, module in enumerate((torch, torch.serialization, torch)):
+    module.save(number, place / f"{module.__name__}.pt")
+    forwarding += [True] if number else []
+assert [torch.load(place / name) for name in ("torch.pt", "torch.serialization.pt")] == [0, 1], "nothing was trained before the third"
+with tempfile.NamedTemporaryFile(dir=place / "kept") as file:
+    torch.save(3, file.name)
+    assert torch.load(file.name) == 3
+assert sorted(posix.listdir(str(place))) == ["kept", "overlay"]
+"""
+
+
+@pytest.mark.parametrize("when", ["early", "late"])
+def test_what_is_saved_by_either_name_goes_aside_and_a_temporary_file_is_always_written(when: str, tmp_path: Path) -> None:
+    (tmp_path / "kept").mkdir()
+    subprocess.run([sys.executable, "-c", SAVES, str(tmp_path), when], check=True, capture_output=True, timeout=120)
