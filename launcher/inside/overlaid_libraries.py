@@ -39,7 +39,7 @@ class _Native:
 _NATIVE: Mapping[str, Sequence[_Native]] = {
     **dict.fromkeys(
         ("torch", "torch.serialization"),  # scripts call either; the twin of a twin is itself
-        [_Native(name="save", at=1, key="f", writes="file", once=True), _Native(name="load", at=0, key="f")],
+        (_Native(name="save", at=1, key="f", writes="file", once=True), _Native(name="load", at=0, key="f")),
     ),
     "soundfile": [_Native(name="SoundFile.__init__", at=1, key="file", writes="mode")],
     "h5py": [_Native(name="File.__init__", at=1, key="name", writes="mode")],

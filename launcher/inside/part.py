@@ -105,7 +105,9 @@ class TakingPart:
             self.open(number)
 
     def weighs(self, optimizer: Any) -> None:
-        """Says how many weights are trained, each counted once however many optimizers have it."""
+        """Says how many weights are trained to begin with, each counted once however many optimizers have it."""
+        if self.recorder is not None and self.recorder.told.optimizer_steps > 1:
+            return  # a later stage's: a trial that fails doesn't come there
         with contextlib.suppress(Exception):  # what isn't there yet has no number
             self._weights |= {id(one): one.numel() for group in optimizer.param_groups for one in group["params"]}
         if self.recorder is not None:

@@ -69,7 +69,7 @@ ARRIVED = "arrived"
 """Fact of a report: where a command's numbers arrive, in the words by which a rung sets them there -> what arrived
 (``inside.arrives``)."""
 TRAINED = "trained_weights"
-"""Fact of a report: numbers that the optimizers train that were made in this process."""
+"""Fact of a report: numbers that the optimizers train that were made in this process before its second step."""
 PASS_SAMPLES = "samples_of_a_pass"
 """Fact of a report: samples of a whole pass over the training data, by its loader's own sampler, in all processes together."""
 UPDATES = "updates_in_all"

@@ -21,7 +21,7 @@ from launcher.inside.instrument import Instrument
 from launcher.inside.passes import TrialPass
 from launcher.shared.orders import Orders
 from launcher.shared.probe import ProbeSettings
-from launcher.shared.report import NOT_EXACT, Phase, TrialReport
+from launcher.shared.report import NOT_EXACT, TRAINED, Phase, TrialReport
 from launcher.shared.sizes import MIB
 
 
@@ -323,6 +323,16 @@ def test_an_optimizer_that_is_made_late_is_waited_for_from_then_on() -> None:
     assert session.progress.least == 0
     session.stepped(optimizer)
     assert session.progress.least == 1
+
+
+def test_weights_of_a_later_stage_are_not_told_since_a_trial_that_fails_does_not_come_there() -> None:
+    session, recorder, _ = begun(1)
+    head, body = ({"params": [SimpleNamespace(numel=lambda size=size: size)]} for size in (10, 1000))
+    for steps, groups, told in ((0, [head], 10), (1, [head, body], 1010), (2, [{"params": [SimpleNamespace(numel=lambda: 5)]}], 1010)):
+        recorder.told.optimizer_steps, optimizer = steps, Optimizer()
+        optimizer.param_groups = groups  # type: ignore[assignment]
+        session.made(optimizer)
+        assert recorder.facts[TRAINED] == told
 
 
 def test_accumulation_without_an_optimizer_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
