@@ -61,8 +61,7 @@ def _attempt(result: Fit, begin: _Start, *, show: tuple[Shows, Shows]) -> RunRec
     """Launches the trainer once and follows it to its end. Raises Interrupted if a signal ended it; the record has that, too."""
     assert result.chosen is not None
     command, rung, move = begin
-    chosen = result.chosen
-    job, files = result.job, result.job.folder.attempt(len(result.attempts) + 1)
+    job, chosen, files = result.job, result.chosen, result.job.folder.attempt(len(result.attempts) + 1)
     attempt = AttemptRecord.whole(
         number=files.number, command=command.shell(), began=time.time(), checkpoint=move.checkpoint, workers=move.workers,
         phase=Phase.TRAIN, effective_batch=rung.effective_batch, **rung.told,

@@ -173,12 +173,13 @@ _OF_NO_ACCOUNT_EITHER = (
     "VTE_", "WAYLAND_", "WEZTERM_", "XDG_SEAT", "XDG_SESSION_", "XDG_VTNR", "ZSH_",
 )  # fmt: skip
 """Prefixes of such names."""
+_SECRET = ("TOKEN", "SECRET", "PASSW", "API_KEY", "CREDENTIAL", "PRIVATE")
 
 
 def environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """Name -> digest of every variable that may change a training: their values may be passwords."""
+    """Name -> digest of every variable that may change a training; of what looks like a secret, which a digest may tell, that it is set."""
     counted = [name for name in environ if name not in _OF_NO_ACCOUNT and not name.startswith(_OF_NO_ACCOUNT_EITHER)]
-    return {name: short(environ[name]) for name in counted}
+    return {name: "set" if any(part in name.upper() for part in _SECRET) else short(environ[name]) for name in counted}
 
 
 def system() -> dict[str, str]:
