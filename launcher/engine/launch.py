@@ -140,7 +140,7 @@ def _search(result: Fit, began: float) -> None:
     result.trial_seconds += time.monotonic() - began
     if result.chosen is None:
         return
-    if result.same is not None:
+    if result.same is not None and result.reuse.fingerprint is not None:
         with doing("keeping the fit"):
             _known(result, reuse.keep(result.job, result.reuse, result.trials, result.chosen, result.same))
     _take(result, run_as)

@@ -127,8 +127,7 @@ def trials_of(kept: KeptFit, job: Job) -> list[Trial]:
 
 def keep(job: Job, found: Reuse, trials: Sequence[Trial], chosen: Trial, same: SameTraining) -> Reuse:
     """Keeps the fit that was just proven. Returns it, or why it isn't kept."""
-    if found.fingerprint is None:
-        return found
+    assert found.fingerprint is not None
     try:
         now = fingerprint_of(job)
         if why := _unsure(found.fingerprint.depends_on, now.depends_on, trials, chosen):
