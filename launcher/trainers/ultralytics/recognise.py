@@ -59,7 +59,7 @@ def understand(words: Sequence[str]) -> Understood | None:
 def _understood(words: Sequence[str], asked: Mapping[str, Any], args: Mapping[str, Any], *, source: str) -> Understood:
     said = {name: asked[name] for name in _WHEELS if asked.get(name) is not None}
     device, batch, doubts = _device(asked.get("device")), said.get("batch"), []
-    if "multi_scale" in said:
+    if isinstance(said.get("multi_scale"), bool):
         said["multi_scale"] = float(said["multi_scale"])  # true is a whole one
     if not isinstance(batch, int) or isinstance(batch, bool) or batch < 1:
         cure = f"say the batch you want, as in autofit run ask.micro_batch=32 -- {shlex.join(words)}"

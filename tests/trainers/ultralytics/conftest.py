@@ -102,6 +102,7 @@ def run_trial(tmp_path: Path, quiet_environment: dict[str, str]) -> RunTrial:
         cwd: Path = ROOT,
         steps_after: int = 1,
         may_spill: bool = False,
+        told: dict[str, Any] | None = None,
         **recipe: Any,
     ) -> Ran:
         asked = {"model": "yolov8n.yaml", "image_size": 64, "micro_batch": 8, "accumulation": 2, **(ask or {})}
@@ -112,7 +113,7 @@ def run_trial(tmp_path: Path, quiet_environment: dict[str, str]) -> RunTrial:
         budget = replace(cpu_budget(), budget_bytes=cap_mib * MIB, headroom=0.0)
         rung = next((rung for rung in ladder_of(adapter).rungs if rung.micro_batch == 4), ladder_of(adapter).asked)
         plan = adapter.trial(rung, budget, folder=folder, cache=tmp_path / "cache")
-        payload = dict(plan.payload)
+        payload = {**plan.payload, **(told or {})}
         if fault:
             program, *words = payload["argv"]
             payload["argv"] = [program, FAULTY, fault, *words]
