@@ -137,8 +137,8 @@ class Display:
             self._say(f"{refused} are left out; {accepts}", style="red")
         elif not same.unproven or same.counted:
             apart = f"{same.apart or 0:.0e} apart (rounding: the same)"
-            steps = "its steps are counted in the run" if same.counted else "and so are its steps"
-            self._say(f"the same training: its updates are {apart}; schedule and samples are the same; {steps}", style="green")
+            steps = "; its steps are counted in the run" if same.counted else ", and so are its steps"
+            self._say(f"the same training: its updates are {apart}; schedule and samples are the same{steps}", style="green")
         else:
             lead = "except" if all(line.startswith("differs") for line in same.unproven) else "as far as it is proven; not proven:"
             parts = "; ".join(f"{names}: {line}" for line, names in same.unproven.items())
