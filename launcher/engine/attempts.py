@@ -205,9 +205,8 @@ def _proven(result: Fit, rung: Rung) -> bool:
 
 def _card_is_free(result: Fit, rung: Rung) -> bool:
     """Whether the card is free, after waiting if the recipe says so. Sets the status if it isn't."""
-    job = result.job
-    holder = devices.taken(job.budget)
-    if not holder or card_is_back(job, holder):
+    holder = devices.taken(result.job.budget)
+    if not holder or card_is_back(result.job, holder):
         return True
     result.status = Status.CARD_TAKEN
     result.job.tell(CardTaken(holder=holder, waits_s=None))

@@ -21,7 +21,7 @@ from launcher.engine.resumption import Resumable
 from launcher.engine.search import RungSearch, make_trial, misread
 from launcher.engine.state import Fit, Status, status_of
 from launcher.errors import BadInput, Fault, Interrupted
-from launcher.history import owner
+from launcher.history import kept_fits, owner
 from launcher.history.events import Listener
 from launcher.history.records import LadderRecord
 from launcher.ladder import search
@@ -261,10 +261,12 @@ def _as_it_was(launch: Resumable, listeners: Sequence[Listener], until_the_end: 
     job = Job(adapter=adapter, ladder=ladder, budget=budget, folder=launch.folder, turn=turn, listeners=[*listeners])
     result = Fit(job=job, trials=trials, sames=sames, attempts=made, forgiven=len(made), fit_only=bool(record.fit_only), kept=record.kept)
     result.began, result.ladder, result.trial_seconds = record.began or result.began, record.ladder, record.trial_seconds
-    result.refused = record.same_training.refused if record.same_training is not None else ""
+    if not recipe.trial.fresh:
+        result.reuse = reuse.Reuse(failures=kept_fits.of(job.training, record.kept.digest or "").failures_at(budget.cap_bytes))
     if record.misread is not None and record.misread.believed:
         result.misread = Misread(read=record.misread.read, ran=record.misread.ran, believed=True)
-    result.same = SameTraining.from_record(record.same_training.written()) if record.same_training is not None else None
+    if record.same_training is not None:
+        result.same, result.refused = SameTraining.from_record(record.same_training.written()), record.same_training.refused
     if record.chosen_rung_index is not None:
         result.chosen = next(one for one in reversed(result.trials) if one.rung.index == record.chosen_rung_index)
         result.command = start.native_command(job, result.chosen.rung)

@@ -75,8 +75,8 @@ def _looked_up(job: Job, wanted: Fingerprint, known: KnownFits) -> Reuse:
     if isinstance(found, KeptFit):
         begun(job, wanted.digest)
         return Reuse(fingerprint=wanted, fit=found, used=True)
-    failures = [one for one in known.failures[::-1] if job.budget.cap_bytes <= one.cap_bytes]
-    return Reuse(fingerprint=wanted, why=f"no kept fit holds, {found}" if found else "", failures=failures)
+    why = f"no kept fit holds, {found}" if found else ""
+    return Reuse(fingerprint=wanted, why=why, failures=known.failures_at(job.budget.cap_bytes))
 
 
 def _changes_since_the_last(wanted: Fingerprint) -> str:

@@ -101,6 +101,10 @@ class KnownFits(RecordPart):
             return f"the cap is {format_size(cap_bytes)}, and the fit of {day(self.fit.made)} holds {self.fit.caps}"
         return self.fit or ""
 
+    def failures_at(self, cap_bytes: int) -> list[RunFailure]:
+        """Those with as much memory or more, newest first."""
+        return [one for one in self.failures[::-1] if cap_bytes <= one.cap_bytes]
+
     @property
     def killed(self) -> list[str]:
         """Those that aren't running: perhaps killed for lack of memory, autofit included. What became of their folders says nothing."""

@@ -29,7 +29,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 from launcher.errors import BadInput, Fault
 from launcher.shared import files
@@ -103,12 +102,7 @@ class RunFolder:
         path.mkdir(parents=True, exist_ok=True)
         return path
 
-    def replace(self, path: Path, text: str) -> None:
-        """Writes a file of this folder, whole or not at all."""
-        files.replace(path, text)
-
-    def replace_json(self, path: Path, value: Any) -> None:
-        files.replace_json(path, value)
+    replace, replace_json = staticmethod(files.replace), staticmethod(files.replace_json)
 
 
 class AttemptFiles:

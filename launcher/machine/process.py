@@ -115,14 +115,13 @@ class Child:
         self.process.wait()
         _tell_guardian(f"-{self.token}")
 
-    def sweep(self) -> int:
-        """Kills what is left of the child's descendants; returns how many there were."""
+    def sweep(self) -> None:
+        """Kills what is left of the child's descendants."""
         left = self.descendants()
         for process in left:
             with contextlib.suppress(psutil.Error):
                 process.kill()
         psutil.wait_procs([process for process in left if process.pid != self.pid], timeout=_GRACE_S)
-        return len(left)
 
 
 def start(

@@ -22,7 +22,6 @@ from launcher.shared.report import Phase
 
 MOST_WAITS = 5
 """A launch waits for its card this many times at most."""
-
 CAN_NOT_RESUME = "this trainer can't resume from a checkpoint"
 _TOO_MUCH: Mapping[str, Kind] = {Ended.OUT_OF_MEMORY: Kind.OUT_OF_MEMORY, Ended.SPILLED: Kind.SPILLED}
 """Ends that show that the device's memory is too small for the rung."""

@@ -14,6 +14,7 @@ from launcher.cli import main
 from launcher.config import recipe_files
 from launcher.engine import launch, resumption, reuse
 from launcher.engine.events import Fitted
+from launcher.engine.state import Fit
 from launcher.errors import Interrupted
 from launcher.history import digests, kept_fits
 from launcher.history.events import Event
@@ -171,24 +172,37 @@ def test_a_launch_that_was_killed_with_autofit_itself_leaves_its_fit_in_doubt(re
     assert not launches.tried, "it was proven anew"
 
 
-def test_a_launch_that_is_gone_on_with_in_its_trials_notes_its_end_and_is_not_called_killed(
-    launches: Launches, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def interrupted_and_gone_on_with(launches: Launches, monkeypatch: pytest.MonkeyPatch) -> Fit:
     def stops(event: Event, _: Path) -> None:
         if isinstance(event, TrialEnded):
             raise Interrupted("SIGTERM")
 
-    launches.fit()
-    launches.hears, launches.says = stops, {"fresh": True}
+    launches.hears = stops
     with pytest.raises(Interrupted) as stopped:
         launches.fit()
+    launches.hears, launches.says = lambda event, folder: None, {}
     monkeypatch.setattr(launch, "load_adapter", lambda name: Few)
     monkeypatch.setattr(launch.build, "ladder_of", lambda adapter: LADDER)
     monkeypatch.setattr(launch, "budget_in_turn", lambda recipe, waited: launches.budget)
     with (launches.place / "out").open("wb") as out:
-        assert launch.go_on(resumption.resumable(stopped.value.run_dir), show=(out, out)).chosen is not None
-    launches.hears, launches.says = lambda event, folder: None, {}
+        return launch.go_on(resumption.resumable(stopped.value.run_dir), show=(out, out))
+
+
+def test_a_launch_that_is_gone_on_with_in_its_trials_notes_its_end_and_is_not_called_killed(
+    launches: Launches, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launches.fit()
+    launches.says = {"fresh": True}
+    interrupted_and_gone_on_with(launches, monkeypatch)
     assert launches.looks().used
+
+
+def test_a_rung_at_which_a_run_has_died_is_passed_over_where_the_next_launch_is_gone_on_with_too(
+    launches: Launches, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launches.fault = "raise MemoryError('DefaultCPUAllocator: can\\'t allocate memory: you tried to allocate 1000 bytes.')"
+    launches.train()
+    assert interrupted_and_gone_on_with(launches, monkeypatch).rung == LADDER.rungs[2]
 
 
 def test_a_recipe_that_is_new_beside_a_script_is_none_of_its_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
