@@ -184,7 +184,7 @@ class RecoverRules(Part):
     stall_s: Annotated[float, Field(gt=0)] = 600.0
     """Seconds without a sign of life after which a run or a trial has stalled at the earliest. One that computes nothing gets ten times as
     long as it has stood still before and come back; a run that computes fifty times its longest pause between two steps, where it tells
-    steps; a trial that computes ten times the longest it went without a batch, a word, and anything read or written."""
+    steps. A trial that computes is ended by ``trial.timeout_s`` alone."""
 
 
 class RunRules(Part):
