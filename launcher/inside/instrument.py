@@ -50,7 +50,7 @@ from .unrun import Unrun
 FOLLOW_S, FINISH_S = 120.0, 30.0
 """Of fast-forward after which the search for a validation pass is given up; for which the script is followed to its own end after that."""
 SLACK_STEPS = 2
-"""Real optimizer steps after the wanted ones before fast-forward begins: the usual validation comes by then."""
+"""Real optimizer steps after the wanted ones, or as many passes, before fast-forward begins: the usual validation comes by then."""
 UNSEEN_END = "what the script does after its training (a test set, figures) is not proven"
 
 
@@ -285,6 +285,9 @@ class Instrument(TakingPart):
         self.counts.at_the_end = True
         if self.active and self.phase is Phase.TRAIN_AGAIN and not self.passive and self.together.ranks is None and self.trained_again:
             self.wind_up()
+        many = self.passes.begun["train"] > self.wanted + SLACK_STEPS
+        if many and self.active and self.phase is Phase.TRAIN and self.proven and self.varied():
+            self.start_forwarding()  # a script that counts micro-batches anew in each pass makes no step where we cut it
 
     def hold(self, sizes: Mapping[str, int]) -> None:
         """Keeps so many bytes of the device from here on, for what a whole pass would have kept; what it would have kept in host memory
@@ -396,11 +399,9 @@ class Instrument(TakingPart):
         """A stub step of fast-forward."""
         if self.recorder is not None:
             self.recorder.beat()
-        if self.phase is Phase.FINISH:
-            return
         if self.together.ranks is not None:
             self.together.place("step")
-        elif self.followed_long:
+        elif self.followed_long and self.phase is not Phase.FINISH:
             self.give_up()
 
     @property

@@ -325,6 +325,17 @@ def test_an_optimizer_that_is_made_late_is_waited_for_from_then_on() -> None:
     assert session.progress.least == 1
 
 
+@pytest.mark.parametrize(("passes", "forwards"), [(4, False), (5, True)])
+def test_passes_without_a_step_are_fast_forwarded_after_some(passes: int, forwards: bool) -> None:
+    """Cut after a micro-batch each, a script that counts them anew in each pass never makes a step again."""
+    session, _, optimizer = begun(4)
+    session.stepped(optimizer)
+    session.stepped(optimizer)
+    session.passes.begun["train"], session._train_batches = passes, 100
+    session.pass_ended()
+    assert session.proven and not session.trained_enough and session.forwarding is forwards
+
+
 def test_weights_of_a_later_stage_are_not_told_since_a_trial_that_fails_does_not_come_there() -> None:
     session, recorder, _ = begun(1)
     head, body = ({"params": [SimpleNamespace(numel=lambda size=size: size)]} for size in (10, 1000))
