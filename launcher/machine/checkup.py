@@ -65,8 +65,8 @@ def _cards(environ: Mapping[str, str], nvml: Any) -> Iterator[Check]:
             yield Check(subject="card", found=absence.found, cure=absence.cure if absence.broken else "", stops=absence.broken)
             yield from _torch(None, on_card=False)
             return
-        driver = int(api.nvmlSystemGetCudaDriverVersion_v2()) // 1000
-        yield Check(subject="driver", found=f"{api.nvmlSystemGetDriverVersion()}, for CUDA {driver}")
+        driver = nvml_module.told(lambda nvml: int(nvml.nvmlSystemGetCudaDriverVersion_v2()) // 1000, api)
+        yield Check(subject="driver", found=nvml_module.driver_of(api) + (f", for CUDA {driver}" if driver else ""))
         yield from (_card(nvml_module.read_card(api, uuid)) for uuid in uuids)
     yield from _torch(driver, on_card=True)
     yield from (
