@@ -8,7 +8,7 @@ SIDE_BY_SIDE := $(if $(filter 1,$(AT_ONCE)),,-n $(AT_ONCE) --dist loadfile --no-
 EXTRAS := ultralytics,transformers,sentence-transformers,lora,demo,dev
 
 .DEFAULT_GOAL := help
-.PHONY: help install test test-slow check schema docs demo demo-separator demo-whisper demo-ranks gpu-check survival faults ranks fit same-training peers versions third-party ckpt-chaos played-against-real cost clean
+.PHONY: help install test test-slow check schema docs demo demo-separator demo-whisper demo-ranks gpu-check gpu-hour survival faults ranks fit same-training peers versions third-party ckpt-chaos played-against-real cost clean
 
 help:           ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' Makefile | column -t -s '|'
@@ -54,6 +54,9 @@ demo-ranks: install   ## two processes train together on this CPU (torchrun, glo
 
 gpu-check:      ## the evidence that needs a card, into docs/gpu.md; CASE=A..F or tests, MINUTES=9, PRETENDED=h100_80gb plays a card, CARDS=4 so many. Installs nothing
 	$(if $(PRETENDED),$(GPU_PYTHON) -m launcher.pretended gpu=$(PRETENDED) $(if $(CARDS),cards=$(CARDS) )computed=small -- )$(GPU_PYTHON) -m $(if $(filter tests,$(CASE)),pytest -m gpu -rs tests/gpu,benchmarks.gpu_check $(CASE) $(if $(MINUTES),--minutes $(MINUTES)))
+
+gpu-hour:       ## what no card has shown yet, worth first, a row a step (STEPS="yolo fit", MINUTES=9, OUT=folder, WHEELS=folder; PRETENDED=h100_80gb plays a card). Installs nothing
+	$(if $(PRETENDED),$(GPU_PYTHON) -m launcher.pretended gpu=$(PRETENDED) computed=small -- )$(GPU_PYTHON) -m benchmarks.gpu_hour $(STEPS) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(OUT),--out $(OUT)) $(if $(WHEELS),--wheels $(WHEELS))
 
 survival: install   ## full runs launched after a fit, on nasty data near the edge (hours; SLICE=10: ten more, SHORT=1: of few steps, RANKS=1: of two ranks, BESIDE=1: little beside the device; SEED=17: one again)
 	$(BIN)/python -m benchmarks.survival $(if $(SHORT),--short) $(if $(RANKS),--ranks) $(if $(BESIDE),--beside) $(if $(SEED),--seed $(SEED),$(if $(SLICE),--slice $(SLICE))) $(if $(JOBS),--jobs $(JOBS))

@@ -6,7 +6,9 @@ python -m benchmarks.gpu_check.facts fill --uuid GPU-... --idle 150000000000 --c
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
+import os
 import random
 import tempfile
 from collections.abc import Callable, Sequence
@@ -139,12 +141,25 @@ def fragments(torch: Any, asked: argparse.Namespace) -> dict[str, Any]:
     return {**most, "ratio": round(most["random"] / most["largest"], 4), "drawn": DRAWN}
 
 
+def forks(torch: Any, asked: argparse.Namespace) -> dict[str, Any]:
+    """Whether a process that has asked for the card, but not used it, can be forked: the child's exit status, and the parent after it."""
+    seen = torch.cuda.is_available()
+    if (child := os.fork()) == 0:
+        with contextlib.suppress(Exception):
+            torch.ones(4, device="cuda").sum().item()
+            os._exit(0)
+        os._exit(1)
+    _, status = os.waitpid(child, 0)
+    return {"seen": seen, "child": os.waitstatus_to_exitcode(status), "parent": torch.ones(4, device="cuda").sum().item() == 4}
+
+
 FACTS: dict[str, Callable[[Any, argparse.Namespace], dict[str, Any]]] = {
     "meters": meters,
     "outside": outside,
     "fill": fill,
     "cudnn": cudnn,
     "fragments": fragments,
+    "forks": forks,
 }
 
 
