@@ -1,6 +1,6 @@
 """`make gpu-check`: the evidence that only a card gives. CASE=A..F picks; what is measured already (same commit, same card) is left out.
 
-python -m benchmarks.gpu_check [CASE ...] [--place FOLDER] [--results FILE] [--minutes N] [--page]
+python -m benchmarks.gpu_check [CASE ...] [--place FOLDER] [--results FILE] [--minutes N] [--page] [--files FILE ...]
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.gpu_check import checks, play, rows, table
+from benchmarks.common.rows import append
+from benchmarks.gpu_check import checks, play, rows, sent, table
 from benchmarks.gpu_check.cases import CASES
 
 
@@ -25,8 +26,13 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--results", type=Path, default=rows.RESULTS)
     parser.add_argument("--minutes", type=float, default=math.inf, help="begins no step after that; the same command later goes on")
     parser.add_argument("--page", action="store_true", help="only write docs/gpu.md from the rows")
+    parser.add_argument(
+        "--files", nargs="+", type=Path, default=[], help="what others have sent (`make gpu-hour`, the notebook); measures nothing"
+    )
     asked = parser.parse_args(argv)
-    if not asked.page:
+    for path in asked.files:
+        append(asked.results, sent.taken(path))
+    if not asked.page and not asked.files:
         measured(asked.case or list("ABCDEF"), place=asked.place, results=asked.results, minutes=asked.minutes)
     if asked.results == rows.RESULTS:
         table.write()

@@ -72,7 +72,7 @@ def ask(words: Sequence[str], env: dict[str, str]) -> tuple[dict[str, Any], str]
     for one in (out, err):
         one.unlink(missing_ok=True)
     argv = (sys.executable, "-m", "benchmarks.gpu_check.facts", *words)
-    child = process.start(argv, env={"PYTHONPATH": _behind(str(ROOT)), **env}, cwd=ROOT, stdout=out, stderr=err)
+    child = process.start(argv, env={"PYTHONPATH": behind(str(ROOT)), **env}, cwd=ROOT, stdout=out, stderr=err)
     ending = process.wait(child, timeout_s=120, stderr=err)
     lines = out.read_text(encoding="utf-8").strip().splitlines()
     return (json.loads(lines[-1]), "") if ending.returncode == 0 and lines else ({}, ending.stderr_tail.strip()[-600:])
@@ -304,7 +304,7 @@ def _told(peaks: Path, budget: Budget, idle: Sequence[int]) -> Iterator[None]:
         "GPU_CHECK_UUID": ",".join(one.uuid for one in budget.each),
         "GPU_CHECK_IDLE": ",".join(map(str, idle)),
         "YOLO_OFFLINE": "true",
-        "PYTHONPATH": _behind(str(ROOT), str(Path(__file__).parent / "peaks")),
+        "PYTHONPATH": behind(str(ROOT), str(Path(__file__).parent / "peaks")),
     }
     before = {name: os.environ.get(name) for name in given}
     os.environ.update(given)
@@ -315,6 +315,6 @@ def _told(peaks: Path, budget: Budget, idle: Sequence[int]) -> Iterator[None]:
             os.environ.pop(name, None) if value is None else os.environ.update({name: value})
 
 
-def _behind(*folders: str) -> str:
+def behind(*folders: str) -> str:
     """PYTHONPATH with these at its end: a pretended card's own folder stays first, and runs the sitecustomize behind it."""
     return os.pathsep.join([*filter(None, [os.environ.get("PYTHONPATH")]), *folders])

@@ -38,17 +38,22 @@ def write(rows: Rows, steps: Sequence[str], path: Path, *, who: str) -> None:
 
 def taken(path: Path) -> dict[str, Any]:
     """The row of a file. Raises ValueError where it isn't one."""
-    said = json.loads(path.read_text(encoding="utf-8"))
-    if not isinstance(said, dict) or said.get("format") != FORMAT or not isinstance(said.get("cases"), dict):
-        raise ValueError(f"{path} is no file of format {FORMAT} that `make gpu-hour` or the notebook has written")
-    versions = {_plain(name): _plain(version) for name, version in dict(said["versions"]).items()}
-    cases = {
-        name: {"holds": one.get("holds") if isinstance(one.get("holds"), bool) else None, "figures": _plain(one.get("figures"))}
-        for name, one in said["cases"].items()
-        if name in CASES
-    }
-    about = {key: _plain(said.get(key)) for key in ABOUT if key != "versions"}
-    return {"case": "P", "step": "sent", "kind": "sent", **about, "versions": versions, "who": _plain(said.get("who")), "cases": cases}
+    try:
+        said = json.loads(path.read_text(encoding="utf-8"))
+        if said["format"] != FORMAT:
+            raise ValueError(f"format {said['format']}")
+        versions = {_plain(name): _plain(version) for name, version in said["versions"].items()}
+        cases = {
+            name: {"holds": _truth(one["holds"]), "figures": _plain(one["figures"])} for name, one in said["cases"].items() if name in CASES
+        }
+        about = {key: _plain(said[key]) for key in (*ABOUT, "who") if key != "versions"}
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{path} is no file of `make gpu-hour` or its notebook ({type(error).__name__}: {error})") from error
+    return {"case": "P", "step": "sent", "kind": "sent", **about, "versions": versions, "cases": cases}
+
+
+def _truth(said: Any) -> bool | None:
+    return said if isinstance(said, bool) else None
 
 
 def _plain(said: Any) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from benchmarks.gpu_check import checks
+from benchmarks.gpu_check import checks, sent
 from benchmarks.gpu_check.cases import CASES, Case
 from benchmarks.gpu_check.play import BACKENDS, CAPS
 from benchmarks.gpu_check.rows import ROOT, read
@@ -46,7 +46,7 @@ def render(rows: Sequence[Row]) -> str:
         Column("measured", NOT_YET, [row for row in rows if not row["card"].endswith(MARK)]),
         Column("played", NOT_PLAYED, played),
     )
-    return "\n".join([HEAD, *_where(columns), *_facts(columns), *_cases(columns)]) + "\n"
+    return "\n".join([HEAD, *_where(columns), *_facts(columns), *_cases(columns), *_sent(rows)]) + "\n"
 
 
 def write() -> None:
@@ -124,6 +124,23 @@ def _cases(columns: Sequence[Column]) -> list[str]:
         lines = [[name, *(one[name] for one in claims)] for name in claims[0]]
         text += [f"## {case.name}", "", *_table(["", *(column.title for column in columns)], lines)]
     return text
+
+
+def _sent(rows: Sequence[Row]) -> list[str]:
+    """A line for each card of somebody's: the newest that he has sent of it with one PyTorch."""
+    newest = {(row["who"], row["card"], row["versions"].get("torch")): row for row in rows if row["kind"] == "sent"}
+    lines = [
+        [row["card"], f"{row['versions'].get('torch', '')}, driver {row['driver']}, commit {row['commit']}", row["who"] or "nobody said"]
+        + [f"{sent.WORDS[one['holds']]} {one['figures']}" if (one := row["cases"].get(name)) else NOT_YET for name in sent.CASES]
+        for row in newest.values()
+    ]
+    text = [
+        "## Five cases on anybody's card",
+        "",
+        "Measure yours: [a notebook](../examples/notebook/prove_on_a_card.ipynb), ten minutes.",
+        "",
+    ]
+    return [*text, *(_table(["card", "torch", "measured by", *sent.CASES.values()], lines) if lines else ["Nobody has sent any yet.", ""])]
 
 
 def _claims(column: Column, case: Case) -> dict[str, str]:

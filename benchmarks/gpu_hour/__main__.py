@@ -17,6 +17,7 @@ import tempfile
 import time
 import tomllib
 import traceback
+import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -49,9 +50,8 @@ def site(place: Path, wheels: Path | None) -> str:
     """A folder for PYTHONPATH: the wheels, and autofit's entry points where it isn't installed."""
     folder = place / "site"
     folder.mkdir()
-    if wheels is not None:
-        flags = ("-q", "--no-index", "--no-deps", "--no-compile", "--no-cache-dir", "--upgrade", "--target", str(folder))
-        subprocess.run([sys.executable, "-m", "pip", "install", *flags, *map(str, sorted(wheels.glob("*.whl")))], check=True)
+    for wheel in sorted(wheels.glob("*.whl")) if wheels is not None else ():
+        zipfile.ZipFile(wheel).extractall(folder)
     if not importlib.metadata.entry_points(group="autofit.adapters"):
         project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
         told = folder / f"autofit_launcher-{project['version']}.dist-info"

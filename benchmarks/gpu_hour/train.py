@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
-WORDS, TOKENS, WIDTH, PIXELS = 32768, 512, 512, 224
+WORDS, TOKENS, WIDTH, PIXELS = 8192, 512, 512, 224
 
 
 class Block(nn.Module):
@@ -58,7 +58,7 @@ def main() -> None:
     parser.add_argument("--batch-size", type=int, default=64)
     parser.add_argument("--accum", type=int, default=1)
     parser.add_argument("--steps", type=int, default=12)
-    parser.add_argument("--layers", type=int, default=4)
+    parser.add_argument("--layers", type=int, default=8)
     parser.add_argument("--compile", default="", help="a backend of torch.compile")
     parser.add_argument("--benchmark", action="store_true", help="cuDNN's")
     parser.add_argument("--fraction", type=float, default=1.0, help="of the card that the allocator may have")
