@@ -153,8 +153,8 @@ def of_launch(record: dict[str, Any], *, small: bool) -> Claims:
 
 
 def fit(bench: Bench) -> dict[str, Any]:
-    """A GPT is asked for that 4.5 GiB can't hold: what fits, its proof, its run, and the rung above under the whole budget."""
-    words = ("device=cuda", f"device.memory={min(4.5, bench.budget.total_bytes / GIB * 0.9):.2f}GiB")
+    """A GPT is asked for that 4.2 GiB can't hold: what fits, its proof, its run, and the rung above under the whole budget."""
+    words = ("device=cuda", f"device.memory={min(4.2, bench.budget.total_bytes / GIB * 0.9):.2f}GiB")
     record = bench.launch("fit", "run", *words, "--", sys.executable, SCRIPT, limit_s=240)
     claims = of_launch(record, small=bench.played)
     above = [one for one in record.get("trials", ()) if one["verdict"] == "out_of_memory"]
