@@ -191,8 +191,9 @@ def with_neighbour(bench: Bench, title: str, *, leave: float, seconds: float) ->
             go.touch()
 
     try:
-        words = ("device=cuda", "trial.resume=false", "--", sys.executable, SCRIPT, "--batch-size", "16", "--steps", "40")
-        record = bench.launch(title, "run", *words, limit_s=180, each=each)
+        words = ("device=cuda", "trial.resume=false", "recover.allow_restart=true")
+        argv = ("--", sys.executable, SCRIPT, "--batch-size", "16", "--steps", "40")
+        record = bench.launch(title, "run", *words, *argv, limit_s=180, each=each)
     finally:
         neighbour.terminate()
         neighbour.wait()
@@ -209,7 +210,8 @@ def late_neighbour(bench: Bench) -> dict[str, Any]:
 
 
 def crowding_neighbour(bench: Bench) -> dict[str, Any]:
-    """Somebody leaves 2 GiB of the card between fit and run, for 20 seconds: the run must wait, and train at the same rung."""
+    """Somebody leaves 2 GiB of the card between fit and run, for 20 seconds: the run must wait or die
+    of it and begin anew, and train at the same rung."""
     found = with_neighbour(bench, "crowding", leave=2 * GIB, seconds=20)
     return {"claims": {"crowding": claim(found["holds"] and found["took"] > 0, found["figures"])}, "launch": found["launch"]}
 
