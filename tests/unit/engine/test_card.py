@@ -365,6 +365,15 @@ def test_shapes_of_a_detector_on_a_card_come_largest_small_odd_and_largest_again
         assert [draw.size for draw in epoch] == [1920, 640, 1280, 1920]
 
 
+def test_what_a_neighbour_holds_before_and_after_the_runs_own_context_is_no_use_of_the_run(job: Job, card: FakeCard) -> None:
+    usage = Usage(os.getpid(), job.budget, job.folder.attempt(1).processes, base_bytes=0)
+    for mine, expected in ((0, 7), (2, 2), (0, 0)):
+        card.used, card.processes = 7 * GIB, [[(10**8, 7 * GIB), *([(os.getpid(), mine * GIB)] if mine else [])]]
+        usage._look_at_card()
+        assert usage.now_bytes == expected * GIB
+    assert usage.peak_bytes == 2 * GIB
+
+
 # ---- its time series
 
 

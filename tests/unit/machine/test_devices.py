@@ -127,9 +127,9 @@ def test_a_neighbour_that_comes_is_not_the_runs_own_use_where_the_driver_tells_w
     nvml = FakeNvml(card)
     budget = on(nvml)
     card.used, card.processes = 7 * GIB, [[(41, 2 * GIB), (42, GIB), (99, 4 * GIB)]]
-    assert used_bytes(budget, (41, 42), nvml=nvml) == 3 * GIB
+    assert used_bytes(budget, (41, 42), nvml=nvml) == (3 * GIB, True)
     card.processes = [[(41, None), (99, None)]]
-    assert used_bytes(budget, (41, 42), nvml=nvml) == 7 * GIB, "WSL and containers: what is in use since"
+    assert used_bytes(budget, (41, 42), nvml=nvml) == (7 * GIB, False), "WSL and containers: what is in use since"
 
 
 def test_a_driver_that_does_not_tell_a_process_memory_is_understood() -> None:
