@@ -24,13 +24,13 @@ from launcher.engine import launch as engine
 from launcher.engine import prepare
 from launcher.history.events import Event
 from launcher.ladder.rungs import Rung
-from launcher.ladder.verdict import Kind, Verdict
+from launcher.ladder.verdict import Kind
 from launcher.machine import devices, nvml, process, ranks
 from launcher.machine.devices import Budget
 from launcher.pretended.cards import MARK
 from launcher.run import start as launch
 from launcher.shared.memory_failures import lost_in, memory_failure
-from launcher.shared.report import PhaseUse, TrialReport
+from launcher.shared.report import TrialReport
 from launcher.shared.sizes import GIB, format_size, parse_size
 from launcher.trial import trial
 from launcher.trial.events import TrialEnded
@@ -61,8 +61,7 @@ def _shown(event: Event) -> None:
 def card() -> tuple[Budget, str]:
     """The whole card, and its driver's version."""
     budget = devices.find("cuda", headroom=0.0)
-    with nvml.opened() as (api, _):
-        return budget, str(api.nvmlSystemGetDriverVersion())
+    return budget, str(nvml.opened()[0].nvmlSystemGetDriverVersion())
 
 
 def ask(words: Sequence[str], env: dict[str, str]) -> tuple[dict[str, Any], str]:
@@ -144,7 +143,7 @@ def _steps(rows: Rows, one: Case, words: Sequence[str], place: Path, ends: float
     if chosen is not None and missing("run"):
         yield "run", lambda: _run(rows, one, words, place, chosen, step="run", budget="cap", ends=ends)
     if chosen is not None and (above := _above(rows, one, chosen)) and missing("above"):
-        yield "above", lambda: _run(rows, one, words, place, above, step="above", budget="whole", outside_of=chosen, ends=ends)
+        yield "above", lambda: _run(rows, one, words, place, above, step="above", budget="whole", ends=ends)
     if one.control is not None and missing("control"):
         yield "control", lambda: _control(rows, one, str(one.control), words, place, ends)
 
@@ -200,7 +199,6 @@ def _of_trial(trial: Trial, job: Job) -> dict[str, Any]:
         "budget_bytes": budget.budget_bytes,
         "emulated": budget.emulated,
         "base_bytes": trial.report.base_bytes,
-        "device_total_bytes": trial.report.device_total_bytes,
         "uses": trial.report.uses,
         "ranks": [report.uses for path in sorted(trial.folder.glob("ranks/*/report.json")) if (report := TrialReport.read(path))],
     }
@@ -222,7 +220,6 @@ def _run(
     step: str,
     budget: str,
     memory: str = "",
-    outside_of: Any = None,
     ends: float = math.inf,
 ) -> None:
     """A real full run at a row's rung. ``budget``: "cap", what its trial was held to, or "whole"; ``memory``: another card's."""
@@ -233,7 +230,7 @@ def _run(
     rung = job.ladder.rungs[row["rung_index"]]
     print(f"{one.name}: {step}, rung {rung.index} under {allowed / GIB:.1f} GiB", flush=True)
     each = tuple(replace(rank, budget_bytes=allowed) for rank in job.budget.ranks)
-    ended = really(replace(job, budget=replace(job.budget, budget_bytes=allowed, ranks=each)), rung, outside_of or row, place, ends=ends)
+    ended = really(replace(job, budget=replace(job.budget, budget_bytes=allowed, ranks=each)), rung, place, ends=ends)
     missed = row["peak_bytes"] - row["cap_bytes"]
     more = {
         "held_to": budget,
@@ -253,20 +250,15 @@ def _control(rows: Rows, one: Case, memory: str, words: Sequence[str], place: Pa
     _run(rows, one, words, place, said, step="control", budget="whole", memory=memory, ends=ends)
 
 
-def really(job: Job, rung: Rung, measured: dict[str, Any], place: Path, *, ends: float = math.inf) -> dict[str, Any]:
+def really(job: Job, rung: Rung, place: Path, *, ends: float = math.inf) -> dict[str, Any]:
     """Launches the full run as `autofit train` would, with its own peaks told on its way and at its end."""
     peaks = place / "peaks.json"
     for old in place.glob(f"{peaks.name}*"):
         old.unlink()
-    use = PhaseUse(phase="train", seconds=0.0, outside_bytes=max((one["outside_bytes"] for one in measured["uses"]), default=0))
-    report = TrialReport(uses=(use,), device_total_bytes=measured["device_total_bytes"])
-    chosen = Trial(
-        rung=rung, verdict=Verdict(kind=Kind.FITS, phase="done", why=""), report=report, seconds=0.0, folder=job.folder.trial(rung.index)
-    )
     command, files = launch.native_command(job, rung), job.folder.attempt(1)
     idle = [devices.free_now(rank) or 0 for rank in job.budget.each]
     with _told(peaks, job.budget, idle), open(os.devnull, "wb") as nowhere:
-        child = launch.start(job, chosen, command, files, show=(nowhere, nowhere))
+        child = launch.start(job, command, files, show=(nowhere, nowhere))
         most = PLAYED_TIMEOUT_S if job.budget.name.endswith(MARK) else RUN_TIMEOUT_S
         ending = process.wait(child, timeout_s=min(most, ends - time.monotonic()), stderr=files.stderr)
     for rank, free in zip(job.budget.each, idle, strict=True):

@@ -68,7 +68,7 @@ class Display:
         self._labelled("device", str(budget))
         self._labelled("fits", _what_fits(budget))
         self._labelled("ladder", f"{_counted(len(job.ladder.rungs), 'rung')}; {_batch_of(job)}")
-        self._labelled("time", _how_long(most, event.trial_seconds))
+        self._labelled("time", _how_long(most))
         self._labelled("record", str(job.folder.path))
         for note in (*job.budget.notes, *job.adapter.notes()):
             self._labelled("note", note, label_style="yellow")
@@ -227,12 +227,11 @@ def _what_fits(budget: Budget) -> str:
     return f"what needs {format_size(budget.cap_bytes)} at most: {room} of the budget stay free{measured}"
 
 
-def _how_long(most: int, seconds: float | None) -> str:
-    """How many trials there will be, and what they take, as far as it is known before the first."""
+def _how_long(most: int) -> str:
+    """How many trials there will be."""
     usual = _counted(min(most, USUAL), "trial")
     number = f"{usual} at most" if 1 < most <= USUAL else usual if most == 1 else f"usually {usual} at most, {most} if all goes badly"
-    each = f"about {format_duration(seconds)} each, as earlier ones" if seconds else "each starts the command anew and makes some steps"
-    return f"{number}, {each}; then the run"
+    return f"{number}, each starts the command anew and makes some steps; then the run"
 
 
 def _counted(number: int, what: str) -> str:

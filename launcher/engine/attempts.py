@@ -69,7 +69,7 @@ def _attempt(result: Fit, begin: _Start, *, show: tuple[Shows, Shows]) -> RunRec
     result.attempts.append(attempt)
     result.status, result.command = Status.RUNNING, command
     job.tell(AttemptStarted(attempt=attempt))
-    child = start.start(job, chosen, command, files, show=show)
+    child = start.start(job, command, files, show=show)
     try:
         outcome = watch.follow(job, child, result.attempts, base_bytes=chosen.report.base_bytes, due=result.due)
     except (Interrupted, KeyboardInterrupt):

@@ -35,8 +35,6 @@ class Planned(Event):
     """The ladder on which a rung will be looked for."""
 
     job: Job
-    trial_seconds: float | None = None
-    """How long a trial of it took in earlier launches."""
 
 
 class KeptFits(Event):

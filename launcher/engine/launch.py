@@ -31,7 +31,7 @@ from launcher.machine.process import Shows
 from launcher.paths import tell_launched
 from launcher.run import start
 from launcher.shared.activity import doing
-from launcher.trial import past, proof, rung_zero
+from launcher.trial import proof, rung_zero
 from launcher.trial.job import Job
 from launcher.trial.rung_zero import Misread
 from launcher.trial.trial import Trial, as_tried
@@ -105,7 +105,7 @@ def recorded(result: Fit) -> Iterator[None]:
 def walk(result: Fit) -> None:
     """Takes a kept fit of the same launch, or makes trials until a rung fits or nothing is left to try. ``result`` gets what was found."""
     began = time.monotonic()
-    result.job.tell(Planned(job=result.job, trial_seconds=past.usual_seconds(result.job)))
+    result.job.tell(Planned(job=result.job))
     if result.trials or not _as_kept(result):
         _search(result, began)
     result.ladder = list(_ladder(result))
@@ -131,7 +131,7 @@ def _search(result: Fit, began: float) -> None:
     move, run_as = made.run()
     while made.unturned:
         if _made_anew(result, made):
-            result.job.tell(Planned(job=result.job, trial_seconds=past.usual_seconds(result.job)))
+            result.job.tell(Planned(job=result.job))
             if _as_kept(result):
                 return
         made = RungSearch(result)

@@ -18,6 +18,7 @@ from pathlib import Path
 from ..shared import card_memory, procfs
 from ..shared.files import replace
 from ..shared.orders import HELD, Orders
+from ..shared.sizes import format_size
 from .driver import VisibleCard, too_old
 
 if sys.platform == "linux":
@@ -105,6 +106,8 @@ def _limit_cuda(orders: Orders, cap_bytes: int, yields: bool) -> int:
     if not torch.cuda.is_available():
         asked = "device 'cuda' was asked for, but PyTorch sees no CUDA device (torch.cuda.is_available() is False)"
         raise BudgetError(f"{asked}{too_old(torch.version.cuda)}")
+    if not orders.searches:
+        without_search()
     uuid = orders.device_uuid
     card = VisibleCard(uuid, idle_free_bytes=orders.idle_free_bytes)
     torch.cuda.init()
@@ -113,11 +116,11 @@ def _limit_cuda(orders: Orders, cap_bytes: int, yields: bool) -> int:
     outside = card.outside()
     allowed = cap_bytes - outside
     if allowed <= 0:
-        raise BudgetError(
-            f"the CUDA context alone takes {outside} bytes; a budget of {cap_bytes} leaves nothing for the trainer: give it more"
-        )
+        alone = f"the CUDA context alone takes {format_size(outside)}"
+        raise BudgetError(f"{alone}, and the budget allows {format_size(cap_bytes)}: give it more (device.memory), or free the card")
     free = int(torch.cuda.mem_get_info()[0]) + int(torch.cuda.memory_reserved())
-    if allowed > free + card_memory.SETTLED_BYTES and not orders.cards:  # the driver holds some MiB in no process's name
+    looked = orders.idle_free_bytes  # else the card shares the host's memory, and its page cache neither is free nor taken
+    if looked and allowed > free + card_memory.SETTLED_BYTES and not orders.cards:  # the driver holds some MiB in no process's name
         said = f"the trainer is allowed {allowed} bytes of the card, and the driver says that {free} are free for it"
         if not yields:
             raise BudgetTaken(said)
@@ -125,6 +128,14 @@ def _limit_cuda(orders: Orders, cap_bytes: int, yields: bool) -> int:
         cap_bytes = outside + free
     tighten(cap_bytes, outside)
     return outside
+
+
+def without_search() -> None:
+    """Has cuDNN take for each convolution what it takes without ``cudnn.benchmark``, whatever the program says of that."""
+    import torch
+
+    torch.backends.cudnn.benchmark = False
+    torch._C._set_cudnn_benchmark = vars(type(torch.backends.cudnn))["benchmark"].setter = lambda _: None
 
 
 def number_of(uuid: str) -> int:
@@ -156,25 +167,12 @@ def _same_card(uuid: str) -> None:
     import torch
 
     found = uuid_of(torch.cuda.current_device())
-    if not found or not uuid or bare(found) == bare(uuid):
+    if not found or not uuid.startswith("GPU-") or bare(found) == bare(uuid):  # a slice goes by another name there
         return
     raise BudgetError(
         f"this process runs on the card {found} and the budget is for {uuid}: something in it sets CUDA_VISIBLE_DEVICES. "
         "Take that out and let device.index choose the card"
     )
-
-
-def still_chosen(uuid: str, *, several: bool = False) -> None:
-    """Raises BudgetError where the program has named another card in CUDA_VISIBLE_DEVICES since. In its trial CUDA had its card by then; in
-    its full run it would train on that other one, whoever has it. ``several``: one of those that are named is the process's own."""
-    told = os.environ.get("CUDA_VISIBLE_DEVICES", "0")
-    named, index = [one.strip().lower() for one in told.split(",")], VisibleCard(uuid).index()
-    mine = (said == index or (said.startswith("gpu-") and uuid.lower().startswith(said)) for said in named[: None if several else 1])
-    if index and not any(mine):
-        raise BudgetError(
-            f"the script has set CUDA_VISIBLE_DEVICES={told}, and the budget is for card {index} ({uuid}): its full run would "
-            "train on another card. Take that out of the script and let device.index choose the card"
-        )
 
 
 def bare(uuid: str) -> str:

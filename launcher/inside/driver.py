@@ -35,12 +35,6 @@ class VisibleCard:
 
         return int(torch.cuda.mem_get_info(self._number)[0])  # makes a context where there is none
 
-    def index(self) -> str:
-        """The card's number in CUDA_VISIBLE_DEVICES, in the order of the bus; nothing where NVML can't be asked."""
-        if self._api is None:
-            return ""
-        return str(self._api.nvmlDeviceGetIndex(card_memory.handle_of(self._api, self._uuid)))
-
     def outside(self, *beside: int) -> int:
         """Bytes that this process holds outside the allocator: what is gone since it started, and isn't the allocator's.
 

@@ -6,9 +6,11 @@ import contextlib
 import os
 import threading
 from pathlib import Path
+from typing import Any
 
 from ..shared import procfs
 from ..shared.orders import Orders
+from ..shared.report import SEARCHES
 from ..shared.sampling import Looks
 from .budget import Taken, number_of, tighten
 from .driver import VisibleCard
@@ -21,9 +23,6 @@ FAMILY_PERIOD_S = 0.05
 
 class Meter:
     """What a kind of device can tell about memory in use, in bytes; this one nothing, before a budget is taken."""
-
-    total_bytes = 0
-    """The card's, as PyTorch counts it."""
 
     def reset(self) -> None:
         """Forgets the peaks: a phase begins."""
@@ -40,6 +39,10 @@ class Meter:
 
     def leave_out(self, pid: int) -> None:
         """What this process, a child of ours, needs isn't the trainer's."""
+
+    def facts(self) -> dict[str, Any]:
+        """What a report should know of the device."""
+        return {}
 
     def close(self) -> None:
         """Stops metering."""
@@ -104,7 +107,7 @@ class CudaMeter(Meter):
     def __init__(self, orders: Orders, taken: Taken) -> None:
         import torch
 
-        self._cuda = torch.cuda
+        self._cuda, self._cudnn = torch.cuda, torch.backends.cudnn
         self._cap_bytes = taken.cap_bytes
         self._number = number_of(orders.device_uuid)
         self._others = Path(orders.folder).parent if orders.cards else None
@@ -112,7 +115,6 @@ class CudaMeter(Meter):
         self._card = VisibleCard(orders.device_uuid, idle_free_bytes=orders.idle_free_bytes, number=self._number)
         self._outside = taken.base_bytes
         self._ooms = self._retries = 0
-        self.total_bytes = int(self._cuda.mem_get_info(self._number)[1])
 
     def _count(self, name: str) -> int:
         return int(self._cuda.memory_stats(self._number).get(name, 0))
@@ -133,6 +135,9 @@ class CudaMeter(Meter):
             self._cuda.reset_peak_memory_stats(self._number)
         self._keeps_peaks = False  # of a process that may have been on its card for some time before it was known which one
         self._ooms, self._retries = self._count("num_ooms"), self._count("num_alloc_retries")
+
+    def facts(self) -> dict[str, Any]:
+        return {SEARCHES: True} if self._cudnn.benchmark else {}
 
     def sample(self) -> None:
         self._cuda.synchronize(self._number)

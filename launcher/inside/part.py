@@ -120,7 +120,6 @@ class TakingPart:
         if first is not None:
             self.recorder.observe(device=first.device.type)
             if self.orders.device == first.device.type == "cuda":
-                budget.still_chosen(self.orders.device_uuid, several=self._card is not None)
                 cards.same(self.orders, self._card, first.device.index)
 
     # -- the report

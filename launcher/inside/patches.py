@@ -50,6 +50,22 @@ def _captured(instrument: Instrument) -> bool:
     return instrument.orders.device == "cuda" and torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()
 
 
+def _when_cuda_begins(instrument: Instrument) -> None:
+    """Takes the budget once this process uses a card. One that only builds a model, and has others train, leaves the card alone: its forked
+    children couldn't use CUDA any more."""
+    import torch
+
+    begin = torch.cuda._lazy_init
+
+    def begun() -> None:
+        before = torch.cuda.is_initialized()
+        begin()
+        if torch.cuda.is_initialized() and not (before or instrument.settled or _importing()):
+            instrument.open()
+
+    torch.cuda._lazy_init = begun
+
+
 class _Modules:
     """Which modules there are, which of them are nobody's children (roots), and when they are switched to evaluation."""
 
@@ -64,12 +80,15 @@ class _Modules:
 
         instrument, known = self._instrument, self._all
         module = torch.nn.Module
+        alone = instrument.orders.device == "cuda" and not instrument.orders.cards
+        if alone:
+            _when_cuda_begins(instrument)
         known |= {id(one): weakref.ref(one) for one in gc.get_objects() if issubclass(type(one), module)}  # built before we came
         made, switch, clear = module.__init__, module.train, module.zero_grad
 
         @functools.wraps(made)
         def built(this: Any, *args: Any, **kwargs: Any) -> None:
-            if not instrument.settled and not _importing():
+            if not instrument.settled and (not alone or torch.cuda.is_initialized()) and not _importing():
                 instrument.open()
             made(this, *args, **kwargs)
             if not instrument.settings.budget_only:

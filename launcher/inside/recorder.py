@@ -58,7 +58,7 @@ class Recorder:
         """The budget was taken (``budget.take``): metering starts here, above this base."""
         self._meter = meter_of(self._orders, taken)
         self._meter.reset()
-        self.told = dataclasses.replace(self.told, **dataclasses.asdict(taken), device_total_bytes=self._meter.total_bytes)
+        self.told = dataclasses.replace(self.told, **dataclasses.asdict(taken))
         if "torch" in sys.modules:
             self._ahead.watch()
         self.write()
@@ -160,7 +160,7 @@ class Recorder:
     # -- the report
 
     def report(self) -> TrialReport:
-        return dataclasses.replace(self.told, facts={**self.told.facts, VERSIONS: versions(), **self._ahead.fact()})
+        return dataclasses.replace(self.told, facts={**self.told.facts, VERSIONS: versions(), **self._ahead.fact(), **self._meter.facts()})
 
     def write(self) -> None:
         self.report().write(self._orders.report_path)

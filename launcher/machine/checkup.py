@@ -58,23 +58,20 @@ def _system() -> Check:
 
 
 def _cards(environ: Mapping[str, str], nvml: Any) -> Iterator[Check]:
-    with nvml_module.opened(nvml) as (api, absence):
-        if absence is None:
-            uuids, absence = nvml_module.visible(api, environ)
-        if absence is not None:
-            yield Check(subject="card", found=absence.found, cure=absence.cure if absence.broken else "", stops=absence.broken)
-            yield from _torch(None, on_card=False)
-            return
-        driver = nvml_module.told(lambda nvml: int(nvml.nvmlSystemGetCudaDriverVersion_v2()) // 1000, api)
-        yield Check(subject="driver", found=nvml_module.driver_of(api) + (f", for CUDA {driver}" if driver else ""))
-        yield from (_card(nvml_module.read_card(api, uuid)) for uuid in uuids)
+    uuids, absence = nvml_module.seen(environ, nvml)
+    if absence is not None:
+        yield Check(subject="card", found=absence.found, cure=absence.cure if absence.broken else "", stops=absence.broken)
+        yield from _torch(None, on_card=False)
+        return
+    api, _ = nvml_module.opened(nvml)
+    driver = nvml_module.told(lambda nvml: int(nvml.nvmlSystemGetCudaDriverVersion_v2()) // 1000, api)
+    yield Check(subject="driver", found=nvml_module.driver_of(api) + (f", for CUDA {driver}" if driver else ""))
+    yield from (_card(nvml_module.read_card(api, uuid)) for uuid in uuids)
     yield from _torch(driver, on_card=True)
     yield from (
         Check(subject="allocator", found=f"{fault.key}: {fault.found}", needed="one that keeps to a cap", cure=fault.cure, stops=True)
         for fault in devices.allocator_faults(environ)
     )
-    if devices.may_spill():
-        yield Check(subject="driver", found="under WSL a full card takes the host's memory and slows down; trials keep below that point")
 
 
 def _card(card: Card) -> Check:
@@ -82,7 +79,7 @@ def _card(card: Card) -> Check:
     subject = f"cuda:{card.index}"
     if faults := devices.card_faults(card):
         return Check(subject=subject, found=f"{found}; {faults[0].found}", needed="a card of its own", cure=faults[0].cure, stops=True)
-    return Check(subject=subject, found=found)
+    return Check(subject=subject, found="; ".join((found, *devices.card_notes(card))))
 
 
 def _torch(driver: int | None, *, on_card: bool) -> Iterator[Check]:

@@ -21,23 +21,23 @@ from launcher.machine.nvml import Card, Neighbour
 from launcher.shared import card_memory
 from launcher.shared.sizes import GIB, MIB, format_size
 
-CPU_SHARE = 0.80
-"""Fraction of the available host memory that is the budget if ``device.memory`` isn't set."""
 CEILING = 1.5
 """A CPU trial's allocations fail only at this many times its budget. So no library skips a figure or takes another kernel for lack of
 memory, and what the run needs is measured. docs/decisions/004."""
 NOMINAL = 1.07
 """A card sold as 16 GiB gives programs a little less (15.6 to 15.99 GiB). Asking for up to this many times that means all of it."""
 TOLERATED_BYTES = GIB
-"""What others (a desktop, say) may hold of a card without ``device.share``."""
+"""What others may hold of a card without ``device.share``, beside what draws the desktop."""
+DESKTOP_PART = 4
+"""A desktop may have up to a quarter of the card, and is budgeted around. Under WSL nobody tells whose memory it is."""
+SLACK_BYTES = 256 * MIB
+"""A run's allocator leaves so much of its budget to kernels that are loaded late, at most half of the headroom: its trial had less."""
 SPILL_PART = 0.9
 """Under WSL and Windows memory stops being resident on the card, without a failure, below what the driver calls free: about 2 GiB
 below it on cards of 24 GiB, where 0.80 of a card held and 0.88 didn't (github.com/microsoft/WSL/issues/41176). A trial's cap there is
 this part of what it is elsewhere: 0.81 of the card with the usual headroom."""
 WAITING_S = 2.0
 """Seconds between two looks at a card that others hold."""
-LEAST_CUDA_BYTES = 512 * MIB
-"""Below this not even a CUDA context and its libraries fit."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -74,6 +74,12 @@ class Budget:
     ranks: tuple[Budget, ...] = ()
     """Of a training that runs once on each of several devices (``machine.ranks``): the budget of each rank. What is above is then that of
     the smallest; notes are of all."""
+
+    @property
+    def run_bytes(self) -> int:
+        """What a run may have, its context included."""
+        kept = min(SLACK_BYTES, (self.budget_bytes - self.cap_bytes) // 2) if self.kind == "cuda" else 0
+        return self.budget_bytes - kept
 
     @property
     def each(self) -> tuple[Budget, ...]:
@@ -113,21 +119,17 @@ def find(
     env = os.environ if environ is None else environ
     if kind == "cpu":
         return _on_cpu(index, memory_bytes, headroom, ())
-    with nvml_module.opened(nvml) as (api, absence):
-        uuids: list[str] = []
-        if absence is None:
-            uuids, absence = nvml_module.visible(api, env)
-        if absence is None:
-            if index >= len(uuids):
-                raise _too_high(index, len(uuids), env)
-            card = nvml_module.read_card(api, uuids[index])
-            driver = nvml_module.driver_of(api)
+    uuids, absence = nvml_module.seen(env, nvml)
     if absence is None:
+        if index >= len(uuids):
+            raise _too_high(index, len(uuids), env)
+        api, _ = nvml_module.opened(nvml)
+        card = nvml_module.read_card(api, uuids[index])
         faults = [*card_faults(card, memory_bytes, share=share), *allocator_faults(env)]
         if faults:
             raise BadInput(faults)
-        budget = _on_card(card, memory_bytes, headroom, _card_notes(card, memory_bytes, share, len(uuids), env))
-        return replace(budget, driver=driver)
+        budget = _on_card(card, memory_bytes, headroom, card_notes(card, memory_bytes, share=share))
+        return replace(budget, driver=nvml_module.driver_of(api))
     if kind == "auto" and not absence.broken:
         return _on_cpu(0, memory_bytes, headroom, (f"no GPU is used: {absence.found}",))
     raise _refused("device.kind", f"{kind} is asked, but {absence.found}", absence.cure)
@@ -137,17 +139,11 @@ def _refused(key: str, found: str, cure: str) -> BadInput:
     return BadInput([Fault(key=key, found=found, cure=cure)])
 
 
-def _visible() -> tuple[list[str], nvml_module.Absence | None]:
-    """(UUIDs of the cards that this process may use, or why there is none)"""
-    with nvml_module.opened() as (api, absence):
-        return nvml_module.visible(api, os.environ) if absence is None else ([], absence)
-
-
 def chosen_kind(kind: str) -> str:
     """ "cuda" or "cpu": what ``device.kind`` means on this machine. A broken card counts as a card."""
     if kind != "auto":
         return kind
-    _, absence = _visible()
+    _, absence = nvml_module.seen(os.environ)
     return "cuda" if absence is None or absence.broken else "cpu"
 
 
@@ -155,7 +151,7 @@ def identity(kind: str, *, index: int = 0) -> str:
     """Identity of the device that ``find`` would choose: a card's UUID, or "cpu"; empty if there is none."""
     if kind == "cpu":
         return "cpu"
-    uuids, absence = _visible()
+    uuids, absence = nvml_module.seen(os.environ)
     if absence is not None:
         return "cpu" if kind == "auto" and not absence.broken else ""
     return uuids[index] if index < len(uuids) else ""
@@ -191,8 +187,7 @@ def taken(budget: Budget, *, nvml: Any = None) -> str:
     drift = max(card_memory.SETTLED_BYTES, (budget.budget_bytes - budget.cap_bytes) // 2)
     if free is None or free >= budget.budget_bytes - drift:
         return ""
-    with nvml_module.opened(nvml) as (api, _):
-        card = nvml_module.read_card(api, budget.uuid)
+    card = nvml_module.read_card(nvml_module.opened(nvml)[0], budget.uuid)
     return f"{format_size(free)} of {card} are free and the budget needs {format_size(budget.budget_bytes)}; held by {_holders(card)}"
 
 
@@ -204,8 +199,8 @@ def wait_for(budget: Budget, *, timeout_s: float, nvml: Any = None) -> str:
     return holder
 
 
-def settle(budget: Budget, *, idle_free_bytes: int | None = None, timeout_s: float = 10.0, nvml: Any = None) -> bool:
-    """Waits until the card's memory of an ended child is free. False if it isn't within ``timeout_s``.
+def settle(budget: Budget, *, idle_free_bytes: int | None = None, timeout_s: float = 2.0, nvml: Any = None) -> bool:
+    """Waits until the card's memory of an ended child is free. False if it isn't, and ``timeout_s`` have brought no more of it.
 
     The driver frees a dead process's memory a moment after the process is gone; a trial that starts too early would be
     judged by its predecessor's memory. ``idle_free_bytes``: what was free before that child; None: when the budget was found.
@@ -213,9 +208,11 @@ def settle(budget: Budget, *, idle_free_bytes: int | None = None, timeout_s: flo
     if budget.ranks:
         return all(settle(one, timeout_s=timeout_s, nvml=nvml) for one in budget.ranks)
     idle = budget.free_bytes if idle_free_bytes is None else idle_free_bytes
-    until = time.monotonic() + timeout_s
+    most, until = -1, 0.0
     while (free := free_now(budget, nvml=nvml)) is not None and free < idle - card_memory.SETTLED_BYTES:
-        if time.monotonic() > until:
+        if free > most:
+            most, until = free, time.monotonic() + timeout_s
+        elif time.monotonic() > until:
             return False
         time.sleep(0.1)
     return True
@@ -237,30 +234,20 @@ def _too_high(index: int, count: int, env: Mapping[str, str]) -> BadInput:
 
 def card_faults(card: Card, memory_bytes: int | None = None, *, share: bool = False) -> list[Fault]:
     """Faults of this card for the asked budget."""
-    if card.mig:
-        cure = "Choose a card that is not, with device.index, or have its administrator end it (nvidia-smi -mig 0)."
-        return [Fault(key="device.index", found=f"{card} is in MIG mode, which autofit doesn't support", cure=cure)]
-    if card.total_bytes <= 0:
-        found = f"the driver doesn't tell the memory of {card}; one that shares the host's memory is not supported"
-        return [Fault(key="device.index", found=found, cure="Choose another card, or run with device.kind=cpu.")]
+    if card.mode == 2:
+        cure = "Choose another card with device.index, or have its administrator open it (nvidia-smi -c 0)."
+        return [Fault(key="device.index", found=f"{card} is closed to all programs (compute mode Prohibited)", cure=cure)]
     total = format_size(card.total_bytes)
     faults = []
     if memory_bytes is not None and memory_bytes > card.total_bytes * NOMINAL:
         found = f"{format_size(memory_bytes)} is asked, but {card} has {total} that programs can reach"
         cure = f"Ask for {_round(card.total_bytes)} or less, or leave it empty for all of the card."
         faults.append(Fault(key="device.memory", found=found, cure=cure))
-    if card.used_bytes > TOLERATED_BYTES and not share:
+    if card.used_bytes - _drawn(card) > TOLERATED_BYTES and not share:
         faults.append(_held(card))
-    if faults:
-        return faults
-    asked = card.total_bytes if memory_bytes is None else min(memory_bytes, card.total_bytes)
-    least = f"a CUDA context alone needs about {format_size(LEAST_CUDA_BYTES)}"
-    if asked < LEAST_CUDA_BYTES:
-        faults.append(Fault(key="device.memory", found=f"{format_size(asked)} is asked, but {least}", cure="Ask for more."))
-    elif card.free_bytes < LEAST_CUDA_BYTES:
-        found = f"{format_size(card.free_bytes)} of the {total} of {card} are free, held by {_holders(card)}, and {least}"
-        cure = "Wait until the card is free, or choose another with device.index."
-        faults.append(Fault(key="device.share", found=found, cure=cure))
+    elif card.mode and any(not one.draws for one in card.neighbours):
+        found = f"{card} is for one process at a time (compute mode Exclusive), held by {_holders(card)}"
+        faults.append(Fault(key="device.share", found=found, cure="Wait until that has ended, or choose another with device.index."))
     return faults
 
 
@@ -271,8 +258,8 @@ def allocator_faults(env: Mapping[str, str]) -> list[Fault]:
         if "cudamallocasync" in env.get(name, "").lower():
             found = f"{env[name]!r} chooses cudaMallocAsync, whose pool no cap holds, so nothing could be proven"
             faults.append(Fault(key=name, found=found, cure="Take backend:cudaMallocAsync out of it.", where="environment"))
-        if allocator.FRACTION in env.get(name, ""):
-            found = f"{env[name]!r} sets {allocator.FRACTION}, by which autofit itself holds a run to its budget"
+        if "per_process_memory_fraction" in env.get(name, ""):
+            found = f"{env[name]!r} sets what autofit itself sets, to hold a run to its budget"
             faults.append(
                 Fault(key=name, found=found, cure="Take it out, and say device.memory=16GiB, or how much it may be.", where="environment")
             )
@@ -281,12 +268,18 @@ def allocator_faults(env: Mapping[str, str]) -> list[Fault]:
 
 def _held(card: Card) -> Fault:
     """The card is held by others: by whom, and what to do about it."""
-    killable = [str(neighbour.pid) for neighbour in card.neighbours if neighbour.name]
+    killable = [str(neighbour.pid) for neighbour in card.neighbours if neighbour.seen and not neighbour.draws]
     first = f"If they are leftovers, kill {' '.join(killable)}" if killable else "See nvidia-smi on the host"
     found = f"{format_size(card.used_bytes)} of the {format_size(card.total_bytes)} of {card} are in use by "
     free = format_size(card.free_bytes)
     cure = f"{first}; otherwise wait, or set device.share=true to budget only the {free} that are free now."
     return Fault(key="device.share", found=found + _holders(card, TOLERATED_BYTES), cure=cure)
+
+
+def _drawn(card: Card) -> int:
+    """What the desktop has of the card, as far as it is budgeted around."""
+    drawn = card.used_bytes if may_spill() else sum(neighbour.used_bytes for neighbour in card.neighbours if neighbour.draws)
+    return min(drawn, card.total_bytes // DESKTOP_PART)
 
 
 def _holders(card: Card, silent_bytes: int = 0) -> str:
@@ -299,7 +292,7 @@ def _holders(card: Card, silent_bytes: int = 0) -> str:
     return "; ".join(holders)
 
 
-def _card_notes(card: Card, memory_bytes: int | None, share: bool, cards: int, env: Mapping[str, str]) -> tuple[str, ...]:
+def card_notes(card: Card, memory_bytes: int | None = None, *, share: bool = False) -> tuple[str, ...]:
     notes = []
     asked = card.total_bytes if memory_bytes is None else memory_bytes
     if asked < card.total_bytes:
@@ -310,8 +303,6 @@ def _card_notes(card: Card, memory_bytes: int | None, share: bool, cards: int, e
         notes.append(f"the budget is the {free} that others leave free of {format_size(asked)}: {_holders(card)}")
     if share and card.used_bytes > 0:
         notes.append("device.share=true: a neighbour that grows later takes memory that this budget counts on")
-    if cards > 1 and env.get("CUDA_DEVICE_ORDER") != "PCI_BUS_ID":
-        notes.append(f"{cards} cards are visible, numbered by PCI bus as nvidia-smi does; this is {card.uuid}")
     if may_spill():
         part = f"{1 - SPILL_PART:.0%} lower than elsewhere, and its time per sample is compared with that of half the micro-batch"
         notes.append(f"this driver (WSL, Windows) gives host memory instead of failing: a trial's cap is {part}")
@@ -358,14 +349,14 @@ def _on_cpu(index: int, memory_bytes: int | None, headroom: float | None, notes:
     if memory_bytes is not None and memory_bytes > free:
         asked = format_size(memory_bytes)
         found = f"{asked} is asked, but {format_size(free)} of {format_size(total)} of host memory is available"
-        cure = f"Ask for {_round(free)} or less, or leave it empty for {CPU_SHARE:.0%} of what is available."
+        cure = f"Ask for {_round(free)} or less, or leave it empty for {host.PART:.0%} of what is available."
         raise _refused("device.memory", found, cure)
-    budget = memory_bytes or int(free * CPU_SHARE)
+    budget = memory_bytes or int(free * host.PART)
     if cap_of(budget, headroom) <= 0:
         found = f"{format_size(budget)} is the budget, and at least {format_size(LEAST_BYTES)} of a CPU's stay free"
         raise _refused("device.memory", found, "Give it more; device.headroom=0 keeps nothing free.")
     if memory_bytes is None:
-        share = f"{CPU_SHARE:.0%} of the {format_size(free)} of host memory available now"
+        share = f"{host.PART:.0%} of the {format_size(free)} of host memory available now"
         notes.append(f"the budget is {share}; device.memory sets it")
     return Budget(
         kind="cpu",
@@ -375,7 +366,7 @@ def _on_cpu(index: int, memory_bytes: int | None, headroom: float | None, notes:
         free_bytes=free,
         budget_bytes=budget,
         cap_bytes=cap_of(budget, headroom),
-        ceiling_bytes=max(budget, min(int(budget * CEILING), int(free * CPU_SHARE))),
+        ceiling_bytes=max(budget, min(int(budget * CEILING), int(free * host.PART))),
         headroom=headroom,
         neighbours=(),
         emulated=memory_bytes is not None,

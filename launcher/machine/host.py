@@ -17,6 +17,9 @@ from pathlib import Path
 
 import psutil
 
+PART = 0.80
+"""Fraction of the available host memory that a launch takes, if nothing else is said."""
+
 
 def shared_memory_free() -> int | None:
     """Free bytes of /dev/shm, through which data loader workers pass batches; None if there is none."""

@@ -6,20 +6,24 @@ context, so asking costs the card nothing. Nothing is judged here and nothing is
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+import functools
+import importlib
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 import psutil
 
+from launcher.machine import host, process
 from launcher.shared.card_memory import handle_of, memory
 from launcher.shared.sizes import format_size
 
-VANISH_WAIT_S = 0.3
-"""Seconds until a process that has just ended has disappeared from NVML's list, too."""
+ORDER, CARDS = "CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES"
+BY_BUS = "PCI_BUS_ID"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -32,6 +36,10 @@ class Neighbour:
     user: str
     used_bytes: int
     """0 where the driver doesn't say (WSL, Windows)."""
+    draws: bool = False
+    """It is among the driver's graphics processes."""
+    seen: bool = False
+    """The process of that number here has a card open: the driver means this one, and we might end it."""
 
     def __str__(self) -> str:
         used = format_size(self.used_bytes) if self.used_bytes else "an amount the driver doesn't tell"
@@ -49,9 +57,10 @@ class Card:
     uuid: str
     """The card's one identity."""
     name: str
-    mig: bool
+    mode: int
+    """NVML's compute mode: 0 for all, 2 for nobody, 1 and 3 for one process at a time."""
     total_bytes: int
-    """Memory that programs can reach, without the driver's own reserve. 0 where the driver doesn't tell (memory of the host's)."""
+    """Memory that programs can reach, without the driver's own reserve; a part of what the host has free where they share it."""
     free_bytes: int
     neighbours: tuple[Neighbour, ...]
     """Largest first."""
@@ -79,33 +88,27 @@ class Absence:
     """There is a card that can't be used now. Taking the CPU instead would surprise the user."""
 
 
-@contextmanager
-def opened(nvml: Any = None) -> Iterator[tuple[Any, Absence | None]]:
-    """(NVML, None), initialised and shut down at the end; or (None, why it isn't available). ``nvml``: None imports pynvml."""
-    if nvml is None:
+_OPEN: list[Any] = []
+
+
+def opened(nvml: Any = None) -> tuple[Any, Absence | None]:
+    """(NVML, None), or (None, why it isn't available). ``nvml``: None imports pynvml.
+
+    It stays open for as long as this process lives: a card that nobody has open may have to be initialised anew, for 1 to 3 s
+    (docs.nvidia.com/deploy/driver-persistence).
+    """
+    try:
+        nvml = importlib.import_module("pynvml") if nvml is None else nvml
+    except ImportError:
+        found = "the Python package nvidia-ml-py, which asks the driver, is not installed"
+        return None, Absence(found=found, cure="Install it into this environment: pip install nvidia-ml-py.", broken=_card_files())
+    if not any(nvml is one for one in _OPEN):
         try:
-            import pynvml
-        except ImportError:
-            yield (
-                None,
-                Absence(
-                    found="the Python package nvidia-ml-py, which asks the driver, is not installed",
-                    cure="Install it into this environment: pip install nvidia-ml-py.",
-                    broken=_card_files(),
-                ),
-            )
-            return
-        nvml = pynvml
-    try:
-        nvml.nvmlInit()
-    except nvml.NVMLError as error:
-        yield None, _no_driver(nvml, error)
-        return
-    try:
-        yield nvml, None
-    finally:
-        with suppress(nvml.NVMLError):
-            nvml.nvmlShutdown()
+            nvml.nvmlInit()
+        except nvml.NVMLError as error:
+            return None, _no_driver(nvml, error)
+        _OPEN.append(nvml)
+    return nvml, None
 
 
 Answer = TypeVar("Answer")
@@ -113,27 +116,26 @@ Answer = TypeVar("Answer")
 
 def told(ask: Callable[[Any], Answer], nvml: Any = None) -> Answer | None:
     """What ``ask`` gets of NVML; None where that doesn't answer."""
-    with opened(nvml) as (api, absence):
-        if absence is None:
-            with suppress(api.NVMLError):
-                return ask(api)
+    api, absence = opened(nvml)
+    if absence is None:
+        with suppress(api.NVMLError):
+            return ask(api)
     return None
 
 
 def driver_of(api: Any) -> str:
     """The driver's version; empty where it doesn't tell."""
-    with suppress(api.NVMLError):
-        return str(api.nvmlSystemGetDriverVersion())
-    return ""
+    return told(lambda nvml: str(nvml.nvmlSystemGetDriverVersion()), api) or ""
 
 
 def _card_files() -> bool:
     """Tells whether the kernel shows an NVIDIA card, whatever the libraries say."""
-    return Path("/dev/nvidia0").exists() or Path("/proc/driver/nvidia/gpus").exists()
+    return any(Path(one).exists() for one in ("/dev/nvidia0", "/proc/driver/nvidia/gpus", "/usr/lib/wsl/lib/libcuda.so.1"))
 
 
 def _no_driver(nvml: Any, error: Exception) -> Absence:
-    cure = "See what nvidia-smi says; start a container with --gpus all; or run on the CPU with device.kind=cpu."
+    container = "start a container with --gpus all, and with utility in NVIDIA_DRIVER_CAPABILITIES where that is set"
+    cure = f"See what nvidia-smi says; {container}; or run on the CPU with device.kind=cpu."
     missing = isinstance(error, (nvml.NVMLError_LibraryNotFound, nvml.NVMLError_DriverNotLoaded))
     if missing and not _card_files():
         return Absence(found=f"there is no NVIDIA driver ({error})", cure=cure)
@@ -141,13 +143,67 @@ def _no_driver(nvml: Any, error: Exception) -> Absence:
 
 
 def openable(nvml: Any) -> list[str]:
-    """UUIDs of the cards that this process may open, in NVML's order. It counts cards that a container or a cgroup keeps this process from;
-    CUDA numbers only the others."""
+    """UUIDs of the cards that this process may open, in NVML's order, of a card in MIG mode those of its slices. NVML counts cards that a
+    container or a cgroup keeps this process from; CUDA numbers only the others."""
     uuids = []
     for number in range(int(nvml.nvmlDeviceGetCount())):
         with suppress(nvml.NVMLError):  # no permission, lost from the bus, short of power
-            uuids.append(str(nvml.nvmlDeviceGetUUID(nvml.nvmlDeviceGetHandleByIndex(number))))
+            uuids += [str(nvml.nvmlDeviceGetUUID(one)) for one in _parts(nvml, nvml.nvmlDeviceGetHandleByIndex(number))]
     return uuids
+
+
+def _parts(nvml: Any, card: Any) -> list[Any]:
+    """The card, or its slices in MIG mode."""
+    with suppress(nvml.NVMLError):  # most cards don't know MIG
+        if int(nvml.nvmlDeviceGetMigMode(card)[0]) != 1:
+            return [card]
+        slices = []
+        for number in range(int(nvml.nvmlDeviceGetMaxMigDeviceCount(card))):
+            with suppress(nvml.NVMLError):  # so many there may be
+                slices.append(nvml.nvmlDeviceGetMigDeviceHandleByIndex(card, number))
+        return slices
+    return [card]
+
+
+_IN_CUDAS_ORDER = """
+import ctypes, os, uuid
+os.environ.pop("CUDA_VISIBLE_DEVICES", "")
+cuda, count = ctypes.CDLL("libcuda.so.1"), ctypes.c_int()
+cuda.cuInit(0), cuda.cuDeviceGetCount(ctypes.byref(count))
+for number in range(count.value):
+    card, found = ctypes.c_int(), (ctypes.c_ubyte * 16)()
+    cuda.cuDeviceGet(ctypes.byref(card), number), cuda.cuDeviceGetUuid(found, card)
+    print(f"GPU-{uuid.UUID(bytes=bytes(found))}")
+"""
+
+
+def _numbered(nvml: Any, environ: Mapping[str, str]) -> list[str]:
+    """UUIDs as CUDA numbers them: cards of different kinds the fastest first, unless the environment says otherwise. Which that is it alone
+    knows."""
+    uuids = openable(nvml)
+    kinds = {str(nvml.nvmlDeviceGetName(handle_of(nvml, one))) for one in uuids}
+    return uuids if len(kinds) < 2 or environ.get(ORDER) == BY_BUS else _fastest_first(tuple(uuids))
+
+
+@functools.cache
+def _fastest_first(uuids: tuple[str, ...]) -> list[str]:
+    """CUDA is asked in a process of its own, which makes no context; the order of the bus where it doesn't know them all."""
+    _, said = process.output_of((sys.executable, "-c", _IN_CUDAS_ORDER))
+    return said.split() if sorted(said.split()) == sorted(uuids) else list(uuids)
+
+
+def told_to_cuda(uuids: Sequence[str], environ: Mapping[str, str]) -> dict[str, str]:
+    """The variables by which CUDA sees these cards, in this order: the person's own where they say just that; else numbers, since scripts
+    and DeepSpeed read such (DeepSpeed#5278); UUIDs where there are slices, or NVML doesn't answer."""
+
+    def said(nvml: Any) -> dict[str, str]:
+        if CARDS in environ and visible(nvml, environ)[0] == list(uuids):
+            return {name: environ[name] for name in (ORDER, CARDS) if name in environ}
+        there = openable(nvml)
+        numbers = [there.index(one) for one in uuids if one in there and all(other.startswith("GPU-") for other in there)]
+        return {ORDER: BY_BUS, CARDS: ",".join(map(str, numbers if len(numbers) == len(uuids) else uuids))}
+
+    return told(said) or {ORDER: BY_BUS, CARDS: ",".join(uuids)}
 
 
 def visible(nvml: Any, environ: Mapping[str, str]) -> tuple[list[str], Absence | None]:
@@ -156,14 +212,14 @@ def visible(nvml: Any, environ: Mapping[str, str]) -> tuple[list[str], Absence |
     CUDA's rule: entries count up to the first one that names no card.
     https://docs.nvidia.com/cuda/cuda-programming-guide/05-appendices/environment-variables.html
     """
-    uuids = openable(nvml)
+    uuids = _numbered(nvml, environ)
     count = len(uuids)
     if count == 0:
         there = int(nvml.nvmlDeviceGetCount())
         found = f"none of the cards can be opened ({there})" if there else "the NVIDIA driver works but there is no card (no device)"
         cure = "Check nvidia-smi -L, a container's --gpus, and the permissions of /dev/nvidia*; or run with device.kind=cpu."
         return [], Absence(found=found, cure=cure, broken=there > 0)
-    wish = environ.get("CUDA_VISIBLE_DEVICES")
+    wish = environ.get(CARDS)
     if wish is None:
         return uuids, None
     entries = [entry.strip() for entry in wish.split(",")] if wish.strip() else []
@@ -180,60 +236,71 @@ def visible(nvml: Any, environ: Mapping[str, str]) -> tuple[list[str], Absence |
             found=f'CUDA_VISIBLE_DEVICES="{wish}" hides {"the card" if count == 1 else f"all {count} cards"}',
             cure="Unset CUDA_VISIBLE_DEVICES, or set it to 0; or run with device.kind=cpu.",
         )
-    found = f'CUDA_VISIBLE_DEVICES="{wish}" begins with {entries[0]!r}, which names no whole card of {count}'
-    cure = f"Use a number from 0 to {count - 1} or a UUID of nvidia-smi -L; device.memory=10GiB emulates a MIG slice of that size."
+    found = f'CUDA_VISIBLE_DEVICES="{wish}" begins with {entries[0]!r}, which names no card of {count}'
+    cure = f"Use a number from 0 to {count - 1} or a UUID of nvidia-smi -L."
     return [], Absence(found=found, cure=cure, broken=True)
+
+
+def seen(environ: Mapping[str, str], nvml: Any = None) -> tuple[list[str], Absence | None]:
+    """(UUIDs of the cards that programs see in this environment, or why there is none)"""
+    api, absence = opened(nvml)
+    return visible(api, environ) if absence is None else ([], absence)
 
 
 def _named(entry: str, uuids: Sequence[str]) -> int | None:
     """Index in ``uuids`` of one entry of CUDA_VISIBLE_DEVICES: a number, a UUID or its unique prefix; None if it names none."""
     if entry.isdecimal():
         return int(entry) if int(entry) < len(uuids) else None
-    if not entry.startswith("GPU-"):
+    if not entry.startswith(("GPU-", "MIG-")):
         return None
     matches = [number for number, uuid in enumerate(uuids) if uuid.lower().startswith(entry.lower())]
     return matches[0] if len(matches) == 1 else None
 
 
 def read_card(nvml: Any, uuid: str) -> Card:
-    """The card of that UUID, as it is now.
-
-    A process that NVML names and the system doesn't know is asked for once more: one that ended in between is gone from
-    NVML's list then, and its memory is free; one in another namespace stays.
-    """
+    """The card of that UUID, as it is now."""
     handle = handle_of(nvml, uuid)
-    neighbours = _neighbours(nvml, handle)
-    if any(not neighbour.name for neighbour in neighbours):
-        time.sleep(VANISH_WAIT_S)
-        neighbours = _neighbours(nvml, handle)
-    total, free = memory(nvml, handle)
-    mig = False
-    with suppress(nvml.NVMLError):  # most cards don't know MIG
-        mig = int(nvml.nvmlDeviceGetMigMode(handle)[0]) == 1
+    try:
+        total, free = memory(nvml, handle)
+    except nvml.NVMLError:  # a GB10 shares the host's
+        total = free = int(host.memory()[1] * host.PART)
+    name, mode = "a slice of a card", 0
+    with suppress(nvml.NVMLError):
+        name = str(nvml.nvmlDeviceGetName(handle))
+        mode = int(nvml.nvmlDeviceGetComputeMode(handle))
     return Card(
-        index=int(nvml.nvmlDeviceGetIndex(handle)), uuid=uuid, name=str(nvml.nvmlDeviceGetName(handle)), mig=mig, total_bytes=total,
-        free_bytes=free, neighbours=tuple(sorted(neighbours, key=lambda neighbour: (-neighbour.used_bytes, neighbour.pid))),
+        index=int(nvml.nvmlDeviceGetIndex(handle)), uuid=uuid, name=name, mode=mode, total_bytes=total,
+        free_bytes=free, neighbours=tuple(sorted(_neighbours(nvml, handle), key=lambda neighbour: (-neighbour.used_bytes, neighbour.pid))),
     )  # fmt: skip
 
 
 def _neighbours(nvml: Any, handle: Any) -> list[Neighbour]:
     """Compute and graphics processes. One can be in both lists with the same memory; some drivers tell no list."""
-    used: dict[int, int] = {}
+    used, draw = dict[int, int](), set[int]()
     for ask in (nvml.nvmlDeviceGetComputeRunningProcesses, nvml.nvmlDeviceGetGraphicsRunningProcesses):
         with suppress(nvml.NVMLError):
             for process in ask(handle):
                 used[int(process.pid)] = max(used.get(int(process.pid), 0), int(process.usedGpuMemory or 0))
-    return [_neighbour(pid, used_bytes) for pid, used_bytes in used.items()]
+                draw |= {int(process.pid)} if ask == nvml.nvmlDeviceGetGraphicsRunningProcesses else set()
+    return [_neighbour(pid, used_bytes, draws=pid in draw) for pid, used_bytes in used.items()]
 
 
-def _neighbour(pid: int, used_bytes: int) -> Neighbour:
-    try:
+def _neighbour(pid: int, used_bytes: int, *, draws: bool) -> Neighbour:
+    """In a container the driver's numbers are the host's: a process here that has no card open is another one."""
+    name = user = ""
+    seen = has_card_open(pid)
+    with suppress(psutil.NoSuchProcess):
         process = psutil.Process(pid)
-        name = user = ""
         with suppress(psutil.AccessDenied):
-            name = process.name()
+            name = process.name() if seen is not False else ""
         with suppress(psutil.AccessDenied, KeyError):
             user = process.username()
-    except psutil.NoSuchProcess:
-        return Neighbour(pid=pid, name="", user="", used_bytes=used_bytes)
-    return Neighbour(pid=pid, name=name or "unnamed process", user=user, used_bytes=used_bytes)
+        name = name or ("unnamed process" if seen is not False else "")
+    return Neighbour(pid=pid, name=name, user=user, used_bytes=used_bytes, draws=draws, seen=bool(seen) and pid > 1)
+
+
+def has_card_open(pid: int) -> bool | None:
+    """Whether a process has a card open; None where that may not be looked at."""
+    with suppress(OSError):
+        return any(os.path.realpath(one).startswith(("/dev/nvidia", "/dev/dxg")) for one in Path(f"/proc/{pid}/fd").iterdir())
+    return None

@@ -12,7 +12,6 @@ from __future__ import annotations
 import atexit
 import contextlib
 import fcntl
-import logging
 import os
 import pty
 import shutil
@@ -38,8 +37,6 @@ from launcher.machine.bars import WIDE
 from launcher.shared import procfs
 from launcher.shared.ending import Ending
 from launcher.shared.orders import ASKS_STACKS, HELD, TEMPORARY
-
-log = logging.getLogger(__name__)
 
 TOKEN = "AUTOFIT_CHILD"
 _POLL_S = 0.05

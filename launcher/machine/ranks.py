@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from launcher.errors import BadInput, Fault
-from launcher.machine import devices, nvml
-from launcher.machine.devices import CPU_SHARE, Budget
+from launcher.machine import devices, host, nvml
+from launcher.machine.devices import Budget
 from launcher.shared.sizes import format_size
 
 Cards = str | int | tuple[int | str, ...] | None
@@ -74,10 +74,7 @@ def _together(found: Sequence[Budget]) -> Budget:
 
 def _numbers(cards: str | int | tuple[int | str, ...], kind: str, options: dict[str, Any]) -> tuple[str, list[int]]:
     """(cuda or cpu, numbers of the cards among those that are visible; of a CPU its ranks)"""
-    with nvml.opened(options.get("nvml")) as (api, absence):
-        uuids: list[str] = []
-        if kind != "cpu" and absence is None:
-            uuids, absence = nvml.visible(api, options.get("environ") or os.environ)
+    uuids, absence = ([], None) if kind == "cpu" else nvml.seen(options.get("environ") or os.environ, options.get("nvml"))
     if kind == "cpu" or (kind == "auto" and absence is not None and not absence.broken):
         if isinstance(cards, tuple):
             cure = "device.cards=null trains in one process; a number, as device.cards=2, in so many, where the trainer can."
@@ -117,7 +114,7 @@ def _on_cpu(count: int, options: dict[str, Any]) -> Budget:
         found = f"{format_size(asked)} for each of {count} processes is asked, but {format_size(whole.free_bytes)} is available"
         raise BadInput([Fault(key="device.memory", found=found, cure=f"Ask for {format_size(whole.free_bytes // count)} or less.")])
     one = devices.find("cpu", **{**options, "memory_bytes": asked or whole.budget_bytes // count})
-    ceiling = max(one.budget_bytes, min(one.ceiling_bytes, int(whole.free_bytes * CPU_SHARE) // count))
+    ceiling = max(one.budget_bytes, min(one.ceiling_bytes, int(whole.free_bytes * host.PART) // count))
     note = f"{count} processes on this CPU, each with {format_size(one.budget_bytes)}, play a card each"
     return _together([replace(one, ceiling_bytes=ceiling, notes=(note, *whole.notes))] * count)
 

@@ -29,6 +29,10 @@ _VALIDATES = frozenset({"val", "validate", "validation", "validating", "valid", 
 _SAVED = frozenset({"checkpoint", "checkpoints", "ckpt", "model", "pretrained", "weights", "state", "optimizer"})
 _SAVES = ("torch/serialization.py", "safetensors/torch.py")
 _ENDS = frozenset({"final", "finish", "finalize"})
+_HARDWARE = re.compile(
+    r"uncorrectable (NVLink|ECC)|unspecified launch failure|[Hh]ardware stack error|fallen off the bus|GPU is lost"
+    r"|[Ww]atchdog caught collective operation timeout|NCCL error: (remote process exited|unhandled system error)"
+)
 _FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP)
 _DEATHS = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT)
 
@@ -45,6 +49,7 @@ class Ended(StrEnum):
     DIVERGED = "diverged"  # the loss was not finite
     STALLED = "stalled"
     UNWRITABLE = "unwritable"  # its files could not be written: a full disk, a mount that went read-only, a mode that was changed
+    CARD_FAILED = "card_failed"  # the card, or the link between cards
     CRASHED = "crashed"
     INTERRUPTED = "interrupted"  # a person, a scheduler, or autofit itself was killed
 
@@ -109,6 +114,8 @@ def find(end: RunEnd) -> Cause:
     if (number := _signal_of(end)) in _FROM_OUTSIDE:
         said = f"{number.name} from outside; the kernel has told of no kill for want of memory"
         return Cause(ended=Ended.KILLED, phase=phase, evidence=said)
+    if end.on_card and (line := line_of(_HARDWARE, last_chain(end.words))):
+        return Cause(ended=Ended.CARD_FAILED, phase=phase, evidence=line)
     return Cause(ended=Ended.CRASHED, phase=phase, evidence=_of_crash(end))
 
 

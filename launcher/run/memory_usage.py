@@ -12,7 +12,7 @@ import contextlib
 import json
 from pathlib import Path
 
-from launcher.machine import devices, nvml
+from launcher.machine import devices
 from launcher.machine.devices import Budget
 from launcher.shared import procfs
 from launcher.shared.orders import STEPS
@@ -40,7 +40,6 @@ class Usage(Looks):
         else:
             look, search = self._look_at_processes, self._search_for_more
             super().__init__("autofit-usage", look, every_s=PERIOD_S, search=search, search_every_s=JOIN_PERIOD_S)
-        self._open = contextlib.ExitStack()
         self._bases: dict[int, int] = {}
         self._stepping: frozenset[int] = frozenset()
         """Processes that make optimizer steps."""
@@ -50,15 +49,6 @@ class Usage(Looks):
         self.now_bytes = 0
         """Bytes that the run uses now."""
         self._lately_bytes, self._told = 0, False
-
-    def start(self) -> None:
-        if self._budget.kind == "cuda":
-            self._open.enter_context(nvml.opened())  # NVML counts who has it open: each look finds it ready, and starts nothing
-        super().start()
-
-    def stop(self) -> None:
-        super().stop()
-        self._open.close()
 
     def lately(self) -> int:
         """The peak since the last call."""

@@ -93,6 +93,10 @@ def _after_failure(history: History, last: AttemptRecord, failed: Sequence[Attem
             return _stop(history, "it stalled again") if before else _to(history, history.rung, "it stalled: once more")
         case Ended.DIVERGED:
             return _diverged(history, again=bool(before))
+        case Ended.CARD_FAILED:
+            if history.checkpoints[:1] in ((), (last.checkpoint,)):
+                return _stop(history, "the card failed, and nothing was saved since; its driver's word (dmesg, Xid) tells more")
+            return _to(history, history.rung, "the card failed: once more from the checkpoint that was made since")
         case Ended.UNWRITABLE:
             return _stop(history, "its files can't be written; free space there, or make it writable, then `autofit resume`")
     return _stop(history, "it crashed, and not for want of memory: starting it again would crash it again")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,14 +12,11 @@ from launcher.adapter.protocol import FIRST, RunStart
 from launcher.history.records import MoveRecord
 from launcher.history.run_folder import AttemptFiles
 from launcher.ladder.rungs import Rung
-from launcher.machine import allocator, devices, process
+from launcher.machine import process
 from launcher.machine.allocator import allocator_environment
-from launcher.machine.devices import Budget
 from launcher.machine.process import Child, Shows
 from launcher.shared.orders import HELD, SAVES, STACKS
-from launcher.shared.probe import SHIM
 from launcher.trial.job import Job
-from launcher.trial.trial import Trial
 
 
 def native_command(job: Job, rung: Rung) -> Command:
@@ -64,44 +60,18 @@ def _as_file(command: Command, rung: Rung, more: str = "") -> str:
     return "\n".join(words) + "\n"
 
 
-def start(job: Job, chosen: Trial, command: Command, files: AttemptFiles, *, show: tuple[Shows, Shows]) -> Child:
+def start(job: Job, command: Command, files: AttemptFiles, *, show: tuple[Shows, Shows]) -> Child:
     """Starts the full run. Its output goes, unchanged, to ``show`` and to the two logs of ``files``.
 
-    On a card the run is always held to its budget: by the allocator's own variable if torch knows it, else by a module of ours (``held``).
-    So is a run on a CPU whose budget is emulated. Otherwise a run that grows would spill, or use more than the smaller card that was asked
-    for. The command that is shown leaves this out.
+    On a card the run is always held to its budget, and so is one on a CPU whose budget is emulated: one that grows would spill, or use more
+    than the smaller card that was asked for. The command that is shown leaves this out.
     """
     budget = job.budget
     saves = "inside.whole_saves" if job.recipe.recover.whole_saves else ""
     env = {**allocator_environment(budget), **command.env, **command.told, SAVES: saves}
-    if budget.kind == "cuda" and (fraction := _fraction(job, chosen, command)) is not None:
-        env |= allocator.holding({**os.environ, **env}, fraction)
-        env |= {"PYTHONPATH": os.pathsep.join(filter(None, [str(SHIM), env.get("PYTHONPATH", os.environ.get("PYTHONPATH"))]))}
-    elif budget.kind == "cuda" or budget.emulated:
-        env |= held(command, _as_it_is_now(budget), settings=job.folder.path / "native" / "budget.json").env
+    if budget.kind == "cuda" or budget.emulated:
+        env |= held(command, budget, settings=job.folder.path / "native" / "budget.json").env
     first, *rest = command.words
     argv = (process.program(first), *rest)
     env |= {HELD: str(files.processes), STACKS: str(files.processes)}
     return process.start(argv, env=env, stdout=files.stdout, stderr=files.stderr, show=show)
-
-
-def _as_it_is_now(budget: Budget) -> Budget:
-    """The budget with what is free on its cards now."""
-    if budget.ranks:
-        return replace(budget, ranks=tuple(map(_as_it_is_now, budget.ranks)))
-    now = devices.free_now(budget)
-    return budget if now is None else replace(budget, free_bytes=now)
-
-
-def _fraction(job: Job, chosen: Trial, command: Command) -> float | None:
-    """The fraction of the card that PyTorch's allocator may use: the budget, less what the trial held outside the allocator.
-
-    None if the torch that will run may not take it from a variable (an older one, or that of a script's own interpreter), or if the
-    variable, which is all ranks', can't say it: a fraction of cards of different sizes.
-    """
-    if len({one.total_bytes for one in job.budget.each}) > 1:
-        return None
-    total, outside = chosen.report.device_total_bytes, max((use.outside_bytes for use in chosen.report.uses), default=0)
-    if not total or command.argv[0] != sys.executable or not allocator.knows_fraction(allocator.torch_version()):
-        return None
-    return min(1.0, (job.budget.budget_bytes - outside) / total)

@@ -23,15 +23,14 @@ def handle_of(nvml: Any, uuid: str) -> Any:
 
 
 def memory(nvml: Any, handle: Any) -> tuple[int, int]:
-    """(total that programs can reach, free). Only version 2 tells the driver's reserve apart from the total."""
+    """(total that programs can reach, free); NVMLError where a card has no memory of its own. Only version 2 tells the driver's reserve
+    apart from the total."""
     try:
         info = nvml.nvmlDeviceGetMemoryInfo(handle, version=nvml.nvmlMemory_v2)
         return int(info.total) - int(info.reserved), int(info.free)
     except (nvml.NVMLError, AttributeError, TypeError):  # a driver before 510, or an older pynvml
-        with suppress(nvml.NVMLError):
-            info = nvml.nvmlDeviceGetMemoryInfo(handle)
-            return int(info.total), int(info.free)
-    return 0, 0
+        info = nvml.nvmlDeviceGetMemoryInfo(handle)
+        return int(info.total), int(info.free)
 
 
 def free_bytes(nvml: Any, uuid: str) -> int:

@@ -50,6 +50,8 @@ class Orders:
     allocator's, is what the child holds outside the allocator: context, kernels, libraries. 0: nobody looked."""
     may_spill: bool = False
     """The driver gives host memory where the card's is full (WSL, Windows): only time per sample shows it."""
+    searches: bool = True
+    """Whether ``cudnn.benchmark`` is what the program makes it; else it is off."""
     cap_bytes: int
     """What the trial must stay below on its device: budget x (1 - headroom)."""
     ceiling_bytes: int = 0

@@ -39,6 +39,8 @@ CARD_TAKEN = "BudgetTaken"
 
 VERSIONS = "versions"
 """Fact of a report: what the trainer's process ran with, name -> version."""
+SEARCHES = "searches"
+"""Fact of a report: cuDNN may try for each convolution what is the fastest, in all the room that there is (``cudnn.benchmark``)."""
 HELD_AHEAD = "held_ahead"
 """Fact of a report: bytes that loaders with workers hold ahead at most (``inside.loaders``)."""
 HOST_BESIDE = "host_beside"
@@ -143,8 +145,6 @@ class TrialReport:
     """Where its allocations really fail. CUDA: the cap (the allocator's limit and what is outside). CPU: RLIMIT_DATA less the base."""
     base_bytes: int = 0
     """CPU: VmData when the cap was set. CUDA: what context and libraries had taken outside the allocator by then."""
-    device_total_bytes: int = 0
-    """CUDA: the card's memory as PyTorch counts it; its per-process fraction is a part of this."""
     full_step_seconds: float = 0.0
     """Seconds of the last whole micro-batch."""
     half_step_seconds: float = 0.0

@@ -37,7 +37,6 @@ def keep(job: Job, trial: Trial) -> None:
         return
     line = json.dumps({
         **_of(job), "rung": dict(tried.rung.values), "fits": tried.verdict.fits, "phase": tried.verdict.phase,
-        "seconds": round(trial.seconds, 1),
         "need_bytes": (tried.need or 0.0) * cap, "by_phase": {phase: need * cap for phase, need in tried.by_phase.items()},
     }, default=str)  # fmt: skip
     with suppress(OSError):
@@ -59,12 +58,6 @@ def of(job: Job) -> list[Tried]:
             by_phase = {phase: need / cap for phase, need in said["by_phase"].items()}
             found[rung.index] = Tried(rung=rung, verdict=verdict, need=said["need_bytes"] / cap, by_phase=by_phase)
     return [one for _, one in sorted(found.items()) if one.verdict.fits or (one.need or 0.0) >= 1.0]
-
-
-def usual_seconds(job: Job) -> float | None:
-    """How long such a trial took in the mean; None where there is none."""
-    took = [said["seconds"] for said in _lines(job) if isinstance(said.get("seconds"), float)]
-    return sum(took) / len(took) if took else None
 
 
 def _of(job: Job) -> dict[str, str]:

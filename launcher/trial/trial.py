@@ -18,7 +18,7 @@ from launcher.history.records import RoomRecord, TrialRecord
 from launcher.ladder import search
 from launcher.ladder.rungs import ACCUMULATION, MICRO_BATCH, Ladder, Rung
 from launcher.ladder.verdict import Kind, Verdict
-from launcher.machine import devices, host, process, stack_dump
+from launcher.machine import allocator, devices, host, process, stack_dump
 from launcher.machine.allocator import allocator_environment
 from launcher.machine.devices import Budget
 from launcher.machine.host_meter import HostMeter, HostUse
@@ -35,6 +35,7 @@ from launcher.shared.report import (
     RANK,
     SAMPLES,
     SAVED,
+    SEARCHES,
     VERSIONS,
     WORLD_SIZE,
     Phase,
@@ -107,13 +108,16 @@ class Trial:
 
 
 def of_record(said: TrialRecord, ladder: Ladder) -> Trial:
-    """A trial read from a record, with the report in its folder. Raises ValueError or IndexError if it isn't one of this ladder's."""
+    """A trial read from a record, with the report in its folder; what is launched by it has its segments. Raises ValueError or IndexError
+    if it isn't one of this ladder's."""
     folder = Path(said.folder)
     verdict = Verdict(
         kind=Kind(said.verdict), phase=said.phase, why=said.why, source=cast(Source | None, said.source), asked_bytes=said.asked_bytes,
         peak_bytes=said.peak_bytes, otherwise=tuple(said.otherwise),
     )  # fmt: skip
     report = TrialReport.read(folder / "report.json") or TrialReport()
+    if STEPPED_BACK in report.notes:
+        allocator.steps_back()
     return Trial(
         rung=ladder.rungs[said.rung_index], verdict=verdict, report=report, seconds=said.seconds, folder=folder, kept=said.kept,
         rooms=tuple(said.rooms),
@@ -135,15 +139,33 @@ def run(job: Job, rung: Rung) -> Trial:
         with doing("downloading what this rung needs"):
             _fetched(plan.fetch, place)
     orders = _orders(job, rung, plan, place)
-    _put_aside(place, orders.scratch)
-    orders.scratch.mkdir()
     try:
-        trial = _finished(job, rung, _ended(job, orders, plan), plan)
+        trial = _tried(job, rung, orders, plan)
+        if not trial.verdict.fits and "pidfd_getfd" in process.tail(place / "stderr.log") and allocator.steps_back():
+            trial = _noted(_tried(job, rung, orders, plan), STEPPED_BACK)
+        if trial.verdict.source == "measured" and trial.report.facts.get(SEARCHES) and any(use.squeezed for use in trial.report.uses):
+            orders = replace(orders, searches=False)
+            trial = _noted(_tried(job, rung, orders, plan), SEARCHED)
         if trial.verdict.fits and job.recipe.trial.resume and job.recipe.recover.restarts:
             trial = _gone_on(job, trial, orders, plan) if plan.resumes else _not_gone_on(trial, plan)
     finally:
         shutil.rmtree(orders.scratch, ignore_errors=True)
     return trial
+
+
+STEPPED_BACK = (
+    "expandable segments are off: a tensor on the card that one process hands another needs a right that this container "
+    "lacks with them (pytorch#165685)"
+)
+SEARCHED = (
+    "measured without cudnn.benchmark, which the run has: it took what room there was for its search, and lets go of what it doesn't get"
+)
+
+
+def _tried(job: Job, rung: Rung, orders: Orders, plan: TrialPlan) -> Trial:
+    _put_aside(Path(orders.folder), orders.scratch)
+    orders.scratch.mkdir()
+    return _finished(job, rung, _ended(job, orders, plan), plan)
 
 
 class _Ended(NamedTuple):
@@ -210,7 +232,10 @@ def _not_gone_on(trial: Trial, plan: TrialPlan) -> Trial:
     """The trial, whose report says why nobody knows yet whether the run could go on."""
     if not plan.unresumed:
         return trial
-    note = f"it was not tried whether it can go on from a checkpoint: {plan.unresumed}"
+    return _noted(trial, f"it was not tried whether it can go on from a checkpoint: {plan.unresumed}")
+
+
+def _noted(trial: Trial, note: str) -> Trial:
     report = replace(trial.report, notes=(*trial.report.notes, note))
     report.write(trial.folder / REPORT)
     return replace(trial, report=report)

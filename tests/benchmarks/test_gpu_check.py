@@ -17,9 +17,9 @@ from benchmarks.gpu_check import cases, checks, facts, play, rows, table
 from launcher.ladder.rungs import Rung
 from launcher.ladder.verdict import Kind, Verdict
 from launcher.machine import host, process
-from launcher.machine.allocator import FRACTION
 from launcher.run import start as launch
 from launcher.shared.ending import Ending
+from launcher.shared.probe import VARIABLE, ProbeSettings
 from launcher.shared.report import PhaseUse, TrialReport
 from launcher.trainers.script.adapter import ScriptAdapter
 from launcher.trial import trial
@@ -47,7 +47,6 @@ class Bench:
         monkeypatch.setattr(host, "shared_memory_free", lambda: 64 * GIB)
         monkeypatch.setattr(ScriptAdapter, "check", lambda _: [])
         monkeypatch.setattr(cases, "MAKERS", {**cases.MAKERS, "speech": lambda place, scale: None})
-        monkeypatch.setattr(launch.allocator, "torch_version", lambda: "2.11.0")
         for name in ("CUDA_VISIBLE_DEVICES", "PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"):
             monkeypatch.delenv(name, raising=False)
 
@@ -67,7 +66,7 @@ class Bench:
         need, cap = self.needs(rung, 100 * GIB), job.budget.cap_bytes
         kind = Kind.FITS if need <= cap else Kind.OUT_OF_MEMORY
         use = PhaseUse(phase="train", seconds=1.0, allocated_bytes=need - OUTSIDE, reserved_bytes=need - OUTSIDE, outside_bytes=OUTSIDE)
-        report = TrialReport(uses=(use,), device_total_bytes=job.budget.total_bytes, base_bytes=OUTSIDE)
+        report = TrialReport(uses=(use,), base_bytes=OUTSIDE)
         verdict = Verdict(kind=kind, phase="train", why="", source=None if kind is Kind.FITS else "allocator", peak_bytes=need)
         return Trial(rung=rung, verdict=verdict, report=report, seconds=1.0, folder=job.folder.trial(rung.index))
 
@@ -82,9 +81,8 @@ class Bench:
         """A run that dies where it needs more than its allocator may have."""
         assert self.rung is not None
         stdout.touch()
-        held = next(float(part.partition(":")[2]) for part in env["PYTORCH_CUDA_ALLOC_CONF"].split(",") if part.startswith(FRACTION))
         need = self.needs(self.rung, 100 * GIB) - OUTSIDE
-        dies = need > held * (self.card.total - self.card.reserved) + MIB
+        dies = need + OUTSIDE > ProbeSettings.read(Path(env[VARIABLE])).orders["cap_bytes"]
         stderr.write_text("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB." if dies else "")
         told = {"allocated_bytes": need, "reserved_bytes": need, "outside_bytes": OUTSIDE, "ooms": 0, "retries": 0}
         count = int(argv[argv.index("--nproc_per_node") + 1]) if "--nproc_per_node" in argv else 1

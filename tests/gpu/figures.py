@@ -19,12 +19,12 @@ from tests.helpers.places import ROOT
 
 RESULTS = Path(os.environ.get("GPU_TESTS_RESULTS") or ROOT / "benchmarks" / "results" / "gpu-tests.jsonl")
 
-with nvml.opened() as (_, absence):
-    NEEDS_GPU = [
-        pytest.mark.gpu,
-        pytest.mark.timeout(1200),
-        pytest.mark.skipif(absence is not None, reason=f"no GPU: {absence.found if absence else ''}"),
-    ]
+_, absence = nvml.opened()
+NEEDS_GPU = [
+    pytest.mark.gpu,
+    pytest.mark.timeout(1200),
+    pytest.mark.skipif(absence is not None, reason=f"no GPU: {absence.found if absence else ''}"),
+]
 
 
 def autofit(cwd: Path, *words: str, timeout: float = 900) -> tuple[int, dict[str, Any], str]:

@@ -24,7 +24,10 @@ class FakeCard:
     used: int = 0
     name: str = "NVIDIA GeForce RTX 4080 SUPER"
     uuid: str = "GPU-11111111-aaaa-bbbb-cccc-000000000000"
-    mig: int | None = None
+    mode: int = 0
+    """Its compute mode."""
+    slices: list[FakeCard] | None = None
+    """In MIG mode; None: it isn't, or knows none."""
     processes: list[list[tuple[int, int | None]]] = field(default_factory=lambda: [[]])
     """One list of (pid, bytes) for each time it is asked; the last one stays."""
     graphics: list[tuple[int, int | None]] = field(default_factory=list)
@@ -65,10 +68,21 @@ class FakeNvml:
         return self.cards[index]
 
     def nvmlDeviceGetHandleByUUID(self, uuid: str) -> FakeCard:
-        return next(card for card in self.cards if card.uuid == uuid)
+        return next(card for one in self.cards for card in (one, *(one.slices or ())) if card.uuid == uuid)
 
     def nvmlDeviceGetIndex(self, card: FakeCard) -> int:
-        return self.cards.index(card)
+        return next(found.index(card) for found in (self.cards, *(one.slices or () for one in self.cards)) if card in found)
+
+    def nvmlDeviceGetMaxMigDeviceCount(self, _: FakeCard) -> int:
+        return 7
+
+    def nvmlDeviceGetMigDeviceHandleByIndex(self, card: FakeCard, index: int) -> FakeCard:
+        if index >= len(card.slices or ()):
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_FOUND)
+        return (card.slices or [])[index]
+
+    def nvmlDeviceGetComputeMode(self, card: FakeCard) -> int:
+        return card.mode
 
     def nvmlSystemGetCudaDriverVersion_v2(self) -> int:
         return self.cuda
@@ -83,9 +97,9 @@ class FakeNvml:
         return card.uuid
 
     def nvmlDeviceGetMigMode(self, card: FakeCard) -> list[int]:
-        if card.mig is None:
+        if card.slices is None:
             raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
-        return [card.mig, card.mig]
+        return [1, 1]
 
     def nvmlDeviceGetMemoryInfo(self, card: FakeCard, version: int | None = None) -> SimpleNamespace:
         if card.total == 0:

@@ -53,7 +53,7 @@ def ran(launches: Launches) -> Any:
         command = job.adapter.command(rung, job.budget, folder=job.folder.path)
         attempt = AttemptRecord(rung_index=rung.index, command=command.shell(), began=time.time())
         with open("/dev/null", "wb") as nobody:
-            child = start.start(job, launches.trial(job, rung), command, files, show=(nobody, nobody))
+            child = start.start(job, command, files, show=(nobody, nobody))
             return watch.follow(job, child, [attempt], base_bytes=0), job
 
     return run

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing.process
 import os
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +17,7 @@ from launcher.inside.budget import BudgetError, BudgetTaken
 from launcher.inside.driver import USUAL_CONTEXT_BYTES
 from launcher.inside.recorder import OverCap, Recorder
 from launcher.shared.orders import Orders
-from launcher.shared.report import Phase, PhaseUse, TrialReport
+from launcher.shared.report import SEARCHES, Phase, PhaseUse
 from tests.helpers.nvml_stand_in import GIB, MIB, FakeCard, FakeCuda, FakeNvml, FakeTorch
 
 CAP = 4 * GIB
@@ -171,6 +172,19 @@ def test_an_allocation_that_came_only_after_the_cache_was_emptied_is_counted(mac
     assert use(recorder).squeezed == 1
 
 
+def test_a_trial_says_that_cudnn_searches_and_can_be_held_without_it(machine: Machine) -> None:
+    recorder = machine.begun()
+    assert not recorder.report().facts.get(SEARCHES)
+    sys.modules["torch"].backends.cudnn.benchmark = True
+    assert recorder.report().facts[SEARCHES]
+    code = (
+        "import torch; from launcher.inside.budget import without_search; torch.backends.cudnn.benchmark = True; without_search()\n"
+        "torch.backends.cudnn.benchmark = True\n"
+        "with torch.backends.cudnn.flags(benchmark=True): print(torch.backends.cudnn.benchmark)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
+
+
 def test_failed_allocations_are_counted_where_an_exception_ended_the_phase(machine: Machine) -> None:
     recorder = machine.begun()
     with pytest.raises(RuntimeError) as caught:
@@ -190,12 +204,6 @@ def test_the_devices_peak_is_reserved_and_outside_even_after_a_flush(machine: Ma
     recorder.phase(Phase.VALIDATE)
     assert use(recorder).device_bytes == use(recorder).held_bytes == 3 * GIB + 500 * MIB
     assert recorder.report().peak_bytes == 3 * GIB + 500 * MIB
-
-
-def test_the_report_says_how_large_the_card_is_as_torch_counts(machine: Machine, tmp_path: Path) -> None:
-    machine.begun()
-    report = TrialReport.read(tmp_path / "report.json")
-    assert report is not None and report.device_total_bytes == machine.cuda.total
 
 
 # ---- 4: spill

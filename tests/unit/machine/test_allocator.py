@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import os
 import subprocess
 import sys
@@ -10,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from launcher.machine.allocator import VARIABLE, VARIABLES, allocator_environment, holding, knows_fraction, torch_version
+from launcher.machine.allocator import VARIABLE, VARIABLES, allocator_environment
 from launcher.trainers.suite import cpu_budget
 
 CARD = replace(cpu_budget(), kind="cuda", index=2, uuid="GPU-1")
@@ -36,12 +35,6 @@ def test_a_driver_that_can_not_map_them_gets_none(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("variable", VARIABLES)
-def test_a_run_is_held_beside_all_that_its_trial_was_told(monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
-    """In whichever variable a person has said it: held by a variable that alone is read, a run forgot it."""
-    assert holding({variable: "max_split_size_mb:64"}, 0.5)[VARIABLE] == "max_split_size_mb:64,per_process_memory_fraction:0.500000"
-
-
-@pytest.mark.parametrize("variable", VARIABLES)
 def test_the_persons_own_allocator_settings_are_kept_in_the_one_variable_that_every_torch_reads(
     monkeypatch: pytest.MonkeyPatch, variable: str
 ) -> None:
@@ -60,16 +53,3 @@ def test_arrow_reserves_no_gibibyte_of_a_cpu_budget() -> None:
     env = {**os.environ, **allocator_environment(cpu_budget())}
     said = subprocess.run([sys.executable, "-c", grown], env=env, capture_output=True, text=True, check=True).stdout
     assert int(said) < 128 * 1024, f"{int(said) // 1024} MiB"
-
-
-def test_no_torch_beside_the_launcher_is_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(name: str) -> str:
-        raise importlib.metadata.PackageNotFoundError(name)
-
-    monkeypatch.setattr(importlib.metadata, "version", missing)
-    assert allocator_environment(CARD) and torch_version() is None and not knows_fraction(None)
-
-
-@pytest.mark.parametrize(("version", "known"), [("2.6.0", False), ("2.9.1+cu130", False), ("2.10.0", True), ("2.15.0+cu132", True)])
-def test_a_torch_that_knows_the_fraction_in_the_variable_is_known(version: str, known: bool) -> None:
-    assert knows_fraction(version) is known

@@ -95,14 +95,6 @@ def test_a_cpu_has_no_cards_to_be_named_and_no_more_memory_than_it_has() -> None
 
 
 def test_launches_take_the_turns_of_their_cards_in_one_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("launcher.machine.nvml.opened", lambda nvml=None: _Open())
+    monkeypatch.setattr("launcher.machine.nvml.opened", lambda nvml=None: (driver(), None))
     assert ranks.identities((3, 1), "cuda") == ["GPU-b", "GPU-d"] == ranks.identities((1, 3), "auto")
     assert ranks.identities(2, "cpu") == ["cpu"] and ranks.world_size("all", "cuda") == 4
-
-
-class _Open:
-    def __enter__(self) -> tuple[Any, None]:
-        return driver(), None
-
-    def __exit__(self, *_: object) -> None:
-        pass

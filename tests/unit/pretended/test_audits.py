@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from launcher.machine.allocator import VARIABLES, allocator_environment, holding
+from launcher.adapter.commands import Command, held
+from launcher.machine.allocator import VARIABLES, allocator_environment
 from launcher.pretended import cards, catalogue
 from launcher.shared.sizes import GIB
 from launcher.trainers.suite import cpu_budget
@@ -41,7 +42,10 @@ def test_a_run_that_is_held_has_the_segments_of_its_trial(variable: str | None, 
     with cards.played(cards.Cards(model=model, usable_bytes=8 * GIB)) as environment:
         budget = replace(cpu_budget(), kind="cuda", uuid="0")
         trial = {**environment, **allocator_environment(budget)}
-        run = {**trial, **holding(trial, 0.5)}
+        run = {
+            **trial,
+            **held(Command(argv=(), env=trial), replace(budget, cap_bytes=4 * GIB, budget_bytes=4 * GIB), settings=tmp_path / "s").env,
+        }
         in_trial, in_run = (_said(env) for env in (trial, run))
     assert in_trial[0] == in_run[0] == str(variable is None), "expandable unless the person says otherwise"
     assert (in_trial[1], in_run[1]) == ("not held", "True")
@@ -51,3 +55,28 @@ def _said(env: dict[str, str]) -> list[str]:
     done = subprocess.run([sys.executable, "-c", SCRIPT], env=env, capture_output=True, text=True, timeout=200, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     return done.stdout.split("\n")[:2]
+
+
+FORKS = """
+import os, torch
+model = torch.nn.Linear(8, 8)
+if (child := os.fork()):
+    raise SystemExit(os.waitpid(child, 0)[1] or torch.cuda.is_initialized())
+held = torch.zeros(1 << 20, device="cuda")
+try:
+    torch.empty(5 << 30, dtype=torch.uint8, device="cuda")
+except torch.OutOfMemoryError:
+    os._exit(0)
+os._exit(1)
+"""
+
+
+@needs_a_pretended_card
+def test_a_process_that_only_builds_leaves_the_card_to_the_one_it_forks(tmp_path: Path) -> None:
+    """Its child could not use CUDA any more; where the card is for one process at a time, neither could a spawned one."""
+    (model,) = catalogue.named(["a100_40gb"])
+    with cards.played(cards.Cards(model=model, usable_bytes=8 * GIB)) as environment:
+        half = replace(cpu_budget(), kind="cuda", uuid="0", cap_bytes=4 * GIB, budget_bytes=4 * GIB)
+        command = held(Command(argv=(sys.executable, "-c", FORKS), env=environment), half, settings=tmp_path / "s")
+        done = subprocess.run(command.argv, env=command.env, capture_output=True, text=True, timeout=200, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]

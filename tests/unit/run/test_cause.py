@@ -79,6 +79,13 @@ def test_what_ended_a_run_is_nothing_that_it_went_on_without() -> None:
         ),
         (RunEnd(returncode=1, words=traceback("f", error="RuntimeError: DataLoader worker (pid 7) is killed by signal: Bus error.")),
          Ended.HOST_MEMORY),
+        *((RunEnd(returncode=status, words=words, on_card=True), ended) for status, words, ended in (
+            (1, traceback("f", error="RuntimeError: CUDA error: uncorrectable ECC error encountered"), Ended.CARD_FAILED),
+            (1, traceback("f", error="torch.AcceleratorError: CUDA error: unspecified launch failure"), Ended.CARD_FAILED),
+            (-signal.SIGABRT, "[Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7)", Ended.CARD_FAILED),
+            (1, traceback("f", error="RuntimeError: CUDA error: an illegal memory access was encountered"), Ended.CRASHED),
+            (1, "ECC: unspecified launch failure\n" + traceback("f", error="KeyError: 'labels'"), Ended.CRASHED),
+        )),
         (RunEnd(returncode=-signal.SIGKILL, words=""), Ended.KILLED),
         (RunEnd(returncode=143, words=""), Ended.KILLED),
         (RunEnd(returncode=-signal.SIGKILL, words="", oom_kills=1), Ended.OUT_OF_MEMORY),

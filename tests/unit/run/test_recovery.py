@@ -126,6 +126,14 @@ def test_a_stall_is_resumed_once() -> None:
     assert stopped(decide(history(stalled, stalled)))
 
 
+def test_a_card_that_fails_costs_what_was_not_saved_and_no_night() -> None:
+    failed = at(LADDER.asked, Ended.CARD_FAILED)
+    again = went_on(decide(history(failed)))
+    assert (again.at, again.checkpoint) == (LADDER.asked, checkpoint())
+    assert stopped(decide(history(but(failed, checkpoint=checkpoint())))), "nothing was saved since"
+    assert stopped(decide(history(failed, checkpoints=())))
+
+
 def test_a_loss_that_is_not_finite_is_rolled_back_once_and_only_where_asked() -> None:
     diverged, rolling = at(LADDER.asked, Ended.DIVERGED), RecoverRules(on_nan="roll_back")
     assert stopped(decide(history(diverged)))

@@ -32,12 +32,12 @@ def job(cap: float = 10, *, training: str = "mine", device: str = "cpu", ladder:
     return cast(Job, SimpleNamespace(training=training, budget=budget, ladder=ladder))
 
 
-def kept(index: int, gib: float, kind: Kind = Kind.FITS, *, of: Job | None = None, seconds: float = 2.0) -> None:
+def kept(index: int, gib: float, kind: Kind = Kind.FITS, *, of: Job | None = None) -> None:
     sizes = {"train": int(gib * GIB), "validate": int(gib * GIB / 2)}
     uses = tuple(PhaseUse(phase=phase, seconds=1.0, reserved_bytes=size) for phase, size in sizes.items())
     verdict = Verdict(kind=kind, phase="train", why="", peak_bytes=int(gib * GIB))
     report = TrialReport(uses=uses)
-    past.keep(of or job(), Trial(rung=LADDER.rungs[index], verdict=verdict, report=report, seconds=seconds, folder=Path()))
+    past.keep(of or job(), Trial(rung=LADDER.rungs[index], verdict=verdict, report=report, seconds=2.0, folder=Path()))
 
 
 def known(of: Job) -> dict[int, float | None]:
@@ -45,10 +45,10 @@ def known(of: Job) -> dict[int, float | None]:
 
 
 def test_what_was_measured_is_a_part_of_the_cap_of_now_and_of_a_rung_the_last_counts() -> None:
-    assert known(job()) == {} and past.usual_seconds(job()) is None
-    kept(2, 9.0, seconds=4.0)
+    assert known(job()) == {}
+    kept(2, 9.0)
     kept(2, 8.0)
-    assert known(job()) == {2: pytest.approx(0.8)} and past.usual_seconds(job()) == 3.0
+    assert known(job()) == {2: pytest.approx(0.8)}
     (seen,) = past.of(job(5))
     assert seen.verdict.fits and seen.need == pytest.approx(1.6)
     assert seen.by_phase == {"train": pytest.approx(1.6), "validate": pytest.approx(0.8)}
@@ -70,11 +70,11 @@ def test_what_is_no_measurement_is_not_kept_and_a_rung_that_the_ladder_has_not_i
 def test_another_training_another_device_and_another_folder_tell_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kept(2, 8.0, of=job(training="other"))
     kept(2, 8.0, of=job(device="gpu"))
-    assert known(job()) == {} and past.usual_seconds(job()) is None
+    assert known(job()) == {}
     kept(2, 8.0)
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
-    assert known(job()) == {} and past.usual_seconds(job()) is None
+    assert known(job()) == {}
 
 
 def test_a_torn_line_and_one_of_another_version_spoil_no_other() -> None:
@@ -89,7 +89,7 @@ def test_a_file_that_cannot_be_used_ends_nothing(tmp_path: Path, monkeypatch: py
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
     kept(2, 8.0)
-    assert known(job()) == {} and past.usual_seconds(job()) is None
+    assert known(job()) == {}
 
 
 def test_of_a_large_file_the_newer_half_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
