@@ -11,7 +11,7 @@ from typing import Any
 from launcher.config.schema import Value
 from launcher.history.records import CheckpointRecord
 from launcher.machine import torchrun
-from launcher.machine.devices import Budget, free_now
+from launcher.machine.devices import Budget, told
 from launcher.shared.orders import Orders
 from launcher.shared.probe import SHIM, ProbeSettings, injected
 
@@ -99,9 +99,7 @@ def preloaded(first: str, beside: Sequence[str], *, of: Path, to: Path, env: Map
 
 def held(command: Command, budget: Budget, *, settings: Path) -> Command:
     """The same program, each process of which takes the budget as in its trial, as ``settings`` says, which is written."""
-    cards: list[dict[str, Any]] = [
-        {"device_uuid": one.uuid, "idle_free_bytes": free_now(one) or 0, "cap_bytes": one.run_bytes} for one in budget.each
-    ]
+    cards = [told(one, run=True) for one in budget.each]
     orders = Orders(
         module="", folder="", device=budget.kind, accumulation=1, cards=cards if budget.kind == "cuda" and len(cards) > 1 else [],
         payload={"base": dict(command.base) if budget.kind == "cpu" else {}}, **cards[0],

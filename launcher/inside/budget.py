@@ -29,10 +29,6 @@ class BudgetError(RuntimeError):
     """The budget cannot be made real on this machine, or is too small for the device's own needs. Not the trainer's doing."""
 
 
-class BudgetTaken(BudgetError):
-    """Others hold memory of the card that the budget counts on."""
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Taken:
     """What a trial's process really got; the fields are ``TrialReport``'s."""
@@ -42,15 +38,14 @@ class Taken:
     base_bytes: int
 
 
-def take(orders: Orders, *, yields: bool = False) -> Taken:
-    """Limits this process to the orders' ceiling. ``yields``: a full run takes what others have left of its card since its trial, where
-    a trial raises BudgetTaken."""
+def take(orders: Orders) -> Taken:
+    """Limits this process to the orders' ceiling, or to what others have left it of its card since the launcher looked."""
     ceiling = max(orders.ceiling_bytes, orders.cap_bytes)
     if ceiling <= 0:
         raise BudgetError(f"a budget of {ceiling} bytes allows nothing")
     if orders.device not in ("cpu", "cuda"):
         raise BudgetError(f"no memory budget can be made for device {orders.device!r}; only 'cpu' and 'cuda' have one")
-    base = _limit_cuda(orders, ceiling, yields) if orders.device == "cuda" else _limit_cpu(ceiling)
+    base = _limit_cuda(orders, ceiling) if orders.device == "cuda" else _limit_cpu(ceiling)
     return Taken(cap_bytes=orders.cap_bytes, ceiling_bytes=ceiling, base_bytes=base)
 
 
@@ -99,7 +94,7 @@ def _limit_cpu(cap_bytes: int) -> int:
 # CUDA
 
 
-def _limit_cuda(orders: Orders, cap_bytes: int, yields: bool) -> int:
+def _limit_cuda(orders: Orders, cap_bytes: int) -> int:
     """What is held outside the allocator. Other processes of the same command may be on the card already."""
     import torch
 
@@ -119,12 +114,10 @@ def _limit_cuda(orders: Orders, cap_bytes: int, yields: bool) -> int:
         alone = f"the CUDA context alone takes {format_size(outside)}"
         raise BudgetError(f"{alone}, and the budget allows {format_size(cap_bytes)}: give it more (device.memory), or free the card")
     free = int(torch.cuda.mem_get_info()[0]) + int(torch.cuda.memory_reserved())
-    looked = orders.idle_free_bytes  # else the card shares the host's memory, and its page cache neither is free nor taken
-    if looked and allowed > free + card_memory.SETTLED_BYTES and not orders.cards:  # the driver holds some MiB in no process's name
-        said = f"the trainer is allowed {allowed} bytes of the card, and the driver says that {free} are free for it"
-        if not yields:
-            raise BudgetTaken(said)
-        print(f"autofit: {said}: it goes on with those", file=sys.stderr, flush=True)
+    drift = card_memory.SETTLED_BYTES  # the driver holds some MiB in no process's name
+    if orders.idle_free_bytes and allowed > free + drift and not orders.cards:  # of memory shared with the host's the page cache isn't free
+        left = f"{format_size(free)} of its card are left of the {format_size(allowed)} that it may have"
+        print(f"autofit: {left}: it goes on with those", file=sys.stderr, flush=True)
         cap_bytes = outside + free
     tighten(cap_bytes, outside)
     return outside

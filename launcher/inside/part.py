@@ -86,11 +86,11 @@ class TakingPart:
     def _take(self) -> budget.Taken:
         """The budget; the script's own choice of a current card stays as it is."""
         if self._card is None:
-            return budget.take(self.orders, yields=self.settings.budget_only)
+            return budget.take(self.orders)
         import torch
 
         with torch.cuda.device(self._card):
-            return budget.take(self.orders, yields=self.settings.budget_only)
+            return budget.take(self.orders)
 
     def opened_by(self, optimizer: Any) -> None:
         """An optimizer is made: a model may have been built as a module of the person's own was imported. The card of what it trains is

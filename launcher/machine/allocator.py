@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from launcher.machine import nvml
@@ -37,17 +36,17 @@ def allocator_environment(budget: Budget) -> dict[str, str]:
     """
     if budget.kind == "cpu":
         return MALLOC
-    segments = with_setting(os.environ, "expandable_segments", str(not budget.may_spill))
-    return {**nvml.told_to_cuda([one.uuid for one in budget.each], os.environ), VARIABLE: segments}
+    cards = nvml.told_to_cuda([one.uuid for one in budget.each], os.environ)
+    return {**cards, VARIABLE: _segments(expandable=not budget.may_spill)}
 
 
 def steps_back() -> bool:
     """Has no expandable segments in what this process starts from here on; False where the person has chosen, or it has none by now."""
-    before, os.environ[VARIABLE] = os.environ.get(VARIABLE), with_setting(os.environ, "expandable_segments", "False")
+    before, os.environ[VARIABLE] = os.environ.get(VARIABLE), _segments(expandable=False)
     return os.environ[VARIABLE] != before
 
 
-def with_setting(environ: Mapping[str, str], key: str, value: str) -> str:
-    """What the person's settings come to with one more; theirs where they set it themselves."""
-    said = next((environ[name] for name in VARIABLES if environ.get(name)), "")
-    return said if key in said else ",".join(filter(None, [said, f"{key}:{value}"]))
+def _segments(*, expandable: bool) -> str:
+    """The person's settings with that beside them; theirs alone where they say it themselves."""
+    said = next((os.environ[name] for name in VARIABLES if os.environ.get(name)), "")
+    return said if "expandable_segments" in said else ",".join(filter(None, [said, f"expandable_segments:{expandable}"]))

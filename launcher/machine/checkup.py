@@ -66,7 +66,10 @@ def _cards(environ: Mapping[str, str], nvml: Any) -> Iterator[Check]:
     api, _ = nvml_module.opened(nvml)
     driver = nvml_module.told(lambda nvml: int(nvml.nvmlSystemGetCudaDriverVersion_v2()) // 1000, api)
     yield Check(subject="driver", found=nvml_module.driver_of(api) + (f", for CUDA {driver}" if driver else ""))
-    yield from (_card(nvml_module.read_card(api, uuid)) for uuid in uuids)
+    cards = [nvml_module.read_card(api, uuid) for uuid in uuids]
+    yield from map(_card, cards)
+    if len({card.name for card in cards}) > 1:
+        yield Check(subject="cards", found=f"of different kinds; as plain CUDA does, a launch takes {cards[0]}; device.index=1 is the next")
     yield from _torch(driver, on_card=True)
     yield from (
         Check(subject="allocator", found=f"{fault.key}: {fault.found}", needed="one that keeps to a cap", cure=fault.cure, stops=True)

@@ -76,12 +76,6 @@ class Budget:
     the smallest; notes are of all."""
 
     @property
-    def run_bytes(self) -> int:
-        """What a run may have, its context included."""
-        kept = min(SLACK_BYTES, (self.budget_bytes - self.cap_bytes) // 2) if self.kind == "cuda" else 0
-        return self.budget_bytes - kept
-
-    @property
     def each(self) -> tuple[Budget, ...]:
         """The budget of every rank; of one process its own."""
         return self.ranks or (self,)
@@ -157,6 +151,15 @@ def identity(kind: str, *, index: int = 0) -> str:
     return uuids[index] if index < len(uuids) else ""
 
 
+def told(budget: Budget, *, run: bool = False) -> dict[str, Any]:
+    """What a process on that device is told of it (``Orders``): in a trial it stays below the cap, in a run it may have the budget."""
+    caps = {"cap_bytes": budget.cap_bytes, "ceiling_bytes": budget.ceiling_bytes}
+    if run:
+        kept = min(SLACK_BYTES, (budget.budget_bytes - budget.cap_bytes) // 2) if budget.kind == "cuda" else 0
+        caps = {"cap_bytes": budget.budget_bytes - kept}
+    return {"device_uuid": budget.uuid, "idle_free_bytes": free_now(budget) or 0, **caps}
+
+
 def free_now(budget: Budget, *, nvml: Any = None) -> int | None:
     """Bytes free on the budget's card now; None on a CPU, or if NVML doesn't answer."""
     return nvml_module.told(lambda api: card_memory.free_bytes(api, budget.uuid), nvml) if budget.kind == "cuda" else None
@@ -221,14 +224,10 @@ def settle(budget: Budget, *, idle_free_bytes: int | None = None, timeout_s: flo
 # ---- CUDA
 
 
-def _cards(count: int) -> str:
-    return "1 card" if count == 1 else f"{count} cards"
-
-
 def _too_high(index: int, count: int, env: Mapping[str, str]) -> BadInput:
     wish = env.get("CUDA_VISIBLE_DEVICES")
     under = f" (CUDA_VISIBLE_DEVICES={wish})" if wish is not None else ""
-    found = f"{index} is asked, but {_cards(count)} can be seen{under}"
+    found = f"{index} is asked, but {'1 card' if count == 1 else f'{count} cards'} can be seen{under}"
     return _refused("device.index", found, "Use 0." if count == 1 else f"Use a number from 0 to {count - 1}.")
 
 

@@ -148,9 +148,10 @@ def _of_crash(end: RunEnd) -> str:
 
 
 def _hidden(end: RunEnd) -> str:
-    """How a run has diverged although its reported losses are finite; empty if it hasn't. Its saved weights decide."""
+    """How a run has diverged although its reported losses are finite; empty if it hasn't. Its saved weights decide, else its gradients: an
+    infinite norm may be that of a step which mixed precision left out."""
     if end.weights is None:
-        return end.gradients
+        return end.gradients if "nan" in end.gradients.lower() else ""
     return "" if end.weights.finite else f"the weights that it saved last are not finite: {end.weights.path}"
 
 

@@ -34,8 +34,6 @@ OVER_CAP = "OverCap"
 """Name of the exception by which a trial's child ends as soon as a phase has needed more than the cap."""
 BUDGET_ERROR = "BudgetError"
 """Name of the exception by which a child says that its budget can't be made real: our fault or the machine's, never the trainer's."""
-CARD_TAKEN = "BudgetTaken"
-"""Name of the exception by which a child says that others hold memory of its card that the budget counts on."""
 
 VERSIONS = "versions"
 """Fact of a report: what the trainer's process ran with, name -> version."""

@@ -12,8 +12,8 @@ from launcher.config.schema import Value
 from launcher.ladder.rungs import Rung
 from launcher.ladder.verdict import Kind, Verdict
 from launcher.shared.ending import Ending
-from launcher.shared.memory_failures import OF_MACHINE, MemoryFailure, Source, maybe_memory, memory_failure, no_semaphore, not_handed_over
-from launcher.shared.report import CARD_TAKEN, NOT_EXACT, OVER_CAP, Phase, TrialReport
+from launcher.shared.memory_failures import MemoryFailure, Source, maybe_memory, memory_failure, no_semaphore, not_handed_over
+from launcher.shared.report import NOT_EXACT, OVER_CAP, Phase, TrialReport
 from launcher.shared.sizes import MIB, format_size
 from launcher.shared.write_failures import maybe_full
 
@@ -97,9 +97,6 @@ def _whole_validation(seen: _Seen) -> int:
 
 def _taken(seen: _Seen) -> Verdict | None:
     """The trial ran short of memory because other processes took some of the card. A trial that fits in spite of them fits."""
-    report = seen.report
-    if report.failure is not None and CARD_TAKEN in report.failure.types:
-        return _verdict(seen, Kind.CARD_TAKEN, report.failure.message.partition(": ")[2], evidence=report.failure.message)
     if not seen.taken or not any(check(seen) for check in (_refused, _over_the_cap, _hidden, _squeezed)):
         return None
     return _verdict(seen, Kind.CARD_TAKEN, f"others came to the card meanwhile: {seen.taken}", evidence=seen.taken)
@@ -209,7 +206,8 @@ def _hidden(seen: _Seen) -> Verdict | None:
     if not seen.lost:
         return None
     failed = memory_failure(seen.lost[0])
-    source = failed.source if failed is not None and failed.source in OF_MACHINE else "host_memory" if seen.on_card else "host"
+    source = failed.source if failed is not None else "host"
+    source = "host_memory" if seen.on_card and source == "host" else source
     why = f"something was lost to memory and the trainer went on: {seen.lost[0]}"
     return _verdict(seen, Kind.OUT_OF_MEMORY, why, source=source, evidence="\n".join(seen.lost))
 

@@ -24,7 +24,7 @@ from launcher.ladder.same_training import SameTraining
 from launcher.ladder.twins import Finding, FindingKind, Step, Twin, TwinFigures, compare, with_one_row
 from launcher.machine import process
 from launcher.machine.allocator import allocator_environment
-from launcher.machine.devices import Budget
+from launcher.machine.devices import told
 from launcher.shared.activity import doing
 from launcher.shared.orders import Orders
 from launcher.trial.job import Job
@@ -208,9 +208,9 @@ class _Proving:
     def _child(self, place: Path, payload: dict[str, Any]) -> None:
         budget = self._job.budget
         orders = Orders(
-            module=MODULE, folder=str(place), device=budget.kind, device_uuid=budget.uuid, may_spill=budget.may_spill,
-            cap_bytes=budget.cap_bytes, ceiling_bytes=budget.ceiling_bytes, accumulation=self._rung.accumulation, payload=payload,
-            cache=str(self._job.folder.cache), cards=[_of_card(one) for one in budget.ranks] if budget.kind == "cuda" else [],
+            module=MODULE, folder=str(place), device=budget.kind, may_spill=budget.may_spill, **told(budget),
+            accumulation=self._rung.accumulation, payload=payload,
+            cache=str(self._job.folder.cache), cards=[told(one) for one in budget.ranks] if budget.kind == "cuda" else [],
         )  # fmt: skip
         orders.scratch.mkdir(parents=True, exist_ok=True)
         orders.write(place / "orders.json")
@@ -231,11 +231,6 @@ class _Proving:
             path.unlink(missing_ok=True)
         for path in self._place.glob("*/scratch"):
             shutil.rmtree(path, ignore_errors=True)
-
-
-def _of_card(budget: Budget) -> dict[str, Any]:
-    """What the rank that finds itself on this card is told otherwise."""
-    return {"device_uuid": budget.uuid, "cap_bytes": budget.cap_bytes, "ceiling_bytes": budget.ceiling_bytes}
 
 
 def read(folder: Path, micro_batch: int, accumulation: int, ranks: int) -> list[Twin]:

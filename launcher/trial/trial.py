@@ -20,7 +20,6 @@ from launcher.ladder.rungs import ACCUMULATION, MICRO_BATCH, Ladder, Rung
 from launcher.ladder.verdict import Kind, Verdict
 from launcher.machine import allocator, devices, host, process, stack_dump
 from launcher.machine.allocator import allocator_environment
-from launcher.machine.devices import Budget
 from launcher.machine.host_meter import HostMeter, HostUse
 from launcher.machine.process import Child
 from launcher.shared import procfs
@@ -30,7 +29,6 @@ from launcher.shared.memory_failures import Source, lost_in
 from launcher.shared.orders import RANKS, REPORT, STACKS, Orders
 from launcher.shared.report import (
     BUDGET_ERROR,
-    CARD_TAKEN,
     PASS_SAMPLES,
     RANK,
     SAMPLES,
@@ -327,7 +325,7 @@ def _orders(job: Job, rung: Rung, plan: TrialPlan, place: Path) -> Orders:
         module=plan.module,
         folder=str(place),
         device=job.budget.kind,
-        **_of_device(job.budget),
+        **devices.told(job.budget),
         may_spill=job.budget.may_spill,
         accumulation=rung.accumulation,
         steps=job.recipe.trial.steps,
@@ -335,16 +333,8 @@ def _orders(job: Job, rung: Rung, plan: TrialPlan, place: Path) -> Orders:
         steps_after=job.recipe.trial.steps_after,
         payload=dict(plan.payload),
         cache=str(job.folder.cache),
-        cards=[_of_device(one) for one in job.budget.ranks],
+        cards=[devices.told(one) for one in job.budget.ranks],
     )
-
-
-def _of_device(budget: Budget) -> dict[str, Any]:
-    """What a trial's process is told of its device."""
-    return {
-        "device_uuid": budget.uuid, "idle_free_bytes": devices.free_now(budget) or 0, "cap_bytes": budget.cap_bytes,
-        "ceiling_bytes": budget.ceiling_bytes,
-    }  # fmt: skip
 
 
 def _not_tried(job: Job, rung: Rung, place: Path, holder: str) -> Trial:
@@ -357,7 +347,7 @@ def _not_tried(job: Job, rung: Rung, place: Path, holder: str) -> Trial:
 def _budget_fault(report: TrialReport | None, place: Path) -> BadInput | None:
     """The fault if the child could not take its budget, in the child's words; None otherwise. The trainer isn't to blame for it."""
     failure = report.failure if report is not None else None
-    if failure is None or BUDGET_ERROR not in failure.types or CARD_TAKEN in failure.types:
+    if failure is None or BUDGET_ERROR not in failure.types:
         return None
     said = next(line for line in failure.message.splitlines() if BUDGET_ERROR in line).partition(": ")[2]
     cure = "Mend what it says; this is no failure of the trainer."

@@ -94,3 +94,27 @@ assert sorted(posix.listdir(str(place))) == ["kept", "overlay"]
 def test_what_is_saved_by_either_name_goes_aside_and_a_temporary_file_is_always_written(when: str, tmp_path: Path) -> None:
     (tmp_path / "kept").mkdir()
     subprocess.run([sys.executable, "-c", SAVES, str(tmp_path), when], check=True, capture_output=True, timeout=120)
+
+
+CAPTURED = """
+import json, sys
+from launcher.inside import instrument, start
+from launcher.shared.probe import ProbeSettings
+heard = []
+instrument.Instrument.backward_done = lambda _: heard.append(True)
+start.begin(ProbeSettings(**json.loads(sys.argv[1])))
+import torch
+torch.cuda.is_available = lambda: True
+for captured in (True, False):
+    torch.cuda.is_current_stream_capturing = lambda: captured
+    torch.nn.Linear(2, 1)(torch.ones(1, 2)).sum().backward()
+    print(len(heard))
+"""
+
+
+def test_what_is_captured_into_a_cuda_graph_is_left_alone(tmp_path: Path) -> None:
+    """Waiting for the device there breaks a step that is captured whole."""
+    orders = Orders(module="", folder="", device="cuda", cap_bytes=2**32, accumulation=1, payload={})
+    told = dataclasses.asdict(ProbeSettings(records=str(tmp_path), orders=dataclasses.asdict(orders)))
+    said = subprocess.run([sys.executable, "-c", CAPTURED, json.dumps(told)], check=True, capture_output=True, text=True, timeout=120)
+    assert said.stdout.split() == ["0", "1"]

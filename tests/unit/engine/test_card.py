@@ -203,8 +203,6 @@ def test_a_budget_that_cannot_be_taken_is_no_crash_of_the_trainer(job: Job) -> N
     fault = trial._budget_fault(TrialReport(failure=failure), job.folder.trial(0))
     assert isinstance(fault, BadInput)
     assert "the budget could not be taken: this process runs on the card GPU-2" in str(fault)
-    taken = replace(failure, types=("BudgetTaken", "BudgetError"))
-    assert trial._budget_fault(TrialReport(failure=taken), job.folder.trial(0)) is None  # a verdict of its own
 
 
 # ---- 3: the run is held to what was proven

@@ -49,6 +49,11 @@ def test_a_card_that_others_hold_or_that_is_closed_stops_and_a_desktop_does_not(
     assert not desktop.stops and "the budget is the 13.8 GiB that others leave free" in desktop.found
 
 
+def test_of_unlike_cards_the_one_that_is_taken_is_told(tmp_path: Path, torch_for: None) -> None:
+    lines = looked(tmp_path, FakeCard(name="GT 1030"), FakeCard(uuid="GPU-2", name="RTX 4090"), CUDA_VISIBLE_DEVICES="1,0")
+    assert "a launch takes cuda:1 (RTX 4090)" in lines["cards"].found and "cards" not in looked(tmp_path, FakeCard())
+
+
 def test_an_allocator_that_no_cap_holds_stops(tmp_path: Path, torch_for: None) -> None:
     lines = looked(tmp_path, FakeCard(), PYTORCH_CUDA_ALLOC_CONF="backend:cudaMallocAsync")
     assert lines["allocator"].stops and "PYTORCH_CUDA_ALLOC_CONF" in lines["allocator"].found

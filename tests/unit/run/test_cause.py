@@ -38,7 +38,8 @@ def test_the_phase_is_told_by_the_functions_of_the_last_traceback(frames: tuple[
     [
         ("", None, Ended.DONE),
         ("'grad_norm': nan", None, Ended.DIVERGED),
-        ("'grad_norm': nan", True, Ended.DONE),  # a step that mixed precision left out
+        ("'grad_norm': inf", None, Ended.DONE),  # a step that mixed precision left out
+        ("'grad_norm': nan", True, Ended.DONE),
         ("'grad_norm': nan", False, Ended.DIVERGED),
         ("", False, Ended.DIVERGED),
         ("", True, Ended.DONE),

@@ -262,8 +262,6 @@ def test_a_text_with_other_causes_is_memory_where_the_cards_allocator_had_refuse
 def test_a_card_that_others_came_to_is_never_this_rungs_out_of_memory() -> None:
     verdict = judged(failed(CUDA_2_1), device="cuda", returncode=1, taken="2.0 GiB of cuda:0 are free")
     assert (verdict.kind, verdict.lower_rung_may_help) == (Kind.CARD_TAKEN, False)
-    taken = judged(failed("BudgetTaken: the trainer is allowed 9 bytes", ("BudgetTaken", "BudgetError")), device="cuda", returncode=1)
-    assert (taken.kind, taken.why) == (Kind.CARD_TAKEN, "the trainer is allowed 9 bytes")
 
 
 def test_validation_that_would_grow_over_the_cap_by_the_end_of_the_set_does_not_fit() -> None:
@@ -300,6 +298,12 @@ def test_what_a_trials_logs_say_was_lost_to_memory_makes_it_no_fit(line: str, tm
     lost = lost_in(tmp_path / "stdout.log", tmp_path / "stderr.log", on_card=False)
     verdict = judged(GOOD, lost=lost)
     assert lost == (line,) and verdict.kind is Kind.OUT_OF_MEMORY and line in verdict.why
+
+
+def test_what_a_card_refused_and_a_script_printed_is_the_cards(tmp_path: Path) -> None:
+    """It was called host memory, for which a wheel of loader workers turned first."""
+    (tmp_path / "stderr.log").write_text("skipped a batch: CUDA out of memory. Tried to allocate 2.00 GiB.\n")
+    assert judged(GOOD, lost=lost_in(tmp_path / "stderr.log", on_card=True)).source == "allocator"
 
 
 def test_a_log_without_memory_failures_takes_nothing_from_a_fit(tmp_path: Path) -> None:
