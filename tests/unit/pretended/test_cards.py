@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import re
@@ -70,8 +69,8 @@ def test_pytorch_and_nvml_name_the_same_cards_and_count_the_same_bytes(allocator
 @needs_a_pretended_card
 def test_nvml_has_all_that_autofit_asks_of_it(two: dict[str, str]) -> None:
     asked = {name for file in (ROOT / "launcher").rglob("*.py") for name in re.findall(r"\.(nvml(?:Device|System)\w+)\(", file.read_text())}
-    there = ctypes.CDLL(str(Path(two["LD_LIBRARY_PATH"].partition(":")[0]) / "libnvidia-ml.so.1"))
-    has = {name for name in asked if any(hasattr(there, f"{name}{version}") for version in ("", "_v2", "_v3"))}
+    there = (Path(two["LD_LIBRARY_PATH"].partition(":")[0]) / "libnvidia-ml.so.1").read_bytes()  # loaded it would be this process's driver
+    has = {name for name in asked if re.search(rb"\0%s(_v\d)?\0" % name.encode(), there)}
     assert has == asked and len(asked) > 10
 
 
