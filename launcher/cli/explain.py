@@ -65,7 +65,7 @@ def _show(call: Call, said: Explanation, name: str, command: str) -> None:
     rows = [
         ("what", said.headline),
         ("it says", f"{said.line}{f' (line {said.number} of {name})' if said.number else ''}" if said.line else ""),
-        ("where", known.parts()[said.phase].words if said.memory is not False else ""),
+        ("where", known.table().parts[said.phase].words if said.memory is not False else ""),
         ("how much", said.figures.words),
         ("likely" if said.memory is not False else "it means", said.likely),
         ("trainer", said.trainer),

@@ -6,19 +6,21 @@ import re
 from dataclasses import dataclass
 
 from launcher.shared.memory_failures import asked_bytes
-from launcher.shared.sizes import MIB, UNITS, format_size
+from launcher.shared.sizes import GIB, MIB, UNITS, format_size
 
-_SIZE = r"([\d.]+) ([KMGT]?i?B|bytes)"
+_SIZE = r"(\d{1,12}(?:[.,]\d{1,3})?)([KMGT]?i?B|bytes)"
 _FIGURES = {
-    "total": rf"{_SIZE} total capacity|total capacity of {_SIZE}",
-    "free": rf"{_SIZE} free[;)]|of which {_SIZE} is free",
-    "allocated": rf"{_SIZE} already allocated|{_SIZE} is allocated by PyTorch|MPS allocated: {_SIZE}",
-    "reserved": rf"{_SIZE} reserved in total by PyTorch",
-    "unallocated": rf"{_SIZE} (?:is reserved by PyTorch but unallocated|cached\))",  # "cached" up to PyTorch 1.3
-    "allowed": rf"{_SIZE} allowed;|max allowed: {_SIZE}",
-    "ours": rf"this process has {_SIZE} memory in use",
+    "asked": rf"(?:[Tt]riedtoallocate|Requested:){_SIZE}",
+    "total": rf"{_SIZE}(?:total|ofwhich)|capaci?ty(?:of)?{_SIZE}|limit:{_SIZE}Free",
+    "free": rf"{_SIZE}(?:is)?free|Free\(accordingtoCUDA\):{_SIZE}",
+    "allocated": rf"{_SIZE}(?:is)?(?:already)?allocated|allocated:{_SIZE}",
+    "reserved": rf"{_SIZE}reservedintotal",
+    "unallocated": rf"{_SIZE}(?:is)?reserved(?:byPyTorch)?butunallocated|{_SIZE}cached",  # "cached" up to PyTorch 1.3
+    "allowed": rf"{_SIZE}allowed|maxallowed:{_SIZE}",
+    "ours": rf"thisprocesshas{_SIZE}|{_SIZE}inusebythisprocess",
 }
-_OTHERS = re.compile(rf"Process \d+ has {_SIZE} memory in use")
+"""What they stand beside, in a message without white space and quotes: people and terminals break it anywhere."""
+_OTHERS = re.compile(rf"Process\d+has{_SIZE}")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -45,6 +47,11 @@ class CardFigures:
         return self.reserved - self.allocated if self.reserved is not None and self.allocated is not None else None
 
     @property
+    def giant(self) -> bool:
+        """One request is most of a card: no sum of many, and little that a smaller batch cures."""
+        return self.asked is not None and self.asked >= max(8 * GIB, (self.total or 32 * GIB) // 2)
+
+    @property
     def contradict(self) -> bool:
         """More was free than was asked for."""
         return bool(self.asked and self.free and self.allowed is None and self.free > self.asked * 5 // 4)
@@ -66,27 +73,24 @@ class CardFigures:
         return ", ".join(words.format(format_size(size)) for words, size in named if size is not None)
 
 
-def read(line: str, after: str = "") -> CardFigures:
-    """``line``: the one that speaks of the failure. ``after``: those below it, onto which a terminal may have wrapped it."""
-    wrapped = line.count("(") > line.count(")") or not line.rstrip().endswith((".", ")", "PYTORCH_CUDA_ALLOC_CONF"))
-    text = f"{line} {after}" if wrapped else line
+def read(message: str) -> CardFigures:
+    text = re.sub(r"[\s>*`|]+", "", message)
     told = {name: _bytes(match) for name, pattern in _FIGURES.items() if (match := re.search(pattern, text))}
+    asked = told.pop("asked", None) or asked_bytes(message)
     unallocated = told.pop("unallocated", None)
     if unallocated is not None and "allocated" in told:
         told.setdefault("reserved", told["allocated"] + unallocated)
-    return CardFigures(asked=asked_bytes(text), others=_others(text, told), **told)
-
-
-def _others(text: str, told: dict[str, int]) -> int | None:
-    total, free, held = told.get("total"), told.get("free"), told.get("ours", told.get("reserved"))
     named = sorted(map(_bytes, _OTHERS.finditer(text)))
-    if named and held is not None and total is not None and sum(named) + held > total:  # in a container it knows itself by another number
-        return sum(named) - next((size for size in named if size >= held), 0)
-    if named:
-        return sum(named)
+    if named and "ours" not in told:  # in a container it knows itself by another number
+        told["ours"] = named.pop(next((at for at, size in enumerate(named) if size >= told.get("reserved", named[-1])), -1))
+    return CardFigures(asked=asked, others=sum(named) if named else _rest(told), **told)
+
+
+def _rest(told: dict[str, int]) -> int | None:
+    total, free, held = told.get("total"), told.get("free"), told.get("ours", told.get("reserved"))
     return max(0, total - free - held) if total is not None and free is not None and held is not None else None
 
 
 def _bytes(match: re.Match[str]) -> int:
     number, unit = filter(None, match.groups())
-    return int(float(number) * UNITS.get(unit, 1))
+    return int(float(number.replace(",", ".")) * UNITS.get(unit, 1))

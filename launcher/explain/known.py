@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import yaml
 from pydantic import BaseModel, ConfigDict
@@ -44,43 +43,34 @@ class Dialect(BaseModel):
     changes: Mapping[str, str]
 
 
+class Table(BaseModel):
+    """The whole of known.yaml."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+    kinds: Mapping[str, Known]
+    """By ``trouble.Trouble``."""
+    parts: Mapping[str, Known]
+    """By ``part.Part``."""
+    frames: tuple[Known, ...]
+    """What a traceback's frames tell beyond the part in which it failed."""
+    errors: tuple[Known, ...]
+    """Errors that are none of PyTorch's memory; ``on_card``: of a card's memory all the same, in a program of another kind."""
+    dialects: tuple[Dialect, ...]
+
+
+@cache
+def table() -> Table:
+    return Table.model_validate(yaml.safe_load(Path(__file__).with_name("known.yaml").read_text(encoding="utf-8")))
+
+
 def speaker(log: str) -> Dialect:
     """Whose log it is, with the words of any PyTorch training where it has none of its own."""
-    spoken = [Dialect(**entry) for entry in _read()["dialects"]]
+    spoken = table().dialects
     speaking = next(one for one in spoken if re.search(one.signs, log))
     return speaking.model_copy(update={"changes": {**spoken[-1].changes, **speaking.changes}})
 
 
-@cache
-def _read() -> dict[str, Any]:
-    told: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("known.yaml").read_text(encoding="utf-8"))
-    return told
-
-
-@cache
-def _table() -> dict[str, Any]:
-    told = {section: said for section, said in _read().items() if section != "dialects"}
-    return {
-        section: {name: Known(**entry) for name, entry in said.items()} if isinstance(said, dict) else [Known(**entry) for entry in said]
-        for section, said in told.items()
-    }
-
-
-def kinds() -> Mapping[str, Known]:
-    """By ``trouble.Trouble``."""
-    return _table()["kinds"]  # type: ignore[no-any-return]
-
-
-def parts() -> Mapping[str, Known]:
-    """By ``part.Part``."""
-    return _table()["parts"]  # type: ignore[no-any-return]
-
-
-def frame(chain: str) -> Known | None:
-    """The frames of a traceback that tell more than the part in which it failed."""
-    return next((one for one in _table()["frames"] if re.search(one.signs, chain)), None)
-
-
-def meaning(line: str) -> str:
-    """Meaning of an error's line that is no want of memory; empty if the table doesn't know it."""
-    return next((one.means for one in _table()["errors"] if re.search(one.signs, line)), "")
+def match(entries: tuple[Known, ...], text: str) -> Known | None:
+    """The first of the entries whose signs the text holds."""
+    return next((one for one in entries if re.search(one.signs, text)), None)

@@ -18,7 +18,7 @@ _TRACEBACK = "Traceback (most recent call last)"
 _CHAINED = ("another exception occurred:", "direct cause of the following exception:", "Original")
 _STARTER = re.compile(r"^(?:\w+\.)*(?:ChildFailedError|CalledProcessError|ProcessExitedException)\b", re.MULTILINE)
 """The error of a program that started the training (torchrun, accelerate, mp.spawn), in a traceback of its own."""
-_CHILD = re.compile(r"Root Cause.*?exitcode\s*: -(\d+)|died with <Signals\.\w+: (\d+)>|terminated with signal (SIG\w+)", re.DOTALL)
+_CHILD = re.compile(r"Root Cause.{0,500}?exitcode\s*: -(\d+)|died with <Signals\.\w+: (\d+)>|terminated with signal (SIG\w+)", re.DOTALL)
 """The signal that such a program says its child died of."""
 _RANK = re.compile(r"^\[rank\d+\]: ?")
 _IGNORED = "Exception ignored in"

@@ -49,23 +49,23 @@ _SIGNATURES: tuple[tuple[Source, re.Pattern[str]], ...] = tuple(
         ("pinned", r"pin(ned)?[ _]memory.*(CUDA( driver)? error: out of memory|cudaErrorMemoryAllocation)"),
         ("pinned", r"cudaHostAlloc|cudaHostRegister|CUDA host alloc|allocate pinned host memory|failed to alloc \d+ bytes on host"),
         ("allocator", r"(CUDA|HIP|XPU) out of memory"),
-        ("allocator", r"MPS backend out of memory"),
+        ("allocator", r"MPS backend out of memory|THC(Storage|Tensor)\S* line=\d+ error=2 :|error \(2\) : out of memory at \S*THC(Storage|Tensor)"),
         ("allocator", r"would exceed allowed memory"),
         ("allocator", r"memory allocation failed with OOM on device|memory mapping failed with OOM on device"),
         ("allocator", r"Evaluation hit an out-of-memory error|No executable batch size found, reached zero"),
-        ("driver", r"(CUDA|HIP)( driver)? error: out of memory|cuda runtime error \(2\) : out of memory|cudaErrorMemoryAllocation"),
+        ("driver", r"(CUDA|HIP)( driver)? error: out of memory|cuda runtime error \(2\) : out of memory|THCudaCheck FAIL .*error=2 :|cudaErrorMemoryAllocation"),
         ("driver", r"CUDA ran out of memory outside PyTorch's allocator"),
         ("driver", r"CU(BLAS|SOLVER|SPARSE|FFT|DNN)_STATUS_\w*ALLOC(ATION)?_FAILED|CUFFT_ALLOC_FAILED"),
         ("driver", r"Triton Error \[CUDA\]: out of memory"),
         ("driver", r"Error out of memory at line"),  # bitsandbytes' csrc
-        ("driver", r"Failed to CUDA (calloc|malloc)|Cuda failure 2 'out of memory'"),
+        ("driver", r"Failed to CUDA (calloc|malloc)|Cuda failure (2 )?'out of memory'"),
         ("driver", r"UR_RESULT_ERROR_OUT_OF_(DEVICE_MEMORY|RESOURCES)"),
         ("host", r"DefaultCPUAllocator: (can't allocate memory|not enough memory)"),
         ("host", r"Cannot allocate memory|Unable to allocate [\d.]+ [KMGT]iB|std::bad_alloc|\bMemoryError\b"),
         ("host", r"OpenBLAS error: Memory allocation still failed"),
         ("host", r"memory allocation of \d+ bytes failed"),  # Rust: tokenizers, safetensors and polars end their process with it
         ("host", r"(malloc|realloc) of size \d+ failed|\bArrowMemoryError\b|Out of memory allocating \d+ bytes"),  # Arrow; libgomp
-        ("host", r"failed to map segment from shared object"),
+        ("host", r"failed to map segment from shared object|\[WinError 1455\]"),
         ("host", r"Insufficient memory|OutOfMemoryError: Failed to allocate"),  # OpenCV: Failed to allocate N bytes
     )
 )
