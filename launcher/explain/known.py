@@ -12,22 +12,20 @@ from pydantic import BaseModel, ConfigDict
 
 
 class Known(BaseModel):
-    """One entry of the table, as far as it says something."""
+    """One entry of the table, as far as it says something; its head tells the fields."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     signs: str = ""
-    """Regular expression of a log's words that it is about."""
-    headline: str = ""
     words: str = ""
     likely: str = ""
-    """What most likely takes the memory."""
-    means: str = ""
+    """What most likely takes the memory, or what an error means."""
+    memory: bool | None = True
     on_card: bool = False
+    may_fit: bool = True
     first: str = ""
     """What helps first, whichever trainer it is."""
     changes: tuple[str, ...] = ()
-    """What to change, best first, by the names of ``Dialect.changes``."""
     last: str = ""
 
 
@@ -39,7 +37,6 @@ class Dialect(BaseModel):
     trainer: str
     """As people call it; empty: any PyTorch training."""
     signs: str = ""
-    """Regular expression of what only its logs hold."""
     changes: Mapping[str, str]
 
 
@@ -49,9 +46,8 @@ class Table(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     kinds: Mapping[str, Known]
-    """By ``trouble.Trouble``."""
+    """By ``trouble.Kind``."""
     parts: Mapping[str, Known]
-    """By ``part.Part``."""
     frames: tuple[Known, ...]
     """What a traceback's frames tell beyond the part in which it failed."""
     errors: tuple[Known, ...]

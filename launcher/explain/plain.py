@@ -10,12 +10,13 @@ _CONTROLS = re.compile(
     r"(?:\x1b|\\u001b|\\x1b|\^\[)(?:\[[0-9;?]*[A-Za-z]|\][^\x07\x1b]*(?:\x07|\x1b\\)?)|\[\d{1,2}(?:;\d{1,3})*m|[\x00-\x08\x0e-\x1f\x7f]"
 )
 """Colours, also those whose first character a terminal or a notebook's file wrote in other letters, or lost."""
-_TYPED = str.maketrans({"“": '"', "”": '"', "„": '"', "‘": "'", "’": "'", "\xa0": " "})
+_TYPED = str.maketrans("“”„«»\u2018\u2019\xa0", '"""""\'\' ')
 """What mail programs and word processors make of quotes."""
-_LONGEST, MOST_LINES = 2000, 20_000
+_LONGEST, MOST_LINES = 1000, 20_000
 """Characters of a line, which is broken there, and lines of a log's end: a longer past says nothing of its failure."""
 _BEFORE = re.compile(
-    r"^(?:>+ ?|[*`]{1,3} ?|[-•] (?=\w)|[│┃|╭╰]+[─━]* ?|\[?[A-Za-z]*:?\d+\]: ?|\[\d+,\d+\]<\w+>: ?|\[rank ?\d+\] ?|\([A-Za-z][\w ]*pid=\d+[^)]*\) ?"
+    r"^(?:>+ ?|[*`]{1,3} ?|[-•] (?=\w)|[│┃|╭╰]+[─━]* ?"
+    r"|\[?[A-Za-z]*:?\d+\]: ?|\[\d+,\d+\]<\w+>: ?|\[rank ?\d+\] ?|\([A-Za-z][\w ]*pid=\d+[^)]*\) ?"
     r"|\[?\d{4}-\d\d-\d\d[T ]\d\d:[\d:.,]+(?:Z|[+-]\d\d:?\d\d)?\]? ?(?:[|:-]? ?(?:[A-Z]{4,8}|std(?:out|err)(?: [FP])?)\b ?[|:-]? ?)?)+"
 )
 """Marks before a line that a program said: quotes, bullets, boxes, ranks, times, Ray's and Kubernetes' names."""
