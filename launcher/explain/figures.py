@@ -75,7 +75,8 @@ class CardFigures:
 
 def read(message: str) -> CardFigures:
     text = re.sub(r"[\s>*`|]+", "", message)
-    told = {name: _bytes(match) for name, pattern in _FIGURES.items() if (match := re.search(pattern, text))}
+    found = {name: _bytes(match) for name, pattern in _FIGURES.items() if (match := re.search(pattern, text))}
+    told = {name: size for name, size in found.items() if size < 2**50}  # drivers say 2**34 GiB where they don't know
     asked = told.pop("asked", None) or asked_bytes(message)
     unallocated = told.pop("unallocated", None)
     if unallocated is not None and "allocated" in told:

@@ -41,31 +41,21 @@ class LogFailure:
     """The program got over it."""
 
 
-_ADVICE = re.compile(
-    r"^(?=.*(?:out of memory|OOM))"
-    r".*?\b(if|in case|to avoid|to prevent|avoids?|prevents?|may|might|could|can|reduces?|risk of|likely|except)\b(?!.*Error: )"
-    r".*(out of memory|OOM)",
-    re.IGNORECASE,
-)
-"""Advice that speaks of memory, and no failure of it."""
-_ERROR = re.compile(
-    r"^(?:\w+\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit)\b|^terminate called|Error:|^ERROR\b|\bCUDA error\b|^Segmentation|Bus error"
-)
-
-
 _NEXT = re.compile(r"Traceback|out of memory|Error: ")
 """Begins what is no more of a message."""
 _CARD = re.compile(r"CUDA:\d+ \([^()]*, (\d+)MiB\)")
-_ROW = re.compile(r"^\s*\d+/\d+\s+([\d.]+)G\s")
-"""Ultralytics' words for its card, and for what PyTorch holds of it."""
+"""Ultralytics' words for its card."""
 
 
-def find(lines: Sequence[str]) -> LogFailure:
+def find(lines: list[str]) -> LogFailure:
     """Finds the failure that the log ends with. ``lines``: plain ones."""
     text, kinds = "\n".join(lines), table().kinds
     chain = last_chain(text)
-    spoken = [line for line in said(chain.splitlines()) if not _is_advice(line)]
+    spoken = _spoken(chain.splitlines())
     failure = _failure(spoken)
+    if failure is None and chain != text and not _last(kinds["other"].signs, spoken):  # its last traceback was cut
+        chain, spoken = text, _spoken(lines)
+        failure = _failure(spoken)
     of_host = failure is None or failure.source in ("host", "workers")
     if of_host and (killer := _last(kinds["killer"].signs, lines)):
         return LogFailure(kind="killer", line=killer, chain=chain)
@@ -73,13 +63,16 @@ def find(lines: Sequence[str]) -> LogFailure:
         return LogFailure(kind="foreign", line=foreign, chain=chain)
     if failure is not None:
         return _of_memory(failure, spoken, chain, went_on=_went_on(text, failure.line))
-    if killed := _last(kinds["killed"].signs, lines):
-        return LogFailure(kind="killed", line=killed, chain=chain)
+    told: tuple[Kind, ...] = ("killed", "workers")
+    for kind in told:
+        if line := _last(kinds[kind].signs, lines):
+            return LogFailure(kind=kind, line=line, chain=chain)
     return _of_another_kind(chain, spoken)
 
 
-def _is_advice(line: str) -> bool:
-    return _ADVICE.search(line) is not None and "Tried to allocate" not in line
+def _spoken(lines: list[str]) -> list[str]:
+    advice = table().kinds["nothing"].signs
+    return [line for line in said(lines) if not re.search(advice, line) or "Tried to allocate" in line]
 
 
 def _failure(spoken: Sequence[str]) -> MemoryFailure | None:
@@ -88,8 +81,10 @@ def _failure(spoken: Sequence[str]) -> MemoryFailure | None:
     if last is None:
         cut = _last(table().kinds["allocator"].signs, spoken)
         return MemoryFailure(source="allocator", line=cut, asked_bytes=None) if cut else None
-    sized = [one for one in memory_failures(spoken) if one.source == "allocator" == last.source and one.asked_bytes]
-    return sized[-1] if sized else last
+    after = "\n".join(spoken).rpartition(last.line)[2]
+    if last.source != "allocator" or last.asked_bytes or re.search(table().kinds["allocator"].signs, after):
+        return last
+    return next((one for one in reversed(memory_failures(spoken)) if one.source == "allocator" and one.asked_bytes), last)
 
 
 def _of_memory(failure: MemoryFailure, spoken: Sequence[str], chain: str, *, went_on: bool) -> LogFailure:
@@ -114,16 +109,13 @@ def _kind(failure: MemoryFailure, figures: CardFigures, chain: str, *, around: s
     return _of_allocator(figures)
 
 
-LEAST_NEIGHBOUR_BYTES = GIB
-"""Bytes beyond what a process mostly holds by itself outside PyTorch's allocator (context, libraries)."""
-
-
 def _of_allocator(figures: CardFigures) -> Kind:
     held, total = figures.reserved, figures.total
     if held is not None and total is not None and held > total:
         return "spilled"
     asked, idle = figures.asked, figures.idle
-    least = max(LEAST_NEIGHBOUR_BYTES, (total or 0) // (2 if figures.ours is None else 4))  # a rest is also what isn't told of this process
+    # A rest is also what isn't told of this process; outside PyTorch's allocator it mostly holds less than that (context, libraries).
+    least = max(GIB, (total or 0) // (2 if figures.ours is None else 4))
     if figures.others is not None and total and figures.others >= least and (figures.free or 0) < (asked or GIB):
         return "neighbours"
     if figures.giant:
@@ -144,14 +136,16 @@ def _of_another_kind(chain: str, spoken: Sequence[str]) -> LogFailure:
         return LogFailure(kind="other", line=unwritten, chain=chain)
     if doubtful := maybe_memory("\n".join(spoken)):
         return LogFailure(kind="maybe", line=doubtful, chain=chain)
+    kinds = table().kinds
     error = from_error(chain)[0].strip() if 'File "' in chain else ""
-    if not _ERROR.search(error):
-        error = next((one.strip() for one in reversed(spoken) if _ERROR.search(one) or known.match(table().errors, one)), error)
-    row = _last(_ROW.pattern, spoken)
-    if not error and (card := _CARD.search("\n".join(spoken))) and (held := _ROW.match(row)):
-        figures = CardFigures(total=int(card[1]) * MIB, reserved=int(float(held[1]) * 10**9))
+    if not re.search(kinds["other"].signs, error):
+        found = (line for line in reversed(spoken) if re.search(kinds["other"].signs, line) or known.match(table().errors, line))
+        error = next(found, error).strip()
+    row = re.search(kinds["spilled"].signs, "\n".join(reversed(spoken)), re.MULTILINE)
+    if not error and row and (card := _CARD.search("\n".join(spoken))):
+        figures = CardFigures(total=int(card[1]) * MIB, reserved=int(float(row["held"]) * 10**9))
         if _of_allocator(figures) == "spilled":
-            return LogFailure(kind="spilled", line=row, chain=chain, figures=figures)
+            return LogFailure(kind="spilled", line=row[0].strip(), chain=chain, figures=figures)
     return LogFailure(kind="other" if error else "nothing", line=error, chain=chain)
 
 
