@@ -69,7 +69,7 @@ def _api(uuid: str) -> Any:
     try:
         nvml = importlib.import_module("pynvml")
         nvml.nvmlInit()
-        card_memory.free_bytes(nvml, uuid)
+        card_memory.handle_of(nvml, uuid)
     except Exception:
         return None
     return nvml

@@ -59,7 +59,11 @@ def _when_cuda_begins(instrument: Instrument) -> None:
 
     def begun() -> None:
         before = torch.cuda.is_initialized()
-        begin()
+        try:
+            begin()
+        except Exception:
+            instrument.open()  # which says why there is none
+            raise
         if torch.cuda.is_initialized() and not (before or instrument.settled or _importing()):
             instrument.open()
 

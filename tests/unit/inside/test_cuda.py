@@ -99,6 +99,15 @@ def test_a_neighbour_that_comes_meanwhile_takes_nothing_where_the_driver_tells_w
     assert budget.take(machine.orders).base_bytes == 500 * MIB
 
 
+def test_of_memory_that_is_the_hosts_too_what_this_process_holds_counts_and_no_page_cache(machine: Machine) -> None:
+    """NVIDIA GB10: NVML tells processes and no memory; what CUDA calls free leaves out the page cache."""
+    sys.modules["pynvml"].nvmlDeviceGetMemoryInfo = lambda *_, **__: sys.modules["pynvml"].nvmlDeviceGetHandleByIndex(0)
+    machine.card.processes, machine.card.locked = [[(os.getpid(), 500 * MIB)]], True
+    machine.card.used += 15 * GIB  # files that were read
+    assert budget.take(replace(machine.orders, idle_free_bytes=0)).base_bytes == 500 * MIB
+    assert machine.cuda.limits == [CAP - 500 * MIB]
+
+
 # ---- 4, 5: a budget that isn't there
 
 

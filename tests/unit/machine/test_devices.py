@@ -300,6 +300,24 @@ def test_a_trial_that_waits_for_its_predecessors_memory_leaves_a_desktops_drift_
     assert not settle(budget, idle_free_bytes=budget.free_bytes - 300 * MIB, timeout_s=0.0, nvml=nvml)
 
 
+@pytest.mark.parametrize(("freed", "settled", "waited"), [(0, False, 3), (100 * MIB, True, 9), (10 * MIB, False, 23)])
+def test_memory_that_comes_back_is_waited_for_and_a_desktop_that_has_grown_is_not(
+    freed: int, settled: bool, waited: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    card, now = FakeCard(), [0.0]
+    nvml = FakeNvml(card)
+    budget = on(nvml)
+    card.used = 900 * MIB
+
+    def sleep(_: float) -> None:
+        now[0] += 1.0
+        card.used -= freed if now[0] <= 20 else 0
+
+    monkeypatch.setattr(devices.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(devices.time, "sleep", sleep)
+    assert (settle(budget, nvml=nvml), now[0]) == (settled, waited)
+
+
 def test_a_driver_that_spills_gets_a_lower_cap(monkeypatch: pytest.MonkeyPatch) -> None:
     plain = on(FakeNvml(FakeCard()))
     monkeypatch.setattr(platform, "release", lambda: "6.6.87.2-microsoft-standard-WSL2")

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from launcher.pretended import cards, catalogue
+from tests.helpers.command_line import answer
 from tests.helpers.pretended import needs_a_pretended_card
 from tests.trainers.ultralytics.conftest import loaded
 
@@ -65,8 +66,12 @@ def test_an_older_ultralytics_trains_on_the_card_that_was_chosen(two: dict[str, 
 @pytest.mark.parametrize(("card", "refused"), [("0", True), ("1", False)])
 def test_a_script_that_names_another_card_is_refused(card: str, refused: bool, two: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(SCRIPT.format(card=card))
-    argv = [sys.executable, "-m", "launcher", "run", "--fit-only", "device=cuda", "device.index=1", "--", sys.executable, "train.py"]
+    argv = [sys.executable, "-m", "launcher", "run", "--json", "device=cuda", "device.index=1", "--", sys.executable, "train.py"]
     done = subprocess.run(argv, env={**two, "COLUMNS": "200"}, cwd=tmp_path, capture_output=True, text=True, timeout=280, check=False)
     said = done.stdout + done.stderr
     assert ("something in it sets CUDA_VISIBLE_DEVICES" in " ".join(said.split())) is refused, said[-3000:]
     assert (done.returncode == 0) is not refused, said[-3000:]
+    if not refused:
+        record = answer(done)
+        assert "CUDA_VISIBLE_DEVICES=1" in record["command"] and record["run"]["optimizer_steps"] == 32, "a held run counts them"
+        assert 0.9 < record["memory"]["run_peak_bytes"] / record["memory"]["trial_peak_bytes"] < 1.03
