@@ -103,11 +103,10 @@ def _limit_cuda(orders: Orders, cap_bytes: int) -> int:
         raise BudgetError(f"{asked}{too_old(torch.version.cuda)}")
     if not orders.searches:
         without_search()
-    uuid = orders.device_uuid
-    card = VisibleCard(uuid, idle_free_bytes=orders.idle_free_bytes)
+    card = VisibleCard(orders.device_uuid, idle_free_bytes=orders.idle_free_bytes)
     torch.cuda.init()
     torch.cuda.synchronize()  # creates the context, where the trainer's own imports haven't
-    _same_card(uuid)
+    _same_card(orders.device_uuid)
     outside = card.outside()
     allowed = cap_bytes - outside
     if allowed <= 0:

@@ -57,6 +57,7 @@ def _when_cuda_begins(instrument: Instrument) -> None:
 
     begin = torch.cuda._lazy_init
 
+    @functools.wraps(begin)
     def begun() -> None:
         before = torch.cuda.is_initialized()
         try:

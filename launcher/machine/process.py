@@ -418,11 +418,7 @@ ENTRY = Path(__file__).absolute().parents[2] / "autofit_launcher.py"
 """The script that loads this installation's package, and then a module of it."""
 
 
-Detached = subprocess.Popen[bytes]
-"""A process that outlives this one."""
-
-
-def detach(argv: Sequence[str], *, env: Mapping[str, str], log: Path) -> Detached:
+def detach(argv: Sequence[str], *, env: Mapping[str, str], log: Path) -> subprocess.Popen[bytes]:
     """Starts ``argv`` in a session of its own, with all output in ``log``. It isn't ended with this process."""
     with log.open("ab", buffering=0) as words:
         return subprocess.Popen(
