@@ -10,9 +10,9 @@ from launcher.shared.sizes import GIB, MIB, UNITS, format_size
 
 _SIZE = r"(\d{1,12}(?:[.,]\d{1,3})?)([KMGT]?i?B|bytes)"
 _FIGURES = {
-    "asked": rf"(?:[Tt]riedtoallocate|Requested:){_SIZE}",
+    "asked": rf"(?:triedtoallocate|Requested:){_SIZE}",
     "total": rf"{_SIZE}(?:total|ofwhich)|capaci?ty(?:of)?{_SIZE}|limit:{_SIZE}Free",
-    "free": rf"{_SIZE}(?:is)?free|Free\(accordingtoCUDA\):{_SIZE}",
+    "free": rf"{_SIZE}(?:is)?free(?!\()|Free\(accordingtoCUDA\):{_SIZE}",
     "allocated": rf"{_SIZE}(?:is)?(?:already)?allocated|allocated:{_SIZE}",
     "reserved": rf"{_SIZE}reservedintotal",
     "unallocated": rf"{_SIZE}(?:is)?reserved(?:byPyTorch)?butunallocated|{_SIZE}cached",  # "cached" up to PyTorch 1.3
@@ -20,7 +20,8 @@ _FIGURES = {
     "ours": rf"thisprocesshas{_SIZE}|{_SIZE}inusebythisprocess",
 }
 """What they stand beside, in a message without white space and quotes: people and terminals break it anywhere."""
-_OTHERS = re.compile(rf"Process\d+has{_SIZE}")
+_OTHERS = re.compile(rf"process\d+has{_SIZE}", re.IGNORECASE)
+_UNITS = {unit.lower(): size for unit, size in UNITS.items()}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -75,7 +76,7 @@ class CardFigures:
 
 def read(message: str) -> CardFigures:
     text = re.sub(r"[\s>*`|]+", "", message)
-    found = {name: _bytes(match) for name, pattern in _FIGURES.items() if (match := re.search(pattern, text))}
+    found = {name: _bytes(match) for name, pattern in _FIGURES.items() if (match := re.search(pattern, text, re.IGNORECASE))}
     told = {name: size for name, size in found.items() if size < 2**50}  # drivers say 2**34 GiB where they don't know
     asked = told.pop("asked", None) or asked_bytes(message)
     unallocated = told.pop("unallocated", None)
@@ -94,4 +95,4 @@ def _rest(told: dict[str, int]) -> int | None:
 
 def _bytes(match: re.Match[str]) -> int:
     number, unit = filter(None, match.groups())
-    return int(float(number.replace(",", ".")) * UNITS.get(unit, 1))
+    return int(float(number.replace(",", ".")) * _UNITS.get(unit.lower(), 1))

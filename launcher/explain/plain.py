@@ -7,9 +7,10 @@ import re
 from launcher.shared.memory_failures import spoken
 
 _CONTROLS = re.compile(
-    r"(?:\x1b|\\u001b|\\x1b|\^\[)(?:\[[0-9;?]*[A-Za-z]|\][^\x07\x1b]*(?:\x07|\x1b\\)?)|\[\d{1,2}(?:;\d{1,3})*m|[\x00-\x08\x0e-\x1f\x7f]"
+    r"(?:\x1b|\\u001b|\\x1b|\^\[)(?:\[[0-9;?]*[A-Za-z]|\][^\x07\x1b]*(?:\x07|\x1b\\)?)|\[\d{1,2}(?:;\d{1,3})*m"
+    r"|</?(?:span|pre|div|code|p|br)\b[^<>]*>|[\x00-\x08\x0e-\x1f\x7f]"
 )
-"""Colours, also those whose first character a terminal or a notebook's file wrote in other letters, or lost."""
+"""A notebook's HTML, and colours, also those whose first character a terminal or a notebook's file wrote in other letters, or lost."""
 _TYPED = str.maketrans("“”„«»\u2018\u2019\xa0", '"""""\'\' ')
 """What mail programs and word processors make of quotes."""
 _LONGEST, MOST_LINES = 1000, 20_000

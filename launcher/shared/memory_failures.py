@@ -115,7 +115,7 @@ def memory_failure(text: str, *, types: Iterable[str] = (), last: bool = False) 
     lines = spoken(text.splitlines())
     if last and (found := memory_failures(lines)):
         return _pinned(found[-1], text)
-    for source, pattern in _SIGNATURES:
+    for source, pattern in () if last else _SIGNATURES:  # none of them found any above
         for line in lines:
             if pattern.search(line) and not _NOT_MEMORY.search(line):
                 return _pinned(MemoryFailure(source=source, line=line.strip()[:500], asked_bytes=asked_bytes(line)), text)
