@@ -16,6 +16,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from . import steps as made_steps
+from .driver import too_old
 from .instrument import Instrument
 from .part import accumulation_from_outside
 from .passes import probed
@@ -85,7 +86,8 @@ class _Modules:
 
         instrument, known = self._instrument, self._all
         module = torch.nn.Module
-        alone = instrument.orders.device == "cuda" and not instrument.orders.cards
+        seen = torch.version.cuda is not None and not too_old(torch.version.cuda)  # else that is said at once
+        alone = instrument.orders.device == "cuda" and not instrument.orders.cards and seen
         if alone:
             _when_cuda_begins(instrument)
         known |= {id(one): weakref.ref(one) for one in gc.get_objects() if issubclass(type(one), module)}  # built before we came

@@ -268,7 +268,7 @@ def allocator_faults(env: Mapping[str, str]) -> list[Fault]:
 def _held(card: Card) -> Fault:
     """The card is held by others: by whom, and what to do about it."""
     killable = [str(neighbour.pid) for neighbour in card.neighbours if neighbour.seen and not neighbour.draws]
-    first = f"If they are leftovers, kill {' '.join(killable)}" if killable else "See nvidia-smi on the host"
+    first = f"If they are leftovers, kill {' '.join(killable)}" if killable else "See nvidia-smi, in a container the host's"
     found = f"{format_size(card.used_bytes)} of the {format_size(card.total_bytes)} of {card} are in use by "
     free = format_size(card.free_bytes)
     cure = f"{first}; otherwise wait, or set device.share=true to budget only the {free} that are free now."

@@ -16,13 +16,8 @@ from typing import Any
 from launcher import paths
 from launcher.ladder.search import Tried, tells
 from launcher.ladder.verdict import Kind, Verdict
-from launcher.shared import files
-from launcher.shared.sizes import MIB
 from launcher.trial.job import Job
 from launcher.trial.trial import Trial, as_tried
-
-MOST_BYTES = 2 * MIB
-"""A larger file loses the older half of its lines, some thousands."""
 
 
 def file() -> Path:
@@ -43,9 +38,6 @@ def keep(job: Job, trial: Trial) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("a", encoding="utf-8") as lines:
             lines.write(f"\n{line}" if lines.tell() else line)  # a torn line spoils no other
-        if path.stat().st_size > MOST_BYTES:
-            kept = path.read_text(encoding="utf-8").splitlines()
-            files.replace(path, "\n".join(kept[len(kept) // 2 :]))
 
 
 def of(job: Job) -> list[Tried]:

@@ -141,7 +141,7 @@ def run(job: Job, rung: Rung) -> Trial:
         trial = _tried(job, rung, orders, plan)
         if not trial.verdict.fits and "pidfd_getfd" in process.tail(place / "stderr.log") and allocator.steps_back():
             trial = _noted(_tried(job, rung, orders, plan), STEPPED_BACK)
-        if trial.verdict.source == "measured" and trial.report.facts.get(SEARCHES) and any(use.squeezed for use in trial.report.uses):
+        if _squeezed_alone(trial) and trial.report.facts.get(SEARCHES):
             orders = replace(orders, searches=False)
             trial = _noted(_tried(job, rung, orders, plan), SEARCHED)
         if trial.verdict.fits and job.recipe.trial.resume and job.recipe.recover.restarts:
@@ -158,6 +158,12 @@ STEPPED_BACK = (
 SEARCHED = (
     "measured without cudnn.benchmark, which the run has: it took what room there was for its search, and lets go of what it doesn't get"
 )
+
+
+def _squeezed_alone(trial: Trial) -> bool:
+    """Whether it came to its end below its cap, and was only ever at its edge: each convolution has found what it can do with there."""
+    report, verdict = trial.report, trial.verdict
+    return verdict.source == "measured" and report.phase == Phase.DONE and any(use.squeezed for use in report.uses)
 
 
 def _tried(job: Job, rung: Rung, orders: Orders, plan: TrialPlan) -> Trial:

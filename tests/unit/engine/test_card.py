@@ -178,11 +178,12 @@ def twice(job: Job, monkeypatch: pytest.MonkeyPatch, first: Trial, *, said: str 
 def test_what_cudnn_takes_to_search_is_not_what_a_training_needs(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     first = tried(job, Kind.OUT_OF_MEMORY)
     uses = (replace(first.report.uses[0], retries=3, ooms=1),)
-    squeezed = replace(first, verdict=replace(first.verdict, source="measured"), report=replace(first.report, uses=uses))
+    squeezed = replace(first, verdict=replace(first.verdict, source="measured"), report=replace(first.report, uses=uses, phase="done"))
     again, made = twice(job, monkeypatch, replace(squeezed, report=replace(squeezed.report, facts={SEARCHES: True})))
     assert [searches for searches, _ in made] == [True, False] and again.verdict.fits and trial.SEARCHED in again.report.notes
-    once, made = twice(job, monkeypatch, squeezed)
-    assert len(made) == 1 and not once.verdict.fits
+    for other in ({"facts": {}}, {"facts": {SEARCHES: True}, "phase": "train"}):  # one that found no plan under its cap proves nothing
+        once, made = twice(job, monkeypatch, replace(squeezed, report=replace(squeezed.report, **other)))  # type: ignore[arg-type]
+        assert len(made) == 1 and not once.verdict.fits
 
 
 def test_expandable_segments_step_back_where_tensors_of_a_card_cannot_be_handed_over(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -179,7 +179,7 @@ ASYNC, FRACTION = ({"PYTORCH_CUDA_ALLOC_CONF": value} for value in ("backend:cud
     (FakeNvml(FakeCard(slices=[])), "cuda", {}, "none of the cards can be opened (1)"),
     (FakeNvml(FakeCard(mode=2)), "cuda", {}, "is closed to all programs (compute mode Prohibited)"),
     (FakeNvml(FakeCard(mode=3, used=MIB, processes=[[(GONE, MIB)]])), "cuda", {"share": True}, "is for one process at a time"),
-    (FakeNvml(FakeCard(used=5 * GIB, graphics=[(os.getpid(), 5 * GIB)])), "cuda", {}, "5.0 GiB). See nvidia-smi on the host"),
+    (FakeNvml(FakeCard(used=5 * GIB, graphics=[(os.getpid(), 5 * GIB)])), "cuda", {}, "5.0 GiB). See nvidia-smi, in a container"),
     (FakeNvml(FakeCard(locked=True)), "auto", {}, "none of the cards can be opened (1). Check nvidia-smi -L"),
     (FakeNvml(FakeCard(used=8 * GIB, processes=[[(GONE, 8 * GIB)]])), "cuda", {},
      f"are in use by a process this container can't see (pid {GONE} on the host, 8.0 GiB)"),
