@@ -9,12 +9,15 @@ from typing import cast
 import pytest
 
 from launcher.ladder.rungs import Ladder, Wheel, build
+from launcher.ladder.search import Tried
 from launcher.ladder.verdict import Kind, Verdict
 from launcher.shared.report import PhaseUse, TrialReport
 from launcher.shared.sizes import GIB
 from launcher.trial import past
 from launcher.trial.job import Job
 from launcher.trial.trial import Trial
+from tests.helpers import surfaces
+from tests.helpers.surfaces import Surface, searched
 
 LADDER = build([Wheel(name="micro_batch", values=(16, 8, 4, 2, 1))], effective_batch=16)
 
@@ -87,3 +90,21 @@ def test_a_file_that_cannot_be_used_ends_nothing(tmp_path: Path, monkeypatch: py
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
     kept(2, 8.0)
     assert known(job()) == {}
+
+
+@pytest.mark.parametrize("cap", [10, 7, 16])
+def test_a_launch_with_the_same_needs_makes_no_trial_but_the_proof_whatever_its_budget(cap: float) -> None:
+    """Without it, by its own trials alone: three to five."""
+
+    def surface(of: float) -> Surface:
+        needs: dict[int, dict[str, float]] = {
+            rung.index: dict.fromkeys(surfaces.PHASES, (2 + 1.5 * rung.micro_batch) / of) for rung in LADDER.rungs
+        }
+        return Surface(LADDER, needs)
+
+    def measured(tried: Tried) -> None:
+        kept(tried.rung.index, 2 + 1.5 * tried.rung.micro_batch, tried.verdict.kind)
+
+    list(map(measured, searched(surface(10), "predicted").history))
+    found, walked = searched(surface(cap), "predicted", past.of(job(cap))), searched(surface(cap), "walk")
+    assert found.chosen == walked.chosen and found.trials == 2
