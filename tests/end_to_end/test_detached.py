@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
 from launcher.history import owner, runs
 from launcher.history.owner import State
-from tests.helpers.places import ROOT
+from tests.helpers.command_line import answer, autofit
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-
-
-def autofit(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """In a session of its own that ends with it, as a terminal's does."""
-    env = {**os.environ, "PYTHONPATH": str(ROOT), "XDG_STATE_HOME": str(cwd / "state")}
-    argv = [sys.executable, "-m", "launcher", *words]
-    return subprocess.run(argv, cwd=cwd, env=env, capture_output=True, text=True, timeout=120, check=False)
 
 
 @pytest.fixture
@@ -40,12 +30,6 @@ def place(tmp_path: Path) -> Path:
     (tmp_path / "recipes").mkdir()
     (tmp_path / "recipes" / "idle.yaml").write_text(yaml.safe_dump(recipe))
     return tmp_path
-
-
-def answer(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
-    assert done.stdout.strip(), done.stderr
-    said: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return said
 
 
 def test_a_detached_launch_goes_on_without_its_terminal_and_can_be_watched_and_stopped(place: Path) -> None:

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import write_yolo_dataset
+from tests.helpers.command_line import answer, autofit
 from tests.helpers.hf_data import make_spoken
 from tests.helpers.places import EXAMPLES, ROOT
 
@@ -107,11 +108,9 @@ def test_a_job_as_its_owner_has_it_is_fitted_and_run_to_its_end(name: str, tmp_p
     (home / ".config" / "Ultralytics" / "settings.json").write_text(json.dumps(settings))
     make(job.folder, place)
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    env = {**os.environ, "PYTHONPATH": str(ROOT), "PATH": path, "HOME": str(home), "YOLO_OFFLINE": "1", "HF_HUB_OFFLINE": "1"}
-    argv = [sys.executable, "-m", "launcher", "run", "device=cpu", f"device.memory={job.memory}", "--json", "--", *job.command]
-    done = subprocess.run(argv, cwd=place, env=env, capture_output=True, text=True, timeout=1500, check=False)
-    assert done.stdout.strip(), done.stderr
-    said = json.loads(done.stdout.splitlines()[-1])
+    env = {"PATH": path, "HOME": str(home), "YOLO_OFFLINE": "1", "HF_HUB_OFFLINE": "1"}
+    done = autofit("run", "device=cpu", f"device.memory={job.memory}", "--json", "--", *job.command, cwd=place, timeout=1500, **env)
+    said = answer(done)
     assert (done.returncode, said["status"]) == (0, "done"), done.stderr[-3000:]
     assert all(one in done.stderr for one in job.said), done.stderr[:3000]
     asked = json.loads((Path(said["run_dir"]) / "record.json").read_text())["given_up"]

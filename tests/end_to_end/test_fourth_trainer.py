@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
@@ -10,11 +9,11 @@ import sys
 import sysconfig
 import venv
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.conftest import failed_above
+from tests.helpers.command_line import answer
 from tests.helpers.places import ROOT
 
 pytest.importorskip("sentence_transformers")
@@ -44,12 +43,6 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run(programs: Path, cwd: Path, *words: str) -> subprocess.CompletedProcess[str]:
     env = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
     return subprocess.run([str(programs / words[0]), *words[1:]], cwd=cwd, env=env, capture_output=True, text=True, check=False)
-
-
-def answer(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
-    assert done.stdout.strip(), done.stderr
-    said: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return said
 
 
 @pytest.fixture(scope="module")

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.helpers.command_line import answer, autofit
 from tests.helpers.places import SCRIPTS
 
 SCRIPT = SCRIPTS / "hf_hides_nan.py"
@@ -22,9 +20,7 @@ WORDS = ("device=cpu", "device.memory=900MiB", "--json", "--", sys.executable, s
     (["--save_strategy", "epoch"], "done", ""),
 ])  # fmt: skip
 def test_a_hugging_face_trainer_that_hides_its_nan_is_not_done(tmp_path: Path, more: list[str], status: str, evidence: str) -> None:
-    env = {**os.environ, **{f"XDG_{name}_HOME": str(tmp_path / name) for name in ("STATE", "CACHE")}}
-    argv = [sys.executable, "-m", "launcher", "run", *WORDS, *more]
-    ended = subprocess.run(argv, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
-    said = json.loads(ended.stdout.splitlines()[-1])
+    ended = autofit("run", *WORDS, *more, cwd=tmp_path)
+    said = answer(ended)
     assert (ended.returncode, said["status"]) == (5 if status == "diverged" else 0, status), ended.stderr
     assert evidence in said["attempts"][0]["evidence"]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 import re
 import subprocess
 import sys
@@ -48,13 +46,9 @@ def plainly(before: Sequence[str], *words: str) -> str:
 
 
 def launched(place: Path, before: Sequence[str], *words: str) -> dict[str, Any]:
-    argv = [*before, sys.executable, "-P", "-m", "launcher", "train", "recipe=loads", "--json", *words]
-    env = {**os.environ, "PYTHONPATH": str(ROOT), "XDG_STATE_HOME": str(place / "state")}
-    done = subprocess.run(argv, cwd=place, env=env, capture_output=True, text=True, timeout=500, check=False)
-    assert done.stdout.strip(), done.stderr[-3000:]
-    said: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    done = autofit("train", "recipe=loads", "--json", *words, cwd=place, timeout=500, before=before)
     assert done.returncode == 0, done.stderr[-3000:]
-    return said
+    return answer(done)
 
 
 def failures(said: dict[str, Any]) -> list[tuple[int, str]]:
@@ -113,11 +107,9 @@ def test_what_a_script_gathers_and_joins_is_no_false_fit_where_its_trial_has_cut
 @needs_a_pretended_card
 def test_what_a_script_gathers_in_host_memory_beside_a_card_counts_for_the_whole_set(tmp_path: Path) -> None:
     played = [sys.executable, "-m", "launcher.pretended", "gpu=a100_80gb", "--"]
-    env = {**os.environ, "PYTHONPATH": str(ROOT), "XDG_STATE_HOME": str(tmp_path / "state")}
-    argv = [*played, sys.executable, "-P", "-m", "launcher", "run", "--json", "--", *GATHERS]
-    done = subprocess.run(argv, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=500, check=False)
+    done = autofit("run", "--json", "--", *GATHERS, cwd=tmp_path, timeout=500, before=played)
     assert done.returncode == 0, done.stderr[-3000:]
-    said = json.loads(done.stdout.splitlines()[-1])
+    said = answer(done)
     (log,) = tmp_path.rglob("run.stdout.log")
     took = int(re.findall(r"took (\d+)", log.read_text())[-1]) * 1024
     assert took <= room(said, "host memory")["needed"] <= 1.1 * took

@@ -139,16 +139,3 @@ def test_a_signal_ends_the_trial_and_everything(place: Path, number: signal.Sign
     assert json.loads(out)["status"] == "interrupted"
     assert recorded(place) == "interrupted"
     assert not left_over(place) and not list(place.glob("runs/autofit/*/trials/*/scratch"))
-
-
-@pytest.mark.slow
-def test_ctrl_c_ends_the_full_run_and_everything_with_status_130(place: Path) -> None:
-    running = start(place, "train", "trainer.args.epochs=500")
-    until = time.monotonic() + 300
-    while not list(place.glob("runs/autofit/*/run/results.csv")) and time.monotonic() < until:
-        time.sleep(0.1)
-    running.send_signal(signal.SIGINT)
-    _, err = running.communicate(timeout=300)
-    assert running.returncode == 130, err
-    assert recorded(place) == "interrupted"
-    assert not left_over(place)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 import shutil
 import subprocess
 import sys
@@ -11,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.places import ROOT, SCRIPTS
+from tests.helpers.command_line import answer, autofit
+from tests.helpers.places import SCRIPTS
 
 
 @pytest.mark.slow
@@ -21,13 +20,11 @@ def test_a_value_that_is_named_is_turned_in_trials_and_in_the_run(tmp_path: Path
     shutil.copy(SCRIPTS / "batch_sampler_of_config.py", tmp_path / "train.py")
     for words in (("init", "-q"), ("add", "-A"), ("-c", "user.name=me", "-c", "user.email=me@here", "commit", "-qm", "mine")):
         subprocess.run(["git", *words], cwd=tmp_path, check=True)
-    env = {**os.environ, "PYTHONPATH": str(ROOT), "HOME": str(tmp_path.parent / "home")}
     command = (sys.executable, "train.py", "--out")
-    subprocess.run([*command, str(tmp_path.parent / "plain.pt")], cwd=tmp_path, env=env, check=True)
-    run = ("-m", "launcher", "run", "--set", "CONFIG['batch']", "device=cpu", "device.memory=118MiB", "--json", "--")
-    argv = [sys.executable, *run, *command, str(tmp_path.parent / "small.pt")]
-    done = subprocess.run(argv, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=900, check=False)
-    said = json.loads(done.stdout.splitlines()[-1])
+    subprocess.run([*command, str(tmp_path.parent / "plain.pt")], cwd=tmp_path, check=True)
+    words = ("run", "--set", "CONFIG['batch']", "device=cpu", "device.memory=118MiB", "--json", "--")
+    done = autofit(*words, *command, str(tmp_path.parent / "small.pt"), cwd=tmp_path, timeout=900)
+    said = answer(done)
     assert (done.returncode, said["status"]) == (0, "done"), done.stderr[-3000:]
     assert said["rung_index"] > 0 and said["effective_batch"] == said["effective_batch_asked"] == 2048
     assert "value:train.py:CONFIG['batch'] (train.py line 9: CONFIG['batch'] = 2048)" in done.stderr

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -48,19 +45,6 @@ def test_a_recipe_is_planned_without_its_data_on_some_that_is_made_and_told(tmp_
     assert card["rung_index"] == 0 and card["rung"]["micro_batch"] == 8
     assert "in its place, what this makes: make_boxes.py --task=detect --size=320 --images=32 --densest=300" in done.stderr
     assert not list(tmp_path.iterdir()), "nothing is left"
-
-
-@pytest.mark.slow
-@needs_a_pretended_card
-def test_a_whole_search_is_played_where_a_launch_runs_on_a_pretended_card(tmp_path: Path) -> None:
-    """A recipe as any. The person's own cards, which another training may hold, aren't asked."""
-    words = ("fit", "--json", "recipe=yolo_demo", "trainer.args.epochs=1", "device=cuda", "device.memory=null")
-    argv = (sys.executable, "-m", "launcher.pretended", "gpu=t4", "computed=small", "--", sys.executable, "-m", "launcher", *words)
-    env = {**os.environ, "PYTHONPATH": str(ROOT), "XDG_STATE_HOME": str(tmp_path / "state")}
-    done = subprocess.run(argv, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=300, check=False)
-    said = json.loads(done.stdout.splitlines()[-1])
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert said["status"] == "done" and said["rung"] is not None and "(pretended)" in said["device"]["name"]
 
 
 def test_where_no_card_can_be_pretended_the_reason_is_said(tmp_path: Path) -> None:

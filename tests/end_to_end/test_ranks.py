@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import failed_above
-from tests.helpers.places import ROOT, SCRIPTS
+from tests.helpers.command_line import answer, autofit
+from tests.helpers.places import SCRIPTS
 
 TORCHRUN = Path(sys.executable).with_name("torchrun")
 
@@ -27,11 +26,9 @@ def test_two_ranks_are_launched_at_the_rung_that_fits_both_and_need_what_their_t
     (tmp_path / "data_parallel.py").write_text(source, encoding="utf-8")
     asked = (flag, str(320 * of_both), "--epochs", "120", "--every", "40", "--validates", "all")
     command = (str(TORCHRUN), "--nproc_per_node", "2", "data_parallel.py", *asked)
-    argv = (sys.executable, "-m", "launcher", "run", "--json", "device=cpu", "device.memory=120MiB", "--", *command)
-    env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(argv, cwd=tmp_path, env=env, capture_output=True, text=True, check=False, timeout=500)
+    done = autofit("run", "--json", "device=cpu", "device.memory=120MiB", "--", *command, cwd=tmp_path, timeout=500)
     assert done.returncode == 0, done.stderr
-    said = json.loads(done.stdout.splitlines()[-1])
+    said = answer(done)
     assert (said["rung"]["micro_batch"], said["accumulation"], said["effective_batch"]) == (160, 2, 640)
     assert failed_above(said) == {"out_of_memory"}
     assert f"{flag} {160 * of_both}" in said["command"] and "--accum 2" in said["command"]

@@ -19,18 +19,11 @@ import yaml
 
 from benchmarks.faults import inject
 from launcher.trainers.suite import snapshot
-from tests.conftest import launched_with, write_yolo_dataset
+from tests.conftest import launched_with
 from tests.helpers import resumable
 from tests.helpers.places import ROOT
 
 NIGHT = "NIGHT_OF_A_TEST"
-YOLO = {
-    "ask": {"model": "yolov8n.yaml", "micro_batch": 8, "accumulation": 1, "image_size": 160, "checkpointing": False},
-    "trainer": {"args": {"epochs": 3, "warmup_epochs": 1.0, "optimizer": "AdamW", "plots": False}},
-    "ladder": {"order": ["micro_batch"]},
-    "device": {"kind": "cpu", "memory": "2GiB"},
-    "trial": {"proof_timeout_s": 0},  # tests/trainers/ultralytics/test_same.py runs the twins
-}
 
 
 class Night:
@@ -86,19 +79,6 @@ class Night:
 
 
 @pytest.fixture
-def yolo(tmp_path: Path) -> Night:
-    write_yolo_dataset(tmp_path / "dataset", train=32, val=8, size=160)
-    config = tmp_path / "home" / "Ultralytics"
-    config.mkdir(parents=True)
-    (config / "settings.json").write_text(json.dumps({"settings_version": "0.0.8", "sync": True, "tensorboard": False}))
-    return Night(tmp_path, {**YOLO, "data": "dataset/data.yaml"})
-
-
-def rows(path: Path) -> int:
-    return len(path.read_text().splitlines()) - 1
-
-
-@pytest.fixture
 def script(tmp_path: Path) -> Night:
     (tmp_path / "train.py").write_text((ROOT / "tests" / "data" / "scripts" / "resumable.py").read_text())
     return Night(tmp_path, resumable.recipe("--epochs", "8", "--pause", "0.2"))
@@ -141,34 +121,6 @@ def test_a_night_with_a_killed_autofit_a_scheduler_and_a_thief_of_memory_is_gone
     before = snapshot(script.folder)
     script.start("resume", str(script.folder))
     assert script.end()[0] == 0 and snapshot(script.folder) == before, "a run that is done stays as it is"
-
-
-@pytest.mark.slow
-def test_memory_taken_away_in_mid_training_ends_one_rung_lower_with_all_epochs_and_the_same_effective_batch(yolo: Night) -> None:
-    before = snapshot(yolo.place / "dataset")
-    yolo.start(*yolo.words)
-    yolo.until(lambda: rows(yolo.folder / "run" / "results.csv") >= 1)
-    inject.take_memory(yolo.trainer())
-    status, said = yolo.end()
-    assert status == 0, yolo.said_on_stderr()
-    first, second = said["attempts"]
-    assert (first["ended"], first["rung_index"], second["ended"], second["rung_index"]) == ("out_of_memory", 0, "done", 1)
-    assert (second["rung"]["micro_batch"], second["accumulation"], said["effective_batch"]) == (4, 2, 8)
-    assert second["checkpoint"]["done"] >= 1 and second["checkpoint"]["unit"] == "epochs"
-    epochs = {line.partition(",")[0] for line in (yolo.folder / "run" / "results.csv").read_text().splitlines()[1:]}
-    assert said["status"] == "done" and epochs == {"1", "2", "3"} and said["rung"]["micro_batch"] == 4
-    assert first["next"]["move"] == "go_on" and first["evidence"]
-    folder = Path(said["run_dir"])
-    assert (folder / "run.stderr.log").stat().st_size and "Resuming training" in (folder / "run.stdout.2.log").read_text()
-    command = (folder / "command.sh").read_text()
-    assert '"micro_batch": 4' in command and "batch=8" in command and "resume" not in command
-    assert '"resume": "' in (folder / "native" / "attempt-2.sh").read_text()
-    assert "batch: 8" in (folder / "run" / "args.yaml").read_text() and "nbs: 8" in (folder / "run" / "args.yaml").read_text()
-    assert len(said["attempts"]) == 2
-    assert "one rung lower" in yolo.said_on_stderr()
-    assert not yolo.left_over()
-    labels = {name: data for name, data in snapshot(yolo.place / "dataset").items() if not name.endswith(".cache")}
-    assert labels == {name: data for name, data in before.items() if not name.endswith(".cache")}
 
 
 @pytest.mark.slow

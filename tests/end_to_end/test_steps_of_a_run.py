@@ -10,20 +10,17 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from launcher.adapter.build import ladder_of
 from launcher.cli.launch_view import Display
-from launcher.config.schema import DeviceRules, LadderRules, Recipe, TrainerRules, WheelRule
 from launcher.engine import attempts
 from launcher.engine.events import Finished
 from launcher.engine.state import Fit, Status
-from launcher.history.run_folder import RunFolder
 from launcher.ladder.verdict import Kind, Verdict
 from launcher.run import start as launch
 from launcher.shared.report import PASS_SAMPLES, TrialReport
 from launcher.trainers.script.adapter import ScriptAdapter
 from launcher.trainers.suite import cpu_budget
-from launcher.trial.job import Job
 from launcher.trial.trial import Trial
+from tests.helpers import script
 from tests.helpers.places import SCRIPTS
 
 SCRIPT = SCRIPTS / "updates.py"
@@ -31,19 +28,9 @@ SCRIPT = SCRIPTS / "updates.py"
 
 def ran(place: Path, *words: str, **lengths: int) -> tuple[Fit, str]:
     """The script at 16 x 2 where 32 x 1 are asked, launched as if its trials had said so; and what the screen showed."""
-    spelled = {"micro_batch": "--batch-size", "accumulation": "--accum"}
-    args = {
-        "command": [sys.executable, str(SCRIPT), *words],
-        "spelled": spelled,
-        "lengths": {f"--{name}": n for name, n in lengths.items()},
-    }
-    recipe = Recipe(
-        name="test", ask={"micro_batch": 32, "accumulation": 1}, trainer=TrainerRules(adapter="script", args=args),
-        ladder=LadderRules(order=("micro_batch",), wheels={"micro_batch": WheelRule(floor=2)}), device=DeviceRules(kind="cpu"),
-    )  # fmt: skip
-    adapter = ScriptAdapter(recipe)
-    budget = replace(cpu_budget(2**30), emulated=True)
-    job = Job(adapter=adapter, ladder=ladder_of(adapter), budget=budget, folder=RunFolder.create(place / "runs", "test"))
+    ask, told = {"micro_batch": 32, "accumulation": 1}, {f"--{name}": n for name, n in lengths.items()}
+    adapter = ScriptAdapter(script.recipe(sys.executable, str(SCRIPT), *words, ask=ask, floor=2, lengths=told))
+    job = script.job(adapter, place / "runs", replace(cpu_budget(2**30), emulated=True))
     trials = [
         Trial(
             rung=job.ladder.rungs[at], verdict=Verdict(kind=kind, phase="train", why=""), seconds=1.0, folder=job.folder.trial(at),
@@ -79,10 +66,3 @@ def test_a_run_that_counts_micro_batches_is_not_silently_done(tmp_path: Path, mo
     record = json.loads(fit.job.folder.record.read_text(encoding="utf-8"))
     assert record["steps"]["line"] == line
     assert record["trials"][1]["same_training"]["steps"] == record["attempts"][0]["same_training"]["steps"] == line
-
-
-def test_a_training_that_stops_early_is_no_alarm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    fit, shown = ran(tmp_path, "--epochs", "3", "--steps", "13", epochs=3)
-    assert fit.steps is not None and not fit.steps.otherwise and "13 optimizer steps where 24 are due" in fit.steps.line
-    assert "another training" not in shown and "it ended by itself before its length" in shown

@@ -67,21 +67,6 @@ def test_one_times_four_trains_as_four_times_one_and_checkpointing_changes_nothi
     assert close(whole, found := ran(task, data, tmp_path, *common, 4, *CHECKPOINTED)["curve"]), (whole, found)
 
 
-def test_without_its_loss_transformers_multiplies_whispers_gradients_by_the_accumulation(spoken: Path, tmp_path: Path) -> None:
-    """When this fails, transformers has mended it: the script's ``token_loss`` may then be left out for new versions."""
-    norms = []
-    for micro in (4, 1):
-        module = script("speech")
-        argv = words("speech", spoken, tmp_path, "--max_steps", 1, "--per_device_train_batch_size", micro)
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(sys, "argv", ["train.py", *argv, "--gradient_accumulation_steps", str(4 // micro)])
-            patch.setattr(module, "token_loss", lambda smoothing: None)
-            module.main()
-        log = json.loads((tmp_path / "trainer_state.json").read_text())["log_history"]
-        norms.append(next(row["grad_norm"] for row in log if "grad_norm" in row))
-    assert norms[1] > 3 * norms[0]
-
-
 def test_a_run_goes_on_with_another_micro_batch_to_the_same_step_with_the_same_losses(sums: Path, tmp_path: Path) -> None:
     common = ("--max_steps", 6, "--save_strategy", "steps", "--save_steps", 3)
     asked = ("--per_device_train_batch_size", 4, "--gradient_accumulation_steps", 2)

@@ -6,18 +6,18 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from tests.helpers.places import ROOT
 
 
-def autofit(*words: str, cwd: Path, timeout: float = 300, **env: str) -> subprocess.CompletedProcess[str]:
-    argv = [sys.executable, "-m", "launcher", *words]
-    root = str(ROOT)
-    return subprocess.run(
-        argv, cwd=cwd, env={**os.environ, "PYTHONPATH": root, **env}, capture_output=True, text=True, timeout=timeout, check=False
-    )
+def autofit(*words: str, cwd: Path, timeout: float = 300, before: Sequence[str] = (), **env: str) -> subprocess.CompletedProcess[str]:
+    """``before``: words of a program that starts it."""
+    argv = [*before, sys.executable, "-m", "launcher", *words]
+    env = {**os.environ, "PYTHONPATH": str(ROOT), **env}
+    return subprocess.run(argv, cwd=cwd, env=env, capture_output=True, text=True, timeout=timeout, check=False)
 
 
 def answer(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:

@@ -80,41 +80,21 @@ def trainer(task: str, args: dict[str, Any]) -> dict[str, Any]:
     return dict(said)
 
 
+ORDER = {
+    "speech": ("val_micro_batch", "generation_length", "micro_batch", "checkpointing"),
+    "text": ("val_keeps", "val_micro_batch", "micro_batch", "sequence_length", "checkpointing"),
+}
+
+
 def recipe(data: Path | str, task: str, *, ask: dict[str, Any] | None = None, args: dict[str, Any] | None = None, **more: Any) -> Recipe:
-    """A small recipe of ``trainer=text`` or ``trainer=speech``. ``args``: the script's flags; ``ladder``: over that of its group."""
-    usual: dict[str, dict[str, Any]] = {
-        "speech": {"generation_length": 16, "val_micro_batch": 4},
-        "text": {"sequence_length": 128, "val_micro_batch": 4},
-    }
-    order = {
-        "speech": ("val_micro_batch", "generation_length", "micro_batch", "checkpointing"),
-        "text": ("val_keeps", "val_micro_batch", "micro_batch", "sequence_length", "checkpointing"),
-    }
-    own = {"language": "en"} if task == "speech" else {"packing": True}
-    ladder = yaml.safe_load((ROOT / "conf" / "ladder" / f"{task}.yaml").read_text(encoding="utf-8"))
-    said = more.pop("ladder", {})
-    usually = {"generation_length": {"values": ()}} if task == "speech" else {"sequence_length": {"values": (64,)}}
-    rules = said.get("wheels", usually)
-    wheels = {name: {**ladder["wheels"].get(name, {}), **rules.get(name, {})} for name in {**ladder["wheels"], **rules}}
-    return Recipe.model_validate(
-        {
-            "name": "mine",
-            "data": str(data),
-            "ask": {
-                "model": f"{data}/model",
-                "micro_batch": 4,
-                "accumulation": 1,
-                "checkpointing": False,
-                **usual[task],
-                **(ask or {}),
-            },
-            "trainer": trainer(task, {"max_steps": 2, **own, **(args or {})}),
-            "ladder": {"order": said.get("order", order[task]), "wheels": {name: _tuples(rule) for name, rule in wheels.items()}},
-            "device": {"kind": "cpu"},
-            **more,
-        }
-    )
-
-
-def _tuples(rule: dict[str, Any]) -> dict[str, Any]:
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in rule.items()}
+    """A small recipe of ``trainer=text`` or ``trainer=speech``. ``args``: the script's flags."""
+    length, own = ({"generation_length": 16}, {"language": "en"}) if task == "speech" else ({"sequence_length": 128}, {"packing": True})
+    wheels = yaml.safe_load((ROOT / "conf" / "ladder" / f"{task}.yaml").read_text(encoding="utf-8"))["wheels"]
+    wheels[next(iter(length))]["values"] = [64] if task == "text" else []
+    rules = {name: {key: tuple(one) if isinstance(one, list) else one for key, one in rule.items()} for name, rule in wheels.items()}
+    asked = {"model": f"{data}/model", "micro_batch": 4, "accumulation": 1, "checkpointing": False, "val_micro_batch": 4}
+    said = {
+        "name": "mine", "data": str(data), "ask": {**asked, **length, **(ask or {})}, "device": {"kind": "cpu"},
+        "trainer": trainer(task, {"max_steps": 2, **own, **(args or {})}), "ladder": {"order": ORDER[task], "wheels": rules},
+    }  # fmt: skip
+    return Recipe.model_validate({**said, **more})

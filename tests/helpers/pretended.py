@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+from contextlib import AbstractContextManager
+from typing import Any
 
 import pytest
 
 from launcher.errors import BadInput
-from launcher.pretended import libraries
+from launcher.pretended import cards, catalogue, libraries
 
 
 def _why_not() -> str:
@@ -21,3 +23,9 @@ def _why_not() -> str:
 
 _WHY_NOT = _why_not()
 needs_a_pretended_card = pytest.mark.skipif(bool(_WHY_NOT), reason=_WHY_NOT)
+
+
+def played(name: str = "a100_40gb", **how: Any) -> AbstractContextManager[dict[str, str]]:
+    """The environment in which such a card is there, or ``count`` of them."""
+    (model,) = catalogue.named([name])
+    return cards.played(cards.Cards(model=model, **how))

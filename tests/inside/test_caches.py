@@ -8,35 +8,22 @@ from pathlib import Path
 
 import pytest
 
-from launcher.adapter.build import ladder_of
-from launcher.config.schema import DeviceRules, LadderRules, Recipe, TrainerRules, WheelRule
-from launcher.history.run_folder import RunFolder
 from launcher.inside import caches
 from launcher.inside.overlay import Overlay
 from launcher.trainers.script.adapter import ScriptAdapter
 from launcher.trainers.suite import cpu_budget, snapshot
 from launcher.trial import trial
-from launcher.trial.job import Job
+from tests.helpers import script
 from tests.helpers.places import SCRIPTS
 
 
 def _fits(place: Path, monkeypatch: pytest.MonkeyPatch, *words: str) -> bool:
     place.mkdir()
     monkeypatch.chdir(place)
-    args = {"command": [sys.executable, str(SCRIPTS / "compiles.py"), *words], "spelled": {"micro_batch": "--batch-size"}}
-    rules = LadderRules(order=("micro_batch",), wheels={"micro_batch": WheelRule(floor=2)})
-    adapter = ScriptAdapter(
-        Recipe(
-            name="test",
-            ask={"micro_batch": 64},
-            trainer=TrainerRules(adapter="script", args=args),
-            ladder=rules,
-            device=DeviceRules(kind="cpu"),
-        )
-    )
-    ladder = ladder_of(adapter)
-    job = Job(adapter=adapter, ladder=ladder, budget=cpu_budget(2 * 2**30), folder=RunFolder.create(place / "runs", "test"))
-    verdict = trial.run(job, ladder.asked).verdict
+    command, spelled = (sys.executable, str(SCRIPTS / "compiles.py"), *words), {"micro_batch": "--batch-size"}
+    adapter = ScriptAdapter(script.recipe(*command, ask={"micro_batch": 64}, spelled=spelled, floor=2))
+    job = script.job(adapter, place / "runs", cpu_budget(2 * 2**30))
+    verdict = trial.run(job, job.ladder.asked).verdict
     assert verdict.fits, f"{verdict.why}\n{verdict.evidence}"
     return True
 

@@ -3,48 +3,28 @@
 from __future__ import annotations
 
 import os
-import shutil
-import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from launcher.adapter.build import ladder_of
-from launcher.adapter.commands import held
-from launcher.config.schema import DeviceRules, LadderRules, Recipe, RecoverRules, TrainerRules, TrialRules, WheelRule
 from launcher.history.events import Event, Listener
-from launcher.history.run_folder import RunFolder
-from launcher.ladder.rungs import Ladder
 from launcher.ladder.verdict import Kind
-from launcher.run import start
-from launcher.run.steps_made import StepsMade
-from launcher.shared.orders import HELD
 from launcher.shared.report import MICRO_BATCHES, PASS_SAMPLES
 from launcher.trainers.script.adapter import ScriptAdapter
 from launcher.trainers.suite import cpu_budget, snapshot
 from launcher.trial import trial
 from launcher.trial.events import PhaseEntered
-from launcher.trial.job import Job
 from launcher.trial.trial import Trial
+from tests.helpers import script
 from tests.helpers.places import EXAMPLES, SCRIPTS
+from tests.helpers.script import FLAGS
 
 MIB = 2**20
 TORCHRUN = str(Path(sys.executable).with_name("torchrun"))
 """Of this environment, whether it was activated or not."""
-
-
-def recipe(
-    command: list[str], *, micro_batch: int = 64, accumulation: int = 1, timeout_s: float = 240.0, stall_s: float = 600.0, **args: object
-) -> Recipe:
-    words = {"micro_batch": "--batch-size", "accumulation": "--accum", **args.pop("spelled", {})}  # type: ignore[dict-item]
-    return Recipe(
-        name="test", ask={"micro_batch": micro_batch, "accumulation": accumulation},
-        trainer=TrainerRules(adapter="script", args={"command": command, "spelled": words, **args}),
-        ladder=LadderRules(order=("micro_batch",), wheels={"micro_batch": WheelRule(floor=2)}),
-        device=DeviceRules(kind="cpu"), trial=TrialRules(timeout_s=timeout_s), recover=RecoverRules(stall_s=stall_s),
-    )  # fmt: skip
 
 
 def tried(
@@ -56,25 +36,27 @@ def tried(
     launcher: tuple[str, ...] = (),
     listeners: Sequence[Listener] = (),
     short: bool = False,
-    **kwargs: object,
+    micro_batch: int = 64,
+    accumulation: int = 1,
+    spelled: Mapping[str, str] = FLAGS,
+    **args: object,
 ) -> Trial:
     """One rung of a script in tests/scripts (or a path), run in an empty folder of its own, with the runs in it as a person has them."""
-    script = str(SCRIPTS / f"{name}.py") if "/" not in name else str(EXAMPLES / name)
-    command = [*(launcher or (sys.executable,)), script, *words]
-    made = recipe(command, **kwargs)  # type: ignore[arg-type]
+    path = str(SCRIPTS / f"{name}.py") if "/" not in name else str(EXAMPLES / name)
+    told: dict[str, Any] = {"spelled": {**FLAGS, **spelled}, "floor": 2, **args}
+    ask = {"micro_batch": micro_batch, "accumulation": accumulation}
+    made = script.recipe(*(launcher or (sys.executable,)), path, *words, ask=ask, **told)
     if short:  # as a plan's
         made = made.model_copy(update={"trial": made.trial.model_copy(update={"steps_after": 0})})
     adapter = ScriptAdapter(made)
-    ladder: Ladder = ladder_of(adapter)
     place = tmp_path / "work"
     place.mkdir(exist_ok=True)
     before = os.getcwd()
     os.chdir(place)
     try:
         assert adapter.check() == []
-        folder = RunFolder.create(place / "runs", "test")
-        job = Job(adapter=adapter, ladder=ladder, budget=cpu_budget(cap), folder=folder, listeners=[*listeners])
-        return trial.run(job, ladder.rungs[rung])
+        job = script.job(adapter, place / "runs", cpu_budget(cap), listeners=listeners)
+        return trial.run(job, job.ladder.rungs[rung])
     finally:
         os.chdir(before)
 
@@ -179,9 +161,8 @@ def test_the_accumulation_of_a_script_without_an_optimizer_can_not_be_proven(tmp
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("words", [(), ("--prefetch",)])
-def test_one_iterator_for_all_epochs_is_replayed_to_the_scripts_own_end(tmp_path: Path, words: tuple[str, ...]) -> None:
-    done = tried("keeps_one_iterator", tmp_path, *words, rung=1)
+def test_one_iterator_for_all_epochs_is_replayed_to_the_scripts_own_end(tmp_path: Path) -> None:
+    done = tried("keeps_one_iterator", tmp_path, rung=1)
     assert fits(done) and done.report.train_again_batches >= 1 and not said(done, "not proven")
 
 
@@ -219,7 +200,7 @@ def test_a_crash_in_a_validation_that_was_fast_forwarded_to_is_the_scripts_where
 
 def test_gradients_that_a_script_changes_by_hand_are_there_in_fast_forward_too(tmp_path: Path) -> None:
     """They were cleared when it began."""
-    done = tried("divides_gradients", tmp_path, "--batch-size", "64")
+    done = tried("divides_gradients", tmp_path)
     assert fits(done) and done.report.facts["forwarded"]
 
 
@@ -228,10 +209,11 @@ def test_gradients_that_a_script_asks_for_by_hand_are_there_in_fast_forward_too(
     assert fits(done) and done.report.validation_batches == 1 and said(done, "nothing trains after it")
 
 
-def test_one_long_item_is_found_and_comes_first(tmp_path: Path) -> None:
-    done = tried("longest_item", tmp_path, cap=100 * MIB)
+@pytest.mark.parametrize("words", [(), pytest.param(("--buckets",), marks=pytest.mark.slow)])
+def test_one_long_item_is_found_and_comes_first(tmp_path: Path, words: tuple[str, ...]) -> None:
+    done = tried("longest_item", tmp_path, *words, cap=100 * MIB)
     assert done.verdict.kind is Kind.OUT_OF_MEMORY and done.verdict.phase == "train"
-    assert said(done, "longest first: 400 of 400 items sampled, sizes from 640 to 64000")
+    assert said(done, "longest first" if words else "longest first: 400 of 400 items sampled, sizes from 640 to 64000")
 
 
 @pytest.mark.parametrize(
@@ -297,64 +279,23 @@ def test_scores_that_a_trainer_joins_at_every_batch_are_needed_twice_at_the_last
     assert 2 * whole <= done.verdict.peak_bytes <= 2 * whole + 40 * MIB
 
 
-NAMES_OF_OTHERS = (
-    "launcher", "conf", "recipes", "examples", "benchmarks", "tests", "worker", "contract", "probe", "session", "settings", "accumulate",
-    "sitecustomize", "usercustomize", "pynvml", "psutil", "yaml", "pydantic", "rich", "hydra", "omegaconf", "hf_run", "yolo",
-    "resource", "soundfile",
-)  # fmt: skip
-
-
-def with_modules_of_its_own(place: Path) -> str:
-    """A script beside modules that are named as ours, those that we need and the library's."""
-    place.mkdir()
-    for name in NAMES_OF_OTHERS:
-        (place / f"{name}.py").write_text("MINE = True\n")
-    return str(shutil.copy(SCRIPTS / "has_modules_of_its_own.py", place / "train.py"))
-
-
-def test_a_script_imports_its_own_modules_in_a_trial_with_accumulation_from_outside(tmp_path: Path) -> None:
-    script = with_modules_of_its_own(tmp_path / "own")
-    done = tried(script, tmp_path, rung=1, spelled={"accumulation": "outside"})
-    assert fits(done) and done.report.observed["accumulation"] == 2
-
-
-def test_a_script_imports_its_own_modules_in_a_full_run_that_is_held_to_a_budget(tmp_path: Path) -> None:
-    script = with_modules_of_its_own(tmp_path / "own")
-    adapter = ScriptAdapter(recipe([sys.executable, script], spelled={"accumulation": "outside"}))
-    job = Job(adapter=adapter, ladder=ladder_of(adapter), budget=cpu_budget(), folder=RunFolder.create(tmp_path / "runs", "test"))
-    command = held(start.native_command(job, job.ladder.rungs[1]), job.budget, settings=job.folder.path / "native" / "budget.json")
-    env = {**os.environ, **command.env, HELD: str(job.folder.attempt(1).processes)}
-    ended = subprocess.run(command.argv, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
-    assert ended.returncode == 0 and ended.stdout.endswith("all are mine\n"), ended.stderr
-    assert "40 micro-batches, 20 optimizer steps" in ended.stderr
-    assert StepsMade(job.folder.attempt(1).processes).counted() == 20
-
-
 def test_a_module_that_passes_attributes_on_is_watched_as_any_other_and_keeps_its_gradients(tmp_path: Path) -> None:
     done = tried("passes_attributes_on", tmp_path)
     assert fits(done) and done.report.facts["forwarded"], "its validation comes late"
 
 
-def counted_once(done: Trial) -> bool:
-    """Each micro-batch of 64, two of which make a step, is one backward pass, whatever runs inside it."""
-    assert done.report.observed == {"micro_batch": 64, "accumulation": 2, "device": "cpu"} and done.report.facts["own_accumulation"] == 1
-    return fits(done) and not said(done, "by itself") and done.report.train_batches <= 2 * done.report.optimizer_steps + 1
-
-
 def test_backward_passes_inside_another_are_not_counted(tmp_path: Path) -> None:
-    assert counted_once(tried("recomputes", tmp_path, "--accum", "2", accumulation=2))
-
-
-@pytest.mark.slow
-def test_backward_passes_inside_another_are_not_counted_with_a_trainer(tmp_path: Path) -> None:
-    assert counted_once(tried("recomputes", tmp_path, "--trainer", "--accum", "2", accumulation=2))
+    """Each micro-batch of 64, two of which make a step, is one, whatever runs inside it."""
+    done = tried("recomputes", tmp_path, "--accum", "2", accumulation=2)
+    assert fits(done) and done.report.observed == {"micro_batch": 64, "accumulation": 2, "device": "cpu"}
+    assert not said(done, "by itself") and done.report.train_batches <= 2 * done.report.optimizer_steps + 1
 
 
 def test_a_command_that_keeps_the_probe_out_is_ended_before_it_gets_far(tmp_path: Path) -> None:
-    script = tmp_path / "slow.py"
-    script.write_text("import pathlib, time\ntime.sleep(600)\npathlib.Path('mine').touch()\n")
+    slow = tmp_path / "slow.py"
+    slow.write_text("import pathlib, time\ntime.sleep(600)\npathlib.Path('mine').touch()\n")
     shell = tmp_path / "run.sh"
-    shell.write_text(f"export PYTHONPATH=$PWD\n{sys.executable} {script} $*\n")
+    shell.write_text(f"export PYTHONPATH=$PWD\n{sys.executable} {slow} $*\n")
     done = tried(str(SCRIPTS / "in_parts.py"), tmp_path, launcher=("sh", str(shell)))
     assert done.verdict.kind is Kind.VACUOUS and "PYTHONPATH set anew" in done.verdict.why and "slow.py" in done.verdict.why
     assert not (tmp_path / "work" / "mine").exists()
@@ -450,13 +391,6 @@ def test_a_cold_cache_is_filled_in_the_trial_and_the_persons_stays_as_it_was(tmp
 
 
 @pytest.mark.slow
-def test_of_a_samplers_own_batches_the_longest_comes_first(tmp_path: Path) -> None:
-    done = tried("buckets", tmp_path)
-    assert fits(done) and said(done, "longest first")
-    assert done.verdict.peak_bytes > 64 * 2000 * 64 * 4 * 2
-
-
-@pytest.mark.slow
 def test_layers_that_thaw_late_are_trained_in_the_trial(tmp_path: Path) -> None:
     done = tried("thaws", tmp_path, "--width", "2048")
     assert fits(done)
@@ -464,23 +398,9 @@ def test_layers_that_thaw_late_are_trained_in_the_trial(tmp_path: Path) -> None:
     assert peak["finish"] > peak["train"] + 32 * MIB
 
 
-@pytest.mark.slow
-def test_outputs_kept_in_training_are_kept_in_the_trial(tmp_path: Path) -> None:
-    done = tried("keeps_outputs_of_training", tmp_path, "--width", "1024")
-    assert fits(done) and done.verdict.peak_bytes > 10 * 64 * 1024 * 8 * 4
-
-
 def test_a_crash_at_import_is_a_crash_with_the_scripts_own_words(tmp_path: Path) -> None:
     done = tried("crashes_at_import", tmp_path)
     assert done.verdict.kind is Kind.CRASHED and "no_such_package_anywhere" in done.verdict.why
-
-
-@pytest.mark.slow  # test_trial_watch.py has the watch itself
-def test_a_script_that_hangs_is_stalled(tmp_path: Path) -> None:
-    done = tried("hangs", tmp_path, timeout_s=600.0, stall_s=6.0)
-    assert done.verdict.kind is Kind.STALLED and "stood still" in done.verdict.why and done.seconds < 600
-    assert done.verdict.phase == "setup", "its model is built"
-    assert "process" in done.verdict.evidence and (done.folder / "stalled.txt").exists()
 
 
 @pytest.mark.slow
@@ -588,12 +508,7 @@ def test_of_two_processes_the_greedy_one_is_the_cause(tmp_path: Path) -> None:
     ],
 )
 def test_an_example_is_driven_unchanged(tmp_path: Path, script: str, words: tuple[str, ...], spelled: dict[str, str]) -> None:
-    if "lightning" in script:
-        pytest.importorskip("lightning")
-    if "hf" in script:
-        pytest.importorskip("transformers")
-    if "accelerate" in script:
-        pytest.importorskip("accelerate")
+    pytest.importorskip({"hf_trainer": "transformers", "classifier": "torch"}.get(name := script.partition("/")[0], name))
     done = tried(script, tmp_path, *words, cap=2048 * MIB, rung=1, spelled=spelled)
     assert fits(done) and done.report.observed["micro_batch"] == 32
     assert {path.name for path in (tmp_path / "work").iterdir()} - {"out"} == {"runs"}

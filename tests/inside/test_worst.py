@@ -212,18 +212,14 @@ def test_a_loader_that_breaks_or_hangs_in_the_look_is_taken_as_drawn(monkeypatch
     assert "640 of 640 items sampled, all of one size; no batch of it could be looked at" in notes[1]
 
 
-def joined(items: list[torch.Tensor]) -> torch.Tensor:
-    return torch.nn.utils.rnn.pad_sequence(items, batch_first=True)
-
-
 def test_a_librarys_collate_function_draws_no_sizes_and_what_it_wraps_may() -> None:
     """transformers' Trainer wraps a person's in one that drops columns."""
     transformers = pytest.importorskip("transformers")
     from transformers.trainer_utils import RemoveColumnsCollator
 
     padding, wrapped = (
-        RemoveColumnsCollator(one, []) for one in (transformers.DataCollatorWithPadding(tokenizer=None), joined)
+        RemoveColumnsCollator(one, []) for one in (transformers.DataCollatorWithPadding(tokenizer=None), padded)
     )  # fmt: skip
     data: Any = torch.utils.data.TensorDataset(torch.zeros(8, 3))
-    known = [loader_look._plain(torch.utils.data.DataLoader(data, collate_fn=one)) for one in (None, padding, wrapped, joined)]
+    known = [loader_look._plain(torch.utils.data.DataLoader(data, collate_fn=one)) for one in (None, padding, wrapped, padded)]
     assert known == [True, True, False, False]

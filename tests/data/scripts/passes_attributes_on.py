@@ -3,11 +3,8 @@
 Gradients are cleared before they are computed, so that they are there in every validation.
 """
 
-import argparse
-
-import torch
 from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
+from usual import Usual
 
 
 class Wrapped(nn.Module):
@@ -36,26 +33,17 @@ class WrappedOptimizer:
         return self._optimizer.step(closure=closure)
 
 
-parser = argparse.ArgumentParser()
-parser.add_argument("--batch-size", type=int, default=64)
-parser.add_argument("--accum", type=int, default=1)
-args = parser.parse_args()
-x = torch.randn(640, 32)
-data = TensorDataset(x, x[:, :4].argmax(1))
-model = nn.Sequential(nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 4))
-optimizer = WrappedOptimizer(torch.optim.AdamW(model.parameters(), lr=1e-3))
-model = Wrapped(model)
+usual = Usual()
+usual.optimizer = WrappedOptimizer(usual.optimizer)
+usual.model = Wrapped(usual.model)
 for epoch in range(12):
-    model.train()
-    for number, (a, b) in enumerate(DataLoader(data, args.batch_size, shuffle=True)):
-        if number % args.accum == 0:
-            optimizer.zero_grad()
-        (nn.functional.cross_entropy(model(a), b) / args.accum).backward()
-        if number % args.accum == args.accum - 1:
-            optimizer.step()
+    for number, (a, b) in enumerate(usual.train):
+        if number % usual.args.accum == 0:
+            usual.optimizer.zero_grad()
+        (nn.functional.cross_entropy(usual.model(a), b) / usual.args.accum).backward()
+        if number % usual.args.accum == usual.args.accum - 1:
+            usual.optimizer.step()
     if epoch % 6 == 5:
-        model.eval()
-        with torch.no_grad():
-            print(sum(int((model(a).argmax(1) == b).sum()) for a, b in DataLoader(data, args.batch_size)))
-        missing = sum(parameter.grad is None for parameter in model.parameters())
+        usual.validate()
+        missing = sum(parameter.grad is None for parameter in usual.model.parameters())
         assert not missing, f"gradients of {missing} parameters are gone"

@@ -20,7 +20,8 @@ from launcher.trainers.script import recognise as script_recognise
 from launcher.trainers.script.adapter import ScriptAdapter
 from launcher.trainers.script.spelling import Line, kind
 from launcher.trainers.suite import AdapterSuite, cpu_budget
-from tests.helpers.places import ROOT
+from tests.helpers import script
+from tests.helpers.places import EXAMPLES
 from tests.helpers.saved import looked, spoiled, whole
 
 CONFIG = """\
@@ -63,17 +64,8 @@ class TestScript(AdapterSuite):
 
     @pytest.fixture
     def recipe(self) -> Recipe:
-        script = ROOT / "examples" / "classifier" / "train.py"
-        args = {
-            "command": [sys.executable, str(script), "--batch-size", "8", "--accum", "1", "--epochs", "1"],
-            "spelled": {"micro_batch": "--batch-size", "accumulation": "--accum"},
-        }
-        return Recipe(
-            name="mine",
-            ask={"micro_batch": 8},
-            trainer=TrainerRules(adapter="script", args=args),
-            ladder=LadderRules(order=("micro_batch",)),
-        )
+        words = ("--batch-size", "8", "--accum", "1", "--epochs", "1")
+        return script.recipe(sys.executable, str(EXAMPLES / "classifier" / "train.py"), *words, ask={"micro_batch": 8})
 
 
 def changed(recipe: Recipe, **args: object) -> Recipe:

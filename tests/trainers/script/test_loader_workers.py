@@ -9,9 +9,9 @@ import pytest
 
 from launcher.adapter import Checkpoint, RunStart
 from launcher.adapter.build import ladder_of
-from launcher.config.schema import Recipe
 from launcher.trainers.script.adapter import ScriptAdapter
 from launcher.trainers.suite import cpu_budget
+from tests.helpers import script
 
 SOURCE = "loader = DataLoader(data, batch_size=args.batch_size, num_workers=args.workers{more})\n"
 
@@ -20,9 +20,7 @@ def adapter(place: Path, *words: str, more: str = "", asked: int | None = None, 
     (place / "train.py").write_text(SOURCE.format(more=more))
     ask = {"micro_batch": 8, **({"workers": asked} if asked is not None else {})}
     resume = {"words": "--resume {checkpoint}", "newest": "*.pt"}
-    said = {"command": ["python", str(place / "train.py"), *words], "resume": resume, **args}
-    trainer, ladder = {"adapter": "script", "args": said}, {"order": ("micro_batch",)}
-    return ScriptAdapter(Recipe.model_validate({"name": "workers", "ask": ask, "trainer": trainer, "ladder": ladder}))
+    return ScriptAdapter(script.recipe("python", str(place / "train.py"), *words, ask=ask, resume=resume, **{"spelled": {}, **args}))
 
 
 def started(adapter: ScriptAdapter, place: Path, workers: int) -> tuple[str, ...]:

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from launcher.pretended import cards, catalogue
+from launcher.pretended import catalogue
 from tests.conftest import failed_above
 from tests.helpers.command_line import answer, autofit
 from tests.helpers.places import SCRIPTS
-from tests.helpers.pretended import needs_a_pretended_card
+from tests.helpers.pretended import needs_a_pretended_card, played
 
 pytestmark = [pytest.mark.slow, needs_a_pretended_card]
 TORCHRUN = str(Path(sys.executable).with_name("torchrun"))
@@ -25,8 +25,7 @@ MIB = 2**20
 def launched(folder: Path, *command: str, words: tuple[str, ...] = ("device.memory=4GiB",)) -> Any:
     """``autofit run`` of the command, ended."""
     shutil.copy(SCRIPTS / "on_cards.py", folder)
-    (model,) = catalogue.named(["a100_40gb"])
-    with cards.played(cards.Cards(model=model, count=2)) as environment:
+    with played(count=2) as environment:
         return autofit("run", "--json", *words, "--", *command, cwd=folder, timeout=600, **{**environment, "OMP_NUM_THREADS": "1"})
 
 

@@ -7,42 +7,29 @@ from pathlib import Path
 
 import pytest
 
-from launcher.adapter.build import ladder_of
-from launcher.config.schema import DeviceRules, LadderRules, Recipe, TrainerRules, TrialRules, WheelRule
-from launcher.history.run_folder import RunFolder
 from launcher.ladder.same_training import PROVEN
 from launcher.trainers.script.adapter import ScriptAdapter
 from launcher.trainers.suite import cpu_budget, snapshot
 from launcher.trial import proof
-from launcher.trial.job import Job
 from launcher.trial.proof import Proof
+from tests.helpers import script as script_of
 from tests.helpers.places import SCRIPTS
 
 SCRIPT = SCRIPTS / "updates.py"
 COLLATORS = SCRIPT.with_name("collators.py")
-GIB = 2**30
 
 
 def proven(place: Path, monkeypatch: pytest.MonkeyPatch, kind: str, *words: str, script: Path = SCRIPT, **args: object) -> Proof:
     """What becomes of rung 2, 8 x 4 instead of 32 x 1 (or of what ``accumulation`` asks). ``args``: of the recipe's trainer."""
     monkeypatch.chdir(place)
     asked, keep = args.pop("asked", 1), bool(args.pop("keep_update", True))
-    spelled = {"micro_batch": "--batch-size", "accumulation": "--accum", **args.pop("spelled", {})}  # type: ignore[dict-item]
+    spelled = {**script_of.FLAGS, **args.pop("spelled", {})}  # type: ignore[dict-item]
     command = [sys.executable, str(script), *(("--kind", kind) if kind else ()), *words]
-    recipe = Recipe(
-        name="test", ask={"micro_batch": 32, "accumulation": asked},
-        trainer=TrainerRules(adapter="script", args={"command": command, "spelled": spelled, **args}),
-        ladder=LadderRules(order=("micro_batch",), wheels={"micro_batch": WheelRule(floor=2)}, keep_update=keep),
-        device=DeviceRules(kind="cpu"), trial=TrialRules(proof_timeout_s=1200.0),
-    )  # fmt: skip
-    job = made(place, recipe)
-    return proof.prove(job, job.ladder.rungs[2])
-
-
-def made(place: Path, recipe: Recipe) -> Job:
-    adapter = ScriptAdapter(recipe)
+    more = {"trial": {"proof_timeout_s": 1200.0}, "ladder": {"order": ("micro_batch",), "keep_update": keep}}
+    adapter = ScriptAdapter(script_of.recipe(*command, ask={"micro_batch": 32, "accumulation": asked}, spelled=spelled, more=more, **args))
     assert adapter.check() == []
-    return Job(adapter=adapter, ladder=ladder_of(adapter), budget=cpu_budget(GIB), folder=RunFolder.create(place / "runs", "test"))
+    job = script_of.job(adapter, place / "runs", cpu_budget(2**30))
+    return proof.prove(job, job.ladder.rungs[2])
 
 
 def test_a_mean_that_is_divided_is_the_same_training_and_nothing_of_the_persons_is_touched(
@@ -85,6 +72,8 @@ def test_class_weights_are_put_right_and_the_run_carries_what_was_proven(tmp_pat
     assert found.job is not None
     command = found.job.adapter.command(found.job.ladder.rungs[2], found.job.budget, folder=tmp_path / "run")
     assert command.env["UPDATE"] == "targets:4.0:4" and any(path.match("update/sitecustomize.py") for path in command.files)
+    tried = found.job.adapter.trial(found.job.ladder.rungs[2], found.job.budget, folder=tmp_path / "trial", cache=tmp_path)
+    assert tried.payload["env"]["UPDATE"] == command.env["UPDATE"], "its trial has what the cure needs"
     asked = found.job.adapter.command(found.job.ladder.asked, found.job.budget, folder=tmp_path / "run")
     assert "UPDATE" not in asked.env, "the asked rung's words stay as they are"
 

@@ -4,41 +4,30 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from launcher.adapter.build import ladder_of
-from launcher.config.schema import DeviceRules, LadderRules, Recipe, TrainerRules, TrialRules, WheelRule
-from launcher.history.run_folder import RunFolder
 from launcher.ladder.same_training import PROVEN
 from launcher.trainers.script.adapter import ScriptAdapter
 from launcher.trainers.suite import cpu_budget
 from launcher.trial import proof
-from launcher.trial.job import Job
 from launcher.trial.proof import Proof
+from tests.helpers import script
 from tests.helpers.places import SCRIPTS
 
 SHARES = SCRIPTS / "shares.py"
 LAUNCHED = (sys.executable, "-P", "-m", "torch.distributed.run", "--nproc_per_node", "2", "--local_addr=localhost")
 
 
-def asked(*command: str, accumulation: str = "--accum") -> Recipe:
-    """16 x 1."""
-    spelled = {"micro_batch": "--batch-size", "accumulation": accumulation}
-    return Recipe(
-        name="test", ask={"micro_batch": 16, "accumulation": 1},
-        trainer=TrainerRules(adapter="script", args={"command": list(command), "spelled": spelled, "lengths": {"--epochs": 3}}),
-        ladder=LadderRules(order=("micro_batch",), wheels={"micro_batch": WheelRule(floor=2)}),
-        device=DeviceRules(kind="cpu"), trial=TrialRules(proof_timeout_s=1200.0),
-    )  # fmt: skip
-
-
 def proven(place: Path, monkeypatch: pytest.MonkeyPatch, kind: str, *words: str, accumulation: str = "--accum") -> Proof:
     """What becomes of rung 2, 4 x 4 on each of two ranks instead of 16 x 1."""
     monkeypatch.chdir(place)
-    adapter = ScriptAdapter(asked(*LAUNCHED, str(SHARES), "--kind", kind, *words, accumulation=accumulation))
+    how: dict[str, Any] = {"spelled": {**script.FLAGS, "accumulation": accumulation}, "lengths": {"--epochs": 3}}
+    ask, more = {"micro_batch": 16, "accumulation": 1}, {"trial": {"proof_timeout_s": 1200.0}}
+    adapter = ScriptAdapter(script.recipe(*LAUNCHED, str(SHARES), "--kind", kind, *words, ask=ask, more=more, **how))
     assert adapter.check() == []
-    job = Job(adapter=adapter, ladder=ladder_of(adapter), budget=cpu_budget(2**30), folder=RunFolder.create(place / "runs", "test"))
+    job = script.job(adapter, place / "runs", cpu_budget(2**30))
     rung = job.ladder.rungs[2]
     assert (rung.micro_batch, rung.accumulation, rung.world_size) == (4, 4, 2)
     return proof.prove(job, rung)

@@ -10,22 +10,19 @@ from pathlib import Path
 import pytest
 
 from launcher.adapter.commands import held
+from tests.helpers import script
 
 pytest.importorskip("transformers")
 
 from launcher.adapter.build import ladder_of
 from launcher.config.schema import Recipe, TrialRules
-from launcher.history.run_folder import RunFolder
 from launcher.ladder.same_training import PROVEN
 from launcher.ladder.verdict import Kind
 from launcher.machine import devices
-from launcher.shared.report import Phase
 from launcher.trainers.script.adapter import ScriptAdapter
-from launcher.trainers.suite import AdapterSuite, cpu_budget, snapshot
+from launcher.trainers.suite import cpu_budget
 from launcher.trial import proof, trial
 from launcher.trial.job import Job
-from tests.conftest import failed_above
-from tests.helpers.command_line import answer, autofit
 from tests.helpers.hf_data import make_sums, recipe
 from tests.helpers.hf_data import spoken as spoken
 from tests.helpers.hf_data import sums as sums
@@ -33,20 +30,11 @@ from tests.helpers.hf_data import sums as sums
 MIB = 2**20
 
 
-class TestText(AdapterSuite):
-    adapter_type = ScriptAdapter
-    hopeless_bytes = 24 * MIB
-
-    @pytest.fixture
-    def recipe(self, sums: Path) -> Recipe:
-        return recipe(sums, "text", ask={"val_keeps": "logits"})
-
-
 def job(asked: Recipe, folder: Path) -> Job:
     adapter = ScriptAdapter(asked)
     assert adapter.check() == []
     budget = devices.find("cpu", memory_bytes=asked.device.memory, headroom=asked.device.headroom)
-    return Job(adapter=adapter, ladder=ladder_of(adapter), budget=budget, folder=RunFolder.create(folder, "case"))
+    return script.job(adapter, folder, budget)
 
 
 def words_of(asked: Recipe, rung: int = 0) -> dict[str, str]:
@@ -93,21 +81,6 @@ def test_a_model_of_the_hub_is_fetched_before_its_trial(model: str, fetched: boo
 
 
 @pytest.mark.slow
-def test_a_speech_trial_sees_every_phase_and_leaves_nothing_behind(spoken: Path, tmp_path: Path) -> None:
-    before, every = snapshot(spoken), {"eval_strategy": "steps", "eval_steps": 20, "save_steps": 20}
-    asked = recipe(spoken, "speech", ask={"micro_batch": 2, "accumulation": 4}, args={"max_steps": 40, **every})
-    one = job(asked, tmp_path)
-    tried = trial.run(one, one.ladder.asked)
-    assert tried.verdict.fits, tried.verdict
-    phases = [use.phase for use in tried.report.uses]
-    assert phases[-1] == Phase.RESUME and {Phase.TRAIN, Phase.VALIDATE, Phase.TRAIN_AGAIN, Phase.FINISH} <= set(phases)
-    wanted = {"micro_batch": 2, "accumulation": 4, "device": "cpu"}
-    assert {name: tried.report.observed.get(name) for name in wanted} == wanted
-    assert any(note.startswith("training data longest first") for note in tried.report.notes)
-    assert snapshot(spoken) == before
-
-
-@pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_an_evaluation_said_to_overflow_really_does_and_one_said_to_fit_does_not(tmp_path: Path) -> None:
     """The trial sees a few batches of a long evaluation that keeps logits; the whole evaluation is then really run under the same cap."""
@@ -144,17 +117,3 @@ def test_a_recipe_s_update_is_the_asked_one(task: str, args: dict[str, object], 
     found = proof.prove(one, next(rung for rung in one.ladder.rungs if rung.micro_batch == 2))
     assert not found.refused and found.same.cure == {}, found
     assert found.same.gradient == found.same.steps == found.same.schedule == PROVEN, found
-
-
-@pytest.mark.slow
-def test_two_ranks_go_down_a_ladder_and_train_to_the_end_within_their_trial(tmp_path: Path) -> None:
-    words = ("trainer.args.set={--max_steps:4,--eval_strategy:steps,--eval_steps:2}", "device.cards=2", "device.memory=240MiB")
-    done = autofit("train", "recipe=llm_sft_demo", *words, "--json", cwd=tmp_path, timeout=900)
-    assert done.returncode == 0, done.stderr
-    record = answer(done)
-    assert failed_above(record) == {"out_of_memory"}
-    assert (record["effective_batch"], record["rung"]["micro_batch"] * record["accumulation"]) == (32, 16)
-    assert "torch.distributed.run --nproc_per_node 2" in record["command"]
-    memory = record["memory"]
-    assert 0.8 < memory["run_peak_bytes"] / memory["trial_peak_bytes"] < 1.1
-    assert [one["budget_bytes"] for one in record["device"]["ranks"]] == [240 * MIB] * 2

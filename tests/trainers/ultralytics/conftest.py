@@ -135,11 +135,6 @@ def run_trial(tmp_path: Path, quiet_environment: dict[str, str]) -> RunTrial:
     return run
 
 
-def contents(*folders: Path) -> dict[str, bytes]:
-    """Every file under ``folders``, byte for byte."""
-    return {str(path): path.read_bytes() for folder in folders for path in sorted(folder.rglob("*")) if path.is_file()}
-
-
 def loaded(place: Path, settings: dict[str, Any]) -> dict[str, str]:
     """Variables by which a command has ``native`` loaded, copied to ``place`` as the launcher does; nothing of autofit is in its reach."""
     adapter = UltralyticsAdapter(yolo_recipe.make(place / "data.yaml", ask={"checkpointing": True}))

@@ -171,19 +171,6 @@ def test_what_ultralytics_takes_is_taken(make: Make, faults_of: Callable[..., li
 
 
 @pytest.mark.parametrize(
-    ("task", "row", "extra"),
-    [
-        ("segment", TRIANGLE, ""),
-        ("detect", TRIANGLE, ""),
-        ("obb", CORNERS, ""),
-        ("pose", POINTS, "kpt_shape: [2, 3]\n"),
-    ],
-)
-def test_rows_of_every_task_are_understood(make: Make, faults_of: Callable[..., list[Fault]], task: str, row: str, extra: str) -> None:
-    assert faults_of(make(GOOD + extra, {"train/a": row, "val/c": row}), task) == []
-
-
-@pytest.mark.parametrize(
     ("task", "row", "found"),
     [
         ("detect", "0 0.5 0.5 320 200", "out of bounds coordinates"),

@@ -19,6 +19,7 @@ from launcher.errors import BadInput
 from launcher.trainers.suite import cpu_budget
 from launcher.trainers.ultralytics import recognise as yolo_recognise
 from launcher.trainers.ultralytics.adapter import UltralyticsAdapter
+from tests.helpers.yolo_recipe import make
 
 SAFE = """import argparse
 from ultralytics import YOLO
@@ -75,25 +76,9 @@ def test_a_script_with_a_dict_asks_for_what_arrives_and_is_left_as_it_is(folder:
 
 def given(data: Path, **more: object) -> Recipe:
     """As the test above has understood it."""
-    return Recipe.model_validate(
-        {
-            "name": "mine",
-            "data": str(data),
-            "ask": {"model": "yolov8n.yaml", "micro_batch": 32, "image_size": 1280, "checkpointing": False},
-            "trainer": {
-                "adapter": "ultralytics",
-                "task": "detect",
-                "args": {
-                    "command": [sys.executable, "-u", "train.py", "--data", str(data)],
-                    "epochs": 200,
-                    "optimizer": "AdamW",
-                    **more,
-                },
-            },
-            "ladder": {"order": ("micro_batch", "image_size", "checkpointing")},
-            "device": {"kind": "cpu"},
-        }
-    )
+    ask = {"model": "yolov8n.yaml", "micro_batch": 32, "image_size": 1280}
+    args = {"command": [sys.executable, "-u", "train.py", "--data", str(data)], "epochs": 200, "optimizer": "AdamW", **more}
+    return make(data, ask=ask, args=args)
 
 
 def run_of(recipe: Recipe, index: int, folder: Path) -> Command:

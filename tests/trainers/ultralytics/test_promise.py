@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from launcher.engine.state import REPORTED
+from tests.helpers.command_line import autofit
 from tests.helpers.nasty import make_nasty
-from tests.helpers.places import ROOT
 
 SOLDER = ("recipe=yolo11l_rtx4080s_solder", "trainer.args.workers=0")
 
 
 def launched(folder: Path, verb: str, *words: str) -> dict[str, Any]:
     """The record of one launch on the CPU, to its end."""
-    env = {**os.environ, "PYTHONPATH": str(ROOT), "YOLO_CONFIG_DIR": str(folder / "home"), "YOLO_OFFLINE": "1"}
-    argv = [sys.executable, "-m", "launcher", verb, "device=cpu", f"run.root={folder / 'runs'}", *words]
-    ran = subprocess.run(argv, cwd=folder, env=env, capture_output=True, text=True, timeout=580, check=False)
+    env = {"YOLO_CONFIG_DIR": str(folder / "home"), "YOLO_OFFLINE": "1"}
+    ran = autofit(verb, "device=cpu", f"run.root={folder / 'runs'}", *words, cwd=folder, timeout=580, **env)
     records = list((folder / "runs").rglob("record.json"))
     assert len(records) == 1, ran.stdout + ran.stderr
     record: dict[str, Any] = json.loads(records[0].read_text(encoding="utf-8"))

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from launcher.adapter import RunStart
+from tests.helpers import script
 
 pytest.importorskip("ultralytics")
 
 from launcher.adapter.build import ladder_of
 from launcher.adapter.commands import Checkpoint, Command
 from launcher.errors import BadInput
-from launcher.history.run_folder import RunFolder
 from launcher.ladder.rungs import Rung
 from launcher.machine import devices, ranks
 from launcher.shared.report import Phase, TrialReport
@@ -26,7 +26,6 @@ from launcher.trainers.suite import cpu_budget
 from launcher.trainers.ultralytics import recognise
 from launcher.trainers.ultralytics.adapter import UltralyticsAdapter
 from launcher.trial import trial
-from launcher.trial.job import Job
 from tests.conftest import write_yolo_dataset
 from tests.helpers import yolo_recipe
 from tests.helpers.places import ROOT
@@ -120,7 +119,7 @@ def test_a_trial_of_two_ranks_sees_both_and_their_batch(tmp_path: Path) -> None:
     ask = {"model": "yolo11n.yaml", "micro_batch": 4, "accumulation": 2, "image_size": 160}
     adapter = OverGloo(yolo_recipe.make(data, ask=ask, device={"kind": "cpu", "cards": 2, "memory": 1200 * MIB}))
     budget = ranks.budget_of(2, "cpu", memory_bytes=1200 * MIB, headroom=0.1)
-    job = Job(adapter=adapter, ladder=ladder_of(adapter), budget=budget, folder=RunFolder.create(tmp_path, "case"))
+    job = script.job(adapter, tmp_path, budget)
     assert job.ladder.effective_batch == 16
     tried = trial.run(job, job.ladder.asked)
     assert tried.verdict.fits, tried.verdict

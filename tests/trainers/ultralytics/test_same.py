@@ -13,7 +13,6 @@ import pytest
 from launcher.adapter.build import ladder_of
 from launcher.adapter.commands import Command
 from launcher.config.schema import TrialRules
-from launcher.history.run_folder import RunFolder
 from launcher.ladder.rungs import Rung
 from launcher.ladder.same_training import PROVEN
 from launcher.ladder.twins import Finding, FindingKind
@@ -22,8 +21,8 @@ from launcher.machine.devices import Budget
 from launcher.trainers.suite import cpu_budget, snapshot
 from launcher.trainers.ultralytics.adapter import UltralyticsAdapter
 from launcher.trial import proof
-from launcher.trial.job import Job
 from launcher.trial.proof import Proof
+from tests.helpers import script
 from tests.helpers.places import ROOT
 from tests.helpers.shapes import ShapesData
 from tests.helpers.yolo_recipe import make
@@ -46,9 +45,8 @@ def proven(data: ShapesData, place: Path, *, model: str, cards: int) -> Proof:
     recipe = make(data.yaml, ask=asked, device=device).model_copy(update={"trial": TrialRules(proof_timeout_s=1200.0)})
     adapter = (OnTheCpu if cards > 1 else UltralyticsAdapter)(recipe)
     budget = ranks.budget_of(cards, "cpu", memory_bytes=2**30, headroom=0.1) if cards > 1 else cpu_budget(2**30)
-    ladder, folder = ladder_of(adapter), RunFolder.create(place, "test")
-    rung = next(rung for rung in ladder.rungs if rung.micro_batch == 4)
-    job = Job(adapter=adapter, ladder=ladder, budget=budget, folder=folder)
+    job = script.job(adapter, place, budget)
+    rung = next(rung for rung in job.ladder.rungs if rung.micro_batch == 4)
     assert proof.needed(job, rung)
     return proof.prove(job, rung)
 

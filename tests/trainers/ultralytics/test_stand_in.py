@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from launcher.config.schema import LadderRules, Recipe, TrainerRules
 from launcher.machine import process
 from launcher.trainers.ultralytics import checks, data
 from launcher.trainers.ultralytics.adapter import UltralyticsAdapter
+from tests.helpers.yolo_recipe import make
 
 
 @pytest.mark.parametrize("task", checks.TASKS)
 def test_a_stand_in_is_a_whole_data_set_of_the_task(tmp_path: Path, task: str) -> None:
-    trainer, ask = TrainerRules(adapter="ultralytics", task=task), {"model": "yolo11n.yaml", "micro_batch": 6, "image_size": 96}
-    adapter = UltralyticsAdapter(Recipe(name="x", ask=ask, trainer=trainer, ladder=LadderRules(order=("micro_batch",))))
+    recipe = make("none", ask={"model": "yolo11n.yaml", "micro_batch": 6}, trainer={"adapter": "ultralytics", "task": task})
+    adapter = UltralyticsAdapter(recipe)
     made = adapter.stand_in(tmp_path / "data")
     assert made is not None and made.prepare is not None and made.data is not None
     assert process.output_of(made.prepare) == (0, "")

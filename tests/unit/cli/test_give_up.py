@@ -10,16 +10,13 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from launcher.adapter.build import ladder_of
 from launcher.adapter.recognised import Understood, giving_up
 from launcher.cli import main
 from launcher.cli.launch_view import Display
-from launcher.config.schema import LadderRules, Recipe, TrainerRules
 from launcher.engine import launch as engine
 from launcher.engine.events import Fitted
 from launcher.engine.state import Fit, Status
 from launcher.errors import BadInput
-from launcher.history.run_folder import RunFolder
 from launcher.ladder.rungs import Rung
 from launcher.ladder.verdict import Kind, Verdict
 from launcher.shared.report import PhaseUse, TrialReport
@@ -29,6 +26,7 @@ from launcher.trainers.suite import cpu_budget
 from launcher.trial import trial
 from launcher.trial.job import Job
 from launcher.trial.trial import Trial
+from tests.helpers import script
 from tests.helpers.command_line import answer, autofit
 
 FLAGS = """
@@ -89,10 +87,7 @@ def least(here: Path, monkeypatch: pytest.MonkeyPatch, *, mib: int) -> str:
     """What is said of a launch whose trials need 10 MiB, and 20 for each picture of 64 px."""
     spelled = {"micro_batch": "--batch-size", "accumulation": "--accum", "image_size": "--img-size"}
     ask = {"micro_batch": 4, "accumulation": 1, "image_size": 64}
-    args = {"command": ["python", "train.py"], "spelled": spelled, "says": ask}
-    one = ScriptAdapter(
-        Recipe(name="mine", ask=ask, trainer=TrainerRules(adapter="script", args=args), ladder=LadderRules(order=("micro_batch",)))
-    )
+    one = ScriptAdapter(script.recipe(ask=ask, spelled=spelled, says=ask))
     budget = replace(cpu_budget(), budget_bytes=mib * MIB, cap_bytes=mib * MIB, ceiling_bytes=mib * MIB)
 
     def run(job: Job, rung: Rung) -> Trial:
@@ -103,7 +98,7 @@ def least(here: Path, monkeypatch: pytest.MonkeyPatch, *, mib: int) -> str:
         return Trial(rung=rung, verdict=verdict, report=report, seconds=1.0, folder=here)
 
     monkeypatch.setattr(trial, "run", run)
-    result = Fit(job=Job(adapter=one, ladder=ladder_of(one), budget=budget, folder=RunFolder.create(here / "runs", "mine")))
+    result = Fit(job=script.job(one, here / "runs", budget))
     engine.walk(result)
     assert result.status is Status.NO_RUNG_FITS
     Display(Console(file=(out := io.StringIO()), width=400)).hear(Fitted(fit=result))

@@ -15,13 +15,11 @@ from launcher.adapter.build import ladder_of
 from launcher.adapter.commands import Checkpoint
 from launcher.cli import prose
 from launcher.cli.launch_view import Display
-from launcher.config.schema import LadderRules, Recipe, TrainerRules
 from launcher.engine.below import Could
 from launcher.engine.events import Finished, Fitted, Planned
 from launcher.engine.state import Fit, Status
 from launcher.errors import Fault
 from launcher.history.records import AttemptRecord, RunRecord
-from launcher.history.run_folder import RunFolder
 from launcher.ladder.search import Tried, Try, next_move
 from launcher.ladder.verdict import Kind, Verdict
 from launcher.run.cause import Ended
@@ -29,19 +27,17 @@ from launcher.shared.report import SAMPLES, TrialReport
 from launcher.shared.sizes import MIB
 from launcher.trainers.script.adapter import ScriptAdapter
 from launcher.trainers.script.spelling import ITSELF
-from launcher.trainers.suite import cpu_budget
 from launcher.trainers.ultralytics.adapter import UltralyticsAdapter
 from launcher.trial.events import TrialStarted
 from launcher.trial.job import Job
 from launcher.trial.trial import Trial
+from tests.helpers import script
 from tests.helpers.yolo_recipe import make
 
 
 def job(tmp_path: Path) -> Job:
     recipe = make("data.yaml").model_copy(update={"summary": "odd [/red] words [bold]", "name": "mine[0]"})
-    adapter = UltralyticsAdapter(recipe)
-    folder = RunFolder.create(tmp_path, "mine")
-    return Job(adapter=adapter, ladder=ladder_of(adapter), budget=cpu_budget(), folder=folder)
+    return script.job(UltralyticsAdapter(recipe), tmp_path)
 
 
 def shown(draw: object) -> str:
@@ -218,19 +214,15 @@ def test_after_a_failed_run_the_checkpoint_left_and_how_to_go_on_are_said(tmp_pa
 
 def test_of_a_script_that_nobody_has_told_how_to_resume_it_is_not_said_that_it_left_no_checkpoint(tmp_path: Path) -> None:
     fit = failed(job(tmp_path), tmp_path)
-    args = {"command": ["python", "train.py"]}
-    trainer, ladder = TrainerRules(adapter="script", args=args), LadderRules(order=("micro_batch",))
-    script = ScriptAdapter(Recipe(name="mine", ask={"micro_batch": 4}, trainer=trainer, ladder=ladder))
-    fit.job = replace(fit.job, adapter=script)
+    fit.job = replace(fit.job, adapter=ScriptAdapter(script.recipe(ask={"micro_batch": 4})))
     text = shown(lambda screen: screen.hear(Finished(fit=fit)))
     assert "trainer.args.resume says how this script does" in text and "no checkpoint is left" not in text
 
 
 def test_a_step_that_the_script_works_out_is_no_number_before_it_is_seen(tmp_path: Path) -> None:
     spelled = {"micro_batch": "--device-batch-size", "accumulation": ITSELF}
-    trainer = TrainerRules(adapter="script", args={"command": ["python", "train.py"], "spelled": spelled})
-    script = ScriptAdapter(Recipe(name="mine", ask={"micro_batch": 16}, trainer=trainer, ladder=LadderRules(order=("micro_batch",))))
-    here = replace(job(tmp_path), adapter=script, ladder=ladder_of(script))
+    one = ScriptAdapter(script.recipe(ask={"micro_batch": 16}, spelled=spelled))
+    here = replace(job(tmp_path), adapter=one, ladder=ladder_of(one))
     assert "the effective batch stays the script's own" in shown(lambda screen: screen.hear(Planned(job=here)))
 
 

@@ -261,8 +261,7 @@ def test_init_writes_a_recipe_that_composes_and_never_overwrites(tmp_path: Path,
 def test_a_shell_in_which_no_trial_can_be_started_is_told_which_limit_to_raise(tmp_path: Path) -> None:
     script = str(ROOT / "examples" / "classifier" / "train.py")
     words = ("run", "--fit-only", "device=cpu", "device.memory=244MiB", "--json", "--", sys.executable, script, "--batch-size", "8")
-    argv = ["sh", "-c", 'ulimit -n 7; exec "$@"', "sh", sys.executable, "-m", "launcher", *words]
-    done = subprocess.run(argv, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False)
+    done = command_line.autofit(*words, cwd=tmp_path, before=("sh", "-c", 'ulimit -n 7; exec "$@"', "sh"))
     assert done.returncode == 1 and answer(done)["status"] == "bad_input"
     assert "ulimit -n: Too many open files. Name a file" in done.stderr and "Traceback" not in done.stderr
 

@@ -17,7 +17,6 @@ import argparse
 parser = argparse.ArgumentParser()
 parser.add_argument("--batch-size", type=int, default=8)
 """
-ACCELERATE = "num_processes: 2\nnum_machines: 1\ngpu_ids: {ids}\ndistributed_type: MULTI_GPU\n"
 
 
 @pytest.fixture
@@ -43,12 +42,6 @@ def device(*words: str) -> Mapping[str, Any]:
 ])  # fmt: skip
 def test_a_launchers_words_name_the_cards(four: Path, line: str, said: Mapping[str, Any]) -> None:
     assert device(*line.split()) == said
-
-
-@pytest.mark.parametrize(("ids", "said"), [("1,3", {"cards": [1, 3]}), ("all", {"cards": 2})])
-def test_accelerates_configuration_file_names_the_cards(four: Path, ids: str, said: Mapping[str, Any]) -> None:
-    Path("two.yaml").write_text(ACCELERATE.format(ids=ids), encoding="utf-8")
-    assert device("accelerate", "launch", "--config_file", "two.yaml", "train.py") == said
 
 
 def test_a_machine_without_cards_names_none(four: Path, monkeypatch: pytest.MonkeyPatch) -> None:

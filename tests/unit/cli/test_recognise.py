@@ -458,16 +458,6 @@ def test_a_shell_script_or_a_notebook_is_refused_with_what_to_give(words: list[s
     assert found in str(refused.value) and cure in str(refused.value)
 
 
-def test_of_hydras_words_those_that_are_typed_are_turned() -> None:
-    source = "import hydra\nimport lightning\ntrainer = hydra.utils.instantiate(cfg.trainer, logger=None)\n"
-    understood = of("trainer=cpu data.batch_size=16", source)
-    assert believed(understood) == {"micro_batch": (16, "data.batch_size="), **OUTSIDE}
-    assert rung_words(understood, 1)[2:] == ["trainer=cpu", "data.batch_size=8"]
-    assert believed(of("data.batch_size=16 trainer.accumulate_grad_batches=2", source))["accumulation"] == (
-        2, "trainer.accumulate_grad_batches=",
-    )  # fmt: skip
-
-
 # ---- adapters, and cards beside a command
 
 
@@ -494,15 +484,6 @@ def test_a_broken_plugin_is_passed_over_with_a_word(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(registry, "entry_points", lambda group: [*entry_points(group=group), broken])
     assert "broken" not in [adapter.name for adapter in adapters()]
     assert "'broken' (nowhere_at_all:Adapter) can't be loaded" in caplog.text
-
-
-@pytest.mark.parametrize(("words", "ranks"), [
-    ("torchrun --nproc_per_node 2 train.py --batch-size 64", 2), ("torchrun --nproc-per-node=4 --nnodes 2 train.py", 8),
-    ("torchrun --nproc_per_node gpu train.py", 1), ("python train.py --nnodes 2", 1),
-    ("accelerate launch --multi_gpu --num_processes 3 train.py", 3), ("python -m torch.distributed.run --nproc_per_node=2 train.py", 2),
-])  # fmt: skip
-def test_processes_are_counted_by_the_launchers_words(words: str, ranks: int) -> None:
-    assert script_recognise.launched(words.split()).processes == ranks
 
 
 @pytest.mark.parametrize(("named", "overrides", "clear"), [

@@ -22,6 +22,7 @@ from launcher.errors import BadInput, Interrupted
 from launcher.history import owner, runs
 from launcher.history.run_folder import RunFolder
 from launcher.history.series import Series
+from tests.helpers.children import child
 from tests.helpers.places import ROOT
 from tests.helpers.run_folders import MIB, ended, tell
 
@@ -50,15 +51,8 @@ time.sleep(0.5 if stopped else 0)  # its last words
 def running(root: Path, seconds: float = 3600.0, *, deaf: bool = False) -> Iterator[tuple[Path, subprocess.Popen[str]]]:
     """A launch that another process is at; ``deaf``: SIGTERM does not end it."""
     folder = RunFolder.create(root, "demo")
-    env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    argv = [sys.executable, "-c", LAUNCHER, str(folder.path), str(seconds), *(["deaf"] if deaf else [])]
-    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, env=env) as child:
-        assert child.stdout is not None
-        child.stdout.readline()
-        try:
-            yield folder.path, child
-        finally:
-            child.kill()
+    with child(LAUNCHER, str(folder.path), str(seconds), *(["deaf"] if deaf else [])) as other:
+        yield folder.path, other
 
 
 def without_an_owner(path: Path) -> Path:

@@ -366,27 +366,6 @@ def test_what_amp_is_checked_with_is_fetched_before_a_trial_on_a_card(
     assert fetched("cuda") is None
 
 
-def test_half_micro_batches_end_the_trial_of_a_driver_that_spills() -> None:
-    from launcher.trainers.ultralytics.inside.worst import MicroBatch, with_halves
-
-    whole = MicroBatch((0, 1, 2, 3), 640)
-    assert with_halves([[whole], [whole]], 2) == [[whole], [whole, MicroBatch((0, 1), 640), MicroBatch((0, 1), 640)]]
-    assert with_halves([[whole], [whole]], 0) == [[whole], [whole]]
-
-
-# ---- 2, 11: shapes and figures of a trial on a card
-
-
-def test_shapes_of_a_detector_on_a_card_come_largest_small_odd_and_largest_again_and_once_more_after_validation() -> None:
-    from launcher.shared.orders import Orders
-    from launcher.trainers.ultralytics.inside.worst import MicroBatch, training
-
-    shapes = [MicroBatch((0, 1, 2), size) for size in (1920, 1600, 1280, 960, 640)]
-    orders = Orders(module="", folder="", device="cuda", cap_bytes=1, accumulation=1, payload={})
-    for epoch in training(shapes, orders, closes=False):
-        assert [draw.size for draw in epoch] == [1920, 640, 1280, 1920]
-
-
 def test_what_a_neighbour_holds_before_and_after_the_runs_own_context_is_no_use_of_the_run(job: Job, card: FakeCard) -> None:
     usage = Usage(os.getpid(), job.budget, job.folder.attempt(1).processes, base_bytes=0)
     for mine, expected in ((0, 7), (2, 2), (0, 0)):

@@ -7,31 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from launcher.adapter.build import ladder_of
-from launcher.config.schema import LadderRules, Recipe, TrainerRules, WheelRule
 from launcher.engine.state import Fit
-from launcher.history.run_folder import RunFolder
 from launcher.ladder.same_training import SameTraining, unproven
 from launcher.ladder.verdict import Kind, Verdict
 from launcher.shared.report import SAID_ACCUMULATION, UPDATES, TrialReport
 from launcher.trainers.script.adapter import ScriptAdapter
-from launcher.trainers.suite import cpu_budget
-from launcher.trial.job import Job
 from launcher.trial.trial import Trial
+from tests.helpers import script
 
 PROVEN, DIFFERS = SameTraining(), replace(SameTraining(), steps="differs by 3")
 
 
 def fit(place: Path, same: SameTraining, reckoned: dict[int, int]) -> Fit:
     """Chosen is 16 x 2 of 32 x 1. ``reckoned``: rung -> steps in all, as the trainer told its trial."""
-    spelled = {"micro_batch": "--batch-size", "accumulation": "--accum"}
-    recipe = Recipe(
-        name="test", ask={"micro_batch": 32, "accumulation": 1},
-        trainer=TrainerRules(adapter="script", args={"command": ["python", "train.py"], "spelled": spelled}),
-        ladder=LadderRules(order=("micro_batch",), wheels={"micro_batch": WheelRule(floor=8)}),
-    )  # fmt: skip
-    adapter = ScriptAdapter(recipe)
-    job = Job(adapter=adapter, ladder=ladder_of(adapter), budget=cpu_budget(2**30), folder=RunFolder.create(place, "test"))
+    job = script.job(ScriptAdapter(script.recipe(ask={"micro_batch": 32, "accumulation": 1}, floor=8)), place)
     trials = [
         Trial(
             rung=job.ladder.rungs[at], verdict=Verdict(kind=Kind.FITS, phase="train", why=""), seconds=1.0, folder=job.folder.trial(at),

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,19 +10,14 @@ from typing import Any
 import pytest
 
 from launcher.config import recipe
-from launcher.config.schema import LadderRules, Recipe, TrainerRules
 from launcher.engine import resumption
 from launcher.errors import BadInput
 from launcher.history.records import FORMAT
 from launcher.trainers.suite import snapshot
-from tests.helpers.places import ROOT
+from tests.helpers import script
+from tests.helpers.children import child
 
-RECIPE = Recipe(
-    name="mine",
-    ask={"micro_batch": 4},
-    trainer=TrainerRules(adapter="script", args={"command": [sys.executable, "train.py"], "spelled": {"micro_batch": "--batch-size"}}),
-    ladder=LadderRules(order=("micro_batch",)),
-)
+RECIPE = script.recipe(sys.executable, "train.py", ask={"micro_batch": 4}, spelled={"micro_batch": "--batch-size"})
 
 
 def run_folder(place: Path, **record: Any) -> Path:
@@ -70,12 +63,6 @@ def test_a_folder_that_is_not_there_or_is_no_run(tmp_path: Path) -> None:
     assert "it isn't a run of autofit" in refusal(tmp_path / "data")
 
 
-def test_a_record_of_another_shape_is_not_gone_on_with(tmp_path: Path) -> None:
-    assert "another autofit's" in refusal(run_folder(tmp_path, attempts=[{"left": "all of them"}]))
-    (tmp_path / "later").mkdir()
-    assert "has the format 3" in refusal(run_folder(tmp_path / "later", format=3))
-
-
 def test_a_record_that_is_torn_is_told_from_a_folder_that_is_no_run(tmp_path: Path) -> None:
     folder = run_folder(tmp_path)
     (folder / "record.json").write_text((folder / "record.json").read_text()[:40])
@@ -83,50 +70,32 @@ def test_a_record_that_is_torn_is_told_from_a_folder_that_is_no_run(tmp_path: Pa
     assert "record.json: the run's record is torn" in said and "isn't a run" not in said and "command.sh" in said
 
 
-def test_an_older_record(tmp_path: Path) -> None:
-    folder = run_folder(tmp_path)
-    record = json.loads((folder / "record.json").read_text())
-    del record["format"]
-    (folder / "record.json").write_text(json.dumps(record))
-    assert "format 1" in refusal(folder)
+@pytest.mark.parametrize(("record", "words", "said"), [
+    ({"attempts": [{"left": "all of them"}]}, (), "another autofit's"), ({"format": 3}, (), "has the format 3"),
+    ({"format": 1}, (), "format 1"), ({"status": "no_rung_fits"}, (), "never came to a full run: no_rung_fits"),
+    ({"status": "vacuous"}, (), "full run: vacuous"), ({"status": "done"}, (), "only trials were asked"),
+    ({"cwd": "/nowhere/moved"}, (), "is gone"), ({}, ("ask.micro_batch=2",), "can't be said here"),
+    ({}, ("recover.restart=2",), "Known here"),
+])  # fmt: skip
+def test_what_can_not_be_gone_on_with_is_refused(record: dict[str, Any], words: tuple[str, ...], said: str, tmp_path: Path) -> None:
+    assert said in refusal(run_folder(tmp_path, **record), *words)
 
 
-@pytest.mark.parametrize("status", ["no_rung_fits", "vacuous"])
-def test_a_run_that_never_came_to_a_full_run(tmp_path: Path, status: str) -> None:
-    assert f"never came to a full run: {status}" in refusal(run_folder(tmp_path, status=status))
-
-
-def test_trials_without_a_full_run(tmp_path: Path) -> None:
-    assert "only trials were asked" in refusal(run_folder(tmp_path, status="done"))
+HOLDS = """
+import sys, time
+from pathlib import Path
+from launcher.history import owner
+with owner.owning(Path(sys.argv[1])):
+    print(flush=True)
+    time.sleep(3600)
+"""
 
 
 def test_a_run_that_runs(tmp_path: Path) -> None:
     folder = run_folder(tmp_path)
-    holds = f"""
-import time
-from pathlib import Path
-from launcher.history import owner
-with owner.owning(Path({str(folder)!r})):
-    print(flush=True)
-    time.sleep(3600)
-"""
-    with subprocess.Popen([sys.executable, "-c", holds], stdout=subprocess.PIPE) as other:
-        assert other.stdout is not None and other.stdout.readline()
-        try:
-            assert f"process {other.pid} runs it just now" in refusal(folder)
-        finally:
-            other.kill()
+    with child(HOLDS, str(folder)) as other:
+        assert f"process {other.pid} runs it just now" in refusal(folder)
     assert resumption.resumable(str(folder)), "its owner was killed"
-
-
-def test_what_may_not_be_said_otherwise(tmp_path: Path) -> None:
-    folder = run_folder(tmp_path)
-    assert "can't be said here" in refusal(folder, "ask.micro_batch=2")
-    assert "Known here" in refusal(folder, "recover.restart=2")
-
-
-def test_a_folder_it_was_launched_in_that_is_gone(tmp_path: Path) -> None:
-    assert "is gone" in refusal(run_folder(tmp_path, cwd=str(tmp_path / "moved")))
 
 
 @pytest.mark.parametrize("edited", [
@@ -155,10 +124,3 @@ def test_an_attempt_whose_launcher_was_killed_lasted_as_long_as_it_was_seen(tmp_
     for lines, seconds in (([], 0.0), ([101.0, 149.0], 0.0), ([149.0, 201.0, 260.0], 60.0)):
         (folder / "series.jsonl").write_text("".join(json.dumps({"at": at}) + "\n" for at in lines))
         assert [one.seconds for one in resumption.resumable(str(folder)).attempts(ladder)] == [50.0, seconds]
-
-
-def test_the_verb_says_it_in_one_line_and_status_1(tmp_path: Path) -> None:
-    argv = [sys.executable, "-m", "launcher", "resume", str(tmp_path / "nowhere"), "--json"]
-    done = subprocess.run(argv, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
-    assert done.returncode == 1 and json.loads(done.stdout)["status"] == "bad_input"
-    assert "it is no run of" in done.stderr and not list(tmp_path.iterdir())

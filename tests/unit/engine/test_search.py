@@ -7,19 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from launcher.adapter.build import ladder_of
-from launcher.config.schema import Recipe
 from launcher.engine import launch as engine
 from launcher.engine.state import Fit, Status
-from launcher.history.run_folder import RunFolder
 from launcher.ladder.rungs import Rung
 from launcher.ladder.verdict import Kind, Verdict
 from launcher.shared.report import Phase, TrialReport
 from launcher.shared.sizes import MIB
 from launcher.trainers.script.adapter import ScriptAdapter
-from launcher.trainers.suite import cpu_budget
 from launcher.trial import trial
 from launcher.trial.job import Job
+from tests.helpers import script
 
 FITS = 6
 """The first of eight rungs that fits."""
@@ -41,21 +38,9 @@ def launch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list
             return trial.Trial(rung=rung, verdict=verdict, report=TrialReport(), seconds=1.0, folder=tmp_path)
 
         monkeypatch.setattr(trial, "run", run)
-        recipe = Recipe.model_validate(
-            {
-                "name": "mine",
-                "ask": {"micro_batch": 128, "accumulation": 1},
-                "trainer": {
-                    "adapter": "script",
-                    "args": {"command": ["python", "train.py"], "spelled": {"micro_batch": "--b", "accumulation": "--a"}},
-                },
-                "ladder": {"order": ("micro_batch",), "wheels": {"micro_batch": {"floor": 1}}},
-                "trial": {"proof_timeout_s": 0, "fresh": True},  # what comes before it is looked at
-            }
-        )
-        adapter = ScriptAdapter(recipe)
-        job = Job(adapter=adapter, ladder=ladder_of(adapter), budget=cpu_budget(), folder=RunFolder.create(tmp_path / "runs", "mine"))
-        result = Fit(job=job)
+        trials = {"trial": {"proof_timeout_s": 0, "fresh": True}}  # what comes before it is looked at
+        adapter = ScriptAdapter(script.recipe(ask={"micro_batch": 128, "accumulation": 1}, more=trials))
+        result = Fit(job=script.job(adapter, tmp_path / "runs"))
         engine.walk(result)
         assert result.status is Status.DONE and result.chosen is not None and result.chosen.rung.index == FITS
         return tried

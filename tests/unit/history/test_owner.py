@@ -9,8 +9,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -20,22 +19,16 @@ from launcher.errors import BadInput
 from launcher.history import owner
 from launcher.history.owner import State, owning, who
 from launcher.shared import procfs
+from tests.helpers import children
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 HOLDS = "import sys, time\nfrom pathlib import Path\nfrom launcher.history.owner import owning\n"
 HOLDS += "with owning(Path(sys.argv[1])):\n    print(flush=True)\n"
 
 
-@contextmanager
-def another(folder: Path, then: str = "time.sleep(3600)") -> Iterator[subprocess.Popen[str]]:
+def another(folder: Path, then: str = "time.sleep(3600)") -> AbstractContextManager[subprocess.Popen[str]]:
     """Another process that holds the folder, and does so."""
-    with subprocess.Popen([sys.executable, "-c", f"{HOLDS}    {then}", str(folder)], stdout=subprocess.PIPE, text=True) as child:
-        assert child.stdout is not None
-        child.stdout.readline()
-        try:
-            yield child
-        finally:
-            child.kill()
+    return children.child(f"{HOLDS}    {then}", str(folder))
 
 
 def rewritten(folder: Path, **changed: Any) -> None:

@@ -64,25 +64,6 @@ def test_micro_batches_are_the_divisors_from_the_asked_one_down(asked: int, accu
     assert set(sizes) == {size for size in range(min(floor, asked), asked + 1) if asked * accumulation % size == 0}
 
 
-def test_a_whole_small_ladder_written_out() -> None:
-    wheels = [
-        Wheel(name="micro_batch", values=(4, 2)),
-        Wheel(name="image_size", values=(1280, 640)),
-        Wheel(name="model", values=("x", "l")),
-    ]
-    ladder = build(wheels, effective_batch=8)
-    assert [(*rung.values.values(), rung.accumulation) for rung in ladder.rungs] == [
-        (4, 1280, "x", 2),
-        (2, 1280, "x", 4),
-        (4, 640, "x", 2),
-        (2, 640, "x", 4),
-        (4, 1280, "l", 2),  # the smaller model takes the asked size and batch back
-        (2, 1280, "l", 4),
-        (4, 640, "l", 2),
-        (2, 640, "l", 4),
-    ]
-
-
 def test_an_inexact_micro_batch_is_refused() -> None:
     with pytest.raises(ValueError, match=r"micro-batch 3 x world size 1 does not divide 8"):
         build([Wheel(name="micro_batch", values=(4, 3))], effective_batch=8)
@@ -103,8 +84,3 @@ def test_where_another_effective_batch_is_accepted_accumulation_stays_as_asked()
     assert [(rung.micro_batch, rung.accumulation, rung.effective_batch) for rung in ladder.rungs] == [
         (24, 2, 96), (12, 2, 48), (6, 2, 24), (3, 2, 12),
     ]  # fmt: skip
-
-
-def test_a_micro_batch_that_does_not_divide_the_effective_batch_of_all_cards_is_refused() -> None:
-    with pytest.raises(ValueError, match="micro-batch 16 x world size 3 does not divide 64"):
-        build([Wheel(name="micro_batch", values=(16,))], effective_batch=64, world_size=3)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import random
 from dataclasses import replace
 
@@ -31,44 +30,6 @@ def small() -> Ladder:
         Wheel(name="image_size", values=(640, 320)),
     ]
     return build(wheels, effective_batch=8)
-
-
-def walk(ladder: Ladder, memory_of: dict[int, float], budget: float, policy: str = "walk") -> tuple[int | None, list[int]]:
-    history: list[Tried] = []
-    while isinstance(move := next_move(ladder, history, policy=policy), Try):  # type: ignore[arg-type]
-        fits = memory_of[move.rung.index] <= budget
-        history.append(Tried(rung=move.rung, verdict=FITS if fits else OOM))
-    return (move.rung.index if isinstance(move, Chosen) else None), [tried.rung.index for tried in history]
-
-
-@st.composite
-def monotone(draw: st.DrawFn) -> tuple[Ladder, dict[int, float], float]:
-    """A ladder whose memory falls (or stays) with every turn of any wheel, as memory does."""
-    sizes = [draw(st.integers(1, 4)) for _ in range(3)]
-    micro = [2**k for k in range(sizes[0])][::-1]
-    wheels = [
-        Wheel(name="micro_batch", values=tuple(micro)),
-        Wheel(name="image_size", values=tuple(range(sizes[1], 0, -1))),
-        Wheel(name="model", values=tuple("abcd"[: sizes[2]])),
-    ]
-    ladder = build(draw(st.permutations(wheels)), effective_batch=micro[0])
-    weights = [[draw(st.floats(0, 10)) for _ in wheel.values] for wheel in ladder.wheels]
-    falling = [list(itertools.accumulate(reversed(column))) for column in weights]  # increasing from the last value to the asked one
-    memory = {
-        rung.index: sum(column[len(column) - 1 - at] for column, at in zip(falling, rung.position, strict=True)) for rung in ladder.rungs
-    }
-    return ladder, memory, draw(st.floats(0, 120))
-
-
-@settings(deadline=None)
-@given(monotone())
-def test_the_walk_chooses_what_the_exhaustive_walk_chooses(case: tuple[Ladder, dict[int, float], float]) -> None:
-    ladder, memory, budget = case
-    chosen, tried = walk(ladder, memory, budget)
-    reference, tried_all = walk(ladder, memory, budget, "exhaustive")
-    by_hand = next((index for index in sorted(memory) if memory[index] <= budget), None)
-    assert chosen == reference == by_hand
-    assert set(tried) <= set(tried_all)
 
 
 def test_a_crash_a_stall_and_a_vacuous_trial_stop_the_walk_at_once() -> None:
@@ -246,23 +207,6 @@ def line(*sizes: int) -> Ladder:
     return build([Wheel(name="micro_batch", values=sizes)], effective_batch=sizes[0])
 
 
-def before(ladder: Ladder, **needs: float) -> list[Tried]:
-    """Trials of earlier launches, by micro-batch: ``b8=0.9``."""
-    by_size = {int(name.removeprefix("b")): need for name, need in needs.items()}
-    rungs = [rung for rung in ladder.rungs if rung.micro_batch in by_size]
-    return [Tried(rung=one, verdict=FITS if (need := by_size[one.micro_batch]) <= 1 else OOM, need=need) for one in rungs]
-
-
-def test_a_guess_below_the_first_undecided_rung_is_allowed_once() -> None:
-    ladder = line(16, 8, 4, 2, 1)
-    earlier = before(ladder, b16=8.0, b8=4.0, b4=2.0, b2=0.9, b1=0.5)
-    move = next_move(ladder, [], policy="predicted", earlier=earlier)
-    assert isinstance(move, Try) and move.rung.index == 2
-    fits = Tried(rung=ladder.rungs[2], verdict=FITS, need=0.1)
-    move = next_move(ladder, [fits], policy="predicted", earlier=earlier)
-    assert isinstance(move, Try) and move.rung.index == 0, "the walk would need one trial if the asked one fits"
-
-
 def test_what_was_measured_at_another_budget_makes_two_trials_of_a_long_walk() -> None:
     wheels = [Wheel(name="image_size", values=tuple(range(64, 0, -1))), Wheel(name="micro_batch", values=(1,))]
     ladder = build(wheels, effective_batch=1)
@@ -296,18 +240,6 @@ def test_no_more_trials_are_made_than_were_said_to_be_left(seed: int) -> None:
             assert left <= most_left(surface.ladder, found.history[:made], policy=policy) <= len(surface.ladder.rungs) - made
 
 
-def test_what_is_tried_elsewhere_than_next_says_why() -> None:
-    ladder = line(64, 32, 16, 8, 4)
-    earlier = before(ladder, b32=1.3, b16=0.9, b8=0.6, b4=0.4)
-    failed = Tried(rung=ladder.asked, verdict=OOM, need=1.5)
-    move = next_move(ladder, [failed], policy="predicted", earlier=earlier)
-    assert isinstance(move, Try) and move.rung.index == 1
-    assert move.why == "rung 2 is estimated to fit, and is taken once this one above it has really failed"
-    again = Tried(rung=ladder.rungs[1], verdict=OOM, need=1.3)
-    move = next_move(ladder, [failed, again], policy="predicted", earlier=earlier)
-    assert isinstance(move, Try) and (move.rung.index, move.why) == (2, "estimated to be the first that fits")
-
-
 def with_workers() -> Ladder:
     wheels = [
         Wheel(name="workers", values=(8, 2, 0), acts_in="host"),
@@ -329,11 +261,6 @@ def tried_in_turn(fits: dict[str, object], sources: dict[str, str]) -> list[tupl
 
 def test_a_failure_beside_the_device_turns_what_acts_there_and_nothing_else() -> None:
     assert tried_in_turn({"workers": 0}, {"workers": "shared_memory"}) == [(8, 8, 640), (2, 8, 640), (0, 8, 640)]
-
-
-def test_both_are_cured_by_both() -> None:
-    fits = {"micro_batch": 4, "workers": 2}
-    assert tried_in_turn(fits, {"workers": "host_memory", "micro_batch": "allocator"})[-1] == (2, 4, 640)
 
 
 def test_where_nothing_acts_beside_the_device_any_more_a_lower_rung_is_tried() -> None:

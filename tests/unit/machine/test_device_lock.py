@@ -6,8 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +19,8 @@ from launcher.engine.events import Queued
 from launcher.errors import BadInput, Fault
 from launcher.history.events import Event
 from launcher.machine import device_lock
+from tests.helpers import children
 from tests.helpers.nvml_stand_in import GIB, FakeCard, FakeNvml
-from tests.helpers.places import ROOT
 
 UUID = "GPU-11111111-aaaa"
 HOLDS = """
@@ -39,18 +38,9 @@ def locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "turns"
 
 
-@contextmanager
-def another(device: str = UUID, *, share: bool = False, seconds: float = 60.0) -> Iterator[subprocess.Popen[str]]:
+def another(device: str = UUID, *, share: bool = False, seconds: float = 60.0) -> AbstractContextManager[subprocess.Popen[str]]:
     """Another launch that has the device."""
-    argv = [sys.executable, "-c", HOLDS, device, "share" if share else "", str(seconds)]
-    env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, env=env) as child:
-        assert child.stdout is not None
-        child.stdout.readline()
-        try:
-            yield child
-        finally:
-            child.kill()
+    return children.child(HOLDS, device, "share" if share else "", str(seconds))
 
 
 def take(device: str = UUID, *, share: bool = False, wait: bool = False, told: Any = None) -> device_lock.Turn:

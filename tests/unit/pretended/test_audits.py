@@ -11,10 +11,9 @@ import pytest
 
 from launcher.adapter.commands import Command, held
 from launcher.machine.allocator import VARIABLES, allocator_environment
-from launcher.pretended import cards, catalogue
 from launcher.shared.sizes import GIB
 from launcher.trainers.suite import cpu_budget
-from tests.helpers.pretended import needs_a_pretended_card
+from tests.helpers.pretended import needs_a_pretended_card, played
 
 SCRIPT = """
 import os
@@ -38,8 +37,7 @@ def test_a_run_that_is_held_has_the_segments_of_its_trial(variable: str | None, 
         monkeypatch.delenv(name, raising=False)
     if variable:
         monkeypatch.setenv(variable, "expandable_segments:False")
-    (model,) = catalogue.named(["a100_40gb"])
-    with cards.played(cards.Cards(model=model, usable_bytes=8 * GIB)) as environment:
+    with played(usable_bytes=8 * GIB) as environment:
         budget = replace(cpu_budget(), kind="cuda", uuid="0")
         trial = {**environment, **allocator_environment(budget)}
         run = {
@@ -74,8 +72,7 @@ os._exit(1)
 @needs_a_pretended_card
 def test_a_process_that_only_builds_leaves_the_card_to_the_one_it_forks(tmp_path: Path) -> None:
     """Its child could not use CUDA any more; where the card is for one process at a time, neither could a spawned one."""
-    (model,) = catalogue.named(["a100_40gb"])
-    with cards.played(cards.Cards(model=model, usable_bytes=8 * GIB)) as environment:
+    with played(usable_bytes=8 * GIB) as environment:
         half = replace(cpu_budget(), kind="cuda", uuid="0", cap_bytes=4 * GIB, budget_bytes=4 * GIB)
         command = held(Command(argv=(sys.executable, "-c", FORKS), env=environment), half, settings=tmp_path / "s")
         done = subprocess.run(command.argv, env=command.env, capture_output=True, text=True, timeout=200, check=False)

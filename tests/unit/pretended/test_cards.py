@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 
 from launcher.errors import BadInput
-from launcher.pretended import cards, catalogue, libraries
+from launcher.pretended import libraries
 from launcher.pretended.__main__ import _asked
 from launcher.shared.sizes import GIB, MIB
 from tests.helpers.places import ROOT
-from tests.helpers.pretended import needs_a_pretended_card
+from tests.helpers.pretended import needs_a_pretended_card, played
 
 SCRIPTS = ROOT / "tests" / "data" / "pretended"
 
@@ -35,8 +35,7 @@ def said(script: str, environment: Mapping[str, str]) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def two() -> Iterator[dict[str, str]]:
-    (model,) = catalogue.named(["a100_40gb"])
-    with cards.played(cards.Cards(model=model, count=2)) as environment:
+    with played(count=2) as environment:
         yield environment
 
 
@@ -87,8 +86,7 @@ def test_memory_runs_out_in_pytorchs_own_words(native: bool, request: pytest.Fix
 
 @needs_a_pretended_card
 def test_what_the_card_computes_is_what_the_cpu_computes() -> None:
-    (model,) = catalogue.named(["h100_80gb"])  # where PyTorch would take cuDNN's attention
-    with cards.played(cards.Cards(model=model)) as environment:
+    with played("h100_80gb") as environment:  # where PyTorch would take cuDNN's attention
         found = said("values", environment)
     for half, off in (("", 2e-5), (" half", 0.05)):
         there, here = found[f"cuda{half}"], found[f"cpu{half}"]
@@ -105,8 +103,7 @@ def test_a_process_that_ends_behind_its_backward_pass_is_not_aborted(two: dict[s
 
 @needs_a_pretended_card
 def test_what_is_too_large_to_be_computed_leads_no_trainer_astray() -> None:
-    (model,) = catalogue.named(["rtx_4080s"])
-    with cards.played(cards.Cards(model=model, computed="small")) as environment:
+    with played("rtx_4080s", computed="small") as environment:
         found = said("left_out", environment)
     assert found["indices"] == [0, 0] and found["order"] == 0 and found["picked"] == 16
     assert found["scanned"] == 499500, "PyTorch's wheels have no kernels of this card's own capability: it runs older ones"
@@ -133,8 +130,7 @@ def test_the_file_that_counts_is_gone_afterwards_and_the_persons_own_modules_are
     (tmp_path / "operators.py").write_text("WHOSE = 'the person'\n")
     (tmp_path / "theirs").mkdir()
     (tmp_path / "theirs" / "sitecustomize.py").write_text("import sys\nsys.theirs = True\n")
-    (model,) = catalogue.named(["t4"])
-    with cards.played(cards.Cards(model=model)) as environment:
+    with played("t4") as environment:
         environment["PYTHONPATH"] += f"{os.pathsep}{tmp_path}{os.pathsep}{tmp_path / 'theirs'}"
         code = "import importlib.util; importlib.util.find_spec('torch')  # as libraries look whether it is there\n"
         code += "import sys, torch, operators; print(operators.WHOSE, sys.theirs, torch.zeros(2, device='cuda').add(3).tolist())"

@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from launcher.pretended import cards, catalogue
-from tests.helpers.command_line import answer
-from tests.helpers.pretended import needs_a_pretended_card
+from tests.helpers.command_line import answer, autofit
+from tests.helpers.pretended import needs_a_pretended_card, played
 from tests.trainers.ultralytics.conftest import loaded
 
 pytestmark = needs_a_pretended_card
@@ -45,8 +44,7 @@ for epoch in range(4):
 
 @pytest.fixture(scope="module")
 def two() -> Iterator[dict[str, str]]:
-    (model,) = catalogue.named(["a100_40gb"])
-    with cards.played(cards.Cards(model=model, count=2)) as environment:
+    with played(count=2) as environment:
         yield environment
 
 
@@ -66,8 +64,8 @@ def test_an_older_ultralytics_trains_on_the_card_that_was_chosen(two: dict[str, 
 @pytest.mark.parametrize(("card", "refused"), [("0", True), ("1", False)])
 def test_a_script_that_names_another_card_is_refused(card: str, refused: bool, two: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(SCRIPT.format(card=card))
-    argv = [sys.executable, "-m", "launcher", "run", "--json", "device=cuda", "device.index=1", "--", sys.executable, "train.py"]
-    done = subprocess.run(argv, env={**two, "COLUMNS": "200"}, cwd=tmp_path, capture_output=True, text=True, timeout=280, check=False)
+    words = ("run", "--json", "device=cuda", "device.index=1", "--", sys.executable, "train.py")
+    done = autofit(*words, cwd=tmp_path, **two, COLUMNS="200")
     said = done.stdout + done.stderr
     assert ("something in it sets CUDA_VISIBLE_DEVICES" in " ".join(said.split())) is refused, said[-3000:]
     assert (done.returncode == 0) is not refused, said[-3000:]

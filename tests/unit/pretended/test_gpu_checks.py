@@ -10,17 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from launcher.pretended import cards, catalogue
 from tests.helpers.places import ROOT
-from tests.helpers.pretended import needs_a_pretended_card
+from tests.helpers.pretended import needs_a_pretended_card, played
 
 pytestmark = [needs_a_pretended_card, pytest.mark.timeout(1800)]
 
 
 @pytest.fixture(scope="module")
 def h100() -> Iterator[dict[str, str]]:
-    (model,) = catalogue.named(["h100_80gb"])
-    with cards.played(cards.Cards(model=model, computed="small")) as environment:
+    with played("h100_80gb", computed="small") as environment:
         yield environment
 
 

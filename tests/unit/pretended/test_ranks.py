@@ -11,11 +11,10 @@ from typing import Any
 
 import pytest
 
-from launcher.pretended import cards, catalogue
 from tests.conftest import write_yolo_dataset
 from tests.helpers.command_line import answer, autofit
 from tests.helpers.places import ROOT
-from tests.helpers.pretended import needs_a_pretended_card
+from tests.helpers.pretended import needs_a_pretended_card, played
 
 SCRIPT = ROOT / "tests" / "data" / "pretended" / "ranks.py"
 SHARED = Path("/dev/shm")
@@ -23,8 +22,7 @@ SHARED = Path("/dev/shm")
 
 @pytest.fixture(scope="module")
 def two() -> Iterator[dict[str, str]]:
-    (model,) = catalogue.named(["a100_40gb"])
-    with cards.played(cards.Cards(model=model, count=2)) as environment:
+    with played(count=2) as environment:
         yield {**environment, "OMP_NUM_THREADS": "1"}
 
 
@@ -74,9 +72,8 @@ def test_a_script_for_two_cards_keeps_one_run_and_goes_on_in_one_process(tmp_pat
     write_yolo_dataset(tmp_path / "data", train=24, val=12)
     (tmp_path / "train.py").write_text(SCRIPT_OF_TWO, encoding="utf-8")
     (tmp_path / "out" / "mine").mkdir(parents=True)
-    (model,) = catalogue.named(["a100_40gb"])
     words = ("run", "--json", "device.memory=4GiB", "--", sys.executable, "train.py")
-    with cards.played(cards.Cards(model=model, count=2, computed="small")) as environment:
+    with played(count=2, computed="small") as environment:
         done = autofit(*words, cwd=tmp_path, timeout=900, **{**environment, "YOLO_CONFIG_DIR": str(tmp_path / "settings")})
     assert done.returncode == 0, done.stderr[-3000:]
     record = answer(done)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,6 +21,7 @@ from launcher.ladder.verdict import Kind, Verdict
 from launcher.run.cause import Ended
 from launcher.run.recovery import MOST_WAITS, History, decide
 from launcher.shared.report import Phase
+from tests.helpers import surfaces
 
 LADDER = build(
     [
@@ -231,22 +233,9 @@ FAULT = st.tuples(
 )
 
 
-@st.composite
-def ladders(draw: st.DrawFn) -> Ladder:
-    effective = draw(st.sampled_from([1, 4, 12, 16]))
-    micro = [size for size in range(effective, 0, -1) if effective % size == 0]
-    wheels = [
-        Wheel(name="micro_batch", values=tuple(micro[: draw(st.integers(1, len(micro)))])),
-        Wheel(name="val_micro_batch", values=(16, 8, 4)[: draw(st.integers(1, 3))], acts_in="validation"),
-        Wheel(name="image_size", values=(640, 512, 320)[: draw(st.integers(1, 3))]),
-        Wheel(name="model", values=("l", "m", "s")[: draw(st.integers(1, 3))]),
-    ]
-    return build(draw(st.permutations(wheels)), effective_batch=effective)
-
-
 @settings(max_examples=150, deadline=None)
 @given(
-    ladder=ladders(),
+    ladder=st.integers(0, 10**9).map(lambda seed: surfaces.ladder(random.Random(seed))),
     faults=st.lists(FAULT, min_size=8, max_size=14),
     restarts=st.integers(0, 8),
     allow=st.booleans(),

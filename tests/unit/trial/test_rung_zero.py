@@ -13,13 +13,11 @@ from rich.console import Console
 
 from launcher.adapter.build import ladder_of
 from launcher.cli.launch_view import Display
-from launcher.config.schema import LadderRules, Recipe, TrainerRules, TrialRules, WheelRule
 from launcher.engine import launch as engine
 from launcher.engine.events import Unturned
 from launcher.engine.state import Fit, Status
 from launcher.errors import ExitCode
 from launcher.history.events import Event
-from launcher.history.run_folder import RunFolder
 from launcher.ladder.rungs import Ladder, Rung, Wheel, build
 from launcher.ladder.verdict import Kind, Verdict
 from launcher.shared.report import (
@@ -39,18 +37,17 @@ from launcher.trial import rung_zero, trial
 from launcher.trial.job import Job
 from launcher.trial.rung_zero import Misread
 from launcher.trial.trial import Trial
+from tests.helpers import script
 
-FLAGS = {"micro_batch": "--batch-size", "accumulation": "--accum"}
 
-
-def adapter(tmp_path: Path, *words: str, ask: dict[str, int] | None = None, spelled: dict[str, str] = FLAGS, **more: Any) -> ScriptAdapter:
+def adapter(
+    tmp_path: Path, *words: str, ask: dict[str, int] | None = None, spelled: dict[str, str] = script.FLAGS, **more: Any
+) -> ScriptAdapter:
     """A command that was read as 32 samples, once, from the source's defaults unless words say it."""
     (tmp_path / "train.py").write_text("")
     says = {"micro_batch": 32, "accumulation": 1, **(ask or {})}
-    args = {"command": ["python", str(tmp_path / "train.py"), *words], "spelled": dict(spelled), "says": says, **more.pop("args", {})}
-    ladder, trials = LadderRules(order=("micro_batch",), **more), TrialRules(proof_timeout_s=0)
-    trainer = TrainerRules(adapter="script", args=args)
-    return ScriptAdapter(Recipe(name="mine", ask=dict(says), trainer=trainer, ladder=ladder, trial=trials))
+    args = {"command": ["python", str(tmp_path / "train.py"), *words], "spelled": spelled, "says": says, **more.pop("args", {})}
+    return ScriptAdapter(script.recipe(ask=says, **args, more={"trial": {"proof_timeout_s": 0}}, **more))
 
 
 def tried(ladder: Ladder, *, at: int = 0, rung: Rung | None = None, kind: Kind = Kind.FITS, told: int | None = None, **facts: Any) -> Trial:
@@ -125,7 +122,7 @@ def test_where_it_is_not_known_how_what_ran_is_turned_the_micro_batch_stays(
     wrong = found(one, tried(ladder_of(one), **ran))
     assert wrong is not None
     name = next(iter(wrong.read))
-    assert f"ran {name} {ran[name]}, and {wrong.read[name]} ({FLAGS[name]}" in wrong.words(one.asked.read_at)
+    assert f"ran {name} {ran[name]}, and {wrong.read[name]} ({script.FLAGS[name]}" in wrong.words(one.asked.read_at)
     left, believed = rung_zero.anew(one, wrong)
     assert not believed and [rung.values for rung in ladder_of(left).rungs] == [{"micro_batch": 32}]
 
@@ -222,7 +219,7 @@ def test_a_script_that_keeps_no_step_at_a_lower_rung_is_never_taken_there(tmp_pa
 
 
 def test_a_micro_batch_that_was_kept_is_kept_as_it_ran(tmp_path: Path) -> None:
-    one = adapter(tmp_path, wheels={"micro_batch": WheelRule(floor=32)})
+    one = adapter(tmp_path, floor=32)
     believed = one.believing({"micro_batch": 64, "accumulation": 1}, {})
     assert believed is not None and [rung.micro_batch for rung in ladder_of(ScriptAdapter(believed)).rungs] == [64]
 
@@ -236,7 +233,7 @@ def test_processes_that_no_word_told_are_counted(tmp_path: Path) -> None:
 
 
 def test_on_top_of_what_a_script_accumulates_without_a_word_nothing_is_done_from_outside(tmp_path: Path) -> None:
-    one = adapter(tmp_path, spelled={**FLAGS, "accumulation": "outside"})
+    one = adapter(tmp_path, spelled={**script.FLAGS, "accumulation": "outside"})
     wrong = found(one, tried(ladder_of(one), micro_batch=32, accumulation=1, **{OWN_ACCUMULATION: 3, SAMPLES: 96}))
     assert wrong is not None and wrong.ran["accumulation"] == 3 and one.believing(wrong.ran, wrong.arrived) is None
     assert one.believing(wrong.ran, {"call:accumulate_grad_batches": 3}) is not None, "Lightning's is set where it arrives"
@@ -252,7 +249,7 @@ def test_a_factor_of_a_scripts_own_beside_a_word_that_is_typed_stays_one(tmp_pat
 
 def test_a_rung_whose_step_has_other_samples_than_the_asked_one_is_never_taken(tmp_path: Path) -> None:
     """A whole batch in tokens, of which nothing was read: at half the micro-batch the script takes twice as many by itself."""
-    one = adapter(tmp_path, spelled={**FLAGS, "accumulation": "outside"})
+    one = adapter(tmp_path, spelled={**script.FLAGS, "accumulation": "outside"})
     ladder = ladder_of(one)
     unseen = tried(ladder, kind=Kind.OUT_OF_MEMORY, micro_batch=32)
     other = held(one, unseen, tried(ladder, at=1, micro_batch=16, accumulation=2, **{OWN_ACCUMULATION: 4, SAMPLES: 64}))
@@ -302,7 +299,7 @@ def test_what_was_tried_with_less_is_tried_again_as_it_stands(tmp_path: Path, mo
         return tried(job.ladder, rung=rung, told=seen[-1], micro_batch=32, accumulation=1, **{SAMPLES: 32})
 
     monkeypatch.setattr(trial, "run", run)
-    result = Fit(job=Job(adapter=one, ladder=ladder_of(one), budget=cpu_budget(), folder=RunFolder.create(tmp_path / "runs", "mine")))
+    result = Fit(job=script.job(one, tmp_path / "runs"))
     engine.walk(result)
     assert seen == [4, 16] and result.status is Status.DONE and len(result.trials) == 1
 
@@ -319,9 +316,8 @@ def launched(
         return tried(job.ladder, rung=rung, micro_batch=batch, **{"accumulation": rung.accumulation, SAMPLES: batch, **facts})
 
     monkeypatch.setattr(trial, "run", run)
-    folder = RunFolder.create(tmp_path / "runs", "mine")
     heard: list[Event] = []
-    result = Fit(job=Job(adapter=one, ladder=ladder_of(one), budget=cpu_budget(), folder=folder, listeners=[heard.append]))
+    result = Fit(job=script.job(one, tmp_path / "runs", listeners=[heard.append]))
     engine.walk(result)
     return result, heard
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from launcher.adapter.commands import TrialPlan
 from launcher.config.schema import LadderRules, Recipe, TrainerRules
+from launcher.errors import BadInput
 from launcher.history.run_folder import RunFolder
 from launcher.ladder.rungs import Rung, Wheel, build
 from launcher.ladder.verdict import Kind
@@ -69,6 +71,7 @@ def test_the_verdict_on_one_that_stood_still_says_where() -> None:
         assert not verdict.lower_rung_may_help
 
 
+MADE = Recipe(name="mine", ask={"micro_batch": 8}, trainer=TrainerRules(adapter="few"), ladder=LadderRules(order=("micro_batch",)))
 LOOKS = """
 import json, os
 from pathlib import Path
@@ -88,12 +91,18 @@ def test_what_a_trial_left_that_was_killed_is_no_word_of_the_next(tmp_path: Path
     """A report of its processes, say: that of a Ctrl-C was taken for a crash of the next, and one that had come through would have been
     taken for a rung that fits."""
     (tmp_path / "looks.py").write_text(LOOKS, encoding="utf-8")
-    made = Recipe(name="mine", ask={"micro_batch": 8}, trainer=TrainerRules(adapter="few"), ladder=LadderRules(order=("micro_batch",)))
     ladder = build([Wheel(name="micro_batch", values=(8,))], effective_batch=8)
     folder = RunFolder.create(tmp_path / "runs", "mine")
     left = folder.trial(0) / "scratch" / "cut" / "records" / "7"
     left.mkdir(parents=True)
     TrialReport(phase="done").write(left / "report.json")
-    job = Job(adapter=Looks(made, code=[tmp_path]), ladder=ladder, budget=cpu_budget(), folder=folder)
+    job = Job(adapter=Looks(MADE, code=[tmp_path]), ladder=ladder, budget=cpu_budget(), folder=folder)
     assert trial.run(job, ladder.asked).verdict.kind is not Kind.FITS
     assert (folder.trial(0) / "seen").read_text() == '["stacks"]' and not (folder.trial(0) / "scratch").exists()
+
+
+def test_an_adapter_whose_trial_runs_no_command_is_refused_on_several_cards(tmp_path: Path) -> None:
+    ladder, one = build([Wheel(name="micro_batch", values=(8,))], effective_batch=16, world_size=2), cpu_budget()
+    job = Job(adapter=Few(MADE), ladder=ladder, budget=replace(one, ranks=(one, one)), folder=RunFolder.create(tmp_path, "case"))
+    with pytest.raises(BadInput, match="runs no command that starts a process on each"):
+        trial.run(job, ladder.asked)

@@ -13,9 +13,9 @@ import torch
 
 from launcher.adapter import RunStart
 from launcher.adapter.build import ladder_of
-from launcher.config.schema import Recipe
 from launcher.trainers.script.adapter import ScriptAdapter
 from launcher.trainers.suite import cpu_budget
+from tests.helpers import script
 from tests.helpers.saved import looked, whole
 
 SCRIPT = """import os, sys, torch
@@ -46,14 +46,8 @@ print('steps', trainer.state.global_step, 'batch', args.per_device_train_batch_s
 
 def adapter(result: str) -> ScriptAdapter:
     spelled = {name: f"call:{field}" for name, field in FIELDS.items()}
-    args = {"command": [sys.executable, "train.py", result], "spelled": spelled, "says": {"micro_batch": 8, "accumulation": 1}}
-    said = {
-        "name": "mine",
-        "ask": {"micro_batch": 8, "accumulation": 1},
-        "trainer": {"adapter": "script", "args": args},
-        "ladder": {"order": ("micro_batch",)},
-    }
-    return ScriptAdapter(Recipe.model_validate(said))
+    asked = {"micro_batch": 8, "accumulation": 1}
+    return ScriptAdapter(script.recipe(sys.executable, "train.py", result, ask=asked, spelled=spelled, says=asked))
 
 
 FIELDS = {"micro_batch": "per_device_train_batch_size", "accumulation": "gradient_accumulation_steps"}

@@ -15,13 +15,14 @@ from launcher.ladder.rungs import Rung
 from launcher.ladder.verdict import Kind
 from launcher.shared.ending import Ending
 from launcher.shared.report import Phase
+from launcher.trainers.suite import snapshot
 from launcher.trainers.ultralytics import environment as ultralytics_env
 from launcher.trainers.ultralytics.adapter import UltralyticsAdapter
 from launcher.trainers.ultralytics.inside.validates import passing
 from launcher.trainers.ultralytics.inside.worst import Sizes
 from launcher.trial.judge import Needs, judge
 from tests.helpers.shapes import ShapesData
-from tests.trainers.ultralytics.conftest import MIB, Ran, RunTrial, contents
+from tests.trainers.ultralytics.conftest import MIB, Ran, RunTrial
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
@@ -35,13 +36,14 @@ def test_a_trial_that_fits_did_its_steps_on_the_worst_data_and_wrote_nothing_of_
     cwd.mkdir()
     (cwd / "runs").mkdir()
     (cwd / "runs" / "kept.txt").write_text("a run of the user's")
-    before = contents(data.folder, cwd, ultralytics_env.user_config_folder())
+    theirs = (data.folder, cwd, ultralytics_env.user_config_folder())
+    before = [*map(snapshot, theirs)]
     ask, args = {"multi_scale": 0.5, "val_micro_batch": 4}, {"epochs": 300, "close_mosaic": 20, "project": "mine", "name": "best"}
 
     ran = run_trial(data.yaml, ask=ask, args=args, cwd=cwd, fault="offline", may_spill=True)
 
     assert ran.status == 0, ran.output
-    assert contents(data.folder, cwd, ultralytics_env.user_config_folder()) == before
+    assert [*map(snapshot, theirs)] == before
     report = ran.report
     assert [line for line in ran.output.splitlines() if line.startswith(("WRITE", "NETWORK"))] == []
     assert (report.phase, report.failure, report.swallowed) == (Phase.DONE, None, ())
@@ -127,14 +129,14 @@ def test_every_covered_task_and_family_runs_through(
     run_trial: RunTrial, shapes: Callable[..., ShapesData], task: str, model: str, args: dict[str, Any], ask: dict[str, Any]
 ) -> None:
     data = shapes(task)
-    before = contents(data.folder)
+    before = snapshot(data.folder)
     ran = run_trial(data.yaml, args=args, ask={"model": model, **ask})
     assert ran.status == 0, ran.output
     assert ran.report.phase == Phase.DONE
     assert ran.report.observed["micro_batch"] == 4
     assert ran.report.validation_batches >= 2
     assert ran.report.train_again_batches >= 1
-    assert contents(data.folder) == before
+    assert snapshot(data.folder) == before
 
 
 def test_a_model_whose_scores_are_no_numbers_still_passes_its_validation() -> None:
