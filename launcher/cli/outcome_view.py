@@ -72,7 +72,7 @@ def ended(console: Console, fit: Fit) -> None:
         as_asked = fit.steps is None or not fit.steps.otherwise
         how = ("done", "green") if as_asked else ("at its end, but not done: it is another training than asked", "red")
         prose.say(console, Text.assemble(how, f"{times} in {format_duration(seconds)}; record: {fit.job.folder.record}"))
-        _steps(console, fit)
+        _steps(console, fit, outcome.optimizer_steps)
         _length(console, outcome)
         if outcome.evidence:
             text = f"{outcome.evidence}: a traceback is among its last words, and its exit status is 0 all the same"
@@ -95,13 +95,18 @@ def _length(console: Console, outcome: RunRecord) -> None:
         prose.say(console, f"  {'length':<28} {text}", style="dim" if outcome.stopped_early else "yellow")
 
 
-def _steps(console: Console, fit: Fit) -> None:
-    """The run's optimizer steps against those due; and a run that ended at a rung that nobody compared."""
+def _steps(console: Console, fit: Fit, made: int | None) -> None:
+    """The run's optimizer steps against those due; of the asked rung those it made, and what its words are where they say another number;
+    and a run that ended at a rung that nobody compared."""
     steps, same = fit.steps, fit.certificate(fit.rung) if fit.rung is not None else None
     if steps is not None and steps.line == "proven":
         prose.say(console, f"  {'optimizer steps':<28} {steps.made}, as due by {steps.due.by}")
     elif steps is not None:
         prose.say(console, f"  {'optimizer steps':<28} {steps.line}", style="red" if steps.otherwise else "dim")
+    elif made is not None and fit.rung is not None and not fit.rung.index and fit.attempts[-1].checkpoint is None:
+        words = fit.follows
+        itself = f"; {words.words} would be {words.by}: the command's own doing" if words and not words.least <= made <= words.most else ""
+        prose.say(console, f"  {'optimizer steps':<28} {made}{itself}", style="yellow" if itself else "")
     if fit.rung is not None and fit.chosen is not None and fit.rung.index != fit.chosen.rung.index and same is not None:
         short = "; ".join(same.unproven)
         if short:

@@ -194,10 +194,16 @@ class Fit:
         if rung is None or not rung.index or rung.effective_batch != self.job.ladder.effective_batch:
             return None
         steps = self.certificate(rung).steps
-        asked = self.trial_of(0) or (self.trial_of(rung.index) if steps == PROVEN else None)
-        if asked is None or steps.startswith("differs"):
-            return None
-        return course.due(asked.report, asked.rung, self.job.adapter.asked.length)
+        return None if steps.startswith("differs") else self._steps_of(0) or (self._steps_of(rung.index) if steps == PROVEN else None)
+
+    @property
+    def follows(self) -> course.Due | None:
+        """Optimizer steps that follow from the words of a command that trains as asked; it makes as many as it likes."""
+        return self._steps_of(0) if self.rung is not None and not self.rung.index else None
+
+    def _steps_of(self, rung_index: int) -> course.Due | None:
+        tried = self.trial_of(rung_index)
+        return course.due(tried.report, tried.rung, self.job.adapter.asked.length) if tried is not None else None
 
     def trial_of(self, rung_index: int) -> Trial | None:
         return next((one for one in reversed(self.trials) if one.rung.index == rung_index), None)

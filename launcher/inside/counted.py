@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import statistics
 import weakref
+from collections.abc import Iterable
 from typing import Any
 
 PATIENCE = 40
@@ -61,6 +62,11 @@ class StepsByOptimizer:
     def known(self) -> bool:
         """Whether there is any."""
         return bool(self._steps)
+
+    def hold(self, parameters: Iterable[Any]) -> bool:
+        """Whether any of the optimizers steps one of the parameters."""
+        held = {id(one) for optimizer in self._steps for group in optimizer.param_groups for one in group["params"]}
+        return any(id(one) in held for one in parameters)
 
     @property
     def several(self) -> bool:

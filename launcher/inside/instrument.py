@@ -191,7 +191,7 @@ class Instrument(TakingPart):
         """A real backward pass is through."""
         self.takes_part()
         if self.active and self.recorder is not None:
-            if not self.trains_in_eval_mode and any(not root.training for root in self.roots):
+            if not self.trains_in_eval_mode and any(not root.training and self.trains(root) for root in self.roots):
                 self.trains_in_eval_mode = True
                 self.passes.all_train()
             self.training()
@@ -235,6 +235,10 @@ class Instrument(TakingPart):
         if not (closure and not self.passive) and not self.progress.several:
             self._observe_accumulation()
         self._came_further(optimizer)
+
+    def trains(self, root: Any) -> bool:
+        """Whether an optimizer holds some of a module's weights; a teacher's, or an average's, none does."""
+        return self.progress.hold(root.parameters()) if self.progress.known else True
 
     def _steps_on(self, optimizer: Any) -> bool:
         """Whether no backward pass came since the optimizer's last step. DeepSpeed's ZeRO calls it once for each of its groups, and before

@@ -35,6 +35,9 @@ class Passes:
     def __init__(self) -> None:
         self.open: list[TrialPass] = []
         self.begun: Counter[str] = Counter()
+        self.backwards = 0
+        """Backward passes, stubs among them."""
+        self._ran_at = -1
         self.again: weakref.WeakSet[Any] = weakref.WeakSet()
         """Loaders of which a validation pass was seen at the script's end, beside what the one before had left: one batch of theirs is
         enough from there on."""
@@ -57,13 +60,16 @@ class Passes:
         for one in self.open:
             one.kind = "train"
 
-    def not_training(self) -> bool:
-        """The model ran without gradients: an open pass that has trained nothing yet is a validation pass after all. Whether there is."""
+    def in_a_batch(self) -> bool:
+        """Whether what runs without gradients now may belong to a training batch (a teacher, a model of reference, a generator whose critic
+        is trained): one that waits for its backward pass, which must come before the next is asked for, or else the pass is a validation
+        after all; without a loader, or later in a batch, the first that runs since a backward pass."""
         for one in reversed(self.open):
-            if one.kind == "train" and not one.trained:
-                one.kind = "eval"
+            if one.kind == "train" and one.waits():
+                one.ran = True
                 return True
-        return False
+        first, self._ran_at = self._ran_at != self.backwards, self.backwards
+        return first
 
 
 class TrialPass:
@@ -76,13 +82,14 @@ class TrialPass:
         self.kind = ""
         self._number = self._served = 0
         """Which of its kind it is in this process, and batches given."""
-        self.trained = False
-        """A backward pass followed one of its batches."""
+        self._trained = self.ran = False
+        """A backward pass followed one of its batches; a model ran without gradients before that."""
+        self._backwards = 0
+        """As many backward passes were done when it gave its last batch."""
         self._in_hand = False
         """A validation batch was given, and the script hasn't come back for another yet."""
         self._began = 0.0
         self._gathered = Gathered(instrument.orders.device, LEAST_LIVE)
-        self._steps_before = instrument.steps
         self._bears_an_end = True
         self._whole = False
         """A training pass goes on to its length: it must, or it was asked to."""
@@ -109,12 +116,20 @@ class TrialPass:
             self._passes.open.append(self)
             self._bears_an_end = _bears_an_end(sys._getframe(1))
             self._whole = self._instrument.settings.mode == "full" or not self._bears_an_end
+        self._trained = self._trained or not self.waits()
+        if self.ran and not self._trained:
+            self.kind, self.ran, self._in_hand = "eval", False, True
+        self._backwards = self._passes.backwards
         return self._next_eval() if self.kind == "eval" else self._next_train()
+
+    def waits(self) -> bool:
+        """Whether no backward pass came since its last batch."""
+        return self._passes.backwards == self._backwards
 
     def _classify(self) -> None:
         import torch
 
-        roots = self._instrument.roots
+        roots = [root for root in self._instrument.roots if self._instrument.trains(root)]
         largest = max(roots, key=lambda root: sum(p.numel() for p in root.parameters()), default=None)
         switched = largest is not None and not largest.training and not self._instrument.trains_in_eval_mode
         self.kind = "eval" if not torch.is_grad_enabled() or switched else "train"
@@ -177,8 +192,6 @@ class TrialPass:
 
     def _next_train(self) -> Any:
         instrument = self._instrument
-        if self._served and instrument.steps > self._steps_before:
-            self.trained = True
         if self._done() and not self._endless():
             return self._end()
         instrument.training()

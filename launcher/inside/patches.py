@@ -264,6 +264,7 @@ class _Steps:
                 backward(*args, **kwargs)
                 return
             instrument.unrun.heard("backward")
+            instrument.passes.backwards += 1
             if instrument.forwarding:
                 self._lend()
                 if instrument.hand is not None:

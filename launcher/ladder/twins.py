@@ -16,6 +16,8 @@ APART = 1e-4
 """Relative distance of gradients, before clipping, up to which the first step is the same."""
 APART_LATER = 1e-2
 """Of the steps after it, which begin at weights that differ by rounding; and of what moves beside the weights."""
+APART_ALONE = 1e-2
+"""Of one parameter's gradients, where that is more than rounding of the whole's."""
 STRAYED = 1e-6
 """Relative distance that weights may go between two micro-batches of a step: what a normalization that is made anew rounds them by."""
 ALMOST = 1e-3
@@ -44,6 +46,9 @@ class TwinFigures:
     """|g - c g1| / |g|."""
     length: float = 0.0
     length_first: float = 0.0
+    alone: float = 0.0
+    """|g - g1| / |g1| of the parameter ``name``, which differs most by itself."""
+    name: str = ""
     mismatch: str = ""
 
 
@@ -275,6 +280,10 @@ def _gradients(first: Twin, other: Twin) -> Finding:
     if not any(one.length_first for one in figures):
         return _uncomparable("its gradients are zero")
     worst = max(one.apart for one in figures)
+    alone = max(figures, key=lambda one: one.alone)
+    if worst <= APART and alone.alone > APART_ALONE:  # not asked of one row, repeated: that looks the same here
+        by = f"{alone.name} are {_percent(alone.alone)} apart, though those of the whole model are the same"
+        return _different(f"its gradients of {by} (a loss that balances experts over the micro-batch does so)")
     if worst <= APART:
         return _later(first, other, worst)
     times = other.accumulation / first.accumulation

@@ -145,7 +145,8 @@ class _Proving:
         job = with_cure(self._job, cure)
         again, *twins = self.pair(job.adapter, layouts)
         if again.kind is not FindingKind.SAME:
-            return None
+            by = again.why if again.kind is FindingKind.DIFFERENT and not again.apart else ""  # what no cure of ours is for
+            return Proof(same=same_training.certificate(again, *twins), refused=by) if by else None
         if found.kind is FindingKind.FACTOR and (why := self._only_of_few(job.adapter, layouts)):
             return self.unproven(why)
         note = f"as it stands {found.why}; put right from outside, and proven so"

@@ -26,8 +26,8 @@ from tests.helpers.places import SCRIPTS
 SCRIPT = SCRIPTS / "updates.py"
 
 
-def ran(place: Path, *words: str, **lengths: int) -> tuple[Fit, str]:
-    """The script at 16 x 2 where 32 x 1 are asked, launched as if its trials had said so; and what the screen showed."""
+def ran(place: Path, *words: str, asked: Kind = Kind.OUT_OF_MEMORY, **lengths: int) -> tuple[Fit, str]:
+    """The script at 16 x 2 where 32 x 1 are asked (unless those fit), launched as if its trials had said so; and what the screen showed."""
     ask, told = {"micro_batch": 32, "accumulation": 1}, {f"--{name}": n for name, n in lengths.items()}
     adapter = ScriptAdapter(script.recipe(sys.executable, str(SCRIPT), *words, ask=ask, floor=2, lengths=told))
     job = script.job(adapter, place / "runs", replace(cpu_budget(2**30), emulated=True))
@@ -36,11 +36,12 @@ def ran(place: Path, *words: str, **lengths: int) -> tuple[Fit, str]:
             rung=job.ladder.rungs[at], verdict=Verdict(kind=kind, phase="train", why=""), seconds=1.0, folder=job.folder.trial(at),
             report=TrialReport(facts={PASS_SAMPLES: 256}),
         )
-        for at, kind in enumerate((Kind.OUT_OF_MEMORY, Kind.FITS))
+        for at, kind in enumerate((asked, Kind.FITS))
     ]  # fmt: skip
+    chosen = next(one for one in trials if one.verdict.fits)
     screen = Display(Console(file=(place / "screen").open("w"), width=200))
     job.listeners.append(screen.hear)
-    fit = Fit(job=job, trials=trials, chosen=trials[1], command=launch.native_command(job, job.ladder.rungs[1]))
+    fit = Fit(job=job, trials=trials, chosen=chosen, command=launch.native_command(job, chosen.rung))
     with (place / "out").open("wb") as out:
         attempts.see_through(fit, show=(out, out))
     job.tell(Finished(fit=fit))
@@ -54,6 +55,15 @@ def test_a_run_that_made_what_was_due_says_so(tmp_path: Path, monkeypatch: pytes
     assert "16, as due by --epochs 2 over 256 samples" in shown
     record = json.loads(fit.job.folder.record.read_text(encoding="utf-8"))
     assert [one["same_training"]["steps"] for one in record["trials"]] == ["proven", "proven"] and record["steps"]["due"] == [16, 16]
+
+
+@pytest.mark.parametrize(
+    ("epochs", "said"), [(2, "optimizer steps              16\n"), (4, "16; 32 would be --epochs 4 over 256 samples: the command's own")]
+)
+def test_steps_of_a_run_as_asked_are_said_and_are_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, epochs: int, said: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    fit, shown = ran(tmp_path, "--epochs", "2", asked=Kind.FITS, epochs=epochs)
+    assert fit.status is Status.DONE and fit.steps is None and said in shown
 
 
 def test_a_run_that_counts_micro_batches_is_not_silently_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

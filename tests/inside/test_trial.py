@@ -77,6 +77,15 @@ def test_a_short_trial_ends_with_its_validation_before_anything_is_saved(tmp_pat
     assert done.report.train_again_batches == 0
 
 
+@pytest.mark.parametrize("words", [(), ("--by-hand",)])
+def test_a_frozen_model_that_runs_in_each_step_is_no_validation(tmp_path: Path, words: tuple[str, ...]) -> None:
+    done = tried("teaches", tmp_path, *words, rung=1)
+    assert [use.phase for use in done.report.uses] == ["start", "setup", "train", "validate"], done.report
+    held = {use.phase: use.held_bytes for use in done.report.uses}
+    assert held["validate"] > held["train"] + 8 * MIB, "the script's own validation was seen, and what it keeps"
+    assert done.report.observed["micro_batch"] == 32 and fits(done)
+
+
 def test_a_script_that_reads_back_what_it_writes_fits_and_nothing_of_the_persons_is_touched(tmp_path: Path) -> None:
     work = tmp_path / "work"
     work.mkdir()

@@ -25,6 +25,9 @@ if args.kind == "looks_first":  # at a batch, before the model is made, as noteb
     next(iter(DataLoader(TensorDataset(inputs, labels), args.batch_size, shuffle=True)))
 first = nn.BatchNorm2d(8) if args.kind == "norm" else nn.Identity()
 net = nn.Sequential(nn.Conv2d(3, 8, 3), first, nn.ReLU(), nn.Flatten(), nn.Dropout(0.3), nn.Linear(288, 5))
+router = nn.Linear(288, 4) if args.kind.startswith("balanced") else None  # of experts: its loss is little of the whole
+if router is not None:
+    net.router = router  # no layer of it
 rate = 0.1 * args.batch_size / 32 if args.kind == "rate" else 0.1
 optimizer = torch.optim.SGD(net.parameters(), rate, momentum=0.9)
 warm_up = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(step / (4 * args.accum), 1.0)) if args.kind == "warms_up" else None
@@ -66,6 +69,13 @@ def loss_of(batch: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
         return functional.cross_entropy(net(batch + noise * torch.randint(0, 10, (len(batch), 1, 1, 1))), target)
     if args.kind == "mixup":
         batch = 0.7 * batch + 0.3 * batch[torch.randperm(len(batch))]
+    if router is not None:
+        *layers, last, _ = net
+        hidden = nn.Sequential(*layers)(batch)
+        scores = router(hidden.detach()).softmax(-1)
+        shares = scores.mean(0)  # of the whole micro-batch
+        balance = 4 * (shares * shares).sum() if args.kind == "balanced" else scores.square().sum(-1).mean()
+        return functional.cross_entropy(last(hidden), target) + 3e-4 * balance
     said = net(batch if prepares is None else prepares(batch))
     if args.kind == "half_by_hand":  # what has to be of its own precision
         said = said @ torch.eye(5, dtype=torch.bfloat16)

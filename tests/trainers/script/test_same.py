@@ -55,6 +55,15 @@ def test_rows_that_see_each_other_are_refused_by_name(tmp_path: Path, monkeypatc
     assert "its rows see each other" in found.refused and found.same.gradient.startswith("differs by") and found.job is None
 
 
+@pytest.mark.parametrize(("kind", "refused"), [("balanced", "its gradients of router.weight are"), ("balanced_by_row", "")])
+def test_a_small_weight_whose_gradients_differ_is_not_lost_in_the_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, refused: str
+) -> None:
+    """A router that is balanced over the micro-batch: 1e-4 of all gradients."""
+    found = proven(tmp_path, monkeypatch, kind)
+    assert (refused in found.refused) if refused else (not found.refused and found.same.verdict == "same"), found
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "why"),
