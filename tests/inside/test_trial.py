@@ -271,7 +271,7 @@ def test_what_a_script_gathers_in_validation_is_joined_for_the_whole_set(tmp_pat
     whole = 2506 * 4096 * 4
     done = tried("gathers", tmp_path, "--how", how)
     assert fits(done) and done.report.validation_batches < 12
-    assert 2 * whole <= done.verdict.peak_bytes <= 2 * whole + 12 * MIB
+    assert 2 * whole <= done.verdict.peak_bytes <= 2 * whole + 16 * MIB  # 12.0 to 12.1 are the process itself
 
 
 @pytest.mark.slow
