@@ -96,17 +96,16 @@ def _length(console: Console, outcome: RunRecord) -> None:
 
 
 def _steps(console: Console, fit: Fit, made: int | None) -> None:
-    """The run's optimizer steps against those due; of the asked rung those it made, and what its words are where they say another number;
-    and a run that ended at a rung that nobody compared."""
+    """The run's optimizer steps against those due; a run that ended at a rung that nobody compared."""
     steps, same = fit.steps, fit.certificate(fit.rung) if fit.rung is not None else None
     if steps is not None and steps.line == "proven":
         prose.say(console, f"  {'optimizer steps':<28} {steps.made}, as due by {steps.due.by}")
     elif steps is not None:
         prose.say(console, f"  {'optimizer steps':<28} {steps.line}", style="red" if steps.otherwise else "dim")
     elif made is not None and fit.rung is not None and not fit.rung.index and fit.attempts[-1].checkpoint is None:
-        words = fit.follows
-        itself = f"; {words.words} would be {words.by}: the command's own doing" if words and not words.least <= made <= words.most else ""
-        prose.say(console, f"  {'optimizer steps':<28} {made}{itself}", style="yellow" if itself else "")
+        other = fit.due if fit.due and not fit.due.least <= made <= fit.due.most else None
+        itself = f"; {other.words} would be {other.by}: the command's own doing" if other else ""
+        prose.say(console, f"  {'optimizer steps':<28} {made}{itself}")
     if fit.rung is not None and fit.chosen is not None and fit.rung.index != fit.chosen.rung.index and same is not None:
         short = "; ".join(same.unproven)
         if short:
@@ -174,13 +173,12 @@ def _failure(outcome: RunRecord) -> str:
     evidence = f": {outcome.evidence}" if outcome.evidence else ""
     if outcome.ended == Ended.DIVERGED and outcome.returncode == 0:
         return f"the full run came to its end, but is not done: it has diverged{evidence}"
-    by_autofit = {
-        Ended.DIVERGED: "diverged (its loss was not finite)", Ended.STALLED: "stood still", Ended.SPILLED: "spilled out of the card",
+    how = {
+        Ended.DIVERGED: "diverged (its loss was not finite) and was ended", Ended.STALLED: "stood still and was ended",
+        Ended.SPILLED: "spilled out of the card and was ended", Ended.UNWRITABLE: "failed since it could not write",
     }  # fmt: skip
-    if outcome.ended in by_autofit:
-        return f"the full run {by_autofit[Ended(outcome.ended)]} and was ended{evidence}"
-    if outcome.ended == Ended.UNWRITABLE:
-        return f"the full run failed since it could not write{evidence}"
+    if outcome.ended in how:
+        return f"the full run {how[Ended(outcome.ended)]}{evidence}"
     reason = f": {outcome.memory_failure['line']}" if outcome.memory_failure else ""
     if outcome.returncode < 0:
         return f"the full run was ended by {signal.Signals(-outcome.returncode).name}{reason}"
@@ -191,7 +189,5 @@ def _flat(results: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
     for name, value in results.items():
         if isinstance(value, Mapping):
             yield from _flat(value)
-        elif isinstance(value, (list, tuple)):
-            yield name, ", ".join(map(str, value))
-        elif value is not None:
-            yield name, f"{value:.4f}" if isinstance(value, float) else str(value)
+        else:
+            yield name, str(value)

@@ -85,9 +85,9 @@ def _attempt(result: Fit, begin: _Start, *, show: tuple[Shows, Shows]) -> RunRec
 
 
 def _hold_to_what_was_due(result: Fit) -> None:
-    """Compares a finished run's optimizer steps with those of the asked training. One that was resumed from a checkpoint isn't compared: it
-    made some steps before."""
-    outcome, due, rung = result.outcome, result.due, result.rung
+    """Compares the optimizer steps of a finished run below the asked rung with those of the asked training. One that was resumed from a
+    checkpoint isn't compared: it made some steps before."""
+    outcome, rung, due = result.outcome, result.rung, result.due if result.rung is not None and result.rung.index else None
     if outcome is None or outcome.optimizer_steps is None or due is None or rung is None or result.attempts[-1].checkpoint is not None:
         return
     same, times = result.certificate(rung), rung.accumulation / result.job.ladder.asked.accumulation

@@ -188,22 +188,16 @@ class Fit:
 
     @property
     def due(self) -> course.Due | None:
-        """Optimizer steps of the asked training; None where they aren't known, or the run's rung gives some up. Of the asked rung none are
-        due: its steps are those asked, whatever their number. Where it wasn't tried, a rung that was proven to make as many tells them."""
+        """Optimizer steps of the asked training; None where they aren't known, or the run's rung gives some up. Where the asked rung wasn't
+        tried, one that was proven to make as many tells them."""
         rung = self.rung
-        if rung is None or not rung.index or rung.effective_batch != self.job.ladder.effective_batch:
+        if rung is None or rung.effective_batch != self.job.ladder.effective_batch:
             return None
         steps = self.certificate(rung).steps
-        return None if steps.startswith("differs") else self._steps_of(0) or (self._steps_of(rung.index) if steps == PROVEN else None)
-
-    @property
-    def follows(self) -> course.Due | None:
-        """Optimizer steps that follow from the words of a command that trains as asked; it makes as many as it likes."""
-        return self._steps_of(0) if self.rung is not None and not self.rung.index else None
-
-    def _steps_of(self, rung_index: int) -> course.Due | None:
-        tried = self.trial_of(rung_index)
-        return course.due(tried.report, tried.rung, self.job.adapter.asked.length) if tried is not None else None
+        asked = self.trial_of(0) or (self.trial_of(rung.index) if steps == PROVEN else None)
+        if asked is None or steps.startswith("differs"):
+            return None
+        return course.due(asked.report, asked.rung, self.job.adapter.asked.length)
 
     def trial_of(self, rung_index: int) -> Trial | None:
         return next((one for one in reversed(self.trials) if one.rung.index == rung_index), None)

@@ -165,9 +165,7 @@ class TrialPass:
     def _nothing(self) -> None:
         """A validation without a batch is none: the run's is as empty."""
         if self._instrument.recorder is not None:
-            samples = worst.length(getattr(self._loader, "dataset", None))
-            why = f": {samples} samples, and a last batch that isn't whole is dropped" if samples else ""
-            self._instrument.recorder.note(f"the script's validation has no batch{why}")
+            self._instrument.recorder.note("the script's validation has no batch: its last, which isn't whole, is dropped")
         self._passes.open.remove(self)
         self._ended = True
         raise StopIteration

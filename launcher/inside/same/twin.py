@@ -308,15 +308,12 @@ def figures(first: Sequence[Any], other: Sequence[Any]) -> dict[str, Any]:
         own, product, length = own + float((a * a).sum()), product + float((a * b).sum()), length + float((b * b).sum())
     factor = product / own if own else 0.0
     distances = [float(((b.double() - a.double()) ** 2).sum()) for a, b in pairs]
-    alone = [
-        (_part(far, float((a.double() ** 2).sum())), at)
-        for at, ((a, _), far) in enumerate(zip(pairs, distances, strict=True))
-        if far > ROUNDS**2 * own
-    ]
+    farther = [at for at, far in enumerate(distances) if far > ROUNDS**2 * own]
+    alone = max(((_part(distances[at], float((pairs[at][0].double() ** 2).sum())), at) for at in farther), default=())
     rest = sum(float(((b.double() - factor * a.double()) ** 2).sum()) for a, b in pairs)
     return {
         "apart": _part(sum(distances), own), "factor": factor, "rest": _part(rest, length), "length": length**0.5, "length_first": own**0.5,
-    } | dict(zip(("alone", "at"), max(alone, default=()), strict=False))  # fmt: skip
+    } | dict(zip(("alone", "at"), alone, strict=False))  # fmt: skip
 
 
 def _name(parameter: Any) -> str:
