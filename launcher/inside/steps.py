@@ -30,7 +30,11 @@ class Steps:
         self._written = 0.0
 
     def stepped(self, optimizer: Any, *_: Any) -> None:
-        """An optimizer has really stepped."""
+        """An optimizer has really stepped. Steps that a CUDA graph repeats come to nobody: of such a process nothing is told."""
+        cuda = sys.modules["torch"].cuda
+        if cuda.is_initialized() and cuda.is_current_stream_capturing():
+            self._owner = 0
+            self._path.unlink(missing_ok=True)
         number = self._numbers.setdefault(optimizer, len(self._counts))
         if number == len(self._counts):
             self._counts.append(0)

@@ -41,6 +41,17 @@ def test_every_step_counts(counted: Any) -> None:
     assert counted() == [4]
 
 
+def test_steps_that_a_cuda_graph_repeats_are_not_known(counted: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    optimizer = of_two_groups()
+    optimizer.step()
+    assert counted() == [1], "before it is captured"
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
+    optimizer.step()
+    with pytest.raises(FileNotFoundError):
+        counted()
+
+
 def test_steps_that_deepspeed_makes_group_by_group_are_not_counted(counted: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "deepspeed", types.ModuleType("deepspeed"))
     of_two_groups().step()
