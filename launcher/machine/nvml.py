@@ -181,7 +181,7 @@ def _numbered(nvml: Any, environ: Mapping[str, str]) -> list[str]:
     """UUIDs as CUDA numbers them: cards of different kinds the fastest first, unless the environment says otherwise. Which that is it alone
     knows."""
     uuids = openable(nvml)
-    kinds = {str(nvml.nvmlDeviceGetName(handle_of(nvml, one))) for one in uuids}
+    kinds = {str(nvml.nvmlDeviceGetName(handle_of(nvml, one))) for one in uuids if one.startswith("GPU-")}
     return uuids if len(kinds) < 2 or environ.get(ORDER) == BY_BUS else _fastest_first(tuple(uuids))
 
 
@@ -264,12 +264,13 @@ def read_card(nvml: Any, uuid: str) -> Card:
         total, free = memory(nvml, handle)
     except nvml.NVMLError:  # a GB10 shares the host's
         total = free = int(host.memory()[1] * host.PART)
-    name, mode = "a slice of a card", 0
-    with suppress(nvml.NVMLError):
+    name, index, mode = "a slice of a card", 0, 0
+    with suppress(nvml.NVMLError):  # of a slice it may know less
+        index = int(nvml.nvmlDeviceGetIndex(handle))
         name = str(nvml.nvmlDeviceGetName(handle))
         mode = int(nvml.nvmlDeviceGetComputeMode(handle))
     return Card(
-        index=int(nvml.nvmlDeviceGetIndex(handle)), uuid=uuid, name=name, mode=mode, total_bytes=total,
+        index=index, uuid=uuid, name=name, mode=mode, total_bytes=total,
         free_bytes=free, neighbours=tuple(sorted(_neighbours(nvml, handle), key=lambda neighbour: (-neighbour.used_bytes, neighbour.pid))),
     )  # fmt: skip
 

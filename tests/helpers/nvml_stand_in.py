@@ -91,6 +91,8 @@ class FakeNvml:
         return "600.00"
 
     def nvmlDeviceGetName(self, card: FakeCard) -> str:
+        if not card.name:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
         return card.name
 
     def nvmlDeviceGetUUID(self, card: FakeCard) -> str:

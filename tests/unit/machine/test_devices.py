@@ -240,12 +240,13 @@ def test_cards_are_told_as_the_person_has_or_by_numbers(
     assert nvml_module.told_to_cuda([TWO[number].uuid for number in chosen], said) == told
 
 
-def test_a_slice_of_a_card_is_a_card() -> None:
-    part = FakeCard(total=10 * GIB, uuid="MIG-33333333-aaaa", name="NVIDIA A100 MIG 1g.10gb", reserved=0)
+@pytest.mark.parametrize("name", ["NVIDIA A100 MIG 1g.10gb", ""])
+def test_a_slice_of_a_card_is_a_card(name: str) -> None:
+    part = FakeCard(total=10 * GIB, uuid="MIG-33333333-aaaa", name=name, reserved=0)
     nvml = FakeNvml(FakeCard(total=80 * GIB, slices=[FakeCard(uuid="MIG-1"), part]))
     for environ, index in (({}, 1), ({"CUDA_VISIBLE_DEVICES": "MIG-3333"}, 0)):
         budget = on(nvml, environ=environ, index=index)
-        assert (budget.uuid, budget.name, budget.budget_bytes) == (part.uuid, part.name, 10 * GIB)
+        assert (budget.uuid, budget.name, budget.budget_bytes) == (part.uuid, name or "a slice of a card", 10 * GIB)
 
 
 def test_a_card_without_memory_of_its_own_has_what_a_cpu_would_have(monkeypatch: pytest.MonkeyPatch) -> None:
