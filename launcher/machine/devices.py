@@ -182,12 +182,12 @@ def used_bytes(budget: Budget, pids: Iterable[int], *, nvml: Any = None) -> tupl
 def taken(budget: Budget, *, nvml: Any = None) -> str:
     """A sentence about who holds memory that the budget counts on; empty if nobody does. Call it only while none of our processes runs.
 
-    Half of the headroom is tolerated, since a desktop's use changes all the time.
+    The headroom is tolerated, since a desktop's use changes all the time: a trial's cap is there all the same, and a run that fits in it.
     """
     if budget.ranks:
         return next((words for one in budget.ranks if (words := taken(one, nvml=nvml))), "")
     free = free_now(budget, nvml=nvml)
-    drift = max(card_memory.SETTLED_BYTES, (budget.budget_bytes - budget.cap_bytes) // 2)
+    drift = max(card_memory.SETTLED_BYTES, budget.budget_bytes - budget.cap_bytes)
     if free is None or free >= budget.budget_bytes - drift:
         return ""
     card = nvml_module.read_card(nvml_module.opened(nvml)[0], budget.uuid)

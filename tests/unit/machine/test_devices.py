@@ -269,7 +269,7 @@ def test_cards_that_may_not_be_opened_are_skipped() -> None:
 def test_a_neighbour_who_comes_later_has_taken_the_card_and_a_desktops_drift_has_not() -> None:
     nvml = FakeNvml(FakeCard())
     budget = on(nvml)
-    nvml.cards[0].used = 300 * MIB
+    nvml.cards[0].used = 1500 * MIB  # it had 1.6 GiB of headroom
     assert taken(budget, nvml=nvml) == ""
     nvml.cards[0].used = 2 * GIB
     assert taken(budget, nvml=nvml).startswith("13.8 GiB of cuda:0 (NVIDIA GeForce RTX 4080 SUPER) are free and the budget needs 15.8 GiB")
