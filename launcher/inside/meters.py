@@ -6,11 +6,9 @@ import contextlib
 import os
 import threading
 from pathlib import Path
-from typing import Any
 
 from ..shared import procfs
 from ..shared.orders import Orders
-from ..shared.report import SEARCHES
 from ..shared.sampling import Looks
 from .budget import Taken, number_of, tighten
 from .driver import VisibleCard
@@ -39,10 +37,6 @@ class Meter:
 
     def leave_out(self, pid: int) -> None:
         """What this process, a child of ours, needs isn't the trainer's."""
-
-    def facts(self) -> dict[str, Any]:
-        """What a report should know of the device."""
-        return {}
 
     def close(self) -> None:
         """Stops metering."""
@@ -107,7 +101,7 @@ class CudaMeter(Meter):
     def __init__(self, orders: Orders, taken: Taken) -> None:
         import torch
 
-        self._cuda, self._cudnn = torch.cuda, torch.backends.cudnn
+        self._cuda = torch.cuda
         self._cap_bytes = taken.cap_bytes
         self._number = number_of(orders.device_uuid)
         self._others = Path(orders.folder).parent if orders.cards else None
@@ -135,9 +129,6 @@ class CudaMeter(Meter):
             self._cuda.reset_peak_memory_stats(self._number)
         self._keeps_peaks = False  # of a process that may have been on its card for some time before it was known which one
         self._ooms, self._retries = self._count("num_ooms"), self._count("num_alloc_retries")
-
-    def facts(self) -> dict[str, Any]:
-        return {SEARCHES: True} if self._cudnn.benchmark else {}
 
     def sample(self) -> None:
         self._cuda.synchronize(self._number)

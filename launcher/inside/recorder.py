@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ..shared.orders import Orders
-from ..shared.report import VERSIONS, Failure, Phase, PhaseUse, TrialReport
+from ..shared.report import SEARCHES, VERSIONS, Failure, Phase, PhaseUse, TrialReport
 from .budget import Taken
 from .loaders import HeldAhead
 from .meters import Meter, meter_of
@@ -160,7 +160,7 @@ class Recorder:
     # -- the report
 
     def report(self) -> TrialReport:
-        return dataclasses.replace(self.told, facts={**self.told.facts, VERSIONS: versions(), **self._ahead.fact(), **self._meter.facts()})
+        return dataclasses.replace(self.told, facts={**self.told.facts, VERSIONS: versions(), **self._ahead.fact(), **_searches()})
 
     def write(self) -> None:
         self.report().write(self._orders.report_path)
@@ -206,6 +206,11 @@ def versions() -> dict[str, str]:
             found[name] = str(version)
     cuda = getattr(getattr(sys.modules.get("torch"), "version", None), "cuda", None)
     return {**found, "cuda": str(cuda)} if cuda else found
+
+
+def _searches() -> dict[str, bool]:
+    backends = getattr(sys.modules.get("torch"), "backends", None)
+    return {SEARCHES: True} if getattr(getattr(backends, "cudnn", None), "benchmark", False) else {}
 
 
 def failure_of(error: BaseException) -> Failure:
