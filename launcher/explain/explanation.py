@@ -9,20 +9,18 @@ from launcher.adapter import log_line
 from launcher.adapter.progress import Progress
 from launcher.explain import known, part, plain, trouble
 from launcher.explain.figures import CardFigures
-from launcher.explain.known import Dialect, Known, table
-from launcher.explain.trouble import Kind, LogFailure
+from launcher.explain.known import Known, table
+from launcher.explain.trouble import LogFailure
 from launcher.shared.sizes import format_size
 
 _OF_A_STEP = ("forward", "backward", "optimizer", "training", "validation")
-MOST_CHARACTERS = 1 << 20
-"""Of a log's end, in which its failure is looked for."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Explanation:
     """The explanation of a log."""
 
-    kind: Kind
+    kind: str
     memory: bool | None
     """True: memory ran out; None: it can't be told."""
     headline: str
@@ -46,8 +44,8 @@ class Explanation:
 
 def explain(text: str) -> Explanation:
     """Explains a whole log."""
-    lines = plain.plain(text[-MOST_CHARACTERS:])
-    failure, dialect = trouble.find(lines), known.speaker(text)
+    lines = plain.plain(text)
+    failure, dialect = trouble.find(lines), known.speaker("\n".join([text[: 1 << 16], *lines]))
     before = lines[: next((at for at in range(len(lines), 0, -1) if lines[at - 1].strip() == failure.line), None)]
     told = table().kinds[failure.kind]
     where = part.find(failure.chain, before) if told.memory is not False else ""
@@ -62,7 +60,7 @@ def explain(text: str) -> Explanation:
         number=text.count("\n", 0, place) + 1 if place >= 0 else 0,
         phase=where,
         figures=failure.figures,
-        trainer=dialect.trainer,
+        trainer=dialect.words,
         likely=_likely(failure, told, where),
         changes=tuple(dict.fromkeys(filter(None, _changes(failure, told, where, dialect)))),
         may_fit=told.may_fit,
@@ -86,10 +84,10 @@ def _likely(failure: LogFailure, told: Known, where: str) -> str:
     return likely.format(here=here, **{name: format_size(size or 0) for name, size in sizes.items()})
 
 
-def _changes(failure: LogFailure, told: Known, where: str, dialect: Dialect) -> Iterator[str]:
+def _changes(failure: LogFailure, told: Known, where: str, dialect: Known) -> Iterator[str]:
     yield told.first
     for one in _particular(failure).changes or told.changes or (table().parts[where].changes if told.on_card else ()):
-        yield dialect.changes.get(one, "")
+        yield dialect.terms.get(one, "")
     yield told.last
 
 

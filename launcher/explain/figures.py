@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from launcher.shared.memory_failures import asked_bytes
-from launcher.shared.sizes import GIB, MIB, UNITS, format_size
+from launcher.shared.sizes import MIB, UNITS, format_size
 
 _SIZE = r"(\d{1,12}(?:[.,]\d{1,3})?)([KMGT]?i?B|bytes)"
 _FIGURES = {
@@ -48,11 +48,6 @@ class CardFigures:
         return self.reserved - self.allocated if self.reserved is not None and self.allocated is not None else None
 
     @property
-    def giant(self) -> bool:
-        """One request is most of a card: no sum of many, and little that a smaller batch cures."""
-        return self.asked is not None and self.asked >= max(8 * GIB, (self.total or 32 * GIB) // 2)
-
-    @property
     def contradict(self) -> bool:
         """More was free than was asked for."""
         return bool(self.asked and self.free and self.allowed is None and self.free > self.asked * 5 // 4)
@@ -85,12 +80,9 @@ def read(message: str) -> CardFigures:
     named = sorted(map(_bytes, _OTHERS.finditer(text)))
     if named and "ours" not in told:  # in a container it knows itself by another number
         told["ours"] = named.pop(next((at for at, size in enumerate(named) if size >= told.get("reserved", named[-1])), -1))
-    return CardFigures(asked=asked, others=sum(named) if named else _rest(told), **told)
-
-
-def _rest(told: dict[str, int]) -> int | None:
     total, free, held = told.get("total"), told.get("free"), told.get("ours", told.get("reserved"))
-    return max(0, total - free - held) if total is not None and free is not None and held is not None else None
+    rest = max(0, total - free - held) if total is not None and free is not None and held is not None else None
+    return CardFigures(asked=asked, others=sum(named) if named else rest, **told)
 
 
 def _bytes(match: re.Match[str]) -> int:

@@ -27,17 +27,8 @@ class Known(BaseModel):
     """What helps first, whichever trainer it is."""
     changes: tuple[str, ...] = ()
     last: str = ""
-
-
-class Dialect(BaseModel):
-    """One trainer's words for what can be asked of it."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
-
-    trainer: str
-    """As people call it; empty: any PyTorch training."""
-    signs: str = ""
-    changes: Mapping[str, str]
+    terms: Mapping[str, str] = {}
+    """Of a trainer: its words for each change."""
 
 
 class Table(BaseModel):
@@ -46,13 +37,13 @@ class Table(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     kinds: Mapping[str, Known]
-    """By ``trouble.Kind``."""
+    """By ``LogFailure.kind``."""
     parts: Mapping[str, Known]
     frames: tuple[Known, ...]
     """What a traceback's frames tell beyond the part in which it failed."""
     errors: tuple[Known, ...]
     """Errors that are none of PyTorch's memory; ``on_card``: of a card's memory all the same, in a program of another kind."""
-    dialects: tuple[Dialect, ...]
+    dialects: tuple[Known, ...]
 
 
 @cache
@@ -60,11 +51,11 @@ def table() -> Table:
     return Table.model_validate(yaml.safe_load(Path(__file__).with_name("known.yaml").read_text(encoding="utf-8")))
 
 
-def speaker(log: str) -> Dialect:
+def speaker(log: str) -> Known:
     """Whose log it is, with the words of any PyTorch training where it has none of its own."""
     spoken = table().dialects
     speaking = next(one for one in spoken if re.search(one.signs, log))
-    return speaking.model_copy(update={"changes": {**spoken[-1].changes, **speaking.changes}})
+    return speaking.model_copy(update={"terms": {**spoken[-1].terms, **speaking.terms}})
 
 
 def match(entries: tuple[Known, ...], text: str) -> Known | None:

@@ -11,7 +11,6 @@ from launcher.explain.known import table
 from launcher.run.cause import FRAME, phase_of
 from launcher.shared.report import Phase
 
-_WITHIN_BACKWARD = ("forward", "setup", "data")
 LAST_LINES = 200
 """Of what was printed before a failure: the rest is long past."""
 
@@ -24,7 +23,7 @@ def find(chain: str, before: Sequence[str]) -> str:
     part = ""
     for place in places:
         now = next((name for name, one in parts.items() if one.signs and re.search(one.signs, place)), "")
-        again = part == "backward" and now in _WITHIN_BACKWARD  # what is computed again for checkpointing
+        again = part == "backward" and now in ("forward", "setup", "data")  # what is computed again for checkpointing
         if now and not again and not (now == "setup" and part in ("forward", "optimizer")):
             part = now
     printed = _by_progress(before)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-
-from launcher.shared.memory_failures import spoken
+from textwrap import dedent
 
 _CONTROLS = re.compile(
     r"(?:\x1b|\\u001b|\\x1b|\^\[)(?:\[[0-9;?]*[A-Za-z]|\][^\x07\x1b]*(?:\x07|\x1b\\)?)|\[\d{1,2}(?:;\d{1,3})*m"
@@ -13,14 +12,15 @@ _CONTROLS = re.compile(
 """A notebook's HTML, and colours, also those whose first character a terminal or a notebook's file wrote in other letters, or lost."""
 _TYPED = str.maketrans("“”„«»\u2018\u2019\xa0", '"""""\'\' ')
 """What mail programs and word processors make of quotes."""
-_LONGEST, MOST_LINES = 1000, 20_000
-"""Characters of a line, which is broken there, and lines of a log's end: a longer past says nothing of its failure."""
+_LONGEST, _MOST, _MOST_LINES = 1000, 1 << 20, 20_000
+"""Characters of a line, which is broken there; characters and lines of a log's end: a longer past says nothing of its failure."""
 _BEFORE = re.compile(
-    r"^(?:>+ ?|[*`]{1,3} ?|[-•] (?=\w)|[│┃|╭╰]+[─━]* ?"
-    r"|\[?[A-Za-z]*:?\d+\]: ?|\[\d+,\d+\]<\w+>: ?|\[rank ?\d+\] ?|\([A-Za-z][\w ]*pid=\d+[^)]*\) ?"
-    r"|\[?\d{4}-\d\d-\d\d[T ]\d\d:[\d:.,]+(?:Z|[+-]\d\d:?\d\d)?\]? ?(?:[|:-]? ?(?:[A-Z]{4,8}|std(?:out|err)(?: [FP])?)\b ?[|:-]? ?)?)+"
+    r"^(?:>+ ?|[*`]{1,3} ?|[-•] |[│┃|╭╰]+[─━]* ?|\d+: ?(?!\d{1,3}\b)|[\w.-]+[-_]\d+ +\| ?|\[\d+,\d+\]<\w+>: ?"
+    r"|\[?[A-Za-z]*:?\d+\]: ?|\[rank ?\d+\] ?|\([A-Za-z][\w ]*pid=\d+[^)]*\) ?|[A-Z][a-z]{2} +\d+ [\d:]{8} \S+ python[\d.]*\[\d+\]: "
+    r"|\[?(?:\d{4}-\d\d-\d\d[T ])?\d\d:\d\d:[\d:.,]+(?:Z|[+-]\d\d:?\d\d)?\]? ?"
+    r"(?:[|:-]? ?(?:[A-Z]{4,8}|std(?:out|err)(?: [FP])?)\b ?[|:-]? ?)?)+"
 )
-"""Marks before a line that a program said: quotes, bullets, boxes, ranks, times, Ray's and Kubernetes' names."""
+"""Marks before a line that a program said: quotes, bullets, boxes, numbers, ranks, times, Ray's, Docker's and Kubernetes' names."""
 _BEHIND = re.compile(r"\s*[│┃─╮╯]+\s*$")
 _FRAMES = (
     re.compile(r"^File (?P<file>[^\s\"][^:]*):(?P<line>\d+), in (?P<name>[\w.<>]+)"),  # IPython 8
@@ -28,32 +28,43 @@ _FRAMES = (
     re.compile(r"^(?P<file>[/~.][^\s\"]*\.py)(?P<line>) in (?P<name>[\w<>]+)\("),  # IPython 7
     re.compile(r"^(?:Cell |Input )?(?P<file>(?:In ?\[\d+\]|<ipython-input-[\w-]+>))(?:, line (?P<line>\d+))?(?: in (?P<name>[\w<>]+))?"),
 )
-_JOINED = re.compile(r'(?<=\S) +(?=File "[^"]+", line \d+, in |[\w.]+(?:Error|Exception): )')
+_JOINED = re.compile(r'(?<=\S) +(?=File "[^"]+", line \d+, in |[\w.]+(?:[Ee]rror|Exception)(?:: |$))')
 """Where a traceback that somebody pasted as one line had its lines' ends."""
-_PARTED = re.compile(r"[\s>]*".join("outofmemory"))
-"""The words by which it is known, wherever a terminal broke them."""
-_SOURCE = re.compile(r"^\s*(?:(?:-+>|❱)?\s*\d+\s|\^|~|\.\.\.)")
+_PARTED = re.compile(
+    r"(?P<card>(?:CUDA|HIP)[\s>]+)?" + r"[\s>]*".join("outofmemory")
+    + r'|File "[^"]{1,300}"' + r"\n?".join(", line ") + r"[\d\n]{1,7}" + r"\n?".join(", in ")
+)  # fmt: skip
+"""The words by which it is known, and a frame, wherever a terminal broke them."""
+SOURCE = re.compile(r"^\s+\d+\s|^\s*(?:(?:-+>|❱)\s*\d+\s|\^|~|\.\.\.)")
 """Lines of source around a frame of IPython's or rich's."""
 
 
 def plain(text: str) -> list[str]:
     """Its lines: without colours, prefixes and boxes, each frame of a traceback as Python itself prints it."""
-    lines = _CONTROLS.sub("", text).translate(_TYPED).splitlines()[-MOST_LINES:]
-    pieces = (line[at : at + _LONGEST] for line in lines for at in range(0, len(line) or 1, _LONGEST))
-    return _PARTED.sub(lambda found: "out of memory" + "\n" * found[0].count("\n"), "\n".join(map(_line, pieces))).splitlines()
+    lines = [line for line in dedent(_CONTROLS.sub("", text[-_MOST:]).translate(_TYPED)).splitlines() if line][-_MOST_LINES:]
+    pieces = (line[at : at + _LONGEST] for line in lines for at in range(0, len(line), _LONGEST))
+    bare = "\n".join(map(_bare, pieces))
+    indented = re.search(r"^[ \t]+(?=Traceback \(most recent)", bare, re.MULTILINE)
+    bare = re.sub(rf"^{indented[0]}", "", bare, flags=re.MULTILINE) if indented else bare
+    return [line for whole in _PARTED.sub(_whole, bare).splitlines() for line in _framed(whole).splitlines()]
 
 
-def _line(line: str) -> str:
+def _whole(parted: re.Match[str]) -> str:
+    if parted[0].startswith("File"):
+        return parted[0].replace("\n", "")
+    card = (parted["card"] or "").rstrip(" \n>")
+    return f"{card} out of memory".lstrip() + "\n" * parted[0].count("\n")
+
+
+def _bare(line: str) -> str:
     boxed = line.lstrip().startswith(("│", "┃", "╭", "╰"))
     bare = _BEFORE.sub("", line.lstrip() if boxed else line)
-    bare = _BEHIND.sub("", bare) if boxed else bare.rstrip(" \t*`")
+    return re.sub(r"(?<=\S)[ \t]{2,}", " ", _BEHIND.sub("", bare) if boxed else bare.rstrip(" \t*`"))
+
+
+def _framed(bare: str) -> str:
     found = next((match for pattern in _FRAMES if (match := pattern.search(bare.strip()))), None)
     if found is None:
-        return _JOINED.sub("\n", bare) if ' File "' in bare.lstrip() else bare
+        return _JOINED.sub("\n", bare) if 'File "' in bare else bare
     name = (found["name"] or "<module>").rpartition(".")[2]
     return f'  File "{found["file"]}", line {found["line"] or 0}, in {name}'
-
-
-def said(lines: list[str]) -> list[str]:
-    """The program's own words: the lines without the frames of tracebacks, and without the source around them."""
-    return [line for line in spoken(lines) if not _SOURCE.match(line)]

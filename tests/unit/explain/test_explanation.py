@@ -49,6 +49,16 @@ def test_a_log_is_explained_as_what_it_is(case: dict[str, Any], capsys: pytest.C
     assert case.get("says", "") in words, words
 
 
+BEFORE = ("> ", "    ", "\t", "- ", "7: ", "2025-09-14 03:12:51,123 ERROR ", "03:12:51 ", "[rank3]: ", "trainer-1  | ", "**")
+
+
+@pytest.mark.parametrize("before", [*BEFORE, "\n"])
+def test_what_people_paste_before_each_line_changes_nothing(before: str) -> None:
+    for log in (case["log"] for case in CASES if case["name"] != "apple_backward"):
+        said, plainly = explain("\n".join(before + line for line in log.split("\n"))), explain(log)
+        assert (said.kind, said.phase, said.figures, said.trainer) == (plainly.kind, plainly.phase, plainly.figures, plainly.trainer), log
+
+
 def _bytes(size: Any) -> int:
     text = str(size).replace(" bytes", "")
     return int(text) if text.isdigit() else parse_size(text)
