@@ -497,12 +497,6 @@ def test_two_processes_that_lightning_starts_are_seen_and_go_alike(tmp_path: Pat
 
 
 @pytest.mark.slow
-def test_of_two_processes_the_greedy_one_is_the_cause(tmp_path: Path) -> None:
-    done = tried("greedy_rank", tmp_path, launcher=(TORCHRUN, "--nproc_per_node", "2"), cap=200 * MIB)
-    assert done.verdict.kind is Kind.OUT_OF_MEMORY
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("script", "words", "spelled"),
     [

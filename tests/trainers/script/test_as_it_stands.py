@@ -38,14 +38,6 @@ def launched(tmp_path: Path, script: str, *words: str, memory: str = "1GiB") -> 
 
 
 @pytest.mark.slow
-def test_a_typed_word_that_is_not_what_runs_turns_nothing(tmp_path: Path) -> None:
-    done, said, words = launched(tmp_path, "ignores_flags.py", "--batch-size", "64")
-    assert done.returncode == 0 and said["status"] == "done" and len(said["trials"]) == 1, done.stderr
-    assert "ran micro_batch 32, and 64 (--batch-size) had been read. So its micro-batch isn't turned" in words
-    assert said["effective_batch"] == 32 and said["misread"]["believed"] is False
-
-
-@pytest.mark.slow
 def test_a_command_with_nothing_to_turn_is_guarded(tmp_path: Path) -> None:
     done, said, words = launched(tmp_path, "full_graph.py")
     assert done.returncode == 0 and said["status"] == "done" and "trained" in done.stderr, done.stderr
@@ -53,16 +45,6 @@ def test_a_command_with_nothing_to_turn_is_guarded(tmp_path: Path) -> None:
     done, said, words = launched(tmp_path, "full_graph.py", "--hidden", "60000", memory="200MiB")
     assert done.returncode == 3 and len(said["trials"]) == 1 and "device.memory=" in words, done.stderr
     assert "the micro-batch isn't turned: " in words
-
-
-@pytest.mark.slow
-def test_drawn_batches_are_launched_as_they_stand_and_nothing_below_them_is_tried(tmp_path: Path) -> None:
-    done, said, words = launched(tmp_path, "drawn_sizes.py", "--how", "poisson", "--batch-size", "64")
-    assert done.returncode == 0 and said["status"] == "done" and "misread" not in said, done.stderr
-    assert "its loader says no number of samples to a batch" in words and "its batches have" in words
-    done, said, words = launched(tmp_path, "drawn_sizes.py", "--how", "poisson", "--batch-size", "512", "--width", "512", memory="300MiB")
-    assert done.returncode == 3 and [one["rung_index"] for one in said["trials"]] == [0], done.stderr
-    assert "the micro-batch isn't turned: its loader says no number of samples to a batch" in words
 
 
 @pytest.mark.slow
