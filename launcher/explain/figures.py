@@ -10,7 +10,7 @@ from launcher.shared.sizes import MIB, UNITS, format_size
 
 _SIZE = r"(\d{1,12}(?:[.,]\d{1,3})?)([KMGT]?i?B|bytes)"
 _FIGURES = {
-    "asked": rf"(?:triedtoallocate|Requested:){_SIZE}",
+    "asked": rf"(?:toallocate|Requested:){_SIZE}",
     "total": rf"{_SIZE}(?:total|ofwhich)|capaci?ty(?:of)?{_SIZE}|limit:{_SIZE}Free",
     "free": rf"{_SIZE}(?:is)?free(?!\()|Free\(accordingtoCUDA\):{_SIZE}",
     "allocated": rf"{_SIZE}(?:is)?(?:already)?allocated|allocated:{_SIZE}",
