@@ -237,8 +237,9 @@ class Instrument(TakingPart):
         self._came_further(optimizer)
 
     def trains(self, root: Any) -> bool:
-        """Whether an optimizer holds some of a module's weights; a teacher's, or an average's, none does."""
-        return self.progress.hold(root.parameters()) if self.progress.known else True
+        """Whether an optimizer holds some of a module's weights, or they have gradients; a teacher's, or an average's, don't."""
+        weights = list(root.parameters())
+        return not self.progress.known or any(one.grad is not None for one in weights) or self.progress.hold(weights)
 
     def _steps_on(self, optimizer: Any) -> bool:
         """Whether no backward pass came since the optimizer's last step. DeepSpeed's ZeRO calls it once for each of its groups, and before

@@ -106,8 +106,8 @@ class Forward:
         instrument = self._instrument
         if instrument.passes.evaluating():
             return self._really(args, kwargs)
-        if (self._root.training or not instrument.trains(self._root)) and instrument.passes.in_a_batch():
-            return self._stubbed(("beside",), args, kwargs) if instrument.forwarding else self._really(args, kwargs)
+        if (not (trains := instrument.trains(self._root)) or self._root.training) and instrument.passes.in_a_batch():
+            return self._really(args, kwargs) if trains or not instrument.forwarding else self._stubbed(("beside",), args, kwargs)
         # no data loader: every call counts as a batch
         ending = instrument.phase is Phase.FINISH
         if instrument.phase is not Phase.VALIDATE and not ending:
