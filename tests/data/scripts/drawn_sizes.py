@@ -14,8 +14,6 @@ parser = argparse.ArgumentParser()
 parser.add_argument("--how", choices=("stream", "scale", "poisson"), required=True)
 parser.add_argument("--batch-size", type=int, default=32)
 parser.add_argument("--accum", type=int, default=1)
-parser.add_argument("--workers", type=int, default=0)
-parser.add_argument("--width", type=int, default=16)
 args = parser.parse_args()
 torch.manual_seed(0)
 random.seed(0)
@@ -42,15 +40,15 @@ def scaled(items):
 
 
 digits = TensorDataset(torch.tensor(load_digits().images, dtype=torch.float32).unsqueeze(1))
-convolutions = nn.Conv2d(1, args.width, 3, padding=1), nn.ReLU(), nn.Conv2d(args.width, args.width, 3, padding=1), nn.ReLU()
+convolutions = nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.Conv2d(16, 16, 3, padding=1), nn.ReLU()
 model = nn.Sequential(*convolutions, nn.AdaptiveAvgPool2d(1))
-loader = DataLoader(digits, args.batch_size, shuffle=True, collate_fn=scaled, num_workers=args.workers)
+loader = DataLoader(digits, args.batch_size, shuffle=True, collate_fn=scaled)
 if args.how == "poisson":
     loader = DataLoader(digits, batch_sampler=Poisson(), collate_fn=lambda items: torch.stack([picture for (picture,) in items]))
 if args.how == "stream":
     model = nn.Sequential(nn.Embedding(256, 16), nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 16))
     pad = nn.utils.rnn.pad_sequence
-    loader = DataLoader(Help(), args.batch_size, collate_fn=lambda rows: pad(rows, batch_first=True), num_workers=args.workers)
+    loader = DataLoader(Help(), args.batch_size, collate_fn=lambda rows: pad(rows, batch_first=True))
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
 for epoch in range(2):
     model.train()

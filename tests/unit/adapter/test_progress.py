@@ -8,9 +8,12 @@ from collections.abc import Iterable
 
 import pytest
 
+from launcher.adapter.build import ladder_of
 from launcher.adapter.progress import TRAIN, VALIDATE, Progress, read
+from launcher.adapter.registry import load_adapter
+from launcher.config.schema import Recipe
+from tests.helpers import script, yolo_recipe
 from tests.helpers.places import EXAMPLES
-from tests.helpers.progress_of import of_trainer, recipe
 
 
 def told(line: str) -> dict[str, object]:
@@ -183,6 +186,15 @@ def test_the_length_of_something_else_is_not_the_runs() -> None:
     assert followed(["step 1/3: reads the data", "step 100 loss 0.3"])[-1].done is None
 
 
+def of_trainer(recipe: Recipe, lines: Iterable[str]) -> list[Progress]:
+    """What its adapter knows after each line."""
+    adapter = load_adapter(recipe.trainer.adapter)(recipe)
+    rung, known = ladder_of(adapter).asked, [Progress()]
+    for line in lines:
+        known.append(adapter.read_log(line, known[-1], rung=rung).progress)
+    return known[1:]
+
+
 YOLO = [
     "\x1b[K\x1b[34m\x1b[1mtrain: \x1b[0mScanning labels/train... 81 images, 0 backgrounds, 0 corrupt: 33% ━━━━──────── 81/240 242it/s",
     "\x1b[K        2/6         0G       6.79      5.035      4.157         67        160: 50% ━━━━━━────── 15/30 1.2it/s 0.7s<1:09",
@@ -193,7 +205,7 @@ YOLO = [
 
 
 def test_ultralytics_bars_tell_epoch_batch_and_loss() -> None:
-    scanned, trained, validated, table, later = of_trainer(recipe("ultralytics"), YOLO)
+    scanned, trained, validated, table, later = of_trainer(yolo_recipe.make("d.yaml"), YOLO)
     assert scanned == Progress()
     assert trained.phase == TRAIN and trained.loss == pytest.approx(6.79 + 5.035 + 4.157)
     assert trained.done == pytest.approx((1 + 0.5) / 6) and trained.steps_done == 45
@@ -216,7 +228,7 @@ HF = [
 
 def test_transformers_bar_and_words_tell_step_epoch_and_loss() -> None:
     loaded, begun, below, evaluated, stepped, logged, ended, summed, last = of_trainer(
-        recipe("script", command=[sys.executable, str(EXAMPLES / "text" / "train.py"), "--num_train_epochs", "3"]), HF
+        script.recipe(sys.executable, str(EXAMPLES / "text" / "train.py"), "--num_train_epochs", "3", ask={"micro_batch": 8}), HF
     )
     assert loaded.done is None and begun.done == 0.0
     assert below.phase == VALIDATE and below.steps == 10 and evaluated.epoch == 0 and evaluated.loss is None

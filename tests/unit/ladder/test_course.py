@@ -17,7 +17,7 @@ from launcher.ladder.rungs import Wheel, build
 from launcher.ladder.same_training import PROVEN, SameTraining, unproven
 from launcher.run.steps_made import LAST_LINES, StepsMade
 from launcher.shared.report import PASS_SAMPLES, SAID_ACCUMULATION, UPDATES, TrialReport
-from tests.helpers import progress_of
+from tests.helpers import script
 
 LADDER = build([Wheel(name="micro_batch", values=(8, 4, 2)), Wheel(name="sequence_length", values=(128, 64))], effective_batch=8)
 NOTHING = LogLine(progress=Progress())
@@ -110,7 +110,8 @@ def test_without_a_process_of_ours_what_accumulates_and_a_trainers_bar_tell_them
     steps, bar = StepsMade(tmp_path), Progress(step=40, steps=40)
     assert steps.in_all(bar, SURE) == 40 and steps.in_all(bar, WORDS) is None
     assert steps.in_all(replace(bar, steps=80), SURE) is None and steps.in_all(replace(bar, of_epoch=True), SURE) is None
-    script = load_adapter("script")(progress_of.recipe("script", command=["python", "t.py"], spelled={"micro_batch": "-b"}))
+    asked = script.recipe("python", "t.py", ask={"micro_batch": 8, "accumulation": 2}, spelled={"micro_batch": "-b"})
+    one = load_adapter("script")(asked)
     for line in ("accumulate: 24 micro-batches, 6 optimizer steps (4 micro-batches in each)", "bye"):
-        steps.heard(line, script.read_log(line, bar, rung=LADDER.asked))
+        steps.heard(line, one.read_log(line, bar, rung=LADDER.asked))
     assert steps.in_all(bar, SURE) == 6
