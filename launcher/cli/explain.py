@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 MOST_BYTES = 8 << 20
 """Of a log its end is read: that is where it tells of its failure."""
-_WIDTH = 11
 
 
 def explain(call: Call) -> Answer:
@@ -75,4 +74,4 @@ def _show(call: Call, said: Explanation, name: str, command: str) -> None:
     ]
     for label, words in rows:
         if words:
-            call.terminal.labelled(label, words, width=_WIDTH)
+            call.terminal.labelled(label, words, width=11)

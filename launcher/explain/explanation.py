@@ -13,8 +13,6 @@ from launcher.explain.known import Known, table
 from launcher.explain.trouble import LogFailure
 from launcher.shared.sizes import format_size
 
-_OF_A_STEP = ("forward", "backward", "optimizer", "training", "validation")
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Explanation:
@@ -49,7 +47,7 @@ def explain(text: str) -> Explanation:
     before = lines[: next((at for at in range(len(lines), 0, -1) if lines[at - 1].strip() == failure.line), None)]
     told = table().kinds[failure.kind]
     where = part.find(failure.chain, before) if told.memory is not False else ""
-    if failure.kind == "host" and "DefaultCPUAllocator" in failure.line and where in _OF_A_STEP:
+    if failure.kind == "host" and "DefaultCPUAllocator" in failure.line and where not in ("", "setup", "data", "checkpoint"):
         told = table().kinds["processor"]
     place = text.rfind(failure.line) if failure.line else -1
     return Explanation(

@@ -42,6 +42,9 @@ SOURCE = re.compile(r"^\s+\d+\s|^\s*(?:(?:-+>|❱)\s*\d+\s|\^|~|\.\.\.)")
 def plain(text: str) -> list[str]:
     """Its lines: without colours, prefixes and boxes, each frame of a traceback as Python itself prints it."""
     lines = [line for line in dedent(_CONTROLS.sub("", text[-_MOST:]).translate(_TYPED)).splitlines() if line][-_MOST_LINES:]
+    first = re.match(r" *(\d{1,9})\b", lines[0]) if lines else None
+    if first and all(re.match(rf" *{number}\b", line) for number, line in enumerate(lines, int(first[1]))):  # of an editor, or cat -n
+        lines = [re.sub(r"^ *\d+[:|\t ]{0,2}", "", line) for line in lines]
     pieces = (line[at : at + _LONGEST] for line in lines for at in range(0, len(line), _LONGEST))
     bare = "\n".join(map(_bare, pieces))
     indented = re.search(r"^[ \t]+(?=Traceback \(most recent)", bare, re.MULTILINE)

@@ -35,10 +35,6 @@ class LogFailure:
     """The program got over it."""
 
 
-_NEXT = re.compile(r"Traceback|Error: |(CUDA|HIP) out of memory")
-"""Begins what is no more of a message."""
-
-
 def find(lines: list[str]) -> LogFailure:
     """Finds the failure that the log ends with. ``lines``: plain ones."""
     text, kinds = "\n".join(lines), table().kinds
@@ -99,7 +95,7 @@ def _failure(spoken: Sequence[str]) -> MemoryFailure | None:
 
 def _of_memory(failure: MemoryFailure, spoken: Sequence[str], chain: str, *, went_on: bool) -> LogFailure:
     at = next(number for number, line in enumerate(spoken) if line.strip().startswith(failure.line[:400]))
-    below = list(takewhile(lambda line: not _NEXT.search(line), spoken[at + 1 : at + 25]))
+    below = takewhile(lambda line: not re.search(r"Traceback|Error: |(CUDA|HIP) out of memory", line), spoken[at + 1 : at + 25])
     figures = read(" ".join([spoken[at], *below]))
     kind = _kind(failure, figures, chain, around=" ".join(spoken[max(0, at - 3) : at + 6]))
     return LogFailure(kind=kind, line=spoken[at].strip(), chain=chain, figures=figures, went_on=went_on)

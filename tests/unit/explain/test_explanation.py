@@ -49,13 +49,26 @@ def test_a_log_is_explained_as_what_it_is(case: dict[str, Any], capsys: pytest.C
     assert case.get("says", "") in words, words
 
 
-BEFORE = ("> ", "    ", "\t", "- ", "7: ", "2025-09-14 03:12:51,123 ERROR ", "03:12:51 ", "[rank3]: ", "trainer-1  | ", "**")
+BEFORE = (
+    "> ",
+    "    ",
+    "\t",
+    "- ",
+    "7: ",
+    "2025-09-14 03:12:51 ERROR ",
+    "03:12:51 ",
+    "[rank3]: ",
+    "trainer-1  | ",
+    "**",
+    "{number:4d}  ",
+)
 
 
 @pytest.mark.parametrize("before", [*BEFORE, "\n"])
 def test_what_people_paste_before_each_line_changes_nothing(before: str) -> None:
     for log in (case["log"] for case in CASES if case["name"] != "apple_backward"):
-        said, plainly = explain("\n".join(before + line for line in log.split("\n"))), explain(log)
+        lines = enumerate(log.split("\n"), 1)
+        said, plainly = explain("\n".join(before.format(number=number) + line for number, line in lines)), explain(log)
         assert (said.kind, said.phase, said.figures, said.trainer) == (plainly.kind, plainly.phase, plainly.figures, plainly.trainer), log
 
 
