@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import itertools
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -223,14 +224,8 @@ def visible(nvml: Any, environ: Mapping[str, str]) -> tuple[list[str], Absence |
     if wish is None:
         return uuids, None
     entries = [entry.strip() for entry in wish.split(",")] if wish.strip() else []
-    seen: list[str] = []
-    for entry in entries:
-        number = _named(entry, uuids)
-        if number is None:
-            break
-        seen.append(uuids[number])
-    if seen:
-        return seen, None
+    if named := list(itertools.takewhile(bool, (_named(entry, uuids) for entry in entries))):
+        return named, None
     if not entries or entries[0] in ("-1", "NoDevFiles", "none"):
         return [], Absence(
             found=f'CUDA_VISIBLE_DEVICES="{wish}" hides {"the card" if count == 1 else f"all {count} cards"}',
@@ -247,14 +242,12 @@ def seen(environ: Mapping[str, str], nvml: Any = None) -> tuple[list[str], Absen
     return visible(api, environ) if absence is None else ([], absence)
 
 
-def _named(entry: str, uuids: Sequence[str]) -> int | None:
-    """Index in ``uuids`` of one entry of CUDA_VISIBLE_DEVICES: a number, a UUID or its unique prefix; None if it names none."""
+def _named(entry: str, uuids: Sequence[str]) -> str:
+    """The one of ``uuids`` that an entry of CUDA_VISIBLE_DEVICES names: by number, UUID or its unique prefix; empty if it names none."""
     if entry.isdecimal():
-        return int(entry) if int(entry) < len(uuids) else None
-    if not entry.startswith(("GPU-", "MIG-")):
-        return None
-    matches = [number for number, uuid in enumerate(uuids) if uuid.lower().startswith(entry.lower())]
-    return matches[0] if len(matches) == 1 else None
+        return uuids[int(entry)] if int(entry) < len(uuids) else ""
+    matches = [uuid for uuid in uuids if entry.startswith(("GPU-", "MIG-")) and uuid.lower().startswith(entry.lower())]
+    return matches[0] if len(matches) == 1 else ""
 
 
 def read_card(nvml: Any, uuid: str) -> Card:
