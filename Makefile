@@ -67,8 +67,8 @@ faults: install   ## trainings with a fault done to each from outside, into docs
 ckpt-chaos: install   ## trainings killed at the file boundaries of their saves, and resumed, into docs/ckpt_chaos.md (ONLY=yolo, POINTS=24, WHO=trainer)
 	$(BIN)/python -m benchmarks.ckpt_chaos $(if $(ONLY),--only $(ONLY)) $(if $(POINTS),--points $(POINTS)) $(if $(WHO),--who $(WHO))
 
-played-against-real: install   ## what a real card has measured, played with the same PyTorch (PYTHON_OF=its interpreter), into docs/pretended.md
-	$(BIN)/python -m benchmarks.against_real $(if $(PYTHON_OF),--python $(PYTHON_OF),--table)
+played-against-real: install   ## what real cards have measured, played with the same PyTorch (PYTHON_OF=its interpreter, ONLY=litgpt), into docs/pretended.md
+	$(BIN)/python -m benchmarks.against_real $(if $(PYTHON_OF),--python $(PYTHON_OF) $(if $(ONLY),--only $(ONLY)))
 
 cost: install   ## Enter to the first optimizer step beside the plain command's, into docs/cost.md (ONLY=yolo)
 	$(BIN)/python -m benchmarks.cost.first_step $(if $(ONLY),--only $(ONLY))

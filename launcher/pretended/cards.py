@@ -26,7 +26,6 @@ RESERVED_MIB = 479
 """What a driver keeps of a card for itself: nvidia-smi's 81559 MiB less the 81080 that a program finds on an H100."""
 SMALL_BYTES = 4_000_000
 """Operators on tensors up to this size are computed where only small ones are: labels, indices, losses."""
-CAPABILITY = {"volta": 70, "turing": 75, "ampere": 80, "ada": 89, "hopper": 90, "blackwell": 100}
 
 Computed = Literal["all", "small"]
 """Which operators the CPU computes. ``all``: losses are right, and small models train. ``small``: a full-size training walks through in
@@ -58,8 +57,8 @@ class Cards:
             "PRETENDED_RESERVED_MIB": str(RESERVED_MIB),
             "PRETENDED_CONTEXT_MIB": str(self.model.context_mib),
             "PRETENDED_CUDNN_SHARE": str(self.cudnn_share),
-            "PRETENDED_SM": str(CAPABILITY[self.model.architecture]),
-            "PRETENDED_BINARY": str(libraries.binary_for(built, CAPABILITY[self.model.architecture])),
+            "PRETENDED_SM": str(self.model.capability),
+            "PRETENDED_BINARY": str(libraries.binary_for(built, self.model.capability)),
             "XDG_STATE_HOME": str(paths.cache_folder() / "pretended" / "state"),  # what is played leads no launch on a real card
             **copies,
             "LD_PRELOAD": _first(" ".join(map(str, libraries.preloaded(built))), environ.get("LD_PRELOAD"), " "),

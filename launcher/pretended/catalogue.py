@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -21,7 +21,8 @@ class GpuModel(BaseModel):
 
     title: str
     """As NVML names it."""
-    architecture: Literal["volta", "turing", "ampere", "ada", "hopper", "blackwell"]
+    capability: int
+    """Compute capability, 86 for 8.6: by it PyTorch chooses its kernels, attention's too."""
     usable_mib: int
     """Memory that a program can use: cudaMemGetInfo's total, below the size on the box."""
     context_mib: int

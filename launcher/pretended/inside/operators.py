@@ -239,7 +239,7 @@ class Operators(TorchDispatchMode):  # type: ignore[misc]
         name = func._schema.name.partition("::")[2]
         if not any(on_card(one) or (isinstance(one, torch.device) and one.type == "cuda") for one in flat):
             return func(*args, **kwargs)
-        if func.namespace in _COLLECTIVE or _only_shapes(flat):
+        if func.namespace in _COLLECTIVE or name == "_fused_sdp_choice" or _only_shapes(flat):
             return func(*args, **kwargs)
         if any(type(one) is not torch.Tensor and isinstance(one, torch.Tensor) and is_traceable_wrapper_subclass(one) for one in flat):
             return NotImplemented  # a DTensor has no bytes of its own: it asks again with its local parts

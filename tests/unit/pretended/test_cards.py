@@ -97,6 +97,23 @@ def test_what_the_card_computes_is_what_the_cpu_computes() -> None:
 
 
 @needs_a_pretended_card
+@pytest.mark.parametrize(
+    ("gpu", "taken"),
+    [
+        ("t4", ["efficient", "math", "efficient", "math"]),
+        ("a10g", ["flash", "flash", "efficient", "efficient"]),
+        ("a100_40gb", ["flash", "flash", "efficient", "flash"]),
+        ("rtx_5090", ["flash", "flash", "efficient", "efficient"]),
+    ],
+)
+def test_attention_takes_the_kernel_that_such_a_card_takes(gpu: str, taken: list[str]) -> None:
+    """As PyTorch's sdp_utils.cpp has it: bf16 below 8.0 has neither kernel, heads above 192 have no flash attention on 8.6, 8.9 and 12.0."""
+    (model,) = catalogue.named([gpu])
+    with cards.played(cards.Cards(model=model)) as environment:
+        assert said("attention", environment) == taken
+
+
+@needs_a_pretended_card
 def test_a_process_that_ends_behind_its_backward_pass_is_not_aborted(two: dict[str, str]) -> None:
     assert said("ends", two) == {"late": 0}, "in every third pass without let_go"
 

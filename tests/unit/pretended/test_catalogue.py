@@ -20,7 +20,7 @@ def test_a_card_of_the_catalogue_can_be_read(name: str) -> None:
 @pytest.mark.parametrize("name", catalogue.known())
 def test_every_figure_has_a_source_beside_it(name: str) -> None:
     lines = (catalogue.folder() / f"{name}.yaml").read_text(encoding="utf-8").splitlines()
-    figures = [line for line in lines if not line.startswith(("#", "title", "architecture"))]
+    figures = [line for line in lines if not line.startswith(("#", "title", "capability"))]
     assert len(figures) == 2 and all(len(line.partition("#")[2]) > 20 for line in figures)
 
 
@@ -37,5 +37,5 @@ def test_an_unknown_card_is_told_what_is_near(name: str, near: str) -> None:
 
 def test_a_file_of_the_catalogue_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text("title: mine\nusable: 3\n")
-    with pytest.raises(BadInput, match=r"mine\.yaml.*architecture"):
+    with pytest.raises(BadInput, match=r"mine\.yaml.*capability"):
         catalogue.read(tmp_path / "mine.yaml")
