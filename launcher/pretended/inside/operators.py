@@ -21,7 +21,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes, is_traceable_wrapper_subclass
+from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass
 from torch.utils._pytree import tree_flatten, tree_map, tree_map_only
 
 aten = torch.ops.aten
@@ -362,16 +362,17 @@ def _as_numbers(indices: Any) -> list[Any]:
     return found
 
 
-def let_go() -> None:
+def let_go(mode: Operators) -> None:
     """Before the interpreter ends: autograd's threads let go of Python's objects.
 
     A thread lets go of a backward pass's when it has told that it is over, and needs the interpreter for it: one that is late aborts the
     process. That is PyTorch's own (2.15, torch/autograd/graph.py: contexts go to the threads), and with this mode one small script in
     three meets it. So each thread is given another pass, that has no objects.
     """
+    mode.__exit__(None, None, None)  # for good: PyTorch 2.6 dies of one that is entered again here
     if not torch.cuda.is_initialized():
         return
-    with contextlib.suppress(RuntimeError), _disable_current_modes():
+    with contextlib.suppress(RuntimeError):
         for card in range(torch.cuda.device_count()):
             if torch.cuda.memory_reserved(card):
                 leaf = torch.zeros(1, device=card, requires_grad=True)
@@ -382,9 +383,11 @@ def begin() -> None:
     """Enters the mode in this thread and in every one that is started later (a mode is its thread's)."""
     if SMALL_BYTES:
         torch.set_num_threads(1)  # several wait for each other longer than one computes what is small: 5 times as long on a busy machine
-    torch.backends.cuda.enable_cudnn_sdp(False)  # needs plans of cuDNN's own, which no stand-in has; flash attention takes its place
-    Operators().__enter__()
-    atexit.register(let_go)
+    if hasattr(torch.backends.cuda, "enable_cudnn_sdp"):  # PyTorch 2.3 and later
+        torch.backends.cuda.enable_cudnn_sdp(False)  # needs plans of cuDNN's own, which no stand-in has; flash attention takes its place
+    mode = Operators()
+    mode.__enter__()
+    atexit.register(let_go, mode)
     run = threading.Thread.run
 
     @functools.wraps(run)

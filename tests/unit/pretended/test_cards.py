@@ -107,9 +107,8 @@ def test_what_the_card_computes_is_what_the_cpu_computes() -> None:
     ],
 )
 def test_attention_takes_the_kernel_that_such_a_card_takes(gpu: str, taken: list[str]) -> None:
-    """As PyTorch's sdp_utils.cpp has it: bf16 below 8.0 has neither kernel, heads above 192 have no flash attention on 8.6, 8.9 and 12.0."""
-    (model,) = catalogue.named([gpu])
-    with cards.played(cards.Cards(model=model)) as environment:
+    """As PyTorch's sdp_utils.cpp has it: bf16 has neither kernel below 8.0, heads above 192 no flash attention on 8.6, 8.9 and 12.0."""
+    with played(gpu) as environment:
         assert said("attention", environment) == taken
 
 
