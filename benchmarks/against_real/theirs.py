@@ -214,7 +214,7 @@ def scratch(how: str) -> Stages:
     yield ""
 
 
-# -- Lightning-AI/litgpt: bf16, the longest sequence first, an optimizer's step, another one. ``on``: the layers that LoRA adapts
+# -- Lightning-AI/litgpt: bf16, the longest sequences, accumulated. ``on``: the layers that LoRA adapts. Fabric gives logits back in fp32
 
 
 def litgpt(name: str, batch: str, length: str, rank: str, on: str) -> Stages:
@@ -234,18 +234,19 @@ def litgpt(name: str, batch: str, length: str, rank: str, on: str) -> Stages:
     optimizer = torch.optim.AdamW([one for one in model.parameters() if one.requires_grad], lr=3e-4, weight_decay=0.01)
     model.max_seq_length = int(length)
     model.train()
-    for _ in range(3):
+    for count in range(1, 5):
         x, y = words(30000, int(batch), int(length)), words(30000, int(batch), int(length))
         if full:
-            logits = model(x)
+            logits = model(x).float()
             loss = chunked_cross_entropy(logits[..., :-1, :], y[..., 1:])
         else:
-            logits = model(x, lm_head_chunk_size=128)
+            logits = [one.float() for one in model(x, lm_head_chunk_size=128)]
             logits[-1] = logits[-1][..., :-1, :]
             loss = chunked_cross_entropy(logits, y[..., 1:])
         loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
+        if count % 2 == 0:
+            optimizer.step()
+            optimizer.zero_grad()
     yield ""
 
 
@@ -287,7 +288,7 @@ class Saying(torch.nn.Module):
         self.gate, self.up, self.down = linear(576, 1536), linear(576, 1536), linear(1536, 576)
         self.norms = torch.nn.ModuleList(Rms() for _ in range(2))
 
-    def mixed(self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, seen: torch.Tensor) -> torch.Tensor:
+    def mixed(self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, seen: torch.Tensor, kept: list[torch.Tensor]) -> torch.Tensor:
         def turned(one: torch.Tensor) -> torch.Tensor:
             left, right = one.chunk(2, dim=-1)
             return (one * cos) + (torch.cat((-right, left), dim=-1) * sin)
@@ -295,12 +296,13 @@ class Saying(torch.nn.Module):
         batch, length, _ = x.shape
         q, k, v = (one(x).view(batch, length, -1, 64).transpose(1, 2) for one in (self.q, self.k, self.v))
         q, k = turned(q), turned(k)
+        kept += [k, v]  # a cache for generation, which is there in training, too
         k, v = k.repeat_interleave(3, dim=1), v.repeat_interleave(3, dim=1)
         mask = (1.0 - seen.unsqueeze(1).unsqueeze(2).float()) * torch.finfo(q.dtype).min
         y = functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=True)
         return self.out(y.transpose(1, 2).contiguous().view(batch, length, 576))
 
-    def forward(self, x: torch.Tensor, *places: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: torch.Tensor, *places: Any) -> torch.Tensor:
         x = x + self.mixed(self.norms[0](x), *places)
         y = self.norms[1](x)
         gate = functional.silu(self.gate(y))
@@ -327,8 +329,9 @@ class Nano(torch.nn.Module):
         x[which[:, None].expand(-1, 64), where.expand(batch, -1)] = picture.to(x.dtype)
         angles = torch.rand(batch, 128, 64, device=x.device)
         cos, sin = torch.cos(angles).unsqueeze(1), torch.sin(angles).unsqueeze(1)
+        kept: list[torch.Tensor] = []
         for block in self.says:
-            x = block(x, cos, sin, seen)
+            x = block(x, cos, sin, seen, kept)
         logits = functional.linear(self.said(x), self.tokens.weight)
         return logits, functional.cross_entropy(logits.reshape(-1, 49153), targets.reshape(-1), ignore_index=-100)
 

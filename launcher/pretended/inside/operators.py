@@ -21,7 +21,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes, is_traceable_wrapper_subclass
 from torch.utils._pytree import tree_flatten, tree_map, tree_map_only
 
 aten = torch.ops.aten
@@ -362,17 +362,16 @@ def _as_numbers(indices: Any) -> list[Any]:
     return found
 
 
-def let_go(mode: Operators) -> None:
+def let_go() -> None:
     """Before the interpreter ends: autograd's threads let go of Python's objects.
 
     A thread lets go of a backward pass's when it has told that it is over, and needs the interpreter for it: one that is late aborts the
     process. That is PyTorch's own (2.15, torch/autograd/graph.py: contexts go to the threads), and with this mode one small script in
     three meets it. So each thread is given another pass, that has no objects.
     """
-    mode.__exit__(None, None, None)  # for good: PyTorch 2.6 dies of one that is entered again here
     if not torch.cuda.is_initialized():
         return
-    with contextlib.suppress(RuntimeError):
+    with contextlib.suppress(RuntimeError), _disable_current_modes():
         for card in range(torch.cuda.device_count()):
             if torch.cuda.memory_reserved(card):
                 leaf = torch.zeros(1, device=card, requires_grad=True)
@@ -387,7 +386,8 @@ def begin() -> None:
         torch.backends.cuda.enable_cudnn_sdp(False)  # needs plans of cuDNN's own, which no stand-in has; flash attention takes its place
     mode = Operators()
     mode.__enter__()
-    atexit.register(let_go, mode)
+    atexit.register(let_go)
+    atexit.register(mode.__exit__, None, None, None)  # before let_go: PyTorch 2.6 dies of one that is entered again there
     run = threading.Thread.run
 
     @functools.wraps(run)
