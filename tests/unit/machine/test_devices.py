@@ -369,13 +369,15 @@ def test_a_missing_driver_means_the_cpu_for_auto_and_a_fault_for_cuda(error: int
 
 
 @pytest.mark.parametrize(("error", "here", "said"), [
-    (pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH, False, "RM has detected an NVML/RM version mismatch."),
-    (pynvml.NVML_ERROR_UNKNOWN, False, "Unknown Error"), (pynvml.NVML_ERROR_LIBRARY_NOT_FOUND, True, "NVML Shared Library Not Found"),
+    (pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH, "", "RM has detected an NVML/RM version mismatch."),
+    (pynvml.NVML_ERROR_UNKNOWN, "", "Unknown Error"),
+    (pynvml.NVML_ERROR_LIBRARY_NOT_FOUND, "/dev/nvidia0", "NVML Shared Library Not Found"),
+    (pynvml.NVML_ERROR_LIBRARY_NOT_FOUND, "/usr/lib/wsl/lib/libcuda.so.1", "NVML Shared Library Not Found"),
 ])  # fmt: skip
 def test_a_card_whose_driver_can_not_be_asked_is_a_fault_for_auto_too(
-    error: int, here: bool, said: str, monkeypatch: pytest.MonkeyPatch
+    error: int, here: str, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(nvml_module, "_card_files", lambda: here)
+    monkeypatch.setattr(Path, "exists", lambda path: str(path) == here)
     for kind in ("cuda", "auto"):
         (fault,) = refused(FakeNvml(error=error), kind)
         assert fault.found == f"{kind} is asked, but the NVIDIA driver doesn't answer ({said})" and "--gpus all" in fault.cure
