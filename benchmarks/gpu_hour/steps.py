@@ -36,11 +36,11 @@ while not go.exists():
     time.sleep(0.02)
 torch.ones(1, device="cuda")
 free = torch.cuda.mem_get_info()[0]
-held = torch.empty(int(min(2**30, free / 2) if left < 0 else free - left), dtype=torch.uint8, device="cuda")
+held = torch.empty(int(min(2**30, free / 100) if left < 0 else free - left), dtype=torch.uint8, device="cuda")
 print("took", held.numel(), flush=True)
 time.sleep(seconds)
 """
-"""A process that comes to the card when it is told to, takes 1 GiB or leaves so many bytes, and stays for so long."""
+"""A process that comes to the card when it is told to, takes 1 % (1 GiB at most) or leaves so many bytes, and stays for so long."""
 Claims = dict[str, dict[str, Any]]
 
 
@@ -204,8 +204,8 @@ def with_neighbour(bench: Bench, title: str, *, leave: float, seconds: float) ->
 
 
 def late_neighbour(bench: Bench) -> dict[str, Any]:
-    """Somebody takes 1 GiB of the card between fit and run, and stays."""
-    found = with_neighbour(bench, "neighbour", leave=-1, seconds=600)
+    """Somebody takes 1 % of the card and a context between fit and run, and stays for a minute: the run trains beside it, or after it."""
+    found = with_neighbour(bench, "neighbour", leave=-1, seconds=60)
     return {"claims": {"neighbour": claim(found["holds"] and found["took"] > 0, found["figures"])}, "launch": found["launch"]}
 
 

@@ -241,8 +241,8 @@ class _Steps:
 
         register_optimizer_step_post_hook(stepped)
         scaler = torch.amp.GradScaler
-        for name in ("unscale_", "update"):
-            setattr(scaler, name, self._unless_forwarding(getattr(scaler, name)))
+        scaler.unscale_ = self._unless_forwarding(scaler.unscale_)
+        scaler.update = self._unless_forwarding(scaler.update, but=lambda this: this._enabled and this._per_optimizer_states)
         scale_and_step = scaler.step
 
         @functools.wraps(scale_and_step)
@@ -299,12 +299,12 @@ class _Steps:
             one.grad = None
         self._lent.clear()
 
-    def _unless_forwarding(self, method: Callable[..., Any]) -> Callable[..., Any]:
-        instrument = self._instrument
+    def _unless_forwarding(self, method: Callable[..., Any], *, but: Callable[[Any], Any] = lambda _: False) -> Callable[..., Any]:
+        """``but``: it is called for these all the same: a scaler closes the step behind which fast-forward began."""
 
         @functools.wraps(method)
         def maybe(this: Any, *args: Any, **kwargs: Any) -> Any:
-            return None if instrument.forwarding else method(this, *args, **kwargs)
+            return method(this, *args, **kwargs) if not self._instrument.forwarding or but(this) else None
 
         return maybe
 

@@ -44,7 +44,7 @@ class GPT(nn.Module):
 
 model = torch.compile(GPT(), backend="eager")
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-scaler = torch.amp.GradScaler("cpu", enabled=False)
+scaler = torch.amp.GradScaler("cpu", init_scale=2.0**10)
 
 
 @torch.no_grad()
