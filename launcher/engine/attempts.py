@@ -33,7 +33,7 @@ WORTH_A_TRIAL = 20
 
 
 _Start = tuple[Command, Rung, MoveRecord]
-"""What an attempt starts with; the move is an empty one for the first."""
+"""The command and rung that an attempt starts with, and the move that led to them; for the first attempt an empty move."""
 
 
 def see_through(result: Fit, *, show: tuple[Shows, Shows]) -> None:
@@ -120,7 +120,7 @@ def _strike_out(result: Fit) -> None:
 
 
 def _next(result: Fit) -> _Start | None:
-    """What to launch after the last attempt has ended; None if nothing more can be done."""
+    """Returns what to launch after the last attempt has ended; None if nothing more can be done."""
     move = _move(result)
     while move.move == "go_on" and _needs_a_trial(result, move) and not _proven(result, result.job.ladder.rungs[move.rung_index or 0]):
         move = _move(result)
@@ -165,7 +165,7 @@ def _left(result: Fit) -> tuple[Sequence[Checkpoint], Mapping[Path, str]]:
 
 
 def _is_its_own(result: Fit, path: Path) -> bool:
-    """Whether a file was written since the run began, or last started from the beginning."""
+    """Tells whether a file was written since the run began, or since it last started from the beginning."""
     return files.written_at(path) >= next((one.began for one in reversed(result.attempts) if one.checkpoint is None), 0.0) - 1.0
 
 
@@ -176,7 +176,7 @@ def _put_aside(place: Path, *, attempt: int) -> None:
 
 
 def _needs_a_trial(result: Fit, move: MoveRecord) -> bool:
-    """Whether the rung gets a trial before it is launched: if it might need more than the failed one, or if the trial is cheap."""
+    """Tells whether the rung gets a trial before it is launched: it may need more than the failed one, or its trial is cheap."""
     assert result.chosen is not None
     last = result.attempts[-1]
     if move.rung_index == last.rung_index or any(one.rung.index == move.rung_index for one in _as_it_is_launched(result)):
@@ -204,7 +204,7 @@ def _proven(result: Fit, rung: Rung) -> bool:
 
 
 def _card_is_free(result: Fit, rung: Rung) -> bool:
-    """Whether the card is free, after waiting if the recipe says so. Sets the status if it isn't."""
+    """Returns True if the card is free, after waiting if the recipe says so. Else sets the status and returns False."""
     holder = devices.taken(result.job.budget)
     if not holder or card_is_back(result.job, holder):
         return True

@@ -1,4 +1,4 @@
-"""Where no rung fits: what would make another training and might fit, with the words to type. Nothing is run for it."""
+"""Names the other trainings that might fit if no rung does, with the words to type. Runs nothing for it."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from launcher.trial.job import Job
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Could:
-    """What a person could accept."""
+    """Another training that a person could accept."""
 
     flag: str
-    """How a command's launch says so."""
+    """The option of a command's launch that accepts it."""
     key: str
-    """How a recipe says so."""
+    """The key of a recipe that accepts it."""
     rung: Rung | None
     """The first rung that is estimated to fit then, by the trials that were made; None where none is."""
 
@@ -63,7 +63,7 @@ def _freed(job: Job, **rules: Any) -> Job | None:
 
 
 def _estimated(job: Job, *, accumulates: bool) -> Rung | None:
-    """``accumulates``: more accumulation than asked is no other training."""
+    """Returns the first rung that is estimated to fit. ``accumulates``: more accumulation than asked is no other training."""
     need, ladder = estimates(job.ladder.rungs, past.of(job)), job.ladder
     may = (rung for rung in ladder.rungs if accumulates or rung.accumulation <= ladder.asked.accumulation)
     return next((rung for rung in may if need.get(rung.index, 2.0) <= 1.0), None)

@@ -1,4 +1,4 @@
-"""What happens to a launch beside its trials and attempts, as it is told (``history.events``)."""
+"""Events of a launch beside its trials and attempts, as they are told (``history.events``)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Resumed(Event):
     attempts: int
     trials: int
     edited: tuple[str, ...] = ()
-    """What the person has changed of their training since the launch, in sentences."""
+    """Sentences that say what the person has changed of their training since the launch."""
 
 
 class Planned(Event):
@@ -38,7 +38,7 @@ class Planned(Event):
 
 
 class KeptFits(Event):
-    """What is known of fits that were kept: one is used, one was kept just now, or why none."""
+    """The launch knows something of kept fits: that it uses one, has just kept one, or why it does neither."""
 
     reuse: Reuse
 
@@ -54,13 +54,13 @@ class Unturned(Event):
 
 
 class Proven(Event):
-    """Whether a rung that fits is the asked training."""
+    """A rung that fits was compared with the asked training."""
 
     rung: Rung
     same: SameTraining
     refused: str
     twins: bool
-    """They were run for it; False: nothing had to be shown."""
+    """True: twins were run for it. False: nothing had to be shown."""
 
 
 class Fitted(Event):
@@ -81,7 +81,7 @@ class CardTaken(Event):
 
     holder: str
     waits_s: float | None
-    """It is waited for so long at most; None: it isn't, or was in vain, and nothing is launched."""
+    """Seconds to wait for the card at most; None: nobody waits, or it was in vain, and nothing is launched."""
 
 
 class Finished(Event):

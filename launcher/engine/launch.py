@@ -80,7 +80,7 @@ def _carried_out(result: Fit, show: tuple[Shows, Shows]) -> None:
 
 @contextmanager
 def recorded(result: Fit) -> Iterator[None]:
-    """While open, the record says what is going on; whatever ends it, the record has that end. A full disk ends nothing."""
+    """Keeps the record up to date while open, and writes the end into it, whatever ends the launch. A full disk ends nothing."""
     result.write()
     try:
         yield
@@ -205,7 +205,7 @@ def _as_kept(result: Fit) -> bool:
 
 
 def _unseen(job: Job, trials: Sequence[Trial]) -> bool:
-    """Whether the trials of a user's own command disprove what was read of it, or don't show it."""
+    """Tells whether the trials of a user's own command disprove what was read of it, or don't show it."""
     asked = next((one for one in trials if one.rung.index == 0), None)
     return job.adapter.general and (asked is None or misread(job, asked) is not None)
 

@@ -104,15 +104,15 @@ def disk_faults(root: Path) -> list[Fault]:
 
 
 def _folder(recipe: Recipe) -> RunFolder:
-    """A new one, with the recipe in it."""
+    """Makes a new run folder with the recipe in it."""
     folder = RunFolder.create(Path(recipe.run.root), recipe.name)
     folder.replace(folder.recipe, as_yaml(recipe))
     return folder
 
 
 def checked(draft: Draft, faults: list[Fault], *, make_data: bool) -> tuple[Adapter, Ladder]:
-    """What can be checked without a device. Raises BadInput with ``faults`` and all that are found. ``make_data``: by the recipe's own
-    command, where the data isn't there."""
+    """Checks all that needs no device. Raises BadInput with ``faults`` and all that are found. ``make_data``: the recipe's own command
+    makes the data where it isn't there."""
     recipe = _recipe_of(draft)
     try:
         adapter = load_adapter(recipe.trainer.adapter)(recipe)
@@ -201,8 +201,8 @@ def _make_data(recipe: Recipe) -> None:
 
 
 def _to_be_made(draft: Draft) -> bool:
-    """Whether the recipe's ``prepare`` command has to make the data. Data named on the command line is not made, unless ``prepare`` is
-    given there, too."""
+    """Tells whether the recipe's ``prepare`` command has to make the data. Data named on the command line is not made, unless ``prepare``
+    is given there, too."""
     recipe = draft.recipe
     if recipe is None or recipe.prepare is None or recipe.data is None or os.path.exists(recipe.data):
         return False

@@ -38,15 +38,15 @@ MARGIN = 1.01
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Reuse:
-    """What a launch found among the kept fits, or kept itself."""
+    """A kept fit that a launch found or made itself, or the reason why there is none."""
 
     fingerprint: Fingerprint | None = None
-    """What the fit depends on, as it was before any trial; None if that can't be worked out."""
+    """Everything that the fit depends on, as it was before any trial; None if that can't be worked out."""
     fit: KeptFit | None = None
     """The valid fit: used without a trial, or just proven."""
     used: bool = False
     why: str = ""
-    """Why no kept fit was used, or none is kept."""
+    """The reason why no kept fit was used, or none is kept."""
     failures: Sequence[RunFailure] = ()
     """Rungs at which full runs of the same launch, with as much memory or more, have failed. They are not tried again."""
 
@@ -80,13 +80,13 @@ def _looked_up(job: Job, wanted: Fingerprint, known: KnownFits) -> Reuse:
 
 
 def _changes_since_the_last(wanted: Fingerprint) -> str:
-    """What has changed since the newest fit of the same training, in words; empty if there never was one."""
+    """Says what has changed since the newest fit of the same training, in words; returns an empty text if there never was one."""
     last = max(kept_fits.everything(wanted.training), key=lambda one: one.number, default=KnownFits()).fit
     return f"since the fit of {kept_fits.day(last.made)}: {kept_fits.changes(last.depends_on, wanted.depends_on)}" if last else ""
 
 
 def _in_doubt(job: Job, found: KeptFit, known: KnownFits) -> str:
-    """Why a fit that is valid isn't used all the same, in words; empty if it is."""
+    """Says why a valid fit isn't used all the same, in words; returns an empty text if it is used."""
     if killed := known.killed:
         return f"{killed[-1]} relied on it and was killed together with autofit, for an unknown reason"
     rooms = next((one.rooms for one in found.trials if one.rung_index == found.rung_index and one.verdict == Kind.FITS), [])
@@ -140,7 +140,7 @@ def keep(job: Job, found: Reuse, trials: Sequence[Trial], chosen: Trial, same: S
 
 
 def _unsure(before: Mapping[str, str], now: Mapping[str, str], trials: Sequence[Trial], chosen: Trial) -> str:
-    """Why what was just proven may not hold another time, in words; empty if it does. ``before`` and ``now``: what it depends on."""
+    """Says why the new proof may not hold another time; empty if it does. ``before``, ``now``: values of all that it depends on."""
     if now.get(f"model {chosen.rung.values.get('model')}") == NOT_HERE:
         return "where its model lies isn't known"
     if any(one.verdict.source in OF_MACHINE for one in trials):
@@ -186,17 +186,17 @@ def strike_out(job: Job, digest: str | None, *, rung_index: int, why: str, for_g
 # What a fit depends on
 
 DISTRIBUTION = "autofit_launcher"
-"""Our own, as the folder of its metadata is called; a stranger's project has the name autofit on the index."""
+"""The name of autofit's own metadata folder; on the index, the name autofit is a stranger's project."""
 NOT_HERE = "not here"
 """A model that must be fetched before it can be tried."""
 _ELSEWHERE = {"name", "summary", "prepare", "run", "launch", "recover", "rung", "device"}
 """Sections of a recipe that don't say what is trained; what ``device`` comes to is the budget."""
 _HOW = {"ladder": {"search"}, "trial": {"timeout_s", "fresh"}}
-"""How a rung is looked for, not what it needs."""
+"""Keys that say how a rung is looked for, not what it needs."""
 
 
 def fingerprint_of(job: Job) -> Fingerprint:
-    """Everything as it is now. Raises UnknownIdentity, with why, where they can't all be told."""
+    """Reads everything that a fit depends on, as it is now. Raises UnknownIdentity, with why, where it can't all be told."""
     inputs = job.adapter.inputs(job.ladder)
     if inputs.unknown:
         raise UnknownIdentity(inputs.unknown)

@@ -23,7 +23,7 @@ from launcher.trial.trial import Trial, as_tried
 
 WITH_ITS_CURE = "with what makes it the asked training"
 OF_MEMORY = (Kind.OUT_OF_MEMORY, Kind.SPILLED, Kind.CARD_TAKEN)
-"""What a trial with a cure may end with so that the search goes on with that cure; the last is tried again when the card is free."""
+"""Failures of a trial with its cure after which the search keeps that cure; after CARD_TAKEN it is tried again when the card is free."""
 
 
 class RungSearch:
@@ -35,7 +35,7 @@ class RungSearch:
         self._earlier = past.of(self._job)
         self.misread: Misread | None = None
         self.unturned = ""
-        """Once rung 0 was tried: how it disproves what was read of the command; why its micro-batch can't be turned as was planned."""
+        """The reason, if the trial of rung 0 disproves what was read of the command, or its micro-batch can't be turned as planned."""
 
     def run(self) -> tuple[search.Move, Job]:
         """Returns the move that ended the search, and the job with what makes its chosen rung the asked training.
@@ -90,7 +90,7 @@ class RungSearch:
         return len(self._result.trials) + search.most_left(self._job.ladder, self._history, policy=self._job.recipe.ladder.search)
 
     def _is_unturned(self, tried: Trial) -> bool:
-        """Whether the trials show what makes another ladder of a person's command, or that its micro-batch can't be turned as planned."""
+        """Tells whether the trials show another ladder for a person's command, or a micro-batch that can't be turned as planned."""
         job = self._job
         if not job.adapter.general or self._result.unturned:
             return False
@@ -109,7 +109,7 @@ class RungSearch:
 
 
 def _fits_accumulating(tried: search.Tried, ladder: Ladder) -> bool:
-    """Whether a rung fits that accumulates more than asked."""
+    """Tells whether a rung fits that accumulates more than asked."""
     return tried.verdict.fits and tried.rung.accumulation > ladder.asked.accumulation
 
 
@@ -131,7 +131,7 @@ def _disproved(result: Fit) -> list[search.Tried]:
 
 
 def _prove(result: Fit, rung: Rung, job: Job) -> Proof:
-    """Whether the rung is the asked training. Runs twins if it accumulates more than asked or checkpoints from outside; tells the result.
+    """Proves whether the rung is the asked training and tells it. Runs twins if it accumulates more or checkpoints from outside.
 
     ``job``: the launch, with the cure that an earlier proof has found, if there was one.
     """
@@ -175,12 +175,12 @@ def make_trial(job: Job, rung: Rung, made: list[Trial], *, most: int | None = No
 
 
 def misread(job: Job, tried: Trial) -> Misread | None:
-    """How a trial of rung 0 disproves what was read of a user's own command; None if it doesn't, or is another rung's."""
+    """Says how a trial of rung 0 disproves what was read of a user's own command; None if it doesn't, or is another rung's."""
     return rung_zero.misread(tried, unsaid=job.adapter.asked.unsaid) if job.adapter.general else None
 
 
 def card_is_back(job: Job, holder: str, *, waits: int = 0) -> bool:
-    """Whether the card is free again, after waiting if the recipe says so. ``waits``: how often this launch has waited already."""
+    """Tells whether the card is free again, after waiting if the recipe says so. ``waits``: the waits of this launch so far."""
     device = job.recipe.device
     if device.when_taken == "stop" or waits > MOST_WAITS:
         return False

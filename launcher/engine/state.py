@@ -1,4 +1,4 @@
-"""What the trials of a launch said, and how the launch stands: plain values, and their shape in the record."""
+"""The state of a launch and of its trials as plain values, and their shape in the record."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 
 class Status(StrEnum):
-    """How a launch stands, or how it ended. What ``record.json`` says is what really happened."""
+    """The state of a launch, or its end. ``record.json`` says what really happened."""
 
     TRYING = "trying"  # trials are being made; found in a record whose launcher is gone: it was killed then
     RUNNING = "running"  # the full run is on its way; likewise
@@ -101,42 +101,42 @@ class Fit:
     chosen: Trial | None = None
     command: Command | None = None
     fit_only: bool = False
-    """Only the trials were asked for (``autofit fit``, ``run --fit-only``): no full run is ever launched, not on ``resume`` either."""
+    """True: only trials were asked for (``autofit fit``, ``run --fit-only``): no full run is ever launched, not on ``resume`` either."""
     same: SameTraining | None = None
-    """Whether the chosen rung is the asked training; of the last one that was looked at where none is chosen. None before that."""
+    """The certificate of the chosen rung; of the last one that was looked at where none is chosen. None before that."""
     sames: dict[int, SameTraining] = field(default_factory=dict)
-    """The same of every rung that was looked at, by its index."""
+    """The certificates of all rungs that were looked at, by rung index."""
     steps: course.RunSteps | None = None
     """A full run's optimizer steps against those due, once it has come to its end and both are known."""
     refused: str = ""
-    """Why rungs with more accumulation than asked were ruled out, after trials of theirs had fitted."""
+    """The reason why rungs with more accumulation than asked were ruled out, after trials of theirs had fitted."""
     ladder: Sequence[LadderRecord] = ()
-    """What the search has left of the ladder."""
+    """The ladder's rungs as the search has left them."""
     could_fit: Sequence[Could] = ()
-    """Where no rung fits: what would make another training, and might."""
+    """Other trainings that might fit, if no rung does."""
     status: Status = Status.TRYING
     misread: Misread | None = None
-    """Where a trial of the command showed another batch than was read of it."""
+    """The difference, if a trial of the command showed another batch than was read of it."""
     unturned: str = ""
-    """Why its micro-batch isn't turned, where the trial of rung 0 showed that."""
+    """The reason why the micro-batch isn't turned, if the trial of rung 0 showed one."""
     reuse: Reuse = field(default_factory=Reuse)
-    """What was found among the kept fits; empty before that was asked."""
+    """The finding among the kept fits; empty before they were looked at."""
     kept: KeptRecord = field(default_factory=KeptRecord)
-    """What is known of kept fits, as the record has it; with the digest of what its fit depends on a run disproves it."""
+    """The record's section on kept fits; a run that fails disproves the fit by the digest in it."""
     trial_seconds: float = 0.0
     attempts: list[AttemptRecord] = field(default_factory=list)
     """Launches of the full run: one, and one more each time that it had to be started again."""
     forgiven: int = 0
-    """So many of the first attempts don't count against ``recover.restarts``: a person has said ``autofit resume`` since."""
+    """Number of first attempts that don't count against ``recover.restarts``: a person has said ``autofit resume`` since."""
     began: float = field(default_factory=time.time)
     trying: Rung | None = None
     """The rung whose trial is under way."""
     waits_for: str = ""
-    """Who holds the card that is waited for just now."""
+    """The holder of the card that the launch waits for just now."""
     outcome: RunRecord | None = None
-    """How the full run ended: its last attempt."""
+    """The end of the full run's last attempt."""
     results: dict[str, Any] = field(default_factory=dict)
-    """What the full run achieved."""
+    """The results of the full run."""
 
     def __post_init__(self) -> None:
         self.job.listeners.insert(0, self.hear)  # before the screen: what is shown has been written down
@@ -163,7 +163,7 @@ class Fit:
 
     @property
     def rung(self) -> Rung | None:
-        """Where the full run stands, or ended; before it the rung that fits."""
+        """The rung of the full run, now or at its end; before it the rung that fits."""
         if self.attempts:
             return self.job.ladder.rungs[self.attempts[-1].rung_index]
         return self.chosen.rung if self.chosen is not None else None
@@ -203,7 +203,7 @@ class Fit:
         return next((one for one in reversed(self.trials) if one.rung.index == rung_index), None)
 
     def certificate(self, rung: Rung) -> SameTraining:
-        """Whether a rung is the asked training, as far as that was looked at. Rung 0 is what was asked."""
+        """Returns the certificate of a rung, as far as it was compared with the asked training. Rung 0 is what was asked."""
         if rung.index in self.sames:
             return self.sames[rung.index]
         if not rung.index:
@@ -233,11 +233,11 @@ class Fit:
 
     @property
     def _standing(self) -> Status:
-        """Between its trials and its full run a launch isn't done."""
+        """The status for the record: a launch between its trials and its full run isn't done."""
         return Status.TRYING if self.status is Status.DONE and not (self.fit_only or self.attempts) else self.status
 
     def _environment(self) -> dict[str, str]:
-        """As the chosen trial's process told it; a kept fit holds for its trial's versions alone."""
+        """Returns versions as the chosen trial's process told them; a kept fit holds for its trial's versions alone."""
         tried = self.chosen or next(reversed(self.trials), None)
         versions = tried.report.facts.get(VERSIONS, {}) if tried is not None else {}
         driver = self.job.budget.driver
@@ -247,7 +247,7 @@ class Fit:
         return SameTrainingRecord(**self.certificate(self.job.ladder.rungs[one.rung_index]).as_record())
 
     def _where_it_is_so(self) -> dict[str, Any]:
-        """What only some records have."""
+        """Returns the fields that only some records have."""
         found: dict[str, Any] = {"waits_for": self.waits_for} if self.waits_for else {}
         if (rung := self.trying) is not None:
             found["trying"] = RungRecord(**rung.told, effective_batch=rung.effective_batch)
@@ -264,12 +264,12 @@ class Fit:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Need:
-    """What the cheapest of the failing trials would have needed."""
+    """The memory that the cheapest of the failing trials would have needed."""
 
     trial: Trial
     needed_bytes: int
     measured: bool
-    """False: it was refused an allocation; it needs at least that much."""
+    """True: its peak was measured. False: it was refused an allocation and needs at least that much."""
 
 
 def least_need(trials: Sequence[Trial]) -> Need | None:
@@ -295,6 +295,6 @@ REPORTED = 1.02
 
 
 def above_trial(memory: MemoryRecord) -> bool:
-    """Whether the run needed noticeably more than its trial had shown, and more than two processes that do the same may differ by."""
+    """Tells whether the run needed noticeably more than its trial had shown, and more than identical processes may differ by."""
     apart = memory.run_peak_bytes - memory.trial_peak_bytes
     return memory.ratio is not None and memory.ratio > REPORTED and apart > headroom.LEAST_BYTES

@@ -1,4 +1,4 @@
-"""What a recipe asks of its trainer, as its adapter tells it: a plain value."""
+"""The values that a recipe asks of its trainer, as its adapter tells them. Plain values."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ class Asked:
     workers: int | None = None
     """Data loader workers; None if unknown, or if a run can't be started with fewer."""
     unturned: str = ""
-    """Of a command: why its micro-batch isn't turned, in words; empty where it may be."""
+    """The reason why a command's micro-batch isn't turned, in words; empty where it may be."""
     unseen_step: bool = False
-    """Of a command that takes a whole batch in parts by itself: how many samples that has isn't known until a trial shows it."""
+    """True: the command takes a whole batch in parts by itself, and only a trial shows how many samples a batch has."""
     keeps: frozenset[str] | None = None
     """Wheels that may change with a checkpoint still loadable, at the same effective batch and schedule; None: it can't resume."""
     unsaid: frozenset[str] = frozenset()
-    """Of a command: settings whose value stands neither in it nor in a file that it names (a default in the source, say)."""
+    """Settings whose value stands neither in the command nor in a file that it names (a default in the source, say)."""
     told: frozenset[str] = frozenset()
-    """Of a command: settings that rung 0, too, says to it, since the recipe asks for another value than it has by itself. What ran is then
-    no word of the command's, and must be what was told."""
+    """Settings that rung 0, too, says to the command, since the recipe asks for another value than it has by itself. The value that ran is
+    then not the command's own, and must be the one that was told."""
     read_at: Mapping[str, str] = field(default_factory=dict)
-    """Of a command: setting -> where its value was read, in words."""
+    """Setting of a command -> the place where its value was read, in words."""

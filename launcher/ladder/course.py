@@ -1,4 +1,4 @@
-"""How long a training is: optimizer steps that are due by what was asked, and a run's own count of them. What a rung gives up. Pure."""
+"""The length of a training: optimizer steps due by what was asked, against those a run has counted; and what a rung gives up. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NEUTRAL = frozenset({MICRO_BATCH, "checkpointing", "workers"})
 
 
 def given_up(ladder: Ladder, rung: Rung) -> str:
-    """What the rung changes in the training itself (sizes, lengths, models), in words; not how its batch is made up."""
+    """Names what the rung changes in the training itself (sizes, lengths, models), in words; not how its batch is made up."""
     acts_in = {wheel.name: wheel.acts_in for wheel in ladder.wheels}
     turned = {
         name: pair for name, pair in ladder.given_up(rung).items() if name not in NEUTRAL and acts_in[name] not in ("validation", "host")
@@ -30,7 +30,7 @@ def given_up(ladder: Ladder, rung: Rung) -> str:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Length:
-    """How long a training is by its own arguments: passes over the data, or optimizer steps."""
+    """The length of a training by its own arguments: passes over the data, or optimizer steps."""
 
     word: str
     passes: float | None = None
@@ -44,11 +44,11 @@ class Due:
     least: int
     most: int
     by: str
-    """For people: how that is known."""
+    """The source of the number, in words for people."""
     sure: bool
     """True: the trainer itself has calculated it. False: it follows from the command's arguments."""
     of_passes: bool = False
-    """It follows from a number of passes over the data, which can't count micro-batches."""
+    """True: the number follows from passes over the data, which can't count micro-batches."""
 
     @property
     def words(self) -> str:
@@ -122,7 +122,7 @@ def with_steps(same: SameTraining, made: RunSteps) -> SameTraining:
 
 
 def _by_accumulation(made: int, due: Due, times: float) -> bool:
-    """Whether the run made k times the steps due, or 1/k of them."""
+    """Tells whether the run made k times the steps due, or 1/k of them."""
     if times <= 1:
         return False
     ranges = ((due.least * times, due.most * times), (due.least / times, due.most / times))

@@ -24,7 +24,7 @@ AS_ASKED = ("val_micro_batch", MICRO_BATCH, "workers", CHECKPOINTING)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Wheel:
-    """One setting that the ladder changes, with its values from the asked one to the last allowed."""
+    """A setting that the ladder changes, with its values from the asked one to the last allowed."""
 
     name: str
     values: tuple[Value, ...]
@@ -39,13 +39,13 @@ class Wheel:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Rung:
-    """One configuration to try."""
+    """A configuration to try."""
 
     index: int
     values: Mapping[str, Value]
     """Wheel name -> value, in the ladder's order."""
     position: tuple[int, ...]
-    """For each wheel, how far it is turned from what was asked; 0 is the asked value."""
+    """The number of values by which each wheel is turned from the asked one; 0 is the asked value."""
     accumulation: int
     """Gradient accumulation steps."""
     world_size: int = 1
@@ -75,7 +75,7 @@ class Ladder:
     wheels: tuple[Wheel, ...]
     rungs: tuple[Rung, ...]
     effective_batch: int
-    """As asked; the same on every rung, unless ``ladder.keep_batch`` is false."""
+    """Samples per optimizer step as asked; the same on every rung, unless ``ladder.keep_batch`` is false."""
 
     @property
     def asked(self) -> Rung:

@@ -11,7 +11,7 @@ from launcher.ladder.twins import Finding, FindingKind, Twin, ends_apart
 
 PROVEN = "proven"
 GIVEN_UP = "differs by what is given up"
-"""How a line begins of what a rung's lesser sizes, lengths or model make another training: the person let them be turned."""
+"""The beginning of a line on sizes, lengths or a model that the person let be turned, which make another training."""
 END_UNSEEN = "not comparable because its end was not reached"
 _BATCH_NORM = "in batch norm, which takes its statistics from micro-batches"
 BATCH_NORM = f"differs {_BATCH_NORM}; all else is the same"
@@ -28,9 +28,9 @@ class SameTraining:
     verdict: str = FindingKind.SAME.value
     apart: float | None = None
     layouts: tuple[str, ...] = ()
-    """Those that were compared, the asked one's first; empty where nothing of it is turned."""
+    """The layouts that were compared, the asked one's first; empty where nothing of it is turned."""
     cure: Mapping[str, Any] = field(default_factory=dict)
-    """What was done to the asked command so that it is the same."""
+    """Changes made to the asked command so that it is the same training."""
     notes: tuple[str, ...] = ()
     seconds: float = 0.0
 
@@ -44,12 +44,12 @@ class SameTraining:
 
     @property
     def counted(self) -> bool:
-        """All is proven but how many steps it makes, whose end no twin came to: the run counts them."""
+        """True if all is proven but the number of its steps, whose end no twin came to: the run counts them."""
         return self.steps.startswith(END_UNSEEN) and list(self.unproven.values()) == ["steps"]
 
     @property
     def unproven(self) -> dict[str, str]:
-        """What a line says that isn't proven -> the parts it is of, in words. What the rung gives up isn't: it is told anyway."""
+        """Each line that isn't proven -> names of the parts that have it; without lines on what is given up, which is told anyway."""
         parts: dict[str, list[str]] = {}
         for name, line in self.lines.items():
             if line != PROVEN and not line.startswith(GIVEN_UP):
@@ -69,13 +69,13 @@ class SameTraining:
 
 
 def unproven(why: str) -> SameTraining:
-    """Nothing could be compared."""
+    """Makes the certificate of a rung of which nothing could be compared."""
     line = f"not comparable because {why}"
     return SameTraining(gradient=line, steps=line, schedule=line, samples=line, verdict=FindingKind.UNCOMPARABLE.value)
 
 
 def as_asked(ladder: Ladder, rung: Rung) -> SameTraining:
-    """Of a rung whose optimizer step is put together as asked: nothing of it is turned, save a batch that a person let go."""
+    """Makes the certificate of a rung whose optimizer step is put together as asked, save a batch that a person let go."""
     if rung.effective_batch == ladder.effective_batch:
         return SameTraining()
     line = f"differs by the effective batch: {rung.effective_batch} instead of {ladder.effective_batch}, as was accepted"
@@ -112,7 +112,7 @@ def certificate(finding: Finding, first: Twin, other: Twin, *, told: str = "") -
 
 
 def _unsaid(first: Twin) -> str:
-    """Where a step isn't of as many samples as are said, though it is the command's at any micro-batch."""
+    """Says how a step's samples differ from those said, though they are the command's at any micro-batch; empty if they don't."""
     if first.alike:
         return f"its {first.ranks} ranks read the same samples, as without a DistributedSampler; its update is the command's"
     rows = [step.rows for step in first.of(first.optimizers[0])[:2]]

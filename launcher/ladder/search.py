@@ -30,7 +30,7 @@ class Tried:
     need: float | None = None
     """Its peak as a fraction of its cap; None if the peak wasn't measured."""
     by_phase: Mapping[str, float] = field(default_factory=dict)
-    """The same of each phase."""
+    """The peak of each phase as a fraction of the cap."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -44,14 +44,14 @@ class Try:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Chosen:
-    """This rung has a real trial that fits, and every rung above it really failed or is dominated by one that did."""
+    """The search is over: this rung has a real trial that fits, and each above it really failed or is dominated by one that did."""
 
     rung: Rung
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NothingLeft:
-    """Nothing more to try: no rung is left, or a failure that no lower rung can cure."""
+    """The search is over: no rung is left, or no lower rung can cure the last failure."""
 
     why: Literal["exhausted", "not_memory"]
 
@@ -102,7 +102,7 @@ def _standing(ladder: Ladder, history: Sequence[Tried], policy: Policy) -> tuple
 
 
 def _is_wall(tried: Tried, real: Sequence[Tried]) -> bool:
-    """Whether a failure ends the ladder at its rung: no lower rung cures it, and it isn't due to the rung.
+    """Tells whether a failure ends the ladder at its rung: no lower rung cures it, and it isn't due to the rung.
 
     A crash is due to its rung (a last batch of one image, a size that the model doesn't take) if a trial of another rung came further. If
     none did, but one ran out of memory in the same phase, the search also goes on, until a second rung crashes with the same words: then
@@ -121,7 +121,7 @@ def _is_wall(tried: Tried, real: Sequence[Tried]) -> bool:
 
 
 _PHASES = tuple(Phase)
-"""In the order in which a trial goes through them."""
+"""The phases in the order in which a trial goes through them."""
 _NUMBERS = re.compile(r"\d+(\.\d+)?")
 """Numbers (shapes, sizes) are ignored when the words of two crashes are compared."""
 
@@ -147,7 +147,7 @@ def dominated_by(ladder: Ladder, rung: Rung, history: Sequence[Tried]) -> Tried 
 
 
 def _rules_out(ladder: Ladder, tried: Tried, rung: Rung) -> bool:
-    """Whether one failure rules ``rung`` out.
+    """Tells whether one failure rules ``rung`` out.
 
     - A rung is out if it turns no wheel further than one that ran out of memory. After a failure in training, wheels that act only in
       validation don't count: they can't cure it. Nor do those that act beside the device.
@@ -182,19 +182,19 @@ _SAVED = ("model", "lora", "optimizer")
 
 
 def _leaves_the_host(ladder: Ladder, failed: Rung, further: Sequence[Wheel]) -> bool:
-    """Whether none of the wheels that act beside the device is turned further than in a failed rung, though one of them could be."""
+    """Tells whether no wheel that acts beside the device is turned further than in a failed rung, though one of them could be."""
     wheels = zip(ladder.wheels, failed.position, strict=True)
     could = any(wheel.acts_in == "host" and at + 1 < len(wheel.values) for wheel, at in wheels)
     return could and not any(wheel.acts_in == "host" for wheel in further)
 
 
 def _leaves_the_disk(further: Sequence[Wheel]) -> bool:
-    """Whether a rung saves as much as a failed one: loader workers and batches are in no checkpoint."""
+    """Tells whether a rung saves as much as a failed one: loader workers and batches are in no checkpoint."""
     return not any(wheel.name in _SAVED or (wheel.acts_in == "host" and wheel.name != "workers") for wheel in further)
 
 
 def _turns(ladder: Ladder, rung: Rung, name: str) -> bool:
-    """Whether a rung has another value of a setting than the asked one."""
+    """Tells whether a rung has another value of a setting than the asked one."""
     if name == "accumulation":
         return rung.accumulation != ladder.asked.accumulation
     return rung.values.get(name) != ladder.asked.values.get(name)
@@ -206,7 +206,7 @@ def _turns(ladder: Ladder, rung: Rung, name: str) -> bool:
 FREE = 1
 """The search makes at most so many trials more than the walk."""
 STRIDE = 3
-"""Where nothing tells what a kind of rung needs, the next one is at most so many times as far down the ladder."""
+"""The next rung is at most so many times as far down the ladder where nothing tells what its kind of rung needs."""
 
 
 def _led(ladder: Ladder, left: Sequence[Rung], real: Sequence[Tried], earlier: Sequence[Tried]) -> Try:
@@ -300,7 +300,7 @@ def estimates(rungs: Sequence[Rung], seen: Sequence[Tried]) -> dict[int, float]:
 
 
 def tells(tried: Tried) -> bool:
-    """Whether a trial says anything of what its rung needs of the device."""
+    """Tells whether a trial says anything of what its rung needs of the device."""
     of_device = tried.verdict.kind in (Kind.FITS, Kind.OUT_OF_MEMORY) and tried.verdict.source not in OF_MACHINE
     return of_device and tried.need is not None
 
@@ -335,7 +335,7 @@ def _at(amount: float, points: Sequence[tuple[float, float, bool]]) -> float | N
 
 
 def load(rung: Rung, *, validates: bool) -> float:
-    """Samples times the size of each, in no unit."""
+    """Multiplies the number of samples by the size of each; the product has no unit."""
     replaced = {of for wheel, of in _VALIDATION.items() if validates and _number(rung.values.get(wheel))}
     amount = 1.0
     for wheel, value in rung.values.items():
@@ -345,7 +345,7 @@ def load(rung: Rung, *, validates: bool) -> float:
 
 
 def _model(rung: Rung) -> Sequence[tuple[str, str]]:
-    """All that makes a rung another model, rather than more of the same work."""
+    """Names all that makes a rung another model, rather than more of the same work."""
     return [(wheel, repr(value)) for wheel, value in rung.values.items() if wheel not in _AMOUNTS or not _number(value)]
 
 

@@ -15,9 +15,9 @@ from enum import StrEnum
 APART = 1e-4
 """Relative distance of gradients, before clipping, up to which the first step is the same."""
 APART_LATER = 1e-2
-"""Of the steps after it, which begin at weights that differ by rounding; and of what moves beside the weights."""
+"""Relative distance up to which later steps, whose weights differ by rounding, and what moves beside the weights are the same."""
 APART_ALONE = 1e-2
-"""Of one parameter's gradients, where that is more than rounding of the whole's."""
+"""Relative distance of one parameter's gradients that is more than rounding of the whole model's."""
 STRAYED = 1e-6
 """Relative distance that weights may go between two micro-batches of a step: what a normalization that is made anew rounds them by."""
 ALMOST = 1e-3
@@ -25,7 +25,7 @@ ALMOST = 1e-3
 
 
 class FindingKind(StrEnum):
-    """What the twins of a rung came to."""
+    """The ways in which a comparison of twins can end."""
 
     SAME = "same"
     FACTOR = "factor"  # every gradient is k times, or a k-th of, the asked one's
@@ -36,7 +36,7 @@ class FindingKind(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TwinFigures:
-    """How one twin's gradients lie to the first's."""
+    """The distance of one twin's gradients from the first twin's."""
 
     apart: float = 0.0
     """|g - g1| / |g1|."""
@@ -54,26 +54,26 @@ class TwinFigures:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Step:
-    """One optimizer step of a twin."""
+    """An optimizer step of a twin."""
 
     optimizer: int
-    """Number, as they were made."""
+    """Index of the optimizer in creation order."""
     rows: int
-    """Drawn by then."""
+    """Number of rows drawn up to this step."""
     settings: tuple[Mapping[str, str], ...]
     """Numbers of each parameter group, the learning rate above all."""
     against: TwinFigures | None = None
     scheduled: int = 0
-    """How often its learning-rate schedule had been stepped."""
+    """Times that its learning-rate schedule had been stepped."""
     weights: str = ""
-    """Digest of the weights at the first backward pass; of an optimizer's first step."""
+    """Digest of the weights at the first backward pass; only an optimizer's first step has it."""
     strayed: float = 0.0
-    """How far the weights had gone from there, though no step was made; of a first step."""
+    """Distance of the weights from those at the first backward pass, though no step was made; only an optimizer's first step has it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Twin:
-    """What one twin saw; of several ranks, what the one saw whose gradients lie farthest away."""
+    """The report of one twin; of several ranks, the report of the one whose gradients lie farthest away."""
 
     micro_batch: int
     accumulation: int
@@ -82,22 +82,22 @@ class Twin:
     ended: str = ""
     """exit: by itself; limit: it was long enough; failed; steps: it was cut off."""
     why: str = ""
-    """Of a failure, or of there being nothing."""
+    """The reason for a failure, or for there being nothing to see."""
     rows: tuple[str, ...] = ()
-    """Digests in the order in which they were drawn."""
+    """Digests of the rows in the order in which they were drawn."""
     whole: int | None = None
     """Samples of a whole pass, by its loader's own length."""
     ragged: bool = False
     """A whole pass ends with a smaller optimizer step: the third is one."""
     unshown: bool = False
-    """It does, and these are whole."""
+    """A whole pass ends with a smaller optimizer step, and the steps seen here are whole."""
     alike: bool = False
     """Each of its ranks reads the same rows."""
     by_hand: bool = False
     """Its collate function draws for one row after another, which stood still."""
     batch_norm: bool = False
     beside: float = 0.0
-    """How far what moves beside the weights has moved otherwise than in the first twin, in parts of its way there."""
+    """Distance between this twin and the first in what moves beside the weights, as a part of its way in the first."""
 
     @property
     def layout(self) -> str:
@@ -105,7 +105,7 @@ class Twin:
 
     @property
     def samples(self) -> int:
-        """Of an optimizer step, of one rank."""
+        """Samples of an optimizer step on one rank."""
         return self.micro_batch * self.accumulation
 
     def of(self, optimizer: int) -> list[Step]:
@@ -123,11 +123,11 @@ class Twin:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Finding:
-    """What the comparison came to."""
+    """The outcome of a comparison of two twins."""
 
     kind: FindingKind
     why: str = ""
-    """A sentence for people; empty where it is the same."""
+    """A sentence for people; empty where the training is the same."""
     of: str = "gradient"
     """The part of the certificate that it speaks of: gradient, steps, schedule or samples."""
     apart: float | None = None
@@ -141,7 +141,7 @@ class Finding:
 
 
 def compare(first: Twin, other: Twin) -> Finding:
-    """What can't be compared, then samples, settings and gradients."""
+    """Compares two twins: first whether they can be compared, then samples, settings and gradients."""
     found = _unseen(first, other) or _course(first, other) or _gradients(first, other)
     if found.kind is FindingKind.DIFFERENT and found.of == "gradient" and (why := _other_rows(first, other)):
         return _uncomparable(why)
@@ -170,7 +170,7 @@ def _unseen(first: Twin, other: Twin) -> Finding | None:
 
 
 def _course(first: Twin, other: Twin) -> Finding | None:
-    """What differs beside the gradients: samples of a step and of a pass, learning rates, the number of steps."""
+    """Finds what differs beside the gradients: samples of a step and of a pass, learning rates, the number of steps."""
     checks = (
         _different(why, of) if why else None
         for of, why in (
@@ -182,7 +182,7 @@ def _course(first: Twin, other: Twin) -> Finding | None:
 
 
 def _strays(first: Twin, other: Twin) -> str:
-    """Weights that change between the micro-batches of a step, which one micro-batch has none of (a decay, or noise, by hand)."""
+    """Finds weights that change between the micro-batches of a step, which one micro-batch has none of (a decay, or noise, by hand)."""
     far = max(other.of(one)[0].strayed - first.of(one)[0].strayed for one in first.optimizers)
     if far <= STRAYED:
         return ""
@@ -190,7 +190,7 @@ def _strays(first: Twin, other: Twin) -> str:
 
 
 def _samples(first: Twin, other: Twin) -> str:
-    """Whether the first steps are made of as many samples as the first twin's. One batch may have been fetched ahead."""
+    """Compares the samples of the first steps with the first twin's. One batch may have been fetched ahead."""
     for optimizer in first.optimizers:
         asked, got = first.of(optimizer), other.of(optimizer)
         ahead = max(asked[0].rows - first.samples, 0)
@@ -203,14 +203,14 @@ def _samples(first: Twin, other: Twin) -> str:
 
 
 def _passes(first: Twin, other: Twin) -> str:
-    """As many samples in a pass over the data: one that is so many micro-batches long is another data set."""
+    """Compares the samples of a pass over the data: one that is so many micro-batches long is another data set."""
     if first.whole is None or other.whole is None or abs(first.whole - other.whole) < first.samples:
         return ""
     return f"a pass takes {other.whole} samples at {other.layout}, {first.whole} at {first.layout}"
 
 
 def _settings(first: Twin, other: Twin) -> str:
-    """Learning rates and the like, bitwise, at every step that both made; where the ends of passes differ, before those."""
+    """Compares learning rates and the like, bitwise, at every step that both made; where the ends of passes differ, before those."""
     most = 2 if ends_apart(first, other) else None
     steps = [
         (number, one, two)
@@ -226,7 +226,7 @@ def _settings(first: Twin, other: Twin) -> str:
 
 
 def _scheduled(first: Twin, other: Twin) -> str:
-    """A schedule that is stepped more often than its optimizer, though no learning rate has moved yet."""
+    """Finds a schedule that is stepped more often than its optimizer, though no learning rate has moved yet."""
     asked, got = (twin.steps[min(len(first.steps), len(other.steps), 2) - 1].scheduled for twin in (first, other))
     return (
         f"its schedule is stepped with every micro-batch ({got} times at {other.layout}, {asked} at {first.layout})"
@@ -236,14 +236,14 @@ def _scheduled(first: Twin, other: Twin) -> str:
 
 
 def _updates(first: Twin, other: Twin) -> str:
-    """The number of optimizer steps, where both came to their own ends; not where it is the ends of passes that differ."""
+    """Compares the number of optimizer steps, where both came to their own ends and the ends of passes don't differ."""
     if not (first.ended == other.ended == "exit") or first.updates == other.updates or ends_apart(first, other):
         return ""
     return f"{other.updates} optimizer steps are made at {other.layout}, {first.updates} at {first.layout}"
 
 
 def _other_rows(first: Twin, other: Twin) -> str:
-    """Whether one of the first two steps has other rows, whatever their order."""
+    """Compares the rows of each of the first two steps, whatever their order."""
     for at in range(0, 2 * first.samples, first.samples):
         one, two = (Counter(twin.rows[at : at + first.samples]) for twin in (first, other))
         if one != two and (not at or len(other.of(other.optimizers[0])) > 1):
@@ -252,7 +252,7 @@ def _other_rows(first: Twin, other: Twin) -> str:
 
 
 def ends_apart(first: Twin, other: Twin) -> str:
-    """How the last, smaller step of a pass over the data differs; empty where it doesn't, or passes have none."""
+    """Says how the last, smaller step of a pass over the data differs; empty where it doesn't, or passes have none."""
     if not first.ragged or min(len(first.steps), len(other.steps)) < 3:
         return ""
     rows = (Counter(twin.rows[2 * first.samples : first.steps[2].rows]) for twin in (first, other))
@@ -296,7 +296,7 @@ def _gradients(first: Twin, other: Twin) -> Finding:
 
 
 def _later(first: Twin, other: Twin, worst: float) -> Finding:
-    """The first update is the same: whether those after it are, and what moves beside the weights."""
+    """Compares the steps after the first update, which is the same, and what moves beside the weights."""
     later = [figures.apart for step in ((1,) if first.ragged else (1, 2)) for figures in _held(other, step)]
     if max(later, default=0.0) > APART_LATER:
         return _different(f"the first update is the same, those after it are not ({_percent(max(later))} apart)")
@@ -307,19 +307,19 @@ def _later(first: Twin, other: Twin, worst: float) -> Finding:
 
 
 def _percent(apart: float | None) -> str:
-    """With a digit that isn't 0, however small: 0.04%."""
+    """Writes a percentage with a digit that isn't 0, however small: 0.04%."""
     return f"{apart or 0:.1%}" if not apart or apart >= 0.001 else f"{100 * apart:.1g}%"
 
 
 def _power(figures: TwinFigures, times: float) -> int:
-    """1 where gradients are k times the asked ones, -1 where a k-th, 0 otherwise."""
+    """Returns 1 where gradients are k times the asked ones, -1 where they are a k-th, 0 otherwise."""
     if figures.rest > APART:
         return 0
     return 1 if abs(figures.factor / times - 1) < ALMOST else -1 if abs(figures.factor * times - 1) < ALMOST else 0
 
 
 def with_one_row(different: Finding, first: Twin, other: Twin) -> Finding:
-    """Why gradients differ, by twins of one row, repeated: where those agree, up to a factor, only unequal rows make the difference."""
+    """Says why gradients differ, by twins of one row, repeated: if those agree, up to a factor, only unequal rows make the difference."""
     held = [figures for figures in _held(other, 0) if math.isfinite(figures.length_first) and figures.length_first]
     if not held:
         return different

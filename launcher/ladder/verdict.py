@@ -27,19 +27,19 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Verdict:
-    """What a trial of one rung showed."""
+    """The outcome of a trial of one rung."""
 
     kind: Kind
     phase: str
     """The phase it ended in (``report.Phase``)."""
     why: str
-    """One sentence for people."""
+    """A sentence for people that says why."""
     source: Source | None = None
-    """For memory failures: who refused the memory."""
+    """The part that refused the memory, of a memory failure."""
     asked_bytes: int | None = None
-    """For memory failures: bytes that the failing allocation asked for; None if its message doesn't say."""
+    """Bytes that the failing allocation of a memory failure asked for; None if its message doesn't say."""
     otherwise: tuple[str, ...] = ()
-    """For ``altered``: the settings that ran otherwise than told, unless a memory failure is the reason."""
+    """The settings of an ``altered`` trial that ran otherwise than told, unless a memory failure is the reason."""
     peak_bytes: int = 0
     """Most memory that the trial held. CUDA: reserved by the allocator plus outside it; CPU: data segments."""
     evidence: str = ""
@@ -51,8 +51,8 @@ class Verdict:
 
     @property
     def lower_rung_may_help(self) -> bool:
-        """Whether a lower rung may fit: true for failures of memory. A crash, a stall, a loss that is not finite or a vacuous trial ends
-        the search.
+        """True for failures of memory, which a lower rung may cure. A crash, a stall, a loss that is not finite or a vacuous trial ends the
+        search.
 
         False also for ``CARD_TAKEN``: the same rung is tried again when the card is free.
         """
