@@ -62,7 +62,7 @@ class RunEnd:
     words: str
     """The ends of its standard error and output."""
     ended_for: Ended | None = None
-    """Why autofit itself ended it; None where it didn't."""
+    """The reason for which autofit itself ended the run; None where it didn't."""
     not_finite: str = ""
     """Its last report of its loss, if that is not finite; else empty."""
     divergence: str = ""
@@ -77,9 +77,9 @@ class RunEnd:
     oom_kills: int = 0
     """Processes that the kernel killed for lack of memory during the run."""
     unwritable: str = ""
-    """Why its files couldn't be written afterwards; empty if they could."""
+    """The reason why its files couldn't be written afterwards; empty if they could."""
     taken: str = ""
-    """Who else held the card afterwards; empty if nobody did."""
+    """The process that held the card afterwards; empty if no other did."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -93,7 +93,7 @@ class Cause:
 
 
 def find(end: RunEnd) -> Cause:
-    """What ended the run. If others had taken the card's memory, a memory failure is their doing (``CARD_TAKEN``)."""
+    """Finds what ended the run. If others had taken the card's memory, a memory failure is their doing (``CARD_TAKEN``)."""
     phase = phase_of(end.words)
     if end.returncode == 0 and end.ended_for is None:
         if diverged := end.not_finite or _hidden(end):
@@ -148,8 +148,8 @@ def _of_crash(end: RunEnd) -> str:
 
 
 def _hidden(end: RunEnd) -> str:
-    """How a run has diverged although its reported losses are finite; empty if it hasn't. Its saved weights decide, else its gradients: an
-    infinite norm may be that of a step which mixed precision left out."""
+    """Says how a run has diverged although its reported losses are finite; empty if it hasn't. Its saved weights decide, else its
+    gradients: an infinite norm may be that of a step which mixed precision left out."""
     if end.weights is None:
         return end.gradients if "nan" in end.gradients.lower() else ""
     return "" if end.weights.finite else f"the weights that it saved last are not finite: {end.weights.path}"
@@ -232,7 +232,7 @@ def last_chain(words: str) -> str:
 
 
 def _chains(words: str) -> list[str]:
-    """Each traceback, with those that caused it and what was said after it; the whole text if there is none."""
+    """Splits the text into tracebacks, each with those that caused it and what was said after it; the whole text if there is none."""
     _, *pieces = words.split(_TRACEBACK)
     chains: list[str] = []
     for piece in pieces:

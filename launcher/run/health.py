@@ -21,18 +21,18 @@ LATELY_S = 120.0
 LATELY_STEPS = 8
 """A slowdown counts as a cliff once it has lasted for ``LATELY_S`` seconds and ``LATELY_STEPS`` steps."""
 FAST = 5
-"""All steps of that time but the fastest fifth must be slow."""
+"""The latest steps must all be slow, but for the fastest 1/``FAST`` of them."""
 KEPT = 512
 """Paces that are remembered of the time before."""
 
 PATIENCE = 50
 """A run that computes may go without a step for this many times its longest pause so far."""
 AFTER_A_STALL = 10
-"""After an attempt was ended as hanging, the next one gets this many times the patience, in case that was a mistake."""
+"""Factor of the patience in the attempt after one that was ended as hanging, in case that was a mistake."""
 
 
 class StepSilence:
-    """How long no step has come from a run that prints its steps and uses the processor: a collective that hangs spins.
+    """Measures how long no step has come from a run that prints its steps and uses the processor: a collective that hangs spins.
 
     A validation, an epoch's end, start-up and the run's end may take long without output, so a run is not judged there. Nor is it judged
     before it has shown how long they take: before one validation has ended, or it has printed steps of its third epoch.
@@ -48,7 +48,7 @@ class StepSilence:
         self._validated = False
 
     def look(self, progress: Progress, *, now: float, grew: bool = False) -> str:
-        """How the run hangs, in words; empty if it doesn't. ``now``: monotonic seconds; ``grew``: it has printed something."""
+        """Says how the run hangs, in words; empty if it doesn't. ``now``: monotonic seconds; ``grew``: it has printed something."""
         steps = progress.steps_done
         self._validated |= progress.phase == VALIDATE
         if grew:
@@ -92,7 +92,7 @@ class Cliffs:
         self._lately: deque[tuple[float, float]] = deque()
 
     def look(self, progress: Progress, *, now: float) -> str:
-        """How steep the cliff is that the run is on, in words; empty if it is on none. ``now``: monotonic seconds."""
+        """Says how steep the cliff is that the run is on; empty if it is on none. ``now``: monotonic seconds."""
         steps = progress.steps_done
         self._other |= progress.phase == VALIDATE
         if steps is None or progress.phase == VALIDATE or steps == self._steps:

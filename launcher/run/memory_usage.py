@@ -19,12 +19,12 @@ from launcher.shared.orders import STEPS
 from launcher.shared.sampling import Looks
 
 PERIOD_S = 0.02
-"""Between two looks at the data segments. A run has hundreds of steps, each with its peak: one that lasts some milliseconds is not missed
-for long. Waking up costs some 40 microseconds, a look at one process 30."""
+"""Seconds between two looks at the data segments. A run has hundreds of steps, each with its peak: one that lasts some milliseconds is not
+missed for long. Waking up costs some 40 microseconds, a look at one process 30."""
 JOIN_PERIOD_S = 0.5
-"""Between two looks for processes that have told their base."""
+"""Seconds between two looks for processes that have told their base."""
 DRIVER_PERIOD_S = 0.5
-"""Between two looks at the driver."""
+"""Seconds between two looks at the driver."""
 
 
 class Usage(Looks):

@@ -34,11 +34,11 @@ class History:
     ladder: Ladder
     rules: RecoverRules
     attempts: tuple[AttemptRecord, ...]
-    """All attempts in order. ``forgiven`` says how many of the first don't count against ``recover.restarts``."""
+    """The attempts in order. ``forgiven`` says how many of the first don't count against ``recover.restarts``."""
     checkpoints: tuple[Checkpoint, ...] = ()
     """Checkpoints that the run can be resumed from, newest first."""
     spoiled: Mapping[Path, str] = field(default_factory=dict)
-    """If there is no such checkpoint: saved files, each with why it can't be used. Empty: nothing was saved yet."""
+    """Saved files, each with why it can't be used, if there is no usable checkpoint. Empty: nothing was saved yet."""
     keeps: frozenset[str] | None = None
     """Wheels that may change with a checkpoint still loadable; None: this trainer can't resume."""
     tried: tuple[Tried, ...] = ()
@@ -46,7 +46,7 @@ class History:
     workers: int | None = None
     """Loader workers as asked; None: not known, or they can't be changed."""
     forgiven: int = 0
-    """How many of the first attempts don't count: those before the last ``autofit resume``."""
+    """Number of first attempts that don't count: those before the last ``autofit resume``."""
 
     @property
     def rung(self) -> Rung:
@@ -183,7 +183,7 @@ def _in_validation_only(history: History, rung: Rung) -> bool:
 
 
 def _to(history: History, rung: Rung, why: str, *, workers: int | None = None) -> MoveRecord:
-    """To this rung, from the newest checkpoint that loads there; else from the beginning, if nothing was saved or the recipe allows it.
+    """Goes to this rung from the newest checkpoint that loads there, or anew if nothing was saved or the recipe allows it; else stops.
 
     ``workers``: at most so many loader workers; None: as many as before.
     """

@@ -17,7 +17,7 @@ from launcher.ladder.course import Due
 from launcher.shared.orders import STEPS
 
 LAST_LINES = 400
-"""Only this close to its end does a line about early stopping count; earlier it is about a setting."""
+"""A line about early stopping counts only this many lines before the end; earlier it is about a setting."""
 _STOPPED_EARLY = re.compile(r"\bearly[ _-]?stopp(ing|ed)\b|\bstopp(ed|ing)( \w+)? early\b", re.IGNORECASE)
 _NOT_YET = re.compile(
     r"counter|patience\W{0,2}[=:]|no early|without early|enabled|disabled|stopping\W*[=:]\W*(true|false|none|null|\d)", re.IGNORECASE

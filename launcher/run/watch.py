@@ -112,7 +112,7 @@ class RunWatch:
         self._words, self._deviations = words_of(job.adapter), set[str]()
         self._logs = [Log(path, meter.read, self._heard) for path in (self._files.stdout, self._files.stderr)]
         self.ended_for: Ended | None = None
-        """Why the run was ended from here."""
+        """The reason for which the run was ended from here."""
         self.evidence = ""
 
     def __call__(self) -> None:
@@ -209,11 +209,11 @@ class RunMeter:
 
 
 MOST_LINES = 2000
-"""At most this many lines are read between two looks, the last ones. A line takes about 20 microseconds (500 characters: up to 90)."""
+"""Lines that are read between two looks at most, the last ones. A line takes about 20 microseconds (500 characters: up to 90)."""
 
 
 class Log:
-    """One of the run's logs, read as it grows."""
+    """A log of the run, read as it grows."""
 
     def __init__(self, path: Path, read: Callable[[str], LogLine], heard: Callable[[str, LogLine], None]) -> None:
         self._path, self._read, self._heard = path, read, heard

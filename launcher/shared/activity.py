@@ -23,7 +23,7 @@ def listen(listener: Callable[[str], None]) -> None:
 
 @contextmanager
 def doing(words: str) -> Iterator[None]:
-    """While open, ``words`` say what is being done."""
+    """Tells the listener in ``words`` what is being done, if it is still open after ``SILENT_S``."""
     if _listener is None:
         yield
         return

@@ -39,7 +39,7 @@ def free_bytes(nvml: Any, uuid: str) -> int:
 
 
 def own_bytes(nvml: Any, uuid: str, *pids: int) -> int | None:
-    """What the driver says that these processes hold of the card, contexts included; None where it doesn't tell (WSL, containers)."""
+    """Returns bytes of the card that these processes hold, contexts included; None where the driver doesn't tell (WSL, containers)."""
     with suppress(nvml.NVMLError, AttributeError):
         found = nvml.nvmlDeviceGetComputeRunningProcesses(handle_of(nvml, uuid))
         return sum(int(one.usedGpuMemory) for one in found if int(one.pid) in pids and one.usedGpuMemory) or None

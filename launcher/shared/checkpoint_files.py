@@ -18,7 +18,7 @@ from pathlib import Path
 
 
 def fault(path: Path) -> str:
-    """Why ``path`` can't be used to resume, in words; empty if nothing speaks against it."""
+    """Says why ``path`` can't be used to resume; empty if nothing speaks against it."""
     try:
         if path.is_dir():
             files = [file for file in sorted(path.rglob("*")) if file.is_file()]
@@ -32,12 +32,12 @@ _OF_TRAINER = re.compile(r"checkpoint-\d+")
 _OF_ACCELERATE = re.compile(
     r"(pytorch_)?model([-_.].*)?|(optimizer|scheduler|sampler|scaler|dl_state_dict|random_states|custom_checkpoint)[_.].*|.*\.being-saved"
 )
-"""What ``Accelerator.save_state`` writes (accelerate 1.15)."""
+"""Names of the files that ``Accelerator.save_state`` writes (accelerate 1.15)."""
 
 
 def unfinished(path: Path, *, of_trainer: bool = True, ends_with: Sequence[str] = ()) -> str:
-    """Why a folder is no checkpoint yet, by what comes into it last: Hugging Face's Trainer's state (transformers 5.23), the metadata of
-    torch.distributed.checkpoint, or ``ends_with``, globs for a folder with nothing in it but accelerate's files; else nothing."""
+    """Says why a folder is no checkpoint yet, by what comes into it last: Hugging Face's Trainer's state (transformers 5.23), the metadata
+    of torch.distributed.checkpoint, or ``ends_with``, globs for a folder with nothing in it but accelerate's files; else empty."""
     if not path.is_dir():
         return ""
     last = [(part.parent, ".metadata") for part in path.rglob("*.distcp")]
@@ -52,7 +52,7 @@ def unfinished(path: Path, *, of_trainer: bool = True, ends_with: Sequence[str] 
 
 
 def lacking(path: Path, others: Sequence[Path]) -> str:
-    """Which file a folder hasn't that two of the others have, and most: it was never written to its end, or its removal had begun.
+    """Names the file that a folder lacks and most others, at least two, have: it was never written to its end, or its removal had begun.
 
     Numbers in names don't count: they may be of steps, or of ranks that are fewer now.
     """
@@ -87,13 +87,13 @@ def _file_fault(path: Path) -> str:
 
 
 _PICKLED = b"\x80"
-"""How a pickle begins, from protocol 2 on."""
+"""The first byte of a pickle, from protocol 2 on."""
 MOST_STEPS = 1_000_000
 """Opcodes read of a pickle at most; a longer one is taken to be intact."""
 
 
 def _pickle_fault(path: Path) -> str:
-    """Why a file is no whole pickle: it has no end, or opcodes that don't exist; empty if it is one."""
+    """Says why a file is no whole pickle: it has no end, or opcodes that don't exist; empty if it is one."""
     with path.open("rb") as file:
         try:
             deque(islice(pickletools.genops(file), MOST_STEPS), maxlen=0)

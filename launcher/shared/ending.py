@@ -1,4 +1,4 @@
-"""How a child process ended, seen from outside: ``machine.process`` returns it, ``trial.judge`` judges by it."""
+"""The end of a child process, seen from outside: ``machine.process`` returns it, ``trial.judge`` judges by it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ending:
-    """How a child process ended, as the launcher saw it from outside."""
+    """The end of a child process, as the launcher saw it from outside."""
 
     returncode: int
     """Exit status as ``subprocess`` gives it: negative for a signal."""
@@ -15,11 +15,11 @@ class Ending:
     stood_still: str = ""
     """Stacks of its processes, if it was ended because it stood still; empty for any other end."""
     seconds: float = 0.0
-    """Without pauses (Ctrl-Z)."""
+    """Duration without pauses (Ctrl-Z)."""
     peak_data_bytes: int = 0
     """Most VmData seen of one of its processes: a signal may have ended it before it could report."""
     stderr_tail: str = ""
     read_only: str = ""
-    """Why its folder could not be written, as seen when it had ended; empty if it could."""
+    """The reason why its folder could not be written, as seen when it had ended; empty if it could."""
     full_disk: str = ""
-    """Which disk was full then; empty if none was."""
+    """The disk that was full then; empty if none was."""

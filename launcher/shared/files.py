@@ -44,7 +44,7 @@ def replace_json(path: Path, value: Any) -> None:
 
 
 def written_at(path: Path) -> float:
-    """When a file was last written, in seconds since 1970; 0 for what is gone."""
+    """Returns the time at which a file was last written, in seconds since 1970; 0 for what is gone."""
     with contextlib.suppress(OSError):
         return path.stat().st_mtime
     return 0.0

@@ -18,10 +18,10 @@ Source = Literal[
     "allocator", "driver", "host", "workers", "pinned", "measured", "accumulation", "host_memory", "shared_memory", "files", "processes",
     "disk", "checkpointing",
 ]  # fmt: skip
-"""Who refused; "pinned": page-locked host memory, which WSL has little of; "measured": nobody, the trial needed more than its cap and
-got it, or got what it needed only at the cap's very edge; "accumulation": no memory, but a script whose batch can't be put together
-from micro-batches; "checkpointing": likewise, modules that can't be computed again; the others: what a machine has beside its device
-(``trial.host_rooms``)."""
+"""The part that refused the memory. "pinned": page-locked host memory, which WSL has little of; "measured": nobody, the trial needed more
+than its cap and got it, or got what it needed only at the cap's very edge; "accumulation": no memory, but a script whose batch can't be put
+together from micro-batches; "checkpointing": likewise, modules that can't be computed again; the others: what a machine has beside its
+device (``trial.host_rooms``)."""
 OF_MACHINE = ("workers", "pinned", "host_memory", "shared_memory", "files", "processes", "disk")
 """Sources that say nothing of the device's memory."""
 
@@ -92,7 +92,7 @@ ECHO = re.compile(
     r"[Cc]onnection (closed|reset|refused)|[Bb]roken pipe|ProcessGroup|DistBackendError|DistNetworkError|NCCL|[Gg]loo"
     r"|CalledProcessError|returned non-zero exit status|ChildFailedError|ProcessRaisedException|ProcessExitedException"
 )
-"""What processes say whose neighbour has died, and programs that start others (accelerate, torchrun, mp.spawn) whose child has."""
+"""Words of processes whose neighbour has died, and of programs that start others (accelerate, torchrun, mp.spawn) whose child has."""
 _OOM_CLASSES = frozenset({"OutOfMemoryError", "MemoryError", "_ArrayMemoryError"})
 _ASKED = (
     (re.compile(r"Tried to allocate ([\d.]+) ([KMGT]?i?B)"), None),
@@ -137,7 +137,7 @@ _SEMAPHORE = re.compile(r'synchronize\.py", line \d+, in __init__\n(?:.*\n){0,4}
 
 
 def not_handed_over(text: str) -> MemoryFailure | None:
-    """Why a loader's worker could not hand over what it has read; None if each could. Whatever it was, fewer of them need less of it."""
+    """Says why a loader's worker could not hand over what it has read; None if each could. Fewer workers need less, whatever it was."""
     _, frame, after = text.rpartition(_FEED)
     line = next((line.strip() for line in after.splitlines()[1:] if line and not line[0].isspace()), "") if frame else ""
     if not line:
@@ -152,7 +152,7 @@ _FEED = ", in _feed"
 
 
 def _pinned(failure: MemoryFailure, text: str) -> MemoryFailure:
-    """In the thread that pins a loader's batches the driver means host memory."""
+    """Corrects the source in the thread that pins a loader's batches: there the driver means host memory."""
     return replace(failure, source="pinned") if failure.source == "driver" and _PINNING.search(text) else failure
 
 
@@ -173,7 +173,7 @@ def spoken(lines: Iterable[str]) -> list[str]:
 
 
 def memory_failures(lines: Iterable[str]) -> list[MemoryFailure]:
-    """Every line that speaks of a memory failure, in order; of equal lines the first."""
+    """Returns the lines that speak of a memory failure, in order; of equal lines the first."""
     found: dict[str, MemoryFailure] = {}
     for line in lines:
         if _NOT_MEMORY.search(line):

@@ -1,4 +1,4 @@
-"""What a trial's child is told, as a frozen value read from ``orders.json``."""
+"""The orders that a trial's child gets, as a frozen value read from ``orders.json``."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ RLIMIT_DATA then repeats to the unit). Read by glibc at process start only."""
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Orders:
-    """One trial, spelled out for the child."""
+    """The orders of one trial, spelled out for the child."""
 
     module: str
     """Dotted name of the module whose ``run(orders, recorder)`` is this trainer's trial."""
@@ -51,11 +51,11 @@ class Orders:
     may_spill: bool = False
     """The driver gives host memory where the card's is full (WSL, Windows): only time per sample shows it."""
     searches: bool = True
-    """Whether ``cudnn.benchmark`` is what the program makes it; else it is off."""
+    """True: the program decides on ``cudnn.benchmark``. False: it is off."""
     cap_bytes: int
-    """What the trial must stay below on its device: budget x (1 - headroom)."""
+    """The limit that the trial must stay below on its device: budget x (1 - headroom)."""
     ceiling_bytes: int = 0
-    """Where allocations fail (``Budget.ceiling_bytes``); 0: at the cap."""
+    """The bytes at which allocations fail (``Budget.ceiling_bytes``); 0: at the cap."""
     accumulation: int
     """Gradient accumulation steps of this rung in the full run."""
     steps: int = 2
@@ -66,9 +66,9 @@ class Orders:
     payload: dict[str, Any]
     """The trainer's own words, from its adapter."""
     cards: list[dict[str, Any]] = field(default_factory=list)
-    """Of a command that starts its processes itself on several cards: what the process on each is told otherwise (its card, its cap)."""
+    """The orders of each process that a command starts on several cards, as far as they differ (its card, its cap)."""
     main: str = ""
-    """In the orders of a second process: the trial's folder, where both write what the trainer writes."""
+    """The trial's folder, in the orders of a second process: both write there what the trainer writes."""
     cache: str = ""
     """Folder that the launch's trials and twins have in common; empty: the trial's scratch."""
     resumes: bool = False
@@ -102,5 +102,5 @@ class Orders:
 
     @property
     def stacks(self) -> Path:
-        """Where its processes tell theirs when they are asked."""
+        """The folder in which its processes write their stacks when they are asked."""
         return self.scratch / "stacks"

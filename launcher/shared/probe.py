@@ -1,4 +1,4 @@
-"""What a probe is told, as a frozen value read from a JSON file. Standard library only."""
+"""The settings of a probe, as a frozen value read from a JSON file. Standard library only."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LOADED = "loaded"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ProbeSettings:
-    """One attempt at a trial, or (``budget_only``) a full run that is held to a budget."""
+    """The settings of an attempt at a trial, or (``budget_only``) of a full run that is held to a budget."""
 
     records: str
     """Folder that gets PID/report.json of each process that trains."""
@@ -48,7 +48,7 @@ class ProbeSettings:
     """True: only the budget is taken, at the same moment as in a trial; nothing is watched, cut or redirected."""
 
     same: dict[str, Any] = field(default_factory=dict)
-    """What a twin is told (``inside.same.twin.Told``); empty: this is none."""
+    """The orders of a twin (``inside.same.twin.Told``); empty: this is none."""
 
     def write(self, path: Path) -> None:
         files.replace(path, json.dumps(dataclasses.asdict(self), indent=1))  # whole: another rank may read it

@@ -22,14 +22,14 @@ def data_bytes(pid: int | str = "self") -> int:
 
 
 def data_bytes_now(pid: int) -> int:
-    """The same, for who looks often; 0 once the process has ended."""
+    """Returns the same for who looks often; 0 once the process has ended."""
     with contextlib.suppress(OSError):
         return data_bytes(pid)
     return 0
 
 
 def started(pid: int) -> int:
-    """When a living process was started, in clock ticks since the machine's boot: with its number, its one identity until the next boot.
+    """Returns when a living process was started, in clock ticks since the boot: with its number, its one identity until the next boot.
 
     proc_pid_stat(5), field 22; the name before it may hold blanks and brackets. Raises OSError where it has ended, reaped or not.
     """
@@ -54,7 +54,7 @@ def children(pid: int) -> list[int]:
 
 
 def descendants(pid: int) -> list[int]:
-    """Every living process that ``pid`` started, and those that these started."""
+    """Finds all living processes that ``pid`` started, and those that these started."""
     found = children(pid)
     return found + [below for child in found for below in descendants(child)]
 
@@ -72,7 +72,7 @@ def _taken_seconds(path: str, end: int) -> float:
 
 
 WATCHES = "autofit-"
-"""How the names of threads begin that autofit itself runs in a trainer's process (``sampling``)."""
+"""The first letters in the names of threads that autofit itself runs in a trainer's process (``sampling``)."""
 
 
 def name_thread(name: str) -> None:

@@ -17,7 +17,7 @@ from . import files
 
 
 class Phase(StrEnum):
-    """Where a trial is in the life of a run. ``TRAIN`` and ``VALIDATE`` mean a memory failure may be cured by a rung."""
+    """The phases of a run that a trial goes through. ``TRAIN`` and ``VALIDATE`` mean a memory failure may be cured by a rung."""
 
     START = "start"  # importing the trainer, taking the budget
     SETUP = "setup"  # model, optimizer object, data loaders
@@ -64,7 +64,7 @@ DRAWN_BATCH = "drawn_batch"
 MICRO_BATCHES = "micro_batches"
 """Fact of a report: samples of a script's training batches, each size once, in the order in which they came."""
 STEP = "samples_per_step"
-"""Among what trials show of rung 0's settings: samples of an optimizer step at a lower rung, where rung 0 ended before its first."""
+"""Samples of an optimizer step at a lower rung, among what trials show of rung 0's settings, if rung 0 ended before its first step."""
 ARRIVED = "arrived"
 """Fact of a report: where a command's numbers arrive, in the words by which a rung sets them there -> what arrived
 (``inside.arrives``)."""
@@ -83,7 +83,7 @@ NOT_EXACT = "NotExact"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PhaseUse:
-    """What one phase used, at most, and how long it took."""
+    """The memory that one phase used, at most, and the time it took."""
 
     phase: str
     seconds: float
@@ -104,7 +104,7 @@ class PhaseUse:
 
     @property
     def held_bytes(self) -> int:
-        """What counts against the cap."""
+        """Bytes that count against the cap."""
         return self.reserved_bytes + self.outside_bytes
 
     @property
@@ -120,13 +120,13 @@ class Failure:
     types: tuple[str, ...]
     """Class names along the method resolution order of every exception in the chain."""
     message: str
-    """All messages of the chain (``__cause__``/``__context__``), one per line, each as ``TYPE: MESSAGE``, the way a traceback ends."""
+    """Messages of the whole chain (``__cause__``/``__context__``), one per line, each as ``TYPE: MESSAGE``, as a traceback ends."""
     traceback: str
 
 
 @dataclass(kw_only=True, slots=True)
 class TrialReport:
-    """What a trial's child saw of itself."""
+    """The report of a trial's child on itself."""
 
     phase: str = Phase.START.value
     failure: Failure | None = None
@@ -138,9 +138,9 @@ class TrialReport:
     train_again_batches: int = 0
     uses: tuple[PhaseUse, ...] = ()
     cap_bytes: int = 0
-    """What the trial must stay below: budget x (1 - headroom). CUDA: of the card, context included. CPU: above its base."""
+    """The limit that the trial must stay below: budget x (1 - headroom). CUDA: of the card, context included. CPU: above its base."""
     ceiling_bytes: int = 0
-    """Where its allocations really fail. CUDA: the cap (the allocator's limit and what is outside). CPU: RLIMIT_DATA less the base."""
+    """The bytes at which allocations fail. CUDA: the cap (the allocator's limit and what is outside). CPU: RLIMIT_DATA less the base."""
     base_bytes: int = 0
     """CPU: VmData when the cap was set. CUDA: what context and libraries had taken outside the allocator by then."""
     full_step_seconds: float = 0.0
@@ -148,9 +148,9 @@ class TrialReport:
     half_step_seconds: float = 0.0
     """Seconds of one of half the samples, which comes behind it where the driver may spill; 0 where none was run."""
     loss_finite: bool | None = None
-    """Whether every training loss that was seen was a finite number; None where none was seen."""
+    """True if all training losses that were seen were finite numbers; None where none was seen."""
     growth_bytes_per_batch: float = 0.0
-    """What validation keeps for good per validation batch on the device (gathered predictions); 0 where nothing is kept."""
+    """Bytes that each validation batch leaves on the device for good (gathered predictions); 0 where nothing is kept."""
     validation_batches_total: int = 0
     """Batches of the whole validation set at this validation micro-batch."""
     validation_batches_left: int | None = None
@@ -159,11 +159,11 @@ class TrialReport:
     swallowed: tuple[str, ...] = ()
     """Memory failures the trainer hid from us (own batch halving, work moved to the CPU, allocator retries that failed)."""
     notes: tuple[str, ...] = ()
-    """What a reader of the verdict should know (which data was the worst case, what was not covered)."""
+    """Sentences that a reader of the verdict should know (which data was the worst case, what was not covered)."""
     absent: tuple[str, ...] = ()
     """Phases that the full run doesn't have: the trial followed it to its own end and they never came. Not owed then."""
     hint: str = ""
-    """Where the trial fell short: what it could not see, and what would let it, in words for people."""
+    """The part of a run that the trial could not see, if it fell short, and what would let it, in words for people."""
     facts: dict[str, Any] = field(default_factory=dict)
     """Trainer-specific facts that the full run needs (the resolved optimizer, say)."""
 

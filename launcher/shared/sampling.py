@@ -10,7 +10,7 @@ from . import procfs
 
 
 class Looks:
-    """From ``start`` to ``stop``."""
+    """Looks at something again and again in a thread, from ``start`` to ``stop``."""
 
     def __init__(
         self, name: str, look: Callable[[], None], *, every_s: float, search: Callable[[], None] | None = None, search_every_s: float = 1.0

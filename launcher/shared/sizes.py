@@ -58,7 +58,7 @@ def format_size(size: int) -> str:
 
 
 def format_duration(seconds: float) -> str:
-    """For people: 45 s, 3 min 05 s, 2 h 10 min, 3 days."""
+    """Writes a duration for people: 45 s, 3 min 05 s, 2 h 10 min, 3 days."""
     minutes, rest = divmod(round(max(0.0, seconds)), 60)
     hours, minutes = divmod(minutes, 60)
     if hours >= 48:

@@ -19,7 +19,7 @@ class TrialStarted(Event):
     most: int | None = None
     """The most trials that this launch can make."""
     why: str = ""
-    """Why this rung is tried; empty if it is simply the next."""
+    """The reason why this rung is tried; empty if it is simply the next."""
 
 
 class PhaseEntered(Event):

@@ -1,4 +1,4 @@
-"""What a trial's run will need of what its machine has beside the device, held against what there is. Pure.
+"""Holds what a run will need of its machine beside the device against what there is. Pure.
 
 What the trial took was measured from outside; what its loaders hold ahead once their queues are full is added, since a trial's may not have
 been.
@@ -25,8 +25,8 @@ _CURES: dict[str, tuple[Source, str]] = {
 
 
 def rooms(use: HostUse, report: TrialReport, *, headroom: float, saved: int | None = None) -> list[RoomRecord]:
-    """Each of them with the need of the run and what there is for it. ``saved``: bytes that the run will have on its disk at once of what
-    it saves; None where nobody knows."""
+    """Returns each room with the need of the run and what there is for it. ``saved``: bytes on its disk that the run's saved files will
+    take at once; None where nobody knows."""
     mapped = min(use.shared_mapped, use.shared_taken)
     shared = max(mapped, int(report.facts.get(HELD_AHEAD, 0)))
     there = None if use.shared_before is None else use.shared_before - max(0, use.shared_taken - shared)  # what others took meanwhile
@@ -44,7 +44,7 @@ def _unseen(report: TrialReport) -> int:
 
 
 def short_of(found: Iterable[RoomRecord]) -> RoomRecord | None:
-    """The first of them that is too small; None if each has room."""
+    """Returns the first room that is too small; None if each has enough."""
     return next(filter(is_short, found), None)
 
 

@@ -18,14 +18,14 @@ class Job:
     """A recipe that can be tried: everything that can be checked without running the trainer has been."""
 
     adapter: Adapter
-    """Bound to the recipe."""
+    """The adapter, bound to the recipe."""
     ladder: Ladder
     budget: Budget
     folder: RunFolder
     turn: Turn = field(default_factory=Turn)
-    """This launch's turn on the device; given back when the launch is over."""
+    """The launch's turn on the device; given back when the launch is over."""
     listeners: list[Listener] = field(default_factory=list)
-    """Who gets the events: the launch's record, the screen."""
+    """Listeners that get the events: the launch's record, the screen."""
 
     @property
     def recipe(self) -> Recipe:

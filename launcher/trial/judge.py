@@ -26,7 +26,7 @@ so that 5 % of the traffic gone there doubles the time."""
 
 
 def _at_the_limit(report: TrialReport, ending: Ending, *, on_card: bool) -> bool:
-    """Whether the highest memory use seen came close to what the trial was allowed.
+    """Tells whether the highest memory use seen came close to what the trial was allowed.
 
     On a card, an allocation that the allocator refused, or for which it emptied its cache, also shows it. The process's host memory
     (``Ending.peak_data_bytes``) doesn't count there.
@@ -77,7 +77,7 @@ def _peak(seen: _Seen) -> int:
 
 
 PAGE_BYTES = 20 * MIB
-"""By so much PyTorch's segments on a card grow, those that expand and those that don't (c10/core/AllocatorConfig.h, kLargeBuffer)."""
+"""Step by which PyTorch's segments on a card grow, expandable ones and others (c10/core/AllocatorConfig.h, kLargeBuffer)."""
 
 
 def _whole_validation(seen: _Seen) -> int:
@@ -139,7 +139,7 @@ def _squeezed(seen: _Seen) -> Verdict | None:
 
 
 def _waited(seen: _Seen) -> Verdict | None:
-    """It waited for what a loader's worker could not hand over, until it was ended."""
+    """The trial waited for what a loader's worker could not hand over, until it was ended."""
     lost = not_handed_over(seen.ending.stderr_tail) if seen.ending.returncode and seen.report.failure is None else None
     if lost is None:
         return None
@@ -160,7 +160,7 @@ def _stalled(seen: _Seen) -> Verdict | None:
 
 
 def _not_exact(seen: _Seen) -> Verdict | None:
-    """What accumulates or checkpoints from outside has found that it can't give the asked update here."""
+    """The code that accumulates or checkpoints from outside has found that it can't give the asked update here."""
     failure = seen.report.failure
     if failure is None or NOT_EXACT not in failure.types:
         return None
@@ -170,7 +170,7 @@ def _not_exact(seen: _Seen) -> Verdict | None:
 
 
 def _no_disk(seen: _Seen) -> Verdict | None:
-    """It could not write a file, and a disk is full: that of its run folder, of the folder it was launched in, or of temporary files."""
+    """The trial could not write a file, and a disk is full: that of its run folder, of the launch's folder, or of temporary files."""
     failure, ending = seen.report.failure, seen.ending
     if not ending.full_disk or (failure is None and not ending.returncode):
         return None
@@ -193,7 +193,7 @@ def _crashed(seen: _Seen) -> Verdict | None:
 
 
 def _unwritten(seen: _Seen) -> str:
-    """Why a trial that crashed could not write its files, if it couldn't: the trainer's words may not say it."""
+    """Says why a trial that crashed could not write its files, if it couldn't: the trainer's words may not say it."""
     reason = seen.ending.read_only or seen.ending.full_disk
     return f"{reason}: " if reason else ""
 
@@ -272,13 +272,13 @@ _CHECKS: tuple[Callable[[_Seen], Verdict | None], ...] = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Needs:
-    """What a trial must have done at least for its verdict to mean anything."""
+    """The least that a trial must have done for its verdict to mean anything."""
 
     optimizer_steps: int
     validation_batches: int
     train_again_batches: int = 1
     observed: Mapping[str, Value] = field(default_factory=dict)
-    """What must have been observed where it could be: the rung's settings, the device."""
+    """Settings that must have been observed where they could be: the rung's, the device."""
 
 
 def _failure(report: TrialReport, ending: Ending, *, on_card: bool) -> MemoryFailure | None:

@@ -41,7 +41,7 @@ def keep(job: Job, trial: Trial) -> None:
 
 
 def of(job: Job) -> list[Tried]:
-    """As parts of this launch's cap, of each of its rungs the last trial. A failure under a lower cap shows nothing here."""
+    """Returns the last trial of each rung, in parts of this launch's cap. A failure under a lower cap shows nothing here."""
     cap, rungs, found = job.budget.cap_bytes, {_key(rung.values): rung for rung in job.ladder.rungs}, dict[int, Tried]()
     for said in _lines(job):
         with suppress(KeyError, TypeError, AttributeError):  # another ladder's rung; another version's line
@@ -57,7 +57,7 @@ def _of(job: Job) -> dict[str, str]:
 
 
 def _lines(job: Job) -> list[dict[str, Any]]:
-    """What is kept of this training, oldest first."""
+    """Reads the trials that are kept of this training, oldest first."""
     found: list[Any] = []
     with suppress(OSError):
         for line in file().read_text(encoding="utf-8", errors="replace").splitlines():

@@ -40,17 +40,17 @@ class OutOfTime(Exception):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Proof:
-    """What became of it."""
+    """The outcome of a proof."""
 
     same: SameTraining
     refused: str = ""
-    """Why no rung with more accumulation than asked may be launched; empty where this one may."""
+    """The reason why no rung with more accumulation than asked may be launched; empty where this one may."""
     job: Job | None = None
     """The launch with what puts its update right, where that was needed: the rung is to be tried again with it."""
 
 
 def needed(job: Job, rung: Rung) -> bool:
-    """Whether the rung puts its optimizer step together otherwise than asked."""
+    """Tells whether the rung accumulates more than asked, so that twins must show its step to be the asked one."""
     return rung.accumulation > job.ladder.asked.accumulation
 
 
@@ -61,7 +61,7 @@ def prove(job: Job, rung: Rung) -> Proof:
 
 
 def of_exact(job: Job, rung: Rung, same: SameTraining) -> SameTraining:
-    """``same``, after twins with and without what the rung turns from outside and is to change no gradient. Raises Interrupted on a
+    """Returns ``same`` after twins with and without what the rung turns from outside and is to change no gradient. Raises Interrupted on a
     signal."""
     turned = {name: asked for name, (asked, _) in job.ladder.given_up(rung).items() if name in job.adapter.asked.exact}
     if not turned or same.gradient != same_training.PROVEN:
@@ -77,7 +77,7 @@ def of_exact(job: Job, rung: Rung, same: SameTraining) -> SameTraining:
 
 
 def _ran(proving: _Proving, how: Callable[[_Proving], Proof]) -> Proof:
-    """What comes of twins that may fail, or take too long."""
+    """Runs a proof whose twins may fail, or take too long: then nothing is proven."""
     began, limit_s = time.monotonic(), proving.limit_s
     try:
         proof = how(proving) if limit_s else proving.unproven("trial.proof_timeout_s is 0")
@@ -99,7 +99,7 @@ def with_cure(job: Job, cure: Mapping[str, Any]) -> Job:
 
 
 class _Proving:
-    """One proof under way."""
+    """A proof under way."""
 
     def __init__(self, job: Job, rung: Rung) -> None:
         self._job, self._rung, self.limit_s = job, rung, job.recipe.trial.proof_timeout_s
@@ -130,18 +130,18 @@ class _Proving:
         return Proof(same=same, refused=found.why)
 
     def unproven(self, why: str) -> Proof:
-        """Nothing could be compared: launched all the same, save where it would be shorter than asked."""
+        """Makes a proof that could compare nothing: the rung is launched all the same, save where it would be shorter than asked."""
         same = same_training.unproven(why)
         return Proof(same=same, refused=self._too_short(same))
 
     def _too_short(self, same: SameTraining) -> str:
-        """Why a rung isn't launched of which the number of optimizer steps isn't proven: a script counts steps that are held back."""
+        """Says why a rung isn't launched whose number of optimizer steps isn't proven: a script counts steps that are held back."""
         if not (counted := self._job.adapter.asked.counted) or same.steps == same_training.PROVEN:
             return ""
         return f"{counted} counts training in steps, which are held back from outside, and their number is {same.steps}"
 
     def _put_right(self, cure: Mapping[str, Any], found: Finding, layouts: Layouts) -> Proof | None:
-        """With what makes it the asked training, where that is proven."""
+        """Returns a proof with what makes it the asked training, where that is proven."""
         job = with_cure(self._job, cure)
         again, *twins = self.pair(job.adapter, layouts)
         if again.kind is not FindingKind.SAME:
@@ -153,8 +153,8 @@ class _Proving:
         return Proof(same=replace(same_training.certificate(again, *twins), cure=cure, notes=(note,)), job=job)
 
     def _only_of_few(self, mended: Adapter, layouts: Layouts) -> str:
-        """Why a factor seen on few rows isn't the run's: a divisor that is held at one (a sum of target scores) looks like it there.
-        Nothing where as many as the rung's own micro-batch say the same."""
+        """Says why a factor seen on few rows isn't the run's: a divisor that is held at one (a sum of target scores) looks like it there.
+        Empty where as many as the rung's own micro-batch say the same."""
         most, asked = min(self._rung.micro_batch, 64) // 4 * 4, layouts[0][1]
         if most <= layouts[0][0]:
             return ""
@@ -166,7 +166,7 @@ class _Proving:
     # -- twins
 
     def pair(self, adapter: Adapter, layouts: Layouts, *, asked: Mapping[str, Value] | None = None) -> tuple[Finding, Twin, Twin]:
-        """What two twins come to; of one row, repeated, where that tells why they differ. ``asked``: values of the first twin's wheels."""
+        """Compares two twins; where they differ, twins of one row, repeated, tell why. ``asked``: values of the first twin's wheels."""
         found, first, other = self._compared(adapter, layouts, asked)
         if found.kind is FindingKind.DIFFERENT and not found.apart and first.ragged:  # so few rows may round a length otherwise
             found, first, other = self._compared(adapter, layouts, asked, ends=False)
@@ -176,7 +176,7 @@ class _Proving:
         return found, first, other
 
     def _compared(self, adapter: Adapter, layouts: Layouts, asked: Mapping[str, Value] | None, **told: Any) -> tuple[Finding, Twin, Twin]:
-        """Of several ranks those that differ, and the rank that differs."""
+        """Compares two twins rank by rank; returns the first rank that differs."""
         pairs = zip(*self._run(adapter, layouts, asked or {}, **told), strict=False)
         found = [(compare(first, other), first, other) for first, other in pairs]
         return next((one for one in found if one[0].kind is not FindingKind.SAME), found[0])

@@ -33,14 +33,14 @@ _TELLING = (Kind.FITS, Kind.OUT_OF_MEMORY, Kind.SPILLED, Kind.VACUOUS)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Misread:
-    """What was read of a command beside what its trial ran."""
+    """The settings that were read of a command, beside those that its trial ran."""
 
     read: Mapping[str, int]
     """Settings of rung 0 that ran otherwise: the values that were read."""
     ran: Mapping[str, int] = field(default_factory=dict)
-    """Every setting that the trial of rung 0 showed."""
+    """Settings that the trial of rung 0 showed."""
     arrived: Mapping[str, Any] = field(default_factory=dict)
-    """Where its numbers arrive -> what arrived."""
+    """Place where a number of the command arrives -> the number that arrived."""
     believed: bool = False
     """The ladder was rebuilt from what ran."""
 
@@ -60,14 +60,14 @@ class Misread:
 
 
 def misread(trial: Trial, *, unsaid: Collection[str]) -> Misread | None:
-    """What the trial of rung 0 disproves, or None. ``unsaid``: settings that the command itself doesn't mention."""
+    """Returns what the trial of rung 0 disproves, or None. ``unsaid``: settings that the command itself doesn't mention."""
     told = showed([trial], unsaid=unsaid)
     return told if told is not None and told.read else None
 
 
 def showed(trials: Sequence[Trial], *, unsaid: Collection[str]) -> Misread | None:
-    """What the trials show of rung 0, and what had been read otherwise; None where its own shows nothing. Where that ended before its first
-    optimizer step, a lower rung's step is told.
+    """Returns what the trials show of rung 0, and what had been read otherwise; None where its own shows nothing. If that ended before its
+    first optimizer step, a lower rung's step is told.
 
     A trainer that lowered its batch for lack of memory shows nothing. A batch that is drawn, or that the script changes, disproves none.
     """
@@ -96,8 +96,8 @@ def _step(trial: Trial) -> int:
 
 
 def as_believed(trials: Sequence[Trial], ladder: Ladder) -> list[Trial]:
-    """Those trials that are of the ladder which was made anew of what they showed: of the command as it stands, and of rungs at which it
-    was told the same."""
+    """Returns the trials that belong to the ladder made anew of what they showed: those of the command as it stands, and of rungs at which
+    it was told the same."""
     found = []
     for trial in trials:
         rung, report, step = _same_rung(trial.rung, ladder), trial.report, _step(trial)
@@ -117,7 +117,7 @@ def _same_rung(rung: Rung, ladder: Ladder) -> Rung | None:
 
 
 def _shown(trial: Trial, *, unsaid: Collection[str]) -> dict[str, int]:
-    """What a trial showed of its batch: micro-batch, accumulation and processes, each where it was seen.
+    """Returns what a trial showed of its batch: micro-batch, accumulation and processes, each where it was seen.
 
     What a script takes by itself beyond what it was told counts as its accumulation where no word of the command says one: it has none,
     or it is said elsewhere. Where one does, it is a factor of the script's own.

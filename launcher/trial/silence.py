@@ -14,7 +14,7 @@ PATIENCE = 10
 
 
 class Silence:
-    """How long nothing has come from a run or a trial. Times are monotonic seconds, passed in.
+    """Measures how long nothing has come from a run or a trial. Times are monotonic seconds, passed in.
 
     Whether it is at work is judged by what it has computed over the last ``least_s``: hours of work before say nothing of a process that
     stands still now, and one that waits for a core does not work either.
@@ -27,7 +27,7 @@ class Silence:
         self._looks = deque([(now, 0.0)])
 
     def look(self, now: float, *, grew: bool, busy_s: float) -> bool:
-        """Whether it stands still: silent for too long, and nothing is being computed.
+        """Tells whether it stands still: silent for too long, and nothing is being computed.
 
         ``grew``: its output has grown since the last look; ``busy_s``: processor seconds that all its processes have taken so far.
         """
@@ -46,7 +46,7 @@ class Silence:
         return self._worked_s - before < IDLE * (now - since)
 
     def _worked(self, now: float, busy_s: float) -> None:
-        """One more look at the work done; those of ``least_s`` are kept. A process that is gone takes its seconds with it, not its work."""
+        """Notes the work done by now; keeps looks of ``least_s``. A process that is gone takes its seconds with it, not its work."""
         self._worked_s += max(0.0, busy_s - self._busy_s)
         self._busy_s = busy_s
         self._looks.append((now, self._worked_s))

@@ -47,12 +47,12 @@ from launcher.trial.judge import Needs, judge
 from launcher.trial.silence import Silence
 
 LOOK_S = 0.5
-"""Between two looks at the phase of a running trial, and at what its processes compute."""
+"""Seconds between two looks at the phase of a running trial, and at what its processes compute."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Trial:
-    """One rung, really tried, with its verdict."""
+    """A rung, really tried, with its verdict."""
 
     rung: Rung
     verdict: Verdict
@@ -62,9 +62,9 @@ class Trial:
     expects: Mapping[str, Value] = field(default_factory=dict)
     """Settings that the trial's trainer was given in place of the rung's own (fewer micro-batches per step, say)."""
     kept: str = ""
-    """When it was made, if an earlier launch made it (``engine.reuse``); empty if this launch did."""
+    """The time at which an earlier launch made it (``engine.reuse``); empty if this launch did."""
     rooms: tuple[RoomRecord, ...] = ()
-    """What it needs of the machine beside the card (``trial.host_rooms``)."""
+    """The needs of its run on the machine beside the card (``trial.host_rooms``)."""
 
     def record(self, **more: Any) -> TrialRecord:
         """The trial as ``record.json`` has it."""
@@ -92,12 +92,12 @@ class Trial:
 
     @property
     def told_less(self) -> bool:
-        """Whether its trainer was told to accumulate less than the rung does, so that it ends sooner."""
+        """True if its trainer was told to accumulate less than the rung does, so that it ends sooner."""
         return self.expects.get(ACCUMULATION, self.rung.accumulation) != self.rung.accumulation
 
     @property
     def batch_seen(self) -> bool:
-        """Whether the trial saw how many samples an optimizer step has, and for a script its accumulation, too."""
+        """True if the trial saw how many samples an optimizer step has, and for a script its accumulation, too."""
         observed, facts = self.report.observed, self.report.facts
         whole = facts.get(PASS_SAMPLES)
         if not self.report.optimizer_steps or (isinstance(whole, int) and 0 < whole < self.effective_batch):  # a pass ends with a step
@@ -161,7 +161,7 @@ SEARCHED = (
 
 
 def _squeezed_alone(trial: Trial) -> bool:
-    """Whether it came to its end below its cap, and was only ever at its edge: each convolution has found what it can do with there."""
+    """Tells whether the trial ended below its cap and was only at its edge: each convolution has found what it can do with there."""
     report, verdict = trial.report, trial.verdict
     return verdict.source == "measured" and report.phase == Phase.DONE and any(use.squeezed for use in report.uses)
 
@@ -223,7 +223,7 @@ def _gone_on(job: Job, first: Trial, orders: Orders, plan: TrialPlan) -> Trial:
 
 
 def _as_one(uses: tuple[PhaseUse, ...]) -> tuple[PhaseUse, ...]:
-    """What a process that goes on used from where it loads the checkpoint on; nothing if it didn't come so far."""
+    """Sums up what a process that goes on used from loading the checkpoint on; empty if it didn't come so far."""
     going_on = [use for use in uses if use.phase not in (Phase.START, Phase.SETUP, Phase.DONE)]
     if not going_on:
         return ()
@@ -305,7 +305,7 @@ class TrialWatch:
 
 
 def _changed(path: Path) -> int:
-    """When a file was last written, in nanoseconds; 0 where there is none."""
+    """Returns the time at which a file was last written, in nanoseconds; 0 where there is none."""
     with suppress(OSError):
         return path.stat().st_mtime_ns
     return 0
@@ -323,7 +323,7 @@ def _fetched(command: Command, place: Path) -> None:
 
 
 def _orders(job: Job, rung: Rung, plan: TrialPlan, place: Path) -> Orders:
-    """What the trial's child is told."""
+    """Makes the orders that the trial's child gets."""
     if job.budget.ranks and plan.module != COMMAND:
         found = f"adapter {job.adapter.name} trains on several cards, and its trial runs no command that starts a process on each"
         raise BadInput([Fault(key="device.cards", found=found, cure=f"Train on one card, or let its trial run the command ({COMMAND}).")])
@@ -397,7 +397,7 @@ def _finished(job: Job, rung: Rung, ended: _Ended, plan: TrialPlan) -> Trial:
 
 
 def _rooms(job: Job, plan: TrialPlan, orders: Orders, report: TrialReport, use: HostUse) -> list[RoomRecord]:
-    """What the run will need of the machine beside the card. A pretended card's memory is the host's, so that isn't judged there."""
+    """Returns the run's needs of its machine beside the card. A pretended card's memory is the host's, so that isn't judged there."""
     if job.budget.name.endswith("(pretended)"):
         use = replace(use, memory_there=None)
     saved = None if orders.resumes else kept_bytes(plan, report, orders.scratch)
