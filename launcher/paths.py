@@ -19,7 +19,7 @@ def home() -> Path:
 
 @cache
 def entry_points(group: str) -> metadata.EntryPoints:
-    """Those of installed packages, read once: all of their metadata is gone through for it."""
+    """Reads the entry points of installed packages, once: all of their metadata is gone through for it."""
     return metadata.entry_points(group=group)
 
 

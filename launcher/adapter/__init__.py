@@ -1,4 +1,4 @@
-"""What a trainer's package imports: the adapter's interface, the values it is given and returns, and what adapters share.
+"""The names that a trainer's package imports: the adapter's interface, the values it is given and returns, and what adapters share.
 
 It is the launcher's side. A trainer's trial runs in the trainer's own process and imports ``launcher.inside.api`` instead; its tests
 subclass ``launcher.trainers.suite.AdapterSuite``. Other modules may move without notice; the names in ``__all__`` stay.

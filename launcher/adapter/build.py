@@ -58,7 +58,7 @@ def _turning(recipe: Recipe) -> list[str]:
 
 
 def _ask_faults(adapter: Adapter) -> list[Fault]:
-    """What is wrong with the names and values under ``ask`` and the names under ``ladder``."""
+    """Finds what is wrong with the names and values under ``ask`` and the names under ``ladder``."""
     recipe = adapter.recipe
     wheels = {*adapter.wheels, *(name for name, rule in recipe.ladder.wheels.items() if rule.argument)}
     known = wheels | set(_ASK_ONLY)
@@ -182,7 +182,7 @@ class WheelSpec:
     """A wheel that a trainer has: what may stand under ``ask``, and how far it turns unless the recipe says otherwise."""
 
     type: type | tuple[type, ...]
-    """What a value must be."""
+    """The type that a value must have."""
     help: str
     """One line for the user: what it is."""
     rule: WheelRule = field(default_factory=WheelRule)

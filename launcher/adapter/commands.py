@@ -27,7 +27,7 @@ class Command:
     env: Mapping[str, str] = field(default_factory=dict)
     """Variables set on top of the launcher's own environment."""
     told: Mapping[str, str] = field(default_factory=dict)
-    """Those by which the run tells autofit something: a command that is shown doesn't need them."""
+    """Variables by which the run tells autofit something: a command that is shown doesn't need them."""
     files: Mapping[Path, str] = field(default_factory=dict)
     """Files to write first: path -> text."""
     base: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -39,7 +39,7 @@ class Command:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """What is started: ``argv``, or torchrun with it."""
+        """The words that are started: ``argv``, or torchrun with it."""
         return torchrun.launched(self.argv, devices=self.ranks or 1)
 
     def shell(self) -> str:
@@ -56,7 +56,7 @@ def script_among(words: Iterable[str]) -> str | None:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrialPlan:
-    """What an adapter adds to the orders of a trial's child."""
+    """An adapter's part of the orders of a trial's child."""
 
     module: str
     """Dotted name of the worker module whose ``run(job, recorder)`` is this trainer's trial."""
@@ -68,7 +68,7 @@ class TrialPlan:
     resumes: bool = False
     """The module can go on from the checkpoint that a trial has saved (``Orders.resumes``), and the full run may have to."""
     unresumed: str = ""
-    """Why it can't, though the full run may have to."""
+    """The reason why it can't, though the full run may have to."""
     fetch: Command | None = None
     """Downloads what the rung needs, since trials use no network; None if everything is here."""
     kept: int | None = None
@@ -87,8 +87,8 @@ def copies(names: Sequence[str], *, of: Path, to: Path) -> dict[Path, str]:
 
 
 def preloaded(first: str, beside: Sequence[str], *, of: Path, to: Path, env: Mapping[str, str]) -> tuple[dict[str, str], dict[Path, str]]:
-    """(variables, files) that load the file ``first`` of folder ``of``, which needs those ``beside`` it, into every Python process of a
-    command: ``to``, first on PYTHONPATH. ``env``: what the command is given already."""
+    """Returns (variables, files) that load the file ``first`` of folder ``of``, which needs those ``beside`` it, into every Python process
+    of a command: ``to``, first on PYTHONPATH. ``env``: the variables that the command is given already."""
     path = os.pathsep.join(filter(None, [str(to.absolute()), env.get("PYTHONPATH", os.environ.get("PYTHONPATH", ""))]))
     loads = {
         to / "sitecustomize.py": (SHIM / "sitecustomize.py").read_text(encoding="utf-8"),

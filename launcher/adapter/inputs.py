@@ -32,7 +32,7 @@ class Inputs:
     more: Mapping[str, str] = field(default_factory=dict)
     """Name -> value of anything else, as text."""
     unknown: str = ""
-    """Why the inputs can't be known; then no fit is kept. Empty: they are known."""
+    """The reason why the inputs can't be known; then no fit is kept. Empty: they are known."""
 
 
 def package_folder(name: str) -> Path | None:

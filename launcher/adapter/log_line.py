@@ -18,23 +18,23 @@ from launcher.shared.memory_failures import Source
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LogLine:
-    """What one line says. None, or an empty text: the line says nothing about it."""
+    """The facts that one line tells. None, or an empty text: the line says nothing about it."""
 
     progress: Progress
-    """How far the run has come, this line included."""
+    """The run's progress, this line included."""
     loss_finite: bool | None = None
-    """Whether the training loss that the line reports is a finite number."""
+    """True: the training loss that the line reports is a finite number."""
     loss_of: str = ""
-    """What the loss is about (an epoch, say): several reports about the same count once. Empty: each report counts."""
+    """The part of the run that the loss is of (an epoch, say): several reports of the same count once. Empty: each report counts."""
     gradients_finite: bool | None = None
-    """Whether the norm of the gradients that the line reports is a finite number."""
+    """True: the norm of the gradients that the line reports is a finite number."""
     optimizer_steps: int | None = None
     """Optimizer steps that the run has made in all, as it prints them at its end."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrainerWords:
-    """What a trainer's messages mean, as regular expressions. Messages of PyTorch and CUDA and common ones are known already."""
+    """A trainer's messages and their meaning, as regular expressions. Messages of PyTorch and CUDA and common ones are known already."""
 
     out_of_memory: str = ""
     """The trainer lost something to memory and goes on."""
@@ -55,7 +55,7 @@ class TrainerWords:
         return next((line.strip()[:400] for line in text.splitlines() if re.search(self.diverged, line)), "")
 
     def deviation(self, line: str) -> str:
-        """How the trainer deviates from what was asked, by this line; empty if it doesn't."""
+        """Tells how the trainer deviates from what was asked, by this line; empty if it doesn't."""
         return next((what for expression, what in self.deviations.items() if re.search(expression, line)), "")
 
 

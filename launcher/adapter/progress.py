@@ -18,22 +18,22 @@ TRAIN, VALIDATE = "train", "validate"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Progress:
-    """How far a run has come. None: no line has told it."""
+    """A run's progress, as far as its output has told it. None: no line has told it."""
 
     phase: str | None = None
     """``TRAIN`` or ``VALIDATE``."""
     epoch: float | None = None
-    """If ``step`` counts within an epoch: the current epoch, from 1. Otherwise: epochs done, with fractions."""
+    """The current epoch, from 1, if ``step`` counts within an epoch. Otherwise: epochs done, with fractions."""
     epochs: float | None = None
     step: int | None = None
-    """In the trainer's own count: micro-batches of an epoch, or optimizer steps of the whole run."""
+    """Steps in the trainer's own count: micro-batches of an epoch, or optimizer steps of the whole run."""
     steps: int | None = None
     of_epoch: bool = False
     """True: ``step`` and ``steps`` count within one epoch."""
     loss: float | None = None
     """The trainer's own training loss; may be nan or inf."""
     from_zero: bool | None = None
-    """Whether the trainer counts whole epochs from 0; False where it tells parts of epochs. None: its lines haven't shown it."""
+    """True: the trainer counts whole epochs from 0. False: it tells parts of epochs. None: its lines haven't shown it."""
 
     @property
     def done(self) -> float | None:
@@ -57,7 +57,7 @@ class Progress:
 
     @property
     def short_of_its_length(self) -> str:
-        """Where it stands, in epochs, where its length is more than one further; empty where it isn't, or isn't told."""
+        """The run's epoch in words, if two epochs or more are missing to its length; empty if fewer are, or if it isn't told."""
         if self.epoch is None or self.epochs is None or self.epochs - self.epoch < 2:
             return ""
         return f"epoch {format_number(self.epoch)} of {format_number(self.epochs)}"
@@ -91,7 +91,7 @@ class Progress:
         return said
 
     def _another_pass(self, later: Progress) -> bool:
-        """Whether a bar without words, shorter than training's, belongs to a validation."""
+        """Tells whether a later line is a bar without words, shorter than training's, which belongs to a validation."""
         return bool(later.epoch is None and self.steps and later.steps and later.steps < self.steps)
 
 
@@ -112,13 +112,13 @@ _BARS = tuple(
     )
 )
 _ROW = re.compile(r"\s*(?P<epoch>\d+)/(?P<epochs>\d+)\s")
-"""How the words before YOLOv5's bar begin."""
+"""Beginning of the words before YOLOv5's bar."""
 _EPOCH = re.compile(
     r"\b(?:epoch(?P<many>s?)\b(?:\(\w+\))?|train(?:ing)?:(?=\s*\[?\d+(?:/\d+)?\]?\s*\[))['\"]?[\s:='\"\[(#]*"
     r"(?P<epoch>\d+(?P<part>\.\d+)?)(?:\s*(?:/|of)\s*(?P<epochs>\d+)(?!\d|/\d))?",
     re.IGNORECASE,
 )
-"""Also timm's and Swin's ``Train: 0 [  50/1251``."""
+"""An epoch's number, and how many there are; also timm's and Swin's ``Train: 0 [  50/1251``."""
 _IN_EPOCH = tuple(map(re.compile, (rf"\]?[\s:,|]*\[\s*{_COUNT}", rf"\]?\s*\|\s*{_COUNT}\s*\|", rf":\s+{_COUNT}(?=.*loss)")))
 """A count behind an epoch: torchvision's and mmengine's brackets, Dora's columns, fairseq's."""
 _STEP = re.compile(
@@ -130,7 +130,7 @@ _IN_BRACKETS = re.compile(rf"\[\s*{_COUNT}\s*(?:\(\s*\d+%\s*\))?\s*\]")
 """PyTorch's tutorials': ``loss: 2.303494  [   64/60000]``."""
 _LOSS = re.compile(rf"loss(?:[\s/_]+train)?\b['\"]?[\s:='\"(]*({_NUMBER})(?!\w|\.\d|/)", re.IGNORECASE)
 _WHOLE = re.compile(r"(?:^|\W)(?:train(?:ing)?[_ /.-]?)?$", re.IGNORECASE)
-"""What stands before the word "loss" where it is all of the training loss."""
+"""The end of the words before "loss" where it is all of the training loss."""
 _WORD_BEFORE = 12
 """Characters before "loss" that say whose it is."""
 _NOT_TRAINING = re.compile(r"val|eval|test|dev", re.IGNORECASE)
@@ -174,7 +174,7 @@ def _of_other_work(line: str, bar: re.Match[str]) -> bool:
 
 
 def _phase(line: str, step: re.Match[str], *, drawn: bool) -> str | None:
-    """Whose a count of steps is; words alone say it only where they name a validation."""
+    """Tells whether a count of steps is of training or of validation; words alone say it only where they name a validation."""
     before = line[: step.start("step")]
     if drawn:
         return VALIDATE if _NOT_TRAINING.search(before) else TRAIN
@@ -182,7 +182,7 @@ def _phase(line: str, step: re.Match[str], *, drawn: bool) -> str | None:
 
 
 def _epoch(line: str, bar: re.Match[str] | None, *, told: bool) -> tuple[Progress, int | None]:
-    """Which epoch a line says it is, or how many there are, and where it has said so. ``told``: it tells more of the training."""
+    """Reads which epoch a line says it is, or how many there are, and where it says so. ``told``: it tells more of the training."""
     if bar is not None and (row := _ROW.match(line, 0, bar.start())):
         return Progress(epoch=float(row["epoch"]), epochs=float(row["epochs"]), from_zero=row["epoch"] == "0" or None), None
     for found in _EPOCH.finditer(line):
@@ -201,7 +201,7 @@ def _count_behind(end: int | None, line: str) -> re.Match[str] | None:
 
 
 def _step(line: str, *, told: bool) -> re.Match[str] | None:
-    """A bare plural (``steps: 100``) is a length, and ``batch: 16`` a size, in a line that tells nothing else."""
+    """Finds a step's count: a bare plural (``steps: 100``) is a length, and ``batch: 16`` a size, in a line that tells nothing else."""
     for found in _STEP.finditer(line):
         if (told or found["steps"] or not found["many"]) and not _DOES_OTHER_WORK.match(line[found.end() :]):
             return found

@@ -29,17 +29,17 @@ from launcher.machine import ranks
 from launcher.machine.devices import Budget
 
 NOT_FINITE = "its weights are not finite"
-"""Why a checkpoint of a diverged training can't be used, for people."""
+"""The reason, for people, why a checkpoint of a diverged training can't be used."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunStart:
-    """How an attempt of the full run starts."""
+    """The start of an attempt at the full run."""
 
     checkpoint: Checkpoint | None = None
-    """What it resumes from, with the same effective batch and schedule; None: it starts from the beginning."""
+    """The checkpoint it resumes from, with the same effective batch and schedule; None: it starts from the beginning."""
     attempt: int = 1
-    """For the names of files it writes."""
+    """Number of the attempt, from 1, for the names of files it writes."""
     workers: int | None = None
     """Data loader workers, if other than the rung's."""
 
@@ -57,7 +57,7 @@ class Weights:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Saved:
-    """What a run has saved. Only names were looked at."""
+    """Files that a run has saved. Only names were looked at."""
 
     place: Path
     """The file or folder that it saves to."""
@@ -73,14 +73,14 @@ class Saved:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Correction:
-    """What is known of a difference that twins have found. Every cure is proven before it is used."""
+    """A trainer's knowledge of a difference that twins have found. Every cure is proven before it is used."""
 
     cure: Mapping[str, Any] = field(default_factory=dict)
     """``trainer.args`` that correct the difference; empty where none are known."""
     told: str = ""
-    """Why the update differs, if that is how this trainer accumulates by itself: the difference is reported and not refused."""
+    """The reason why the update differs, if this trainer accumulates so by itself: the difference is reported and not refused."""
     doubted: str = ""
-    """Why the finding doesn't prove that the update differs: the rung is launched then, and reported as not comparable."""
+    """The reason why the finding doesn't prove that the update differs: the rung is launched then, and reported as not comparable."""
 
 
 class Adapter(ABC):
@@ -90,14 +90,14 @@ class Adapter(ABC):
     """
 
     name: ClassVar[str]
-    """Its name in ``trainer.adapter`` and in the entry point."""
+    """The adapter's name in ``trainer.adapter`` and in the entry point."""
     wheels: ClassVar[Mapping[str, WheelSpec]]
     general: ClassVar[bool] = False
     """True: the adapter takes any command, so it is asked only if no other adapter recognises it. Rung 0 is the command as it stands, whose
     settings were read from text, which is a guess: rung 0 is tried first, what its trial shows is what was asked, and nothing below it is
     tried if that disproves the reading."""
     words: ClassVar[TrainerWords] = TrainerWords()
-    """What the trainer's messages mean."""
+    """The trainer's messages and their meaning."""
     ranks: ClassVar[bool] = False
     """True: its trials and its run can be started once on each of several devices (torchrun), and follow from that alone."""
     starts_ranks: ClassVar[bool] = False
@@ -111,7 +111,7 @@ class Adapter(ABC):
 
     @classmethod
     def recognise(cls, words: Sequence[str], *, value: str = "") -> Understood | None:
-        """What a user's command line asks for; None if it isn't one of this trainer's.
+        """Recognises what a user's command line asks for; None if it isn't one of this trainer's.
 
         ``value``, for a general adapter: which value of the program's own source the person says to be its batch size
         (``CONFIG['batch']``). Raises BadInput if it is this trainer's but doesn't train, or can't be followed.
@@ -120,12 +120,12 @@ class Adapter(ABC):
 
     @cached_property
     def asked(self) -> Asked:
-        """What the recipe asks for. An adapter that has more to say replaces fields of ``super().asked``. Looks at no data."""
+        """The training that the recipe asks for. An adapter that has more to say replaces fields of ``super().asked``. Looks at no data."""
         return Asked(world_size=ranks.world_size(self.recipe.device.cards, self.recipe.device.kind))
 
     @abstractmethod
     def check(self) -> list[Fault]:
-        """All faults of the recipe's trainer arguments and data. Runs nothing and writes nothing."""
+        """Finds all faults of the recipe's trainer arguments and data. Runs nothing and writes nothing."""
 
     def notes(self) -> Sequence[str]:
         """Sentences that a user should read before the first trial (a model starts without pretrained weights, say)."""
@@ -139,7 +139,7 @@ class Adapter(ABC):
         return ()
 
     def inputs(self, ladder: Ladder) -> Inputs:
-        """Everything that its trials depend on, so that a fit can be kept."""
+        """Lists everything that its trials depend on, so that a fit can be kept."""
         return Inputs(unknown=f"the adapter {self.name} doesn't say what its trials hang on")
 
     def stand_in(self, place: Path) -> Recipe | None:
@@ -159,14 +159,14 @@ class Adapter(ABC):
 
     @abstractmethod
     def trial(self, rung: Rung, budget: Budget, *, folder: Path, cache: Path) -> TrialPlan:
-        """How one rung is tried. ``folder``: the trial's own. ``cache``: shared by all trials of a launch."""
+        """Plans how one rung is tried. ``folder``: the trial's own. ``cache``: shared by all trials of a launch."""
 
     @abstractmethod
     def command(self, rung: Rung, budget: Budget, *, folder: Path, start: RunStart = FIRST) -> Command:
         """The full run at ``rung``, as the trainer's own native command. ``folder``: the run folder."""
 
     def small(self, chosen: Rung, asked: Rung) -> Sequence[tuple[int, int]]:
-        """(micro-batch, accumulation) of two twins of one optimizer step: laid out as asked, and row by row.
+        """Returns (micro-batch, accumulation) of two twins of one optimizer step: laid out as asked, and row by row.
 
         Empty if this trainer's steps can't be made smaller: then no rung is proven to train the same.
         """
@@ -177,7 +177,7 @@ class Adapter(ABC):
         raise NotImplementedError
 
     def corrected(self, finding: Finding) -> Correction:
-        """What this trainer knows of a difference between twins of two layouts, and how it may be put right."""
+        """Tells what this trainer knows of a difference between twins of two layouts, and how it may be put right."""
         return Correction()
 
     # -- what came of it --------------------------------------------------------------------------------------------------
@@ -191,10 +191,10 @@ class Adapter(ABC):
 
     @abstractmethod
     def results(self, *, folder: Path) -> Mapping[str, Any]:
-        """What a finished run has left, read from the trainer's files: paths of checkpoints, say."""
+        """Reads from the trainer's files what a finished run has left: paths of checkpoints, say."""
 
     def saved(self, folder: Path) -> Saved:
-        """What the run of this run folder has saved."""
+        """Finds what the run of this run folder has saved."""
         return Saved(place=folder / "run")
 
     def edited(self, *, since: float) -> Sequence[str]:

@@ -8,7 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 
 ENCODING = "utf-8-sig"
-"""Of sources. Editors of Windows put a mark in front, which Python passes over in a file, and not in a text."""
+"""Encoding of sources. Editors of Windows put a mark in front, which Python passes over in a file, and not in a text."""
 
 
 def parsed(path: Path) -> tuple[str, ast.Module | None]:

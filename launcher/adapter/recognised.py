@@ -18,9 +18,9 @@ class Belief:
     wheel: str
     value: Any
     spelling: str
-    """How the command spells it."""
+    """The setting as the command spells it."""
     source: str
-    """Where the value was found, in words."""
+    """The place where the value was found, in words."""
 
     def __str__(self) -> str:
         return self.source if self.spelling == "outside" else f"{self.spelling} ({self.source})"
@@ -32,7 +32,7 @@ class Doubt:
 
     wheel: str
     text: str
-    """For people: what is in doubt, and what to type to settle it."""
+    """Words for people: what is in doubt, and what to type to settle it."""
 
     def __str__(self) -> str:
         return self.text
@@ -53,7 +53,7 @@ class Understood:
     args: Mapping[str, Any] = field(default_factory=dict)
     """``trainer.args``: the trainer's native arguments."""
     device: Mapping[str, Any] = field(default_factory=dict)
-    """What it says of the cards to train on."""
+    """Keys of ``device`` for the cards that the command names to train on."""
     data: str | None = None
     task: str | None = None
     ladder: Mapping[str, Any] = field(default_factory=dict)

@@ -36,7 +36,7 @@ def adapters() -> Iterator[type[Adapter]]:
 
 
 def words_of(adapter: Adapter) -> TrainerWords:
-    """What its trainer's messages mean. For a general adapter, whose command may run any trainer: those of all installed adapters."""
+    """Finds the words of an adapter's trainer; for a general adapter, whose command may run any trainer, those of all installed ones."""
     if not adapter.general:
         return adapter.words
     return log_line.joined([adapter.words, *(other.words for other in adapters() if other.name != adapter.name)])

@@ -1,4 +1,4 @@
-"""Which wheel the name of a flag or key usually means. Pure."""
+"""Tells which wheel the name of a flag or key usually means. Pure."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ def meaning(name: str) -> str | None:
 
 
 def part(name: str) -> bool:
-    """Whether a micro-batch's name says that it is a part of a larger batch: ``--micro_batch_size``, ``--device-batch-size``."""
+    """Tells whether a micro-batch's name says that it is a part of a larger batch: ``--micro_batch_size``, ``--device-batch-size``."""
     return any(word.startswith("micro") or word in ("device", "gpu") for word in _words(name))
 
 
 def whole(name: str) -> bool:
-    """Whether a name means the batch of an optimizer step: ``--global-batch-size``, and a plain batch size beside one that is a part."""
+    """Tells whether a name means the batch of an optimizer step, of which a micro-batch is a part: ``--global-batch-size``."""
     words = frozenset(_words(name))
     batch = {"batch", "size"} <= words or bool(words & {"batchsize", "bs", "bsz"})
     return batch and bool(words & {"global", "total", "effective"}) and not words & _EVALUATION
@@ -76,7 +76,7 @@ _NO_LENGTH = frozenset((
 
 
 def counts_steps(name: str) -> bool:
-    """Whether a flag or key says how long training, or a pass of it, is in steps: of which kind shows only when it runs."""
+    """Tells whether a flag or key says how long training, or a pass of it, is in steps: of which kind shows only when it runs."""
     words = set(_words(name))
     if words in ({"iterations"}, {"steps"}, {"iters"}, {"updates"}) or (words & _STEPS and {"per", "epoch"} <= words):
         return True
@@ -84,6 +84,6 @@ def counts_steps(name: str) -> bool:
 
 
 def counts_passes(name: str) -> bool:
-    """Whether a flag or key says how long training is in passes over the data."""
+    """Tells whether a flag or key says how long training is in passes over the data."""
     words = set(_words(name))
     return bool(words & {"epoch", "epochs"}) and words <= {"epoch", "epochs", *_HOW_MANY}

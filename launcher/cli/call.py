@@ -28,7 +28,7 @@ VALUED = (GIVE_UP, SET, TRIAL, FORGET)
 
 
 class Takes(Enum):
-    """What a verb works on. It decides how the words of a command line are read and completed."""
+    """The kind of thing that a verb works on. It decides how the words of a command line are read and completed."""
 
     RECIPE = "recipe"
     """recipe=NAME and overrides, for Hydra."""
@@ -43,7 +43,7 @@ class Takes(Enum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Answer:
-    """How a verb ended: the exit status, and what ``--json`` prints."""
+    """The end of a verb: the exit status, and the record that ``--json`` prints."""
 
     status: ExitCode
     record: Mapping[str, Any]
@@ -55,7 +55,7 @@ Task = Callable[[], Answer]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Call:
-    """What a verb is called with."""
+    """One call of a verb: its words, flags and command."""
 
     verb: str
     terminal: Terminal
@@ -64,9 +64,9 @@ class Call:
     flags: frozenset[str] = frozenset()
     """The verb's own flags that were given, but for those with a value."""
     values: Mapping[str, str] = field(default_factory=dict)
-    """Those with a value."""
+    """The flags that were given with a value: flag -> value."""
     command: tuple[str, ...] = ()
-    """What stands after ``--``."""
+    """Words after ``--``."""
 
 
 def single(act: Callable[[Call], Answer]) -> Callable[[Call], Iterable[Task]]:
@@ -80,7 +80,7 @@ class Verb:
 
     name: str
     usage: str
-    """What follows the name in the help."""
+    """Words that follow the name in the help."""
     help: str
     """One line."""
     takes: Takes

@@ -16,7 +16,7 @@ LOOK_S = 0.1
 
 
 def wants_detach(call: Call) -> bool:
-    """A launch that is handed to SLURM goes on without this terminal anyway."""
+    """Tells whether to detach; a launch that is handed to SLURM goes on without this terminal anyway."""
     return DETACH in call.flags and "launch=slurm" not in call.words
 
 

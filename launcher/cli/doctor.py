@@ -17,7 +17,7 @@ _WIDTH = 13
 
 
 def doctor(call: Call) -> Answer:
-    """One line for each thing; exit status 1 where one would stop a launch."""
+    """Prints one line for each thing that was looked at; exit status 1 where one would stop a launch."""
     from launcher.history import runs
     from launcher.machine import checkup
 

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from launcher.explain.explanation import Explanation
 
 MOST_BYTES = 8 << 20
-"""Of a log its end is read: that is where it tells of its failure."""
+"""Bytes that are read of a log, from its end: that is where it tells of its failure."""
 
 
 def explain(call: Call) -> Answer:
-    """A file, standard input, or a run; without a word the newest run."""
+    """Explains a file, standard input, or a run; without a word the newest run."""
     from launcher.explain import explanation
 
     name, text, run = _read(call)
@@ -31,7 +31,7 @@ def explain(call: Call) -> Answer:
 
 
 def _read(call: Call) -> tuple[str, str, str]:
-    """(what was read, its text, the run's folder if it is one). Raises BadInput for what can't be read."""
+    """Returns (name of what was read, its text, the run's folder if it is one). Raises BadInput for what can't be read."""
     said = word(call, "log")
     if said == "-":
         return "standard input", sys.stdin.buffer.read()[-MOST_BYTES:].decode("utf-8", "replace"), ""

@@ -37,7 +37,7 @@ from launcher.trial.job import Job
 from launcher.trial.trial import Trial
 
 USUAL = 5
-"""Nine of ten first launches take so many trials at most (docs/fit.md)."""
+"""Trials that nine of ten first launches take at most (docs/fit.md)."""
 
 
 class Display:
@@ -200,14 +200,14 @@ class Display:
 
     @hear.register
     def _finished(self, event: Finished) -> None:
-        """How the full run ended; a launch that was interrupted is told by what interrupted it."""
+        """Shows how the full run ended; a launch that was interrupted is told by what interrupted it."""
         if event.fit.outcome is not None and event.fit.status not in (Status.INTERRUPTED, Status.STOPPED):
             outcome_view.ended(self._console, event.fit)
 
     # -- words
 
     def _labelled(self, label: str, said: str, *, label_style: str = "dim") -> None:
-        """A label, and a paragraph beside it."""
+        """Prints a label, and a paragraph beside it."""
         width = max(8, len(label) + 2)
         self._say(Text.assemble((f"{label:<{width}}", label_style), said))
 
@@ -228,7 +228,7 @@ def _what_fits(budget: Budget) -> str:
 
 
 def _how_long(most: int) -> str:
-    """How many trials there will be."""
+    """Tells in words how many trials there will be. ``most``: their highest number."""
     usual = _counted(min(most, USUAL), "trial")
     number = f"{usual} at most" if 1 < most <= USUAL else usual if most == 1 else f"usually {usual} at most, {most} if all goes badly"
     return f"{number}, each starts the command anew and makes some steps; then the run"
@@ -239,13 +239,13 @@ def _counted(number: int, what: str) -> str:
 
 
 def _room(trial: Trial, budget: Budget) -> str:
-    """How close to the cap a trial that fits came, in words."""
+    """Tells in words how close to the cap a trial that fits came."""
     cap, peak = trial.report.cap_bytes or budget.cap_bytes, trial.verdict.peak_bytes
     return f"{format_size(cap - peak)} below the cap of {format_size(cap)}" if peak else ""
 
 
 def _batch_of(job: Job) -> str:
-    """What the ladder does to the effective batch, in words."""
+    """Tells in words what the ladder does to the effective batch."""
     effective, last = job.ladder.effective_batch, min(rung.effective_batch for rung in job.ladder.rungs)
     if not effective:
         return "the batch is the command's own"

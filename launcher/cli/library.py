@@ -13,7 +13,7 @@ COPY = "copy"
 
 
 def recipes(call: Call) -> Answer:
-    """One line for each recipe; ``copy NAME [NEW]`` puts one of the person's own into ./recipes, never over one that is there."""
+    """Prints a line for each recipe; ``copy NAME [NEW]`` puts one of the person's own into ./recipes, never over one that is there."""
     if call.words:
         return _copied(call)
     found = [{"name": name, "summary": _summary(path), "file": str(path)} for name, path in sorted(recipe_files().items())]
@@ -56,7 +56,7 @@ def _file(name: str) -> Path:
 
 
 def show(call: Call) -> Answer:
-    """A recipe's file as it is, with its comments; where it lies goes to standard error, so that the rest can be copied."""
+    """Prints a recipe's file as it is, with its comments; where it lies goes to standard error, so that the rest can be copied."""
     said = word(call, "recipe").removeprefix("recipe=")
     if not said:
         raise refusal("no recipe is named", f"autofit show NAME. There is: {', '.join(sorted(recipe_files()))}.")
@@ -72,7 +72,7 @@ def show(call: Call) -> Answer:
 
 
 def schema(call: Call) -> Answer:
-    """The JSON schema of a recipe's file."""
+    """Prints the JSON schema of a recipe's file."""
     import json
 
     from launcher.config import json_schema
@@ -83,7 +83,7 @@ def schema(call: Call) -> Answer:
 
 
 def agents(call: Call) -> Answer:
-    """What a coding agent should know before it calls autofit."""
+    """Prints what a coding agent should know before it calls autofit."""
     text = Path(__file__).with_name("agents.md").read_text(encoding="utf-8").rstrip()
     call.terminal.say(text)
     return Answer(status=ExitCode.DONE, record={"text": text})
@@ -94,7 +94,7 @@ def agents(call: Call) -> Answer:
 
 
 def fits(call: Call) -> Answer:
-    """The fits that are kept, the newest first, and those that a run has disproved; with ``--forget`` one or all are forgotten."""
+    """Shows the fits that are kept, the newest first, and those that a run has disproved; ``--forget`` forgets one fit, or all."""
     if FORGET in call.values:
         return _forgotten(call, call.values[FORGET])
     from launcher.cli import runs_view
@@ -112,7 +112,7 @@ def fits(call: Call) -> Answer:
 
 
 def _forgotten(call: Call, said: str) -> Answer:
-    """One fit, or all; what runs have disproved stays known."""
+    """Forgets one fit, or all; what runs have disproved stays known."""
     from launcher.history import kept_fits
 
     if said != "all" and not said.isdecimal():

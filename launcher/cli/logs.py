@@ -22,7 +22,7 @@ _PIECE_BYTES = 1 << 20
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Said:
-    """What one process of a launch has written: a trial's, or an attempt's at the full run."""
+    """Files of the output of one process of a launch: a trial's, or an attempt's at the full run."""
 
     name: str
     stdout: Path
@@ -30,7 +30,7 @@ class Said:
 
 
 def logs(call: Call) -> Answer:
-    """The newest run's, where none is named; with ``-f`` until it or the trial has ended, or nobody reads it any more."""
+    """Prints a run's output, without a name the newest one's; with ``-f`` until it or the trial has ended, or nobody reads it any more."""
     from launcher.history.runs import Reader, find, newest
 
     name, trial = word(call, "run"), _number(call)
@@ -62,7 +62,7 @@ def _number(call: Call) -> int | None:
 
 
 def latest(run: Run) -> Said | None:
-    """What is being said, or was last: by the full run's newest attempt, before it by the newest trial."""
+    """Finds the newest output: that of the full run's newest attempt, before it that of the newest trial; None where there is none."""
     if run.known.attempts:
         files = run.folder.attempt(run.attempt)
         again = f" (attempt {run.attempt})" if run.attempt > 1 else ""

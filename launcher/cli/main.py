@@ -66,7 +66,7 @@ def run(argv: Sequence[str]) -> int:
 
 
 def _valued(words: Sequence[str], verb: Verb | None) -> tuple[dict[str, str], list[str]]:
-    """(the verb's flags with a value, the other words). One without its value stays among the words, and is told there."""
+    """Returns (the verb's flags with a value, the other words). A flag without its value stays among the words, and is told there."""
     values: dict[str, str] = {}
     rest, left = [], list(words)
     while left:

@@ -44,7 +44,7 @@ def _wrapped(text: str, indent: str = "") -> list[str]:
 
 
 def _pairs(said: Mapping[str, str]) -> Iterator[str]:
-    """Names, and beside them what they do."""
+    """Formats names, and beside them what they do."""
     width = max(map(len, said)) + 4
     for name, meaning in said.items():
         lines = _wrapped(meaning, " " * width) or [""]
@@ -53,7 +53,7 @@ def _pairs(said: Mapping[str, str]) -> Iterator[str]:
 
 
 def _keys(only: tuple[str, ...] = ("",)) -> Iterator[str]:
-    """Each key that begins with one of ``only``, its default, and below it what it means."""
+    """Formats each key that begins with one of ``only``: its default, and below it what it means."""
     from launcher.config.schema import Recipe
 
     for key, field in fields(Recipe):
@@ -89,7 +89,7 @@ def _meaning(key: str, field: FieldInfo) -> str:
 
 
 def _wheels() -> str:
-    """What can be asked of each trainer that is installed."""
+    """Lists what can be asked of each trainer that is installed."""
     from launcher.adapter.registry import adapters
 
     return " ".join(f"{one.name}: {', '.join(sorted(one.wheels))}." for one in adapters() if one.wheels)

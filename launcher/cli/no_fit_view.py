@@ -20,7 +20,7 @@ _OF_MEMORY = (Kind.FITS, Kind.OUT_OF_MEMORY, Kind.SPILLED)
 
 
 def show(console: Console, fit: Fit) -> None:
-    """Why nothing is launched; then a line for each thing that would help, and how to say it."""
+    """Shows why nothing is launched; then a line for each thing that would help, and how to say it."""
     if fit.status is not Status.NO_RUNG_FITS:
         prose.say(console, _stopped(fit), style="red")
         return
@@ -33,7 +33,7 @@ def show(console: Console, fit: Fit) -> None:
 
 
 def _why(fit: Fit) -> str:
-    """What was tried, and what became of rungs that failed of something else than the device's memory."""
+    """Tells what was tried, and what became of rungs that failed of something else than the device's memory."""
     rungs, tried = len(fit.job.ladder.rungs), len({trial.rung.index for trial in fit.trials})
     asked = "" if tried == rungs else ", which rule out the others"
     asked += ", full runs of this launch have ruled out some" if fit.reuse.failures else ""

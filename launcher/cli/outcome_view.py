@@ -33,7 +33,7 @@ def colour(verdict: Verdict) -> str:
 
 
 def summary(console: Console, fit: Fit) -> None:
-    """The ladder as far as it was walked, and what was given up."""
+    """Shows the ladder as far as it was walked, and what was given up."""
     job = fit.job
     names = ("rung", *(wheel.name for wheel in job.ladder.wheels), "accum", "peak", "trial")
     columns = [*map(Column, names), Column("verdict", right=False)]
@@ -63,7 +63,7 @@ def _row(trial: Trial, job: Job) -> Iterable[str | Text]:
 
 
 def ended(console: Console, fit: Fit) -> None:
-    """How the full run has ended, and what can be done where it failed."""
+    """Shows how the full run has ended, and what can be done where it failed."""
     outcome = fit.outcome
     assert outcome is not None
     if outcome.done:
@@ -88,7 +88,7 @@ def ended(console: Console, fit: Fit) -> None:
 
 
 def _length(console: Console, outcome: RunRecord) -> None:
-    """A run that came to its end long before its length: a patience of its own, or something has ended it that it hides."""
+    """Tells of a run that came to its end long before its length: a patience of its own, or something has ended it that it hides."""
     if outcome.ended_at:
         why = f"it says “{outcome.stopped_early}”" if outcome.stopped_early else "what ended it, its words don't say"
         text = f"the last that it told was {outcome.ended_at}; it ended there by itself, with exit status 0: {why}"
@@ -96,7 +96,7 @@ def _length(console: Console, outcome: RunRecord) -> None:
 
 
 def _steps(console: Console, fit: Fit, made: int | None) -> None:
-    """The run's optimizer steps against those due; a run that ended at a rung that nobody compared."""
+    """Shows the run's optimizer steps against those due; tells of a run that ended at a rung that isn't proven the same training."""
     steps, same = fit.steps, fit.certificate(fit.rung) if fit.rung is not None else None
     if steps is not None and steps.line == "proven":
         prose.say(console, f"  {'optimizer steps':<28} {steps.made}, as due by {steps.due.by}")
@@ -113,7 +113,7 @@ def _steps(console: Console, fit: Fit, made: int | None) -> None:
 
 
 def _going_on(console: Console, fit: Fit) -> None:
-    """What a failed run has left, and how to go on from there."""
+    """Shows what a failed run has left, and how to go on from there."""
     if fit.attempts[-1].left:
         prose.say(console, f"checkpoint left: {fit.attempts[-1].left[0]}")
         prose.command(console, f"autofit resume {shlex.quote(str(fit.job.folder.path))}", before="to go on from it: ")
@@ -126,7 +126,7 @@ def _going_on(console: Console, fit: Fit) -> None:
 
 
 def _memory(console: Console, fit: Fit) -> None:
-    """The run held against its trial, and what it lost to memory on the way."""
+    """Shows the run's memory beside its trial's, and what it lost to memory on the way."""
     memory, lost = fit.memory, fit.outcome.lost_to_memory if fit.outcome is not None else ()
     if memory is not None and memory.ratio is not None:
         run, trial, cap, budget = map(format_size, (memory.run_peak_bytes, memory.trial_peak_bytes, memory.cap_bytes, memory.budget_bytes))
@@ -152,7 +152,7 @@ def _batch_words(trial: Trial, asked: int) -> str:
 
 
 def _given_up(text: str, batch: str, same: SameTraining | None) -> str:
-    """What the rung gives up; that it gives up nothing, or is as asked, only where that is proven."""
+    """Tells what the rung gives up; that it gives up nothing, or is as asked, it tells only where that is proven."""
     if same is None or not same.unproven:
         return f"given up: {text or 'nothing'} ({batch})"
     if same.counted:
@@ -169,7 +169,7 @@ def _cell(cell: str | Text, *, bold: bool) -> Text:
 
 
 def _failure(outcome: RunRecord) -> str:
-    """How a full run failed, in a sentence. The exit status says something only where the run ended by itself."""
+    """Tells in a sentence how a full run failed. The exit status says something only where the run ended by itself."""
     evidence = f": {outcome.evidence}" if outcome.evidence else ""
     if outcome.ended == Ended.DIVERGED and outcome.returncode == 0:
         return f"the full run came to its end, but is not done: it has diverged{evidence}"

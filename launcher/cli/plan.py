@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 GPU = "gpu="
 EVIDENCE = "played on PyTorch's own CUDA allocator: what it holds is exact, context and workspaces are assumed; a trial on a card proves it"
 _CARDS = 8
-"""Of each kind that are pretended: as many as a machine mostly has at most."""
+"""Cards of one kind that are pretended: as many as a machine mostly has at most."""
 _RULES = ("launch.kind=here", "device.kind=cuda", "device.turns=false", "trial.fresh=true", "trial.resume=false", "trial.proof_timeout_s=0")
 
 
@@ -37,7 +37,7 @@ def plan(call: Call) -> Iterable[Task]:
 
 
 def _cards(words: Sequence[str]) -> list[GpuModel]:
-    """Those that are named. Raises BadInput where there is none, or one that isn't known."""
+    """Finds the cards that are named. Raises BadInput where none is named, or one that isn't known."""
     from launcher.pretended import catalogue
 
     names = [name for word in words if word.startswith(GPU) for name in word.removeprefix(GPU).split(",") if name]
@@ -97,7 +97,7 @@ def _played(words: Sequence[str], terminal: Terminal, *, models: Sequence[GpuMod
 def _on_card(
     said: Sequence[str], command: Sequence[str], terminal: Terminal, *, model: GpuModel, python: str
 ) -> tuple[ExitCode, Mapping[str, Any]]:
-    """(the launch's exit status, its record)"""
+    """Plays the launch on a pretended card. Returns (its exit status, its record)."""
     from launcher.machine import process
     from launcher.pretended.cards import Cards, played
 

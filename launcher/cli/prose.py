@@ -31,7 +31,7 @@ def say(console: Console, words: str | Text, *, style: str = "") -> None:
 
 
 def _breaks(line: str, columns: int) -> list[int]:
-    """Where rows after the first begin. A word that is longer than a row has one of its own, and is copied whole."""
+    """Finds where rows after the first begin. A word that is longer than a row gets one of its own, and is copied whole."""
     found, begin = list[int](), 0
     for word in _WORD.finditer(line):
         if line[begin : word.start()].strip() and cell_len(line[begin : word.end()]) > columns:
@@ -41,12 +41,12 @@ def _breaks(line: str, columns: int) -> list[int]:
 
 
 def command(console: Console, shell: str, *, before: str = "") -> None:
-    """A command line, behind what is said of it. It is one line, which the terminal itself breaks and copies whole."""
+    """Prints a command line behind ``before``. It is one line, which the terminal itself breaks and copies whole."""
     console.print(Text.assemble(before, (shell, "cyan")), soft_wrap=True)
 
 
 def faults(console: Console, found: Iterable[Fault]) -> None:
-    """What is wrong with the input, one fault a paragraph."""
+    """Prints what is wrong with the input, one fault a paragraph."""
     for fault in found:
         place = ": ".join(part for part in (fault.where, fault.key) if part)
         say(console, Text.assemble((f"{place}: " if place else "", "bold"), (fault.found, "red"), _then(fault)))

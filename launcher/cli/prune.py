@@ -82,7 +82,7 @@ def _agreed(call: Call, question: str) -> bool:
 
 
 def _removed(call: Call, path: Path) -> bool:
-    """Whether it is gone. While it goes this process holds it, so that nobody resumes it meanwhile."""
+    """Removes a run's folder and tells whether it is gone. Meanwhile this process holds it, so that nobody resumes it."""
     from launcher.history import owner
 
     try:

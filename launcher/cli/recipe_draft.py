@@ -27,7 +27,7 @@ def recipe(understood: Understood, *, name: str) -> str:
 
 
 def _head(understood: Understood, name: str) -> Iterator[str]:
-    """Header, defaults list and summary."""
+    """Yields the recipe's header, defaults list and summary."""
     command = _on_one_line(" ".join(understood.words))
     yield "# @package _global_"
     yield f"# What autofit understood of: {command}"
@@ -50,7 +50,7 @@ def _section(name: str, value: Any, depth: int = 0) -> Iterator[str]:
 
 
 def _on_one_line(text: object) -> str:
-    """For a comment: a word of a command may have line breaks."""
+    """Joins the lines of a text, for a comment: a word of a command may have line breaks."""
     return " ".join(str(text).splitlines())
 
 
@@ -60,5 +60,5 @@ def as_text(value: Any) -> str:
 
 
 def beliefs(understood: Understood) -> list[str]:
-    """What each setting is taken for, a line each, for the screen."""
+    """Tells what each setting is taken for, a line each, for the screen."""
     return [f"{belief.wheel:<16} {as_text(belief.value):<8} {belief}" for belief in understood.beliefs]

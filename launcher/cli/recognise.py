@@ -19,7 +19,7 @@ from launcher.errors import PLACE, BadInput, Fault
 
 
 def understand(words: Sequence[str], *, value: str = "") -> Understood:
-    """What the command is: an adapter's own where one knows it, else what the general one makes of it.
+    """Tells what the command is: what the adapter that knows it makes of it, else what the general one does.
 
     ``value``: which value of its source a person says to be the batch size. Raises BadInput where it trains nothing that autofit could
     know, or where two adapters claim it.
@@ -52,7 +52,7 @@ def _refuse_shell(words: Sequence[str]) -> None:
 
 
 def _seen(adapter: type[Adapter], words: Sequence[str], value: str) -> Understood | None:
-    """What one adapter makes of it. One that knows the command finds its batch where it arrives, and is told none."""
+    """Asks one adapter about the command. Raises BadInput where one that knows it, and so finds its batch itself, is given a ``value``."""
     seen = adapter.recognise(words, value=value)
     if seen is not None and value and not adapter.general:
         raise _refused(f"--set {value}: this is a training by {adapter.name}, and what arrives there is its batch size", "Leave --set out.")
@@ -108,13 +108,13 @@ def refuse_cards(understood: Understood, *, overrides: Sequence[str]) -> None:
 
 
 def on_cpu(understood: Understood, *, overrides: Sequence[str]) -> Understood:
-    """The same without cards, where a CPU is said beside its command: processes that it starts itself share the CPU's budget, and of
+    """Takes the cards away where a CPU is said beside its command: processes that it starts itself share the CPU's budget, and of
     another one process trains."""
     return replace(understood, device={}) if any(_SAYS_CPU.fullmatch(word) for word in overrides) else understood
 
 
 MOST_LETTERS = 60
-"""Of a run's name: a file system takes 255 bytes, and people read and type it."""
+"""Letters of a run's name: a file system takes 255 bytes, and people read and type it."""
 
 
 def name_of(understood: Understood) -> str:

@@ -20,7 +20,7 @@ OPEN = "--open"
 
 
 def report(call: Call) -> Answer:
-    """Of one run into its folder; of several into the folder where it is asked for."""
+    """Writes the report of one run into its folder; of several into the folder where it is asked for."""
     from launcher.history.run_folder import RunFolder
     from launcher.history.runs import find, newest
     from launcher.page import page

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def run(call: Call) -> Iterable[Task]:
-    """The command as a recipe that is written nowhere, then as with any recipe."""
+    """Launches the command as a recipe that is written nowhere, then as with any recipe."""
     from launcher.adapter.recognised import free_batch
     from launcher.cli import recipe_draft, recognise
 
@@ -35,7 +35,7 @@ def run(call: Call) -> Iterable[Task]:
 
 
 def init(call: Call) -> Answer:
-    """The command as a recipe of the person's own, in ./recipes."""
+    """Writes the command as a recipe of the person's own, in ./recipes."""
     from launcher.cli import recipe_draft, recognise
 
     understood = understand(call)
@@ -45,7 +45,7 @@ def init(call: Call) -> Answer:
 
 
 def understand(call: Call) -> Understood:
-    """What the command is taken for, and says so. Raises BadInput where it can't be told."""
+    """Finds what the command is taken for, and says so. Raises BadInput where it can't be told."""
     from launcher.adapter.recognised import checkpointed, giving_up
     from launcher.adapter.registry import load_adapter
     from launcher.cli import recipe_draft, recognise

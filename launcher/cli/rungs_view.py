@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def ladder(ladder: Ladder, console: Console) -> None:
-    """Every rung, numbered."""
+    """Draws every rung, numbered."""
     columns = [Column(name) for name in ("rung", *(wheel.name for wheel in ladder.wheels), "accum", "effective")]
     rows = [
         [Text(str(cell)) for cell in (rung.index, *map(facts.value, rung.values.values()), rung.accumulation, rung.effective_batch)]
@@ -29,7 +29,7 @@ def ladder(ladder: Ladder, console: Console) -> None:
 
 
 def report(trial: Trial, budget: Budget, console: Console) -> None:
-    """One trial, phase by phase."""
+    """Draws one trial, phase by phase."""
     columns = [Column("phase", right=False)]
     columns += [Column(name) for name in ("batches", "seconds", "allocated", "reserved", "outside", "device")]
     rows = []
@@ -42,5 +42,5 @@ def report(trial: Trial, budget: Budget, console: Console) -> None:
 
 
 def words(rung: Rung) -> str:
-    """Its settings."""
+    """Tells the rung's settings in words."""
     return facts.words({**rung.values, **({"accumulation": rung.accumulation} if rung.micro_batch else {})})

@@ -26,7 +26,7 @@ PEAKS = "--peaks"
 LOOK_S = 1.0
 """Seconds between two looks at a watched run, which writes a line each second."""
 SILENT_S = 600.0
-"""Another machine's run that has written nothing for this long is not watched any more: it may have been killed."""
+"""Seconds without a word after which another machine's run is not watched any more: it may have been killed."""
 STOP_S = 600.0
 """Seconds to wait for a run that was asked to stop: it may be writing a large checkpoint."""
 LAST_WORDS_S = 5.0
@@ -38,7 +38,7 @@ LAST_WORDS_S = 5.0
 
 
 def runs(call: Call) -> Answer:
-    """A line for each run, the newest first."""
+    """Prints a line for each run, the newest first."""
     from launcher.cli import runs_view
     from launcher.history.runs import ROOT, below, run_in
 
@@ -62,7 +62,7 @@ def runs(call: Call) -> Answer:
 
 
 def _peaks(call: Call, found: list[Run]) -> Answer:
-    """The pairs that there are: only a run that was seen has a peak to hold against its trial's."""
+    """Shows the pairs of peaks that there are: only a run that was seen has a peak to hold against its trial's."""
     from launcher.cli import runs_view
 
     pairs = []
@@ -123,7 +123,7 @@ def _ended(call: Call, run: Run, *, status: ExitCode) -> Answer:
 
 
 def _after(run: Run) -> str:
-    """What can be done about a run that didn't come to its end."""
+    """Tells what can be done about a run that didn't come to its end."""
     if run.submission is not None and run.record is None:
         return submit.never_begun(run)
     if run.state == "elsewhere":
@@ -175,7 +175,7 @@ def _named(said: str, verb: str) -> str:
 
 
 def _ask(run: Run, owner: Owner) -> None:
-    """SIGTERM to that very process. Raises BadInput where it isn't ours to signal."""
+    """Sends SIGTERM to that very process. Raises BadInput where it isn't ours to signal."""
     from launcher.machine import process
 
     where = str(run.folder.path)
@@ -198,7 +198,7 @@ def _hear_out(ended: Owner) -> None:
 
 
 def _awaited(reader: Reader) -> Run:
-    """The run once it has ended; as it is, after ``STOP_S``."""
+    """Waits until the run has ended, at most ``STOP_S`` seconds, and returns it as it is then."""
     until = time.monotonic() + STOP_S
     while (run := reader.now()).at_work and time.monotonic() < until:
         time.sleep(0.2)
@@ -229,7 +229,7 @@ def resume(call: Call) -> Answer:
 
 
 def _begun(call: Call, folder: Path, draft: Draft, handed: Submission) -> Answer:
-    """A launch that was handed to SLURM, and that nobody has begun yet: here, which is in its job, or in a new job."""
+    """Begins a launch that was handed to SLURM and that nobody has begun yet: here, which is in its job, or in a new job."""
     from launcher.history.run_folder import RunFolder
 
     if submit.is_wanted(draft):

@@ -24,14 +24,14 @@ _COLOURS = {
 }  # fmt: skip
 _OTHERWISE = "red"
 PLAIN_S = 10.0
-"""Between two lines of a run without a terminal, where nothing of note happens."""
+"""Seconds between two lines of a run without a terminal, where nothing of note happens."""
 SILENT_S = 60.0
 """A run at work that has written nothing for longer is told to be silent."""
 _PHASES = {"train": "training", "validate": "validation"}
 
 
 def runs(console: Console, runs: Sequence[Run]) -> None:
-    """One line for each."""
+    """Shows one line for each run."""
     columns = [Column(name, right=False) for name in ("run", "state", "rung", "progress")]
     columns += map(Column, ("peak", "budget", "age"))
     rows = []
@@ -45,7 +45,7 @@ def runs(console: Console, runs: Sequence[Run]) -> None:
 
 
 def peaks(console: Console, pairs: Sequence[Mapping[str, Any]]) -> None:
-    """Each full run's peak beside its trial's."""
+    """Shows each full run's peak beside its trial's."""
     columns = [Column("run", right=False), Column("state", right=False)]
     columns += map(Column, ("rung", "trial peak", "run peak", "run / trial", "cap", "budget"))
     rows = []
@@ -59,7 +59,7 @@ def peaks(console: Console, pairs: Sequence[Mapping[str, Any]]) -> None:
 
 
 def fits(console: Console, kept: Sequence[KeptFit], failures: Sequence[RunFailure]) -> None:
-    """Fits that stand for the trials of a launch, and those that a run has shown to be wrong."""
+    """Shows fits that stand for the trials of a launch, and those that a run has shown to be wrong."""
     columns = [Column(name, right=False) for name in ("fit", "of", "rung", "device")]
     columns += map(Column, ("peak", "holds at caps", "made"))
     rows = []
@@ -75,7 +75,7 @@ def fits(console: Console, kept: Sequence[KeptFit], failures: Sequence[RunFailur
 
 
 def ended(console: Console, run: Run) -> None:
-    """How it ended, in a few lines."""
+    """Shows in a few lines how the run ended."""
     progress = f"  {_progress(run)}" if run.lines or run.state == "done" else ""
     prose.say(console, Text.assemble(f"{run.name}: ", (_words(run.state), _colour(run)), progress))
     if run.peak_bytes and run.budget_bytes:
@@ -90,7 +90,7 @@ def ended(console: Console, run: Run) -> None:
 
 @contextmanager
 def live(console: Console) -> Iterator[Callable[[Run], None]]:
-    """While open, what it yields draws one run as it is now: on a terminal in place, elsewhere a line where there is news."""
+    """Yields a function that draws a run as it is now, while this is open: on a terminal in place, elsewhere a line where there is news."""
     if not console.is_terminal:
         yield _news(console)
         return
@@ -122,7 +122,7 @@ def line(run: Run) -> str:
 
 
 def told(run: Run) -> list[tuple[str, str]]:
-    """(label, words) of what is known of a run at work; the first says which run it is."""
+    """Returns (label, words) of everything that is known of a run at work; the first says which run it is."""
     by = f", process {run.owner.pid} on {run.owner.host}" if run.owner.pid else ""
     return [(run.name, f"{_words(run.state)}{by}"), *((label, words) for label, words in _all_told(run) if words and words != "-")]
 

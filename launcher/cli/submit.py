@@ -45,7 +45,7 @@ def refuse(call: Call, draft: Draft) -> None:
 
 
 def draft(draft: Draft, terminal: Terminal, *, fit_only: bool = False) -> Answer:
-    """A new launch, in a folder of its own; there is none if SLURM doesn't take its job."""
+    """Hands in a new launch, in a folder of its own; there is none if SLURM doesn't take its job."""
     from launcher.engine import prepare
 
     prepare.refuse_a_rung(draft)
@@ -58,7 +58,7 @@ def draft(draft: Draft, terminal: Terminal, *, fit_only: bool = False) -> Answer
 
 
 def again(folder: Path, draft: Draft, terminal: Terminal, *, fit_only: bool) -> Answer:
-    """A launch that was interrupted or has failed, as a new job in the same folder."""
+    """Hands in a launch that was interrupted or has failed, as a new job in the same folder."""
     if faults := _faults(draft):
         raise BadInput(draft.provenance.placed(faults))
     return _handed_in(folder, draft, terminal, fit_only=fit_only)
@@ -114,7 +114,7 @@ def _asked(folder: Path, recipe: Recipe) -> SlurmJob:
 
 
 def look(handed: Submission) -> JobSeen | None:
-    """What SLURM says of a launch's job; None where it can't be asked."""
+    """Asks SLURM about a launch's job; None where it can't be asked."""
     from launcher.history.submission import JobSeen
     from launcher.machine import slurm
 
@@ -131,7 +131,7 @@ def stop(handed: Submission, seen: JobSeen) -> None:
 
 
 def never_begun(run: Run) -> str:
-    """What became of a job that is gone and had not begun with its launch."""
+    """Tells what became of a job that is gone and had not begun with its launch."""
     assert run.submission is not None
     log = run.submission.log(run.folder.path)
     how = f" ({run.seen.state.lower()})" if run.seen is not None and run.seen.state else ""
@@ -187,7 +187,7 @@ def queue_again(run_dir: str, terminal: Terminal) -> None:
 
 
 def gained(run: Run) -> bool:
-    """Whether the launch comes further: a trial has ended since it was last begun, or its last three starts began at several places."""
+    """Tells whether the launch gets further: a trial has ended since it last began, or its last three starts began at several places."""
     began = datetime.fromisoformat(run.owner.began).timestamp() if run.owner.began else 0.0
     if any(written_at(path) > began for path in run.folder.trials.glob("*/verdict.json")):
         return True

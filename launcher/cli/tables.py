@@ -22,7 +22,7 @@ class Column:
 
 
 def show(console: Console, columns: Sequence[Column], rows: Sequence[Sequence[Text]], *, title: str = "") -> None:
-    """Without a terminal there is room for everything."""
+    """Draws the rows as a table, or as paragraphs where the terminal is too narrow; without a terminal there is room for everything."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for column in columns:
         table.add_column(column.name, justify="right" if column.right else "left", no_wrap=True)

@@ -37,7 +37,7 @@ class _Screen(io.FileIO):
         self._torn = False
         """A trainer's last line has no end yet."""
         self.lost: OSError | None = None
-        """Why nothing is written any more."""
+        """The error since which nothing is written any more; None while everything is."""
 
     def write(self, data: Any, /) -> int:
         """Writes autofit's own words; they never stand behind a trainer's last line."""
@@ -66,7 +66,7 @@ class _Screen(io.FileIO):
 
 
 def _screen(stream: TextIO) -> _Screen | None:
-    """What is behind one of our streams; None for a stream that a test or a notebook has put there."""
+    """Finds the screen behind one of our streams; None for a stream that a test or a notebook has put there."""
     raw = getattr(getattr(stream, "buffer", None), "raw", None)
     return raw if isinstance(raw, _Screen) else None
 
@@ -86,7 +86,7 @@ class Shown:
             self._stream.buffer.write(data)
 
     def _fitted(self, data: bytes) -> bytes:
-        """The width is asked for at every write: terminals are resized."""
+        """Fits redrawn lines to the terminal's width, which it asks for at every write: terminals are resized."""
         from launcher.machine.bars import WIDE, Redrawing
 
         columns = _columns(self._stream) or WIDE
@@ -120,7 +120,7 @@ class Streams:
 
 
 def _same(one: TextIO | None, other: TextIO | None) -> bool:
-    """Whether two streams end up in one place: a terminal, or a file that both were sent to."""
+    """Tells whether two streams end up in one place: a terminal, or a file that both were sent to."""
     try:
         return one is not None and other is not None and os.path.sameopenfile(one.fileno(), other.fileno())
     except (OSError, ValueError):
@@ -151,29 +151,29 @@ class Terminal:
 
     @property
     def _stream(self) -> TextIO:
-        """Where what is shown goes."""
+        """The stream for everything that is shown."""
         return sys.stderr if self.as_json else sys.stdout
 
     @property
     def console(self) -> Console:
-        """What views draw on."""
+        """The console that views draw on."""
         return self._console(stderr=self.as_json)
 
     def say(self, *lines: str) -> None:
-        """Lines for people."""
+        """Prints lines for people."""
         for line in lines:
             self._print(line, self._stream)
 
     def labelled(self, label: str, words: str, *, width: int) -> None:
-        """A label in so many columns, and a paragraph beside it."""
+        """Prints a label in so many columns, and a paragraph beside it."""
         self._print(f"{label:<{width}}{words}", self._stream)
 
     def complain(self, line: str) -> None:
-        """A line about what went wrong."""
+        """Prints a line about what went wrong."""
         self._print(line, sys.stderr)
 
     def _print(self, line: str, stream: TextIO) -> None:
-        """On a terminal with words whole; rich is loaded only where a line is too long."""
+        """Prints a line, on a terminal with words whole; rich is loaded only where a line is too long."""
         columns = _columns(stream)
         if columns is None or all(len(one) <= columns for one in line.split("\n")):
             print(line, file=stream, flush=True)
@@ -183,24 +183,24 @@ class Terminal:
         prose.say(self._console(stderr=stream is sys.stderr), line)
 
     def asked(self, question: str) -> str | None:
-        """What the person at the terminal answers; None where nobody is there to be asked."""
+        """Asks the person at the terminal and returns the answer; None where nobody is there to be asked."""
         if sys.stdin is None or not sys.stdin.isatty() or not sys.stderr.isatty():
             return None
         print(question, end="", file=sys.stderr, flush=True)
         return sys.stdin.readline()
 
     def faults(self, faults: Iterable[Fault]) -> None:
-        """What is wrong with the input."""
+        """Prints what is wrong with the input."""
         from launcher.cli import prose
 
         prose.faults(self._console(stderr=True), faults)
 
     def streams(self) -> tuple[Shown, Shown]:
-        """Where a trainer's own standard output and error are shown."""
+        """Returns the streams on which a trainer's own standard output and error are shown."""
         return Shown(self._stream), Shown(sys.stderr)
 
     def record(self, record: Mapping[str, Any]) -> None:
-        """What ``--json`` asks for: one line that ends standard output."""
+        """Prints what ``--json`` asks for: one line that ends standard output."""
         if self.as_json:
             from launcher.shared.files import plain
 
@@ -208,7 +208,7 @@ class Terminal:
             print(json.dumps(plain(record)), flush=True)
 
     def _console(self, *, stderr: bool) -> Console:
-        """One for each stream: what is drawn in place is known to whatever else is printed there.
+        """Returns the one console of a stream: what is drawn in place is known to whatever else is printed there.
 
         ``FORCE_COLOR``, which notebooks and some CI set, gives colours, and no lines that are drawn anew: only a terminal can do that.
         """
@@ -222,7 +222,7 @@ class Terminal:
 
 
 def _columns(stream: TextIO) -> int | None:
-    """Of a terminal; None where it is none."""
+    """Counts a terminal's columns; None where the stream is none."""
     try:
         return os.get_terminal_size(stream.fileno()).columns or None
     except (OSError, ValueError):

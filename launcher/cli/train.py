@@ -29,7 +29,7 @@ def fit(call: Call) -> Iterable[Task]:
 
 
 def launches(call: Call, words: Sequence[str], *, fit_only: bool = False, drafted: Mapping[str, str] | None = None) -> Iterable[Task]:
-    """A launch of each recipe that the words compose to."""
+    """Makes a launch of each recipe that the words compose to."""
     return each(drafts(call, words, drafted), call, partial(launch, fit_only=fit_only))
 
 

@@ -215,7 +215,7 @@ FLAGS: Mapping[str, str] = {
     TRIAL: "a trial's instead of the full run's, by the number that the launch told it by",
     FORGET: "forget one, or all: the next launch makes its trials again",
 }
-"""What the verbs' own flags do."""
+"""The verbs' own flags: flag -> what it does."""
 _EVERYWHERE = {"--json": "end standard output with one line of JSON; everything else goes to standard error"}
 _HYDRAS = {
     "--cfg job": "print the composed recipe and stop (also --info, --resolve, --package)",
@@ -282,7 +282,7 @@ def named(name: str) -> Verb:
 
 
 def completions(line: str) -> list[str] | None:
-    """What can follow what is typed so far; None where Hydra knows it."""
+    """Lists the words that can follow what is typed so far; None where Hydra knows them."""
     typed = line.split()
     if len(typed) < 2 or (len(typed) == 2 and not line.endswith(" ")):
         return [verb.name for verb in VERBS]

@@ -111,7 +111,7 @@ class Typed:
         return [override for word in self.overrides if (override := override_in(word)) is not None]
 
     def values_of(self, key: str) -> list[str]:
-        """What is said for a key; of a multirun each of its values."""
+        """Lists the values that are said for a key; of a multirun each of them."""
         said = [override.value for override in self.said if override.key == key]
         return [name for value in said for name in (value.split(",") if self.sweeping else [value])]
 

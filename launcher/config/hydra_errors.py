@@ -16,7 +16,7 @@ from launcher.paths import short
 
 @contextmanager
 def told(typed: Mapping[str, str]) -> Iterator[None]:
-    """While open, errors of Hydra are raised as BadInput. ``typed``: override as Hydra got it -> as it was typed.
+    """Raises errors of Hydra as BadInput while it is open. ``typed``: override as Hydra got it -> as it was typed.
 
     Hydra raises many kinds of errors for many kinds of input: its own, OmegaConf's, and plain ValueErrors.
     """
@@ -66,7 +66,7 @@ def _fault(error: Exception, typed: Mapping[str, str]) -> Fault:
 
 
 def _said_by(group: str, typed: Mapping[str, str]) -> str:
-    """Who chose an option of a group: the command line, or the recipe."""
+    """Tells what chose an option of a group: the command line, or the recipe's file."""
     said = [override for word in typed.values() if (override := override_in(word)) is not None]
     if any(override.key == group for override in said):
         return COMMAND_LINE
@@ -75,6 +75,6 @@ def _said_by(group: str, typed: Mapping[str, str]) -> str:
 
 
 def _file_of(config: str) -> str:
-    """What Hydra calls ``recipe/mine``, as a person would."""
+    """Names a configuration, which Hydra calls ``recipe/mine``, as a person would: by its file."""
     file = recipe_files().get(config.removeprefix("recipe/"))
     return short(file) if file is not None else COMMAND_LINE if config == "config" else config

@@ -76,7 +76,7 @@ def _sections() -> Collection[str]:
 
 
 def _text(value: str, *, sweeping: bool) -> str:
-    """Byte for byte, whatever it looks like; but null, and what is in Hydra's quotes already, stays what it is to Hydra."""
+    """Quotes a text so that Hydra takes it byte for byte; but null, and what is in Hydra's quotes already, stays what it is to Hydra."""
     expanded = os.path.expanduser(value) if value == "~" or value.startswith("~/") else value
     if sweeping and "," in value:
         return value if _structured(value) else ",".join(_text(part, sweeping=False) for part in value.split(","))
@@ -86,7 +86,7 @@ def _text(value: str, *, sweeping: bool) -> str:
 
 
 def _other(value: str, *, sweeping: bool) -> str:
-    """As Hydra reads it; what it can't read is a text."""
+    """Keeps the value as it is where Hydra can read it; puts anything else in quotes, as a text."""
     if _hydras(value) is not _UNREADABLE:
         return value
     if sweeping and "," in value:
@@ -95,7 +95,7 @@ def _other(value: str, *, sweeping: bool) -> str:
 
 
 def sweeps(word: str) -> bool:
-    """Whether Hydra would make several launches of it."""
+    """Tells whether Hydra would make several launches of the word."""
     from hydra.core.override_parser.overrides_parser import OverridesParser
 
     return OverridesParser.create().parse_override(word).is_sweep_override()
@@ -105,7 +105,7 @@ _UNREADABLE = object()
 
 
 def _structured(value: str) -> bool:
-    """What begins as a list, a mapping, a quoted text or a call, and is one."""
+    """Tells whether the value begins as a list, a mapping, a quoted text or a call, and Hydra can read it."""
     return (value[:1] in tuple("'\"[{") or _CALL.fullmatch(value) is not None) and _hydras(value) is not _UNREADABLE
 
 
@@ -119,7 +119,7 @@ def quoted(text: str) -> str:
 
 
 def _hydras(value: str) -> object:
-    """What the value is to Hydra, or ``_UNREADABLE``."""
+    """Reads the value as Hydra does; ``_UNREADABLE`` where Hydra can't."""
     from hydra.core.override_parser.overrides_parser import OverridesParser
     from hydra.errors import HydraException
 

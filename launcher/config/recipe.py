@@ -21,7 +21,7 @@ from launcher.paths import short
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Provenance:
-    """Where the keys of a composed configuration came from."""
+    """The origin of the keys of a composed configuration: the command line, or a file."""
 
     overrides: tuple[str, ...] = ()
     """The command line's overrides, as typed."""
@@ -41,7 +41,7 @@ class Provenance:
         return short(self.file) if self.file is not None else PLACE
 
     def _in_recipe(self, key: str) -> bool:
-        """Whether the recipe's file says it, whatever option of its group was typed."""
+        """Tells whether the recipe's file holds the key, whatever option of its group was typed."""
         try:
             node: Any = yaml.safe_load(self.file.read_text(encoding="utf-8")) if self.file is not None else {}
         except (OSError, ValueError, yaml.YAMLError):
@@ -84,7 +84,7 @@ def checked(config: DictConfig, provenance: Provenance) -> Draft:
 
 
 def from_plain(plain: Mapping[str, Any], provenance: Provenance) -> Draft:
-    """As ``checked``, for what ``as_yaml`` has written."""
+    """Validates what ``as_yaml`` has written, as ``checked`` does a composed configuration."""
     return _validated(dict(plain), [], provenance)
 
 

@@ -23,7 +23,7 @@ from launcher.paths import home, short
 
 @contextmanager
 def filled(*, drafted: Mapping[str, str], typed: Collection[str]) -> Iterator[None]:
-    """While open, Hydra has them. ``drafted``: recipes that are in no file, name -> text; ``typed``: groups of the command line, which
+    """Gives Hydra the recipes while it is open. ``drafted``: those in no file, name -> text; ``typed``: groups of the command line, which
     conf/config.yaml takes once more behind the recipe, so that they win over what it says."""
     texts: dict[str, Callable[[], tuple[str, str]]] = {name: partial(_read, file) for name, file in recipe_files().items()}
     texts |= {name: partial(lambda text: (text, PLACE), text) for name, text in drafted.items()}
@@ -54,7 +54,7 @@ class _Stored(ConfigNode):
 
 
 def _read(file: Path) -> tuple[str, str]:
-    """(what a recipe says, what its place is called). Raises BadInput."""
+    """Reads a recipe's file. Returns (its text, the name of its place). Raises BadInput where that can't be done."""
     try:
         return file.read_text(encoding="utf-8-sig"), short(file)
     except UnicodeDecodeError as error:

@@ -1,4 +1,4 @@
-"""What a recipe may say: typed, frozen models with a docstring under each field. Values live in conf/ and recipes/.
+"""The keys of a recipe: typed, frozen models with a docstring under each field. Values live in conf/ and recipes/.
 
 Validated in one go by ``recipe.checked``; past that gate nothing is a dictionary of unknown shape any more, except the trainer's
 own arguments and the wheels' values, whose meaning belongs to the adapter.
@@ -14,7 +14,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidat
 from launcher.shared.sizes import MIB, parse_size
 
 Value = bool | int | float | str | None
-"""What a wheel can stand at."""
+"""A value that a wheel can have."""
 
 
 def _budget(said: Any) -> Any:
@@ -51,10 +51,10 @@ class Part(BaseModel):
 
 
 class WheelRule(Part):
-    """How far one wheel of the ladder may be turned."""
+    """Limits within which one wheel of the ladder may be turned."""
 
     values: tuple[Value, ...] | None = None
-    """What may be fallen back to after the asked value, best first. Null: derived (divisors, a grid, smaller models)."""
+    """Values to fall back to after the asked one, best first. Null: derived (divisors, a grid, smaller models)."""
     floor: Value = None
     """The last value allowed: least micro-batch, least image size, smallest model. Null: the adapter's own."""
     grid: Annotated[int, Field(gt=0)] | None = None
@@ -62,14 +62,14 @@ class WheelRule(Part):
     ratio: Annotated[float, Field(gt=0, lt=1)] | None = None
     """Each derived size is about this fraction of the one before."""
     argument: str | None = None
-    """For a wheel the adapter doesn't know: which of the trainer's own arguments it turns."""
+    """The trainer's own argument that the wheel turns, where the adapter doesn't know the wheel."""
     acts_in: Literal["training", "validation", "both", "host"] | None = None
-    """Where the wheel saves memory: one that acts only in validation can't cure a failure in training; host: beside the device, as loader
-    workers or a cache of images do, and nowhere else. Null: the adapter's own."""
+    """The part of a run in which the wheel saves memory: one that acts only in validation can't cure a failure in training; host: only
+    beside the device, as loader workers or a cache of images do. Null: the adapter's own."""
 
 
 class LadderRules(Part):
-    """Which wheels turn, in which order, and how far."""
+    """The wheels that turn, their order, and how far each of them turns."""
 
     order: tuple[str, ...]
     """Fastest wheel first. The first rung that fits gives up least, in this order. Empty: nothing is turned."""
@@ -86,7 +86,7 @@ class LadderRules(Part):
 
 
 class TrainerRules(Part):
-    """Which trainer, and its own arguments, in its own words."""
+    """The trainer, and its own arguments in its own words."""
 
     adapter: str
     """Name of the adapter, from the entry-point group ``autofit.adapters``."""
@@ -97,7 +97,7 @@ class TrainerRules(Part):
 
 
 def _kind(said: Any) -> Any:
-    """What people call a card."""
+    """Reads gpu, as people call a card, as cuda; anything else stays as it is."""
     return "cuda" if said == "gpu" else said
 
 
@@ -119,12 +119,12 @@ Cards = Annotated[
 
 
 class DeviceRules(Part):
-    """Which device, and how much of it."""
+    """The device to train on, and how much of it may be used."""
 
     kind: Annotated[Literal["auto", "cuda", "cpu"], BeforeValidator(_kind)] = "auto"
     """auto takes a CUDA card where NVML finds one, else the CPU."""
     index: Annotated[int, Field(ge=0)] = 0
-    """Which of the visible cards."""
+    """Number of the card to use, among the visible ones and from 0."""
     cards: Cards = None
     """Cards that train together, a process on each: all (that are visible), so many (2), or which ([0,1], or UUIDs). The smallest decides.
     On a CPU so many processes, each with the budget. Null: one card, ``index``."""
@@ -138,16 +138,16 @@ class DeviceRules(Part):
     share: bool = False
     """True: accept a card that another process holds, and budget only what is free."""
     when_taken: Literal["wait", "stop"] = "wait"
-    """What to do where another launch has the card, or others come to it later: wait until it is free again, or stop."""
+    """Answer to another launch that has the card, or to others that come to it later: wait until it is free again, or stop."""
     taken_timeout_s: Annotated[float, Field(gt=0)] = 600.0
     """Seconds to wait at most each time; then the launch stops."""
     turns: bool | None = None
-    """Whether launches of autofit on the same device wait for each other (``share``: those that all say so have it together). Null: on a
-    card they do, on a CPU they don't."""
+    """True: launches of autofit on the same device wait for each other (``share``: those that all say so have it together). Null: on a card
+    they do, on a CPU they don't."""
 
 
 class TrialRules(Part):
-    """How long and how hard a rung is really tried."""
+    """Rules of trials: how long and how hard a rung is really tried."""
 
     steps: Annotated[int, Field(ge=2)] = 2
     """Optimizer steps before validation; two at least, since optimizer state exists only after the first."""
@@ -167,7 +167,7 @@ class TrialRules(Part):
 
 
 class RecoverRules(Part):
-    """What may be done to bring a run to its end that failed on the way."""
+    """Rules of recovery: what may be done to bring a run to its end that failed on the way."""
 
     restarts: Annotated[int, Field(ge=0)] = 5
     """Times that a run is started again after a failure; waits for a card don't count. 0: a failure ends it."""
@@ -188,7 +188,7 @@ class RecoverRules(Part):
 
 
 class RunRules(Part):
-    """Where records go, and how a run is ended."""
+    """Rules of runs: where their records go, and how a run is ended."""
 
     root: str = "runs/autofit"
     """Folder that gets one new folder for each launch."""
@@ -197,7 +197,7 @@ class RunRules(Part):
 
 
 class SlurmRules(Part):
-    """What a launch's job asks SLURM for. Null: nothing is said, and the cluster's own default holds."""
+    """Settings of a launch's SLURM job. Null: nothing is said of it, and the cluster's own default holds."""
 
     partition: str | None = None
     """sbatch --partition."""
@@ -226,12 +226,12 @@ class SlurmRules(Part):
 
 
 class LaunchRules(Part):
-    """Where autofit itself runs."""
+    """The place where autofit itself runs."""
 
     kind: Literal["here", "slurm"] = "here"
     """here: in this process. slurm: in a SLURM job, which is handed in; autofit returns at once."""
     slurm: SlurmRules = SlurmRules()
-    """What its job asks for."""
+    """Settings of that job."""
 
 
 class Recipe(Part):
@@ -257,7 +257,7 @@ class Recipe(Part):
     run: RunRules = RunRules()
     launch: LaunchRules = LaunchRules()
     rung: Annotated[int, Field(ge=0)] | None = None
-    """Which rung ``autofit trial`` tries."""
+    """Number of the rung that ``autofit trial`` tries."""
 
 
 SECTIONS: Mapping[str, type[Part]] = {

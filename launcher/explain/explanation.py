@@ -29,11 +29,11 @@ class Explanation:
     phase: str
     figures: CardFigures
     trainer: str
-    """Whose log it seems to be; empty: any PyTorch training's."""
+    """The trainer whose log it seems to be; empty: any PyTorch training's."""
     likely: str
-    """What most likely takes the memory, or what the error means; empty where that isn't known."""
+    """Words on what most likely takes the memory, or on what the error means; empty where that isn't known."""
     changes: tuple[str, ...]
-    """What to change, best first."""
+    """Changes to make, best first."""
     may_fit: bool
     """A launch with autofit may find what fits."""
     unknown: tuple[str, ...]
@@ -67,7 +67,7 @@ def explain(text: str) -> Explanation:
 
 
 def _particular(failure: LogFailure) -> Known:
-    """What is known of this error, or of a frame of its traceback, beyond its kind."""
+    """Finds what is known of this error, or of a frame of its traceback, beyond its kind."""
     entries = {"allocator": table().frames, "giant": table().frames, "other": table().errors, "foreign": table().errors}
     said = failure.line if failure.kind in ("other", "foreign") else failure.chain
     return known.match(entries.get(failure.kind, ()), said) or Known()

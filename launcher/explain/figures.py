@@ -19,7 +19,7 @@ _FIGURES = {
     "allowed": rf"{_SIZE}allowed|maxallowed:{_SIZE}",
     "ours": rf"thisprocesshas{_SIZE}|{_SIZE}inusebythisprocess",
 }
-"""What they stand beside, in a message without white space and quotes: people and terminals break it anywhere."""
+"""Words beside each figure, in a message without white space and quotes: people and terminals break it anywhere."""
 _OTHERS = re.compile(rf"process\d+has{_SIZE}", re.IGNORECASE)
 _UNITS = {unit.lower(): size for unit, size in UNITS.items()}
 

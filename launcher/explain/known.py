@@ -19,16 +19,16 @@ class Known(BaseModel):
     signs: str = ""
     words: str = ""
     likely: str = ""
-    """What most likely takes the memory, or what an error means."""
+    """Words on what most likely takes the memory, or on what an error means."""
     memory: bool | None = True
     on_card: bool = False
     may_fit: bool = True
     first: str = ""
-    """What helps first, whichever trainer it is."""
+    """The change that helps first, whichever trainer it is."""
     changes: tuple[str, ...] = ()
     last: str = ""
     terms: Mapping[str, str] = {}
-    """Of a trainer: its words for each change."""
+    """A trainer's own words for each change."""
 
 
 class Table(BaseModel):
@@ -37,10 +37,10 @@ class Table(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     kinds: Mapping[str, Known]
-    """By ``LogFailure.kind``."""
+    """Entries by ``LogFailure.kind``."""
     parts: Mapping[str, Known]
     frames: tuple[Known, ...]
-    """What a traceback's frames tell beyond the part in which it failed."""
+    """Entries for frames of a traceback, which tell more than the part in which it failed."""
     errors: tuple[Known, ...]
     """Errors that are none of PyTorch's memory; ``on_card``: of a card's memory all the same, in a program of another kind."""
     dialects: tuple[Known, ...]
@@ -52,7 +52,7 @@ def table() -> Table:
 
 
 def speaker(log: str) -> Known:
-    """Whose log it is, with the words of any PyTorch training where it has none of its own."""
+    """Finds whose log it is, with the words of any PyTorch training where its trainer has none of its own."""
     spoken = table().dialects
     speaking = next(one for one in spoken if re.search(one.signs, log))
     return speaking.model_copy(update={"terms": {**spoken[-1].terms, **speaking.terms}})

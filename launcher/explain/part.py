@@ -12,7 +12,7 @@ from launcher.run.cause import FRAME, phase_of
 from launcher.shared.report import Phase
 
 LAST_LINES = 200
-"""Of what was printed before a failure: the rest is long past."""
+"""Lines that are read of what was printed before a failure: the rest is long past."""
 
 
 def find(chain: str, before: Sequence[str]) -> str:
@@ -31,7 +31,7 @@ def find(chain: str, before: Sequence[str]) -> str:
 
 
 def _places(chain: str) -> Iterator[str]:
-    """Of a traceback that was cut to its last source line, that line."""
+    """Yields each frame of a traceback and its source line; of a traceback that was cut to its last source line, that line."""
     lines = chain.splitlines()
     cut = FRAME.search(chain) is None
     for number, line in enumerate(lines):

@@ -11,7 +11,7 @@ _CONTROLS = re.compile(
 )
 """A notebook's HTML, and colours, also those whose first character a terminal or a notebook's file wrote in other letters, or lost."""
 _TYPED = str.maketrans("“”„«»\u2018\u2019\xa0", '"""""\'\' ')
-"""What mail programs and word processors make of quotes."""
+"""Quotes as mail programs and word processors write them, and the plain ones in place of them."""
 _LONGEST, _MOST, _MOST_LINES = 1000, 1 << 20, 20_000
 """Characters of a line, which is broken there; characters and lines of a log's end: a longer past says nothing of its failure."""
 _BEFORE = re.compile(
@@ -29,7 +29,7 @@ _FRAMES = (
     re.compile(r"^(?:Cell |Input )?(?P<file>(?:In ?\[\d+\]|<ipython-input-[\w-]+>))(?:, line (?P<line>\d+))?(?: in (?P<name>[\w<>]+))?"),
 )
 _JOINED = re.compile(r'(?<=\S) +(?=File "[^"]+", line \d+, in |[\w.]+(?:[Ee]rror|Exception)(?:: |$))')
-"""Where a traceback that somebody pasted as one line had its lines' ends."""
+"""The ends of lines in a traceback that somebody pasted as one line."""
 _PARTED = re.compile(
     r"(?P<card>(?:CUDA|HIP)[\s>]+)?" + r"[\s>]*".join("outofmemory")
     + r'|File "[^"]{1,300}"' + r"\n?".join(", line ") + r"[\d\n]{1,7}" + r"\n?".join(", in ")
@@ -40,7 +40,7 @@ SOURCE = re.compile(r"^\s+\d+\s|^\s*(?:(?:-+>|❱)\s*\d+\s|\^|~|\.\.\.)")
 
 
 def plain(text: str) -> list[str]:
-    """Its lines: without colours, prefixes and boxes, each frame of a traceback as Python itself prints it."""
+    """Cleans the lines of a text: without colours, prefixes and boxes, each frame of a traceback as Python itself prints it."""
     lines = [line for line in dedent(_CONTROLS.sub("", text[-_MOST:]).translate(_TYPED)).splitlines() if line][-_MOST_LINES:]
     first = re.match(r" *(\d{1,9})\b", lines[0]) if lines else None
     if first and all(re.match(rf" *{number}\b", line) for number, line in enumerate(lines, int(first[1]))):  # of an editor, or cat -n

@@ -76,7 +76,7 @@ def _pairs(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
 
 
 def _unwrapped(spoken: list[str]) -> list[str]:
-    """With the last two lines in one that speak of a failure together only."""
+    """Joins the last two lines that speak of a failure only together."""
     found = ([*spoken[:at], joined, *spoken[at + 2 :]] for at, joined in _pairs(spoken) if _failure([joined]) is not None)
     return next(found, spoken)
 

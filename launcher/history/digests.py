@@ -29,7 +29,7 @@ SMALL_BYTES = 4 * MIB
 
 
 class UnknownIdentity(Exception):
-    """Nobody can find out whether this has changed; the message says why."""
+    """The error where nobody can find out whether something has changed; the message says why."""
 
 
 def short(text: str | bytes) -> str:

@@ -36,7 +36,7 @@ class KeptFit(RecordPart):
 
     id: int = 0
     made: str
-    """When, UTC."""
+    """Time at which it was made, UTC."""
     training: str
     """Name of what is trained."""
     digest: str
@@ -102,12 +102,12 @@ class KnownFits(RecordPart):
         return self.fit or ""
 
     def failures_at(self, cap_bytes: int) -> list[RunFailure]:
-        """Those with as much memory or more, newest first."""
+        """Lists the failures of runs with as much memory or more, newest first."""
         return [one for one in self.failures[::-1] if cap_bytes <= one.cap_bytes]
 
     @property
     def killed(self) -> list[str]:
-        """Those that aren't running: perhaps killed for lack of memory, autofit included. What became of their folders says nothing."""
+        """Folders of launches that don't run: perhaps killed for lack of memory, autofit included. What became of them says nothing."""
         return [folder for folder in self.uses if owner.who(Path(folder)).state is not owner.State.RUNNING]
 
     @property
@@ -124,18 +124,18 @@ def _file(training: str, digest: str) -> Path:
 
 
 def of(training: str, digest: str) -> KnownFits:
-    """What is known of launches with this digest; nothing where it can't be read."""
+    """Reads what is known of launches with this digest; nothing where it can't be read."""
     return _read(_file(training, digest)) or KnownFits()
 
 
 def everything(training: str | None = None) -> list[KnownFits]:
-    """What is known of all launches, or of those of one training, whatever they depended on."""
+    """Reads what is known of all launches, or of those of one training, whatever they depended on."""
     return [known for known in _files(training).values() if known is not None]
 
 
 @contextmanager
 def changed(training: str, digest: str) -> Iterator[KnownFits]:
-    """What is known of launches with this digest, to be changed while this is open, and then written whole; one launch at a time.
+    """Yields what is known of launches with this digest, to be changed while this is open and then written whole; one launch at a time.
 
     Raises OSError where it can't be written.
     """
@@ -215,7 +215,7 @@ class Fingerprint:
 
 
 def changes(before: Mapping[str, str], now: Mapping[str, str]) -> str:
-    """What has changed in one line, three of it by name; empty if nothing has."""
+    """Tells in one line what has changed, three things by name; empty if nothing has."""
     names = [name for name in {**before, **now} if before.get(name) != now.get(name)]
     names.sort(key=lambda name: name.startswith("environment "))
     told = ", ".join([*names[:3], *([f"{len(names) - 3} more"] if len(names) > 3 else [])])

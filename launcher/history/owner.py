@@ -51,21 +51,21 @@ class Owner:
     """The kernel's name for this boot of the machine; empty where it gives none."""
     host: str = ""
     began: str = ""
-    """When it took the folder, UTC."""
+    """Time at which it took the folder, UTC."""
     ended: str = ""
-    """When it released the folder, UTC; empty until then."""
+    """Time at which it released the folder, UTC; empty until then."""
     locked: bool = False
     """The file system has locks, so that the lock tells whether the owner lives."""
     job: str = ""
     """Id of the SLURM job that it runs in; empty outside of one."""
     starts_before: int = 0
-    """How often that job was queued again before."""
+    """Times that the job was queued again before."""
     state: State = State.UNKNOWN
-    """Its state, as far as it is known here and now; not written down."""
+    """The owner's state, as far as it is known here and now; not written down."""
 
 
 def who(folder: Path) -> Owner:
-    """Who holds the folder. Changes nothing."""
+    """Finds out who holds the folder. Changes nothing."""
     try:
         file = os.open(folder / NAME, os.O_RDONLY | os.O_NONBLOCK)  # a pipe in its place is waited for by nobody
     except OSError:
@@ -78,7 +78,7 @@ def who(folder: Path) -> Owner:
 
 
 def _state(owner: Owner, free: bool | None) -> State:
-    """``free``: nobody holds the lock; None: the file system has no locks."""
+    """Tells the owner's state. ``free``: nobody holds the lock; None: the file system has no locks."""
     here = owner.host == socket.gethostname()
     if not owner.pid:
         return State.UNKNOWN
@@ -104,7 +104,7 @@ def alive(owner: Owner) -> bool:
 
 @contextmanager
 def owning(folder: Path) -> Iterator[Owner]:
-    """While open, this process holds the folder. Raises BadInput, having changed nothing, if another one does.
+    """Holds the folder for this process while it is open. Raises BadInput, having changed nothing, if another process holds it.
 
     If the folder can't be written (a full disk), the run goes on, but other processes can't see that it is running.
     """
@@ -123,7 +123,7 @@ def owning(folder: Path) -> Iterator[Owner]:
 
 
 def _opened(folder: Path) -> tuple[int | None, bool]:
-    """(file descriptor of ``owner.json``, whether it is locked); the descriptor is None if the folder can't be written."""
+    """Returns (file descriptor of ``owner.json``, True if it is locked); None for the descriptor if the folder can't be written."""
     try:
         file = os.open(folder / NAME, os.O_RDWR | os.O_CREAT, 0o644)
     except OSError:

@@ -39,7 +39,7 @@ class CheckpointRecord(RecordPart):
 
     path: Path
     done: float = 0.0
-    """How far it has come, in ``unit``."""
+    """Progress of the training at this checkpoint, in ``unit``."""
     unit: str = ""
     """"epochs" or "steps"; for a script, whose checkpoints can't be read, "seconds" (the time when it was written)."""
     finished: bool = False
@@ -63,7 +63,7 @@ class SameTrainingRecord(RecordPart):
     notes: list[str] = []
     seconds: float = 0.0
     refused: str = ""
-    """Why rungs with more accumulation than asked were left out."""
+    """The reason why rungs with more accumulation than asked were left out."""
 
 
 class RungRecord(RecordPart):
@@ -71,7 +71,7 @@ class RungRecord(RecordPart):
 
     rung_index: int = 0
     rung: dict[str, Any] = {}
-    """Its wheels' values."""
+    """The rung's wheels and their values."""
     accumulation: int = 1
     effective_batch: int = 0
 
@@ -81,9 +81,9 @@ class RoomRecord(RecordPart):
 
     name: str = ""
     needed: int = 0
-    """By the run: what the trial took at most, and what its loaders hold ahead once their queues are full."""
+    """Bytes that the run needs: what the trial took at most, and what its loaders hold ahead once their queues are full."""
     there: int | None = None
-    """What there was for it, with what it has itself; null: no limit, or nobody tells it."""
+    """Bytes that there were for the run, those it holds itself included; null: no limit, or nobody tells it."""
     headroom: float = 0.0
     """Part of it that must stay free."""
 
@@ -101,12 +101,12 @@ class TrialRecord(RungRecord):
     source: str | None = None
     """The part of the machine that refused memory; null for other ends."""
     asked_bytes: int | None = None
-    """How much the failing allocation asked for."""
+    """Bytes that the failing allocation asked for."""
     folder: str = ""
     otherwise: list[str] = []
     """Settings that ran otherwise than told."""
     kept: str = ""
-    """When it was made, if an earlier launch made it; else empty."""
+    """Time at which it was made, if an earlier launch made it; else empty."""
     rooms: list[RoomRecord] = []
     """Needs of the machine's memories beside the card."""
     same_training: SameTrainingRecord | None = None
@@ -129,7 +129,7 @@ class LadderRecord(RecordPart):
 
 
 class CouldRecord(RecordPart):
-    """What would make another training and might fit, where no rung does: how it is said, and the rung that is estimated to."""
+    """A change that would make another training and might fit, where no rung does: how it is said, and the rung that is estimated to."""
 
     flag: str = ""
     key: str = ""
@@ -147,7 +147,7 @@ class MoveRecord(RecordPart):
     checkpoint: CheckpointRecord | None = None
     """The checkpoint to go on from; null: from the beginning."""
     workers: int | None = None
-    """At most so many loader workers; null: as asked."""
+    """Highest number of loader workers; null: as asked."""
     unproven: bool = False
     """The rung asks more than the failed one on some wheel, so it needs a trial first."""
 
@@ -180,7 +180,7 @@ class AttemptRecord(RecordPart):
     left: list[CheckpointRecord] = []
     """Checkpoints it could be resumed from when it ended, newest first."""
     remarks: list[str] = []
-    """Its deviations from what was asked, and what autofit did about them, each as the end of a sentence that begins with "the run"."""
+    """Deviations from what was asked, and what autofit did about them, each as the end of a sentence that begins with "the run"."""
     rung_index: int = 0
     rung: dict[str, Any] = {}
     accumulation: int = 1
@@ -190,7 +190,7 @@ class AttemptRecord(RecordPart):
 
     @property
     def done(self) -> float:
-        """How far the newest whole checkpoint had come, in its own unit; 0: there was none."""
+        """Progress at the whole checkpoint that has come furthest, in its own unit; 0: there was none."""
         return max((one.done for one in self.left), default=0.0)
 
 
@@ -237,7 +237,7 @@ class MisreadRecord(RecordPart):
 
 
 class RunRecord(RecordPart):
-    """How the full run's last attempt ended."""
+    """The end of the full run's last attempt."""
 
     returncode: int = 0
     seconds: float = 0.0
@@ -268,7 +268,7 @@ class StepsRecord(RecordPart):
 
     made: int = 0
     due: list[int] = []
-    """At least and at most."""
+    """The least and the most steps that are due."""
     due_by: str = ""
     line: str = ""
 
@@ -278,7 +278,7 @@ class MemoryRecord(RecordPart):
 
     trial_peak_bytes: int = 0
     run_peak_bytes: int = 0
-    """0 where it could not be seen."""
+    """Peak of the run; 0 where it could not be seen."""
     cap_bytes: int = 0
     budget_bytes: int = 0
 
@@ -304,13 +304,13 @@ class Record(RecordPart):
     effective_batch_seen: bool = False
     effective_batch_asked: int | None = None
     began: float | None = None
-    """When it was launched, in seconds since 1970."""
+    """Time at which it was launched, in seconds since 1970."""
     trying: RungRecord | None = None
     """The rung whose trial is under way."""
     waits_for: str = ""
-    """Who holds the card that is waited for just now."""
+    """The holder of the card that is waited for just now."""
     given_up: dict[str, Any] | None = None
-    """Wheel -> asked and used."""
+    """Values given up by the used rung: wheel -> the asked value and the used one."""
     ladder: list[LadderRecord] = []
     """The best rungs, which are tried first; empty until the search is over."""
     trials: list[TrialRecord] = []

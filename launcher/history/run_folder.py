@@ -85,7 +85,7 @@ class RunFolder:
     cache = _Named("trials/cache")
 
     def launched(self) -> float:
-        """When its recipe was written, in seconds since 1970."""
+        """Tells when its recipe was written, in seconds since 1970."""
         return self.recipe.stat().st_mtime
 
     def attempt(self, number: int) -> AttemptFiles:

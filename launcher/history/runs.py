@@ -124,7 +124,7 @@ class Run:
 
     @property
     def rung(self) -> Mapping[str, Any]:
-        """Its wheels' values."""
+        """The rung's wheels and their values, and its accumulation."""
         told = self._rung
         return {**told.rung, "accumulation": told.accumulation} if told.rung else {}
 
@@ -140,12 +140,12 @@ class Run:
 
     @property
     def running_since(self) -> float | None:
-        """When the full run was last launched."""
+        """Time at which the full run was last launched, in seconds since 1970."""
         return self.known.attempts[-1].began if self.known.attempts else None
 
     @property
     def began(self) -> float | None:
-        """When it was launched; of an older run when its process took the folder."""
+        """Time of its launch in seconds since 1970, or of its hand-in to SLURM; of an older run that of its first process."""
         if self.submission is not None:
             return self.known.began or self.submission.handed_in
         with suppress(ValueError):
@@ -154,7 +154,7 @@ class Run:
 
     @property
     def last_sign(self) -> float | None:
-        """When this folder was last written to."""
+        """Time at which this folder was last written to, in seconds since 1970."""
         with suppress(OSError):
             return max(files.written_at(self.folder.record), self.last.get("at", 0.0)) or None
         return None
@@ -172,7 +172,7 @@ class Run:
 
     @property
     def peak_bytes(self) -> int:
-        """Most that the full run has used, as its trial counts it; before it, that of the last trial."""
+        """Most bytes that the full run has used, as its trial counts them; before it, the peak of the trial that fits."""
         peaks = [told[key] for told in self.lines for key in ("peak_bytes", "highest_bytes") if isinstance(told.get(key), int)]
         peaks += [one.peak_bytes for one in self.known.attempts[-1:]]
         return max(self.memory.run_peak_bytes, *peaks, 0) or self.trial_peak_bytes
@@ -196,7 +196,7 @@ class Run:
 
     @property
     def waits_for(self) -> str:
-        """Who holds the card that this launch waits for just now."""
+        """The holder of the card that this launch waits for just now; empty where it waits for none."""
         return self.known.waits_for if self.at_work else ""
 
     @property
@@ -226,7 +226,7 @@ WITHOUT_A_RECORD = (
 
 
 def how_to_go_on(path: Path | str) -> str:
-    """What a run that did not come to its end is gone on with by."""
+    """Tells by which command a run goes on that did not come to its end."""
     return f"`autofit resume {path}` goes on with it."
 
 
@@ -254,7 +254,7 @@ def newest() -> Path:
 
 
 def _touched(path: Path) -> float:
-    """When something last happened in a run; a report that is written later is nothing that happened."""
+    """Tells when something last happened in a run, in seconds since 1970; a report that is written later is nothing that happened."""
     return files.written_at(RunFolder(path).record) or path.stat().st_mtime
 
 

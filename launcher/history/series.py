@@ -21,7 +21,7 @@ from typing import Any, BinaryIO
 DENSE_S = 3600.0
 """Seconds since the run began in which there is a line for each look."""
 EVERY_S = 10.0
-"""Between two lines after that."""
+"""Seconds between two lines after that."""
 
 
 class Series:
@@ -54,7 +54,7 @@ def _began(path: Path) -> float | None:
 
 
 def _torn(path: Path) -> bool:
-    """The last line was not written to its end."""
+    """Tells whether the last line was not written to its end."""
     with suppress(OSError), path.open("rb") as file:
         file.seek(-1, os.SEEK_END)
         return file.read() != b"\n"

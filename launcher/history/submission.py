@@ -80,6 +80,6 @@ def job_here() -> str:
 
 
 def starts_before() -> int:
-    """How often this job was queued again."""
+    """Tells how often this job was queued again; 0 outside of one."""
     said = os.environ.get("SLURM_RESTART_COUNT", "")
     return int(said) if job_here() and said.isdecimal() else 0

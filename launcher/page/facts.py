@@ -32,9 +32,9 @@ class LadderRow:
 
     index: int
     settings: Mapping[str, Any]
-    """Its wheels, and its accumulation behind the micro-batch."""
+    """The rung's wheels, and its accumulation behind the micro-batch."""
     trial: TrialRecord | None
-    """The last that was made of it."""
+    """The last trial that was made of the rung."""
     chosen: bool
     ruled_out_by: int | None
 
@@ -139,7 +139,7 @@ def same_training(record: Record) -> str:
 
 
 def peaks(run: Run, record: Record) -> list[tuple[TrialRecord, list[tuple[str, int]]]]:
-    """For each trial that reported its phases: (name, bytes) of what each phase needed. The chosen one first."""
+    """Lists each trial that reported its phases, with (name, bytes) of what each phase needed; the chosen rung's comes first."""
     found = []
     for trial in sorted(_latest(record).values(), key=lambda one: (one.rung_index != _chosen(record), one.rung_index)):
         report = TrialReport.read(run.folder.trials / f"{trial.rung_index:03d}" / "report.json")
@@ -153,10 +153,10 @@ def peaks(run: Run, record: Record) -> list[tuple[TrialRecord, list[tuple[str, i
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Memory:
-    """What the full run held over time, for a picture of 100 x 100."""
+    """The full run's memory over time, for a picture of 100 x 100."""
 
     points: str
-    """As a polyline of SVG has them."""
+    """Points of the curve, as a polyline of SVG has them."""
     seconds: float
 
 
@@ -175,7 +175,7 @@ def memory(lines: Sequence[Mapping[str, Any]], scale: int) -> Memory | None:
 
 
 def failures(run: Run, record: Record) -> Iterator[tuple[str, str, str]]:
-    """(title, why, the trainer's own words) of each failure."""
+    """Yields (title, why, the trainer's own words) of each failure."""
     for trial in _latest(record).values():
         if trial.verdict != "fits":
             place = run.folder.trials / f"{trial.rung_index:03d}"
