@@ -66,13 +66,7 @@ class Overlay:
     def _is_gone(self, real: str) -> bool:
         """Removed by the script, itself or with a folder above it, and not made again since."""
         gone = self._gone()
-        if not gone:
-            return False
-        while len(real) > 1:
-            if real in gone:
-                return True
-            real = os.path.dirname(real)
-        return False
+        return bool(gone) and any(str(one) in gone for one in (Path(real), *Path(real).parents))
 
     def _gone(self) -> frozenset[str]:
         """What is noted as gone, by any of the trial's processes."""
@@ -147,6 +141,7 @@ class Overlay:
         """Puts the overlay's functions in the place of Python's."""
         opened = self.open
         builtins.open = io.open = opened
+        setattr(io, "FileIO", _file(self))  # noqa: B010  # blobfile has a class below it
         for name in _READERS:
             setattr(os, name, self._reader(self._os[name]))
         for name in _CHANGERS:
@@ -159,9 +154,11 @@ class Overlay:
         setattr(shutil, "rmtree", self.rmtree)  # noqa: B010  # a plain function in the place of a callable object
 
     def open(self, file: Any, mode: str = "r", *args: Any, **kwargs: Any) -> Any:
-        if isinstance(mode, str) and any(letter in mode for letter in "wax+"):
-            return self._open(self.writable(file, keep="w" not in mode), mode, *args, **kwargs)
-        return self._open(self.visible(file), mode, *args, **kwargs)
+        return self._open(self.opened(file, mode), mode, *args, **kwargs)
+
+    def opened(self, file: Any, mode: str) -> Any:
+        """The path to open in that mode."""
+        return self.writable(file, keep="w" not in mode) if set(mode) & set("wax+") else self.visible(file)
 
     def os_open(self, path: Any, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
         path = self._at(path, dir_fd)
@@ -234,9 +231,7 @@ class Overlay:
             self._os["replace"](src, dst)
             return
         if os.path.isdir(self.visible(src)):
-            source = self.visible(src)
-            target = self.writable(dst, keep=False)
-            shutil.copytree(source, target, dirs_exist_ok=True)
+            shutil.copytree(self.visible(src), self.writable(dst, keep=False), dirs_exist_ok=True)
         else:
             with self._open(self.visible(src), "rb") as source, self._open(self.writable(dst, keep=False), "wb") as target:
                 shutil.copyfileobj(source, target)
@@ -246,8 +241,7 @@ class Overlay:
             shutil_remove(self._os, os.fspath(src))
 
     def symlink(self, src: Any, dst: Any, *args: Any, **kwargs: Any) -> None:
-        target = self.writable(dst, keep=False)
-        self._os["symlink"](src, target)
+        self._os["symlink"](src, self.writable(dst, keep=False))
 
     def link(self, src: Any, dst: Any, **kwargs: Any) -> None:
         shutil.copyfile(self.visible(src), self.writable(dst, keep=False))
@@ -314,3 +308,18 @@ _OS_NAMES = (
     *_READERS, *_CHANGERS, "open", "mkdir", "rmdir", "listdir", "scandir", "remove", "rename", "replace", "symlink", "link",
     "getcwd",
 )  # fmt: skip
+
+
+def _file(overlay: Overlay) -> type[io.FileIO]:
+    """``io.FileIO`` whose files, and those of classes below it, lie in the overlay; what ``open`` has made is one of it, too."""
+    own = io.FileIO
+
+    class Kind(type(own)):  # type: ignore[misc]
+        def __instancecheck__(cls, one: Any) -> bool:
+            return isinstance(one, own) if cls is FileIO else super().__instancecheck__(one)
+
+    class FileIO(own, metaclass=Kind):  # type: ignore[misc, valid-type]
+        def __init__(self, file: Any, mode: str = "r", closefd: bool = True, opener: Any = None) -> None:
+            super().__init__(overlay.opened(file, mode), mode, closefd, opener)
+
+    return FileIO

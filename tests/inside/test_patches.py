@@ -68,7 +68,7 @@ def test_each_function_of_torch_is_replaced_once(how: str, tmp_path: Path) -> No
 
 
 SAVES = """
-import posix, sys, tempfile
+import io, posix, sys, tempfile
 from pathlib import Path
 from launcher.inside import overlaid_libraries
 from launcher.inside.after_import import after_import
@@ -87,6 +87,13 @@ assert [torch.load(place / name) for name in ("torch.pt", "torch.serialization.p
 with tempfile.NamedTemporaryFile(dir=place / "kept") as file:
     torch.save(3, file.name)
     assert torch.load(file.name) == 3
+class Own(io.FileIO):
+    pass
+for number, kind in enumerate((io.FileIO, Own)):  # as blobfile writes
+    with kind(place / f"{number}.bin", "wb") as file:
+        file.write(b"4")
+    with open(place / f"{number}.bin", "rb", buffering=0) as file:
+        assert file.read() == b"4" and isinstance(file, io.FileIO) and not isinstance(file, Own)
 assert sorted(posix.listdir(str(place))) == ["kept", "overlay"]
 """
 
