@@ -314,11 +314,11 @@ def _file(overlay: Overlay) -> type[io.FileIO]:
     """``io.FileIO`` whose files, and those of classes below it, lie in the overlay; what ``open`` has made is one of it, too."""
     own = io.FileIO
 
-    class Kind(type(own)):  # type: ignore[misc]
+    class OfFiles(type(own)):  # type: ignore[misc]
         def __instancecheck__(cls, one: Any) -> bool:
             return isinstance(one, own) if cls is FileIO else super().__instancecheck__(one)
 
-    class FileIO(own, metaclass=Kind):  # type: ignore[misc, valid-type]
+    class FileIO(own, metaclass=OfFiles):  # type: ignore[misc, valid-type]
         def __init__(self, file: Any, mode: str = "r", closefd: bool = True, opener: Any = None) -> None:
             super().__init__(overlay.opened(file, mode), mode, closefd, opener)
 
