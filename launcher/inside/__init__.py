@@ -1,4 +1,4 @@
-"""What runs in the trainer's process, whichever trainer it is: the instrument of a trial, the hold on memory, the report.
+"""Runs in the trainer's process, whichever trainer it is: the instrument of a trial, the hold on memory, the report.
 
 The launcher starts ``python -m launcher.inside ORDERS.json`` and reads back ``report.json``. A person's own command is loaded with the
 instrument from outside: ``shim/sitecustomize.py`` stands first on PYTHONPATH, so that every Python process of the command runs it.

@@ -1,4 +1,4 @@
-"""What the trial of a trainer's package imports in the trainer's process: its orders, what it reports with, and the memory budget."""
+"""Names that the trial of a trainer's package imports in the trainer's process: its orders, its recorder, and the memory budget."""
 
 from launcher.inside import budget
 from launcher.inside.recorder import Recorder

@@ -1,4 +1,4 @@
-"""Where the batch that a command trains on arrives: the line of its data loader, and the fields with which a known trainer is called."""
+"""Tells where a command's training batch arrives: the line of its data loader, and the fields with which a known trainer is called."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _DEEPEST = 5
 
 
 class Arrives:
-    """What has arrived in one process, by the words in which a rung is set there: ``loader:train.py:31``, ``call:batch_size``."""
+    """Numbers that have arrived in a process, by the words in which a rung is set there: ``loader:train.py:31``, ``call:batch_size``."""
 
     def __init__(self, instrument: Instrument) -> None:
         self._instrument = instrument

@@ -31,7 +31,7 @@ class BudgetError(RuntimeError):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Taken:
-    """What a trial's process really got; the fields are ``TrialReport``'s."""
+    """The limits that a trial's process really got; the fields are ``TrialReport``'s."""
 
     cap_bytes: int
     ceiling_bytes: int
@@ -61,7 +61,7 @@ def lift() -> None:
 
 
 def _start_libraries() -> None:
-    """What PyTorch and NumPy take once for themselves counts as base, and not as the run's memory.
+    """Has PyTorch and NumPy take now what they take once for themselves, so that it counts as base, and not as the run's memory.
 
     PyTorch: its own threads; under the limit one that cannot be started ends the process without any exception: libgomp calls exit(1).
     NumPy: OpenBLAS's buffer of 32 MiB, which comes with the first product of matrices, a figure's say.
@@ -74,7 +74,7 @@ def _start_libraries() -> None:
 
 
 def _limit_cpu(cap_bytes: int) -> int:
-    """The base. In a full run it is left where the launcher looks for it, so that it can tell the run's need from outside."""
+    """Returns the base. In a full run it is left where the launcher looks for it, so that it can tell the run's need from outside."""
     if sys.platform != "linux":
         raise BudgetError(f"a CPU memory budget needs Linux (RLIMIT_DATA and /proc); this is {sys.platform}. Use a CUDA device, or WSL")
     _start_libraries()
@@ -95,7 +95,7 @@ def _limit_cpu(cap_bytes: int) -> int:
 
 
 def _limit_cuda(orders: Orders, cap_bytes: int) -> int:
-    """What is held outside the allocator. Other processes of the same command may be on the card already."""
+    """Returns the bytes held outside the allocator. Other processes of the same command may be on the card already."""
     import torch
 
     if not torch.cuda.is_available():

@@ -46,7 +46,7 @@ class StepsByOptimizer:
         self._steps[optimizer] = self._steps.get(optimizer, 0) + 1
 
     def mark(self) -> None:
-        """From here on ``since_mark`` counts."""
+        """Starts to count ``since_mark`` anew."""
         self._marked = weakref.WeakKeyDictionary(self._steps)
 
     @property
@@ -60,17 +60,17 @@ class StepsByOptimizer:
 
     @property
     def known(self) -> bool:
-        """Whether there is any."""
+        """True if there is any optimizer."""
         return bool(self._steps)
 
     def hold(self, parameters: Iterable[Any]) -> bool:
-        """Whether any of the optimizers steps one of the parameters."""
+        """Tells whether any of the optimizers steps one of the parameters."""
         held = {id(one) for optimizer in self._steps for group in optimizer.param_groups for one in group["params"]}
         return any(id(one) in held for one in parameters)
 
     @property
     def several(self) -> bool:
-        """Whether more optimizers than one have stepped."""
+        """True if more optimizers than one have stepped."""
         return sum(steps > 0 for steps in self._steps.values()) > 1
 
     @staticmethod

@@ -11,9 +11,9 @@ from ..shared import card_memory
 from ..shared.sizes import MIB
 
 LEAST_CONTEXT_BYTES = 128 * MIB
-"""No CUDA context with PyTorch's kernels is smaller: where less seems to be gone, somebody has given memory back meanwhile."""
+"""The smallest CUDA context with PyTorch's kernels: if less seems to be gone, somebody has given memory back meanwhile."""
 USUAL_CONTEXT_BYTES = 640 * MIB
-"""What is taken for a context that can't be measured: that of an H100 (534 MiB: meta-pytorch/torchcomms#777), rounded up."""
+"""The size taken for a context that can't be measured: that of an H100 (534 MiB: meta-pytorch/torchcomms#777), rounded up."""
 
 
 class VisibleCard:
@@ -52,8 +52,8 @@ class VisibleCard:
 
 
 def too_old(built: str | None) -> str:
-    """What is said of a driver that knows no CUDA as new as PyTorch is ``built`` for, so that PyTorch sees no card; empty where it does, or
-    can't be asked. A program of CUDA 12.4 runs on every driver that knows CUDA 12 (NVIDIA's minor version compatibility)."""
+    """Says that the driver knows no CUDA as new as PyTorch is ``built`` for, so that PyTorch sees no card; empty where it does, or can't be
+    asked. A program of CUDA 12.4 runs on every driver that knows CUDA 12 (NVIDIA's minor version compatibility)."""
     with contextlib.suppress(Exception):
         nvml = importlib.import_module("pynvml")
         nvml.nvmlInit()

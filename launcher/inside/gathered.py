@@ -1,5 +1,5 @@
-"""What every batch of a pass leaves in memory: predictions kept for a score, say. A script is likely to join them at the end of the pass
-(``torch.cat``), so where one is cut, what is still to come counts twice."""
+"""Measures what each batch of a pass leaves in memory: predictions kept for a score, say. A script is likely to join them at the end of the
+pass (``torch.cat``), so if one is cut, what is still to come counts twice."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from ..shared import procfs
 LEAST_HELD = 8 * 2**20
 """Less in all isn't worth holding."""
 JOINED = 2
-"""So often what is still to come is there at once."""
+"""Times that the batches still to come are in memory at once."""
 LOOKS = 3
 
 
 class Gathered:
-    """What is in use after each batch of a pass. ``most``: so many of the last batches are looked at; None: all of them. ``clear`` makes it
-    that of the next pass."""
+    """The memory in use after each batch of a pass. ``most``: number of last batches that are looked at; None: all of them. ``clear``
+    begins the next pass."""
 
     def __init__(self, device: str, most: int | None = None) -> None:
         self._devices = ("cuda", "cpu") if device == "cuda" else ("cpu",)
@@ -43,7 +43,7 @@ class Gathered:
         return {device: steady_growth(live) for device, live in zip(self._devices, zip(*self._looks, strict=True), strict=True)}
 
     def most(self) -> int:
-        """The largest of them."""
+        """Returns the most bytes that a batch leaves behind on a device."""
         return max(self.all().values())
 
 
@@ -55,7 +55,7 @@ def steady_growth(live: Sequence[int]) -> int:
 
 
 def live_bytes(device: str) -> int:
-    """In use. Of host memory without what the allocator has and may give again."""
+    """Returns the bytes in use; of host memory without what the allocator has and may give again."""
     if device == "cuda":
         import torch
 
@@ -70,7 +70,7 @@ class _Mallinfo2(ctypes.Structure):
 
 
 def _free_bytes() -> int:
-    """Of all arenas; 0 where the C library doesn't tell (glibc does since 2.33)."""
+    """Returns the free bytes of all arenas; 0 where the C library doesn't tell (glibc does since 2.33)."""
     with suppress(AttributeError, OSError):
         told = ctypes.CDLL(None).mallinfo2
         told.restype = _Mallinfo2

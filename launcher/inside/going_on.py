@@ -26,7 +26,7 @@ nothing left to train leaves no loss behind."""
 
 
 class Untried(Exception):
-    """Why it can't be seen whether a training goes on."""
+    """Signals that it can't be seen whether a training goes on; the message says why."""
 
     def report(self) -> TrialReport:
         note = f"it was not tried whether it can go on from a checkpoint: {self}"
@@ -60,9 +60,9 @@ def from_checkpoint(payload: dict[str, Any], path: str) -> dict[str, Any]:
 
 
 def told(report: TrialReport, status: int, path: str, orders: Orders) -> TrialReport:
-    """All that came after the start is going on. A script that fails before a batch is trained can't load what it has saved. One that
-    makes no step proves nothing, nor that it breaks later for another reason than memory: the trial cuts its training. Nor is a loss that
-    isn't finite: it comes further than the first. Raises Untried."""
+    """Makes the report of the second process: all that came after the start is going on. A script that fails before a batch is trained
+    can't load what it has saved. One that makes no step proves nothing, nor that it breaks later for another reason than memory: the trial
+    cuts its training. Nor is a loss that isn't finite: it comes further than the first. Raises Untried."""
     uses = tuple(use if use.phase == Phase.START else dataclasses.replace(use, phase=Phase.RESUME.value) for use in report.uses)
     observed = {name: value for name, value in report.observed.items() if name != "accumulation"}  # a pass may go on at its end
     report = dataclasses.replace(report, uses=uses, observed=observed)

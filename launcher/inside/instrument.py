@@ -48,14 +48,14 @@ from .ranks import Together
 from .unrun import Unrun
 
 FOLLOW_S, FINISH_S = 120.0, 30.0
-"""Of fast-forward after which the search for a validation pass is given up; for which the script is followed to its own end after that."""
+"""Seconds of fast-forward after which the search for a validation pass ends; seconds that the script then gets to its own end."""
 SLACK_STEPS = 2
 """Real optimizer steps after the wanted ones, or as many passes, before fast-forward begins: the usual validation comes by then."""
 UNSEEN_END = "what the script does after its training (a test set, figures) is not proven"
 
 
 class Instrument(TakingPart):
-    """One process's part in a trial."""
+    """The part of one process in a trial."""
 
     def __init__(self, settings: ProbeSettings) -> None:
         super().__init__(settings)
@@ -83,16 +83,16 @@ class Instrument(TakingPart):
         self.varies = False
         """Batches of one number of samples came in several shapes."""
         self.gathered = Gathered(self.orders.device)
-        """By the open validation pass."""
+        """Memory that the batches of the open validation pass leave behind."""
         self._grown = self._host_grown = 0
         self._kept = (0, 0)
-        """Of the passes before, the one that keeps most: as ``_keeps``."""
+        """The figures (as of ``_keeps``) of the earlier pass that keeps most."""
         self.knows_the_worst = False
         """A trainer's own hooks choose what comes first: no loader is looked at."""
         self.sampled: dict[int, bool] = {}
         """Data set, by identity -> whether sizes differ in what its loaders give."""
         self.looks: dict[Any, Any] = {}
-        """Those of ``worst`` at loaders."""
+        """Loaders' looks by ``worst``."""
         self.unrun = Unrun()
         self._forward_began = self._train_began = 0.0
         self._train_batches = 0
@@ -102,7 +102,7 @@ class Instrument(TakingPart):
         self._eval_signs = self._saw_validation = False
 
     def forked(self) -> None:
-        """In a forked child: it may load data, or train on its own part. What was seen is its parent's."""
+        """Starts afresh in a forked child, which may load data, or train on its own part: what was seen is its parent's."""
         if self._taken is not None and self.orders.device == "cpu":
             sys.modules["torch"].set_num_threads(1)  # the budget has started the others (``budget``), and no child has them
         self.stop_forwarding()
@@ -175,7 +175,7 @@ class Instrument(TakingPart):
         self._train_began, self._train_batches = time.monotonic(), 0
 
     def first_batch_is_there(self) -> None:
-        """What it took to look for the worst batches is no training."""
+        """Leaves the time that was spent in looking for the worst batches out of the training's."""
         if not self._train_batches:
             self._train_began = time.monotonic()
 
@@ -237,13 +237,13 @@ class Instrument(TakingPart):
         self._came_further(optimizer)
 
     def trains(self, root: Any) -> bool:
-        """Whether an optimizer holds some of a module's weights, or they have gradients; a teacher's, or an average's, don't."""
+        """Tells whether an optimizer holds some of a module's weights, or they have gradients; a teacher's, or an average's, don't."""
         weights = list(root.parameters())
         return not self.progress.known or any(one.grad is not None for one in weights) or self.progress.hold(weights)
 
     def _steps_on(self, optimizer: Any) -> bool:
-        """Whether no backward pass came since the optimizer's last step. DeepSpeed's ZeRO calls it once for each of its groups, and before
-        any training, to make its states."""
+        """Tells whether no backward pass came since the optimizer's last step. DeepSpeed's ZeRO calls it once for each of its groups, and
+        before any training, to make its states."""
         before, self._stepped_at[id(optimizer)] = self._stepped_at.get(id(optimizer), 0), self.backwards
         return before == self.backwards
 
@@ -281,7 +281,7 @@ class Instrument(TakingPart):
                 self._observe_accumulation()
 
     def in_parts(self, size: int) -> bool:
-        """Whether a batch of a loader's is a whole step's, of which the script was told to take parts."""
+        """Tells whether a loader's batch is that of a whole step, of which the script was told to take parts."""
         self.counts.parted = size == self.orders.payload.get("whole") != self.orders.payload.get("micro_batch")
         return self.counts.parted
 
@@ -336,7 +336,7 @@ class Instrument(TakingPart):
             self.recorder.measured(growth_bytes_per_batch=growth, validation_batches_left=left)
 
     def _keeps(self) -> tuple[int, int]:
-        """Of the validation pass that is open: bytes that each batch leaves behind, as they count, and batches that are still to come."""
+        """Returns the bytes that each batch of the open validation pass leaves behind, as they count, and the batches to come."""
         assert self.recorder is not None
         return self._grown, max(0, self.recorder.told.validation_batches_total - len(self.gathered))
 
@@ -395,7 +395,7 @@ class Instrument(TakingPart):
                 act(False)
 
     def something_new(self) -> None:
-        """What has not been trained yet is about to be: real steps, for a while."""
+        """Ends fast-forward for a while of real steps: something is about to be trained that has not been yet."""
         if self.forwarding and (self.phase is Phase.FINISH or not self.validated) and distributed() is None:
             self._count_from_here()
             self.stop_forwarding()
@@ -429,7 +429,7 @@ class Instrument(TakingPart):
     # -- the end
 
     def wind_up(self) -> None:
-        """What is owed was seen; the script is let run to its own end, for some seconds, with stubs in the place of its training."""
+        """Lets the script run to its own end for some seconds, with stubs in the place of its training: what is owed was seen."""
         if self.phase is Phase.FINISH:
             return
         self.keep_checkpoint()
@@ -443,7 +443,7 @@ class Instrument(TakingPart):
         self.ends_soon()
 
     def ends_soon(self) -> None:
-        """What the script does after its training gets some seconds."""
+        """Gives the script some seconds for what it does after its training."""
         usual = threading.stack_size(256 * 1024)  # a usual stack of 8 MiB would count as data, inside the budget
         timer = threading.Timer(FINISH_S, self._out_of_time)
         timer.daemon = True
@@ -457,7 +457,7 @@ class Instrument(TakingPart):
             self.finish()
 
     def keep_checkpoint(self) -> None:
-        """What the script has saved so far is of a training that isn't over: from there a second process may go on."""
+        """Keeps what the script has saved so far, in a training that isn't over: a second process may go on from there."""
         how, dist = self.orders.payload.get("goes_on"), distributed()
         if how and not self.orders.resumes and (dist is None or dist.get_rank() == 0):
             kept_checkpoint.keep(Path(self.settings.overlay), how)
@@ -498,7 +498,7 @@ class Instrument(TakingPart):
         self._tell_unrun()
 
     def _tell_unrun(self) -> None:
-        """Once memory is no longer measured: reading somebody's files needs some."""
+        """Notes lines that were not reached, once memory is no longer measured: reading somebody's files needs some."""
         assert self.recorder is not None
         with contextlib.suppress(Exception):  # whatever they are like
             if places := self.unrun.told():

@@ -1,4 +1,4 @@
-"""What a loader gives, looked at by a forked child for some seconds, data alone: items of the data set, then batches of the loader itself
+"""Looks at what a loader gives, in a forked child for some seconds, data alone: items of the data set, then batches of the loader itself
 (streams, sizes that are drawn in a collate function, batches of drawn size, samplers that make batches of their own).
 
 Nothing that the data opens, caches, draws or reads on is left in the script's own process. The largest batch is kept in a file.
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 SAMPLE_ITEMS, SAMPLE_BATCHES = 2000, 400
 SECONDS, AT_LEAST_S, STREAM_S = 4.0, 3.0, 2.0
-"""For a look; at batches, however long the items took; at least at a stream that doesn't end."""
+"""Seconds for a look; for batches at least, however long the items took; at least for a stream that doesn't end."""
 TELL_S = 0.1
 RANKED, TRIED = 1000, 4
 """Batches of a sampler of the script's own that are ranked by what is known of their items; those of them that are looked at first."""
@@ -48,22 +48,22 @@ def length(thing: Any) -> int:
 
 @dataclass(kw_only=True, slots=True)
 class LoaderLook:
-    """What a child has seen of a loader."""
+    """The findings of a child at a loader."""
 
     sizes: list[tuple[int, int]] = field(default_factory=list)
     """Items with their sizes."""
     asked: bool = False
-    """For batches, too."""
+    """The loader was asked for batches, too."""
     number: int = 0
-    """Of batches."""
+    """Number of batches."""
     draws: int = 0
-    """Those of them that the collate function made anew of items it had had."""
+    """Number of batches that the collate function made anew of items it had had."""
     rows: int = 0
     longest: int = 0
     """Most elements that a row has in a batch."""
     least: int = 0
     most: int = 0
-    """Elements of a batch."""
+    """Elements of the largest batch."""
     file: str = ""
     """The largest batch."""
     drawn: tuple[int, int] = (0, 0)
@@ -82,11 +82,11 @@ class LoaderLook:
 
     @property
     def varied(self) -> bool:
-        """Whether batches differ in size."""
+        """True if batches differ in size."""
         return self.least < self.most
 
     def told(self, total: int) -> str:
-        """In words, with numbers. ``total``: items there are."""
+        """Says in words, with numbers, what was seen. ``total``: items there are."""
         how = "longest first" if self.order else "the largest batch first" if self.varied else "as drawn"
         said, sizes = [], [size for _, size in self.sizes]
         if sizes:
@@ -140,7 +140,7 @@ def looked(loader: Any, part: TakingPart) -> LoaderLook:
 
 
 def _apart() -> None:
-    """What this process shares with its parent is let alone: files that are read keep their places there, nothing is printed, and objects
+    """Lets alone what this process shares with its parent: files that are read keep their places there, nothing is printed, and objects
     that are the parent's (iterators with workers) don't come to their end here."""
     gc.freeze()
     for number in map(int, os.listdir("/proc/self/fd")):
@@ -156,7 +156,7 @@ def _apart() -> None:
 
 
 class _Child:
-    """What the child does."""
+    """The child's work."""
 
     def __init__(self, loader: Any, writer: int, folder: str) -> None:
         self._loader, self._writer, self._folder = loader, writer, folder
@@ -165,7 +165,7 @@ class _Child:
         self._collate, self._rows = loader.collate_fn, 0
         self._rows_of: Counter[int] = Counter()
         self._items: Any = None
-        """Those of the first batch."""
+        """The items of the first batch."""
 
     def _tell(self) -> None:
         self._told = time.monotonic()
@@ -184,7 +184,7 @@ class _Child:
         self._tell()
 
     def _look_at_items(self) -> None:
-        """Evenly spread ones, a coarse sample first, so that any beginning of it is spread too."""
+        """Looks at evenly spread items, a coarse sample first, so that any beginning of it is spread too."""
         dataset, until = self._loader.dataset, self._began + SECONDS / (1 if _plain(self._loader) else 2)
         total = length(dataset)
         wanted = min(total, SAMPLE_ITEMS)
@@ -245,7 +245,7 @@ class _Child:
             self._tell()
 
     def _keep(self, batch: Any) -> None:
-        """As the largest so far; of tensors that are parts of larger ones the parts alone."""
+        """Keeps a batch as the largest so far; of tensors that are parts of larger ones the parts alone."""
         import torch
         from torch.utils import _pytree
 
@@ -292,24 +292,24 @@ class BatchesFirst:
 
 
 def streams(loader: Any) -> bool:
-    """Whether its items come as they come."""
+    """Tells whether the loader's items come one after another, and none can be chosen."""
     from torch.utils.data import IterableDataset
 
     return isinstance(loader.dataset, IterableDataset) or not hasattr(type(loader.dataset), "__getitem__")
 
 
 def _plain(loader: Any) -> bool:
-    """Whether nothing but the items makes one batch larger than another."""
+    """Tells whether nothing but the items makes one batch larger than another."""
     sampler = loader.batch_sampler
     return not streams(loader) and _known(sampler, getattr(sampler, "sampler", None), loader.sampler, loader.collate_fn)
 
 
 OF_LIBRARIES = ("torch.utils.data.", "transformers.", "accelerate.")
-"""Whose samplers and collate functions draw no sizes: they order, pad and join what the items are. A subclass lies in its own module."""
+"""Libraries whose samplers and collate functions draw no sizes: they order, pad and join items. A subclass lies in its own module."""
 
 
 def _known(*things: Any) -> bool:
-    """Whether each is a library's; of a wrapper that drops columns (transformers' Trainer) what it wraps."""
+    """Tells whether each is a library's; of a wrapper that drops columns (transformers' Trainer) what it wraps."""
     inner = (getattr(one, "data_collator", one) for one in things)
     return all(one is None or f"{getattr(one, '__module__', '')}.".startswith(OF_LIBRARIES) for one in inner)
 
@@ -324,7 +324,7 @@ def picked(loader: Any) -> int:
 
 
 def item_size(item: Any, depth: int = 8) -> int:
-    """How much there is in an item or a batch: elements of tensors and arrays, lengths of texts and lists of numbers."""
+    """Returns the size of an item or a batch: elements of tensors and arrays, lengths of texts and lists of numbers."""
     if hasattr(item, "numel"):
         return int(item.numel())
     if hasattr(item, "size") and hasattr(item, "dtype"):
@@ -342,7 +342,7 @@ def item_size(item: Any, depth: int = 8) -> int:
 
 
 def rows_of(batch: Any) -> int | None:
-    """The leading dimension of its largest tensor."""
+    """Returns the leading dimension of the largest tensor."""
     import torch
     from torch.utils import _pytree
 

@@ -30,7 +30,7 @@ class HeldAhead:
         return {HELD_AHEAD: self._bytes} if self._bytes else {}
 
     def watch(self) -> None:
-        """From now on. Only loaders with workers count: without, a batch is memory of the process like any other.
+        """Watches from now on, only loaders with workers: without, a batch is memory of the process like any other.
 
         PyTorch's own iterators are watched, below whatever else wraps a loader: who asks for a batch finds no frame of ours in between.
         """

@@ -14,13 +14,13 @@ from .budget import Taken, number_of, tighten
 from .driver import VisibleCard
 
 SAMPLE_PERIOD_S = 0.002
-"""Between two looks at the data segments; each costs the interpreter's lock once."""
+"""Seconds between two looks at the data segments; each costs the interpreter's lock once."""
 FAMILY_PERIOD_S = 0.05
-"""Between two looks for processes that this one has forked."""
+"""Seconds between two looks for processes that this one has forked."""
 
 
 class Meter:
-    """What a kind of device can tell about memory in use, in bytes; this one nothing, before a budget is taken."""
+    """A meter of the memory in use on a kind of device, in bytes; this one tells nothing, before a budget is taken."""
 
     def reset(self) -> None:
         """Forgets the peaks: a phase begins."""
@@ -36,7 +36,7 @@ class Meter:
         """The optimizer has stepped for the first time: everything a step needs has been loaded."""
 
     def leave_out(self, pid: int) -> None:
-        """What this process, a child of ours, needs isn't the trainer's."""
+        """Leaves out what this process, a child of ours, needs: it isn't the trainer's."""
 
     def close(self) -> None:
         """Stops metering."""

@@ -23,17 +23,17 @@ class _Native:
     """A function that hands a path to code which knows nothing of Python's own file functions."""
 
     name: str
-    """In its module; ``Class.method`` counts ``self`` as argument 0."""
+    """The function's name in its module; ``Class.method`` counts ``self`` as argument 0."""
     at: int
-    """Which positional argument the path is."""
+    """The position of the path among the arguments."""
     key: str
-    """Its name, where it is given by that."""
+    """The path's keyword."""
     writes: Literal["file", "folder", "mode", ""] = ""
     """Empty: it is read; mode: the argument behind it says, as it does to ``open``."""
     data: bool = False
     """Bytes are no path, but what would be read."""
     once: bool = False
-    """What was saved before isn't saved again as long as nothing is really trained."""
+    """True: it doesn't save again what it has saved before as long as nothing is really trained."""
 
 
 _NATIVE: Mapping[str, Sequence[_Native]] = {
@@ -71,7 +71,7 @@ _NATIVE: Mapping[str, Sequence[_Native]] = {
 
 
 def _taught(module: Any, *, overlay: Overlay, functions: Sequence[_Native], forwarding: Callable[[], bool]) -> None:
-    """What one of these functions writes goes to the overlay, and what it reads comes from there where it is.
+    """Sends what these functions write to the overlay, and has them read from there what is there.
 
     A person's own module of a library's name has none of them, and stays as it is.
     """

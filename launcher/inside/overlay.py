@@ -64,12 +64,12 @@ class Overlay:
         return False
 
     def _is_gone(self, real: str) -> bool:
-        """Removed by the script, itself or with a folder above it, and not made again since."""
+        """Tells whether the script removed it, itself or with a folder above it, and hasn't made it again since."""
         gone = self._gone()
         return bool(gone) and any(str(one) in gone for one in (Path(real), *Path(real).parents))
 
     def _gone(self) -> frozenset[str]:
-        """What is noted as gone, by any of the trial's processes."""
+        """Reads which paths any of the trial's processes has noted as gone."""
         try:
             size = self._os["stat"](self._gone_list).st_size
         except OSError:
@@ -275,7 +275,7 @@ class Overlay:
 
 
 class _Entries(Iterator[Any]):
-    """What ``os.scandir`` gives: an iterator that can be closed."""
+    """The result of ``os.scandir``: an iterator that can be closed."""
 
     def __init__(self, entries: Iterator[Any]) -> None:
         self._entries = entries

@@ -1,4 +1,4 @@
-"""This process in a trial: whether it takes part, which card is its own, its budget, and the report that it leaves."""
+"""The part of this process in a trial: whether it takes part, which card is its own, its budget, and the report that it leaves."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .recorder import OverCap, Recorder
 
 
 class TakingPart:
-    """It takes part from the first module that this process builds; where it was forked off to train, from the first pass over data."""
+    """A process that takes part from the first module that it builds; one forked off to train, from its first pass over data."""
 
     def __init__(self, settings: ProbeSettings) -> None:
         self.settings = settings
@@ -25,7 +25,7 @@ class TakingPart:
         self._weights: dict[int, int] = {}
         self.phase = Phase.START
         self._closed = False
-        """This process is no part of the trial, or its part is over."""
+        """True: the process is no part of the trial, or its part is over."""
         self._taken: budget.Taken | None = None
         self._card: int | None = None
         """Number of this process's card, where the command has several."""
@@ -40,7 +40,7 @@ class TakingPart:
         return self.recorder is not None and not self._closed
 
     def leave(self) -> None:
-        """This process (a child of ours, say) takes no part."""
+        """Takes no further part: this process is a child of ours, say."""
         self._closed = True
 
     def open(self, card: int | None = None) -> None:
@@ -163,7 +163,7 @@ class TakingPart:
         self.recorder.fact(mode=self.settings.mode, **facts)
 
     def _tell_its_place(self) -> None:
-        """Which of several processes it is, and what it has had of cards that aren't its own."""
+        """Tells which of several processes this is, and what it has had of cards that aren't its own."""
         assert self.recorder is not None
         if (dist := distributed()) is not None:
             self.recorder.fact(**{RANK: dist.get_rank(), WORLD_SIZE: dist.get_world_size()})
@@ -179,18 +179,18 @@ class TakingPart:
 
 
 def accumulation_from_outside() -> Any:
-    """What holds this process's optimizer steps back (``native/accumulate.py``), or None."""
+    """Returns the object that holds this process's optimizer steps back (``native/accumulate.py``), or None."""
     return getattr(sys.modules.get("_autofit_accumulate"), "OUTSIDE", None)
 
 
 def is_a_child() -> bool:
-    """Whether ``multiprocessing`` has started this process."""
+    """Tells whether ``multiprocessing`` has started this process."""
     process = sys.modules.get("multiprocessing.process")
     return process is not None and process.parent_process() is not None
 
 
 def _is_a_worker() -> bool:
-    """Whether this process loads data for another (such processes are daemons)."""
+    """Tells whether this process loads data for another (such processes are daemons)."""
     process = sys.modules.get("multiprocessing.process")
     return process is not None and bool(process.current_process().daemon)
 

@@ -30,7 +30,7 @@ ENDLESS = 1000
 
 
 class Passes:
-    """All passes of one process."""
+    """The passes over data of one process."""
 
     def __init__(self) -> None:
         self.open: list[TrialPass] = []
@@ -44,7 +44,7 @@ class Passes:
         self.replay: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
         """Loader -> the training batch that fast-forward gives."""
         self.told = False
-        """How many samples a training pass has is said."""
+        """True: it was said how many samples a training pass has."""
 
     def seen_through(self) -> None:
         """The script went on without asking for more: the last batch that a validation was given is through."""
@@ -52,7 +52,7 @@ class Passes:
             one.through()
 
     def evaluating(self) -> bool:
-        """Whether a validation pass is open."""
+        """Tells whether a validation pass is open."""
         return any(one.kind == "eval" for one in self.open)
 
     def all_train(self) -> None:
@@ -61,9 +61,9 @@ class Passes:
             one.kind = "train"
 
     def in_a_batch(self) -> bool:
-        """Whether what runs without gradients now may belong to a training batch (a teacher, a model of reference, a generator whose critic
-        is trained): one that waits for its backward pass, which must come before the next is asked for, or else the pass is a validation
-        after all; without a loader, or later in a batch, the first that runs since a backward pass."""
+        """Tells whether what runs without gradients now may belong to a training batch (a teacher, a model of reference, a generator whose
+        critic is trained): one that waits for its backward pass, which must come before the next is asked for, or else the pass is a
+        validation after all; without a loader, or later in a batch, the first that runs since a backward pass."""
         for one in reversed(self.open):
             if one.kind == "train" and one.waits():
                 one.ran = True
@@ -81,11 +81,11 @@ class TrialPass:
         self._real: Any = None
         self.kind = ""
         self._number = self._served = 0
-        """Which of its kind it is in this process, and batches given."""
+        """Number of this pass among those of its kind in the process; number of batches given."""
         self._trained = self.ran = False
         """A backward pass followed one of its batches; a model ran without gradients before that."""
         self._backwards = 0
-        """As many backward passes were done when it gave its last batch."""
+        """Number of backward passes done when it gave its last batch."""
         self._in_hand = False
         """A validation batch was given, and the script hasn't come back for another yet."""
         self._began = 0.0
@@ -123,7 +123,7 @@ class TrialPass:
         return self._next_eval() if self.kind == "eval" else self._next_train()
 
     def waits(self) -> bool:
-        """Whether no backward pass came since its last batch."""
+        """Tells whether no backward pass came since its last batch."""
         return self._passes.backwards == self._backwards
 
     def _classify(self) -> None:
@@ -137,7 +137,7 @@ class TrialPass:
         self._number = self._passes.begun[self.kind]
 
     def _agreed(self, enough: bool) -> bool:
-        """Whether this pass is cut here, on all ranks alike."""
+        """Tells whether this pass is cut here, on all ranks alike."""
         return self._instrument.together.agreed(self.kind, f"{self._number} {self._served}", enough)
 
     # -- validation
@@ -171,13 +171,13 @@ class TrialPass:
         raise StopIteration
 
     def _goes_on(self) -> bool:
-        """Whether the rest of a validation is waited for, being short: metrics of the whole set may need more than any batch of it."""
+        """Tells whether a validation's rest is waited for, being short: metrics of the whole set may need more than any batch of it."""
         rest_s = (self._length() - self._served) * (time.monotonic() - self._began) / self._served
         return not self._seen_enough() and 0 < rest_s < SHORT_REST_S
 
     def _seen_enough(self) -> bool:
-        """Whether this is one of the many validations of a training that is fast-forwarded. The second still counts: variables keep what
-        the first one left (its scores, the order of them) until it has made its own."""
+        """Tells whether this is one of the many validations of a training that is fast-forwarded. The second still counts: variables keep
+        what the first one left (its scores, the order of them) until it has made its own."""
         return self._instrument.phase is Phase.FINISH and self._loader in self._passes.again
 
     def _wanted_validation(self) -> int:
@@ -207,11 +207,11 @@ class TrialPass:
         return batch
 
     def _endless(self) -> bool:
-        """Whether this pass never ends by itself: it is only replayed, since whoever asks for its batches counts on more."""
+        """Tells whether this pass never ends by itself: it is only replayed, since whoever asks for its batches counts on more."""
         return not self._bears_an_end if self._length() == ENDLESS else worst.endless(self._loader, self._instrument)
 
     def _done(self) -> bool:
-        """Whether all that is wanted of a training pass was given."""
+        """Tells whether all that is wanted of a training pass was given."""
         instrument = self._instrument
         if instrument.phase is Phase.FINISH and instrument.forwarding:
             return self._served >= (self._length() if self._whole or instrument.varies else 1)
@@ -227,7 +227,7 @@ class TrialPass:
         return cut
 
     def _hold_the_rest(self) -> None:
-        """Where every batch leaves memory behind (outputs kept for a score, a cache), what is still to come is held by us."""
+        """Holds the memory that batches still to come would leave behind, if every batch does so (outputs kept for a score, a cache)."""
         left = max(0, self._length() - self._served) if self._length() != ENDLESS else 0
         if len(self._gathered) >= LEAST_VALIDATION and self._gathered.most() * left >= LEAST_HELD:
             self._instrument.hold({device: JOINED * each * left for device, each in self._gathered.all().items()})
@@ -338,7 +338,7 @@ def probed(instrument: Instrument, plain: Callable[[Any], Any]) -> Callable[[Any
 
 
 def _bears_an_end(frame: Any) -> bool:
-    """Whether the code that asks for a batch goes on when there is none: a ``for`` loop, or one that knows StopIteration."""
+    """Tells whether the code that asks for a batch goes on without one: a ``for`` loop, or one that knows StopIteration."""
     code = frame.f_code
     name = dis.opname[code.co_code[frame.f_lasti]] if 0 <= frame.f_lasti < len(code.co_code) else "FOR_ITER"
     return not name.startswith(("CALL", "PRECALL")) or "StopIteration" in code.co_names

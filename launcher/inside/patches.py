@@ -39,13 +39,13 @@ def install(instrument: Instrument) -> None:
 
 
 def _from_outside(forwarding: bool) -> None:
-    """What accumulates from outside, which is loaded after us, stands still while training is stubbed."""
+    """Has the code that accumulates from outside, which is loaded after us, stand still while training is stubbed."""
     if (outside := accumulation_from_outside()) is not None:
         outside.resumes(forwarding)
 
 
 def _captured(instrument: Instrument) -> bool:
-    """Whether this stream is being captured into a CUDA graph: nothing may wait for the device there."""
+    """Tells whether this stream is being captured into a CUDA graph: nothing may wait for the device there."""
     import torch
 
     return instrument.orders.device == "cuda" and torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()
@@ -73,12 +73,12 @@ def _when_cuda_begins(instrument: Instrument) -> None:
 
 
 class _Modules:
-    """Which modules there are, which of them are nobody's children (roots), and when they are switched to evaluation."""
+    """Knows which modules there are, which are nobody's children (roots), and when they are switched to evaluation."""
 
     def __init__(self, instrument: Instrument) -> None:
         self._instrument = instrument
         self._all: dict[int, weakref.ref[Any]] = {}
-        """By identity: some modules hash by what they hold."""
+        """Modules by identity: some hash by what they hold."""
         self._depth = 0
 
     def install(self) -> None:
@@ -196,7 +196,7 @@ def _size(module: Any) -> int:
 
 
 def _importing() -> bool:
-    """Whether some library is being imported just now: modules that it builds at import are part of it."""
+    """Tells whether some library is being imported just now: modules that it builds at import are part of it."""
     frame: Any = sys._getframe(2)
     while frame is not None:
         if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
@@ -211,7 +211,7 @@ class _Steps:
     def __init__(self, instrument: Instrument, modules: _Modules) -> None:
         self._instrument, self._modules = instrument, modules
         self._optimizers: weakref.WeakKeyDictionary[Any, None] = weakref.WeakKeyDictionary()
-        """In the order of their first steps: all ranks have the same."""
+        """Optimizers in the order of their first steps: all ranks have the same."""
         self._stubbed: dict[int, tuple[Any, dict[str, Any]]] = {}
         self._in_backward = False
         self._lent: list[Any] = []
@@ -294,7 +294,7 @@ class _Steps:
                 self._lent.append(one)
 
     def _take_back(self, *_: Any, **__: Any) -> None:
-        """What was lent is cleared where the script would clear it: it is in nobody's way as it validates."""
+        """Clears the lent gradients where the script would clear its own: they are in nobody's way as it validates."""
         for one in self._lent:
             one.grad = None
         self._lent.clear()
@@ -309,7 +309,7 @@ class _Steps:
         return maybe
 
     def _by_hand(self) -> None:
-        """No optimizer says what is trained: gradients do."""
+        """Finds by gradients what is trained: no optimizer says it."""
         trained = SimpleNamespace(param_groups=[{"params": self._modules.trained()}])
         self._modules.adopt_of(trained)
         self._instrument.observe_device(trained)

@@ -24,19 +24,19 @@ from launcher.shared.probe import ProbeSettings, injected
 from launcher.shared.report import NOT_EXACT, OVER_CAP, Failure, TrialReport
 
 NOTHING_FROM_OUTSIDE = {"ACCUMULATE": "1", "UPDATE": "", "CHECKPOINTING": ""}
-"""With these ``native/accumulate.py`` holds nothing back, ``native/update.py`` weights nothing, and nothing is checkpointed."""
+"""Variables by which ``native/accumulate.py`` holds nothing back, ``native/update.py`` weights nothing, and nothing is checkpointed."""
 LONGEST_S = 120.0
 OVERLAY = "overlay"
 """Folder in an attempt's, of what it writes."""
 
 
 def speaks_of_memory(failure: Failure) -> bool:
-    """As against a crash that is to be proven."""
+    """Tells whether a failure is one of memory, and no crash that is to be proven."""
     return OVER_CAP in failure.types or memory_failure(failure.message, types=failure.types) is not None
 
 
 def refuses(failure: Failure) -> bool:
-    """Whether it is no crash, but our own word that the trial can't be what was asked."""
+    """Tells whether it is no crash, but our own word that the trial can't be what was asked."""
     return NOT_EXACT in failure.types
 
 

@@ -1,4 +1,4 @@
-"""What the ranks of a distributed training decide alike: when a pass is cut, when fast-forward begins and ends, when the trial does.
+"""Lets the ranks of a distributed training decide alike: when a pass is cut, when fast-forward begins and ends, when the trial does.
 
 One rank that cuts a pass, or leaves fast-forward, alone would leave the others in a collective that it never comes to. No collective of
 ours is added, either: a rank that validates alone is in none. Each rank counts its places by itself (its 12th forward pass in training).
@@ -30,7 +30,7 @@ YES, NO = "yes", "no"
 
 
 class Ranks:
-    """One rank's view of what all of a group say and decide."""
+    """A rank's view of what all of a group say and decide."""
 
     def __init__(self, folder: Path, rank: int) -> None:
         self._rank = rank
@@ -42,18 +42,18 @@ class Ranks:
         self._waits = True
 
     def say(self, subject: str, word: str) -> None:
-        """What this rank wants or has seen, until it says otherwise."""
+        """Says what this rank wants or has seen, until it says otherwise."""
         if self._said.setdefault(subject, {}).get(self._rank) != word:
             self._said[subject][self._rank] = word
             with self._alone():
                 self._write(f"said {subject}", word)
 
     def words(self, subject: str) -> list[str]:
-        """What the ranks that have said anything of it say, as far as was read."""
+        """Returns what the ranks that have said anything of it say, as far as was read."""
         return list(self._said.get(subject, {}).values())
 
     def decision(self, place: str, decide: Callable[[], str]) -> str:
-        """What was decided at a place; ``decide``, where this rank is the first that comes there. Each rank asks once."""
+        """Returns what was decided at a place; ``decide`` decides if this rank is the first that comes there. Each rank asks once."""
         with self._alone():
             if (found := self._decided.pop(place, None)) is not None:
                 return found
@@ -61,7 +61,7 @@ class Ranks:
             return word
 
     def agree(self, what: str, place: str, wish: bool) -> bool:
-        """Whether all who have come to places of that kind want it, asked at this one."""
+        """Tells whether all who have come to places of that kind want it, asked at this one."""
         self.say(what, YES if wish else NO)
         return self.decision(f"{what} {place}", lambda: NO if NO in self.words(what) else YES) == YES
 
@@ -78,7 +78,7 @@ class Ranks:
             self._waits = time.monotonic() - began < PATIENCE_S
 
     def all_here(self, size: int) -> bool:
-        """Whether all ranks of a group of ``size`` come to its end, which is waited for."""
+        """Waits for all ranks of a group of ``size`` to come to its end, and tells whether they did."""
         self.say("end", YES)
         until = time.monotonic() + PATIENCE_S
         while len(self.words("end")) < size and time.monotonic() < until:
@@ -89,7 +89,7 @@ class Ranks:
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
-        """While open, no other rank reads or writes, and all that they have written is read."""
+        """Keeps other ranks from reading and writing while open; first reads all that they have written."""
         fcntl.flock(self._file, fcntl.LOCK_EX)
         try:
             self._read()
@@ -115,30 +115,30 @@ class Ranks:
 
 
 class Together:
-    """What an instrument does alike with those of the other ranks; in a training of one process nothing."""
+    """Does with the other ranks' instruments what all must do alike; nothing in a training of one process."""
 
     def __init__(self, instrument: Instrument) -> None:
         self._instrument = instrument
         self._ranks: Ranks | None = None
         self._places: Counter[str] = Counter()
         self.forward_now = False
-        """This rank wants stubs from the next place on."""
+        """True: this rank wants stubs from the next place on."""
 
     @property
     def ranks(self) -> Ranks | None:
-        """What the ranks of a distributed training say to each other; None in any other training."""
+        """The words of the ranks of a distributed training to each other; None in any other training."""
         dist = distributed() if self._instrument.active else None
         if dist is not None and self._ranks is None:
             self._ranks = Ranks(Path(self._instrument.settings.records), dist.get_rank())
         return None if dist is None else self._ranks
 
     def agreed(self, what: str, place: str, wish: bool) -> bool:
-        """``wish``; of several ranks, whether all that come to places of that kind wish it."""
+        """Returns ``wish``; of several ranks, whether all that come to places of that kind wish it."""
         ranks = self.ranks
         return wish if ranks is None else ranks.agree(what, place, wish)
 
     def has_no_wish(self, what: str) -> None:
-        """Where the others agree, this rank is not waited for."""
+        """Has the others' agreement not wait for this rank."""
         if (ranks := self.ranks) is not None:
             ranks.say(what, YES)
 
@@ -147,7 +147,7 @@ class Together:
         self._ranks.say("validated", YES)
 
     def place(self, kind: str) -> None:
-        """All ranks come to this forward pass, or step, and go on from it alike."""
+        """Lets all ranks that come to this forward pass, or step, go on from it alike."""
         ranks, own = self.ranks, self._instrument
         if ranks is None or own.recorder is None:
             return
@@ -188,6 +188,6 @@ class Together:
 
 
 def _file(folder: Path) -> Path:
-    """Of this group: a launcher that starts its ranks anew begins a new one."""
+    """Returns the file of this group: a launcher that starts its ranks anew begins a new one."""
     which = [os.environ.get(name, "") for name in ("MASTER_PORT", "TORCHELASTIC_RESTART_COUNT")]
     return folder / "-".join(["ranks", *(one for one in which if one.isalnum())])

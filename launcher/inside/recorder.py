@@ -23,13 +23,13 @@ from .loaders import HeldAhead
 from .meters import Meter, meter_of
 
 BEAT_S = 0.5
-"""Between two touches of the report while batches come."""
+"""Seconds between two touches of the report while batches come."""
 
 PACKAGES = (
     "torch", "torchvision", "ultralytics", "transformers", "accelerate", "lightning", "pytorch_lightning", "sentence_transformers", "trl",
     "peft", "deepspeed", "bitsandbytes", "timm", "datasets", "numpy",
 )  # fmt: skip
-"""Whose versions are told."""
+"""Packages whose versions are told."""
 _COUNTED = {Phase.TRAIN: "train_batches", Phase.VALIDATE: "validation_batches", Phase.TRAIN_AGAIN: "train_again_batches"}
 
 
@@ -42,7 +42,7 @@ class Recorder:
 
     def __init__(self, orders: Orders, clock: Callable[[], float] = time.monotonic) -> None:
         self.told = TrialReport()
-        """What was recorded so far, without what ``report`` works out."""
+        """The report as recorded so far, without what ``report`` works out."""
         self._orders, self._clock = orders, clock
         self._meter = Meter()
         self._phase_began, self._phase_batches = clock(), 0
@@ -99,7 +99,7 @@ class Recorder:
         self._meter.sample()
 
     def leave_out(self, pid: int) -> None:
-        """What this process, a child of ours, needs isn't the trainer's."""
+        """Leaves out what this process, a child of ours, needs: it isn't the trainer's."""
         self._meter.leave_out(pid)
 
     def optimizer_step(self) -> None:
@@ -111,12 +111,12 @@ class Recorder:
     # -- what was seen
 
     def observe(self, **wheels: Any) -> None:
-        """What the trainer really ran, by the name of the wheel."""
+        """Notes what the trainer really ran, by the name of the wheel."""
         self.told.observed.update(wheels)
 
     @property
     def observed(self) -> dict[str, Any]:
-        """What was observed so far; a copy."""
+        """A copy of what was observed so far."""
         return dict(self.told.observed)
 
     def fact(self, **facts: Any) -> None:
@@ -124,7 +124,7 @@ class Recorder:
         self.told.facts.update(facts)
 
     def loss(self, *, finite: bool) -> None:
-        """Whether a training loss was a finite number; one that was not is enough."""
+        """Notes whether a training loss was a finite number; one that was not is enough."""
         self.told.loss_finite = finite and self.told.loss_finite is not False
 
     def measured(self, **measures: float) -> None:
@@ -133,7 +133,7 @@ class Recorder:
             setattr(self.told, name, value)
 
     def note(self, text: str) -> None:
-        """What a reader of the verdict should know; said once however often it is noted."""
+        """Notes a sentence that a reader of the verdict should know; it is said once however often it is noted."""
         self.told.notes = tuple(dict.fromkeys((*self.told.notes, text)))
 
     def swallowed(self, text: str) -> None:

@@ -24,7 +24,7 @@ HOOKS = [
     for name in sorted(os.listdir(_TRAINERS))
     if os.path.exists(os.path.join(_TRAINERS, name, "inside", "hooks.py"))
 ]
-"""What the instrument is told of each trainer: imported with us, since a program may have modules of the library's names."""
+"""Hooks of each trainer for the instrument: imported with us, since a program may have modules of the library's names."""
 
 
 def install(path: str) -> None:

@@ -65,7 +65,7 @@ class Forward:
         return types.MethodType(type(copy).forward, copy)
 
     def __reduce__(self) -> Any:
-        """Where a module's own ``__getstate__`` has left us in: a pickle that knows nothing of autofit."""
+        """Makes a pickle that knows nothing of autofit, of a module whose own ``__getstate__`` has left us in."""
         return (getattr, (self._root, "forward"))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -98,7 +98,7 @@ class Forward:
         return self._stubbed(("train",), args, kwargs)
 
     def _trained_weights(self) -> int:
-        """How many of the weights are trained just now: some thaw late."""
+        """Counts the weights that are trained just now: some thaw late."""
         self._parameters = self._parameters or list(self._root.parameters())
         return sum(parameter.requires_grad for parameter in self._parameters)
 
@@ -148,7 +148,7 @@ def _wrapped(root: Any) -> Any:
 
 
 def _apart(inner: Any) -> bool:
-    """Whether one rank can run a model by itself: what lies in ``DistributedDataParallel``, without a batch norm of all ranks."""
+    """Tells whether one rank can run a model by itself: one in ``DistributedDataParallel``, without a batch norm of all ranks."""
     import torch
 
     return inner is not None and not any(isinstance(one, torch.nn.SyncBatchNorm) for one in inner.modules())
@@ -204,7 +204,7 @@ def _filled(described: Any) -> Any:
 
 
 def _observe_batch(instrument: Instrument, args: Any, kwargs: Any) -> None:
-    """Where no data loader tells the micro-batch, the model's input does."""
+    """Takes the micro-batch from the model's input, if no data loader tells it."""
     recorder = instrument.recorder
     if recorder is None or "micro_batch" in recorder.told.observed:
         return

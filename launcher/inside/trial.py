@@ -64,7 +64,7 @@ class Unreached(Exception):
 
 
 def run(orders: Orders, recorder: Recorder) -> None:
-    """The trial. Leaves the report in the trial's folder whatever happened; a signal that ended the script ends this process too."""
+    """Runs the trial. Leaves the report in the trial's folder whatever happened; a signal that ended the script ends this process too."""
     for path, text in orders.payload.get("files", {}).items():
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         Path(path).write_text(text, encoding="utf-8")
@@ -108,7 +108,7 @@ def _go_on(orders: Orders) -> None:
 
 
 def _keep(reports: Sequence[TrialReport], folder: Path) -> None:
-    """Each rank's own report, beside that of the trial."""
+    """Keeps each rank's own report, beside that of the trial."""
     for report in reports:
         if RANK in report.facts:
             place = folder / RANKS / str(report.facts[RANK]) / REPORT
@@ -136,19 +136,19 @@ def _attempt(orders: Orders, mode: str) -> tuple[int, list[TrialReport]]:
 
 
 def _environment(orders: Orders, place: Path) -> dict[str, str]:
-    """What the command is told beside the probe: nothing is uploaded or downloaded, caches of libraries are the trial's own."""
+    """Makes the command's environment beside the probe: nothing is uploaded or downloaded, caches of libraries are the trial's own."""
     own = {key: str(value) for key, value in orders.payload.get("env", {}).items()}
     base = {**os.environ, **QUIET, "MPLBACKEND": "Agg", **own}
     return {**base, **separate(base, place / CACHES, launch=Path(orders.cache or orders.scratch))}
 
 
 LOOK_S = 0.5
-"""Between two looks at what the command's processes are at."""
+"""Seconds between two looks at what the command's processes are at."""
 LATE_S = 2.0
-"""So long after one rank's failure the command is ended: until then the others may tell of theirs, which may be the cause. They wait for
-the one that is gone for as long as the script's own timeout says."""
+"""Seconds after one rank's failure at which the command is ended: until then the others may tell of theirs, which may be the cause. They
+wait for the one that is gone for as long as the script's own timeout says."""
 UNREACHED_S = 3.0
-"""So long may a Python process of the command run into which the probe can't come: a wrapper may start another one that it can."""
+"""Seconds that a Python process may run into which the probe can't come: a wrapper may start another one that it can."""
 KEPT_OUT = (
     "PYTHONPATH set anew (env, export, a launcher of its own), or python -I, -E or -S, keep the probe out: set it before autofit instead"
 )
@@ -184,12 +184,12 @@ def _followed(child: subprocess.Popen[bytes], records: Path, orders: Orders) -> 
 
 
 def _furthest(reports: Iterable[TrialReport]) -> TrialReport | None:
-    """That of the process which has come furthest."""
+    """Returns the report of the process which has come furthest."""
     return max(reports, key=lambda report: list(Phase).index(Phase(report.phase)), default=None)
 
 
 def _beat(records: Path) -> int:
-    """When a process of the command was last seen to train or validate, in nanoseconds; 0: never."""
+    """Returns when a process of the command was last seen to train or validate, in nanoseconds; 0: never."""
     return max((path.stat().st_mtime_ns for path in records.glob("*/report.json")), default=0)
 
 
@@ -207,7 +207,7 @@ def _out_of_reach(pid: int) -> str:
 
 
 def _keeps_out(pid: int) -> bool:
-    """Whether a Python was started without the variables that load the probe."""
+    """Tells whether a Python was started without the variables that load the probe."""
     environ = Path(f"/proc/{pid}/environ").read_bytes().decode(errors="replace").split("\0")
     told = dict(word.partition("=")[::2] for word in environ)
     return VARIABLE not in told or str(SHIM) not in told.get("PYTHONPATH", "").split(os.pathsep)
@@ -247,7 +247,7 @@ def _done(reports: Sequence[TrialReport]) -> bool:
 
 
 def _worth_following(reports: Sequence[TrialReport], status: int) -> bool:
-    """Whether the command trained, and then validated nowhere, or broke: its passes were cut, and that may be why."""
+    """Tells whether the command trained, and then validated nowhere, or broke: its passes were cut, and that may be why."""
     trained = _trained(reports)
     if not trained or _done(reports):
         return False
@@ -262,7 +262,7 @@ def _worth_following(reports: Sequence[TrialReport], status: int) -> bool:
 
 
 _KILLED = re.compile(r"rank\s*:\s*\d+ \(local_rank: \d+\)\s*\n\s*exitcode\s*:\s*(-\d+)")
-"""What torchrun tells of a rank that a signal ended. -15 is its own doing."""
+"""Torchrun's words of a rank that a signal ended. -15 is its own doing."""
 
 
 def _signal_of_a_rank(reports: Sequence[TrialReport], orders: Orders) -> int:
@@ -289,7 +289,7 @@ def _cause(reports: Sequence[TrialReport]) -> TrialReport | None:
 
 
 def judged(reports: Sequence[TrialReport], status: int, orders: Orders) -> TrialReport:
-    """One report of all processes: the failing one's failure, the most memory of any, the validation of the one that validated."""
+    """Makes one report of all processes: the failing one's failure, the most memory of any, the validation of the one that validated."""
     trained = _trained(reports)
     failed = _cause((*trained, *reports))
     main = failed or max(trained or reports, key=lambda report: (report.phase == Phase.DONE, report.validation_batches), default=None)
@@ -318,13 +318,13 @@ def judged(reports: Sequence[TrialReport], status: int, orders: Orders) -> Trial
 
 
 def _notes(everyone: Sequence[TrialReport]) -> list[str]:
-    """What the processes note, once where several note the same with other numbers."""
+    """Joins the processes' notes, once where several note the same with other numbers."""
     said = [note for one in everyone for note in one.notes]
     return list({re.sub(r"\d[\d,.]*", "#", note): note for note in reversed(said)}.values())[::-1]
 
 
 def _unheld(everyone: Sequence[TrialReport]) -> str:
-    """Why nothing is proven of a command that used a card on which no process of it took a budget; empty where each did."""
+    """Says why nothing is proven of a command that used a card on which no process of it took a budget; empty where each did."""
     own = {report.facts.get(CARD) for report in everyone}
     more = {uuid: size for report in everyone for uuid, size in report.facts.get(OTHER_CARDS, {}).items() if uuid not in own}
     if not more:
@@ -341,7 +341,7 @@ OF_ITSELF = "the script accumulates {} micro-batches by itself, in each step tha
 
 
 def _no_model(status: int, orders: Orders) -> str:
-    """Why nothing was seen of a command: it has no training to be seen, or the probe was kept out of it."""
+    """Says why nothing was seen of a command: it has no training to be seen, or the probe was kept out of it."""
     if any(orders.scratch.glob(f"*/records/{LOADED}")):
         return f"the command came to its end (exit status {status}) without building a model: as it stands it trains nothing"
     nothing = "no Python process of the command built a model" if status == 0 else f"the command ended with exit status {status}"
@@ -386,7 +386,7 @@ def _tail(path: Path) -> str:
 
 
 def _samples(trained: Sequence[TrialReport], own: int) -> dict[str, int]:
-    """What all processes together put into an optimizer step for each micro-batch that the script was told to accumulate."""
+    """Adds up what all processes put into an optimizer step for each micro-batch that the script was told to accumulate."""
     each = [report.facts.get("samples") for report in trained]
     if not each or not all(isinstance(one, int) for one in each):
         return {}
@@ -394,7 +394,7 @@ def _samples(trained: Sequence[TrialReport], own: int) -> dict[str, int]:
 
 
 def _beside(everyone: Sequence[TrialReport]) -> dict[str, int]:
-    """What all processes together take of the machine beside their device."""
+    """Adds up what all processes take of the machine beside their device."""
     sums = {name: sum(int(one.facts.get(name, 0)) for one in everyone) for name in (HELD_AHEAD, HOST_BESIDE, HOST_GROWTH)}
     return {name: size for name, size in sums.items() if size}
 
@@ -412,7 +412,7 @@ def _ranks(trained: Sequence[TrialReport], orders: Orders) -> list[str]:
 
 
 _SUMMED = ("allocated_bytes", "reserved_bytes", "device_bytes", "outside_bytes", "retries", "ooms")
-"""What is added up of processes that share a memory."""
+"""Figures that are added up over processes that share a memory."""
 
 
 def _together(reports: Sequence[TrialReport], orders: Orders) -> tuple[Any, ...]:

@@ -16,12 +16,12 @@ from collections.abc import Iterator, Mapping
 from types import FrameType
 
 MOST_PLACES, MOST_BYTES = 3, 300_000
-"""That are named; of source that are read (a tenth of a second for each 100,000)."""
+"""Places that are named at most; bytes of source that are read at most (a tenth of a second for each 100,000)."""
 _NUMBERS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.Eq, ast.NotEq)
 
 
 class Unrun:
-    """What one process has reached."""
+    """The lines that one process has reached."""
 
     def __init__(self) -> None:
         self._lines: defaultdict[str, set[int]] = defaultdict(set)
@@ -62,7 +62,7 @@ class Unrun:
 
 
 def _is_own(file: str) -> bool:
-    """Whether it is the script, or stands in its folder and isn't a library."""
+    """Tells whether it is the script, or stands in its folder and isn't a library."""
     script = getattr(sys.modules.get("__main__"), "__file__", None)
     home, file = os.path.dirname(os.path.realpath(script or sys.executable)), os.path.realpath(file)
     libraries = (os.path.dirname(sys.executable), os.path.dirname(os.path.realpath(os.__file__)))
@@ -132,7 +132,7 @@ def _changing(tree: ast.Module) -> set[str]:
 
 
 def _changes(test: ast.expr, changing: set[str]) -> bool:
-    """Whether it may come to hold as a training goes on: a number that changes, or that a function gives, is compared in it."""
+    """Tells whether it may come to hold as a training goes on: a number that changes, or that a function gives, is compared in it."""
     for one in (node for node in ast.walk(test) if isinstance(node, ast.Compare) and isinstance(node.ops[0], _NUMBERS)):
         parts = list(ast.walk(one))
         words = any(isinstance(part, ast.Constant) and isinstance(part.value, str) for part in parts)

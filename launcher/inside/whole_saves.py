@@ -24,7 +24,7 @@ CHECKPOINTS = (".pt", ".pth", ".ckpt")
 
 
 def install() -> None:
-    """In this process, as soon as PyTorch is there."""
+    """Makes the saves of this process whole, as soon as PyTorch is there."""
     after_import({"torch": _torch, "accelerate.accelerator": _accelerate})
 
 
@@ -62,7 +62,7 @@ def whole_bytes(plain: Callable[[Path, Any], int]) -> Callable[[Path, Any], int]
 
 
 def replaced(path: str | os.PathLike[str], write: Callable[[Any], Any]) -> Any:
-    """What ``write`` returns, which gets the path of a file to write. The one that is there is replaced where it is a file of one name."""
+    """Returns what ``write`` returns, which gets the path of a file to write. The one that is there is replaced if it has no other name."""
     old = os.path.realpath(path)
     folder = os.path.join(os.path.dirname(old), f".{os.path.basename(old)}.{BESIDE}{os.environ.get('RANK', '')}")
     try:

@@ -24,22 +24,22 @@ if TYPE_CHECKING:
 LOOKS = 4
 """Loaders of training, and as many of validation, that are looked at: a script may make new ones without end."""
 FOREVER = 100
-"""So often no pass takes the items of a data set."""
+"""A pass that takes the items of a data set more often than this has no end."""
 VARIETY_OF_VALIDATION = 8
 """Validation batches beside the largest ones, where sizes differ."""
 GOLDEN = 0.6180339887
 """Multiples of it, without their whole part, lie evenly however many there are."""
 SPREAD = 6
-"""After so many other lengths comes the longest again."""
+"""Number of other lengths after which the longest comes again."""
 ALL_HELD = 6
-"""So many batches are the longest to begin with. Gradients are held from a step's second micro-batch on, the optimizer's states from its
-second step on, and what a loop's names refer to (outputs of the batch before) until they are given anew. So the longest must come twice in
-a row in the second step, whatever a script accumulates without saying so. Of each accumulation one of these or a later pair does."""
+"""Number of longest batches to begin with. Gradients are held from a step's second micro-batch on, the optimizer's states from its second
+step on, and what a loop's names refer to (outputs of the batch before) until they are given anew. So the longest must come twice in a row
+in the second step, whatever a script accumulates without saying so. Of each accumulation one of these or a later pair does."""
 
 
 @contextlib.contextmanager
 def first(loader: Any, instrument: Instrument, kind: str) -> Iterator[None]:
-    """While open, an iterator made of ``loader`` begins with the largest batches. Changes nothing where sizes don't vary."""
+    """Has an iterator made of ``loader`` while open begin with the largest batches. Changes nothing where sizes don't vary."""
     look = _look_at(loader, instrument, kind)
     sampler = getattr(loader, "batch_sampler", None)
     if look is None or not (look.order or look.varied):
@@ -64,8 +64,8 @@ def first(loader: Any, instrument: Instrument, kind: str) -> Iterator[None]:
 
 
 def _look_at(loader: Any, instrument: Instrument, kind: str) -> LoaderLook | None:
-    """One look for all loaders of its kind with the same data set, size and collate function. None: too many were looked at, or a trainer's
-    hooks know more."""
+    """Returns one look for all loaders of its kind with the same data set, size and collate function. None: too many were looked at, or a
+    trainer's hooks know more."""
     dataset, collate = getattr(loader, "dataset", None), getattr(loader, "collate_fn", None)
     key = (kind, id(dataset), getattr(loader, "batch_size", None), getattr(collate, "__qualname__", type(collate).__qualname__))
     if key in instrument.looks and instrument.looks[key][0]() is dataset:
@@ -144,8 +144,8 @@ def _given(iterator: Any, look: LoaderLook, due: Iterable[bool]) -> Any:
 
 
 def endless(loader: Any, instrument: Instrument) -> bool:
-    """Whether nobody comes to the loader's end, whatever length it says that it has: its sampler begins anew by itself, or draws its items
-    over and over (with replacement, ten billion times)."""
+    """Tells whether nobody comes to the loader's end, whatever length it says that it has: its sampler begins anew by itself, or draws its
+    items over and over (with replacement, ten billion times)."""
     if of_a_pass(loader) > FOREVER * max(length(getattr(loader, "dataset", None)), 1):
         return True
     look = _look_at(loader, instrument, "train")

@@ -29,17 +29,17 @@ FETCHES_AHEAD = ("accelerate.data_loader", "lightning.pytorch", "pytorch_lightni
 
 
 class Rest:
-    """Whether draws of this process are at rest."""
+    """Keeps draws of this process at rest, or lets them go on."""
 
     def __init__(self) -> None:
         self.on = self.collating = self.ready = False
-        """At rest; while a batch is put together; an optimizer was made, and with it the weights, which are drawn as ever."""
+        """Draws are at rest; a batch is put together; an optimizer was made, and with it the weights, which are drawn as ever."""
         self.by_hand = False
         """A collate function draws for one row after another."""
         self.rows: Sequence[int] = ()
-        """Of the batch: a number for each."""
+        """A number for each row of the batch."""
         self._draws = self._single = 0
-        """For all rows of the batch so far; for none of them, or one."""
+        """Number of draws for all rows of the batch so far; number of draws for none of them, or one."""
         self._back: Callable[[], None] = lambda: None
         with contextlib.suppress(ImportError):
             importlib.import_module("numpy")  # so that its streams are seeded, too
@@ -55,11 +55,11 @@ class Rest:
         self.trained()
 
     def trained(self) -> None:
-        """What follows is another micro-batch's."""
+        """Begins to count draws anew: those that follow are another micro-batch's."""
         self._draws = self._single = 0
 
     def seeds(self, drawn: Any) -> list[int]:
-        """For a draw, of each row it is for; none where it is for no rows, or is one number for each, which may as well be alike."""
+        """Returns a seed for each row that a draw is for; empty if it is for no rows, or is one number for each, which may be alike."""
         shape = getattr(drawn, "shape", ())
         if shape and shape[0] == len(self.rows) < math.prod(shape):
             self._draws += 1
@@ -154,7 +154,7 @@ def install(rest: Rest, seen_batch_norm: Callable[[], None]) -> None:
 
 
 def _constants(torch: Any, rest: Rest) -> None:
-    """Every draw of torch's, whoever makes it, comes to a mode of its dispatcher."""
+    """Sends each draw of torch's, whoever makes it, to a mode of its dispatcher."""
 
     class Draws(torch.utils._python_dispatch.TorchDispatchMode):  # type: ignore[misc]
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -164,7 +164,7 @@ def _constants(torch: Any, rest: Rest) -> None:
             return drawn
 
     def own(drawn: Any) -> Any:
-        """From 0 to 1: each row's own numbers, of which longer rows have more; None where it is for no rows."""
+        """Draws from 0 to 1: each row's own numbers, of which longer rows have more; None where it is for no rows."""
         seeds, generator = rest.seeds(drawn), torch.Generator()
         rows = [torch.rand(drawn[:1].numel(), generator=generator.manual_seed(number)) for number in seeds]
         return torch.stack(rows).reshape(drawn.shape).to(drawn.device) if rows else None

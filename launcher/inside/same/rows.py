@@ -22,24 +22,24 @@ _NO_MORE = object()
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Told:
-    """What a twin is told."""
+    """The orders of a twin."""
 
     samples: int
-    """Of an optimizer step, of one rank."""
+    """Samples of an optimizer step, on one rank."""
     accumulation: int
     """Micro-batches of that step."""
     whole_batch: int
-    """Samples of the asked optimizer step itself, of one rank."""
+    """Samples of the asked optimizer step itself, on one rank."""
     against: str = ""
     """Records of the twin that this one is held against; empty: this is the first."""
     same_row: bool = False
-    """Every row is the first one."""
+    """True: the first row stands in the place of every other."""
     ends: bool = True
     """Passes end with a smaller step where whole ones do."""
 
 
 def digest(value: Any) -> str:
-    """Of tensors, arrays, numbers and texts, however they are nested."""
+    """Returns the digest of tensors, arrays, numbers and texts, however they are nested."""
     import torch
 
     found = hashlib.sha1(usedforsecurity=False)
@@ -69,16 +69,16 @@ class Short:
 
 
 class Rows:
-    """What is seen of the rows of one process."""
+    """Watches the rows of one process."""
 
     def __init__(self, rest: Rest, told: Told) -> None:
         self._rest, self._told = rest, told
         self._datasets: list[Any] = []
-        """Held, so that no identity comes twice."""
+        """Data sets, held so that no identity comes twice."""
         self.drawn: dict[int, list[str]] = {}
         """Data set, numbered as they come -> digests of its rows."""
         self._known: dict[int, list[int]] = {}
-        """Likewise -> the number by which each row's draws are seeded."""
+        """Number of a data set -> the number by which each row's draws are seeded."""
         self.whole: dict[int, int] = {}
         """Data set -> samples of a whole pass, by its sampler's own length."""
         self.ragged: dict[int, bool] = {}
@@ -86,7 +86,7 @@ class Rows:
         self.sharing: dict[int, int] = {}
         """Stream -> workers that share it: each gives whole batches, in turn."""
         self.trained: dict[int, None] = {}
-        """Those of whose batches a backward pass came."""
+        """Numbers of the data sets of whose batches a backward pass came."""
         self._last: int | None = None
         self._repeated: dict[int, Any] = {}
         self.inputs: list[str] = []
@@ -106,19 +106,19 @@ class Rows:
 
     @property
     def digests(self) -> list[str]:
-        """Of what is trained on."""
+        """Digests of the rows that are trained on."""
         return [one for number in self.trained for one in self.drawn.get(number, ())] or self.inputs
 
     @property
     def unseen(self) -> str:
-        """Why steps of other layouts are of other rows."""
+        """The reason why steps of other layouts are of other rows; empty if they aren't."""
         workers = max((self.sharing.get(one, 0) for one in self.trained), default=0)
         shared = f"{workers} workers share a stream of rows and give whole batches in turn, so that smaller batches have other rows"
         return shared if workers > 1 else ""
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What is written down."""
+        """The facts that are written down."""
         trained = list(self.trained)
         ragged = any(self.ragged.get(one) for one in trained)
         return {
@@ -211,7 +211,7 @@ class Rows:
         return row
 
     def _collated(self, collate: Callable[..., Any], data: list[Any], number: int) -> Any:
-        """What is drawn while rows are put together doesn't hang on how many they are."""
+        """Puts rows together so that what is drawn meanwhile doesn't hang on how many they are."""
         self._rest.rows = self._known[number][-len(data) :]
         self._rest.begin(collating=True)
         try:

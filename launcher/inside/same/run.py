@@ -32,19 +32,19 @@ no windows."""
 
 
 def run(orders: Orders, recorder: Recorder) -> None:
-    """All twins, in their order."""
+    """Runs the twins in their order."""
     _all(orders, **orders.payload)
     TrialReport(phase=Phase.DONE.value).write(orders.report_path)
 
 
 def _all(orders: Orders, *, twins: Sequence[dict[str, Any]], limit_s: float) -> None:
-    """Each has ``name``, ``argv``, ``env``, ``files`` and ``told``."""
+    """Runs the twins, each of which has ``name``, ``argv``, ``env``, ``files`` and ``told``."""
     for twin in twins:
         _run(orders, twin, Path(orders.folder) / twin["name"], limit_s=limit_s)
 
 
 def _run(orders: Orders, twin: dict[str, Any], place: Path, *, limit_s: float) -> None:
-    """One of them, to its end. What became of it shows in its folder."""
+    """Runs a twin to its end. Its folder shows what became of it."""
     temporary = tempfile.mkdtemp(dir=os.environ.get(TEMPORARY) or None)
     (place / "records").mkdir(parents=True, exist_ok=True)
     for path, text in twin["files"].items():
@@ -63,7 +63,7 @@ def _run(orders: Orders, twin: dict[str, Any], place: Path, *, limit_s: float) -
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:
-    """Nothing of it is left, save its records and its log. Ranks have sessions of their own."""
+    """Ends a twin, so that nothing of it is left save its records and its log. Ranks have sessions of their own."""
     for pid in procfs.descendants(child.pid):
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)

@@ -1,6 +1,6 @@
-"""One twin, in its own process: each optimizer step's gradients before clipping, its settings and its rows, and what else moves.
+"""Watches a twin in its own process: each optimizer step's gradients before clipping, its settings and its rows, and what else moves.
 
-What is written down in the records: ``PID/twin.json`` (replaced whole at every step) and, by the first twin, tensors that the other holds
+The records get ``PID/twin.json`` (replaced whole at every step) and, by the first twin, tensors that the other holds
 its own against: ``RANK-gradients-OPTIMIZER-STEP.pt``, ``RANK-beside.pt``.
 """
 
@@ -49,7 +49,7 @@ def install(said: Mapping[str, Any], records: Path) -> None:
 
 
 class Updates:
-    """What one process does to its weights."""
+    """Watches what one process does to its weights."""
 
     def __init__(self, told: Told, records: Path, rows: Rows, rest: Rest) -> None:
         self._told, self._records, self._rows, self._rest = told, records, rows, rest
@@ -65,7 +65,7 @@ class Updates:
         """No model was called since the last backward pass; weights of half precision were turned to single."""
         self._began, self._owner = 0.0, os.getpid()
         self._rank, self._size = 0, 1
-        """As at the last step: a script may leave its group before its end."""
+        """Rank and number of ranks at the last step: a script may leave its group before its end."""
         self.steps: list[dict[str, Any]] = []
         self.facts: dict[str, Any] = {}
 
@@ -128,7 +128,7 @@ class Updates:
         return remembering
 
     def _called(self, module: Any, args: Any) -> Any:
-        """Before a model is called. Half precision all through becomes single; its parameters stay the objects that they are."""
+        """Turns a model of half precision into single before it is called; its parameters stay the objects that they are."""
         import torch
 
         if not self._fresh or not torch.is_grad_enabled() or next(module.parameters(), None) is None:
@@ -161,7 +161,7 @@ class Updates:
         }
 
     def _look(self, optimizer: Any) -> None:
-        """The gradients that the step is made of."""
+        """Looks at the gradients that the step is made of."""
         import torch
 
         if why := self._unseen(optimizer) or self._rows.unseen:
@@ -190,14 +190,14 @@ class Updates:
         self.steps.append(step)
 
     def _unseen(self, optimizer: Any) -> str:
-        """Why the optimizer's gradients show nothing."""
+        """Says why the optimizer's gradients show nothing; empty if they do."""
         if any(hasattr(one, "ds_id") or hasattr(one, "_hp_mapping") for one in self._given):
             return "DeepSpeed's ZeRO has taken its weights apart, and steps parts of them"
         half = any(one.dtype in _halves() for one in _parameters(optimizer))
         return "its weights are of half precision, whose rounding hides a difference" if half else ""
 
     def _held(self, values: list[Any], name: str) -> dict[str, Any] | None:
-        """Written down by the first twin; held against that by the other."""
+        """Writes the values down in the first twin; holds them against those in the other."""
         import torch
 
         if not self._told.against:
@@ -207,8 +207,8 @@ class Updates:
         return figures(torch.load(there, weights_only=True), values) if there.exists() else None
 
     def _others(self) -> list[Any]:
-        """What isn't trained and might move: tensors of the shapes of weights, and those of modules; no gradient, no state of an optimizer,
-        and no part of the flat memory by which DDP exchanges gradients."""
+        """Returns what isn't trained and might move: tensors of the shapes of weights, and those of modules; no gradient, no state of an
+        optimizer, and no part of the flat memory by which DDP exchanges gradients."""
         import torch
 
         known = {id(one) for weight in self._trained for one in (weight, weight.grad)}
@@ -226,8 +226,8 @@ class Updates:
         ]  # fmt: skip
 
     def _beside(self) -> float:
-        """How far what has moved beside the weights (an average of them, a memory bank) has moved otherwise than in the first twin, in
-        parts of its way there; 0 where nothing has."""
+        """Returns how far what has moved beside the weights (an average of them, a memory bank) has moved otherwise than in the first twin,
+        in parts of its way there; 0 where nothing has."""
         import torch
 
         pairs = [(one, *self._begun[id(one)]) for one in self._others() if id(one) in self._begun]
@@ -292,9 +292,9 @@ class Updates:
 
 
 def figures(first: Sequence[Any], other: Sequence[Any]) -> dict[str, Any]:
-    """How the other's gradients lie to the first's: ``apart`` (relative distance), ``factor`` (the best g = c g1), ``rest`` (what is left
-    after it), both lengths, and ``alone``: the relative distance of the parameter (number ``at``) that differs most by itself, and by more
-    than the whole rounds by. A router's gradients are a ten-thousandth of a model's, and Adam makes as long a step of them."""
+    """Compares gradients with the first twin's: ``apart`` (relative distance), ``factor`` (the best g = c g1), ``rest`` (what is left after
+    it), both lengths, and ``alone``: the relative distance of the parameter (number ``at``) that differs most by itself, and by more than
+    the whole rounds by. A router's gradients are a ten-thousandth of a model's, and Adam makes as long a step of them."""
     import torch
 
     if len(first) != len(other):
@@ -338,7 +338,7 @@ def _values(tensor: Any) -> Any:
 
 
 def _is_there(tensor: Any) -> bool:
-    """Whether it has values: not on ``meta``, and not freed until its next use, as FSDP's gathered weights are."""
+    """Tells whether it has values: not on ``meta``, and not freed until its next use, as FSDP's gathered weights are."""
     return not tensor.is_meta and (hasattr(tensor, "to_local") or tensor.untyped_storage().nbytes() > 0)
 
 

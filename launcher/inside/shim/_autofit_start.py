@@ -1,5 +1,5 @@
-"""What autofit loads into a program's process: the probe of a trial, or of a run that is held to a budget (``AUTOFIT_PROBE``); in a full
-run what makes its saves whole (``AUTOFIT_SAVES``).
+"""Loads autofit's parts into a program's process: the probe of a trial, or of a run that is held to a budget (``AUTOFIT_PROBE``); in a full
+run the code that makes its saves whole (``AUTOFIT_SAVES``).
 
 The package is loaded by the name ``_autofit``: the program may have a ``launcher`` of its own, and finds none of ours.
 """
@@ -23,7 +23,7 @@ def _ours(name: str) -> ModuleType:
 
 
 def _telling(settings: str, act: Callable[[], Any]) -> Any:
-    """What ``act`` returns. Where it fails the trial must say so: a broken probe must not pass for a script that fits."""
+    """Returns what ``act`` returns. If it fails the trial must say so: a broken probe must not pass for a script that fits."""
     try:
         return act()
     except BaseException as error:
@@ -33,7 +33,7 @@ def _telling(settings: str, act: Callable[[], Any]) -> Any:
 
 
 def _saving(modules: str) -> list[Callable[[], Any]]:
-    """What makes saves whole. A run goes on without it: then a kill within a save may leave a torn checkpoint."""
+    """Loads what makes saves whole. A run goes on without it: then a kill within a save may leave a torn checkpoint."""
     installs = []
     for name in filter(None, modules.split(",")):
         try:

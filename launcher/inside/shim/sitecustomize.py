@@ -15,7 +15,7 @@ import os
 import sys
 
 bootstrap, external = sys.modules["_frozen_importlib"], sys.modules["_frozen_importlib_external"]
-"""What importlib is made of; importlib itself brings other modules."""
+"""The modules that importlib is made of; importlib itself brings other modules."""
 HERE = os.path.dirname(os.path.abspath(__file__))
 PRIVATE = "_autofit"
 
@@ -29,7 +29,7 @@ def _library(path: list[str]) -> list[str]:
 
 
 def _first() -> list[str]:
-    """What Python will put first on ``sys.path`` when the program begins: the script's folder, or this one for ``-m`` and ``-c``."""
+    """Returns what Python will put first on ``sys.path`` as the program begins: the script's folder, or this one for ``-m`` and ``-c``."""
     if getattr(sys.flags, "safe_path", False):
         return []
     program = (getattr(sys, "argv", None) or [""])[0]
