@@ -22,8 +22,8 @@ HEAD = """# What real cards have shown
 Made by `make gpu-check` of `benchmarks/results/gpu-check.jsonl`; not written by hand. A smaller card than the real one is the real one
 whose allocator is capped: what lies outside the allocator, and cuDNN's view of free memory, are the real card's.
 
-*Measured*: on a card. *Played*: on a card that isn't there ([how](pretended.md)): the allocator, its peaks and its words are PyTorch's own;
-the context, cuDNN's workspaces and times are not a card's. What is played proves nothing of a card.
+What stands below a card's name was measured on it. *Played*: on a card that isn't there ([how](pretended.md)): the allocator, its peaks and
+its words are PyTorch's own; the context, cuDNN's workspaces and times are not a card's. What is played proves nothing of a card.
 """
 KINDS = ("context", "matmul", "convolution", "fft", "attention")
 
@@ -41,10 +41,11 @@ class Column:
 
 
 def render(rows: Sequence[Row]) -> str:
-    played = [row for row in rows if row["card"].endswith(MARK)]
+    walked = [row for row in rows if row["kind"] != "sent"]
+    real = dict.fromkeys(row["card"] for row in walked if not row["card"].endswith(MARK)) or ["measured"]
     columns = (
-        Column("measured", NOT_YET, [row for row in rows if not row["card"].endswith(MARK)]),
-        Column("played", NOT_PLAYED, played),
+        *(Column(card, NOT_YET, [row for row in walked if row["card"] == card]) for card in real),
+        Column("played", NOT_PLAYED, [row for row in walked if row["card"].endswith(MARK)]),
     )
     return "\n".join([HEAD, *_where(columns), *_facts(columns), *_cases(columns), *_sent(rows)]) + "\n"
 
