@@ -153,7 +153,7 @@ def _move(result: Fit) -> MoveRecord:
 
 
 def _left(result: Fit) -> tuple[Sequence[Checkpoint], Mapping[Path, str]]:
-    """(checkpoints that the run can be resumed from; if there are none, the files it saved, each with why it can't be used)
+    """Returns (checkpoints that the run can be resumed from; if there are none, the files it saved, each with why it can't be used).
 
     Checkpoints that lay there before the run began, or before it was begun anew, are not its own.
     """

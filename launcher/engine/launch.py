@@ -242,8 +242,8 @@ def try_one(draft: Draft, screen: Listener) -> tuple[Trial, dict[str, Any]]:
 
 
 def _as_it_was(launch: Resumable, listeners: Sequence[Listener], until_the_end: ExitStack) -> tuple[Fit, Sequence[str]]:
-    """(the launch as its folder has it, what the person has edited since); nothing is changed. Raises BadInput if it can't be resumed here
-    and now."""
+    """Reads (the launch as its folder has it, what the person has edited since); changes nothing. Raises BadInput if it can't be resumed
+    here and now."""
     recipe, record = launch.recipe, launch.record
     adapter = load_adapter(recipe.trainer.adapter)(recipe)
     ladder = build.ladder_of(adapter)

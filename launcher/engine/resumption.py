@@ -49,7 +49,7 @@ class Resumable:
         return self.draft.recipe
 
     def trials(self, ladder: Ladder) -> tuple[list[Trial], dict[int, SameTraining]]:
-        """(its trials, read from their folders; the certificates of their rungs). Raises BadInput if they aren't of this ladder."""
+        """Reads (its trials, from their folders; the certificates of their rungs). Raises BadInput if they aren't of this ladder."""
         said = self.record.trials
         try:
             sames = {one.rung_index: SameTraining.from_record(one.same_training.written()) for one in said if one.same_training is not None}
@@ -60,7 +60,7 @@ class Resumable:
             raise _refused(self.folder.path, f"its trials aren't those of its recipe's ladder: {error}", _ANEW) from error
 
     def attempts(self, ladder: Ladder) -> list[AttemptRecord]:
-        """Its attempts at the full run. Raises BadInput if ``ladder`` isn't the one it was launched on."""
+        """Reads its attempts at the full run. Raises BadInput if ``ladder`` isn't the one it was launched on."""
         made = self.record.attempts
         for one in made:
             now = dict(ladder.rungs[one.rung_index].values) if 0 <= one.rung_index < len(ladder.rungs) else None

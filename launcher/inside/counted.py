@@ -112,7 +112,7 @@ class MicroBatches:
         self._in_steps.append(count)
 
     def usual(self) -> tuple[int, int] | None:
-        """(accumulation, micro-batches that the script takes by itself for each that it was told); None before two steps."""
+        """Returns (accumulation, micro-batches that the script takes by itself for each that it was told); None before two steps."""
         usual = statistics.median_low(self._in_steps[1:]) if len(self._in_steps) > 1 else 0
         if not usual:
             return None

@@ -71,7 +71,7 @@ class LoaderLook:
     ended: bool = False
     """A pass was seen to its end."""
     endless: bool = False
-    """Its sampler begins anew by itself (YOLOv5's, YOLOX's)."""
+    """The loader's sampler begins anew by itself (YOLOv5's, YOLOX's)."""
     failed: str = ""
 
     @property

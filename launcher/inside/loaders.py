@@ -59,7 +59,7 @@ class HeldAhead:
 
 
 def _storages(batch: Any) -> Iterator[tuple[int, int]]:
-    """(identity, bytes in whole pages) of each storage of a batch's tensors, in whatever it has them."""
+    """Yields (identity, bytes in whole pages) of each storage of a batch's tensors, in whatever it has them."""
     import torch
 
     if isinstance(batch, torch.Tensor):

@@ -47,7 +47,7 @@ class Overlay:
     # -- paths
 
     def twin(self, path: Any) -> tuple[str, str] | None:
-        """(the real path, its twin), or None where the path is left alone."""
+        """Returns (the real path, its twin), or None where the path is left alone."""
         if isinstance(path, int) or path is None:
             return None
         with contextlib.suppress(TypeError, ValueError):

@@ -71,7 +71,7 @@ def started(orders: Orders, place: Path, env: Mapping[str, str], *, temporary: s
 
 
 def _ran(orders: Orders, env: Mapping[str, str], longest: float) -> tuple[bool, str]:
-    """(whether the command did well by itself, in words)."""
+    """Runs the command plainly; returns (whether it did well by itself, in words)."""
     place = orders.scratch / "plain"
     (place / "t").mkdir(parents=True)
     plain = {**env, **{name: value for name, value in NOTHING_FROM_OUTSIDE.items() if name in env}}

@@ -26,7 +26,7 @@ class Unrun:
     def __init__(self) -> None:
         self._lines: defaultdict[str, set[int]] = defaultdict(set)
         self._direct: defaultdict[str, set[tuple[int, str]]] = defaultdict(set)
-        """(line, kind of thing that it calls itself, not by a function of the person's)"""
+        """Pairs (line, kind of thing that it calls itself, not by a function of the person's)."""
         self._through: set[str] = set()
         """Functions of the person's through which one is called."""
         self._seen: dict[tuple[int, int, str], bool] = {}

@@ -175,7 +175,7 @@ def batch_size(loader: Any, batch: Any, instrument: Instrument) -> int | None:
 
 
 def drawn_batch(loader: Any, batch: Any, instrument: Instrument) -> tuple[int, int] | None:
-    """(fewest, most) samples that a loader's batches were seen to have, where it says no number of them and makes none usual."""
+    """Returns (fewest, most) samples that a loader's batches were seen to have, where it says no number of them and makes none usual."""
     rows, asked = rows_of(batch), instrument.orders.payload.get("micro_batch")
     if _said(loader) is not None or rows is None:
         return None

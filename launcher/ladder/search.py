@@ -28,7 +28,7 @@ class Tried:
     rung: Rung
     verdict: Verdict
     need: float | None = None
-    """Its peak as a fraction of its cap; None if the peak wasn't measured."""
+    """The peak as a fraction of the cap; None if the peak wasn't measured."""
     by_phase: Mapping[str, float] = field(default_factory=dict)
     """The peak of each phase as a fraction of the cap."""
 
@@ -311,7 +311,7 @@ def _whole(tried: Tried) -> float:
 
 
 def _points(seen: Sequence[Tried], *, validates: bool) -> Iterator[tuple[float, float, bool]]:
-    """(work, need, whether it was measured; else more was needed) of training or validation in each trial that tells it."""
+    """Returns (work, need, whether it was measured; else more was needed) of training or validation in each trial that tells it."""
     for tried in seen:
         amount = load(tried.rung, validates=validates)
         peaks = [peak for phase, peak in tried.by_phase.items() if phase in _SIDES[validates]]

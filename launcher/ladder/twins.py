@@ -94,7 +94,7 @@ class Twin:
     alike: bool = False
     """Each of its ranks reads the same rows."""
     by_hand: bool = False
-    """Its collate function draws for one row after another, which stood still."""
+    """The collate function draws for one row after another, which stood still."""
     batch_norm: bool = False
     beside: float = 0.0
     """Distance between this twin and the first in what moves beside the weights, as a part of its way in the first."""

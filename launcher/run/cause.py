@@ -64,11 +64,11 @@ class RunEnd:
     ended_for: Ended | None = None
     """The reason for which autofit itself ended the run; None where it didn't."""
     not_finite: str = ""
-    """Its last report of its loss, if that is not finite; else empty."""
+    """The run's last report of its loss, if that is not finite; else empty."""
     divergence: str = ""
     """The line in which the trainer says that it has diverged; else empty."""
     gradients: str = ""
-    """Its last report of its gradients, if that is not finite; else empty."""
+    """The run's last report of its gradients, if that is not finite; else empty."""
     weights: Weights | None = None
     """The weights it saved last; None if they couldn't be looked at."""
     on_card: bool = False

@@ -23,8 +23,8 @@ def handle_of(nvml: Any, uuid: str) -> Any:
 
 
 def memory(nvml: Any, handle: Any) -> tuple[int, int]:
-    """(total that programs can reach, free); NVMLError where a card has no memory of its own. Only version 2 tells the driver's reserve
-    apart from the total."""
+    """Returns (total that programs can reach, free); NVMLError where a card has no memory of its own. Only version 2 tells the driver's
+    reserve apart from the total."""
     try:
         info = nvml.nvmlDeviceGetMemoryInfo(handle, version=nvml.nvmlMemory_v2)
         return int(info.total) - int(info.reserved), int(info.free)

@@ -120,9 +120,9 @@ def resident_bytes(pid: int | str = "self") -> int:
 
 
 def own_bytes(pid: int) -> tuple[int, int]:
-    """(private memory, shared memory) of a process that no file backs: its own, and its part of what it has together with others, so that
-    forked workers don't count their parent's again (smaps_rollup, proc_pid_smaps(5)). Walks all its pages: some 10 ms for each GiB.
-    Where the kernel doesn't tell (before 5.4), all of what is resident. Raises OSError where it has ended.
+    """Returns (private memory, shared memory) of a process that no file backs: its own, and its part of what it has together with others,
+    so that forked workers don't count their parent's again (smaps_rollup, proc_pid_smaps(5)). Walks all its pages: some 10 ms for each GiB.
+    If the kernel doesn't tell (before 5.4), all of what is resident. Raises OSError where it has ended.
     """
     with open(f"/proc/{pid}/smaps_rollup", encoding="ascii", errors="replace") as file:
         told = {key: int(size) * 1024 for key, size, *_ in (line.split() for line in file) if key in ("Pss_Anon:", "Pss_Shmem:")}

@@ -31,7 +31,7 @@ from launcher.trial.job import Job
 
 MODULE = "launcher.inside.same.run"
 Layouts = Sequence[tuple[int, int]]
-"""(micro-batch, accumulation) of the first twin, as asked, and of the other."""
+"""The layouts of the two twins, (micro-batch, accumulation): that of the first, as asked, and of the other."""
 
 
 class OutOfTime(Exception):

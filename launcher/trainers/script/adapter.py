@@ -61,7 +61,7 @@ from launcher.trainers.script.spelling import CALL, ITSELF, LOADER, OUTSIDE, VAL
 
 SHORT_STEPS = 4
 SHORT_PASSES = 2
-"""How long a twin's training is, if an argument gives its length."""
+"""Length of a twin's training, if an argument gives its length."""
 MOST_ACCUMULATION = 4
 """Micro-batches per optimizer step in a trial."""
 _OF_ACCUMULATION = {
@@ -77,7 +77,7 @@ _ACCUMULATED = re.compile(r"accumulate: \d+ micro-batches, (\d+) optimizer steps
 
 
 class ScriptAdapter(Adapter):
-    """Any command that trains with PyTorch."""
+    """The adapter for commands that train with PyTorch."""
 
     name: ClassVar[str] = "script"
     general: ClassVar[bool] = True
@@ -175,7 +175,7 @@ class ScriptAdapter(Adapter):
         return [note for note in notes if note]
 
     def inputs(self, ladder: Ladder) -> Inputs:
-        """What the recipe says the script reads, models that are files, the code around it, and its program's environment."""
+        """Returns what the recipe says the script reads, models that are files, the code around it, and its program's environment."""
         if self.args.reads is None:
             return Inputs(unknown="what this script reads isn't known (trainer.args.reads=[...] would say it)")
         script = next((Path(word) for word in self.args.command if word.endswith(".py")), None)
@@ -190,7 +190,7 @@ class ScriptAdapter(Adapter):
         )
 
     def _fetch(self, rung: Rung) -> Command | None:
-        """For a model that the hub has by its name: what a trial fetches itself is gone with the trial."""
+        """Fetches a model that the hub has by its name: what a trial fetches itself is gone with the trial."""
         name = str(rung.values.get("model"))
         here = any(Path(place, name).exists() for place in ("", f"{self.recipe.data}/models"))
         if here or "model" not in self.args.spelled or not _ON_THE_HUB.fullmatch(name):
@@ -246,7 +246,7 @@ class ScriptAdapter(Adapter):
         return line
 
     def _acts(self, line: Line, times: float) -> dict[str, str]:
-        """What acts in the script's processes, by its variables. ``times``: as many micro-batches a step as are asked."""
+        """Names what acts in the script's processes, by its variables. ``times``: as many micro-batches a step as are asked."""
         given, said = said_by_form(self.args), dict[str, str]()
         if line.outside > 1 or line.split is not None:
             said[outside.ACCUMULATE] = str(line.outside)
@@ -301,7 +301,7 @@ class ScriptAdapter(Adapter):
         return self.args.whole if self.asked.unseen_step else rung.effective_batch // rung.world_size
 
     def _going_on(self, env: Mapping[str, str], *, place: Path, run: Path) -> tuple[dict[str, Any], Mapping[Path, str]]:
-        """(how a trial's second process goes on, files for it): see ``inside.going_on``."""
+        """Returns (how a trial's second process goes on, files for it): see ``inside.going_on``."""
         if (resume := self.args.resume) is not None:
             newest = str(Path(resume.newest.replace("{run}", str(run))).absolute())
             return {"words": list(resume.words), "newest": newest, "holds": [], "env": {}}, {}
@@ -338,7 +338,7 @@ class ScriptAdapter(Adapter):
         return Command(argv=words, env=env, told=told, files=line.files)
 
     def small(self, chosen: Rung, asked: Rung) -> Sequence[tuple[int, int]]:
-        """Where the script keeps its whole batch by itself, that stays as asked: the rung's own micro-batch, and a part of it."""
+        """Keeps a whole batch that the script itself keeps as asked: takes the rung's own micro-batch, and a part of it."""
         if accumulation_form(self.args) == ITSELF:
             whole, most = chosen.micro_batch * chosen.accumulation, chosen.micro_batch
             part = next((part for part in (4, 2) if most % part == 0), 1)
@@ -382,7 +382,7 @@ class ScriptAdapter(Adapter):
 
     @property
     def _saves(self) -> resuming.Saves:
-        """What its source tells of how it saves."""
+        """The way in which the script saves, as far as its source tells."""
         return resuming.saves(files) if (files := self._source()) else resuming.Saves()
 
     def _source(self) -> Sequence[Path]:
@@ -395,12 +395,12 @@ class ScriptAdapter(Adapter):
         return [str(path) for path in own if path.is_file() and path.stat().st_mtime > since]
 
     def saved(self, folder: Path) -> Saved:
-        """How far each checkpoint has come only the script knows; whole is what is so by its own checksums and its weights."""
+        """Finds checkpoints: only the script knows how far each has come; whole is one by its own checksums and its weights."""
         look = partial(resuming.look, program=self.args.command[0], saves=self._saves)
         return Saved(place=folder / "run", files=self._files(folder), look=look, weights=partial(self._weights, folder))
 
     def _files(self, folder: Path) -> Sequence[Path]:
-        """What the recipe's glob finds, newest first, or what Hugging Face's Trainer has saved in this run."""
+        """Finds what the recipe's glob names, newest first, or what Hugging Face's Trainer has saved in this run."""
         resume = self.args.resume
         if resume is None:
             return resuming.of_trainer(_kept_in(folder)) if self._by_trainer else []
@@ -413,7 +413,7 @@ class ScriptAdapter(Adapter):
         return resuming.last_weights(newer, program=self.args.command[0])
 
     def _keeps(self) -> frozenset[str] | None:
-        """What the recipe says; None where it says no way to go on, and none is known."""
+        """Returns what the recipe says; None where it says no way to go on, and none is known."""
         if self._by_trainer:
             return frozenset(rules.Resume.model_fields["keeps"].default)
         return frozenset(self.args.resume.keeps) if self.args.resume is not None else None
@@ -423,7 +423,7 @@ class ScriptAdapter(Adapter):
 
 
 def _read_at(wheel: str, spelling: str, unsaid: Collection[str]) -> str:
-    """Where a setting was read, in words."""
+    """Says where a setting was read."""
     if spelling == OUTSIDE:
         return "no word for it was found"
     return f"{spelling}, of which the command says nothing" if wheel in unsaid else spelling

@@ -1,4 +1,4 @@
-"""What a trial showed of a person's command -> the recipe that asks for it: rung 0 is the command as it stands, and is believed.
+"""Makes the recipe that asks for what a trial showed of a person's command: rung 0 is the command as it stands, and is believed.
 
 Where the batch arrives a lower rung sets it: at a known trainer's call, else at the line of the data loader. What can't be set anywhere
 stays as it ran.
@@ -22,7 +22,7 @@ from launcher.trainers.script.spelling import CALL, ITSELF, LOADER, OUTSIDE, kin
 
 
 class OfTrials(NamedTuple):
-    """What trials showed, as ``Adapter.believing`` gets it."""
+    """The findings of trials, as ``Adapter.believing`` gets them."""
 
     ran: Mapping[str, int]
     arrived: Mapping[str, Any]
@@ -78,7 +78,7 @@ def _micro_batch(ways: dict[str, str], says: dict[str, Any], recipe: Recipe, ask
 
 
 def _way(arrived: Mapping[str, Any], ran: int) -> str:
-    """Where the micro-batch that ran arrives; empty where that isn't one place."""
+    """Names the place where the micro-batch that ran arrives; empty where that isn't one place."""
     calls = [way[MICRO_BATCH] for way in training_arguments.WAYS if MICRO_BATCH in way and arrived.get(way[MICRO_BATCH]) == ran]
     loaders = [place for place, batch in arrived.items() if place.startswith(LOADER) and batch == ran]
     found = calls or loaders
@@ -108,7 +108,7 @@ def _accumulation(ways: dict[str, str], says: dict[str, Any], recipe: Recipe, as
 
 
 def _is_otherwise(form: str, recipe: Recipe, asked: Asked, shown: OfTrials) -> bool:
-    """Whether the typed word for accumulation isn't what ran; or, where the micro-batch was hidden, what ran may be hidden as well."""
+    """Tells whether the typed word for accumulation isn't what ran, or, if the micro-batch was hidden, what ran may be hidden, too."""
     ran, read = shown.ran.get(ACCUMULATION), recipe.ask.get(MICRO_BATCH)
     if ran is None:
         return form != OUTSIDE and ACCUMULATION in asked.unsaid and shown.ran.get(MICRO_BATCH, read) != read
@@ -116,8 +116,8 @@ def _is_otherwise(form: str, recipe: Recipe, asked: Asked, shown: OfTrials) -> b
 
 
 def _by_itself(says: dict[str, Any], recipe: Recipe, asked: Asked, shown: OfTrials) -> None:
-    """Where rung 0 ended before its first step, a lower rung has told how many samples a step has. If they are no whole micro-batches of
-    the asked ones, the script doesn't keep its step there (in a warm-up, say), which that rung's trial shows: it is another training."""
+    """Says the accumulation that ran. If rung 0 ended before its first step, a lower rung has told a step's samples; if they are no whole
+    micro-batches of the asked ones, its trial shows that the script doesn't keep its step (in a warm-up, say): it is another training."""
     if (ran := shown.ran.get(ACCUMULATION)) is not None:
         says[ACCUMULATION] = ran
     elif (step := shown.ran.get(STEP)) is not None and asked.unseen_step:

@@ -1,4 +1,4 @@
-"""What each place of a command says of its settings: its words, its configuration files, its script's defaults; and which place counts."""
+"""Finds what each place of a command says of its settings (words, configuration files, script's defaults), and which place counts."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from launcher.trainers.script.said_lengths import is_length
 from launcher.trainers.script.spelling import YACS, name
 
 COMMAND_LINE = "command line"
-"""Where a belief was found that the command itself says."""
+"""The source of a belief that the command itself says."""
 WHOLE = "whole_batch"
-"""What a candidate means that says the batch of an optimizer step; no wheel."""
+"""The meaning of a candidate that says the batch of an optimizer step; no wheel."""
 HOW_LONG = "how_long"
-"""What a candidate means that says how long training is, in steps or passes; no wheel."""
+"""The meaning of a candidate that says how long training is, in steps or passes; no wheel."""
 LENGTHS = ("segment", "sequence_length", "image_size")
 
 
 def believed(candidates: Sequence[Belief]) -> tuple[dict[str, Belief], list[str]]:
-    """For each wheel the candidate from the most telling place; in words, where that place says two things."""
+    """Picks for each wheel the candidate from the most telling place; says in words where that place says two things."""
     beliefs: dict[str, Belief] = {}
     unclear = []
     for wheel in (*wheel_names.NAMES, WHOLE):
@@ -74,7 +74,7 @@ def _word(belief: Belief) -> str:
 
 
 def is_count(value: Any) -> TypeGuard[int]:
-    """Whether it is a whole number above 0."""
+    """Tells whether it is a whole number above 0."""
     return isinstance(value, int) and not isinstance(value, bool) and value > 0
 
 

@@ -19,7 +19,7 @@ from launcher.trainers.script.training_arguments import LIGHTNING
 
 
 def faults(recipe: Recipe, args: ScriptArgs, wheels: Iterable[str]) -> list[Fault]:
-    """All faults. ``wheels``: the adapter's own wheels."""
+    """Finds all faults. ``wheels``: the adapter's own wheels."""
     return [
         *_command_faults(args), *_rank_faults(recipe, args), *_spelling_faults(recipe, args, wheels),
         *_config_faults(recipe, args), *_data_faults(recipe, args),
@@ -27,7 +27,7 @@ def faults(recipe: Recipe, args: ScriptArgs, wheels: Iterable[str]) -> list[Faul
 
 
 def _rank_faults(recipe: Recipe, args: ScriptArgs) -> list[Fault]:
-    """What is wrong with the processes that the command starts and the cards that they get; told before anything is tried."""
+    """Tells what is wrong with the processes that the command starts and the cards that they get, before anything is tried."""
     by, device, said = recognise.launched(args.command), recipe.device, recipe.launch.kind
     kind = devices.chosen_kind(device.kind)
     own = args.command == rules.read(recipe.trainer.args).command  # and not started by autofit
@@ -62,7 +62,7 @@ def _command_faults(args: ScriptArgs) -> list[Fault]:
 
 
 _UNSPELLED = ("micro_batch", "accumulation")
-"""What the first trial shows where no word says it."""
+"""Wheels that the first trial shows where no word says them."""
 
 
 def _spelling_faults(recipe: Recipe, args: ScriptArgs, wheels: Iterable[str]) -> list[Fault]:
@@ -111,7 +111,7 @@ def _spelling_faults(recipe: Recipe, args: ScriptArgs, wheels: Iterable[str]) ->
 
 
 def turns(recipe: Recipe) -> bool:
-    """Whether lower rungs have a lower micro-batch."""
+    """Tells whether lower rungs have a lower micro-batch."""
     rule = recipe.ladder.wheels.get("micro_batch")
     asked = recipe.ask.get("micro_batch")
     return asked is not None and "micro_batch" in recipe.ladder.order and (rule is None or rule.floor != asked)
@@ -122,7 +122,7 @@ def _checkpointed(key: str, text: str) -> bool:
 
 
 def _can_be_split(args: ScriptArgs) -> bool:
-    """Whether a step takes as many smaller micro-batches as make a whole one: its steps are held back, or its trainer accumulates."""
+    """Tells whether a step takes as many smaller micro-batches as make a whole one: its steps are held back, or its trainer accumulates."""
     return args.spelled.get("accumulation", "") in (OUTSIDE, LIGHTNING)
 
 
@@ -146,7 +146,7 @@ def _config_faults(recipe: Recipe, args: ScriptArgs) -> list[Fault]:
 
 
 def _wrong_file(path: str, args: ScriptArgs) -> str:
-    """What keeps a configuration file from being read, or changed; nothing where it can be."""
+    """Says what keeps a configuration file from being read, or changed; empty where nothing does."""
     try:
         configs.held(path)
     except ValueError as error:

@@ -53,7 +53,7 @@ _Lenient.add_multi_constructor("", _any_tag)
 
 
 def leaves(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Every dotted key with its value, those within lists by their places (``datasets[0].batch_size``); a list of plain values is one."""
+    """Yields dotted keys and values, those within lists by their places (``datasets[0].batch_size``); a list of plain values is one."""
     if isinstance(value, Mapping):
         for key, inside in value.items():
             yield from leaves(inside, f"{prefix}.{key}" if prefix else str(key))
@@ -65,7 +65,7 @@ def leaves(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def _place(value: Any, key: str) -> tuple[Any, str | int]:
-    """(what holds the value of a dotted key, which may go through lists; its place there). Raises NoSuchKey."""
+    """Finds (what holds the value of a dotted key, which may go through lists; its place there). Raises NoSuchKey."""
     holder, parts = None, _parts(key)
     for part in parts:
         has = part in value if isinstance(value, Mapping) else isinstance(value, list) and isinstance(part, int) and part < len(value)

@@ -1,4 +1,4 @@
-"""How a recipe is put right, after twins have shown that a rung trains otherwise than asked."""
+"""Puts a recipe right, after twins have shown that a rung trains otherwise than asked."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from launcher.trainers.script.spelling import OUTSIDE, name
 
 
 def counted(args: ScriptArgs) -> str:
-    """Where its steps are held back from outside a script counts steps that it hasn't made."""
+    """Names the length in steps of a script whose steps are held back from outside: it counts some that it hasn't made. Else empty."""
     counts = (spelled for spelled in args.lengths if wheel_names.counts_steps(name(spelled)))
     return next(counts, "") if accumulation_form(args) == OUTSIDE else ""
 
 
 def of(args: ScriptArgs, finding: Finding) -> Correction:
-    """What to change of the arguments for a factor, or weights by targets; nothing where no cure is known."""
+    """Returns what to change of the arguments for a factor, or weights by targets; nothing where no cure is known."""
     factor = finding.kind is FindingKind.FACTOR
     if args.update is not None or not (factor or finding.kind is FindingKind.WEIGHTED):
         return Correction()
@@ -34,7 +34,7 @@ def of(args: ScriptArgs, finding: Finding) -> Correction:
 
 
 def way(update: str, times: float) -> str:
-    """How ``native/update`` makes the update of ``times`` as many micro-batches the asked one. ``update``: ``trainer.args.update``."""
+    """Says how ``native/update`` makes ``times`` as many micro-batches' update the asked one. ``update``: ``trainer.args.update``."""
     return {
         "average": f"times:{1 / times!r}", "add": f"times:{times!r}", "targets": f"targets:1:{round(times)}",
         "targets_divided": f"targets:{times!r}:{round(times)}",

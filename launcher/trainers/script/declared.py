@@ -23,21 +23,21 @@ class Flag:
     """A setting that a script understands."""
 
     spelling: str
-    """In the words of ``spelling``."""
+    """The flag in the words of ``spelling``."""
     default: Any = None
     where: str = ""
     names: tuple[str, ...] = ()
-    """Every name it goes by, such as -b beside --batch-size."""
+    """The names that it goes by, such as -b beside --batch-size."""
 
     @property
     def bare(self) -> str:
-        """Its word alone."""
+        """The flag's word alone."""
         return self.spelling.removeprefix("switch:").split("/")[0].rstrip("=")
 
 
 def of_script(path: Path) -> list[Flag]:
-    """What the script declares. Where it has no parser of its own (``from options import get_args``), what the modules that it imports
-    do, the nearest ones: theirs is the command line then."""
+    """Finds what the script declares. If it has no parser of its own (``from options import get_args``), the nearest modules that it
+    imports count: theirs is the command line then."""
     seen, layer = {path.resolve()}, [path]
     while layer and len(seen) <= _MOST_FILES:
         found = [flag for file in layer for flag in _of_source(file)]
@@ -50,7 +50,7 @@ def of_script(path: Path) -> list[Flag]:
 
 
 def _of_source(path: Path) -> list[Flag]:
-    """Every flag that one file declares: options of argparse and click, and a nanoGPT-like configurator's names."""
+    """Finds the flags that one file declares: options of argparse and click, and a nanoGPT-like configurator's names."""
     source, tree = parsed(path)
     if tree is None:
         return []
@@ -61,7 +61,7 @@ def _of_source(path: Path) -> list[Flag]:
 
 
 def _configurable(source: str) -> bool:
-    """Whether the command line sets the script's own names, as nanoGPT's configurator does."""
+    """Tells whether the command line sets the script's own names, as nanoGPT's configurator does."""
     return "configurator.py" in source or re.search(r"\bfor \w+ in sys\.argv\[1:\]", source) is not None
 
 

@@ -15,19 +15,19 @@ _TORCHRUN = ("torchrun", "torch.distributed.run", "torch.distributed.launch")
 _ACCELERATE = ("accelerate", "accelerate-launch", "accelerate.commands.launch")
 _DEEPSPEED = ("deepspeed", "deepspeed.launcher.runner")
 _SEVERAL = ("multi_gpu", "fsdp", "use_fsdp", "deepspeed", "use_deepspeed", "megatron_lm", "use_megatron_lm")
-"""Of accelerate: flags, and the same in its file."""
+"""Accelerate's flags for several processes, and the same names in its file."""
 ALL = "all"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LauncherWords:
-    """What a launcher starts."""
+    """The processes that a launcher starts."""
 
     here: int = 1
     """Processes on this machine."""
     machines: int = 1
     cards: tuple[int, ...] | None = None
-    """Which cards they shall have, where that is said."""
+    """The cards that the processes shall have, if that is said."""
     said: str = ""
     """The words that say how many, and where they stand; empty where nothing does."""
 
@@ -37,7 +37,7 @@ class LauncherWords:
 
 
 def started(words: Sequence[str], end: int) -> LauncherWords:
-    """By the launcher's own words, the first ``end`` of the command, and accelerate's configuration file."""
+    """Reads the launcher's own words, the first ``end`` of the command, and accelerate's configuration file."""
     told = words[:end]
     if any(os.path.basename(word) in _ACCELERATE for word in told):
         return _by_accelerate(told)
@@ -49,7 +49,7 @@ def started(words: Sequence[str], end: int) -> LauncherWords:
 
 
 def _by_deepspeed(words: Sequence[str]) -> LauncherWords:
-    """As many as it is told, or all cards (launcher/runner.py)."""
+    """Reads the number of processes that DeepSpeed is told, else takes all cards (launcher/runner.py)."""
     machines = _number(_flag(words, "num-nodes")[1])
     flag, count = _flag(words, "num-gpus")
     if count.isdecimal() and int(count):
@@ -87,7 +87,7 @@ def _by_accelerate(words: Sequence[str]) -> LauncherWords:
 
 
 def _in_several(words: Sequence[str], held: Mapping[str, Any]) -> bool:
-    """Whether it starts more processes than one: never on a CPU that it is told, and without a file only where there are several cards,
+    """Tells whether it starts more processes than one: never on a CPU that it is told, and without a file only if there are several cards,
     whatever number it is told (commands/launch.py, ``launch_command``)."""
     if "--cpu" in words:
         return False
@@ -108,7 +108,7 @@ def _configuration(words: Sequence[str]) -> Path | None:
 
 
 def _flag(words: Sequence[str], name: str) -> tuple[str, str]:
-    """(the flag as it stands, its value) of the last one by that name, with hyphens or underscores; two empty texts where there is none."""
+    """Finds (the flag as it stands, its value) of the last one by that name, with hyphens or underscores; two empty texts if none is."""
     found = ("", "")
     for at, word in enumerate(words):
         flag, equals, value = word.partition("=")

@@ -27,8 +27,8 @@ _NEED_ONE = re.compile(r"persistent_workers\s*=\s*True|prefetch_factor\s*=\s*\d"
 
 
 def said(args: ScriptArgs, files: Iterable[Path], *, asked: Value = None) -> Workers | None:
-    """By the recipe's word for them, else by a word of the command of such a name. None where nobody says a number (``asked``: the
-    recipe), where it isn't said by a word, or where a loader of the script's source (``files``) can't do without workers."""
+    """Finds the word for workers: the recipe's, else a word of the command of such a name. None where nobody says a number (``asked``: the
+    recipe), where no word says it, or where a loader of the script's source (``files``) can't do without workers."""
     if any(_NEED_ONE.search(parsed(file)[0]) for file in files):
         return None
     line = Line(words=list(args.command), begin=begin(args))

@@ -27,8 +27,8 @@ _FILES: Mapping[str, tuple[str, ...]] = {
 
 
 def placed(said: Mapping[str, str], *, place: Path, env: Mapping[str, str]) -> tuple[dict[str, str], dict[Path, str]]:
-    """(variables, files) of a command in whose Python processes acts what ``said`` asks for, in folders of ``place``. ``said``: variable
-    -> value, as the files of ``native`` read them; ``env``: what the command is given already."""
+    """Makes (variables, files) of a command in whose Python processes acts what ``said`` asks for, in folders of ``place``. ``said``:
+    variable -> value, as the files of ``native`` read them; ``env``: what the command is given already."""
     variables, files = dict(said), dict[Path, str]()
     for first, *beside in (names for variable, names in _FILES.items() if variable in said):
         path, more = preloaded(first, beside, of=_NATIVE, to=place / Path(first).stem, env={**env, **variables})

@@ -40,7 +40,7 @@ UNREAD = (
 
 
 def understand(words: Sequence[str], *, value: str = "") -> Understood:
-    """What a command asks for, as far as its words, its configuration file and its script's flags tell. Raises BadInput without its
+    """Finds what a command asks for, as far as its words, its configuration file and its script's flags tell. Raises BadInput without its
     script.
 
     ``value``: which value of its source a person says to be the batch size.
@@ -81,7 +81,7 @@ def _of_whole(belief: Belief, whole: Belief | None) -> Belief:
 
 
 def _accumulation(files: Sequence[Path], whole: Belief | None) -> Belief:
-    """How more of it is said where the command has no word for it."""
+    """Says how more accumulation is said where the command has no word for it."""
     if whole is not None or source_values.works_out_accumulation(files):
         said = f"{whole.spelling} {whole.value}" if whole is not None else "a whole batch"
         return Belief(wheel="accumulation", value=1, spelling=ITSELF, source=f"{said} in parts, as many as the first trial shows")
@@ -131,7 +131,7 @@ def _order(beliefs: Mapping[str, Belief]) -> list[str]:
 
 
 def _rules(beliefs: Mapping[str, Belief], order: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """How far each wheel may turn; lengths in four steps down to a quarter."""
+    """Says how far each wheel may turn; lengths in four steps down to a quarter."""
     rules: dict[str, dict[str, Any]] = {}
     for wheel in order:
         value = beliefs[wheel].value
@@ -145,7 +145,7 @@ def _rules(beliefs: Mapping[str, Belief], order: Sequence[str]) -> dict[str, dic
 
 
 def _grid(value: Any, wheel: str) -> int:
-    """What lesser lengths are multiples of: the usual grid where there are four steps of it, else a finer one."""
+    """Returns the unit of lesser lengths: the usual grid where there are four steps of it, else a finer one."""
     usual = 32 if wheel == "image_size" else 8
     return next((usual >> shift for shift in range(6) if (usual >> shift) * 4 <= value), 1)
 
@@ -174,7 +174,7 @@ def script_of(words: Sequence[str]) -> tuple[Path | None, int]:
 
 
 def launched(words: Sequence[str]) -> launchers.LauncherWords:
-    """What the command's launcher (torchrun, accelerate, deepspeed) starts."""
+    """Reads what the command's launcher (torchrun, accelerate, deepspeed) starts."""
     return launchers.started(words, script_of(words)[1] - 1)
 
 

@@ -33,8 +33,8 @@ OF_TRAINER = ("trainer_state.json", "optimizer.pt", "scheduler.pt")
 
 
 class Saves(NamedTuple):
-    """What a script's source tells of how it saves: that what is named as Hugging Face's Trainer does is its, globs of what comes last
-    into the folders of accelerate's ``save_state``, that it may remove checkpoints, so that one that is alone needn't be the first."""
+    """The way in which a script saves, by its source: whether folders named as by Hugging Face's Trainer are its, globs of what comes last
+    into the folders of accelerate's ``save_state``, whether it may remove checkpoints, so that one that is alone needn't be the first."""
 
     of_trainer: bool = False
     ends_with: Sequence[str] = ()
@@ -53,7 +53,7 @@ _SAVES_STATE, _REMOVES = re.compile(r"accelerator\w*\.save_state\("), re.compile
 
 
 def saves(files: Iterable[Path]) -> Saves:
-    """Of a script with these files. The states of random numbers come last, but for objects of its own (accelerate 1.15)."""
+    """Reads how a script with these files saves. The states of random numbers come last, but for objects of its own (accelerate 1.15)."""
     files = list(files)
     source = "\n".join(parsed(file)[0] for file in files)
     own = ["custom_checkpoint_*.pkl"] if ".register_for_checkpointing(" in source else []
@@ -62,7 +62,7 @@ def saves(files: Iterable[Path]) -> Saves:
 
 
 def found(pattern: str) -> list[Path]:
-    """What a glob finds."""
+    """Returns the paths that a glob finds."""
     return [*map(Path, glob.glob(pattern, recursive=True))]
 
 
@@ -102,7 +102,7 @@ def of_trainer(kept_in: Path) -> list[Path]:
 
 
 def _finite(paths: Sequence[Path], program: str) -> Mapping[Path, bool | None]:
-    """Whether their weights are finite; None, or nothing at all, where that can't be seen."""
+    """Tells of each checkpoint whether its weights are finite; None, or nothing at all, where that can't be seen."""
     if not paths:
         return {}
     status, said = process.output_of((process.interpreter_of(program), str(_INSIDE), *map(str, paths)), timeout_s=LOOK_S)

@@ -20,7 +20,7 @@ Words = Annotated[
 
 
 class Validation(Part):
-    """How a trial gets to see a validation pass, where it doesn't by itself."""
+    """The means by which a trial gets to see a validation pass, if it doesn't by itself."""
 
     force: Words = ()
     """Words added to the command in trials only, such as --val-every 1."""
@@ -29,7 +29,7 @@ class Validation(Part):
 
 
 class Resume(Part):
-    """How the script goes on from a checkpoint of its own."""
+    """The means by which the script goes on from a checkpoint of its own."""
 
     words: Words
     """Words to add; {checkpoint} stands for the file, as in --resume {checkpoint}."""
@@ -54,9 +54,9 @@ class ScriptArgs(Part):
     says: dict[str, Any] = Field(default={})
     """Wheel -> the value that the command means as it stands. Where a rung has just that, the command's own words stay as they are."""
     unturned: str = ""
-    """Why the micro-batch isn't turned, where autofit couldn't tell how."""
+    """The reason why the micro-batch isn't turned, if autofit couldn't tell how."""
     whole: int | None = Field(default=None, ge=1)
-    """What the command says of its whole batch, in samples or in another unit, where the script takes it in parts itself."""
+    """The command's whole batch, in samples or in another unit, if the script takes it in parts itself."""
     presets: dict[str, dict[str, dict[str, Any]]] = Field(default={})
     """Wheel -> named value -> the settings it stands for: spelling (or dotted key of the config file) -> value."""
     set: dict[str, Any] = Field(default={})
@@ -66,9 +66,9 @@ class ScriptArgs(Part):
     lengths: dict[str, int] = Field(default={})
     """Spelling -> how long training is, in steps or passes, as asked: what is made small where a rung is to be proven the same training."""
     update: Literal["average", "add", "targets", "targets_divided"] | None = None
-    """What makes an update of several micro-batches that of the large batch, where the script's own accumulation doesn't: average: it only
-    adds up; add: it divides a loss that is a sum; targets: each micro-batch counts by its targets (targets_divided: the script divides its
-    loss). Null: nothing is needed. autofit finds it by itself, and proves it (``same_training`` in the record)."""
+    """The correction that makes an update of several micro-batches that of the large batch, if the script's own accumulation doesn't:
+    average: it only adds up; add: it divides a loss that is a sum; targets: each micro-batch counts by its targets (targets_divided: the
+    script divides its loss). Null: nothing is needed. autofit finds it by itself, and proves it (``same_training`` in the record)."""
     reads: tuple[str, ...] | None = None
     """Files and folders that it reads beside its code, ``data`` and what its command names; [] where there are none. Null: not known, so
     that no fit of it is kept."""

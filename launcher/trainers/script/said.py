@@ -12,7 +12,7 @@ from launcher.trainers.script.spelling import kind
 
 
 def begin(args: ScriptArgs) -> int:
-    """Where the script's own words begin in its command."""
+    """Returns where the script's own words begin in its command."""
     return recognise.script_of(args.command)[1]
 
 
@@ -39,7 +39,7 @@ def spelling_of(recipe: Recipe, args: ScriptArgs, wheel: str) -> str | None:
 
 
 def in_config(spelled: str) -> str:
-    """In presets a bare dotted key means the configuration file."""
+    """Returns the spelling; a bare dotted key, as presets have it, means the configuration file."""
     try:
         kind(spelled)
     except ValueError:

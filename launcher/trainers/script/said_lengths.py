@@ -1,4 +1,4 @@
-"""How long a training is, in steps or passes: by which names that is said, and what it amounts to."""
+"""Reads how long a training is, in steps or passes: by which names that is said, and what it amounts to."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def is_length(name: str) -> bool:
 
 
 def length(lengths: Mapping[str, int], *, one_kind: bool) -> Length | None:
-    """Only where one word alone says it. ``one_kind``: as the command stands a step is an optimizer step."""
+    """Returns the length if one word alone says it. ``one_kind``: as the command stands a step is an optimizer step."""
     if len(lengths) != 1:
         return None
     ((spelled, asked),) = lengths.items()

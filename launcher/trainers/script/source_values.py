@@ -30,7 +30,7 @@ MOST_TOLD = 8
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Place:
-    """One value."""
+    """A value of a script's source."""
 
     file: Path
     name: str
@@ -44,7 +44,7 @@ class Place:
 
     @property
     def held_in(self) -> str:
-        """What it is an entry or attribute of."""
+        """The name of which the value is an entry or attribute; empty if it is none's."""
         return _LAST.sub("", self.name) if _LAST.search(self.name) else ""
 
     def __str__(self) -> str:
@@ -52,7 +52,7 @@ class Place:
 
 
 def of_files(files: Iterable[Path]) -> list[Place]:
-    """Every whole number above 0 that is written in Python sources."""
+    """Finds the whole numbers above 0 that are written in Python sources."""
     found = []
     for file in map(Path, map(os.path.abspath, files)):
         _, tree = parsed(file)
@@ -62,14 +62,14 @@ def of_files(files: Iterable[Path]) -> list[Place]:
 
 
 def orders(given: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[tuple[str, str, Any, Any]]:
-    """For ``native/values.py``: file, name, what it is, what it shall be. Both by the spelling without its ``value:``."""
+    """Makes ``native/values.py``'s orders: file, name, what it is, what it shall be. Both by the spelling without its ``value:``."""
     said = [(*spelling.partition(":")[::2], spelling) for spelling in wanted]
     return [(os.path.abspath(file), name, given[spelling], wanted[spelling]) for file, name, spelling in said]
 
 
 def beliefs(batch: Place, files: Iterable[Path]) -> dict[str, Belief]:
-    """Of the value that a person names as the batch size; and of the accumulation, where one number of that name is written beside it, or
-    anywhere: both are turned then, as they are bound."""
+    """Makes the beliefs of the value that a person names as the batch size; and of the accumulation, if one number of that name is written
+    beside it, or anywhere: both are turned then, as they are bound."""
     all_of_them = [one for one in of_files(files) if wheel_names.meaning(last(one.spelling)) == "accumulation"]
     beside = [one for one in all_of_them if (one.file, one.held_in) == (batch.file, batch.held_in)]
     steps = beside or all_of_them
@@ -86,8 +86,8 @@ def lengths(batch: Place) -> dict[str, int]:
 
 
 def works_out_accumulation(files: Sequence[Path]) -> bool:
-    """Whether the script divides a whole batch to know how many micro-batches a step takes: ``accum_steps = TOTAL // (BATCH * LENGTH)``.
-    Only that it does: how many they are its trials show."""
+    """Tells whether the script divides a whole batch to know how many micro-batches a step takes: ``accum_steps = TOTAL // (BATCH *
+    LENGTH)``. Its trials show how many they are."""
     return any(_divides(node) for file in files for node in ast.walk(parsed(file)[1] or ast.Module([], [])))
 
 

@@ -48,7 +48,7 @@ class Line:
 
     words: list[str]
     begin: int = 0
-    """Where the script's own words begin. Those before are its launcher's (torchrun, accelerate, uv) and stay as they are."""
+    """Index at which the script's own words begin. Those before are its launcher's (torchrun, accelerate, uv) and stay as they are."""
     env: dict[str, str] = field(default_factory=dict)
     config: dict[str, Any] = field(default_factory=dict)
     """Dotted key -> value, for the copy of the configuration file."""
@@ -88,14 +88,14 @@ class Line:
             self._write(name, said, joined=form != "flag")
 
     def says(self, spelling: str) -> bool:
-        """Whether the script's own words, or their configuration file, say this setting, whatever its value."""
+        """Tells whether the script's own words, or their configuration file, say this setting, whatever its value."""
         form, name = kind(spelling)
         if form in ("flag", "joined"):
             return self._last(name) is not None
         return form in ("config", "switch", "env", "value")
 
     def value(self, spelling: str) -> str:
-        """What the script's own words say of this setting; empty where they don't, or it isn't said by words."""
+        """Returns what the script's own words say of this setting; empty where they don't, or it isn't said by words."""
         form, name = kind(spelling)
         at = self._last(name) if form in ("flag", "joined") else None
         if at is None:
@@ -104,7 +104,7 @@ class Line:
         return self.words[at + 1] if word == name else word.partition("=")[2] or word.removeprefix(name)
 
     def _last(self, name: str) -> int | None:
-        """Where the last of the script's own words stands that is this one: alone, joined (--flag=8, ++key=8) or glued (-b8)."""
+        """Finds the last of the script's own words that is this one: alone, joined (--flag=8, ++key=8) or glued (-b8)."""
         for at in range(len(self.words) - 1, self.begin - 1, -1):
             word = self.words[at]
             head, equals, _ = word.partition("=")
@@ -136,7 +136,7 @@ class Line:
 
 
 def kind(spelling: str) -> tuple[str, str]:
-    """(form, name) of a spelling: flag, joined (--flag= and key=), switch, config, env, call, loader, value, outside or itself.
+    """Splits a spelling into (form, name): flag, joined (--flag= and key=), switch, config, env, call, loader, value, outside or itself.
 
     Raises ValueError for anything else.
     """

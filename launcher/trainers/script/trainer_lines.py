@@ -1,4 +1,4 @@
-"""How far a run of Hugging Face's Trainer has come: by its bar, which counts optimizer steps, and its lines of words. Pure."""
+"""Reads how far a run of Hugging Face's Trainer has come: by its bar, which counts optimizer steps, and its lines of words. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from launcher.adapter.progress import TRAIN, VALIDATE, Progress
 
 _BAR = re.compile(r"\s*\d+%\|[^|]*\|\s*(\d+)/(\d+)(?:\s|$)")
 _BELOW_ANOTHER = "\x1b[A"
-"""How tqdm ends a bar that stands below another one: it goes up again."""
+"""Tqdm's ending of a bar that stands below another one: it goes up again."""
 
 
 def read(line: str, known: Progress) -> Progress:

@@ -32,12 +32,12 @@ _LENGTHS = ("max_steps", "num_train_epochs")
 
 
 def named(files: Iterable[Path]) -> bool:
-    """Whether one of them names a class of such arguments."""
+    """Tells whether a file names a class of such arguments."""
     return any(_CLASS.search(parsed(file)[0]) for file in files)
 
 
 def trains(words: Sequence[str]) -> bool:
-    """Whether the program that a command starts is known to train by Hugging Face's Trainer."""
+    """Tells whether the program that a command starts is known to train by Hugging Face's Trainer."""
     return Path(words[0]).name in _PROGRAMS
 
 

@@ -118,7 +118,7 @@ def hold_to_full_length(module: Any) -> None:
 
 
 def _enough(instrument: Instrument, state: Any) -> bool:
-    """Whether training went on for long enough before its evaluation; ranks evaluate together."""
+    """Tells whether training went on for long enough before its evaluation; ranks evaluate together."""
     wish = instrument.varied() or state.global_step + 2 >= state.max_steps
     return instrument.together.agreed("evaluation", str(state.global_step), wish)
 

@@ -93,5 +93,5 @@ def updates(length: int, *, accumulation: int, batches: float, epochs: int | Non
 
 
 def _steps_by_hand(model: Any = None, *_: Any, **__: Any) -> bool:
-    """Whether a module takes its optimizer steps itself (manual optimization): of its accumulation the Trainer knows nothing then."""
+    """Tells whether a module takes its optimizer steps itself (manual optimization): of its accumulation the Trainer knows nothing then."""
     return not getattr(model, "automatic_optimization", True)

@@ -25,14 +25,14 @@ MOST_DEEP = 50
 
 
 def finite(path: Path) -> bool | None:
-    """Whether the weights in a file, or in those of a folder, are finite; None where no weights are found in it."""
+    """Tells whether the weights in a file, or in those of a folder, are finite; None where no weights are found in it."""
     files = sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
     found = [_all_finite(weights) for file in files if file.suffix in FILES for weights in _weights(_loaded(file))]
     return all(found) if found else None
 
 
 def _loaded(file: Path) -> Any:
-    """What is in a file; nothing where it can't be read."""
+    """Loads a file; returns None where it can't be read."""
     try:
         if file.suffix == ".safetensors":
             from safetensors.torch import load_file
@@ -46,7 +46,7 @@ def _loaded(file: Path) -> Any:
 
 
 def _of_numpy() -> list[Any]:
-    """What a number of NumPy's is made of: scripts save their best metric as one."""
+    """Lists what a number of NumPy's is made of: scripts save their best metric as one."""
     if (numpy := sys.modules.get("numpy")) is None:  # which torch has imported, where it is installed
         return []
     kinds = [type(numpy.dtype(name)) for name in ("float64", "float32", "int64")]
@@ -69,7 +69,7 @@ def _tensors(parts: Iterable[Any]) -> list[torch.Tensor]:
 
 
 def _all_finite(tensors: Sequence[torch.Tensor]) -> bool:
-    """No NaN, and no infinity but the negative one, which masks are made of."""
+    """Tells whether the tensors hold no NaN, and no infinity but the negative one, which masks are made of."""
     return not any(bool(tensor.isnan().any()) or (tensor.numel() > 1 and bool(tensor.isposinf().any())) for tensor in tensors)
 
 

@@ -1,1 +1,1 @@
-"""What goes into a run's folder and works there by itself; imports nothing of autofit."""
+"""Goes into a run's folder and works there by itself; imports nothing of autofit."""

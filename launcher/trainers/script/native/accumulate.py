@@ -37,7 +37,7 @@ VARIABLE = "ACCUMULATE"
 SPLIT = "ACCUMULATE_SPLIT"
 
 OUTSIDE: Outside | None = None
-"""Of this process, where there is any; for who watches."""
+"""The accumulation of this process, if there is any; for who watches."""
 
 
 def begin() -> None:

@@ -22,12 +22,12 @@ class Binding(NamedTuple):
 
 
 def bindings(tree: ast.Module) -> list[Binding]:
-    """Every plain value that is bound to something, in the order of the source."""
+    """Finds the plain values that are bound to something, in the order of the source."""
     return list(_body(tree.body, ""))
 
 
 def named(found: Iterable[Binding], name: str, value: object) -> list[Binding]:
-    """Those of a name, with that value."""
+    """Returns the bindings of a name with that value."""
     return [one for one in found if one.name == name and type(one.value) is type(value) and one.value == value]
 
 

@@ -31,24 +31,24 @@ VARIABLE = "CHECKPOINTING"
 STRICT = 2
 """Calls of each module in which it is seen whether it is the same training."""
 NEAR = 1e-4
-"""Of the length of what a module gives: so far may its sum be from that of the first time. Other random numbers move it by a half."""
+"""Part of the length of a module's output by which its sum may differ from the first time's. Other random numbers move it by a half."""
 CACHES = {"past_key_values": None, "past_key_value": None, "layer_past": None, "use_cache": False}
-"""What a layer of transformers' is called with, and leaves out where its own switch is on: a cache would be filled twice."""
+"""Arguments that a layer of transformers' leaves out where its own switch is on: a cache would be filled twice."""
 COMPILED = "it is compiled, and what a compiled model computes again is its own affair: torch._functorch.config.activation_memory_budget"
 
 CHECKPOINTING: Checkpointing | None = None
-"""Of this process, where there is any; for who watches."""
+"""The checkpointing of this process, if there is any; for who watches."""
 
 
 class NotExact(RuntimeError):
-    """It would not be the same training. The message says why."""
+    """The checkpointed training would not be the same. The message says why."""
 
     def __init__(self, why: str) -> None:
         super().__init__(f"checkpointing from outside can't be exact here: {why}")
 
 
 class CheckpointedModule:
-    """What is known of one module that is checkpointed."""
+    """A module that is checkpointed, with what is known of it."""
 
     def __init__(self, name: str, module: Any, stack: str) -> None:
         """``stack``: in words, what it is one of."""
@@ -63,16 +63,16 @@ class Checkpointing:
         self._depth = 0
         """Calls of models within each other."""
         self._blocks: dict[int, CheckpointedModule] = {}
-        """By identity: some modules hash by what they hold."""
+        """Modules by identity: some hash by what they hold."""
         self._looked: dict[int, weakref.ref[Any]] = {}
 
     @property
     def seen(self) -> bool:
-        """Whether anything was computed again."""
+        """True if anything was computed again."""
         return any(block.again for block in self._blocks.values())
 
     def told(self) -> list[str]:
-        """What was computed again, stack by stack."""
+        """Says what was computed again, stack by stack."""
         if not self._blocks:
             return [f"checkpointing: no modules repeat ({LEAST} or more of one class, of several layers each, under one parent)"]
         again: dict[str, list[int]] = {block.stack: [] for block in self._blocks.values()}
@@ -87,7 +87,7 @@ class Checkpointing:
     # -- which modules
 
     def _look(self, root: Any, torch: Any) -> None:
-        """At a model that is called: which of its modules repeat."""
+        """Looks at a model that is called: which of its modules repeat."""
         known = self._looked.get(id(root))
         if (known is not None and known() is root) or next(root.parameters(), None) is None:
             return
@@ -137,7 +137,7 @@ class Checkpointing:
 
 
 class _Call:
-    """One call of a module, made when it comes and again in the backward pass."""
+    """A call of a module, made when it comes and again in the backward pass."""
 
     def __init__(self, block: CheckpointedModule, plain: functools.partial[Any]) -> None:
         self._block, self._plain = block, plain
@@ -180,7 +180,7 @@ class _Call:
 
 
 def _is_traced(torch: Any) -> bool:
-    """Or called by torch.func: nothing of that is checkpointed."""
+    """Tells whether the call is traced, or by torch.func: nothing of that is checkpointed."""
     return bool(torch.compiler.is_compiling() or torch.jit.is_tracing() or torch._C._are_functorch_transforms_active())
 
 
@@ -193,7 +193,7 @@ def _refuse_wrapped(root: Any) -> None:
 
 
 def _refuse_hooks(name: str, module: Any) -> None:
-    """They would act twice. Those of transformers' gather what one forward pass gives, and do nothing later."""
+    """Refuses hooks, which would act twice. Those of transformers' gather what one forward pass gives, and do nothing later."""
     for part in module.modules():
         for kind in ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks"):
             hooks = [hook for hook in getattr(part, kind).values() if not getattr(hook, "__module__", "").startswith("transformers.")]
@@ -205,7 +205,7 @@ _ABSENT = (None, -1)
 
 
 def _kept(module: Any) -> dict[tuple[str, str], tuple[Any, int]]:
-    """What a call of a module may change in it: (module within it, attribute or buffer) -> that, and what tells of changes in place."""
+    """Returns what a call may change in a module: (module within it, attribute or buffer) -> that, and what tells of changes in place."""
     own = ("_parameters", "_buffers", "_modules", "training")
     return {
         (name, key): (value, len(value) if isinstance(value, (dict, list, set)) else getattr(value, "_version", 0))
@@ -221,7 +221,7 @@ def _unchanged(one: tuple[Any, int], other: tuple[Any, int]) -> bool:
 
 
 def _figures(made: Any) -> list[tuple[Any, Any, Any]]:
-    """(shape, sum, length) of each tensor of numbers that a module gives."""
+    """Returns (shape, sum, length) of each tensor of numbers that a module gives."""
     import torch
     from torch.utils._pytree import tree_leaves
 

@@ -31,10 +31,10 @@ CALLS: Mapping[tuple[str, str, str], Mapping[str, Any]] = {
     ("pytorch_lightning.trainer.trainer", "Trainer", "__init__"): {"accumulate_grad_batches": 1},
     ("rfdetr.detr", "RFDETR", "train"): {"batch_size": 4, "grad_accum_steps": 4},
 }
-"""(module, class, method) -> its keywords that can be turned, with their defaults."""
+"""Calls of trainers: (module, class, method) -> its keywords that can be turned, with their defaults."""
 _BATCH = "per_device_train_batch_size"
 _DERIVED = "steps_per_generation"
-"""Of TRL's GRPO: optimizer micro-batches that one generation serves, where the script says it."""
+"""Field of TRL's GRPO: optimizer micro-batches that one generation serves, if the script says it."""
 
 
 class FieldOrders:
@@ -44,7 +44,7 @@ class FieldOrders:
         self._orders = orders
 
     def fit(self, held: Mapping[str, Any]) -> bool:
-        """Whether the values that are held are those that the launch was made for."""
+        """Tells whether the values that are held are those that the launch was made for."""
         return all(given is None or held[name] == given for name, (given, _) in self._orders.items())
 
     def done(self, held: Mapping[str, Any]) -> bool:
@@ -77,7 +77,7 @@ class FieldOrders:
     # -- transformers' arguments
 
     def set(self, arguments: Any) -> bool:
-        """Whether the arguments were set, or hold what is wanted already."""
+        """Sets the arguments; tells whether they were set, or hold what is wanted already."""
         held = self.of(arguments)
         if self.done(held) or not self.fit(held):
             return self.done(held)
@@ -126,7 +126,7 @@ class FieldOrders:
 
 
 def given(real: Callable[..., Any], this: Any, args: Sequence[Any], kwargs: Mapping[str, Any], names: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of the named keywords that a call gives, by position or by name."""
+    """Returns those of the named keywords that a call gives, by position or by name."""
     try:
         said = inspect.signature(real).bind(this, *args, **kwargs).arguments
     except TypeError:
@@ -135,7 +135,7 @@ def given(real: Callable[..., Any], this: Any, args: Sequence[Any], kwargs: Mapp
 
 
 def _of_a_library(cls: Any) -> bool:
-    """Whether a class is an installed package's, and not the person's own."""
+    """Tells whether a class is an installed package's, and not the person's own."""
     file = getattr(sys.modules.get(cls.__module__), "__file__", None) or ""
     return any(f"{os.sep}{part}{os.sep}" in file for part in ("site-packages", "dist-packages"))
 

@@ -26,7 +26,7 @@ def install(outside: Outside, torch: Any) -> None:
 
 
 def install_accelerate(outside: Outside, module: Any) -> None:
-    """Its loaders fetch a batch ahead, and aren't really DataLoaders: they know better than what is in them which batch is trained."""
+    """Patches accelerate's loaders, which fetch ahead and aren't really DataLoaders: they know better than those within what is trained."""
     for name in ("DataLoaderShard", "DataLoaderDispatcher"):
         if hasattr(module, name):
             _wrap(getattr(module, name), "__iter__", lambda begin: _begun(begin, outside))
@@ -81,7 +81,7 @@ def _backward(outside: Outside, torch: Any) -> None:
 
 
 def _split_at_all(outside: Outside, torch: Any) -> None:
-    """Where a trainer accumulates, nothing else looks at what is trained on."""
+    """Looks at what is trained on before each backward pass: if a trainer accumulates, nothing else does."""
     backward = torch.autograd.backward
 
     @functools.wraps(backward)

@@ -18,7 +18,7 @@ class _Finder:
         self._looking: set[str] = set()
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> importlib.machinery.ModuleSpec | None:
-        """Whoever only asks whether a module is there, as libraries do before they import it, takes nothing away."""
+        """Finds modules that are waited for. Libraries that only ask whether one is there, before they import it, take nothing away."""
         if name not in self._acts or name in self._looking:
             return None
         self._looking.add(name)

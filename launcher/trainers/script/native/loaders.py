@@ -32,7 +32,7 @@ class Pass:
 
     @property
     def completes_a_step(self) -> bool:
-        """Whether the batch that was drawn last is the last one of an optimizer step."""
+        """True if the batch that was drawn last is the last one of an optimizer step."""
         return self.last or (self.position + 1) % self._every == 0
 
     def __iter__(self) -> Iterator[Any]:
@@ -89,13 +89,13 @@ class Pass:
 
 
 class ToldLengths:
-    """What a script is told of its loaders' lengths."""
+    """Tells a script its loaders' lengths."""
 
     def __init__(self, every: int, note: Callable[[str], None]) -> None:
         self._every, self._note = every, note
         self._begun: weakref.WeakSet[Any] = weakref.WeakSet()
         self._own = 0
-        """We ask for a length ourselves."""
+        """Set while we ask for a length ourselves."""
 
     def begins(self, loader: Any) -> None:
         """A pass over it begins."""
@@ -112,7 +112,7 @@ class ToldLengths:
             self._own -= 1
 
     def told(self, loader: Any, count: int, frame: Any) -> int:
-        """What whoever asks in ``frame`` is told: optimizer steps, of a loader that shuffles, until its first pass begins."""
+        """Returns the length that ``frame``'s code is told: optimizer steps, of a loader that shuffles, until its first pass begins."""
         asks = frame.f_code.co_filename
         if self._own or loader in self._begun or not is_random(getattr(loader, "sampler", None)):
             return count
@@ -149,7 +149,7 @@ _LIBRARIES = ("site-packages", "dist-packages", os.path.dirname(os.__file__))
 
 
 def in_a_loop(frame: Any) -> bool:
-    """Whether a ``for`` loop asks for the batches, or a library that knows how a pass ends; through generators, whoever asks them."""
+    """Tells whether a ``for`` loop asks for the batches, or a library that knows how a pass ends; through generators, whoever asks them."""
     while frame is not None:
         code = frame.f_code
         looped = 0 <= frame.f_lasti < len(code.co_code) and dis.opname[code.co_code[frame.f_lasti]] == "FOR_ITER"
@@ -178,7 +178,7 @@ def _is_init_of(frame: Any, loader: Any) -> bool:
 
 
 def is_made_at(place: str, frame: Any, loader: Any) -> bool:
-    """Whether a loader that is being made by ``frame`` stands in the source at ``train.py:31``; the line is that where its call begins."""
+    """Tells whether ``frame`` makes the loader in the source's line ``train.py:31``, which is the one where its call begins."""
     file, _, line = place.rpartition(":")
     frame = maker(frame, loader)
     return bool(os.path.basename(frame.f_code.co_filename) == file and frame.f_lineno == int(line))

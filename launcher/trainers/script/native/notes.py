@@ -1,4 +1,4 @@
-"""What accumulation from outside says: notes on stderr, and what can't be exact. Beside ``accumulate``."""
+"""Says what accumulation from outside has to say: notes on stderr, and what can't be exact. Beside ``accumulate``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class NotExact(RuntimeError):
 
 
 class Notes:
-    """Each note is told once."""
+    """Tells notes, each once."""
 
     def __init__(self) -> None:
         self.notes: list[str] = []
@@ -26,7 +26,7 @@ class Notes:
 
     @property
     def strict(self) -> bool:
-        """In the first optimizer steps."""
+        """True in the first optimizer steps."""
         return self.steps < STRICT_STEPS
 
     def note(self, text: str) -> None:

@@ -13,10 +13,10 @@ class Stack(NamedTuple):
     """Modules of one class, in their order."""
 
     where: str
-    """Of their parent, or of the list that holds them."""
+    """Name of their parent, or of the list that holds them."""
     kind: str
     blocks: list[tuple[str, Any]]
-    """(name, module)"""
+    """Pairs (name, module)."""
 
     @property
     def weights(self) -> int:
@@ -24,8 +24,8 @@ class Stack(NamedTuple):
 
 
 def stacks(root: Any, name: str = "") -> list[Stack]:
-    """Those of ``root``. Of stacks within each other the inner one counts where it has most of a module's weights: the smaller what is
-    computed again at once, the less memory that needs. A module that stands in several places counts once, at its first."""
+    """Finds the stacks of ``root``. Of stacks within each other the inner one counts if it has most of a module's weights: the smaller what
+    is computed again at once, the less memory that needs. A module that stands in several places counts once, at its first."""
     import torch
 
     groups: dict[tuple[str, type], dict[int, tuple[str, Any]]] = {}
@@ -47,7 +47,7 @@ def stacks(root: Any, name: str = "") -> list[Stack]:
 
 
 def _members(parent: Any, name: str) -> Iterator[tuple[str, str, Any]]:
-    """(where it stands, its name, the module): a parent's children, and those in lists of it, which aren't called themselves."""
+    """Yields (where it stands, its name, the module): a parent's children, and those in lists of it, which aren't called themselves."""
     import torch
 
     for key, child in parent.named_children():
@@ -59,7 +59,7 @@ def _members(parent: Any, name: str) -> Iterator[tuple[str, str, Any]]:
 
 
 def _is_block(module: Any, torch: Any) -> bool:
-    """One that is made of others, so that it holds more than it is given; a recurrent one does, too."""
+    """Tells whether a module is made of others, so that it holds more than it is given; a recurrent one does, too."""
     made = next(module.children(), None) is not None or isinstance(module, torch.nn.RNNBase)
     return made and next(module.parameters(), None) is not None and not isinstance(module, torch.jit.ScriptModule)
 

@@ -14,7 +14,7 @@ LOSS = "ACCUMULATE_LOSS"
 
 
 class Held:
-    """What is known of one optimizer."""
+    """The state of one optimizer."""
 
     def __init__(self) -> None:
         self.pending = 0
@@ -43,9 +43,9 @@ class Outside(Notes):
         self.turned: int | None = None
         """Samples of a batch of the loader that trained first: the one whose size was turned."""
         self._drawn: Pass | None = None
-        """Of which a batch was drawn last."""
+        """The pass of which a batch was drawn last."""
         self._pass: Pass | None = None
-        """Of which a batch was trained last."""
+        """The pass of which a batch was trained last."""
         self._batch = 0
         """Batches that were trained."""
         self._weight = 0.0
@@ -77,7 +77,7 @@ class Outside(Notes):
         return Pass(loader, batches, every=every, count=self.lengths.of(loader), drawn=self._draws)
 
     def is_another(self, loader: Any) -> bool:
-        """Whether its batches aren't those whose size was turned: what trains on them steps as the script has it."""
+        """Tells whether a loader's batches aren't those whose size was turned: what trains on them steps as the script has it."""
         return None not in (self.turned, size := samples(loader)) and size != self.turned
 
     def _draws(self, one: Pass) -> None:
@@ -85,18 +85,18 @@ class Outside(Notes):
 
     @property
     def due(self) -> bool:
-        """Whether the batch that is trained completes a group."""
+        """True if the batch that is trained completes a group."""
         return self._pass is None or self._pass.completes_a_step
 
     @property
     def pending(self) -> bool:
-        """Whether an optimizer's step is held back."""
+        """True if an optimizer's step is held back."""
         return any(held.pending for held in self.optimizers.values())
 
     # -- backward passes
 
     def backward_begins(self) -> float:
-        """What the gradients of this backward pass are multiplied by."""
+        """Returns the factor by which the gradients of this backward pass are multiplied."""
         one = self._drawn
         if one is None or (self.strict and not one.in_a_loop):
             self.trouble(
@@ -163,7 +163,7 @@ class Outside(Notes):
         self.optimizers.setdefault(optimizer, Held())
 
     def holds(self, optimizer: Any) -> bool:
-        """Whether the step that comes is held back."""
+        """Tells whether the step that comes is held back."""
         return not self.paused and not self.due and optimizer in self.optimizers
 
     def step(self, optimizer: Any, really: Callable[[], Any], closure: Any) -> Any:
@@ -184,8 +184,8 @@ class Outside(Notes):
         return self._steps(held, really)
 
     def step_by_scaler(self, optimizer: Any, really: Callable[[], Any], closure: Any) -> Any:
-        """As ``step``, by a GradScaler, whose step includes the optimizer's. One that is left out for an overflow is one that the large
-        batch leaves out."""
+        """Steps as ``step`` does, for a GradScaler, whose step includes the optimizer's. A step that it leaves out for an overflow is one
+        that the large batch leaves out."""
         self.scaler_held = not self.due
         return self.step(optimizer, really, closure if self.scaler_held else None)
 
@@ -221,7 +221,7 @@ class Outside(Notes):
             self._weight += self._pass.weight
 
     def cleared(self, held: Held) -> bool:
-        """Whether a ``zero_grad`` may be done: not while micro-batches are held."""
+        """Tells whether a ``zero_grad`` may be done: not while micro-batches are held."""
         if self.paused or not held.pending:
             return True
         if held.backwards:

@@ -21,7 +21,7 @@ KEPT_IN, RESUME = "TRAINER_KEPT_IN", "TRAINER_RESUME"
 
 
 class GoesOn:
-    """In one process."""
+    """The resumption in one process."""
 
     def __init__(self, kept_in: str, checkpoint: str) -> None:
         self._kept_in, self._checkpoint = kept_in, os.path.abspath(checkpoint) if checkpoint else ""

@@ -26,7 +26,7 @@ from .imported import after_import
 
 VARIABLE = "UPDATE"
 MOST_NODES = 500
-"""Of a loss's graph that are looked at for where its targets are averaged."""
+"""Nodes of a loss's graph that are looked at, at most, for where its targets are averaged."""
 
 
 class Update:
@@ -37,7 +37,7 @@ class Update:
         self._way, self._factor, self._many = way, factor, many
         self._optimizers: weakref.WeakSet[Any] = weakref.WeakSet()
         self._weight = 0.0
-        """Of the targets of this mean so far."""
+        """Weight of the targets of this mean so far."""
         self._backwards = self._depth = 0
         """Backward passes since the last optimizer step; those that are under way."""
         self._aside: list[tuple[Any, Any]] = []
@@ -75,7 +75,7 @@ class Update:
         self._backwards = 0
 
     def _scale(self, tensors: Any) -> float:
-        """What this backward pass is multiplied by; the gradients that are there get their part of the new mean."""
+        """Returns the factor of this backward pass; gradients that are there get their part of the new mean."""
         if self._way == "times":
             return self._factor
         if self._backwards % self._many == 0:
@@ -105,7 +105,7 @@ class Update:
 
 
 def _parameters(optimizers: Any) -> Iterator[Any]:
-    """Each once, however many optimizers train it."""
+    """Yields each parameter once, however many optimizers train it."""
     yield from {id(one): one for optimizer in optimizers for group in optimizer.param_groups for one in group["params"]}.values()
 
 

@@ -58,7 +58,7 @@ class Sources:
         return changed(source, path, self._orders[os.path.realpath(path)])
 
     def install(self) -> None:
-        """Into Python's own ways of getting a file's code; a compiled copy is neither read nor written."""
+        """Hooks into Python's own ways of getting a file's code; a compiled copy is neither read nor written."""
         sys.path_hooks.insert(0, self._main)
         get_code = importlib.machinery.SourceFileLoader.get_code
 
@@ -94,7 +94,7 @@ class _Main:
         return False
 
     def get_code(self, name: str) -> CodeType:
-        """What makes the module one that ``python script.py`` makes, and then the script."""
+        """Returns the code that makes the module one that ``python script.py`` makes, and then runs the script."""
         if sys.path and sys.path[0] == self._given:
             sys.path[0] = os.path.dirname(os.path.realpath(self._given))
         with open(self._given, "rb") as file:
