@@ -34,6 +34,7 @@ def _models(instrument: Instrument, module: Any) -> None:
 
     @functools.wraps(train)
     def trained(this: Any, trainer: Any = None, **kwargs: Any) -> Any:
+        instrument.open()  # the card is used from here on, and Ultralytics asks for it only as the trainer is made
         if instrument.recorder is None or this.task not in validates.COVERED:
             return train(this, trainer, **kwargs)
         if instrument.phase is Phase.FINISH:

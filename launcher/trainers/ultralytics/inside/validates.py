@@ -21,6 +21,7 @@ def install(instrument: Instrument, module: Any) -> None:
 
     @functools.wraps(call)
     def validated(this: Any, trainer: Any = None, model: Any = None, **kwargs: Any) -> Any:
+        instrument.open()
         if instrument.recorder is None or this.args.task not in COVERED:
             return call(this, trainer, model, **kwargs)
         if "whole_set" not in vars(this):

@@ -37,7 +37,6 @@ def _checkpointed_predict_once(self: Any, x: Any, *options: Any, **named: Any) -
                 _on_a_copy(layer),
                 x,
                 use_reentrant=False,
-                preserve_rng_state=_has_dropout(layer),
                 context_fn=lambda layer=layer: (contextlib.nullcontext(), _frozen_batch_norm(layer)),
             )
         else:
@@ -56,10 +55,6 @@ def _input_of(layer: Any, x: Any, outputs: list[Any]) -> Any:
 def _on_a_copy(layer: nn.Module) -> Callable[[Any], Any]:
     """The layer, which may write into a list of inputs (Detect does, before Ultralytics 8.4): the recomputation needs it as it was."""
     return lambda x: layer(list(x) if isinstance(x, list) else x)
-
-
-def _has_dropout(layer: nn.Module) -> bool:
-    return any(isinstance(m, nn.modules.dropout._DropoutNd) and m.p for m in layer.modules())
 
 
 @contextlib.contextmanager

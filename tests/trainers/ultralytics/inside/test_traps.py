@@ -6,6 +6,7 @@
 | the assigner swallows OOM | test_an_assigner_that_swallows_an_out_of_memory_error_is_reported |
 | loggers send | test_no_logger_but_tensorboard_is_a_trials |
 | a new YOLO_CONFIG_DIR drops settings | test_environment.py |
+| a card is first used as the trainer is made | test_a_training_is_steered_though_no_card_was_used_before_it |
 """
 
 from __future__ import annotations
@@ -46,3 +47,19 @@ def test_no_logger_but_tensorboard_is_a_trials() -> None:
     module: Any = SimpleNamespace(__name__="ultralytics.utils.callbacks.wb", callbacks={"on_train_start": print})
     told[module.__name__][1](module)
     assert module.callbacks == {}
+
+
+def test_a_training_is_steered_though_no_card_was_used_before_it(exact: Any) -> None:
+    class Model:
+        task = "detect"
+
+        def train(self, trainer: Any, **_: Any) -> Any:
+            return trainer.__name__
+
+        def _smart_load(self, _: str) -> Any:
+            return type("Trainer", (), {})
+
+    instrument: Any = SimpleNamespace(recorder=None, phase=Phase.SETUP, ends_soon=lambda: None)
+    instrument.open = lambda: setattr(instrument, "recorder", object())
+    hooks._models(instrument, SimpleNamespace(Model=Model))
+    assert Model().train() == "TriedTrainer"  # type: ignore[call-arg]
