@@ -382,8 +382,7 @@ def begin() -> None:
     """Enters the mode in this thread and in every one that is started later (a mode is its thread's)."""
     if SMALL_BYTES:
         torch.set_num_threads(1)  # several wait for each other longer than one computes what is small: 5 times as long on a busy machine
-    if hasattr(torch.backends.cuda, "enable_cudnn_sdp"):  # PyTorch 2.3 and later
-        torch.backends.cuda.enable_cudnn_sdp(False)  # needs plans of cuDNN's own, which no stand-in has; flash attention takes its place
+    torch.backends.cuda.enable_cudnn_sdp(False)  # needs plans of cuDNN's own, which no stand-in has; flash attention takes its place
     mode = Operators()
     mode.__enter__()
     atexit.register(let_go)
