@@ -77,7 +77,10 @@ def table(found: Sequence[Row]) -> list[str]:
         same = release(real[case]["torch"]) == release(play["torch"])
         version = real[case]["torch"] if same else f"{real[case]['torch']}, played {release(play['torch'])}"
         lines.append(f"| {case} | {real[case]['card']} | {version} | {' | '.join(cells)} |")
-    said = [f"{kind} {min(each):+.2f} to {max(each):+.2f} %, {statistics.median(map(abs, each)):.2f} off in the median" for kind, each in off.items()]
+    said = [
+        f"{kind} {min(each):+.2f} to {max(each):+.2f} %, {statistics.median(map(abs, each)):.2f} off in the median"
+        for kind, each in off.items()
+    ]
     cards = len({real[case]["gpu"] for case in plays})
     return [*lines, "", f"{len(plays)} measurements on {cards} kinds of cards, bytes; played against measured: {'; '.join(said)}.  "]
 
