@@ -134,7 +134,7 @@ def _next(result: Fit) -> _Start | None:
 
 
 def _move(result: Fit) -> MoveRecord:
-    """The decision, written down. Where the card is to be waited for, that is done before the launch."""
+    """Decides what comes next, and writes it down. If the card is to be waited for, that is done before the launch."""
     job, asked, (left, spoiled) = result.job, result.job.adapter.asked, _left(result)
     result.note(left=list(left))
     tried = tuple(Tried(rung=one.rung, verdict=one.verdict) for one in result.trials)
@@ -193,7 +193,7 @@ def _as_it_is_launched(result: Fit) -> Sequence[Trial]:
 
 
 def _proven(result: Fit, rung: Rung) -> bool:
-    """Tries the rung. False only if the trial ran out of memory; another kind of failed trial doesn't end a run that has begun."""
+    """Tries the rung. Returns False only if the trial ran out of memory; another kind of failed trial doesn't end a run that has begun."""
     tried = make_trial(result.job, rung, result.trials)
     result.job.folder.forget_cache()
     return not tried.verdict.lower_rung_may_help

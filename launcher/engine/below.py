@@ -31,8 +31,8 @@ class Could:
 
 
 def could_fit(result: Fit) -> Iterator[Could]:
-    """Wheels that are asked and nobody lets turn; the difference that a proof has found; a smaller effective batch, where only that keeps
-    the micro-batch up."""
+    """Yields what a person could accept: wheels that are asked and nobody lets turn; the difference that a proof has found; a smaller
+    effective batch, if only that keeps the micro-batch up."""
     job, rules = result.job, result.job.recipe.ladder
     accumulates = not result.refused and all(trial.verdict.source != "accumulation" for trial in result.trials)
     others = [name for name in job.recipe.ask if name not in (*rules.order, *AS_ASKED)]

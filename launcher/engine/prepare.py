@@ -178,7 +178,7 @@ def turn_of(recipe: Recipe, listeners: Sequence[Listener] = ()) -> Turn:
 
 @doing("looking whether the launch before has given the device back")
 def budget_in_turn(recipe: Recipe, *, waited: bool) -> Budget:
-    """The budget once it is our turn; the launch before may still be freeing memory."""
+    """Returns the budget once it is our turn; the launch before may still be freeing memory."""
     until = time.monotonic() + (GIVEN_BACK_S if waited else 0.0)
     while True:
         try:

@@ -142,7 +142,7 @@ class Fit:
         self.job.listeners.insert(0, self.hear)  # before the screen: what is shown has been written down
 
     def hear(self, event: Event) -> None:
-        """The record is the launch as it is after each thing that happens to it."""
+        """Takes in an event and writes the record: it is the launch as it is after each thing that happens to it."""
         self.waits_for = event.holder if isinstance(event, CardTaken) and event.waits_s is not None else ""
         match event:
             case TrialStarted() | TrialEnded():
@@ -153,7 +153,7 @@ class Fit:
         self.write()
 
     def note(self, **known: Any) -> AttemptRecord:
-        """The last attempt, with what is known of it now."""
+        """Notes what is known of the last attempt now; returns it."""
         self.attempts[-1] = self.attempts[-1].model_copy(update=known)
         return self.attempts[-1]
 

@@ -43,7 +43,7 @@ def separate(env: Mapping[str, str], place: Path, *, launch: Path) -> dict[str, 
 
 
 def hold() -> list[Path]:
-    """Compilers' caches, which stay where they are whatever a script itself chooses for them later."""
+    """Holds compilers' caches where they are, whatever a script itself chooses for them later; returns them."""
     ours = {name: os.environ[name] for name in _COMPILERS if name in os.environ}
     put: Callable[..., None] = os._Environ.__setitem__
 
@@ -57,7 +57,7 @@ def hold() -> list[Path]:
 
 
 def _linked(target: Path, source: Path, put: Callable[[str, Path], Any]) -> None:
-    """Folders made anew, files as links; locks are nobody's business."""
+    """Makes folders anew and links files; locks are nobody's business."""
     files = 0
     for folder, _, names in os.walk(source):
         there = target / os.path.relpath(folder, source)

@@ -120,7 +120,7 @@ class MicroBatches:
         return (self.told, usual // self.told) if by_itself else (usual, 0)
 
     def ran_out(self) -> bool:
-        """Takes back the last step where it was short directly before an end that nobody could foresee. Whether it did."""
+        """Takes back the last step where it was short directly before an end that nobody could foresee. Tells whether it did."""
         if not self._short or self.drawn or self.backwards:
             return False
         self._in_steps.pop()

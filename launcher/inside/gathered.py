@@ -30,7 +30,7 @@ class Gathered:
         return len(self._looks)
 
     def look(self) -> None:
-        """A batch is through."""
+        """Looks at the memory in use, as a batch is through."""
         self._looks.append(tuple(map(live_bytes, self._devices)))
 
     def clear(self) -> None:

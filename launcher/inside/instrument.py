@@ -129,11 +129,11 @@ class Instrument(TakingPart):
 
     @property
     def proven(self) -> bool:
-        """The wanted steps before validation are done."""
+        """True once the wanted steps before validation are done."""
         return self.progress.least >= self.wanted
 
     def varied(self) -> bool:
-        """Enough micro-batches went through since this phase of training began, or they come slowly, or the trial is a short one."""
+        """Tells whether enough micro-batches went through in this phase of training, or they come slowly, or the trial is short."""
         lengths = any(self.sampled.values()) and self.phase is not Phase.TRAIN_AGAIN
         wanted, longest = (VARIETY_OF_LENGTHS, VARIETY_LENGTHS_S) if lengths else (VARIETY, VARIETY_S)
         return not self.orders.steps_after or self._train_batches >= wanted or time.monotonic() - self._train_began > longest
@@ -148,7 +148,7 @@ class Instrument(TakingPart):
 
     @property
     def trained_again(self) -> bool:
-        """Training after validation has been seen."""
+        """True once training after validation has been seen."""
         return self._stepped_again and (self.passive or self.varied())
 
     # -- training
@@ -347,7 +347,7 @@ class Instrument(TakingPart):
         self.keep_growth()
 
     def keep_growth(self) -> None:
-        """Another validation pass begins, or this one has ended: what it keeps is remembered."""
+        """Remembers what a validation pass keeps, as another begins or this one has ended."""
         if len(self.gathered) >= LEAST_VALIDATION:
             self._kept = max(self._kept, self._keeps(), key=_in_all)
         self.gathered.clear()
@@ -420,7 +420,7 @@ class Instrument(TakingPart):
         self.end(0)
 
     def other_rank_validated(self) -> None:
-        """Another rank has, and all of them train again."""
+        """Notes that another rank has validated, and goes on with real steps: all ranks train again."""
         self.validated = True
         if self.phase in (Phase.SETUP, Phase.TRAIN):
             self.to(Phase.VALIDATE)
@@ -451,7 +451,7 @@ class Instrument(TakingPart):
         threading.stack_size(usual)
 
     def _out_of_time(self) -> None:
-        """Called from a thread of its own: the script's end is too far away."""
+        """Ends the trial, from a thread of its own, if the script's end is too far away."""
         if self.active and self.phase is Phase.FINISH and self.recorder is not None:
             self.recorder.note(f"{UNSEEN_END}: it was not reached in {FINISH_S:g} s")
             self.finish()
@@ -463,7 +463,7 @@ class Instrument(TakingPart):
             kept_checkpoint.keep(Path(self.settings.overlay), how)
 
     def saves(self) -> bool:
-        """Something is saved; whether nothing is really trained now."""
+        """Ends a trial that has no steps after its validation, as something is saved; tells whether nothing is really trained now."""
         if self.active and self.validated and not self.orders.steps_after and distributed() is None:
             self.finish()
         return self.forwarding

@@ -58,7 +58,7 @@ def keep(overlay: Path, how: Mapping[str, Any]) -> None:
 
 
 def on_disk(overlay: Path, how: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The fact SAVED. All that are there when the trial is over, or two: the next is written whole before the last one goes."""
+    """Makes the fact SAVED: bytes of all that are there when the trial is over, or of two: the next is written before the last one goes."""
     if how is None or not (path := newest(overlay, how, folder=KEPT)):
         return {}
     there = sum(map(_taken, _all(overlay / FILES, how)))
@@ -71,7 +71,7 @@ def _taken(path: str) -> int:
 
 
 def put_back(overlay: Path, path: str, how: Mapping[str, Any]) -> None:
-    """The kept one is what the script finds under that path again, and it finds no newer one. Moved: it may be most of what a disk has."""
+    """Has the script find the kept one under that path again, and no newer one. Moves it: it may be most of what a disk has."""
     kept, there = f"{overlay / KEPT}{path}", f"{overlay / FILES}{path}"
     saved = os.path.getmtime(kept)
     for other in _all(overlay / FILES, how):

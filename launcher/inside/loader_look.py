@@ -107,7 +107,7 @@ class LoaderLook:
 
 
 def looked(loader: Any, part: TakingPart) -> LoaderLook:
-    """``part``: that of this process in a trial; the child takes none, and what it needs isn't counted."""
+    """Looks at a loader in a child. ``part``: this process's in a trial; the child takes none, and what it needs isn't counted."""
     import torch
 
     folder = tempfile.mkdtemp(prefix="largest-", dir=part.settings.records)  # below the trial's scratch folder

@@ -26,10 +26,10 @@ class Meter:
         """Forgets the peaks: a phase begins."""
 
     def sample(self) -> None:
-        """Called after every batch; may wait for the device to finish."""
+        """Takes a look after a batch; may wait for the device to finish."""
 
     def peaks(self) -> dict[str, int]:
-        """Most that was held since the last reset, by ``PhaseUse``'s names."""
+        """Returns the most that was held since the last reset, by ``PhaseUse``'s names."""
         return {}
 
     def stepped(self) -> None:

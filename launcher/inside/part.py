@@ -32,7 +32,7 @@ class TakingPart:
 
     @property
     def settled(self) -> bool:
-        """The budget is taken, or never will be in this process."""
+        """True once the budget is taken, or never will be in this process."""
         return self.recorder is not None or self._closed
 
     @property
@@ -84,7 +84,7 @@ class TakingPart:
         return self._card is not None
 
     def _take(self) -> budget.Taken:
-        """The budget; the script's own choice of a current card stays as it is."""
+        """Takes the budget; the script's own choice of a current card stays as it is."""
         if self._card is None:
             return budget.take(self.orders)
         import torch

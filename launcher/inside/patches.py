@@ -172,7 +172,7 @@ class _Modules:
 
 
 def at_an_optimizer(act: Callable[[Any], None]) -> None:
-    """``act`` gets each optimizer that is made."""
+    """Calls ``act`` with each optimizer that is made."""
     from torch.optim.optimizer import Optimizer
 
     made = Optimizer.__init__
@@ -300,7 +300,7 @@ class _Steps:
         self._lent.clear()
 
     def _unless_forwarding(self, method: Callable[..., Any], *, but: Callable[[Any], Any] = lambda _: False) -> Callable[..., Any]:
-        """``but``: it is called for these all the same: a scaler closes the step behind which fast-forward began."""
+        """Wraps a method so that fast-forward leaves it out, save if ``but`` holds: a scaler closes the step behind which that began."""
 
         @functools.wraps(method)
         def maybe(this: Any, *args: Any, **kwargs: Any) -> Any:
@@ -336,7 +336,7 @@ class _Steps:
 
 
 def _zero_where_forwarding(gradients: Callable[..., Any], instrument: Instrument) -> Callable[..., Any]:
-    """``torch.autograd.grad``, of a stub: gradients of nothing, in no memory."""
+    """Wraps ``torch.autograd.grad``, so that it gives gradients of nothing, in no memory, of a stub."""
     import torch
 
     @functools.wraps(gradients)

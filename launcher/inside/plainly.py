@@ -57,7 +57,7 @@ def proven(report: TrialReport, orders: Orders, env: Mapping[str, str], *, secon
 
 
 def started(orders: Orders, place: Path, env: Mapping[str, str], *, temporary: str, log: Any = None, **how: Any) -> subprocess.Popen[bytes]:
-    """The command, with the probe in each of its processes. ``how``: of ``ProbeSettings``; ``log``: None is this process's own output."""
+    """Starts the command, with the probe in each process. ``how``: of ``ProbeSettings``; ``log``: None is this process's own output."""
     settings = place / "probe.json"
     ProbeSettings(
         records=str(place / "records"), orders=dataclasses.asdict(orders), overlay=str(place / OVERLAY),

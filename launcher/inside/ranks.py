@@ -180,7 +180,7 @@ class Together:
             own.wind_up()
 
     def end(self) -> None:
-        """Nobody leaves while another still needs it."""
+        """Waits for the other ranks: nobody leaves while another still needs it."""
         dist, ranks = distributed(), self.ranks
         if dist is not None and ranks is not None and ranks.all_here(dist.get_world_size()):
             with contextlib.suppress(Exception):

@@ -120,7 +120,7 @@ class Recorder:
         return dict(self.told.observed)
 
     def fact(self, **facts: Any) -> None:
-        """Trainer-specific facts that the full run needs."""
+        """Notes trainer-specific facts that the full run needs."""
         self.told.facts.update(facts)
 
     def loss(self, *, finite: bool) -> None:

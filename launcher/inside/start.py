@@ -74,5 +74,5 @@ def _trainers(instrument: Instrument) -> dict[str, Hook]:
 
 
 def _where_there_is(name: str, hook: Hook) -> Hook:
-    """A person's own module may have a library's name: it is left alone."""
+    """Has a hook leave a module without ``name`` alone: a person's own may have a library's name."""
     return lambda module: hook(module) if hasattr(module, name) else None

@@ -50,7 +50,7 @@ class Forward:
 
     @staticmethod
     def without(state: dict[str, Any]) -> dict[str, Any]:
-        """A module's state as it is without us: for its copies and pickles."""
+        """Returns a module's state as it is without us: for its copies and pickles."""
         this = state.get("forward")
         if not isinstance(this, Forward):
             return state

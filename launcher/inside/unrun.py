@@ -103,7 +103,7 @@ def _would_be_heard(node: ast.AST, names: set[str]) -> bool:
 
 
 def _text(node: ast.AST) -> str:
-    """``name`` or ``self.name``."""
+    """Returns ``name`` or ``self.name``; empty for any other expression."""
     if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self":
         return f"self.{node.attr}"
     return node.id if isinstance(node, ast.Name) else ""

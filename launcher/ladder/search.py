@@ -260,7 +260,7 @@ def _worth_turning(ladder: Ladder, left: Sequence[Rung], seen: Sequence[Tried]) 
 
 
 def _least(rungs: Sequence[Rung]) -> Rung:
-    """The first of the rungs that ask least: its failure rules out most others, and no other's failure rules it out."""
+    """Returns the first of the rungs that ask least: its failure rules out most others, and no other's failure rules it out."""
 
     def asks_less(one: Rung, other: Rung) -> bool:
         return one is not other and all(map(ge, one.position, other.position))
@@ -350,5 +350,5 @@ def _model(rung: Rung) -> Sequence[tuple[str, str]]:
 
 
 def _number(value: object) -> float:
-    """0 for what is none."""
+    """Returns a number as it is, and 0 for anything else."""
     return float(value) if isinstance(value, int | float) and value > 0 else 0.0

@@ -227,7 +227,7 @@ class _Proving:
             raise OutOfTime
 
     def forget(self) -> None:
-        """Gradients are large, and of no use afterwards; what each twin said stays."""
+        """Removes gradients, which are large, and of no use afterwards; what each twin said stays."""
         for path in self._place.glob("**/*.pt"):
             path.unlink(missing_ok=True)
         for path in self._place.glob("*/scratch"):

@@ -202,7 +202,7 @@ def _constants(torch: Any, rest: Rest) -> None:
 
 
 def _host(rest: Rest) -> None:
-    """Python's draws and NumPy's: each begins anew. An array for all rows is made row by row; of another all numbers are alike."""
+    """Begins draws of Python's and NumPy's anew. An array for all rows is made row by row; of another all numbers are alike."""
     for name in HOST:
         setattr(random, name, _anew(getattr(random, name), rest))
     if (numpy := sys.modules.get("numpy")) is None:

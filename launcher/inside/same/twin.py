@@ -37,7 +37,7 @@ MOST_VALUES = 2**18
 
 
 def install(said: Mapping[str, Any], records: Path) -> None:
-    """Called with torch just imported. ``said``: ``Told`` as a dictionary."""
+    """Installs the watch, with torch just imported. ``said``: ``Told`` as a dictionary."""
     told, rest = Told(**said), Rest()
     rows = Rows(rest, told)
     twin = Updates(told, records, rows, rest)
@@ -62,7 +62,7 @@ class Updates:
         self._counts: dict[int, int] = {}
         self._depth = self._backwards = 0
         self._fresh, self._widened = True, False
-        """No model was called since the last backward pass; weights of half precision were turned to single."""
+        """True: no model was called since the last backward pass; weights of half precision were turned to single."""
         self._began, self._owner = 0.0, os.getpid()
         self._rank, self._size = 0, 1
         """Rank and number of ranks at the last step: a script may leave its group before its end."""

@@ -370,12 +370,12 @@ class ScriptAdapter(Adapter):
 
     @cached_property
     def _of_trainer(self) -> bool:
-        """Hugging Face's Trainer trains, as far as the program or the source tells."""
+        """True if Hugging Face's Trainer trains, as far as the program or the source tells."""
         return self._saves.of_trainer or training_arguments.trains(self.args.command)
 
     @property
     def _by_trainer(self) -> bool:
-        """Hugging Face's Trainer trains, as far as the command and its source tell, and the recipe doesn't say how it goes on."""
+        """True if Hugging Face's Trainer trains, as far as command and source tell, and the recipe doesn't say how it goes on."""
         said, field = self.args.spelled.get("micro_batch"), training_arguments.FIELDS["micro_batch"]
         named = said == f"{CALL}{field}" or (self._saves.of_trainer and (said is None or field in said))
         return self.args.resume is None and (named or training_arguments.trains(self.args.command))

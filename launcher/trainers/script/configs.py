@@ -76,7 +76,7 @@ def _place(value: Any, key: str) -> tuple[Any, str | int]:
 
 
 def _parts(key: str) -> list[str | int]:
-    """``datasets[0].batch_size`` as datasets, 0, batch_size."""
+    """Splits ``datasets[0].batch_size`` into datasets, 0, batch_size."""
     return [int(part[1:-1]) if re.fullmatch(r"\[\d+\]", part) else part for part in re.sub(r"(\[\d+\])", r".\1", key).split(".")]
 
 

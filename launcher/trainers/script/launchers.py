@@ -65,7 +65,7 @@ def _by_torchrun(words: Sequence[str]) -> LauncherWords:
 
 
 def _as_many_as_there_are(said: str) -> int:
-    """``--nproc_per_node=gpu``, ``cpu`` or ``auto``."""
+    """Counts the processes of ``--nproc_per_node=gpu``, ``cpu`` or ``auto``."""
     on_cards = said == "gpu" or (said == "auto" and devices.chosen_kind("auto") == "cuda")
     return ranks.world_size(ALL, "auto") if on_cards else os.cpu_count() or 1
 

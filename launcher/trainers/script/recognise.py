@@ -114,7 +114,7 @@ def _recipe(words: Sequence[str], beliefs: Mapping[str, Belief], said: Mapping[s
 
 
 def _usable(belief: Belief) -> bool:
-    """A value that the wheel can stand at; a script's ``--segment none`` is no length."""
+    """Tells whether the wheel can stand at the value; a script's ``--segment none`` is no length."""
     if belief.wheel == "checkpointing":
         return isinstance(belief.value, bool)
     if belief.wheel == "segment":

@@ -44,7 +44,7 @@ class Saves(NamedTuple):
         return checkpoint_files.unfinished(path, of_trainer=self.of_trainer, ends_with=self.ends_with)
 
     def begun(self, saved: Sequence[Path]) -> list[Path]:
-        """``saved`` without what a kill has left of the very first: nothing had been saved then."""
+        """Returns ``saved`` without what a kill has left of the very first: nothing had been saved then."""
         first = len(saved) == 1 and (self.of_trainer or not self.removes)
         return [] if first and self.unfinished(saved[0]) else list(saved)
 

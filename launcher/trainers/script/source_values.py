@@ -120,7 +120,7 @@ def pointed(script: Path | None, said: str) -> Place:
 
 
 def _file_of(said: str) -> tuple[Path | None, str]:
-    """``settings.py:CONFIG['batch']``; without a file, a name of the source."""
+    """Splits ``settings.py:CONFIG['batch']``; without a file it is a name of the source."""
     file, colon, name = said.partition(":")
     known = colon and file.endswith(".py")
     if known and not Path(file).is_file():

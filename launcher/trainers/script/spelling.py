@@ -115,7 +115,7 @@ class Line:
         return None
 
     def _write(self, name: str, value: str, *, joined: bool) -> None:
-        """``--flag 8``, ``--flag=8`` or Hydra's ``key=8``; where it is said already, with what stands before its sign there."""
+        """Writes ``--flag 8``, ``--flag=8`` or Hydra's ``key=8``; if it is said already, with what stands before its sign there."""
         at, said = self._last(name), [f"{name}={value}"] if joined else [name, value]
         if at is None:
             self.words += said

@@ -14,7 +14,7 @@ _BELOW_ANOTHER = "\x1b[A"
 
 
 def read(line: str, known: Progress) -> Progress:
-    """An evaluation's bar stands below the training's, or comes after it."""
+    """Reads the next line of a run. An evaluation's bar stands below the training's, or comes after it."""
     if (bar := _BAR.match(line)) is not None:
         step, steps = int(bar[1]), int(bar[2])
         if line.endswith(_BELOW_ANOTHER) or known.steps not in (None, steps):

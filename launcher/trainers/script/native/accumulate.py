@@ -41,7 +41,7 @@ OUTSIDE: Outside | None = None
 
 
 def begin() -> None:
-    """Called by the sitecustomize that has loaded this file, before the program begins."""
+    """Begins in this process: the sitecustomize that has loaded this file calls it before the program begins."""
     global OUTSIDE
     every = int(os.environ.get(VARIABLE) or 1)
     whole, part, place = (os.environ.get(SPLIT) or "::").split(":", 2)

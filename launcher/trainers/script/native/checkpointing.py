@@ -51,7 +51,7 @@ class CheckpointedModule:
     """A module that is checkpointed, with what is known of it."""
 
     def __init__(self, name: str, module: Any, stack: str) -> None:
-        """``stack``: in words, what it is one of."""
+        """``stack``: the stack to which it belongs, in words."""
         self.name, self.stack, self.calls, self.again = name, stack, 0, 0
         self.module: weakref.ref[Any] = weakref.ref(module)
 
@@ -243,7 +243,7 @@ def _near(one: Any, other: Any) -> bool:
 
 
 def begin() -> None:
-    """Called by the sitecustomize that has loaded this file, before the program begins."""
+    """Begins in this process: the sitecustomize that has loaded this file calls it before the program begins."""
     global CHECKPOINTING
     if os.environ.get(VARIABLE):
         CHECKPOINTING = Checkpointing()

@@ -145,7 +145,7 @@ def _of_a_library(cls: Any) -> bool:
 
 
 def begin() -> None:
-    """Called by the sitecustomize that has loaded this file, before the program begins."""
+    """Begins in this process: the sitecustomize that has loaded this file calls it before the program begins."""
     orders: dict[str, Sequence[Any]] = json.loads(os.environ.get(VARIABLE) or "{}")
     acts = dict[str, Callable[[Any], None]]()
     for (module, owner, method), defaults in CALLS.items():

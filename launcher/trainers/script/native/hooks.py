@@ -243,7 +243,7 @@ def _begun(begin: Callable[..., Any], outside: Outside) -> Callable[..., Any]:
 
 
 def _split(make: Callable[..., Any], outside: Outside, whole: int, part: int, place: str) -> Callable[..., Any]:
-    """A loader that is made with batches of ``whole`` in that place is made with batches of ``part``."""
+    """Has a loader that is made with batches of ``whole`` in that place made with batches of ``part``."""
     signature = inspect.signature(make)
 
     @functools.wraps(make)

@@ -37,7 +37,7 @@ class Notes:
             print(f"accumulate: {text}", file=sys.stderr, flush=True)
 
     def trouble(self, text: str) -> None:
-        """Something that can't be exact: the end of it in the first steps, a word later on."""
+        """Tells something that can't be exact: ends the process in the first steps, leaves a word later on."""
         if self.strict:
             self.micro_batches = 0
             raise NotExact(text)

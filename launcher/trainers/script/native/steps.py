@@ -59,7 +59,7 @@ class Outside(Notes):
             self.note(f"{self.micro_batches} micro-batches, {self.steps} optimizer steps ({self.every} micro-batches in each)")
 
     def resumes(self, on: bool) -> None:
-        """``paused`` from outside, or training for real again."""
+        """Sets ``paused`` from outside, or trains for real again."""
         self.paused, self._weight = on, 0.0
         for held in self.optimizers.values():
             held.batch, held.backwards, held.pending = -1, 0, 0

@@ -68,7 +68,7 @@ def _at_its_own_batch(trainer: Any, state: Any) -> None:
 
 
 def begin() -> None:
-    """Called by the sitecustomize that has loaded this file, before the program begins."""
+    """Begins in this process: the sitecustomize that has loaded this file calls it before the program begins."""
     kept_in, checkpoint = os.environ.get(KEPT_IN, ""), os.environ.get(RESUME, "")
     if kept_in or checkpoint:
         after_import({"transformers.trainer": GoesOn(kept_in, checkpoint).into_trainer})

@@ -127,7 +127,7 @@ def _targets(root: Any) -> float:
 
 
 def begin() -> None:
-    """Called by the sitecustomize that has loaded this file, before the program begins."""
+    """Begins in this process: the sitecustomize that has loaded this file calls it before the program begins."""
     way, factor, many = (*os.environ.get(VARIABLE, "").split(":"), "1", "1")[:3]
     if way:
         after_import({"torch": Update(way, float(factor), int(many)).install})

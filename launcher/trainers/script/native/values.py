@@ -119,7 +119,7 @@ def as_main(names: dict[str, Any]) -> CodeType:
 
 
 def begin() -> None:
-    """Called by the sitecustomize that has loaded this file, before the program begins."""
+    """Begins in this process: the sitecustomize that has loaded this file calls it before the program begins."""
     said = json.loads(os.environ.get(VARIABLE) or "[]")
     sources: dict[str, list[Order]] = {}
     for path, name, given, wanted in said:
