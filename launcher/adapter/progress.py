@@ -127,7 +127,7 @@ _STEP = re.compile(
     re.IGNORECASE,
 )
 _IN_BRACKETS = re.compile(rf"\[\s*{_COUNT}\s*(?:\(\s*\d+%\s*\))?\s*\]")
-"""PyTorch's tutorials': ``loss: 2.303494  [   64/60000]``."""
+"""A count as PyTorch's tutorials print it: ``loss: 2.303494  [   64/60000]``."""
 _LOSS = re.compile(rf"loss(?:[\s/_]+train)?\b['\"]?[\s:='\"(]*({_NUMBER})(?!\w|\.\d|/)", re.IGNORECASE)
 _WHOLE = re.compile(r"(?:^|\W)(?:train(?:ing)?[_ /.-]?)?$", re.IGNORECASE)
 """The end of the words before "loss" where it is all of the training loss."""

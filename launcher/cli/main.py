@@ -127,7 +127,7 @@ def _stopped(stopped: Interrupted, terminal: Terminal) -> Answer:
 
 
 def _stop_on_signals() -> None:
-    """SIGTERM and SIGHUP end autofit as Ctrl-C does, by an exception that the record is written on."""
+    """Makes SIGTERM and SIGHUP end autofit as Ctrl-C does, by an exception that the record is written on."""
 
     def handle(number: int, frame: FrameType | None) -> None:
         raise Interrupted(signal.Signals(number).name)
@@ -144,13 +144,13 @@ _time_is_up: list[int] = []
 
 
 def _warned(number: int, frame: FrameType | None) -> None:
-    """``sbatch --signal=B:USR2@120``: ends everything as SIGTERM does, and then has the job queued again."""
+    """Answers ``sbatch --signal=B:USR2@120``: ends everything as SIGTERM does, and then has the job queued again."""
     _time_is_up.append(number)
     signal.raise_signal(signal.SIGTERM)
 
 
 def _guarded(act: Callable[[], T], terminal: Terminal) -> T | Answer:
-    """Does it; what stops autofit becomes words, and an answer for JSON and the exit status. The only such place."""
+    """Runs ``act``; what stops autofit becomes words, and an answer for JSON and the exit status. The only such place."""
     try:
         return act()
     except BadInput as refused:
@@ -182,7 +182,7 @@ def _refused(refused: BadInput, terminal: Terminal) -> Answer:
 
 
 def _complete(words: Sequence[str], terminal: Terminal) -> int:
-    """Tab completion: the verb and its flags by the table, overrides by Hydra, which never learns of the verb."""
+    """Completes a line for Tab: the verb and its flags by the table, overrides by Hydra, which never learns of the verb."""
     line = os.environ.get("COMP_LINE", "")
     if any(word.startswith("query=") for word in words) and (offered := verbs.completions(line)) is not None:
         terminal.say(" ".join(offered))

@@ -21,8 +21,8 @@ USUAL = ("ask", "data", "device.memory", "trainer.args", "ladder.order", "trial.
 
 
 def page(verb: Verb, *, flags: Mapping[str, str], everywhere: Mapping[str, str], groups: Mapping[str, list[str]], whole: bool) -> str:
-    """``flags``, ``everywhere``: flags of the verb's, and others, with what they do; ``groups``: Hydra's, with their options. ``whole``:
-    with all groups and keys."""
+    """Writes a verb's page of help. ``flags``, ``everywhere``: flags of the verb's, and others, with what they do; ``groups``: Hydra's,
+    with their options. ``whole``: with all groups and keys."""
     parts = [f"autofit {verb.name} {verb.usage}".rstrip(), *_wrapped(f"{verb.help}. {verb.more}".strip())]
     own = {name: flags[name] for name in verb.flags}
     parts += ["", "Flags:", *_pairs({**own, **everywhere})]

@@ -21,7 +21,7 @@ KEYS = (*Recipe.model_fields, "recipe", "hydra")
 
 
 def drafts(words: Sequence[str], *, program: str, drafted: Mapping[str, str] | None = None) -> list[Draft]:
-    """``compose.composed``, with what was probably meant by words and keys that have no place."""
+    """Composes as ``compose.composed`` does; tells what was probably meant by words and keys that have no place."""
     line, texts = compose.read(words), drafted or {}
     recipes = {*recipe_files(), *texts}
     lost = [word for word in line.overrides if not _has_a_place(word)]

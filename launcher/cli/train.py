@@ -64,8 +64,8 @@ def each(made: Sequence[Draft], call: Call, body: Callable[[Draft, Terminal], An
 
 
 def launch(draft: Draft, terminal: Terminal, *, fit_only: bool = False, folder: RunFolder | None = None) -> Answer:
-    """Trials, then the full run at the rung that fits, or the command for it. ``folder``: of a launch that was handed to the job that this
-    process runs in."""
+    """Makes trials, then the full run at the rung that fits, or the command for it. ``folder``: of a launch that was handed to the SLURM
+    job that this process runs in."""
     if submit.is_wanted(draft):
         return submit.draft(draft, terminal, fit_only=fit_only)
     from launcher.cli.launch_view import Display

@@ -251,13 +251,13 @@ crashed in a trial, 5 the full run failed, 75 stopped by SIGTERM or SIGHUP
 
 
 def help_text() -> str:
-    """The one page of help."""
+    """Writes the one page of help."""
     width = max(len(verb.name) for verb in VERBS)
     return _HELP.format(verbs="\n".join(f"  autofit {verb.name:<{width}}  {verb.help}" for verb in VERBS))
 
 
 def page(verb: Verb, *, whole: bool = False) -> str:
-    """One verb's own page of help. ``whole``: with all keys of a recipe."""
+    """Writes one verb's own page of help. ``whole``: with all keys of a recipe."""
     from launcher.cli import manual
     from launcher.config import compose
 

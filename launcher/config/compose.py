@@ -59,7 +59,7 @@ def _several(word: str) -> Fault:
 
 
 def complete(words: Sequence[str]) -> None:
-    """Tab completion of overrides, printed by Hydra for the line in ``COMP_LINE``. Raises BadInput if that can't be read yet."""
+    """Lets Hydra print what completes the overrides of the line in ``COMP_LINE``. Raises BadInput if that can't be read yet."""
     with hydra_errors.told({}):
         _hydra(["autofit", *words], lambda config: None)
 
@@ -104,7 +104,7 @@ class Typed:
     flags: tuple[str, ...]
     sweeping: bool
     only_shows: bool
-    """It only asks Hydra to print something; nothing is to be composed."""
+    """True: it only asks Hydra to print something; nothing is to be composed."""
 
     @property
     def said(self) -> list[Override]:

@@ -29,7 +29,7 @@ def _of_packages() -> Iterator[Path]:
 
 
 def recipe_files() -> dict[str, Path]:
-    """Recipe name -> file. The user's own hide built-in ones of the same name."""
+    """Finds recipes: name -> file. The user's own hide built-in ones of the same name."""
     return {path.stem: path for folder in recipe_folders() for path in sorted(folder.glob("*.yaml"))}
 
 

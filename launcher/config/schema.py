@@ -72,7 +72,7 @@ class LadderRules(Part):
     """The wheels that turn, their order, and how far each of them turns."""
 
     order: tuple[str, ...]
-    """Fastest wheel first. The first rung that fits gives up least, in this order. Empty: nothing is turned."""
+    """Wheels that turn, the fastest first. The first rung that fits gives up least, in this order. Empty: nothing is turned."""
     wheels: dict[str, WheelRule] = {}
     """Rules by wheel name; a wheel without one uses the adapter's defaults."""
     keep_batch: bool = True
@@ -102,7 +102,7 @@ def _kind(said: Any) -> Any:
 
 
 def _cards(said: Any) -> Any:
-    """ "all", a number of cards, or which. Raises ValueError for anything else."""
+    """Reads all, a number of cards, or which cards. Raises ValueError for anything else."""
     if said is None or said == "all" or (isinstance(said, int) and not isinstance(said, bool) and said > 0):
         return said
     which = tuple(said) if isinstance(said, (list, tuple)) else ()

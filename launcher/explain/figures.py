@@ -34,22 +34,22 @@ class CardFigures:
     allocated: int | None = None
     """Bytes of PyTorch's live tensors."""
     reserved: int | None = None
-    """Held by PyTorch's allocator, in use or not."""
+    """Bytes held by PyTorch's allocator, in use or not."""
     allowed: int | None = None
     """A limit that the program set for itself."""
     ours: int | None = None
-    """Held by the process in all, its CUDA context and libraries included."""
+    """Bytes held by the process in all, its CUDA context and libraries included."""
     others: int | None = None
-    """Held by other processes, where the message names them, or as the rest of the card."""
+    """Bytes held by other processes, where the message names them, or as the rest of the card."""
 
     @property
     def idle(self) -> int | None:
-        """Reserved and not in use."""
+        """Bytes reserved and not in use."""
         return self.reserved - self.allocated if self.reserved is not None and self.allocated is not None else None
 
     @property
     def contradict(self) -> bool:
-        """More was free than was asked for."""
+        """True: over a quarter more was free than was asked for, and the program had set itself no limit."""
         return bool(self.asked and self.free and self.allowed is None and self.free > self.asked * 5 // 4)
 
     @property

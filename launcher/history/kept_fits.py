@@ -177,7 +177,7 @@ def forget(number: int | None) -> int:
 
 
 def _files(training: str | None = None) -> dict[Path, KnownFits | None]:
-    """Files, of one training or all, and what they say; None for one that can't be read."""
+    """Reads the files of one training, or of all: file -> what it says; None for one that can't be read."""
     pattern = "*.json" if training is None else f"{short(training)}-*.json"
     return {path: _read(path) for path in folder().glob(pattern)}
 

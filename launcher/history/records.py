@@ -85,7 +85,7 @@ class RoomRecord(RecordPart):
     there: int | None = None
     """Bytes that there were for the run, those it holds itself included; null: no limit, or nobody tells it."""
     headroom: float = 0.0
-    """Part of it that must stay free."""
+    """Fraction of it that must stay free."""
 
 
 class TrialRecord(RungRecord):
@@ -294,7 +294,7 @@ class Record(RecordPart):
     format: int = 1
     status: str = ""
     fit_only: bool | None = None
-    """Only trials were asked for; null: an older autofit's record, which doesn't say."""
+    """True: only trials were asked for; null: an older autofit's record, which doesn't say."""
     recipe: str = ""
     rung: dict[str, Any] | None = None
     """The full run's rung, now or at its end; before the run the rung that fits."""

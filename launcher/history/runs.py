@@ -145,7 +145,7 @@ class Run:
 
     @property
     def began(self) -> float | None:
-        """Time of its launch in seconds since 1970, or of its hand-in to SLURM; of an older run that of its first process."""
+        """Time of its launch in seconds since 1970, or of its hand-in to SLURM; of an older run that of its last process."""
         if self.submission is not None:
             return self.known.began or self.submission.handed_in
         with suppress(ValueError):
@@ -285,7 +285,7 @@ def run_in(path: Path, *, look: Look | None = None) -> Run:
 
 
 TAIL_BYTES = 64 * 1024
-"""Some minutes of a series."""
+"""Bytes of a series that hold some minutes of it."""
 
 
 class Reader:
@@ -311,7 +311,7 @@ class Reader:
         )  # fmt: skip
 
     def _asked(self, handed: Submission) -> JobSeen | None:
-        """SLURM's word on the job; it isn't asked at each look."""
+        """Asks SLURM for its word on the job, but not at each look."""
         if self._look is None or not handed.job:
             return None
         if time.monotonic() >= self._ask_next:

@@ -29,7 +29,7 @@ class Submission:
     handed_in: float
     """Seconds since 1970."""
     fit_only: bool = False
-    """Only trials were asked for."""
+    """True: only trials were asked for."""
 
     def log(self, folder: Path) -> Path:
         """File of what autofit said in the job, through all its starts."""

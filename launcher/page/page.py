@@ -68,7 +68,7 @@ def _told(run: Run) -> Mapping[str, Any]:
 
 
 def _versions(record: Record) -> str:
-    """Python and the trainer's packages first, as a person reports them."""
+    """Lists versions as a person reports them, those of Python and the packages first."""
     names = {"python": "Python", "cuda": "CUDA"}
     told = sorted(record.environment.items(), key=lambda one: one[0] in ("cuda", "driver"))
     return ", ".join(f"{names.get(name, name)} {version}" for name, version in told)
