@@ -76,7 +76,7 @@ def _sections() -> Collection[str]:
 
 
 def _text(value: str, *, sweeping: bool) -> str:
-    """Quotes a text so that Hydra takes it byte for byte; but null, and what is in Hydra's quotes already, stays what it is to Hydra."""
+    """Quotes a text for Hydra, byte for byte but for ``~/``; null, and what is in Hydra's quotes already, stays what it is to Hydra."""
     expanded = os.path.expanduser(value) if value == "~" or value.startswith("~/") else value
     if sweeping and "," in value:
         return value if _structured(value) else ",".join(_text(part, sweeping=False) for part in value.split(","))

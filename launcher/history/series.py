@@ -72,7 +72,7 @@ def points(lines: GrowingLines) -> list[dict[str, Any]]:
 
 
 def _told(value: Any) -> Any:
-    """Rounds a number to six digits; writes those that JSON doesn't know as words ("nan", "inf")."""
+    """Rounds a number below a million to six digits; writes those that JSON doesn't know as words ("nan", "inf")."""
     if not isinstance(value, float):
         return value
     return float(f"{value:.6g}") if math.isfinite(value) and abs(value) < 1e6 else value if math.isfinite(value) else str(value)
