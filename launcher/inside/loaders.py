@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import contextlib
 import mmap
+import os
 import weakref
 from collections.abc import Iterator
+from multiprocessing.queues import Queue
 from typing import Any
 
 from ..shared.report import HELD_AHEAD
@@ -35,11 +37,11 @@ class HeldAhead:
         PyTorch's own iterators are watched, below whatever else wraps a loader: who asks for a batch finds no frame of ours in between.
         """
         try:
-            from torch.utils.data import dataloader
+            from torch.utils.data import dataloader, get_worker_info
         except ImportError:  # a torch without loaders: nothing is held ahead
             return
         kind = dataloader._BaseDataLoaderIter
-        begin, following = kind.__init__, kind.__next__
+        begin, following, tell = kind.__init__, kind.__next__, Queue._on_queue_feeder_error  # type: ignore[attr-defined]
 
         def begun(batches: Any, loader: Any) -> None:
             begin(batches, loader)
@@ -55,21 +57,25 @@ class HeldAhead:
                     self._bytes = max(self._bytes, sum(slots * size for slots, size in self._open.values()))
             return batch
 
+        def lost(error: Exception, thing: Any) -> None:
+            tell(error, thing)
+            if get_worker_info() is not None:  # no room in shared memory: the loader would wait for that batch for ever
+                os._exit(1)
+
         kind.__init__, kind.__next__ = begun, watched
+        Queue._on_queue_feeder_error = staticmethod(lost)  # type: ignore[attr-defined]
 
 
 def _storages(batch: Any) -> Iterator[tuple[int, int]]:
     """Yields (identity, bytes in whole pages) of each storage of a batch's tensors, in whatever it has them."""
     import torch
+    from torch.utils import _pytree
 
-    if isinstance(batch, torch.Tensor):
-        storage = batch.untyped_storage()
-        yield storage.data_ptr(), -(-storage.nbytes() // mmap.PAGESIZE) * mmap.PAGESIZE
-        return
-    values = batch if isinstance(batch, (list, tuple)) else getattr(batch, "data", batch)  # transformers' BatchEncoding has a dictionary
-    values = list(values.values()) if isinstance(values, dict) else values
-    if isinstance(values, (list, tuple)) and values and not isinstance(values[0], (int, float, str, bytes)):
-        for value in values:
-            yield from _storages(value)
-    elif hasattr(values, "__dict__"):
-        yield from (found for value in vars(values).values() if isinstance(value, torch.Tensor) for found in _storages(value))
+    for leaf in _pytree.tree_flatten(batch)[0]:
+        if isinstance(leaf, torch.Tensor):
+            storage = leaf.untyped_storage()
+            yield storage.data_ptr(), -(-storage.nbytes() // mmap.PAGESIZE) * mmap.PAGESIZE
+        elif isinstance(inner := getattr(leaf, "data", None), dict):  # transformers' BatchEncoding
+            yield from _storages(inner)
+        elif hasattr(leaf, "__dict__"):
+            yield from _storages([value for value in vars(leaf).values() if isinstance(value, torch.Tensor)])

@@ -79,10 +79,6 @@ class Overlay:
                 self._gone_seen = (size, frozenset(line.rstrip("\n") for line in file))
         return self._gone_seen[1]
 
-    def _note_gone(self, real: str) -> None:
-        with self._open(self._gone_list, "a", encoding="utf-8") as file:
-            file.write(f"{real}\n")
-
     def visible(self, path: Any) -> Any:
         """The path to read from: the twin where there is one. A path that is gone gives its (absent) twin."""
         both = self.twin(path)
@@ -214,7 +210,8 @@ class Overlay:
         if self.there(twin):
             shutil_remove(self._os, twin)
         if self.there(real):
-            self._note_gone(real)
+            with self._open(self._gone_list, "a", encoding="utf-8") as file:
+                file.write(f"{real}\n")
 
     def rmtree(self, path: Any, ignore_errors: bool = False, onerror: Any = None, **kwargs: Any) -> None:
         try:
