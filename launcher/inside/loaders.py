@@ -10,7 +10,6 @@ import mmap
 import os
 import weakref
 from collections.abc import Iterator
-from multiprocessing.queues import Queue
 from typing import Any
 
 from ..shared.report import HELD_AHEAD
@@ -37,11 +36,12 @@ class HeldAhead:
         PyTorch's own iterators are watched, below whatever else wraps a loader: who asks for a batch finds no frame of ours in between.
         """
         try:
+            from torch.multiprocessing import queue
             from torch.utils.data import dataloader, get_worker_info
         except ImportError:  # a torch without loaders: nothing is held ahead
             return
-        kind = dataloader._BaseDataLoaderIter
-        begin, following, tell = kind.__init__, kind.__next__, Queue._on_queue_feeder_error  # type: ignore[attr-defined]
+        kind, way = dataloader._BaseDataLoaderIter, queue.Queue
+        begin, following, tell = kind.__init__, kind.__next__, way._on_queue_feeder_error
 
         def begun(batches: Any, loader: Any) -> None:
             begin(batches, loader)
@@ -63,7 +63,7 @@ class HeldAhead:
                 os._exit(1)
 
         kind.__init__, kind.__next__ = begun, watched
-        Queue._on_queue_feeder_error = staticmethod(lost)  # type: ignore[attr-defined]
+        way._on_queue_feeder_error = staticmethod(lost)
 
 
 def _storages(batch: Any) -> Iterator[tuple[int, int]]:
