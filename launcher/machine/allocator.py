@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 VARIABLE = "PYTORCH_CUDA_ALLOC_CONF"
 """Every supported torch reads it, and 2.15 reads nothing else where it is set; PYTORCH_ALLOC_CONF is read since 2.9 only."""
 VARIABLES = (VARIABLE, "PYTORCH_ALLOC_CONF")
-"""Where a person may have set something, in the order in which torch looks."""
+"""Variables in which a person may have set something, in the order in which torch looks."""
 MALLOC = {
     MALLOC_VARIABLE: MALLOC_VALUE, "MALLOC_TRIM_THRESHOLD_": MALLOC_VALUE, "ARROW_DEFAULT_MEMORY_POOL": "system",
     "ONEDNN_PRIMITIVE_CACHE_CAPACITY": "16", "LRU_CACHE_CAPACITY": "16",
 }  # fmt: skip
-"""On a CPU. Arrow's own pool (mimalloc) reserves 1 GiB of a process's data at its first table, and a budget counts what is reserved.
+"""Variables on a CPU. Arrow's own pool (mimalloc) reserves 1 GiB of data at its first table, and a budget counts what is reserved.
 oneDNN keeps 1024 primitives, new ones for each shape: memory grows with the *variety* of a run's shapes, which no short trial has. A
 YOLOv8n-obb of many sizes took 147 % of its trial so (survival's seed 26, 25 epochs), more than the quarter that stays free; with 16
 processor seconds are the same within the noise."""

@@ -28,14 +28,14 @@ class Redrawing:
     def __init__(self) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
         self._line = ""
-        """What stands on the line that the cursor is on."""
+        """Text on the line that the cursor is on."""
         self._redrawn = False
         """The line was begun by a carriage return or a cursor's move: it will be drawn again, and must keep to one row."""
         self._returned = False
         """A carriage return was the last that came."""
 
     def shown(self, chunk: bytes, *, columns: int) -> bytes:
-        """What to write for ``chunk`` to a screen of ``columns``."""
+        """Gives what to write for ``chunk`` to a screen of ``columns``."""
         pieces = _PIECES.split(self._decoder.decode(chunk))
         return "".join(self._piece(piece, columns) for piece in pieces if piece).encode("utf-8", "surrogateescape")
 

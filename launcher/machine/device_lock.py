@@ -53,7 +53,7 @@ def take(devices: Sequence[str], *, share: bool, wait: bool, launch: str, told: 
 
 
 def _wait(file: int, kind: int, *, wait: bool, told: Callable[[str], None] | None) -> bool:
-    """Locks a file. Whether another launch had it before."""
+    """Locks a file, and tells whether another launch had it before."""
     heard = ""
     while not _locked(file, kind):
         holder = _holder(file)
@@ -115,7 +115,7 @@ def _tell(file: int, launch: str) -> None:
 
 
 def _holder(file: int) -> str:
-    """Which launch has the device; of several that share it, the last one that came."""
+    """Names the launch that has the device; of several that share it, the last one that came."""
     told = ""
     with suppress(OSError):
         told = os.pread(file, 4096, 0).partition(b"\n")[0].decode(errors="replace")

@@ -27,7 +27,7 @@ memory, and what the run needs is measured. docs/decisions/004."""
 NOMINAL = 1.07
 """A card sold as 16 GiB gives programs a little less (15.6 to 15.99 GiB). Asking for up to this many times that means all of it."""
 TOLERATED_BYTES = GIB
-"""What others may hold of a card without ``device.share``, beside what draws the desktop."""
+"""Memory of a card that others may hold without ``device.share``, beside what draws the desktop."""
 DESKTOP_PART = 4
 """A desktop may have up to a quarter of the card, and is budgeted around. Under WSL nobody tells whose memory it is."""
 SLACK_BYTES = 256 * MIB
@@ -52,15 +52,15 @@ class Budget:
     """The card's UUID, by which it is named everywhere; empty on a CPU."""
     name: str
     total_bytes: int
-    """What programs can use: on a card without the driver's reserve; on a CPU at most the container's limit."""
+    """Memory that programs can use: on a card without the driver's reserve; on a CPU at most the container's or the job's limit."""
     free_bytes: int
     budget_bytes: int
     """The memory of the launch: ``device.memory`` (by default all of the card), less what others use."""
     cap_bytes: int
-    """What a trial must stay below: the budget less the headroom (``headroom.cap_of``)."""
+    """Size that a trial must stay below: the budget less the headroom (``headroom.cap_of``)."""
     ceiling_bytes: int
-    """Where a trial's allocations really fail. On a CPU above the cap, so that the need is measured (a trial fits if it *stayed* below the
-    cap). On a card the cap itself, which keeps the driver from spilling."""
+    """Size at which a trial's allocations really fail. On a CPU above the cap, so that the need is measured (a trial fits if it *stayed*
+    below the cap). On a card the cap itself, which keeps the driver from spilling."""
     headroom: float
     neighbours: tuple[Neighbour, ...]
     emulated: bool
@@ -72,8 +72,8 @@ class Budget:
     driver: str = ""
     """The version of the card's driver; empty on a CPU."""
     ranks: tuple[Budget, ...] = ()
-    """Of a training that runs once on each of several devices (``machine.ranks``): the budget of each rank. What is above is then that of
-    the smallest; notes are of all."""
+    """Budget of each rank of a training that runs once on each of several devices (``machine.ranks``). What is above is then that of the
+    smallest; notes are of all."""
 
     @property
     def each(self) -> tuple[Budget, ...]:
@@ -152,7 +152,7 @@ def identity(kind: str, *, index: int = 0) -> str:
 
 
 def told(budget: Budget, *, run: bool = False) -> dict[str, Any]:
-    """What a process on that device is told of it (``Orders``): in a trial it stays below the cap, in a run it may have the budget."""
+    """Tells a process of its device (``Orders``): a trial stays below the cap, a run has the budget, on a card less ``SLACK_BYTES``."""
     caps = {"cap_bytes": budget.cap_bytes, "ceiling_bytes": budget.ceiling_bytes}
     if run:
         kept = min(SLACK_BYTES, (budget.budget_bytes - budget.cap_bytes) // 2) if budget.kind == "cuda" else 0
@@ -276,13 +276,13 @@ def _held(card: Card) -> Fault:
 
 
 def _drawn(card: Card) -> int:
-    """What the desktop has of the card, as far as it is budgeted around."""
+    """Counts what the desktop has of the card, as far as it is budgeted around."""
     drawn = card.used_bytes if may_spill() else sum(neighbour.used_bytes for neighbour in card.neighbours if neighbour.draws)
     return min(drawn, card.total_bytes // DESKTOP_PART)
 
 
 def _holders(card: Card, silent_bytes: int = 0) -> str:
-    """Who uses the card. Memory of no known process is mentioned above ``silent_bytes``, or if it is all there is."""
+    """Names who uses the card. Memory of no known process is mentioned above ``silent_bytes``, or if it is all there is."""
     holders = [str(neighbour) for neighbour in card.neighbours]
     if card.unattributed_bytes > silent_bytes or not holders:
         hidden = "another container" if holders else "a process this container can't see"
@@ -309,7 +309,7 @@ def card_notes(card: Card, memory_bytes: int | None = None, *, share: bool = Fal
 
 
 def may_spill() -> bool:
-    """Whether this driver gives host memory where a card is full (WSL, Windows)."""
+    """Tells whether this driver gives host memory where a card is full (WSL, Windows)."""
     return platform.system() == "Windows" or "microsoft" in platform.release().lower()
 
 

@@ -1,4 +1,4 @@
-"""How much of a device's budget is kept free. Pure."""
+"""Decides how much of a device's budget stays free. Pure."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ PROBE_BYTES = 2**20
 
 
 def disk_full(path: str | os.PathLike[str]) -> bool:
-    """Whether not even a small file can be written there because the disk, or this user's quota, is full."""
+    """Tells whether not even a small file can be written there because the disk, or this user's quota, is full."""
     try:
         with tempfile.TemporaryFile(dir=_nearest(path), buffering=0) as probe:
             probe.write(bytes(PROBE_BYTES))
@@ -69,13 +69,13 @@ def disk_full(path: str | os.PathLike[str]) -> bool:
 
 
 def read_only(folder: Path) -> str:
-    """Why the run folder can't be written; empty if it can."""
+    """Says why the run folder can't be written; empty if it can, or if only its disk is full."""
     error = not_writable(folder)
     return f"its run folder {folder} can't be written any more: {error.strerror}" if error is not None else ""
 
 
 def full_disk(folder: Path) -> str:
-    """Which disk is full, of those that a training with this run folder writes to; empty if none is."""
+    """Names a full disk among those that a training with this run folder writes to; empty if none is."""
     places = {folder: "its run folder", Path.cwd(): "the folder it was launched in", Path(tempfile.gettempdir()): "the temporary folder"}
     return next((f"no room is left on the disk of {what}, {place}" for place, what in places.items() if disk_full(place)), "")
 
@@ -89,7 +89,7 @@ def _nearest(path: str | os.PathLike[str]) -> Path:
 
 
 def memory() -> tuple[int, int, int]:
-    """(bytes that this process may use in all, bytes of that available now, bytes of the machine)"""
+    """Reads (bytes that this process may use in all, bytes of that available now, bytes of the machine)."""
     machine = psutil.virtual_memory()
     total, free = int(machine.total), int(machine.available)
     group, job = cgroup_memory(), job_memory(os.environ)
@@ -140,7 +140,7 @@ CGROUPS, OWN_CGROUPS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 
 
 def cgroup_memory(root: Path = CGROUPS, own: Path = OWN_CGROUPS) -> tuple[int, int] | None:
-    """(limit, bytes in use that can't be reclaimed) of the control group around this process with least room, or None.
+    """Reads (limit, bytes in use that can't be reclaimed) of the control group around this process with least room, or None.
 
     Version 2: memory.max, memory.current, and memory.stat for what files have in the page cache.
     Version 1: memory.limit_in_bytes and its kin under the memory controller.
@@ -152,8 +152,8 @@ def cgroup_memory(root: Path = CGROUPS, own: Path = OWN_CGROUPS) -> tuple[int, i
 
 
 def _groups(root: Path, own: Path) -> Iterator[tuple[Path, int]]:
-    """(folder, version) of every group around this process that could limit its memory. In a container the path that /proc/self/cgroup
-    gives may not exist below the mount; the mount's own root counts then."""
+    """Yields (folder, version) of every group around this process that could limit its memory. In a container the path that
+    /proc/self/cgroup gives may not exist below the mount; the mount's own root counts then."""
     with suppress(OSError):
         for line in own.read_text(encoding="utf-8").splitlines():
             controllers, _, path = line.partition(":")[2].partition(":")
@@ -165,7 +165,7 @@ def _groups(root: Path, own: Path) -> Iterator[tuple[Path, int]]:
 
 
 def _limited(limit_file: Path, used_file: Path) -> tuple[int, int] | None:
-    """(limit, in use) of a group; None where it isn't limited ("max", or version 1's 2**63 rounded to a page), or doesn't tell."""
+    """Reads (limit, in use) of a group; None where it isn't limited ("max", or version 1's 2**63 rounded to a page), or doesn't tell."""
     with suppress(OSError, ValueError):
         limit, used = limit_file.read_text(encoding="ascii").strip(), int(used_file.read_text(encoding="ascii"))
         return (int(limit), used) if limit.isdecimal() and int(limit) < 2**60 else None

@@ -28,15 +28,15 @@ class HostUse:
     shared_before: int | None = None
     """Free in /dev/shm at the beginning; None: there is none."""
     shared_taken: int = 0
-    """Of it, by whomever."""
+    """The most of it that was taken at once, by whomever."""
     shared_mapped: int = 0
     """Shared memory that the processes have mapped; what is on its way between two of them is not."""
     disk_there: int | None = None
-    """At the beginning, for what the run saves, with what it has saved before."""
+    """Disk at the beginning for what the run saves, with what it has saved before."""
 
 
 class HostMeter(Looks):
-    """From ``begin`` to ``stop``. ``use`` says what there is from the beginning."""
+    """Measures from ``begin`` to ``stop``. ``use`` says what there is from the beginning."""
 
     def __init__(self, saves_in: Path) -> None:
         super().__init__("autofit-host", self._look, every_s=LOOK_S)

@@ -81,7 +81,7 @@ class Card:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Absence:
-    """Why there is no card to use."""
+    """The reason why there is no card to use, and what to do."""
 
     found: str
     cure: str
@@ -93,7 +93,7 @@ _OPEN: list[Any] = []
 
 
 def opened(nvml: Any = None) -> tuple[Any, Absence | None]:
-    """(NVML, None), or (None, why it isn't available). ``nvml``: None imports pynvml.
+    """Opens NVML: (NVML, None), or (None, why it isn't available). ``nvml``: None imports pynvml.
 
     It stays open for as long as this process lives: a card that nobody has open may have to be initialised anew, for 1 to 3 s
     (docs.nvidia.com/deploy/driver-persistence).
@@ -116,7 +116,7 @@ Answer = TypeVar("Answer")
 
 
 def told(ask: Callable[[Any], Answer], nvml: Any = None) -> Answer | None:
-    """What ``ask`` gets of NVML; None where that doesn't answer."""
+    """Asks NVML, and returns what it answers; None where that doesn't answer."""
     api, absence = opened(nvml)
     if absence is None:
         with suppress(api.NVMLError):
@@ -208,7 +208,7 @@ def told_to_cuda(uuids: Sequence[str], environ: Mapping[str, str]) -> dict[str, 
 
 
 def visible(nvml: Any, environ: Mapping[str, str]) -> tuple[list[str], Absence | None]:
-    """(UUIDs of the cards that CUDA_VISIBLE_DEVICES leaves, in its order; or why there is none)
+    """Finds (UUIDs of the cards that CUDA_VISIBLE_DEVICES leaves, in its order; or why there is none).
 
     CUDA's rule: entries count up to the first one that names no card.
     https://docs.nvidia.com/cuda/cuda-programming-guide/05-appendices/environment-variables.html
@@ -237,7 +237,7 @@ def visible(nvml: Any, environ: Mapping[str, str]) -> tuple[list[str], Absence |
 
 
 def seen(environ: Mapping[str, str], nvml: Any = None) -> tuple[list[str], Absence | None]:
-    """(UUIDs of the cards that programs see in this environment, or why there is none)"""
+    """Finds (UUIDs of the cards that programs see in this environment, or why there is none)."""
     api, absence = opened(nvml)
     return visible(api, environ) if absence is None else ([], absence)
 
@@ -280,7 +280,7 @@ def _neighbours(nvml: Any, handle: Any) -> list[Neighbour]:
 
 
 def _neighbour(pid: int, used_bytes: int, *, draws: bool) -> Neighbour:
-    """In a container the driver's numbers are the host's: a process here that has no card open is another one."""
+    """Describes a process. In a container the driver's numbers are the host's: one here that has no card open is another one."""
     name = user = ""
     seen = has_card_open(pid)
     with suppress(psutil.NoSuchProcess):
@@ -294,7 +294,7 @@ def _neighbour(pid: int, used_bytes: int, *, draws: bool) -> Neighbour:
 
 
 def has_card_open(pid: int) -> bool | None:
-    """Whether a process has a card open; None where that may not be looked at."""
+    """Tells whether a process has a card open; None where that may not be looked at."""
     with suppress(OSError):
         return any(os.path.realpath(one).startswith(("/dev/nvidia", "/dev/dxg")) for one in Path(f"/proc/{pid}/fd").iterdir())
     return None

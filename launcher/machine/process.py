@@ -79,7 +79,7 @@ class Child:
     words: dict[Path, bytearray] = field(default_factory=dict)
     """The end of its output by log file, kept in memory: on a full or read-only disk the log lacks the very lines that say so."""
     awake: AwakeTime = field(default_factory=lambda: AwakeTime(time.monotonic()))
-    """How long it has been watched: what it is judged by."""
+    """Clock of how long it has been watched: by that it is judged."""
 
     @property
     def pid(self) -> int:
@@ -209,7 +209,7 @@ def _new_guardian() -> subprocess.Popen[bytes]:
 
 
 def _dismiss(guardian: subprocess.Popen[bytes]) -> None:
-    """At this process's own end: one that is still running then is a warning of Python's (-W error, -X dev)."""
+    """Lets the guardian end before this process: one that still runs then is a warning of Python's (-W error, -X dev)."""
     assert guardian.stdin is not None
     with contextlib.suppress(OSError, subprocess.TimeoutExpired):
         guardian.stdin.close()
@@ -276,7 +276,7 @@ def ask_for_stacks(pid: int) -> None:
 
 @contextlib.contextmanager
 def forward_signals(child: Child, *, grace_s: float = _GRACE_S, told: Callable[[str], None] | None = None) -> Iterator[None]:
-    """While open, INT, TERM and HUP sent to the launcher go to the child; when it has ended, Interrupted is raised.
+    """Passes INT, TERM and HUP that the launcher gets while this is open on to the child, and raises Interrupted for them at the end.
 
     A second one kills at once; ``told`` hears the name of the first. Only the main thread can hold handlers; elsewhere this does nothing.
     """

@@ -73,7 +73,7 @@ def _together(found: Sequence[Budget]) -> Budget:
 
 
 def _numbers(cards: str | int | tuple[int | str, ...], kind: str, options: dict[str, Any]) -> tuple[str, list[int]]:
-    """(cuda or cpu, numbers of the cards among those that are visible; of a CPU its ranks)"""
+    """Resolves ``cards`` to (cuda or cpu, numbers of the cards among those that are visible; of a CPU its ranks)."""
     uuids, absence = ([], None) if kind == "cpu" else nvml.seen(options.get("environ") or os.environ, options.get("nvml"))
     if kind == "cpu" or (kind == "auto" and absence is not None and not absence.broken):
         if isinstance(cards, tuple):

@@ -87,7 +87,7 @@ def _refusal(said: str) -> Fault:
 
 
 def look(job: str, *, name: str = "") -> tuple[str, str] | None:
-    """(state, reason) of a job in SLURM's words; ("", "") for one that it doesn't know any more; None where it can't be asked.
+    """Asks for (state, reason) of a job in SLURM's words; ("", "") for one that it doesn't know any more; None where it can't be asked.
 
     ``name``: a job of another name is another cluster's, or another time's.
     """

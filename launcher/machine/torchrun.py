@@ -21,7 +21,7 @@ def launched(command: Sequence[str], *, devices: int = 1) -> tuple[str, ...]:
 
 
 def _program(command: Sequence[str]) -> tuple[str, tuple[str, ...]]:
-    """(the interpreter that runs torchrun, the program in torchrun's terms)"""
+    """Splits a command into (the interpreter that runs torchrun, the program in torchrun's terms)."""
     first, *rest = command
     is_python = os.path.basename(first).startswith("python")
     if is_python and rest and (rest[0] == "-m" or not rest[0].startswith("-")):

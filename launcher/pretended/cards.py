@@ -23,13 +23,13 @@ MARK = " (pretended)"
 """Behind every card's name, so that no record, kept fit or figure passes for one of a real card."""
 INSIDE = Path(__file__).with_name("inside")
 RESERVED_MIB = 479
-"""What a driver keeps of a card for itself: nvidia-smi's 81559 MiB less the 81080 that a program finds on an H100."""
+"""Memory of a card that a driver keeps for itself: nvidia-smi's 81559 MiB less the 81080 that a program finds on an H100."""
 SMALL_BYTES = 4_000_000
 """Operators on tensors up to this size are computed where only small ones are: labels, indices, losses."""
 
 Computed = Literal["all", "small"]
-"""Which operators the CPU computes. ``all``: losses are right, and small models train. ``small``: a full-size training walks through in
-about a minute; what is larger keeps the zeros that it was made of."""
+"""Operators that the CPU computes. ``all``: losses are right, and small models train. ``small``: a full-size training walks through in
+about a minute; numbers that are larger keep whatever their memory held."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -40,7 +40,7 @@ class Cards:
     count: int = 1
     computed: Computed = "all"
     usable_bytes: int = 0
-    """What a program finds on each; 0: what the model has."""
+    """Memory that a program finds on each; 0: what the model has."""
     cudnn_share: float = 0.0
     """cuDNN's workspace, as a part of the tensors of what it computes."""
 

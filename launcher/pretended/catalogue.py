@@ -20,7 +20,7 @@ class GpuModel(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True)
 
     title: str
-    """As NVML names it."""
+    """Name that NVML gives it."""
     capability: int
     """Compute capability, 86 for 8.6: by it PyTorch chooses its kernels, attention's too."""
     usable_mib: int
@@ -29,7 +29,7 @@ class GpuModel(BaseModel):
     """Context, kernels and libraries, outside the allocator."""
 
     name: str = ""
-    """Its name in ``gpu=``: the file's name."""
+    """Name in ``gpu=``: the file's."""
 
     @property
     def usable_bytes(self) -> int:

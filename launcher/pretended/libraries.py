@@ -43,14 +43,14 @@ class Library:
     """A library that is stood in for."""
 
     name: str
-    """Its file name begins so; what follows is its version, which PyTorch names."""
+    """Beginning of its file name; what follows is its version, which PyTorch names."""
     sources: tuple[str, ...]
     preloaded: bool = True
     """Before PyTorch's own; the others are found by their names."""
     prefix: str = ""
-    """How its symbols begin, where PyTorch asks for them without a version."""
+    """Beginning of its symbols, where PyTorch asks for them without a version."""
     otherwise: int = 0
-    """What a symbol returns that no source has."""
+    """Value that a symbol returns that no source has."""
 
 
 LIBRARIES = (
@@ -116,7 +116,7 @@ def built(torch: Torch, *, python: str = sys.executable) -> Path:
 
 
 def preloaded(folder: Path) -> list[Path]:
-    """Those that must come before PyTorch's own."""
+    """Lists the libraries that must come before PyTorch's own."""
     names = tuple(library.name for library in LIBRARIES if library.preloaded)
     return sorted(file for file in folder.iterdir() if file.name.startswith(names))
 
@@ -159,7 +159,7 @@ def _one(out: Path, library: Library, wanted: set[str], includes: Sequence[str])
 
 
 def _soname(torch: Torch, library: Library) -> str:
-    """As this PyTorch names it: libcudart.so.12 or libcudart.so.13."""
+    """Names the library as this PyTorch does: libcudart.so.12 or libcudart.so.13."""
     if library.name[-1].isdigit():
         return library.name
     told = _run(["readelf", "-d", str(torch.folder / "lib" / "libtorch_cuda.so")])
@@ -171,7 +171,7 @@ def _soname(torch: Torch, library: Library) -> str:
 
 
 def _asked(torch: Torch) -> Iterator[tuple[str, str]]:
-    """(symbol, the version node that it is asked for with, which bears the library's name)"""
+    """Yields (symbol, the version node that it is asked for with, which bears the library's name)."""
     for name in _ASKING:
         file = torch.folder / "lib" / f"{name}.so"
         if file.exists():
@@ -204,7 +204,7 @@ def _headers(torch: Torch) -> list[Path]:
 
 
 def _run(argv: Sequence[str]) -> str:
-    """What a command of the compiler's prints. Raises BadInput with its words where it fails."""
+    """Runs a command of the build, and returns what it prints. Raises BadInput with its words where it fails."""
     status, said = process.output_of(argv)
     if status == 127:
         cure = "Install the compiler's tools (Debian and Ubuntu: apt install gcc binutils)."

@@ -1,9 +1,9 @@
-"""What an operator would have computed on a card is computed by the CPU, in the very memory that the card's allocator gave it.
+"""Computes on the CPU what an operator would have computed on a card, in the very memory that the card's allocator gave it.
 
 Every operator runs twice: as PyTorch's own CUDA operator, which allocates what it allocates and launches kernels that do nothing, and on
 the CPU, over the same bytes (a pretended card's memory is the host's). Where PRETENDED_SMALL_BYTES is set, operators that touch a larger
 tensor are left out, and so are those that touch what came of one: a network's values behind its first large layer are unknown, its labels
-are not. Results that are left out keep zeros, and questions of truth about them are answered so that a training goes on.
+are not. Small results and whole numbers that are left out are zeros; questions of truth are answered so that a training goes on.
 
 Source of the operators' arguments: PyTorch's native_functions.yaml. tests/unit/pretended compares values with the CPU's.
 """
@@ -37,16 +37,16 @@ _INDEXED = {"index", "index_put", "index_put_", "_index_put_impl_"}
 _OVERWRITING = {"copy_", "fill_", "zero_"}
 """Nothing of their first argument's values comes into the result."""
 _MULTIPLYING = {"convolution", "convolution_backward", "mm", "addmm", "bmm", "baddbmm"}
-"""In half precision a CPU takes 5 to 20 times as long for them as in float32, in which a card sums them up, too."""
+"""Operators for which a CPU takes 5 to 20 times as long in half precision as in float32, in which a card sums them up, too."""
 _FINITE = "_amp_foreach_non_finite_check_and_unscale_"
-"""By which a gradient scaler asks whether gradients are finite: its second argument stays as it was, 0, where they aren't known."""
+"""Operator by which a gradient scaler asks whether gradients are finite: its second argument stays 0 where they aren't known."""
 _COLLECTIVE = ("c10d", "_c10d_functional", "_c10d_functional_autograd", "symm_mem")
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _PAGE = os.sysconf("SC_PAGESIZE")
 _DONTNEED = 4
 """madvise's MADV_DONTNEED: private memory of no file reads as zeros afterwards (madvise(2))."""
 _unknown: set[int] = set()
-"""Where small storages begin that came of something left out."""
+"""Addresses at which storages begin that came of something left out."""
 not_computed: dict[str, int] = {}
 """Operators that the CPU could not compute -> how often; their results are zeros."""
 
@@ -174,7 +174,7 @@ def _is_number(tensor: torch.Tensor) -> bool:
 
 
 def _is_whole(tensor: torch.Tensor) -> bool:
-    """Whether it is all of its storage."""
+    """Tells whether a tensor is all of its storage."""
     return bool(tensor.numel() * tensor.itemsize == tensor.untyped_storage().nbytes())
 
 
@@ -191,8 +191,8 @@ def _written(func: Any, args: Any, kwargs: Any) -> list[torch.Tensor]:
 
 
 def _leave_out(made: Iterable[torch.Tensor], *, is_true: bool) -> None:
-    """What isn't computed lies in memory that had other values before: whole numbers, by which something may be picked, and all that is
-    small become zeros."""
+    """Makes zeros of what isn't computed where it is small, or whole numbers, by which something may be picked: its memory had other
+    values before. Truths become True where ``is_true``."""
     for one in made:
         small = one.untyped_storage().nbytes() <= SMALL_BYTES
         if one.is_cuda and (small or not _is_number(one)):
@@ -215,8 +215,8 @@ def _zeroed(tensor: torch.Tensor) -> None:
 
 
 def _lets_go_on(name: str, args: Any) -> bool:
-    """Whether a truth that isn't computed must be True for a training to go on: that everything is finite. PyTorch asks it as x == x and
-    abs(x) != infinity. Others are False: that something isn't a number, that a score is above a bound."""
+    """Tells whether a truth that isn't computed must be True for a training to go on: that everything is finite. PyTorch asks it as
+    x == x and abs(x) != infinity. Others are False: that something isn't a number, that a score is above a bound."""
     itself = len(args) > 1 and args[0] is args[1]
     infinite = len(args) > 1 and isinstance(args[1], float) and math.isinf(args[1])
     return name in ("isfinite", "all") or (name == "eq" and itself) or (name == "ne" and infinite)
@@ -226,7 +226,7 @@ def _lets_go_on(name: str, args: Any) -> bool:
 
 
 class Operators(TorchDispatchMode):  # type: ignore[misc]
-    """While it is entered, what a card's operators would have computed is there."""
+    """Mode in which what a card's operators would have computed is there."""
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -333,7 +333,7 @@ def _put(one: torch.Tensor, value: torch.Tensor, held: set[int]) -> None:
 
 
 def _only_shapes(flat: Iterable[Any]) -> bool:
-    """Whether only shapes are asked for (DTensor does)."""
+    """Tells whether only shapes are asked for (DTensor does)."""
     fake = torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FAKE) is not None
     return fake or any(type(one).__name__ == "FakeTensor" for one in flat)
 

@@ -1,4 +1,4 @@
-"""In a process that finds pretended cards: computes PyTorch's operators on the CPU (operators.py), from the moment that torch is imported.
+"""Computes PyTorch's operators on the CPU (operators.py) where a process finds pretended cards, from the moment that torch is imported.
 
 First on PYTHONPATH. The program's own modules and its own sitecustomize are what they would be without this one.
 """
