@@ -517,7 +517,8 @@ class Instrument(TakingPart):
         self.end(0)
 
 
-def _in_all(kept: tuple[int, int]) -> tuple[int, int]:
-    """Orders what passes keep (``Instrument._keeps``): by the bytes that are still to come, then by those of a batch."""
+def _in_all(kept: tuple[int, int]) -> tuple[int, int, int]:
+    """Orders what passes keep (``Instrument._keeps``): by the bytes that are still to come, by those of a batch, and by batches, since
+    where a card keeps nothing the host may."""
     growth, left = kept
-    return growth * left, growth
+    return growth * left, growth, left

@@ -61,6 +61,7 @@ _NATIVE: Mapping[str, Sequence[_Native]] = {
     "torchvision.io.image": [_Native(name="write_file", at=0, key="filename", writes="file"), _Native(name="read_file", at=0, key="path")],
     "torchaudio": [_Native(name="save", at=0, key="uri", writes="file"), _Native(name="load", at=0, key="uri")],
     "polars": [_Native(name=f"read_{kind}", at=0, key="source", data=True) for kind in ("csv", "parquet")],
+    "pyarrow": [_Native(name="memory_map", at=0, key="path", writes="mode")],  # by datasets.load_from_disk, too
     "pyarrow.parquet": [
         _Native(name="write_table", at=1, key="where", writes="file"),
         _Native(name="ParquetWriter.__init__", at=1, key="where", writes="file"),

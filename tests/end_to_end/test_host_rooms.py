@@ -112,4 +112,4 @@ def test_what_a_script_gathers_in_host_memory_beside_a_card_counts_for_the_whole
     said = answer(done)
     (log,) = tmp_path.rglob("run.stdout.log")
     took = int(re.findall(r"took (\d+)", log.read_text())[-1]) * 1024
-    assert took <= room(said, "host memory")["needed"] <= 1.1 * took
+    assert 0.97 * took <= room(said, "host memory")["needed"] <= 1.1 * took, "a tenth of what is there stays free beside it"

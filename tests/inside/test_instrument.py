@@ -201,7 +201,8 @@ def test_a_short_step_directly_before_an_end_that_nobody_could_foresee_is_taken_
 
 
 def test_each_pass_of_a_validation_is_cut_for_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two passes of 4 of 6 batches, which keep 3 MiB each time, and one of 4 of 50 that keeps nothing, leave out 2."""
+    """Two passes of 4 of 6 batches, which keep 3 MiB each time, and one of 4 of 50 that keeps nothing, leave out 2. Where none keeps
+    anything on a card, it is the longest's whose batches are still to come: the host may keep something of each."""
     measured: dict[str, int] = {}
     monkeypatch.setattr(Recorder, "measured", lambda _, **sizes: measured.update(sizes), raising=False)
     session, recorder, optimizer = begun(1)
@@ -215,6 +216,11 @@ def test_each_pass_of_a_validation_is_cut_for_itself(monkeypatch: pytest.MonkeyP
             session.validation_batch()
         session.validation_ended()
         assert (measured["growth_bytes_per_batch"], measured["validation_batches_left"]) == (2 * 3 * MIB, 2)
+    session._kept = (0, 0)
+    session.gathered.all = lambda: {"cpu": 0}  # type: ignore[method-assign,misc]
+    for _ in range(4):
+        session.validation_batch()
+    assert (measured["growth_bytes_per_batch"], measured["validation_batches_left"]) == (0, 46)
 
 
 class Lengthy:

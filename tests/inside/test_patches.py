@@ -94,6 +94,10 @@ for number, kind in enumerate((io.FileIO, Own)):  # as blobfile writes
         file.write(b"4")
     with open(place / f"{number}.bin", "rb", buffering=0) as file:
         assert file.read() == b"4" and isinstance(file, io.FileIO) and not isinstance(file, Own)
+import pyarrow
+with open(place / "mapped", "wb") as file:
+    file.write(b"five")
+assert pyarrow.memory_map(str(place / "mapped")).read() == b"five"
 assert sorted(posix.listdir(str(place))) == ["kept", "overlay"]
 """
 
