@@ -40,7 +40,7 @@ class HeldAhead:
             from torch.utils.data import dataloader, get_worker_info
         except ImportError:  # a torch without loaders: nothing is held ahead
             return
-        kind, way = dataloader._BaseDataLoaderIter, queue.Queue
+        kind, way = dataloader._BaseDataLoaderIter, queue.Queue.__base__  # Python's own
         begin, following, tell = kind.__init__, kind.__next__, way._on_queue_feeder_error
 
         def begun(batches: Any, loader: Any) -> None:

@@ -56,3 +56,16 @@ def told(*words: int) -> tuple[int, dict[str, object]]:
     assert done.returncode == 0, done.stderr[-2000:]
     seen, fact = json.loads(done.stdout)
     return seen, fact
+
+
+LOSES = """
+from torch.utils.data import DataLoader
+from launcher.inside.loaders import HeldAhead
+HeldAhead().watch()
+next(iter(DataLoader(range(4), num_workers=1, collate_fn=lambda rows: lambda: rows)))  # what can't be handed over
+"""
+
+
+def test_a_worker_that_loses_a_batch_ends_with_it_and_is_waited_for_no_more() -> None:
+    done = subprocess.run([sys.executable, "-c", LOSES], cwd=ROOT, capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 1 and "exited unexpectedly" in done.stderr, done.stderr[-2000:]
