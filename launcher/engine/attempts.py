@@ -122,14 +122,18 @@ def _strike_out(result: Fit) -> None:
 def _next(result: Fit) -> _Start | None:
     """Returns what to launch after the last attempt has ended; None if nothing more can be done."""
     move = _move(result)
-    while move.move == "go_on" and _needs_a_trial(result, move) and not _proven(result, result.job.ladder.rungs[move.rung_index or 0]):
+    while move.move == "go_on" and _needs_a_trial(result, move):
+        tried = make_trial(result.job, result.job.ladder.rungs[move.rung_index or 0], result.trials)
+        if not tried.verdict.lower_rung_may_help:  # another kind of failed trial doesn't end a run that has begun
+            break
         move = _move(result)
     rung = result.job.ladder.rungs[move.rung_index] if move.rung_index is not None else None
     result.job.tell(Recovering(move=move, rung=rung))
     if rung is None:
         return None
-    if move.checkpoint is None:
-        _put_aside(result.job.adapter.saved(result.job.folder.path).place, attempt=len(result.attempts))
+    place = result.job.adapter.saved(result.job.folder.path).place
+    if move.checkpoint is None and place.exists():  # it starts from the beginning, and removes nothing
+        place.rename(place.with_name(f"{place.name}.attempt-{len(result.attempts)}"))
     return start.command_of_attempt(result.job, move, rung, attempt=len(result.attempts) + 1), rung, move
 
 
@@ -157,22 +161,12 @@ def _left(result: Fit) -> tuple[Sequence[Checkpoint], Mapping[Path, str]]:
 
     Checkpoints that lay there before the run began, or before it was begun anew, are not its own.
     """
+    began = next((one.began for one in reversed(result.attempts) if one.checkpoint is None), 0.0)
     with doing("looking which checkpoints are whole"):
         saved = result.job.adapter.saved(result.job.folder.path)
-        looked = {path: one for path, one in saved.look(saved.files).items() if _is_its_own(result, path)}
+        looked = {path: one for path, one in saved.look(saved.files).items() if files.written_at(path) >= began - 1.0}
     whole = [Checkpoint.whole(**dict(one)) for one in looked.values() if isinstance(one, Checkpoint)]
     return whole, {} if whole else {path: one for path, one in looked.items() if not isinstance(one, Checkpoint)}
-
-
-def _is_its_own(result: Fit, path: Path) -> bool:
-    """Tells whether a file was written since the run began, or since it last started from the beginning."""
-    return files.written_at(path) >= next((one.began for one in reversed(result.attempts) if one.checkpoint is None), 0.0) - 1.0
-
-
-def _put_aside(place: Path, *, attempt: int) -> None:
-    """Renames what an attempt wrote to ``NAME.attempt-N``, before a run starts from the beginning. Removes nothing."""
-    if place.exists():
-        place.rename(place.with_name(f"{place.name}.attempt-{attempt}"))
 
 
 def _needs_a_trial(result: Fit, move: MoveRecord) -> bool:
@@ -190,13 +184,6 @@ def _as_it_is_launched(result: Fit) -> Sequence[Trial]:
         return result.trials
     cured_since = next((at for at, one in enumerate(result.trials) if one is result.chosen), 0)
     return result.trials[cured_since:]
-
-
-def _proven(result: Fit, rung: Rung) -> bool:
-    """Tries the rung. Returns False only if the trial ran out of memory; another kind of failed trial doesn't end a run that has begun."""
-    tried = make_trial(result.job, rung, result.trials)
-    result.job.folder.forget_cache()
-    return not tried.verdict.lower_rung_may_help
 
 
 # ----------------------------------------------------------------------------------------------------------------------

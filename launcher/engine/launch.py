@@ -148,14 +148,13 @@ def _search(result: Fit, began: float) -> None:
 
 def _concluded(result: Fit, move: search.Move, run_as: Job) -> None:
     """Writes the search's outcome into ``result``; if no rung fits, also what might."""
-    job, result.status = result.job, Status.NO_RUNG_FITS
+    result.status = Status.NO_RUNG_FITS
     if isinstance(move, search.Chosen):
         result.chosen = result.trial_of(move.rung.index)
         result.command = start.native_command(run_as, move.rung)
         result.status = Status.DONE
     elif isinstance(move, search.Try) or move.why == "not_memory":
         result.status = status_of(result.trials[-1].verdict.kind)
-    job.folder.forget_cache()
     if result.status is Status.NO_RUNG_FITS:
         result.could_fit = tuple(could_fit(result))
 

@@ -7,7 +7,7 @@ runs/autofit/RECIPE-DATE-TIME/
   submission.json      the SLURM job that it was handed to (``submission``), and slurm/: that job's script, and what autofit said in it
   trials/NNN/          orders.json, report.json, stdout.log, stderr.log, verdict.json of rung NNN; fetch.log where a model was
                        downloaded for it, config/ where a script is given a changed configuration file
-  trials/NNN/scratch/  what its trainer writes, and trials/cache/, what the trials share: only while trials run
+  trials/NNN/scratch/  what its trainer writes, only while it is tried; trials/cache/, what the trials share, until the launch ends
   native/              what the full run needs to be repeated without autofit
   command.sh           the equivalent native command, at the rung that was launched last
   native/attempt-1.sh  (2, 3, ...) what an attempt of a run that had to be started again went on with
@@ -34,14 +34,14 @@ from launcher.errors import BadInput, Fault
 from launcher.shared import files
 
 
+@dataclass(frozen=True, slots=True)
 class _Named:
     """A file or folder in a run folder, by its name there."""
 
-    def __init__(self, name: str) -> None:
-        self._name = name
+    name: str
 
     def __get__(self, folder: RunFolder, of: type[RunFolder]) -> Path:
-        return folder.path / self._name
+        return folder.path / self.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class RunFolder:
         return AttemptFiles(self.path, number)
 
     def forget_cache(self) -> None:
-        """Removes the trials' shared cache; called after the last trial."""
+        """Removes the trials' shared cache; called at the launch's end."""
         shutil.rmtree(self.cache, ignore_errors=True)
 
     def trial(self, rung_index: int) -> Path:

@@ -14,17 +14,18 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from ..shared.orders import LABELS
+
 CACHES = "caches"
 _FOLDERS = {"HF_DATASETS_CACHE": "datasets", "HF_METRICS_CACHE": "metrics", "HF_EVALUATE_CACHE": "evaluate", "HF_MODULES_CACHE": "modules"}
-_COMPILERS = {"TRITON_CACHE_DIR": "triton", "TORCHINDUCTOR_CACHE_DIR": "inductor", "TORCH_EXTENSIONS_DIR": "extensions"}
+_OURS = {"TRITON_CACHE_DIR": "triton", "TORCHINDUCTOR_CACHE_DIR": "inductor", "TORCH_EXTENSIONS_DIR": "extensions", LABELS: "labels"}
 _ANEW = {"TORCHINDUCTOR_FX_GRAPH_CACHE": "0", "TORCHINDUCTOR_AUTOGRAD_CACHE": "0"}
 """Compiled code is shared, graphs are not: a run may have to make them, in memory of its own that a trial must see."""
 _MOST_FILES = 20_000
 
 
 def separate(env: Mapping[str, str], place: Path, *, launch: Path) -> dict[str, str]:
-    """Variables that put Hugging Face's caches into ``place``, and those of compilers into ``launch``, which is its processes' in common;
-    each is filled once."""
+    """Variables that put Hugging Face's caches into ``place``, those of compilers and labels into ``launch``; each is filled once."""
     cache = Path(env.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
     home = Path(env.get("HF_HOME") or cache / "huggingface")
     usual: dict[str, Iterable[Path]] = {
@@ -33,18 +34,18 @@ def separate(env: Mapping[str, str], place: Path, *, launch: Path) -> dict[str, 
         "TORCH_EXTENSIONS_DIR": (cache / "torch_extensions").glob("*"),
         **{name: [home / folder] for name, folder in _FOLDERS.items()},
     }
-    found = {**{name: place / folder for name, folder in _FOLDERS.items()}, **{one: launch / folder for one, folder in _COMPILERS.items()}}
+    found = {**{name: place / folder for name, folder in _FOLDERS.items()}, **{one: launch / folder for one, folder in _OURS.items()}}
     for name, target in found.items():
         if not target.exists():
             target.mkdir(parents=True, exist_ok=True)
-            for source in [Path(env[name])] if env.get(name) else usual[name]:
+            for source in [Path(env[name])] if env.get(name) else usual.get(name, ()):
                 _linked(target, source, shutil.copy2 if name == "TORCH_EXTENSIONS_DIR" else os.symlink)  # ninja writes over what is there
     return {**{name: str(target) for name, target in found.items()}, **_ANEW}
 
 
 def hold() -> list[Path]:
-    """Holds compilers' caches where they are, whatever a script itself chooses for them later; returns them."""
-    ours = {name: os.environ[name] for name in _COMPILERS if name in os.environ}
+    """Holds the launch's caches where they are, whatever a script itself chooses for them later; returns them."""
+    ours = {name: os.environ[name] for name in _OURS if name in os.environ}
     put: Callable[..., None] = os._Environ.__setitem__
 
     def held(environ: Any, name: Any, value: Any) -> None:

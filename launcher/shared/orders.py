@@ -24,6 +24,8 @@ STACKS = "AUTOFIT_STACKS"
 STACKS_OF = ".stacks"
 ASKS_STACKS = 45
 """The signal at which it writes them: a real-time one, which neither schedulers nor libraries use."""
+LABELS = "AUTOFIT_LABELS"
+"""Environment variable: the launch's folder of labels that a trial has scanned for all, each file under the path of where it belongs."""
 TEMPORARY = "AUTOFIT_TEMPORARY"
 """Environment variable: the folder, with a short path, for what a launcher's processes write for a moment. It goes with the launcher."""
 MALLOC_VARIABLE = "MALLOC_MMAP_THRESHOLD_"

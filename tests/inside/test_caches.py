@@ -10,6 +10,7 @@ import pytest
 
 from launcher.inside import caches
 from launcher.inside.overlay import Overlay
+from launcher.shared.orders import LABELS
 from launcher.trainers.script.adapter import ScriptAdapter
 from launcher.trainers.suite import cpu_budget, snapshot
 from launcher.trial import trial
@@ -66,11 +67,12 @@ def test_what_a_person_has_compiled_is_there_for_each_process_and_none_of_it_cha
     assert not (launch / "extensions" / "twice" / "lock").exists()
 
 
-def test_a_launchs_cache_is_written_to_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", ["TORCHINDUCTOR_CACHE_DIR", LABELS])
+def test_a_launchs_cache_is_written_to_as_it_is(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os._Environ, "__setitem__", os._Environ.__setitem__)
-    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "launch"))
+    monkeypatch.setenv(name, str(tmp_path / "launch"))
     overlay = Overlay(tmp_path / "overlay")
-    os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(tmp_path / "another")
-    assert os.environ["TORCHINDUCTOR_CACHE_DIR"] == str(tmp_path / "launch")
+    os.environ[name] = str(tmp_path / "another")
+    assert os.environ[name] == str(tmp_path / "launch")
     assert overlay.twin(tmp_path / "launch" / "kernel.so") is None
     assert overlay.twin(tmp_path / "another" / "kernel.so") is not None

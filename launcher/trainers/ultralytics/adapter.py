@@ -28,11 +28,13 @@ from launcher.adapter.protocol import FIRST, Adapter, Correction, RunStart, Save
 from launcher.adapter.recognised import Understood
 from launcher.config.schema import Recipe, Value, WheelRule
 from launcher.errors import Fault
+from launcher.history.run_folder import RunFolder
 from launcher.ladder.asked import Asked
 from launcher.ladder.rungs import Ladder, Rung
 from launcher.ladder.twins import Finding, FindingKind
 from launcher.machine import devices, process, torchrun
 from launcher.machine.devices import Budget
+from launcher.shared.orders import LABELS
 from launcher.trainers.ultralytics import arguments as yolo_arguments
 from launcher.trainers.ultralytics import checks, environment, recognise, resuming, twins
 from launcher.trainers.ultralytics import data as yolo_data
@@ -157,10 +159,8 @@ class UltralyticsAdapter(Adapter):
         )
 
     def _task(self) -> str:
-        if self.recipe.trainer.task:
-            return self.recipe.trainer.task
         stem = Path(str(self.recipe.ask.get("model"))).stem
-        return next((task for suffix, task in _SUFFIX_TASK.items() if suffix in stem), "detect")
+        return self.recipe.trainer.task or next((task for suffix, task in _SUFFIX_TASK.items() if suffix in stem), "detect")
 
     # -- a rung in Ultralytics' words -----------------------------------------------------------------------------------
 
@@ -230,20 +230,16 @@ class UltralyticsAdapter(Adapter):
             "goes_on": {"words": [], "newest": "/**/weights/last.pt", "holds": [], "env": dict(goes_on.env)},
         }
         expects = {"accumulation": told, "val_micro_batch": self._val_batch(rung)}
-        env = environment.prepare(cache / "environment")
+        saves = yolo_arguments.value_of(self.args, "save") and int(yolo_arguments.value_of(self.args, "epochs")) > 1
         return TrialPlan(
-            module="launcher.inside.trial", payload=payload, expects=expects, env=env, resumes=self._saves_on_its_way(),
-            fetch=self._fetch(rung), kept=self._kept_at_once(rung),
+            module="launcher.inside.trial", payload=payload, expects=expects, env=environment.prepare(cache / "environment"),
+            resumes=bool(saves), fetch=self._fetch(rung), kept=self._kept_at_once(rung),
         )  # fmt: skip
 
     def _placed(self, args: Mapping[str, Any], folder: Path) -> dict[str, Any]:
         """The arguments of a run that is kept in ``folder`` where nothing in them says another place."""
         elsewhere = self.script or self._elsewhere or "save_dir" in self.args
         return {**args, **({} if elsewhere else yolo_arguments.saved_in(folder / "run"))}
-
-    def _saves_on_its_way(self) -> bool:
-        """Whether a run that dies leaves a checkpoint; its end is saved in any case."""
-        return bool(yolo_arguments.value_of(self.args, "save")) and int(yolo_arguments.value_of(self.args, "epochs")) > 1
 
     def _val_batch(self, rung: Rung) -> int | None:
         """The validation micro-batch, where it isn't Ultralytics' own: twice the batch, and once for obb (engine/trainer.py, 8.4.190).
@@ -272,7 +268,7 @@ class UltralyticsAdapter(Adapter):
             command = self._exact(rung, self._placed(args, folder), folder=folder, set=more)
         else:
             command = Command(argv=("yolo", *self._words(self._placed(args, folder))))
-        return replace(command, base=environment.BASE)
+        return replace(command, base=environment.BASE, told={LABELS: str(RunFolder(folder).cache / "labels")})
 
     def _words(self, args: Mapping[str, Any]) -> list[str]:
         said = {key: json.dumps(value) if isinstance(value, (list, tuple, dict)) else value for key, value in args.items()}

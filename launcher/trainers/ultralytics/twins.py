@@ -7,6 +7,7 @@ with larger micro-batches. Half precision is off: twins leave it out, and Ultral
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -26,16 +27,10 @@ NOT_TAKEN = frozenset({"save_dir", "project", "name", "resume", "split", "fracti
 """Arguments that say where a run is kept, or which part of the data it takes."""
 
 
-def chosen(files: Sequence[str], *, most: int = IMAGES) -> list[str]:
+def chosen(files: Sequence[str], *, most: int) -> list[str]:
     """The first images with objects."""
-    found: list[str] = []
-    for image in files[:LOOKED_AT]:
-        if len(found) == most:
-            break
-        label = Path(label_path(image))
-        if label.is_file() and label.stat().st_size:
-            found.append(image)
-    return found
+    labels = ((image, Path(label_path(image))) for image in files[:LOOKED_AT])
+    return list(islice((image for image, label in labels if label.is_file() and label.stat().st_size), most))
 
 
 def data_set(original: Path, images: Sequence[str], *, folder: Path) -> dict[Path, str]:

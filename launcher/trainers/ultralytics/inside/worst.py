@@ -1,8 +1,4 @@
-"""Chooses the micro-batches of a trial: the densest images, the largest shapes, and as many others as count.
-
-**Variety.** Where shapes vary, the largest, a small and an odd one are run, and the largest again: on a card that shows what fragments
-cost.
-"""
+"""Chooses the micro-batches of a trial: the densest images, the largest shapes, and as many others as count."""
 
 from __future__ import annotations
 
@@ -12,6 +8,7 @@ import random
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from typing import Any
 
 from ....inside.loaders import BESIDE
@@ -86,7 +83,9 @@ def shapes_of(loader: Any, sizes: Sequence[int] | None = None, *, last_kept: boo
     dataset = loader.dataset
     labels = [len(label["cls"]) for label in dataset.labels]
     if getattr(dataset, "rect", False):
-        groups = {number: sorted(group, key=lambda i: -labels[i])[:most] for number, group in _groups(dataset.batch).items()}
+        of = list(map(int, dataset.batch))
+        grouped = groupby(sorted(range(len(of)), key=of.__getitem__), of.__getitem__)
+        groups = {number: sorted(group, key=lambda i: -labels[i])[:most] for number, group in grouped}
         areas = {number: int(dataset.batch_shapes[number][0]) * int(dataset.batch_shapes[number][1]) for number in groups}
         shape_of = {number: (len(groups[number]), *map(int, dataset.batch_shapes[number])) for number in groups}
         kept: dict[tuple[int, ...], int] = {}
@@ -105,16 +104,9 @@ def shapes_of(loader: Any, sizes: Sequence[int] | None = None, *, last_kept: boo
     return [draw for draw, _ in sorted(found, key=lambda one: -one[1])]
 
 
-def _groups(group_of: Sequence[int]) -> dict[int, list[int]]:
-    groups: dict[int, list[int]] = {}
-    for image, group in enumerate(group_of):
-        groups.setdefault(int(group), []).append(image)
-    return groups
-
-
 def varied(shapes: Sequence[MicroBatch]) -> list[MicroBatch]:
     """The largest, the one with the densest image (of rectangular ones it may be none of the largest), the smallest and an odd one; fewer
-    where there are no more."""
+    where there are no more. The largest comes again behind them: on a card that shows what fragments cost."""
     return list(dict.fromkeys((shapes[0], max(shapes, key=lambda one: one.labels), shapes[-1], shapes[len(shapes) // 2])))
 
 

@@ -8,8 +8,6 @@ from typing import Any
 
 VARIABLE = "YOLO_EXACT"
 """The settings as JSON, for every process of a command."""
-READ = "8.4.190"
-"""The Ultralytics that these files were written against."""
 
 
 class Refused(ValueError):

@@ -7,12 +7,13 @@ As ``_autofit_yolo.py`` beside a ``sitecustomize.py`` that loads it, in a folder
 The command stays as it is, and YOLO_EXACT says what its command line or its script can't (``exact_settings.ExactSettings``). Ultralytics
 does not halve the batch by itself when memory runs out: this training is the one that was asked for, or fails. One that fails ends the
 command, even where a script catches the error; it is not tried a second time with other settings. Another training after one that went
-well runs as it stands. It needs nothing but torch, ultralytics and the files beside it, and was written against the Ultralytics of
-``READ``: what it builds upon is checked by what is seen while it runs.
+well runs as it stands. It needs nothing but torch, ultralytics and the files beside it, and was written against Ultralytics 8.4.190:
+what it builds upon is checked by what is seen while it runs.
 """
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
 import os
@@ -87,6 +88,7 @@ class Training:
         self._on_the_given_cards()
         try:
             configure(self._settings)
+            _take_labels(os.environ.get("AUTOFIT_LABELS", "") if yolo_ranks.RANK < 1 else "")
             made = self._made(model, trainer, {**keywords, **self._settings.set})
         except Exception as error:
             traceback.print_exc()
@@ -111,6 +113,13 @@ class Training:
         return self._plain(model, exact, **keywords)
 
 
+def _take_labels(folder: str) -> None:
+    """Labels as a trial has scanned them, to where Ultralytics looks for its own scan and has none: it holds them against the files."""
+    for one in Path(folder).rglob("*.cache") if folder else ():
+        with contextlib.suppress(OSError), Path("/", one.relative_to(folder)).open("xb") as file:
+            file.write(one.read_bytes())
+
+
 def _let_go(model: Any, checkpoint: str) -> None:
     """The trainer loads the checkpoint by itself: weights and states of what the model has loaded would be held beside for as long as it
     trains. Before Ultralytics 8.4 ``ckpt_path`` is what it goes on from."""
@@ -133,8 +142,5 @@ def _validated(model: Any, weights: str, keywords: Mapping[str, Any]) -> Any:
 def begin() -> None:
     """Called by the sitecustomize that has loaded this file, before the program begins."""
     if said := os.environ.get(VARIABLE):
-        training = Training(ExactSettings(**json.loads(said)))
-        if MODULE in sys.modules:
-            training.install(sys.modules[MODULE])
-        else:
-            sys.meta_path.insert(0, _Finder(training.install))
+        install, there = Training(ExactSettings(**json.loads(said))).install, sys.modules.get(MODULE)
+        install(there) if there else sys.meta_path.insert(0, _Finder(install))
