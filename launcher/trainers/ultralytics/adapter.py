@@ -43,9 +43,9 @@ from launcher.trainers.ultralytics.checks import TASKS
 from launcher.trainers.ultralytics.models import from_weights, smaller, start_of
 
 _EXACT = ("yolo.py", ("exact_settings.py", "exact_trainer.py", "layer_checkpointing.py", "yolo_ranks.py"))
-"""Of ``native``: what is loaded into the processes of a command, and what it needs beside it."""
+"""Files of ``native``: the one that the processes of a command load, and those that it needs beside it."""
 _KEPT_IN = "kept_in"
-"""Beside them: where the run is kept, as it tells once it has begun."""
+"""File beside them in which a run tells, once it has begun, where it is kept."""
 _LOSSES = re.compile(r"\d+/\d+\s+[\d.]+G((?:\s+(?:[\d.]+(?:e[-+]?\d+)?|nan|inf))+)\s+\d+\s+\d+:")
 _VALIDATION = re.compile(r"Class\s+Images\s+Instances.*\d+%")
 _SUFFIX_TASK = {"-seg": "segment", "-pose": "pose", "-obb": "obb", "-cls": "classify", "-sem": "semantic", "-depth": "depth"}
@@ -62,7 +62,7 @@ WORDS = TrainerWords(
         "disk": "Ultralytics keeps the best and the last alone with save_period=-1",
     },
 )
-"""Its messages (engine/trainer.py, utils/tal.py, utils/checks.py of 8.4.190)."""
+"""Ultralytics' messages (engine/trainer.py, utils/tal.py, utils/checks.py of 8.4.190), and cures in its words."""
 
 
 class UltralyticsAdapter(Adapter):
@@ -130,7 +130,7 @@ class UltralyticsAdapter(Adapter):
 
     @cached_property
     def _data(self) -> tuple[yolo_data.DatasetFacts | None, Sequence[Fault]]:
-        """What the data set holds, and what is wrong with it; looked at once."""
+        """Looks once at what the data set holds, and what is wrong with it."""
         if self.recipe.data is None or self._task() not in TASKS:
             return None, ()
         refused = {fault.key for fault in yolo_arguments.faults(self.args, asked=self.recipe.ask)}
@@ -288,11 +288,11 @@ class UltralyticsAdapter(Adapter):
 
     @property
     def _elsewhere(self) -> bool:
-        """Whether Ultralytics chooses the run's folder by itself, another at every start (``get_save_dir``)."""
+        """Tells whether Ultralytics chooses the run's folder by itself, another at every start (``get_save_dir``)."""
         return "project" in self.args or "name" in self.args
 
     def _settings(self, rung: Rung) -> dict[str, Any]:
-        """What of a rung ``native/exact_settings.py`` has to say."""
+        """Gives what ``native/exact_settings.py`` has to say of a rung."""
         settings: dict[str, Any] = {"micro_batch": rung.micro_batch} if self._in_parts(rung) else {}
         if rung.values.get("checkpointing"):
             settings["checkpointing"] = True
@@ -308,7 +308,7 @@ class UltralyticsAdapter(Adapter):
         return [(4, 1), (1, 4)] if facts is not None and len(twins.chosen(facts.train, most=images)) == images else []
 
     def twin(self, rung: Rung, budget: Budget, *, folder: Path) -> Command:
-        """As the full run, of a few images, where the asked one takes a whole optimizer step at once."""
+        """Gives the full run's command on a few images, where the asked one takes a whole optimizer step at once."""
         facts, _ = self._data
         assert facts is not None
         native = folder / "native"
@@ -326,7 +326,7 @@ class UltralyticsAdapter(Adapter):
         return replace(command, env={**command.env, **environment.prepare(native)}, files={**command.files, **files})
 
     def corrected(self, finding: Finding) -> Correction:
-        """Its losses are divided by the targets of each micro-batch, whether Ultralytics accumulates by itself or as here.
+        """Knows that Ultralytics divides losses by each micro-batch's targets, whether it accumulates by itself or as here.
 
         Weights of images always make a difference, and a loss is divided by one where an image has no target that counts. So a
         difference whose cause wasn't seen (no time was left for it), or one that shrinks with the micro-batch, may be these alone."""
@@ -352,7 +352,7 @@ class UltralyticsAdapter(Adapter):
         return replace(said, progress=known)
 
     def results(self, *, folder: Path) -> Mapping[str, Any]:
-        """Where Ultralytics keeps the run, its results.csv and its checkpoints."""
+        """Names the folder in which Ultralytics keeps the run, and the checkpoints that are there."""
         save_dir = self._save_dir(folder)
         checkpoints = {name: str(path) for name in ("best", "last") if (path := save_dir / "weights" / f"{name}.pt").exists()}
         return {"save_dir": str(save_dir), **({"checkpoints": checkpoints} if checkpoints else {})}
@@ -395,7 +395,7 @@ class UltralyticsAdapter(Adapter):
         return self._exact(rung, placed, folder=folder, set={**more, "resume": str(checkpoint.path.absolute())})
 
     def _workers(self) -> int | None:
-        """On a CPU Ultralytics loads in the process that trains, whatever is said (8.4)."""
+        """Counts loader workers: 0 for ``device.kind=cpu``, where Ultralytics loads in the process that trains, whatever is said (8.4)."""
         if self.recipe.device.kind == "cpu":
             return 0
         asked = self.recipe.ask.get("workers")

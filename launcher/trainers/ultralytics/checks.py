@@ -56,7 +56,7 @@ def _of_model(recipe: Recipe) -> Iterator[Fault]:
 
 
 def _of_ranks(recipe: Recipe, count: int) -> Iterator[Fault]:
-    """What Ultralytics can't do in several processes."""
+    """Finds what Ultralytics can't do in several processes."""
     if count > 1 and isinstance(recipe.device.cards, int) and devices.chosen_kind(recipe.device.kind) == "cpu":
         cure = "device.cards=null: a CPU's cores work for one process, too."
         yield Fault(key="device.cards", found=f"{count} processes on a CPU: Ultralytics trains on several cards only", cure=cure)

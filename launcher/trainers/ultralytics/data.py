@@ -20,18 +20,18 @@ _INSIDE = "launcher.trainers.ultralytics.inside.checked"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DatasetFacts:
-    """What a data set holds."""
+    """The images of a data set, and what is unusual in it."""
 
     yaml_path: Path
     train: tuple[str, ...] = field(repr=False)
     """Image files."""
     val: tuple[str, ...] = field(repr=False)
     notes: tuple[str, ...]
-    """What was sampled, or is allowed but unusual."""
+    """Sentences on what was sampled, or is allowed but unusual."""
 
 
 def inspect(data: str, task: str, args: Mapping[str, Any] | None = None) -> tuple[DatasetFacts | None, list[Fault]]:
-    """What the data set ``data`` holds, and everything wrong with it or with ``args``; facts are None where its images can't be listed.
+    """Finds what ``data`` holds, and everything wrong with it or with ``args``; facts are None where its images can't be listed.
 
     ``data``: a YAML file, a folder with one, or the name of a data set that Ultralytics ships (coco8.yaml).
     """
@@ -50,5 +50,5 @@ def inspect(data: str, task: str, args: Mapping[str, Any] | None = None) -> tupl
 
 
 def label_path(image: str) -> str:
-    """Where Ultralytics looks for an image's labels: the last /images/ becomes /labels/, the suffix .txt."""
+    """Names the file in which Ultralytics looks for an image's labels: the last /images/ becomes /labels/, the suffix .txt."""
     return f"{os.sep}labels{os.sep}".join(image.rsplit(f"{os.sep}images{os.sep}", 1)).rsplit(".", 1)[0] + ".txt"

@@ -13,7 +13,7 @@ import shutil
 from pathlib import Path
 
 BASE = {"ultralytics": ("launcher.trainers.ultralytics.inside.imports",)}
-"""What trial and full run import before a CPU budget is taken (``Command.base``): the same in both, so the base is the same."""
+"""Modules that trial and full run import before a CPU budget is taken (``Command.base``): the same in both, so the base is the same."""
 
 
 def prepare(folder: Path) -> dict[str, str]:
@@ -37,7 +37,7 @@ def prepare(folder: Path) -> dict[str, str]:
 
 
 def user_config_folder() -> Path:
-    """Where Ultralytics keeps the user's settings, as its ``get_user_config_dir`` finds it; nothing is made here."""
+    """Finds the folder of the user's settings, as Ultralytics' ``get_user_config_dir`` does on Linux; nothing is made here."""
     if chosen := os.environ.get("YOLO_CONFIG_DIR"):
         return Path(chosen).expanduser() / "Ultralytics"
     return Path(os.environ.get("XDG_CONFIG_HOME", Path.home() / ".config")) / "Ultralytics"  # an empty one means here, to Ultralytics too

@@ -57,10 +57,10 @@ def _stem(path: PurePosixPath) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """What a model value stands for."""
+    """The file that a model value stands for."""
 
     file: str
-    """What Ultralytics gets: ``.pt`` (weights) or ``.yaml`` (from scratch)."""
+    """Name that Ultralytics gets: ``.pt`` (weights) or ``.yaml`` (from scratch)."""
     path: Path | None
     """The file that it opens; None where it is to be downloaded."""
     note: str = ""
@@ -68,7 +68,7 @@ class Start:
 
 
 def start_of(model: str) -> Start:
-    """What ``model`` stands for. Raises BadInput if it isn't here and can't be downloaded."""
+    """Finds what ``model`` stands for. Raises BadInput if it isn't here and can't be downloaded."""
     bare = f"{Path(model).name}.pt" in assets()
     name = f"{model}.pt" if bare else model
     places = _places(name)
@@ -87,7 +87,7 @@ def start_of(model: str) -> Start:
 
 
 def from_weights(model: str) -> bool | None:
-    """Whether it starts from weights; None where it is neither here nor can be had."""
+    """Tells whether a model starts from weights; None where it is neither here nor can be had."""
     try:
         return start_of(model).file.endswith(".pt")
     except BadInput:
@@ -95,7 +95,7 @@ def from_weights(model: str) -> bool | None:
 
 
 def _places(name: str) -> list[Path]:
-    """Where Ultralytics looks for a model's file, in its order; nowhere for what can't be trained from."""
+    """Lists where Ultralytics looks for a model's file, in its order; nothing for what can't be trained from."""
     path = Path(_as_u_model(name))
     if "://" in name or path.suffix not in (".pt", *_YAML):
         return []
@@ -117,15 +117,15 @@ def _as_u_model(name: str) -> str:
 
 
 def fetchable(model: str) -> bool:
-    """Whether Ultralytics could download ``model`` right now: a name that it publishes, and GitHub answers."""
+    """Tells whether Ultralytics could download ``model`` right now: it publishes that name, and GitHub answers."""
     return Path(_as_u_model(model)).name in assets() and network_is_there()
 
 
 @functools.cache
 def network_is_there() -> bool:
-    """Whether GitHub, or the proxy, takes a connection within two seconds; asked once. YOLO_OFFLINE is taken at its word.
+    """Tells whether GitHub, or the proxy, takes a connection within two seconds; asked once. YOLO_OFFLINE is taken at its word.
 
-    In a process of its own: name resolution has no time limit.
+    It is asked in a process of its own: name resolution has no time limit.
     """
     if os.environ.get("YOLO_OFFLINE", "").lower() in {"1", "true"}:
         return False
@@ -166,7 +166,7 @@ def setting(key: str) -> object:
 
 
 def weights_dir() -> Path:
-    """Where Ultralytics looks for weights after the given path: the user's setting, or below the git checkout that the package lies in."""
+    """Finds the folder of weights behind the given path: the user's setting, else ``weights`` in the package's git checkout, or here."""
     root = package_folder("ultralytics")
     above = root.resolve().parents if root is not None else ()
     return Path(str(setting("weights_dir") or next((one for one in above if (one / ".git").exists()), Path()) / "weights"))

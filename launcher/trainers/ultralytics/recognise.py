@@ -1,4 +1,4 @@
-"""What a command asks of Ultralytics: the words of ``yolo detect train ...``, or what arrives at ``model.train`` in a person's script.
+"""Reads what a command asks of Ultralytics: words of ``yolo detect train ...``, or what arrives at ``model.train`` in a person's script.
 
 A script is run up to its training (``inside.look``): what it computes, parses and loads is its own affair.
 """
@@ -33,7 +33,7 @@ _ELSEWHERE = (*_WHEELS, "data", "device")
 
 
 def understand(words: Sequence[str]) -> Understood | None:
-    """What a ``yolo`` command or a script that trains with Ultralytics asks for; None for another program.
+    """Reads what a ``yolo`` command or a script that trains with Ultralytics asks for; None for another program.
 
     Raises BadInput where it trains nothing, or can't be followed.
     """
@@ -113,7 +113,7 @@ def _batch_of_each(batch: Any, cards: Sequence[int]) -> Any:
 
 
 def _device(device: Any) -> Mapping[str, Any]:
-    """What a recipe says of them. Several cards are asked for even where there is none: such a launch is refused, as Ultralytics
+    """Says the cards as a recipe does. Several are asked for even where there is none: such a launch is refused, as Ultralytics
     refuses it, instead of training all in one process."""
     if str(device) == "cpu":
         return {"kind": "cpu"}
@@ -126,7 +126,7 @@ def _device(device: Any) -> Mapping[str, Any]:
 
 
 def _read(words: Sequence[str]) -> tuple[dict[str, Any], str | None, str]:
-    """(arguments, task, mode), as Ultralytics' own command line reads them (cfg/__init__.py: merge_equals_args, bare words)."""
+    """Reads (arguments, task, mode) as Ultralytics' own command line reads them (cfg/__init__.py: merge_equals_args, bare words)."""
     pairs: dict[str, Any] = {}
     task, mode = None, None
     for word in re.sub(r"\0?=\0?", "=", "\0".join(words)).split("\0") if words else ():
@@ -149,8 +149,8 @@ def _read(words: Sequence[str]) -> tuple[dict[str, Any], str | None, str]:
 
 
 def _trains(script: Path) -> bool:
-    """Whether the script, or a local module that it imports, asks a model of Ultralytics' to train; a module of torch's is told no more
-    than ``train(True)``."""
+    """Tells whether the script, or a local module that it imports, asks a model of Ultralytics' to train; a module of torch's is told no
+    more than ``train(True)``."""
     sources = [file.read_text(encoding="utf-8", errors="ignore") for file in (files_of(script) if script.is_file() else ())]
     return any(_USES.search(source) and _TRAINS.search(source) for source in sources)
 
@@ -166,7 +166,7 @@ def _refuse_program(program: Sequence[str], script: str) -> None:
 
 
 def _looked(script: Sequence[str]) -> Mapping[str, Any]:
-    """What ``inside.look`` found. Raises BadInput where the script didn't come to its training, or where autofit can't turn that."""
+    """Returns what ``inside.look`` found. Raises BadInput where the script didn't come to its training, or autofit can't turn that."""
     with tempfile.TemporaryDirectory(prefix="autofit-look-") as place:
         file = Path(place) / "found.json"
         command = process.python_module("launcher.trainers.ultralytics.inside.look", str(file), *script)

@@ -42,7 +42,7 @@ def saved(weights: Path) -> list[Path]:
 
 
 def _looked_at(paths: Sequence[Path]) -> dict[Path, Mapping[str, Any] | None]:
-    """What each holds; None where it can't be loaded. Ultralytics' own settings are not touched by it."""
+    """Reads what each holds; None where it can't be loaded. Ultralytics' own settings are not touched by it."""
     if not paths:
         return {}
     with tempfile.TemporaryDirectory(prefix="autofit-look-") as place:
@@ -58,6 +58,6 @@ def _as_checkpoint(path: Path, said: Mapping[str, Any]) -> Checkpoint:
 
 
 def best(weights: Path) -> Path:
-    """Of a training whose every epoch is done."""
+    """Names the best weights of a training whose every epoch is done; the last ones where those are torn."""
     path = weights / "best.pt"
     return path if path.exists() and not checkpoint_files.fault(path) else weights / "last.pt"

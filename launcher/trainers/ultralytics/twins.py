@@ -16,9 +16,9 @@ import yaml
 from launcher.trainers.ultralytics.data import label_path
 
 IMAGES = 8
-"""For each card."""
+"""Images for each card."""
 LOOKED_AT = 2000
-"""At most this many images are looked at for some with objects."""
+"""Most images that are looked at for some with objects."""
 ARGS: Mapping[str, Any] = {
     **dict.fromkeys(("mosaic", "mixup", "cutmix", "copy_paste"), 0.0),
     "epochs": 2, "plots": False, "save_period": -1, "cache": False, "workers": 0, "amp": False,

@@ -1,1 +1,1 @@
-"""What runs inside Ultralytics' process: its trial, its imports before the budget, its downloads."""
+"""Code that runs in processes that import Ultralytics: trials, imports before the budget, looks at what is there, downloads."""

@@ -52,7 +52,7 @@ def values(args: Mapping[str, Any]) -> Iterator[Fault]:
 
 
 def data_set(name: str, task: str, *, single_cls: bool) -> dict[str, Any]:
-    """What a data set holds. Raises BadInput where its images can't be listed."""
+    """Finds what a data set holds, and its faults. Raises BadInput where its images can't be listed."""
     file = _file_of(name)
     content = _content(file)
     described, faults = {}, []
@@ -87,7 +87,7 @@ def _file_of(name: str) -> Path:
 
 
 def _content(file: Path) -> dict[str, Any]:
-    """What the YAML says. Raises BadInput where it names no images."""
+    """Reads the YAML. Raises BadInput where it can't be read, or names no images."""
     try:
         content = yaml.safe_load(file.read_text(encoding="utf-8", errors="ignore"))
     except (OSError, yaml.YAMLError) as error:
@@ -102,7 +102,7 @@ def _content(file: Path) -> dict[str, Any]:
 
 
 def _described(file: Path, content: Mapping[str, Any], split: str) -> tuple[dict[str, Any], list[str]]:
-    """(the data set as Ultralytics takes it, image files of a split): its own check looks at ``val`` alone."""
+    """Reads (the data set as Ultralytics takes it, image files of a split), with the split as ``val``: its own check looks at that only."""
     kept = {key: value for key, value in content.items() if key not in ("test", "minival", "download")}
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "data.yaml"
@@ -123,7 +123,7 @@ def _of_split(file: Path, content: Mapping[str, Any], split: str, error: Excepti
 
 
 def _scanned(split: str, images: Sequence[str], described: Mapping[str, Any]) -> tuple[list[Fault], list[str]]:
-    """(faults, notes) of a sample of images and their labels."""
+    """Finds (faults, notes) of a sample of images and their labels."""
     sample, until = random.Random(0).sample(images, min(len(images), MOST)), time.monotonic() + LONGEST_S
     counts, kinds = [0] * 5, dict[str, list[tuple[str, str]]]()
     for at in range(0, len(sample), AT_ONCE):
@@ -155,7 +155,7 @@ def _scanned(split: str, images: Sequence[str], described: Mapping[str, Any]) ->
 
 
 def _verified(images: Sequence[str], described: Mapping[str, Any]) -> dict[str, Any]:
-    """What Ultralytics' own scan of images and labels comes to."""
+    """Runs Ultralytics' own scan of images and labels."""
     whole = dataset.YOLODataset.__new__(dataset.YOLODataset)
     whole.data, whole.single_cls, whole.use_keypoints = described, described["single_cls"], described["task"] == "pose"
     whole.prefix, whole.augment, whole.use_segments, whole.use_obb = "", False, False, False
@@ -173,7 +173,7 @@ def _words(error: BaseException) -> str:
 
 
 def look(data: str, task: str, args: Mapping[str, Any]) -> tuple[list[Fault], dict[str, Any] | None]:
-    """(every fault of the arguments and the data set, what the data set holds)"""
+    """Finds (every fault of the arguments and the data set, what the data set holds, or None)."""
     faults = list(values(args))
     try:
         facts = data_set(data, task, single_cls=bool(args.get("single_cls")))
@@ -186,7 +186,7 @@ def look(data: str, task: str, args: Mapping[str, Any]) -> tuple[list[Fault], di
 
 
 def write_nothing() -> None:
-    """For the rest of this process: neither label caches nor fonts, and a JPEG that doesn't end as one isn't written anew."""
+    """Keeps this process from writing: neither label caches nor fonts, and a JPEG that doesn't end as one isn't written anew."""
 
     def refuse(*_: Any, **__: Any) -> NoReturn:
         raise OSError(_WOULD_WRITE)

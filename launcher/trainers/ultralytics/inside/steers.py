@@ -88,7 +88,7 @@ class Steered(_Trainer):  # type: ignore[misc]
 
     @property
     def accumulate(self) -> int:
-        """What Ultralytics' loop compares with the micro-batches since its last step: in the trial every second ends one, or each."""
+        """Gives what Ultralytics' loop compares with the micro-batches since its last step: in the trial every second ends one, or each."""
         return sys.maxsize if self._drawn % self.instrument.orders.trial_accumulation else 1
 
     @accumulate.setter
@@ -109,8 +109,8 @@ class Steered(_Trainer):  # type: ignore[misc]
         self._script()
 
     def _script(self) -> None:
-        """As many epochs as the loader has. Mosaic closes for the last of them where the run closes it on its way, and from the start where
-        the run does."""
+        """Takes as many epochs as the loader has. Mosaic closes for the last of them where the run closes it on its way (not in a trial
+        that goes on from a checkpoint), and from the start where the run does."""
         scripted, args = len(self.train_loader.batch_sampler.epochs), self.args
         self._asked_args = {name: getattr(args, name) for name in ("close_mosaic", "val", "save")}
         if args.close_mosaic:
@@ -130,7 +130,7 @@ class Steered(_Trainer):  # type: ignore[misc]
         super().run_callbacks(event)
 
     def save_model(self) -> Any:
-        """With the arguments that the run has. The first checkpoint is of a training that isn't over."""
+        """Saves with the arguments that the run has. The first checkpoint is of a training that isn't over."""
         scripted = {name: getattr(self.args, name) for name in self._asked_args}
         self.args.__dict__.update(self._asked_args)
         try:

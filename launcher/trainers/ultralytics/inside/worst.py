@@ -27,7 +27,7 @@ class MicroBatch:
     size: int | None = None
     """The size that multi_scale draws for it; None where nothing is drawn."""
     labels: int = field(default=0, compare=False)
-    """Of its densest image."""
+    """Labels of its densest image."""
 
 
 class TrialBatches:
@@ -54,7 +54,7 @@ class TrialBatches:
 
 
 def takes(loader: Any, script: TrialBatches, *, of: int = 1) -> None:
-    """From now on the loader's batches are those of the script. ``of``: so many make one of the run's, whose workers hold as much ahead."""
+    """Gives the loader the script's batches from now on. ``of``: so many make one of the run's, whose workers hold as much ahead."""
     object.__setattr__(loader, "batch_sampler", script)  # DataLoader forbids a plain assignment
     if loader.num_workers:
         loader.prefetch_factor = (loader.prefetch_factor or 2) * of + math.ceil(BESIDE * (of - 1) / loader.num_workers)
@@ -136,7 +136,7 @@ def validation(shapes: Sequence[MicroBatch], *, least: int, total: int) -> list[
 
 
 def label_factor(args: Any, rect: bool) -> int:
-    """How many times the densest image's labels one training image can come to hold.
+    """Counts how many times the densest image's labels one training image can come to hold.
 
     Mosaic joins 4 images; mixup and cutmix join two of those; copy_paste (segments) doubles. rect turns them all off.
     """

@@ -1,4 +1,4 @@
-"""What is asked of an exact run. Beside ``yolo.py``; needs the standard library only, until it is put into force."""
+"""The settings of an exact run. Beside ``yolo.py``; needs the standard library only, until they are put into force."""
 
 from __future__ import annotations
 

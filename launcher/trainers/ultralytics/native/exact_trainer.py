@@ -21,9 +21,9 @@ from . import exact_settings, yolo_ranks
 from .exact_settings import Refused
 
 _OF_THE_CHECKPOINT = ("model", "data", "mode", "task", "project", "name", "save_dir", "exist_ok", "resume", "pretrained")
-"""What a run that goes on finds there, or is told by itself."""
+"""Arguments that a run which goes on finds in its checkpoint, or gets from elsewhere."""
 _OF_LABELS = ("batch_idx", "cls", "bboxes", "keypoints", "segments", "obb")
-"""What a batch has of each label; of all else it has one for each image. ``masks`` is of images where masks overlap."""
+"""Keys of a batch with one row for each label; all else has one for each image. ``masks`` is of images where masks overlap."""
 
 
 class Exact(BaseTrainer):  # type: ignore[misc]

@@ -18,12 +18,12 @@ _plain_predict_once: Callable[..., Any] = BaseModel._predict_once
 
 
 def switch(*, on: bool) -> None:
-    """In this process, from the next forward pass on."""
+    """Switches checkpointing in this process, from the next forward pass on."""
     BaseModel._predict_once = _checkpointed_predict_once if on else _plain_predict_once
 
 
 def _checkpointed_predict_once(self: Any, x: Any, *options: Any, **named: Any) -> Any:
-    """As ``BaseModel._predict_once``, keeping only the layers' inputs for backward while training.
+    """Does as ``BaseModel._predict_once``, keeping only the layers' inputs for backward while training.
 
     Its options (profile, embed) are for other uses than training.
     """
@@ -46,7 +46,7 @@ def _checkpointed_predict_once(self: Any, x: Any, *options: Any, **named: Any) -
 
 
 def _input_of(layer: Any, x: Any, outputs: list[Any]) -> Any:
-    """What ``layer`` takes: the output before it, or those it names."""
+    """Picks what ``layer`` takes: the output before it, or those it names."""
     if layer.f == -1:
         return x
     return outputs[layer.f] if isinstance(layer.f, int) else [x if j == -1 else outputs[j] for j in layer.f]

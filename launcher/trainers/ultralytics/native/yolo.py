@@ -60,7 +60,7 @@ class Training:
         self._asked = False
 
     def install(self, module: Any) -> None:
-        """From now on every training that is asked of a model comes here."""
+        """Leads every training that is asked of a model here from now on."""
         import torch
 
         self._plain = module.Model.train
@@ -128,7 +128,7 @@ def _let_go(model: Any, checkpoint: str) -> None:
 
 
 def _validated(model: Any, weights: str, keywords: Mapping[str, Any]) -> Any:
-    """As a training ends: its best weights are the model's, and what they come to is returned."""
+    """Ends as a training does: its best weights become the model's, and are validated; returns what they come to."""
     from ultralytics import YOLO
 
     done = YOLO(weights)

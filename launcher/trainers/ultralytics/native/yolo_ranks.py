@@ -24,7 +24,7 @@ def _store() -> Any:
 
 
 def tell_folder(folder: Any) -> None:
-    """Where rank 0 keeps the run."""
+    """Tells the other ranks where rank 0 keeps the run."""
     if RANK == 0:
         _store().set(_FOLDER, str(Path(folder).absolute()))
 
