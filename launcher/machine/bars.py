@@ -61,7 +61,7 @@ class Redrawing:
         return returned + newline
 
     def _back(self, columns: int) -> str:
-        """To the line's beginning, which is some rows above where it has wrapped."""
+        """Moves to the line's beginning, which is some rows above where it has wrapped."""
         rows = 1 if self._redrawn else -(-_cells(self._line) // columns)
         self._line, self._redrawn, self._returned = "", True, False
         return f"\x1b[{rows - 1}A\r\x1b[J" if rows > 1 else "\r"

@@ -188,7 +188,7 @@ def _numbered(nvml: Any, environ: Mapping[str, str]) -> list[str]:
 
 @functools.cache
 def _fastest_first(uuids: tuple[str, ...]) -> list[str]:
-    """CUDA is asked in a process of its own, which makes no context; the order of the bus where it doesn't know them all."""
+    """Asks CUDA, in a process of its own, which makes no context; the order of the bus where it doesn't know them all."""
     _, said = process.output_of((sys.executable, "-c", _IN_CUDAS_ORDER))
     return said.split() if sorted(said.split()) == sorted(uuids) else list(uuids)
 

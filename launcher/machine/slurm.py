@@ -107,7 +107,7 @@ def cancel(job: str) -> str:
 
 
 def ask_to_end(job: str) -> str:
-    """SIGTERM to the job's first process, which is autofit, and to no other: it has all the time that it needs to save."""
+    """Sends SIGTERM to the job's first process, which is autofit, and to no other: it has all the time that it needs to save."""
     status, said = process.output_of(("scancel", "--batch", "--signal=TERM", job), timeout_s=ASKED_S)
     return said.strip() if status else ""
 

@@ -46,7 +46,7 @@ class Library:
     """Beginning of its file name; what follows is its version, which PyTorch names."""
     sources: tuple[str, ...]
     preloaded: bool = True
-    """Before PyTorch's own; the others are found by their names."""
+    """True where it is loaded before PyTorch's own; the others are found by their names."""
     prefix: str = ""
     """Beginning of its symbols, where PyTorch asks for them without a version."""
     otherwise: int = 0

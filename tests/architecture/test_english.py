@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from tests.architecture.rooms import Tree
 from tests.helpers.places import ROOT
 
-FRAGMENT = re.compile(r"\(|(As|At|By|For|From|How|If|In|Its|Of|On|Th(at|ose)|Wh(at|en|ere|ether|ich|ile|o|ose|y)|With(out)?)\b")
+FRAGMENT = re.compile(
+    r"\(|(A(fter|lways|s|t)|Before|By|For|From|How|If|In|Its|O[fn]|Th(at|ose)|To|Wh(at|en|ere|ether|ich|ile|o|ose|y)|With(out)?)\b"
+)
 
 
 def docstrings(tree: ast.Module) -> Iterator[str]:

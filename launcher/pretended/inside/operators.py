@@ -363,7 +363,7 @@ def _as_numbers(indices: Any) -> list[Any]:
 
 
 def let_go() -> None:
-    """Before the interpreter ends: autograd's threads let go of Python's objects.
+    """Makes autograd's threads let go of Python's objects before the interpreter ends.
 
     A thread lets go of a backward pass's when it has told that it is over, and needs the interpreter for it: one that is late aborts the
     process. That is PyTorch's own (2.15, torch/autograd/graph.py: contexts go to the threads), and with this mode one small script in

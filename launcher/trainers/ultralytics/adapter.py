@@ -385,7 +385,7 @@ class UltralyticsAdapter(Adapter):
         return frozenset({*self.wheels, *rules} - {"model"} - shaping)
 
     def _resumed(self, rung: Rung, args: Mapping[str, Any], folder: Path, start: RunStart, more: Mapping[str, Any]) -> Command:
-        """Always exact, never halving its own batch."""
+        """Gives the command that goes on with a run: always exact, never halving its own batch."""
         checkpoint, weights, placed = start.checkpoint, self._save_dir(folder) / "weights", self._placed(args, folder)
         assert checkpoint is not None
         if checkpoint.finished:  # one process does what is left, with a batch that each had

@@ -114,7 +114,7 @@ class Training:
 
 
 def _take_labels(folder: str) -> None:
-    """Labels as a trial has scanned them, to where Ultralytics looks for its own scan and has none: it holds them against the files."""
+    """Takes labels as a trial scanned them to where Ultralytics has no scan of its own yet: it holds them against the files."""
     for one in Path(folder).rglob("*.cache") if folder else ():
         with contextlib.suppress(OSError), Path("/", one.relative_to(folder)).open("xb") as file:
             file.write(one.read_bytes())
@@ -140,7 +140,7 @@ def _validated(model: Any, weights: str, keywords: Mapping[str, Any]) -> Any:
 
 
 def begin() -> None:
-    """Called by the sitecustomize that has loaded this file, before the program begins."""
+    """Takes the settings before the program begins; the sitecustomize that has loaded this file calls it."""
     if said := os.environ.get(VARIABLE):
         install, there = Training(ExactSettings(**json.loads(said))).install, sys.modules.get(MODULE)
         install(there) if there else sys.meta_path.insert(0, _Finder(install))

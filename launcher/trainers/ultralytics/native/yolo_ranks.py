@@ -39,7 +39,7 @@ def in_the_folder_of_rank_0(settings: Mapping[str, Any] | None) -> dict[str, Any
 
 
 def go_on_alone() -> None:
-    """After the training: what the script does with its model is done once. Other ranks end here; for Ultralytics there is one process."""
+    """Lets rank 0 alone go on with the script after the training. Other ranks end here; for Ultralytics there is one process."""
     if RANK > 0:
         raise SystemExit(0)
     if RANK < 0:
