@@ -241,6 +241,14 @@ def proteins(folder: Path, *, graphs: int = 200) -> None:
         (raw / f"PROTEINS_{name}.txt").write_text("\n".join(map(str, lines)) + "\n")
 
 
+def citations(folder: Path) -> None:
+    """FOLDER/cora.content beside the repository's cora.cites: made-up words and a kind for each of its papers."""
+    rng = np.random.default_rng(0)
+    papers = sorted({word for line in (folder / "cora.cites").read_text().splitlines() for word in line.split()})
+    rows = [[paper, *(rng.random(200) < 0.1).astype(int).astype(str), f"kind{rng.integers(7)}"] for paper in papers]
+    (folder / "cora.content").write_text("".join("\t".join(row) + "\n" for row in rows))
+
+
 def documents(folder: Path) -> None:
     """As nanochat finds them: FOLDER/base_data_climbmix/*.parquet (the last is held out), and a tokenizer of single bytes."""
     import pyarrow as arrow
@@ -369,7 +377,7 @@ def series(folder: Path) -> None:
     start = np.datetime64("2025-01-01 00:00", "s")
     every = [{"start": start, "target": CHANCE.normal(size=int(count)).cumsum()} for count in CHANCE.integers(200, 400, 200)]
     ArrowWriter(compression="lz4").write_to_file(every, path=folder / "series.arrow")
-    small = T5Config(vocab_size=1024, d_model=64, d_ff=128, d_kv=16, num_layers=2, num_heads=4, decoder_start_token_id=0)
+    small = T5Config(vocab_size=1024, d_model=64, d_ff=128, d_kv=16, num_layers=2, num_heads=4, decoder_start_token_id=0, dropout_rate=0.0)
     small.save_pretrained(folder / "model")
     (folder / "mine.yaml").write_text(CHRONOS.replace("{0}", str(folder)))
 
