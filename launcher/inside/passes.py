@@ -165,7 +165,9 @@ class TrialPass:
     def _nothing(self) -> None:
         """A validation without a batch is none: the run's is as empty."""
         if self._instrument.recorder is not None:
-            self._instrument.recorder.note("the script's validation has no batch: its last, which isn't whole, is dropped")
+            samples = worst.length(getattr(self._loader, "dataset", None))
+            why = f": {samples} samples, and a last batch that isn't whole is dropped" if samples else ""
+            self._instrument.recorder.note(f"the script's validation has no batch{why}")
         self._passes.open.remove(self)
         self._ended = True
         raise StopIteration

@@ -65,7 +65,7 @@ def test_an_older_ultralytics_trains_on_the_card_that_was_chosen(two: dict[str, 
 def test_a_script_that_names_another_card_is_refused(card: str, refused: bool, two: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(SCRIPT.format(card=card))
     words = ("run", "--json", "device=cuda", "device.index=1", "--", sys.executable, "train.py")
-    done = autofit(*words, cwd=tmp_path, **two, COLUMNS="200")
+    done = autofit(*words, cwd=tmp_path, **{**two, "COLUMNS": "200"})
     said = done.stdout + done.stderr
     assert ("something in it sets CUDA_VISIBLE_DEVICES" in " ".join(said.split())) is refused, said[-3000:]
     assert (done.returncode == 0) is not refused, said[-3000:]
