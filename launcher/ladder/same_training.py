@@ -116,8 +116,8 @@ def _unsaid(first: Twin) -> str:
     if first.alike:
         return f"its {first.ranks} ranks read the same samples, as without a DistributedSampler; its update is the command's"
     rows = [step.rows for step in first.of(first.optimizers[0])[:2]]
-    if len(rows) == 2 and rows[1] - rows[0] != first.samples:
-        return f"a step has {rows[1] - rows[0]} samples at {first.layout}, and {first.samples} are said; its update is the command's"
+    if len(rows) == 2 and first.samples not in (taken := rows[1] - rows[0], taken * first.ranks):  # divided over the ranks
+        return f"a step has {taken} samples at {first.layout}, and {first.samples} are said; its update is the command's"
     return ""
 
 

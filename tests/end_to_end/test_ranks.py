@@ -29,7 +29,7 @@ def test_two_ranks_are_launched_at_the_rung_that_fits_both_and_need_what_their_t
     done = autofit("run", "--json", "device=cpu", "device.memory=120MiB", "--", *command, cwd=tmp_path, timeout=500)
     assert done.returncode == 0, done.stderr
     said = answer(done)
-    assert (said["rung"]["micro_batch"], said["accumulation"], said["effective_batch"]) == (160, 2, 640)
+    assert (said["rung"]["micro_batch"], said["accumulation"], said["effective_batch"]) == (160 * of_both, 2, 640)
     assert failed_above(said) == {"out_of_memory"}
     assert f"{flag} {160 * of_both}" in said["command"] and "--accum 2" in said["command"]
     record = json.loads((Path(said["run_dir"]) / "record.json").read_text(encoding="utf-8"))
