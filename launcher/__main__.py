@@ -1,5 +1,0 @@
-"""``python -m launcher`` is ``autofit``."""
-
-from autofit_launcher import main
-
-main()
