@@ -2,6 +2,7 @@
 PYTHON ?= python3
 BIN    := .venv/bin
 GPU_PYTHON ?= $(if $(wildcard .venv/bin/python),.venv/bin/python,$(PYTHON))   # a machine without a network has no .venv
+NOT_INSTALLED := PYTHONPATH=$(CURDIR)/launcher$(if $(PYTHONPATH),:$(PYTHONPATH))
 # On two cores, too: a test that starts a training waits for it a fifth of its time.
 AT_ONCE ?= 3
 SIDE_BY_SIDE := $(if $(filter 1,$(AT_ONCE)),,-n $(AT_ONCE) --dist loadfile --no-loadscope-reorder)
@@ -28,7 +29,7 @@ test-slow: install   ## end-to-end cases with many real trials (hours on 2 cores
 	$(BIN)/python -m pytest -m slow $(SLICE)
 
 schema: install  ## docs/record.schema.json, after a change of history/records.py
-	$(BIN)/python -c "from launcher.history.records import schema; print(schema(), end='')" > docs/record.schema.json
+	$(BIN)/python -c "from autofit_launcher.history.records import schema; print(schema(), end='')" > docs/record.schema.json
 
 docs: install   ## this documentation as a site, in build/site; needs no network
 	$(BIN)/python -m sphinx -W --keep-going -q -b html -c docs/site . build/site && echo build/site/index.html
@@ -53,10 +54,10 @@ demo-ranks: install   ## two processes train together on this CPU (torchrun, glo
 	$(BIN)/autofit train recipe=llm_sft_demo device.cards=2
 
 gpu-check:      ## the evidence that needs a card, into docs/gpu.md; CASE=A..F or tests, MINUTES=9, PRETENDED=h100_80gb plays a card, CARDS=4 so many; FILES="a.json b.json" takes what others have sent. Installs nothing
-	$(if $(PRETENDED),$(GPU_PYTHON) -m launcher.pretended gpu=$(PRETENDED) $(if $(CARDS),cards=$(CARDS) )computed=small -- )$(GPU_PYTHON) -m $(if $(filter tests,$(CASE)),pytest -m gpu -rs tests/gpu,benchmarks.gpu_check $(CASE) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(FILES),--files $(FILES)))
+	$(NOT_INSTALLED) $(if $(PRETENDED),$(GPU_PYTHON) -m autofit_launcher.pretended gpu=$(PRETENDED) $(if $(CARDS),cards=$(CARDS) )computed=small -- )$(GPU_PYTHON) -m $(if $(filter tests,$(CASE)),pytest -m gpu -rs tests/gpu,benchmarks.gpu_check $(CASE) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(FILES),--files $(FILES)))
 
 gpu-hour:       ## what no card has shown yet, worth first, a row a step (STEPS="yolo fit", MINUTES=9, OUT=folder, WHEELS=folder; PRETENDED=h100_80gb plays a card). Installs nothing
-	$(if $(PRETENDED),$(GPU_PYTHON) -m launcher.pretended gpu=$(PRETENDED) computed=small -- )$(GPU_PYTHON) -m benchmarks.gpu_hour $(STEPS) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(OUT),--out $(OUT)) $(if $(WHEELS),--wheels $(WHEELS))
+	$(NOT_INSTALLED) $(if $(PRETENDED),$(GPU_PYTHON) -m autofit_launcher.pretended gpu=$(PRETENDED) computed=small -- )$(GPU_PYTHON) -m benchmarks.gpu_hour $(STEPS) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(OUT),--out $(OUT)) $(if $(WHEELS),--wheels $(WHEELS))
 
 survival: install   ## full runs launched after a fit, on nasty data near the edge (hours; SLICE=10: ten more, SHORT=1: of few steps, RANKS=1: of two ranks, BESIDE=1: little beside the device; SEED=17: one again)
 	$(BIN)/python -m benchmarks.survival $(if $(SHORT),--short) $(if $(RANKS),--ranks) $(if $(BESIDE),--beside) $(if $(SEED),--seed $(SEED),$(if $(SLICE),--slice $(SLICE))) $(if $(JOBS),--jobs $(JOBS))

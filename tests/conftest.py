@@ -14,8 +14,8 @@ import psutil
 import pytest
 from PIL import Image
 
-from launcher.machine import device_lock
-from launcher.machine.process import TOKEN
+from autofit_launcher.machine import device_lock
+from autofit_launcher.machine.process import TOKEN
 
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 """Threads of torch that wait sleep: on a busy machine spinning ones cost the trials two and a half times the processor's time."""

@@ -43,7 +43,7 @@ def ended(out: Path) -> str:
 
 def main(verb: str, training: str, who: str, place: str) -> int:
     out = Path(place)
-    argv = [sys.executable, "-P", "-m", "launcher"]
+    argv = [sys.executable, "-P", "-m", "autofit_launcher"]
     sys.path[:0] = [str(ROOT)]
     from benchmarks.ckpt_chaos import trainings
 

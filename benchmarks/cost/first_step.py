@@ -154,7 +154,7 @@ def played(case: Case, pairs: int, place: Path) -> Row:
     python = interpreter(place / "env")
     data = write_yolo_dataset(place / "data", train=32) if case.name == "yolo" else ""
     words = [word.format(root=ROOT, python=python, bin=python.parent, data=data) for word in case.words]
-    autofit = [str(python), "-P", str(ROOT / "autofit_launcher.py"), "launcher", "run", "device=cpu", "run.root=runs"]
+    autofit = [str(python), "-P", "-m", "autofit_launcher", "run", "device=cpu", "run.root=runs"]
     taken: dict[str, list[dict[str, Any]]] = {"plain": [], "fits": [], "lower": []}
     load, memory = os.getloadavg()[0], {"fits": LARGE, "lower": LARGE}
     to_first_step(words, place / "warm", run=False)

@@ -25,15 +25,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from launcher.adapter.build import ladder_of
-from launcher.adapter.registry import load_adapter
-from launcher.config.schema import DeviceRules, LadderRules, Recipe, TrainerRules
-from launcher.history.records import AttemptRecord
-from launcher.history.run_folder import RunFolder
-from launcher.machine import process
-from launcher.run import watch
-from launcher.trainers.suite import cpu_budget
-from launcher.trial.job import Job
+from autofit_launcher.adapter.build import ladder_of
+from autofit_launcher.adapter.registry import load_adapter
+from autofit_launcher.config.schema import DeviceRules, LadderRules, Recipe, TrainerRules
+from autofit_launcher.full_run import watch
+from autofit_launcher.history.records import AttemptRecord
+from autofit_launcher.history.run_folder import RunFolder
+from autofit_launcher.machine import process
+from autofit_launcher.trainers.suite import cpu_budget
+from autofit_launcher.trial.job import Job
 
 ROOT = Path(__file__).resolve().parents[2]
 WORK = """

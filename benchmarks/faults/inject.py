@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 
-from launcher.shared import procfs
+from autofit_launcher.shared import procfs
 
 SAMPLE_S = 0.02
 
@@ -22,7 +22,7 @@ def trainers(launcher_pid: int, folder: Path) -> list[psutil.Process]:
         for child in psutil.Process(launcher_pid).children():
             with contextlib.suppress(psutil.Error):
                 words = child.cmdline()
-                if "launcher.inside" not in words and child.environ().get("AUTOFIT_HELD", "").startswith(str(folder)):
+                if "autofit_launcher.inside" not in words and child.environ().get("AUTOFIT_HELD", "").startswith(str(folder)):
                     return [child, *child.children(recursive=True)]
     return []
 
@@ -32,7 +32,7 @@ def trial(launcher_pid: int) -> list[psutil.Process]:
     with contextlib.suppress(psutil.Error):
         for child in psutil.Process(launcher_pid).children(recursive=True):
             with contextlib.suppress(psutil.Error):
-                if "launcher.inside" in child.cmdline():
+                if "autofit_launcher.inside" in child.cmdline():
                     return [child, *child.children(recursive=True)]
     return []
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from launcher.history import series
+from autofit_launcher.history import series
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS: Mapping[str, Path] = {

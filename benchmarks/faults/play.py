@@ -20,11 +20,11 @@ from typing import Any
 import psutil
 import yaml
 
+from autofit_launcher.history import owner
+from autofit_launcher.shared.memory_failures import OF_MACHINE
 from benchmarks.common.provenance import commit, machine, versions
 from benchmarks.faults import inject, places
 from benchmarks.faults.cases import GENERATOR, INTERRUPTIONS, Case
-from launcher.history import owner
-from launcher.shared.memory_failures import OF_MACHINE
 
 Row = dict[str, Any]
 MARK = "AUTOFIT_FAULTS_CASE"
@@ -64,7 +64,7 @@ class Play:
     def launch(self, *words: str) -> None:
         env = {**os.environ, "PYTHONPATH": str(places.ROOT), "YOLO_OFFLINE": "1", MARK: str(self.place)}
         with (self.place / "stderr").open("a") as err, (self.place / "stdout").open("w") as out:
-            argv = [*self._within(), sys.executable, "-P", "-m", "launcher", *words, "--json"]
+            argv = [*self._within(), sys.executable, "-P", "-m", "autofit_launcher", *words, "--json"]
             self.running = subprocess.Popen(argv, cwd=self.place, env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=err, text=True)
 
     def _within(self) -> list[str]:

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 
+from autofit_launcher.ladder.rungs import Ladder, Wheel, build
+from autofit_launcher.ladder.search import Tried, dominated_by
+from autofit_launcher.ladder.verdict import Kind, Verdict
 from benchmarks.common.rows import ROOT, Row
-from launcher.ladder.rungs import Ladder, Wheel, build
-from launcher.ladder.search import Tried, dominated_by
-from launcher.ladder.verdict import Kind, Verdict
 
 LADDERS = ROOT / "benchmarks" / "results" / "fit_ladders.json"
 """Ask -> the ladder that it had when it was played: recipes change."""

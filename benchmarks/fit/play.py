@@ -11,10 +11,10 @@ import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from autofit_launcher.machine import headroom
 from benchmarks.common.provenance import commit, machine, versions
 from benchmarks.common.rows import ROOT, Row, append, read
 from benchmarks.fit.cases import ASKS, DEEP, REFERENCE, SEARCHES, Case
-from launcher.machine import headroom
 
 DATA = ROOT / "benchmarks" / "results" / "fit.jsonl"
 HEADROOM = 0.1

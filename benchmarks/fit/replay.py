@@ -17,14 +17,14 @@ from dataclasses import dataclass
 from functools import partial
 from statistics import mean, median
 
+from autofit_launcher.ladder.rungs import Rung
+from autofit_launcher.ladder.search import Chosen, Policy, Tried, Try, next_move
+from autofit_launcher.ladder.verdict import Kind, Verdict
+from autofit_launcher.shared.report import Phase
 from benchmarks.common.rows import ROOT, Row, read
 from benchmarks.fit.cases import ASKS, DEEP, DEEP_PARTS, PARTS, SEARCHES, Case
 from benchmarks.fit.least import ladder_of, undecided
 from benchmarks.fit.play import DATA
-from launcher.ladder.rungs import Rung
-from launcher.ladder.search import Chosen, Policy, Tried, Try, next_move
-from launcher.ladder.verdict import Kind, Verdict
-from launcher.shared.report import Phase
 
 NEEDS = ROOT / "benchmarks" / "results" / "fit_needs.json"
 """Ask -> rung -> phase -> bytes."""

@@ -13,8 +13,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from autofit_launcher.machine import host
 from benchmarks.gpu_check.rows import ROOT
-from launcher.machine import host
 
 LEAST_MICRO_BATCHES = 200
 """Micro-batches of a full run: with multi_scale's 41 sizes the largest comes with p > 0.99."""

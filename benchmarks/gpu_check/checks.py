@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from autofit_launcher.shared.sizes import GIB, MIB
 from benchmarks.gpu_check.cases import LEAST_MICRO_BATCHES, Case
-from launcher.shared.sizes import GIB, MIB
 
 MOST_ALLOCATED = 1.02
 """Live memory of a run over that of its trial."""

@@ -14,16 +14,16 @@ import tempfile
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from launcher.inside import budget
-from launcher.inside.driver import VisibleCard
-from launcher.inside.recorder import Recorder
-from launcher.ladder.rungs import Rung
-from launcher.shared import card_memory
-from launcher.shared.ending import Ending
-from launcher.shared.orders import Orders
-from launcher.shared.report import Phase
-from launcher.shared.sizes import GIB, MIB
-from launcher.trial.judge import Needs, judge
+from autofit_launcher.inside import budget
+from autofit_launcher.inside.driver import VisibleCard
+from autofit_launcher.inside.recorder import Recorder
+from autofit_launcher.ladder.rungs import Rung
+from autofit_launcher.shared import card_memory
+from autofit_launcher.shared.ending import Ending
+from autofit_launcher.shared.orders import Orders
+from autofit_launcher.shared.report import Phase
+from autofit_launcher.shared.sizes import GIB, MIB
+from autofit_launcher.trial.judge import Needs, judge
 
 BLOCK_BYTES = 256 * MIB
 DRAWN = 200

@@ -16,26 +16,26 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from autofit_launcher.cli import suggestions
+from autofit_launcher.engine import launch as engine
+from autofit_launcher.engine import prepare
+from autofit_launcher.full_run import start as launch
+from autofit_launcher.history.events import Event
+from autofit_launcher.ladder.rungs import Rung
+from autofit_launcher.ladder.verdict import Kind
+from autofit_launcher.machine import devices, nvml, process, ranks
+from autofit_launcher.machine.devices import Budget
+from autofit_launcher.pretended.cards import MARK
+from autofit_launcher.shared.memory_failures import lost_in, memory_failure
+from autofit_launcher.shared.report import TrialReport
+from autofit_launcher.shared.sizes import GIB, format_size, parse_size
+from autofit_launcher.trial import trial
+from autofit_launcher.trial.events import TrialEnded
+from autofit_launcher.trial.job import Job
+from autofit_launcher.trial.trial import Trial
 from benchmarks.gpu_check import cases
 from benchmarks.gpu_check.cases import Case
 from benchmarks.gpu_check.rows import ROOT, Rows
-from launcher.cli import suggestions
-from launcher.engine import launch as engine
-from launcher.engine import prepare
-from launcher.history.events import Event
-from launcher.ladder.rungs import Rung
-from launcher.ladder.verdict import Kind
-from launcher.machine import devices, nvml, process, ranks
-from launcher.machine.devices import Budget
-from launcher.pretended.cards import MARK
-from launcher.run import start as launch
-from launcher.shared.memory_failures import lost_in, memory_failure
-from launcher.shared.report import TrialReport
-from launcher.shared.sizes import GIB, format_size, parse_size
-from launcher.trial import trial
-from launcher.trial.events import TrialEnded
-from launcher.trial.job import Job
-from launcher.trial.trial import Trial
 
 WALKED = ("ladder.search=walk", "trial.proof_timeout_s=0")
 """Of every rung above the one that fits there is a figure then; a search that estimates lead leaves most of them out. Whether a rung

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from autofit_launcher.pretended.cards import MARK
 from benchmarks.gpu_check import checks, sent
 from benchmarks.gpu_check.cases import CASES, Case
 from benchmarks.gpu_check.play import BACKENDS, CAPS
 from benchmarks.gpu_check.rows import ROOT, read
-from launcher.pretended.cards import MARK
 
 PAGE = ROOT / "docs" / "gpu.md"
 NOT_YET = "not measured yet"

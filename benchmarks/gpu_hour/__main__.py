@@ -39,7 +39,7 @@ def main(argv: Sequence[str]) -> int:
     ends = time.monotonic() + 60 * asked.minutes
     if SITE not in os.environ:
         place = Path(tempfile.mkdtemp(prefix="gpu-hour-"))
-        behind = os.pathsep.join([*filter(None, [os.environ.get("PYTHONPATH")]), site(place, asked.wheels)])
+        behind = os.pathsep.join([*filter(None, [os.environ.get("PYTHONPATH")]), site(place, asked.wheels), str(ROOT / "launcher")])
         env = {**os.environ, SITE: str(place), "PYTHONPATH": behind}
         left = ("--minutes", f"{(ends - time.monotonic()) / 60:.3f}") if asked.minutes < math.inf else ()
         return subprocess.run([sys.executable, "-m", "benchmarks.gpu_hour", *argv, *left], cwd=ROOT, env=env, check=False).returncode

@@ -14,15 +14,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from autofit_launcher.machine import process
+from autofit_launcher.machine.devices import Budget
+from autofit_launcher.pretended import catalogue
+from autofit_launcher.pretended.cards import MARK
+from autofit_launcher.shared.memory_failures import memory_failure
+from autofit_launcher.shared.report import TrialReport
+from autofit_launcher.shared.sizes import GIB, MIB
 from benchmarks.gpu_check import play
 from benchmarks.gpu_check.rows import ROOT
-from launcher.machine import process
-from launcher.machine.devices import Budget
-from launcher.pretended import catalogue
-from launcher.pretended.cards import MARK
-from launcher.shared.memory_failures import memory_failure
-from launcher.shared.report import TrialReport
-from launcher.shared.sizes import GIB, MIB
 
 SCRIPT = str(ROOT / "benchmarks" / "gpu_hour" / "train.py")
 KEPT = {"YOLO_OFFLINE": "true", "YOLO_AUTOINSTALL": "false", "COLUMNS": "160", "NO_COLOR": "1"}
@@ -80,7 +80,9 @@ class Bench:
 
     def launch(self, title: str, *words: str, limit_s: float, each: Any = None) -> dict[str, Any]:
         """The record of an `autofit` command."""
-        status, said, _ = self.command(title, sys.executable, "-m", "launcher", words[0], "--json", *words[1:], limit_s=limit_s, each=each)
+        status, said, _ = self.command(
+            title, sys.executable, "-m", "autofit_launcher", words[0], "--json", *words[1:], limit_s=limit_s, each=each
+        )
         lines = [line for line in said.splitlines() if line.startswith("{")]
         record: dict[str, Any] = json.loads(lines[-1]) if lines else {"status": f"exit status {status}, no record"}
         if record["status"] != "done" and record.get("run_dir"):
@@ -232,7 +234,7 @@ def played(bench: Bench) -> dict[str, Any]:
     flags = ("--batch-size", "16", "--steps", "4")
     status, real, _ = bench.plain("measured", *flags, limit_s=60)
     card = model_of(bench.budget)
-    before = (sys.executable, "-m", "launcher.pretended", f"gpu={card}", "computed=small", "--")
+    before = (sys.executable, "-m", "autofit_launcher.pretended", f"gpu={card}", "computed=small", "--")
     again, made, _ = bench.plain("played", *flags, before=before, limit_s=180)
     if not real or not made:
         return {"claims": {"played": claim(None if real else False, f"measured: status {status}; played: status {again}")}}
@@ -282,7 +284,7 @@ def near_the_edge(bench: Bench) -> dict[str, Any]:
 
 def machine(bench: Bench) -> dict[str, Any]:
     """What `autofit doctor` says, and whether this driver bears a fork before CUDA's first use."""
-    status, said, _ = bench.command("doctor", sys.executable, "-m", "launcher", "doctor", limit_s=30)
+    status, said, _ = bench.command("doctor", sys.executable, "-m", "autofit_launcher", "doctor", limit_s=30)
     forks = {}
     for name, env in (("nvml check", {"PYTORCH_NVML_BASED_CUDA_CHECK": "1"}), ("plain", {})):
         answer, failed = play.ask(["forks", "--uuid", bench.budget.uuid, "--idle", "0"], env)

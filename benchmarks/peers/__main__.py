@@ -21,11 +21,11 @@ from pathlib import Path
 
 import yaml
 
+from autofit_launcher.adapter.commands import Command, held
+from autofit_launcher.trainers.suite import cpu_budget
 from benchmarks.common.rows import ROOT, Row, append, read
 from benchmarks.fit import cases, table
 from benchmarks.fit import play as fit
-from launcher.adapter.commands import Command, held
-from launcher.trainers.suite import cpu_budget
 
 EPOCHS = 3
 LONGEST_S = 600.0

@@ -16,9 +16,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from autofit_launcher.pretended import catalogue
+from autofit_launcher.pretended.cards import Cards, played
 from benchmarks.played.points import POINTS, Point
-from launcher.pretended import catalogue
-from launcher.pretended.cards import Cards, played
 
 ROOT = Path(__file__).parents[2]
 RESULTS, PAGE = ROOT / "benchmarks" / "results" / "played.jsonl", ROOT / "docs" / "pretended.md"

@@ -72,7 +72,7 @@ def _launched(case: Case, folder: Path) -> tuple[int | None, bool]:
         env["FAULT"] = json.dumps(order)
     words = _words(case)
     at = words.index("--") if "--" in words else len(words)
-    argv = [sys.executable, "-P", "-m", "launcher", *words[:at], "--json", *words[at:]]
+    argv = [sys.executable, "-P", "-m", "autofit_launcher", *words[:at], "--json", *words[at:]]
     with (folder / "stdout").open("w") as out, (folder / "stderr").open("w") as err:
         child = subprocess.Popen(argv, cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=err)
         with contextlib.suppress(subprocess.TimeoutExpired):

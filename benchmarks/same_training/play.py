@@ -14,11 +14,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from autofit_launcher.machine.headroom import budget_for
 from benchmarks.common.provenance import commit, machine, versions
 from benchmarks.common.rows import Row
 from benchmarks.same_training import interpreter, judge, measure, observer, pictures
 from benchmarks.same_training.cases import WHOLE, Case, name_of
-from launcher.machine.headroom import budget_for
 
 HERE = Path(__file__).resolve().parent
 MIB = 2**20
@@ -59,7 +59,7 @@ def _played(case: Case, micro: int, place: Place) -> Row:
         return {"verdict": judge.NOT_PLAYED, "words": f"the plain run ended with {ended}: {_tail(plain / ERR)}"}
     own = place.folder / name_of(case, micro)
     _folder(case, own)
-    argv = [str(place.python), "-P", "-m", "launcher", "run", "--json", *_device(case, micro), "--", *case.command()]
+    argv = [str(place.python), "-P", "-m", "autofit_launcher", "run", "--json", *_device(case, micro), "--", *case.command()]
     _run(argv, own, place, limit_s=AUTOFIT_S, ballast=BALLAST)
     row = _judged(case, plain, own)
     if not place.keep and row["verdict"] in (judge.SAME, judge.TOLD, judge.REFUSED, judge.UNPROVEN):

@@ -24,9 +24,9 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import TextIO
 
+from autofit_launcher.pretended import cards, catalogue
 from benchmarks.common.rows import ROOT, Row, append, read
 from benchmarks.survival import beside, cases, play, table
-from launcher.pretended import cards, catalogue
 
 MOST_AT_ONCE = 2
 CARD = "rtx_3090"

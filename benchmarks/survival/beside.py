@@ -19,13 +19,13 @@ from typing import Any
 
 import yaml
 
+from autofit_launcher.shared import procfs
+from autofit_launcher.trial import host_rooms
 from benchmarks.common.provenance import commit, machine, versions
 from benchmarks.faults import inject
 from benchmarks.survival import cases
 from benchmarks.survival import play as common
 from benchmarks.survival.play import Ended, Row, Table
-from launcher.shared import procfs
-from launcher.trial import host_rooms
 
 ROOMY: Mapping[str, int] = {"host memory": 10 * 2**30, "/dev/shm": 2 * 2**30, "disk": 3 * 2**30}
 CONTROLS = 3

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from launcher.machine.headroom import DEFAULT
+from autofit_launcher.machine.headroom import DEFAULT
 
 GENERATOR = 2
 KINDS = ("detect", "script", "segment", "text", "pose", "command", "obb", "speech", "script", "any")

@@ -21,13 +21,13 @@ from typing import Any
 import psutil
 import yaml
 
+from autofit_launcher.machine import devices, headroom
+from autofit_launcher.shared import procfs
+from autofit_launcher.shared.memory_failures import memory_failure
+from autofit_launcher.shared.report import TrialReport
 from benchmarks.common.provenance import commit, machine, versions
 from benchmarks.survival import cases
 from benchmarks.survival.cases import Case
-from launcher.machine import devices, headroom
-from launcher.shared import procfs
-from launcher.shared.memory_failures import memory_failure
-from launcher.shared.report import TrialReport
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent

@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from autofit_launcher.trial import host_rooms
 from benchmarks.survival.play import LAUNCHED
-from launcher.trial import host_rooms
 
 Row = dict[str, Any]
 HEADROOM = 0.1

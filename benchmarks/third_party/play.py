@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from autofit_launcher.machine.headroom import DEFAULT, budget_for
 from benchmarks.common.rows import ROOT, Row
 from benchmarks.third_party.cases import Case
-from launcher.machine.headroom import DEFAULT, budget_for
 
 HERE = Path(__file__).parent
 LONGEST_S = 2400
@@ -170,7 +170,7 @@ class Place:
         """``autofit run`` with these words, and what it answered; what it touched where nothing should be."""
         before = {**listed(self.folder / "repository"), **listed(self.home)}
         overrides = ("device=cpu", "trial.timeout_s=900", "trial.proof_timeout_s=900", f"run.root={self.folder / 'runs' / name}", "--json")
-        argv = [sys.executable, "-m", "launcher", "run", *words, *overrides, "--", *self.words()]
+        argv = [sys.executable, "-m", "autofit_launcher", "run", *words, *overrides, "--", *self.words()]
         log = self.folder / f"{name}.log"
         with log.open("w") as errors:
             try:

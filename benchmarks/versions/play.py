@@ -115,7 +115,7 @@ def _fit(python: Path, point: Point, folder: Path) -> Row:
     place = folder / f"{point.name}-runs"
     place.mkdir(exist_ok=True)
     verb, *words = _words(FITS, point, python)
-    argv = [str(python), "-P", "-m", "launcher", verb, f"run.root={place / 'runs'}", *words]
+    argv = [str(python), "-P", "-m", "autofit_launcher", verb, f"run.root={place / 'runs'}", *words]
     told: Row = {"env": _env(point, folder), "stdin": subprocess.DEVNULL, "timeout": LONGEST_S}
     try:
         ended = subprocess.run(argv, cwd=place, capture_output=True, text=True, check=False, **told)

@@ -37,7 +37,7 @@ def main() -> None:
 
 
 def _planned(recipe: str, cards: list[str]) -> Sequence[Mapping[str, Any]]:
-    argv = [sys.executable, "-m", "launcher", "plan", f"recipe={recipe}", f"gpu={','.join(cards)}", "--json"]
+    argv = [sys.executable, "-m", "autofit_launcher", "plan", f"recipe={recipe}", f"gpu={','.join(cards)}", "--json"]
     said = subprocess.run(argv, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True).stdout
     told: Sequence[Mapping[str, Any]] = json.loads(said.splitlines()[-1])["cards"]
     return told

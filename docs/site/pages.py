@@ -11,9 +11,9 @@ from typing import Any
 import yaml
 from pydantic.fields import FieldInfo
 
-from launcher.adapter.registry import adapters
-from launcher.cli import manual
-from launcher.config.schema import Recipe, WheelRule
+from autofit_launcher.adapter.registry import adapters
+from autofit_launcher.cli import manual
+from autofit_launcher.config.schema import Recipe, WheelRule
 
 ROOT = Path(__file__).resolve().parents[2]
 LINK = re.compile(r"(?<!!)\[([^]]+)\]\(([^)#\s]+)\)")

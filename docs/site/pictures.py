@@ -67,7 +67,7 @@ def _svg(width: int, height: int, parts: list[str]) -> str:
 
 def rungs() -> list[dict[str, object]]:
     """The ladder of the recipe, by the command."""
-    argv = [sys.executable, "-m", "launcher", "ladder", "recipe=yolov8x_a100", "--json"]
+    argv = [sys.executable, "-m", "autofit_launcher", "ladder", "recipe=yolov8x_a100", "--json"]
     said = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     found: list[dict[str, object]] = json.loads(said.splitlines()[-1])["rungs"]
     return found

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import optuna
 
-import autofit
+import autofit_launcher as autofit
 
 HERE = Path(__file__).parent
 

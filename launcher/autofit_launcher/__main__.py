@@ -1,9 +1,8 @@
-"""The console script, and how autofit starts modules of its own: with its package ``launcher`` loaded from beside this file.
+"""The command ``autofit``, also as ``python -m autofit_launcher``, and by its path how autofit starts a module of its own.
 
-A person's PYTHONPATH, or the folder they start from, may hold a ``launcher``, a ``yaml.py`` or a ``hydra/`` of their own, which is for
-their script; this module's name is nobody else's.
+A person's PYTHONPATH, or the folder they start from, may hold a ``yaml.py`` or a ``hydra/`` of their own, which is for their script.
 
-    python -P autofit_launcher.py MODULE [ARGS...]     as ``python -P -m MODULE [ARGS...]``
+    python -P autofit_launcher/__main__.py MODULE [ARGS...]     as ``python -P -m MODULE [ARGS...]``, where the package isn't installed too
 """
 
 from __future__ import annotations
@@ -11,20 +10,19 @@ from __future__ import annotations
 import os
 import sys
 
-PACKAGE = "launcher"
+PACKAGE = "autofit_launcher"
 DEPENDENCIES = frozenset((
     "hydra", "omegaconf", "antlr4", "packaging", "pydantic", "pydantic_core", "annotated_types", "typing_extensions", "typing_inspection",
     "yaml", "_yaml", "psutil", "pynvml", "rich", "pygments", "markdown_it", "mdurl", "attr",
 ))  # fmt: skip
-"""What the launcher's own process imports of what is installed. A trainer's modules aren't among it: they are found as the trainer does."""
+"""Installed modules that the launcher's own process imports. A trainer's aren't among them: they are found as the trainer does."""
 
 
 def main() -> None:
     """The command ``autofit``."""
     sys.meta_path.insert(0, OwnFirst())  # type: ignore[arg-type]  # its finder's type would have to be imported, from wherever
     try:
-        _pin()
-        from launcher.cli.main import main as autofit
+        from autofit_launcher.cli.main import main as autofit
 
         autofit()
     except KeyboardInterrupt:  # while it is being loaded; from then on it is answered where the verb is
@@ -46,33 +44,24 @@ class OwnFirst:
 
 
 def _installed(path: list[str]) -> list[str]:
-    """From the standard library on: PYTHONPATH stands before it. All of it where that can't be told."""
+    """Returns the path from the standard library on: PYTHONPATH stands before it. All of it where that can't be told."""
     home = os.path.dirname(os.path.realpath(os.__file__))
     return next((path[at:] for at, place in enumerate(path) if os.path.realpath(place) == home), path)
 
 
-def _pin() -> None:
-    """Puts the package into ``sys.modules``: whatever else of its name is on the path isn't found any more, nor are its modules."""
+def _module() -> None:
+    """Runs the module that the command line names, with the package loaded from beside this file."""
     import importlib.util
+    import runpy
 
-    place = os.path.join(os.path.dirname(os.path.abspath(__file__)), PACKAGE)
+    place = os.path.dirname(os.path.abspath(__file__))
     spec = importlib.util.spec_from_file_location(PACKAGE, os.path.join(place, "__init__.py"), submodule_search_locations=[place])
     assert spec is not None and spec.loader is not None
     module = sys.modules[PACKAGE] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-
-
-def _module() -> None:
-    """Runs the module that the command line names."""
     del sys.argv[0]
-    if sys.argv[0] == PACKAGE:
-        main()
-        return
-    _pin()
-    import runpy
-
     runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
 
 
 if __name__ == "__main__":
-    _module()
+    main() if __package__ else _module()

@@ -1,12 +1,12 @@
 """autofit from Python, for notebooks and sweeps: the verbs of the command line, with their answer as a value.
 
-    import autofit
+    import autofit_launcher as autofit
 
     result = autofit.run(["python", "train.py", "--batch-size", "64"], {"device.memory": "16GiB"})
     result.rung["micro_batch"], result.accumulation, result.record["memory"]["run_peak_bytes"]
 
 Each call is a process of the command ``autofit`` with this interpreter: nothing of Hydra's, of its signals or of its environment comes into
-the calling process, and a module of yours named ``launcher`` stays yours. What it says goes to standard error as it happens. Ctrl-C, or a
+the calling process. What it says goes to standard error as it happens. Ctrl-C, or a
 notebook's stop, is passed on once: the run saves what it has, and ``resume`` goes on with it.
 """
 
@@ -23,8 +23,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import autofit_launcher
-
 __all__ = ["BadInput", "Error", "NoFit", "Result", "fit", "resume", "run", "train"]
 
 Settings = Mapping[str, Any]
@@ -33,12 +31,12 @@ Settings = Mapping[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """How a launch ended. Sizes are bytes."""
+    """The end of a launch. Sizes are bytes."""
 
     status: str
     """``done``; where ``check=False`` also ``no_fit``, ``bad_input`` and the other states of a record."""
     exit_status: int
-    """As the command's: 0 done, 1 bad input, 3 no rung fits, 4 a trial crashed, 5 the run failed, 75 and 130 interrupted."""
+    """The command's: 0 done, 1 bad input, 3 no rung fits, 4 a trial crashed, 5 the run failed, 75 and 130 interrupted."""
     record: Mapping[str, Any]
     """All that is known, as in the run folder's ``record.json`` (docs/record.schema.json)."""
 
@@ -77,7 +75,7 @@ class Error(Exception):
 
 
 class BadInput(Error):
-    """What was asked can't be done; nothing was launched. The message names each key, what was found, and what would work."""
+    """The launch that was asked for can't be made, and nothing was started. The message names each key, the fault and the cure."""
 
 
 class NoFit(Error):
@@ -121,7 +119,7 @@ def _words(settings: Settings | None) -> list[str]:
 
 
 def _value(value: Any) -> str:
-    """In Hydra's grammar of overrides (hydra.cc/docs/advanced/override_grammar/basic)."""
+    """Writes a value in Hydra's grammar of overrides (hydra.cc/docs/advanced/override_grammar/basic)."""
     if value is None or isinstance(value, bool):
         return json.dumps(value)
     if isinstance(value, Mapping):
@@ -134,12 +132,12 @@ def _value(value: Any) -> str:
 
 
 def _quoted(text: str) -> str:
-    """In single quotes a quote is escaped, and so are the backslashes directly before one; any other backslash stands for itself."""
+    """Puts a text into single quotes, with its quotes and the backslashes directly before them escaped."""
     return "'" + re.sub(r"(\\*)('|\Z)", lambda found: found[1] * 2 + ("\\'" if found[2] else ""), text) + "'"
 
 
 def _called(words: Sequence[str], *, folder: Path | str | None, check: bool) -> Result:
-    argv = [sys.executable, "-P", autofit_launcher.__file__, "launcher", words[0], "--json", *words[1:]]
+    argv = [sys.executable, "-P", str(_ENTRY), "autofit_launcher", words[0], "--json", *words[1:]]
     with subprocess.Popen(argv, cwd=folder, stdout=subprocess.PIPE, start_new_session=True, preexec_fn=_end_with_us) as child:
         try:
             said, _ = child.communicate()
@@ -167,11 +165,12 @@ def _sentence(key: str, found: str, cure: str, where: str) -> str:
     return f"{place}: {found}. {cure}" if place else f"{found}. {cure}"
 
 
+_ENTRY = Path(__file__).absolute().with_name("__main__.py")
 _LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 _PR_SET_PDEATHSIG = 1
 
 
 def _end_with_us() -> None:
-    """On Linux a launch is ended, its checkpoint kept, when the thread that asked for it is gone (prctl(2))."""
+    """Has a launch on Linux ended, its checkpoint kept, when the thread that asked for it is gone (prctl(2))."""
     if _LIBC is not None:
         _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)

@@ -8,13 +8,13 @@ from functools import cache
 from importlib import metadata
 from pathlib import Path
 
-from launcher.shared import files
+from autofit_launcher.shared import files
 
 
 def home() -> Path:
     """The folder that holds conf/, recipes/ and examples/: inside the package in a wheel, beside it in a checkout."""
     package = Path(__file__).resolve().parent
-    return package if (package / "conf").is_dir() else package.parent
+    return package if (package / "conf").is_dir() else package.parents[1]
 
 
 @cache

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-PACKAGE = "launcher"
+PACKAGE = "autofit_launcher"
 HEAVY = frozenset({"torch", "torchvision", "ultralytics", "transformers", "accelerate", "peft", "lightning", "pytorch_lightning"})
 """What the launcher's own process never loads."""
 

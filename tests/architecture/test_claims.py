@@ -7,26 +7,28 @@ from pathlib import Path
 
 import pytest
 
-from launcher.history import run_folder
-from launcher.history.run_folder import RunFolder
-from launcher.machine import process
+from autofit_launcher.history import run_folder
+from autofit_launcher.history.run_folder import RunFolder
+from autofit_launcher.machine import process
 from tests.architecture import rooms
-from tests.architecture.rooms import Tree
-from tests.helpers.places import ROOT
+from tests.architecture.rooms import PACKAGE, Tree
+from tests.helpers.places import LAUNCHER, ROOT
 
-HOUSE = Tree(ROOT)
+HOUSE = Tree(LAUNCHER)
 TRIALS = sorted(module.removesuffix(".trial") for module in HOUSE.paths if module.endswith(".inside.trial"))
 
 
 def test_on_the_launchers_side_only_process_starts_signals_or_ends_processes() -> None:
     starters = rooms.starts_processes(HOUSE)
-    assert {module for module in starters if rooms.outside(module)} - {"launcher.trainers.suite"} == {process.__name__}
+    assert {module for module in starters if rooms.outside(module)} - {"autofit_launcher.trainers.suite", "autofit_launcher.api"} == {
+        process.__name__
+    }
     assert starters - {module for module in starters if rooms.outside(module)} == {
-        "launcher.inside.guardian",
-        "launcher.inside.plainly",
-        "launcher.inside.same.run",
-        "launcher.inside.trial",
-        "launcher.inside.loader_look",
+        "autofit_launcher.inside.guardian",
+        "autofit_launcher.inside.plainly",
+        "autofit_launcher.inside.same.run",
+        "autofit_launcher.inside.trial",
+        "autofit_launcher.inside.loader_look",
     }
 
 
@@ -35,10 +37,10 @@ def test_on_the_launchers_side_only_process_starts_signals_or_ends_processes() -
     ["import subprocess", "def f():\n    from multiprocessing import Pool", "import os\nos.fork()", "def f(child):\n    child.terminate()"],
 )
 def test_a_module_that_starts_or_ends_a_process_is_noticed(text: str, tmp_path: Path) -> None:
-    (tmp_path / "launcher").mkdir()
-    (tmp_path / "launcher" / "cli.py").write_text(text)
-    (tmp_path / "launcher" / "other.py").write_text("import os\nos.getpid()\nos._exit(0)\n")
-    assert rooms.starts_processes(Tree(tmp_path)) == {"launcher.cli"}
+    (tmp_path / PACKAGE).mkdir()
+    (tmp_path / PACKAGE / "cli.py").write_text(text)
+    (tmp_path / PACKAGE / "other.py").write_text("import os\nos.getpid()\nos._exit(0)\n")
+    assert rooms.starts_processes(Tree(tmp_path)) == {"autofit_launcher.cli"}
 
 
 @pytest.mark.parametrize("room", TRIALS)
@@ -47,7 +49,7 @@ def test_a_trials_docstring_lists_the_payload_that_is_read(room: str) -> None:
 
 
 def test_the_list_of_what_runs_in_a_trainers_process_is_whole() -> None:
-    package = HOUSE.paths["launcher.inside"]
+    package = HOUSE.paths["autofit_launcher.inside"]
     listed = package.read_text(encoding="utf-8")
     there = {path.stem for path in package.parent.glob("*.py")} - {"__init__", "__main__"}
     assert [name for name in sorted(there) if not re.search(rf"(^|  ){name}  ", listed, flags=re.MULTILINE)] == []

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 
 from tests.architecture.rooms import Tree
-from tests.helpers.places import ROOT
+from tests.helpers.places import LAUNCHER
 
 FRAGMENT = re.compile(
     r"\(|(A(fter|lways|s|t)|Before|By|For|From|How|If|In|Its|O[fn]|Th(at|ose)|To|Wh(at|en|ere|ether|ich|ile|o|ose|y)|With(out)?)\b"
@@ -19,5 +19,5 @@ def docstrings(tree: ast.Module) -> Iterator[str]:
 
 
 def test_docstrings_name_their_subject() -> None:
-    parsed = Tree(ROOT).parsed.items()
+    parsed = Tree(LAUNCHER).parsed.items()
     assert not [(name, text[:80]) for name, tree in parsed for text in docstrings(tree) if FRAGMENT.match(text)]

@@ -5,19 +5,23 @@ from __future__ import annotations
 import ast
 from collections import defaultdict
 
-from launcher.shared import report
+from autofit_launcher.shared import report
 from tests.architecture.rooms import PACKAGE, Tree
-from tests.helpers.places import ROOT
+from tests.helpers.places import LAUNCHER
 
 ALIKE = {"NotExact", "Probe"}
 """The same thing in two trainers, for two libraries, or on both sides of a wall: none of them may import the other's."""
 
 
+CALLED = f"{PACKAGE}.api"
+"""Its exceptions are of the calling process, by the names of what they tell."""
+
+
 def classes() -> dict[str, list[str]]:
     """Public class -> modules that have one of that name."""
     places: dict[str, list[str]] = defaultdict(list)
-    for module, tree in Tree(ROOT).parsed.items():
-        for node in ast.walk(tree):
+    for module, tree in Tree(LAUNCHER).parsed.items():
+        for node in ast.walk(tree) if module != CALLED else ():
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 places[node.name].append(module.removeprefix(PACKAGE + "."))
     return places

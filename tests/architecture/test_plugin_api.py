@@ -13,7 +13,7 @@ import pytest
 from tests.helpers.places import ROOT
 
 EXAMPLE = ROOT / "examples/sentence_transformers_trainer"
-API, IN_THE_TRAINERS_PROCESS, SUITE = "launcher.adapter", "launcher.inside.api", "launcher.trainers.suite"
+API, IN_THE_TRAINERS_PROCESS, SUITE = "autofit_launcher.adapter", "autofit_launcher.inside.api", "autofit_launcher.trainers.suite"
 
 
 def test_the_example_package_imports_the_api_alone() -> None:
@@ -21,13 +21,14 @@ def test_the_example_package_imports_the_api_alone() -> None:
 
 
 @pytest.mark.parametrize(("where", "text"), [
-    ("adapter.py", "from launcher.adapter.build import WheelSpec"), ("adapter.py", "from launcher.adapter.commands import Command"),
-    ("adapter.py", "import launcher.adapter.commands"), ("adapter.py", "from launcher import adapter"),
-    ("adapter.py", "from launcher.adapter import commands"),
-    ("adapter.py", "def f():\n    from launcher.trainers.suite import AdapterSuite"),
-    ("adapter.py", "from launcher.inside.api import Recorder"), ("inside/trial.py", "from launcher.adapter import Recipe"),
-    ("inside/trial.py", "from launcher.inside.recorder import Recorder"),
-    ("tests/test_suite.py", "from launcher.config.schema import Recipe"),
+    ("adapter.py", "from autofit_launcher.adapter.build import WheelSpec"),
+    ("adapter.py", "from autofit_launcher.adapter.commands import Command"),
+    ("adapter.py", "import autofit_launcher.adapter.commands"), ("adapter.py", "from autofit_launcher import adapter"),
+    ("adapter.py", "from autofit_launcher.adapter import commands"),
+    ("adapter.py", "def f():\n    from autofit_launcher.trainers.suite import AdapterSuite"),
+    ("adapter.py", "from autofit_launcher.inside.api import Recorder"), ("inside/trial.py", "from autofit_launcher.adapter import Recipe"),
+    ("inside/trial.py", "from autofit_launcher.inside.recorder import Recorder"),
+    ("tests/test_suite.py", "from autofit_launcher.config.schema import Recipe"),
 ])  # fmt: skip
 def test_an_import_past_the_api_is_noticed(where: str, text: str, tmp_path: Path) -> None:
     path = tmp_path / where
@@ -55,9 +56,9 @@ def _is_api(module: str, name: str, allowed: tuple[str, ...]) -> bool:
 
 
 def _imports_of_ours(path: Path) -> Iterator[tuple[str, str]]:
-    """(module, name) of each import of the package launcher; the name is empty where a module is imported as such."""
+    """(module, name) of each import of our package; the name is empty where a module is imported as such."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "launcher":
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "autofit_launcher":
             yield from ((str(node.module), alias.name) for alias in node.names)
         elif isinstance(node, ast.Import):
-            yield from ((alias.name, "") for alias in node.names if alias.name.split(".")[0] == "launcher")
+            yield from ((alias.name, "") for alias in node.names if alias.name.split(".")[0] == "autofit_launcher")

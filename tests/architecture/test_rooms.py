@@ -12,7 +12,7 @@ import pytest
 
 from tests.architecture import rooms
 from tests.architecture.rooms import Tree
-from tests.helpers.places import ROOT
+from tests.helpers.places import LAUNCHER, ROOT
 
 Rule = Callable[[Tree], list[str]]
 RULES: tuple[Rule, ...] = (
@@ -24,7 +24,7 @@ RULES: tuple[Rule, ...] = (
 
 @pytest.fixture(scope="module")
 def house() -> Tree:
-    return Tree(ROOT)
+    return Tree(LAUNCHER)
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
@@ -33,7 +33,7 @@ def test_the_house_keeps_its_walls(rule: Rule, house: Tree) -> None:
 
 
 def test_what_is_loaded_into_a_program_is_found_at_any_depth(house: Tree) -> None:
-    assert "launcher.inside.budget" in rooms.all_loaded(house, rooms.in_a_program(house))
+    assert "autofit_launcher.inside.budget" in rooms.all_loaded(house, rooms.in_a_program(house))
 
 
 def test_no_test_module_imports_another() -> None:
@@ -51,7 +51,7 @@ def test_every_entry_point_is_there() -> None:
 
 
 SOUND = {
-    "cli.py": "import json\nfrom launcher.trainers.mine import adapter\n",
+    "cli.py": "import json\nfrom autofit_launcher.trainers.mine import adapter\n",
     "process.py": "import subprocess\n",
     "shared/__init__.py": "",
     "shared/files.py": "import json\ndef _beside():\n    pass\n",
@@ -62,11 +62,12 @@ SOUND = {
     "trainers/__init__.py": "",
     "trainers/mine/__init__.py": "",
     "trainers/mine/adapter.py": (
-        "from launcher.trainers.mine.native import run\nPLAN = 'launcher.trainers.mine.inside.trial'\nFILES = ('run.py', f'hf_{PLAN}.py')\n"
-        "def late(task):\n    return f'launcher.trainers.mine.native.hf_{task}'\n"
+        "from autofit_launcher.trainers.mine.native import run\n"
+        "PLAN = 'autofit_launcher.trainers.mine.inside.trial'\nFILES = ('run.py', f'hf_{PLAN}.py')\n"
+        "def late(task):\n    return f'autofit_launcher.trainers.mine.native.hf_{task}'\n"
     ),
     "trainers/mine/inside/__init__.py": "",
-    "trainers/mine/inside/trial.py": "import torch\nfrom launcher.inside import recorder\nfrom . import imports\n",
+    "trainers/mine/inside/trial.py": "import torch\nfrom autofit_launcher.inside import recorder\nfrom . import imports\n",
     "trainers/mine/inside/imports.py": "import torch\n",
     "trainers/mine/inside/hooks.py": "from ....inside import recorder\n",
     "trainers/mine/native/__init__.py": "",
@@ -93,29 +94,29 @@ def test_a_sound_house_has_no_faults(rule: Rule, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("rule", "where", "text", "said"), [
-    (rooms.reaches_into_an_inside, "trainers__mine__adapter", "from .inside import trial", "adapter imports launcher."),
-    (rooms.reaches_into_an_inside, "inside__recorder", "def f():\n    import launcher.trainers.mine.inside.trial", "recorder imports"),
-    (rooms.reaches_into_an_inside, "trainers__other__inside__trial", "from launcher.trainers.mine.inside import trial", "other.inside"),
-    (rooms.native_knows_autofit, "trainers__mine__native__run", "from launcher.shared import files", "launcher.shared.files"),
+    (rooms.reaches_into_an_inside, "trainers__mine__adapter", "from .inside import trial", "adapter imports autofit_launcher."),
+    (rooms.reaches_into_an_inside, "inside__recorder", "import autofit_launcher.trainers.mine.inside.trial", "recorder imports"),
+    (rooms.reaches_into_an_inside, "trainers__other__inside__trial", "from ...mine.inside import trial", "other.inside"),
+    (rooms.native_knows_autofit, "trainers__mine__native__run", "from autofit_launcher.shared import files", "shared.files"),
     (rooms.native_knows_autofit, "trainers__mine__native__run", "def f():\n    from .. import adapter", "mine.adapter"),
-    (rooms.shared_leans_on_others, "shared__files", "from launcher import process", "launcher.process"),
+    (rooms.shared_leans_on_others, "shared__files", "from autofit_launcher import process", "autofit_launcher.process"),
     (rooms.shared_leans_on_others, "shared__files", "def f():\n    import psutil", "psutil"),
     (rooms.launcher_loads_a_trainer, "cli", "def f():\n    import torch.cuda", "cli imports torch.cuda"),
     (rooms.launcher_loads_a_trainer, "trainers__mine__adapter", "from transformers import Trainer", "adapter imports transformers"),
     (rooms.launcher_loads_a_trainer, "trainers__mine__native__run", "import torch", "native.run, which loads torch"),
-    (rooms.reaches_into_an_inside, "process", "def f():\n    from launcher.inside import recorder", "process imports launcher."),
+    (rooms.reaches_into_an_inside, "process", "def f():\n    from .inside import recorder", "process imports autofit_launcher."),
     (rooms.a_program_needs_a_package, "shared__report", "import psutil", "inside.recorder loads psutil"),
     (rooms.a_program_needs_a_package, "trainers__mine__inside__hooks", "import pydantic", "hooks loads pydantic"),
-    (rooms.a_program_finds_ours, "inside__start", "from launcher.shared import files", "files by its public name"),
+    (rooms.a_program_finds_ours, "inside__start", "from autofit_launcher.shared import files", "files by its public name"),
     (rooms.a_program_finds_ours, "shared__report", "def f():\n    import resource", "report imports resource in a function"),
-    (rooms.circles, "shared__files", "from launcher.shared import report", "launcher.shared.files"),
-    (rooms.circles, "trainers__mine__native__run", "from launcher import cli", "launcher.cli"),
-    (rooms.names_nothing, "cli", "ARGV = ('-m', 'launcher.adapters.mine')", "cli names launcher.adapters.mine"),
-    (rooms.names_nothing, "cli", '"""See ``launcher.shared.report.Gone``."""', "report.Gone"),
-    (rooms.names_nothing, "cli", "def f(task):\n    return f'launcher.trainers.mine.native.xy_{task}'", "native.xy_"),
+    (rooms.circles, "shared__files", "from autofit_launcher.shared import report", "autofit_launcher.shared.files"),
+    (rooms.circles, "trainers__mine__native__run", "from autofit_launcher import cli", "autofit_launcher.cli"),
+    (rooms.names_nothing, "cli", "ARGV = ('-m', 'autofit_launcher.adapters.mine')", "cli names autofit_launcher.adapters.mine"),
+    (rooms.names_nothing, "cli", '"""See ``autofit_launcher.shared.report.Gone``."""', "report.Gone"),
+    (rooms.names_nothing, "cli", "def f(task):\n    return f'autofit_launcher.trainers.mine.native.xy_{task}'", "native.xy_"),
     (rooms.copies_nothing, "trainers__mine__adapter", "MORE = 'gone.py'", "gone"),
     (rooms.copies_nothing, "trainers__mine__adapter", "def f(task):\n    return f'xy_{task}.py'", "xy_"),
-    (rooms.reaches_for_private_names, "process", "from launcher.shared.files import _beside", "process reaches for _beside"),
+    (rooms.reaches_for_private_names, "process", "from autofit_launcher.shared.files import _beside", "process reaches for _beside"),
     (rooms.reaches_for_private_names, "process", "def f(files):\n    return files._beside", "process reaches for _beside"),
 ])  # fmt: skip
 def test_a_broken_wall_is_noticed(rule: Rule, where: str, text: str, said: str, tmp_path: Path) -> None:
@@ -124,5 +125,5 @@ def test_a_broken_wall_is_noticed(rule: Rule, where: str, text: str, said: str, 
 
 
 def test_what_only_a_type_checker_imports_makes_no_circle(tmp_path: Path) -> None:
-    text = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from launcher.shared import report"
+    text = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from autofit_launcher.shared import report"
     assert rooms.circles(built(tmp_path, shared__files=text)) == []

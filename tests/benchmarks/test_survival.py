@@ -27,7 +27,7 @@ def test_ten_seeds_in_a_row_hold_every_trainer_and_every_yolo_task() -> None:
 
 def accepted(case: cases.Case, folder: Path) -> bool:
     """Whether autofit makes a ladder of the case. Its data isn't there, and isn't looked at."""
-    from launcher.cli import main as cli
+    from autofit_launcher.cli import main as cli
 
     places = {"data": "d", "python": sys.executable, "here": str(play.HERE), "root": str(ROOT)}
     (folder / "recipes").mkdir(parents=True)

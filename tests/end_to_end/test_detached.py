@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from launcher.history import owner, runs
-from launcher.history.owner import State
+from autofit_launcher.history import owner, runs
+from autofit_launcher.history.owner import State
 from tests.helpers.command_line import answer, autofit
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")

@@ -59,7 +59,7 @@ QUICK = ("--learning_rate=0.001", "--checkpointing", "false", "--eval_batch_size
 
 
 def test_it_is_the_wheels_that_are_tested(programs: Path, tmp_path: Path) -> None:
-    code = "import launcher, autofit_sentence_transformers as ours; print(launcher.__file__, ours.__file__)"
+    code = "import autofit_launcher, autofit_sentence_transformers as ours; print(autofit_launcher.__file__, ours.__file__)"
     places = run(programs, tmp_path, "python", "-c", code).stdout.split()
     assert len(places) == 2 and all(place.startswith(str(programs.parent)) for place in places)
 
@@ -81,7 +81,7 @@ def test_its_recipe_trains_to_the_end_after_a_real_failure(programs: Path, tmp_p
     assert record["effective_batch"] == 64 and record["rung"]["micro_batch"] < 64
     assert "--batch_size 64" in record["command"] and f"--mini_batch_size {record['rung']['micro_batch']}" in record["command"]
     assert record["results"]["steps"] == 3 and "eval_cosine_ndcg@10" in record["results"]["metrics"]
-    assert "launcher" not in record["command"] and (Path(record["run_dir"]) / "native" / "train_embeddings.py").is_file()
+    assert "autofit_launcher" not in record["command"] and (Path(record["run_dir"]) / "native" / "train_embeddings.py").is_file()
 
 
 def test_a_command_of_its_own_is_fitted_without_a_recipe(programs: Path, folder: Path) -> None:

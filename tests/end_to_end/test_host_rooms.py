@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from launcher.shared.sizes import MIB
+from autofit_launcher.shared.sizes import MIB
 from tests.helpers import limits
 from tests.helpers.command_line import answer, autofit
 from tests.helpers.places import ROOT
@@ -106,7 +106,7 @@ def test_what_a_script_gathers_and_joins_is_no_false_fit_where_its_trial_has_cut
 
 @needs_a_pretended_card
 def test_what_a_script_gathers_in_host_memory_beside_a_card_counts_for_the_whole_set(tmp_path: Path) -> None:
-    played = [sys.executable, "-m", "launcher.pretended", "gpu=a100_80gb", "--"]
+    played = [sys.executable, "-m", "autofit_launcher.pretended", "gpu=a100_80gb", "--"]
     done = autofit("run", "--json", "--", *GATHERS, cwd=tmp_path, timeout=500, before=played)
     assert done.returncode == 0, done.stderr[-3000:]
     said = answer(done)

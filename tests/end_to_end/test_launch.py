@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 import yaml
 
-from launcher.machine import headroom
-from launcher.trainers.suite import snapshot
+from autofit_launcher.machine import headroom
+from autofit_launcher.trainers.suite import snapshot
 from tests.conftest import failed_above, launched_with, write_yolo_dataset
 from tests.helpers.places import ROOT
 
@@ -42,7 +42,7 @@ def place(tmp_path: Path) -> Path:
 
 def start(place: Path, *words: str, json_line: bool = True) -> subprocess.Popen[str]:
     env = {**os.environ, "PYTHONPATH": str(ROOT), "YOLO_CONFIG_DIR": str(place / "home"), "YOLO_OFFLINE": "1"}
-    argv = [sys.executable, "-m", "launcher", *words, "recipe=small", "data=dataset/data.yaml", *(["--json"] if json_line else [])]
+    argv = [sys.executable, "-m", "autofit_launcher", *words, "recipe=small", "data=dataset/data.yaml", *(["--json"] if json_line else [])]
     return subprocess.Popen(argv, cwd=place, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 

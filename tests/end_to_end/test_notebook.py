@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from autofit_launcher.pretended import cards, catalogue
 from benchmarks.gpu_check import sent
-from launcher.pretended import cards, catalogue
 from tests.helpers.places import ROOT
 
 

@@ -17,8 +17,8 @@ import pytest
 import torch
 import yaml
 
+from autofit_launcher.trainers.suite import snapshot
 from benchmarks.faults import inject
-from launcher.trainers.suite import snapshot
 from tests.conftest import launched_with
 from tests.helpers import resumable
 from tests.helpers.places import ROOT
@@ -40,7 +40,7 @@ class Night:
         env = {
             **os.environ, "PYTHONPATH": str(ROOT), "YOLO_CONFIG_DIR": str(self.place / "home"), "YOLO_OFFLINE": "1", NIGHT: str(self.place),
         }  # fmt: skip
-        argv = [sys.executable, "-m", "launcher", *(words or self.words), "--json"]
+        argv = [sys.executable, "-m", "autofit_launcher", *(words or self.words), "--json"]
         with (self.place / "err").open("a") as err:
             self.running = subprocess.Popen(argv, cwd=self.place, env=env, stdout=subprocess.PIPE, stderr=err, text=True)
         return self.running

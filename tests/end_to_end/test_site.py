@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from launcher.cli import manual
-from launcher.cli.verbs import VERBS
-from launcher.config.schema import Recipe
+from autofit_launcher.cli import manual
+from autofit_launcher.cli.verbs import VERBS
+from autofit_launcher.config.schema import Recipe
 from tests.helpers.places import ROOT
 
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")])

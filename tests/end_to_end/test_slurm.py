@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 import yaml
 
-from launcher.history import runs
+from autofit_launcher.history import runs
 from tests.helpers import resumable, slurm
 from tests.helpers.command_line import answer, autofit
 from tests.helpers.places import ROOT, SCRIPTS
@@ -213,7 +213,7 @@ def test_at_the_warning_before_its_time_limit_it_saves_and_is_queued_again_and_g
 @pytest.mark.slow
 def test_a_script_of_ones_own_that_is_requeued_finds_its_run_by_its_job(place: Place) -> None:
     script = place.folder / "job.sh"
-    line = f"exec {sys.executable} -m launcher train recipe=night"
+    line = f"exec {sys.executable} -m autofit_launcher train recipe=night"
     script.write_text(f"#!/bin/bash\n#SBATCH --requeue --open-mode=append --output={place.folder}/job.out\n{line}\n")
     env = {**os.environ, **place.up.env, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(["sbatch", "--parsable", str(script)], env=env, cwd=place.folder, capture_output=True, text=True, check=True)

@@ -10,16 +10,16 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from launcher.cli.launch_view import Display
-from launcher.engine import attempts
-from launcher.engine.events import Finished
-from launcher.engine.state import Fit, Status
-from launcher.ladder.verdict import Kind, Verdict
-from launcher.run import start as launch
-from launcher.shared.report import PASS_SAMPLES, TrialReport
-from launcher.trainers.script.adapter import ScriptAdapter
-from launcher.trainers.suite import cpu_budget
-from launcher.trial.trial import Trial
+from autofit_launcher.cli.launch_view import Display
+from autofit_launcher.engine import attempts
+from autofit_launcher.engine.events import Finished
+from autofit_launcher.engine.state import Fit, Status
+from autofit_launcher.full_run import start as launch
+from autofit_launcher.ladder.verdict import Kind, Verdict
+from autofit_launcher.shared.report import PASS_SAMPLES, TrialReport
+from autofit_launcher.trainers.script.adapter import ScriptAdapter
+from autofit_launcher.trainers.suite import cpu_budget
+from autofit_launcher.trial.trial import Trial
 from tests.helpers import script
 from tests.helpers.places import SCRIPTS
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from launcher.machine import headroom
+from autofit_launcher.machine import headroom
 from tests.conftest import write_yolo_dataset
 from tests.helpers.places import ROOT
 
@@ -65,7 +65,7 @@ def ran(place: Path, *argv: str, **env: str) -> subprocess.CompletedProcess[str]
 
 def autofit(place: Path, *words: str, command: bool = True, **env: str) -> tuple[dict[str, Any], subprocess.CompletedProcess[str]]:
     own = ["--", sys.executable, *COMMAND] if command else []
-    done = ran(place, "-m", "launcher", *words, "device=cpu", "trial.proof_timeout_s=0", "--json", *own, **env)
+    done = ran(place, "-m", "autofit_launcher", *words, "device=cpu", "trial.proof_timeout_s=0", "--json", *own, **env)
     assert done.stdout.strip(), done.stderr
     return json.loads(done.stdout.splitlines()[-1]), done
 
@@ -82,7 +82,7 @@ def test_a_rung_below_the_scripts_own_batch_makes_the_plain_runs_steps_and_leave
     steps = json.loads((place / "ended.json").read_text())["steps"]
     for own in ("begun.txt", "ended.json"):
         (place / own).unlink()
-    recipe = ran(place, "-m", "launcher", "init", "--", sys.executable, *COMMAND)
+    recipe = ran(place, "-m", "autofit_launcher", "init", "--", sys.executable, *COMMAND)
     assert recipe.returncode == 0, recipe.stderr
     peaks = {}
     for rung in (0, 2):

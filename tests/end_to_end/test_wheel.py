@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.engine import reuse
+from autofit_launcher.engine import reuse
 from tests.helpers.places import ROOT
 
 
@@ -30,11 +30,10 @@ def test_the_wheel_carries_configuration_recipes_and_the_demos_maker(wheel: Path
     assert wheel.name.startswith(f"{reuse.DISTRIBUTION}-")
     names = set(zipfile.ZipFile(wheel).namelist())
     in_checkout = [path.relative_to(ROOT) for folder in ("conf", "recipes") for path in (ROOT / folder).rglob("*.yaml")]
-    assert {f"launcher/{path}" for path in in_checkout} <= names
-    assert "launcher/examples/digits/make_digits.py" in names
-    assert not [
-        name for name in names if name.split("/")[0] not in ("launcher", "autofit", "autofit_launcher.py") and ".dist-info" not in name
-    ]
+    assert {f"autofit_launcher/{path}" for path in in_checkout} <= names
+    assert "autofit_launcher/examples/digits/make_digits.py" in names
+    assert {name.split("/")[0] for name in names if ".dist-info" not in name} == {"autofit_launcher"}
+    assert "autofit_launcher/py.typed" in names
     assert not [name for name in names if "/tests/" in name]
 
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from launcher.machine import devices, nvml
-from launcher.shared import card_memory
-from launcher.shared.sizes import GIB
+from autofit_launcher.machine import devices, nvml
+from autofit_launcher.shared import card_memory
+from autofit_launcher.shared.sizes import GIB
 from tests.conftest import write_yolo_dataset
 
 _, absence = nvml.opened()
@@ -25,7 +25,7 @@ pytestmark = [
 
 def autofit(cwd: Path, *words: str) -> tuple[int, dict[str, Any], str]:
     """(exit status, the line of JSON, standard error)"""
-    argv = [sys.executable, "-m", "launcher", *words, "--json"]
+    argv = [sys.executable, "-m", "autofit_launcher", *words, "--json"]
     done = subprocess.run(argv, cwd=cwd, env=None, capture_output=True, text=True, timeout=900, check=False)
     return done.returncode, json.loads(done.stdout.splitlines()[-1]), done.stderr
 

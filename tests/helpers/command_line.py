@@ -15,7 +15,7 @@ from tests.helpers.places import ROOT
 
 def autofit(*words: str, cwd: Path, timeout: float = 300, before: Sequence[str] = (), **env: str) -> subprocess.CompletedProcess[str]:
     """``before``: words of a program that starts it."""
-    argv = [*before, sys.executable, "-m", "launcher", *words]
+    argv = [*before, sys.executable, "-m", "autofit_launcher", *words]
     env = {**os.environ, "PYTHONPATH": str(ROOT), **env}
     return subprocess.run(argv, cwd=cwd, env=env, capture_output=True, text=True, timeout=timeout, check=False)
 

@@ -8,24 +8,24 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-from launcher.adapter.commands import Command
-from launcher.adapter.inputs import Inputs
-from launcher.adapter.protocol import FIRST, RunStart
-from launcher.config import recipe
-from launcher.config.schema import LadderRules, Recipe, RecoverRules, TrainerRules, TrialRules
-from launcher.engine import launch as engine
-from launcher.engine import reuse
-from launcher.engine.state import Fit
-from launcher.history.events import Event
-from launcher.history.run_folder import RunFolder
-from launcher.ladder.rungs import Ladder, Rung, Wheel, build
-from launcher.ladder.verdict import Kind, Verdict
-from launcher.machine.devices import Budget
-from launcher.shared.report import Phase, PhaseUse, TrialReport
-from launcher.shared.sizes import MIB
-from launcher.trainers.suite import cpu_budget
-from launcher.trial.job import Job
-from launcher.trial.trial import Trial
+from autofit_launcher.adapter.commands import Command
+from autofit_launcher.adapter.inputs import Inputs
+from autofit_launcher.adapter.protocol import FIRST, RunStart
+from autofit_launcher.config import recipe
+from autofit_launcher.config.schema import LadderRules, Recipe, RecoverRules, TrainerRules, TrialRules
+from autofit_launcher.engine import launch as engine
+from autofit_launcher.engine import reuse
+from autofit_launcher.engine.state import Fit
+from autofit_launcher.history.events import Event
+from autofit_launcher.history.run_folder import RunFolder
+from autofit_launcher.ladder.rungs import Ladder, Rung, Wheel, build
+from autofit_launcher.ladder.verdict import Kind, Verdict
+from autofit_launcher.machine.devices import Budget
+from autofit_launcher.shared.report import Phase, PhaseUse, TrialReport
+from autofit_launcher.shared.sizes import MIB
+from autofit_launcher.trainers.suite import cpu_budget
+from autofit_launcher.trial.job import Job
+from autofit_launcher.trial.trial import Trial
 from tests.helpers.stand_in import StandIn
 
 LADDER = build([Wheel(name="micro_batch", values=(8, 4, 2))], effective_batch=8)

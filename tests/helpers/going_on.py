@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from launcher.adapter.protocol import Adapter
-from launcher.machine import devices
-from launcher.shared.orders import Orders
-from launcher.trial import trial
-from launcher.trial.trial import Trial
+from autofit_launcher.adapter.protocol import Adapter
+from autofit_launcher.machine import devices
+from autofit_launcher.shared.orders import Orders
+from autofit_launcher.trial import trial
+from autofit_launcher.trial.trial import Trial
 from tests.helpers import script
 
 

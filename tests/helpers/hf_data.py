@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from launcher.config.schema import Recipe
+from autofit_launcher.config.schema import Recipe
 from tests.helpers.places import EXAMPLES, ROOT
 
 

@@ -1,4 +1,4 @@
-"""Marks tests that need a card which isn't there (``launcher.pretended``): a CUDA build of PyTorch and a C compiler."""
+"""Marks tests that need a card which isn't there (``autofit_launcher.pretended``): a CUDA build of PyTorch and a C compiler."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from launcher.errors import BadInput
-from launcher.pretended import cards, catalogue, libraries
+from autofit_launcher.errors import BadInput
+from autofit_launcher.pretended import cards, catalogue, libraries
 
 
 def _why_not() -> str:

@@ -6,9 +6,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from launcher.history import owner
-from launcher.history.run_folder import RunFolder
-from launcher.history.series import Series
+from autofit_launcher.history import owner
+from autofit_launcher.history.run_folder import RunFolder
+from autofit_launcher.history.series import Series
 
 MIB = 2**20
 

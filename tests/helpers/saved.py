@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from launcher.adapter import Checkpoint, Saved
+from autofit_launcher.adapter import Checkpoint, Saved
 
 Looked = Mapping[Path, Checkpoint | str]
 

@@ -94,4 +94,4 @@ def plain_environment() -> dict[str, str]:
 
 def autofit(*words: str, columns: int = 80, cwd: Path, env: Mapping[str, str] | None = None, timeout_s: float = 300.0) -> Shown:
     """A command line of autofit's."""
-    return shown((sys.executable, "-m", "launcher", *words), columns=columns, cwd=cwd, env=env, timeout_s=timeout_s)
+    return shown((sys.executable, "-m", "autofit_launcher", *words), columns=columns, cwd=cwd, env=env, timeout_s=timeout_s)

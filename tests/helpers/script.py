@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from launcher.adapter.build import ladder_of
-from launcher.adapter.protocol import Adapter
-from launcher.config.schema import Recipe
-from launcher.history.events import Listener
-from launcher.history.run_folder import RunFolder
-from launcher.machine.devices import Budget
-from launcher.trainers.suite import cpu_budget
-from launcher.trial.job import Job
+from autofit_launcher.adapter.build import ladder_of
+from autofit_launcher.adapter.protocol import Adapter
+from autofit_launcher.config.schema import Recipe
+from autofit_launcher.history.events import Listener
+from autofit_launcher.history.run_folder import RunFolder
+from autofit_launcher.machine.devices import Budget
+from autofit_launcher.trainers.suite import cpu_budget
+from autofit_launcher.trial.job import Job
 
 FLAGS = {"micro_batch": "--batch-size", "accumulation": "--accum"}
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
-from launcher.adapter import FIRST, Adapter, Budget, Command, Fault, Rung, RunStart, TrialPlan, WheelSpec
+from autofit_launcher.adapter import FIRST, Adapter, Budget, Command, Fault, Rung, RunStart, TrialPlan, WheelSpec
 
 
 class StandIn(Adapter):

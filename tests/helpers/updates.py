@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from launcher.ladder.twins import Step, Twin, TwinFigures
+from autofit_launcher.ladder.twins import Step, Twin, TwinFigures
 
 
 def twin(

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from launcher.trainers.ultralytics.arguments import saved_in
+from autofit_launcher.trainers.ultralytics.arguments import saved_in
 from tests.helpers.shapes import ShapesData
 
 SUFFIXES = {"detect": "", "segment": "-seg", "pose": "-pose", "obb": "-obb"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from launcher.config.schema import Recipe
+from autofit_launcher.config.schema import Recipe
 
 
 def make(data: Path | str, *, ask: dict[str, Any] | None = None, args: dict[str, Any] | None = None, **more: Any) -> Recipe:

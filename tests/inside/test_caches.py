@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from launcher.inside import caches
-from launcher.inside.overlay import Overlay
-from launcher.shared.orders import LABELS
-from launcher.trainers.script.adapter import ScriptAdapter
-from launcher.trainers.suite import cpu_budget, snapshot
-from launcher.trial import trial
+from autofit_launcher.inside import caches
+from autofit_launcher.inside.overlay import Overlay
+from autofit_launcher.shared.orders import LABELS
+from autofit_launcher.trainers.script.adapter import ScriptAdapter
+from autofit_launcher.trainers.suite import cpu_budget, snapshot
+from autofit_launcher.trial import trial
 from tests.helpers import script
 from tests.helpers.places import SCRIPTS
 

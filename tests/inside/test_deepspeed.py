@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from launcher.trainers.hf.inside import deepspeed
+from autofit_launcher.trainers.hf.inside import deepspeed
 
 
 class Engine:

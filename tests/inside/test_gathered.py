@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from launcher.inside.gathered import Gathered, steady_growth
+from autofit_launcher.inside.gathered import Gathered, steady_growth
 
 
 def test_host_memory_that_the_allocator_reuses_shows_as_growth() -> None:

@@ -7,7 +7,7 @@ import torch
 import transformers
 from transformers.generation import utils
 
-from launcher.trainers.hf.inside.hooks import hold_to_full_length
+from autofit_launcher.trainers.hf.inside.hooks import hold_to_full_length
 
 
 @pytest.mark.parametrize("given", [True, False], ids=["with a configuration", "by the model's own"])

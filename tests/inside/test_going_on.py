@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from launcher.adapter import TrialPlan
-from launcher.inside import going_on, kept_checkpoint
-from launcher.inside.overlay import FILES
-from launcher.shared.orders import Orders
-from launcher.shared.report import SAVED, VERSIONS, Failure, Phase, PhaseUse, TrialReport
-from launcher.trial import trial
+from autofit_launcher.adapter import TrialPlan
+from autofit_launcher.inside import going_on, kept_checkpoint
+from autofit_launcher.inside.overlay import FILES
+from autofit_launcher.shared.orders import Orders
+from autofit_launcher.shared.report import SAVED, VERSIONS, Failure, Phase, PhaseUse, TrialReport
+from autofit_launcher.trial import trial
 
 
 def failure(*types: str, message: str = "") -> Failure:

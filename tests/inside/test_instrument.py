@@ -15,14 +15,14 @@ from typing import Any
 import pytest
 from torch.utils.data import BatchSampler, DataLoader, RandomSampler
 
-from launcher.inside import worst
-from launcher.inside.counted import PATIENCE as ENOUGH
-from launcher.inside.instrument import Instrument
-from launcher.inside.passes import TrialPass
-from launcher.shared.orders import Orders
-from launcher.shared.probe import ProbeSettings
-from launcher.shared.report import NOT_EXACT, TRAINED, Phase, TrialReport
-from launcher.shared.sizes import MIB
+from autofit_launcher.inside import worst
+from autofit_launcher.inside.counted import PATIENCE as ENOUGH
+from autofit_launcher.inside.instrument import Instrument
+from autofit_launcher.inside.passes import TrialPass
+from autofit_launcher.shared.orders import Orders
+from autofit_launcher.shared.probe import ProbeSettings
+from autofit_launcher.shared.report import NOT_EXACT, TRAINED, Phase, TrialReport
+from autofit_launcher.shared.sizes import MIB
 
 
 class Recorder:
@@ -280,8 +280,8 @@ from torch.utils.data import DataLoader, TensorDataset
 model = torch.nn.Sequential(torch.nn.Linear(64, 256), torch.nn.ReLU(), torch.nn.Linear(256, 4))
 optimizer = torch.optim.AdamW(model.parameters())
 loader = DataLoader(TensorDataset(torch.randn(96, 64), torch.randint(4, (96,))), 8)
-from launcher.inside import start
-from launcher.shared.probe import ProbeSettings
+from autofit_launcher.inside import start
+from autofit_launcher.shared.probe import ProbeSettings
 start.begin(ProbeSettings(**json.loads(sys.argv[1])))
 for epoch in range(3):
     model.train()

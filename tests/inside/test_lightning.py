@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from launcher.trainers.lightning.inside import hooks as lightning
+from autofit_launcher.trainers.lightning.inside import hooks as lightning
 
 
 class Trainer:

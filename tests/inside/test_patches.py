@@ -11,23 +11,23 @@ from pathlib import Path
 
 import pytest
 
-from launcher.shared.orders import Orders
-from launcher.shared.probe import ProbeSettings
+from autofit_launcher.shared.orders import Orders
+from autofit_launcher.shared.probe import ProbeSettings
 
 LAYERS = """
 import json, os, sys
 if sys.argv[2] == "accumulated":
     os.environ["ACCUMULATE"] = "4"
-    from launcher.trainers.script.native import accumulate
+    from autofit_launcher.trainers.script.native import accumulate
     accumulate.begin()
 import torch, torch.utils.data.dataloader as loaders
-import launcher
-from launcher.inside import start
-from launcher.shared.probe import ProbeSettings
+import autofit_launcher
+from autofit_launcher.inside import start
+from autofit_launcher.shared.probe import ProbeSettings
 from torch.optim.optimizer import Optimizer
 start.begin(ProbeSettings(**json.loads(sys.argv[1])))
 torch.nn.Linear(2, 2)
-OURS = os.path.dirname(launcher.__file__)
+OURS = os.path.dirname(autofit_launcher.__file__)
 PLACES = {
     torch.nn.Module: ("__init__", "__call__", "train", "zero_grad", "__getstate__", "register_parameter"),
     Optimizer: ("__init__", "step", "zero_grad"), torch.optim.AdamW: ("step",), torch.autograd: ("backward", "grad"),
@@ -70,9 +70,9 @@ def test_each_function_of_torch_is_replaced_once(how: str, tmp_path: Path) -> No
 SAVES = """
 import io, posix, sys, tempfile
 from pathlib import Path
-from launcher.inside import overlaid_libraries
-from launcher.inside.after_import import after_import
-from launcher.inside.overlay import Overlay
+from autofit_launcher.inside import overlaid_libraries
+from autofit_launcher.inside.after_import import after_import
+from autofit_launcher.inside.overlay import Overlay
 place, forwarding = Path(sys.argv[1]), []
 if sys.argv[2] == "late":
     import torch
@@ -110,8 +110,8 @@ def test_what_is_saved_by_either_name_goes_aside_and_a_temporary_file_is_always_
 
 CAPTURED = """
 import json, sys
-from launcher.inside import instrument, start
-from launcher.shared.probe import ProbeSettings
+from autofit_launcher.inside import instrument, start
+from autofit_launcher.shared.probe import ProbeSettings
 heard = []
 instrument.Instrument.backward_done = lambda _: heard.append(True)
 start.begin(ProbeSettings(**json.loads(sys.argv[1])))

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from torch import nn
 
-from launcher.inside import ranks as module
-from launcher.inside import stubs
-from launcher.inside.ranks import NO, YES, Ranks
+from autofit_launcher.inside import ranks as module
+from autofit_launcher.inside import stubs
+from autofit_launcher.inside.ranks import NO, YES, Ranks
 
 
 def two(folder: Path) -> tuple[Ranks, Ranks]:

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from launcher.inside import trial
-from launcher.shared.orders import Orders
-from launcher.shared.probe import injected
-from launcher.shared.report import WORLD_SIZE, Failure, TrialReport
+from autofit_launcher.inside import trial
+from autofit_launcher.shared.orders import Orders
+from autofit_launcher.shared.probe import injected
+from autofit_launcher.shared.report import WORLD_SIZE, Failure, TrialReport
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 SLEEPS = "import time; time.sleep(600)"

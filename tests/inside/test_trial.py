@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from launcher.history.events import Event, Listener
-from launcher.ladder.verdict import Kind
-from launcher.shared.report import MICRO_BATCHES, PASS_SAMPLES
-from launcher.trainers.script.adapter import ScriptAdapter
-from launcher.trainers.suite import cpu_budget, snapshot
-from launcher.trial import trial
-from launcher.trial.events import PhaseEntered
-from launcher.trial.trial import Trial
+from autofit_launcher.history.events import Event, Listener
+from autofit_launcher.ladder.verdict import Kind
+from autofit_launcher.shared.report import MICRO_BATCHES, PASS_SAMPLES
+from autofit_launcher.trainers.script.adapter import ScriptAdapter
+from autofit_launcher.trainers.suite import cpu_budget, snapshot
+from autofit_launcher.trial import trial
+from autofit_launcher.trial.events import PhaseEntered
+from autofit_launcher.trial.trial import Trial
 from tests.helpers import script
 from tests.helpers.places import EXAMPLES, SCRIPTS
 from tests.helpers.script import FLAGS

@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 import torch
 
-from launcher.inside import loader_look, worst
-from launcher.inside.instrument import Instrument
-from launcher.shared.orders import Orders
-from launcher.shared.probe import ProbeSettings
-from launcher.shared.report import Phase
+from autofit_launcher.inside import loader_look, worst
+from autofit_launcher.inside.instrument import Instrument
+from autofit_launcher.shared.orders import Orders
+from autofit_launcher.shared.probe import ProbeSettings
+from autofit_launcher.shared.report import Phase
 
 LONGEST = list(range(4))
 

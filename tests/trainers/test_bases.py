@@ -17,9 +17,9 @@ from typing import Any
 
 import pytest
 
-from launcher.shared.orders import HELD, MALLOC_VALUE, MALLOC_VARIABLE, Orders
-from launcher.shared.probe import ProbeSettings, injected
-from launcher.trainers.ultralytics import environment as ultralytics
+from autofit_launcher.shared.orders import HELD, MALLOC_VALUE, MALLOC_VARIABLE, Orders
+from autofit_launcher.shared.probe import ProbeSettings, injected
+from autofit_launcher.trainers.ultralytics import environment as ultralytics
 
 pytestmark = [
     pytest.mark.slow,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.trial import trial
+from autofit_launcher.trial import trial
 from tests.helpers.few import Launches
 
 

@@ -17,7 +17,7 @@ KILLED = 137
 def _is_the_trainer() -> bool:
     watched = os.environ.get(WATCH)
     words = getattr(sys, "orig_argv", [])
-    ours = any(word.startswith("launcher.") for word in words)  # a trial, or what becomes the trainer
+    ours = any(word.startswith("autofit_launcher.") for word in words)  # a trial, or what becomes the trainer
     return bool(watched) and os.environ.get(HELD, "").startswith(watched or "") and not ours
 
 

@@ -13,7 +13,7 @@ import signal
 import sys
 from typing import Any
 
-from launcher.inside.start import after_import
+from autofit_launcher.inside.start import after_import
 
 FIRST = 3
 """Channels of what a detector's first layer is given."""
@@ -76,7 +76,7 @@ class Seen:
 
 def _outside() -> int:
     """What this process holds outside its allocator; 0 where nobody has said on which card."""
-    from launcher.inside.driver import VisibleCard
+    from autofit_launcher.inside.driver import VisibleCard
 
     uuids, idle = (os.environ.get(f"GPU_CHECK_{name}", "").split(",") for name in ("UUID", "IDLE"))
     at = int(RANK or 0)

@@ -15,10 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
-from autofit_sentence_transformers import environment, recognise
-from autofit_sentence_transformers.files import read_json
-from autofit_sentence_transformers.native import train_embeddings as script
-from launcher.adapter import (
+from autofit_launcher.adapter import (
     FIRST,
     Adapter,
     Asked,
@@ -44,6 +41,9 @@ from launcher.adapter import (
     log_line,
     package_folder,
 )
+from autofit_sentence_transformers import environment, recognise
+from autofit_sentence_transformers.files import read_json
+from autofit_sentence_transformers.native import train_embeddings as script
 
 ELSEWHERE: Mapping[str, str] = {
     "model": "It is the ladder's: set ask.model.",

@@ -7,8 +7,8 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from autofit_launcher.adapter import PLACE, BadInput, Belief, Fault, Understood
 from autofit_sentence_transformers.native import train_embeddings as script
-from launcher.adapter import PLACE, BadInput, Belief, Fault, Understood
 
 PROGRAM = "train-embeddings"
 MODULE = script.__name__

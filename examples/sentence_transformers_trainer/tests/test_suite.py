@@ -11,8 +11,8 @@ import pytest
 from autofit_sentence_transformers.adapter import SentenceTransformersAdapter
 from autofit_sentence_transformers.make_pairs import make
 
-from launcher.adapter import DeviceRules, LadderRules, Progress, Recipe, Rung, TrainerRules, WheelRule
-from launcher.trainers.suite import AdapterSuite
+from autofit_launcher.adapter import DeviceRules, LadderRules, Progress, Recipe, Rung, TrainerRules, WheelRule
+from autofit_launcher.trainers.suite import AdapterSuite
 
 
 @pytest.fixture(scope="session")

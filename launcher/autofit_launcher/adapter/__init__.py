@@ -1,27 +1,27 @@
 """The names that a trainer's package imports: the adapter's interface, the values it is given and returns, and what adapters share.
 
-It is the launcher's side. A trainer's trial runs in the trainer's own process and imports ``launcher.inside.api`` instead; its tests
-subclass ``launcher.trainers.suite.AdapterSuite``. Other modules may move without notice; the names in ``__all__`` stay.
+It is the launcher's side. A trainer's trial runs in the trainer's own process and imports ``autofit_launcher.inside.api`` instead; its
+tests subclass ``autofit_launcher.trainers.suite.AdapterSuite``. Other modules may move without notice; the names in ``__all__`` stay.
 """
 
-from launcher.adapter import log_line, progress
-from launcher.adapter.build import WheelSpec
-from launcher.adapter.commands import Checkpoint, Command, TrialPlan, absolute, copies
-from launcher.adapter.faults import destination_faults
-from launcher.adapter.inputs import Inputs, package_folder
-from launcher.adapter.log_line import LogLine, TrainerWords
-from launcher.adapter.progress import Progress
-from launcher.adapter.protocol import FIRST, Adapter, Correction, RunStart, Saved, Weights, row_by_row
-from launcher.adapter.recognised import Belief, Doubt, Understood, typed
-from launcher.config.schema import DeviceRules, LadderRules, Recipe, TrainerRules, TrialRules, Value, WheelRule
-from launcher.errors import PLACE, BadInput, Fault, did_you_mean
-from launcher.ladder.asked import Asked
-from launcher.ladder.course import Length
-from launcher.ladder.rungs import Ladder, Rung, halves_down
-from launcher.ladder.twins import Finding
-from launcher.machine.devices import Budget
-from launcher.shared import checkpoint_files
-from launcher.shared.report import TrialReport
+from autofit_launcher.adapter import log_line, progress
+from autofit_launcher.adapter.build import WheelSpec
+from autofit_launcher.adapter.commands import Checkpoint, Command, TrialPlan, absolute, copies
+from autofit_launcher.adapter.faults import destination_faults
+from autofit_launcher.adapter.inputs import Inputs, package_folder
+from autofit_launcher.adapter.log_line import LogLine, TrainerWords
+from autofit_launcher.adapter.progress import Progress
+from autofit_launcher.adapter.protocol import FIRST, Adapter, Correction, RunStart, Saved, Weights, row_by_row
+from autofit_launcher.adapter.recognised import Belief, Doubt, Understood, typed
+from autofit_launcher.config.schema import DeviceRules, LadderRules, Recipe, TrainerRules, TrialRules, Value, WheelRule
+from autofit_launcher.errors import PLACE, BadInput, Fault, did_you_mean
+from autofit_launcher.ladder.asked import Asked
+from autofit_launcher.ladder.course import Length
+from autofit_launcher.ladder.rungs import Ladder, Rung, halves_down
+from autofit_launcher.ladder.twins import Finding
+from autofit_launcher.machine.devices import Budget
+from autofit_launcher.shared import checkpoint_files
+from autofit_launcher.shared.report import TrialReport
 
 __all__ = [
     "FIRST",

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from launcher.config.schema import Recipe, Value, WheelRule
-from launcher.errors import BadInput, Fault, did_you_mean
-from launcher.ladder.rungs import MICRO_BATCH, ActsIn, Ladder, Wheel, build, divisors_down, halves_down, sizes_down, whole_floor
+from autofit_launcher.config.schema import Recipe, Value, WheelRule
+from autofit_launcher.errors import BadInput, Fault, did_you_mean
+from autofit_launcher.ladder.rungs import MICRO_BATCH, ActsIn, Ladder, Wheel, build, divisors_down, halves_down, sizes_down, whole_floor
 
 if TYPE_CHECKING:
-    from launcher.adapter.protocol import Adapter
+    from autofit_launcher.adapter.protocol import Adapter
 
 
 def ladder_of(adapter: Adapter) -> Ladder:

@@ -8,12 +8,12 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from launcher.config.schema import Value
-from launcher.history.records import CheckpointRecord
-from launcher.machine import torchrun
-from launcher.machine.devices import Budget, told
-from launcher.shared.orders import Orders
-from launcher.shared.probe import SHIM, ProbeSettings, injected
+from autofit_launcher.config.schema import Value
+from autofit_launcher.history.records import CheckpointRecord
+from autofit_launcher.machine import torchrun
+from autofit_launcher.machine.devices import Budget, told
+from autofit_launcher.shared.orders import Orders
+from autofit_launcher.shared.probe import SHIM, ProbeSettings, injected
 
 Checkpoint = CheckpointRecord
 """A whole checkpoint, as the record has it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from launcher.errors import Fault
+from autofit_launcher.errors import Fault
 
 
 def destination_faults(key: str, folder: Any) -> list[Fault]:

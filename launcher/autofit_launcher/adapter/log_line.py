@@ -11,9 +11,9 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from launcher.adapter import progress
-from launcher.adapter.progress import ANSI, Progress
-from launcher.shared.memory_failures import Source
+from autofit_launcher.adapter import progress
+from autofit_launcher.adapter.progress import ANSI, Progress
+from autofit_launcher.shared.memory_failures import Source
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,7 +1,7 @@
 """The interface between autofit and a trainer. An adapter translates; it never runs, searches, judges or supervises.
 
 To add a trainer, write a class that inherits ``Adapter``, in a folder or an installed package, and name it in the entry-point group
-``autofit.adapters``. ``launcher.trainers.suite`` tests what it must do. What has a body here may be left out: the trainer then can't do it.
+``autofit.adapters``. ``trainers.suite`` tests what it must do. What has a body here may be left out: the trainer then can't do it.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
-from launcher.adapter import log_line
-from launcher.adapter.build import WheelSpec
-from launcher.adapter.commands import Checkpoint, Command, TrialPlan
-from launcher.adapter.inputs import Inputs
-from launcher.adapter.log_line import LogLine, TrainerWords
-from launcher.adapter.progress import Progress
-from launcher.adapter.recognised import Understood
-from launcher.config.schema import Recipe, Value
-from launcher.errors import Fault
-from launcher.ladder.asked import Asked
-from launcher.ladder.rungs import Ladder, Rung
-from launcher.ladder.twins import Finding
-from launcher.machine import ranks
-from launcher.machine.devices import Budget
+from autofit_launcher.adapter import log_line
+from autofit_launcher.adapter.build import WheelSpec
+from autofit_launcher.adapter.commands import Checkpoint, Command, TrialPlan
+from autofit_launcher.adapter.inputs import Inputs
+from autofit_launcher.adapter.log_line import LogLine, TrainerWords
+from autofit_launcher.adapter.progress import Progress
+from autofit_launcher.adapter.recognised import Understood
+from autofit_launcher.config.schema import Recipe, Value
+from autofit_launcher.errors import Fault
+from autofit_launcher.ladder.asked import Asked
+from autofit_launcher.ladder.rungs import Ladder, Rung
+from autofit_launcher.ladder.twins import Finding
+from autofit_launcher.machine import ranks
+from autofit_launcher.machine.devices import Budget
 
 NOT_FINITE = "its weights are not finite"
 """The reason, for people, why a checkpoint of a diverged training can't be used."""

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from launcher.errors import BadInput, Fault, did_you_mean
-from launcher.ladder.rungs import AS_ASKED, CHECKPOINTING, MICRO_BATCH
+from autofit_launcher.errors import BadInput, Fault, did_you_mean
+from autofit_launcher.ladder.rungs import AS_ASKED, CHECKPOINTING, MICRO_BATCH
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

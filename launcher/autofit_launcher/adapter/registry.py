@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 
-from launcher.adapter import log_line
-from launcher.adapter.log_line import TrainerWords
-from launcher.adapter.protocol import Adapter
-from launcher.errors import BadInput, Fault, did_you_mean
-from launcher.paths import entry_points
+from autofit_launcher.adapter import log_line
+from autofit_launcher.adapter.log_line import TrainerWords
+from autofit_launcher.adapter.protocol import Adapter
+from autofit_launcher.errors import BadInput, Fault, did_you_mean
+from autofit_launcher.paths import entry_points
 
 log = logging.getLogger(__name__)
 
@@ -58,6 +58,6 @@ def load_adapter(name: str) -> type[Adapter]:
         wrong = f"the adapter {name!r} ({found[0].value}) can't be loaded: {type(error).__name__}: {error}"
         raise BadInput([Fault(key="trainer.adapter", found=wrong, cure="Reinstall or remove its package.")]) from error
     if not (isinstance(adapter, type) and issubclass(adapter, Adapter)):
-        wrong = f"the adapter {name!r} ({found[0].value}) is no class that inherits Adapter of launcher.adapter"
+        wrong = f"the adapter {name!r} ({found[0].value}) is no class that inherits Adapter of autofit_launcher.adapter"
         raise BadInput([Fault(key="trainer.adapter", found=wrong, cure="Update or remove its package.")])
     return adapter

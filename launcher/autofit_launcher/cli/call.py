@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from launcher.cli.terminal import Terminal
-from launcher.errors import ExitCode
+from autofit_launcher.cli.terminal import Terminal
+from autofit_launcher.errors import ExitCode
 
 FIT_ONLY = "--fit-only"
 ALLOW_BATCH = "--allow-batch"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from datetime import datetime
 
-from launcher.cli.call import Answer, Call
-from launcher.errors import ExitCode
-from launcher.shared.activity import doing
+from autofit_launcher.cli.call import Answer, Call
+from autofit_launcher.errors import ExitCode
+from autofit_launcher.shared.activity import doing
 
 DETACH = "--detach"
 BEGUN_S = 30.0
@@ -22,15 +22,15 @@ def wants_detach(call: Call) -> bool:
 
 def detached(call: Call) -> Answer:
     """Starts the call and waits until it has a run folder, has ended, or takes too long."""
-    from launcher import paths
-    from launcher.machine import process
+    from autofit_launcher import paths
+    from autofit_launcher.machine import process
 
     log = paths.state_folder() / f"{call.verb}-{datetime.now():%Y%m%d-%H%M%S-%f}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     launched = log.with_suffix(".launched")
     flags = [*sorted(call.flags - {DETACH}), *(f"{name}={value}" for name, value in call.values.items())]
     command = ("--", *call.command) if call.command else ()
-    argv = process.python_module("launcher", call.verb, *flags, *call.words, *command)
+    argv = process.python_module("autofit_launcher", call.verb, *flags, *call.words, *command)
     child = process.detach(argv, env={paths.LAUNCHED: str(launched)}, log=log)
     folder, returncode, until = None, None, time.monotonic() + BEGUN_S
     with doing("waiting for its run folder"):

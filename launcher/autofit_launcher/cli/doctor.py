@@ -7,19 +7,19 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from launcher.cli.call import Answer, Call
-from launcher.errors import ExitCode
+from autofit_launcher.cli.call import Answer, Call
+from autofit_launcher.errors import ExitCode
 
 if TYPE_CHECKING:
-    from launcher.machine.checkup import Check
+    from autofit_launcher.machine.checkup import Check
 
 _WIDTH = 13
 
 
 def doctor(call: Call) -> Answer:
     """Prints one line for each thing that was looked at; exit status 1 where one would stop a launch."""
-    from launcher.history import runs
-    from launcher.machine import checkup
+    from autofit_launcher.history import runs
+    from autofit_launcher.machine import checkup
 
     lines = checkup.look(os.environ, folder=Path.cwd() / runs.ROOT)
     for line in lines:

@@ -8,12 +8,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from launcher.cli.call import Answer, Call
-from launcher.cli.refusals import refusal, word
-from launcher.errors import ExitCode
+from autofit_launcher.cli.call import Answer, Call
+from autofit_launcher.cli.refusals import refusal, word
+from autofit_launcher.errors import ExitCode
 
 if TYPE_CHECKING:
-    from launcher.explain.explanation import Explanation
+    from autofit_launcher.explain.explanation import Explanation
 
 MOST_BYTES = 8 << 20
 """Bytes that are read of a log, from its end: that is where it tells of its failure."""
@@ -21,7 +21,7 @@ MOST_BYTES = 8 << 20
 
 def explain(call: Call) -> Answer:
     """Explains a file, standard input, or a run; without a word the newest run."""
-    from launcher.explain import explanation
+    from autofit_launcher.explain import explanation
 
     name, text, run = _read(call)
     said = explanation.explain(text)
@@ -41,8 +41,8 @@ def _read(call: Call) -> tuple[str, str, str]:
 
 
 def _of_run(name: str) -> tuple[str, str, str]:
-    from launcher.cli import logs
-    from launcher.history.runs import Reader, find, newest
+    from autofit_launcher.cli import logs
+    from autofit_launcher.history.runs import Reader, find, newest
 
     folder = find(name) if name else newest()
     said = logs.latest(Reader(folder).now())
@@ -59,7 +59,7 @@ def _end(path: Path) -> str:
 
 
 def _show(call: Call, said: Explanation, name: str, command: str) -> None:
-    from launcher.explain import known
+    from autofit_launcher.explain import known
 
     rows = [
         ("what", said.headline),

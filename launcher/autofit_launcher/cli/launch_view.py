@@ -7,10 +7,10 @@ from functools import singledispatchmethod
 from rich.console import Console
 from rich.text import Text
 
-from launcher.cli import outcome_view, prose, rungs_view
-from launcher.cli.call import ALLOW_DIFFERENCE
-from launcher.cli.rungs_view import words
-from launcher.engine.events import (
+from autofit_launcher.cli import outcome_view, prose, rungs_view
+from autofit_launcher.cli.call import ALLOW_DIFFERENCE
+from autofit_launcher.cli.rungs_view import words
+from autofit_launcher.engine.events import (
     CardTaken,
     Finished,
     Fitted,
@@ -22,19 +22,19 @@ from launcher.engine.events import (
     TrialReported,
     Unturned,
 )  # fmt: skip
-from launcher.engine.state import Status
-from launcher.history.events import Event
-from launcher.history.kept_fits import day
-from launcher.ladder import search
-from launcher.ladder.verdict import Kind
-from launcher.machine import headroom
-from launcher.machine.devices import Budget
-from launcher.page.facts import size
-from launcher.run.events import AttemptEnded, AttemptStarted, Deviated, Recovering
-from launcher.shared.sizes import format_duration, format_size
-from launcher.trial.events import PhaseEntered, TrialEnded, TrialStarted
-from launcher.trial.job import Job
-from launcher.trial.trial import Trial
+from autofit_launcher.engine.state import Status
+from autofit_launcher.full_run.events import AttemptEnded, AttemptStarted, Deviated, Recovering
+from autofit_launcher.history.events import Event
+from autofit_launcher.history.kept_fits import day
+from autofit_launcher.ladder import search
+from autofit_launcher.ladder.verdict import Kind
+from autofit_launcher.machine import headroom
+from autofit_launcher.machine.devices import Budget
+from autofit_launcher.page.facts import size
+from autofit_launcher.shared.sizes import format_duration, format_size
+from autofit_launcher.trial.events import PhaseEntered, TrialEnded, TrialStarted
+from autofit_launcher.trial.job import Job
+from autofit_launcher.trial.trial import Trial
 
 USUAL = 5
 """Trials that nine of ten first launches take at most (docs/fit.md)."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from launcher.cli.call import FORGET, Answer, Call
-from launcher.cli.refusals import refusal, word
-from launcher.config.recipe_files import recipe_files
-from launcher.errors import ExitCode, did_you_mean
+from autofit_launcher.cli.call import FORGET, Answer, Call
+from autofit_launcher.cli.refusals import refusal, word
+from autofit_launcher.config.recipe_files import recipe_files
+from autofit_launcher.errors import ExitCode, did_you_mean
 
 COPY = "copy"
 
@@ -75,7 +75,7 @@ def schema(call: Call) -> Answer:
     """Prints the JSON schema of a recipe's file."""
     import json
 
-    from launcher.config import json_schema
+    from autofit_launcher.config import json_schema
 
     told = json_schema.of_a_file()
     call.terminal.say(json.dumps(told, indent=2))
@@ -97,8 +97,8 @@ def fits(call: Call) -> Answer:
     """Shows the fits that are kept, the newest first, and those that a run has disproved; ``--forget`` forgets one fit, or all."""
     if FORGET in call.values:
         return _forgotten(call, call.values[FORGET])
-    from launcher.cli import runs_view
-    from launcher.history import kept_fits
+    from autofit_launcher.cli import runs_view
+    from autofit_launcher.history import kept_fits
 
     known = kept_fits.everything()
     kept = sorted((one.fit for one in known if one.fit is not None), key=lambda fit: fit.id, reverse=True)
@@ -113,7 +113,7 @@ def fits(call: Call) -> Answer:
 
 def _forgotten(call: Call, said: str) -> Answer:
     """Forgets one fit, or all; what runs have disproved stays known."""
-    from launcher.history import kept_fits
+    from autofit_launcher.history import kept_fits
 
     if said != "all" and not said.isdecimal():
         raise refusal(f"{said!r} is no number of a fit", f"autofit fits {FORGET} 3, or {FORGET} all; `autofit fits` numbers them.")

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from launcher.cli.call import TRIAL, Answer, Call
-from launcher.cli.refusals import refusal, word
-from launcher.errors import ExitCode
+from autofit_launcher.cli.call import TRIAL, Answer, Call
+from autofit_launcher.cli.refusals import refusal, word
+from autofit_launcher.errors import ExitCode
 
 if TYPE_CHECKING:
-    from launcher.cli.terminal import Shown
-    from launcher.history.runs import Run
+    from autofit_launcher.cli.terminal import Shown
+    from autofit_launcher.history.runs import Run
 
 FOLLOW = ("-f", "--follow")
 LOOK_S = 0.5
@@ -31,7 +31,7 @@ class Said:
 
 def logs(call: Call) -> Answer:
     """Prints a run's output, without a name the newest one's; with ``-f`` until it or the trial has ended, or nobody reads it any more."""
-    from launcher.history.runs import Reader, find, newest
+    from autofit_launcher.history.runs import Reader, find, newest
 
     name, trial = word(call, "run"), _number(call)
     reader = Reader(find(name) if name else newest())

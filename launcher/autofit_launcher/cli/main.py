@@ -17,13 +17,13 @@ from dataclasses import asdict
 from types import FrameType
 from typing import TypeVar
 
-from launcher import __version__
-from launcher.cli import submit, verbs
-from launcher.cli.call import VALUED, Answer, Call, Takes, Task, Verb
-from launcher.cli.refusals import refusal
-from launcher.cli.terminal import Streams, Terminal
-from launcher.config import compose
-from launcher.errors import BadInput, ExitCode, Interrupted
+from autofit_launcher import __version__
+from autofit_launcher.cli import submit, verbs
+from autofit_launcher.cli.call import VALUED, Answer, Call, Takes, Task, Verb
+from autofit_launcher.cli.refusals import refusal
+from autofit_launcher.cli.terminal import Streams, Terminal
+from autofit_launcher.config import compose
+from autofit_launcher.errors import BadInput, ExitCode, Interrupted
 
 T = TypeVar("T")
 

@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from launcher.cli.call import Takes, Verb
+from autofit_launcher.cli.call import Takes, Verb
 
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
@@ -54,7 +54,7 @@ def _pairs(said: Mapping[str, str]) -> Iterator[str]:
 
 def _keys(only: tuple[str, ...] = ("",)) -> Iterator[str]:
     """Formats each key that begins with one of ``only``: its default, and below it what it means."""
-    from launcher.config.schema import Recipe
+    from autofit_launcher.config.schema import Recipe
 
     for key, field in fields(Recipe):
         if key.startswith(only):
@@ -64,7 +64,7 @@ def _keys(only: tuple[str, ...] = ("",)) -> Iterator[str]:
 
 def fields(part: Any, section: str = "") -> Iterator[tuple[str, FieldInfo]]:
     """The keys of a section and of all sections in it."""
-    from launcher.config.schema import Part
+    from autofit_launcher.config.schema import Part
 
     for name, field in part.model_fields.items():
         key = f"{section}{name}"
@@ -90,6 +90,6 @@ def _meaning(key: str, field: FieldInfo) -> str:
 
 def _wheels() -> str:
     """Lists what can be asked of each trainer that is installed."""
-    from launcher.adapter.registry import adapters
+    from autofit_launcher.adapter.registry import adapters
 
     return " ".join(f"{one.name}: {', '.join(sorted(one.wheels))}." for one in adapters() if one.wheels)

@@ -6,15 +6,15 @@ from collections.abc import Iterator
 
 from rich.console import Console
 
-from launcher.cli import prose
-from launcher.cli.call import CHECKPOINTING as CHECKPOINTS
-from launcher.cli.rungs_view import words
-from launcher.engine.state import Fit, Status, least_need
-from launcher.ladder.rungs import CHECKPOINTING
-from launcher.ladder.verdict import Kind
-from launcher.machine import headroom
-from launcher.shared.memory_failures import OF_MACHINE
-from launcher.shared.sizes import GIB, MIB, format_size
+from autofit_launcher.cli import prose
+from autofit_launcher.cli.call import CHECKPOINTING as CHECKPOINTS
+from autofit_launcher.cli.rungs_view import words
+from autofit_launcher.engine.state import Fit, Status, least_need
+from autofit_launcher.ladder.rungs import CHECKPOINTING
+from autofit_launcher.ladder.verdict import Kind
+from autofit_launcher.machine import headroom
+from autofit_launcher.shared.memory_failures import OF_MACHINE
+from autofit_launcher.shared.sizes import GIB, MIB, format_size
 
 _OF_MEMORY = (Kind.FITS, Kind.OUT_OF_MEMORY, Kind.SPILLED)
 

@@ -10,19 +10,19 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from launcher.cli import no_fit_view, prose, tables
-from launcher.cli.tables import Column
-from launcher.engine.state import Fit, above_trial
-from launcher.history.records import RunRecord
-from launcher.history.runs import how_to_go_on
-from launcher.ladder.same_training import SameTraining
-from launcher.ladder.verdict import Kind, Verdict
-from launcher.page import facts
-from launcher.run.cause import Ended
-from launcher.shared.report import DRAWN_BATCH, Phase
-from launcher.shared.sizes import format_duration, format_size
-from launcher.trial.job import Job
-from launcher.trial.trial import Trial
+from autofit_launcher.cli import no_fit_view, prose, tables
+from autofit_launcher.cli.tables import Column
+from autofit_launcher.engine.state import Fit, above_trial
+from autofit_launcher.full_run.cause import Ended
+from autofit_launcher.history.records import RunRecord
+from autofit_launcher.history.runs import how_to_go_on
+from autofit_launcher.ladder.same_training import SameTraining
+from autofit_launcher.ladder.verdict import Kind, Verdict
+from autofit_launcher.page import facts
+from autofit_launcher.shared.report import DRAWN_BATCH, Phase
+from autofit_launcher.shared.sizes import format_duration, format_size
+from autofit_launcher.trial.job import Job
+from autofit_launcher.trial.trial import Trial
 
 _COLOURS = {Kind.FITS: "green", Kind.OUT_OF_MEMORY: "red", Kind.SPILLED: "red", Kind.CARD_TAKEN: "yellow", Kind.ALTERED: "yellow"}
 

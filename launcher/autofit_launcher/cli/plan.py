@@ -12,15 +12,15 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from launcher.cli.call import FIT_ONLY, Answer, Call, Task
-from launcher.cli.terminal import Terminal
-from launcher.cli.train import drafts, each
-from launcher.errors import COMMAND_LINE, BadInput, ExitCode, Fault
-from launcher.shared.sizes import format_size
+from autofit_launcher.cli.call import FIT_ONLY, Answer, Call, Task
+from autofit_launcher.cli.terminal import Terminal
+from autofit_launcher.cli.train import drafts, each
+from autofit_launcher.errors import COMMAND_LINE, BadInput, ExitCode, Fault
+from autofit_launcher.shared.sizes import format_size
 
 if TYPE_CHECKING:
-    from launcher.config.recipe import Draft
-    from launcher.pretended.catalogue import GpuModel
+    from autofit_launcher.config.recipe import Draft
+    from autofit_launcher.pretended.catalogue import GpuModel
 
 GPU = "gpu="
 EVIDENCE = "played on PyTorch's own CUDA allocator: what it holds is exact, context and workspaces are assumed; a trial on a card proves it"
@@ -38,7 +38,7 @@ def plan(call: Call) -> Iterable[Task]:
 
 def _cards(words: Sequence[str]) -> list[GpuModel]:
     """Finds the cards that are named. Raises BadInput where none is named, or one that isn't known."""
-    from launcher.pretended import catalogue
+    from autofit_launcher.pretended import catalogue
 
     names = [name for word in words if word.startswith(GPU) for name in word.removeprefix(GPU).split(",") if name]
     if not names:
@@ -60,8 +60,8 @@ def _of_recipe(draft: Draft, terminal: Terminal, *, models: Sequence[GpuModel]) 
 
 def _small_data(draft: Draft, terminal: Terminal, place: Path) -> list[str]:
     """Words for small data, where the recipe's isn't here and such can be made."""
-    from launcher.adapter.registry import load_adapter
-    from launcher.config.hydra_overrides import quoted
+    from autofit_launcher.adapter.registry import load_adapter
+    from autofit_launcher.config.hydra_overrides import quoted
 
     assert draft.recipe is not None
     recipe = draft.recipe
@@ -77,7 +77,7 @@ def _small_data(draft: Draft, terminal: Terminal, place: Path) -> list[str]:
 
 def _played(words: Sequence[str], terminal: Terminal, *, models: Sequence[GpuModel], program: str, command: Sequence[str] = ()) -> Answer:
     """The answer for each card. Where the input can't work on one, it can't on another."""
-    from launcher.machine import process
+    from autofit_launcher.machine import process
 
     python = process.interpreter_of(program) if program else sys.executable
     played, codes = list[dict[str, Any]](), list[ExitCode]()
@@ -98,8 +98,8 @@ def _on_card(
     said: Sequence[str], command: Sequence[str], terminal: Terminal, *, model: GpuModel, python: str
 ) -> tuple[ExitCode, Mapping[str, Any]]:
     """Plays the launch on a pretended card. Returns (its exit status, its record)."""
-    from launcher.machine import process
-    from launcher.pretended.cards import Cards, played
+    from autofit_launcher.machine import process
+    from autofit_launcher.pretended.cards import Cards, played
 
     with (
         tempfile.TemporaryDirectory(prefix="autofit-") as folder,
@@ -107,7 +107,7 @@ def _on_card(
     ):
         place, memory = Path(folder), [] if any("device.memory=" in word for word in said) else ["device.memory=null"]
         words = [*said, *_RULES, *memory, f"run.root={place / 'runs'}", *(("--", *command) if command else ())]
-        argv = process.python_module("launcher", *words)
+        argv = process.python_module("autofit_launcher", *words)
         child = process.start(argv, env=env, stdout=place / "stdout", stderr=place / "stderr", show=terminal.streams())
         with process.forward_signals(child):
             ended = process.wait(child)
@@ -117,7 +117,7 @@ def _on_card(
 
 
 def _said(card: Mapping[str, Any]) -> str:
-    from launcher.page import facts
+    from autofit_launcher.page import facts
 
     if card.get("rung_index") is None:
         return str(card.get("status", "refused")).replace("_", " ")

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.text import Text
 
 if TYPE_CHECKING:
-    from launcher.errors import Fault
+    from autofit_launcher.errors import Fault
 
 _WORD = re.compile(r"\S+")
 

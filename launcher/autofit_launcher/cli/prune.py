@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from launcher.cli.call import Answer, Call
-from launcher.cli.refusals import refusal
-from launcher.errors import BadInput, ExitCode
+from autofit_launcher.cli.call import Answer, Call
+from autofit_launcher.cli.refusals import refusal
+from autofit_launcher.errors import BadInput, ExitCode
 
 if TYPE_CHECKING:
-    from launcher.history.runs import Run
+    from autofit_launcher.history.runs import Run
 
 PRUNE = "--prune"
 CHECKPOINTS = "--checkpoints"
@@ -25,7 +25,7 @@ _WEIGHTS = (".pt", ".pth", ".ckpt", ".safetensors", ".bin", ".onnx", ".h5", ".ke
 
 def prune(call: Call, runs: Sequence[Run], root: Path) -> Answer:
     """Lists what would go, asks, and removes it. Raises BadInput where it can't ask and wasn't told."""
-    from launcher.shared.sizes import format_size
+    from autofit_launcher.shared.sizes import format_size
 
     say = call.terminal.say
     over = [run for run in runs if _is_over(run) and run.folder.path.is_relative_to(root.resolve())]  # none that is only linked to
@@ -56,7 +56,7 @@ def _runs(count: int) -> str:
 
 
 def _is_over(run: Run) -> bool:
-    from launcher.history.owner import State
+    from autofit_launcher.history.owner import State
 
     never_begun = run.submission is not None and run.record is None and run.state == "stopped"  # its job was taken back, or failed
     free = run.owner.state in (State.ENDED, State.KILLED) or never_begun
@@ -83,7 +83,7 @@ def _agreed(call: Call, question: str) -> bool:
 
 def _removed(call: Call, path: Path) -> bool:
     """Removes a run's folder and tells whether it is gone. Meanwhile this process holds it, so that nobody resumes it."""
-    from launcher.history import owner
+    from autofit_launcher.history import owner
 
     try:
         with owner.owning(path):

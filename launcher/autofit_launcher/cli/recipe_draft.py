@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from launcher.adapter.recognised import Understood
+from autofit_launcher.adapter.recognised import Understood
 
 
 def recipe(understood: Understood, *, name: str) -> str:

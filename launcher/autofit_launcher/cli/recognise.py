@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from launcher.adapter.commands import script_among
-from launcher.adapter.protocol import Adapter
-from launcher.adapter.recognised import Understood
-from launcher.adapter.registry import adapters, load_adapter
-from launcher.errors import PLACE, BadInput, Fault
+from autofit_launcher.adapter.commands import script_among
+from autofit_launcher.adapter.protocol import Adapter
+from autofit_launcher.adapter.recognised import Understood
+from autofit_launcher.adapter.registry import adapters, load_adapter
+from autofit_launcher.errors import PLACE, BadInput, Fault
 
 
 def understand(words: Sequence[str], *, value: str = "") -> Understood:

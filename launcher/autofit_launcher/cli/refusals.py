@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from launcher.cli.call import Call
-from launcher.errors import COMMAND_LINE, BadInput, Fault
+from autofit_launcher.cli.call import Call
+from autofit_launcher.errors import COMMAND_LINE, BadInput, Fault
 
 
 def refusal(found: str, cure: str, *, where: str = COMMAND_LINE) -> BadInput:

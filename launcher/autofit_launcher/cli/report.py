@@ -8,22 +8,22 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from launcher.cli.call import Answer, Call
-from launcher.cli.refusals import words
-from launcher.cli.terminal import Terminal
-from launcher.errors import ExitCode
+from autofit_launcher.cli.call import Answer, Call
+from autofit_launcher.cli.refusals import words
+from autofit_launcher.cli.terminal import Terminal
+from autofit_launcher.errors import ExitCode
 
 if TYPE_CHECKING:
-    from launcher.history.run_folder import RunFolder
+    from autofit_launcher.history.run_folder import RunFolder
 
 OPEN = "--open"
 
 
 def report(call: Call) -> Answer:
     """Writes the report of one run into its folder; of several into the folder where it is asked for."""
-    from launcher.history.run_folder import RunFolder
-    from launcher.history.runs import find, newest
-    from launcher.page import page
+    from autofit_launcher.history.run_folder import RunFolder
+    from autofit_launcher.history.runs import find, newest
+    from autofit_launcher.page import page
 
     folders = list(dict.fromkeys(map(find, words(call, "run", most=sys.maxsize)))) or [newest()]
     where = RunFolder(folders[0]).report
@@ -47,7 +47,7 @@ def at_the_end(folder: RunFolder, terminal: Terminal) -> Iterator[None]:
     try:
         yield
     finally:
-        from launcher.page import page
+        from autofit_launcher.page import page
 
         if (path := page.at_the_end(folder)) is not None:
             terminal.labelled("report", str(path), width=8)

@@ -7,20 +7,20 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from launcher.cli.call import ALLOW_BATCH, ALLOW_DIFFERENCE, CHECKPOINTING, FIT_ONLY, GIVE_UP, SET, Answer, Call, Task
-from launcher.cli.detach import detached, wants_detach
-from launcher.cli.train import launches
-from launcher.errors import BadInput, ExitCode, Fault
-from launcher.shared.activity import doing
+from autofit_launcher.cli.call import ALLOW_BATCH, ALLOW_DIFFERENCE, CHECKPOINTING, FIT_ONLY, GIVE_UP, SET, Answer, Call, Task
+from autofit_launcher.cli.detach import detached, wants_detach
+from autofit_launcher.cli.train import launches
+from autofit_launcher.errors import BadInput, ExitCode, Fault
+from autofit_launcher.shared.activity import doing
 
 if TYPE_CHECKING:
-    from launcher.adapter.recognised import Understood
+    from autofit_launcher.adapter.recognised import Understood
 
 
 def run(call: Call) -> Iterable[Task]:
     """Launches the command as a recipe that is written nowhere, then as with any recipe."""
-    from launcher.adapter.recognised import free_batch
-    from launcher.cli import recipe_draft, recognise
+    from autofit_launcher.adapter.recognised import free_batch
+    from autofit_launcher.cli import recipe_draft, recognise
 
     if wants_detach(call):
         return [partial(detached, call)]
@@ -36,7 +36,7 @@ def run(call: Call) -> Iterable[Task]:
 
 def init(call: Call) -> Answer:
     """Writes the command as a recipe of the person's own, in ./recipes."""
-    from launcher.cli import recipe_draft, recognise
+    from autofit_launcher.cli import recipe_draft, recognise
 
     understood = understand(call)
     name = recognise.name_of(understood)
@@ -46,9 +46,9 @@ def init(call: Call) -> Answer:
 
 def understand(call: Call) -> Understood:
     """Finds what the command is taken for, and says so. Raises BadInput where it can't be told."""
-    from launcher.adapter.recognised import checkpointed, giving_up
-    from launcher.adapter.registry import load_adapter
-    from launcher.cli import recipe_draft, recognise
+    from autofit_launcher.adapter.recognised import checkpointed, giving_up
+    from autofit_launcher.adapter.registry import load_adapter
+    from autofit_launcher.cli import recipe_draft, recognise
 
     with doing("reading the command, and what it runs"):
         understood = recognise.understand(call.command, value=call.values.get(SET, ""))

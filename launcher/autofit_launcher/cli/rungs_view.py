@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.text import Text
 
-from launcher.cli import prose, tables
-from launcher.cli.tables import Column
-from launcher.page import facts
-from launcher.shared.sizes import format_size
+from autofit_launcher.cli import prose, tables
+from autofit_launcher.cli.tables import Column
+from autofit_launcher.page import facts
+from autofit_launcher.shared.sizes import format_size
 
 if TYPE_CHECKING:
-    from launcher.ladder.rungs import Ladder, Rung
-    from launcher.machine.devices import Budget
-    from launcher.trial.trial import Trial
+    from autofit_launcher.ladder.rungs import Ladder, Rung
+    from autofit_launcher.machine.devices import Budget
+    from autofit_launcher.trial.trial import Trial
 
 
 def ladder(ladder: Ladder, console: Console) -> None:

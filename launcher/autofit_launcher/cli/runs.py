@@ -9,18 +9,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from launcher.cli import prune, submit, train
-from launcher.cli.call import Answer, Call
-from launcher.cli.detach import DETACH, detached
-from launcher.cli.refusals import refusal, word
-from launcher.errors import BadInput, ExitCode, Interrupted
-from launcher.shared.activity import doing
+from autofit_launcher.cli import prune, submit, train
+from autofit_launcher.cli.call import Answer, Call
+from autofit_launcher.cli.detach import DETACH, detached
+from autofit_launcher.cli.refusals import refusal, word
+from autofit_launcher.errors import BadInput, ExitCode, Interrupted
+from autofit_launcher.shared.activity import doing
 
 if TYPE_CHECKING:
-    from launcher.config.recipe import Draft
-    from launcher.history.owner import Owner
-    from launcher.history.runs import Reader, Run
-    from launcher.history.submission import Submission
+    from autofit_launcher.config.recipe import Draft
+    from autofit_launcher.history.owner import Owner
+    from autofit_launcher.history.runs import Reader, Run
+    from autofit_launcher.history.submission import Submission
 
 PEAKS = "--peaks"
 LOOK_S = 1.0
@@ -39,8 +39,8 @@ LAST_WORDS_S = 5.0
 
 def runs(call: Call) -> Answer:
     """Prints a line for each run, the newest first."""
-    from launcher.cli import runs_view
-    from launcher.history.runs import ROOT, below, run_in
+    from autofit_launcher.cli import runs_view
+    from autofit_launcher.history.runs import ROOT, below, run_in
 
     said = word(call, "folder")
     if prune.PRUNE not in call.flags and (lone := sorted(call.flags & {prune.CHECKPOINTS, prune.YES})):
@@ -63,7 +63,7 @@ def runs(call: Call) -> Answer:
 
 def _peaks(call: Call, found: list[Run]) -> Answer:
     """Shows the pairs of peaks that there are: only a run that was seen has a peak to hold against its trial's."""
-    from launcher.cli import runs_view
+    from autofit_launcher.cli import runs_view
 
     pairs = []
     for run in found:
@@ -84,8 +84,8 @@ def _peaks(call: Call, found: list[Run]) -> Answer:
 
 def watch(call: Call) -> Answer:
     """Shows a run until it ends; with --json what it is at now, once. The exit status is the run's own once it has ended."""
-    from launcher.cli import runs_view
-    from launcher.history.runs import Reader, find, newest
+    from autofit_launcher.cli import runs_view
+    from autofit_launcher.history.runs import Reader, find, newest
 
     said = word(call, "run")
     reader = Reader(find(said) if said else newest(), look=submit.look)
@@ -114,7 +114,7 @@ def _worth_watching(run: Run) -> bool:
 
 def _ended(call: Call, run: Run, *, status: ExitCode) -> Answer:
     """Says how it ended, and what can be done about that."""
-    from launcher.cli import runs_view
+    from autofit_launcher.cli import runs_view
 
     runs_view.ended(call.terminal.console, run)
     if cure := _after(run):
@@ -130,7 +130,7 @@ def _after(run: Run) -> str:
         return f"Nothing has come from it for long: it runs on {run.owner.host}, or was killed there."
     if run.state not in ("killed", "interrupted", "failed", "diverged", "stopped"):
         return ""
-    from launcher.history.runs import how_to_go_on
+    from autofit_launcher.history.runs import how_to_go_on
 
     return how_to_go_on(run.folder.path) if run.record is not None else ""
 
@@ -141,8 +141,8 @@ def _after(run: Run) -> str:
 
 def stop(call: Call) -> Answer:
     """Asks the process that runs it to stop, waits for its end, and says what happened and how to go on."""
-    from launcher.history import owner
-    from launcher.history.runs import Reader, find
+    from autofit_launcher.history import owner
+    from autofit_launcher.history.runs import Reader, find
 
     reader = Reader(find(_named(word(call, "run"), "stop")), look=submit.look)
     run = reader.now()
@@ -176,7 +176,7 @@ def _named(said: str, verb: str) -> str:
 
 def _ask(run: Run, owner: Owner) -> None:
     """Sends SIGTERM to that very process. Raises BadInput where it isn't ours to signal."""
-    from launcher.machine import process
+    from autofit_launcher.machine import process
 
     where = str(run.folder.path)
     if owner.host != socket.gethostname():
@@ -190,7 +190,7 @@ def _ask(run: Run, owner: Owner) -> None:
 
 def _hear_out(ended: Owner) -> None:
     """Waits until the process that gave the folder back is gone: at most ``LAST_WORDS_S``, for it may go on with something else."""
-    from launcher.history import owner
+    from autofit_launcher.history import owner
 
     until = time.monotonic() + LAST_WORDS_S
     while ended.pid and owner.alive(ended) and time.monotonic() < until:
@@ -211,14 +211,14 @@ def _awaited(reader: Reader) -> Run:
 
 def resume(call: Call) -> Answer:
     """Goes on with a run that was interrupted, or failed. One that is done stays as it is."""
-    from launcher.history.runs import find, newest
+    from autofit_launcher.history.runs import find, newest
 
     named = bool(call.words) and "=" not in call.words[0]
     folder = find(_named(call.words[0], "resume")) if named else newest()
     words = call.words[1:] if named else call.words
     if DETACH in call.flags:
         return detached(replace(call, words=(str(folder), *words)))
-    from launcher.engine import resumption
+    from autofit_launcher.engine import resumption
 
     if not named:
         call.terminal.say(f"the newest run: {folder}")
@@ -230,7 +230,7 @@ def resume(call: Call) -> Answer:
 
 def _begun(call: Call, folder: Path, draft: Draft, handed: Submission) -> Answer:
     """Begins a launch that was handed to SLURM and that nobody has begun yet: here, which is in its job, or in a new job."""
-    from launcher.history.run_folder import RunFolder
+    from autofit_launcher.history.run_folder import RunFolder
 
     if submit.is_wanted(draft):
         return submit.again(folder, draft, call.terminal, fit_only=handed.fit_only)

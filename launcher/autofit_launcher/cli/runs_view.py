@@ -11,12 +11,12 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from launcher.cli import prose, tables
-from launcher.cli.tables import Column
-from launcher.history.kept_fits import KeptFit, RunFailure, day
-from launcher.history.runs import QUEUED, Run
-from launcher.page import facts
-from launcher.shared.sizes import format_duration, format_number, format_size
+from autofit_launcher.cli import prose, tables
+from autofit_launcher.cli.tables import Column
+from autofit_launcher.history.kept_fits import KeptFit, RunFailure, day
+from autofit_launcher.history.runs import QUEUED, Run
+from autofit_launcher.page import facts
+from autofit_launcher.shared.sizes import format_duration, format_number, format_size
 
 _COLOURS = {
     "running": "cyan", "trying": "cyan", "done": "green", "fitted": "green", "interrupted": "yellow", "elsewhere": "yellow",

@@ -15,19 +15,19 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from launcher.cli.call import Answer, Call
-from launcher.cli.refusals import refusal
-from launcher.cli.terminal import Terminal
-from launcher.errors import BadInput, ExitCode, Fault
-from launcher.shared.activity import doing
-from launcher.shared.files import written_at
+from autofit_launcher.cli.call import Answer, Call
+from autofit_launcher.cli.refusals import refusal
+from autofit_launcher.cli.terminal import Terminal
+from autofit_launcher.errors import BadInput, ExitCode, Fault
+from autofit_launcher.shared.activity import doing
+from autofit_launcher.shared.files import written_at
 
 if TYPE_CHECKING:
-    from launcher.config.recipe import Draft
-    from launcher.config.schema import Recipe
-    from launcher.history.runs import Run
-    from launcher.history.submission import JobSeen, Submission
-    from launcher.machine.slurm import SlurmJob
+    from autofit_launcher.config.recipe import Draft
+    from autofit_launcher.config.schema import Recipe
+    from autofit_launcher.history.runs import Run
+    from autofit_launcher.history.submission import JobSeen, Submission
+    from autofit_launcher.machine.slurm import SlurmJob
 
 HERE = "launch.kind=here"
 
@@ -46,7 +46,7 @@ def refuse(call: Call, draft: Draft) -> None:
 
 def draft(draft: Draft, terminal: Terminal, *, fit_only: bool = False) -> Answer:
     """Hands in a new launch, in a folder of its own; there is none if SLURM doesn't take its job."""
-    from launcher.engine import prepare
+    from autofit_launcher.engine import prepare
 
     prepare.refuse_a_rung(draft)
     folder = prepare.enter(draft, *_faults(draft)).path
@@ -66,7 +66,7 @@ def again(folder: Path, draft: Draft, terminal: Terminal, *, fit_only: bool) -> 
 
 def _faults(draft: Draft) -> list[Fault]:
     """Faults of SLURM here, and of so many cards."""
-    from launcher.machine import slurm
+    from autofit_launcher.machine import slurm
 
     assert draft.recipe is not None
     faults, recipe, said = slurm.faults(), draft.recipe, draft.recipe.launch.slurm
@@ -78,8 +78,8 @@ def _faults(draft: Draft) -> list[Fault]:
 
 
 def _handed_in(folder: Path, draft: Draft, terminal: Terminal, *, fit_only: bool) -> Answer:
-    from launcher.history import submission
-    from launcher.machine import slurm
+    from autofit_launcher.history import submission
+    from autofit_launcher.machine import slurm
 
     assert draft.recipe is not None
     begun = submission.Submission(job="", name=folder.name, cwd=os.getcwd(), handed_in=time.time(), fit_only=fit_only)
@@ -94,8 +94,8 @@ def _handed_in(folder: Path, draft: Draft, terminal: Terminal, *, fit_only: bool
 
 
 def _asked(folder: Path, recipe: Recipe) -> SlurmJob:
-    from launcher.history.submission import WORDS
-    from launcher.machine import process, slurm
+    from autofit_launcher.history.submission import WORDS
+    from autofit_launcher.machine import process, slurm
 
     said, cards = recipe.launch.slurm, recipe.device.cards
     gpus = said.gpus
@@ -104,7 +104,7 @@ def _asked(folder: Path, recipe: Recipe) -> SlurmJob:
     flags = said.model_dump(include={"partition", "account", "qos", "constraint", "time", "mem"})
     more = {"requeue": True, "signal": f"B:USR2@{said.warn_s}", **said.sbatch}
     return slurm.SlurmJob(
-        argv=process.python_module("launcher", "resume", str(folder), HERE),
+        argv=process.python_module("autofit_launcher", "resume", str(folder), HERE),
         name=folder.name,
         folder=folder / WORDS,
         flags={**flags, "nodes": 1, "gpus_per_node": gpus or None, "cpus_per_task": said.cpus},
@@ -115,8 +115,8 @@ def _asked(folder: Path, recipe: Recipe) -> SlurmJob:
 
 def look(handed: Submission) -> JobSeen | None:
     """Asks SLURM about a launch's job; None where it can't be asked."""
-    from launcher.history.submission import JobSeen
-    from launcher.machine import slurm
+    from autofit_launcher.history.submission import JobSeen
+    from autofit_launcher.machine import slurm
 
     found = slurm.look(handed.job, name=handed.name)
     return JobSeen(state=found[0], reason=found[1]) if found is not None else None
@@ -124,7 +124,7 @@ def look(handed: Submission) -> JobSeen | None:
 
 def stop(handed: Submission, seen: JobSeen) -> None:
     """Takes a job out of the queue, or asks autofit in it to stop. Raises BadInput in SLURM's words if that can't be done."""
-    from launcher.machine import slurm
+    from autofit_launcher.machine import slurm
 
     if why := slurm.cancel(handed.job) if seen.waits else slurm.ask_to_end(handed.job):
         raise refusal(why, f"scancel {handed.job}", where=f"SLURM's job {handed.job}")
@@ -142,7 +142,7 @@ def never_begun(run: Run) -> str:
 
 def refuse_while_queued(folder: Path) -> Submission | None:
     """The job that a launch was handed to, if any. Raises BadInput where that job has it, and this process isn't in it."""
-    from launcher.history import submission
+    from autofit_launcher.history import submission
 
     handed = submission.read(folder)
     if handed is None or not handed.job or handed.job == submission.job_here():
@@ -156,12 +156,12 @@ def refuse_while_queued(folder: Path) -> Submission | None:
 def begun_before(draft: Draft) -> Path | None:
     """The launch of the same recipe that an earlier start of the job that this process runs in has begun: a script of the person's own
     says ``autofit train`` again when its job is queued again."""
-    from launcher.history import owner, submission
-    from launcher.history.runs import below
+    from autofit_launcher.history import owner, submission
+    from autofit_launcher.history.runs import below
 
     if draft.recipe is None or not submission.starts_before():
         return None
-    from launcher.config.recipe import as_yaml
+    from autofit_launcher.config.recipe import as_yaml
 
     same, job = as_yaml(draft.recipe), submission.job_here()
     mine = [path for path in below(Path(draft.recipe.run.root)) if owner.who(path).job == job]
@@ -171,9 +171,9 @@ def begun_before(draft: Draft) -> Path | None:
 def queue_again(run_dir: str, terminal: Terminal) -> None:
     """Puts the job that this process runs in into the queue once more, after the warning before its time limit; but not where a whole
     start of it has gained nothing, since the next would gain nothing, too."""
-    from launcher.history import submission
-    from launcher.history.runs import run_in
-    from launcher.machine import slurm
+    from autofit_launcher.history import submission
+    from autofit_launcher.history.runs import run_in
+    from autofit_launcher.machine import slurm
 
     job = submission.job_here()
     if run_dir and gained(run_in(Path(run_dir))):
@@ -197,7 +197,7 @@ def gained(run: Run) -> bool:
 
 def status_of(run: Run) -> ExitCode:
     """The exit status that a launch itself had, or would have had."""
-    from launcher.engine.state import Status, exit_code_of
+    from autofit_launcher.engine.state import Status, exit_code_of
 
     if run.state in ("killed", "elsewhere"):
         return ExitCode.RUN_FAILED

@@ -8,14 +8,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import PurePath
 
-from launcher.adapter.registry import adapters
-from launcher.adapter.wheel_names import meaning
-from launcher.config import compose
-from launcher.config.hydra_overrides import override_in
-from launcher.config.recipe import WITHDRAWN, Draft
-from launcher.config.recipe_files import recipe_files
-from launcher.config.schema import SECTIONS, Recipe
-from launcher.errors import COMMAND_LINE, BadInput, Fault
+from autofit_launcher.adapter.registry import adapters
+from autofit_launcher.adapter.wheel_names import meaning
+from autofit_launcher.config import compose
+from autofit_launcher.config.hydra_overrides import override_in
+from autofit_launcher.config.recipe import WITHDRAWN, Draft
+from autofit_launcher.config.recipe_files import recipe_files
+from autofit_launcher.config.schema import SECTIONS, Recipe
+from autofit_launcher.errors import COMMAND_LINE, BadInput, Fault
 
 KEYS = (*Recipe.model_fields, "recipe", "hydra")
 

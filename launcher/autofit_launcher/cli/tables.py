@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from launcher.cli import prose
+from autofit_launcher.cli import prose
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,13 +16,13 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TextIO
 
-from launcher.shared import activity
+from autofit_launcher.shared import activity
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from launcher.errors import Fault
-    from launcher.machine.bars import Redrawing
+    from autofit_launcher.errors import Fault
+    from autofit_launcher.machine.bars import Redrawing
 
 _READER_GONE = (errno.EPIPE, errno.EIO)
 
@@ -87,7 +87,7 @@ class Shown:
 
     def _fitted(self, data: bytes) -> bytes:
         """Fits redrawn lines to the terminal's width, which it asks for at every write: terminals are resized."""
-        from launcher.machine.bars import WIDE, Redrawing
+        from autofit_launcher.machine.bars import WIDE, Redrawing
 
         columns = _columns(self._stream) or WIDE
         self._redrawing = self._redrawing or Redrawing()
@@ -178,7 +178,7 @@ class Terminal:
         if columns is None or all(len(one) <= columns for one in line.split("\n")):
             print(line, file=stream, flush=True)
             return
-        from launcher.cli import prose
+        from autofit_launcher.cli import prose
 
         prose.say(self._console(stderr=stream is sys.stderr), line)
 
@@ -191,7 +191,7 @@ class Terminal:
 
     def faults(self, faults: Iterable[Fault]) -> None:
         """Prints what is wrong with the input."""
-        from launcher.cli import prose
+        from autofit_launcher.cli import prose
 
         prose.faults(self._console(stderr=True), faults)
 
@@ -202,7 +202,7 @@ class Terminal:
     def record(self, record: Mapping[str, Any]) -> None:
         """Prints what ``--json`` asks for: one line that ends standard output."""
         if self.as_json:
-            from launcher.shared.files import plain
+            from autofit_launcher.shared.files import plain
 
             sys.stderr.flush()
             print(json.dumps(plain(record)), flush=True)

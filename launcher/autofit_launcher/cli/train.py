@@ -6,18 +6,18 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from launcher.cli import report, submit
-from launcher.cli.call import Answer, Call, Task
-from launcher.cli.detach import detached, wants_detach
-from launcher.cli.terminal import Terminal
-from launcher.errors import ExitCode
+from autofit_launcher.cli import report, submit
+from autofit_launcher.cli.call import Answer, Call, Task
+from autofit_launcher.cli.detach import detached, wants_detach
+from autofit_launcher.cli.terminal import Terminal
+from autofit_launcher.errors import ExitCode
 
 if TYPE_CHECKING:
-    from launcher.cli.launch_view import Display
-    from launcher.config.recipe import Draft
-    from launcher.engine.resumption import Resumable
-    from launcher.engine.state import Fit
-    from launcher.history.run_folder import RunFolder
+    from autofit_launcher.cli.launch_view import Display
+    from autofit_launcher.config.recipe import Draft
+    from autofit_launcher.engine.resumption import Resumable
+    from autofit_launcher.engine.state import Fit
+    from autofit_launcher.history.run_folder import RunFolder
 
 
 def train(call: Call) -> Iterable[Task]:
@@ -47,7 +47,7 @@ def trial(call: Call) -> Iterable[Task]:
 
 def drafts(call: Call, words: Sequence[str], drafted: Mapping[str, str] | None = None) -> Sequence[Draft]:
     """The recipes that the words compose to. ``drafted``: those that are written nowhere."""
-    from launcher.cli import suggestions
+    from autofit_launcher.cli import suggestions
 
     return suggestions.drafts(words, program=f"autofit {call.verb}", drafted=drafted)
 
@@ -68,9 +68,9 @@ def launch(draft: Draft, terminal: Terminal, *, fit_only: bool = False, folder: 
     job that this process runs in."""
     if submit.is_wanted(draft):
         return submit.draft(draft, terminal, fit_only=fit_only)
-    from launcher.cli.launch_view import Display
-    from launcher.engine import launch as engine
-    from launcher.engine import prepare, resumption
+    from autofit_launcher.cli.launch_view import Display
+    from autofit_launcher.engine import launch as engine
+    from autofit_launcher.engine import prepare, resumption
 
     if folder is None and not fit_only and (begun := submit.begun_before(draft)) is not None:
         terminal.say(f"an earlier start of this SLURM job began it: {begun}")
@@ -93,8 +93,8 @@ def _told(result: Fit, display: Display) -> Answer:
 
 def go_on(begun: Resumable, terminal: Terminal) -> Answer:
     """Goes on with a launch. One that is done stays as it is."""
-    from launcher.cli.launch_view import Display
-    from launcher.engine import launch as engine
+    from autofit_launcher.cli.launch_view import Display
+    from autofit_launcher.engine import launch as engine
 
     if begun.done:
         terminal.say(f"{begun.folder.path} has come to its end already; nothing was changed")
@@ -107,8 +107,8 @@ def go_on(begun: Resumable, terminal: Terminal) -> Answer:
 
 
 def _ladder(draft: Draft, terminal: Terminal) -> Answer:
-    from launcher.cli import rungs_view
-    from launcher.engine import prepare
+    from autofit_launcher.cli import rungs_view
+    from autofit_launcher.engine import prepare
 
     ladder = prepare.ladder_of(draft)
     rungs_view.ladder(ladder, terminal.console)
@@ -117,8 +117,8 @@ def _ladder(draft: Draft, terminal: Terminal) -> Answer:
 
 
 def _trial(draft: Draft, terminal: Terminal) -> Answer:
-    from launcher.cli.launch_view import Display
-    from launcher.engine import launch
+    from autofit_launcher.cli.launch_view import Display
+    from autofit_launcher.engine import launch
 
     tried, record = launch.try_one(draft, Display(terminal.console).hear)
     status = ExitCode.DONE if tried.verdict.fits else ExitCode.NO_RUNG_FITS

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from launcher.cli import doctor, explain, library, logs, plan, prune, report, run, runs, train
-from launcher.cli.call import ALLOW_BATCH, ALLOW_DIFFERENCE, CHECKPOINTING, FIT_ONLY, FORGET, GIVE_UP, SET, TRIAL, Takes, Verb, single
-from launcher.cli.detach import DETACH
-from launcher.errors import BadInput, Fault, did_you_mean
+from autofit_launcher.cli import call, doctor, explain, library, logs, plan, prune, report, run, runs, train
+from autofit_launcher.cli.call import ALLOW_BATCH, ALLOW_DIFFERENCE, CHECKPOINTING, FIT_ONLY, GIVE_UP, SET, Takes, Verb, single
+from autofit_launcher.cli.detach import DETACH
+from autofit_launcher.errors import BadInput, Fault, did_you_mean
 
 VERBS: tuple[Verb, ...] = (
     Verb(
@@ -121,12 +121,12 @@ VERBS: tuple[Verb, ...] = (
     ),
     Verb(
         name="logs",
-        usage=f"[-f] [{TRIAL} N] [RUN]",
+        usage=f"[-f] [{call.TRIAL} N] [RUN]",
         help="what a trainer has said; the newest run's by itself",
         takes=Takes.NAME,
         run=single(logs.logs),
-        flags=(*logs.FOLLOW, TRIAL),
-        examples=("autofit logs -f", f"autofit logs {TRIAL} 1 yolo_demo-20261122-101500"),
+        flags=(*logs.FOLLOW, call.TRIAL),
+        examples=("autofit logs -f", f"autofit logs {call.TRIAL} 1 yolo_demo-20261122-101500"),
     ),
     Verb(
         name="watch",
@@ -139,11 +139,11 @@ VERBS: tuple[Verb, ...] = (
     Verb(name="stop", usage="RUN", help="end one, its checkpoint kept, and say how to go on", takes=Takes.NAME, run=single(runs.stop)),
     Verb(
         name="fits",
-        usage=f"[{FORGET} ID|all]",
+        usage=f"[{call.FORGET} ID|all]",
         help="fits that are kept: the same launch makes no trial",
         takes=Takes.NOTHING,
         run=single(library.fits),
-        flags=(FORGET,),
+        flags=(call.FORGET,),
     ),
     Verb(
         name="report",
@@ -212,8 +212,8 @@ FLAGS: Mapping[str, str] = {
     "-f": "show what comes, too, until the run ends",
     "--follow": "the same",
     report.OPEN: "show it in a browser",
-    TRIAL: "a trial's instead of the full run's, by the number that the launch told it by",
-    FORGET: "forget one, or all: the next launch makes its trials again",
+    call.TRIAL: "a trial's instead of the full run's, by the number that the launch told it by",
+    call.FORGET: "forget one, or all: the next launch makes its trials again",
 }
 """The verbs' own flags: flag -> what it does."""
 _EVERYWHERE = {"--json": "end standard output with one line of JSON; everything else goes to standard error"}
@@ -258,8 +258,8 @@ def help_text() -> str:
 
 def page(verb: Verb, *, whole: bool = False) -> str:
     """Writes one verb's own page of help. ``whole``: with all keys of a recipe."""
-    from launcher.cli import manual
-    from launcher.config import compose
+    from autofit_launcher.cli import manual
+    from autofit_launcher.config import compose
 
     reads = verb.takes in (Takes.RECIPE, Takes.COMMAND, Takes.EITHER)
     everywhere, groups = {**_EVERYWHERE, **(_HYDRAS if reads else {})}, compose.groups() if reads and whole else {}

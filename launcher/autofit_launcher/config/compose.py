@@ -9,17 +9,17 @@ from dataclasses import dataclass
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from launcher.config import hydra_errors
-from launcher.config.hydra_overrides import Override, device, for_hydra, override_in, sweeps
-from launcher.config.recipe_files import recipe_files
-from launcher.errors import COMMAND_LINE, BadInput, Fault
-from launcher.paths import home
-from launcher.shared.activity import doing
+from autofit_launcher.config import hydra_errors
+from autofit_launcher.config.hydra_overrides import Override, device, for_hydra, override_in, sweeps
+from autofit_launcher.config.recipe_files import recipe_files
+from autofit_launcher.errors import COMMAND_LINE, BadInput, Fault
+from autofit_launcher.paths import home
+from autofit_launcher.shared.activity import doing
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
-    from launcher.config.recipe import Draft, Provenance
+    from autofit_launcher.config.recipe import Draft, Provenance
 
 
 _LAUNCHER = "hydra/launcher"
@@ -33,7 +33,7 @@ def composed(line: Typed, *, program: str, drafted: Mapping[str, str]) -> list[D
     """
     from hydra.core.hydra_config import HydraConfig
 
-    from launcher.config.recipe import checked
+    from autofit_launcher.config.recipe import checked
 
     found: list[Draft] = []
 
@@ -81,7 +81,7 @@ def _hydra(
     import hydra
     from omegaconf import OmegaConf
 
-    from launcher.config import recipe_store
+    from autofit_launcher.config import recipe_store
 
     def place(name: str) -> str:
         return until_composed.enter_context(TemporaryDirectory(prefix="autofit-")) if name == "scratch" else places[name]
@@ -149,7 +149,7 @@ def no_recipe(line: Typed, *, known: Sequence[str]) -> list[Fault]:
 
 
 def _provenance(hydra_config: Any, drafted: Mapping[str, str]) -> Provenance:
-    from launcher.config.recipe import Provenance
+    from autofit_launcher.config.recipe import Provenance
 
     name = hydra_config.runtime.choices.get("recipe")
     return Provenance(overrides=tuple(hydra_config.overrides.task), file=None if name in drafted else recipe_files().get(name))

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from launcher.config.hydra_overrides import override_in
-from launcher.config.recipe_files import recipe_files
-from launcher.errors import COMMAND_LINE, BadInput, Fault, did_you_mean
-from launcher.paths import short
+from autofit_launcher.config.hydra_overrides import override_in
+from autofit_launcher.config.recipe_files import recipe_files
+from autofit_launcher.errors import COMMAND_LINE, BadInput, Fault, did_you_mean
+from autofit_launcher.paths import short
 
 
 @contextmanager

@@ -70,7 +70,7 @@ def for_hydra(word: str, *, groups: Collection[str], sweeping: bool) -> str:
 
 def _sections() -> Collection[str]:
     """Parts of a recipe. The schema tells them; help does without it."""
-    from launcher.config.schema import SECTIONS
+    from autofit_launcher.config.schema import SECTIONS
 
     return {"ask", *SECTIONS}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from launcher.config.schema import Recipe
+from autofit_launcher.config.schema import Recipe
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _DEFAULTS = {

@@ -14,9 +14,9 @@ from omegaconf.errors import OmegaConfBaseException
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from launcher.config.schema import Recipe, WheelRule
-from launcher.errors import COMMAND_LINE, PLACE, Fault, did_you_mean
-from launcher.paths import short
+from autofit_launcher.config.schema import Recipe, WheelRule
+from autofit_launcher.errors import COMMAND_LINE, PLACE, Fault, did_you_mean
+from autofit_launcher.paths import short
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -7,7 +7,7 @@ from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
-from launcher.paths import entry_points, home
+from autofit_launcher.paths import entry_points, home
 
 GROUP = "autofit.recipes"
 """Entry points of packages that bring recipes: ``name = "package:folder"``."""

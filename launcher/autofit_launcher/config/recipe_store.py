@@ -16,9 +16,9 @@ from hydra.core.config_store import ConfigNode, ConfigStore
 from omegaconf import Container, DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from launcher.config.recipe_files import recipe_files
-from launcher.errors import PLACE, BadInput, Fault
-from launcher.paths import home, short
+from autofit_launcher.config.recipe_files import recipe_files
+from autofit_launcher.errors import PLACE, BadInput, Fault
+from autofit_launcher.paths import home, short
 
 
 @contextmanager

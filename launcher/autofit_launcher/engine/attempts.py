@@ -1,4 +1,4 @@
-"""Runs the full training to its end, in as many attempts as needed. ``run.recovery`` decides what comes next; this does and records it."""
+"""Runs the full training to its end, in as many attempts as needed. ``recovery`` decides what comes next; this does and records it."""
 
 from __future__ import annotations
 
@@ -6,27 +6,27 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from launcher.adapter.commands import Checkpoint, Command
-from launcher.engine import reuse
-from launcher.engine.events import CardTaken
-from launcher.engine.search import card_is_back, make_trial
-from launcher.engine.state import Fit, Status
-from launcher.errors import Interrupted
-from launcher.history.records import AttemptRecord, MoveRecord, RunRecord
-from launcher.ladder import course
-from launcher.ladder.course import with_steps
-from launcher.ladder.rungs import Rung
-from launcher.ladder.search import Tried
-from launcher.machine import devices
-from launcher.machine.process import Shows
-from launcher.run import start, watch
-from launcher.run.cause import Ended
-from launcher.run.events import AttemptEnded, AttemptStarted, Deviated, Recovering
-from launcher.run.recovery import History, decide
-from launcher.shared import files
-from launcher.shared.activity import doing
-from launcher.shared.report import Phase
-from launcher.trial.trial import Trial
+from autofit_launcher.adapter.commands import Checkpoint, Command
+from autofit_launcher.engine import reuse
+from autofit_launcher.engine.events import CardTaken
+from autofit_launcher.engine.search import card_is_back, make_trial
+from autofit_launcher.engine.state import Fit, Status
+from autofit_launcher.errors import Interrupted
+from autofit_launcher.full_run import start, watch
+from autofit_launcher.full_run.cause import Ended
+from autofit_launcher.full_run.events import AttemptEnded, AttemptStarted, Deviated, Recovering
+from autofit_launcher.full_run.recovery import History, decide
+from autofit_launcher.history.records import AttemptRecord, MoveRecord, RunRecord
+from autofit_launcher.ladder import course
+from autofit_launcher.ladder.course import with_steps
+from autofit_launcher.ladder.rungs import Rung
+from autofit_launcher.ladder.search import Tried
+from autofit_launcher.machine import devices
+from autofit_launcher.machine.process import Shows
+from autofit_launcher.shared import files
+from autofit_launcher.shared.activity import doing
+from autofit_launcher.shared.report import Phase
+from autofit_launcher.trial.trial import Trial
 
 WORTH_A_TRIAL = 20
 """A lower rung gets a trial first if that takes less than 1/20 of the failed attempt's time."""

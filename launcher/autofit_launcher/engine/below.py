@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from launcher.adapter import build
-from launcher.engine.state import Fit
-from launcher.errors import BadInput
-from launcher.ladder.rungs import AS_ASKED, MICRO_BATCH, Rung
-from launcher.ladder.search import estimates
-from launcher.trial import past
-from launcher.trial.job import Job
+from autofit_launcher.adapter import build
+from autofit_launcher.engine.state import Fit
+from autofit_launcher.errors import BadInput
+from autofit_launcher.ladder.rungs import AS_ASKED, MICRO_BATCH, Rung
+from autofit_launcher.ladder.search import estimates
+from autofit_launcher.trial import past
+from autofit_launcher.trial.job import Job
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

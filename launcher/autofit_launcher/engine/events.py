@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from launcher.history.events import Event
-from launcher.ladder.rungs import Rung
-from launcher.ladder.same_training import SameTraining
-from launcher.trial.job import Job
-from launcher.trial.rung_zero import Misread
-from launcher.trial.trial import Trial
+from autofit_launcher.history.events import Event
+from autofit_launcher.ladder.rungs import Rung
+from autofit_launcher.ladder.same_training import SameTraining
+from autofit_launcher.trial.job import Job
+from autofit_launcher.trial.rung_zero import Misread
+from autofit_launcher.trial.trial import Trial
 
 if TYPE_CHECKING:
-    from launcher.engine.reuse import Reuse
-    from launcher.engine.state import Fit
+    from autofit_launcher.engine.reuse import Reuse
+    from autofit_launcher.engine.state import Fit
 
 
 class Queued(Event):

@@ -10,31 +10,31 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from launcher.adapter import build
-from launcher.adapter.registry import load_adapter
-from launcher.config.recipe import Draft, as_yaml
-from launcher.engine import attempts, reuse
-from launcher.engine.below import could_fit
-from launcher.engine.events import Finished, Fitted, KeptFits, Planned, Resumed, TrialReported, Unturned
-from launcher.engine.prepare import budget_in_turn, disk_faults, ladder_of, prepare, turn_of
-from launcher.engine.resumption import Resumable
-from launcher.engine.search import RungSearch, make_trial, misread
-from launcher.engine.state import Fit, Status, status_of
-from launcher.errors import BadInput, Fault, Interrupted
-from launcher.history import kept_fits, owner
-from launcher.history.events import Listener
-from launcher.history.records import LadderRecord
-from launcher.ladder import search
-from launcher.ladder.same_training import SameTraining
-from launcher.machine import process
-from launcher.machine.process import Shows
-from launcher.paths import tell_launched
-from launcher.run import start
-from launcher.shared.activity import doing
-from launcher.trial import proof, rung_zero
-from launcher.trial.job import Job
-from launcher.trial.rung_zero import Misread
-from launcher.trial.trial import Trial, as_tried
+from autofit_launcher.adapter import build
+from autofit_launcher.adapter.registry import load_adapter
+from autofit_launcher.config.recipe import Draft, as_yaml
+from autofit_launcher.engine import attempts, reuse
+from autofit_launcher.engine.below import could_fit
+from autofit_launcher.engine.events import Finished, Fitted, KeptFits, Planned, Resumed, TrialReported, Unturned
+from autofit_launcher.engine.prepare import budget_in_turn, disk_faults, ladder_of, prepare, turn_of
+from autofit_launcher.engine.resumption import Resumable
+from autofit_launcher.engine.search import RungSearch, make_trial, misread
+from autofit_launcher.engine.state import Fit, Status, status_of
+from autofit_launcher.errors import BadInput, Fault, Interrupted
+from autofit_launcher.full_run import start
+from autofit_launcher.history import kept_fits, owner
+from autofit_launcher.history.events import Listener
+from autofit_launcher.history.records import LadderRecord
+from autofit_launcher.ladder import search
+from autofit_launcher.ladder.same_training import SameTraining
+from autofit_launcher.machine import process
+from autofit_launcher.machine.process import Shows
+from autofit_launcher.paths import tell_launched
+from autofit_launcher.shared.activity import doing
+from autofit_launcher.trial import proof, rung_zero
+from autofit_launcher.trial.job import Job
+from autofit_launcher.trial.rung_zero import Misread
+from autofit_launcher.trial.trial import Trial, as_tried
 
 OWN_FOLDER = ("trainer.args.save_dir", "trainer.args.output_dir")
 """Keys of folders that must be empty when a run begins, and hold the run's own files when it goes on."""

@@ -9,23 +9,23 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TypeVar
 
-from launcher.adapter import build
-from launcher.adapter.protocol import Adapter
-from launcher.adapter.registry import load_adapter
-from launcher.config.recipe import Draft, as_yaml
-from launcher.config.schema import Recipe
-from launcher.engine.events import Queued
-from launcher.errors import COMMAND_LINE, BadInput, Fault
-from launcher.history.events import Listener
-from launcher.history.run_folder import RunFolder, no_run_folder
-from launcher.ladder.rungs import Ladder
-from launcher.machine import device_lock, host, process, ranks
-from launcher.machine.device_lock import Turn
-from launcher.machine.devices import Budget
-from launcher.paths import tell_launched
-from launcher.shared.activity import doing
-from launcher.shared.sizes import format_size
-from launcher.trial.job import Job
+from autofit_launcher.adapter import build
+from autofit_launcher.adapter.protocol import Adapter
+from autofit_launcher.adapter.registry import load_adapter
+from autofit_launcher.config.recipe import Draft, as_yaml
+from autofit_launcher.config.schema import Recipe
+from autofit_launcher.engine.events import Queued
+from autofit_launcher.errors import COMMAND_LINE, BadInput, Fault
+from autofit_launcher.history.events import Listener
+from autofit_launcher.history.run_folder import RunFolder, no_run_folder
+from autofit_launcher.ladder.rungs import Ladder
+from autofit_launcher.machine import device_lock, host, process, ranks
+from autofit_launcher.machine.device_lock import Turn
+from autofit_launcher.machine.devices import Budget
+from autofit_launcher.paths import tell_launched
+from autofit_launcher.shared.activity import doing
+from autofit_launcher.shared.sizes import format_size
+from autofit_launcher.trial.job import Job
 
 T = TypeVar("T")
 

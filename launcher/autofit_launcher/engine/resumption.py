@@ -12,19 +12,19 @@ from pathlib import Path
 
 import yaml
 
-from launcher.config.recipe import Draft, Provenance, from_plain, without_withdrawn
-from launcher.config.schema import Recipe
-from launcher.engine.state import Status
-from launcher.errors import BadInput, Fault
-from launcher.history import owner, series
-from launcher.history.owner import State
-from launcher.history.records import FORMAT, AttemptRecord, Record
-from launcher.history.run_folder import RunFolder
-from launcher.history.runs import WITHOUT_A_RECORD
-from launcher.ladder.rungs import Ladder
-from launcher.ladder.same_training import SameTraining
-from launcher.trial import trial
-from launcher.trial.trial import Trial
+from autofit_launcher.config.recipe import Draft, Provenance, from_plain, without_withdrawn
+from autofit_launcher.config.schema import Recipe
+from autofit_launcher.engine.state import Status
+from autofit_launcher.errors import BadInput, Fault
+from autofit_launcher.history import owner, series
+from autofit_launcher.history.owner import State
+from autofit_launcher.history.records import FORMAT, AttemptRecord, Record
+from autofit_launcher.history.run_folder import RunFolder
+from autofit_launcher.history.runs import WITHOUT_A_RECORD
+from autofit_launcher.ladder.rungs import Ladder
+from autofit_launcher.ladder.same_training import SameTraining
+from autofit_launcher.trial import trial
+from autofit_launcher.trial.trial import Trial
 
 SECTIONS = ("recover", "device", "trial", "run", "launch")
 """Sections of the recipe that may be changed when a run is resumed; none of them changes the training itself."""

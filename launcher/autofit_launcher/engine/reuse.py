@@ -14,23 +14,23 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from launcher import paths
-from launcher.adapter.inputs import Inputs
-from launcher.config.schema import Recipe
-from launcher.history import digests, kept_fits
-from launcher.history.digests import UnknownIdentity
-from launcher.history.kept_fits import Fingerprint, KeptFit, KnownFits, RunFailure
-from launcher.history.records import KeptRecord, KeptTrialRecord
-from launcher.ladder.same_training import SameTraining
-from launcher.ladder.verdict import Kind
-from launcher.machine.devices import Budget
-from launcher.machine.host_meter import HostMeter
-from launcher.shared.files import CODE, plain
-from launcher.shared.memory_failures import OF_MACHINE
-from launcher.shared.sizes import format_size
-from launcher.trial import host_rooms
-from launcher.trial.job import Job
-from launcher.trial.trial import Trial, of_record
+from autofit_launcher import paths
+from autofit_launcher.adapter.inputs import Inputs
+from autofit_launcher.config.schema import Recipe
+from autofit_launcher.history import digests, kept_fits
+from autofit_launcher.history.digests import UnknownIdentity
+from autofit_launcher.history.kept_fits import Fingerprint, KeptFit, KnownFits, RunFailure
+from autofit_launcher.history.records import KeptRecord, KeptTrialRecord
+from autofit_launcher.ladder.same_training import SameTraining
+from autofit_launcher.ladder.verdict import Kind
+from autofit_launcher.machine.devices import Budget
+from autofit_launcher.machine.host_meter import HostMeter
+from autofit_launcher.shared.files import CODE, plain
+from autofit_launcher.shared.memory_failures import OF_MACHINE
+from autofit_launcher.shared.sizes import format_size
+from autofit_launcher.trial import host_rooms
+from autofit_launcher.trial.job import Job
+from autofit_launcher.trial.trial import Trial, of_record
 
 MARGIN = 1.01
 """A kept fit is used only if its peak, times this, stays below the cap: identical processes differ by about 1 %."""

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from launcher.engine.events import CardTaken, Proven
-from launcher.engine.state import Fit
-from launcher.ladder import course, search
-from launcher.ladder.rungs import MICRO_BATCH, Ladder, Rung
-from launcher.ladder.same_training import GIVEN_UP, PROVEN, as_asked
-from launcher.ladder.verdict import Kind, Verdict
-from launcher.machine import devices
-from launcher.run.recovery import MOST_WAITS
-from launcher.shared.activity import doing
-from launcher.shared.report import WORLD_SIZE, Phase
-from launcher.trial import past, proof, rung_zero, trial
-from launcher.trial.events import TrialEnded, TrialStarted
-from launcher.trial.job import Job
-from launcher.trial.proof import Proof
-from launcher.trial.rung_zero import Misread
-from launcher.trial.trial import Trial, as_tried
+from autofit_launcher.engine.events import CardTaken, Proven
+from autofit_launcher.engine.state import Fit
+from autofit_launcher.full_run.recovery import MOST_WAITS
+from autofit_launcher.ladder import course, search
+from autofit_launcher.ladder.rungs import MICRO_BATCH, Ladder, Rung
+from autofit_launcher.ladder.same_training import GIVEN_UP, PROVEN, as_asked
+from autofit_launcher.ladder.verdict import Kind, Verdict
+from autofit_launcher.machine import devices
+from autofit_launcher.shared.activity import doing
+from autofit_launcher.shared.report import WORLD_SIZE, Phase
+from autofit_launcher.trial import past, proof, rung_zero, trial
+from autofit_launcher.trial.events import TrialEnded, TrialStarted
+from autofit_launcher.trial.job import Job
+from autofit_launcher.trial.proof import Proof
+from autofit_launcher.trial.rung_zero import Misread
+from autofit_launcher.trial.trial import Trial, as_tried
 
 WITH_ITS_CURE = "with what makes it the asked training"
 OF_MEMORY = (Kind.OUT_OF_MEMORY, Kind.SPILLED, Kind.CARD_TAKEN)

@@ -10,12 +10,13 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from launcher.adapter.commands import Command
-from launcher.engine.events import CardTaken
-from launcher.engine.reuse import Reuse
-from launcher.errors import ExitCode
-from launcher.history.events import Event
-from launcher.history.records import (
+from autofit_launcher.adapter.commands import Command
+from autofit_launcher.engine.events import CardTaken
+from autofit_launcher.engine.reuse import Reuse
+from autofit_launcher.errors import ExitCode
+from autofit_launcher.full_run.events import Deviated
+from autofit_launcher.history.events import Event
+from autofit_launcher.history.records import (
     FORMAT,
     AttemptRecord,
     DeviceRecord,
@@ -27,22 +28,21 @@ from launcher.history.records import (
     RunRecord,
     SameTrainingRecord,
 )
-from launcher.ladder import course
-from launcher.ladder.rungs import Rung
-from launcher.ladder.same_training import PROVEN, SameTraining, unproven
-from launcher.ladder.verdict import Kind
-from launcher.machine import headroom
-from launcher.run.events import Deviated
-from launcher.shared.files import plain
-from launcher.shared.memory_failures import OF_MACHINE
-from launcher.shared.report import VERSIONS
-from launcher.trial.events import TrialEnded, TrialStarted
-from launcher.trial.job import Job
-from launcher.trial.rung_zero import Misread
-from launcher.trial.trial import Trial
+from autofit_launcher.ladder import course
+from autofit_launcher.ladder.rungs import Rung
+from autofit_launcher.ladder.same_training import PROVEN, SameTraining, unproven
+from autofit_launcher.ladder.verdict import Kind
+from autofit_launcher.machine import headroom
+from autofit_launcher.shared.files import plain
+from autofit_launcher.shared.memory_failures import OF_MACHINE
+from autofit_launcher.shared.report import VERSIONS
+from autofit_launcher.trial.events import TrialEnded, TrialStarted
+from autofit_launcher.trial.job import Job
+from autofit_launcher.trial.rung_zero import Misread
+from autofit_launcher.trial.trial import Trial
 
 if TYPE_CHECKING:
-    from launcher.engine.below import Could
+    from autofit_launcher.engine.below import Could
 
 
 class Status(StrEnum):

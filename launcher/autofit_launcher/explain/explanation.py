@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from launcher.adapter import log_line
-from launcher.adapter.progress import Progress
-from launcher.explain import known, part, plain, trouble
-from launcher.explain.figures import CardFigures
-from launcher.explain.known import Known, table
-from launcher.explain.trouble import LogFailure
-from launcher.shared.sizes import format_size
+from autofit_launcher.adapter import log_line
+from autofit_launcher.adapter.progress import Progress
+from autofit_launcher.explain import known, part, plain, trouble
+from autofit_launcher.explain.figures import CardFigures
+from autofit_launcher.explain.known import Known, table
+from autofit_launcher.explain.trouble import LogFailure
+from autofit_launcher.shared.sizes import format_size
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

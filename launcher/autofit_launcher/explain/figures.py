@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from launcher.shared.memory_failures import asked_bytes
-from launcher.shared.sizes import MIB, UNITS, format_size
+from autofit_launcher.shared.memory_failures import asked_bytes
+from autofit_launcher.shared.sizes import MIB, UNITS, format_size
 
 _SIZE = r"(\d{1,12}(?:[.,]\d{1,3})?)([KMGT]?i?B|bytes)"
 _FIGURES = {

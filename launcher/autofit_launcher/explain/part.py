@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from launcher.adapter import progress
-from launcher.adapter.progress import Progress
-from launcher.explain.known import table
-from launcher.run.cause import FRAME, phase_of
-from launcher.shared.report import Phase
+from autofit_launcher.adapter import progress
+from autofit_launcher.adapter.progress import Progress
+from autofit_launcher.explain.known import table
+from autofit_launcher.full_run.cause import FRAME, phase_of
+from autofit_launcher.shared.report import Phase
 
 LAST_LINES = 200
 """Lines that are read of what was printed before a failure: the rest is long past."""

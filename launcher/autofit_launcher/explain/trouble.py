@@ -1,4 +1,4 @@
-"""Finds which kind of failure a log tells of. Pure. What a line means is known by ``shared.memory_failures`` and ``run.cause``."""
+"""Finds which kind of failure a log tells of. Pure. What a line means is known by ``shared.memory_failures`` and ``full_run.cause``."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 
-from launcher.adapter import log_line
-from launcher.adapter.progress import Progress
-from launcher.explain import known
-from launcher.explain.figures import CardFigures, read
-from launcher.explain.known import table
-from launcher.explain.part import LAST_LINES
-from launcher.explain.plain import SOURCE
-from launcher.run.cause import from_error, last_chain
-from launcher.shared import write_failures
-from launcher.shared.memory_failures import MemoryFailure, maybe_memory, memory_failure, memory_failures, spoken
-from launcher.shared.sizes import GIB, MIB
+from autofit_launcher.adapter import log_line
+from autofit_launcher.adapter.progress import Progress
+from autofit_launcher.explain import known
+from autofit_launcher.explain.figures import CardFigures, read
+from autofit_launcher.explain.known import table
+from autofit_launcher.explain.part import LAST_LINES
+from autofit_launcher.explain.plain import SOURCE
+from autofit_launcher.full_run.cause import from_error, last_chain
+from autofit_launcher.shared import write_failures
+from autofit_launcher.shared.memory_failures import MemoryFailure, maybe_memory, memory_failure, memory_failures, spoken
+from autofit_launcher.shared.sizes import GIB, MIB
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

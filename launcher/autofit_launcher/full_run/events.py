@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from launcher.history.events import Event
-from launcher.history.records import AttemptRecord, MoveRecord, RunRecord
-from launcher.ladder.rungs import Rung
+from autofit_launcher.history.events import Event
+from autofit_launcher.history.records import AttemptRecord, MoveRecord, RunRecord
+from autofit_launcher.ladder.rungs import Rung
 
 
 class AttemptStarted(Event):

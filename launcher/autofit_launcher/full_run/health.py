@@ -1,6 +1,6 @@
 """Judges whether a run's steps stop coming or have become much slower, and takes in its losses. Pure.
 
-What is too slow is learned from the run's own earlier steps. ``run.watch`` acts on it. A run that prints nothing and computes nothing
+What is too slow is learned from the run's own earlier steps. ``full_run.watch`` acts on it. A run that prints nothing and computes nothing
 is judged in ``trial.silence``, as trials are.
 """
 
@@ -10,8 +10,8 @@ import math
 from collections import deque
 from statistics import median
 
-from launcher.adapter.log_line import LogLine
-from launcher.adapter.progress import TRAIN, VALIDATE, Progress
+from autofit_launcher.adapter.log_line import LogLine
+from autofit_launcher.adapter.progress import TRAIN, VALIDATE, Progress
 
 LEAST_STEPS = 20
 """A run's own pace is known after this many steps."""

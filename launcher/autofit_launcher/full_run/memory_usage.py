@@ -12,11 +12,11 @@ import contextlib
 import json
 from pathlib import Path
 
-from launcher.machine import devices
-from launcher.machine.devices import Budget
-from launcher.shared import procfs
-from launcher.shared.orders import STEPS
-from launcher.shared.sampling import Looks
+from autofit_launcher.machine import devices
+from autofit_launcher.machine.devices import Budget
+from autofit_launcher.shared import procfs
+from autofit_launcher.shared.orders import STEPS
+from autofit_launcher.shared.sampling import Looks
 
 PERIOD_S = 0.02
 """Seconds between two looks at the data segments. A run has hundreds of steps, each with its peak: one that lasts some milliseconds is not

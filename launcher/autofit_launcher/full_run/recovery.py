@@ -10,15 +10,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
-from launcher.adapter.commands import Checkpoint
-from launcher.config.schema import RecoverRules
-from launcher.history.records import AttemptRecord, MoveRecord
-from launcher.ladder.rungs import Ladder, Rung
-from launcher.ladder.search import Tried, dominated_by
-from launcher.ladder.verdict import Kind, Verdict
-from launcher.run.cause import Ended
-from launcher.shared.memory_failures import Source
-from launcher.shared.report import Phase
+from autofit_launcher.adapter.commands import Checkpoint
+from autofit_launcher.config.schema import RecoverRules
+from autofit_launcher.full_run.cause import Ended
+from autofit_launcher.history.records import AttemptRecord, MoveRecord
+from autofit_launcher.ladder.rungs import Ladder, Rung
+from autofit_launcher.ladder.search import Tried, dominated_by
+from autofit_launcher.ladder.verdict import Kind, Verdict
+from autofit_launcher.shared.memory_failures import Source
+from autofit_launcher.shared.report import Phase
 
 MOST_WAITS = 5
 """A launch waits for its card this many times at most."""

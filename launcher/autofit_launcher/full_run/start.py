@@ -7,16 +7,16 @@ import shlex
 from dataclasses import replace
 from pathlib import Path
 
-from launcher.adapter.commands import Command, held
-from launcher.adapter.protocol import FIRST, RunStart
-from launcher.history.records import MoveRecord
-from launcher.history.run_folder import AttemptFiles
-from launcher.ladder.rungs import Rung
-from launcher.machine import process
-from launcher.machine.allocator import allocator_environment
-from launcher.machine.process import Child, Shows
-from launcher.shared.orders import HELD, SAVES, STACKS
-from launcher.trial.job import Job
+from autofit_launcher.adapter.commands import Command, held
+from autofit_launcher.adapter.protocol import FIRST, RunStart
+from autofit_launcher.history.records import MoveRecord
+from autofit_launcher.history.run_folder import AttemptFiles
+from autofit_launcher.ladder.rungs import Rung
+from autofit_launcher.machine import process
+from autofit_launcher.machine.allocator import allocator_environment
+from autofit_launcher.machine.process import Child, Shows
+from autofit_launcher.shared.orders import HELD, SAVES, STACKS
+from autofit_launcher.trial.job import Job
 
 
 def native_command(job: Job, rung: Rung) -> Command:

@@ -11,10 +11,10 @@ import re
 from contextlib import suppress
 from pathlib import Path
 
-from launcher.adapter.log_line import LogLine
-from launcher.adapter.progress import Progress
-from launcher.ladder.course import Due
-from launcher.shared.orders import STEPS
+from autofit_launcher.adapter.log_line import LogLine
+from autofit_launcher.adapter.progress import Progress
+from autofit_launcher.ladder.course import Due
+from autofit_launcher.shared.orders import STEPS
 
 LAST_LINES = 400
 """A line about early stopping counts only this many lines before the end; earlier it is about a setting."""

@@ -1,6 +1,6 @@
 """Follows a full run to its end: measures it, reads its output, ends it if it hangs or diverges, and tells how and why it ended.
 
-``run.health`` judges its pace and its losses, ``trial.silence`` whether it is at work, ``run.cause`` its end. No process is left behind.
+``health`` judges its pace and its losses, ``trial.silence`` whether it is at work, ``cause`` its end. No process is left behind.
 """
 
 from __future__ import annotations
@@ -10,30 +10,30 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from launcher.adapter.log_line import LogLine
-from launcher.adapter.progress import Progress
-from launcher.adapter.protocol import Weights
-from launcher.adapter.registry import words_of
-from launcher.history import series
-from launcher.history.records import AttemptRecord, RunRecord
-from launcher.ladder.course import Due
-from launcher.ladder.rungs import Rung
-from launcher.machine import devices, host, process, stack_dump
-from launcher.machine.process import Child
-from launcher.run import cause
-from launcher.run.cause import Ended, RunEnd
-from launcher.run.events import Deviated
-from launcher.run.health import Cliffs, Losses, StepSilence
-from launcher.run.memory_usage import Usage
-from launcher.run.steps_made import StepsMade
-from launcher.shared import procfs
-from launcher.shared.activity import doing
-from launcher.shared.ending import Ending
-from launcher.shared.files import plain
-from launcher.shared.memory_failures import lost_in
-from launcher.shared.sizes import format_size
-from launcher.trial.job import Job
-from launcher.trial.silence import Silence
+from autofit_launcher.adapter.log_line import LogLine
+from autofit_launcher.adapter.progress import Progress
+from autofit_launcher.adapter.protocol import Weights
+from autofit_launcher.adapter.registry import words_of
+from autofit_launcher.full_run import cause
+from autofit_launcher.full_run.cause import Ended, RunEnd
+from autofit_launcher.full_run.events import Deviated
+from autofit_launcher.full_run.health import Cliffs, Losses, StepSilence
+from autofit_launcher.full_run.memory_usage import Usage
+from autofit_launcher.full_run.steps_made import StepsMade
+from autofit_launcher.history import series
+from autofit_launcher.history.records import AttemptRecord, RunRecord
+from autofit_launcher.ladder.course import Due
+from autofit_launcher.ladder.rungs import Rung
+from autofit_launcher.machine import devices, host, process, stack_dump
+from autofit_launcher.machine.process import Child
+from autofit_launcher.shared import procfs
+from autofit_launcher.shared.activity import doing
+from autofit_launcher.shared.ending import Ending
+from autofit_launcher.shared.files import plain
+from autofit_launcher.shared.memory_failures import lost_in
+from autofit_launcher.shared.sizes import format_size
+from autofit_launcher.trial.job import Job
+from autofit_launcher.trial.silence import Silence
 
 SAMPLE_S = 1.0
 END_GRACE_S = 5.0

@@ -19,8 +19,8 @@ from contextlib import suppress
 from pathlib import Path
 from urllib.parse import unquote, urlparse
 
-from launcher.shared.files import CODE
-from launcher.shared.sizes import MIB
+from autofit_launcher.shared.files import CODE
+from autofit_launcher.shared.sizes import MIB
 
 MOST_FILES = 1_000_000
 """Looking at more files than this before each launch would take too long."""

@@ -18,12 +18,12 @@ from typing import Any
 
 from pydantic import ConfigDict, Field, ValidationError
 
-from launcher import paths
-from launcher.history import owner
-from launcher.history.digests import short
-from launcher.history.records import KeptTrialRecord, RecordPart
-from launcher.shared import files
-from launcher.shared.sizes import format_size
+from autofit_launcher import paths
+from autofit_launcher.history import owner
+from autofit_launcher.history.digests import short
+from autofit_launcher.history.records import KeptTrialRecord, RecordPart
+from autofit_launcher.shared import files
+from autofit_launcher.shared.sizes import format_size
 
 ANY_CAP = 2**63 - 1
 """``most_cap_bytes`` of a fit at rung 0: more memory changes nothing."""

@@ -21,9 +21,9 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 
-from launcher.errors import BadInput, Fault
-from launcher.history import submission
-from launcher.shared import procfs
+from autofit_launcher.errors import BadInput, Fault
+from autofit_launcher.history import submission
+from autofit_launcher.shared import procfs
 
 NAME = "owner.json"
 LOOK_S = 0.5

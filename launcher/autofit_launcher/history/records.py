@@ -1,7 +1,7 @@
 """The shape of ``record.json``, which is also what ``--json`` prints; docs/record.schema.json is made of it.
 
 Every key has a default, so that an older autofit's record can be read. Keys of a later autofit are kept as they are. To add a key, add a
-field here and its value where the record is made (``engine.state``, ``trial.trial``, ``run.watch``), then run ``make schema``.
+field here and its value where the record is made (``engine.state``, ``trial.trial``, ``full_run.watch``), then run ``make schema``.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from launcher.shared.sizes import format_number
+from autofit_launcher.shared.sizes import format_number
 
 FORMAT = 2
 """Format of the record. Records of format 1 (without the key) have no attempts and can't be resumed."""
@@ -168,7 +168,7 @@ class AttemptRecord(RecordPart):
     workers: int | None = None
     """Loader workers it was held to; null: as asked."""
     ended: str = "interrupted"
-    """The cause of its end (``run.cause.Ended``); also what a record says of an attempt whose launcher was killed."""
+    """The cause of its end (``full_run.cause.Ended``); also what a record says of an attempt whose launcher was killed."""
     phase: str = ""
     """Phase in which it ended, by its output: train, validate or finish (the last evaluation)."""
     evidence: str = ""

@@ -14,13 +14,13 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from launcher.errors import BadInput, Fault, did_you_mean
-from launcher.history import owner, series, submission
-from launcher.history.owner import Owner, State
-from launcher.history.records import DeviceRecord, MemoryRecord, Record, RungRecord
-from launcher.history.run_folder import RunFolder
-from launcher.history.submission import JobSeen, Look, Submission
-from launcher.shared import files
+from autofit_launcher.errors import BadInput, Fault, did_you_mean
+from autofit_launcher.history import owner, series, submission
+from autofit_launcher.history.owner import Owner, State
+from autofit_launcher.history.records import DeviceRecord, MemoryRecord, Record, RungRecord
+from autofit_launcher.history.run_folder import RunFolder
+from autofit_launcher.history.submission import JobSeen, Look, Submission
+from autofit_launcher.shared import files
 
 ROOT = Path("runs/autofit")
 """Folder in which runs are looked up by name: the default of ``run.root``."""

@@ -1,7 +1,7 @@
 """Runs in the trainer's process, whichever trainer it is: the instrument of a trial, the hold on memory, the report.
 
-The launcher starts ``python -m launcher.inside ORDERS.json`` and reads back ``report.json``. A person's own command is loaded with the
-instrument from outside: ``shim/sitecustomize.py`` stands first on PYTHONPATH, so that every Python process of the command runs it.
+The launcher starts ``python -m autofit_launcher.inside ORDERS.json`` and reads back ``report.json``. A person's own command is loaded with
+the instrument from outside: ``shim/sitecustomize.py`` stands first on PYTHONPATH, so that every Python process of the command runs it.
 
 start      what a process is told -> hooks in it      instrument   phases of a trial, decided
 patches    what is replaced in torch                 passes     over a data loader: cut, worst first

@@ -1,6 +1,6 @@
 """Runs one trial in this process by ORDERS.json, and leaves ``report.json`` in the trial's folder.
 
-    python -m launcher.inside ORDERS.json
+    python -m autofit_launcher.inside ORDERS.json
 
 Exit status 0: the trial went through; 1: it failed, and the report says how.
 The launcher starts one such process per trial, and kills it with everything it started. Should the launcher die first, the kernel kills it.
@@ -15,10 +15,10 @@ import sys
 import traceback
 from pathlib import Path
 
-from launcher.inside import budget, stacks
-from launcher.inside.lifeline import die_with_parent
-from launcher.inside.recorder import Recorder
-from launcher.shared.orders import Orders
+from autofit_launcher.inside import budget, stacks
+from autofit_launcher.inside.lifeline import die_with_parent
+from autofit_launcher.inside.recorder import Recorder
+from autofit_launcher.shared.orders import Orders
 
 
 def run(orders: Orders) -> int:
@@ -37,7 +37,7 @@ def run(orders: Orders) -> int:
 
 def main(argv: list[str]) -> int:
     if len(argv) != 1:
-        print("usage: python -m launcher.inside ORDERS.json", file=sys.stderr)
+        print("usage: python -m autofit_launcher.inside ORDERS.json", file=sys.stderr)
         return 2
     return run(Orders.read(Path(argv[0])))
 

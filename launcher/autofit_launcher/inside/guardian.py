@@ -1,6 +1,6 @@
 """Ends what running children leave behind when the launcher ends, however it ends. Standard library only.
 
-    python -m launcher.inside.guardian VARIABLE FOLDER      a line "+TOKEN" for each child that is started, "-TOKEN" when it is over
+    python -m autofit_launcher.inside.guardian VARIABLE FOLDER      a line "+TOKEN" for each child that is started, "-TOKEN" when it is over
 
 A process of its own beside the launcher, which holds the other end of the pipe; the kernel closes it when the launcher dies, of kill -9,
 too. What then still carries a token in its environment's VARIABLE has ``GRACE_S`` after TERM, in which a trainer that can saves a
@@ -17,7 +17,7 @@ import sys
 import time
 from collections.abc import Iterable
 
-from launcher.shared import procfs
+from autofit_launcher.shared import procfs
 
 GRACE_S = 20.0
 

@@ -56,7 +56,7 @@ def begin(settings: ProbeSettings) -> None:
 def _has_base(instrument: Instrument, modules: Sequence[str], _: Any) -> None:
     """Takes a CPU's budget with all imported that the library imports sooner or later, and nothing else: trial and run alike."""
     for name in modules:
-        ours = name.removeprefix("launcher.")
+        ours = name.removeprefix("autofit_launcher.")
         importlib.import_module(name if ours == name else f"..{ours}", __package__)
     instrument.open()
 

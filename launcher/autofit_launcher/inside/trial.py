@@ -27,17 +27,17 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from launcher.inside import going_on, kept_checkpoint
-from launcher.inside.caches import CACHES, separate
-from launcher.inside.counted import PATIENCE
-from launcher.inside.plainly import OVERLAY, proven, refuses, speaks_of_memory, started
-from launcher.inside.quiet import QUIET
-from launcher.inside.recorder import Recorder
-from launcher.shared import procfs
-from launcher.shared.memory_failures import ECHO
-from launcher.shared.orders import RANKS, REPORT, TEMPORARY, Orders
-from launcher.shared.probe import LOADED, SHIM, VARIABLE
-from launcher.shared.report import (
+from autofit_launcher.inside import going_on, kept_checkpoint
+from autofit_launcher.inside.caches import CACHES, separate
+from autofit_launcher.inside.counted import PATIENCE
+from autofit_launcher.inside.plainly import OVERLAY, proven, refuses, speaks_of_memory, started
+from autofit_launcher.inside.quiet import QUIET
+from autofit_launcher.inside.recorder import Recorder
+from autofit_launcher.shared import procfs
+from autofit_launcher.shared.memory_failures import ECHO
+from autofit_launcher.shared.orders import RANKS, REPORT, TEMPORARY, Orders
+from autofit_launcher.shared.probe import LOADED, SHIM, VARIABLE
+from autofit_launcher.shared.report import (
     CARD,
     HELD_AHEAD,
     HOST_BESIDE,
@@ -51,7 +51,7 @@ from launcher.shared.report import (
     Phase,
     TrialReport,
 )
-from launcher.shared.sizes import format_size
+from autofit_launcher.shared.sizes import format_size
 
 FORCE = 'make it validate early with trainer.args.validation: {force: "--val-every 1"} (words of the script\'s own), or say {none: true}'
 _TAIL_CHARACTERS = 20_000

@@ -6,10 +6,10 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any
 
-from launcher.ladder.rungs import MICRO_BATCH, Ladder, Rung
-from launcher.ladder.same_training import PROVEN, SameTraining
-from launcher.shared.report import PASS_SAMPLES, SAID_ACCUMULATION, UPDATES, TrialReport
-from launcher.shared.sizes import format_number
+from autofit_launcher.ladder.rungs import MICRO_BATCH, Ladder, Rung
+from autofit_launcher.ladder.same_training import PROVEN, SameTraining
+from autofit_launcher.shared.report import PASS_SAMPLES, SAID_ACCUMULATION, UPDATES, TrialReport
+from autofit_launcher.shared.sizes import format_number
 
 NEUTRAL = frozenset({MICRO_BATCH, "checkpointing", "workers"})
 """Wheels that don't change the training, in addition to those that act only in validation."""

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from launcher.config.schema import Value
+from autofit_launcher.config.schema import Value
 
 ActsIn = Literal["training", "validation", "both", "host"]
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from launcher.ladder.rungs import Ladder, Rung
-from launcher.ladder.twins import Finding, FindingKind, Twin, ends_apart
+from autofit_launcher.ladder.rungs import Ladder, Rung
+from autofit_launcher.ladder.twins import Finding, FindingKind, Twin, ends_apart
 
 PROVEN = "proven"
 GIVEN_UP = "differs by what is given up"

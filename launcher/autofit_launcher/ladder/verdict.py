@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from launcher.shared.memory_failures import Source
+from autofit_launcher.shared.memory_failures import Source
 
 
 class Kind(StrEnum):

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from launcher.machine import nvml
-from launcher.shared.orders import MALLOC_VALUE, MALLOC_VARIABLE
+from autofit_launcher.machine import nvml
+from autofit_launcher.shared.orders import MALLOC_VALUE, MALLOC_VARIABLE
 
 if TYPE_CHECKING:
-    from launcher.machine.devices import Budget
+    from autofit_launcher.machine.devices import Budget
 
 VARIABLE = "PYTORCH_CUDA_ALLOC_CONF"
 """Every supported torch reads it, and 2.15 reads nothing else where it is set; PYTORCH_ALLOC_CONF is read since 2.9 only."""

@@ -15,11 +15,11 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from launcher import paths
-from launcher.machine import devices, host
-from launcher.machine import nvml as nvml_module
-from launcher.machine.nvml import Card
-from launcher.shared.sizes import GIB, format_size
+from autofit_launcher import paths
+from autofit_launcher.machine import devices, host
+from autofit_launcher.machine import nvml as nvml_module
+from autofit_launcher.machine.nvml import Card
+from autofit_launcher.shared.sizes import GIB, format_size
 
 LEAST_SHARED_BYTES = GIB
 """Room that /dev/shm should have: a container's default of 64 MiB ends loader workers with a bus error."""

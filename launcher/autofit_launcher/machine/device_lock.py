@@ -16,7 +16,7 @@ from contextlib import ExitStack, suppress
 from datetime import datetime
 from pathlib import Path
 
-from launcher.errors import BadInput, Fault
+from autofit_launcher.errors import BadInput, Fault
 
 VARIABLE = "AUTOFIT_TURNS"
 """Environment variable that names another folder for the locks."""

@@ -13,13 +13,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from launcher.errors import BadInput, Fault
-from launcher.machine import allocator, host
-from launcher.machine import nvml as nvml_module
-from launcher.machine.headroom import DEFAULT, LEAST_BYTES, cap_of
-from launcher.machine.nvml import Card, Neighbour
-from launcher.shared import card_memory
-from launcher.shared.sizes import GIB, MIB, format_size
+from autofit_launcher.errors import BadInput, Fault
+from autofit_launcher.machine import allocator, host
+from autofit_launcher.machine import nvml as nvml_module
+from autofit_launcher.machine.headroom import DEFAULT, LEAST_BYTES, cap_of
+from autofit_launcher.machine.nvml import Card, Neighbour
+from autofit_launcher.shared import card_memory
+from autofit_launcher.shared.sizes import GIB, MIB, format_size
 
 CEILING = 1.5
 """A CPU trial's allocations fail only at this many times its budget. So no library skips a figure or takes another kernel for lack of

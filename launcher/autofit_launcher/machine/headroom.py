@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from launcher.shared.sizes import MIB, format_size
+from autofit_launcher.shared.sizes import MIB, format_size
 
 DEFAULT = {"cuda": 0.10, "cpu": 0.25}
 """Fraction of the budget, by the kind of device. Threads, figures and libraries' caches make a run on a CPU differ more from its trial."""

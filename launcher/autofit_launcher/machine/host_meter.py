@@ -10,9 +10,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from launcher.machine import host
-from launcher.shared import procfs
-from launcher.shared.sampling import Looks
+from autofit_launcher.machine import host
+from autofit_launcher.shared import procfs
+from autofit_launcher.shared.sampling import Looks
 
 LOOK_S = 0.5
 SHARE_OF_TIME = 0.2

@@ -32,11 +32,11 @@ from typing import BinaryIO, Protocol
 
 import psutil
 
-from launcher.errors import Interrupted
-from launcher.machine.bars import WIDE
-from launcher.shared import procfs
-from launcher.shared.ending import Ending
-from launcher.shared.orders import ASKS_STACKS, HELD, TEMPORARY
+from autofit_launcher.errors import Interrupted
+from autofit_launcher.machine.bars import WIDE
+from autofit_launcher.shared import procfs
+from autofit_launcher.shared.ending import Ending
+from autofit_launcher.shared.orders import ASKS_STACKS, HELD, TEMPORARY
 
 TOKEN = "AUTOFIT_CHILD"
 _POLL_S = 0.05
@@ -179,7 +179,7 @@ _guarded: set[str] = set()
 
 
 def _tell_guardian(line: str) -> None:
-    """Tells the process that ends our children where we can't any more (``launcher.inside.guardian``): ``+TOKEN`` begins, ``-TOKEN`` ends.
+    """Tells the process that ends our children where we can't any more (``inside.guardian``): ``+TOKEN`` begins, ``-TOKEN`` ends.
 
     It is started with the first of them, and anew where somebody has ended it meanwhile.
     """
@@ -199,7 +199,7 @@ def _new_guardian() -> subprocess.Popen[bytes]:
     _temporary = _temporary or tempfile.mkdtemp(prefix="autofit-")
     env = {key: value for key, value in os.environ.items() if key != HELD}
     guardian = subprocess.Popen(
-        (sys.executable, "-I", str(ENTRY), "launcher.inside.guardian", TOKEN, _temporary),  # -I: nothing of a person's path
+        (sys.executable, "-I", str(ENTRY), "autofit_launcher.inside.guardian", TOKEN, _temporary),  # -I: nothing of a person's path
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         env=env, cwd="/", start_new_session=True,
@@ -392,7 +392,7 @@ def output_of(argv: Sequence[str], *, env: Mapping[str, str] | None = None, time
 
 
 def python_module(module: str, *arguments: str) -> tuple[str, ...]:
-    """argv that runs a module of this installation with this interpreter, even if PYTHONPATH has another package called ``launcher``.
+    """argv that runs a module of this installation with this interpreter.
 
     ``-P`` keeps the working folder out of ``sys.path``: a user's ``datasets/`` there must not be taken for the package of that name.
     """
@@ -414,7 +414,7 @@ def interpreter_of(program: str) -> str:
     return str(found) if beside.name in Path(str(found)).name else str(beside)
 
 
-ENTRY = Path(__file__).absolute().parents[2] / "autofit_launcher.py"
+ENTRY = Path(__file__).absolute().parents[1] / "__main__.py"
 """The script that loads this installation's package, and then a module of it."""
 
 

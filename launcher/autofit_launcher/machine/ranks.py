@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from launcher.errors import BadInput, Fault
-from launcher.machine import devices, host, nvml
-from launcher.machine.devices import Budget
-from launcher.shared.sizes import format_size
+from autofit_launcher.errors import BadInput, Fault
+from autofit_launcher.machine import devices, host, nvml
+from autofit_launcher.machine.devices import Budget
+from autofit_launcher.shared.sizes import format_size
 
 Cards = str | int | tuple[int | str, ...] | None
 """``device.cards``: "all", so many, or which (numbers among the visible cards, or UUIDs). None: one device, ``device.index``."""

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from launcher.errors import BadInput, Fault
-from launcher.machine import process
+from autofit_launcher.errors import BadInput, Fault
+from autofit_launcher.machine import process
 
 ASKED_S = 20.0
 """A controller that hasn't answered for so long isn't there."""

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from launcher.history.records import Record, TrialRecord
-from launcher.history.runs import Run, read_json
-from launcher.ladder.same_training import GIVEN_UP
-from launcher.shared.report import Phase, TrialReport
-from launcher.shared.sizes import format_size
+from autofit_launcher.history.records import Record, TrialRecord
+from autofit_launcher.history.runs import Run, read_json
+from autofit_launcher.ladder.same_training import GIVEN_UP
+from autofit_launcher.shared.report import Phase, TrialReport
+from autofit_launcher.shared.sizes import format_size
 
 PHASES: Mapping[str, str] = {
     Phase.START: "start", Phase.SETUP: "set-up", Phase.TRAIN: "training", Phase.VALIDATE: "validation",

@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from launcher import __version__
-from launcher.history import series
-from launcher.history.records import Record
-from launcher.history.run_folder import RunFolder
-from launcher.history.runs import Run, run_in
-from launcher.page import facts
-from launcher.shared import files
-from launcher.shared.sizes import format_duration
+from autofit_launcher import __version__
+from autofit_launcher.history import series
+from autofit_launcher.history.records import Record
+from autofit_launcher.history.run_folder import RunFolder
+from autofit_launcher.history.runs import Run, run_in
+from autofit_launcher.page import facts
+from autofit_launcher.shared import files
+from autofit_launcher.shared.sizes import format_duration
 
 log = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""Runs a command on pretended cards: ``python -m launcher.pretended gpu=a100_80gb cards=4 -- autofit train recipe=... device=cuda``.
+"""Runs a command on pretended cards: ``python -m autofit_launcher.pretended gpu=a100_80gb cards=4 -- autofit train recipe=...``.
 
 The command finds cards that aren't there; nothing else is changed for it. ``gpu`` is a name of conf/gpu. ``memory=16GiB``: what a program
 finds on each. ``computed=small``: only small operators are. ``cudnn=0.5``: cuDNN's workspace, as a part of the tensors.
@@ -11,11 +11,11 @@ import sys
 from collections.abc import Sequence
 from typing import cast, get_args
 
-from launcher.errors import COMMAND_LINE, BadInput, Fault
-from launcher.machine import process
-from launcher.pretended import catalogue
-from launcher.pretended.cards import Cards, Computed, of_this_process
-from launcher.shared.sizes import parse_size
+from autofit_launcher.errors import COMMAND_LINE, BadInput, Fault
+from autofit_launcher.machine import process
+from autofit_launcher.pretended import catalogue
+from autofit_launcher.pretended.cards import Cards, Computed, of_this_process
+from autofit_launcher.shared.sizes import parse_size
 
 WORDS = ("gpu", "cards", "computed", "memory", "cudnn")
 

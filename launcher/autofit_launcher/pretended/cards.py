@@ -12,10 +12,10 @@ from typing import Literal
 
 import psutil
 
-from launcher import paths
-from launcher.pretended import libraries
-from launcher.pretended.catalogue import GpuModel
-from launcher.shared.sizes import MIB
+from autofit_launcher import paths
+from autofit_launcher.pretended import libraries
+from autofit_launcher.pretended.catalogue import GpuModel
+from autofit_launcher.shared.sizes import MIB
 
 SHARED = Path("/dev/shm")
 _NAMED = "autofit-pretended-"

@@ -9,9 +9,9 @@ from typing import Any
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from launcher import paths
-from launcher.errors import COMMAND_LINE, BadInput, Fault, did_you_mean
-from launcher.shared.sizes import MIB
+from autofit_launcher import paths
+from autofit_launcher.errors import COMMAND_LINE, BadInput, Fault, did_you_mean
+from autofit_launcher.shared.sizes import MIB
 
 
 class GpuModel(BaseModel):

@@ -15,9 +15,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from launcher import paths
-from launcher.errors import BadInput, Fault
-from launcher.machine import process
+from autofit_launcher import paths
+from autofit_launcher.errors import BadInput, Fault
+from autofit_launcher.machine import process
 
 NATIVE = Path(__file__).with_name("native")
 COMPILER = "gcc"

@@ -1,7 +1,7 @@
 """The report of a trial's child to the launcher, as plain values, with the names of its facts and exceptions.
 
-The child (``launcher.inside``) replaces ``report.json`` at every change of phase, so that even a child killed by a signal leaves the phase
-it died in. The launcher only reads it.
+The child (``autofit_launcher.inside``) replaces ``report.json`` at every change of phase, so that even a child killed by a signal leaves
+the phase it died in. The launcher only reads it.
 All sizes are bytes, all times are monotonic seconds.
 """
 

@@ -1,1 +1,1 @@
-"""One folder per trainer: an adapter (its interface: ``launcher.adapter``), and what it knows. ``suite`` tests any adapter."""
+"""One folder per trainer: an adapter (its interface: ``autofit_launcher.adapter``), and what it knows. ``suite`` tests any adapter."""

@@ -1,6 +1,6 @@
 """Tests that every adapter must pass, shipped with autofit: subclass the suite, name your adapter, give a recipe, and run pytest.
 
-    from launcher.trainers.suite import AdapterSuite
+    from autofit_launcher.trainers.suite import AdapterSuite
 
     class TestMyTrainer(AdapterSuite):
         adapter_type = MyAdapter
@@ -23,19 +23,19 @@ from typing import ClassVar
 
 import pytest
 
-from launcher.adapter.build import ladder_of
-from launcher.adapter.commands import held
-from launcher.adapter.protocol import Adapter
-from launcher.adapter.registry import load_adapter
-from launcher.config.schema import Recipe
-from launcher.history.run_folder import RunFolder
-from launcher.ladder.rungs import MICRO_BATCH, Ladder
-from launcher.ladder.verdict import Kind
-from launcher.machine.devices import Budget
-from launcher.shared.files import plain
-from launcher.shared.sizes import GIB, MIB
-from launcher.trial import trial
-from launcher.trial.job import Job
+from autofit_launcher.adapter.build import ladder_of
+from autofit_launcher.adapter.commands import held
+from autofit_launcher.adapter.protocol import Adapter
+from autofit_launcher.adapter.registry import load_adapter
+from autofit_launcher.config.schema import Recipe
+from autofit_launcher.history.run_folder import RunFolder
+from autofit_launcher.ladder.rungs import MICRO_BATCH, Ladder
+from autofit_launcher.ladder.verdict import Kind
+from autofit_launcher.machine.devices import Budget
+from autofit_launcher.shared.files import plain
+from autofit_launcher.shared.sizes import GIB, MIB
+from autofit_launcher.trial import trial
+from autofit_launcher.trial.job import Job
 
 
 def cpu_budget(size: int = GIB) -> Budget:
@@ -102,9 +102,9 @@ class AdapterSuite:
         commands = [adapter.command(rung, cpu_budget(), folder=tmp_path / "run") for rung in ladder.rungs]
         assert len({command.shell() for command in commands}) == len(ladder.rungs)
         for command in commands:
-            assert "launcher" not in Path(command.argv[0]).name
+            assert "autofit" not in Path(command.argv[0]).name
             for text in command.files.values():
-                assert "import launcher" not in text and "from launcher" not in text
+                assert "import autofit_launcher" not in text and "from autofit_launcher" not in text
 
     def test_a_full_run_held_to_a_budget_is_the_same_program(self, adapter: Adapter, ladder: Ladder, tmp_path: Path) -> None:
         command = adapter.command(ladder.asked, cpu_budget(), folder=tmp_path / "run")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from launcher.history.events import Event
-from launcher.ladder.rungs import Rung
+from autofit_launcher.history.events import Event
+from autofit_launcher.ladder.rungs import Rung
 
 if TYPE_CHECKING:
-    from launcher.machine.devices import Budget
-    from launcher.trial.trial import Trial
+    from autofit_launcher.machine.devices import Budget
+    from autofit_launcher.trial.trial import Trial
 
 
 class TrialStarted(Event):

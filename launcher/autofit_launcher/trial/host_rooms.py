@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from launcher.history.records import RoomRecord
-from launcher.ladder.verdict import Kind, Verdict
-from launcher.machine.host_meter import HostUse
-from launcher.shared.memory_failures import Source
-from launcher.shared.report import HELD_AHEAD, HOST_BESIDE, HOST_GROWTH, TrialReport
-from launcher.shared.sizes import format_size
+from autofit_launcher.history.records import RoomRecord
+from autofit_launcher.ladder.verdict import Kind, Verdict
+from autofit_launcher.machine.host_meter import HostUse
+from autofit_launcher.shared.memory_failures import Source
+from autofit_launcher.shared.report import HELD_AHEAD, HOST_BESIDE, HOST_GROWTH, TrialReport
+from autofit_launcher.shared.sizes import format_size
 
 MEMORY, SHARED, DISK = "host memory", "/dev/shm", "disk"
 _FEWER = "fewer data loader workers or less prefetched"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from launcher.adapter.protocol import Adapter
-from launcher.config.schema import Recipe
-from launcher.history.events import Event, Listener
-from launcher.history.run_folder import RunFolder
-from launcher.ladder.rungs import Ladder
-from launcher.machine.device_lock import Turn
-from launcher.machine.devices import Budget
+from autofit_launcher.adapter.protocol import Adapter
+from autofit_launcher.config.schema import Recipe
+from autofit_launcher.history.events import Event, Listener
+from autofit_launcher.history.run_folder import RunFolder
+from autofit_launcher.ladder.rungs import Ladder
+from autofit_launcher.machine.device_lock import Turn
+from autofit_launcher.machine.devices import Budget
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

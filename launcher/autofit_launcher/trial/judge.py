@@ -8,14 +8,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from launcher.config.schema import Value
-from launcher.ladder.rungs import Rung
-from launcher.ladder.verdict import Kind, Verdict
-from launcher.shared.ending import Ending
-from launcher.shared.memory_failures import MemoryFailure, Source, maybe_memory, memory_failure, no_semaphore, not_handed_over
-from launcher.shared.report import NOT_EXACT, OVER_CAP, Phase, TrialReport
-from launcher.shared.sizes import MIB, format_size
-from launcher.shared.write_failures import maybe_full
+from autofit_launcher.config.schema import Value
+from autofit_launcher.ladder.rungs import Rung
+from autofit_launcher.ladder.verdict import Kind, Verdict
+from autofit_launcher.shared.ending import Ending
+from autofit_launcher.shared.memory_failures import MemoryFailure, Source, maybe_memory, memory_failure, no_semaphore, not_handed_over
+from autofit_launcher.shared.report import NOT_EXACT, OVER_CAP, Phase, TrialReport
+from autofit_launcher.shared.sizes import MIB, format_size
+from autofit_launcher.shared.write_failures import maybe_full
 
 _DEATHS_BY_FULL_MEMORY = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT)
 _NEAR_LIMIT = 0.9  # a native library that does not check its allocation dies at the limit, not far below it

@@ -13,11 +13,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from launcher import paths
-from launcher.ladder.search import Tried, tells
-from launcher.ladder.verdict import Kind, Verdict
-from launcher.trial.job import Job
-from launcher.trial.trial import Trial, as_tried
+from autofit_launcher import paths
+from autofit_launcher.ladder.search import Tried, tells
+from autofit_launcher.ladder.verdict import Kind, Verdict
+from autofit_launcher.trial.job import Job
+from autofit_launcher.trial.trial import Trial, as_tried
 
 
 def file() -> Path:

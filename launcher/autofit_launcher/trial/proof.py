@@ -15,21 +15,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from launcher.adapter.protocol import Adapter
-from launcher.config.schema import Value
-from launcher.errors import BadInput
-from launcher.ladder import same_training
-from launcher.ladder.rungs import MICRO_BATCH, Rung
-from launcher.ladder.same_training import SameTraining
-from launcher.ladder.twins import Finding, FindingKind, Step, Twin, TwinFigures, compare, with_one_row
-from launcher.machine import process
-from launcher.machine.allocator import allocator_environment
-from launcher.machine.devices import told
-from launcher.shared.activity import doing
-from launcher.shared.orders import Orders
-from launcher.trial.job import Job
+from autofit_launcher.adapter.protocol import Adapter
+from autofit_launcher.config.schema import Value
+from autofit_launcher.errors import BadInput
+from autofit_launcher.ladder import same_training
+from autofit_launcher.ladder.rungs import MICRO_BATCH, Rung
+from autofit_launcher.ladder.same_training import SameTraining
+from autofit_launcher.ladder.twins import Finding, FindingKind, Step, Twin, TwinFigures, compare, with_one_row
+from autofit_launcher.machine import process
+from autofit_launcher.machine.allocator import allocator_environment
+from autofit_launcher.machine.devices import told
+from autofit_launcher.shared.activity import doing
+from autofit_launcher.shared.orders import Orders
+from autofit_launcher.trial.job import Job
 
-MODULE = "launcher.inside.same.run"
+MODULE = "autofit_launcher.inside.same.run"
 Layouts = Sequence[tuple[int, int]]
 """The layouts of the two twins, (micro-batch, accumulation): that of the first, as asked, and of the other."""
 
@@ -216,7 +216,7 @@ class _Proving:
         orders.scratch.mkdir(parents=True, exist_ok=True)
         orders.write(place / "orders.json")
         child = process.start(
-            process.python_module("launcher.inside", str(place / "orders.json")),
+            process.python_module("autofit_launcher.inside", str(place / "orders.json")),
             env=allocator_environment(budget),
             stdout=place / "stdout.log",
             stderr=place / "stderr.log",

@@ -10,10 +10,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from launcher.adapter.protocol import Adapter
-from launcher.ladder.rungs import ACCUMULATION, AS_ASKED, MICRO_BATCH, Ladder, Rung
-from launcher.ladder.verdict import Kind
-from launcher.shared.report import (
+from autofit_launcher.adapter.protocol import Adapter
+from autofit_launcher.ladder.rungs import ACCUMULATION, AS_ASKED, MICRO_BATCH, Ladder, Rung
+from autofit_launcher.ladder.verdict import Kind
+from autofit_launcher.shared.report import (
     ARRIVED,
     DIVIDED_BY,
     DRAWN_BATCH,
@@ -25,7 +25,7 @@ from launcher.shared.report import (
     TRAINED,
     WORLD_SIZE,
 )
-from launcher.trial.trial import Trial
+from autofit_launcher.trial.trial import Trial
 
 _TELLING = (Kind.FITS, Kind.OUT_OF_MEMORY, Kind.SPILLED, Kind.VACUOUS)
 """Verdicts of trials that really ran the command, so that the batch they showed counts."""

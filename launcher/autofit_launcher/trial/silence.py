@@ -1,6 +1,6 @@
 """Judges by output and processor time whether a trial or a run stands still. Pure.
 
-What only a run shows (steps that stop coming, a slower pace) is judged in ``run.health``.
+What only a run shows (steps that stop coming, a slower pace) is judged in ``full_run.health``.
 """
 
 from __future__ import annotations

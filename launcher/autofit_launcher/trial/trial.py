@@ -9,25 +9,25 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
-from launcher.adapter.commands import Command, TrialPlan
-from launcher.adapter.registry import words_of
-from launcher.config.schema import Value
-from launcher.errors import BadInput, Fault
-from launcher.history.events import Listener
-from launcher.history.records import RoomRecord, TrialRecord
-from launcher.ladder import search
-from launcher.ladder.rungs import ACCUMULATION, MICRO_BATCH, Ladder, Rung
-from launcher.ladder.verdict import Kind, Verdict
-from launcher.machine import allocator, devices, host, process, stack_dump
-from launcher.machine.allocator import allocator_environment
-from launcher.machine.host_meter import HostMeter, HostUse
-from launcher.machine.process import Child
-from launcher.shared import procfs
-from launcher.shared.activity import doing
-from launcher.shared.ending import Ending
-from launcher.shared.memory_failures import Source, lost_in
-from launcher.shared.orders import RANKS, REPORT, STACKS, Orders
-from launcher.shared.report import (
+from autofit_launcher.adapter.commands import Command, TrialPlan
+from autofit_launcher.adapter.registry import words_of
+from autofit_launcher.config.schema import Value
+from autofit_launcher.errors import BadInput, Fault
+from autofit_launcher.history.events import Listener
+from autofit_launcher.history.records import RoomRecord, TrialRecord
+from autofit_launcher.ladder import search
+from autofit_launcher.ladder.rungs import ACCUMULATION, MICRO_BATCH, Ladder, Rung
+from autofit_launcher.ladder.verdict import Kind, Verdict
+from autofit_launcher.machine import allocator, devices, host, process, stack_dump
+from autofit_launcher.machine.allocator import allocator_environment
+from autofit_launcher.machine.host_meter import HostMeter, HostUse
+from autofit_launcher.machine.process import Child
+from autofit_launcher.shared import procfs
+from autofit_launcher.shared.activity import doing
+from autofit_launcher.shared.ending import Ending
+from autofit_launcher.shared.memory_failures import Source, lost_in
+from autofit_launcher.shared.orders import RANKS, REPORT, STACKS, Orders
+from autofit_launcher.shared.report import (
     BUDGET_ERROR,
     PASS_SAMPLES,
     RANK,
@@ -40,11 +40,11 @@ from launcher.shared.report import (
     PhaseUse,
     TrialReport,
 )
-from launcher.trial import host_rooms
-from launcher.trial.events import PhaseEntered
-from launcher.trial.job import Job
-from launcher.trial.judge import Needs, judge
-from launcher.trial.silence import Silence
+from autofit_launcher.trial import host_rooms
+from autofit_launcher.trial.events import PhaseEntered
+from autofit_launcher.trial.job import Job
+from autofit_launcher.trial.judge import Needs, judge
+from autofit_launcher.trial.silence import Silence
 
 LOOK_S = 0.5
 """Seconds between two looks at the phase of a running trial, and at what its processes compute."""
@@ -184,7 +184,7 @@ def _ended(job: Job, orders: Orders, plan: TrialPlan) -> _Ended:
     place = Path(orders.folder)
     orders.write(place / "orders.json")
     env = {**allocator_environment(job.budget), **plan.env, STACKS: str(orders.stacks)}
-    command = process.python_module("launcher.inside", str(place / "orders.json"))
+    command = process.python_module("autofit_launcher.inside", str(place / "orders.json"))
     meter = HostMeter(job.adapter.saved(job.folder.path).place)
     child = process.start(command, env=env, stdout=place / "stdout.log", stderr=place / "stderr.log")
     meter.begin(child.pid)
@@ -257,7 +257,7 @@ def _put_aside(place: Path, scratch: Path) -> None:
             (place / name).replace(place / f"{name}.before")
 
 
-COMMAND = "launcher.inside.trial"
+COMMAND = "autofit_launcher.inside.trial"
 """The module that runs a command, which starts its processes itself on several cards."""
 RESUMED = "resumed"
 """Folder in a trial's that is that of the process which goes on from its checkpoint."""

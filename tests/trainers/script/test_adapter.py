@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 import yaml
 
-from launcher.adapter import Checkpoint, RunStart
-from launcher.adapter.build import ladder_of
-from launcher.config.schema import LadderRules, Recipe, TrainerRules, Value, WheelRule
-from launcher.errors import BadInput
-from launcher.trainers.script import configs
-from launcher.trainers.script import recognise as script_recognise
-from launcher.trainers.script.adapter import ScriptAdapter
-from launcher.trainers.script.spelling import Line, kind
-from launcher.trainers.suite import AdapterSuite, cpu_budget
+from autofit_launcher.adapter import Checkpoint, RunStart
+from autofit_launcher.adapter.build import ladder_of
+from autofit_launcher.config.schema import LadderRules, Recipe, TrainerRules, Value, WheelRule
+from autofit_launcher.errors import BadInput
+from autofit_launcher.trainers.script import configs
+from autofit_launcher.trainers.script import recognise as script_recognise
+from autofit_launcher.trainers.script.adapter import ScriptAdapter
+from autofit_launcher.trainers.script.spelling import Line, kind
+from autofit_launcher.trainers.suite import AdapterSuite, cpu_budget
 from tests.helpers import script
 from tests.helpers.places import EXAMPLES
 from tests.helpers.saved import looked, spoiled, whole
@@ -235,7 +235,9 @@ def test_a_script_without_a_word_for_accumulation_is_given_it_from_outside(tmp_p
     beside = {"hooks.py", "steps.py", "loaders.py", "backward.py", "notes.py", "imported.py"}
     names = {"sitecustomize.py", "_autofit_accumulate.py", *beside}
     assert {path for path in lower.files if path.parent == place} == {place / name for name in names}
-    assert not any("import launcher" in text or "from launcher" in text for text in lower.files.values()), "the run needs no autofit"
+    assert not any("import autofit_launcher" in text or "from autofit_launcher" in text for text in lower.files.values()), (
+        "the run needs no autofit"
+    )
     trial = adapter.trial(ladder_of(adapter).rungs[1], cpu_budget(), folder=tmp_path / "trial", cache=tmp_path)
     assert trial.expects == {"accumulation": 2}
 
@@ -252,7 +254,9 @@ def test_repeated_modules_are_checkpointed_from_outside_where_that_is_named_and_
     place = tmp_path / "run" / "native" / "checkpointing"
     names = {"sitecustomize.py", "_autofit_checkpointing.py", "repeated.py", "imported.py"}
     assert {path for path in every.files if path.parent == place} == {place / name for name in names}
-    assert not any("import launcher" in text or "from launcher" in text for text in every.files.values()), "the run needs no autofit"
+    assert not any("import autofit_launcher" in text or "from autofit_launcher" in text for text in every.files.values()), (
+        "the run needs no autofit"
+    )
     assert every.argv[:3] == asked.argv[:3] and every.env["PYTHONPATH"].split(":")[0] == str(place)
     start = RunStart(checkpoint=Checkpoint(path=tmp_path / "a.pth", done=1, unit="seconds"), attempt=2)
     assert adapter.command(ladder_of(adapter).rungs[1], cpu_budget(), folder=tmp_path / "run", start=start).env == every.env

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.trainers.script import outside, recognise
+from autofit_launcher.trainers.script import outside, recognise
 from tests.conftest import failed_above
 from tests.helpers.command_line import answer, autofit
 from tests.helpers.places import SCRIPTS

@@ -11,12 +11,12 @@ import pytest
 
 pytest.importorskip("torch")
 
-from launcher.config.schema import Recipe
-from launcher.ladder.verdict import Kind
-from launcher.shared.report import Phase
-from launcher.shared.sizes import MIB
-from launcher.trainers.script.adapter import ScriptAdapter
-from launcher.trial.trial import Trial
+from autofit_launcher.config.schema import Recipe
+from autofit_launcher.ladder.verdict import Kind
+from autofit_launcher.shared.report import Phase
+from autofit_launcher.shared.sizes import MIB
+from autofit_launcher.trainers.script.adapter import ScriptAdapter
+from autofit_launcher.trial.trial import Trial
 from tests.helpers import going_on, resumable
 from tests.helpers.places import SCRIPTS
 

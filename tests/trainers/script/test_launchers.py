@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from launcher.trainers.script import recognise
-from launcher.trainers.script.launchers import LauncherWords
+from autofit_launcher.trainers.script import recognise
+from autofit_launcher.trainers.script.launchers import LauncherWords
 
 CONFIG = "compute_environment: LOCAL_MACHINE\ndistributed_type: MULTI_GPU\ngpu_ids: 2,3\nnum_machines: 1\nnum_processes: 2\n"
 
@@ -75,7 +75,7 @@ def test_a_file_for_one_process_or_a_cpu_starts_one(settings: Path) -> None:
 
 def test_as_many_as_there_are_without_a_card_is_the_processors(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.cpu_count", lambda: 6)
-    monkeypatch.setattr("launcher.machine.devices.chosen_kind", lambda kind: "cpu")
+    monkeypatch.setattr("autofit_launcher.machine.devices.chosen_kind", lambda kind: "cpu")
     assert started("torchrun --nproc_per_node=auto train.py").here == 6
 
 

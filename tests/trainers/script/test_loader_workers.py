@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from launcher.adapter import Checkpoint, RunStart
-from launcher.adapter.build import ladder_of
-from launcher.trainers.script.adapter import ScriptAdapter
-from launcher.trainers.suite import cpu_budget
+from autofit_launcher.adapter import Checkpoint, RunStart
+from autofit_launcher.adapter.build import ladder_of
+from autofit_launcher.trainers.script.adapter import ScriptAdapter
+from autofit_launcher.trainers.suite import cpu_budget
 from tests.helpers import script
 
 SOURCE = "loader = DataLoader(data, batch_size=args.batch_size, num_workers=args.workers{more})\n"

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from launcher.pretended import catalogue
+from autofit_launcher.pretended import catalogue
 from tests.conftest import failed_above
 from tests.helpers.command_line import answer, autofit
 from tests.helpers.places import SCRIPTS

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from launcher.trainers.script import resuming
+from autofit_launcher.trainers.script import resuming
 from tests.helpers.saved import spoiled, whole
 
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from launcher.ladder.same_training import PROVEN
-from launcher.trainers.script.adapter import ScriptAdapter
-from launcher.trainers.suite import cpu_budget, snapshot
-from launcher.trial import proof
-from launcher.trial.proof import Proof
+from autofit_launcher.ladder.same_training import PROVEN
+from autofit_launcher.trainers.script.adapter import ScriptAdapter
+from autofit_launcher.trainers.suite import cpu_budget, snapshot
+from autofit_launcher.trial import proof
+from autofit_launcher.trial.proof import Proof
 from tests.helpers import script as script_of
 from tests.helpers.places import SCRIPTS
 

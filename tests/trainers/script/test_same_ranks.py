@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from launcher.ladder.same_training import PROVEN
-from launcher.trainers.script.adapter import ScriptAdapter
-from launcher.trainers.suite import cpu_budget
-from launcher.trial import proof
-from launcher.trial.proof import Proof
+from autofit_launcher.ladder.same_training import PROVEN
+from autofit_launcher.trainers.script.adapter import ScriptAdapter
+from autofit_launcher.trainers.suite import cpu_budget
+from autofit_launcher.trial import proof
+from autofit_launcher.trial.proof import Proof
 from tests.helpers import script
 from tests.helpers.places import SCRIPTS
 

@@ -9,20 +9,20 @@ from pathlib import Path
 
 import pytest
 
-from launcher.adapter.commands import held
+from autofit_launcher.adapter.commands import held
 from tests.helpers import script
 
 pytest.importorskip("transformers")
 
-from launcher.adapter.build import ladder_of
-from launcher.config.schema import Recipe, TrialRules
-from launcher.ladder.same_training import PROVEN
-from launcher.ladder.verdict import Kind
-from launcher.machine import devices
-from launcher.trainers.script.adapter import ScriptAdapter
-from launcher.trainers.suite import cpu_budget
-from launcher.trial import proof, trial
-from launcher.trial.job import Job
+from autofit_launcher.adapter.build import ladder_of
+from autofit_launcher.config.schema import Recipe, TrialRules
+from autofit_launcher.ladder.same_training import PROVEN
+from autofit_launcher.ladder.verdict import Kind
+from autofit_launcher.machine import devices
+from autofit_launcher.trainers.script.adapter import ScriptAdapter
+from autofit_launcher.trainers.suite import cpu_budget
+from autofit_launcher.trial import proof, trial
+from autofit_launcher.trial.job import Job
 from tests.helpers.hf_data import make_sums, recipe
 from tests.helpers.hf_data import spoken as spoken
 from tests.helpers.hf_data import sums as sums

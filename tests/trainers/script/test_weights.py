@@ -12,7 +12,7 @@ import numpy
 import torch
 from torch import nn
 
-from launcher.trainers.script.inside import checkpoint
+from autofit_launcher.trainers.script.inside import checkpoint
 
 
 def model(*, diverged: bool = False) -> nn.Module:

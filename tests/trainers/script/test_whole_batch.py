@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.trainers.script.recognise import understand
+from autofit_launcher.trainers.script.recognise import understand
 from tests.helpers.command_line import answer, autofit
 from tests.helpers.places import SCRIPTS
 

@@ -15,13 +15,13 @@ from typing import Any
 
 import pytest
 
-from launcher.adapter.build import ladder_of
-from launcher.machine import allocator
-from launcher.shared.orders import Orders
-from launcher.shared.report import TrialReport
-from launcher.trainers.suite import cpu_budget
-from launcher.trainers.ultralytics import environment as ultralytics_env
-from launcher.trainers.ultralytics.adapter import UltralyticsAdapter
+from autofit_launcher.adapter.build import ladder_of
+from autofit_launcher.machine import allocator
+from autofit_launcher.shared.orders import Orders
+from autofit_launcher.shared.report import TrialReport
+from autofit_launcher.trainers.suite import cpu_budget
+from autofit_launcher.trainers.ultralytics import environment as ultralytics_env
+from autofit_launcher.trainers.ultralytics.adapter import UltralyticsAdapter
 from tests.helpers import yolo_recipe
 from tests.helpers.places import ROOT
 from tests.helpers.shapes import ShapesData, make_shapes
@@ -44,7 +44,7 @@ def yolo_exact(quiet_environment: dict[str, str]) -> Any:
         for key, value in quiet_environment.items():
             if key.startswith("YOLO_") or key == "MPLCONFIGDIR":
                 patch.setenv(key, value)
-        from launcher.trainers.ultralytics.native import exact_settings, exact_trainer, layer_checkpointing, yolo
+        from autofit_launcher.trainers.ultralytics.native import exact_settings, exact_trainer, layer_checkpointing, yolo
     modules = (yolo, exact_trainer, exact_settings)
     names = {name: value for module in modules for name, value in vars(module).items() if not name.startswith("__")}
     trainers = {f"Exact{base.__name__}": exact_trainer.exact(base) for base in exact_trainer.COVERED}
@@ -124,7 +124,7 @@ def run_trial(tmp_path: Path, quiet_environment: dict[str, str]) -> RunTrial:
         orders.write(folder / "orders.json")
         with (folder / "stdout.log").open("wb") as out, (folder / "stderr.log").open("wb") as err:
             child = subprocess.run(
-                [sys.executable, "-m", "launcher.inside", str(folder / "orders.json")],
+                [sys.executable, "-m", "autofit_launcher.inside", str(folder / "orders.json")],
                 env={**quiet_environment, **plan.env, "ALLOWED": str(folder)}, cwd=cwd, stdout=out, stderr=err, timeout=300, check=False,
             )  # fmt: skip
         output = (folder / "stdout.log").read_text() + (folder / "stderr.log").read_text()

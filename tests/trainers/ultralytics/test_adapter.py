@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from launcher.adapter.build import ladder_of
-from launcher.config.schema import Recipe
-from launcher.errors import BadInput
-from launcher.ladder.rungs import Ladder
-from launcher.trainers.suite import AdapterSuite, cpu_budget
-from launcher.trainers.ultralytics import arguments as yolo_arguments
-from launcher.trainers.ultralytics import environment
-from launcher.trainers.ultralytics.adapter import UltralyticsAdapter
+from autofit_launcher.adapter.build import ladder_of
+from autofit_launcher.config.schema import Recipe
+from autofit_launcher.errors import BadInput
+from autofit_launcher.ladder.rungs import Ladder
+from autofit_launcher.trainers.suite import AdapterSuite, cpu_budget
+from autofit_launcher.trainers.ultralytics import arguments as yolo_arguments
+from autofit_launcher.trainers.ultralytics import environment
+from autofit_launcher.trainers.ultralytics.adapter import UltralyticsAdapter
 from tests.helpers.yolo_recipe import make
 
 
@@ -133,7 +133,7 @@ def test_a_bare_model_name_is_from_scratch_where_no_weights_can_be_had_and_says_
     yolo_dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("launcher.trainers.ultralytics.models.fetchable", lambda name: False)
+    monkeypatch.setattr("autofit_launcher.trainers.ultralytics.models.fetchable", lambda name: False)
     adapter = UltralyticsAdapter(make(yolo_dataset, ask={"model": "yolo11s"}))
     assert adapter.check() == []
     assert "FROM SCRATCH" in adapter.notes()[0]
@@ -146,7 +146,7 @@ def test_weights_insisted_on_that_can_not_be_had_are_refused_with_the_cure(
     yolo_dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("launcher.trainers.ultralytics.models.fetchable", lambda name: False)
+    monkeypatch.setattr("autofit_launcher.trainers.ultralytics.models.fetchable", lambda name: False)
     (fault,) = UltralyticsAdapter(make(yolo_dataset, ask={"model": "yolo11s.pt"})).check()
     assert fault.key == "ask.model" and "can't be fetched" in fault.found and "ask.model=yolo11s.yaml" in fault.cure
 
@@ -155,7 +155,7 @@ def test_smaller_weights_that_can_not_be_had_are_left_out_of_the_ladder(
     yolo_dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("launcher.trainers.ultralytics.models.fetchable", lambda name: False)
+    monkeypatch.setattr("autofit_launcher.trainers.ultralytics.models.fetchable", lambda name: False)
     for name in ("yolo11m.pt", "yolo11n.pt"):
         (tmp_path / name).write_bytes(b"weights")
     adapter = UltralyticsAdapter(make(yolo_dataset, ask={"model": "yolo11m.pt"}))

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from launcher.errors import Fault
-from launcher.trainers.suite import snapshot
-from launcher.trainers.ultralytics import data as yolo_data
+from autofit_launcher.errors import Fault
+from autofit_launcher.trainers.suite import snapshot
+from autofit_launcher.trainers.ultralytics import data as yolo_data
 
 BOX = "0 0.5 0.5 0.2 0.2"
 TRIANGLE = "0 0.1 0.1 0.9 0.1 0.5 0.9"
@@ -51,7 +51,7 @@ def checked(quiet_environment: dict[str, str]) -> Any:
         for key, value in quiet_environment.items():
             if key.startswith("YOLO_") or key == "MPLCONFIGDIR":
                 patch.setenv(key, value)
-        from launcher.trainers.ultralytics.inside import checked
+        from autofit_launcher.trainers.ultralytics.inside import checked
     return checked
 
 
@@ -108,7 +108,7 @@ def test_a_look_that_takes_too_long_or_fails_is_a_fault(make: Make, monkeypatch:
     monkeypatch.setattr(yolo_data, "LONGEST_S", 0.1)
     facts, (fault,) = yolo_data.inspect(str(make()), "detect")
     assert facts is None and "took longer than 0.1 s" in fault.found
-    monkeypatch.setattr("launcher.machine.process.output_of", lambda *_, **__: (1, "ImportError: no cv2"))
+    monkeypatch.setattr("autofit_launcher.machine.process.output_of", lambda *_, **__: (1, "ImportError: no cv2"))
     _, (fault,) = yolo_data.inspect(str(make()), "detect")
     assert "no cv2" in fault.found
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 pytest.importorskip("ultralytics")
-from launcher.trainers.ultralytics import environment
+from autofit_launcher.trainers.ultralytics import environment
 
 
 @pytest.mark.parametrize(

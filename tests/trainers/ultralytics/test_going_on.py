@@ -11,11 +11,11 @@ import pytest
 
 pytest.importorskip("ultralytics")
 
-from launcher.machine import host
-from launcher.shared.report import Phase
-from launcher.shared.sizes import MIB
-from launcher.trainers.ultralytics.adapter import UltralyticsAdapter
-from launcher.trial.trial import Trial
+from autofit_launcher.machine import host
+from autofit_launcher.shared.report import Phase
+from autofit_launcher.shared.sizes import MIB
+from autofit_launcher.trainers.ultralytics.adapter import UltralyticsAdapter
+from autofit_launcher.trial.trial import Trial
 from tests.conftest import write_yolo_dataset
 from tests.helpers import going_on, yolo_recipe
 from tests.helpers.shapes import ShapesData
@@ -90,7 +90,7 @@ def test_a_run_keeps_as_much_on_its_disk_as_its_trial_has_foreseen(
 
     data = shapes().yaml
     more: dict[str, Any] = {"epochs": 5, "save_period": 2}
-    monkeypatch.setattr("launcher.trial.trial._gone_on", lambda job, first, orders, plan: first)
+    monkeypatch.setattr("autofit_launcher.trial.trial._gone_on", lambda job, first, orders, plan: first)
     found = tried(data, tmp_path, args=more)
     (room,) = (room for room in found.rooms if room.name == "disk")
     taken: list[int] = []

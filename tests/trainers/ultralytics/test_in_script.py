@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from launcher.adapter.build import ladder_of
-from launcher.adapter.commands import Command
-from launcher.adapter.recognised import Understood
-from launcher.cli import recipe_draft, recognise
-from launcher.config.schema import Recipe
-from launcher.errors import BadInput
-from launcher.trainers.suite import cpu_budget
-from launcher.trainers.ultralytics import recognise as yolo_recognise
-from launcher.trainers.ultralytics.adapter import UltralyticsAdapter
+from autofit_launcher.adapter.build import ladder_of
+from autofit_launcher.adapter.commands import Command
+from autofit_launcher.adapter.recognised import Understood
+from autofit_launcher.cli import recipe_draft, recognise
+from autofit_launcher.config.schema import Recipe
+from autofit_launcher.errors import BadInput
+from autofit_launcher.trainers.suite import cpu_budget
+from autofit_launcher.trainers.ultralytics import recognise as yolo_recognise
+from autofit_launcher.trainers.ultralytics.adapter import UltralyticsAdapter
 from tests.helpers.yolo_recipe import make
 
 SAFE = """import argparse

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from launcher.shared.orders import LABELS
+from autofit_launcher.shared.orders import LABELS
 from tests.conftest import write_yolo_dataset
 
 Scans = Callable[..., int]
@@ -20,7 +20,7 @@ def scans(exact: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scans:
     """How many scans a process of the launch makes: a trial on a device, or the run."""
     from ultralytics.data import dataset, utils
 
-    from launcher.trainers.ultralytics.inside import hooks
+    from autofit_launcher.trainers.ultralytics.inside import hooks
 
     monkeypatch.setenv(LABELS, str(tmp_path / "launch"))
     if "st_mtime_ns" not in utils.get_hash.__code__.co_names:

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from launcher.errors import BadInput
-from launcher.trainers.ultralytics import models as yolo_models
-from launcher.trainers.ultralytics.models import assets, fetchable, network_is_there, setting, smaller, start_of, weights_dir
+from autofit_launcher.errors import BadInput
+from autofit_launcher.trainers.ultralytics import models as yolo_models
+from autofit_launcher.trainers.ultralytics.models import assets, fetchable, network_is_there, setting, smaller, start_of, weights_dir
 
 
 @pytest.fixture(autouse=True)

@@ -10,22 +10,22 @@ from typing import Any
 
 import pytest
 
-from launcher.adapter import RunStart
+from autofit_launcher.adapter import RunStart
 from tests.helpers import script
 
 pytest.importorskip("ultralytics")
 
-from launcher.adapter.build import ladder_of
-from launcher.adapter.commands import Checkpoint, Command
-from launcher.errors import BadInput
-from launcher.ladder.rungs import Rung
-from launcher.machine import devices, ranks
-from launcher.shared.report import Phase, TrialReport
-from launcher.shared.sizes import MIB
-from launcher.trainers.suite import cpu_budget
-from launcher.trainers.ultralytics import recognise
-from launcher.trainers.ultralytics.adapter import UltralyticsAdapter
-from launcher.trial import trial
+from autofit_launcher.adapter.build import ladder_of
+from autofit_launcher.adapter.commands import Checkpoint, Command
+from autofit_launcher.errors import BadInput
+from autofit_launcher.ladder.rungs import Rung
+from autofit_launcher.machine import devices, ranks
+from autofit_launcher.shared.report import Phase, TrialReport
+from autofit_launcher.shared.sizes import MIB
+from autofit_launcher.trainers.suite import cpu_budget
+from autofit_launcher.trainers.ultralytics import recognise
+from autofit_launcher.trainers.ultralytics.adapter import UltralyticsAdapter
+from autofit_launcher.trial import trial
 from tests.conftest import write_yolo_dataset
 from tests.helpers import yolo_recipe
 from tests.helpers.places import ROOT

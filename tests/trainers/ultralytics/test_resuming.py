@@ -11,7 +11,7 @@ from tests.helpers.saved import Looked, spoiled, whole
 pytest.importorskip("ultralytics")
 import torch
 
-from launcher.trainers.ultralytics import resuming
+from autofit_launcher.trainers.ultralytics import resuming
 
 
 def saved(path: Path, *, epoch: int) -> Path:

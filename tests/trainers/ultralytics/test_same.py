@@ -10,18 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from launcher.adapter.build import ladder_of
-from launcher.adapter.commands import Command
-from launcher.config.schema import TrialRules
-from launcher.ladder.rungs import Rung
-from launcher.ladder.same_training import PROVEN
-from launcher.ladder.twins import Finding, FindingKind
-from launcher.machine import ranks
-from launcher.machine.devices import Budget
-from launcher.trainers.suite import cpu_budget, snapshot
-from launcher.trainers.ultralytics.adapter import UltralyticsAdapter
-from launcher.trial import proof
-from launcher.trial.proof import Proof
+from autofit_launcher.adapter.build import ladder_of
+from autofit_launcher.adapter.commands import Command
+from autofit_launcher.config.schema import TrialRules
+from autofit_launcher.ladder.rungs import Rung
+from autofit_launcher.ladder.same_training import PROVEN
+from autofit_launcher.ladder.twins import Finding, FindingKind
+from autofit_launcher.machine import ranks
+from autofit_launcher.machine.devices import Budget
+from autofit_launcher.trainers.suite import cpu_budget, snapshot
+from autofit_launcher.trainers.ultralytics.adapter import UltralyticsAdapter
+from autofit_launcher.trial import proof
+from autofit_launcher.trial.proof import Proof
 from tests.helpers import script
 from tests.helpers.places import ROOT
 from tests.helpers.shapes import ShapesData

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from launcher.machine import process
-from launcher.trainers.ultralytics import checks, data
-from launcher.trainers.ultralytics.adapter import UltralyticsAdapter
+from autofit_launcher.machine import process
+from autofit_launcher.trainers.ultralytics import checks, data
+from autofit_launcher.trainers.ultralytics.adapter import UltralyticsAdapter
 from tests.helpers.yolo_recipe import make
 
 

@@ -12,17 +12,17 @@ from typing import Any, ClassVar
 
 import pytest
 
-from launcher.adapter import LogLine, Progress, Rung, TrainerWords, log_line, registry
-from launcher.errors import BadInput
-from launcher.history import series
-from launcher.history.records import AttemptRecord, RunRecord
-from launcher.run import start, watch
-from launcher.run.cause import Ended
-from launcher.run.events import Deviated
-from launcher.shared.memory_failures import lost_in
-from launcher.trainers.script.adapter import ScriptAdapter
-from launcher.trainers.ultralytics.adapter import UltralyticsAdapter
-from launcher.trial.job import Job
+from autofit_launcher.adapter import LogLine, Progress, Rung, TrainerWords, log_line, registry
+from autofit_launcher.errors import BadInput
+from autofit_launcher.full_run import start, watch
+from autofit_launcher.full_run.cause import Ended
+from autofit_launcher.full_run.events import Deviated
+from autofit_launcher.history import series
+from autofit_launcher.history.records import AttemptRecord, RunRecord
+from autofit_launcher.shared.memory_failures import lost_in
+from autofit_launcher.trainers.script.adapter import ScriptAdapter
+from autofit_launcher.trainers.ultralytics.adapter import UltralyticsAdapter
+from autofit_launcher.trial.job import Job
 from tests.helpers.few import Few, Launches
 
 ROUND = re.compile(r"round (\d+) of (\d+) \| L (\S+)")
@@ -89,11 +89,11 @@ def test_the_messages_of_every_trainer_are_known_of_a_command(tmp_path: Path, la
     assert registry.words_of(UltralyticsAdapter(launches.job().recipe)).cures["pinned"] == "Ultralytics pins unless PIN_MEMORY=false"
 
 
-@pytest.mark.parametrize("named", ["launcher.adapter:Rung", "launcher.adapter:log_line"])
+@pytest.mark.parametrize("named", ["autofit_launcher.adapter:Rung", "autofit_launcher.adapter:log_line"])
 def test_what_is_no_adapter_is_refused_by_name(named: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def installed(*, group: str) -> Iterator[EntryPoint]:
         return iter([EntryPoint(name="odd", value=named, group=group)])
 
     monkeypatch.setattr(registry, "entry_points", installed)
-    with pytest.raises(BadInput, match=r"inherits Adapter of launcher\.adapter"):
+    with pytest.raises(BadInput, match=r"inherits Adapter of autofit_launcher\.adapter"):
         registry.load_adapter("odd")

@@ -8,10 +8,10 @@ from collections.abc import Iterable
 
 import pytest
 
-from launcher.adapter.build import ladder_of
-from launcher.adapter.progress import TRAIN, VALIDATE, Progress, read
-from launcher.adapter.registry import load_adapter
-from launcher.config.schema import Recipe
+from autofit_launcher.adapter.build import ladder_of
+from autofit_launcher.adapter.progress import TRAIN, VALIDATE, Progress, read
+from autofit_launcher.adapter.registry import load_adapter
+from autofit_launcher.config.schema import Recipe
 from tests.helpers import script, yolo_recipe
 from tests.helpers.places import EXAMPLES
 

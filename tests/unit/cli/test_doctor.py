@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from launcher.cli.main import run
-from launcher.machine import checkup
-from launcher.machine.checkup import Check
+from autofit_launcher.cli.main import run
+from autofit_launcher.machine import checkup
+from autofit_launcher.machine.checkup import Check
 
 
 def test_every_line_is_told_and_the_exit_status_is_zero_where_nothing_stops(

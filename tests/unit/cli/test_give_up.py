@@ -10,22 +10,22 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from launcher.adapter.recognised import Understood, giving_up
-from launcher.cli import main
-from launcher.cli.launch_view import Display
-from launcher.engine import launch as engine
-from launcher.engine.events import Fitted
-from launcher.engine.state import Fit, Status
-from launcher.errors import BadInput
-from launcher.ladder.rungs import Rung
-from launcher.ladder.verdict import Kind, Verdict
-from launcher.shared.report import PhaseUse, TrialReport
-from launcher.shared.sizes import MIB
-from launcher.trainers.script.adapter import ScriptAdapter
-from launcher.trainers.suite import cpu_budget
-from launcher.trial import trial
-from launcher.trial.job import Job
-from launcher.trial.trial import Trial
+from autofit_launcher.adapter.recognised import Understood, giving_up
+from autofit_launcher.cli import main
+from autofit_launcher.cli.launch_view import Display
+from autofit_launcher.engine import launch as engine
+from autofit_launcher.engine.events import Fitted
+from autofit_launcher.engine.state import Fit, Status
+from autofit_launcher.errors import BadInput
+from autofit_launcher.ladder.rungs import Rung
+from autofit_launcher.ladder.verdict import Kind, Verdict
+from autofit_launcher.shared.report import PhaseUse, TrialReport
+from autofit_launcher.shared.sizes import MIB
+from autofit_launcher.trainers.script.adapter import ScriptAdapter
+from autofit_launcher.trainers.suite import cpu_budget
+from autofit_launcher.trial import trial
+from autofit_launcher.trial.job import Job
+from autofit_launcher.trial.trial import Trial
 from tests.helpers import script
 from tests.helpers.command_line import answer, autofit
 

@@ -11,26 +11,26 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from launcher.adapter.build import ladder_of
-from launcher.adapter.commands import Checkpoint
-from launcher.cli import prose
-from launcher.cli.launch_view import Display
-from launcher.engine.below import Could
-from launcher.engine.events import Finished, Fitted, Planned
-from launcher.engine.state import Fit, Status
-from launcher.errors import Fault
-from launcher.history.records import AttemptRecord, RunRecord
-from launcher.ladder.search import Tried, Try, next_move
-from launcher.ladder.verdict import Kind, Verdict
-from launcher.run.cause import Ended
-from launcher.shared.report import SAMPLES, TrialReport
-from launcher.shared.sizes import MIB
-from launcher.trainers.script.adapter import ScriptAdapter
-from launcher.trainers.script.spelling import ITSELF
-from launcher.trainers.ultralytics.adapter import UltralyticsAdapter
-from launcher.trial.events import TrialStarted
-from launcher.trial.job import Job
-from launcher.trial.trial import Trial
+from autofit_launcher.adapter.build import ladder_of
+from autofit_launcher.adapter.commands import Checkpoint
+from autofit_launcher.cli import prose
+from autofit_launcher.cli.launch_view import Display
+from autofit_launcher.engine.below import Could
+from autofit_launcher.engine.events import Finished, Fitted, Planned
+from autofit_launcher.engine.state import Fit, Status
+from autofit_launcher.errors import Fault
+from autofit_launcher.full_run.cause import Ended
+from autofit_launcher.history.records import AttemptRecord, RunRecord
+from autofit_launcher.ladder.search import Tried, Try, next_move
+from autofit_launcher.ladder.verdict import Kind, Verdict
+from autofit_launcher.shared.report import SAMPLES, TrialReport
+from autofit_launcher.shared.sizes import MIB
+from autofit_launcher.trainers.script.adapter import ScriptAdapter
+from autofit_launcher.trainers.script.spelling import ITSELF
+from autofit_launcher.trainers.ultralytics.adapter import UltralyticsAdapter
+from autofit_launcher.trial.events import TrialStarted
+from autofit_launcher.trial.job import Job
+from autofit_launcher.trial.trial import Trial
 from tests.helpers import script
 from tests.helpers.yolo_recipe import make
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from launcher.cli import main
-from launcher.history import owner
-from launcher.history.run_folder import RunFolder
+from autofit_launcher.cli import main
+from autofit_launcher.history import owner
+from autofit_launcher.history.run_folder import RunFolder
 from tests.helpers.places import ROOT
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.cli import main, verbs
+from autofit_launcher.cli import main, verbs
 from tests.conftest import write_yolo_dataset
 from tests.helpers import command_line
 from tests.helpers.command_line import answer
@@ -47,7 +47,7 @@ def autofit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Captu
 
 
 def test_help_answers_without_hydra_torch_or_a_trainer(tmp_path: Path) -> None:
-    code = "import sys; sys.argv = ['autofit', '--help']; from launcher.cli import main as cli; code = cli.run(['--help']); heavy = {'hydra', 'torch', 'pydantic', 'rich', 'ultralytics'} & set(sys.modules); sys.exit(f'imported {heavy}' if heavy else code)"  # noqa: E501
+    code = "import sys; sys.argv = ['autofit', '--help']; from autofit_launcher.cli import main as cli; code = cli.run(['--help']); heavy = {'hydra', 'torch', 'pydantic', 'rich', 'ultralytics'} & set(sys.modules); sys.exit(f'imported {heavy}' if heavy else code)"  # noqa: E501
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "autofit train" in done.stdout and "Exit status" in done.stdout
@@ -61,8 +61,9 @@ def test_help_is_one_page(tmp_path: Path, autofit: Typed, words: tuple[str, ...]
 
 def test_no_verb_ever_imports_torch(tmp_path: Path) -> None:
     code = (
-        "import sys; from launcher.cli import main as cli, launch_view; from launcher.engine import launch;"
-        "from launcher.config import recipe; from launcher.trial import trial; from launcher.run import start, watch;"
+        "import sys; from autofit_launcher.cli import main as cli, launch_view; from autofit_launcher.engine import launch;"
+        "from autofit_launcher.config import recipe; from autofit_launcher.trial import trial; "
+        "from autofit_launcher.full_run import start, watch\n"
         "cli.run(['ladder', 'recipe=yolo_demo']); sys.exit('torch' in sys.modules or 'ultralytics' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, check=False).returncode == 0
@@ -173,7 +174,7 @@ def test_a_full_disk_is_told_before_anything_is_tried(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("launcher.machine.host.disk_free", lambda path: 3 * 2**20)
+    monkeypatch.setattr("autofit_launcher.machine.host.disk_free", lambda path: 3 * 2**20)
     assert main.run(["train", "recipe=yolo_demo", f"data={write_yolo_dataset(tmp_path / 'dataset')}"]) == 1
     assert "run.root: runs/autofit has 3 MiB of disk left" in capfd.readouterr().err
     assert not (tmp_path / "runs").exists()
@@ -196,7 +197,7 @@ def test_a_folder_that_one_may_not_enter_is_a_fault(tmp_path: Path, word: str, s
     data = write_yolo_dataset(tmp_path / "dataset")
     (tmp_path / "closed").mkdir(mode=0o000)
     (tmp_path / "file").touch()
-    argv = [sys.executable, "-m", "launcher", "fit", "recipe=yolo_demo", f"data={data}", "prepare=null", word]
+    argv = [sys.executable, "-m", "autofit_launcher", "fit", "recipe=yolo_demo", f"data={data}", "prepare=null", word]
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(argv, cwd=tmp_path, env=env, capture_output=True, text=True, check=False, preexec_fn=without_the_powers_of_root)
     assert done.returncode == 1 and told(done).startswith(said), done.stderr
@@ -269,7 +270,7 @@ def test_a_shell_in_which_no_trial_can_be_started_is_told_which_limit_to_raise(t
 def test_a_recipe_that_can_not_be_written_is_refused_without_a_traceback(tmp_path: Path) -> None:
     (tmp_path / "closed").mkdir(mode=0o555)
     (tmp_path / "t.py").write_text("import argparse\np = argparse.ArgumentParser()\np.add_argument('--batch-size', type=int, default=4)\n")
-    argv = [sys.executable, "-m", "launcher", "init", "--", "python", str(tmp_path / "t.py")]
+    argv = [sys.executable, "-m", "autofit_launcher", "init", "--", "python", str(tmp_path / "t.py")]
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
         argv, cwd=tmp_path / "closed", env=env, capture_output=True, text=True, check=False, preexec_fn=without_the_powers_of_root

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from launcher.cli import recognise
+from autofit_launcher.cli import recognise
 from tests.helpers.nvml_stand_in import FakeCard, FakeNvml
 
 SCRIPT = """\
@@ -45,5 +45,5 @@ def test_a_launchers_words_name_the_cards(four: Path, line: str, said: Mapping[s
 
 
 def test_a_machine_without_cards_names_none(four: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("launcher.machine.devices.chosen_kind", lambda kind: "cpu")
+    monkeypatch.setattr("autofit_launcher.machine.devices.chosen_kind", lambda kind: "cpu")
     assert device("torchrun", "--nproc_per_node=2", "train.py") == {}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.cli import main
+from autofit_launcher.cli import main
 
 SCRIPT = """import argparse, torch
 p = argparse.ArgumentParser()
@@ -34,7 +34,7 @@ def test_a_card_that_is_not_known_and_no_card_at_all_are_refused(capsys: pytest.
 def test_a_script_whose_python_has_no_pytorch_can_not_be_played_on_a_card_that_is_not_here(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("launcher.machine.devices.identity", lambda kind, *, index: "cpu")
+    monkeypatch.setattr("autofit_launcher.machine.devices.identity", lambda kind, *, index: "cpu")
     (tmp_path / "python").write_text("#!/bin/sh\nexit 0\n")
     (tmp_path / "python").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from launcher.cli import main
-from launcher.cli.terminal import Terminal
-from launcher.history import owner
-from launcher.history.run_folder import RunFolder
+from autofit_launcher.cli import main
+from autofit_launcher.cli.terminal import Terminal
+from autofit_launcher.history import owner
+from autofit_launcher.history.run_folder import RunFolder
 from tests.helpers.run_folders import ended, tell
 
 ROOT = Path("runs/autofit")

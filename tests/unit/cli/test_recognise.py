@@ -14,17 +14,17 @@ import pytest
 import yaml
 from omegaconf import OmegaConf
 
-from launcher.adapter import registry, wheel_names
-from launcher.adapter.build import ladder_of
-from launcher.adapter.recognised import checkpointed
-from launcher.adapter.registry import adapters
-from launcher.cli import recipe_draft, recognise
-from launcher.cli.recognise import Understood
-from launcher.config.schema import LadderRules, Recipe, TrainerRules
-from launcher.errors import BadInput
-from launcher.trainers.script import recognise as script_recognise
-from launcher.trainers.script.adapter import ScriptAdapter
-from launcher.trainers.suite import cpu_budget
+from autofit_launcher.adapter import registry, wheel_names
+from autofit_launcher.adapter.build import ladder_of
+from autofit_launcher.adapter.recognised import checkpointed
+from autofit_launcher.adapter.registry import adapters
+from autofit_launcher.cli import recipe_draft, recognise
+from autofit_launcher.cli.recognise import Understood
+from autofit_launcher.config.schema import LadderRules, Recipe, TrainerRules
+from autofit_launcher.errors import BadInput
+from autofit_launcher.trainers.script import recognise as script_recognise
+from autofit_launcher.trainers.script.adapter import ScriptAdapter
+from autofit_launcher.trainers.suite import cpu_budget
 from tests.helpers.places import EXAMPLES
 
 Files = Mapping[str, str]

@@ -16,12 +16,12 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from launcher.cli import main, runs_view
-from launcher.cli import runs as verbs
-from launcher.errors import BadInput, Interrupted
-from launcher.history import owner, runs
-from launcher.history.run_folder import RunFolder
-from launcher.history.series import Series
+from autofit_launcher.cli import main, runs_view
+from autofit_launcher.cli import runs as verbs
+from autofit_launcher.errors import BadInput, Interrupted
+from autofit_launcher.history import owner, runs
+from autofit_launcher.history.run_folder import RunFolder
+from autofit_launcher.history.series import Series
 from tests.helpers.children import child
 from tests.helpers.places import ROOT
 from tests.helpers.run_folders import MIB, ended, tell
@@ -30,8 +30,8 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 LAUNCHER = """
 import signal, sys, time
 from pathlib import Path
-from launcher.history import owner
-from launcher.history.run_folder import RunFolder
+from autofit_launcher.history import owner
+from autofit_launcher.history.run_folder import RunFolder
 from tests.helpers.run_folders import tell
 folder = RunFolder(Path(sys.argv[1]))
 stopped = []
@@ -232,7 +232,7 @@ def test_a_signal_ends_the_watching_and_says_nothing_untrue_of_the_run(
 def test_watching_ends_when_nobody_reads_it_any_more(tmp_path: Path) -> None:
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     with running(tmp_path) as (path, child):
-        argv = [sys.executable, "-m", "launcher", "watch", str(path)]
+        argv = [sys.executable, "-m", "autofit_launcher", "watch", str(path)]
         with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, env=env) as watcher:
             assert watcher.stdout is not None
             assert watcher.stdout.readline().startswith("running")
@@ -261,8 +261,8 @@ def test_stop_needs_a_run_and_leaves_another_machines_alone(tmp_path: Path, caps
 
 
 def test_stop_never_signals_a_later_process_of_the_same_number(tmp_path: Path) -> None:
-    from launcher.machine import process
-    from launcher.shared import procfs
+    from autofit_launcher.machine import process
+    from autofit_launcher.shared import procfs
 
     with subprocess.Popen(["sleep", "3600"]) as child:
         started = procfs.started(child.pid)

@@ -90,7 +90,7 @@ def test_what_is_refused(place: Path, words: tuple[str, ...], named: str) -> Non
 
 
 def test_without_a_terminal_nothing_is_broken_or_cut(place: Path) -> None:
-    argv = (sys.executable, "-m", "launcher", "ladder", "recipe=whisper_breeze")
+    argv = (sys.executable, "-m", "autofit_launcher", "ladder", "recipe=whisper_breeze")
     out = subprocess.run(argv, cwd=place, env=screens.plain_environment(), capture_output=True, text=True, check=True).stdout
     rows = [line.split() for line in out.splitlines() if "MediaTek-Research/Breeze-ASR-25" in line]
     assert len(rows) > 50 and len({len(row) for row in rows}) == 1, "a row a rung, and all its cells"
@@ -143,7 +143,7 @@ def test_a_run_that_is_watched_until_it_is_stopped_leaves_no_box_on_the_screen(p
         while time.monotonic() < until and not (told.exists() and '"step"' in told.read_text(encoding="utf-8")):
             time.sleep(0.5)
         subprocess.run(
-            [sys.executable, "-m", "launcher", "stop", str(run)], env=screens.plain_environment(), capture_output=True, check=True
+            [sys.executable, "-m", "autofit_launcher", "stop", str(run)], env=screens.plain_environment(), capture_output=True, check=True
         )
 
     stopping = threading.Thread(target=stops, daemon=True)

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 import yaml
 
-from launcher.cli import main, submit
-from launcher.config import recipe
-from launcher.config.recipe import Draft, Provenance
-from launcher.engine import resumption
-from launcher.errors import BadInput
-from launcher.history import owner, runs
-from launcher.history.run_folder import RunFolder
-from launcher.machine import slurm
+from autofit_launcher.cli import main, submit
+from autofit_launcher.config import recipe
+from autofit_launcher.config.recipe import Draft, Provenance
+from autofit_launcher.engine import resumption
+from autofit_launcher.errors import BadInput
+from autofit_launcher.history import owner, runs
+from autofit_launcher.history.run_folder import RunFolder
+from autofit_launcher.machine import slurm
 from tests.helpers.run_folders import tell
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")

@@ -14,7 +14,7 @@ from tests.helpers import screens
 from tests.helpers.places import ROOT, SCRIPTS
 
 ENV = {**os.environ, "PYTHONPATH": str(ROOT)}
-AUTOFIT = (sys.executable, "-m", "launcher")
+AUTOFIT = (sys.executable, "-m", "autofit_launcher")
 
 
 @pytest.mark.parametrize("words", [
@@ -40,12 +40,15 @@ def test_where_colours_are_asked_for_without_a_terminal_no_line_is_drawn_anew(tm
 
 @pytest.mark.parametrize("closing", [">&-", "<&- >&- 2>&-"])
 def test_streams_that_were_never_open_fail_nothing(tmp_path: Path, closing: str) -> None:
-    line = f'"{sys.executable}" -m launcher ladder recipe=yolo_demo {closing}'
+    line = f'"{sys.executable}" -m autofit_launcher ladder recipe=yolo_demo {closing}'
     assert subprocess.run(["sh", "-c", line], cwd=tmp_path, env=ENV, stdout=subprocess.DEVNULL, check=False).returncode == 0
 
 
 def test_the_status_of_a_refusal_survives_a_closed_standard_error(tmp_path: Path) -> None:
-    assert subprocess.run(["sh", "-c", f'"{sys.executable}" -m launcher laddr 2>&-'], cwd=tmp_path, env=ENV, check=False).returncode == 1
+    assert (
+        subprocess.run(["sh", "-c", f'"{sys.executable}" -m autofit_launcher laddr 2>&-'], cwd=tmp_path, env=ENV, check=False).returncode
+        == 1
+    )
 
 
 def test_a_standard_output_on_a_full_disk_is_told(tmp_path: Path) -> None:
@@ -78,8 +81,8 @@ def test_a_launch_whose_reader_goes_trains_to_its_end(tmp_path: Path) -> None:
 
 SPEAKS = """
 import pathlib, sys
-from launcher.machine import process
-from launcher.cli.terminal import Streams, Terminal
+from autofit_launcher.machine import process
+from autofit_launcher.cli.terminal import Streams, Terminal
 streams, terminal = Streams(), Terminal(as_json="--json" in sys.argv)
 here = pathlib.Path(sys.argv[1])
 says = "import sys; " + sys.argv[2]
@@ -111,10 +114,10 @@ def test_a_trainer_sees_a_wide_terminal_for_its_bars_and_the_persons_width_for_i
 
 SILENT = """
 import sys, time
-from launcher.cli import main as cli
-from launcher.cli.terminal import Streams, Terminal
-from launcher.errors import Interrupted
-from launcher.shared import activity
+from autofit_launcher.cli import main as cli
+from autofit_launcher.cli.terminal import Streams, Terminal
+from autofit_launcher.errors import Interrupted
+from autofit_launcher.shared import activity
 streams, terminal = Streams(), Terminal(as_json=False)
 activity.SILENT_S = float(sys.argv[1])
 def act():

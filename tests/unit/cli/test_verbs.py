@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from launcher.cli import main, verbs
-from launcher.cli.call import Answer, Call, Takes, Task, Verb
-from launcher.config.schema import DeviceRules, RecoverRules, RunRules, TrialRules
-from launcher.errors import ExitCode
+from autofit_launcher.cli import main, verbs
+from autofit_launcher.cli.call import Answer, Call, Takes, Task, Verb
+from autofit_launcher.config.schema import DeviceRules, RecoverRules, RunRules, TrialRules
+from autofit_launcher.errors import ExitCode
 
 LAUNCHER = Path(main.__file__).parents[1]
 
@@ -87,14 +87,15 @@ def test_a_page_tells_each_key_of_a_recipe_with_its_default_and_what_the_schema_
 
 
 def test_only_the_terminal_prints_and_only_cli_exits() -> None:
-    """In the launcher's own process, that is: what runs in the trainer's prints as it likes, and ``python -m launcher.pretended`` is a
-    program of its own."""
+    """In the launcher's own process: what runs in the trainer's prints as it likes, and ``python -m autofit_launcher.pretended`` is
+    a program of its own. ``__main__`` speaks where a signal comes before ``cli`` is loaded."""
     apart = {"inside", "native"}
     said = {
         str(path.relative_to(LAUNCHER)): names
         for path in LAUNCHER.rglob("*.py")
         if not apart & set(path.relative_to(LAUNCHER).parts) and (names := _spoken(path))
     }
+    assert said.pop("__main__.py") == {"sys.stderr", "sys.exit"}
     assert said.pop("pretended/__main__.py") == {"print", "sys.stderr", "sys.exit"}
     assert {file for file, names in said.items() if names & {"print", "sys.stdout", "sys.stderr"}} == {"cli/terminal.py"}
     assert {file for file, names in said.items() if names & {"exit", "sys.exit", "SystemExit"}} == {"cli/main.py"}

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from launcher.cli import main, suggestions
-from launcher.config.schema import Recipe
-from launcher.errors import BadInput
-from launcher.shared import activity
+from autofit_launcher.cli import main, suggestions
+from autofit_launcher.config.schema import Recipe
+from autofit_launcher.errors import BadInput
+from autofit_launcher.shared import activity
 from tests.architecture.rooms import Tree
 
 KNOW_HYDRA = ("compose", "recipe_store", "hydra_overrides", "hydra_errors")
@@ -184,7 +184,7 @@ def test_even_a_fault_of_autofit_s_own_ends_in_json(monkeypatch: pytest.MonkeyPa
     def broken(draft: object) -> None:
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr("launcher.engine.prepare.ladder_of", broken)
+    monkeypatch.setattr("autofit_launcher.engine.prepare.ladder_of", broken)
     assert main.run(["ladder", "recipe=yolo_demo", "--json"]) == 1
     out, err = capfd.readouterr()
     assert json.loads(out) == {"status": "stopped", "error": "RuntimeError: a bug"} and "Traceback" in err and "in broken" in err
@@ -237,7 +237,7 @@ def test_hydra_is_known_in_five_modules() -> None:
     """Composing, its recipes, its grammar, its errors and its launchers: the rest of the launcher could be fed by something else."""
     house = Tree(Path(main.__file__).parents[2])
     knowing = {module for module, imports in house.imports.items() if any(one.name.split(".")[0] == "hydra" for one in imports)}
-    assert knowing == {f"launcher.config.{name}" for name in KNOW_HYDRA}
+    assert knowing == {f"autofit_launcher.config.{name}" for name in KNOW_HYDRA}
 
 
 @pytest.mark.parametrize("word", ["device=0,1", "device=cuda:0,1", "device=[0,1]", "device.cards=[0,1]"])

@@ -7,8 +7,8 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
-from launcher.cli import suggestions
-from launcher.config.hydra_overrides import for_hydra
+from autofit_launcher.cli import suggestions
+from autofit_launcher.config.hydra_overrides import for_hydra
 
 GROUPS = ("ladder", "device", "recipe")
 ODD = "éß字 '\"#([{}])=,~:;$%&*?!@|<>+-\\^`./\t019nulltrue"

@@ -10,12 +10,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
-from launcher.adapter.build import ladder_of
-from launcher.adapter.registry import known_adapters, load_adapter
-from launcher.config import recipe as recipes
-from launcher.config.recipe import Draft, Provenance
-from launcher.errors import BadInput, Fault
-from launcher.trainers.ultralytics.adapter import UltralyticsAdapter
+from autofit_launcher.adapter.build import ladder_of
+from autofit_launcher.adapter.registry import known_adapters, load_adapter
+from autofit_launcher.config import recipe as recipes
+from autofit_launcher.config.recipe import Draft, Provenance
+from autofit_launcher.errors import BadInput, Fault
+from autofit_launcher.trainers.ultralytics.adapter import UltralyticsAdapter
 
 GOOD: dict[str, Any] = {
     "name": "mine",

@@ -14,33 +14,33 @@ from typing import Any, ClassVar
 
 import pytest
 
-from launcher.adapter import log_line
-from launcher.adapter.build import WheelSpec
-from launcher.adapter.commands import Checkpoint, Command
-from launcher.adapter.log_line import LogLine
-from launcher.adapter.progress import Progress
-from launcher.adapter.protocol import FIRST, RunStart, Saved
-from launcher.cli import runs as folder_verbs
-from launcher.cli import submit
-from launcher.config import recipe
-from launcher.config.schema import LadderRules, Recipe, RecoverRules, TrainerRules, WheelRule
-from launcher.engine import attempts, resumption
-from launcher.engine import launch as engine
-from launcher.engine.state import Fit, Status
-from launcher.errors import BadInput, Interrupted
-from launcher.history import runs
-from launcher.history.records import AttemptRecord, LadderRecord, MoveRecord
-from launcher.history.run_folder import RunFolder
-from launcher.ladder.asked import Asked
-from launcher.ladder.rungs import Rung, Wheel, build
-from launcher.ladder.same_training import unproven
-from launcher.ladder.verdict import Kind, Verdict
-from launcher.machine.devices import Budget
-from launcher.run.cause import Ended
-from launcher.shared.report import Phase, TrialReport
-from launcher.trainers.suite import cpu_budget
-from launcher.trial.job import Job
-from launcher.trial.trial import Trial
+from autofit_launcher.adapter import log_line
+from autofit_launcher.adapter.build import WheelSpec
+from autofit_launcher.adapter.commands import Checkpoint, Command
+from autofit_launcher.adapter.log_line import LogLine
+from autofit_launcher.adapter.progress import Progress
+from autofit_launcher.adapter.protocol import FIRST, RunStart, Saved
+from autofit_launcher.cli import runs as folder_verbs
+from autofit_launcher.cli import submit
+from autofit_launcher.config import recipe
+from autofit_launcher.config.schema import LadderRules, Recipe, RecoverRules, TrainerRules, WheelRule
+from autofit_launcher.engine import attempts, resumption
+from autofit_launcher.engine import launch as engine
+from autofit_launcher.engine.state import Fit, Status
+from autofit_launcher.errors import BadInput, Interrupted
+from autofit_launcher.full_run.cause import Ended
+from autofit_launcher.history import runs
+from autofit_launcher.history.records import AttemptRecord, LadderRecord, MoveRecord
+from autofit_launcher.history.run_folder import RunFolder
+from autofit_launcher.ladder.asked import Asked
+from autofit_launcher.ladder.rungs import Rung, Wheel, build
+from autofit_launcher.ladder.same_training import unproven
+from autofit_launcher.ladder.verdict import Kind, Verdict
+from autofit_launcher.machine.devices import Budget
+from autofit_launcher.shared.report import Phase, TrialReport
+from autofit_launcher.trainers.suite import cpu_budget
+from autofit_launcher.trial.job import Job
+from autofit_launcher.trial.trial import Trial
 from tests.helpers.stand_in import StandIn
 
 TRAINER = """

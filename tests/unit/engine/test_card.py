@@ -14,32 +14,32 @@ from typing import Any
 
 import pytest
 
-from launcher.adapter.commands import Command
-from launcher.adapter.protocol import FIRST, RunStart
-from launcher.config.schema import DeviceRules, Recipe
-from launcher.engine import launch as engine
-from launcher.engine.events import CardTaken, Fitted
-from launcher.engine.state import Fit, Status
-from launcher.errors import BadInput
-from launcher.history.events import Event
-from launcher.history.records import AttemptRecord
-from launcher.history.run_folder import RunFolder
-from launcher.history.series import read as read_series
-from launcher.ladder.rungs import Wheel, build
-from launcher.ladder.verdict import Kind, Verdict
-from launcher.machine import allocator, devices, process
-from launcher.machine.devices import Budget
-from launcher.run import start as launch
-from launcher.run.events import Deviated
-from launcher.run.memory_usage import Usage
-from launcher.run.watch import RunMeter, RunWatch
-from launcher.shared.probe import VARIABLE, ProbeSettings
-from launcher.shared.report import SEARCHES, Failure, PhaseUse, TrialReport
-from launcher.trainers.suite import cpu_budget
-from launcher.trainers.ultralytics.adapter import WORDS
-from launcher.trial import trial
-from launcher.trial.job import Job
-from launcher.trial.trial import Trial
+from autofit_launcher.adapter.commands import Command
+from autofit_launcher.adapter.protocol import FIRST, RunStart
+from autofit_launcher.config.schema import DeviceRules, Recipe
+from autofit_launcher.engine import launch as engine
+from autofit_launcher.engine.events import CardTaken, Fitted
+from autofit_launcher.engine.state import Fit, Status
+from autofit_launcher.errors import BadInput
+from autofit_launcher.full_run import start as launch
+from autofit_launcher.full_run.events import Deviated
+from autofit_launcher.full_run.memory_usage import Usage
+from autofit_launcher.full_run.watch import RunMeter, RunWatch
+from autofit_launcher.history.events import Event
+from autofit_launcher.history.records import AttemptRecord
+from autofit_launcher.history.run_folder import RunFolder
+from autofit_launcher.history.series import read as read_series
+from autofit_launcher.ladder.rungs import Wheel, build
+from autofit_launcher.ladder.verdict import Kind, Verdict
+from autofit_launcher.machine import allocator, devices, process
+from autofit_launcher.machine.devices import Budget
+from autofit_launcher.shared.probe import VARIABLE, ProbeSettings
+from autofit_launcher.shared.report import SEARCHES, Failure, PhaseUse, TrialReport
+from autofit_launcher.trainers.suite import cpu_budget
+from autofit_launcher.trainers.ultralytics.adapter import WORDS
+from autofit_launcher.trial import trial
+from autofit_launcher.trial.job import Job
+from autofit_launcher.trial.trial import Trial
 from tests.helpers.nvml_stand_in import GIB, MIB, FakeCard, FakeNvml
 from tests.helpers.stand_in import StandIn
 
@@ -315,7 +315,7 @@ def test_a_runs_own_peak_is_in_its_trials_measure(job: Job) -> None:
 def test_a_command_gets_a_card_for_each_process_or_is_refused(
     card: FakeCard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, cards: Any, words: str, said: str
 ) -> None:
-    from launcher.trainers.script.adapter import ScriptAdapter
+    from autofit_launcher.trainers.script.adapter import ScriptAdapter
 
     monkeypatch.setitem(sys.modules, "pynvml", FakeNvml(card, FakeCard(uuid="GPU-00000000-0000-4000-8000-000000000002")))
     (tmp_path / "train.py").touch()
@@ -329,7 +329,7 @@ def test_a_command_gets_a_card_for_each_process_or_is_refused(
 
 
 def yolo(**device: Any) -> Any:
-    from launcher.trainers.ultralytics.adapter import UltralyticsAdapter
+    from autofit_launcher.trainers.ultralytics.adapter import UltralyticsAdapter
 
     ask = {"micro_batch": 8, "image_size": 640, "model": "yolov8n.yaml"}
     return UltralyticsAdapter(Recipe.model_validate({**RECIPE, "ask": ask, "device": device}))
@@ -337,7 +337,7 @@ def yolo(**device: Any) -> Any:
 
 def test_every_ultralytics_run_on_a_card_runs_what_it_was_told_or_fails(job: Job, tmp_path: Path) -> None:
     """A plain ``yolo`` halves its batch by itself in the first epoch."""
-    from launcher.adapter.build import ladder_of
+    from autofit_launcher.adapter.build import ladder_of
 
     adapter = yolo(kind="cuda")
     rung = ladder_of(adapter).asked
@@ -349,8 +349,8 @@ def test_every_ultralytics_run_on_a_card_runs_what_it_was_told_or_fails(job: Job
 def test_what_amp_is_checked_with_is_fetched_before_a_trial_on_a_card(
     card: FakeCard, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    from launcher.adapter.build import ladder_of
-    from launcher.trainers.ultralytics import models
+    from autofit_launcher.adapter.build import ladder_of
+    from autofit_launcher.trainers.ultralytics import models
 
     monkeypatch.setattr(models, "weights_dir", lambda: tmp_path)
     monkeypatch.setattr(models, "network_is_there", lambda: True)

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from launcher.engine.state import Fit
-from launcher.ladder.same_training import SameTraining, unproven
-from launcher.ladder.verdict import Kind, Verdict
-from launcher.shared.report import SAID_ACCUMULATION, UPDATES, TrialReport
-from launcher.trainers.script.adapter import ScriptAdapter
-from launcher.trial.trial import Trial
+from autofit_launcher.engine.state import Fit
+from autofit_launcher.ladder.same_training import SameTraining, unproven
+from autofit_launcher.ladder.verdict import Kind, Verdict
+from autofit_launcher.shared.report import SAID_ACCUMULATION, UPDATES, TrialReport
+from autofit_launcher.trainers.script.adapter import ScriptAdapter
+from autofit_launcher.trial.trial import Trial
 from tests.helpers import script
 
 PROVEN, DIFFERS = SameTraining(), replace(SameTraining(), steps="differs by 3")

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from launcher.config import recipe
-from launcher.engine import resumption
-from launcher.errors import BadInput
-from launcher.history.records import FORMAT
-from launcher.trainers.suite import snapshot
+from autofit_launcher.config import recipe
+from autofit_launcher.engine import resumption
+from autofit_launcher.errors import BadInput
+from autofit_launcher.history.records import FORMAT
+from autofit_launcher.trainers.suite import snapshot
 from tests.helpers import script
 from tests.helpers.children import child
 
@@ -84,7 +84,7 @@ def test_what_can_not_be_gone_on_with_is_refused(record: dict[str, Any], words: 
 HOLDS = """
 import sys, time
 from pathlib import Path
-from launcher.history import owner
+from autofit_launcher.history import owner
 with owner.owning(Path(sys.argv[1])):
     print(flush=True)
     time.sleep(3600)
@@ -103,8 +103,8 @@ def test_a_run_that_runs(tmp_path: Path) -> None:
     {"trials": [{"rung_index": 77, "verdict": "fits"}]}, {"trials": [{"verdict": "marvellous"}]}, {"chosen_rung_index": 1},
 ])  # fmt: skip
 def test_attempts_and_trials_of_another_ladder(tmp_path: Path, edited: dict[str, Any]) -> None:
-    from launcher.adapter.build import ladder_of
-    from launcher.adapter.registry import load_adapter
+    from autofit_launcher.adapter.build import ladder_of
+    from autofit_launcher.adapter.registry import load_adapter
 
     found, ladder = resumption.resumable(str(run_folder(tmp_path, **edited))), ladder_of(load_adapter("script")(RECIPE))
     with pytest.raises(BadInput, match="aren't those of its recipe's ladder"):
@@ -113,8 +113,8 @@ def test_attempts_and_trials_of_another_ladder(tmp_path: Path, edited: dict[str,
 
 def test_an_attempt_whose_launcher_was_killed_lasted_as_long_as_it_was_seen(tmp_path: Path) -> None:
     """ "Done in 2 attempts in 5 s" was said of a night and five seconds."""
-    from launcher.adapter.build import ladder_of
-    from launcher.adapter.registry import load_adapter
+    from autofit_launcher.adapter.build import ladder_of
+    from autofit_launcher.adapter.registry import load_adapter
 
     ladder = ladder_of(load_adapter("script")(RECIPE))
     own = {"number": 1, "command": "", "rung_index": 0, "rung": dict(ladder.asked.values), "effective_batch": 4, "accumulation": 1}

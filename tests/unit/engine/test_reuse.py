@@ -10,20 +10,20 @@ from typing import Any
 
 import pytest
 
-from launcher.cli import main
-from launcher.config import recipe_files
-from launcher.engine import launch, resumption, reuse
-from launcher.engine.events import Fitted
-from launcher.engine.state import Fit
-from launcher.errors import Interrupted
-from launcher.history import digests, kept_fits
-from launcher.history.events import Event
-from launcher.history.runs import run_in
-from launcher.run.events import AttemptStarted, Deviated
-from launcher.shared.sizes import MIB
-from launcher.trial import trial
-from launcher.trial.events import TrialEnded
-from launcher.trial.trial import Trial
+from autofit_launcher.cli import main
+from autofit_launcher.config import recipe_files
+from autofit_launcher.engine import launch, resumption, reuse
+from autofit_launcher.engine.events import Fitted
+from autofit_launcher.engine.state import Fit
+from autofit_launcher.errors import Interrupted
+from autofit_launcher.full_run.events import AttemptStarted, Deviated
+from autofit_launcher.history import digests, kept_fits
+from autofit_launcher.history.events import Event
+from autofit_launcher.history.runs import run_in
+from autofit_launcher.shared.sizes import MIB
+from autofit_launcher.trial import trial
+from autofit_launcher.trial.events import TrialEnded
+from autofit_launcher.trial.trial import Trial
 from tests.helpers.few import LADDER, Few, Launches
 
 

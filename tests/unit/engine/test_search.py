@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from launcher.engine import launch as engine
-from launcher.engine.state import Fit, Status
-from launcher.ladder.rungs import Rung
-from launcher.ladder.verdict import Kind, Verdict
-from launcher.shared.report import Phase, TrialReport
-from launcher.shared.sizes import MIB
-from launcher.trainers.script.adapter import ScriptAdapter
-from launcher.trial import trial
-from launcher.trial.job import Job
+from autofit_launcher.engine import launch as engine
+from autofit_launcher.engine.state import Fit, Status
+from autofit_launcher.ladder.rungs import Rung
+from autofit_launcher.ladder.verdict import Kind, Verdict
+from autofit_launcher.shared.report import Phase, TrialReport
+from autofit_launcher.shared.sizes import MIB
+from autofit_launcher.trainers.script.adapter import ScriptAdapter
+from autofit_launcher.trial import trial
+from autofit_launcher.trial.job import Job
 from tests.helpers import script
 
 FITS = 6

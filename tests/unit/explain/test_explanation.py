@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 import yaml
 
-from launcher.cli.main import run
-from launcher.explain.explanation import explain
-from launcher.explain.known import table
-from launcher.explain.plain import plain
-from launcher.history.run_folder import RunFolder
-from launcher.run.cause import Ended, RunEnd, find
-from launcher.shared.sizes import parse_size
+from autofit_launcher.cli.main import run
+from autofit_launcher.explain.explanation import explain
+from autofit_launcher.explain.known import table
+from autofit_launcher.explain.plain import plain
+from autofit_launcher.full_run.cause import Ended, RunEnd, find
+from autofit_launcher.history.run_folder import RunFolder
+from autofit_launcher.shared.sizes import parse_size
 from tests.helpers import run_folders
 from tests.helpers.places import ROOT
 

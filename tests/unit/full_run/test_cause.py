@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from launcher.adapter.protocol import Weights
-from launcher.run.cause import Ended, RunEnd, find, gone_on_without, phase_of
+from autofit_launcher.adapter.protocol import Weights
+from autofit_launcher.full_run.cause import Ended, RunEnd, find, gone_on_without, phase_of
 
 OOM = "RuntimeError: err == 0. DefaultCPUAllocator: can't allocate memory: you tried to allocate 3276800 bytes. Error code 12"
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from launcher.adapter import log_line
-from launcher.adapter.progress import TRAIN, VALIDATE, Progress
-from launcher.run.health import Cliffs, Losses, StepSilence
-from launcher.trial.silence import Silence
+from autofit_launcher.adapter import log_line
+from autofit_launcher.adapter.progress import TRAIN, VALIDATE, Progress
+from autofit_launcher.full_run.health import Cliffs, Losses, StepSilence
+from autofit_launcher.trial.silence import Silence
 
 STEPS = 10
 

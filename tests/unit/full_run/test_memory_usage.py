@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from launcher.machine import process
-from launcher.run import memory_usage
-from launcher.shared.orders import HELD
-from launcher.shared.sizes import MIB
-from launcher.trainers.suite import cpu_budget
+from autofit_launcher.full_run import memory_usage
+from autofit_launcher.machine import process
+from autofit_launcher.shared.orders import HELD
+from autofit_launcher.shared.sizes import MIB
+from autofit_launcher.trainers.suite import cpu_budget
 from tests.helpers.places import ROOT
 
 HOLDS = """
@@ -59,7 +59,7 @@ def program(tmp_path: Path) -> Path:
 
 def test_a_run_that_is_held_to_a_budget_is_measured_above_its_own_base(tmp_path: Path, program: Path) -> None:
     orders = "Orders(module='', folder='', device='cpu', cap_bytes=2**28, accumulation=1, payload={})"
-    takes = f"from launcher.inside import budget\nfrom launcher.shared.orders import Orders\nbudget.take({orders})\n"
+    takes = f"from autofit_launcher.inside import budget\nfrom autofit_launcher.shared.orders import Orders\nbudget.take({orders})\n"
     program.write_text(takes + program.read_text())
     watch = watched(tmp_path, (sys.executable, str(program)), emulated=True)
     assert 64 * MIB <= watch.peak_bytes < 66 * MIB
@@ -73,7 +73,7 @@ def test_a_run_that_is_not_held_is_measured_above_its_trials_base(tmp_path: Path
 
 RANK = """
     import json, os, pathlib, time
-    from launcher.shared import procfs
+    from autofit_launcher.shared import procfs
     held = pathlib.Path(os.environ["HELD"])
     held.mkdir(exist_ok=True)
     (held / f"{os.getpid()}.part").write_text(json.dumps({"base_bytes": procfs.data_bytes()}))

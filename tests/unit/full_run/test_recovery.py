@@ -12,15 +12,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from launcher.adapter.commands import Checkpoint
-from launcher.config.schema import RecoverRules
-from launcher.history.records import AttemptRecord, MoveRecord
-from launcher.ladder.rungs import Ladder, Rung, Wheel, build
-from launcher.ladder.search import Tried
-from launcher.ladder.verdict import Kind, Verdict
-from launcher.run.cause import Ended
-from launcher.run.recovery import MOST_WAITS, History, decide
-from launcher.shared.report import Phase
+from autofit_launcher.adapter.commands import Checkpoint
+from autofit_launcher.config.schema import RecoverRules
+from autofit_launcher.full_run.cause import Ended
+from autofit_launcher.full_run.recovery import MOST_WAITS, History, decide
+from autofit_launcher.history.records import AttemptRecord, MoveRecord
+from autofit_launcher.ladder.rungs import Ladder, Rung, Wheel, build
+from autofit_launcher.ladder.search import Tried
+from autofit_launcher.ladder.verdict import Kind, Verdict
+from autofit_launcher.shared.report import Phase
 from tests.helpers import surfaces
 
 LADDER = build(

@@ -10,19 +10,19 @@ from typing import Any, cast
 
 import pytest
 
-from launcher.adapter import log_line
-from launcher.adapter.progress import TRAIN, Progress
-from launcher.config.schema import Recipe, RecoverRules
-from launcher.history import series
-from launcher.history.records import AttemptRecord
-from launcher.history.run_folder import RunFolder
-from launcher.ladder.rungs import Rung
-from launcher.run import watch
-from launcher.run.cause import Ended
-from launcher.run.memory_usage import Usage
-from launcher.run.watch import RunMeter
-from launcher.shared.sizes import GIB
-from launcher.trial.job import Job
+from autofit_launcher.adapter import log_line
+from autofit_launcher.adapter.progress import TRAIN, Progress
+from autofit_launcher.config.schema import Recipe, RecoverRules
+from autofit_launcher.full_run import watch
+from autofit_launcher.full_run.cause import Ended
+from autofit_launcher.full_run.memory_usage import Usage
+from autofit_launcher.full_run.watch import RunMeter
+from autofit_launcher.history import series
+from autofit_launcher.history.records import AttemptRecord
+from autofit_launcher.history.run_folder import RunFolder
+from autofit_launcher.ladder.rungs import Rung
+from autofit_launcher.shared.sizes import GIB
+from autofit_launcher.trial.job import Job
 from tests.helpers.stand_in import StandIn
 
 

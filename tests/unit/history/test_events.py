@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 
-from launcher.cli.launch_view import Display
-from launcher.engine import events as of_a_launch
-from launcher.engine import launch as engine
-from launcher.history.events import Event
-from launcher.run import events as of_a_run
-from launcher.trial import events as of_a_trial
+from autofit_launcher.cli.launch_view import Display
+from autofit_launcher.engine import events as of_a_launch
+from autofit_launcher.engine import launch as engine
+from autofit_launcher.full_run import events as of_a_run
+from autofit_launcher.history.events import Event
+from autofit_launcher.trial import events as of_a_trial
 from tests.helpers.few import Launches
 
 KINDS = [

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from launcher.history import kept_fits
-from launcher.history.kept_fits import KeptFit
-from launcher.history.records import KeptTrialRecord
-from launcher.shared import files
+from autofit_launcher.history import kept_fits
+from autofit_launcher.history.kept_fits import KeptFit
+from autofit_launcher.history.records import KeptTrialRecord
+from autofit_launcher.shared import files
 
 FIT = KeptFit(
     made=kept_fits.now(), training="mine", digest="abc", depends_on={"data": "1 file"}, device="cpu", rung_index=1,
@@ -41,7 +41,7 @@ def test_a_fit_is_read_back_as_it_was_written_and_replaces_the_one_before() -> N
 def test_launches_that_come_together_keep_everything() -> None:
     code = """
 import sys
-from launcher.history import kept_fits
+from autofit_launcher.history import kept_fits
 for number in range(20):
     with kept_fits.changed("mine", "abc") as known:
         known.uses.append(f"{sys.argv[1]} {number}")

@@ -15,14 +15,14 @@ from typing import Any
 
 import pytest
 
-from launcher.errors import BadInput
-from launcher.history import owner
-from launcher.history.owner import State, owning, who
-from launcher.shared import procfs
+from autofit_launcher.errors import BadInput
+from autofit_launcher.history import owner
+from autofit_launcher.history.owner import State, owning, who
+from autofit_launcher.shared import procfs
 from tests.helpers import children
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-HOLDS = "import sys, time\nfrom pathlib import Path\nfrom launcher.history.owner import owning\n"
+HOLDS = "import sys, time\nfrom pathlib import Path\nfrom autofit_launcher.history.owner import owning\n"
 HOLDS += "with owning(Path(sys.argv[1])):\n    print(flush=True)\n"
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
-from launcher.history import records
-from launcher.history.records import FORMAT, Record
-from launcher.history.runs import run_in
+from autofit_launcher.history import records
+from autofit_launcher.history.records import FORMAT, Record
+from autofit_launcher.history.runs import run_in
 from tests.helpers.few import Launches
 from tests.helpers.places import ROOT
 

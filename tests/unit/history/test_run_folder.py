@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from launcher.errors import BadInput
-from launcher.history.run_folder import RunFolder
+from autofit_launcher.errors import BadInput
+from autofit_launcher.history.run_folder import RunFolder
 
 NOW = datetime(2026, 11, 21, 12, 0, 0)
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from launcher.history import series
-from launcher.history.series import Series, seconds_left
-from launcher.run import watch
-from launcher.trainers.suite import cpu_budget
+from autofit_launcher.full_run import watch
+from autofit_launcher.history import series
+from autofit_launcher.history.series import Series, seconds_left
+from autofit_launcher.trainers.suite import cpu_budget
 
 
 def line(at: float, **more: Any) -> dict[str, Any]:

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from launcher.history import owner, runs, submission
-from launcher.history.run_folder import RunFolder
-from launcher.history.submission import JobSeen, Submission
+from autofit_launcher.history import owner, runs, submission
+from autofit_launcher.history.run_folder import RunFolder
+from autofit_launcher.history.submission import JobSeen, Submission
 from tests.helpers.run_folders import tell
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")

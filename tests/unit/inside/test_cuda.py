@@ -12,12 +12,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from launcher.inside import budget
-from launcher.inside.budget import BudgetError
-from launcher.inside.driver import USUAL_CONTEXT_BYTES
-from launcher.inside.recorder import OverCap, Recorder
-from launcher.shared.orders import Orders
-from launcher.shared.report import SEARCHES, Phase, PhaseUse
+from autofit_launcher.inside import budget
+from autofit_launcher.inside.budget import BudgetError
+from autofit_launcher.inside.driver import USUAL_CONTEXT_BYTES
+from autofit_launcher.inside.recorder import OverCap, Recorder
+from autofit_launcher.shared.orders import Orders
+from autofit_launcher.shared.report import SEARCHES, Phase, PhaseUse
 from tests.helpers.nvml_stand_in import GIB, MIB, FakeCard, FakeCuda, FakeNvml, FakeTorch
 
 CAP = 4 * GIB
@@ -180,7 +180,7 @@ def test_a_trial_says_that_cudnn_searches_and_can_be_held_without_it(machine: Ma
     sys.modules["torch"].backends.cudnn.benchmark = True
     assert recorder.report().facts[SEARCHES]
     code = (
-        "import torch; from launcher.inside.budget import without_search; torch.backends.cudnn.benchmark = True; without_search()\n"
+        "import torch; from autofit_launcher.inside.budget import without_search; torch.backends.cudnn.benchmark = True; without_search()\n"
         "torch.backends.cudnn.benchmark = True\n"
         "with torch.backends.cudnn.flags(benchmark=True): print(torch.backends.cudnn.benchmark)"
     )
@@ -231,8 +231,8 @@ def test_half_micro_batches_are_timed_apart_from_whole_ones(machine: Machine) ->
 
 
 def test_a_spawned_data_loading_worker_opens_no_card(machine: Machine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    from launcher.inside.instrument import Instrument
-    from launcher.shared.probe import ProbeSettings
+    from autofit_launcher.inside.instrument import Instrument
+    from autofit_launcher.shared.probe import ProbeSettings
 
     monkeypatch.setattr(multiprocessing.process, "current_process", lambda: SimpleNamespace(daemon=True))
     import dataclasses

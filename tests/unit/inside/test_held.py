@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from launcher.adapter import commands
-from launcher.adapter.commands import Command
-from launcher.inside import budget
-from launcher.shared import orders
-from launcher.trainers.suite import cpu_budget
+from autofit_launcher.adapter import commands
+from autofit_launcher.adapter.commands import Command
+from autofit_launcher.inside import budget
+from autofit_launcher.shared import orders
+from autofit_launcher.trainers.suite import cpu_budget
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="a CPU budget is RLIMIT_DATA, which only Linux has")
 MIB = 2**20

@@ -15,7 +15,7 @@ FILLS = """
 import json, shutil, sys, time
 import torch
 from torch.utils.data import DataLoader
-from launcher.inside.loaders import HeldAhead
+from autofit_launcher.inside.loaders import HeldAhead
 
 class Rows(torch.utils.data.Dataset):
     def __len__(self): return 400
@@ -60,7 +60,7 @@ def told(*words: int) -> tuple[int, dict[str, object]]:
 
 LOSES = """
 from torch.utils.data import DataLoader
-from launcher.inside.loaders import HeldAhead
+from autofit_launcher.inside.loaders import HeldAhead
 HeldAhead().watch()
 next(iter(DataLoader(range(4), num_workers=1, collate_fn=lambda rows: lambda: rows)))  # what can't be handed over
 """

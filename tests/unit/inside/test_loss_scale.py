@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from launcher.inside import loss_scale
+from autofit_launcher.inside import loss_scale
 
 LARGE = 1e4
 """A gradient that overflows fp16 once it is scaled by 65536, and not before; its square does at any scale above 6e-4."""

@@ -15,12 +15,12 @@ from typing import Any
 import numpy
 import pytest
 
-from launcher.inside.budget import Taken
-from launcher.inside.meters import CpuMeter
-from launcher.inside.recorder import Recorder, failure_of
-from launcher.shared.orders import Orders
-from launcher.shared.procfs import data_bytes
-from launcher.shared.report import VERSIONS, Phase, TrialReport
+from autofit_launcher.inside.budget import Taken
+from autofit_launcher.inside.meters import CpuMeter
+from autofit_launcher.inside.recorder import Recorder, failure_of
+from autofit_launcher.shared.orders import Orders
+from autofit_launcher.shared.procfs import data_bytes
+from autofit_launcher.shared.report import VERSIONS, Phase, TrialReport
 from tests.helpers.places import ROOT
 
 MIB = 2**20
@@ -80,7 +80,8 @@ def test_what_was_observed_noted_and_swallowed_is_in_the_report(orders: Orders) 
 
 
 def test_the_report_tells_what_the_process_has_loaded_and_nothing_is_loaded_for_it(orders: Orders) -> None:
-    child = "import sys, numpy; from launcher.inside.recorder import versions; print(versions(), {'torch', 'datasets'} & {*sys.modules})"
+    child = "import sys, numpy\nfrom autofit_launcher.inside import recorder\n"
+    child += "print(recorder.versions(), {'torch', 'datasets'} & {*sys.modules})"
     said = subprocess.run([sys.executable, "-c", child], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     assert said == f"{ {'python': platform.python_version(), 'numpy': numpy.__version__} } set()\n"
     Recorder(orders).write()

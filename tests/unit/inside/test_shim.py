@@ -13,18 +13,18 @@ from typing import Any
 
 import pytest
 
-from launcher.adapter import commands
-from launcher.adapter.commands import Command
-from launcher.machine import process
-from launcher.shared.orders import Orders
-from launcher.shared.probe import ProbeSettings, injected
-from launcher.trainers.script import outside
-from launcher.trainers.suite import cpu_budget
-from launcher.trainers.ultralytics.environment import BASE
-from tests.helpers.places import ROOT
+from autofit_launcher.adapter import commands
+from autofit_launcher.adapter.commands import Command
+from autofit_launcher.machine import process
+from autofit_launcher.shared.orders import Orders
+from autofit_launcher.shared.probe import ProbeSettings, injected
+from autofit_launcher.trainers.script import outside
+from autofit_launcher.trainers.suite import cpu_budget
+from autofit_launcher.trainers.ultralytics.environment import BASE
+from tests.helpers.places import LAUNCHER, ROOT
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="a CPU budget is RLIMIT_DATA, which only Linux has")
-OURS = {path.stem for path in ROOT.iterdir() if path.is_dir()} | {path.stem for path in (ROOT / "launcher").rglob("*.py")}
+OURS = {path.stem for path in (*ROOT.iterdir(), *LAUNCHER.iterdir()) if path.is_dir()} | {path.stem for path in LAUNCHER.rglob("*.py")}
 NEEDED = {"pynvml", "psutil", "yaml", "pydantic", "rich", "hydra", "omegaconf", "numpy", "usercustomize"}
 WATCHED = {"soundfile", "h5py", "cv2", "safetensors", "tokenizers", "torchaudio", "transformers", "lightning", "matplotlib"}
 """Libraries in which a trial hooks something."""
@@ -126,7 +126,7 @@ def test_a_programs_own_modules_are_what_it_imports_whatever_their_names(
     for words in WAYS.values():
         plain, ours = seen([sys.executable, *words], place, {}), loaded(how, words, place, tmp_path_factory.mktemp("scratch"), {})
         assert set(ours.pop("began")) >= set(plain.pop("began"))
-        assert {"launcher", "psutil", "statistics", "instrument", "accumulate", "sitecustomize"} <= set(plain["mine"])
+        assert {"autofit_launcher", "psutil", "statistics", "instrument", "accumulate", "sitecustomize"} <= set(plain["mine"])
         assert set(plain["mine"]) - set(ours["mine"]) == set(), "the program finds ours or the library's"
         assert ours == plain
 

@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
-from launcher.inside.steps import Steps
+from autofit_launcher.inside.steps import Steps
 
 
 @pytest.fixture

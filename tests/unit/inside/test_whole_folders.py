@@ -15,7 +15,7 @@ pytestmark = pytest.mark.slow
 
 SAVES = """
 import os, signal, sys
-from launcher.inside import whole_saves
+from autofit_launcher.inside import whole_saves
 
 if sys.argv[1] == "whole":
     whole_saves.install()

@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 import torch
 
-from launcher.inside import whole_saves
+from autofit_launcher.inside import whole_saves
 
 KILLED = """
 import os, signal, sys, torch
-from launcher.inside import whole_saves
+from autofit_launcher.inside import whole_saves
 
 if sys.argv[2] == "whole":
     whole_saves.install()

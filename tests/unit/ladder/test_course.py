@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from launcher.adapter.log_line import LogLine
-from launcher.adapter.progress import Progress
-from launcher.adapter.registry import load_adapter
-from launcher.ladder import course
-from launcher.ladder.course import Due, Length
-from launcher.ladder.rungs import Wheel, build
-from launcher.ladder.same_training import PROVEN, SameTraining, unproven
-from launcher.run.steps_made import LAST_LINES, StepsMade
-from launcher.shared.report import PASS_SAMPLES, SAID_ACCUMULATION, UPDATES, TrialReport
+from autofit_launcher.adapter.log_line import LogLine
+from autofit_launcher.adapter.progress import Progress
+from autofit_launcher.adapter.registry import load_adapter
+from autofit_launcher.full_run.steps_made import LAST_LINES, StepsMade
+from autofit_launcher.ladder import course
+from autofit_launcher.ladder.course import Due, Length
+from autofit_launcher.ladder.rungs import Wheel, build
+from autofit_launcher.ladder.same_training import PROVEN, SameTraining, unproven
+from autofit_launcher.shared.report import PASS_SAMPLES, SAID_ACCUMULATION, UPDATES, TrialReport
 from tests.helpers import script
 
 LADDER = build([Wheel(name="micro_batch", values=(8, 4, 2)), Wheel(name="sequence_length", values=(128, 64))], effective_batch=8)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launcher.ladder.rungs import Ladder, Wheel, build, divisors_down, sizes_down
+from autofit_launcher.ladder.rungs import Ladder, Wheel, build, divisors_down, sizes_down
 
 
 @st.composite

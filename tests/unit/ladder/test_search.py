@@ -9,9 +9,21 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from launcher.ladder.rungs import Ladder, Rung, Wheel, build
-from launcher.ladder.search import FREE, Chosen, NothingLeft, Policy, Tried, Try, dominated_by, estimates, load, most_left, next_move
-from launcher.ladder.verdict import Kind, Verdict
+from autofit_launcher.ladder.rungs import Ladder, Rung, Wheel, build
+from autofit_launcher.ladder.search import (
+    FREE,
+    Chosen,
+    NothingLeft,
+    Policy,
+    Tried,
+    Try,
+    dominated_by,
+    estimates,
+    load,
+    most_left,
+    next_move,
+)
+from autofit_launcher.ladder.verdict import Kind, Verdict
 from tests.helpers import surfaces
 from tests.helpers.surfaces import Searched, Surface, searched
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from launcher.ladder.same_training import BATCH_NORM, PROVEN, SameTraining, certificate
-from launcher.ladder.twins import Finding, FindingKind, Twin, compare, with_one_row
+from autofit_launcher.ladder.same_training import BATCH_NORM, PROVEN, SameTraining, certificate
+from autofit_launcher.ladder.twins import Finding, FindingKind, Twin, compare, with_one_row
 from tests.helpers.updates import twin
 
 DIFFERENT, SAME, UNCOMPARABLE = FindingKind.DIFFERENT, FindingKind.SAME, FindingKind.UNCOMPARABLE

@@ -9,8 +9,8 @@ from dataclasses import replace
 
 import pytest
 
-from launcher.machine.allocator import VARIABLE, VARIABLES, allocator_environment
-from launcher.trainers.suite import cpu_budget
+from autofit_launcher.machine.allocator import VARIABLE, VARIABLES, allocator_environment
+from autofit_launcher.trainers.suite import cpu_budget
 
 CARD = replace(cpu_budget(), kind="cuda", index=2, uuid="GPU-1")
 

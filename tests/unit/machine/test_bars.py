@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from launcher.machine.bars import Redrawing, fitted
+from autofit_launcher.machine.bars import Redrawing, fitted
 from tests.helpers.screens import screen_of
 
 YOLO = "       1/10         0G      6.728      4.506      2.301         45        160: {percent}% {bar} {step}/30 10.2it/s {step}.5s<3.0s"

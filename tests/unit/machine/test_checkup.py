@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from launcher.machine import checkup, host
-from launcher.machine.checkup import Check
+from autofit_launcher.machine import checkup, host
+from autofit_launcher.machine.checkup import Check
 from tests.helpers.nvml_stand_in import GIB, MIB, FakeCard, FakeNvml
 
 
@@ -75,7 +75,7 @@ def test_cuda_of_the_installed_torch_is_read_without_importing_it() -> None:
     import subprocess
     import sys
 
-    code = "import sys; from launcher.machine import checkup; print(checkup._cuda_of_torch(), 'torch' in sys.modules)"
+    code = "import sys; from autofit_launcher.machine import checkup; print(checkup._cuda_of_torch(), 'torch' in sys.modules)"
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     import torch
 

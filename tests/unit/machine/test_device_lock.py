@@ -12,20 +12,20 @@ from typing import Any
 
 import pytest
 
-from launcher.config.recipe import Draft, Provenance
-from launcher.config.schema import DeviceRules, Recipe
-from launcher.engine import prepare
-from launcher.engine.events import Queued
-from launcher.errors import BadInput, Fault
-from launcher.history.events import Event
-from launcher.machine import device_lock
+from autofit_launcher.config.recipe import Draft, Provenance
+from autofit_launcher.config.schema import DeviceRules, Recipe
+from autofit_launcher.engine import prepare
+from autofit_launcher.engine.events import Queued
+from autofit_launcher.errors import BadInput, Fault
+from autofit_launcher.history.events import Event
+from autofit_launcher.machine import device_lock
 from tests.helpers import children
 from tests.helpers.nvml_stand_in import GIB, FakeCard, FakeNvml
 
 UUID = "GPU-11111111-aaaa"
 HOLDS = """
 import sys, time
-from launcher.machine import device_lock as turns
+from autofit_launcher.machine import device_lock as turns
 with turns.take([sys.argv[1]], share=sys.argv[2] == "share", wait=False, launch="nightly in /data/runs"):
     print(flush=True)
     time.sleep(float(sys.argv[3]))

@@ -1,4 +1,4 @@
-"""launcher.machine.devices (and nvml, host, sizes below it): budgets from a fake NVML with pynvml's names, and the real CPU."""
+"""autofit_launcher.machine.devices (and nvml, host, sizes below it): budgets from a fake NVML with pynvml's names, and the real CPU."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import psutil
 import pynvml
 import pytest
 
-from launcher.errors import BadInput, Fault
-from launcher.machine import devices, host
-from launcher.machine import nvml as nvml_module
-from launcher.machine.devices import Budget, find, settle, taken, used_bytes, wait_for
-from launcher.shared.sizes import format_size, parse_size
+from autofit_launcher.errors import BadInput, Fault
+from autofit_launcher.machine import devices, host
+from autofit_launcher.machine import nvml as nvml_module
+from autofit_launcher.machine.devices import Budget, find, settle, taken, used_bytes, wait_for
+from autofit_launcher.shared.sizes import format_size, parse_size
 from tests.helpers.nvml_stand_in import GIB, GONE, MIB, FakeCard, FakeNvml
 
 linux = pytest.mark.skipif(platform.system() != "Linux", reason="RLIMIT_DATA is Linux's")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from launcher.engine.state import above_trial
-from launcher.history.records import MemoryRecord
-from launcher.machine import headroom
+from autofit_launcher.engine.state import above_trial
+from autofit_launcher.history.records import MemoryRecord
+from autofit_launcher.machine import headroom
 
 MIB = 2**20
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.machine import host
+from autofit_launcher.machine import host
 
 
 def mounted(place: Path, options: str) -> None:

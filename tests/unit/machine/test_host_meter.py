@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from launcher.machine import host, process
-from launcher.machine.host_meter import HostMeter, HostUse
-from launcher.shared.sizes import MIB
+from autofit_launcher.machine import host, process
+from autofit_launcher.machine.host_meter import HostMeter, HostUse
+from autofit_launcher.shared.sizes import MIB
 from tests.helpers.places import ROOT
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.cli import main
+from autofit_launcher.cli import main
 from tests.helpers.places import ROOT
 
 

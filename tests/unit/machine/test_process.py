@@ -15,11 +15,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from launcher.errors import Interrupted
-from launcher.inside import guardian
-from launcher.machine import process
-from launcher.machine.process import Child
-from launcher.shared.orders import TEMPORARY
+from autofit_launcher.errors import Interrupted
+from autofit_launcher.inside import guardian
+from autofit_launcher.machine import process
+from autofit_launcher.machine.process import Child
+from autofit_launcher.shared.orders import TEMPORARY
 from tests.helpers.places import ROOT
 
 
@@ -136,7 +136,7 @@ def test_a_child_of_a_launcher_inside_a_child_is_found_from_outside(tmp_path: Pa
         import sys, os
         sys.path.insert(0, {str(ROOT)!r})
         from pathlib import Path
-        from launcher.machine import process
+        from autofit_launcher.machine import process
         argv = (sys.executable, "-c", "import time; time.sleep(600)")
         child = process.start(argv, env={{}}, stdout=Path(os.environ["D"]) / "a", stderr=Path(os.environ["D"]) / "b")
         open(os.environ["PIDS"], "w").write(str(child.pid))
@@ -164,7 +164,7 @@ def test_a_disk_that_fills_takes_the_log_and_nothing_else(tmp_path: Path) -> Non
 LAUNCHER = """
     import os, sys
     from pathlib import Path
-    from launcher.machine import process
+    from autofit_launcher.machine import process
     place = Path(os.environ["PLACE"])
     child = process.start([sys.executable, "-c", os.environ["FAMILY"], str(place / "pids")], env={}, stdout=place / "o", stderr=place / "e")
     process.wait(child)
@@ -227,7 +227,7 @@ def test_a_launcher_that_ends_well_leaves_nothing_for_python_to_warn_of(tmp_path
     code = """
         import sys
         from pathlib import Path
-        from launcher.machine import process
+        from autofit_launcher.machine import process
         here = Path(sys.argv[1])
         process.wait(process.start([sys.executable, "-c", ""], env={}, stdout=here / "out", stderr=here / "err"))
     """

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from launcher.errors import BadInput
-from launcher.machine import ranks
-from launcher.machine.allocator import allocator_environment
-from launcher.machine.ranks import Cards
+from autofit_launcher.errors import BadInput
+from autofit_launcher.machine import ranks
+from autofit_launcher.machine.allocator import allocator_environment
+from autofit_launcher.machine.ranks import Cards
 from tests.helpers.nvml_stand_in import GIB, FakeCard, FakeNvml
 
 NAMES = ("a", "b", "c", "d")
@@ -95,6 +95,6 @@ def test_a_cpu_has_no_cards_to_be_named_and_no_more_memory_than_it_has() -> None
 
 
 def test_launches_take_the_turns_of_their_cards_in_one_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("launcher.machine.nvml.opened", lambda nvml=None: (driver(), None))
+    monkeypatch.setattr("autofit_launcher.machine.nvml.opened", lambda nvml=None: (driver(), None))
     assert ranks.identities((3, 1), "cuda") == ["GPU-b", "GPU-d"] == ranks.identities((1, 3), "auto")
     assert ranks.identities(2, "cpu") == ["cpu"] and ranks.world_size("all", "cuda") == 4

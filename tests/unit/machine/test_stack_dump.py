@@ -9,14 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from launcher.machine import process, stack_dump
-from launcher.shared.orders import STACKS
+from autofit_launcher.machine import process, stack_dump
+from autofit_launcher.shared.orders import STACKS
 from tests.helpers.places import ROOT
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_a_process_tells_where_it_hangs_and_goes_on(tmp_path: Path) -> None:
-    code = "import time\nfrom launcher.inside import stacks\nstacks.tell()\nprint('here', flush=True)\ndef hangs(): time.sleep(60)\nhangs()"
+    code = "import time\nfrom autofit_launcher.inside import stacks\nstacks.tell()\n"
+    code += "print('here', flush=True)\ndef hangs(): time.sleep(60)\nhangs()"
     told, out = tmp_path / "told", tmp_path / "out"
     env = {STACKS: str(told), "PYTHONPATH": str(ROOT), "RANK": "3"}
     child = process.start((sys.executable, "-c", code), env=env, stdout=out, stderr=tmp_path / "err")

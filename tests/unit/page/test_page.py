@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from launcher.cli.main import run
-from launcher.history.run_folder import RunFolder
-from launcher.history.runs import run_in
-from launcher.page import facts, page
+from autofit_launcher.cli.main import run
+from autofit_launcher.history.run_folder import RunFolder
+from autofit_launcher.history.runs import run_in
+from autofit_launcher.page import facts, page
 from tests.helpers import run_folders
 from tests.helpers.reported import LADDER, NASTY, reported
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from launcher.adapter.commands import Command, held
-from launcher.machine.allocator import VARIABLES, allocator_environment
-from launcher.shared.sizes import GIB
-from launcher.trainers.suite import cpu_budget
+from autofit_launcher.adapter.commands import Command, held
+from autofit_launcher.machine.allocator import VARIABLES, allocator_environment
+from autofit_launcher.shared.sizes import GIB
+from autofit_launcher.trainers.suite import cpu_budget
 from tests.helpers.pretended import needs_a_pretended_card, played
 
 SCRIPT = """

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from launcher.history.records import RoomRecord
-from launcher.ladder.verdict import Kind, Verdict
-from launcher.machine.host_meter import HostUse
-from launcher.shared.memory_failures import OF_MACHINE
-from launcher.shared.report import HELD_AHEAD, HOST_BESIDE, HOST_GROWTH, TrialReport
-from launcher.shared.sizes import GIB, MIB
-from launcher.trial import host_rooms
+from autofit_launcher.history.records import RoomRecord
+from autofit_launcher.ladder.verdict import Kind, Verdict
+from autofit_launcher.machine.host_meter import HostUse
+from autofit_launcher.shared.memory_failures import OF_MACHINE
+from autofit_launcher.shared.report import HELD_AHEAD, HOST_BESIDE, HOST_GROWTH, TrialReport
+from autofit_launcher.shared.sizes import GIB, MIB
+from autofit_launcher.trial import host_rooms
 
 USE = HostUse(memory_bytes=4 * GIB, memory_there=16 * GIB, shared_before=64 * MIB, shared_taken=8 * MIB, shared_mapped=20 * MIB)
 FITS = Verdict(kind=Kind.FITS, phase="done", why="fits")

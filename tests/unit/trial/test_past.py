@@ -8,14 +8,14 @@ from typing import cast
 
 import pytest
 
-from launcher.ladder.rungs import Ladder, Wheel, build
-from launcher.ladder.search import Tried
-from launcher.ladder.verdict import Kind, Verdict
-from launcher.shared.report import PhaseUse, TrialReport
-from launcher.shared.sizes import GIB
-from launcher.trial import past
-from launcher.trial.job import Job
-from launcher.trial.trial import Trial
+from autofit_launcher.ladder.rungs import Ladder, Wheel, build
+from autofit_launcher.ladder.search import Tried
+from autofit_launcher.ladder.verdict import Kind, Verdict
+from autofit_launcher.shared.report import PhaseUse, TrialReport
+from autofit_launcher.shared.sizes import GIB
+from autofit_launcher.trial import past
+from autofit_launcher.trial.job import Job
+from autofit_launcher.trial.trial import Trial
 from tests.helpers import surfaces
 from tests.helpers.surfaces import Surface, searched
 

@@ -11,25 +11,25 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from launcher.adapter.build import ladder_of
-from launcher.adapter.protocol import Correction, row_by_row
-from launcher.cli.launch_view import Display
-from launcher.config.schema import Recipe
-from launcher.engine import launch as engine
-from launcher.engine.events import Fitted, Proven
-from launcher.engine.state import Fit, Status
-from launcher.ladder.asked import Asked
-from launcher.ladder.rungs import Rung, Wheel, build
-from launcher.ladder.same_training import END_UNSEEN, SameTraining, unproven
-from launcher.ladder.twins import Finding, FindingKind, Step, Twin
-from launcher.ladder.verdict import Kind, Verdict
-from launcher.shared.report import Phase, PhaseUse, TrialReport
-from launcher.trainers.script.adapter import ScriptAdapter
-from launcher.trainers.suite import cpu_budget
-from launcher.trial import proof, trial
-from launcher.trial.job import Job
-from launcher.trial.proof import OutOfTime, Proof, read
-from launcher.trial.trial import Trial
+from autofit_launcher.adapter.build import ladder_of
+from autofit_launcher.adapter.protocol import Correction, row_by_row
+from autofit_launcher.cli.launch_view import Display
+from autofit_launcher.config.schema import Recipe
+from autofit_launcher.engine import launch as engine
+from autofit_launcher.engine.events import Fitted, Proven
+from autofit_launcher.engine.state import Fit, Status
+from autofit_launcher.ladder.asked import Asked
+from autofit_launcher.ladder.rungs import Rung, Wheel, build
+from autofit_launcher.ladder.same_training import END_UNSEEN, SameTraining, unproven
+from autofit_launcher.ladder.twins import Finding, FindingKind, Step, Twin
+from autofit_launcher.ladder.verdict import Kind, Verdict
+from autofit_launcher.shared.report import Phase, PhaseUse, TrialReport
+from autofit_launcher.trainers.script.adapter import ScriptAdapter
+from autofit_launcher.trainers.suite import cpu_budget
+from autofit_launcher.trial import proof, trial
+from autofit_launcher.trial.job import Job
+from autofit_launcher.trial.proof import OutOfTime, Proof, read
+from autofit_launcher.trial.trial import Trial
 from tests.helpers.few import Few, Launches
 from tests.helpers.places import SCRIPTS
 from tests.helpers.updates import twin, write

@@ -11,16 +11,16 @@ import pytest
 import yaml
 from rich.console import Console
 
-from launcher.adapter.build import ladder_of
-from launcher.cli.launch_view import Display
-from launcher.engine import launch as engine
-from launcher.engine.events import Unturned
-from launcher.engine.state import Fit, Status
-from launcher.errors import ExitCode
-from launcher.history.events import Event
-from launcher.ladder.rungs import Ladder, Rung, Wheel, build
-from launcher.ladder.verdict import Kind, Verdict
-from launcher.shared.report import (
+from autofit_launcher.adapter.build import ladder_of
+from autofit_launcher.cli.launch_view import Display
+from autofit_launcher.engine import launch as engine
+from autofit_launcher.engine.events import Unturned
+from autofit_launcher.engine.state import Fit, Status
+from autofit_launcher.errors import ExitCode
+from autofit_launcher.history.events import Event
+from autofit_launcher.ladder.rungs import Ladder, Rung, Wheel, build
+from autofit_launcher.ladder.verdict import Kind, Verdict
+from autofit_launcher.shared.report import (
     DIVIDED_BY,
     DRAWN_BATCH,
     MICRO_BATCHES,
@@ -31,12 +31,12 @@ from launcher.shared.report import (
     WORLD_SIZE,
     TrialReport,
 )
-from launcher.trainers.script.adapter import ScriptAdapter
-from launcher.trainers.suite import cpu_budget
-from launcher.trial import rung_zero, trial
-from launcher.trial.job import Job
-from launcher.trial.rung_zero import Misread
-from launcher.trial.trial import Trial
+from autofit_launcher.trainers.script.adapter import ScriptAdapter
+from autofit_launcher.trainers.suite import cpu_budget
+from autofit_launcher.trial import rung_zero, trial
+from autofit_launcher.trial.job import Job
+from autofit_launcher.trial.rung_zero import Misread
+from autofit_launcher.trial.trial import Trial
 from tests.helpers import script
 
 

@@ -8,21 +8,21 @@ from pathlib import Path
 
 import pytest
 
-from launcher.adapter.commands import TrialPlan
-from launcher.config.schema import LadderRules, Recipe, TrainerRules
-from launcher.errors import BadInput
-from launcher.history.run_folder import RunFolder
-from launcher.ladder.rungs import Rung, Wheel, build
-from launcher.ladder.verdict import Kind
-from launcher.machine import process
-from launcher.machine.devices import Budget
-from launcher.shared.ending import Ending
-from launcher.shared.orders import Orders
-from launcher.shared.report import TrialReport
-from launcher.trainers.suite import cpu_budget
-from launcher.trial import trial
-from launcher.trial.job import Job
-from launcher.trial.judge import Needs, judge
+from autofit_launcher.adapter.commands import TrialPlan
+from autofit_launcher.config.schema import LadderRules, Recipe, TrainerRules
+from autofit_launcher.errors import BadInput
+from autofit_launcher.history.run_folder import RunFolder
+from autofit_launcher.ladder.rungs import Rung, Wheel, build
+from autofit_launcher.ladder.verdict import Kind
+from autofit_launcher.machine import process
+from autofit_launcher.machine.devices import Budget
+from autofit_launcher.shared.ending import Ending
+from autofit_launcher.shared.orders import Orders
+from autofit_launcher.shared.report import TrialReport
+from autofit_launcher.trainers.suite import cpu_budget
+from autofit_launcher.trial import trial
+from autofit_launcher.trial.job import Job
+from autofit_launcher.trial.judge import Needs, judge
 from tests.helpers.few import Few
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")

@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from autofit_launcher.inside.api import Orders, Phase, Recorder, budget
 from autofit_sentence_transformers.native import train_embeddings as script
-from launcher.inside.api import Orders, Phase, Recorder, budget
 
 SCORE_BYTES = 8
 """Per row of an evaluation: its loss is kept to the end, and joined anew at every batch."""

@@ -1,7 +1,7 @@
 """Loads autofit's parts into a program's process: the probe of a trial, or of a run that is held to a budget (``AUTOFIT_PROBE``); in a full
 run the code that makes its saves whole (``AUTOFIT_SAVES``).
 
-The package is loaded by the name ``_autofit``: the program may have a ``launcher`` of its own, and finds none of ours.
+The package is loaded by the name ``_autofit``: the program finds none of ours by their own.
 """
 
 import importlib

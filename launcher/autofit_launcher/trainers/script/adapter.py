@@ -1,7 +1,7 @@
 """The adapter for a user's own training script. The script is not edited and doesn't know of autofit.
 
 The recipe names the command and how each wheel is spelled in it (``rules.ScriptArgs``); a trial is the very command with
-the probe loaded from outside (``launcher.inside.trial``), the full run is the very command.
+the probe loaded from outside (``autofit_launcher.inside.trial``), the full run is the very command.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, ClassVar
 
-from launcher.adapter import log_line, wheel_names
-from launcher.adapter.build import WheelSpec
-from launcher.adapter.commands import Command, TrialPlan
-from launcher.adapter.inputs import Inputs
-from launcher.adapter.log_line import LogLine, TrainerWords
-from launcher.adapter.progress import Progress
-from launcher.adapter.protocol import FIRST, Adapter, Correction, RunStart, Saved, Weights, row_by_row
-from launcher.adapter.python_source import files_of
-from launcher.adapter.recognised import Understood
-from launcher.config import recipe_files
-from launcher.config.schema import Recipe, Value, WheelRule
-from launcher.errors import BadInput, Fault
-from launcher.ladder.asked import Asked
-from launcher.ladder.rungs import CHECKPOINTING, Ladder, Rung, halves_down
-from launcher.ladder.twins import Finding
-from launcher.machine import process, ranks, torchrun
-from launcher.machine.devices import Budget
-from launcher.trainers.script import (
+from autofit_launcher.adapter import log_line, wheel_names
+from autofit_launcher.adapter.build import WheelSpec
+from autofit_launcher.adapter.commands import Command, TrialPlan
+from autofit_launcher.adapter.inputs import Inputs
+from autofit_launcher.adapter.log_line import LogLine, TrainerWords
+from autofit_launcher.adapter.progress import Progress
+from autofit_launcher.adapter.protocol import FIRST, Adapter, Correction, RunStart, Saved, Weights, row_by_row
+from autofit_launcher.adapter.python_source import files_of
+from autofit_launcher.adapter.recognised import Understood
+from autofit_launcher.config import recipe_files
+from autofit_launcher.config.schema import Recipe, Value, WheelRule
+from autofit_launcher.errors import BadInput, Fault
+from autofit_launcher.ladder.asked import Asked
+from autofit_launcher.ladder.rungs import CHECKPOINTING, Ladder, Rung, halves_down
+from autofit_launcher.ladder.twins import Finding
+from autofit_launcher.machine import process, ranks, torchrun
+from autofit_launcher.machine.devices import Budget
+from autofit_launcher.trainers.script import (
     arrived,
     checks,
     configs,
@@ -46,9 +46,9 @@ from launcher.trainers.script import (
     trainer_lines,
     training_arguments,
 )
-from launcher.trainers.script.loader_workers import Workers
-from launcher.trainers.script.rules import ScriptArgs
-from launcher.trainers.script.said import (
+from autofit_launcher.trainers.script.loader_workers import Workers
+from autofit_launcher.trainers.script.rules import ScriptArgs
+from autofit_launcher.trainers.script.said import (
     accumulation_form,
     asked_accumulation,
     begin,
@@ -57,7 +57,7 @@ from launcher.trainers.script.said import (
     said_by_form,
     spelling_of,
 )
-from launcher.trainers.script.spelling import CALL, ITSELF, LOADER, OUTSIDE, VALUE, Line, kind, name
+from autofit_launcher.trainers.script.spelling import CALL, ITSELF, LOADER, OUTSIDE, VALUE, Line, kind, name
 
 SHORT_STEPS = 4
 SHORT_PASSES = 2
@@ -195,7 +195,7 @@ class ScriptAdapter(Adapter):
         here = any(Path(place, name).exists() for place in ("", f"{self.recipe.data}/models"))
         if here or "model" not in self.args.spelled or not _ON_THE_HUB.fullmatch(name):
             return None
-        return Command(argv=process.python_module("launcher.trainers.script.inside.fetch", name))
+        return Command(argv=process.python_module("autofit_launcher.trainers.script.inside.fetch", name))
 
     # -- what its own words ran -----------------------------------------------------------------------------------------
 
@@ -291,7 +291,7 @@ class ScriptAdapter(Adapter):
         if resumes := not why and self.recipe.trial.resume and bool(self.recipe.recover.restarts):
             payload["goes_on"], more = self._going_on(line.env, place=folder / "config", run=run)
             payload["files"] |= {str(path): text for path, text in more.items()}
-        fetch, module = self._fetch(rung), "launcher.inside.trial"
+        fetch, module = self._fetch(rung), "autofit_launcher.inside.trial"
         return TrialPlan(module=module, payload=payload, expects=expects, resumes=resumes, unresumed=why, fetch=fetch)
 
     def _whole(self, rung: Rung) -> int | None:

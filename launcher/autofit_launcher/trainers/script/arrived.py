@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from launcher.config.schema import LadderRules, Recipe, Value
-from launcher.ladder.asked import Asked
-from launcher.ladder.rungs import ACCUMULATION, CHECKPOINTING, MICRO_BATCH
-from launcher.shared.report import STEP, WORLD_SIZE
-from launcher.trainers.script import training_arguments
-from launcher.trainers.script.corrections import with_args
-from launcher.trainers.script.recognise import ORDER
-from launcher.trainers.script.rules import ScriptArgs
-from launcher.trainers.script.said import asked_accumulation
-from launcher.trainers.script.spelling import CALL, ITSELF, LOADER, OUTSIDE, kind
+from autofit_launcher.config.schema import LadderRules, Recipe, Value
+from autofit_launcher.ladder.asked import Asked
+from autofit_launcher.ladder.rungs import ACCUMULATION, CHECKPOINTING, MICRO_BATCH
+from autofit_launcher.shared.report import STEP, WORLD_SIZE
+from autofit_launcher.trainers.script import training_arguments
+from autofit_launcher.trainers.script.corrections import with_args
+from autofit_launcher.trainers.script.recognise import ORDER
+from autofit_launcher.trainers.script.rules import ScriptArgs
+from autofit_launcher.trainers.script.said import asked_accumulation
+from autofit_launcher.trainers.script.spelling import CALL, ITSELF, LOADER, OUTSIDE, kind
 
 
 class OfTrials(NamedTuple):

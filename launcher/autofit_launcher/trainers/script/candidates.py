@@ -8,13 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeGuard
 
-from launcher.adapter import wheel_names
-from launcher.adapter.python_source import parsed
-from launcher.adapter.recognised import Belief, typed
-from launcher.trainers.script import configs
-from launcher.trainers.script.declared import Flag, numbers
-from launcher.trainers.script.said_lengths import is_length
-from launcher.trainers.script.spelling import YACS, name
+from autofit_launcher.adapter import wheel_names
+from autofit_launcher.adapter.python_source import parsed
+from autofit_launcher.adapter.recognised import Belief, typed
+from autofit_launcher.trainers.script import configs
+from autofit_launcher.trainers.script.declared import Flag, numbers
+from autofit_launcher.trainers.script.said_lengths import is_length
+from autofit_launcher.trainers.script.spelling import YACS, name
 
 COMMAND_LINE = "command line"
 """The source of a belief that the command itself says."""

@@ -6,16 +6,16 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
-from launcher.adapter.commands import script_among
-from launcher.config.schema import Recipe
-from launcher.errors import Fault, did_you_mean
-from launcher.ladder.rungs import CHECKPOINTING
-from launcher.machine import devices, ranks
-from launcher.trainers.script import configs, recognise, rules
-from launcher.trainers.script.rules import ScriptArgs
-from launcher.trainers.script.said import begin, in_config, spelling_of
-from launcher.trainers.script.spelling import ITSELF, LOADER, OUTSIDE, kind
-from launcher.trainers.script.training_arguments import LIGHTNING
+from autofit_launcher.adapter.commands import script_among
+from autofit_launcher.config.schema import Recipe
+from autofit_launcher.errors import Fault, did_you_mean
+from autofit_launcher.ladder.rungs import CHECKPOINTING
+from autofit_launcher.machine import devices, ranks
+from autofit_launcher.trainers.script import configs, recognise, rules
+from autofit_launcher.trainers.script.rules import ScriptArgs
+from autofit_launcher.trainers.script.said import begin, in_config, spelling_of
+from autofit_launcher.trainers.script.spelling import ITSELF, LOADER, OUTSIDE, kind
+from autofit_launcher.trainers.script.training_arguments import LIGHTNING
 
 
 def faults(recipe: Recipe, args: ScriptArgs, wheels: Iterable[str]) -> list[Fault]:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from launcher.adapter import wheel_names
-from launcher.adapter.protocol import Correction
-from launcher.config.schema import Recipe
-from launcher.ladder.twins import Finding, FindingKind
-from launcher.trainers.script import outside
-from launcher.trainers.script.rules import ScriptArgs
-from launcher.trainers.script.said import accumulation_form
-from launcher.trainers.script.spelling import OUTSIDE, name
+from autofit_launcher.adapter import wheel_names
+from autofit_launcher.adapter.protocol import Correction
+from autofit_launcher.config.schema import Recipe
+from autofit_launcher.ladder.twins import Finding, FindingKind
+from autofit_launcher.trainers.script import outside
+from autofit_launcher.trainers.script.rules import ScriptArgs
+from autofit_launcher.trainers.script.said import accumulation_form
+from autofit_launcher.trainers.script.spelling import OUTSIDE, name
 
 
 def counted(args: ScriptArgs) -> str:

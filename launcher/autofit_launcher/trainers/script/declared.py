@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from launcher.adapter.python_source import imported, parsed
+from autofit_launcher.adapter.python_source import imported, parsed
 
 _MOST_FILES = 200
 """Local modules that are looked at, at most."""

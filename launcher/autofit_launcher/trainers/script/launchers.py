@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from launcher.machine import devices, ranks
-from launcher.trainers.script import configs
+from autofit_launcher.machine import devices, ranks
+from autofit_launcher.trainers.script import configs
 
 _TORCHRUN = ("torchrun", "torch.distributed.run", "torch.distributed.launch")
 _ACCELERATE = ("accelerate", "accelerate-launch", "accelerate.commands.launch")

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from launcher.adapter.python_source import parsed
-from launcher.config.schema import Value
-from launcher.trainers.script.rules import ScriptArgs
-from launcher.trainers.script.said import begin
-from launcher.trainers.script.spelling import Line, kind
-from launcher.trainers.script.spelling import name as bare
+from autofit_launcher.adapter.python_source import parsed
+from autofit_launcher.config.schema import Value
+from autofit_launcher.trainers.script.rules import ScriptArgs
+from autofit_launcher.trainers.script.said import begin
+from autofit_launcher.trainers.script.spelling import Line, kind
+from autofit_launcher.trainers.script.spelling import name as bare
 
 
 class Workers(NamedTuple):

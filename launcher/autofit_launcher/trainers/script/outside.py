@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from launcher.adapter.commands import preloaded
+from autofit_launcher.adapter.commands import preloaded
 
 _NATIVE = Path(__file__).parent / "native"
 ACCUMULATE, LOSS, SPLIT = "ACCUMULATE", "ACCUMULATE_LOSS", "ACCUMULATE_SPLIT"

@@ -10,12 +10,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from launcher.adapter.python_source import files_of
-from launcher.adapter.recognised import Belief, Understood
-from launcher.errors import PLACE, BadInput, Fault
-from launcher.machine import devices
-from launcher.trainers.script import configs, launchers, source_values
-from launcher.trainers.script.candidates import (
+from autofit_launcher.adapter.python_source import files_of
+from autofit_launcher.adapter.recognised import Belief, Understood
+from autofit_launcher.errors import PLACE, BadInput, Fault
+from autofit_launcher.machine import devices
+from autofit_launcher.trainers.script import configs, launchers, source_values
+from autofit_launcher.trainers.script.candidates import (
     COMMAND_LINE,
     LENGTHS,
     WHOLE,
@@ -29,8 +29,8 @@ from launcher.trainers.script.candidates import (
     is_default,
     on_the_line,
 )
-from launcher.trainers.script.declared import of_script
-from launcher.trainers.script.spelling import ITSELF, OUTSIDE
+from autofit_launcher.trainers.script.declared import of_script
+from autofit_launcher.trainers.script.spelling import ITSELF, OUTSIDE
 
 ORDER = ("val_micro_batch", "micro_batch", "checkpointing", *LENGTHS, "model")
 UNREAD = (

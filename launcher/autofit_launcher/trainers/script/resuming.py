@@ -15,12 +15,12 @@ from typing import NamedTuple
 
 import psutil
 
-from launcher.adapter.commands import Checkpoint
-from launcher.adapter.protocol import NOT_FINITE, Weights
-from launcher.adapter.python_source import parsed
-from launcher.machine import process
-from launcher.shared import checkpoint_files
-from launcher.trainers.script import training_arguments
+from autofit_launcher.adapter.commands import Checkpoint
+from autofit_launcher.adapter.protocol import NOT_FINITE, Weights
+from autofit_launcher.adapter.python_source import parsed
+from autofit_launcher.machine import process
+from autofit_launcher.shared import checkpoint_files
+from autofit_launcher.trainers.script import training_arguments
 
 log = logging.getLogger(__name__)
 

@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, ValidationError
 
-from launcher.config.schema import Part
-from launcher.errors import BadInput, Fault, did_you_mean
+from autofit_launcher.config.schema import Part
+from autofit_launcher.errors import BadInput, Fault, did_you_mean
 
 Words = Annotated[
     tuple[str, ...],

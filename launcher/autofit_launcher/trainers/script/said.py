@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from launcher.config.schema import Recipe
-from launcher.trainers.script import recognise
-from launcher.trainers.script.rules import ScriptArgs
-from launcher.trainers.script.spelling import kind
+from autofit_launcher.config.schema import Recipe
+from autofit_launcher.trainers.script import recognise
+from autofit_launcher.trainers.script.rules import ScriptArgs
+from autofit_launcher.trainers.script.spelling import kind
 
 
 def begin(args: ScriptArgs) -> int:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from launcher.adapter import wheel_names
-from launcher.ladder.course import Length
-from launcher.trainers.script.spelling import name as bare
+from autofit_launcher.adapter import wheel_names
+from autofit_launcher.ladder.course import Length
+from autofit_launcher.trainers.script.spelling import name as bare
 
 
 def is_length(name: str) -> bool:

@@ -13,16 +13,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from launcher.adapter import wheel_names
-from launcher.adapter.python_source import files_of, parsed
-from launcher.adapter.python_source import place as written
-from launcher.adapter.recognised import Belief
-from launcher.errors import PLACE, BadInput, Fault, did_you_mean
-from launcher.trainers.script.candidates import is_count
-from launcher.trainers.script.native.bindings import bindings, spelled
-from launcher.trainers.script.said_lengths import is_length
-from launcher.trainers.script.spelling import VALUE
-from launcher.trainers.script.spelling import name as last
+from autofit_launcher.adapter import wheel_names
+from autofit_launcher.adapter.python_source import files_of, parsed
+from autofit_launcher.adapter.python_source import place as written
+from autofit_launcher.adapter.recognised import Belief
+from autofit_launcher.errors import PLACE, BadInput, Fault, did_you_mean
+from autofit_launcher.trainers.script.candidates import is_count
+from autofit_launcher.trainers.script.native.bindings import bindings, spelled
+from autofit_launcher.trainers.script.said_lengths import is_length
+from autofit_launcher.trainers.script.spelling import VALUE
+from autofit_launcher.trainers.script.spelling import name as last
 
 _LAST = re.compile(r"(\[[^\[\]]*\]|\.\w+)$")
 MOST_TOLD = 8

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from launcher.adapter import progress
-from launcher.adapter.progress import TRAIN, VALIDATE, Progress
+from autofit_launcher.adapter import progress
+from autofit_launcher.adapter.progress import TRAIN, VALIDATE, Progress
 
 _BAR = re.compile(r"\s*\d+%\|[^|]*\|\s*(\d+)/(\d+)(?:\s|$)")
 _BELOW_ANOTHER = "\x1b[A"

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from launcher.adapter.python_source import parsed
-from launcher.trainers.script.spelling import CALL
+from autofit_launcher.adapter.python_source import parsed
+from autofit_launcher.trainers.script.spelling import CALL
 
 FIELDS: Mapping[str, str] = {
     "micro_batch": "per_device_train_batch_size",

@@ -17,30 +17,30 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
-from launcher import paths
-from launcher.adapter import log_line
-from launcher.adapter.build import WheelSpec
-from launcher.adapter.commands import Command, TrialPlan, absolute, preloaded
-from launcher.adapter.inputs import Inputs, package_folder
-from launcher.adapter.log_line import LogLine, TrainerWords
-from launcher.adapter.progress import VALIDATE, Progress
-from launcher.adapter.protocol import FIRST, Adapter, Correction, RunStart, Saved
-from launcher.adapter.recognised import Understood
-from launcher.config.schema import Recipe, Value, WheelRule
-from launcher.errors import Fault
-from launcher.history.run_folder import RunFolder
-from launcher.ladder.asked import Asked
-from launcher.ladder.rungs import Ladder, Rung
-from launcher.ladder.twins import Finding, FindingKind
-from launcher.machine import devices, process, torchrun
-from launcher.machine.devices import Budget
-from launcher.shared.orders import LABELS
-from launcher.trainers.ultralytics import arguments as yolo_arguments
-from launcher.trainers.ultralytics import checks, environment, recognise, resuming, twins
-from launcher.trainers.ultralytics import data as yolo_data
-from launcher.trainers.ultralytics import models as yolo_models
-from launcher.trainers.ultralytics.checks import TASKS
-from launcher.trainers.ultralytics.models import from_weights, smaller, start_of
+from autofit_launcher import paths
+from autofit_launcher.adapter import log_line
+from autofit_launcher.adapter.build import WheelSpec
+from autofit_launcher.adapter.commands import Command, TrialPlan, absolute, preloaded
+from autofit_launcher.adapter.inputs import Inputs, package_folder
+from autofit_launcher.adapter.log_line import LogLine, TrainerWords
+from autofit_launcher.adapter.progress import VALIDATE, Progress
+from autofit_launcher.adapter.protocol import FIRST, Adapter, Correction, RunStart, Saved
+from autofit_launcher.adapter.recognised import Understood
+from autofit_launcher.config.schema import Recipe, Value, WheelRule
+from autofit_launcher.errors import Fault
+from autofit_launcher.history.run_folder import RunFolder
+from autofit_launcher.ladder.asked import Asked
+from autofit_launcher.ladder.rungs import Ladder, Rung
+from autofit_launcher.ladder.twins import Finding, FindingKind
+from autofit_launcher.machine import devices, process, torchrun
+from autofit_launcher.machine.devices import Budget
+from autofit_launcher.shared.orders import LABELS
+from autofit_launcher.trainers.ultralytics import arguments as yolo_arguments
+from autofit_launcher.trainers.ultralytics import checks, environment, recognise, resuming, twins
+from autofit_launcher.trainers.ultralytics import data as yolo_data
+from autofit_launcher.trainers.ultralytics import models as yolo_models
+from autofit_launcher.trainers.ultralytics.checks import TASKS
+from autofit_launcher.trainers.ultralytics.models import from_weights, smaller, start_of
 
 _EXACT = ("yolo.py", ("exact_settings.py", "exact_trainer.py", "layer_checkpointing.py", "yolo_ranks.py"))
 """Files of ``native``: the one that the processes of a command load, and those that it needs beside it."""
@@ -209,7 +209,7 @@ class UltralyticsAdapter(Adapter):
         on_card = yolo_arguments.value_of(self.args, "amp") and devices.chosen_kind(self.recipe.device.kind) == "cuda"
         wanted = on_card and not amp.is_file() and yolo_models.fetchable(amp.name)
         words = ("" if start.path else start.file, *((str(amp),) if wanted else ()))
-        return Command(argv=process.python_module("launcher.trainers.ultralytics.inside.fetch", *words)) if any(words) else None
+        return Command(argv=process.python_module("autofit_launcher.trainers.ultralytics.inside.fetch", *words)) if any(words) else None
 
     def trial(self, rung: Rung, budget: Budget, *, folder: Path, cache: Path) -> TrialPlan:
         """The full run's own command, in the trial's folder."""
@@ -232,7 +232,7 @@ class UltralyticsAdapter(Adapter):
         expects = {"accumulation": told, "val_micro_batch": self._val_batch(rung)}
         saves = yolo_arguments.value_of(self.args, "save") and int(yolo_arguments.value_of(self.args, "epochs")) > 1
         return TrialPlan(
-            module="launcher.inside.trial", payload=payload, expects=expects, env=environment.prepare(cache / "environment"),
+            module="autofit_launcher.inside.trial", payload=payload, expects=expects, env=environment.prepare(cache / "environment"),
             resumes=bool(saves), fetch=self._fetch(rung), kept=self._kept_at_once(rung),
         )  # fmt: skip
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import yaml
 
-from launcher.adapter.inputs import package_folder
-from launcher.errors import BadInput, Fault
+from autofit_launcher.adapter.inputs import package_folder
+from autofit_launcher.errors import BadInput, Fault
 
 ELSEWHERE: Mapping[str, str] = {
     "batch": "It is the ladder's: set ask.micro_batch (samples per device); autofit works out batch and nbs.",

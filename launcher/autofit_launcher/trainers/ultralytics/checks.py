@@ -8,11 +8,11 @@ from contextlib import suppress
 
 from packaging.version import Version
 
-from launcher.adapter.faults import destination_faults
-from launcher.config.schema import Recipe
-from launcher.errors import BadInput, Fault
-from launcher.machine import devices
-from launcher.trainers.ultralytics import models
+from autofit_launcher.adapter.faults import destination_faults
+from autofit_launcher.config.schema import Recipe
+from autofit_launcher.errors import BadInput, Fault
+from autofit_launcher.machine import devices
+from autofit_launcher.trainers.ultralytics import models
 
 OLDEST = "8.3.0"
 TASKS = ("detect", "segment", "pose", "obb")

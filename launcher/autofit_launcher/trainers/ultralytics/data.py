@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from launcher.errors import Fault
-from launcher.machine import process
-from launcher.trainers.ultralytics import environment
+from autofit_launcher.errors import Fault
+from autofit_launcher.machine import process
+from autofit_launcher.trainers.ultralytics import environment
 
 LONGEST_S = 120.0
-_INSIDE = "launcher.trainers.ultralytics.inside.checked"
+_INSIDE = "autofit_launcher.trainers.ultralytics.inside.checked"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -12,7 +12,7 @@ import os
 import shutil
 from pathlib import Path
 
-BASE = {"ultralytics": ("launcher.trainers.ultralytics.inside.imports",)}
+BASE = {"ultralytics": ("autofit_launcher.trainers.ultralytics.inside.imports",)}
 """Modules that trial and full run import before a CPU budget is taken (``Command.base``): the same in both, so the base is the same."""
 
 

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from urllib.parse import urlsplit
 
-from launcher.adapter.inputs import package_folder
-from launcher.errors import BadInput, Fault
-from launcher.machine import process
-from launcher.trainers.ultralytics import environment
+from autofit_launcher.adapter.inputs import package_folder
+from autofit_launcher.errors import BadInput, Fault
+from autofit_launcher.machine import process
+from autofit_launcher.trainers.ultralytics import environment
 
 _SIZED = re.compile(r"(?P<family>yoloe?-?v?(?P<version>\d+))(?P<letter>[a-z])(?P<rest>6?u?(?:-[a-z0-9-]+)?)")
 _LETTERS = {"9": "ecmst", "10": "xlbmsn"}

@@ -14,12 +14,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from launcher.adapter.commands import script_among
-from launcher.adapter.python_source import files_of
-from launcher.adapter.recognised import Belief, Doubt, Understood, typed
-from launcher.errors import PLACE, BadInput, Fault
-from launcher.machine import process
-from launcher.trainers.ultralytics import environment
+from autofit_launcher.adapter.commands import script_among
+from autofit_launcher.adapter.python_source import files_of
+from autofit_launcher.adapter.recognised import Belief, Doubt, Understood, typed
+from autofit_launcher.errors import PLACE, BadInput, Fault
+from autofit_launcher.machine import process
+from autofit_launcher.trainers.ultralytics import environment
 
 LONGEST_S = 300.0
 """So long may a script take to its training, imports included."""
@@ -169,7 +169,7 @@ def _looked(script: Sequence[str]) -> Mapping[str, Any]:
     """Returns what ``inside.look`` found. Raises BadInput where the script didn't come to its training, or autofit can't turn that."""
     with tempfile.TemporaryDirectory(prefix="autofit-look-") as place:
         file = Path(place) / "found.json"
-        command = process.python_module("launcher.trainers.ultralytics.inside.look", str(file), *script)
+        command = process.python_module("autofit_launcher.trainers.ultralytics.inside.look", str(file), *script)
         status, said = process.output_of(command, env={**environment.prepare(Path(place)), "TMPDIR": place}, timeout_s=LONGEST_S)
         found: Mapping[str, Any] = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
     if refused := found.get("refused"):

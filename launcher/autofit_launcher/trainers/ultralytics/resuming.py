@@ -12,15 +12,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from launcher.adapter.commands import Checkpoint
-from launcher.adapter.protocol import NOT_FINITE
-from launcher.errors import AutofitError
-from launcher.machine import process
-from launcher.shared import checkpoint_files
-from launcher.trainers.ultralytics import environment
+from autofit_launcher.adapter.commands import Checkpoint
+from autofit_launcher.adapter.protocol import NOT_FINITE
+from autofit_launcher.errors import AutofitError
+from autofit_launcher.machine import process
+from autofit_launcher.shared import checkpoint_files
+from autofit_launcher.trainers.ultralytics import environment
 
 MOST_LOOKED_AT = 5
-_INSIDE = "launcher.trainers.ultralytics.inside.checkpoint"
+_INSIDE = "autofit_launcher.trainers.ultralytics.inside.checkpoint"
 
 
 def look(files: Sequence[Path]) -> Mapping[Path, Checkpoint | str]:

@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from launcher.trainers.ultralytics.data import label_path
+from autofit_launcher.trainers.ultralytics.data import label_path
 
 IMAGES = 8
 """Images for each card."""

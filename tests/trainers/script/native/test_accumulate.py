@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from launcher.trainers.script import outside
-from launcher.trainers.script.native.loaders import ToldLengths
+from autofit_launcher.trainers.script import outside
+from autofit_launcher.trainers.script.native.loaders import ToldLengths
 from tests.helpers.places import SCRIPTS
 
 WAYS = {

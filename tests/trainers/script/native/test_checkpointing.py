@@ -15,8 +15,8 @@ pytest.importorskip("torch")
 import torch
 from torch import nn
 
-from launcher.trainers.script.native import repeated
-from launcher.trainers.script.native.checkpointing import Checkpointing, NotExact
+from autofit_launcher.trainers.script.native import repeated
+from autofit_launcher.trainers.script.native.checkpointing import Checkpointing, NotExact
 
 
 class Block(nn.Module):

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from launcher.trainers.script import outside
-from launcher.trainers.script.native import fields
-from launcher.trainers.script.native.fields import FieldOrders
+from autofit_launcher.trainers.script import outside
+from autofit_launcher.trainers.script.native import fields
+from autofit_launcher.trainers.script.native.fields import FieldOrders
 
 BATCH, ACCUMULATION = "per_device_train_batch_size", "gradient_accumulation_steps"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.trainers.script.native.imported import after_import
+from autofit_launcher.trainers.script.native.imported import after_import
 
 
 def test_a_module_that_is_only_looked_for_is_still_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

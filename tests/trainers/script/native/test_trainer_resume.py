@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from launcher.adapter import RunStart
-from launcher.adapter.build import ladder_of
-from launcher.trainers.script.adapter import ScriptAdapter
-from launcher.trainers.suite import cpu_budget
+from autofit_launcher.adapter import RunStart
+from autofit_launcher.adapter.build import ladder_of
+from autofit_launcher.trainers.script.adapter import ScriptAdapter
+from autofit_launcher.trainers.suite import cpu_budget
 from tests.helpers import script
 from tests.helpers.saved import looked, whole
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from launcher.trainers.script import outside
-from launcher.trainers.script.native.bindings import bindings, spelled
+from autofit_launcher.trainers.script import outside
+from autofit_launcher.trainers.script.native.bindings import bindings, spelled
 
 SCRIPT = """from __future__ import annotations
 import inspect, json, multiprocessing, pickle, sys

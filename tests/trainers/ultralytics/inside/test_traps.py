@@ -18,8 +18,8 @@ from typing import Any
 
 import pytest
 
-from launcher.shared.report import Phase
-from launcher.trainers.ultralytics.inside import hooks
+from autofit_launcher.shared.report import Phase
+from autofit_launcher.trainers.ultralytics.inside import hooks
 from tests.helpers.shapes import ShapesData
 from tests.trainers.ultralytics.conftest import RunTrial
 

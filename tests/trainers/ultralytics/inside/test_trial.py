@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
-from launcher.ladder.rungs import Rung
-from launcher.ladder.verdict import Kind
-from launcher.shared.ending import Ending
-from launcher.shared.report import Phase
-from launcher.trainers.suite import snapshot
-from launcher.trainers.ultralytics import environment as ultralytics_env
-from launcher.trainers.ultralytics.adapter import UltralyticsAdapter
-from launcher.trainers.ultralytics.inside.validates import passing
-from launcher.trainers.ultralytics.inside.worst import Sizes
-from launcher.trial.judge import Needs, judge
+from autofit_launcher.ladder.rungs import Rung
+from autofit_launcher.ladder.verdict import Kind
+from autofit_launcher.shared.ending import Ending
+from autofit_launcher.shared.report import Phase
+from autofit_launcher.trainers.suite import snapshot
+from autofit_launcher.trainers.ultralytics import environment as ultralytics_env
+from autofit_launcher.trainers.ultralytics.adapter import UltralyticsAdapter
+from autofit_launcher.trainers.ultralytics.inside.validates import passing
+from autofit_launcher.trainers.ultralytics.inside.worst import Sizes
+from autofit_launcher.trial.judge import Needs, judge
 from tests.helpers.shapes import ShapesData
 from tests.trainers.ultralytics.conftest import MIB, Ran, RunTrial
 

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from launcher.shared.orders import Orders
-from launcher.trainers.ultralytics.inside.worst import (
+from autofit_launcher.shared.orders import Orders
+from autofit_launcher.trainers.ultralytics.inside.worst import (
     MicroBatch,
     TrialBatches,
     densest,
@@ -165,7 +165,7 @@ def test_padded_labels_leave_the_loss_as_it_was(exact: Any, shapes: Callable[...
 
 @pytest.mark.parametrize(("images", "in_set", "told"), [(4, 12, 4), (1, 12, 1), (2, 2, 4)])
 def test_a_data_set_smaller_than_the_micro_batch_is_no_smaller_micro_batch(images: int, in_set: int, told: int) -> None:
-    from launcher.trainers.ultralytics.inside.steers import Steered
+    from autofit_launcher.trainers.ultralytics.inside.steers import Steered
 
     observed: dict[str, int] = {}
     recorder = SimpleNamespace(observed={}, observe=lambda **seen: observed.update(seen))

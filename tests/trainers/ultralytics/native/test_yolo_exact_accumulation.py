@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from launcher.trainers.ultralytics.arguments import saved_in
+from autofit_launcher.trainers.ultralytics.arguments import saved_in
 from tests.helpers.shapes import ShapesData
 
 IMAGES = 24

@@ -1,4 +1,4 @@
-"""``python -m launcher.trainers.script.inside.fetch OWNER/NAME``: brings a model from the hub into its cache, where trials find it."""
+"""``python -m autofit_launcher.trainers.script.inside.fetch OWNER/NAME`` fetches a model of the hub into its cache, for trials."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Looks at a training's arguments and data set with Ultralytics' own checks, in a process of its own.
 
-``python -m launcher.trainers.ultralytics.inside.checked '{"data": "data.yaml", "task": "detect", "args": {}}'``: its last line is JSON,
-faults and facts (null where the images can't be listed). Nothing of the person's is written, not even a label cache, and nothing is
+``python -m autofit_launcher.trainers.ultralytics.inside.checked '{"data": "data.yaml", "task": "detect", "args": {}}'``: its last line is
+JSON, faults and facts (null where the images can't be listed). Nothing of the person's is written, not even a label cache, and nothing is
 downloaded. Files are opened in a sample, so that 100,000 images take seconds, too.
 """
 
@@ -26,7 +26,7 @@ from ultralytics.data import dataset, utils
 from ultralytics.utils import ROOT
 from ultralytics.utils.checks import check_file
 
-from launcher.errors import BadInput, Fault, did_you_mean
+from autofit_launcher.errors import BadInput, Fault, did_you_mean
 
 MOST, LONGEST_S, AT_ONCE = 4000, 8.0, 500
 """Images of a split that are opened with their labels; how long; how many between two looks at the clock."""

@@ -1,6 +1,6 @@
 """Looks at Ultralytics checkpoints. In a process of its own: it loads them.
 
-python -m launcher.trainers.ultralytics.inside.checkpoint A.pt B.pt ...
+python -m autofit_launcher.trainers.ultralytics.inside.checkpoint A.pt B.pt ...
     one line of JSON: for each path what it holds, or null where it can't be loaded (torn, corrupt, no training checkpoint)
 """
 

@@ -1,4 +1,4 @@
-"""``python -m launcher.trainers.ultralytics.inside.fetch yolov8x.pt [ALSO...]``: downloads weights as Ultralytics does, before any trial.
+"""``python -m autofit_launcher.trainers.ultralytics.inside.fetch FILE.pt [ALSO...]`` downloads weights as Ultralytics does.
 
 The absence of ``ALSO`` is no failure; an empty name is none.
 """

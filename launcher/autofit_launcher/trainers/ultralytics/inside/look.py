@@ -1,6 +1,6 @@
 """Runs a script up to its training by Ultralytics, and tells what that would train. In a process of its own, which ends there.
 
-python -m launcher.trainers.ultralytics.inside.look FOUND.json SCRIPT.py [ARGUMENTS...]
+python -m autofit_launcher.trainers.ultralytics.inside.look FOUND.json SCRIPT.py [ARGUMENTS...]
     FOUND.json gets what arrives at ``model.train``; it isn't written where the script ends before it trains. What the script writes goes
     to the folder of that file
 """
@@ -23,10 +23,10 @@ from ultralytics.engine.model import Model
 from ultralytics.engine.trainer import BaseTrainer
 from ultralytics.utils import DEFAULT_CFG_DICT, checks
 
-from launcher.inside import overlaid_libraries
-from launcher.inside.after_import import after_import
-from launcher.inside.overlay import Overlay
-from launcher.inside.quiet import QUIET
+from autofit_launcher.inside import overlaid_libraries
+from autofit_launcher.inside.after_import import after_import
+from autofit_launcher.inside.overlay import Overlay
+from autofit_launcher.inside.quiet import QUIET
 
 STARTED_IN = os.getcwd()
 _ALWAYS = ("batch", "imgsz", "data")

@@ -1,4 +1,4 @@
-"""``import autofit``: what is asked in Python is what the command line gets, and how it ended comes back as a value or an error."""
+"""``import autofit_launcher as autofit``: what is asked is what the command line gets; how it ended comes back, or is raised."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from hydra.core.override_parser.types import QuotedString
 from hypothesis import given
 from hypothesis import strategies as st
 
-import autofit
+import autofit_launcher as autofit
+from autofit_launcher import api
 
 SCRIPT = """
 import argparse
@@ -38,7 +39,7 @@ for epoch in range(4):
         __import__("time").sleep(args.seconds)
 """
 CALLS = """
-import autofit, sys
+import sys, autofit_launcher as autofit
 try:
     autofit.run([sys.executable, "train.py", "--seconds", "600"], {"device": "cpu"})
 except KeyboardInterrupt:
@@ -55,7 +56,7 @@ def _read(value: Any) -> Any:
 
 @given(st.one_of(plain, st.lists(plain)))
 def test_hydra_reads_the_value_that_was_given(value: Any) -> None:
-    assert _read(OverridesParser.create().parse_override(f"key={autofit._value(value)}").value()) == value
+    assert _read(OverridesParser.create().parse_override(f"key={api._value(value)}").value()) == value
 
 
 @pytest.fixture
