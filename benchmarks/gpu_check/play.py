@@ -19,8 +19,8 @@ from typing import Any
 from autofit_launcher.cli import suggestions
 from autofit_launcher.engine import launch as engine
 from autofit_launcher.engine import prepare
+from autofit_launcher.engine.state import Screen
 from autofit_launcher.full_run import start as launch
-from autofit_launcher.history.events import Event
 from autofit_launcher.ladder.rungs import Rung
 from autofit_launcher.ladder.verdict import Kind
 from autofit_launcher.machine import devices, nvml, process, ranks
@@ -30,7 +30,6 @@ from autofit_launcher.shared.memory_failures import lost_in, memory_failure
 from autofit_launcher.shared.report import TrialReport
 from autofit_launcher.shared.sizes import GIB, format_size, parse_size
 from autofit_launcher.trial import trial
-from autofit_launcher.trial.events import TrialEnded
 from autofit_launcher.trial.job import Job
 from autofit_launcher.trial.trial import Trial
 from benchmarks.gpu_check import cases
@@ -48,11 +47,15 @@ CAPS = (4, 8, 16, 24, 40, 80, 97)
 BACKENDS = {"native": "", "expandable": "expandable_segments:True", "async": "backend:cudaMallocAsync"}
 
 
-def _shown(event: Event) -> None:
-    """A line for each trial."""
-    if isinstance(event, TrialEnded):
-        tried = event.trial
-        print(f"  rung {tried.rung.index} {tried.verdict.kind.value}: {tried.verdict.why} ({tried.seconds:.0f} s)", flush=True)
+class Lines(Screen):
+    """A line for each trial, and a row at once: a command may be cut off."""
+
+    def __init__(self, row: Callable[[Trial], None]) -> None:
+        self.row = row
+
+    def trial_ended(self, trial: Trial) -> None:
+        print(f"  rung {trial.rung.index} {trial.verdict.kind.value}: {trial.verdict.why} ({trial.seconds:.0f} s)", flush=True)
+        self.row(trial)
 
 
 # ---- A: facts
@@ -162,7 +165,7 @@ def made(one: Case, place: Path, scale: float) -> Path:
 def prepared(one: Case, words: Sequence[str], place: Path, *, memory: str) -> Job:
     line = (*words, f"device.memory={memory}", "device.turns=false", "trial.fresh=true", f"run.root={place / 'runs'}")
     (draft,) = suggestions.drafts(line, program="gpu-check")
-    return prepare.prepare(draft, _shown)
+    return prepare.prepare(draft)
 
 
 def _fitted(rows: Rows, one: Case, words: Sequence[str], place: Path) -> None:
@@ -170,13 +173,7 @@ def _fitted(rows: Rows, one: Case, words: Sequence[str], place: Path) -> None:
     job = prepared(one, words, place, memory=one.memory)
     print(f"{one.name}: trials", flush=True)
 
-    def row(event: Event) -> None:
-        """Of each trial at once: a command may be cut off."""
-        if isinstance(event, TrialEnded):
-            rows.add(one.letter, step, "trial", **_of_trial(event.trial, job))
-
-    job.listeners.append(row)
-    fit = engine.fit(job)
+    fit = engine.fit(job, Lines(lambda trial: rows.add(one.letter, step, "trial", **_of_trial(trial, job))))
     chosen = fit.chosen.rung.index if fit.chosen else None
     rows.add(one.letter, f"{one.name}: fitted", "fit", status=fit.status, rung_index=chosen, seconds=round(fit.trial_seconds, 1))
 

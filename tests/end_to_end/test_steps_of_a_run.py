@@ -12,7 +12,6 @@ from rich.console import Console
 
 from autofit_launcher.cli.launch_view import Display
 from autofit_launcher.engine import attempts
-from autofit_launcher.engine.events import Finished
 from autofit_launcher.engine.state import Fit, Status
 from autofit_launcher.full_run import start as launch
 from autofit_launcher.ladder.verdict import Kind, Verdict
@@ -40,11 +39,10 @@ def ran(place: Path, *words: str, asked: Kind = Kind.OUT_OF_MEMORY, **lengths: i
     ]  # fmt: skip
     chosen = next(one for one in trials if one.verdict.fits)
     screen = Display(Console(file=(place / "screen").open("w"), width=200))
-    job.listeners.append(screen.hear)
-    fit = Fit(job=job, trials=trials, chosen=chosen, command=launch.native_command(job, chosen.rung))
+    fit = Fit(job=job, screen=screen, trials=trials, chosen=chosen, command=launch.native_command(job, chosen.rung))
     with (place / "out").open("wb") as out:
         attempts.see_through(fit, show=(out, out))
-    job.tell(Finished(fit=fit))
+    fit.told().finished(fit)
     return fit, (place / "screen").read_text(encoding="utf-8")
 
 

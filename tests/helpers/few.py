@@ -15,8 +15,7 @@ from autofit_launcher.config import recipe
 from autofit_launcher.config.schema import LadderRules, Recipe, RecoverRules, TrainerRules, TrialRules
 from autofit_launcher.engine import launch as engine
 from autofit_launcher.engine import reuse
-from autofit_launcher.engine.state import Fit
-from autofit_launcher.history.events import Event
+from autofit_launcher.engine.state import Fit, Screen
 from autofit_launcher.history.run_folder import RunFolder
 from autofit_launcher.ladder.rungs import Ladder, Rung, Wheel, build
 from autofit_launcher.ladder.verdict import Kind, Verdict
@@ -49,14 +48,43 @@ class Few(StandIn):
         return Command(argv=(sys.executable, "-c", f"{self.fault}"))
 
 
+class Heard(Screen):
+    """Keeps the lines that are said of launches, and the names of what else is shown; ``hears`` is called at each of these."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.names: list[str] = []
+        self.hears: Callable[[str], object] = lambda name: None
+
+    def say(self, words: str, style: str = "yellow") -> None:
+        self.lines.append(words)
+
+    def _shown(self, name: str) -> None:
+        self.names.append(name)
+        self.hears(name)
+
+    def trial_ended(self, trial: Trial) -> None:
+        self._shown("trial_ended")
+
+    def fitted(self, fit: Fit) -> None:
+        self._shown("fitted")
+
+    def launched(self, command: str) -> None:
+        self._shown("launched")
+
+    def finished(self, fit: Fit) -> None:
+        self._shown("finished")
+
+
 class Launches:
     """Launches of one training; counts the trials that are made."""
 
     def __init__(self, place: Path) -> None:
         self.place = place
         self.tried: list[int] = []
-        self.heard: list[Event] = []
-        self.hears: Callable[[Event, Path], object] = lambda event, folder: None
+        self.heard = Heard()
+        self.folder = place
+        """The folder of the last launch."""
         self.data = place / "data"
         self.data.mkdir()
         (self.data / "a.jpg").write_bytes(b"image")
@@ -81,8 +109,8 @@ class Launches:
         adapter: Any = Few(mine, data=[self.data], code=[self.code], fault=self.fault)
         folder = RunFolder.create(self.place / "runs", "few")
         folder.replace(folder.recipe, recipe.as_yaml(mine))
-        listeners = [self.heard.append, lambda event: self.hears(event, folder.path)]
-        return Job(adapter=adapter, ladder=LADDER, budget=self.budget, folder=folder, listeners=listeners)
+        self.folder = folder.path
+        return Job(adapter=adapter, ladder=LADDER, budget=self.budget, folder=folder)
 
     def trial(self, job: Job, rung: Rung, **_: Any) -> Trial:
         self.tried.append(rung.micro_batch)
@@ -98,12 +126,12 @@ class Launches:
 
     def fit(self) -> Fit:
         self.tried.clear()
-        return engine.fit(self.job())
+        return engine.fit(self.job(), self.heard)
 
     def train(self) -> Fit:
         self.tried.clear()
         with (self.place / "out").open("wb") as out:
-            return engine.train(self.job(), show=(out, out))
+            return engine.train(self.job(), self.heard, show=(out, out))
 
     def looks(self) -> reuse.Reuse:
         return reuse.look_up(self.job())

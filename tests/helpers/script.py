@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from autofit_launcher.adapter.build import ladder_of
 from autofit_launcher.adapter.protocol import Adapter
 from autofit_launcher.config.schema import Recipe
-from autofit_launcher.history.events import Listener
 from autofit_launcher.history.run_folder import RunFolder
 from autofit_launcher.machine.devices import Budget
 from autofit_launcher.trainers.suite import cpu_budget
@@ -26,7 +25,7 @@ def recipe(*command: str, ask: Mapping[str, Any], floor: int | None = None, more
     return Recipe.model_validate({**said, **(more or {})})
 
 
-def job(adapter: Adapter, place: Path, budget: Budget | None = None, *, listeners: Sequence[Listener] = ()) -> Job:
+def job(adapter: Adapter, place: Path, budget: Budget | None = None) -> Job:
     """Its run folder is below ``place``."""
     folder = RunFolder.create(place, "mine")
-    return Job(adapter=adapter, ladder=ladder_of(adapter), budget=budget or cpu_budget(), folder=folder, listeners=[*listeners])
+    return Job(adapter=adapter, ladder=ladder_of(adapter), budget=budget or cpu_budget(), folder=folder)

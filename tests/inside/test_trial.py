@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from autofit_launcher.history.events import Event, Listener
 from autofit_launcher.ladder.verdict import Kind
 from autofit_launcher.shared.report import MICRO_BATCHES, PASS_SAMPLES
 from autofit_launcher.trainers.script.adapter import ScriptAdapter
 from autofit_launcher.trainers.suite import cpu_budget, snapshot
 from autofit_launcher.trial import trial
-from autofit_launcher.trial.events import PhaseEntered
 from autofit_launcher.trial.trial import Trial
 from tests.helpers import script
 from tests.helpers.places import EXAMPLES, SCRIPTS
@@ -34,7 +33,7 @@ def tried(
     cap: int = 512 * MIB,
     rung: int = 0,
     launcher: tuple[str, ...] = (),
-    listeners: Sequence[Listener] = (),
+    say: Callable[[str, str], object] = lambda words, style: None,
     short: bool = False,
     micro_batch: int = 64,
     accumulation: int = 1,
@@ -55,7 +54,7 @@ def tried(
     os.chdir(place)
     try:
         assert adapter.check() == []
-        job = script.job(adapter, place / "runs", cpu_budget(cap), listeners=listeners)
+        job = replace(script.job(adapter, place / "runs", cpu_budget(cap)), say=say)
         return trial.run(job, job.ladder.rungs[rung])
     finally:
         os.chdir(before)
@@ -147,11 +146,11 @@ def test_a_step_that_accelerate_forces_at_the_end_of_a_pass_is_no_other_accumula
 def test_an_endless_iterator_is_fast_forwarded_to_its_validation(tmp_path: Path) -> None:
     seen = tmp_path / "seen"
 
-    def hear(event: Event) -> None:
-        if isinstance(event, PhaseEntered) and event.phase not in ("start", "setup"):
+    def hear(words: str, style: str) -> None:
+        if words.split()[0] not in ("start", "setup"):
             seen.touch()  # a phase of the script's own process is shown while it runs: what it waits for
 
-    done = tried("endless_iterator", tmp_path, "--until", str(seen), rung=1, listeners=[hear])
+    done = tried("endless_iterator", tmp_path, "--until", str(seen), rung=1, say=hear)
     assert fits(done) and seen.exists()
     assert done.report.facts["forwarded"] and done.report.observed["micro_batch"] == 32
     assert done.report.facts["versions"]["torch"] and done.report.facts["trained_weights"] > 0

@@ -8,7 +8,6 @@ from rich.console import Console
 
 from autofit_launcher.cli import prose
 from autofit_launcher.cli.call import CHECKPOINTING as CHECKPOINTS
-from autofit_launcher.cli.rungs_view import words
 from autofit_launcher.engine.state import Fit, Status, least_need
 from autofit_launcher.ladder.rungs import CHECKPOINTING
 from autofit_launcher.ladder.verdict import Kind
@@ -53,7 +52,7 @@ def _cures(fit: Fit) -> Iterator[str]:
     if type(fit.job.adapter).general and CHECKPOINTING not in fit.job.ladder.asked.values:
         yield f"autofit run {CHECKPOINTS} -- ... checkpoints the model's repeated modules: slower, the same training"
     for could in fit.could_fit:
-        fits = f"{words(could.rung)} is estimated to fit" if could.rung is not None else "nothing tells whether it would be enough"
+        fits = f"{could.rung} is estimated to fit" if could.rung is not None else "nothing tells whether it would be enough"
         yield f"autofit run {could.flag} -- ... ({could.key} in a recipe), another training: {fits}"
         if could.rung is not None and could.rung.effective_batch != fit.job.ladder.effective_batch:
             yield learning_rate(fit.job.ladder.effective_batch, could.rung.effective_batch)
@@ -66,11 +65,11 @@ def _more_memory(fit: Fit) -> str:
         return "more memory, a lower floor or another wheel of the ladder"
     rung, verdict = need.trial.rung, need.trial.verdict
     if not need.measured and need.needed_bytes <= budget.cap_bytes:
-        return f"more memory: how much rung {rung.index} ({words(rung)}) needs was not seen: {verdict.why}"
+        return f"more memory: how much rung {rung.index} ({rung}) needs was not seen: {verdict.why}"
     needed = headroom.budget_for(need.needed_bytes, budget.headroom, kind=budget.kind)
     rounded = f"{-(-needed // MIB)}MiB" if needed < GIB else f"{-(-needed * 10 // GIB) / 10:g}GiB"
     least = "" if need.measured else "at least "
-    needs = f"rung {rung.index} ({words(rung)}) needs {least}{format_size(need.needed_bytes)} in phase {verdict.phase}"
+    needs = f"rung {rung.index} ({rung}) needs {least}{format_size(need.needed_bytes)} in phase {verdict.phase}"
     return f"{least}device.memory={rounded}: {needs}"
 
 

@@ -16,6 +16,7 @@ from autofit_launcher.engine.state import Fit, above_trial
 from autofit_launcher.full_run.cause import Ended
 from autofit_launcher.history.records import RunRecord
 from autofit_launcher.history.runs import how_to_go_on
+from autofit_launcher.ladder import rungs
 from autofit_launcher.ladder.same_training import SameTraining
 from autofit_launcher.ladder.verdict import Kind, Verdict
 from autofit_launcher.page import facts
@@ -44,7 +45,7 @@ def summary(console: Console, fit: Fit) -> None:
         no_fit_view.show(console, fit)
         return
     given_up = job.ladder.given_up(fit.chosen.rung)
-    less = (f"{name} {facts.value(used)} instead of {facts.value(asked)}" for name, (asked, used) in given_up.items())
+    less = (f"{name} {rungs.value(used)} instead of {rungs.value(asked)}" for name, (asked, used) in given_up.items())
     used_batch, asked_batch = fit.chosen.effective_batch, job.ladder.effective_batch
     prose.say(console, _given_up(", ".join(less), _batch_words(fit.chosen, asked_batch), fit.same))
     if fit.chosen.rung.effective_batch != asked_batch:
@@ -54,7 +55,7 @@ def summary(console: Console, fit: Fit) -> None:
 def _row(trial: Trial, job: Job) -> Iterable[str | Text]:
     verdict = trial.verdict
     yield str(trial.rung.index)
-    yield from (facts.value(trial.rung.values[wheel.name]) for wheel in job.ladder.wheels)
+    yield from (rungs.value(trial.rung.values[wheel.name]) for wheel in job.ladder.wheels)
     yield str(trial.rung.accumulation)
     yield facts.size(verdict.peak_bytes)
     yield f"{trial.seconds:.1f} s" if not trial.kept else "kept"

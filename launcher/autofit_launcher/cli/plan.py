@@ -117,9 +117,9 @@ def _on_card(
 
 
 def _said(card: Mapping[str, Any]) -> str:
-    from autofit_launcher.page import facts
+    from autofit_launcher.ladder import rungs
 
     if card.get("rung_index") is None:
         return str(card.get("status", "refused")).replace("_", " ")
-    said = facts.words({**card["rung"], "accumulation": card["accumulation"]})
+    said = rungs.words({**card["rung"], "accumulation": card["accumulation"]})
     return f"rung {card['rung_index']} (played, not proven): {said}"

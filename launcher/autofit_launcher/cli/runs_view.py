@@ -15,6 +15,7 @@ from autofit_launcher.cli import prose, tables
 from autofit_launcher.cli.tables import Column
 from autofit_launcher.history.kept_fits import KeptFit, RunFailure, day
 from autofit_launcher.history.runs import QUEUED, Run
+from autofit_launcher.ladder import rungs
 from autofit_launcher.page import facts
 from autofit_launcher.shared.sizes import format_duration, format_number, format_size
 
@@ -64,7 +65,7 @@ def fits(console: Console, kept: Sequence[KeptFit], failures: Sequence[RunFailur
     columns += map(Column, ("peak", "holds at caps", "made"))
     rows = []
     for one in kept:
-        rung = f"{one.rung_index}: {facts.words(one.rung)}"
+        rung = f"{one.rung_index}: {rungs.words(one.rung)}"
         cells = (str(one.id), one.training, rung, one.device, format_size(one.peak_bytes), one.caps, day(one.made))
         rows.append([Text(cell) for cell in cells])
     if rows:
@@ -174,7 +175,7 @@ def _words(state: str) -> str:
 
 
 def _rung(run: Run) -> str:
-    return f"{run.rung_index}: {facts.words(run.rung)}" if run.rung_index is not None else "-"
+    return f"{run.rung_index}: {rungs.words(run.rung)}" if run.rung_index is not None else "-"
 
 
 def _progress(run: Run) -> str:

@@ -77,17 +77,17 @@ def launch(draft: Draft, terminal: Terminal, *, fit_only: bool = False, folder: 
         return go_on(resumption.resumable(begun), terminal)
     display = Display(terminal.console)
     prepare.refuse_a_rung(draft)
-    job = prepare.prepare(draft, display.hear, folder=folder)
+    job = prepare.prepare(draft, display, folder=folder)
     if fit_only:
-        return _told(engine.fit(job), display)
+        return _told(engine.fit(job, display), display)
     with report.at_the_end(job.folder, terminal):
-        return _told(engine.train(job, show=terminal.streams()), display)
+        return _told(engine.train(job, display, show=terminal.streams()), display)
 
 
 def _told(result: Fit, display: Display) -> Answer:
     """The answer, with the command of a launch that only looked for it."""
     if result.fit_only and result.command is not None:
-        display.command(result.command.shell())
+        display.launched(result.command.shell())
     return Answer(status=result.exit_code, record=result.as_record())
 
 
@@ -103,7 +103,7 @@ def go_on(begun: Resumable, terminal: Terminal) -> Answer:
         return submit.again(begun.folder.path, begun.draft, terminal, fit_only=bool(begun.record.fit_only))
     display = Display(terminal.console)
     with report.at_the_end(begun.folder, terminal):
-        return _told(engine.go_on(begun, display.hear, show=terminal.streams()), display)
+        return _told(engine.go_on(begun, display, show=terminal.streams()), display)
 
 
 def _ladder(draft: Draft, terminal: Terminal) -> Answer:
@@ -117,10 +117,12 @@ def _ladder(draft: Draft, terminal: Terminal) -> Answer:
 
 
 def _trial(draft: Draft, terminal: Terminal) -> Answer:
+    from autofit_launcher.cli import rungs_view
     from autofit_launcher.cli.launch_view import Display
     from autofit_launcher.engine import launch
 
-    tried, record = launch.try_one(draft, Display(terminal.console).hear)
+    tried, record = launch.try_one(draft, Display(terminal.console))
+    rungs_view.report(tried, terminal.console)
     status = ExitCode.DONE if tried.verdict.fits else ExitCode.NO_RUNG_FITS
     if not tried.verdict.fits and not tried.verdict.lower_rung_may_help:
         status = ExitCode.TRIAL_CRASHED

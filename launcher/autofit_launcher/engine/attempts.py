@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from autofit_launcher.adapter.commands import Checkpoint, Command
 from autofit_launcher.engine import reuse
-from autofit_launcher.engine.events import CardTaken
 from autofit_launcher.engine.search import card_is_back, make_trial
 from autofit_launcher.engine.state import Fit, Status
 from autofit_launcher.errors import Interrupted
 from autofit_launcher.full_run import start, watch
 from autofit_launcher.full_run.cause import Ended
-from autofit_launcher.full_run.events import AttemptEnded, AttemptStarted, Deviated, Recovering
 from autofit_launcher.full_run.recovery import History, decide
 from autofit_launcher.history.records import AttemptRecord, MoveRecord, RunRecord
 from autofit_launcher.ladder import course
@@ -26,6 +25,7 @@ from autofit_launcher.machine.process import Shows
 from autofit_launcher.shared import files
 from autofit_launcher.shared.activity import doing
 from autofit_launcher.shared.report import Phase
+from autofit_launcher.shared.sizes import format_duration
 from autofit_launcher.trial.trial import Trial
 
 WORTH_A_TRIAL = 20
@@ -68,10 +68,11 @@ def _attempt(result: Fit, begin: _Start, *, show: tuple[Shows, Shows]) -> RunRec
     )  # fmt: skip
     result.attempts.append(attempt)
     result.status, result.command = Status.RUNNING, command
-    job.tell(AttemptStarted(attempt=attempt))
+    result.told().launched(attempt.command)
     child = start.start(job, command, files, show=show)
     try:
-        outcome = watch.follow(job, child, result.attempts, base_bytes=chosen.report.base_bytes, due=result.due)
+        run = replace(job, say=result.deviated)
+        outcome = watch.follow(run, child, result.attempts, base_bytes=chosen.report.base_bytes, due=result.due)
     except (Interrupted, KeyboardInterrupt):
         result.note(ended=Ended.INTERRUPTED, seconds=time.time() - attempt.began)
         raise
@@ -79,7 +80,10 @@ def _attempt(result: Fit, begin: _Start, *, show: tuple[Shows, Shows]) -> RunRec
     failure = outcome.memory_failure or {}
     same = {name: getattr(outcome, name) for name in ("ended", "phase", "evidence", "peak_bytes", "seconds")}
     ended = result.note(**same, source=failure.get("source"), asked_bytes=failure.get("asked_bytes"))
-    job.tell(AttemptEnded(attempt=ended, outcome=outcome))
+    if not outcome.done:
+        by = f": {ended.evidence}" if ended.evidence else ""
+        lasted = f"attempt {ended.number} ended after {format_duration(ended.seconds)}"
+        result.told().say(f"autofit: {lasted}: {ended.ended} in {ended.phase}{by}", "red")
     _strike_out(result)
     return outcome
 
@@ -113,24 +117,26 @@ def _strike_out(result: Fit) -> None:
         return
     why = lost[0] if last.ended not in DISPROVES and lost else last.evidence or str(last.ended)
     if wrong := reuse.strike_out(result.job, result.kept.digest, rung_index=last.rung_index, why=why[:200], for_good=for_good):
-        result.job.tell(Deviated(what="could not write down that its fit was wrong", evidence=wrong))
+        result.deviated(f"could not write down that its fit was wrong: {wrong}")
     elif result.kept.digest is not None and not for_good:
-        what = "was killed for an unknown reason: its kept fit is not used again before new trials"
-        result.job.tell(Deviated(what=what))
+        result.deviated("was killed for an unknown reason: its kept fit is not used again before new trials")
 
 
 def _next(result: Fit) -> _Start | None:
     """Returns what to launch after the last attempt has ended; None if nothing more can be done."""
     move = _move(result)
     while move.move == "go_on" and _needs_a_trial(result, move):
-        tried = make_trial(result.job, result.job.ladder.rungs[move.rung_index or 0], result.trials)
+        tried = make_trial(result, result.job.ladder.rungs[move.rung_index or 0])
         if not tried.verdict.lower_rung_may_help:  # another kind of failed trial doesn't end a run that has begun
             break
         move = _move(result)
     rung = result.job.ladder.rungs[move.rung_index] if move.rung_index is not None else None
-    result.job.tell(Recovering(move=move, rung=rung))
     if rung is None:
+        result.told().say(f"autofit: nothing more is tried: {move.why}", "red")
         return None
+    origin = f"from {move.checkpoint}" if move.checkpoint is not None else "from the beginning"
+    workers = f", {move.workers} loader workers" if move.workers is not None else ""
+    result.told().say(f"autofit: {move.why}. Rung {rung.index} ({rung}{workers}), {origin}")
     place = result.job.adapter.saved(result.job.folder.path).place
     if move.checkpoint is None and place.exists():  # it starts from the beginning, and removes nothing
         place.rename(place.with_name(f"{place.name}.attempt-{len(result.attempts)}"))
@@ -193,8 +199,9 @@ def _as_it_is_launched(result: Fit) -> Sequence[Trial]:
 def _card_is_free(result: Fit, rung: Rung) -> bool:
     """Returns True if the card is free, after waiting if the recipe says so. Else sets the status and returns False."""
     holder = devices.taken(result.job.budget)
-    if not holder or card_is_back(result.job, holder):
+    if not holder or card_is_back(result, holder):
         return True
     result.status = Status.CARD_TAKEN
-    result.job.tell(CardTaken(holder=holder, waits_s=None))
+    no = f"not launched: the card is taken: {holder}. The command above is what fits; start it when the card is free"
+    result.told().say(no, "red")
     return False

@@ -15,15 +15,13 @@ from autofit_launcher.adapter.registry import load_adapter
 from autofit_launcher.config.recipe import Draft, as_yaml
 from autofit_launcher.engine import attempts, reuse
 from autofit_launcher.engine.below import could_fit
-from autofit_launcher.engine.events import Finished, Fitted, KeptFits, Planned, Resumed, TrialReported, Unturned
-from autofit_launcher.engine.prepare import budget_in_turn, disk_faults, ladder_of, prepare, turn_of
+from autofit_launcher.engine.prepare import QUIET, budget_in_turn, disk_faults, ladder_of, prepare, turn_of
 from autofit_launcher.engine.resumption import Resumable
 from autofit_launcher.engine.search import RungSearch, make_trial, misread
-from autofit_launcher.engine.state import Fit, Status, status_of
+from autofit_launcher.engine.state import Fit, Screen, Status, status_of
 from autofit_launcher.errors import BadInput, Fault, Interrupted
 from autofit_launcher.full_run import start
 from autofit_launcher.history import kept_fits, owner
-from autofit_launcher.history.events import Listener
 from autofit_launcher.history.records import LadderRecord
 from autofit_launcher.ladder import search
 from autofit_launcher.ladder.same_training import SameTraining
@@ -40,32 +38,33 @@ OWN_FOLDER = ("trainer.args.save_dir", "trainer.args.output_dir")
 """Keys of folders that must be empty when a run begins, and hold the run's own files when it goes on."""
 
 
-def fit(job: Job) -> Fit:
+def fit(job: Job, screen: Screen = QUIET) -> Fit:
     """Finds the rung that fits, without the full run."""
-    result = Fit(job=job, fit_only=True)
+    result = Fit(job=job, screen=screen, fit_only=True)
     with job.turn, owner.owning(job.folder.path), recorded(result):
         walk(result)
     return result
 
 
-def train(job: Job, *, show: tuple[Shows, Shows]) -> Fit:
+def train(job: Job, screen: Screen = QUIET, *, show: tuple[Shows, Shows]) -> Fit:
     """Finds the rung that fits, then runs the full training there, over several attempts if need be."""
-    result = Fit(job=job)
+    result = Fit(job=job, screen=screen)
     with job.turn, owner.owning(job.folder.path), recorded(result):
         _carried_out(result, show)
     return result
 
 
-def go_on(launch: Resumable, *listeners: Listener, show: tuple[Shows, Shows]) -> Fit:
+def go_on(launch: Resumable, screen: Screen = QUIET, *, show: tuple[Shows, Shows]) -> Fit:
     """Resumes a launch: its trials if no rung had been found yet, then its full run, unless only trials were asked for."""
     os.chdir(launch.record.cwd)
     with owner.owning(launch.folder.path), ExitStack() as until_the_end:
         with doing("looking at the recipe, its data, the device and what the run has left"):
-            result, edited = _as_it_was(launch, listeners, until_the_end)
+            result = _as_it_was(launch, screen, until_the_end)
         tell_launched(launch.folder.path)
         with suppress(OSError):
             reuse.begun(result.job, result.kept.digest)
-        result.job.tell(Resumed(attempts=len(result.attempts), trials=len(result.trials), edited=tuple(edited)))
+        if newer := ", ".join(result.job.adapter.edited(since=launch.folder.launched())):
+            screen.say(f"edited since the launch: {newer}. What runs is that, at the launch's rung")
         with recorded(result):
             _carried_out(result, show)
     return result
@@ -94,7 +93,8 @@ def recorded(result: Fit) -> Iterator[None]:
         raise
     finally:
         result.job.folder.forget_cache()
-        result.job.tell(Finished(fit=result))
+        result.waits_for = ""
+        result.told().finished(result)
         reuse.ended(result.job, result.kept.digest)
 
 
@@ -105,11 +105,11 @@ def recorded(result: Fit) -> Iterator[None]:
 def walk(result: Fit) -> None:
     """Takes a kept fit of the same launch, or makes trials until a rung fits or nothing is left to try. ``result`` gets what was found."""
     began = time.monotonic()
-    result.job.tell(Planned(job=result.job))
+    result.told().planned(result.job)
     if result.trials or not _as_kept(result):
         _search(result, began)
     result.ladder = list(_ladder(result))
-    result.job.tell(Fitted(fit=result))
+    result.told().fitted(result)
 
 
 MOST_RUNGS = 60
@@ -131,7 +131,7 @@ def _search(result: Fit, began: float) -> None:
     move, run_as = made.run()
     while made.unturned:
         if _made_anew(result, made):
-            result.job.tell(Planned(job=result.job))
+            result.told().planned(result.job)
             if _as_kept(result):
                 return
         made = RungSearch(result)
@@ -171,7 +171,8 @@ def _made_anew(result: Fit, search: RungSearch) -> bool:
         result.trials[:] = rung_zero.as_believed(result.trials, ladder)
     elif result.trials[-1].told_less:
         result.trials.clear()
-    job.tell(Unturned(misread=wrong, words=search.unturned, believed=believed))  # first, the record with it
+    then = "What ran is what was asked: the ladder is made of that" if believed else "So its micro-batch isn't turned"
+    result.told().say(f"{search.unturned}. {then}")
     _take(result, replace(job, adapter=adapter, ladder=ladder))
     return believed
 
@@ -210,12 +211,17 @@ def _unseen(job: Job, trials: Sequence[Trial]) -> bool:
 
 
 def _known(result: Fit, found: reuse.Reuse) -> None:
-    """Writes what is known of kept fits into the record, and tells it."""
-    result.reuse, result.kept = found, found.as_record()
-    result.job.tell(KeptFits(reuse=found))
+    """Writes what is known of kept fits into the record, and tells it once: that one is used, or why none is used or kept."""
+    before, result.reuse, result.kept = result.reuse.why, found, found.as_record()
+    if found.used and found.fit is not None:
+        made = kept_fits.day(found.fit.made)
+        no_trials = "nothing that it depends on has changed, so no trials are made (trial.fresh=true makes them)"
+        result.told().say(f"kept fit of {made}: {no_trials}", "green")
+    elif found.fingerprint is not None and found.why not in ("", before):  # else nobody expects one
+        result.told().say(found.why, "dim")
 
 
-def try_one(draft: Draft, screen: Listener) -> tuple[Trial, dict[str, Any]]:
+def try_one(draft: Draft, screen: Screen) -> tuple[Trial, dict[str, Any]]:
     """Tries only the rung that the recipe names (``rung``). Returns the trial and the final record."""
     last = len(ladder_of(draft).rungs) - 1
     wanted = draft.recipe.rung if draft.recipe is not None else None
@@ -224,13 +230,12 @@ def try_one(draft: Draft, screen: Listener) -> tuple[Trial, dict[str, Any]]:
         cure = f"Give one from 0 to {last}; `autofit ladder` numbers them."
         raise BadInput([Fault(key="rung", found=found, cure=cure, where="command line")])
     job = prepare(draft, screen)
-    job.tell(Planned(job=job))
+    screen.planned(job)
     with job.turn, owner.owning(job.folder.path):
-        tried = make_trial(job, job.ladder.rungs[wanted], [])
+        tried = make_trial(Fit(job=job, screen=screen, fit_only=True), job.ladder.rungs[wanted])
         if (wrong := misread(job, tried)) is not None:
-            job.tell(Unturned(misread=wrong, words=wrong.words(job.adapter.asked.read_at), believed=False))
+            screen.say(f"{wrong.words(job.adapter.asked.read_at)}. So its micro-batch isn't turned")
     job.folder.forget_cache()
-    job.tell(TrialReported(job=job, trial=tried))
     record = {"status": "done", **tried.as_record(), "run_dir": str(job.folder.path), "report": tried.report}
     job.folder.replace_json(job.folder.record, record)
     return tried, record
@@ -240,9 +245,8 @@ def try_one(draft: Draft, screen: Listener) -> tuple[Trial, dict[str, Any]]:
 # A launch as its folder has it
 
 
-def _as_it_was(launch: Resumable, listeners: Sequence[Listener], until_the_end: ExitStack) -> tuple[Fit, Sequence[str]]:
-    """Reads (the launch as its folder has it, what the person has edited since); changes nothing. Raises BadInput if it can't be resumed
-    here and now."""
+def _as_it_was(launch: Resumable, screen: Screen, until_the_end: ExitStack) -> Fit:
+    """The launch as its folder has it; changes nothing. Raises BadInput if it can't be resumed here and now."""
     recipe, record = launch.recipe, launch.record
     adapter = load_adapter(recipe.trainer.adapter)(recipe)
     ladder = build.ladder_of(adapter)
@@ -255,10 +259,11 @@ def _as_it_was(launch: Resumable, listeners: Sequence[Listener], until_the_end: 
     if left:
         found = f"processes of it are still there: {', '.join(map(str, left))}"
         raise BadInput([Fault(key="", where=str(launch.folder.path), found=found, cure="End them, or wait until they have ended.")])
-    turn = until_the_end.enter_context(turn_of(recipe, listeners))
+    turn = until_the_end.enter_context(turn_of(recipe, screen))
     budget = budget_in_turn(recipe, waited=turn.waited)
-    job = Job(adapter=adapter, ladder=ladder, budget=budget, folder=launch.folder, turn=turn, listeners=[*listeners])
-    result = Fit(job=job, trials=trials, sames=sames, attempts=made, forgiven=len(made), fit_only=bool(record.fit_only), kept=record.kept)
+    job = Job(adapter=adapter, ladder=ladder, budget=budget, folder=launch.folder, turn=turn, say=screen.say)
+    result = Fit(job=job, screen=screen, trials=trials, sames=sames, attempts=made, forgiven=len(made), kept=record.kept)
+    result.fit_only = bool(record.fit_only)
     result.began, result.ladder, result.trial_seconds = record.began or result.began, record.ladder, record.trial_seconds
     if not recipe.trial.fresh:
         result.reuse = reuse.Reuse(failures=kept_fits.of(job.training, record.kept.digest or "").failures_at(budget.cap_bytes))
@@ -269,5 +274,4 @@ def _as_it_was(launch: Resumable, listeners: Sequence[Listener], until_the_end: 
     if record.chosen_rung_index is not None:
         result.chosen = next(one for one in reversed(result.trials) if one.rung.index == record.chosen_rung_index)
         result.command = start.native_command(job, result.chosen.rung)
-    newer = ", ".join(adapter.edited(since=launch.folder.launched()))
-    return result, [f"edited since the launch: {newer}. What runs is that, at the launch's rung"] if newer else []
+    return result

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TypeVar
@@ -14,9 +14,8 @@ from autofit_launcher.adapter.protocol import Adapter
 from autofit_launcher.adapter.registry import load_adapter
 from autofit_launcher.config.recipe import Draft, as_yaml
 from autofit_launcher.config.schema import Recipe
-from autofit_launcher.engine.events import Queued
+from autofit_launcher.engine.state import Screen
 from autofit_launcher.errors import COMMAND_LINE, BadInput, Fault
-from autofit_launcher.history.events import Listener
 from autofit_launcher.history.run_folder import RunFolder, no_run_folder
 from autofit_launcher.ladder.rungs import Ladder
 from autofit_launcher.machine import device_lock, host, process, ranks
@@ -28,6 +27,7 @@ from autofit_launcher.shared.sizes import format_size
 from autofit_launcher.trial.job import Job
 
 T = TypeVar("T")
+QUIET = Screen()
 
 
 def ladder_of(draft: Draft) -> Ladder:
@@ -39,11 +39,11 @@ def ladder_of(draft: Draft) -> Ladder:
     return ladder
 
 
-def prepare(draft: Draft, *listeners: Listener, folder: RunFolder | None = None) -> Job:
+def prepare(draft: Draft, screen: Screen = QUIET, *, folder: RunFolder | None = None) -> Job:
     """Checks everything that can be checked without running the trainer, waits for the device's turn, then makes the run folder.
 
     Raises BadInput with all faults; nothing was launched then, except perhaps the recipe's own ``prepare`` command.
-    ``listeners`` get every event of the launch. ``folder``: the one that ``enter`` has made.
+    ``folder``: the one that ``enter`` has made.
     """
     recipe = _recipe_of(draft)
     with doing("checking the recipe, its data and the device"):
@@ -52,7 +52,7 @@ def prepare(draft: Draft, *listeners: Listener, folder: RunFolder | None = None)
         faults = [fault for fault in faults if fault.key != SHARE]  # perhaps another launch holds it, which is waited for
         adapter, ladder = checked(draft, faults, make_data=True)
         try:
-            turn = turn_of(recipe, listeners)
+            turn = turn_of(recipe, screen)
             with ExitStack() as undone:
                 undone.enter_context(turn)
                 budget = budget if budget is not None and not turn.waited else budget_in_turn(recipe, waited=turn.waited)
@@ -61,7 +61,7 @@ def prepare(draft: Draft, *listeners: Listener, folder: RunFolder | None = None)
         except BadInput as refused:
             raise BadInput(draft.provenance.placed(refused.faults)) from refused
         tell_launched(folder.path)
-        return Job(adapter=adapter, ladder=ladder, budget=budget, folder=folder, turn=turn, listeners=[*listeners])
+        return Job(adapter=adapter, ladder=ladder, budget=budget, folder=folder, turn=turn, say=screen.say)
 
 
 def enter(draft: Draft, *more: Fault) -> RunFolder:
@@ -159,7 +159,7 @@ GIVEN_BACK_S = 10.0
 """A card may take this long to free the memory of the launch before."""
 
 
-def turn_of(recipe: Recipe, listeners: Sequence[Listener] = ()) -> Turn:
+def turn_of(recipe: Recipe, screen: Screen = QUIET) -> Turn:
     """Waits for other launches on the device and returns this launch's turn. Raises BadInput if it has to wait but mustn't."""
     device = recipe.device
     identities = ranks.identities(device.cards, device.kind, index=device.index)
@@ -169,8 +169,8 @@ def turn_of(recipe: Recipe, listeners: Sequence[Listener] = ()) -> Turn:
     launch = f"{recipe.name} in {Path(recipe.run.root).resolve()}"
 
     def queued(holder: str) -> None:
-        for listener in listeners:
-            listener(Queued(holder=holder))
+        cure = "device.when_taken=stop would end it here, device.share=true for both would share the device"
+        screen.say(f"waiting for the turn of {holder} to end ({cure})")
 
     with doing("waiting for this launch's turn on the device"):
         return device_lock.take(identities, share=device.share, wait=device.when_taken == "wait", launch=launch, told=queued)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from autofit_launcher.engine.events import CardTaken, Proven
 from autofit_launcher.engine.state import Fit
 from autofit_launcher.full_run.recovery import MOST_WAITS
 from autofit_launcher.ladder import course, search
@@ -14,8 +13,8 @@ from autofit_launcher.ladder.verdict import Kind, Verdict
 from autofit_launcher.machine import devices
 from autofit_launcher.shared.activity import doing
 from autofit_launcher.shared.report import WORLD_SIZE, Phase
+from autofit_launcher.shared.sizes import format_duration
 from autofit_launcher.trial import past, proof, rung_zero, trial
-from autofit_launcher.trial.events import TrialEnded, TrialStarted
 from autofit_launcher.trial.job import Job
 from autofit_launcher.trial.proof import Proof
 from autofit_launcher.trial.rung_zero import Misread
@@ -60,7 +59,7 @@ class RungSearch:
         If it needs too much, the search goes on with the cure: what fitted without it says nothing any more of rungs that accumulate.
         """
         assert found.job is not None
-        tried = make_trial(found.job, rung, self._result.trials, most=self._most() + 1, why=WITH_ITS_CURE)
+        tried = make_trial(self._result, rung, job=found.job, most=self._most() + 1, why=WITH_ITS_CURE)
         if tried.verdict.fits:
             return True
         if tried.verdict.kind not in OF_MEMORY:
@@ -78,11 +77,11 @@ class RungSearch:
             move = search.next_move(ladder, self._history, policy=policy, earlier=self._earlier, asked_first=self._job.adapter.general)
             if not isinstance(move, search.Try):
                 return move
-            tried = make_trial(self._job, move.rung, self._result.trials, most=self._most(), why=move.why)
+            tried = make_trial(self._result, move.rung, job=self._job, most=self._most(), why=move.why)
             self._history.append(as_tried(tried, self._job.budget.cap_bytes))
             waits = sum(one.verdict.kind is Kind.CARD_TAKEN for one in self._result.trials)
             taken = tried.verdict.kind is Kind.CARD_TAKEN
-            if self._is_unturned(tried) or (taken and not card_is_back(self._job, tried.verdict.why, waits=waits)):
+            if self._is_unturned(tried) or (taken and not card_is_back(self._result, tried.verdict.why, waits=waits)):
                 return move
 
     def _most(self) -> int:
@@ -149,7 +148,7 @@ def _prove(result: Fit, rung: Rung, job: Job) -> Proof:
         same = replace(same, cure={**before.cure, **same.cure}, notes=tuple(notes))
     result.same, result.refused = same, found.refused or result.refused
     result.sames[rung.index] = same
-    job.tell(Proven(rung=rung, same=same, refused=found.refused, twins=twins or bool(same.seconds)))
+    result.told().proven(rung, same, found.refused)
     return replace(found, same=same)
 
 
@@ -157,12 +156,19 @@ def _prove(result: Fit, rung: Rung, job: Job) -> Proof:
 # Trials
 
 
-def make_trial(job: Job, rung: Rung, made: list[Trial], *, most: int | None = None, why: str = "") -> Trial:
-    """Tries a rung and appends the trial to ``made``.
+USUAL = 5
+"""Trials that nine of ten first launches take at most (docs/fit.md)."""
+
+
+def make_trial(result: Fit, rung: Rung, *, job: Job | None = None, most: int = 0, why: str = "") -> Trial:
+    """Tries a rung and adds the trial to the launch's. ``job``: the launch with what puts its update right.
 
     ``most``: the most trials that this launch can make; ``why``: the reason for choosing this rung. Both are for the screen.
     """
-    job.tell(TrialStarted(rung=rung, number=len(made) + 1, most=most, why=why))
+    job, made, result.trying = job or result.job, result.trials, rung
+    if why:
+        result.screen.say(f"rung {rung.index} next: {why}", "dim")
+    result.told().say(f"trial {len(made) + 1}{f' of at most {most}' if 0 < most <= USUAL else ''}: rung {rung.index}  {rung}", "")
     tried = trial.run(job, rung)
     if job.adapter.general and not job.adapter.asked.unseen_step:
         asked = next((one for one in reversed(made) if one.rung.index == 0), None)
@@ -170,7 +176,8 @@ def make_trial(job: Job, rung: Rung, made: list[Trial], *, most: int | None = No
     if misread(job, tried) is None:  # else it measured another rung
         past.keep(job, tried)
     made.append(tried)
-    job.tell(TrialEnded(trial=tried, budget=job.budget))
+    result.trying = None
+    result.told().trial_ended(tried)
     return tried
 
 
@@ -179,10 +186,13 @@ def misread(job: Job, tried: Trial) -> Misread | None:
     return rung_zero.misread(tried, unsaid=job.adapter.asked.unsaid) if job.adapter.general else None
 
 
-def card_is_back(job: Job, holder: str, *, waits: int = 0) -> bool:
+def card_is_back(result: Fit, holder: str, *, waits: int = 0) -> bool:
     """Tells whether the card is free again, after waiting if the recipe says so. ``waits``: the waits of this launch so far."""
-    device = job.recipe.device
+    device = result.job.recipe.device
     if device.when_taken == "stop" or waits > MOST_WAITS:
         return False
-    job.tell(CardTaken(holder=holder, waits_s=device.taken_timeout_s))
-    return not devices.wait_for(job.budget, timeout_s=device.taken_timeout_s)
+    most, result.waits_for = format_duration(device.taken_timeout_s), holder
+    result.told().say(f"the card is taken: {holder}. Waiting up to {most} for it (device.when_taken=stop would end it here)")
+    back = not devices.wait_for(result.job.budget, timeout_s=device.taken_timeout_s)
+    result.waits_for = ""
+    return back

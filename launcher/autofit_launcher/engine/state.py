@@ -11,11 +11,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from autofit_launcher.adapter.commands import Command
-from autofit_launcher.engine.events import CardTaken
 from autofit_launcher.engine.reuse import Reuse
 from autofit_launcher.errors import ExitCode
-from autofit_launcher.full_run.events import Deviated
-from autofit_launcher.history.events import Event
 from autofit_launcher.history.records import (
     FORMAT,
     AttemptRecord,
@@ -36,7 +33,6 @@ from autofit_launcher.machine import headroom
 from autofit_launcher.shared.files import plain
 from autofit_launcher.shared.memory_failures import OF_MACHINE
 from autofit_launcher.shared.report import VERSIONS
-from autofit_launcher.trial.events import TrialEnded, TrialStarted
 from autofit_launcher.trial.job import Job
 from autofit_launcher.trial.rung_zero import Misread
 from autofit_launcher.trial.trial import Trial
@@ -92,6 +88,30 @@ MOST_REMARKS = 20
 NO_RUNG = {"rung": None, "rung_index": None, "accumulation": None}
 
 
+class Screen:
+    """Shows a launch as it goes on; this one shows nothing."""
+
+    def say(self, words: str, style: str = "yellow") -> None:
+        """A line, in a style of rich's."""
+
+    def planned(self, job: Job) -> None:
+        """A rung will be looked for on the launch's ladder."""
+
+    def trial_ended(self, trial: Trial) -> None: ...
+
+    def proven(self, rung: Rung, same: SameTraining, refused: str) -> None:
+        """A rung that fits was compared with the asked training."""
+
+    def fitted(self, fit: Fit) -> None:
+        """The search is over, whether a rung fits or none does."""
+
+    def launched(self, command: str) -> None:
+        """The full run is launched, by this native command."""
+
+    def finished(self, fit: Fit) -> None:
+        """The launch is over, whatever ended it."""
+
+
 @dataclass(kw_only=True, slots=True)
 class Fit:
     """One launch as far as it has come."""
@@ -138,19 +158,17 @@ class Fit:
     results: dict[str, Any] = field(default_factory=dict)
     """The results of the full run."""
 
-    def __post_init__(self) -> None:
-        self.job.listeners.insert(0, self.hear)  # before the screen: what is shown has been written down
+    screen: Screen = field(default_factory=Screen)
 
-    def hear(self, event: Event) -> None:
-        """Takes in an event and writes the record: it is the launch as it is after each thing that happens to it."""
-        self.waits_for = event.holder if isinstance(event, CardTaken) and event.waits_s is not None else ""
-        match event:
-            case TrialStarted() | TrialEnded():
-                self.trying = event.rung if isinstance(event, TrialStarted) else None
-            case Deviated():
-                said = f"{event.what}: {event.evidence}" if event.evidence else event.what
-                self.note(remarks=[*self.attempts[-1].remarks, said][-MOST_REMARKS:])
+    def told(self) -> Screen:
+        """Writes the record, and returns the screen: what is shown has been written down."""
         self.write()
+        return self.screen
+
+    def deviated(self, words: str, style: str = "yellow") -> None:
+        """Takes in how the run deviates from what was asked, as the end of a sentence that begins with "the run"."""
+        self.note(remarks=[*self.attempts[-1].remarks, words][-MOST_REMARKS:])
+        self.told().say(f"autofit: the run {words}", style)
 
     def note(self, **known: Any) -> AttemptRecord:
         """Notes what is known of the last attempt now; returns it."""

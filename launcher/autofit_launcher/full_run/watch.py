@@ -16,7 +16,6 @@ from autofit_launcher.adapter.protocol import Weights
 from autofit_launcher.adapter.registry import words_of
 from autofit_launcher.full_run import cause
 from autofit_launcher.full_run.cause import Ended, RunEnd
-from autofit_launcher.full_run.events import Deviated
 from autofit_launcher.full_run.health import Cliffs, Losses, StepSilence
 from autofit_launcher.full_run.memory_usage import Usage
 from autofit_launcher.full_run.steps_made import StepsMade
@@ -152,17 +151,17 @@ class RunWatch:
         self.steps.heard(line, said)
         if (deviation := self._words.deviation(line)) and deviation not in self._deviations:
             self._deviations.add(deviation)
-            self._tell_otherwise(line, deviation)
+            self._tell(deviation, line)
         reports = self.losses.saw(line, said)
         if reports == "first":
-            self._tell_otherwise(line, "has a loss that is not finite")
+            self._tell("has a loss that is not finite", line)
         elif reports == "enough" and self._job.recipe.recover.on_nan != "go_on":
             self._end(Ended.DIVERGED, line, "has a loss that stays not finite, and is ended")
 
     def _end(self, cause: Ended, evidence: str, words: str, *, grace_s: float = END_GRACE_S) -> None:
         if self.ended_for is None:
             self.ended_for, self.evidence = cause, evidence
-            self._tell_otherwise(evidence, words)
+            self._tell(words, evidence)
             if self._child.process.poll() is None:
                 self._child.end(grace_s=grace_s)
 
@@ -175,10 +174,11 @@ class RunWatch:
     def leaving(self, signal_name: str) -> None:
         """Tells that a signal was passed on to the run."""
         grace = f"has up to {self._job.recipe.run.grace_s:.0f} s to save (run.grace_s); a second signal ends it now"
-        self._tell_otherwise(signal_name, grace)
+        self._tell(grace, signal_name)
 
-    def _tell_otherwise(self, line: str, what: str) -> None:
-        self._job.tell(Deviated(what=what, evidence=line))
+    def _tell(self, what: str, line: str) -> None:
+        """Says how the run deviates from what was asked, or what is done about it: the end of a sentence that begins with "the run"."""
+        self._job.say(f"{what}: {line}", "yellow")
 
 
 class RunMeter:

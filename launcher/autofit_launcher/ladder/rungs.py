@@ -64,8 +64,23 @@ class Rung:
 
     @property
     def told(self) -> dict[str, Any]:
-        """The rung as records and events name it."""
+        """The rung as records name it."""
         return {"rung_index": self.index, "rung": dict(self.values), "accumulation": self.accumulation}
+
+    def __str__(self) -> str:
+        return words({**self.values, **({"accumulation": self.accumulation} if self.micro_batch else {})})
+
+
+def words(told: Mapping[str, Any]) -> str:
+    """A rung's settings for people."""
+    known = {name: now for name, now in told.items() if now not in (None, False)}
+    said = known if known.keys() != {"accumulation"} else {}  # of an unknown batch
+    return ", ".join(f"{name} {value(now)}" for name, now in said.items()) or "the command as it stands"
+
+
+def value(told: object) -> str:
+    """One of a rung's settings, for people."""
+    return "-" if told is None else "on" if told is True else "off" if told == 0 else str(told)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

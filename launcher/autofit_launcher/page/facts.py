@@ -61,20 +61,9 @@ def settings(rung: Mapping[str, Any], accumulation: int | None) -> dict[str, Any
     }
 
 
-def words(told: Mapping[str, Any]) -> str:
-    known = {name: now for name, now in told.items() if now not in (None, False)}
-    said = known if known.keys() != {"accumulation"} else {}  # of an unknown batch
-    return ", ".join(f"{name} {value(now)}" for name, now in said.items()) or "the command as it stands"
-
-
 def wheel(name: str) -> str:
     """A setting's name, for people."""
     return name.replace("micro_batch", "micro-batch").replace("_", " ")
-
-
-def value(told: object) -> str:
-    """One of a rung's settings, for people."""
-    return "-" if told is None else "on" if told is True else "off" if told == 0 else str(told)
 
 
 def full_scale(run: Run, record: Record) -> int:

@@ -12,6 +12,7 @@ from autofit_launcher.history import series
 from autofit_launcher.history.records import Record
 from autofit_launcher.history.run_folder import RunFolder
 from autofit_launcher.history.runs import Run, run_in
+from autofit_launcher.ladder import rungs
 from autofit_launcher.page import facts
 from autofit_launcher.shared import files
 from autofit_launcher.shared.sizes import format_duration
@@ -41,7 +42,7 @@ def render(runs: Sequence[Run]) -> str:
     place = Path(__file__).parent / "templates"
     loader = jinja2.FileSystemLoader(place)
     environment = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    told = (facts.phase, facts.sentence, facts.size, facts.spaced, facts.value, facts.wheel, facts.words, format_duration)
+    told = (facts.phase, facts.sentence, facts.size, facts.spaced, rungs.value, facts.wheel, rungs.words, format_duration)
     environment.filters.update({function.__name__: function for function in told})
     environment.globals.update(settings=facts.settings)
     style = (place / "report.css").read_text(encoding="utf-8")

@@ -1,12 +1,12 @@
-"""A checked launch before its first trial: the recipe's adapter, its ladder, the budget, the run folder, and who hears its events."""
+"""A checked launch before its first trial: the recipe's adapter, its ladder, the budget and the run folder."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from autofit_launcher.adapter.protocol import Adapter
 from autofit_launcher.config.schema import Recipe
-from autofit_launcher.history.events import Event, Listener
 from autofit_launcher.history.run_folder import RunFolder
 from autofit_launcher.ladder.rungs import Ladder
 from autofit_launcher.machine.device_lock import Turn
@@ -24,8 +24,8 @@ class Job:
     folder: RunFolder
     turn: Turn = field(default_factory=Turn)
     """The launch's turn on the device; given back when the launch is over."""
-    listeners: list[Listener] = field(default_factory=list)
-    """Listeners that get the events: the launch's record, the screen."""
+    say: Callable[[str, str], object] = lambda words, style: None
+    """Shows the person a line in a style of rich's."""
 
     @property
     def recipe(self) -> Recipe:
@@ -36,8 +36,3 @@ class Job:
         """Name of what is trained; launches with the same name learn from each other."""
         ranks = f", {len(self.budget.ranks)} ranks" if self.budget.ranks else ""
         return f"{self.recipe.name} ({self.adapter.name}{ranks})"
-
-    def tell(self, event: Event) -> None:
-        """Hands an event to all listeners."""
-        for listener in self.listeners:
-            listener(event)

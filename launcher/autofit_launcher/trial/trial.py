@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,7 +13,6 @@ from autofit_launcher.adapter.commands import Command, TrialPlan
 from autofit_launcher.adapter.registry import words_of
 from autofit_launcher.config.schema import Value
 from autofit_launcher.errors import BadInput, Fault
-from autofit_launcher.history.events import Listener
 from autofit_launcher.history.records import RoomRecord, TrialRecord
 from autofit_launcher.ladder import search
 from autofit_launcher.ladder.rungs import ACCUMULATION, MICRO_BATCH, Ladder, Rung
@@ -41,7 +40,6 @@ from autofit_launcher.shared.report import (
     TrialReport,
 )
 from autofit_launcher.trial import host_rooms
-from autofit_launcher.trial.events import PhaseEntered
 from autofit_launcher.trial.job import Job
 from autofit_launcher.trial.judge import Needs, judge
 from autofit_launcher.trial.silence import Silence
@@ -188,7 +186,7 @@ def _ended(job: Job, orders: Orders, plan: TrialPlan) -> _Ended:
     meter = HostMeter(job.adapter.saved(job.folder.path).place)
     child = process.start(command, env=env, stdout=place / "stdout.log", stderr=place / "stderr.log")
     meter.begin(child.pid)
-    watch = TrialWatch(child, orders, job.tell, stall_s=job.recipe.recover.stall_s)
+    watch = TrialWatch(child, orders, job.say, stall_s=job.recipe.recover.stall_s)
     try:
         with process.forward_signals(child, grace_s=1.0):
             ending = process.wait(child, timeout_s=job.recipe.trial.timeout_s, each_poll=watch, stderr=place / "stderr.log")
@@ -268,8 +266,8 @@ class TrialWatch:
     recorder touches the report at each) and nothing computed for long. One that computes goes on until ``trial.timeout_s``.
     """
 
-    def __init__(self, child: Child, orders: Orders, tell: Listener, *, stall_s: float) -> None:
-        self._child, self._tell = child, tell
+    def __init__(self, child: Child, orders: Orders, say: Callable[[str, str], object], *, stall_s: float) -> None:
+        self._child, self._say = child, say
         self._report, self._stalled, self._told = orders.report_path, Path(orders.folder) / "stalled.txt", orders.stacks
         self._signs = [self._report, *(Path(orders.folder) / name for name in ("stdout.log", "stderr.log"))]
         self._seen: tuple[int, ...] = ()
@@ -291,7 +289,7 @@ class TrialWatch:
         phase = (TrialReport.read(self._report) or TrialReport()).phase
         self._look_for_life(now)
         if phase != self._phase:
-            self._tell(PhaseEntered(phase=phase, seconds=now - self._began))
+            self._say(f"            {phase} at {now - self._began:.1f} s", "dim")
         self._phase = phase
 
     def _look_for_life(self, now: float) -> None:

@@ -14,7 +14,6 @@ from autofit_launcher.adapter.recognised import Understood, giving_up
 from autofit_launcher.cli import main
 from autofit_launcher.cli.launch_view import Display
 from autofit_launcher.engine import launch as engine
-from autofit_launcher.engine.events import Fitted
 from autofit_launcher.engine.state import Fit, Status
 from autofit_launcher.errors import BadInput
 from autofit_launcher.ladder.rungs import Rung
@@ -101,7 +100,7 @@ def least(here: Path, monkeypatch: pytest.MonkeyPatch, *, mib: int) -> str:
     result = Fit(job=script.job(one, here / "runs", budget))
     engine.walk(result)
     assert result.status is Status.NO_RUNG_FITS
-    Display(Console(file=(out := io.StringIO()), width=400)).hear(Fitted(fit=result))
+    Display(Console(file=(out := io.StringIO()), width=400)).fitted(result)
     return out.getvalue()
 
 

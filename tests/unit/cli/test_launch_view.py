@@ -16,7 +16,6 @@ from autofit_launcher.adapter.commands import Checkpoint
 from autofit_launcher.cli import prose
 from autofit_launcher.cli.launch_view import Display
 from autofit_launcher.engine.below import Could
-from autofit_launcher.engine.events import Finished, Fitted, Planned
 from autofit_launcher.engine.state import Fit, Status
 from autofit_launcher.errors import Fault
 from autofit_launcher.full_run.cause import Ended
@@ -28,7 +27,6 @@ from autofit_launcher.shared.sizes import MIB
 from autofit_launcher.trainers.script.adapter import ScriptAdapter
 from autofit_launcher.trainers.script.spelling import ITSELF
 from autofit_launcher.trainers.ultralytics.adapter import UltralyticsAdapter
-from autofit_launcher.trial.events import TrialStarted
 from autofit_launcher.trial.job import Job
 from autofit_launcher.trial.trial import Trial
 from tests.helpers import script
@@ -64,7 +62,7 @@ def said(here: Job, trials: Sequence[Trial] = (), status: Status = Status.NO_RUN
     """What is said of a fit, in one line; of one that is done the last trial is the chosen one."""
     chosen = trials[-1] if status is Status.DONE else None
     fit = Fit(job=here, trials=list(trials), chosen=chosen, status=status, **more)
-    return " ".join(shown(lambda screen: screen.hear(Fitted(fit=fit))).split())
+    return " ".join(shown(lambda screen: screen.fitted(fit)).split())
 
 
 def test_the_table_shows_each_tried_rung_and_what_was_given_up(tmp_path: Path) -> None:
@@ -158,7 +156,7 @@ def test_another_effective_batch_is_never_silent(tmp_path: Path) -> None:
 
 def test_words_of_the_persons_are_never_taken_for_markup_and_no_dot_is_glued_to_a_path(tmp_path: Path) -> None:
     here = job(tmp_path)
-    assert "odd [/red] words [bold]" in shown(lambda screen: screen.hear(Planned(job=here)))
+    assert "odd [/red] words [bold]" in shown(lambda screen: screen.planned(here))
     console = Console(file=(out := io.StringIO()), width=160, highlight=False)
     prose.faults(console, [Fault(key="a[0]", found="[/x] found", cure="cure [y]"), Fault(key="b", found="no /data/my.yaml", cure="")])
     assert "[/x] found. cure [y]" in out.getvalue() and out.getvalue().rstrip().endswith("/data/my.yaml")
@@ -170,9 +168,7 @@ def test_why_another_rung_than_the_estimated_one_is_tried_is_told(tmp_path: Path
     earlier = [*(Tried(rung=rung, verdict=oom, need=1.2) for rung in rungs[1:-1]), Tried(rung=rungs[-1], verdict=FITS, need=0.5)]
     move = next_move(job(tmp_path).ladder, [Tried(rung=rungs[0], verdict=oom, need=1.2)], policy="predicted", earlier=earlier)
     assert isinstance(move, Try) and move.rung is not rungs[-1]
-    text = " ".join(shown(lambda screen: screen.hear(TrialStarted(rung=move.rung, number=2, why=move.why))).split())
-    assert f"rung {move.rung.index} next: rung {rungs[-1].index} is estimated to fit" in text
-    assert "once this one above it has really failed" in text
+    assert f"rung {rungs[-1].index} is estimated to fit" in move.why and "once this one above it has really failed" in move.why
 
 
 def failed(here: Job, tmp_path: Path) -> Fit:
@@ -191,22 +187,22 @@ def test_a_run_that_ended_long_before_its_length_is_not_called_done_without_a_wo
     assert fit.outcome is not None
     whole = RunRecord(returncode=0, seconds=9.0, ended=Ended.DONE)
     fit.outcome = whole.model_copy(update={"ended_at": "epoch 3 of 40"})
-    text = shown(lambda screen: screen.hear(Finished(fit=fit)))
+    text = shown(lambda screen: screen.finished(fit))
     assert "the last that it told was epoch 3 of 40" in text and "what ended it, its words don't say" in text
     fit.outcome = whole.model_copy(update={"ended_at": "epoch 3 of 40", "stopped_early": "stopping early"})
-    assert "it says “stopping early”" in shown(lambda screen: screen.hear(Finished(fit=fit)))
+    assert "it says “stopping early”" in shown(lambda screen: screen.finished(fit))
     fit.outcome = whole.model_copy(update={"evidence": "RuntimeError: no"})
-    assert "RuntimeError: no: a traceback is among its last words" in shown(lambda screen: screen.hear(Finished(fit=fit)))
+    assert "RuntimeError: no: a traceback is among its last words" in shown(lambda screen: screen.finished(fit))
     fit.outcome = whole
-    assert "the last that it told" not in shown(lambda screen: screen.hear(Finished(fit=fit)))
+    assert "the last that it told" not in shown(lambda screen: screen.finished(fit))
 
 
 def test_after_a_failed_run_the_checkpoint_left_and_how_to_go_on_are_said(tmp_path: Path) -> None:
     here = job(tmp_path)
     fit, last = failed(here, tmp_path), tmp_path / "run" / "weights" / "last.pt"
-    assert "checkpoint left" not in shown(lambda screen: screen.hear(Finished(fit=fit)))
+    assert "checkpoint left" not in shown(lambda screen: screen.finished(fit))
     fit.note(left=[Checkpoint(path=last, done=1, unit="epochs")])
-    text = shown(lambda screen: screen.hear(Finished(fit=fit)))
+    text = shown(lambda screen: screen.finished(fit))
     assert f"checkpoint left: {last}" in text
     (line,) = [line for line in text.splitlines() if line.startswith("to go on from it: ")]
     assert line.endswith(f"autofit resume {here.folder.path}")
@@ -215,7 +211,7 @@ def test_after_a_failed_run_the_checkpoint_left_and_how_to_go_on_are_said(tmp_pa
 def test_of_a_script_that_nobody_has_told_how_to_resume_it_is_not_said_that_it_left_no_checkpoint(tmp_path: Path) -> None:
     fit = failed(job(tmp_path), tmp_path)
     fit.job = replace(fit.job, adapter=ScriptAdapter(script.recipe(ask={"micro_batch": 4})))
-    text = shown(lambda screen: screen.hear(Finished(fit=fit)))
+    text = shown(lambda screen: screen.finished(fit))
     assert "trainer.args.resume says how this script does" in text and "no checkpoint is left" not in text
 
 
@@ -223,7 +219,7 @@ def test_a_step_that_the_script_works_out_is_no_number_before_it_is_seen(tmp_pat
     spelled = {"micro_batch": "--device-batch-size", "accumulation": ITSELF}
     one = ScriptAdapter(script.recipe(ask={"micro_batch": 16}, spelled=spelled))
     here = replace(job(tmp_path), adapter=one, ladder=ladder_of(one))
-    assert "the effective batch stays the script's own" in shown(lambda screen: screen.hear(Planned(job=here)))
+    assert "the effective batch stays the script's own" in shown(lambda screen: screen.planned(here))
 
 
 @pytest.mark.parametrize(("how", "words"), [
@@ -238,5 +234,5 @@ def test_how_a_full_run_failed_is_said_as_it_was(tmp_path: Path, how: dict[str, 
     fit = failed(job(tmp_path), tmp_path)
     assert fit.outcome is not None
     fit.outcome = fit.outcome.model_copy(update=how)
-    text = " ".join(shown(lambda screen: screen.hear(Finished(fit=fit))).split())
+    text = " ".join(shown(lambda screen: screen.finished(fit)).split())
     assert words in text and "exit status -" not in text

@@ -18,14 +18,11 @@ from autofit_launcher.adapter.commands import Command
 from autofit_launcher.adapter.protocol import FIRST, RunStart
 from autofit_launcher.config.schema import DeviceRules, Recipe
 from autofit_launcher.engine import launch as engine
-from autofit_launcher.engine.events import CardTaken, Fitted
 from autofit_launcher.engine.state import Fit, Status
 from autofit_launcher.errors import BadInput
 from autofit_launcher.full_run import start as launch
-from autofit_launcher.full_run.events import Deviated
 from autofit_launcher.full_run.memory_usage import Usage
 from autofit_launcher.full_run.watch import RunMeter, RunWatch
-from autofit_launcher.history.events import Event
 from autofit_launcher.history.records import AttemptRecord
 from autofit_launcher.history.run_folder import RunFolder
 from autofit_launcher.history.series import read as read_series
@@ -40,6 +37,7 @@ from autofit_launcher.trainers.ultralytics.adapter import WORDS
 from autofit_launcher.trial import trial
 from autofit_launcher.trial.job import Job
 from autofit_launcher.trial.trial import Trial
+from tests.helpers.few import Heard
 from tests.helpers.nvml_stand_in import GIB, MIB, FakeCard, FakeNvml
 from tests.helpers.stand_in import StandIn
 
@@ -117,8 +115,7 @@ def test_a_trial_is_told_its_card_and_what_was_free_on_it(job: Job, card: FakeCa
 def test_the_walk_waits_for_a_taken_card_or_stops_as_the_recipe_says(
     card: FakeCard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str, status: Status, trials: int
 ) -> None:
-    job, heard = make_job(tmp_path, when_taken=when), list[Event]()
-    job.listeners.append(heard.append)
+    job, heard = make_job(tmp_path, when_taken=when), Heard()
     monkeypatch.setattr(devices.time, "sleep", lambda _: setattr(card, "used", 0))
     kinds = iter([Kind.CARD_TAKEN, Kind.FITS])
 
@@ -127,10 +124,10 @@ def test_the_walk_waits_for_a_taken_card_or_stops_as_the_recipe_says(
         return tried(job, next(kinds), index=rung.index)
 
     monkeypatch.setattr(trial, "run", run)
-    fit = engine.fit(job)
+    fit = engine.fit(job, heard)
     assert (fit.status, len(fit.trials)) == (status, trials)
     assert [one.rung.index for one in fit.trials] == [0] * trials, "a taken card says nothing of the rung"
-    assert any(isinstance(one, CardTaken) and one.waits_s for one in heard) is (when == "wait")
+    assert any("the card is taken" in line and "Waiting up to" in line for line in heard.lines) is (when == "wait")
     assert fit.exit_code == (0 if when == "wait" else 4)
 
 
@@ -139,16 +136,10 @@ def test_a_run_is_not_launched_on_a_card_that_others_have_come_to(card: FakeCard
     monkeypatch.setattr(trial, "run", lambda job, rung, **_: tried(job, Kind.FITS))
     monkeypatch.setattr(launch, "start", lambda *_, **__: pytest.fail("launched"))
 
-    heard: list[Event] = []
-
-    def hear(event: Event) -> None:
-        heard.append(event)
-        if isinstance(event, Fitted):
-            card.used = 8 * GIB
-
-    job.listeners.append(hear)
-    fit = engine.train(job, show=(sys.stdout.buffer, sys.stderr.buffer))
-    assert fit.status is Status.CARD_TAKEN and fit.outcome is None and any(isinstance(one, CardTaken) for one in heard)
+    heard = Heard()
+    heard.hears = lambda name: setattr(card, "used", 8 * GIB) if name == "fitted" else None
+    fit = engine.train(job, heard, show=(sys.stdout.buffer, sys.stderr.buffer))
+    assert fit.status is Status.CARD_TAKEN and fit.outcome is None and "not launched: the card is taken" in heard.lines[-1]
 
 
 def test_words_of_a_trial_that_others_ended_are_not_held_against_the_next(job: Job) -> None:
@@ -265,7 +256,7 @@ def test_what_ultralytics_does_otherwise_is_known_by_its_words(line: str, what: 
 
 def test_a_run_that_goes_on_otherwise_is_told_the_moment_it_says_so(job: Job) -> None:
     heard: list[str] = []
-    job.listeners.append(lambda event: heard.append(event.what) if isinstance(event, Deviated) else None)
+    job = replace(job, say=lambda words, style: heard.append(words.partition(":")[0]))
     usage = Usage(os.getpid(), job.budget, job.folder.attempt(1).processes, base_bytes=0)
     child = process.Child(process=SimpleNamespace(pid=os.getpid()), token="")  # type: ignore[arg-type]
     job.folder.attempt(1).stdout.touch()

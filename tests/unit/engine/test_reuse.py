@@ -13,16 +13,12 @@ import pytest
 from autofit_launcher.cli import main
 from autofit_launcher.config import recipe_files
 from autofit_launcher.engine import launch, resumption, reuse
-from autofit_launcher.engine.events import Fitted
 from autofit_launcher.engine.state import Fit
 from autofit_launcher.errors import Interrupted
-from autofit_launcher.full_run.events import AttemptStarted, Deviated
 from autofit_launcher.history import digests, kept_fits
-from autofit_launcher.history.events import Event
 from autofit_launcher.history.runs import run_in
 from autofit_launcher.shared.sizes import MIB
 from autofit_launcher.trial import trial
-from autofit_launcher.trial.events import TrialEnded
 from autofit_launcher.trial.trial import Trial
 from tests.helpers.few import LADDER, Few, Launches
 
@@ -83,11 +79,9 @@ def test_what_has_changed_is_told_in_one_line_and_the_trials_are_made(
 def test_a_launch_between_its_trials_and_its_run_is_not_called_done(launches: Launches) -> None:
     """`autofit watch` would end with "done 100%" as the run begins."""
     seen: list[tuple[str, str]] = []
-    launches.hears = lambda event, folder: (
-        seen.append((type(event).__name__, run_in(folder).state)) if isinstance(event, (Fitted, AttemptStarted)) else None
-    )
+    launches.heard.hears = lambda name: seen.append((name, run_in(launches.folder).state))
     launches.train()
-    assert seen == [("Fitted", "trying"), ("AttemptStarted", "running")]
+    assert seen[2:4] == [("fitted", "trying"), ("launched", "running")]
     fit = launches.fit()
     assert run_in(fit.job.folder.path).state == "fitted"
 
@@ -149,8 +143,7 @@ def test_a_run_that_was_killed_by_nobody_known_is_proven_anew_and_that_is_said(l
     launches.fault = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
     launches.fit()
     launches.train()
-    said = [event.what for event in launches.heard if isinstance(event, Deviated)]
-    assert any("was killed" in what and "its kept fit is not used again before new trials" in what for what in said)
+    assert any("was killed" in line and "its kept fit is not used again before new trials" in line for line in launches.heard.lines)
     launches.fault = ""
     launches.fit()
     assert launches.tried == [8, 4]
@@ -173,14 +166,14 @@ def test_a_launch_that_was_killed_with_autofit_itself_leaves_its_fit_in_doubt(re
 
 
 def interrupted_and_gone_on_with(launches: Launches, monkeypatch: pytest.MonkeyPatch) -> Fit:
-    def stops(event: Event, _: Path) -> None:
-        if isinstance(event, TrialEnded):
+    def stops(name: str) -> None:
+        if name == "trial_ended":
             raise Interrupted("SIGTERM")
 
-    launches.hears = stops
+    launches.heard.hears = stops
     with pytest.raises(Interrupted) as stopped:
         launches.fit()
-    launches.hears, launches.says = lambda event, folder: None, {}
+    launches.heard.hears, launches.says = lambda name: None, {}
     monkeypatch.setattr(launch, "load_adapter", lambda name: Few)
     monkeypatch.setattr(launch.build, "ladder_of", lambda adapter: LADDER)
     monkeypatch.setattr(launch, "budget_in_turn", lambda recipe, waited: launches.budget)

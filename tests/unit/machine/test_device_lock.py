@@ -15,9 +15,8 @@ import pytest
 from autofit_launcher.config.recipe import Draft, Provenance
 from autofit_launcher.config.schema import DeviceRules, Recipe
 from autofit_launcher.engine import prepare
-from autofit_launcher.engine.events import Queued
+from autofit_launcher.engine.state import Screen
 from autofit_launcher.errors import BadInput, Fault
-from autofit_launcher.history.events import Event
 from autofit_launcher.machine import device_lock
 from tests.helpers import children
 from tests.helpers.nvml_stand_in import GIB, FakeCard, FakeNvml
@@ -156,14 +155,13 @@ def test_a_launch_waits_for_the_card_of_another_and_budgets_what_is_free_then(ca
     heard: list[str] = []
     with another(card.uuid) as child:
 
-        def hear(event: Event) -> None:
-            if not isinstance(event, Queued):
-                return
-            heard.append(event.holder)
-            card.used, card.processes = 0, [[]]
-            child.kill()
+        class Hears(Screen):
+            def say(self, words: str, style: str = "yellow") -> None:
+                heard.append(words)
+                card.used, card.processes = 0, [[]]
+                child.kill()
 
-        job = prepare.prepare(draft(tmp_path), hear)
+        job = prepare.prepare(draft(tmp_path), Hears())
     assert len(heard) == 1 and job.turn.waited
     assert job.budget.free_bytes == card.total - card.reserved
     with job.turn:

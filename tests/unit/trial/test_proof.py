@@ -16,7 +16,6 @@ from autofit_launcher.adapter.protocol import Correction, row_by_row
 from autofit_launcher.cli.launch_view import Display
 from autofit_launcher.config.schema import Recipe
 from autofit_launcher.engine import launch as engine
-from autofit_launcher.engine.events import Fitted, Proven
 from autofit_launcher.engine.state import Fit, Status
 from autofit_launcher.ladder.asked import Asked
 from autofit_launcher.ladder.rungs import Rung, Wheel, build
@@ -65,7 +64,7 @@ def record_of(fit: Fit) -> dict[str, Any]:
 
 def shown(fit: Fit) -> str:
     console = Console(record=True, width=400)
-    Display(console).hear(Fitted(fit=fit))
+    Display(console).fitted(fit)
     return console.export_text()
 
 
@@ -174,11 +173,11 @@ def test_only_what_is_proven_is_said_to_be_as_asked(tmp_path: Path) -> None:
     console = Console(record=True, width=200)
     rung = build([Wheel(name="micro_batch", values=(8, 4))], effective_batch=8).rungs[1]
     but_for_ends = replace(SAME, samples="differs by 0.5 at the end of each pass")
-    Display(console).hear(Proven(rung=rung, same=but_for_ends, refused="", twins=True))
-    Display(console).hear(Proven(rung=rung, same=unproven("its rows can't be seen"), refused="", twins=True))
-    Display(console).hear(Proven(rung=rung, same=SAME, refused="", twins=True))
-    Display(console).hear(Proven(rung=rung, same=SAME, refused="its rows see each other", twins=True))
-    Display(console).hear(Proven(rung=rung, same=replace(SAME, steps=f"{END_UNSEEN} in 4 optimizer steps"), refused="", twins=True))
+    Display(console).proven(rung, but_for_ends, "")
+    Display(console).proven(rung, unproven("its rows can't be seen"), "")
+    Display(console).proven(rung, SAME, "")
+    Display(console).proven(rung, SAME, "its rows see each other")
+    Display(console).proven(rung, replace(SAME, steps=f"{END_UNSEEN} in 4 optimizer steps"), "")
     said = console.export_text()
     assert "the same training, except samples: differs by 0.5 at the end of each pass" in said
     assert "schedule and samples are the same; its steps are counted in the run" in said

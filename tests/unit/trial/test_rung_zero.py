@@ -14,10 +14,8 @@ from rich.console import Console
 from autofit_launcher.adapter.build import ladder_of
 from autofit_launcher.cli.launch_view import Display
 from autofit_launcher.engine import launch as engine
-from autofit_launcher.engine.events import Unturned
 from autofit_launcher.engine.state import Fit, Status
 from autofit_launcher.errors import ExitCode
-from autofit_launcher.history.events import Event
 from autofit_launcher.ladder.rungs import Ladder, Rung, Wheel, build
 from autofit_launcher.ladder.verdict import Kind, Verdict
 from autofit_launcher.shared.report import (
@@ -306,7 +304,7 @@ def test_what_was_tried_with_less_is_tried_again_as_it_stands(tmp_path: Path, mo
 
 def launched(
     one: ScriptAdapter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, ran: int, fits_from: int, **more: Any
-) -> tuple[Fit, list[Event]]:
+) -> tuple[Fit, io.StringIO]:
     """A launch whose rung 0 runs ``ran`` samples, whatever was read; the others run what they are told. Fits at so many and less."""
 
     def run(job: Job, rung: Rung) -> Trial:
@@ -316,18 +314,14 @@ def launched(
         return tried(job.ladder, rung=rung, micro_batch=batch, **{"accumulation": rung.accumulation, SAMPLES: batch, **facts})
 
     monkeypatch.setattr(trial, "run", run)
-    heard: list[Event] = []
-    result = Fit(job=script.job(one, tmp_path / "runs", listeners=[heard.append]))
+    result = Fit(job=script.job(one, tmp_path / "runs"), screen=Display(Console(file=(heard := io.StringIO()), width=200)))
     engine.walk(result)
     return result, heard
 
 
-def told(result: Fit, heard: list[Event]) -> str:
+def told(heard: io.StringIO) -> str:
     """All that is said of a launch, in one line."""
-    display = Display(Console(file=(out := io.StringIO()), width=200))
-    for event in heard:
-        display.hear(event)
-    return " ".join(out.getvalue().split())
+    return " ".join(heard.getvalue().split())
 
 
 @pytest.mark.parametrize("fits_from", [16384, 4096])
@@ -336,7 +330,7 @@ def test_the_ladder_is_made_anew_of_what_ran(tmp_path: Path, monkeypatch: pytest
     record = result.as_record()
     assert result.status is Status.DONE and result.chosen is not None and result.chosen.rung.micro_batch == fits_from
     assert (record["effective_batch"], record["effective_batch_asked"]) == (16384, 16384)
-    assert [one.believed for one in heard if isinstance(one, Unturned)] == [True]
+    assert "What ran is what was asked: the ladder is made of that" in told(heard)
     assert record["misread"] == {"read": {"micro_batch": 32}, "ran": {"micro_batch": 16384}, "believed": True}
     assert all(one["rung"]["micro_batch"] <= 16384 and one["effective_batch"] == 16384 for one in record["trials"])
     kept = yaml.safe_load(result.job.folder.recipe.read_text())
@@ -347,7 +341,7 @@ def test_a_reading_that_can_not_be_mended_is_launched_as_it_stands(tmp_path: Pat
     result, heard = launched(adapter(tmp_path, "--batch-size", "32"), tmp_path, monkeypatch, ran=12, fits_from=64)
     assert result.status is Status.DONE and result.chosen is not None and result.chosen.rung.index == 0 and len(result.trials) == 1
     assert result.as_record()["misread"] == {"read": {"micro_batch": 32}, "ran": {"micro_batch": 12}, "believed": False}
-    words = told(result, heard)
+    words = told(heard)
     assert "the command as it stands ran micro_batch 12, and 32 (--batch-size) had been read. So its micro-batch isn't turned" in words
     assert "effective batch 12, as the trial saw it; the command's words say 32" in words and "as asked" not in words
     kept = yaml.safe_load(result.job.folder.recipe.read_text())
@@ -357,7 +351,7 @@ def test_a_reading_that_can_not_be_mended_is_launched_as_it_stands(tmp_path: Pat
 def test_nothing_is_tried_below_a_reading_that_can_not_be_mended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     result, heard = launched(adapter(tmp_path, "--batch-size", "32"), tmp_path, monkeypatch, ran=12, fits_from=8)
     assert result.status is Status.NO_RUNG_FITS and result.exit_code is ExitCode.NO_RUNG_FITS and len(result.trials) == 1
-    assert "the micro-batch isn't turned: the command as it stands ran micro_batch 12, and 32 (--batch-size)" in told(result, heard)
+    assert "the micro-batch isn't turned: the command as it stands ran micro_batch 12, and 32 (--batch-size)" in told(heard)
 
 
 @pytest.mark.parametrize(("fits_from", "status"), [(64, Status.DONE), (8, Status.NO_RUNG_FITS)])
@@ -366,7 +360,7 @@ def test_drawn_batches_are_guarded_as_they_stand(tmp_path: Path, monkeypatch: py
     one = adapter(tmp_path, "--batch-size", "32")
     result, heard = launched(one, tmp_path, monkeypatch, ran=29, fits_from=fits_from, **drawn)
     assert result.status is status and [one.rung.index for one in result.trials] == [0] and result.misread is None
-    words = told(result, heard)
+    words = told(heard)
     assert "its loader says no number of samples to a batch (20 to 45 were seen)" in words and "misread" not in words
     assert ("its batches have 20 to 45 samples, as they were seen" in words) is (status is Status.DONE)
 
@@ -377,9 +371,9 @@ def test_a_batch_that_nobody_can_read_is_guarded_as_it_stands(tmp_path: Path, mo
     assert [rung.values for rung in ladder_of(one).rungs] == [{"micro_batch": None}] and not one.check()
     result, heard = launched(one, tmp_path, monkeypatch, ran=140, fits_from=200, **{OWN_ACCUMULATION: 1})
     assert result.status is Status.DONE and result.misread is None and result.as_record()["effective_batch"] == 140
-    assert "given up: nothing (effective batch 140, as the trial saw it)" in told(result, heard)
+    assert "given up: nothing (effective batch 140, as the trial saw it)" in told(heard)
     result, heard = launched(one, tmp_path, monkeypatch, ran=140, fits_from=20)
-    assert result.status is Status.NO_RUNG_FITS and "the micro-batch isn't turned: nothing looks like a batch size" in told(result, heard)
+    assert result.status is Status.NO_RUNG_FITS and "the micro-batch isn't turned: nothing looks like a batch size" in told(heard)
 
 
 @pytest.mark.parametrize(
