@@ -25,8 +25,23 @@ install: .venv/installed   ## the pinned environment, into .venv
 test: install   ## the tests that run everywhere, in minutes, three files at a time (AT_ONCE=1: one)
 	$(BIN)/python -m pytest $(SIDE_BY_SIDE)
 
-test-slow: install   ## end-to-end cases with many real trials (hours on 2 cores; SLICE=tests/end_to_end: those of a folder or file)
-	$(BIN)/python -m pytest -m slow $(SLICE)
+SLOW          := $(shell grep -rl '[^"]pytest.mark.slow' tests --include=*.py)
+slow_same     := %/test_same.py %/test_same_ranks.py
+slow_weights  := %/test_whole_batch.py %/test_training_arguments.py %/test_text_and_speech.py %/test_checkpointing_from_outside.py
+slow_promise  := %/test_promise.py %/test_host_rooms.py %/test_hidden_nan.py %/test_bases.py
+slow_recovery := %/test_recovery.py %/test_going_on.py %/test_ultralytics_script.py %/test_whole_folders.py %/test_yolo_exact_checkpointing.py %/test_slurm.py
+slow_ranks    := %/test_ranks.py %/test_on_cards.py %/test_deepspeed.py
+slow_trials   := tests/inside/% tests/trainers/ultralytics/inside/%
+slow_jobs     := %/test_five_jobs.py
+SLICES        := same weights promise recovery ranks trials jobs
+slow_rest     := $(filter-out $(foreach slice,$(SLICES),$(slow_$(slice))),$(SLOW))
+CHOSEN        := $(filter $(if $(SLICE),$(slow_$(SLICE)) $(SLICE) $(SLICE)/%,%),$(SLOW))
+
+test-slow: install $(CHOSEN:tests/%=build/slow/%)   ## end-to-end cases with many real trials, in slices of half an hour on 2 idle cores (SLICE=same, weights, promise, recovery, ranks, trials, jobs or rest, or a folder or file). What has passed isn't run again before launcher/ changes
+	$(if $(CHOSEN),@echo $(words $(CHOSEN)) files have passed,$(error no slice, folder or file of slow tests: $(SLICE)))
+
+build/slow/%: tests/% $(shell find launcher -name '*.py')
+	$(BIN)/python -m pytest -m slow $< && mkdir -p $(@D) && touch $@
 
 schema: install  ## docs/record.schema.json, after a change of history/records.py
 	$(BIN)/python -c "from autofit_launcher.history.records import schema; print(schema(), end='')" > docs/record.schema.json
