@@ -499,8 +499,6 @@ def test_two_processes_that_lightning_starts_are_seen_and_go_alike(tmp_path: Pat
 @pytest.mark.parametrize(
     ("script", "words", "spelled"),
     [
-        ("classifier/train.py", ("--workers", "2"), {}),
-        ("accelerate/train.py", (), {"micro_batch": "--batch_size", "accumulation": "--gradient_accumulation_steps"}),
         ("lightning/train.py", (), {"micro_batch": "--batch_size", "accumulation": "--accumulate_grad_batches"}),
         (
             "hf_trainer/train.py",
@@ -510,7 +508,7 @@ def test_two_processes_that_lightning_starts_are_seen_and_go_alike(tmp_path: Pat
     ],
 )
 def test_an_example_is_driven_unchanged(tmp_path: Path, script: str, words: tuple[str, ...], spelled: dict[str, str]) -> None:
-    pytest.importorskip({"hf_trainer": "transformers", "classifier": "torch"}.get(name := script.partition("/")[0], name))
+    pytest.importorskip({"hf_trainer": "transformers"}.get(name := script.partition("/")[0], name))
     done = tried(script, tmp_path, *words, cap=2048 * MIB, rung=1, spelled=spelled)
     assert fits(done) and done.report.observed["micro_batch"] == 32
     assert {path.name for path in (tmp_path / "work").iterdir()} - {"out"} == {"runs"}
