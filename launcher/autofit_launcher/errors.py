@@ -63,6 +63,11 @@ class BadInput(AutofitError):
         super().__init__("\n".join(str(fault) for fault in self.faults))
 
 
+def refusal(found: str, cure: str, *, where: str = COMMAND_LINE, key: str = "") -> BadInput:
+    """One fault of what was typed, or of a place."""
+    return BadInput([Fault(key=key, where=where, found=found, cure=cure)])
+
+
 class Interrupted(AutofitError):
     """A signal asked autofit to stop; every child has been ended."""
 

@@ -12,11 +12,9 @@ from pathlib import Path
 import pytest
 
 from autofit_launcher.cli import manual
-from autofit_launcher.cli.verbs import VERBS
 from autofit_launcher.config.schema import Recipe
 from tests.helpers.places import ROOT
 
-DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")])
 NOWHERE = "http://127.0.0.1:9"
 LOADED = re.compile(
     r"""<(?:script|img|iframe|source)[^>]*\ssrc=["'](https?:)?//|<link[^>]*rel=["']stylesheet["'][^>]*href=["'](https?:)?//|@import"""
@@ -60,15 +58,6 @@ def test_the_pictures_are_those_that_are_drawn(tmp_path: Path, monkeypatch: pyte
     pictures.main()
     drawn = {path.name: path.read_text(encoding="utf-8") for path in tmp_path.iterdir()}
     assert drawn == {path.name: path.read_text(encoding="utf-8") for path in (ROOT / "docs" / "pictures").iterdir()}
-
-
-def test_every_verb_that_a_document_names_is_one() -> None:
-    said = {
-        (document.name, verb)
-        for document in DOCUMENTS
-        for verb in re.findall(r"(?:^ {4}|`|\$ |```sh\n)autofit ([a-z]+)", document.read_text(encoding="utf-8"), flags=re.MULTILINE)
-    }
-    assert len(said) > 40 and {(name, verb) for name, verb in said if verb not in {one.name for one in VERBS}} == set()
 
 
 @pytest.mark.slow

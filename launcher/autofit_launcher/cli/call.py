@@ -7,24 +7,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from autofit_launcher.cli.terminal import Terminal
-from autofit_launcher.errors import ExitCode
-
-FIT_ONLY = "--fit-only"
-ALLOW_BATCH = "--allow-batch"
-"""The person accepts another effective batch than the asked one."""
-ALLOW_DIFFERENCE = "--allow-difference"
-"""The person accepts a rung whose update was shown to differ from the asked one, with that difference."""
-GIVE_UP = "--give-up"
-"""The person lets wheels turn that make another training: ``--give-up image_size,model``."""
-CHECKPOINTING = "--checkpointing"
-"""A part of the model's repeated modules may be checkpointed, from outside where the command has no word for it."""
-SET = "--set"
-"""The person names the value of the script's own that is its batch size: ``--set "CONFIG['batch']"``."""
-TRIAL = "--trial"
-FORGET = "--forget"
-VALUED = (GIVE_UP, SET, TRIAL, FORGET)
-"""Flags with a value: the word behind them, or behind their ``=``."""
+from autofit_launcher.cli.say import Terminal
+from autofit_launcher.errors import ExitCode, refusal
 
 
 class Takes(Enum):
@@ -61,17 +45,27 @@ class Call:
     terminal: Terminal
     words: tuple[str, ...] = ()
     """Overrides and Hydra's own flags, as typed."""
-    flags: frozenset[str] = frozenset()
-    """The verb's own flags that were given, but for those with a value."""
-    values: Mapping[str, str] = field(default_factory=dict)
-    """The flags that were given with a value: flag -> value."""
+    flags: Mapping[str, str] = field(default_factory=dict)
+    """The verb's own flags that were given, each with its value; without one it is empty."""
     command: tuple[str, ...] = ()
     """Words after ``--``."""
 
+    def named(self, what: str, *, most: int = 1) -> tuple[str, ...]:
+        """The words of a verb that takes no overrides. Raises BadInput for more of them, and for flags that it doesn't have."""
+        if flag := next((word for word in self.words if word.startswith("-") and word != "-"), None):
+            raise refusal(f"autofit {self.verb} doesn't know {flag}", f"See autofit {self.verb} --help.")
+        if len(self.words) > most:
+            these = f"these are {len(self.words)}: {' '.join(self.words)}"
+            raise refusal(f"autofit {self.verb} takes one {what}, and {these}", "Name one.")
+        return self.words
 
-def single(act: Callable[[Call], Answer]) -> Callable[[Call], Iterable[Task]]:
-    """Makes ``run`` of a verb whose call is always one job."""
-    return lambda call: [lambda: act(call)]
+    def word(self, what: str) -> str:
+        """The one word that a verb takes, or an empty one."""
+        return next(iter(self.named(what)), "")
+
+
+Act = Callable[[Call], Answer | Iterable[Task]]
+"""A verb's function: its answer, or a job for each combination of a multirun. Raises BadInput."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -84,13 +78,22 @@ class Verb:
     help: str
     """One line."""
     takes: Takes
-    run: Callable[[Call], Iterable[Task]]
-    """The jobs of a call: one, or one for each combination of a multirun. Raises BadInput."""
-    flags: tuple[str, ...] = field(default=())
-    """Flags that only this verb has."""
+    run: Act
+    flags: Mapping[str, str] = field(default_factory=dict)
+    """Flags that only this verb has, with a word for its value behind one that has any, and what they do."""
     more: str = ""
     """More text for its own page of help."""
     examples: tuple[str, ...] = ()
     """Whole command lines."""
     keys: str = ""
     """Prefix of the keys that it takes, if it takes no recipe."""
+
+    @property
+    def valued(self) -> Mapping[str, bool]:
+        """Flags by name; True for one with a value, which stands behind it, or behind its ``=``."""
+        return {name: bool(value) for name, _, value in (flag.partition(" ") for flag in self.flags)}
+
+
+def verb(usage: str, help: str, takes: Takes, **more: Any) -> Callable[[Act], Verb]:
+    """Makes a verb of the function below, by its name."""
+    return lambda act: Verb(name=act.__name__, usage=usage, help=help, takes=takes, run=act, **more)

@@ -9,7 +9,7 @@ from autofit_launcher.cli.call import Answer, Call
 from autofit_launcher.errors import ExitCode
 from autofit_launcher.shared.activity import doing
 
-DETACH = "--detach"
+DETACH = {"--detach": "go on in the background when this terminal is closed; `autofit watch` shows it"}
 BEGUN_S = 30.0
 """Seconds to wait for the new process's run folder, so that faults of the recipe are shown here and not in a log."""
 LOOK_S = 0.1
@@ -17,7 +17,7 @@ LOOK_S = 0.1
 
 def wants_detach(call: Call) -> bool:
     """Tells whether to detach; a launch that is handed to SLURM goes on without this terminal anyway."""
-    return DETACH in call.flags and "launch=slurm" not in call.words
+    return "--detach" in call.flags and "launch=slurm" not in call.words
 
 
 def detached(call: Call) -> Answer:
@@ -28,7 +28,7 @@ def detached(call: Call) -> Answer:
     log = paths.state_folder() / f"{call.verb}-{datetime.now():%Y%m%d-%H%M%S-%f}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     launched = log.with_suffix(".launched")
-    flags = [*sorted(call.flags - {DETACH}), *(f"{name}={value}" for name, value in call.values.items())]
+    flags = [f"{name}={value}" if value else name for name, value in call.flags.items() if name != "--detach"]
     command = ("--", *call.command) if call.command else ()
     argv = process.python_module("autofit_launcher", call.verb, *flags, *call.words, *command)
     child = process.detach(argv, env={paths.LAUNCHED: str(launched)}, log=log)

@@ -7,23 +7,27 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from autofit_launcher.cli.call import Answer, Call
+from autofit_launcher.cli.call import Answer, Call, Takes, verb
 from autofit_launcher.errors import ExitCode
 
 if TYPE_CHECKING:
     from autofit_launcher.machine.checkup import Check
 
-_WIDTH = 13
 
-
+@verb(
+    "",
+    "what of this machine would stop a launch, and what to do",
+    Takes.NOTHING,
+    more="Driver, cards, PyTorch's build, memory, /dev/shm, folders. Its exit status is 1 where something would stop a launch.",
+    examples=("autofit doctor", "autofit doctor --json"),
+)
 def doctor(call: Call) -> Answer:
-    """Prints one line for each thing that was looked at; exit status 1 where one would stop a launch."""
     from autofit_launcher.history import runs
     from autofit_launcher.machine import checkup
 
     lines = checkup.look(os.environ, folder=Path.cwd() / runs.ROOT)
     for line in lines:
-        call.terminal.labelled(line.subject, _words(line), width=_WIDTH)
+        call.terminal.say(f"{line.subject:<13}{_words(line)}")
     stops = sum(line.stops for line in lines)
     cures = sum(bool(line.cure) for line in lines) - stops
     look = f"things to look at: {cures}" if cures else "nothing to do"

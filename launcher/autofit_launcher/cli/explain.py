@@ -8,9 +8,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from autofit_launcher.cli.call import Answer, Call
-from autofit_launcher.cli.refusals import refusal, word
-from autofit_launcher.errors import ExitCode
+from autofit_launcher.cli.call import Answer, Call, Takes, verb
+from autofit_launcher.errors import ExitCode, refusal
 
 if TYPE_CHECKING:
     from autofit_launcher.explain.explanation import Explanation
@@ -19,8 +18,19 @@ MOST_BYTES = 8 << 20
 """Bytes that are read of a log, from its end: that is where it tells of its failure."""
 
 
+@verb(
+    "LOG | - | RUN",
+    "what a log's failure means, and what to change",
+    Takes.NAME,
+    more="Any PyTorch trainer's log, without a run folder: a file, - for standard input, or a run. It starts nothing. Where it can't "
+    "tell, it says so.",
+    examples=(
+        "autofit explain train.log",
+        "python train.py 2>&1 | tee train.log; autofit explain train.log",
+        "kubectl logs POD | autofit explain -",
+    ),
+)
 def explain(call: Call) -> Answer:
-    """Explains a file, standard input, or a run; without a word the newest run."""
     from autofit_launcher.explain import explanation
 
     name, text, run = _read(call)
@@ -32,7 +42,7 @@ def explain(call: Call) -> Answer:
 
 def _read(call: Call) -> tuple[str, str, str]:
     """Returns (name of what was read, its text, the run's folder if it is one). Raises BadInput for what can't be read."""
-    said = word(call, "log")
+    said = call.word("log")
     if said == "-":
         return "standard input", sys.stdin.buffer.read()[-MOST_BYTES:].decode("utf-8", "replace"), ""
     if Path(said).is_file():
@@ -74,4 +84,4 @@ def _show(call: Call, said: Explanation, name: str, command: str) -> None:
     ]
     for label, words in rows:
         if words:
-            call.terminal.labelled(label, words, width=11)
+            call.terminal.say(f"{label:<11}{words}")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from rich.console import Console
 from rich.text import Text
 
-from autofit_launcher.cli import outcome_view, prose
-from autofit_launcher.cli.call import ALLOW_DIFFERENCE
+from autofit_launcher.cli import outcome_view
+from autofit_launcher.cli.say import command, say
 from autofit_launcher.engine.search import USUAL
 from autofit_launcher.engine.state import Fit, Screen, Status
 from autofit_launcher.ladder import search
@@ -65,7 +65,7 @@ class Display(Screen):
             return
         if refused:
             refused = f"rung {rung.index} is not the asked training: {refused}. Rungs with more accumulation than asked"
-            accepts = f"{ALLOW_DIFFERENCE} (ladder.keep_update=false in a recipe) launches one with that difference"
+            accepts = "--allow-difference (ladder.keep_update=false in a recipe) launches one with that difference"
             self.say(f"{refused} are left out; {accepts}", "red")
         elif not same.unproven or same.counted:
             apart = f"{same.apart or 0:.0e} apart (rounding: the same)"
@@ -81,9 +81,9 @@ class Display(Screen):
     def fitted(self, fit: Fit) -> None:
         outcome_view.summary(self._console, fit)
 
-    def launched(self, command: str) -> None:
+    def launched(self, native: str) -> None:
         self.say("the same without autofit:", "")
-        prose.command(self._console, command, before="  ")
+        command(self._console, native, before="  ")
         self._console.print()
 
     def finished(self, fit: Fit) -> None:
@@ -99,7 +99,7 @@ class Display(Screen):
         self.say(Text.assemble((f"{label:<{width}}", label_style), said), "")
 
     def say(self, words: str | Text, style: str = "yellow") -> None:
-        prose.say(self._console, words, style=style)
+        say(self._console, words, style=style)
 
 
 def _what_fits(budget: Budget) -> str:

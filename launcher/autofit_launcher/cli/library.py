@@ -4,22 +4,25 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from autofit_launcher.cli.call import FORGET, Answer, Call
-from autofit_launcher.cli.refusals import refusal, word
+from autofit_launcher.cli.call import Answer, Call, Takes, verb
 from autofit_launcher.config.recipe_files import recipe_files
-from autofit_launcher.errors import ExitCode, did_you_mean
-
-COPY = "copy"
+from autofit_launcher.errors import ExitCode, did_you_mean, refusal
 
 
+@verb(
+    "[copy NAME [NEW]]",
+    "what there is, one line each; a copy of your own",
+    Takes.NAME,
+    more="A copy goes into ./recipes, never over one that is there.",
+    examples=("autofit recipes", "autofit recipes copy yolo_demo mine"),
+)
 def recipes(call: Call) -> Answer:
-    """Prints a line for each recipe; ``copy NAME [NEW]`` puts one of the person's own into ./recipes, never over one that is there."""
     if call.words:
         return _copied(call)
     found = [{"name": name, "summary": _summary(path), "file": str(path)} for name, path in sorted(recipe_files().items())]
     width = max((len(recipe["name"]) for recipe in found), default=0)
     for recipe in found:
-        call.terminal.labelled(recipe["name"], recipe["summary"], width=width + 2)
+        call.terminal.say(f"{recipe['name']:<{width + 2}}{recipe['summary']}")
     return Answer(status=ExitCode.DONE, record={"recipes": found})
 
 
@@ -34,13 +37,13 @@ def _summary(path: Path) -> str:
 
 def _copied(call: Call) -> Answer:
     said, *names = call.words
-    if said != COPY or not 1 <= len(names) <= 2:
-        raise refusal(f"autofit recipes takes no {said!r}", f"autofit recipes, or autofit recipes {COPY} NAME [NEW].")
+    if said != "copy" or not 1 <= len(names) <= 2:
+        raise refusal(f"autofit recipes takes no {said!r}", "autofit recipes, or autofit recipes copy NAME [NEW].")
     file = _file(names[0])
     new = Path(names[-1].removesuffix(".yaml")).name
     path = Path("recipes") / f"{new}.yaml"
     if path.exists():
-        raise refusal(f"{path} is there already; it was not changed", f"autofit recipes {COPY} {names[0]} ANOTHER_NAME.")
+        raise refusal(f"{path} is there already; it was not changed", f"autofit recipes copy {names[0]} ANOTHER_NAME.")
     path.parent.mkdir(exist_ok=True)
     path.write_bytes(file.read_bytes())
     call.terminal.say(f"written: {path}", f"`autofit train recipe={new}` takes it from now on in this folder")
@@ -55,9 +58,15 @@ def _file(name: str) -> Path:
     return known[name]
 
 
+@verb(
+    "RECIPE",
+    "a recipe as it is written, comments and all",
+    Takes.NAME,
+    more="Where it lies goes to standard error, so that the rest can be copied.",
+    examples=("autofit show yolo_demo > recipes/mine.yaml",),
+)
 def show(call: Call) -> Answer:
-    """Prints a recipe's file as it is, with its comments; where it lies goes to standard error, so that the rest can be copied."""
-    said = word(call, "recipe").removeprefix("recipe=")
+    said = call.word("recipe").removeprefix("recipe=")
     if not said:
         raise refusal("no recipe is named", f"autofit show NAME. There is: {', '.join(sorted(recipe_files()))}.")
     name = said if said in recipe_files() else Path(said).stem
@@ -71,8 +80,14 @@ def show(call: Call) -> Answer:
     return Answer(status=ExitCode.DONE, record={"name": name, "file": str(path), "text": text})
 
 
+@verb(
+    "",
+    "the JSON schema of a recipe, for editors",
+    Takes.NOTHING,
+    more="An editor completes and checks recipes by it, where their first line says # yaml-language-server: $schema=recipe.schema.json",
+    examples=("autofit schema > recipe.schema.json",),
+)
 def schema(call: Call) -> Answer:
-    """Prints the JSON schema of a recipe's file."""
     import json
 
     from autofit_launcher.config import json_schema
@@ -82,21 +97,23 @@ def schema(call: Call) -> Answer:
     return Answer(status=ExitCode.DONE, record=told)
 
 
+@verb("", "what a coding agent should know of autofit", Takes.NOTHING)
 def agents(call: Call) -> Answer:
-    """Prints what a coding agent should know before it calls autofit."""
     text = Path(__file__).with_name("agents.md").read_text(encoding="utf-8").rstrip()
     call.terminal.say(text)
     return Answer(status=ExitCode.DONE, record={"text": text})
 
 
-# ----------------------------------------------------------------------------------------------------------------------
-# fits
-
-
+@verb(
+    "[--forget ID|all]",
+    "fits that are kept: the same launch makes no trial",
+    Takes.NOTHING,
+    flags={"--forget ID|all": "forget one, or all: the next launch makes its trials again"},
+)
 def fits(call: Call) -> Answer:
-    """Shows the fits that are kept, the newest first, and those that a run has disproved; ``--forget`` forgets one fit, or all."""
-    if FORGET in call.values:
-        return _forgotten(call, call.values[FORGET])
+    """Shows the fits that are kept, the newest first, and those that a run has disproved."""
+    if "--forget" in call.flags:
+        return _forgotten(call, call.flags["--forget"])
     from autofit_launcher.cli import runs_view
     from autofit_launcher.history import kept_fits
 
@@ -116,7 +133,7 @@ def _forgotten(call: Call, said: str) -> Answer:
     from autofit_launcher.history import kept_fits
 
     if said != "all" and not said.isdecimal():
-        raise refusal(f"{said!r} is no number of a fit", f"autofit fits {FORGET} 3, or {FORGET} all; `autofit fits` numbers them.")
+        raise refusal(f"{said!r} is no number of a fit", "autofit fits --forget 3, or --forget all; `autofit fits` numbers them.")
     try:
         forgotten = kept_fits.forget(None if said == "all" else int(said))
     except OSError as unusable:

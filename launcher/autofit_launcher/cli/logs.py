@@ -7,15 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from autofit_launcher.cli.call import TRIAL, Answer, Call
-from autofit_launcher.cli.refusals import refusal, word
-from autofit_launcher.errors import ExitCode
+from autofit_launcher.cli.call import Answer, Call, Takes, verb
+from autofit_launcher.errors import ExitCode, refusal
 
 if TYPE_CHECKING:
-    from autofit_launcher.cli.terminal import Shown
+    from autofit_launcher.cli.say import Shown
     from autofit_launcher.history.runs import Run
 
-FOLLOW = ("-f", "--follow")
 LOOK_S = 0.5
 _PIECE_BYTES = 1 << 20
 
@@ -29,13 +27,23 @@ class Said:
     stderr: Path
 
 
+@verb(
+    "[-f] [--trial N] [RUN]",
+    "what a trainer has said; the newest run's by itself",
+    Takes.NAME,
+    flags={
+        "-f": "show what comes, too, until the run ends",
+        "--follow": "the same",
+        "--trial N": "a trial's instead of the full run's, by the number that the launch told it by",
+    },
+    examples=("autofit logs -f", "autofit logs --trial 1 yolo_demo-20261122-101500"),
+)
 def logs(call: Call) -> Answer:
-    """Prints a run's output, without a name the newest one's; with ``-f`` until it or the trial has ended, or nobody reads it any more."""
     from autofit_launcher.history.runs import Reader, find, newest
 
-    name, trial = word(call, "run"), _number(call)
+    name, trial = call.word("run"), _number(call)
     reader = Reader(find(name) if name else newest())
-    pages, follow = _Pages(call.terminal.streams()[0]), bool(call.flags.intersection(FOLLOW))
+    pages, follow = _Pages(call.terminal.streams()[0]), not call.flags.keys().isdisjoint(("-f", "--follow"))
     while True:
         run = reader.now()  # first: what is read after a run's end is all that it has said
         if (said := latest(run) if trial is None else _trial(run, trial)) is not None:
@@ -55,7 +63,7 @@ def logs(call: Call) -> Answer:
 
 
 def _number(call: Call) -> int | None:
-    said = call.values.get(TRIAL)
+    said = call.flags.get("--trial")
     if said is not None and not said.isdecimal():
         raise refusal(f"{said!r} is no number of a trial", "Give its number, as the launch has told it: --trial 1.")
     return None if said is None else int(said)

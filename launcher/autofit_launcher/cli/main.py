@@ -11,19 +11,18 @@ import errno
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from types import FrameType
 from typing import TypeVar
 
 from autofit_launcher import __version__
-from autofit_launcher.cli import submit, verbs
-from autofit_launcher.cli.call import VALUED, Answer, Call, Takes, Task, Verb
-from autofit_launcher.cli.refusals import refusal
-from autofit_launcher.cli.terminal import Streams, Terminal
+from autofit_launcher.cli import manual, submit, verbs
+from autofit_launcher.cli.call import Answer, Call, Takes, Task, Verb
+from autofit_launcher.cli.say import Streams, Terminal
 from autofit_launcher.config import compose
-from autofit_launcher.errors import BadInput, ExitCode, Interrupted
+from autofit_launcher.errors import BadInput, ExitCode, Interrupted, refusal
 
 T = TypeVar("T")
 
@@ -57,26 +56,9 @@ def run(argv: Sequence[str]) -> int:
         return ExitCode.DONE
     if name in ("", "help", *_HELP) or (verb is not None and _HELP & set(words)):
         of = verb or next(filter(None, map(verbs.find, words[1:])), None)
-        terminal.say(verbs.page(of, whole="all" in words) if of is not None else verbs.help_text())
+        terminal.say(manual.page(of, whole="all" in words) if of is not None else verbs.help_text())
         return ExitCode.DONE
-    values, words = _valued(words, verb)
-    flags = frozenset(words).intersection(verb.flags if verb is not None else ()).difference(VALUED)
-    rest = tuple(word for word in words[1:] if word not in flags)
-    return _performed(Call(verb=name, terminal=terminal, words=rest, flags=flags, values=values, command=tuple(command)))
-
-
-def _valued(words: Sequence[str], verb: Verb | None) -> tuple[dict[str, str], list[str]]:
-    """Returns (the verb's flags with a value, the other words). A flag without its value stays among the words, and is told there."""
-    values: dict[str, str] = {}
-    rest, left = [], list(words)
-    while left:
-        word = left.pop(0)
-        name, equals, value = word.partition("=")
-        if verb is None or name not in verb.flags or name not in VALUED or not (equals or left):
-            rest.append(word)
-        else:
-            values[name] = value if equals else left.pop(0)
-    return values, rest
+    return _performed(lambda: _begun(name, words[1:], command, terminal), terminal)
 
 
 def _split(argv: Sequence[str], verb: Verb | None) -> tuple[list[str], list[str]]:
@@ -88,32 +70,48 @@ def _split(argv: Sequence[str], verb: Verb | None) -> tuple[list[str], list[str]
     return words[:at], words[at + 1 :]
 
 
-def _performed(call: Call) -> int:
-    """Does each job that the call comes to. The worst exit status counts."""
-    jobs = _guarded(lambda: list(_jobs(call)), call.terminal)
-    answers = [jobs] if isinstance(jobs, Answer) else (_guarded(job, call.terminal) for job in jobs)
-    statuses = []
-    for answer in answers:
-        call.terminal.record(answer.record)
-        statuses.append(answer.status)
-    return max(statuses, default=ExitCode.DONE)
-
-
-def _jobs(call: Call) -> Iterable[Task]:
-    """Raises BadInput for words that the verb doesn't take, before it looks at them, and in a folder that is gone."""
+def _begun(name: str, words: Sequence[str], command: Sequence[str], terminal: Terminal) -> Answer | list[Task]:
+    """Calls the verb. Raises BadInput for words that it doesn't take, before it looks at them, and in a folder that is gone."""
     try:
         os.getcwd()
     except FileNotFoundError:
         found = "the folder that this shell stands in isn't there any more"
         raise refusal(found, "Go to one that is (cd).", where="autofit") from None
-    verb = verbs.named(call.verb)
-    if "--" in call.words:
-        raise refusal(f"autofit {verb.name} takes no command", "Did you mean autofit run -- ...?")
-    if valueless := next((word for word in call.words if word in verb.flags), ""):
-        raise refusal(f"{valueless} has no value", f"See autofit {verb.name} --help.")
-    if verb.takes is Takes.NOTHING and call.words:
-        raise refusal(f"autofit {verb.name} takes no {call.words[0]!r}", f"See autofit {verb.name} --help.")
-    return verb.run(call)
+    verb = verbs.find(name)
+    if verb is None:
+        raise verbs.unknown(name)
+    if "--" in words:
+        raise refusal(f"autofit {name} takes no command", "Did you mean autofit run -- ...?")
+    flags, rest = _flagged(words, verb)
+    if verb.takes is Takes.NOTHING and rest:
+        raise refusal(f"autofit {name} takes no {rest[0]!r}", f"See autofit {name} --help.")
+    begun = verb.run(Call(verb=name, terminal=terminal, words=tuple(rest), flags=flags, command=tuple(command)))
+    return begun if isinstance(begun, Answer) else list(begun)
+
+
+def _flagged(words: Sequence[str], verb: Verb) -> tuple[dict[str, str], list[str]]:
+    """Returns (the verb's flags with their values, the other words). Raises BadInput for a flag that has no value."""
+    flags, rest, left = dict[str, str](), list[str](), list(words)
+    while left:
+        word = left.pop(0)
+        name, equals, value = word.partition("=")
+        if not verb.valued.get(name) and word not in verb.valued:
+            rest.append(word)
+        elif verb.valued[name] and not equals and not left:
+            raise refusal(f"{name} has no value", f"See autofit {verb.name} --help.")
+        else:
+            flags[name] = value if equals or not verb.valued[name] else left.pop(0)
+    return flags, rest
+
+
+def _performed(begin: Callable[[], Answer | list[Task]], terminal: Terminal) -> int:
+    """Does each job that a call comes to. The worst exit status counts."""
+    jobs = _guarded(begin, terminal)
+    statuses = []
+    for answer in [jobs] if isinstance(jobs, Answer) else (_guarded(job, terminal) for job in jobs):
+        terminal.record(answer.record)
+        statuses.append(answer.status)
+    return max(statuses, default=ExitCode.DONE)
 
 
 def _stopped(stopped: Interrupted, terminal: Terminal) -> Answer:

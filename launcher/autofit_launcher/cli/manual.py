@@ -8,30 +8,32 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from autofit_launcher.cli.call import Takes, Verb
+from autofit_launcher.config import compose
 
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
 
 WIDTH = 80
-_READS_RECIPES = (Takes.RECIPE, Takes.COMMAND, Takes.EITHER)
-
-
+_EVERYWHERE = {"--json": "end standard output with one line of JSON; everything else goes to standard error"}
+_HYDRAS = {
+    "--cfg job": "print the composed recipe and stop (also --info, --resolve, --package)",
+    "-m, --multirun": "one launch for each combination of a,b,c values",
+}
 USUAL = ("ask", "data", "device.memory", "trainer.args", "ladder.order", "trial.fresh", "recover.allow_restart", "run.root")
 """Keys that a page tells unless all are asked for."""
 
 
-def page(verb: Verb, *, flags: Mapping[str, str], everywhere: Mapping[str, str], groups: Mapping[str, list[str]], whole: bool) -> str:
-    """Writes a verb's page of help. ``flags``, ``everywhere``: flags of the verb's, and others, with what they do; ``groups``: Hydra's,
-    with their options. ``whole``: with all groups and keys."""
+def page(verb: Verb, *, whole: bool = False) -> str:
+    """Writes a verb's page of help. ``whole``: with all groups and keys of a recipe."""
+    reads = verb.takes in (Takes.RECIPE, Takes.COMMAND, Takes.EITHER)
     parts = [f"autofit {verb.name} {verb.usage}".rstrip(), *_wrapped(f"{verb.help}. {verb.more}".strip())]
-    own = {name: flags[name] for name in verb.flags}
-    parts += ["", "Flags:", *_pairs({**own, **everywhere})]
+    parts += ["", "Flags:", *_pairs({**verb.flags, **_EVERYWHERE, **(_HYDRAS if reads else {})})]
     if verb.examples:
         parts += ["", "Examples:", *(f"  {line}" for line in verb.examples)]
-    if verb.takes in _READS_RECIPES and not whole:
+    if reads and not whole:
         parts += ["", "Usual keys (KEY=VALUE):", *_keys(USUAL), "", f"autofit {verb.name} --help all tells every key and group."]
-    elif verb.takes in _READS_RECIPES:
-        parts += ["", "Groups (GROUP=OPTION):", *_pairs({name: ", ".join(options) for name, options in groups.items()})]
+    elif reads:
+        parts += ["", "Groups (GROUP=OPTION):", *_pairs({name: ", ".join(options) for name, options in compose.groups().items()})]
         parts += ["", "Keys (KEY=VALUE), with defaults where neither recipe nor group says otherwise:", *_keys()]
         parts += ["", "--cfg job shows what a recipe composes to, --hydra-help Hydra's own flags."]
     elif verb.keys:

@@ -12,10 +12,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from autofit_launcher.cli.call import FIT_ONLY, Answer, Call, Task
-from autofit_launcher.cli.terminal import Terminal
-from autofit_launcher.cli.train import drafts, each
-from autofit_launcher.errors import COMMAND_LINE, BadInput, ExitCode, Fault
+from autofit_launcher.cli.call import Answer, Call, Takes, Task, verb
+from autofit_launcher.cli.say import Terminal
+from autofit_launcher.cli.train import each
+from autofit_launcher.errors import COMMAND_LINE, BadInput, ExitCode, refusal
 from autofit_launcher.shared.sizes import format_size
 
 if TYPE_CHECKING:
@@ -29,11 +29,19 @@ _CARDS = 8
 _RULES = ("launch.kind=here", "device.kind=cuda", "device.turns=false", "trial.fresh=true", "trial.resume=false", "trial.proof_timeout_s=0")
 
 
+@verb(
+    "recipe=NAME gpu=NAME[,NAME] | gpu=NAME[,NAME] -- COMMAND",
+    "which rung fits which card, played without one",
+    Takes.EITHER,
+    more="No card is needed; a recipe needs no data. Short trials are played on pretended cards, about a minute for one.",
+    examples=("autofit plan recipe=yolov8x_a100 gpu=a100_80gb,rtx_4090", "autofit plan gpu=t4 -- python train.py --batch-size 64"),
+)
 def plan(call: Call) -> Iterable[Task]:
     models, words = _cards(call.words), [word for word in call.words if not word.startswith(GPU)]
     if call.command:
-        return [partial(_played, ["run", FIT_ONLY, *words], call.terminal, models=models, program=call.command[0], command=call.command)]
-    return each(drafts(call, words), call, partial(_of_recipe, models=models))
+        words, program = ["run", "--fit-only", *words], call.command[0]
+        return [partial(_played, words, call.terminal, models=models, program=program, command=call.command)]
+    return each(call, words, partial(_of_recipe, models=models))
 
 
 def _cards(words: Sequence[str]) -> list[GpuModel]:
@@ -44,7 +52,7 @@ def _cards(words: Sequence[str]) -> list[GpuModel]:
     if not names:
         known = catalogue.known()
         cure = f"Name one or several: gpu={','.join(known[:2])}. There is: {', '.join(known)}. What is here, `autofit fit` really tries."
-        raise BadInput([Fault(key="gpu", where=COMMAND_LINE, found="no card is named", cure=cure)])
+        raise refusal("no card is named", cure, key="gpu")
     return catalogue.named(names)
 
 

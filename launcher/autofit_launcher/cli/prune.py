@@ -11,15 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from autofit_launcher.cli.call import Answer, Call
-from autofit_launcher.cli.refusals import refusal
-from autofit_launcher.errors import BadInput, ExitCode
+from autofit_launcher.errors import BadInput, ExitCode, refusal
 
 if TYPE_CHECKING:
     from autofit_launcher.history.runs import Run
 
-PRUNE = "--prune"
-CHECKPOINTS = "--checkpoints"
-YES = "--yes"
 _WEIGHTS = (".pt", ".pth", ".ckpt", ".safetensors", ".bin", ".onnx", ".h5", ".keras", ".msgpack", ".pkl", ".npz")
 
 
@@ -29,13 +25,13 @@ def prune(call: Call, runs: Sequence[Run], root: Path) -> Answer:
 
     say = call.terminal.say
     over = [run for run in runs if _is_over(run) and run.folder.path.is_relative_to(root.resolve())]  # none that is only linked to
-    go = {run.folder.path: _size(run) for run in over if CHECKPOINTS in call.flags or not _holds_weights(run)}
+    go = {run.folder.path: _size(run) for run in over if "--checkpoints" in call.flags or not _holds_weights(run)}
     for run in over:
         if (path := run.folder.path) in go:
             say(f"{path}  {run.state}  {format_size(go[path])}")
     kept = len(over) - len(go)
     if kept:
-        say(f"kept: {_runs(kept)} with checkpoints ({CHECKPOINTS} removes those, too)")
+        say(f"kept: {_runs(kept)} with checkpoints (--checkpoints removes those, too)")
     if others := len(runs) - len(over):
         say(f"left alone: {_runs(others)} at work, or linked to, or of which nobody here can say that it is over")
     removed: list[Path] = []
@@ -74,10 +70,10 @@ def _holds_weights(run: Run) -> bool:
 
 def _agreed(call: Call, question: str) -> bool:
     """Raises BadInput where nobody can be asked."""
-    if YES in call.flags:
+    if "--yes" in call.flags:
         return True
     if (answer := call.terminal.asked(question)) is None:
-        raise refusal("there is no terminal to ask on", f"{YES} removes without asking.")
+        raise refusal("there is no terminal to ask on", "--yes removes without asking.")
     return answer.strip().lower() in ("y", "yes")
 
 

@@ -8,28 +8,33 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from autofit_launcher.cli.call import Answer, Call
-from autofit_launcher.cli.refusals import words
-from autofit_launcher.cli.terminal import Terminal
+from autofit_launcher.cli.call import Answer, Call, Takes, verb
+from autofit_launcher.cli.say import Terminal
 from autofit_launcher.errors import ExitCode
 
 if TYPE_CHECKING:
     from autofit_launcher.history.run_folder import RunFolder
 
-OPEN = "--open"
 
-
+@verb(
+    "[--open] [RUN ...]",
+    "a run as one page to look at; several side by side",
+    Takes.NAME,
+    flags={"--open": "show it in a browser"},
+    more="One file of HTML that needs no network: the ladder, peaks, the run over time, the native command. Every train writes one. "
+    "Without RUN, the newest.",
+    examples=("autofit report --open", "autofit report yolo_demo-20261122-101500 yolo_demo-20261123-090000"),
+)
 def report(call: Call) -> Answer:
-    """Writes the report of one run into its folder; of several into the folder where it is asked for."""
     from autofit_launcher.history.run_folder import RunFolder
     from autofit_launcher.history.runs import find, newest
     from autofit_launcher.page import page
 
-    folders = list(dict.fromkeys(map(find, words(call, "run", most=sys.maxsize)))) or [newest()]
+    folders = list(dict.fromkeys(map(find, call.named("run", most=sys.maxsize)))) or [newest()]
     where = RunFolder(folders[0]).report
     path = page.write(folders, where if len(folders) == 1 else Path(where.name).resolve())
     call.terminal.say(f"written: {path}")
-    if OPEN in call.flags:
+    if "--open" in call.flags:
         _open(path, call)
     return Answer(status=ExitCode.DONE, record={"status": "done", "report": str(path), "runs": [str(folder) for folder in folders]})
 
@@ -50,4 +55,4 @@ def at_the_end(folder: RunFolder, terminal: Terminal) -> Iterator[None]:
         from autofit_launcher.page import page
 
         if (path := page.at_the_end(folder)) is not None:
-            terminal.labelled("report", str(path), width=8)
+            terminal.say(f"report  {path}")

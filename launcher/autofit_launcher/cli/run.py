@@ -7,16 +7,40 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from autofit_launcher.cli.call import ALLOW_BATCH, ALLOW_DIFFERENCE, CHECKPOINTING, FIT_ONLY, GIVE_UP, SET, Answer, Call, Task
-from autofit_launcher.cli.detach import detached, wants_detach
-from autofit_launcher.cli.train import launches
-from autofit_launcher.errors import BadInput, ExitCode, Fault
+from autofit_launcher.cli.call import Answer, Call, Takes, Task, verb
+from autofit_launcher.cli.detach import DETACH, detached, wants_detach
+from autofit_launcher.cli.train import each, launch
+from autofit_launcher.errors import ExitCode, refusal
 from autofit_launcher.shared.activity import doing
 
 if TYPE_CHECKING:
     from autofit_launcher.adapter.recognised import Understood
 
 
+_GIVE_UP = {
+    "--give-up NAMES": "what may be given up, by name, where nothing else fits (image_size,sequence_length,model): unasked nothing is"
+}
+_UNDERSTOOD = {
+    "--checkpointing": "checkpoint the model's repeated modules where less doesn't fit (slower, the same training)",
+    "--set VALUE": "the value of the script's own that is its batch size, named as the source has it: \"CONFIG['batch']\"",
+}
+
+
+@verb(
+    "[FLAG ...] [KEY=VALUE ...] -- COMMAND",
+    "the same for a command you have, without a recipe",
+    Takes.COMMAND,
+    flags={
+        "--fit-only": "trials only, as `autofit fit`",
+        **_GIVE_UP,
+        "--allow-batch": "accept another effective batch than the asked one, where the command has no word for accumulation",
+        "--allow-difference": "launch a rung though its update was shown to differ from the asked one, with that difference told",
+        **_UNDERSTOOD,
+        **DETACH,
+    },
+    more="The script is not edited. What stands behind -- is yours, byte for byte.",
+    examples=("autofit run -- python train.py --batch-size 64", "autofit run device.memory=16GiB -- torchrun train.py --bs 32"),
+)
 def run(call: Call) -> Iterable[Task]:
     """Launches the command as a recipe that is written nowhere, then as with any recipe."""
     from autofit_launcher.adapter.recognised import free_batch
@@ -25,23 +49,35 @@ def run(call: Call) -> Iterable[Task]:
     if wants_detach(call):
         return [partial(detached, call)]
     understood, words = understand(call), call.words
-    if ALLOW_BATCH in call.flags:
+    if "--allow-batch" in call.flags:
         understood, words = free_batch(understood), (*words, "ladder.keep_batch=false")
-    if ALLOW_DIFFERENCE in call.flags:
+    if "--allow-difference" in call.flags:
         words = (*words, "ladder.keep_update=false")
     name = recognise.name_of(understood)
     drafted = {name: recipe_draft.recipe(understood, name=name)}
-    return launches(call, (f"recipe={name}", *words), fit_only=FIT_ONLY in call.flags, drafted=drafted)
+    return each(call, (f"recipe={name}", *words), partial(launch, fit_only="--fit-only" in call.flags), drafted=drafted)
 
 
+@verb(
+    "[FLAG ...] -- COMMAND",
+    "what was understood of it, as a recipe of your own",
+    Takes.COMMAND,
+    flags={**_GIVE_UP, **_UNDERSTOOD},
+    more="It goes into ./recipes, never over one that is there.",
+    examples=("autofit init -- python train.py --batch-size 64",),
+)
 def init(call: Call) -> Answer:
-    """Writes the command as a recipe of the person's own, in ./recipes."""
     from autofit_launcher.cli import recipe_draft, recognise
 
     understood = understand(call)
     name = recognise.name_of(understood)
-    text = recipe_draft.recipe(understood, name=name)
-    return _kept(text, Path("recipes") / f"{name}.yaml", call)
+    path = Path("recipes") / f"{name}.yaml"
+    if path.exists():
+        raise refusal(f"{path} is there already; it was not changed", "Rename it, or edit it.", where="autofit")
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(recipe_draft.recipe(understood, name=name), encoding="utf-8")
+    call.terminal.say(f"written: {path}")
+    return Answer(status=ExitCode.DONE, record={"status": "done", "recipe": str(path)})
 
 
 def understand(call: Call) -> Understood:
@@ -51,7 +87,7 @@ def understand(call: Call) -> Understood:
     from autofit_launcher.cli import recipe_draft, recognise
 
     with doing("reading the command, and what it runs"):
-        understood = recognise.understand(call.command, value=call.values.get(SET, ""))
+        understood = recognise.understand(call.command, value=call.flags.get("--set", ""))
     if general := load_adapter(understood.adapter).general:
         recognise.refuse_program(understood)  # what is in doubt isn't turned
     else:
@@ -64,16 +100,5 @@ def understand(call: Call) -> Understood:
     for doubt in understood.doubts:
         if str(doubt) != understood.args.get("unturned"):  # the launch says that itself
             call.terminal.say(f"  in doubt: {doubt}")
-    understood = checkpointed(understood) if CHECKPOINTING in call.flags else understood
-    return giving_up(understood, [name for name in call.values.get(GIVE_UP, "").split(",") if name])
-
-
-def _kept(text: str, path: Path, call: Call) -> Answer:
-    """Writes a new recipe; never over one that is there."""
-    if path.exists():
-        found, cure = f"{path} is there already; it was not changed", "Rename it, or edit it."
-        raise BadInput([Fault(key="", where="autofit", found=found, cure=cure)])
-    path.parent.mkdir(exist_ok=True)
-    path.write_text(text, encoding="utf-8")
-    call.terminal.say(f"written: {path}")
-    return Answer(status=ExitCode.DONE, record={"status": "done", "recipe": str(path)})
+    understood = checkpointed(understood) if "--checkpointing" in call.flags else understood
+    return giving_up(understood, [name for name in call.flags.get("--give-up", "").split(",") if name])

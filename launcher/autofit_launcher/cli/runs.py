@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from autofit_launcher.cli import prune, submit, train
-from autofit_launcher.cli.call import Answer, Call
+from autofit_launcher.cli.call import Answer, Call, Takes, verb
 from autofit_launcher.cli.detach import DETACH, detached
-from autofit_launcher.cli.refusals import refusal, word
-from autofit_launcher.errors import BadInput, ExitCode, Interrupted
+from autofit_launcher.errors import BadInput, ExitCode, Interrupted, refusal
 from autofit_launcher.shared.activity import doing
 
 if TYPE_CHECKING:
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from autofit_launcher.history.runs import Reader, Run
     from autofit_launcher.history.submission import Submission
 
-PEAKS = "--peaks"
 LOOK_S = 1.0
 """Seconds between two looks at a watched run, which writes a line each second."""
 SILENT_S = 600.0
@@ -37,14 +35,25 @@ LAST_WORDS_S = 5.0
 # runs
 
 
+@verb(
+    "[--peaks | --prune] [FOLDER]",
+    "every launch: its state, rung, progress, peak, age",
+    Takes.NAME,
+    flags={
+        "--peaks": "each full run's peak beside its trial's",
+        "--prune": "remove runs that are over: lists them and asks; what holds a checkpoint stays",
+        "--checkpoints": "(--prune) those with checkpoints, too",
+        "--yes": "(--prune) without asking",
+    },
+    examples=("autofit runs", "autofit runs --prune --yes"),
+)
 def runs(call: Call) -> Answer:
-    """Prints a line for each run, the newest first."""
     from autofit_launcher.cli import runs_view
     from autofit_launcher.history.runs import ROOT, below, run_in
 
-    said = word(call, "folder")
-    if prune.PRUNE not in call.flags and (lone := sorted(call.flags & {prune.CHECKPOINTS, prune.YES})):
-        raise refusal(f"{lone[0]} goes with {prune.PRUNE}", f"autofit runs {prune.PRUNE}.")
+    said = call.word("folder")
+    if "--prune" not in call.flags and (lone := sorted({"--checkpoints", "--yes"} & call.flags.keys())):
+        raise refusal(f"{lone[0]} goes with --prune", "autofit runs --prune.")
     root = Path(said) if said else ROOT
     if said and not root.is_dir():
         raise refusal("it is not a folder", "Name the folder that holds the runs (run.root).", where=said)
@@ -52,9 +61,9 @@ def runs(call: Call) -> Answer:
         found = sorted((run_in(path, look=submit.look) for path in below(root)), key=lambda run: run.began or 0.0, reverse=True)
     if not found:
         call.terminal.say(f"no run in {root}")
-    elif PEAKS in call.flags:
+    elif "--peaks" in call.flags:
         return _peaks(call, found)
-    elif prune.PRUNE in call.flags:
+    elif "--prune" in call.flags:
         return prune.prune(call, found, root)
     else:
         runs_view.runs(call.terminal.console, found)
@@ -82,12 +91,13 @@ def _peaks(call: Call, found: list[Run]) -> Answer:
 # watch
 
 
+@verb("[RUN]", "one live, from another terminal, until it ends", Takes.NAME, more="The newest by itself. Its exit status is the run's.")
 def watch(call: Call) -> Answer:
-    """Shows a run until it ends; with --json what it is at now, once. The exit status is the run's own once it has ended."""
+    """Shows a run until it ends; with --json what it is at now, once."""
     from autofit_launcher.cli import runs_view
     from autofit_launcher.history.runs import Reader, find, newest
 
-    said = word(call, "run")
+    said = call.word("run")
     reader = Reader(find(said) if said else newest(), look=submit.look)
     run = reader.now()
     if call.terminal.as_json:
@@ -139,12 +149,13 @@ def _after(run: Run) -> str:
 # stop
 
 
+@verb("RUN", "end one, its checkpoint kept, and say how to go on", Takes.NAME)
 def stop(call: Call) -> Answer:
-    """Asks the process that runs it to stop, waits for its end, and says what happened and how to go on."""
+    """Asks the process that runs it to stop, waits for its end, and says what happened."""
     from autofit_launcher.history import owner
     from autofit_launcher.history.runs import Reader, find
 
-    reader = Reader(find(_named(word(call, "run"), "stop")), look=submit.look)
+    reader = Reader(find(_named(call.word("run"), "stop")), look=submit.look)
     run = reader.now()
     if run.owner.state is owner.State.RUNNING:
         _ask(run, run.owner)
@@ -209,14 +220,22 @@ def _awaited(reader: Reader) -> Run:
 # resume
 
 
+@verb(
+    "[RUN] [recover.KEY=VALUE ...]",
+    "go on with a run that was interrupted or failed",
+    Takes.NAME,
+    flags=DETACH,
+    more="From its last whole checkpoint, or with its trials where no rung had been found. Without RUN, the newest.",
+    examples=("autofit resume yolo_demo-20261122-101500", "autofit resume RUN recover.on_nan=roll_back"),
+    keys="recover.",
+)
 def resume(call: Call) -> Answer:
-    """Goes on with a run that was interrupted, or failed. One that is done stays as it is."""
     from autofit_launcher.history.runs import find, newest
 
     named = bool(call.words) and "=" not in call.words[0]
     folder = find(_named(call.words[0], "resume")) if named else newest()
     words = call.words[1:] if named else call.words
-    if DETACH in call.flags:
+    if "--detach" in call.flags:
         return detached(replace(call, words=(str(folder), *words)))
     from autofit_launcher.engine import resumption
 

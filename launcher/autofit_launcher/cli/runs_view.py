@@ -11,8 +11,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from autofit_launcher.cli import prose, tables
-from autofit_launcher.cli.tables import Column
+from autofit_launcher.cli.say import say, table
 from autofit_launcher.history.kept_fits import KeptFit, RunFailure, day
 from autofit_launcher.history.runs import QUEUED, Run
 from autofit_launcher.ladder import rungs
@@ -33,56 +32,48 @@ _PHASES = {"train": "training", "validate": "validation"}
 
 def runs(console: Console, runs: Sequence[Run]) -> None:
     """Shows one line for each run."""
-    columns = [Column(name, right=False) for name in ("run", "state", "rung", "progress")]
-    columns += map(Column, ("peak", "budget", "age"))
-    rows = []
+    rows: list[dict[str, str | Text]] = []
     for run in runs:
         beside = run.owner.host if run.state == "elsewhere" else _job(run) if run.state in QUEUED else ""
         state = Text(_words(run.state) + (f" ({beside})" if beside else ""), style=_colour(run))
+        rows.append({"run": Text(run.name, style="bold"), "state": state, "rung": _rung(run), "progress": _progress(run)})
         age = format_duration(time.time() - run.began) if run.began else "-"
-        told = (_rung(run), _progress(run), facts.size(run.peak_bytes), facts.size(run.budget_bytes), age)
-        rows.append([Text(run.name, style="bold"), state, *map(Text, told)])
-    tables.show(console, columns, rows)
+        rows[-1] |= {"peak": facts.size(run.peak_bytes), "budget": facts.size(run.budget_bytes), "age": age}
+    table(console, rows, left=("run", "state", "rung", "progress"))
 
 
 def peaks(console: Console, pairs: Sequence[Mapping[str, Any]]) -> None:
     """Shows each full run's peak beside its trial's."""
-    columns = [Column("run", right=False), Column("state", right=False)]
-    columns += map(Column, ("rung", "trial peak", "run peak", "run / trial", "cap", "budget"))
-    rows = []
+    rows: list[dict[str, str | Text]] = []
     for pair in pairs:
         ratio = pair["run_peak_bytes"] / pair["trial_peak_bytes"]
-        sizes = (pair[f"{name}_bytes"] for name in ("trial_peak", "run_peak", "cap", "budget"))
-        trial, run, cap, budget = (Text(facts.size(one)) for one in sizes)
+        trial, run, cap, budget = (facts.size(pair[f"{name}_bytes"]) for name in ("trial_peak", "run_peak", "cap", "budget"))
+        rows.append({"run": Text(pair["run"], style="bold"), "state": pair["state"], "rung": str(pair["rung_index"]), "trial peak": trial})
         above = Text(f"{ratio:.1%}", style="yellow" if ratio > 1 else "")
-        rows.append([Text(pair["run"], style="bold"), Text(pair["state"]), Text(str(pair["rung_index"])), trial, run, above, cap, budget])
-    tables.show(console, columns, rows)
+        rows[-1] |= {"run peak": run, "run / trial": above, "cap": cap, "budget": budget}
+    table(console, rows, left=("run", "state"))
 
 
 def fits(console: Console, kept: Sequence[KeptFit], failures: Sequence[RunFailure]) -> None:
     """Shows fits that stand for the trials of a launch, and those that a run has shown to be wrong."""
-    columns = [Column(name, right=False) for name in ("fit", "of", "rung", "device")]
-    columns += map(Column, ("peak", "holds at caps", "made"))
     rows = []
     for one in kept:
-        rung = f"{one.rung_index}: {rungs.words(one.rung)}"
-        cells = (str(one.id), one.training, rung, one.device, format_size(one.peak_bytes), one.caps, day(one.made))
-        rows.append([Text(cell) for cell in cells])
-    if rows:
-        tables.show(console, columns, rows)
+        row = {"fit": str(one.id), "of": one.training, "rung": f"{one.rung_index}: {rungs.words(one.rung)}", "device": one.device}
+        rows.append({**row, "peak": format_size(one.peak_bytes), "holds at caps": one.caps, "made": day(one.made)})
+    table(console, rows, left=("fit", "of", "rung", "device"))
     for wrong in failures:
         words = f"disproved on {day(wrong.at)}: {wrong.training}, rung {wrong.rung_index}, in {wrong.run_dir}: {wrong.why}"
-        prose.say(console, words, style="yellow")
+        say(console, words, style="yellow")
 
 
 def ended(console: Console, run: Run) -> None:
     """Shows in a few lines how the run ended."""
     progress = f"  {_progress(run)}" if run.lines or run.state == "done" else ""
-    prose.say(console, Text.assemble(f"{run.name}: ", (_words(run.state), _colour(run)), progress))
+    say(console, Text.assemble(f"{run.name}: ", (_words(run.state), _colour(run)), progress))
     if run.peak_bytes and run.budget_bytes:
         beside = f", its trial {format_size(run.trial_peak_bytes)}" if run.memory.run_peak_bytes and run.trial_peak_bytes else ""
-        prose.say(console, f"  peak {format_size(run.peak_bytes)} of {format_size(run.budget_bytes)}{beside}")
-    prose.say(console, f"  {run.folder.path}")
+        say(console, f"  peak {format_size(run.peak_bytes)} of {format_size(run.budget_bytes)}{beside}")
+    say(console, f"  {run.folder.path}")
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -112,7 +103,7 @@ def _news(console: Console) -> Callable[[Run], None]:
         about_now, now = (*about, int(run.last.get("epoch") or 0)), time.monotonic()
         if about_now != before[1] or now - before[0] >= PLAIN_S:
             before = now, about_now
-            prose.say(console, line(run))
+            say(console, line(run))
 
     return show
 

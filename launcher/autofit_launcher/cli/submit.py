@@ -15,10 +15,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from autofit_launcher.cli.call import Answer, Call
-from autofit_launcher.cli.refusals import refusal
-from autofit_launcher.cli.terminal import Terminal
-from autofit_launcher.errors import BadInput, ExitCode, Fault
+from autofit_launcher.cli.call import Answer
+from autofit_launcher.cli.say import Terminal
+from autofit_launcher.errors import BadInput, ExitCode, Fault, refusal
 from autofit_launcher.shared.activity import doing
 from autofit_launcher.shared.files import written_at
 
@@ -36,11 +35,11 @@ def is_wanted(draft: Draft) -> bool:
     return draft.recipe is not None and draft.recipe.launch.kind == "slurm"
 
 
-def refuse(call: Call, draft: Draft) -> None:
+def refuse(draft: Draft, verb: str) -> None:
     """Raises BadInput for a verb that hands in no job."""
     if is_wanted(draft):
         cure = f"Leave it out ({HERE}), or hand in `autofit train`, `autofit fit` or `autofit run`."
-        found = f"launch=slurm, and `autofit {call.verb}` runs here"
+        found = f"launch=slurm, and `autofit {verb}` runs here"
         raise BadInput(draft.provenance.placed([Fault(key="launch.kind", found=found, cure=cure)]))
 
 

@@ -7,9 +7,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from autofit_launcher.cli import report, submit
-from autofit_launcher.cli.call import Answer, Call, Task
-from autofit_launcher.cli.detach import detached, wants_detach
-from autofit_launcher.cli.terminal import Terminal
+from autofit_launcher.cli.call import Answer, Call, Takes, Task, verb
+from autofit_launcher.cli.detach import DETACH, detached, wants_detach
+from autofit_launcher.cli.say import Terminal
 from autofit_launcher.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -20,40 +20,59 @@ if TYPE_CHECKING:
     from autofit_launcher.history.run_folder import RunFolder
 
 
+@verb(
+    "recipe=NAME [data=...] [KEY=VALUE ...]",
+    "find what fits by really trying, then train with it",
+    Takes.RECIPE,
+    flags=DETACH,
+    more="Trials run down the ladder until a rung fits; the full run is launched there, and seen through to its end.",
+    examples=("autofit train recipe=yolo_demo", "autofit train recipe=yolov8x_a100 data=datasets/all/dataset.yaml device=0"),
+)
 def train(call: Call) -> Iterable[Task]:
-    return [partial(detached, call)] if wants_detach(call) else launches(call, call.words)
+    return [partial(detached, call)] if wants_detach(call) else each(call, call.words, launch)
 
 
+@verb(
+    "recipe=NAME [data=...] [KEY=VALUE ...]",
+    "trials only: the rung that fits, the native command",
+    Takes.RECIPE,
+    examples=("autofit fit recipe=yolo_demo ask.micro_batch=16", "autofit fit recipe=yolo_demo device.memory=2GiB"),
+)
 def fit(call: Call) -> Iterable[Task]:
-    return launches(call, call.words, fit_only=True)
+    return each(call, call.words, partial(launch, fit_only=True))
 
 
-def launches(call: Call, words: Sequence[str], *, fit_only: bool = False, drafted: Mapping[str, str] | None = None) -> Iterable[Task]:
-    """Makes a launch of each recipe that the words compose to."""
-    return each(drafts(call, words, drafted), call, partial(launch, fit_only=fit_only))
-
-
+@verb(
+    "recipe=NAME [KEY=VALUE ...]",
+    "every rung it may fall back to; nothing is run",
+    Takes.RECIPE,
+    examples=("autofit ladder recipe=yolo_demo ladder=keep_quality",),
+)
 def ladder(call: Call) -> Iterable[Task]:
-    return each(drafts(call, call.words), call, _ladder)
+    return each(call, call.words, _ladder)
 
 
+@verb(
+    "recipe=NAME [data=...] rung=7",
+    "one rung, really tried, phase by phase",
+    Takes.RECIPE,
+    more="`autofit ladder` numbers them.",
+    examples=("autofit trial recipe=yolo_demo rung=2",),
+)
 def trial(call: Call) -> Iterable[Task]:
-    def body(draft: Draft, terminal: Terminal) -> Answer:
-        submit.refuse(call, draft)
-        return _trial(draft, terminal)
-
-    return each(drafts(call, call.words), call, body)
+    return each(call, call.words, _trial)
 
 
-def drafts(call: Call, words: Sequence[str], drafted: Mapping[str, str] | None = None) -> Sequence[Draft]:
-    """The recipes that the words compose to. ``drafted``: those that are written nowhere."""
+def each(
+    call: Call, words: Sequence[str], body: Callable[[Draft, Terminal], Answer], *, drafted: Mapping[str, str] | None = None
+) -> Iterable[Task]:
+    """A job for each recipe that the words compose to; where there are several, each says first by which words it came about.
+
+    ``drafted``: recipes that are written nowhere.
+    """
     from autofit_launcher.cli import suggestions
 
-    return suggestions.drafts(words, program=f"autofit {call.verb}", drafted=drafted)
-
-
-def each(made: Sequence[Draft], call: Call, body: Callable[[Draft, Terminal], Answer]) -> Iterable[Task]:
-    """A job for each recipe; where there are several, each says first by which words it came about."""
+    made = suggestions.drafts(words, program=f"autofit {call.verb}", drafted=drafted)
 
     def told(draft: Draft) -> Answer:
         if len(made) > 1:
@@ -107,22 +126,28 @@ def go_on(begun: Resumable, terminal: Terminal) -> Answer:
 
 
 def _ladder(draft: Draft, terminal: Terminal) -> Answer:
-    from autofit_launcher.cli import rungs_view
+    from autofit_launcher.cli.say import table
     from autofit_launcher.engine import prepare
+    from autofit_launcher.ladder import rungs
 
     ladder = prepare.ladder_of(draft)
-    rungs_view.ladder(ladder, terminal.console)
-    rungs = [one.told for one in ladder.rungs]
-    return Answer(status=ExitCode.DONE, record={"status": "done", "effective_batch": ladder.effective_batch, "rungs": rungs})
+    rows = []
+    for rung in ladder.rungs:
+        values = {name: rungs.value(value) for name, value in rung.values.items()}
+        rows.append({"rung": str(rung.index), **values, "accum": str(rung.accumulation), "effective": str(rung.effective_batch)})
+    table(terminal.console, rows)
+    told = [one.told for one in ladder.rungs]
+    return Answer(status=ExitCode.DONE, record={"status": "done", "effective_batch": ladder.effective_batch, "rungs": told})
 
 
 def _trial(draft: Draft, terminal: Terminal) -> Answer:
-    from autofit_launcher.cli import rungs_view
+    from autofit_launcher.cli import outcome_view
     from autofit_launcher.cli.launch_view import Display
     from autofit_launcher.engine import launch
 
+    submit.refuse(draft, "trial")
     tried, record = launch.try_one(draft, Display(terminal.console))
-    rungs_view.report(tried, terminal.console)
+    outcome_view.phases(terminal.console, tried)
     status = ExitCode.DONE if tried.verdict.fits else ExitCode.NO_RUNG_FITS
     if not tried.verdict.fits and not tried.verdict.lower_rung_may_help:
         status = ExitCode.TRIAL_CRASHED

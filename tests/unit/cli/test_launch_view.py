@@ -13,8 +13,8 @@ from rich.console import Console
 
 from autofit_launcher.adapter.build import ladder_of
 from autofit_launcher.adapter.commands import Checkpoint
-from autofit_launcher.cli import prose
 from autofit_launcher.cli.launch_view import Display
+from autofit_launcher.cli.say import Terminal
 from autofit_launcher.engine.below import Could
 from autofit_launcher.engine.state import Fit, Status
 from autofit_launcher.errors import Fault
@@ -154,12 +154,15 @@ def test_another_effective_batch_is_never_silent(tmp_path: Path) -> None:
     assert "effective batch 128, as the trial saw it; the command's words say 64" in said(here, [seen], Status.DONE)
 
 
-def test_words_of_the_persons_are_never_taken_for_markup_and_no_dot_is_glued_to_a_path(tmp_path: Path) -> None:
+def test_words_of_the_persons_are_never_taken_for_markup_and_no_dot_is_glued_to_a_path(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     here = job(tmp_path)
     assert "odd [/red] words [bold]" in shown(lambda screen: screen.planned(here))
-    console = Console(file=(out := io.StringIO()), width=160, highlight=False)
-    prose.faults(console, [Fault(key="a[0]", found="[/x] found", cure="cure [y]"), Fault(key="b", found="no /data/my.yaml", cure="")])
-    assert "[/x] found. cure [y]" in out.getvalue() and out.getvalue().rstrip().endswith("/data/my.yaml")
+    faults = [Fault(key="a[0]", found="[/x] found", cure="cure [y]"), Fault(key="b", found="no /data/my.yaml", cure="")]
+    Terminal(as_json=False).faults(faults)
+    told = capsys.readouterr().err
+    assert "[/x] found. cure [y]" in told and told.rstrip().endswith("/data/my.yaml")
 
 
 def test_why_another_rung_than_the_estimated_one_is_tried_is_told(tmp_path: Path) -> None:

@@ -122,6 +122,7 @@ def test_multirun_launches_every_combination_and_ends_with_the_worst_status(tmp_
     done = autofit("ladder", "-m", "recipe=yolo_demo", "ask.micro_batch=4,-1")
     assert done.returncode == 1
     assert "accum" in done.stdout and "-1 is not a whole number of at least 1" in done.stderr
+    assert done.stdout.startswith("recipe=yolo_demo ask.micro_batch=4\n"), "each says first which it is"
 
 
 def test_a_multirun_leaves_nothing_of_hydra_s_behind(tmp_path: Path) -> None:

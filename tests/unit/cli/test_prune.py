@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from autofit_launcher.cli import main
-from autofit_launcher.cli.terminal import Terminal
+from autofit_launcher.cli.say import Terminal
 from autofit_launcher.history import owner
 from autofit_launcher.history.run_folder import RunFolder
 from tests.helpers.run_folders import ended, tell

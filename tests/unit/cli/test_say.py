@@ -1,17 +1,44 @@
-"""Standard output and error whose reader goes, or was never there: nothing fails, nothing stops, and the exit status is the work's."""
+"""Words on a terminal stay whole; standard output and error whose reader goes, or was never there, fail nothing and stop nothing."""
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from rich.console import Console
+from rich.text import Text
 
+from autofit_launcher.cli import say
 from tests.helpers import screens
 from tests.helpers.places import ROOT, SCRIPTS
+
+
+def printed(width: int, *, terminal: bool, draw: Callable[[Console], None]) -> list[str]:
+    console = Console(file=(out := io.StringIO()), width=width, force_terminal=terminal, color_system=None, highlight=False)
+    draw(console)
+    return [row.rstrip() for row in out.getvalue().splitlines() if row.strip()]
+
+
+def test_a_long_line_is_broken_between_words_on_a_terminal_and_nowhere_else() -> None:
+    line = "see /a/path/that/is/longer/than/the/screen/is.yaml for [more] of it"
+    rows = printed(20, terminal=True, draw=lambda console: say.say(console, line))
+    assert rows == ["see", "/a/path/that/is/longer/than/the/screen/is.yaml", "for [more] of it"]
+    assert printed(20, terminal=False, draw=lambda console: say.say(console, line)) == [line]
+
+
+def test_a_table_too_wide_for_the_screen_is_a_paragraph_a_row_and_no_cell_is_cut() -> None:
+    rows: list[dict[str, str | Text]] = [{"rung": str(number), "model": "MediaTek-Research/Breeze-ASR-25"} for number in range(2)]
+    for width, terminal, height in ((20, True, 4), (80, True, 4), (20, False, 4)):
+        seen = printed(width, terminal=terminal, draw=lambda console: say.table(console, rows, left=("model",)))
+        assert len(seen) == height and sum("MediaTek-Research/Breeze-ASR-25" in row for row in seen) == 2, seen
+        assert (seen[0] == "rung 0   model") is (width == 20 and terminal)
+
 
 ENV = {**os.environ, "PYTHONPATH": str(ROOT)}
 AUTOFIT = (sys.executable, "-m", "autofit_launcher")
@@ -82,8 +109,8 @@ def test_a_launch_whose_reader_goes_trains_to_its_end(tmp_path: Path) -> None:
 SPEAKS = """
 import pathlib, sys
 from autofit_launcher.machine import process
-from autofit_launcher.cli.terminal import Streams, Terminal
-streams, terminal = Streams(), Terminal(as_json="--json" in sys.argv)
+from autofit_launcher.cli.say import Streams, Terminal
+streams, terminal = Streams(), Terminal(as_json=False)
 here = pathlib.Path(sys.argv[1])
 says = "import sys; " + sys.argv[2]
 def run():
@@ -96,7 +123,6 @@ streams.close()
 
 @pytest.mark.parametrize(("says", "expected"), [
     ("print('theirs', end='')", ["theirs", "ours", "theirs", "ours, too", "theirs", "drawn"]),
-    ("print('theirs', end='', file=sys.stderr)", ["theirs", "ours", "theirs", "ours, too", "theirs", "drawn"]),
     ("print('\\r 50%', end='')", [" 50%", "ours", " 50%", "ours, too", " 50%", "drawn"]),
 ])  # fmt: skip
 def test_our_words_begin_on_a_line_of_their_own_and_no_line_is_left_empty(tmp_path: Path, says: str, expected: list[str]) -> None:
@@ -115,7 +141,7 @@ def test_a_trainer_sees_a_wide_terminal_for_its_bars_and_the_persons_width_for_i
 SILENT = """
 import sys, time
 from autofit_launcher.cli import main as cli
-from autofit_launcher.cli.terminal import Streams, Terminal
+from autofit_launcher.cli.say import Streams, Terminal
 from autofit_launcher.errors import Interrupted
 from autofit_launcher.shared import activity
 streams, terminal = Streams(), Terminal(as_json=False)

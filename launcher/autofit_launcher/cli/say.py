@@ -2,6 +2,9 @@
 
 With ``--json`` standard output is kept for one line of JSON; everything else goes to standard error. A stream whose reader has gone
 (``autofit train ... | head -1``, a terminal that was closed) takes everything and shows nothing: a training is worth more than its screen.
+
+On a terminal words stay whole: a line that is too long is broken between two of them. Elsewhere nothing is broken, however long. No cell
+of a table is ever cut.
 """
 
 from __future__ import annotations
@@ -10,21 +13,87 @@ import errno
 import io
 import json
 import os
+import re
 import sys
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
 from autofit_launcher.shared import activity
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.text import Text
 
     from autofit_launcher.errors import Fault
     from autofit_launcher.machine.bars import Redrawing
 
 _READER_GONE = (errno.EPIPE, errno.EIO)
+_WORD = re.compile(r"\S+")
+
+
+# -- on a console
+
+
+def say(console: Console, words: str | Text, *, style: str = "") -> None:
+    """Prints a paragraph, on a terminal with words whole."""
+    from rich.text import Text
+
+    text = words if isinstance(words, Text) else Text(words, style=style)
+    if not console.is_terminal:
+        console.print(text, soft_wrap=True)
+        return
+    for line in text.split("\n", allow_blank=True):
+        for row in line.divide(_breaks(line.plain, console.width)):
+            row.rstrip()
+            console.print(row, soft_wrap=True)
+
+
+def _breaks(line: str, columns: int) -> list[int]:
+    """Finds where rows after the first begin. A word that is longer than a row gets one of its own, and is copied whole."""
+    from rich.cells import cell_len
+
+    found, begin = list[int](), 0
+    for word in _WORD.finditer(line):
+        if line[begin : word.start()].strip() and cell_len(line[begin : word.end()]) > columns:
+            begin = word.start()
+            found.append(begin)
+    return found
+
+
+def command(console: Console, shell: str, *, before: str = "") -> None:
+    """Prints a command line behind ``before``. It is one line, which the terminal itself breaks and copies whole."""
+    from rich.text import Text
+
+    console.print(Text.assemble(before, (shell, "cyan")), soft_wrap=True)
+
+
+def table(console: Console, rows: Sequence[Mapping[str, str | Text]], *, left: Sequence[str] = (), title: str = "") -> None:
+    """Draws rows, each a cell by its column's name, as a table; as paragraphs on a narrow terminal. ``left``: columns of words."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    if not rows:
+        return
+    drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    cells = [{name: cell if isinstance(cell, Text) else Text(cell) for name, cell in row.items()} for row in rows]
+    for name in rows[0]:
+        drawn.add_column(name, justify="left" if name in left else "right", no_wrap=True)
+    for row in cells:
+        drawn.add_row(*row.values())
+    drawn.width = console.measure(drawn, options=console.options.update_width(10**6)).maximum
+    if title:
+        say(console, title, style="italic")
+    if not console.is_terminal or drawn.width <= console.width:
+        console.print(drawn, crop=False)
+        return
+    for row in cells:
+        say(console, Text("   ").join(Text.assemble((name, "dim"), " ", cell) for name, cell in row.items()))
+
+
+# -- streams
 
 
 class _Screen(io.FileIO):
@@ -164,10 +233,6 @@ class Terminal:
         for line in lines:
             self._print(line, self._stream)
 
-    def labelled(self, label: str, words: str, *, width: int) -> None:
-        """Prints a label in so many columns, and a paragraph beside it."""
-        self._print(f"{label:<{width}}{words}", self._stream)
-
     def complain(self, line: str) -> None:
         """Prints a line about what went wrong."""
         self._print(line, sys.stderr)
@@ -177,10 +242,8 @@ class Terminal:
         columns = _columns(stream)
         if columns is None or all(len(one) <= columns for one in line.split("\n")):
             print(line, file=stream, flush=True)
-            return
-        from autofit_launcher.cli import prose
-
-        prose.say(self._console(stderr=stream is sys.stderr), line)
+        else:
+            say(self._console(stderr=stream is sys.stderr), line)
 
     def asked(self, question: str) -> str | None:
         """Asks the person at the terminal and returns the answer; None where nobody is there to be asked."""
@@ -190,10 +253,14 @@ class Terminal:
         return sys.stdin.readline()
 
     def faults(self, faults: Iterable[Fault]) -> None:
-        """Prints what is wrong with the input."""
-        from autofit_launcher.cli import prose
+        """Prints what is wrong with the input, one fault a paragraph. No dot is glued to a path that it would be copied with."""
+        from rich.text import Text
 
-        prose.faults(self._console(stderr=True), faults)
+        for fault in faults:
+            place = ": ".join(part for part in (fault.where, fault.key) if part)
+            end = " " if fault.found.endswith((".", "!", "?", ":")) else ". "
+            cure = f"{end}{fault.cure}" if fault.cure else ""
+            say(self._console(stderr=True), Text.assemble((f"{place}: " if place else "", "bold"), (fault.found, "red"), cure))
 
     def streams(self) -> tuple[Shown, Shown]:
         """Returns the streams on which a trainer's own standard output and error are shown."""
