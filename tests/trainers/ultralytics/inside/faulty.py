@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import runpy
 import sys
@@ -53,6 +54,16 @@ def offline() -> None:
             path = str(Path(arguments[0]).absolute())
             if not path.startswith(allowed):
                 print(f"WRITE {path}", file=sys.stderr)
+
+    sys.addaudithook(watch)
+
+
+def figures() -> None:
+    """Each figure of classes that were mistaken is told, with whether what earlier figures left may still be there."""
+
+    def watch(event: str, arguments: tuple[Any, ...]) -> None:
+        if event == "open" and str(arguments[0]).endswith("confusion_matrix.png"):
+            print(f"FIGURE {gc.isenabled()}", file=sys.stderr)
 
     sys.addaudithook(watch)
 

@@ -98,6 +98,7 @@ class Steered(_Trainer):  # type: ignore[misc]
     def _setup_train(self, *world_size: Any) -> None:
         if self.instrument.orders.device == "cpu":
             gc.disable()  # what figures leave as garbage may be there in the run, whose collector comes at other moments
+            gc.enable = gc.disable  # Ultralytics does so whenever it has read labels
         super()._setup_train(*world_size)  # 8.3.63 gives it
         loss_scale.skip_nothing(self.scaler, self.model.parameters())
         dataset = self.train_loader.dataset
@@ -145,8 +146,9 @@ class Steered(_Trainer):  # type: ignore[misc]
     def validate(self) -> Any:
         if self._validated and self.epoch < self.epochs - 1:
             return self.metrics and dict(self.metrics), self.fitness  # only rank 0 has metrics
-        if self._validated:  # the last epoch's draws figures, and the final one comes upon what they left
+        if self._validated:  # the last epoch's draws figures where it is a run's first, and the final one comes upon what they left
             self.instrument.to(Phase.FINISH)
+            self.validator.args.plots = self.args.plots and not self._asked_args["val"]
         epochs, self.epochs = self.epochs, self.epochs if self._validated or not self._only_epoch else 1
         with self._gradients_held():
             result = super().validate()
