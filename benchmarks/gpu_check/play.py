@@ -19,7 +19,7 @@ from typing import Any
 from autofit_launcher.cli import suggestions
 from autofit_launcher.engine import launch as engine
 from autofit_launcher.engine import prepare
-from autofit_launcher.engine.state import Screen
+from autofit_launcher.engine.launch import Screen
 from autofit_launcher.full_run import start as launch
 from autofit_launcher.ladder.rungs import Rung
 from autofit_launcher.ladder.verdict import Kind
@@ -173,7 +173,7 @@ def _fitted(rows: Rows, one: Case, words: Sequence[str], place: Path) -> None:
     job = prepared(one, words, place, memory=one.memory)
     print(f"{one.name}: trials", flush=True)
 
-    fit = engine.fit(job, Lines(lambda trial: rows.add(one.letter, step, "trial", **_of_trial(trial, job))))
+    fit = engine.begin(job, Lines(lambda trial: rows.add(one.letter, step, "trial", **_of_trial(trial, job))))
     chosen = fit.chosen.rung.index if fit.chosen else None
     rows.add(one.letter, f"{one.name}: fitted", "fit", status=fit.status, rung_index=chosen, seconds=round(fit.trial_seconds, 1))
 

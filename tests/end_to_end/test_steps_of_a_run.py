@@ -11,9 +11,10 @@ import pytest
 from rich.console import Console
 
 from autofit_launcher.cli.launch_view import Display
-from autofit_launcher.engine import attempts
-from autofit_launcher.engine.state import Fit, Status
+from autofit_launcher.engine import launch as engine
+from autofit_launcher.engine.launch import Fit
 from autofit_launcher.full_run import start as launch
+from autofit_launcher.history.records import Status
 from autofit_launcher.ladder.verdict import Kind, Verdict
 from autofit_launcher.shared.report import PASS_SAMPLES, TrialReport
 from autofit_launcher.trainers.script.adapter import ScriptAdapter
@@ -41,7 +42,7 @@ def ran(place: Path, *words: str, asked: Kind = Kind.OUT_OF_MEMORY, **lengths: i
     screen = Display(Console(file=(place / "screen").open("w"), width=200))
     fit = Fit(job=job, screen=screen, trials=trials, chosen=chosen, command=launch.native_command(job, chosen.rung))
     with (place / "out").open("wb") as out:
-        attempts.see_through(fit, show=(out, out))
+        engine.see_through(fit, show=(out, out))
     fit.told().finished(fit)
     return fit, (place / "screen").read_text(encoding="utf-8")
 

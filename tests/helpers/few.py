@@ -15,7 +15,7 @@ from autofit_launcher.config import recipe
 from autofit_launcher.config.schema import LadderRules, Recipe, RecoverRules, TrainerRules, TrialRules
 from autofit_launcher.engine import launch as engine
 from autofit_launcher.engine import reuse
-from autofit_launcher.engine.state import Fit, Screen
+from autofit_launcher.engine.launch import Fit, Screen
 from autofit_launcher.history.run_folder import RunFolder
 from autofit_launcher.ladder.rungs import Ladder, Rung, Wheel, build
 from autofit_launcher.ladder.verdict import Kind, Verdict
@@ -126,12 +126,12 @@ class Launches:
 
     def fit(self) -> Fit:
         self.tried.clear()
-        return engine.fit(self.job(), self.heard)
+        return engine.begin(self.job(), self.heard)
 
     def train(self) -> Fit:
         self.tried.clear()
         with (self.place / "out").open("wb") as out:
-            return engine.train(self.job(), self.heard, show=(out, out))
+            return engine.begin(self.job(), self.heard, show=(out, out))
 
     def looks(self) -> reuse.Reuse:
         return reuse.look_up(self.job())

@@ -7,9 +7,8 @@ from rich.text import Text
 
 from autofit_launcher.cli import outcome_view
 from autofit_launcher.cli.say import command, say
-from autofit_launcher.engine.search import USUAL
-from autofit_launcher.engine.state import Fit, Screen, Status
-from autofit_launcher.ladder import search
+from autofit_launcher.engine.launch import Fit, Screen
+from autofit_launcher.history.records import Status
 from autofit_launcher.ladder.rungs import Rung
 from autofit_launcher.ladder.same_training import SameTraining
 from autofit_launcher.ladder.verdict import Kind
@@ -29,14 +28,12 @@ class Display(Screen):
         self._said: set[str] = set()
 
     def planned(self, job: Job) -> None:
-        recipe, budget = job.recipe, job.budget
-        most = search.most_left(job.ladder, (), policy=recipe.ladder.search)
+        recipe, budget, rungs = job.recipe, job.budget, len(job.ladder.rungs)
         self._labelled(recipe.name, recipe.summary, label_style="bold")
         self._labelled("asked", str(job.ladder.asked))
         self._labelled("device", str(budget))
         self._labelled("fits", _what_fits(budget))
-        self._labelled("ladder", f"{_counted(len(job.ladder.rungs), 'rung')}; {_batch_of(job)}")
-        self._labelled("time", _how_long(most))
+        self._labelled("ladder", f"{rungs} rung{'s' if rungs > 1 else ''}; {_batch_of(job)}")
         self._labelled("record", str(job.folder.path))
         for note in (*job.budget.notes, *job.adapter.notes()):
             self._labelled("note", note, label_style="yellow")
@@ -107,17 +104,6 @@ def _what_fits(budget: Budget) -> str:
     room = headroom.words(budget.budget_bytes, budget.headroom, kind=budget.kind)
     measured = "; a trial may take more, to be measured" if budget.ceiling_bytes > budget.cap_bytes else ""
     return f"what needs {format_size(budget.cap_bytes)} at most: {room} of the budget stay free{measured}"
-
-
-def _how_long(most: int) -> str:
-    """Tells in words how many trials there will be. ``most``: their highest number."""
-    usual = _counted(min(most, USUAL), "trial")
-    number = f"{usual} at most" if 1 < most <= USUAL else usual if most == 1 else f"usually {usual} at most, {most} if all goes badly"
-    return f"{number}, each starts the command anew and makes some steps; then the run"
-
-
-def _counted(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def _room(trial: Trial) -> str:

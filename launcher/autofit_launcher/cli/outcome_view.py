@@ -11,9 +11,9 @@ from rich.console import Console
 from rich.text import Text
 
 from autofit_launcher.cli.say import command, say, table
-from autofit_launcher.engine.state import Fit, Status, above_trial, least_need
+from autofit_launcher.engine.launch import Fit, above_trial, least_need
 from autofit_launcher.full_run.cause import Ended
-from autofit_launcher.history.records import RunRecord
+from autofit_launcher.history.records import RunRecord, Status
 from autofit_launcher.history.runs import how_to_go_on
 from autofit_launcher.ladder import rungs
 from autofit_launcher.ladder.rungs import CHECKPOINTING

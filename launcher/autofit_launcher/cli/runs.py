@@ -237,14 +237,14 @@ def resume(call: Call) -> Answer:
     words = call.words[1:] if named else call.words
     if "--detach" in call.flags:
         return detached(replace(call, words=(str(folder), *words)))
-    from autofit_launcher.engine import resumption
+    from autofit_launcher.engine import prepare
 
     if not named:
         call.terminal.say(f"the newest run: {folder}")
     handed = submit.refuse_while_queued(folder)
     if handed is not None and not (folder / "record.json").exists():
-        return _begun(call, folder, resumption.draft_of(folder, words), handed)
-    return train.go_on(resumption.resumable(folder, words), call.terminal)
+        return _begun(call, folder, prepare.draft_of(folder, words), handed)
+    return train.go_on(prepare.resumable(folder, words), call.terminal)
 
 
 def _begun(call: Call, folder: Path, draft: Draft, handed: Submission) -> Answer:

@@ -196,7 +196,8 @@ def gained(run: Run) -> bool:
 
 def status_of(run: Run) -> ExitCode:
     """The exit status that a launch itself had, or would have had."""
-    from autofit_launcher.engine.state import Status, exit_code_of
+    from autofit_launcher.engine.launch import exit_code_of
+    from autofit_launcher.history.records import Status
 
     if run.state in ("killed", "elsewhere"):
         return ExitCode.RUN_FAILED

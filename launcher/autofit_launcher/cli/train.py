@@ -15,8 +15,8 @@ from autofit_launcher.errors import ExitCode
 if TYPE_CHECKING:
     from autofit_launcher.cli.launch_view import Display
     from autofit_launcher.config.recipe import Draft
-    from autofit_launcher.engine.resumption import Resumable
-    from autofit_launcher.engine.state import Fit
+    from autofit_launcher.engine.launch import Fit
+    from autofit_launcher.engine.prepare import Resumable
     from autofit_launcher.history.run_folder import RunFolder
 
 
@@ -89,18 +89,18 @@ def launch(draft: Draft, terminal: Terminal, *, fit_only: bool = False, folder: 
         return submit.draft(draft, terminal, fit_only=fit_only)
     from autofit_launcher.cli.launch_view import Display
     from autofit_launcher.engine import launch as engine
-    from autofit_launcher.engine import prepare, resumption
+    from autofit_launcher.engine import prepare
 
     if folder is None and not fit_only and (begun := submit.begun_before(draft)) is not None:
         terminal.say(f"an earlier start of this SLURM job began it: {begun}")
-        return go_on(resumption.resumable(begun), terminal)
+        return go_on(prepare.resumable(begun), terminal)
     display = Display(terminal.console)
     prepare.refuse_a_rung(draft)
-    job = prepare.prepare(draft, display, folder=folder)
+    job = prepare.prepare(draft, display.say, folder=folder)
     if fit_only:
-        return _told(engine.fit(job, display), display)
+        return _told(engine.begin(job, display), display)
     with report.at_the_end(job.folder, terminal):
-        return _told(engine.train(job, display, show=terminal.streams()), display)
+        return _told(engine.begin(job, display, show=terminal.streams()), display)
 
 
 def _told(result: Fit, display: Display) -> Answer:

@@ -4,51 +4,327 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from autofit_launcher.adapter import build
+from autofit_launcher.adapter.commands import Checkpoint, Command
 from autofit_launcher.adapter.registry import load_adapter
 from autofit_launcher.config.recipe import Draft, as_yaml
-from autofit_launcher.engine import attempts, reuse
-from autofit_launcher.engine.below import could_fit
-from autofit_launcher.engine.prepare import QUIET, budget_in_turn, disk_faults, ladder_of, prepare, turn_of
-from autofit_launcher.engine.resumption import Resumable
-from autofit_launcher.engine.search import RungSearch, make_trial, misread
-from autofit_launcher.engine.state import Fit, Screen, Status, status_of
-from autofit_launcher.errors import BadInput, Fault, Interrupted
-from autofit_launcher.full_run import start
+from autofit_launcher.engine import reuse
+from autofit_launcher.engine.prepare import Resumable, budget_in_turn, disk_faults, ladder_of, prepare, turn_of
+from autofit_launcher.engine.reuse import Reuse
+from autofit_launcher.errors import BadInput, ExitCode, Fault, Interrupted
+from autofit_launcher.full_run import start, watch
+from autofit_launcher.full_run.cause import Ended
+from autofit_launcher.full_run.recovery import MOST_WAITS, History, decide
 from autofit_launcher.history import kept_fits, owner
-from autofit_launcher.history.records import LadderRecord
-from autofit_launcher.ladder import search
-from autofit_launcher.ladder.same_training import SameTraining
-from autofit_launcher.machine import process
+from autofit_launcher.history.records import (
+    FORMAT,
+    AttemptRecord,
+    CouldRecord,
+    DeviceRecord,
+    KeptRecord,
+    LadderRecord,
+    MemoryRecord,
+    MoveRecord,
+    Record,
+    RungRecord,
+    RunRecord,
+    SameTrainingRecord,
+    Status,
+)
+from autofit_launcher.ladder import course, search
+from autofit_launcher.ladder.course import with_steps
+from autofit_launcher.ladder.rungs import AS_ASKED, MICRO_BATCH, Ladder, Rung
+from autofit_launcher.ladder.same_training import GIVEN_UP, PROVEN, SameTraining, as_asked, unproven
+from autofit_launcher.ladder.search import Tried, estimates
+from autofit_launcher.ladder.verdict import Kind, Verdict
+from autofit_launcher.machine import devices, headroom, process
 from autofit_launcher.machine.process import Shows
 from autofit_launcher.paths import tell_launched
+from autofit_launcher.shared import files
 from autofit_launcher.shared.activity import doing
-from autofit_launcher.trial import proof, rung_zero
+from autofit_launcher.shared.files import plain
+from autofit_launcher.shared.memory_failures import OF_MACHINE
+from autofit_launcher.shared.report import VERSIONS, WORLD_SIZE, Phase
+from autofit_launcher.shared.sizes import format_duration
+from autofit_launcher.trial import past, proof, rung_zero, trial
 from autofit_launcher.trial.job import Job
+from autofit_launcher.trial.proof import Proof
 from autofit_launcher.trial.rung_zero import Misread
 from autofit_launcher.trial.trial import Trial, as_tried
+
+_OF_TRIALS = (Kind.CRASHED, Kind.STALLED, Kind.VACUOUS, Kind.DIVERGED, Kind.CARD_TAKEN)
+"""Verdicts that end a launch, with a status of the same name."""
+_EXIT_CODES = {
+    Status.DONE: ExitCode.DONE,
+    Status.NO_RUNG_FITS: ExitCode.NO_RUNG_FITS,
+    Status.FAILED: ExitCode.RUN_FAILED,
+    Status.OTHER_TRAINING: ExitCode.RUN_FAILED,
+    Status.INTERRUPTED: ExitCode.INTERRUPTED,
+    **{Status(kind.value): ExitCode.TRIAL_CRASHED for kind in _OF_TRIALS},
+}
+
+
+def exit_code_of(status: Status, *, ran: bool = False) -> ExitCode:
+    """The exit status of a launch that ended so. ``ran``: it had come to its full run."""
+    if ran and status is Status.DIVERGED:
+        return ExitCode.RUN_FAILED
+    return _EXIT_CODES.get(status, ExitCode.BAD_INPUT)
+
+
+def status_of(kind: Kind) -> Status:
+    """The status of a launch that a trial's verdict has ended; NO_RUNG_FITS for one that a lower rung may cure."""
+    return Status(kind.value) if kind in _OF_TRIALS else Status.NO_RUNG_FITS
+
+
+MOST_REMARKS = 20
+"""Deviations of an attempt that are written down, the last ones."""
+NO_RUNG = {"rung": None, "rung_index": None, "accumulation": None}
+
+
+class Could(NamedTuple):
+    """Another training that a person could accept: the flag and the key that do so, and the first rung that is estimated to fit then."""
+
+    flag: str
+    key: str
+    rung: Rung | None
+
+    def as_record(self) -> CouldRecord:
+        return CouldRecord(flag=self.flag, key=self.key, rung=dict(self.rung.values) if self.rung is not None else None)
+
+
+class Screen:
+    """Shows a launch as it goes on; this one shows nothing."""
+
+    def say(self, words: str, style: str = "yellow") -> None:
+        """A line, in a style of rich's."""
+
+    def planned(self, job: Job) -> None:
+        """A rung will be looked for on the launch's ladder."""
+
+    def trial_ended(self, trial: Trial) -> None: ...
+
+    def proven(self, rung: Rung, same: SameTraining, refused: str) -> None:
+        """A rung that fits was compared with the asked training."""
+
+    def fitted(self, fit: Fit) -> None:
+        """The search is over, whether a rung fits or none does."""
+
+    def launched(self, command: str) -> None:
+        """The full run is launched, by this native command."""
+
+    def finished(self, fit: Fit) -> None:
+        """The launch is over, whatever ended it."""
+
+
+QUIET = Screen()
+
+
+@dataclass(kw_only=True, slots=True)
+class Fit:
+    """One launch as far as it has come."""
+
+    job: Job
+    trials: list[Trial] = field(default_factory=list)
+    chosen: Trial | None = None
+    command: Command | None = None
+    fit_only: bool = False
+    """True: only trials were asked for (``autofit fit``, ``run --fit-only``): no full run is ever launched, not on ``resume`` either."""
+    same: SameTraining | None = None
+    """The certificate of the chosen rung; of the last one that was looked at where none is chosen. None before that."""
+    sames: dict[int, SameTraining] = field(default_factory=dict)
+    """The certificates of all rungs that were looked at, by rung index."""
+    steps: course.RunSteps | None = None
+    """A full run's optimizer steps against those due, once it has come to its end and both are known."""
+    refused: str = ""
+    """The reason why rungs with more accumulation than asked were ruled out, after trials of theirs had fitted."""
+    ladder: Sequence[LadderRecord] = ()
+    """The ladder's rungs as the search has left them."""
+    could_fit: Sequence[Could] = ()
+    """Other trainings that might fit, if no rung does."""
+    status: Status = Status.TRYING
+    misread: Misread | None = None
+    """The difference, if a trial of the command showed another batch than was read of it."""
+    unturned: str = ""
+    """The reason why the micro-batch isn't turned, if the trial of rung 0 showed one."""
+    reuse: Reuse = field(default_factory=Reuse)
+    """The finding among the kept fits; empty before they were looked at."""
+    kept: KeptRecord = field(default_factory=KeptRecord)
+    """The record's section on kept fits; a run that fails disproves the fit by the digest in it."""
+    trial_seconds: float = 0.0
+    attempts: list[AttemptRecord] = field(default_factory=list)
+    """Launches of the full run: one, and one more each time that it had to be started again."""
+    forgiven: int = 0
+    """Number of first attempts that don't count against ``recover.restarts``: a person has said ``autofit resume`` since."""
+    began: float = field(default_factory=time.time)
+    trying: Rung | None = None
+    """The rung whose trial is under way."""
+    waits_for: str = ""
+    """The holder of the card that the launch waits for just now."""
+    outcome: RunRecord | None = None
+    """The end of the full run's last attempt."""
+    results: dict[str, Any] = field(default_factory=dict)
+    """The results of the full run."""
+
+    screen: Screen = QUIET
+
+    def told(self) -> Screen:
+        """Writes the record, and returns the screen: what is shown has been written down."""
+        self.write()
+        return self.screen
+
+    def deviated(self, words: str, style: str = "yellow") -> None:
+        """Takes in how the run deviates from what was asked, as the end of a sentence that begins with "the run"."""
+        self.note(remarks=[*self.attempts[-1].remarks, words][-MOST_REMARKS:])
+        self.told().say(f"autofit: the run {words}", style)
+
+    def note(self, **known: Any) -> AttemptRecord:
+        """Notes what is known of the last attempt now; returns it."""
+        self.attempts[-1] = self.attempts[-1].model_copy(update=known)
+        return self.attempts[-1]
+
+    @property
+    def exit_code(self) -> ExitCode:
+        return exit_code_of(self.status, ran=bool(self.attempts))
+
+    @property
+    def rung(self) -> Rung | None:
+        """The rung of the full run, now or at its end; before it the rung that fits."""
+        if self.attempts:
+            return self.job.ladder.rungs[self.attempts[-1].rung_index]
+        return self.chosen.rung if self.chosen is not None else None
+
+    def write(self) -> None:
+        """Puts the record into the run folder. A full disk ends nothing: what was there stays."""
+        with suppress(OSError):
+            self.job.folder.replace_json(self.job.folder.record, self.as_record())
+
+    @property
+    def memory(self) -> MemoryRecord | None:
+        """The run's peak beside its trial's, once both are known."""
+        if self.outcome is None or self.chosen is None:
+            return None
+        budget, peaks = self.job.budget, {"trial_peak_bytes": self.chosen.verdict.peak_bytes, "run_peak_bytes": self.outcome.peak_bytes}
+        return MemoryRecord(**peaks, cap_bytes=budget.cap_bytes, budget_bytes=budget.budget_bytes)
+
+    @property
+    def due(self) -> course.Due | None:
+        """Optimizer steps of the asked training; None where they aren't known, or the run's rung gives some up. Where the asked rung wasn't
+        tried, one that was proven to make as many tells them."""
+        rung = self.rung
+        if rung is None or rung.effective_batch != self.job.ladder.effective_batch:
+            return None
+        steps = self.certificate(rung).steps
+        asked = self.trial_of(0) or (self.trial_of(rung.index) if steps == PROVEN else None)
+        if asked is None or steps.startswith("differs"):
+            return None
+        return course.due(asked.report, asked.rung, self.job.adapter.asked.length)
+
+    def trial_of(self, rung_index: int) -> Trial | None:
+        return next((one for one in reversed(self.trials) if one.rung.index == rung_index), None)
+
+    def certificate(self, rung: Rung) -> SameTraining:
+        """Returns the certificate of a rung, as far as it was compared with the asked training. Rung 0 is what was asked."""
+        if rung.index in self.sames:
+            return self.sames[rung.index]
+        if not rung.index:
+            return SameTraining()
+        tried = self.trial_of(rung.index)
+        if tried is None:
+            return unproven("this rung was not compared with the asked one")
+        return unproven("another rung was taken" if tried.verdict.fits else f"its trial ended otherwise ({tried.verdict.kind.value})")
+
+    def as_record(self) -> dict[str, Any]:
+        """The record, which is also what ``--json`` prints."""
+        rung, job, chosen = self.rung, self.job, self.chosen
+        between = self.status is Status.DONE and not (self.fit_only or self.attempts)  # its trials and its full run: it isn't done
+        same = SameTrainingRecord(**self.same.as_record(), **({"refused": self.refused} if self.refused else {})) if self.same else None
+        known = {
+            "waits_for": self.waits_for, "could_fit": [one.as_record() for one in self.could_fit], "run": self.outcome,
+            "memory": self.memory,
+            "trying": RungRecord(**self.trying.told, effective_batch=self.trying.effective_batch) if self.trying is not None else None,
+            "misread": self.misread.as_record() if self.misread is not None else None,
+            "steps": self.steps.as_record() if self.steps is not None else None,
+            "results": plain(self.results) if self.outcome is not None else None,
+        }  # fmt: skip
+        return Record(
+            format=FORMAT, status=(Status.TRYING if between else self.status).value, fit_only=self.fit_only, recipe=job.recipe.name,
+            began=self.began, **(rung.told if rung else NO_RUNG), effective_batch=chosen.effective_batch if chosen else None,
+            effective_batch_seen=chosen.batch_seen if chosen else False, effective_batch_asked=job.ladder.effective_batch,
+            given_up={name: {"asked": asked, "used": used} for name, (asked, used) in job.ladder.given_up(rung).items()} if rung else None,
+            ladder=self.ladder, trials=[one.record(same_training=self._same(one.rung)) for one in self.trials],
+            attempts=[one.model_copy(update={"same_training": self._same(job.ladder.rungs[one.rung_index])}) for one in self.attempts],
+            same_training=same, chosen_rung_index=chosen.rung.index if chosen else None, cwd=os.getcwd(), run_dir=str(job.folder.path),
+            command=self.command.shell() if self.command else None, device=DeviceRecord(**plain(job.budget)),
+            environment=self._environment(), trial_seconds=self.trial_seconds, kept=self.kept,
+            **{name: value for name, value in known.items() if value not in (None, "", [])},
+        ).written()  # fmt: skip
+
+    def _environment(self) -> dict[str, str]:
+        """Returns versions as the chosen trial's process told them; a kept fit holds for its trial's versions alone."""
+        tried = self.chosen or next(reversed(self.trials), None)
+        versions = tried.report.facts.get(VERSIONS, {}) if tried is not None else {}
+        return {**versions, **({"driver": self.job.budget.driver} if self.job.budget.driver else {})}
+
+    def _same(self, rung: Rung) -> SameTrainingRecord:
+        return SameTrainingRecord(**self.certificate(rung).as_record())
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Need:
+    """The memory that the cheapest of the failing trials would have needed."""
+
+    trial: Trial
+    needed_bytes: int
+    measured: bool
+    """True: its peak was measured. False: it was refused an allocation and needs at least that much."""
+
+
+def least_need(trials: Sequence[Trial]) -> Need | None:
+    """The failing trial that asked for least memory, or None where none of them failed for want of it.
+
+    One that stayed below its cap (its allocator had emptied its cache, or the failing allocation's size isn't known) doesn't show how much
+    it needs, and comes last.
+    """
+    needs = [need for trial in trials if (need := _need(trial)) is not None]
+    return min(needs, key=lambda need: (need.needed_bytes <= need.trial.report.cap_bytes, need.needed_bytes), default=None)
+
+
+def _need(tried: Trial) -> Need | None:
+    verdict = tried.verdict
+    if verdict.kind is not Kind.OUT_OF_MEMORY or verdict.source in OF_MACHINE or not verdict.peak_bytes:
+        return None
+    measured = verdict.source == "measured" and verdict.peak_bytes > tried.report.cap_bytes
+    return Need(trial=tried, needed_bytes=verdict.peak_bytes + (0 if measured else verdict.asked_bytes or 0), measured=measured)
+
+
+REPORTED = 1.02
+"""A run above its trial by more than this is told, and a report asked for."""
+
+
+def above_trial(memory: MemoryRecord) -> bool:
+    """Tells whether the run needed noticeably more than its trial had shown, and more than identical processes may differ by."""
+    apart = memory.run_peak_bytes - memory.trial_peak_bytes
+    return memory.ratio is not None and memory.ratio > REPORTED and apart > headroom.LEAST_BYTES
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# A launch, from its first trial to its end
+
 
 OWN_FOLDER = ("trainer.args.save_dir", "trainer.args.output_dir")
 """Keys of folders that must be empty when a run begins, and hold the run's own files when it goes on."""
 
 
-def fit(job: Job, screen: Screen = QUIET) -> Fit:
-    """Finds the rung that fits, without the full run."""
-    result = Fit(job=job, screen=screen, fit_only=True)
-    with job.turn, owner.owning(job.folder.path), recorded(result):
-        walk(result)
-    return result
-
-
-def train(job: Job, screen: Screen = QUIET, *, show: tuple[Shows, Shows]) -> Fit:
-    """Finds the rung that fits, then runs the full training there, over several attempts if need be."""
-    result = Fit(job=job, screen=screen)
+def begin(job: Job, screen: Screen = QUIET, *, show: tuple[Shows, Shows] | None = None) -> Fit:
+    """Finds the rung that fits, then runs the full training there, over several attempts if need be. ``show``: where its output is shown;
+    None: there is no full run."""
+    result = Fit(job=job, screen=screen, fit_only=show is None)
     with job.turn, owner.owning(job.folder.path), recorded(result):
         _carried_out(result, show)
     return result
@@ -70,11 +346,11 @@ def go_on(launch: Resumable, screen: Screen = QUIET, *, show: tuple[Shows, Shows
     return result
 
 
-def _carried_out(result: Fit, show: tuple[Shows, Shows]) -> None:
+def _carried_out(result: Fit, show: tuple[Shows, Shows] | None) -> None:
     if result.chosen is None:
         walk(result)
-    if result.chosen is not None and not result.fit_only:
-        attempts.see_through(result, show=show)
+    if result.chosen is not None and not result.fit_only and show is not None:
+        see_through(result, show=show)
 
 
 @contextmanager
@@ -229,7 +505,7 @@ def try_one(draft: Draft, screen: Screen) -> tuple[Trial, dict[str, Any]]:
         found = "no rung is named" if wanted is None else f"there is no rung {wanted}"
         cure = f"Give one from 0 to {last}; `autofit ladder` numbers them."
         raise BadInput([Fault(key="rung", found=found, cure=cure, where="command line")])
-    job = prepare(draft, screen)
+    job = prepare(draft, screen.say)
     screen.planned(job)
     with job.turn, owner.owning(job.folder.path):
         tried = make_trial(Fit(job=job, screen=screen, fit_only=True), job.ladder.rungs[wanted])
@@ -259,7 +535,7 @@ def _as_it_was(launch: Resumable, screen: Screen, until_the_end: ExitStack) -> F
     if left:
         found = f"processes of it are still there: {', '.join(map(str, left))}"
         raise BadInput([Fault(key="", where=str(launch.folder.path), found=found, cure="End them, or wait until they have ended.")])
-    turn = until_the_end.enter_context(turn_of(recipe, screen))
+    turn = until_the_end.enter_context(turn_of(recipe, screen.say))
     budget = budget_in_turn(recipe, waited=turn.waited)
     job = Job(adapter=adapter, ladder=ladder, budget=budget, folder=launch.folder, turn=turn, say=screen.say)
     result = Fit(job=job, screen=screen, trials=trials, sames=sames, attempts=made, forgiven=len(made), kept=record.kept)
@@ -275,3 +551,401 @@ def _as_it_was(launch: Resumable, screen: Screen, until_the_end: ExitStack) -> F
         result.chosen = next(one for one in reversed(result.trials) if one.rung.index == record.chosen_rung_index)
         result.command = start.native_command(job, result.chosen.rung)
     return result
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# The search
+
+
+WITH_ITS_CURE = "with what makes it the asked training"
+OF_MEMORY = (Kind.OUT_OF_MEMORY, Kind.SPILLED, Kind.CARD_TAKEN)
+"""Failures of a trial with its cure after which the search keeps that cure; after CARD_TAKEN it is tried again when the card is free."""
+
+
+class RungSearch:
+    """The search on one ladder: tries rungs until one fits and is the asked training, or nothing is left to try."""
+
+    def __init__(self, result: Fit) -> None:
+        self._result, self._job = result, result.job
+        self._history = [*_disproved(result), *(as_tried(one, self._job.budget.cap_bytes) for one in result.trials)]
+        self._earlier = past.of(self._job)
+        self.misread: Misread | None = None
+        self.unturned = ""
+        """The reason, if the trial of rung 0 disproves what was read of the command, or its micro-batch can't be turned as planned."""
+
+    def run(self) -> tuple[search.Move, Job]:
+        """Returns the move that ended the search, and the job with what makes its chosen rung the asked training.
+
+        The move is a ``Try`` if the last trial showed that the ladder is to be made anew (``unturned``), or that others hold the card.
+        """
+        while isinstance(move := self._try_until_one_fits(), search.Chosen):
+            found = _prove(self._result, move.rung, self._job)
+            if found.refused:
+                self._rule_out(found.refused)
+            elif found.job is None or self._fits_with_its_cure(found, move.rung):
+                # one that accumulates no more than asked needs nothing
+                return move, found.job or (self._job if proof.needed(self._job, move.rung) else self._result.job)
+        return move, self._job
+
+    def _rule_out(self, why: str) -> None:
+        self._history = [_ruled_out(one, self._job.ladder, why) for one in self._history]
+
+    def _fits_with_its_cure(self, found: Proof, rung: Rung) -> bool:
+        """Tries the rung again with what makes it the asked training, which may need more memory.
+
+        If it needs too much, the search goes on with the cure: what fitted without it says nothing any more of rungs that accumulate.
+        """
+        assert found.job is not None
+        tried = make_trial(self._result, rung, job=found.job, why=WITH_ITS_CURE)
+        if tried.verdict.fits:
+            return True
+        if tried.verdict.kind not in OF_MEMORY:
+            self._result.refused = f"it is the asked training only with what puts it right from outside, and then: {tried.verdict.why}"
+            self._rule_out(self._result.refused)
+            return False
+        self._job = found.job
+        self._history = [one for one in self._history if not _fits_accumulating(one, self._job.ladder)]
+        self._history.append(as_tried(tried, self._job.budget.cap_bytes))
+        return False
+
+    def _try_until_one_fits(self) -> search.Move:
+        policy, ladder = self._job.recipe.ladder.search, self._job.ladder
+        while True:
+            move = search.next_move(ladder, self._history, policy=policy, earlier=self._earlier, asked_first=self._job.adapter.general)
+            if not isinstance(move, search.Try):
+                return move
+            tried = make_trial(self._result, move.rung, job=self._job, why=move.why)
+            self._history.append(as_tried(tried, self._job.budget.cap_bytes))
+            waits = sum(one.verdict.kind is Kind.CARD_TAKEN for one in self._result.trials)
+            taken = tried.verdict.kind is Kind.CARD_TAKEN
+            if self._is_unturned(tried) or (taken and not card_is_back(self._result, tried.verdict.why, waits=waits)):
+                return move
+
+    def _is_unturned(self, tried: Trial) -> bool:
+        """Tells whether the trials show another ladder for a person's command, or a micro-batch that can't be turned as planned."""
+        job = self._job
+        if not job.adapter.general or self._result.unturned:
+            return False
+        told = rung_zero.showed(self._result.trials, unsaid=job.adapter.asked.unsaid)
+        if told is not None and job.adapter.believing(told.ran, told.arrived) is not None:
+            read_at = job.adapter.asked.read_at
+            self.misread = replace(told, read={name: value for name, value in told.read.items() if name in (*read_at, WORLD_SIZE)})
+            self.unturned = self.misread.words(read_at)
+            return True
+        if tried.rung.index or MICRO_BATCH not in job.recipe.ladder.order:
+            return False
+        self.misread = misread(job, tried)
+        drawn = rung_zero.drawn(tried) if job.recipe.ladder.keep_batch else ""
+        self.unturned = self.misread.words(job.adapter.asked.read_at) if self.misread is not None else drawn
+        return bool(self.unturned)
+
+
+def _fits_accumulating(tried: search.Tried, ladder: Ladder) -> bool:
+    """Tells whether a rung fits that accumulates more than asked."""
+    return tried.verdict.fits and tried.rung.accumulation > ladder.asked.accumulation
+
+
+def _ruled_out(tried: search.Tried, ladder: Ladder, why: str) -> search.Tried:
+    """A rung that fits but isn't the asked training, as a failure that rules out every rung with more accumulation than asked."""
+    if not _fits_accumulating(tried, ladder):
+        return tried
+    return replace(tried, verdict=replace(tried.verdict, kind=Kind.ALTERED, source="accumulation", why=why))
+
+
+def _disproved(result: Fit) -> list[search.Tried]:
+    """Rungs at which a full run of this same launch ran out of memory. They count as failed, whatever their trials said."""
+    rungs = result.job.ladder.rungs
+    return [
+        search.Tried(rung=rungs[one.rung_index], verdict=Verdict(kind=Kind.OUT_OF_MEMORY, phase=Phase.FINISH, why=one.why))
+        for one in result.reuse.failures
+        if one.rung_index < len(rungs)
+    ]
+
+
+def _prove(result: Fit, rung: Rung, job: Job) -> Proof:
+    """Proves whether the rung is the asked training and tells it. Runs twins if it accumulates more or checkpoints from outside.
+
+    ``job``: the launch, with the cure that an earlier proof has found, if there was one.
+    """
+    twins = proof.needed(job, rung)
+    if not twins:
+        found = Proof(same=as_asked(job.ladder, rung))
+    else:
+        with doing(f"running the same rows in two layouts: is an update at rung {rung.index} the asked one?"):
+            found = proof.prove(job, rung)
+    same = found.same if found.refused else proof.of_exact(found.job or job, rung, found.same)
+    if same.gradient == PROVEN and (less := course.given_up(job.ladder, rung)):
+        same = replace(same, gradient=f"{GIVEN_UP}: {less}")
+    if twins and job is not result.job and (before := result.same) is not None:
+        notes = [*before.notes, *(note for note in same.notes if note not in before.notes)]
+        same = replace(same, cure={**before.cure, **same.cure}, notes=tuple(notes))
+    result.same, result.refused = same, found.refused or result.refused
+    result.sames[rung.index] = same
+    result.told().proven(rung, same, found.refused)
+    return replace(found, same=same)
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Trials
+
+
+def make_trial(result: Fit, rung: Rung, *, job: Job | None = None, why: str = "") -> Trial:
+    """Tries a rung and adds the trial to the launch's. ``job``: the launch with what puts its update right; ``why``: the reason for
+    choosing this rung, for the screen."""
+    job, made, result.trying = job or result.job, result.trials, rung
+    if why:
+        result.screen.say(f"rung {rung.index} next: {why}", "dim")
+    result.told().say(f"trial {len(made) + 1}: rung {rung.index}  {rung}", "")
+    tried = trial.run(job, rung)
+    if job.adapter.general and not job.adapter.asked.unseen_step:
+        asked = next((one for one in reversed(made) if one.rung.index == 0), None)
+        tried = rung_zero.held_against(tried, asked, job.ladder)
+    if misread(job, tried) is None:  # else it measured another rung
+        past.keep(job, tried)
+    made.append(tried)
+    result.trying = None
+    result.told().trial_ended(tried)
+    return tried
+
+
+def misread(job: Job, tried: Trial) -> Misread | None:
+    """Says how a trial of rung 0 disproves what was read of a user's own command; None if it doesn't, or is another rung's."""
+    return rung_zero.misread(tried, unsaid=job.adapter.asked.unsaid) if job.adapter.general else None
+
+
+def card_is_back(result: Fit, holder: str, *, waits: int = 0) -> bool:
+    """Tells whether the card is free again, after waiting if the recipe says so. ``waits``: the waits of this launch so far."""
+    device = result.job.recipe.device
+    if device.when_taken == "stop" or waits > MOST_WAITS:
+        return False
+    most, result.waits_for = format_duration(device.taken_timeout_s), holder
+    result.told().say(f"the card is taken: {holder}. Waiting up to {most} for it (device.when_taken=stop would end it here)")
+    back = not devices.wait_for(result.job.budget, timeout_s=device.taken_timeout_s)
+    result.waits_for = ""
+    return back
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# The full run
+
+
+WORTH_A_TRIAL = 20
+"""A lower rung gets a trial first if that takes less than 1/20 of the failed attempt's time."""
+
+
+_Start = tuple[Command, Rung, MoveRecord]
+"""The command and rung that an attempt starts with, and the move that led to them; for the first attempt an empty move."""
+
+
+def see_through(result: Fit, *, show: tuple[Shows, Shows]) -> None:
+    """Launches the chosen rung; after a failure launches again as ``recovery`` decides, until the run is done or nothing helps.
+
+    If ``result`` already has attempts, the run is resumed.
+    """
+    assert result.chosen is not None and result.command is not None
+    begin = _next(result) if result.attempts else (result.command, result.chosen.rung, MoveRecord())
+    while begin is not None:
+        if not _card_is_free(result, begin[1]):
+            return
+        outcome = _attempt(result, begin, show=show)
+        if outcome.done:
+            result.status = Status.DONE
+            _hold_to_what_was_due(result)
+            with doing("reading what the run has achieved"):
+                result.results = dict(result.job.adapter.results(folder=result.job.folder.path))
+            return
+        begin = _next(result)
+    result.status = Status.DIVERGED if result.attempts[-1].ended == Ended.DIVERGED else Status.FAILED
+
+
+def _attempt(result: Fit, begin: _Start, *, show: tuple[Shows, Shows]) -> RunRecord:
+    """Launches the trainer once and follows it to its end. Raises Interrupted if a signal ended it; the record has that, too."""
+    assert result.chosen is not None
+    command, rung, move = begin
+    job, chosen, files = result.job, result.chosen, result.job.folder.attempt(len(result.attempts) + 1)
+    attempt = AttemptRecord.whole(
+        number=files.number, command=command.shell(), began=time.time(), checkpoint=move.checkpoint, workers=move.workers,
+        phase=Phase.TRAIN, effective_batch=rung.effective_batch, **rung.told,
+    )  # fmt: skip
+    result.attempts.append(attempt)
+    result.status, result.command = Status.RUNNING, command
+    result.told().launched(attempt.command)
+    child = start.start(job, command, files, show=show)
+    try:
+        run = replace(job, say=result.deviated)
+        outcome = watch.follow(run, child, result.attempts, base_bytes=chosen.report.base_bytes, due=result.due)
+    except (Interrupted, KeyboardInterrupt):
+        result.note(ended=Ended.INTERRUPTED, seconds=time.time() - attempt.began)
+        raise
+    result.outcome = outcome
+    failure = outcome.memory_failure or {}
+    same = {name: getattr(outcome, name) for name in ("ended", "phase", "evidence", "peak_bytes", "seconds")}
+    ended = result.note(**same, source=failure.get("source"), asked_bytes=failure.get("asked_bytes"))
+    if not outcome.done:
+        by = f": {ended.evidence}" if ended.evidence else ""
+        lasted = f"attempt {ended.number} ended after {format_duration(ended.seconds)}"
+        result.told().say(f"autofit: {lasted}: {ended.ended} in {ended.phase}{by}", "red")
+    _strike_out(result)
+    return outcome
+
+
+def _hold_to_what_was_due(result: Fit) -> None:
+    """Compares the optimizer steps of a finished run below the asked rung with those of the asked training. One that was resumed from a
+    checkpoint isn't compared: it made some steps before."""
+    outcome, rung, due = result.outcome, result.rung, result.due if result.rung is not None and result.rung.index else None
+    if outcome is None or outcome.optimizer_steps is None or due is None or rung is None or result.attempts[-1].checkpoint is not None:
+        return
+    same, times = result.certificate(rung), rung.accumulation / result.job.ladder.asked.accumulation
+    result.steps = course.judged(outcome.optimizer_steps, due, times=times, same=same, stopped=outcome.stopped_early)
+    result.sames[rung.index] = with_steps(same, result.steps)
+    if result.same is not None and result.chosen is not None and rung.index == result.chosen.rung.index:
+        result.same = result.sames[rung.index]
+    if result.steps.otherwise:
+        result.status = Status.OTHER_TRAINING
+
+
+DISPROVES = (Ended.OUT_OF_MEMORY, Ended.HOST_MEMORY)
+"""Ends that show that the fit was wrong."""
+
+
+def _strike_out(result: Fit) -> None:
+    """Strikes the kept fit out if the run ran out of memory at that rung, or lost something to memory. It is never used again."""
+    last, outcome = result.attempts[-1], result.outcome
+    assert result.chosen is not None and outcome is not None
+    lost = outcome.lost_to_memory
+    for_good = last.ended in DISPROVES or bool(lost)
+    if last.rung_index != result.chosen.rung.index or not (for_good or last.ended == Ended.KILLED):
+        return
+    why = lost[0] if last.ended not in DISPROVES and lost else last.evidence or str(last.ended)
+    if wrong := reuse.strike_out(result.job, result.kept.digest, rung_index=last.rung_index, why=why[:200], for_good=for_good):
+        result.deviated(f"could not write down that its fit was wrong: {wrong}")
+    elif result.kept.digest is not None and not for_good:
+        result.deviated("was killed for an unknown reason: its kept fit is not used again before new trials")
+
+
+def _next(result: Fit) -> _Start | None:
+    """Returns what to launch after the last attempt has ended; None if nothing more can be done."""
+    move = _move(result)
+    while move.move == "go_on" and _needs_a_trial(result, move):
+        tried = make_trial(result, result.job.ladder.rungs[move.rung_index or 0])
+        if not tried.verdict.lower_rung_may_help:  # another kind of failed trial doesn't end a run that has begun
+            break
+        move = _move(result)
+    rung = result.job.ladder.rungs[move.rung_index] if move.rung_index is not None else None
+    if rung is None:
+        result.told().say(f"autofit: nothing more is tried: {move.why}", "red")
+        return None
+    origin = f"from {move.checkpoint}" if move.checkpoint is not None else "from the beginning"
+    workers = f", {move.workers} loader workers" if move.workers is not None else ""
+    result.told().say(f"autofit: {move.why}. Rung {rung.index} ({rung}{workers}), {origin}")
+    place = result.job.adapter.saved(result.job.folder.path).place
+    if move.checkpoint is None and place.exists():  # it starts from the beginning, and removes nothing
+        place.rename(place.with_name(f"{place.name}.attempt-{len(result.attempts)}"))
+    return start.command_of_attempt(result.job, move, rung, attempt=len(result.attempts) + 1), rung, move
+
+
+def _move(result: Fit) -> MoveRecord:
+    """Decides what comes next, and writes it down. If the card is to be waited for, that is done before the launch."""
+    job, asked, (left, spoiled) = result.job, result.job.adapter.asked, _left(result)
+    result.note(left=list(left))
+    tried = tuple(Tried(rung=one.rung, verdict=one.verdict) for one in result.trials)
+    history = History(
+        ladder=job.ladder, rules=job.recipe.recover, attempts=tuple(result.attempts), checkpoints=tuple(left), spoiled=spoiled,
+        keeps=asked.keeps, tried=tried, workers=asked.workers, forgiven=result.forgiven,
+    )  # fmt: skip
+    move = decide(history)
+    resumed = len(result.attempts) == result.forgiven  # a person has said so, and was told of it
+    if not move.stops and not resumed and (newer := job.adapter.edited(since=job.folder.launched())):
+        why = f"edited since the launch: {', '.join(newer)}; autofit resume goes on with that, at the launch's rung"
+        move = MoveRecord(move="stop", why=why, checkpoint=move.checkpoint)
+    result.note(next=move)
+    result.write()
+    return move
+
+
+def _left(result: Fit) -> tuple[Sequence[Checkpoint], Mapping[Path, str]]:
+    """Returns (checkpoints that the run can be resumed from; if there are none, the files it saved, each with why it can't be used).
+
+    Checkpoints that lay there before the run began, or before it was begun anew, are not its own.
+    """
+    began = next((one.began for one in reversed(result.attempts) if one.checkpoint is None), 0.0)
+    with doing("looking which checkpoints are whole"):
+        saved = result.job.adapter.saved(result.job.folder.path)
+        looked = {path: one for path, one in saved.look(saved.files).items() if files.written_at(path) >= began - 1.0}
+    whole = [Checkpoint.whole(**dict(one)) for one in looked.values() if isinstance(one, Checkpoint)]
+    return whole, {} if whole else {path: one for path, one in looked.items() if not isinstance(one, Checkpoint)}
+
+
+def _needs_a_trial(result: Fit, move: MoveRecord) -> bool:
+    """Tells whether the rung gets a trial before it is launched: it may need more than the failed one, or its trial is cheap."""
+    assert result.chosen is not None
+    last = result.attempts[-1]
+    if move.rung_index == last.rung_index or any(one.rung.index == move.rung_index for one in _as_it_is_launched(result)):
+        return False
+    return move.unproven or result.chosen.seconds * WORTH_A_TRIAL < last.seconds
+
+
+def _as_it_is_launched(result: Fit) -> Sequence[Trial]:
+    """The trials that tell of what is launched: those before a cure was known didn't have it, and can have needed less."""
+    if result.same is None or not result.same.cure:
+        return result.trials
+    cured_since = next((at for at, one in enumerate(result.trials) if one is result.chosen), 0)
+    return result.trials[cured_since:]
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# The card
+
+
+def _card_is_free(result: Fit, rung: Rung) -> bool:
+    """Returns True if the card is free, after waiting if the recipe says so. Else sets the status and returns False."""
+    holder = devices.taken(result.job.budget)
+    if not holder or card_is_back(result, holder):
+        return True
+    result.status = Status.CARD_TAKEN
+    no = f"not launched: the card is taken: {holder}. The command above is what fits; start it when the card is free"
+    result.told().say(no, "red")
+    return False
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# What might fit, if no rung does
+
+
+def could_fit(result: Fit) -> Iterator[Could]:
+    """Yields what a person could accept: wheels that are asked and nobody lets turn; the difference that a proof has found; a smaller
+    effective batch, if only that keeps the micro-batch up."""
+    job, rules = result.job, result.job.recipe.ladder
+    accumulates = not result.refused and all(trial.verdict.source != "accumulation" for trial in result.trials)
+    others = [name for name in job.recipe.ask if name not in (*rules.order, *AS_ASKED)]
+    for name in others:
+        order = (*rules.order, name)
+        freed = _freed(job, order=order)
+        if freed is not None and any(name in freed.ladder.given_up(rung) for rung in freed.ladder.rungs):
+            rung = _estimated(freed, accumulates=accumulates)
+            yield Could(flag=f"--give-up {name}", key=f"ladder.order=[{','.join(order)}]", rung=rung)
+    if result.refused and rules.keep_update:
+        yield Could(flag="--allow-difference", key="ladder.keep_update=false", rung=_estimated(job, accumulates=True))
+    fixed = result.misread is None and len({rung.micro_batch for rung in job.ladder.rungs}) == 1 and type(job.adapter).general
+    if rules.keep_batch and job.ladder.asked.micro_batch > 1 and (fixed or not accumulates):
+        order = (MICRO_BATCH, *(name for name in rules.order if name != MICRO_BATCH))
+        wheels = {name: rule for name, rule in rules.wheels.items() if name != MICRO_BATCH}
+        freed = _freed(job, keep_batch=False, order=order, wheels=wheels)
+        rung = _estimated(freed, accumulates=True) if freed is not None else None
+        yield Could(flag="--allow-batch", key="ladder.keep_batch=false", rung=rung)
+
+
+def _freed(job: Job, **rules: Any) -> Job | None:
+    """The launch with other rules of its ladder; None where they can't be."""
+    adapter = type(job.adapter)(job.recipe.model_copy(update={"ladder": job.recipe.ladder.model_copy(update=rules)}))
+    try:
+        return None if adapter.check() else replace(job, adapter=adapter, ladder=build.ladder_of(adapter))
+    except BadInput:
+        return None
+
+
+def _estimated(job: Job, *, accumulates: bool) -> Rung | None:
+    """Returns the first rung that is estimated to fit. ``accumulates``: more accumulation than asked is no other training."""
+    need, ladder = estimates(job.ladder.rungs, past.of(job)), job.ladder
+    may = (rung for rung in ladder.rungs if accumulates or rung.accumulation <= ladder.asked.accumulation)
+    return next((rung for rung in may if need.get(rung.index, 2.0) <= 1.0), None)

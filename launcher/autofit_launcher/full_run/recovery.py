@@ -1,6 +1,6 @@
 """Decides what to do after an attempt has ended. Pure: the same history always gives the same move.
 
-A move stays at the rung or goes down the ladder, never up, and never changes the effective batch. ``engine.attempts`` carries it out.
+A move stays at the rung or goes down the ladder, never up, and never changes the effective batch. ``engine.launch`` carries it out.
 """
 
 from __future__ import annotations

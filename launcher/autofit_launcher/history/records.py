@@ -1,13 +1,14 @@
 """The shape of ``record.json``, which is also what ``--json`` prints; docs/record.schema.json is made of it.
 
 Every key has a default, so that an older autofit's record can be read. Keys of a later autofit are kept as they are. To add a key, add a
-field here and its value where the record is made (``engine.state``, ``trial.trial``, ``full_run.watch``), then run ``make schema``.
+field here and its value where the record is made (``engine.launch``, ``trial.trial``, ``full_run.watch``), then run ``make schema``.
 """
 
 from __future__ import annotations
 
 import json
 from contextlib import suppress
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, Self
 
@@ -17,6 +18,24 @@ from autofit_launcher.shared.sizes import format_number
 
 FORMAT = 2
 """Format of the record. Records of format 1 (without the key) have no attempts and can't be resumed."""
+
+
+class Status(StrEnum):
+    """The state of a launch, or its end. ``record.json`` says what really happened."""
+
+    TRYING = "trying"  # trials are being made; found in a record whose launcher is gone: it was killed then
+    RUNNING = "running"  # the full run is on its way; likewise
+    DONE = "done"
+    NO_RUNG_FITS = "no_rung_fits"
+    CRASHED = "crashed"  # a trial ended so, which no lower rung cures; likewise the next three
+    STALLED = "stalled"
+    VACUOUS = "vacuous"
+    DIVERGED = "diverged"  # or the full run did: its loss was not finite, and so it is not done, whether it came to its end or not
+    CARD_TAKEN = "card_taken"  # others came to the card, and it was not waited for, or in vain
+    FAILED = "failed"  # the full run
+    OTHER_TRAINING = "other_training"  # the full run came to its end, and made other optimizer steps than asked: it is not done
+    INTERRUPTED = "interrupted"
+    STOPPED = "stopped"  # autofit itself could not go on
 
 
 class RecordPart(BaseModel):

@@ -79,14 +79,6 @@ def next_move(
     return NothingLeft(why="exhausted" if wall == len(ladder.rungs) else "not_memory")
 
 
-def most_left(ladder: Ladder, history: Sequence[Tried], *, policy: Policy) -> int:
-    """The most trials still to be made, none twice: as many as the walk makes if every trial fails as late as it can."""
-    left = _standing(ladder, history, policy)[3]
-    if policy == "exhaustive":
-        return len(left)
-    return min(len(left), len(_walked(ladder, left, Phase.VALIDATE, {})) + (FREE if policy == "predicted" else 0))
-
-
 def _standing(ladder: Ladder, history: Sequence[Tried], policy: Policy) -> tuple[Sequence[Tried], int, int, Sequence[Rung]]:
     """Trials that say something of their rung, the first rung that fits, the first failure that no lower rung cures (each the ladder's
     length where there is none), and the rungs above both that nothing has decided.
@@ -214,18 +206,18 @@ def _led(ladder: Ladder, left: Sequence[Rung], real: Sequence[Tried], earlier: S
     wish, first = _wished(ladder, left, real, earlier), left[0]
     if wish.rung is first:
         return wish if real else Try(rung=first)  # the asked one needs no reason
-    by_walk = _walked(ladder, ladder.rungs[: first.index + 1], Phase.TRAIN, {tried.rung.index: tried for tried in real})
+    by_walk = _walked(ladder, ladder.rungs[: first.index + 1], {tried.rung.index: tried for tried in real})
     if len(by_walk) + FREE >= len(real) + 2:
         return wish
     return Try(rung=first, why="the next of the ladder: a needless trial further down would be one too many")
 
 
-def _walked(ladder: Ladder, rungs: Sequence[Rung], phase: Phase, said: Mapping[int, Tried]) -> Sequence[Tried]:
-    """The walk's trials of ``rungs`` where all fail: as ``said``, the others for want of memory in ``phase``."""
+def _walked(ladder: Ladder, rungs: Sequence[Rung], said: Mapping[int, Tried]) -> Sequence[Tried]:
+    """The walk's trials of ``rungs`` where all fail: as ``said``, the others for want of memory in training."""
     made: list[Tried] = []
     for rung in rungs:
         if dominated_by(ladder, rung, made) is None:
-            made.append(said.get(rung.index) or Tried(rung=rung, verdict=Verdict(kind=Kind.OUT_OF_MEMORY, phase=phase, why="")))
+            made.append(said.get(rung.index) or Tried(rung=rung, verdict=Verdict(kind=Kind.OUT_OF_MEMORY, phase=Phase.TRAIN, why="")))
     return made
 
 

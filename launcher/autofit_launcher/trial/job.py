@@ -12,6 +12,12 @@ from autofit_launcher.ladder.rungs import Ladder
 from autofit_launcher.machine.device_lock import Turn
 from autofit_launcher.machine.devices import Budget
 
+Say = Callable[[str, str], object]
+"""Shows the person a line in a style of rich's."""
+
+
+def quiet(words: str, style: str) -> None: ...
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Job:
@@ -24,8 +30,7 @@ class Job:
     folder: RunFolder
     turn: Turn = field(default_factory=Turn)
     """The launch's turn on the device; given back when the launch is over."""
-    say: Callable[[str, str], object] = lambda words, style: None
-    """Shows the person a line in a style of rich's."""
+    say: Say = quiet
 
     @property
     def recipe(self) -> Recipe:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from autofit_launcher.engine.state import REPORTED
+from autofit_launcher.engine.launch import REPORTED
 from tests.helpers.command_line import autofit
 from tests.helpers.nasty import make_nasty
 

@@ -15,11 +15,10 @@ from autofit_launcher.adapter.build import ladder_of
 from autofit_launcher.adapter.commands import Checkpoint
 from autofit_launcher.cli.launch_view import Display
 from autofit_launcher.cli.say import Terminal
-from autofit_launcher.engine.below import Could
-from autofit_launcher.engine.state import Fit, Status
+from autofit_launcher.engine.launch import Could, Fit
 from autofit_launcher.errors import Fault
 from autofit_launcher.full_run.cause import Ended
-from autofit_launcher.history.records import AttemptRecord, RunRecord
+from autofit_launcher.history.records import AttemptRecord, RunRecord, Status
 from autofit_launcher.ladder.search import Tried, Try, next_move
 from autofit_launcher.ladder.verdict import Kind, Verdict
 from autofit_launcher.shared.report import SAMPLES, TrialReport

@@ -12,7 +12,7 @@ import yaml
 from autofit_launcher.cli import main, submit
 from autofit_launcher.config import recipe
 from autofit_launcher.config.recipe import Draft, Provenance
-from autofit_launcher.engine import resumption
+from autofit_launcher.engine import prepare
 from autofit_launcher.errors import BadInput
 from autofit_launcher.history import owner, runs
 from autofit_launcher.history.run_folder import RunFolder
@@ -80,10 +80,10 @@ def test_a_launcher_of_hydras_is_refused(place: Path, capsys: pytest.CaptureFixt
 
 def test_what_a_job_asks_for_can_be_said_anew_when_a_run_goes_on(place: Path) -> None:
     (place / "recipe.yaml").write_text(recipe.as_yaml(draft(launch={"kind": "slurm"}).recipe))  # type: ignore[arg-type]
-    said = resumption.draft_of(place, ["launch.slurm.time=90", "launch.slurm.sbatch.qos=long", "launch.kind=here"]).recipe
+    said = prepare.draft_of(place, ["launch.slurm.time=90", "launch.slurm.sbatch.qos=long", "launch.kind=here"]).recipe
     assert said is not None and said.launch.kind == "here" and (said.launch.slurm.time, said.launch.slurm.sbatch) == (90, {"qos": "long"})
     with pytest.raises(BadInput, match=r"launch\.slurm\.tiem"):
-        resumption.draft_of(place, ["launch.slurm.tiem=90"])
+        prepare.draft_of(place, ["launch.slurm.tiem=90"])
 
 
 def test_a_job_that_starts_again_finds_the_launch_that_it_has_begun_and_no_other(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,13 +24,13 @@ from autofit_launcher.cli import runs as folder_verbs
 from autofit_launcher.cli import submit
 from autofit_launcher.config import recipe
 from autofit_launcher.config.schema import LadderRules, Recipe, RecoverRules, TrainerRules, WheelRule
-from autofit_launcher.engine import attempts, resumption
 from autofit_launcher.engine import launch as engine
-from autofit_launcher.engine.state import Fit, Status
+from autofit_launcher.engine import prepare
+from autofit_launcher.engine.launch import Fit
 from autofit_launcher.errors import BadInput, Interrupted
 from autofit_launcher.full_run.cause import Ended
 from autofit_launcher.history import runs
-from autofit_launcher.history.records import AttemptRecord, LadderRecord, MoveRecord
+from autofit_launcher.history.records import AttemptRecord, LadderRecord, MoveRecord, Status
 from autofit_launcher.history.run_folder import RunFolder
 from autofit_launcher.ladder.asked import Asked
 from autofit_launcher.ladder.rungs import Rung, Wheel, build
@@ -175,7 +175,7 @@ def run(tmp_path: Path, *faults: str, workers: int | None = None, **rules: Any) 
     fit = Fit(job=job)
     fitted(fit)
     with (tmp_path / "out").open("wb") as out:
-        attempts.see_through(fit, show=(out, out))
+        engine.see_through(fit, show=(out, out))
     fit.write()
     return fit
 
@@ -318,7 +318,7 @@ def gone_on(job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *words: s
     monkeypatch.setattr(engine, "load_adapter", lambda name: lambda asked: Few(asked, faults))
     monkeypatch.chdir(tmp_path)
     with (tmp_path / "out").open("ab") as out:
-        return engine.go_on(resumption.resumable(job.folder.path, words), show=(out, out))
+        return engine.go_on(prepare.resumable(job.folder.path, words), show=(out, out))
 
 
 def test_an_interrupted_fit_is_gone_on_with_to_its_fit_and_never_becomes_a_training(
@@ -330,12 +330,12 @@ def test_an_interrupted_fit_is_gone_on_with_to_its_fit_and_never_becomes_a_train
     job = prepared(tmp_path)
     monkeypatch.setattr(engine, "walk", stopped)
     with pytest.raises(Interrupted):
-        engine.fit(job)
+        engine.begin(job)
     monkeypatch.setattr(engine, "walk", fitted)
     fit = gone_on(job, tmp_path, monkeypatch)
     assert fit.status is Status.DONE and fit.attempts == [] and not (job.folder.path / "run").exists()
     with pytest.raises(BadInput, match="only trials were asked of it"):
-        resumption.resumable(job.folder.path)
+        prepare.resumable(job.folder.path)
 
 
 def test_a_failed_run_is_gone_on_with_from_its_folder_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -348,7 +348,7 @@ def test_a_failed_run_is_gone_on_with_from_its_folder_alone(tmp_path: Path, monk
     assert fit.status is Status.DONE and told(fit) == ["killed 8", "killed 8", "done 8"], "a person's word gives new restarts"
     assert fit.attempts[2].checkpoint is not None and fit.attempts[2].checkpoint.done == 1
     record = json.loads((before.job.folder.path / "record.json").read_text())
-    assert record["status"] == "done" and len(record["attempts"]) == 3 and resumption.resumable(before.job.folder.path).done
+    assert record["status"] == "done" and len(record["attempts"]) == 3 and prepare.resumable(before.job.folder.path).done
     assert (record["ladder"], record["trial_seconds"], record["same_training"]["refused"]) == ([{"rung_index": 0}], 60.0, "it differs")
 
 
@@ -368,4 +368,4 @@ def test_a_rung_that_was_tried_before_the_cure_was_known_is_tried_again_before_a
         attempts=[AttemptRecord(rung_index=higher.index, seconds=900.0)],
     )
     move = MoveRecord(rung_index=lower.index, unproven=True)
-    assert attempts._needs_a_trial(result, move) is bool(cure)
+    assert engine._needs_a_trial(result, move) is bool(cure)

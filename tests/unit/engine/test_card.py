@@ -18,12 +18,12 @@ from autofit_launcher.adapter.commands import Command
 from autofit_launcher.adapter.protocol import FIRST, RunStart
 from autofit_launcher.config.schema import DeviceRules, Recipe
 from autofit_launcher.engine import launch as engine
-from autofit_launcher.engine.state import Fit, Status
+from autofit_launcher.engine.launch import Fit
 from autofit_launcher.errors import BadInput
 from autofit_launcher.full_run import start as launch
 from autofit_launcher.full_run.memory_usage import Usage
 from autofit_launcher.full_run.watch import RunMeter, RunWatch
-from autofit_launcher.history.records import AttemptRecord
+from autofit_launcher.history.records import AttemptRecord, Status
 from autofit_launcher.history.run_folder import RunFolder
 from autofit_launcher.history.series import read as read_series
 from autofit_launcher.ladder.rungs import Wheel, build
@@ -124,7 +124,7 @@ def test_the_walk_waits_for_a_taken_card_or_stops_as_the_recipe_says(
         return tried(job, next(kinds), index=rung.index)
 
     monkeypatch.setattr(trial, "run", run)
-    fit = engine.fit(job, heard)
+    fit = engine.begin(job, heard)
     assert (fit.status, len(fit.trials)) == (status, trials)
     assert [one.rung.index for one in fit.trials] == [0] * trials, "a taken card says nothing of the rung"
     assert any("the card is taken" in line and "Waiting up to" in line for line in heard.lines) is (when == "wait")
@@ -138,7 +138,7 @@ def test_a_run_is_not_launched_on_a_card_that_others_have_come_to(card: FakeCard
 
     heard = Heard()
     heard.hears = lambda name: setattr(card, "used", 8 * GIB) if name == "fitted" else None
-    fit = engine.train(job, heard, show=(sys.stdout.buffer, sys.stderr.buffer))
+    fit = engine.begin(job, heard, show=(sys.stdout.buffer, sys.stderr.buffer))
     assert fit.status is Status.CARD_TAKEN and fit.outcome is None and "not launched: the card is taken" in heard.lines[-1]
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from autofit_launcher.engine.state import Fit
+from autofit_launcher.engine.launch import Fit
 from autofit_launcher.ladder.same_training import SameTraining, unproven
 from autofit_launcher.ladder.verdict import Kind, Verdict
 from autofit_launcher.shared.report import SAID_ACCUMULATION, UPDATES, TrialReport

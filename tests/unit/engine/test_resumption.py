@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from autofit_launcher.config import recipe
-from autofit_launcher.engine import resumption
+from autofit_launcher.engine import prepare
 from autofit_launcher.errors import BadInput
 from autofit_launcher.history.records import FORMAT
 from autofit_launcher.trainers.suite import snapshot
@@ -32,14 +32,14 @@ def run_folder(place: Path, **record: Any) -> Path:
 def refusal(folder: Path, *words: str) -> str:
     before = snapshot(folder) if folder.is_dir() else {}
     with pytest.raises(BadInput) as refused:
-        resumption.resumable(str(folder), words)
+        prepare.resumable(str(folder), words)
     assert (snapshot(folder) if folder.is_dir() else {}) == before
     assert len(refused.value.faults) == 1
     return str(refused.value)
 
 
 def test_an_interrupted_run_is_read_as_it_was_launched(tmp_path: Path) -> None:
-    found = resumption.resumable(str(run_folder(tmp_path)), ["recover.allow_restart=true", "device.memory=2GiB"])
+    found = prepare.resumable(str(run_folder(tmp_path)), ["recover.allow_restart=true", "device.memory=2GiB"])
     assert found.draft.recipe is not None and found.record.cwd == str(tmp_path) and not found.done
     assert found.draft.recipe.recover.allow_restart and found.draft.recipe.device.memory == 2**31
     assert found.draft.recipe.model_copy(update={"recover": RECIPE.recover, "device": RECIPE.device}) == RECIPE
@@ -51,7 +51,7 @@ def test_a_recipe_of_a_version_with_keys_that_are_gone_is_still_read(tmp_path: P
     older = written.replace("trial:\n", "trial:\n  standby: true\n")
     assert "standby: true" in older
     (folder / "recipe.yaml").write_text(older)
-    assert resumption.resumable(str(folder), []).draft.recipe == RECIPE
+    assert prepare.resumable(str(folder), []).draft.recipe == RECIPE
     assert "this key is withdrawn" in refusal(folder, "trial.standby=true"), "what is typed now is told"
 
 
@@ -95,7 +95,7 @@ def test_a_run_that_runs(tmp_path: Path) -> None:
     folder = run_folder(tmp_path)
     with child(HOLDS, str(folder)) as other:
         assert f"process {other.pid} runs it just now" in refusal(folder)
-    assert resumption.resumable(str(folder)), "its owner was killed"
+    assert prepare.resumable(str(folder)), "its owner was killed"
 
 
 @pytest.mark.parametrize("edited", [
@@ -106,7 +106,7 @@ def test_attempts_and_trials_of_another_ladder(tmp_path: Path, edited: dict[str,
     from autofit_launcher.adapter.build import ladder_of
     from autofit_launcher.adapter.registry import load_adapter
 
-    found, ladder = resumption.resumable(str(run_folder(tmp_path, **edited))), ladder_of(load_adapter("script")(RECIPE))
+    found, ladder = prepare.resumable(str(run_folder(tmp_path, **edited))), ladder_of(load_adapter("script")(RECIPE))
     with pytest.raises(BadInput, match="aren't those of its recipe's ladder"):
         found.attempts(ladder), found.trials(ladder)
 
@@ -123,4 +123,4 @@ def test_an_attempt_whose_launcher_was_killed_lasted_as_long_as_it_was_seen(tmp_
     folder = run_folder(tmp_path, attempts=made)
     for lines, seconds in (([], 0.0), ([101.0, 149.0], 0.0), ([149.0, 201.0, 260.0], 60.0)):
         (folder / "series.jsonl").write_text("".join(json.dumps({"at": at}) + "\n" for at in lines))
-        assert [one.seconds for one in resumption.resumable(str(folder)).attempts(ladder)] == [50.0, seconds]
+        assert [one.seconds for one in prepare.resumable(str(folder)).attempts(ladder)] == [50.0, seconds]

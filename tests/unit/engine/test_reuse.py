@@ -12,8 +12,8 @@ import pytest
 
 from autofit_launcher.cli import main
 from autofit_launcher.config import recipe_files
-from autofit_launcher.engine import launch, resumption, reuse
-from autofit_launcher.engine.state import Fit
+from autofit_launcher.engine import launch, prepare, reuse
+from autofit_launcher.engine.launch import Fit
 from autofit_launcher.errors import Interrupted
 from autofit_launcher.history import digests, kept_fits
 from autofit_launcher.history.runs import run_in
@@ -41,7 +41,7 @@ def test_a_run_that_was_launched_on_a_kept_fit_can_be_gone_on_with(launches: Lau
     launches.fault = "import time; raise SystemExit(3)"
     fit = launches.train()
     assert launches.tried == [] and fit.outcome is not None
-    found = resumption.resumable(str(fit.job.folder.path))
+    found = prepare.resumable(str(fit.job.folder.path))
     trials, _ = found.trials(LADDER)
     assert [one.rung.micro_batch for one in trials] == [8, 4] and trials[1].report.base_bytes == 7 and trials[1].kept
 
@@ -178,7 +178,7 @@ def interrupted_and_gone_on_with(launches: Launches, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(launch.build, "ladder_of", lambda adapter: LADDER)
     monkeypatch.setattr(launch, "budget_in_turn", lambda recipe, waited: launches.budget)
     with (launches.place / "out").open("wb") as out:
-        return launch.go_on(resumption.resumable(stopped.value.run_dir), show=(out, out))
+        return launch.go_on(prepare.resumable(stopped.value.run_dir), show=(out, out))
 
 
 def test_a_launch_that_is_gone_on_with_in_its_trials_notes_its_end_and_is_not_called_killed(

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from autofit_launcher.engine import launch as engine
-from autofit_launcher.engine.state import Fit, Status
+from autofit_launcher.engine.launch import Fit
+from autofit_launcher.history.records import Status
 from autofit_launcher.ladder.rungs import Rung
 from autofit_launcher.ladder.verdict import Kind, Verdict
 from autofit_launcher.shared.report import Phase, TrialReport

@@ -20,7 +20,6 @@ from autofit_launcher.ladder.search import (
     dominated_by,
     estimates,
     load,
-    most_left,
     next_move,
 )
 from autofit_launcher.ladder.verdict import Kind, Verdict
@@ -237,19 +236,6 @@ def test_a_crash_at_a_rung_below_ends_nothing_before_what_is_above_was_walked() 
     assert next_move(ladder, [crash, again], policy="predicted") == NothingLeft(why="not_memory")
     fits = Tried(rung=ladder.asked, verdict=FITS)
     assert next_move(ladder, [crash, fits], policy="predicted") == Chosen(rung=ladder.asked)
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.integers(0, 10**9))
-def test_no_more_trials_are_made_than_were_said_to_be_left(seed: int) -> None:
-    draw, surface = world(seed, most=30)
-    _, earlier = draw.choice(list(surfaces.measured_before(draw, surface)))
-    policies: tuple[Policy, ...] = ("predicted", "walk", "exhaustive")
-    for policy in policies:
-        found = searched(surface, policy, earlier)
-        for made in range(found.trials + 1):
-            left = found.trials - made
-            assert left <= most_left(surface.ladder, found.history[:made], policy=policy) <= len(surface.ladder.rungs) - made
 
 
 def with_workers() -> Ladder:

@@ -15,7 +15,6 @@ import pytest
 from autofit_launcher.config.recipe import Draft, Provenance
 from autofit_launcher.config.schema import DeviceRules, Recipe
 from autofit_launcher.engine import prepare
-from autofit_launcher.engine.state import Screen
 from autofit_launcher.errors import BadInput, Fault
 from autofit_launcher.machine import device_lock
 from tests.helpers import children
@@ -155,13 +154,12 @@ def test_a_launch_waits_for_the_card_of_another_and_budgets_what_is_free_then(ca
     heard: list[str] = []
     with another(card.uuid) as child:
 
-        class Hears(Screen):
-            def say(self, words: str, style: str = "yellow") -> None:
-                heard.append(words)
-                card.used, card.processes = 0, [[]]
-                child.kill()
+        def say(words: str, style: str) -> None:
+            heard.append(words)
+            card.used, card.processes = 0, [[]]
+            child.kill()
 
-        job = prepare.prepare(draft(tmp_path), Hears())
+        job = prepare.prepare(draft(tmp_path), say)
     assert len(heard) == 1 and job.turn.waited
     assert job.budget.free_bytes == card.total - card.reserved
     with job.turn:

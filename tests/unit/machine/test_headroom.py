@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from autofit_launcher.engine.state import above_trial
+from autofit_launcher.engine.launch import above_trial
 from autofit_launcher.history.records import MemoryRecord
 from autofit_launcher.machine import headroom
 

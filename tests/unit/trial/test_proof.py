@@ -16,7 +16,8 @@ from autofit_launcher.adapter.protocol import Correction, row_by_row
 from autofit_launcher.cli.launch_view import Display
 from autofit_launcher.config.schema import Recipe
 from autofit_launcher.engine import launch as engine
-from autofit_launcher.engine.state import Fit, Status
+from autofit_launcher.engine.launch import Fit
+from autofit_launcher.history.records import Status
 from autofit_launcher.ladder.asked import Asked
 from autofit_launcher.ladder.rungs import Rung, Wheel, build
 from autofit_launcher.ladder.same_training import END_UNSEEN, SameTraining, unproven
@@ -163,7 +164,7 @@ def test_a_refusal_sends_the_search_on_to_what_keeps_the_micro_batch(
 
     monkeypatch.setattr(trial, "run", tried)
     wheels = [Wheel(name="micro_batch", values=(8, 4, 2)), Wheel(name="image_size", values=(128, 64))]
-    fit = engine.fit(replace(launches.job(), ladder=build(wheels, effective_batch=8)))
+    fit = engine.begin(replace(launches.job(), ladder=build(wheels, effective_batch=8)))
     assert fit.rung is not None and (fit.rung.values["image_size"], fit.rung.accumulation) == (64, 1)
     assert len(proofs.made) == 1 and fit.same is not None and not fit.same.unproven, "what is launched is as asked, but for its images"
     assert fit.same.gradient == "differs by what is given up: image_size 64 instead of 128"

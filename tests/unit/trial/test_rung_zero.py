@@ -14,8 +14,9 @@ from rich.console import Console
 from autofit_launcher.adapter.build import ladder_of
 from autofit_launcher.cli.launch_view import Display
 from autofit_launcher.engine import launch as engine
-from autofit_launcher.engine.state import Fit, Status
+from autofit_launcher.engine.launch import Fit
 from autofit_launcher.errors import ExitCode
+from autofit_launcher.history.records import Status
 from autofit_launcher.ladder.rungs import Ladder, Rung, Wheel, build
 from autofit_launcher.ladder.verdict import Kind, Verdict
 from autofit_launcher.shared.report import (
