@@ -18,6 +18,8 @@ class Case:
     """Folder in the repository that the command is typed in."""
     command: tuple[str, ...]
     """{data}: where the data lie; ``python`` and programs beside it are the scripts' own."""
+    own: tuple[str, ...] = ()
+    """Words of autofit's own, without which nothing would be turned."""
     data: str
     """A kind of ``data``."""
     data_at: str = ""
@@ -188,6 +190,49 @@ CASES: tuple[Case, ...] = (
         leaves="../out/dpo_64.pth", batch=16, steps=4,
     ),
     Case(
+        name="minimind_lora", repo="jingyaogong/minimind", script="trainer/train_lora.py", folder="trainer", data="lines",
+        needs=("torch", "transformers", "datasets"),
+        command=_words(
+            "python train_lora.py --hidden_size 64 --num_hidden_layers 1 --batch_size 32 --max_seq_len 64 --epochs 1 --num_workers 0 "
+            "--log_interval 4 --data_path {data}/sft.jsonl --from_weight none"
+        ),
+        leaves="../out/lora_medical_64.pth", batch=32, steps=4,
+    ),
+    Case(
+        name="minimind_distillation", repo="jingyaogong/minimind", script="trainer/train_distillation.py", folder="trainer", data="lines",
+        needs=("torch", "transformers", "datasets"),
+        command=_words(
+            "python train_distillation.py --student_hidden_size 64 --student_num_layers 1 --teacher_hidden_size 64 --teacher_num_layers 1 "
+            "--teacher_use_moe 0 --batch_size 32 --max_seq_len 64 --epochs 1 --num_workers 0 --log_interval 4 "
+            "--data_path {data}/sft.jsonl --from_student_weight none --from_teacher_weight none"
+        ),
+        leaves="../out/full_dist_64.pth", batch=32, steps=4,
+    ),
+    Case(
+        name="litgpt", repo="Lightning-AI/litgpt", script="litgpt/finetune/full.py", data="instructions", data_at="data",
+        needs=("torch", "lightning", "jsonargparse", "tokenizers"),
+        command=_words(
+            "python -m litgpt finetune_full {data}/model --data JSON --data.json_path {data}/set --data.num_workers 0 "
+            "--train.global_batch_size 16 --train.micro_batch_size 16 --train.epochs 1 --train.lr_warmup_steps 2 --eval.max_new_tokens 4 "
+            "--precision 32-true --out_dir out"
+        ),
+        leaves="out/final/lit_model.pth", batch=16, steps=4,
+    ),
+    Case(
+        name="build_nanogpt", repo="karpathy/build-nanogpt", script="train_gpt2.py", data="build_nanogpt_on_a_cpu", data_at=".",
+        needs=("torch", "tiktoken", "transformers"), own=("--set", "B"), command=_words("python train_gpt2.py"),
+        batch=32, steps=5,  # 2048 tokens of 64 in a step
+    ),
+    Case(
+        name="autoresearch", repo="karpathy/autoresearch", script="train.py", data="autoresearch_on_a_cpu", data_at=".",
+        needs=("torch", "tiktoken", "rustbpe", "pyarrow"), env={"TORCHDYNAMO_DISABLE": "1", "ARROW_DEFAULT_MEMORY_POOL": "system"},
+        own=("--set", "DEVICE_BATCH_SIZE"), command=_words("python train.py"), batch=32, steps=12,  # 4096 tokens of 128 in a step
+    ),
+    Case(
+        name="vae", repo="pytorch/examples", script="vae/main.py", folder="vae", data="mnist", data_at="../data",
+        needs=("torch", "torchvision"), command=_words("python main.py --no-accel --epochs 1 --batch-size 4000"), batch=4000, steps=5,
+    ),
+    Case(
         name="from_scratch", repo="FareedKhan-dev/train-llm-from-scratch", script="scripts/pretrain_base.py", data="tokens_in_h5",
         needs=("torch", "h5py"), env={"PYTHONPATH": "."},
         command=_words("python scripts/pretrain_base.py --config {data}/pretrain.json"),
@@ -244,10 +289,10 @@ CASES: tuple[Case, ...] = (
         name="lightly_train", repo="lightly-ai/lightly-train", script="pyproject.toml", data="pictures",
         needs=("torch", "torchvision", "lightly_train"),
         command=_words(
-            "lightly-train pretrain out=out data={data}/val model=torchvision/resnet18 method=simclr epochs=1 batch_size=16 "
-            "num_workers=0 accelerator=cpu transform_args.image_size=[32,32]"
+            "lightly-train pretrain out=out data={data}/val model=torchvision/resnet18 method=simclr epochs=1 batch_size=32 "
+            "num_workers=0 accelerator=cpu transform_args.image_size=[64,64]"
         ),
-        batch=16, steps=6, refuses="rows see each other",
+        batch=32, steps=3, refuses="rows see each other",
     ),
     Case(
         name="time_series", repo="thuml/Time-Series-Library", script="run.py", data="hours",

@@ -12,6 +12,7 @@ import pickle
 import shutil
 import struct
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -251,22 +252,31 @@ def citations(folder: Path) -> None:
 
 def documents(folder: Path) -> None:
     """As nanochat finds them: FOLDER/base_data_climbmix/*.parquet (the last is held out), and a tokenizer of single bytes."""
+    _documents(folder / "base_data_climbmix", ("shard_00000", "shard_00001"))
+    names = ["bos", *(f"{who}_{end}" for who in ("user", "assistant", "python", "output") for end in ("start", "end"))]
+    _bytes(folder / "tokenizer", [f"<|{name}|>" for name in names])
+
+
+def _documents(folder: Path, names: tuple[str, str]) -> None:
     import pyarrow as arrow
     import pyarrow.parquet as parquet
+
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, count in zip(names, (3000, 1200), strict=True):
+        parquet.write_table(arrow.table({"text": sentences(count)}), folder / f"{name}.parquet")
+
+
+def _bytes(folder: Path, special: list[str]) -> None:
+    """A tokenizer of single bytes, and how many of them each token has."""
     import tiktoken
     import torch
 
-    shards, tokenizer = folder / "base_data_climbmix", folder / "tokenizer"
-    for place in (shards, tokenizer):
-        place.mkdir(parents=True)
-    for number, count in enumerate((3000, 1200)):
-        parquet.write_table(arrow.table({"text": sentences(count)}), shards / f"shard_{number:05d}.parquet")
-    names = ["bos", *(f"{who}_{end}" for who in ("user", "assistant", "python", "output") for end in ("start", "end"))]
-    special = {f"<|{name}|>": 256 + at for at, name in enumerate(names)}
+    folder.mkdir(parents=True)
     ranks = {bytes([one]): one for one in range(256)}
-    encoding = tiktoken.Encoding("bytes", pat_str=r".+", mergeable_ranks=ranks, special_tokens=special)
-    (tokenizer / "tokenizer.pkl").write_bytes(pickle.dumps(encoding))
-    torch.save(torch.tensor([1] * 256 + [0] * len(names), dtype=torch.int32), tokenizer / "token_bytes.pt")
+    numbered = {name: 256 + at for at, name in enumerate(special)}
+    encoding = tiktoken.Encoding("bytes", pat_str=r".+", mergeable_ranks=ranks, special_tokens=numbered)
+    (folder / "tokenizer.pkl").write_bytes(pickle.dumps(encoding))
+    torch.save(torch.tensor([1] * 256 + [0] * len(special), dtype=torch.int32), folder / "token_bytes.pt")
 
 
 def lines(folder: Path) -> None:
@@ -417,6 +427,84 @@ def rooms(folder: Path) -> None:
     (folder / "mine.yaml").write_text(ROOMS)
 
 
+def instructions(folder: Path) -> None:
+    """FOLDER/set/{train,val}.json, and a small model of LitGPT's in its folder beside: FOLDER/model."""
+    text(folder)
+    sys.path.insert(0, str(folder.parent))
+    import torch
+    import yaml
+    from litgpt.model import GPT, Config
+
+    (folder / "set").mkdir()
+    for name, count in (("train", 64), ("val", 16)):
+        rows = [{"instruction": one, "output": two} for one, two in zip(sentences(count), sentences(count), strict=True)]
+        (folder / "set" / f"{name}.json").write_text(json.dumps(rows))
+    small = {"name": "pythia-14m", "n_layer": 2, "n_embd": 64, "n_head": 4, "block_size": 256, "padded_vocab_size": 128}
+    config = Config.from_name(**small)
+    torch.save(GPT(config).state_dict(), folder / "model" / "lit_model.pth")
+    (folder / "model" / "model_config.yaml").write_text(yaml.dump(asdict(config)))
+
+
+BYTES = 'tiktoken.Encoding("bytes", pat_str=".+", mergeable_ranks={bytes([one]): one for one in range(256)}, special_tokens={})'
+ATTENTION = """from types import SimpleNamespace
+fa3 = SimpleNamespace(flash_attn_func=lambda q, k, v, causal, window_size: F.scaled_dot_product_attention(
+    *(one.to(v.dtype).transpose(1, 2) for one in (q, k, v)), is_causal=True).transpose(1, 2))
+"""
+BUILD_NANOGPT = {
+    "train_gpt2.py": {
+        "total_batch_size = 524288": "total_batch_size = 2048", "B = 64": "B = 16", "T = 1024": "T = 64",
+        "warmup_steps = 715": "warmup_steps = 2", "max_steps = 19073": "max_steps = 5",
+        "GPTConfig(vocab_size=50304)": "GPTConfig(vocab_size=256, block_size=64, n_layer=2, n_head=4, n_embd=128)",
+        'tiktoken.get_encoding("gpt2")': BYTES,
+    },
+    "hellaswag.py": {'tiktoken.get_encoding("gpt2")': BYTES},
+}  # fmt: skip
+AUTORESEARCH = {
+    "train.py": {
+        "from kernels import get_kernel\n": ATTENTION, "cap = torch.cuda.get_device_capability()\n": "", "fa3 = get_kernel(": "# (",
+        "TOTAL_BATCH_SIZE = 2**19": "TOTAL_BATCH_SIZE = 2**12", "DEVICE_BATCH_SIZE = 128": "DEVICE_BATCH_SIZE = 16",
+        "DEPTH = 8": "DEPTH = 2", "ASPECT_RATIO = 64": "ASPECT_RATIO = 32", "HEAD_DIM = 128": "HEAD_DIM = 32",
+        'WINDOW_PATTERN = "SSSL"': 'WINDOW_PATTERN = "L"',
+        'torch.device("cuda")': 'torch.device("cpu")', 'device_type="cuda"': 'device_type="cpu"', "torch.cuda.synchronize()": "pass",
+        'repo = "varunneal/flash-attention-3" if cap == (9, 0) else "kernels-community/flash-attn3"\n': "",
+    },
+    "prepare.py": {
+        "MAX_SEQ_LEN = 2048": "MAX_SEQ_LEN = 128", "TIME_BUDGET = 300": "TIME_BUDGET = 1e-9", "40 * 524288": "4096",
+        'os.path.join(os.path.expanduser("~"), ".cache", "autoresearch")': "os.path.dirname(os.path.abspath(__file__))",
+        'device="cuda"': 'device="cpu"', "pin_memory=True": "pin_memory=False",
+    },
+}  # fmt: skip
+
+
+def _copied_for_a_cpu(folder: Path, files: dict[str, dict[str, str]]) -> None:
+    """Edits the repository in FOLDER, whose sizes and device are constants of its source."""
+    for name, edits in files.items():
+        source = (folder / name).read_text()
+        for was, now in edits.items():
+            assert was in source, was
+            source = source.replace(was, now)
+        (folder / name).write_text(source)
+
+
+def build_nanogpt_on_a_cpu(folder: Path) -> None:
+    """karpathy/build-nanogpt in FOLDER, smaller and with bytes for its tokenizer; tokens and four questions."""
+    _copied_for_a_cpu(folder, BUILD_NANOGPT)
+    shards, questions = folder / "edu_fineweb10B", folder / "hellaswag"
+    for place in (shards, questions):
+        place.mkdir()
+    for split in ("train", "val"):
+        np.save(shards / f"edufineweb_{split}_000000.npy", CHANCE.integers(0, 256, 100_000, dtype=np.uint16))
+    asked = [{"ctx": "a cat", "label": at % 4, "endings": ["runs", "sleeps", "sings", "and then"]} for at in range(4)]
+    (questions / "hellaswag_val.jsonl").write_text("".join(json.dumps(one) + "\n" for one in asked))
+
+
+def autoresearch_on_a_cpu(folder: Path) -> None:
+    """karpathy/autoresearch in FOLDER, smaller, with torch's attention, twelve steps long; documents and a tokenizer of bytes."""
+    _copied_for_a_cpu(folder, AUTORESEARCH)
+    _documents(folder / "data", ("shard_00000", "shard_06542"))
+    _bytes(folder / "tokenizer", [f"<|reserved_{at}|>" for at in range(4)])
+
+
 def nothing(folder: Path) -> None:
     """What the script brings or makes itself."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -488,7 +576,7 @@ KINDS = {
     for one in (
         mnist, few_digits, mnist_and_two_files, pictures, masks, characters, denoised, wikitext, boxes, stems, prompts_and_file, proteins,
         documents, lines, tokens_in_h5, mnist_and_python_file, tables_in_h5, hours, series, mazes, rooms, nothing, boxes_as_coco,
-        preferences,
+        preferences, citations, instructions, build_nanogpt_on_a_cpu, autoresearch_on_a_cpu,
     )
 }  # fmt: skip
 

@@ -27,7 +27,8 @@ WHEELS = re.compile(r"^  (?:micro_batch|accumulation|val_micro_batch|checkpointi
 
 def tried(case: Case, repos: Path, python: str, work: Path) -> Row:
     """Both launches of a case, as its row."""
-    row: Row = {"case": case.name, "repo": case.repo, "command": " ".join(case.command), "date": time.strftime("%Y-%m-%d", time.gmtime())}
+    typed = " ".join([*case.own, *(["--"] if case.own else []), *case.command])
+    row: Row = {"case": case.name, "repo": case.repo, "command": typed, "date": time.strftime("%Y-%m-%d", time.gmtime())}
     source = unpacked(case, repos)
     if source is None:
         return {**row, "status": "not here", "why": f"no {case.repo} with {case.script}"}
@@ -170,7 +171,7 @@ class Place:
         """``autofit run`` with these words, and what it answered; what it touched where nothing should be."""
         before = {**listed(self.folder / "repository"), **listed(self.home)}
         overrides = ("device=cpu", "trial.timeout_s=900", "trial.proof_timeout_s=900", f"run.root={self.folder / 'runs' / name}", "--json")
-        argv = [sys.executable, "-m", "autofit_launcher", "run", *words, *overrides, "--", *self.words()]
+        argv = [sys.executable, "-m", "autofit_launcher", "run", *self.case.own, *words, *overrides, "--", *self.words()]
         log = self.folder / f"{name}.log"
         with log.open("w") as errors:
             try:
@@ -186,11 +187,12 @@ class Place:
         touched = sorted(path for path in before.keys() | after.keys() if before.get(path) != after.get(path))
         head = list(dict.fromkeys(WHEELS.findall(said)))
         why = [trial["why"] for trial in answer.get("trials", ()) if trial["verdict"] != "fits"][-1:] or said.strip().splitlines()[-1:]
+        why += [line for line in said.splitlines() if line.startswith("No rung fits")]
         return {
             **answer,
             "touched": touched[:10],
             "understood": [self._nobodys(" ".join(line.split())) for line in head],
-            "said": self._nobodys(" ".join(why))[:300],
+            "said": self._nobodys("; ".join(why))[:400],
         }
 
 

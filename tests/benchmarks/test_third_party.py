@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from benchmarks.common.rows import Row
-from benchmarks.third_party import play, table
+from benchmarks.third_party import data, play, table
 from benchmarks.third_party.cases import CASES
 
 
@@ -15,6 +15,10 @@ def test_the_table_in_the_docs_is_the_one_that_its_rows_make() -> None:
 
 def done(**how: object) -> Row:
     return {"status": "done", "effective_batch": 64, "accumulation": 1, "said": "", **how}
+
+
+def test_data_of_every_case_can_be_made() -> None:
+    assert {case.data for case in CASES} <= data.KINDS.keys()
 
 
 NANOGPT = next(case for case in CASES if case.name == "nanogpt")
