@@ -21,7 +21,7 @@ def made(python: str, folder: Path) -> Path:
     subprocess.run([base, "-m", "venv", "--without-pip", str(folder)], check=True)
     own = next(folder.glob("lib/python3*/site-packages"))
     shutil.copy(HERE / "observer.py", own / "same_training_observer.py")
-    lines = [str(ROOT), *places, "import same_training_observer"]
+    lines = [str(ROOT / "launcher"), *places, "import same_training_observer"]
     (own / "same_training.pth").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     found = folder / "bin" / "python"
     program = folder / "bin" / "yolo"
