@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -141,9 +142,10 @@ class Place:
     def held_against(self, folder: Path, source: Path) -> Row:
         """How far the weights that were left lie from those that the plain command leaves in a folder; or why that isn't known.
 
-        What the plain command left there before is taken as it is.
+        What the plain command left there before is taken as it is, if case and data are those of then.
         """
-        kept = folder / "weights"
+        asked = repr(self.case) + (HERE / "data.py").read_text(encoding="utf-8")
+        kept = folder / f"weights-{hashlib.sha256(asked.encode()).hexdigest()[:12]}"
         if not kept.is_dir():
             shutil.rmtree(folder, ignore_errors=True)
             if why := Place(self.case, source, folder, self.python).ends_plainly(kept):
