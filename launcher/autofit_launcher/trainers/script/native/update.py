@@ -25,8 +25,8 @@ from .backward import weighted
 from .imported import after_import
 
 VARIABLE = "UPDATE"
-MOST_NODES = 500
-"""Nodes of a loss's graph that are looked at, at most, for where its targets are averaged."""
+MOST_NODES = 20_000
+"""Nodes of a loss's graph that are looked at, at most, for its targets."""
 
 
 class Update:
@@ -110,16 +110,27 @@ def _parameters(optimizers: Any) -> Iterator[Any]:
 
 
 def _targets(root: Any) -> float:
-    """The weight of the targets that a loss averages, nearest its root; 1 where it has none of them."""
-    waiting, seen = [getattr(root, "grad_fn", None)], 0
-    while waiting and seen < MOST_NODES:
-        node = waiting.pop(0)
-        seen += 1
-        weight = getattr(node, "_saved_total_weight", None)
-        if weight is not None and weight.numel() == 1:
-            return float(weight)
-        waiting += [one for one, _ in getattr(node, "next_functions", ()) if one is not None]
-    return 1.0
+    """The weight of the targets that a loss averages: those of all its cross entropies, in chunks, too; 1 where it has none."""
+    waiting, seen, found = [getattr(root, "grad_fn", None)], set(), []
+    for node in waiting:
+        if node is None or node in seen or len(seen) == MOST_NODES:
+            continue
+        seen.add(node)
+        if hasattr(node, "_saved_total_weight"):
+            found.append(_weight(node))
+        else:
+            waiting += [one for one, _ in getattr(node, "next_functions", ())]
+    return float(sum(found)) if found else 1.0
+
+
+def _weight(entropy: Any) -> Any:
+    """The weight of a cross entropy's targets; they are counted where it returns one number for each (``reduction="none"``)."""
+    if entropy._saved_reduction:
+        return entropy._saved_total_weight
+    ignored, weights = entropy._saved_ignore_index, entropy._saved_weight
+    targets = entropy._saved_target
+    targets = targets[targets != (ignored if ignored < 2**63 else ignored - 2**64)]
+    return targets.numel() if weights is None else weights[targets].sum()
 
 
 # ----------------------------------------------------------------------------------------------------------------------
