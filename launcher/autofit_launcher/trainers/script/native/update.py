@@ -111,7 +111,8 @@ def _parameters(optimizers: Any) -> Iterator[Any]:
 
 def _targets(root: Any) -> float:
     """The weight of the targets that a loss averages: those of all its cross entropies, in chunks, too; 1 where it has none."""
-    waiting, seen, found = [getattr(root, "grad_fn", None)], set(), []
+    waiting, found = [getattr(root, "grad_fn", None)], []
+    seen: set[Any] = set()
     for node in waiting:
         if node is None or node in seen or len(seen) == MOST_NODES:
             continue
