@@ -18,15 +18,12 @@ from __future__ import annotations
 import functools
 import os
 import weakref
-from collections.abc import Iterator
 from typing import Any
 
 from .backward import weighted
 from .imported import after_import
 
 VARIABLE = "UPDATE"
-MOST_NODES = 20_000
-"""Nodes of a loss's graph that are looked at, at most, for its targets."""
 
 
 class Update:
@@ -84,17 +81,15 @@ class Update:
         before, self._weight = self._weight, self._weight + weight
         if not self._weight:
             return self._factor
-        for parameter in _parameters(self._optimizers) if before else ():
-            if parameter.grad is not None:
-                parameter.grad.mul_(before / self._weight)
+        for parameter in self._with_gradients() if before else ():
+            parameter.grad.mul_(before / self._weight)
         return self._factor * weight / self._weight
 
     def _begins_a_mean(self) -> None:
-        self._weight, self._aside = 0.0, []
-        for parameter in _parameters(self._optimizers) if self._backwards else ():
-            if parameter.grad is not None:
-                self._aside.append((parameter, parameter.grad))
-                parameter.grad = None
+        self._weight = 0.0
+        self._aside = [(one, one.grad) for one in self._with_gradients()] if self._backwards else []
+        for parameter, _ in self._aside:
+            parameter.grad = None
 
     def _backward_done(self) -> None:
         self._backwards += 1
@@ -103,24 +98,23 @@ class Update:
                 parameter.grad = before if parameter.grad is None else parameter.grad.add_(before)
             self._aside = []
 
-
-def _parameters(optimizers: Any) -> Iterator[Any]:
-    """Yields each parameter once, however many optimizers train it."""
-    yield from {id(one): one for optimizer in optimizers for group in optimizer.param_groups for one in group["params"]}.values()
+    def _with_gradients(self) -> list[Any]:
+        """Returns each parameter that has a gradient once, however many optimizers train it."""
+        every = (one for optimizer in self._optimizers for group in optimizer.param_groups for one in group["params"])
+        return list({id(one): one for one in every if one.grad is not None}.values())
 
 
 def _targets(root: Any) -> float:
     """The weight of the targets that a loss averages: those of all its cross entropies, in chunks, too; 1 where it has none."""
     waiting, found = [getattr(root, "grad_fn", None)], []
-    seen: set[Any] = set()
+    seen: set[Any] = {None}
     for node in waiting:
-        if node is None or node in seen or len(seen) == MOST_NODES:
-            continue
-        seen.add(node)
-        if hasattr(node, "_saved_total_weight"):
-            found.append(_weight(node))
-        else:
-            waiting += [one for one, _ in getattr(node, "next_functions", ())]
+        if node not in seen:
+            seen.add(node)
+            if hasattr(node, "_saved_total_weight"):
+                found.append(_weight(node))
+            else:
+                waiting += [one for one, _ in node.next_functions]
     return float(sum(found)) if found else 1.0
 
 
@@ -128,14 +122,9 @@ def _weight(entropy: Any) -> Any:
     """The weight of a cross entropy's targets; they are counted where it returns one number for each (``reduction="none"``)."""
     if entropy._saved_reduction:
         return entropy._saved_total_weight
-    ignored, weights = entropy._saved_ignore_index, entropy._saved_weight
-    targets = entropy._saved_target
+    ignored, weights, targets = entropy._saved_ignore_index, entropy._saved_weight, entropy._saved_target
     targets = targets[targets != (ignored if ignored < 2**63 else ignored - 2**64)]
     return targets.numel() if weights is None else weights[targets].sum()
-
-
-# ----------------------------------------------------------------------------------------------------------------------
-# As a process begins
 
 
 def begin() -> None:
