@@ -107,8 +107,8 @@ class Update:
 def _targets(root: Any) -> float:
     """The weight of the targets that a loss averages: those of all its cross entropies, in chunks, too; 1 where it has none."""
     waiting, found = [getattr(root, "grad_fn", None)], []
-    seen: set[Any] = {None}
-    for node in waiting:
+    seen: set[Any] = set()
+    for node in filter(None, waiting):
         if node not in seen:
             seen.add(node)
             if hasattr(node, "_saved_total_weight"):
