@@ -41,12 +41,19 @@ def _copied(call: Call) -> Answer:
         raise refusal(f"autofit recipes takes no {said!r}", "autofit recipes, or autofit recipes copy NAME [NEW].")
     file = _file(names[0])
     new = Path(names[-1].removesuffix(".yaml")).name
-    path = Path("recipes") / f"{new}.yaml"
+    kept = keep(call, new, file.read_bytes(), other=f"autofit recipes copy {names[0]} ANOTHER_NAME.")
+    call.terminal.say(f"`autofit train recipe={new}` takes it from now on in this folder")
+    return kept
+
+
+def keep(call: Call, name: str, text: bytes, *, other: str) -> Answer:
+    """Writes a recipe of the person's own into ./recipes, never over one that is there. ``other``: what to do in that case."""
+    path = Path("recipes") / f"{name}.yaml"
     if path.exists():
-        raise refusal(f"{path} is there already; it was not changed", f"autofit recipes copy {names[0]} ANOTHER_NAME.")
+        raise refusal(f"{path} is there already; it was not changed", other)
     path.parent.mkdir(exist_ok=True)
-    path.write_bytes(file.read_bytes())
-    call.terminal.say(f"written: {path}", f"`autofit train recipe={new}` takes it from now on in this folder")
+    path.write_bytes(text)
+    call.terminal.say(f"written: {path}")
     return Answer(status=ExitCode.DONE, record={"status": "done", "recipe": str(path)})
 
 

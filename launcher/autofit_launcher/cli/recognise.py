@@ -1,21 +1,45 @@
-"""Asks the adapters which trainer a command belongs to and what its settings mean."""
+"""Asks the adapters which trainer a command belongs to and what its settings mean; writes a recipe of that, to be kept and edited."""
 
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import re
 import shlex
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from autofit_launcher.adapter.commands import script_among
 from autofit_launcher.adapter.protocol import Adapter
-from autofit_launcher.adapter.recognised import Understood
+from autofit_launcher.adapter.recognised import Understood, checkpointed, giving_up
 from autofit_launcher.adapter.registry import adapters, load_adapter
-from autofit_launcher.errors import PLACE, BadInput, Fault
+from autofit_launcher.cli.call import Call
+from autofit_launcher.errors import PLACE, BadInput, Fault, refusal
+from autofit_launcher.shared.activity import doing
+
+
+def of_call(call: Call) -> Understood:
+    """Finds what the command is taken for, and says so. Raises BadInput where it can't be told."""
+    with doing("reading the command, and what it runs"):
+        understood = understand(call.command, value=call.flags.get("--set", ""))
+    if general := load_adapter(understood.adapter).general:
+        refuse_program(understood)  # what is in doubt isn't turned
+    else:
+        refuse_doubts(understood, overrides=call.words)
+    refuse_cards(understood, overrides=call.words)
+    understood = on_cpu(understood, overrides=call.words)
+    what = "understood of the command:" if general else f"understood as a training by {understood.adapter}:"
+    if understood.beliefs:
+        call.terminal.say(what, *(f"  {one.wheel:<16} {as_text(one.value):<8} {one}" for one in understood.beliefs))
+    for doubt in understood.doubts:
+        if str(doubt) != understood.args.get("unturned"):  # the launch says that itself
+            call.terminal.say(f"  in doubt: {doubt}")
+    understood = checkpointed(understood) if "--checkpointing" in call.flags else understood
+    return giving_up(understood, [name for name in call.flags.get("--give-up", "").split(",") if name])
 
 
 def understand(words: Sequence[str], *, value: str = "") -> Understood:
@@ -69,7 +93,7 @@ def _refuse_unreadable(words: Sequence[str]) -> None:
 
 
 def _refused(found: str, cure: str) -> BadInput:
-    return BadInput([Fault(key=PLACE, found=found, cure=cure)])
+    return refusal(found, cure, where="", key=PLACE)
 
 
 def refuse_doubts(understood: Understood, *, overrides: Sequence[str]) -> None:
@@ -104,7 +128,7 @@ def refuse_cards(understood: Understood, *, overrides: Sequence[str]) -> None:
     if named or ("," in said or ".cards" in said):
         own = f"the command names cards {', '.join(map(str, named))}" if named else "the command names no cards"
         cure = "Name them in the command alone; or say each card's batch, too: ask.micro_batch=16."
-        raise BadInput([Fault(key="device", found=f"{said}, and {own}: what its batch is of each isn't clear", cure=cure)])
+        raise refusal(f"{said}, and {own}: what its batch is of each isn't clear", cure, where="", key="device")
 
 
 def on_cpu(understood: Understood, *, overrides: Sequence[str]) -> Understood:
@@ -124,3 +148,52 @@ def name_of(understood: Understood) -> str:
     module = next((word for before, word in itertools.pairwise(words) if before == "-m"), None)
     stem = Path(script).stem if script is not None else (module or Path(words[0]).name).replace(".", "_")
     return re.sub(r"[^\w.-]+", "_", stem if stem != "__main__" else os.path.basename(os.getcwd()))[:MOST_LETTERS]
+
+
+def recipe(understood: Understood, *, name: str) -> str:
+    """The recipe's text."""
+    named = any(group.startswith("trainer:") for group in understood.groups)  # a package of somebody else's has no group of ours
+    trainer = {
+        **({} if named else {"adapter": understood.adapter}),
+        **({"task": understood.task} if understood.task else {}),
+        "args": understood.args,
+    }
+    sections = {"ask": understood.ask, "trainer": trainer, "ladder": understood.ladder, "device": understood.device}
+    lines = [*_head(understood, name), *([f"data: {as_text(understood.data)}"] if understood.data else [])]
+    for section, values in sections.items():
+        if values:
+            lines += ["", *_section(section, values)]
+    return "\n".join(lines) + "\n"
+
+
+def _head(understood: Understood, name: str) -> Iterator[str]:
+    """Yields the recipe's header, defaults list and summary."""
+    command = _on_one_line(" ".join(understood.words))
+    yield "# @package _global_"
+    yield f"# What autofit understood of: {command}"
+    yield from (f"#   {belief.wheel:<16} {as_text(belief.value):<10} {_on_one_line(belief)}" for belief in understood.beliefs)
+    yield from (f"#   in doubt: {_on_one_line(doubt)}" for doubt in understood.doubts)
+    yield from ("#", f"# Launch:   autofit train recipe={name}", "defaults:")
+    yield from (f"  - override /{group}" for group in understood.groups)
+    yield from ("  - _self_", "", f"summary: {as_text(f'`{command[:100]}`')}")
+
+
+def _section(name: str, value: Any, depth: int = 0) -> Iterator[str]:
+    """A key with its value as YAML, one level of nesting per two columns."""
+    said = name if re.fullmatch(r"\w+", name) else as_text(name)
+    if not isinstance(value, Mapping) or not value:
+        yield f"{'':{depth}}{said}: {as_text(value)}"
+        return
+    yield f"{'':{depth}}{said}:"
+    for inner, inside in value.items():
+        yield from _section(inner, inside, depth + 2)
+
+
+def _on_one_line(text: object) -> str:
+    """Joins the lines of a text, for a comment: a word of a command may have line breaks."""
+    return " ".join(str(text).splitlines())
+
+
+def as_text(value: Any) -> str:
+    """A value as YAML and Hydra both read it; a ``${`` of the person's own is text, not one of Hydra's interpolations."""
+    return json.dumps(value, ensure_ascii=False).replace("${", "\\\\${")

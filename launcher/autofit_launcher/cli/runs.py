@@ -62,29 +62,12 @@ def runs(call: Call) -> Answer:
     if not found:
         call.terminal.say(f"no run in {root}")
     elif "--peaks" in call.flags:
-        return _peaks(call, found)
+        return Answer(status=ExitCode.DONE, record={"peaks": runs_view.peaks(call.terminal.console, found)})
     elif "--prune" in call.flags:
         return prune.prune(call, found, root)
     else:
         runs_view.runs(call.terminal.console, found)
     return Answer(status=ExitCode.DONE, record={"runs": [run.as_record() for run in found]})
-
-
-def _peaks(call: Call, found: list[Run]) -> Answer:
-    """Shows the pairs of peaks that there are: only a run that was seen has a peak to hold against its trial's."""
-    from autofit_launcher.cli import runs_view
-
-    pairs = []
-    for run in found:
-        if run.memory.run_peak_bytes and run.memory.trial_peak_bytes:
-            sizes = run.memory.model_dump(include={"trial_peak_bytes", "run_peak_bytes", "cap_bytes", "budget_bytes"})
-            told = {"run": run.name, "recipe": run.recipe, "state": run.state, "rung_index": run.rung_index, "device": run.device}
-            pairs.append(told | sizes)
-    if pairs:
-        runs_view.peaks(call.terminal.console, pairs)
-    else:
-        call.terminal.say("no full run here has ended with its memory seen")
-    return Answer(status=ExitCode.DONE, record={"peaks": pairs})
 
 
 # ----------------------------------------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -42,16 +42,24 @@ def runs(console: Console, runs: Sequence[Run]) -> None:
     table(console, rows, left=("run", "state", "rung", "progress"))
 
 
-def peaks(console: Console, pairs: Sequence[Mapping[str, Any]]) -> None:
-    """Shows each full run's peak beside its trial's."""
-    rows: list[dict[str, str | Text]] = []
-    for pair in pairs:
-        ratio = pair["run_peak_bytes"] / pair["trial_peak_bytes"]
-        trial, run, cap, budget = (facts.size(pair[f"{name}_bytes"]) for name in ("trial_peak", "run_peak", "cap", "budget"))
-        rows.append({"run": Text(pair["run"], style="bold"), "state": pair["state"], "rung": str(pair["rung_index"]), "trial peak": trial})
-        above = Text(f"{ratio:.1%}", style="yellow" if ratio > 1 else "")
-        rows[-1] |= {"run peak": run, "run / trial": above, "cap": cap, "budget": budget}
+def peaks(console: Console, runs: Sequence[Run]) -> list[dict[str, Any]]:
+    """Shows each full run's peak beside its trial's, and returns them: only a run that was seen has any."""
+    pairs, rows = list[dict[str, Any]](), list[dict[str, str | Text]]()
+    for run in runs:
+        told = run.memory.model_dump(include={"trial_peak_bytes", "run_peak_bytes", "cap_bytes", "budget_bytes"})
+        if not (told["run_peak_bytes"] and told["trial_peak_bytes"]):
+            continue
+        of = {"run": run.name, "recipe": run.recipe, "state": run.state, "rung_index": run.rung_index, "device": run.device}
+        pairs.append(of | told)
+        ratio = told["run_peak_bytes"] / told["trial_peak_bytes"]
+        trial, peak, cap, budget = (facts.size(told[f"{name}_bytes"]) for name in ("trial_peak", "run_peak", "cap", "budget"))
+        rows.append({"run": Text(run.name, style="bold"), "state": run.state, "rung": str(run.rung_index), "trial peak": trial})
+        rows[-1] |= {"run peak": peak, "run / trial": Text(f"{ratio:.1%}", style="yellow" if ratio > 1 else "")}
+        rows[-1] |= {"cap": cap, "budget": budget}
     table(console, rows, left=("run", "state"))
+    if not rows:
+        say(console, "no full run here has ended with its memory seen")
+    return pairs
 
 
 def fits(console: Console, kept: Sequence[KeptFit], failures: Sequence[RunFailure]) -> None:

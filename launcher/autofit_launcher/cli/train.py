@@ -1,4 +1,4 @@
-"""Verbs that take a recipe: train, fit, ladder, trial."""
+"""Verbs that launch: of a recipe train, fit, ladder and trial; of a command behind ``--`` run and init."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from autofit_launcher.cli import report, submit
+from autofit_launcher.cli import library, report, submit
 from autofit_launcher.cli.call import Answer, Call, Takes, Task, verb
 from autofit_launcher.cli.detach import DETACH, detached, wants_detach
 from autofit_launcher.cli.say import Terminal
@@ -61,6 +61,66 @@ def ladder(call: Call) -> Iterable[Task]:
 )
 def trial(call: Call) -> Iterable[Task]:
     return each(call, call.words, _trial)
+
+
+_GIVE_UP = {
+    "--give-up NAMES": "what may be given up, by name, where nothing else fits (image_size,sequence_length,model): unasked nothing is"
+}
+_UNDERSTOOD = {
+    "--checkpointing": "checkpoint the model's repeated modules where less doesn't fit (slower, the same training)",
+    "--set VALUE": "the value of the script's own that is its batch size, named as the source has it: \"CONFIG['batch']\"",
+}
+
+
+@verb(
+    "[FLAG ...] [KEY=VALUE ...] -- COMMAND",
+    "the same for a command you have, without a recipe",
+    Takes.COMMAND,
+    flags={
+        "--fit-only": "trials only, as `autofit fit`",
+        **_GIVE_UP,
+        "--allow-batch": "accept another effective batch than the asked one, where the command has no word for accumulation",
+        "--allow-difference": "launch a rung though its update was shown to differ from the asked one, with that difference told",
+        **_UNDERSTOOD,
+        **DETACH,
+    },
+    more="The script is not edited. What stands behind -- is yours, byte for byte.",
+    examples=("autofit run -- python train.py --batch-size 64", "autofit run device.memory=16GiB -- torchrun train.py --bs 32"),
+)
+def run(call: Call) -> Iterable[Task]:
+    """Launches the command as a recipe that is written nowhere, then as with any recipe."""
+    from autofit_launcher.adapter.recognised import free_batch
+    from autofit_launcher.cli import recognise
+
+    if wants_detach(call):
+        return [partial(detached, call)]
+    understood, words = recognise.of_call(call), call.words
+    if "--allow-batch" in call.flags:
+        understood, words = free_batch(understood), (*words, "ladder.keep_batch=false")
+    if "--allow-difference" in call.flags:
+        words = (*words, "ladder.keep_update=false")
+    name = recognise.name_of(understood)
+    drafted = {name: recognise.recipe(understood, name=name)}
+    return each(call, (f"recipe={name}", *words), partial(launch, fit_only="--fit-only" in call.flags), drafted=drafted)
+
+
+@verb(
+    "[FLAG ...] -- COMMAND",
+    "what was understood of it, as a recipe of your own",
+    Takes.COMMAND,
+    flags={**_GIVE_UP, **_UNDERSTOOD},
+    more="It goes into ./recipes, never over one that is there.",
+    examples=("autofit init -- python train.py --batch-size 64",),
+)
+def init(call: Call) -> Answer:
+    from autofit_launcher.cli import recognise
+
+    understood = recognise.of_call(call)
+    name = recognise.name_of(understood)
+    return library.keep(call, name, recognise.recipe(understood, name=name).encode(), other="Rename it, or edit it.")
+
+
+# -- launches
 
 
 def each(

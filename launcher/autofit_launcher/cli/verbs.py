@@ -1,18 +1,19 @@
 """THE list of verbs. The help, completion and what is said of an unknown verb come from it; nothing else knows them all.
 
-A new verb is one function, in the module that says what it is about: ``train`` (a recipe), ``run`` (a command), ``plan``, ``runs``,
+A new verb is one function, in the module that says what it is about: ``train`` (a recipe, a command), ``plan``, ``runs``,
 ``logs`` and ``report`` (a run's folder), ``library`` (recipes and kept fits), ``explain`` (a log) or ``doctor`` (this machine).
 """
 
 from __future__ import annotations
 
-from autofit_launcher.cli import doctor, explain, library, logs, plan, report, run, runs, train
+from autofit_launcher.cli import doctor, explain, library, logs, plan, report, runs, train
 from autofit_launcher.cli.call import Takes, Verb
 from autofit_launcher.errors import did_you_mean, refusal
 
 VERBS: tuple[Verb, ...] = (
-    library.recipes, library.show, train.train, train.fit, train.ladder, plan.plan, train.trial, run.run, run.init, runs.resume, runs.runs,
-    logs.logs, runs.watch, runs.stop, library.fits, report.report, explain.explain, library.schema, library.agents, doctor.doctor,
+    library.recipes, library.show, train.train, train.fit, train.ladder, plan.plan, train.trial, train.run, train.init, runs.resume,
+    runs.runs, logs.logs, runs.watch, runs.stop, library.fits, report.report, explain.explain, library.schema, library.agents,
+    doctor.doctor,
 )  # fmt: skip
 
 _HELP = """\

@@ -13,7 +13,7 @@ import pytest
 from autofit_launcher.adapter.build import ladder_of
 from autofit_launcher.adapter.commands import Command
 from autofit_launcher.adapter.recognised import Understood
-from autofit_launcher.cli import recipe_draft, recognise
+from autofit_launcher.cli import recognise
 from autofit_launcher.config.schema import Recipe
 from autofit_launcher.errors import BadInput
 from autofit_launcher.trainers.suite import cpu_budget
@@ -67,7 +67,7 @@ def test_a_script_with_a_dict_asks_for_what_arrives_and_is_left_as_it_is(folder:
     assert found.device == {"kind": "cuda", "cards": [0, 1, 2, 3]}, "which this machine may not have: the launch says so then"
     assert found.ask == {"model": "yolov8n.yaml", "micro_batch": 8, "image_size": 1280, "checkpointing": False, "multi_scale": 1.0}
     assert found.args == {"command": [sys.executable, "train.py", "--data", str(yolo_dataset)], "epochs": 200, "optimizer": "AdamW"}
-    said = recipe_draft.beliefs(found)
+    said = recognise.beliefs(found)
     place = "batch=32 over 4 cards; as it arrives at model.train, train.py line 13"
     assert f"micro_batch      8        batch= ({place})" in said, "64 // 2 is written nowhere"
     assert "image_size       1280     imgsz= (as it arrives at model.train, train.py line 13)" in said

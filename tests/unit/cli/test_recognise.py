@@ -18,7 +18,7 @@ from autofit_launcher.adapter import registry, wheel_names
 from autofit_launcher.adapter.build import ladder_of
 from autofit_launcher.adapter.recognised import checkpointed
 from autofit_launcher.adapter.registry import adapters
-from autofit_launcher.cli import recipe_draft, recognise
+from autofit_launcher.cli import recognise
 from autofit_launcher.cli.recognise import Understood
 from autofit_launcher.config.schema import LadderRules, Recipe, TrainerRules
 from autofit_launcher.errors import BadInput
@@ -73,7 +73,7 @@ def doubted(understood: Understood, *overrides: str) -> str:
 
 
 def written(understood: Understood) -> dict[str, Any]:
-    held: dict[str, Any] = yaml.safe_load(recipe_draft.recipe(understood, name="mine"))
+    held: dict[str, Any] = yaml.safe_load(recognise.recipe(understood, name="mine"))
     return held
 
 
@@ -325,7 +325,7 @@ def test_a_configuration_that_the_script_finds_itself_is_left_to_it() -> None:
 
 def test_a_dollar_brace_of_the_persons_own_is_text_and_no_interpolation() -> None:
     understood = of("--batch-size 4 out=${HOME}/x name=${now:%H}")
-    held = OmegaConf.create(yaml.safe_load(recipe_draft.recipe(understood, name="mine")))
+    held = OmegaConf.create(yaml.safe_load(recognise.recipe(understood, name="mine")))
     assert OmegaConf.to_container(held, resolve=True)["trainer"]["args"]["command"] == list(understood.words)  # type: ignore[index,call-overload]
 
 
