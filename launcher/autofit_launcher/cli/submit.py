@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from autofit_launcher.config.schema import Recipe
     from autofit_launcher.history.runs import Run
     from autofit_launcher.history.submission import JobSeen, Submission
-    from autofit_launcher.machine.slurm import SlurmJob
 
 HERE = "launch.kind=here"
 
@@ -78,21 +77,21 @@ def _faults(draft: Draft) -> list[Fault]:
 
 def _handed_in(folder: Path, draft: Draft, terminal: Terminal, *, fit_only: bool) -> Answer:
     from autofit_launcher.history import submission
-    from autofit_launcher.machine import slurm
 
     assert draft.recipe is not None
     begun = submission.Submission(job="", name=folder.name, cwd=os.getcwd(), handed_in=time.time(), fit_only=fit_only)
     if submission.read(folder) is None:
         submission.write(folder, begun)  # the job may start before SLURM has told its id
     with doing("handing the job to SLURM"):
-        handed = replace(begun, job=slurm.submit(_asked(folder, draft.recipe)))
+        handed = replace(begun, job=_job(folder, draft.recipe))
     submission.write(folder, handed)
     log = handed.log(folder)
     terminal.say(f"handed to SLURM: job {handed.job}", f"  autofit watch {folder}", f"  autofit stop {folder}", f"its words: {log}")
     return Answer(status=ExitCode.DONE, record={"status": "submitted", "job": handed.job, "run_dir": str(folder), "log": str(log)})
 
 
-def _asked(folder: Path, recipe: Recipe) -> SlurmJob:
+def _job(folder: Path, recipe: Recipe) -> str:
+    """Hands the launch in that folder to SLURM; returns the job's id."""
     from autofit_launcher.history.submission import WORDS
     from autofit_launcher.machine import process, slurm
 
@@ -101,15 +100,11 @@ def _asked(folder: Path, recipe: Recipe) -> SlurmJob:
     if gpus is None and recipe.device.kind != "cpu":
         gpus = len(cards) if isinstance(cards, tuple) else cards or 1
     flags = said.model_dump(include={"partition", "account", "qos", "constraint", "time", "mem"})
+    flags |= {"job_name": folder.name, "nodes": 1, "gpus_per_node": gpus or None, "cpus_per_task": said.cpus}
     more = {"requeue": True, "signal": f"B:USR2@{said.warn_s}", **said.sbatch}
-    return slurm.SlurmJob(
-        argv=process.python_module("autofit_launcher", "resume", str(folder), HERE),
-        name=folder.name,
-        folder=folder / WORDS,
-        flags={**flags, "nodes": 1, "gpus_per_node": gpus or None, "cpus_per_task": said.cpus},
-        more={name: value for name, value in more.items() if value not in (None, False)},
-        setup=said.setup,
-    )
+    kept = {name: value for name, value in more.items() if value not in (None, False)}
+    argv = process.python_module("autofit_launcher", "resume", str(folder), HERE)
+    return slurm.submit(argv, folder / WORDS, flags, more=kept, setup=said.setup)
 
 
 def look(handed: Submission) -> JobSeen | None:

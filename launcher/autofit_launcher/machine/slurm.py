@@ -12,7 +12,6 @@ import io
 import shlex
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,38 +23,25 @@ ASKED_S = 20.0
 KEY = "launch.slurm"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SlurmJob:
-    """A job as it is handed in."""
+def submit(argv: Sequence[str], place: Path, flags: Mapping[str, Any], *, more: Mapping[str, Any], setup: Sequence[str]) -> str:
+    """Hands a job in; returns its id. Raises BadInput with sbatch's words if it isn't taken.
 
-    argv: Sequence[str]
-    """Words of the job's command."""
-    name: str
-    folder: Path
-    """Gets its script and output; on a disk that the nodes see."""
-    flags: Mapping[str, Any]
-    """sbatch's, in submitit's names; None: not said."""
-    more: Mapping[str, Any]
-    """sbatch's own, which have the last word."""
-    setup: Sequence[str] = ()
-
-
-def submit(asked: SlurmJob) -> str:
-    """Hands the job in; returns its id. Raises BadInput with sbatch's words if it isn't taken."""
+    ``place``: folder for its script and output, on a disk that the nodes see; ``flags``: sbatch's, in submitit's names, None for one that
+    isn't said; ``more``: sbatch's own, which have the last word; ``setup``: lines of shell before the command.
+    """
     from submitit.core.utils import FailedJobError, FailedSubmissionError
     from submitit.helpers import CommandFunction
     from submitit.slurm.slurm import SlurmExecutor
 
-    asked.folder.mkdir(exist_ok=True)
-    executor = SlurmExecutor(asked.folder)
+    place.mkdir(exist_ok=True)
+    executor = SlurmExecutor(place)
     executor.update_parameters(
-        **asked.flags,
-        job_name=asked.name,
+        **flags,
         wckey=None,
         use_srun=False,
         stderr_to_stdout=True,
-        setup=[*asked.setup, f"exec {shlex.join(asked.argv)}"],  # what submitit writes behind it is never reached
-        additional_parameters=dict(asked.more),
+        setup=[*setup, f"exec {shlex.join(argv)}"],  # what submitit writes behind it is never reached
+        additional_parameters=dict(more),
     )
     try:
         with contextlib.redirect_stderr(io.StringIO()):  # submitit says sbatch's words there, and in its exception
@@ -63,7 +49,7 @@ def submit(asked: SlurmJob) -> str:
     except (FailedJobError, FailedSubmissionError) as error:
         raise BadInput([_refusal(str(error))]) from error
     finally:
-        for pickled in asked.folder.glob("*.pkl"):  # the function, which is never called
+        for pickled in place.glob("*.pkl"):  # the function, which is never called
             pickled.unlink()
 
 
@@ -102,17 +88,19 @@ def look(job: str, *, name: str = "") -> tuple[str, str] | None:
 
 def cancel(job: str) -> str:
     """Ends a job, or takes it out of the queue; a reason if that can't be done, else empty."""
-    status, said = process.output_of(("scancel", job), timeout_s=ASKED_S)
-    return said.strip() if status else ""
+    return _refused("scancel", job)
 
 
 def ask_to_end(job: str) -> str:
     """Sends SIGTERM to the job's first process, which is autofit, and to no other: it has all the time that it needs to save."""
-    status, said = process.output_of(("scancel", "--batch", "--signal=TERM", job), timeout_s=ASKED_S)
-    return said.strip() if status else ""
+    return _refused("scancel", "--batch", "--signal=TERM", job)
 
 
 def queue_again(job: str) -> str:
     """Ends this job's processes, and puts it into the queue once more under the same id; a reason if that can't be done, else empty."""
-    status, said = process.output_of(("scontrol", "requeue", job), timeout_s=ASKED_S)
+    return _refused("scontrol", "requeue", job)
+
+
+def _refused(*argv: str) -> str:
+    status, said = process.output_of(argv, timeout_s=ASKED_S)
     return said.strip() if status else ""
