@@ -21,7 +21,7 @@ from pathlib import Path
 
 import yaml
 
-from autofit_launcher.adapter.commands import Command, held
+from autofit_launcher.adapter.commands import Command, under_budget
 from autofit_launcher.trainers.suite import cpu_budget
 from benchmarks.common.rows import ROOT, Row, append, read
 from benchmarks.fit import cases, table
@@ -53,7 +53,7 @@ def play(peer: str, case: cases.Case, asked: Row, folder: Path, python: str) -> 
     place, budget = fit.Place.of(case.ask, folder), fit.budget_of(case, asked)
     words = _transformers(place) if peer == "transformers" else _separator(peer, place)
     env = {**os.environ, "PYTHONPATH": str(ROOT), "MALLOC_MMAP_THRESHOLD_": "65536", "OMP_WAIT_POLICY": "passive", "HF_HUB_OFFLINE": "1"}
-    command = held(Command(argv=(python, *words), env=env), cpu_budget(budget), settings=place.path / "budget.json")
+    command = under_budget(Command(argv=(python, *words), env=env), cpu_budget(budget), settings=place.path / "budget.json")
     began = time.monotonic()
     log = place.path / f"{peer}.log"
     with log.open("wb") as out:

@@ -31,7 +31,7 @@ def told(place: Path, failure: Failure | None, *, status: int = 1, steps: int = 
     """What becomes of a second process that failed so."""
     orders = orders_of(place, micro_batch=8)
     try:
-        return going_on.told(TrialReport(failure=failure, optimizer_steps=steps, **more), status, "/out/1.pt", orders)
+        return going_on.gone_on(TrialReport(failure=failure, optimizer_steps=steps, **more), status, "/out/1.pt", orders)
     except going_on.Untried as why:
         return why.report()
 

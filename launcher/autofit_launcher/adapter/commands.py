@@ -11,7 +11,7 @@ from typing import Any
 from autofit_launcher.config.schema import Value
 from autofit_launcher.history.records import CheckpointRecord
 from autofit_launcher.machine import torchrun
-from autofit_launcher.machine.devices import Budget, told
+from autofit_launcher.machine.devices import Budget, orders_of
 from autofit_launcher.shared.orders import Orders
 from autofit_launcher.shared.probe import SHIM, ProbeSettings, injected
 
@@ -97,9 +97,9 @@ def preloaded(first: str, beside: Sequence[str], *, of: Path, to: Path, env: Map
     return {"PYTHONPATH": path}, {**loads, **copies(beside, of=of, to=to)}
 
 
-def held(command: Command, budget: Budget, *, settings: Path) -> Command:
+def under_budget(command: Command, budget: Budget, *, settings: Path) -> Command:
     """The same program, each process of which takes the budget as in its trial, as ``settings`` says, which is written."""
-    cards = [told(one, run=True) for one in budget.each]
+    cards = [orders_of(one, run=True) for one in budget.each]
     orders = Orders(
         module="", folder="", device=budget.kind, accumulation=1, cards=cards if budget.kind == "cuda" and len(cards) > 1 else [],
         payload={"base": dict(command.base) if budget.kind == "cpu" else {}}, **cards[0],

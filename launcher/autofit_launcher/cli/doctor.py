@@ -25,7 +25,7 @@ def doctor(call: Call) -> Answer:
     from autofit_launcher.history import runs
     from autofit_launcher.machine import checkup
 
-    lines = checkup.look(os.environ, folder=Path.cwd() / runs.ROOT)
+    lines = checkup.checks(os.environ, folder=Path.cwd() / runs.ROOT)
     for line in lines:
         call.terminal.say(f"{line.subject:<13}{_words(line)}")
     stops = sum(line.stops for line in lines)

@@ -58,7 +58,7 @@ def runs(call: Call) -> Answer:
     if said and not root.is_dir():
         raise refusal("it is not a folder", "Name the folder that holds the runs (run.root).", where=said)
     with doing("reading the runs"):
-        found = sorted((run_in(path, look=submit.look) for path in below(root)), key=lambda run: run.began or 0.0, reverse=True)
+        found = sorted((run_in(path, look=submit.job_seen) for path in below(root)), key=lambda run: run.began or 0.0, reverse=True)
     if not found:
         call.terminal.say(f"no run in {root}")
     elif "--peaks" in call.flags:
@@ -81,7 +81,7 @@ def watch(call: Call) -> Answer:
     from autofit_launcher.history.runs import Reader, find, newest
 
     said = call.word("run")
-    reader = Reader(find(said) if said else newest(), look=submit.look)
+    reader = Reader(find(said) if said else newest(), look=submit.job_seen)
     run = reader.now()
     if call.terminal.as_json:
         return Answer(status=ExitCode.DONE, record=run.as_record())
@@ -138,7 +138,7 @@ def stop(call: Call) -> Answer:
     from autofit_launcher.history import owner
     from autofit_launcher.history.runs import Reader, find
 
-    reader = Reader(find(_named(call.word("run"), "stop")), look=submit.look)
+    reader = Reader(find(_named(call.word("run"), "stop")), look=submit.job_seen)
     run = reader.now()
     if run.owner.state is owner.State.RUNNING:
         _ask(run, run.owner)

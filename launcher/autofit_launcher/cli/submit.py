@@ -107,12 +107,12 @@ def _job(folder: Path, recipe: Recipe) -> str:
     return slurm.submit(argv, folder / WORDS, flags, more=kept, setup=said.setup)
 
 
-def look(handed: Submission) -> JobSeen | None:
+def job_seen(handed: Submission) -> JobSeen | None:
     """Asks SLURM about a launch's job; None where it can't be asked."""
     from autofit_launcher.history.submission import JobSeen
     from autofit_launcher.machine import slurm
 
-    found = slurm.look(handed.job, name=handed.name)
+    found = slurm.job_state(handed.job, name=handed.name)
     return JobSeen(state=found[0], reason=found[1]) if found is not None else None
 
 
@@ -141,7 +141,7 @@ def refuse_while_queued(folder: Path) -> Submission | None:
     handed = submission.read(folder)
     if handed is None or not handed.job or handed.job == submission.job_here():
         return handed
-    if (seen := look(handed)) is not None and seen.is_there:
+    if (seen := job_seen(handed)) is not None and seen.is_there:
         cure = f"`autofit watch {folder}` follows it, `autofit stop {folder}` takes it back."
         raise refusal(f"SLURM's job {handed.job} has it ({seen.state.lower()})", cure, where=str(folder))
     return handed

@@ -45,7 +45,7 @@ def composed(line: Typed, *, program: str, drafted: Mapping[str, str]) -> list[D
         raise BadInput([Fault(key=_LAUNCHER, found="autofit hands nothing to launchers of Hydra's", cure=cure, where=COMMAND_LINE)])
     typed = [word for said in line.overrides for word in device(said, sweeping=line.sweeping)]
     told = [for_hydra(word, groups=groups(), sweeping=line.sweeping) for word in typed]
-    with doing("composing the recipe"), hydra_errors.told(dict(zip(told, typed, strict=True))):
+    with doing("composing the recipe"), hydra_errors.as_faults(dict(zip(told, typed, strict=True))):
         if several := [word for word in told if not line.sweeping and sweeps(word)]:
             raise BadInput([_several(word) for word in several])
         _hydra([program, *told, *line.flags], keep, drafted=drafted, typed={one.key for one in line.said})
@@ -60,7 +60,7 @@ def _several(word: str) -> Fault:
 
 def complete(words: Sequence[str]) -> None:
     """Lets Hydra print what completes the overrides of the line in ``COMP_LINE``. Raises BadInput if that can't be read yet."""
-    with hydra_errors.told({}):
+    with hydra_errors.as_faults({}):
         _hydra(["autofit", *words], lambda config: None)
 
 

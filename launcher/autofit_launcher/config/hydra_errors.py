@@ -15,7 +15,7 @@ from autofit_launcher.paths import short
 
 
 @contextmanager
-def told(typed: Mapping[str, str]) -> Iterator[None]:
+def as_faults(typed: Mapping[str, str]) -> Iterator[None]:
     """Raises errors of Hydra as BadInput while it is open. ``typed``: override as Hydra got it -> as it was typed.
 
     Hydra raises many kinds of errors for many kinds of input: its own, OmegaConf's, and plain ValueErrors.

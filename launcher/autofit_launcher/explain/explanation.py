@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from autofit_launcher.adapter import log_line
 from autofit_launcher.adapter.progress import Progress
 from autofit_launcher.explain import known, part, plain, trouble
-from autofit_launcher.explain.figures import CardFigures
+from autofit_launcher.explain.card_figures import CardFigures
 from autofit_launcher.explain.known import Known, table
 from autofit_launcher.explain.trouble import LogFailure
 from autofit_launcher.shared.sizes import format_size

@@ -10,7 +10,7 @@ from itertools import takewhile
 from autofit_launcher.adapter import log_line
 from autofit_launcher.adapter.progress import Progress
 from autofit_launcher.explain import known
-from autofit_launcher.explain.figures import CardFigures, read
+from autofit_launcher.explain.card_figures import CardFigures, read
 from autofit_launcher.explain.known import table
 from autofit_launcher.explain.part import LAST_LINES
 from autofit_launcher.explain.plain import SOURCE

@@ -7,7 +7,7 @@ import shlex
 from dataclasses import replace
 from pathlib import Path
 
-from autofit_launcher.adapter.commands import Command, held
+from autofit_launcher.adapter.commands import Command, under_budget
 from autofit_launcher.adapter.protocol import FIRST, RunStart
 from autofit_launcher.history.records import MoveRecord
 from autofit_launcher.history.run_folder import AttemptFiles
@@ -70,7 +70,7 @@ def start(job: Job, command: Command, files: AttemptFiles, *, show: tuple[Shows,
     saves = "inside.whole_saves" if job.recipe.recover.whole_saves else ""
     env = {**allocator_environment(budget), **command.env, **command.told, SAVES: saves}
     if budget.kind == "cuda" or budget.emulated:
-        env |= held(command, budget, settings=job.folder.path / "native" / "budget.json").env
+        env |= under_budget(command, budget, settings=job.folder.path / "native" / "budget.json").env
     first, *rest = command.words
     argv = (process.program(first), *rest)
     env |= {HELD: str(files.processes), STACKS: str(files.processes)}

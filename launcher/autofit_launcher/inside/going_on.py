@@ -59,7 +59,7 @@ def from_checkpoint(payload: dict[str, Any], path: str) -> dict[str, Any]:
     return {**payload, "argv": words, "env": {**payload.get("env", {}), **env}}
 
 
-def told(report: TrialReport, status: int, path: str, orders: Orders) -> TrialReport:
+def gone_on(report: TrialReport, status: int, path: str, orders: Orders) -> TrialReport:
     """Makes the report of the second process: all that came after the start is going on. A script that fails before a batch is trained
     can't load what it has saved. One that makes no step proves nothing, nor that it breaks later for another reason than memory: the trial
     cuts its training. Nor is a loss that isn't finite: it comes further than the first. Raises Untried."""

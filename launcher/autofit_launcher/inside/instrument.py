@@ -501,7 +501,7 @@ class Instrument(TakingPart):
         """Notes lines that were not reached, once memory is no longer measured: reading somebody's files needs some."""
         assert self.recorder is not None
         with contextlib.suppress(Exception):  # whatever they are like
-            if places := self.unrun.told():
+            if places := self.unrun.places():
                 self.recorder.note(places)
         self.recorder.write()
 

@@ -99,7 +99,7 @@ def _go_on(orders: Orders) -> None:
         orders = dataclasses.replace(orders, payload=going_on.from_checkpoint(orders.payload, path))
         status, reports = _attempt(orders, "cut")
         _keep(reports, Path(orders.folder))
-        report = going_on.told(judged(reports, status, orders), status, path, orders)
+        report = going_on.gone_on(judged(reports, status, orders), status, path, orders)
     except going_on.Untried as why:
         report = why.report()
     report.write(orders.report_path)

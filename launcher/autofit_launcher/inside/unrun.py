@@ -48,7 +48,7 @@ class Unrun:
             direct = direct and not self._seen[place]
             frame = frame.f_back
 
-    def told(self) -> str:
+    def places(self) -> str:
         """The places in words; nothing where there is none."""
         trees, left = dict[str, ast.Module](), MOST_BYTES
         loaded = [str(getattr(module, "__file__", None)) for module in list(sys.modules.values())]

@@ -258,19 +258,19 @@ def ends_apart(first: Twin, other: Twin) -> str:
     rows = (Counter(twin.rows[2 * first.samples : first.steps[2].rows]) for twin in (first, other))
     if len({str(sorted(one.items())) for one in rows}) > 1 or other.steps[2].rows > first.steps[2].rows:
         return "it isn't made of the rows that are left"
-    if any(figures.mismatch or figures.apart > APART_LATER for figures in _held(other, 2)):
+    if any(figures.mismatch or figures.apart > APART_LATER for figures in _compared(other, 2)):
         return "it weighs its micro-batches otherwise than the large batch does"
     return ""
 
 
-def _held(twin: Twin, step: int) -> list[TwinFigures]:
+def _compared(twin: Twin, step: int) -> list[TwinFigures]:
     """Figures of every optimizer's step of that number that was held against the first twin's."""
     steps = [twin.of(one)[step] for one in twin.optimizers if len(twin.of(one)) > step]
     return [one.against for one in steps if one.against is not None]
 
 
 def _gradients(first: Twin, other: Twin) -> Finding:
-    figures = _held(other, 0)
+    figures = _compared(other, 0)
     if len(figures) < len(first.optimizers):
         return _uncomparable("its first gradients could not be held against one another")
     if mismatch := next((one.mismatch for one in figures if one.mismatch), ""):
@@ -297,7 +297,7 @@ def _gradients(first: Twin, other: Twin) -> Finding:
 
 def _later(first: Twin, other: Twin, worst: float) -> Finding:
     """Compares the steps after the first update, which is the same, and what moves beside the weights."""
-    later = [figures.apart for step in ((1,) if first.ragged else (1, 2)) for figures in _held(other, step)]
+    later = [figures.apart for step in ((1,) if first.ragged else (1, 2)) for figures in _compared(other, step)]
     if max(later, default=0.0) > APART_LATER:
         return _different(f"the first update is the same, those after it are not ({_percent(max(later))} apart)")
     if other.beside > APART_LATER:
@@ -320,7 +320,7 @@ def _power(figures: TwinFigures, times: float) -> int:
 
 def with_one_row(different: Finding, first: Twin, other: Twin) -> Finding:
     """Says why gradients differ, by twins of one row, repeated: if those agree, up to a factor, only unequal rows make the difference."""
-    held = [figures for figures in _held(other, 0) if math.isfinite(figures.length_first) and figures.length_first]
+    held = [figures for figures in _compared(other, 0) if math.isfinite(figures.length_first) and figures.length_first]
     if not held:
         return different
     apart = _percent(different.apart)

@@ -42,7 +42,7 @@ class Check:
     """The finding would stop a launch."""
 
 
-def look(environ: Mapping[str, str], *, folder: Path, nvml: Any = None) -> list[Check]:
+def checks(environ: Mapping[str, str], *, folder: Path, nvml: Any = None) -> list[Check]:
     """Everything, in the order in which it is told. ``folder``: where runs would be kept; ``nvml``: None imports pynvml."""
     return [_system(), *_cards(environ, nvml), _memory(), _shared_memory(), _runs(folder)]
 
@@ -64,7 +64,7 @@ def _cards(environ: Mapping[str, str], nvml: Any) -> Iterator[Check]:
         yield from _torch(None, on_card=False)
         return
     api, _ = nvml_module.opened(nvml)
-    driver = nvml_module.told(lambda nvml: int(nvml.nvmlSystemGetCudaDriverVersion_v2()) // 1000, api)
+    driver = nvml_module.asked(lambda nvml: int(nvml.nvmlSystemGetCudaDriverVersion_v2()) // 1000, api)
     yield Check(subject="driver", found=nvml_module.driver_of(api) + (f", for CUDA {driver}" if driver else ""))
     cards = [nvml_module.read_card(api, uuid) for uuid in uuids]
     yield from map(_card, cards)

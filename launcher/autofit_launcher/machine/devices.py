@@ -151,7 +151,7 @@ def identity(kind: str, *, index: int = 0) -> str:
     return uuids[index] if index < len(uuids) else ""
 
 
-def told(budget: Budget, *, run: bool = False) -> dict[str, Any]:
+def orders_of(budget: Budget, *, run: bool = False) -> dict[str, Any]:
     """Tells a process of its device (``Orders``): a trial stays below the cap, a run has the budget, on a card less ``SLACK_BYTES``."""
     caps = {"cap_bytes": budget.cap_bytes, "ceiling_bytes": budget.ceiling_bytes}
     if run:
@@ -162,7 +162,7 @@ def told(budget: Budget, *, run: bool = False) -> dict[str, Any]:
 
 def free_now(budget: Budget, *, nvml: Any = None) -> int | None:
     """Bytes free on the budget's card now; None on a CPU, or if NVML doesn't answer."""
-    return nvml_module.told(lambda api: card_memory.free_bytes(api, budget.uuid), nvml) if budget.kind == "cuda" else None
+    return nvml_module.asked(lambda api: card_memory.free_bytes(api, budget.uuid), nvml) if budget.kind == "cuda" else None
 
 
 def used_bytes(budget: Budget, pids: Iterable[int], *, nvml: Any = None) -> tuple[int, bool]:
@@ -173,7 +173,7 @@ def used_bytes(budget: Budget, pids: Iterable[int], *, nvml: Any = None) -> tupl
     """
     if budget.ranks:
         return max(used_bytes(one, pids, nvml=nvml) for one in budget.ranks)
-    if (own := nvml_module.told(lambda api: card_memory.own_bytes(api, budget.uuid, *pids), nvml)) is not None:
+    if (own := nvml_module.asked(lambda api: card_memory.own_bytes(api, budget.uuid, *pids), nvml)) is not None:
         return own, True
     free = free_now(budget, nvml=nvml)
     return 0 if free is None else max(0, budget.free_bytes - free), False
@@ -243,7 +243,7 @@ def card_faults(card: Card, memory_bytes: int | None = None, *, share: bool = Fa
         cure = f"Ask for {_round(card.total_bytes)} or less, or leave it empty for all of the card."
         faults.append(Fault(key="device.memory", found=found, cure=cure))
     if card.used_bytes - _drawn(card) > TOLERATED_BYTES and not share:
-        faults.append(_held(card))
+        faults.append(_taken(card))
     elif card.mode and any(not one.draws for one in card.neighbours):
         found = f"{card} is for one process at a time (compute mode Exclusive), held by {_holders(card)}"
         faults.append(Fault(key="device.share", found=found, cure="Wait until that has ended, or choose another with device.index."))
@@ -265,7 +265,7 @@ def allocator_faults(env: Mapping[str, str]) -> list[Fault]:
     return faults
 
 
-def _held(card: Card) -> Fault:
+def _taken(card: Card) -> Fault:
     """The card is held by others: by whom, and what to do about it."""
     killable = [str(neighbour.pid) for neighbour in card.neighbours if neighbour.seen and not neighbour.draws]
     first = f"If they are leftovers, kill {' '.join(killable)}" if killable else "See nvidia-smi, in a container the host's"

@@ -115,7 +115,7 @@ def opened(nvml: Any = None) -> tuple[Any, Absence | None]:
 Answer = TypeVar("Answer")
 
 
-def told(ask: Callable[[Any], Answer], nvml: Any = None) -> Answer | None:
+def asked(ask: Callable[[Any], Answer], nvml: Any = None) -> Answer | None:
     """Asks NVML, and returns what it answers; None where that doesn't answer."""
     api, absence = opened(nvml)
     if absence is None:
@@ -126,7 +126,7 @@ def told(ask: Callable[[Any], Answer], nvml: Any = None) -> Answer | None:
 
 def driver_of(api: Any) -> str:
     """The driver's version; empty where it doesn't tell."""
-    return told(lambda nvml: str(nvml.nvmlSystemGetDriverVersion()), api) or ""
+    return asked(lambda nvml: str(nvml.nvmlSystemGetDriverVersion()), api) or ""
 
 
 def _card_files() -> bool:
@@ -204,7 +204,7 @@ def told_to_cuda(uuids: Sequence[str], environ: Mapping[str, str]) -> dict[str, 
         numbers = [there.index(one) for one in uuids if one in there and all(other.startswith("GPU-") for other in there)]
         return {ORDER: BY_BUS, CARDS: ",".join(map(str, numbers if len(numbers) == len(uuids) else uuids))}
 
-    return told(said) or {ORDER: BY_BUS, CARDS: ",".join(uuids)}
+    return asked(said) or {ORDER: BY_BUS, CARDS: ",".join(uuids)}
 
 
 def visible(nvml: Any, environ: Mapping[str, str]) -> tuple[list[str], Absence | None]:

@@ -72,7 +72,7 @@ def _refusal(said: str) -> Fault:
     return Fault(key=KEY, found=f"SLURM didn't take the job: {found}", cure=cure)
 
 
-def look(job: str, *, name: str = "") -> tuple[str, str] | None:
+def job_state(job: str, *, name: str = "") -> tuple[str, str] | None:
     """Asks for (state, reason) of a job in SLURM's words; ("", "") for one that it doesn't know any more; None where it can't be asked.
 
     ``name``: a job of another name is another cluster's, or another time's.

@@ -48,7 +48,7 @@ class ProbeSettings:
     """True: only the budget is taken, at the same moment as in a trial; nothing is watched, cut or redirected."""
 
     same: dict[str, Any] = field(default_factory=dict)
-    """The orders of a twin (``inside.same.twin.Told``); empty: this is none."""
+    """The orders of a twin (``inside.same.twin.TwinOrders``); empty: this is none."""
 
     def write(self, path: Path) -> None:
         files.replace(path, json.dumps(dataclasses.asdict(self), indent=1))  # whole: another rank may read it

@@ -24,7 +24,7 @@ from typing import ClassVar
 import pytest
 
 from autofit_launcher.adapter.build import ladder_of
-from autofit_launcher.adapter.commands import held
+from autofit_launcher.adapter.commands import under_budget
 from autofit_launcher.adapter.protocol import Adapter
 from autofit_launcher.adapter.registry import load_adapter
 from autofit_launcher.config.schema import Recipe
@@ -108,7 +108,7 @@ class AdapterSuite:
 
     def test_a_full_run_held_to_a_budget_is_the_same_program(self, adapter: Adapter, ladder: Ladder, tmp_path: Path) -> None:
         command = adapter.command(ladder.asked, cpu_budget(), folder=tmp_path / "run")
-        told = held(command, cpu_budget(), settings=tmp_path / "budget.json")
+        told = under_budget(command, cpu_budget(), settings=tmp_path / "budget.json")
         assert told.argv == command.argv and str(cpu_budget().budget_bytes) in (tmp_path / "budget.json").read_text(encoding="utf-8")
 
     def test_it_tells_alike_each_time_what_a_fit_hangs_on_or_why_it_cant(self, adapter: Adapter, recipe: Recipe, ladder: Ladder) -> None:

@@ -24,7 +24,7 @@ from autofit_launcher.ladder.same_training import SameTraining
 from autofit_launcher.ladder.twins import Finding, FindingKind, Step, Twin, TwinFigures, compare, with_one_row
 from autofit_launcher.machine import process
 from autofit_launcher.machine.allocator import allocator_environment
-from autofit_launcher.machine.devices import told
+from autofit_launcher.machine.devices import orders_of
 from autofit_launcher.shared.activity import doing
 from autofit_launcher.shared.orders import Orders
 from autofit_launcher.trial.job import Job
@@ -209,9 +209,9 @@ class _Proving:
     def _child(self, place: Path, payload: dict[str, Any]) -> None:
         budget = self._job.budget
         orders = Orders(
-            module=MODULE, folder=str(place), device=budget.kind, may_spill=budget.may_spill, **told(budget),
+            module=MODULE, folder=str(place), device=budget.kind, may_spill=budget.may_spill, **orders_of(budget),
             accumulation=self._rung.accumulation, payload=payload,
-            cache=str(self._job.folder.cache), cards=[told(one) for one in budget.ranks] if budget.kind == "cuda" else [],
+            cache=str(self._job.folder.cache), cards=[orders_of(one) for one in budget.ranks] if budget.kind == "cuda" else [],
         )  # fmt: skip
         orders.scratch.mkdir(parents=True, exist_ok=True)
         orders.write(place / "orders.json")

@@ -329,7 +329,7 @@ def _orders(job: Job, rung: Rung, plan: TrialPlan, place: Path) -> Orders:
         module=plan.module,
         folder=str(place),
         device=job.budget.kind,
-        **devices.told(job.budget),
+        **devices.orders_of(job.budget),
         may_spill=job.budget.may_spill,
         accumulation=rung.accumulation,
         steps=job.recipe.trial.steps,
@@ -337,7 +337,7 @@ def _orders(job: Job, rung: Rung, plan: TrialPlan, place: Path) -> Orders:
         steps_after=job.recipe.trial.steps_after,
         payload=dict(plan.payload),
         cache=str(job.folder.cache),
-        cards=[devices.told(one) for one in job.budget.ranks],
+        cards=[devices.orders_of(one) for one in job.budget.ranks],
     )
 
 

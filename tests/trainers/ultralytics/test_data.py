@@ -61,7 +61,7 @@ def faults_of(checked: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[..., li
         monkeypatch.setattr(module, name, lambda *_, **__: None)
 
     def faults(data: Path | str, task: str = "detect", **args: Any) -> list[Fault]:
-        found, facts = checked.look(str(data), task, args)
+        found, facts = checked.check(str(data), task, args)
         assert found or facts
         return list(found)
 
@@ -217,7 +217,7 @@ def test_of_many_images_a_sample_is_opened(
 ) -> None:
     monkeypatch.setattr(checked, "MOST", 10)
     yaml = make(labels={f"train/{number:03}": BOX for number in range(40)} | {"val/c": None})
-    found, facts = checked.look(str(yaml), "detect", {})
+    found, facts = checked.check(str(yaml), "detect", {})
     assert found == [] and len(facts["train"]) == 40
     assert facts["notes"] == [
         "train: a sample of 10 of 40 images was checked",

@@ -14,7 +14,7 @@ from autofit_launcher.machine.checkup import Check
 def test_every_line_is_told_and_the_exit_status_is_zero_where_nothing_stops(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(checkup, "look", lambda *_, **__: [Check(subject="card", found="none")])
+    monkeypatch.setattr(checkup, "checks", lambda *_, **__: [Check(subject="card", found="none")])
     assert _status(["doctor", "--json"]) == 0
     told = capsys.readouterr()
     record = json.loads(told.out.splitlines()[-1])
@@ -23,7 +23,9 @@ def test_every_line_is_told_and_the_exit_status_is_zero_where_nothing_stops(
 
 
 def test_what_stops_a_launch_is_the_exit_status(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkup, "look", lambda *_, **__: [Check(subject="torch", found="old", needed="new", cure="Renew it.", stops=True)])
+    monkeypatch.setattr(
+        checkup, "checks", lambda *_, **__: [Check(subject="torch", found="old", needed="new", cure="Renew it.", stops=True)]
+    )
     assert _status(["doctor"]) == 1
     said = " ".join(capsys.readouterr().out.split())
     assert "STOPS: old. needed: new. To do: Renew it" in said and "Things that would stop a launch: 1" in said

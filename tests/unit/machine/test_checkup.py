@@ -20,7 +20,7 @@ def looked(place: Path, *cards: FakeCard, cuda: int = 13000, **environ: str) -> 
     """By subject."""
     nvml = FakeNvml(*cards)
     nvml.cuda = cuda
-    return {line.subject: line for line in checkup.look(environ, folder=place, nvml=nvml)}
+    return {line.subject: line for line in checkup.checks(environ, folder=place, nvml=nvml)}
 
 
 def test_a_machine_that_can_launch_has_nothing_that_stops(tmp_path: Path, torch_for: None) -> None:
@@ -37,7 +37,7 @@ def test_a_driver_that_is_too_old_for_pytorchs_build_stops(tmp_path: Path, torch
 def test_pytorch_without_cuda_stops_where_a_card_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checkup, "_cuda_of_torch", lambda: "")
     assert looked(tmp_path, FakeCard())["torch"].stops
-    nowhere = {line.subject: line for line in checkup.look({}, folder=tmp_path, nvml=FakeNvml(error=12))}  # no library
+    nowhere = {line.subject: line for line in checkup.checks({}, folder=tmp_path, nvml=FakeNvml(error=12))}  # no library
     assert not nowhere["torch"].stops and "without CUDA" in nowhere["torch"].found
 
 
@@ -61,13 +61,13 @@ def test_an_allocator_that_no_cap_holds_stops(tmp_path: Path, torch_for: None) -
 
 def test_too_small_a_shared_memory_is_told_with_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host, "shared_memory_free", lambda: 64 * MIB)
-    lines = {line.subject: line for line in checkup.look({}, folder=tmp_path, nvml=FakeNvml(error=12))}
+    lines = {line.subject: line for line in checkup.checks({}, folder=tmp_path, nvml=FakeNvml(error=12))}
     assert "--shm-size" in lines["/dev/shm"].cure and "64 MiB" in lines["/dev/shm"].found and not lines["/dev/shm"].stops
 
 
 def test_a_folder_for_runs_that_cannot_be_written_stops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host, "not_writable", lambda place: PermissionError(13, "Permission denied") if place == tmp_path else None)
-    lines = {line.subject: line for line in checkup.look({}, folder=tmp_path, nvml=FakeNvml(error=12))}
+    lines = {line.subject: line for line in checkup.checks({}, folder=tmp_path, nvml=FakeNvml(error=12))}
     assert lines["runs"].stops and "Permission denied" in lines["runs"].found
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from autofit_launcher.adapter.commands import Command, held
+from autofit_launcher.adapter.commands import Command, under_budget
 from autofit_launcher.machine.allocator import VARIABLES, allocator_environment
 from autofit_launcher.shared.sizes import GIB
 from autofit_launcher.trainers.suite import cpu_budget
@@ -42,7 +42,9 @@ def test_a_run_that_is_held_has_the_segments_of_its_trial(variable: str | None, 
         trial = {**environment, **allocator_environment(budget)}
         run = {
             **trial,
-            **held(Command(argv=(), env=trial), replace(budget, cap_bytes=4 * GIB, budget_bytes=4 * GIB), settings=tmp_path / "s").env,
+            **under_budget(
+                Command(argv=(), env=trial), replace(budget, cap_bytes=4 * GIB, budget_bytes=4 * GIB), settings=tmp_path / "s"
+            ).env,
         }
         in_trial, in_run = (_said(env) for env in (trial, run))
     assert in_trial[0] == in_run[0] == str(variable is None), "expandable unless the person says otherwise"
@@ -74,6 +76,6 @@ def test_a_process_that_only_builds_leaves_the_card_to_the_one_it_forks(tmp_path
     """Its child could not use CUDA any more; where the card is for one process at a time, neither could a spawned one."""
     with played(usable_bytes=8 * GIB) as environment:
         half = replace(cpu_budget(), kind="cuda", uuid="0", cap_bytes=4 * GIB, budget_bytes=4 * GIB)
-        command = held(Command(argv=(sys.executable, "-c", FORKS), env=environment), half, settings=tmp_path / "s")
+        command = under_budget(Command(argv=(sys.executable, "-c", FORKS), env=environment), half, settings=tmp_path / "s")
         done = subprocess.run(command.argv, env=command.env, capture_output=True, text=True, timeout=200, check=False)
     assert done.returncode == 0, done.stderr[-2000:]

@@ -21,7 +21,7 @@ _NO_MORE = object()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Told:
+class TwinOrders:
     """The orders of a twin."""
 
     samples: int
@@ -71,7 +71,7 @@ class Short:
 class Rows:
     """Watches the rows of one process."""
 
-    def __init__(self, rest: Rest, told: Told) -> None:
+    def __init__(self, rest: Rest, told: TwinOrders) -> None:
         self._rest, self._told = rest, told
         self._datasets: list[Any] = []
         """Data sets, held so that no identity comes twice."""

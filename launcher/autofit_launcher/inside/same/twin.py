@@ -21,7 +21,7 @@ from ..after_import import after_import
 from ..patches import at_an_optimizer
 from . import rest as at_rest
 from .rest import Rest
-from .rows import Rows, Told, digest
+from .rows import Rows, TwinOrders, digest
 
 STEPS_HELD = 3
 """Optimizer steps whose gradients are compared: clearing, first moments and schedules show in the second and the third."""
@@ -37,8 +37,8 @@ MOST_VALUES = 2**18
 
 
 def install(said: Mapping[str, Any], records: Path) -> None:
-    """Installs the watch, with torch just imported. ``said``: ``Told`` as a dictionary."""
-    told, rest = Told(**said), Rest()
+    """Installs the watch, with torch just imported. ``said``: ``TwinOrders`` as a dictionary."""
+    told, rest = TwinOrders(**said), Rest()
     rows = Rows(rest, told)
     twin = Updates(told, records, rows, rest)
     at_rest.install(rest, lambda: twin.facts.update(batch_norm=True))
@@ -51,7 +51,7 @@ def install(said: Mapping[str, Any], records: Path) -> None:
 class Updates:
     """Watches what one process does to its weights."""
 
-    def __init__(self, told: Told, records: Path, rows: Rows, rest: Rest) -> None:
+    def __init__(self, told: TwinOrders, records: Path, rows: Rows, rest: Rest) -> None:
         self._told, self._records, self._rows, self._rest = told, records, rows, rest
         self._made: list[Any] = []
         self._given: list[Any] = []

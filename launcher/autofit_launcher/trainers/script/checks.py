@@ -148,7 +148,7 @@ def _config_faults(recipe: Recipe, args: ScriptArgs) -> list[Fault]:
 def _wrong_file(path: str, args: ScriptArgs) -> str:
     """Says what keeps a configuration file from being read, or changed; empty where nothing does."""
     try:
-        configs.held(path)
+        configs.contents(path)
     except ValueError as error:
         return f"can't be read: {error}"
     if path == configs.named(args.command[begin(args) :]):
@@ -161,7 +161,7 @@ def _key_fault(place: str, key: str, path: str) -> Fault | None:
     try:
         configs.edited(Path(path).read_text(encoding="utf-8"), Path(path).suffix, {key: 1})
     except configs.NoSuchKey:
-        known = [name for name, _ in configs.leaves(configs.held(path))]
+        known = [name for name, _ in configs.leaves(configs.contents(path))]
         cure = f"{did_you_mean(key, known)}It has: {', '.join(known[:20])}{', ...' if len(known) > 20 else ''}."
         return Fault(key=place, found=f"{path}: no key {key!r}", cure=cure)
     return None

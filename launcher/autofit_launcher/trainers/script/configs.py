@@ -182,7 +182,7 @@ def beside(path: Path) -> dict[str, str]:
     return found
 
 
-def held(path: str | Path) -> Any:
+def contents(path: str | Path) -> Any:
     """A file as plain values. ValueError where it can't be read."""
     try:
         return load(Path(path).read_text(encoding="utf-8"), Path(path).suffix)
@@ -193,7 +193,7 @@ def held(path: str | Path) -> Any:
 def held_if(path: str | Path | None) -> Any:
     """A file as plain values; an empty mapping where there is none, or it can't be read, which its reader says itself."""
     with suppress(ValueError):
-        return held(path) if path is not None else {}
+        return contents(path) if path is not None else {}
     return {}
 
 

@@ -13,7 +13,7 @@ from .notes import Notes, NotExact, refuse_trainers
 LOSS = "ACCUMULATE_LOSS"
 
 
-class Held:
+class HeldSteps:
     """The state of one optimizer."""
 
     def __init__(self) -> None:
@@ -37,7 +37,7 @@ class Outside(Notes):
         """Set while somebody else stands in for training: nothing is held, counted or checked."""
         self.lengths = ToldLengths(every, self.note)
         self.in_backward = self.scaler_held = self.has_split = False
-        self.optimizers: weakref.WeakKeyDictionary[Any, Held] = weakref.WeakKeyDictionary()
+        self.optimizers: weakref.WeakKeyDictionary[Any, HeldSteps] = weakref.WeakKeyDictionary()
         self.deferred: weakref.WeakKeyDictionary[Any, Callable[[], Any]] = weakref.WeakKeyDictionary()
         """Scheduler -> its last step in the middle of a group: done after it, where none came with the group's own step."""
         self.turned: int | None = None
@@ -160,7 +160,7 @@ class Outside(Notes):
     # -- optimizers
 
     def made(self, optimizer: Any) -> None:
-        self.optimizers.setdefault(optimizer, Held())
+        self.optimizers.setdefault(optimizer, HeldSteps())
 
     def holds(self, optimizer: Any) -> bool:
         """Tells whether the step that comes is held back."""
@@ -189,7 +189,7 @@ class Outside(Notes):
         self.scaler_held = not self.due
         return self.step(optimizer, really, closure if self.scaler_held else None)
 
-    def _steps(self, held: Held, really: Callable[[], Any]) -> Any:
+    def _steps(self, held: HeldSteps, really: Callable[[], Any]) -> Any:
         held.inside = True
         try:
             return really()
@@ -201,7 +201,7 @@ class Outside(Notes):
                 self._weight = 0.0
                 self.steps += 1
 
-    def _check(self, held: Held) -> None:
+    def _check(self, held: HeldSteps) -> None:
         if not held.backwards:
             self.trouble("a step came without a backward pass before it")
         if held.batch >= 0 and self._batch - held.batch != 1:
@@ -211,7 +211,7 @@ class Outside(Notes):
         if self.steps == 0 and not held.pending:
             refuse_trainers(sys._getframe(1))
 
-    def _hold(self, held: Held) -> None:
+    def _hold(self, held: HeldSteps) -> None:
         if self.steps == 0 and not held.pending:
             each = f"{self.every} micro-batches are in each optimizer step"
             self.note(f"{each}; what the script does at every batch itself it does at each of them")
@@ -220,7 +220,7 @@ class Outside(Notes):
             self._counted = self._batch
             self._weight += self._pass.weight
 
-    def cleared(self, held: Held) -> bool:
+    def cleared(self, held: HeldSteps) -> bool:
         """Tells whether a ``zero_grad`` may be done: not while micro-batches are held."""
         if self.paused or not held.pending:
             return True
@@ -230,7 +230,7 @@ class Outside(Notes):
             return True
         return False
 
-    def owner(self, parameters: Any) -> Held | None:
+    def owner(self, parameters: Any) -> HeldSteps | None:
         """The first optimizer with pending micro-batches that trains one of the parameters."""
         wanted = {id(one) for one in parameters}
         for optimizer, held in self.optimizers.items():

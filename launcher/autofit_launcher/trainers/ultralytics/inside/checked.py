@@ -172,7 +172,7 @@ def _words(error: BaseException) -> str:
     return " ".join(str(error).replace("❌", "").split()).rstrip(".") or type(error).__name__
 
 
-def look(data: str, task: str, args: Mapping[str, Any]) -> tuple[list[Fault], dict[str, Any] | None]:
+def check(data: str, task: str, args: Mapping[str, Any]) -> tuple[list[Fault], dict[str, Any] | None]:
     """Finds (every fault of the arguments and the data set, what the data set holds, or None)."""
     faults = list(values(args))
     try:
@@ -198,5 +198,5 @@ def write_nothing() -> None:
 
 if __name__ == "__main__":
     write_nothing()
-    found, held = look(**json.loads(sys.argv[1]))
+    found, held = check(**json.loads(sys.argv[1]))
     print(f"\n{json.dumps({'faults': [asdict(fault) for fault in found], 'facts': held})}")

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 
-def look(path: str) -> dict[str, Any] | None:
+def read(path: str) -> dict[str, Any] | None:
     """Epochs done and asked, whether training state is there, whether the weights are finite.
 
     None where it isn't whole."""
@@ -32,4 +32,4 @@ def look(path: str) -> dict[str, Any] | None:
 
 
 if __name__ == "__main__":
-    print(json.dumps([look(path) for path in sys.argv[1:]]))
+    print(json.dumps([read(path) for path in sys.argv[1:]]))
