@@ -2,17 +2,16 @@
 
 python -m benchmarks.fit.replay
 
-*On real peaks*: a rung fits under a cap as it did in that case, or as trials of it under other caps in fit.jsonl tell. A search that asks
-for a rung of which none tells can't be replayed so. *On foretold needs*: fit_needs.json, made in November 2026 by traces of the trainings,
-which are gone since. A trial that fails is seen to need ``SEEN_UP_TO`` of the cap at most there. *On both*: foretold needs, in the measure
-of the ask's real peaks, where no trial tells.
+A rung fits under a cap as it did in that case, or as trials of it under other caps in fit.jsonl tell; of a rung of which none tells, as
+fit_needs.json foretells (by a model of its training, in November 2026), in the measure of the ask's real peaks. A trial that fails is seen
+to need ``SEEN_UP_TO`` of the cap at most there.
 """
 
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from statistics import mean, median
@@ -22,14 +21,12 @@ from autofit_launcher.ladder.search import Chosen, Policy, Tried, Try, next_move
 from autofit_launcher.ladder.verdict import Kind, Verdict
 from autofit_launcher.shared.report import Phase
 from benchmarks.common.rows import ROOT, Row, read
-from benchmarks.fit.cases import ASKS, DEEP, DEEP_PARTS, PARTS, SEARCHES, Case
+from benchmarks.fit.cases import SEARCHES, Case
 from benchmarks.fit.least import ladder_of, undecided
 from benchmarks.fit.play import DATA
 
 NEEDS = ROOT / "benchmarks" / "results" / "fit_needs.json"
 """Ask -> rung -> phase -> bytes."""
-LED = 171
-"""Trials of the search that traces led after two failures, on foretold needs; its code is gone."""
 SEEN_UP_TO = 1.11
 LENGTHS = {"three or fewer": range(4), "four or five": range(4, 6), "six or more": range(6, 1000), "all": range(1000)}
 """Trials of the walk."""
@@ -48,8 +45,6 @@ class Replayed:
     case: Case
     walk: Found
     now: Found
-    led: int = 0
-    """Trials of the search that traces led, as it really ran; 0 where it didn't."""
 
 
 def searched(ask: str, outcome: Callable[[Rung], Tried], policy: Policy) -> Found:
@@ -60,12 +55,8 @@ def searched(ask: str, outcome: Callable[[Rung], Tried], policy: Policy) -> Foun
     return (move.rung.index if isinstance(move, Chosen) else None), len(history)
 
 
-# ----------------------------------------------------------------------------------------------------------------------
-# On real peaks
-
-
-def on_real_peaks(rows: Sequence[Row], *, both: bool = False) -> Iterator[Replayed | Case]:
-    """Each case whose answer is beyond doubt; the case alone where the search can't be replayed."""
+def launches(rows: Sequence[Row]) -> Iterator[Replayed]:
+    """Each case whose answer is beyond doubt, and whose search can be replayed."""
     by_case: dict[Case, dict[str, Row]] = {}
     for row in rows:
         if row["what"] == "searched":
@@ -78,13 +69,10 @@ def on_real_peaks(rows: Sequence[Row], *, both: bool = False) -> Iterator[Replay
         mine, told = [row for row in rows if row["what"] == "searched" and row["ask"] == case.ask], needs.get(case.ask, {})
         trials = [(asked[case.ask] * row["part"], one) for row in mine for one in row["trials"]]
         cap = asked[case.ask] * case.part
-        outcome = partial(_really, trials=[*trials, *(_in_place(trials, told) if both else ())], cap=cap, needs=told)
-        try:
+        outcome = partial(_really, trials=[*trials, *_in_place(trials, told)], cap=cap, needs=told)
+        with suppress(UntriedError):
             now = searched(case.ask, outcome, "predicted")
-        except UntriedError:
-            yield case
-        else:
-            yield Replayed(case=case, walk=(walk["rung_index"], len(walk["trials"])), now=now, led=len(found["predicted"]["trials"]))
+            yield Replayed(case=case, walk=(walk["rung_index"], len(walk["trials"])), now=now)
 
 
 def _in_place(trials: Sequence[tuple[float, Row]], needs: Mapping[int, Mapping[str, float]]) -> Iterator[tuple[float, Row]]:
@@ -111,31 +99,9 @@ def _really(rung: Rung, *, trials: Sequence[tuple[float, Row]], cap: float, need
     return _fails(rung, {**({Phase.TRAIN: trained} if trained else {}), phase: peak / cap})
 
 
-# ----------------------------------------------------------------------------------------------------------------------
-# On foretold needs
-
-
 def foretold_needs() -> Mapping[str, Mapping[int, Mapping[str, float]]]:
     told: Mapping[str, Mapping[str, Mapping[str, float]]] = json.loads(NEEDS.read_text(encoding="utf-8"))
     return {ask: {int(at): phases for at, phases in rungs.items()} for ask, rungs in told.items()}
-
-
-def on_foretold_needs() -> Iterator[Replayed]:
-    """Each case of an ask whose needs were foretold."""
-    needs = foretold_needs()
-    for ask, part in ((ask, part) for asks, parts in ((ASKS, PARTS), (DEEP, DEEP_PARTS)) for part in parts for ask in asks):
-        if ask in needs:
-            outcome = partial(_foretold, needs=needs[ask], cap=part * max(needs[ask][0].values()))
-            yield Replayed(case=Case(ask=ask, part=part), walk=searched(ask, outcome, "walk"), now=searched(ask, outcome, "predicted"))
-
-
-def _foretold(rung: Rung, *, needs: Mapping[int, Mapping[str, float]], cap: float) -> Tried:
-    by_phase: dict[str, float] = {}
-    for phase in (Phase.TRAIN, Phase.VALIDATE):
-        by_phase[phase] = min(needs[rung.index].get(phase, 0.0) / cap, SEEN_UP_TO)
-        if by_phase[phase] > 1:
-            return _fails(rung, by_phase)
-    return _fits(rung, by_phase)
 
 
 def _fits(rung: Rung, by_phase: Mapping[str, float]) -> Tried:
@@ -148,38 +114,15 @@ def _fails(rung: Rung, by_phase: Mapping[str, float]) -> Tried:
     return Tried(rung=rung, verdict=verdict, need=max(by_phase.values()), by_phase=by_phase)
 
 
-# ----------------------------------------------------------------------------------------------------------------------
-# Told
-
-
 def table(found: Sequence[Replayed]) -> str:
     """Trials, by how long the walk is."""
-    led = any(one.led for one in found)
-    heads = ["walks of", "launches", "trials: walk", *(["led by traces"] if led else []), "now"]
-    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    lines = ["| walks of | launches | trials: walk | now |", "|---|---|---|---|"]
     for name, lengths in LENGTHS.items():
         mine = [one for one in found if one.walk[1] in lengths]
-        sums = [sum(one.walk[1] for one in mine), *([sum(one.led for one in mine)] if led else []), sum(one.now[1] for one in mine)]
-        lines.append(f"| {name} | {len(mine)} | {' | '.join(map(str, sums))} |")
+        lines.append(f"| {name} | {len(mine)} | {sum(one.walk[1] for one in mine)} | {sum(one.now[1] for one in mine)} |")
     same = sum(one.walk[0] == one.now[0] for one in found)
     return "\n".join([*lines, "", f"The walk's rung in {same} of {len(found)}."])
 
 
-def document(rows: Sequence[Row]) -> str:
-    """Both tables."""
-    real, both = list(on_real_peaks(rows)), list(on_real_peaks(rows, both=True))
-    left_out = ", ".join(one.name for one in real if isinstance(one, Case)) or "none"
-    parts = [
-        "On peaks that real trials measured:",
-        table([one for one in real if isinstance(one, Replayed)]),
-        f"Left out, since the search asks for a rung that no trial tells of: {left_out}. With foretold needs in the place of such trials:",
-        table([one for one in both if isinstance(one, Replayed)]),
-        f"On needs that were foretold, while there were traces; those led to {LED} trials:",
-        table(list(on_foretold_needs())),
-    ]
-    return "\n\n".join(parts)
-
-
 if __name__ == "__main__":
-    print(document(read(DATA)))
-    sys.exit(0)
+    print(table(list(launches(read(DATA)))))

@@ -40,7 +40,7 @@ PAGE = ROOT / "docs" / "fit.md"
 def write(rows: Sequence[Row], page: Path = PAGE) -> None:
     """The page and its plot; nothing where there are no rows."""
     if rows:
-        page.write_text(document(rows, replayed=replay.document(rows)), encoding="utf-8")
+        page.write_text(document(rows, replayed=replay.table(list(replay.launches(rows)))), encoding="utf-8")
         plot(rows, page.with_suffix(".svg"))
 
 
@@ -140,8 +140,7 @@ REASONS = """\
 The goals were 2 trials in the median and 3 in 95 % of cases, a quarter of the walk's time, and one second for the same launch again.
 
 - A later launch meets the goal for trials. A first launch doesn't, where the answer is far down the ladder.
-- The rows of *predicted* and *known* were made while traces of the training led a search as well. Traces are gone; what first launches
-  need without them is replayed below.
+- The rows of *predicted* and *known* are of an earlier search; what first launches need now is replayed below.
 - *songs-far* was played again later, with four other jobs on the two cores. A script's search begins with its rung 0 by now, which shows
   what was asked: one trial more where earlier launches had ruled it out.
 - No search can reach a quarter of the time in most of these cases. Their walks have two or three trials, and every search must make these:
@@ -149,8 +148,8 @@ The goals were 2 trials in the median and 3 in 95 % of cases, a quarter of the w
 
 ## First launches, replayed
 
-`python -m benchmarks.fit.replay` makes the same searches without a trial, on needs that are known, with the search as it is now and nothing
-measured before."""
+`python -m benchmarks.fit.replay` makes the same searches without a trial, on peaks that real trials measured, with the search as it is now
+and nothing measured before."""
 
 OTHERS = f"""\
 ## Beside others

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from benchmarks.common import rows
 from benchmarks.fit import cases, play, replay, table
 
@@ -34,14 +32,8 @@ def test_the_table_tells_another_rung_and_leaves_out_what_is_not_whole() -> None
     assert "**3 / 2 / 3**" in table.document([played[0], row("predicted", 2, 2), *played[2:]])
 
 
-@pytest.mark.parametrize("both", [False, True])
-def test_replayed_on_real_peaks_the_search_chooses_the_walks_rung_in_a_tenth_more_trials_than_traces_led_to_at_most(both: bool) -> None:
-    found = [one for one in replay.on_real_peaks(rows.read(play.DATA), both=both) if isinstance(one, replay.Replayed)]
-    assert len(found) >= 57 + 4 * both and all(one.now[0] == one.walk[0] for one in found)
-    assert sum(one.now[1] for one in found) <= 1.1 * sum(one.led for one in found) < sum(one.walk[1] for one in found)
-
-
-def test_on_foretold_needs_the_search_chooses_the_walks_rung_in_a_tenth_more_trials_than_traces_led_to_at_most() -> None:
-    found = list(replay.on_foretold_needs())
-    assert len(found) == 56 and all(one.now[0] == one.walk[0] for one in found)
-    assert sum(one.now[1] for one in found) <= 1.1 * replay.LED < sum(one.walk[1] for one in found)
+def test_a_first_launch_finds_the_walks_rung_in_few_trials_on_peaks_that_real_ones_measured() -> None:
+    found = list(replay.launches(rows.read(play.DATA)))
+    assert len(found) >= 61 and all(one.now[0] == one.walk[0] for one in found)
+    assert sum(one.now[1] > one.walk[1] + 1 for one in found) <= 1
+    assert sum(one.now[1] for one in found) <= 176 and sum(one.now[1] <= 5 for one in found) >= 0.9 * len(found)
