@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
+from importlib import import_module
+from typing import Any, NoReturn
 
 from autofit_launcher.cli.say import Terminal
 from autofit_launcher.errors import ExitCode, refusal
@@ -59,26 +60,29 @@ class Call:
             raise refusal(f"autofit {self.verb} takes one {what}, and {these}", "Name one.")
         return self.words
 
+    def unnamed(self) -> NoReturn:
+        """Raises BadInput where a run must be named; it also isn't by the ``"$RUN"`` of a shell where RUN isn't set."""
+        raise refusal("no run is named", f"autofit {self.verb} RUN; `autofit runs` lists them.")
+
     def word(self, what: str) -> str:
         """The one word that a verb takes, or an empty one."""
         return next(iter(self.named(what)), "")
 
 
 Act = Callable[[Call], Answer | Iterable[Task]]
-"""A verb's function: its answer, or a job for each combination of a multirun. Raises BadInput."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True)
 class Verb:
     """A verb: its line in the help, and the function behind it."""
 
-    name: str
+    act: str
+    """Module of this package and function that do it, which has the verb's name: what it needs is loaded only then."""
     usage: str
     """Words that follow the name in the help."""
     help: str
     """One line."""
     takes: Takes
-    run: Act
     flags: Mapping[str, str] = field(default_factory=dict)
     """Flags that only this verb has, with a word for its value behind one that has any, and what they do."""
     more: str = ""
@@ -89,11 +93,15 @@ class Verb:
     """Prefix of the keys that it takes, if it takes no recipe."""
 
     @property
+    def name(self) -> str:
+        return self.act.rpartition(".")[2]
+
+    @property
     def valued(self) -> Mapping[str, bool]:
         """Flags by name; True for one with a value, which stands behind it, or behind its ``=``."""
         return {name: bool(value) for name, _, value in (flag.partition(" ") for flag in self.flags)}
 
-
-def verb(usage: str, help: str, takes: Takes, **more: Any) -> Callable[[Act], Verb]:
-    """Makes a verb of the function below, by its name."""
-    return lambda act: Verb(name=act.__name__, usage=usage, help=help, takes=takes, run=act, **more)
+    def run(self, call: Call) -> Answer | Iterable[Task]:
+        """Does it; returns its answer, or a job for each combination of a multirun. Raises BadInput."""
+        act: Act = getattr(import_module(f"{__package__}.{self.act.rpartition('.')[0]}"), self.name)
+        return act(call)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from datetime import datetime
 
+from autofit_launcher import paths
 from autofit_launcher.cli.call import Answer, Call
 from autofit_launcher.errors import ExitCode
+from autofit_launcher.machine import process
 from autofit_launcher.shared.activity import doing
 
-DETACH = {"--detach": "go on in the background when this terminal is closed; `autofit watch` shows it"}
 BEGUN_S = 30.0
 """Seconds to wait for the new process's run folder, so that faults of the recipe are shown here and not in a log."""
 LOOK_S = 0.1
@@ -22,9 +23,6 @@ def wants_detach(call: Call) -> bool:
 
 def detached(call: Call) -> Answer:
     """Starts the call and waits until it has a run folder, has ended, or takes too long."""
-    from autofit_launcher import paths
-    from autofit_launcher.machine import process
-
     log = paths.state_folder() / f"{call.verb}-{datetime.now():%Y%m%d-%H%M%S-%f}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     launched = log.with_suffix(".launched")

@@ -5,26 +5,15 @@ from __future__ import annotations
 import os
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from autofit_launcher.cli.call import Answer, Call, Takes, verb
+from autofit_launcher.cli.call import Answer, Call
 from autofit_launcher.errors import ExitCode
+from autofit_launcher.history import runs
+from autofit_launcher.machine import checkup
+from autofit_launcher.machine.checkup import Check
 
-if TYPE_CHECKING:
-    from autofit_launcher.machine.checkup import Check
 
-
-@verb(
-    "",
-    "what of this machine would stop a launch, and what to do",
-    Takes.NOTHING,
-    more="Driver, cards, PyTorch's build, memory, /dev/shm, folders. Its exit status is 1 where something would stop a launch.",
-    examples=("autofit doctor", "autofit doctor --json"),
-)
 def doctor(call: Call) -> Answer:
-    from autofit_launcher.history import runs
-    from autofit_launcher.machine import checkup
-
     lines = checkup.checks(os.environ, folder=Path.cwd() / runs.ROOT)
     for line in lines:
         call.terminal.say(f"{line.subject:<13}{_words(line)}")

@@ -6,33 +6,19 @@ import shlex
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from autofit_launcher.cli.call import Answer, Call, Takes, verb
+from autofit_launcher.cli import logs
+from autofit_launcher.cli.call import Answer, Call
 from autofit_launcher.errors import ExitCode, refusal
-
-if TYPE_CHECKING:
-    from autofit_launcher.explain.explanation import Explanation
+from autofit_launcher.explain import explanation, known
+from autofit_launcher.explain.explanation import Explanation
+from autofit_launcher.history.runs import Reader, find, newest
 
 MOST_BYTES = 8 << 20
 """Bytes that are read of a log, from its end: that is where it tells of its failure."""
 
 
-@verb(
-    "LOG | - | RUN",
-    "what a log's failure means, and what to change",
-    Takes.NAME,
-    more="Any PyTorch trainer's log, without a run folder: a file, - for standard input, or a run. It starts nothing. Where it can't "
-    "tell, it says so.",
-    examples=(
-        "autofit explain train.log",
-        "python train.py 2>&1 | tee train.log; autofit explain train.log",
-        "kubectl logs POD | autofit explain -",
-    ),
-)
 def explain(call: Call) -> Answer:
-    from autofit_launcher.explain import explanation
-
     name, text, run = _read(call)
     said = explanation.explain(text)
     command = "" if not said.may_fit else f"autofit resume {shlex.quote(run)}" if run else "autofit run -- YOUR COMMAND"
@@ -51,9 +37,6 @@ def _read(call: Call) -> tuple[str, str, str]:
 
 
 def _of_run(name: str) -> tuple[str, str, str]:
-    from autofit_launcher.cli import logs
-    from autofit_launcher.history.runs import Reader, find, newest
-
     folder = find(name) if name else newest()
     said = logs.latest(Reader(folder).now())
     if said is None:
@@ -69,8 +52,6 @@ def _end(path: Path) -> str:
 
 
 def _show(call: Call, said: Explanation, name: str, command: str) -> None:
-    from autofit_launcher.explain import known
-
     rows = [
         ("what", said.headline),
         ("it says", f"{said.line}{f' (line {said.number} of {name})' if said.number else ''}" if said.line else ""),

@@ -1,21 +1,17 @@
-"""The verbs on recipes and kept fits: recipes, show, schema, agents, fits."""
+"""The verbs on what autofit comes with: recipes, show, schema, agents."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
-from autofit_launcher.cli.call import Answer, Call, Takes, verb
+import yaml
+
+from autofit_launcher.cli.call import Answer, Call
 from autofit_launcher.config.recipe_files import recipe_files
 from autofit_launcher.errors import ExitCode, did_you_mean, refusal
 
 
-@verb(
-    "[copy NAME [NEW]]",
-    "what there is, one line each; a copy of your own",
-    Takes.NAME,
-    more="A copy goes into ./recipes, never over one that is there.",
-    examples=("autofit recipes", "autofit recipes copy yolo_demo mine"),
-)
 def recipes(call: Call) -> Answer:
     if call.words:
         return _copied(call)
@@ -27,8 +23,6 @@ def recipes(call: Call) -> Answer:
 
 
 def _summary(path: Path) -> str:
-    import yaml
-
     try:
         return str((yaml.safe_load(path.read_text(encoding="utf-8")) or {}).get("summary", ""))
     except (OSError, ValueError, yaml.YAMLError, AttributeError, RecursionError) as error:
@@ -65,13 +59,6 @@ def _file(name: str) -> Path:
     return known[name]
 
 
-@verb(
-    "RECIPE",
-    "a recipe as it is written, comments and all",
-    Takes.NAME,
-    more="Where it lies goes to standard error, so that the rest can be copied.",
-    examples=("autofit show yolo_demo > recipes/mine.yaml",),
-)
 def show(call: Call) -> Answer:
     said = call.word("recipe").removeprefix("recipe=")
     if not said:
@@ -87,65 +74,15 @@ def show(call: Call) -> Answer:
     return Answer(status=ExitCode.DONE, record={"name": name, "file": str(path), "text": text})
 
 
-@verb(
-    "",
-    "the JSON schema of a recipe, for editors",
-    Takes.NOTHING,
-    more="An editor completes and checks recipes by it, where their first line says # yaml-language-server: $schema=recipe.schema.json",
-    examples=("autofit schema > recipe.schema.json",),
-)
 def schema(call: Call) -> Answer:
-    import json
-
-    from autofit_launcher.config import json_schema
+    from autofit_launcher.config import json_schema  # pydantic: a list of recipes needs none
 
     told = json_schema.of_a_file()
     call.terminal.say(json.dumps(told, indent=2))
     return Answer(status=ExitCode.DONE, record=told)
 
 
-@verb("", "what a coding agent should know of autofit", Takes.NOTHING)
 def agents(call: Call) -> Answer:
     text = Path(__file__).with_name("agents.md").read_text(encoding="utf-8").rstrip()
     call.terminal.say(text)
     return Answer(status=ExitCode.DONE, record={"text": text})
-
-
-@verb(
-    "[--forget ID|all]",
-    "fits that are kept: the same launch makes no trial",
-    Takes.NOTHING,
-    flags={"--forget ID|all": "forget one, or all: the next launch makes its trials again"},
-)
-def fits(call: Call) -> Answer:
-    """Shows the fits that are kept, the newest first, and those that a run has disproved."""
-    if "--forget" in call.flags:
-        return _forgotten(call, call.flags["--forget"])
-    from autofit_launcher.cli import runs_view
-    from autofit_launcher.history import kept_fits
-
-    known = kept_fits.everything()
-    kept = sorted((one.fit for one in known if one.fit is not None), key=lambda fit: fit.id, reverse=True)
-    failures = sorted((failure for one in known for failure in one.failures), key=lambda failure: failure.at, reverse=True)
-    if kept or failures:
-        runs_view.fits(call.terminal.console, kept, failures)
-    else:
-        call.terminal.say(f"no fit is kept in {kept_fits.folder()}")
-    listed = [{**one.model_dump(), "trials": len(one.trials), "peak_bytes": one.peak_bytes} for one in kept]
-    return Answer(status=ExitCode.DONE, record={"fits": listed, "disproved": [one.model_dump() for one in failures]})
-
-
-def _forgotten(call: Call, said: str) -> Answer:
-    """Forgets one fit, or all; what runs have disproved stays known."""
-    from autofit_launcher.history import kept_fits
-
-    if said != "all" and not said.isdecimal():
-        raise refusal(f"{said!r} is no number of a fit", "autofit fits --forget 3, or --forget all; `autofit fits` numbers them.")
-    try:
-        forgotten = kept_fits.forget(None if said == "all" else int(said))
-    except OSError as unusable:
-        raise refusal(str(unusable), "Try again when it can be.") from unusable
-    if not forgotten and said != "all":
-        raise refusal(f"there is no fit {said}", "`autofit fits` numbers them.")
-    call.terminal.say(f"forgotten: {forgotten} fit{'' if forgotten == 1 else 's'}; the same launches make their trials again")
-    return Answer(status=ExitCode.DONE, record={"forgotten": forgotten})

@@ -5,14 +5,11 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from autofit_launcher.cli.call import Answer, Call, Takes, verb
+from autofit_launcher.cli.call import Answer, Call
+from autofit_launcher.cli.say import Shown
 from autofit_launcher.errors import ExitCode, refusal
-
-if TYPE_CHECKING:
-    from autofit_launcher.cli.say import Shown
-    from autofit_launcher.history.runs import Run
+from autofit_launcher.history.runs import Reader, Run, find, newest
 
 LOOK_S = 0.5
 _PIECE_BYTES = 1 << 20
@@ -27,20 +24,7 @@ class Said:
     stderr: Path
 
 
-@verb(
-    "[-f] [--trial N] [RUN]",
-    "what a trainer has said; the newest run's by itself",
-    Takes.NAME,
-    flags={
-        "-f": "show what comes, too, until the run ends",
-        "--follow": "the same",
-        "--trial N": "a trial's instead of the full run's, by the number that the launch told it by",
-    },
-    examples=("autofit logs -f", "autofit logs --trial 1 yolo_demo-20261122-101500"),
-)
 def logs(call: Call) -> Answer:
-    from autofit_launcher.history.runs import Reader, find, newest
-
     name, trial = call.word("run"), _number(call)
     reader = Reader(find(name) if name else newest())
     pages, follow = _Pages(call.terminal.streams()[0]), not call.flags.keys().isdisjoint(("-f", "--follow"))

@@ -18,7 +18,7 @@ from types import FrameType
 from typing import TypeVar
 
 from autofit_launcher import __version__
-from autofit_launcher.cli import manual, submit, verbs
+from autofit_launcher.cli import manual, verbs
 from autofit_launcher.cli.call import Answer, Call, Takes, Task, Verb
 from autofit_launcher.cli.say import Streams, Terminal
 from autofit_launcher.config import compose
@@ -77,9 +77,7 @@ def _begun(name: str, words: Sequence[str], command: Sequence[str], terminal: Te
     except FileNotFoundError:
         found = "the folder that this shell stands in isn't there any more"
         raise refusal(found, "Go to one that is (cd).", where="autofit") from None
-    verb = verbs.find(name)
-    if verb is None:
-        raise verbs.unknown(name)
+    verb = verbs.named(name)
     if "--" in words:
         raise refusal(f"autofit {name} takes no command", "Did you mean autofit run -- ...?")
     flags, rest = _flagged(words, verb)
@@ -120,6 +118,8 @@ def _stopped(stopped: Interrupted, terminal: Terminal) -> Answer:
     if where:
         terminal.complain(f"`autofit resume {stopped.run_dir}` goes on with it.")
     if _time_is_up:
+        from autofit_launcher.cli import submit
+
         submit.queue_again(stopped.run_dir, terminal)
     return Answer(status=stopped.exit_code, record={"status": "interrupted", "signal": stopped.signal_name, **where})
 

@@ -10,17 +10,21 @@ import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from autofit_launcher.cli.call import Answer, Call, Takes, Task, verb
+from autofit_launcher.adapter.registry import load_adapter
+from autofit_launcher.cli.call import Answer, Call, Task
 from autofit_launcher.cli.say import Terminal
 from autofit_launcher.cli.train import each
+from autofit_launcher.config.hydra_overrides import quoted
+from autofit_launcher.config.recipe import Draft
 from autofit_launcher.errors import COMMAND_LINE, BadInput, ExitCode, refusal
+from autofit_launcher.ladder import rungs
+from autofit_launcher.machine import process
+from autofit_launcher.pretended import catalogue
+from autofit_launcher.pretended.cards import Cards, played
+from autofit_launcher.pretended.catalogue import GpuModel
 from autofit_launcher.shared.sizes import format_size
-
-if TYPE_CHECKING:
-    from autofit_launcher.config.recipe import Draft
-    from autofit_launcher.pretended.catalogue import GpuModel
 
 GPU = "gpu="
 EVIDENCE = "played on PyTorch's own CUDA allocator: what it holds is exact, context and workspaces are assumed; a trial on a card proves it"
@@ -29,13 +33,6 @@ _CARDS = 8
 _RULES = ("launch.kind=here", "device.kind=cuda", "device.turns=false", "trial.fresh=true", "trial.resume=false", "trial.proof_timeout_s=0")
 
 
-@verb(
-    "recipe=NAME gpu=NAME[,NAME] | gpu=NAME[,NAME] -- COMMAND",
-    "which rung fits which card, played without one",
-    Takes.EITHER,
-    more="No card is needed; a recipe needs no data. Short trials are played on pretended cards, about a minute for one.",
-    examples=("autofit plan recipe=yolov8x_a100 gpu=a100_80gb,rtx_4090", "autofit plan gpu=t4 -- python train.py --batch-size 64"),
-)
 def plan(call: Call) -> Iterable[Task]:
     models, words = _cards(call.words), [word for word in call.words if not word.startswith(GPU)]
     if call.command:
@@ -46,8 +43,6 @@ def plan(call: Call) -> Iterable[Task]:
 
 def _cards(words: Sequence[str]) -> list[GpuModel]:
     """Finds the cards that are named. Raises BadInput where none is named, or one that isn't known."""
-    from autofit_launcher.pretended import catalogue
-
     names = [name for word in words if word.startswith(GPU) for name in word.removeprefix(GPU).split(",") if name]
     if not names:
         known = catalogue.known()
@@ -68,9 +63,6 @@ def _of_recipe(draft: Draft, terminal: Terminal, *, models: Sequence[GpuModel]) 
 
 def _small_data(draft: Draft, terminal: Terminal, place: Path) -> list[str]:
     """Words for small data, where the recipe's isn't here and such can be made."""
-    from autofit_launcher.adapter.registry import load_adapter
-    from autofit_launcher.config.hydra_overrides import quoted
-
     assert draft.recipe is not None
     recipe = draft.recipe
     if recipe.prepare or os.path.exists(recipe.data or "") or draft.provenance.where("data") == COMMAND_LINE:
@@ -85,8 +77,6 @@ def _small_data(draft: Draft, terminal: Terminal, place: Path) -> list[str]:
 
 def _played(words: Sequence[str], terminal: Terminal, *, models: Sequence[GpuModel], program: str, command: Sequence[str] = ()) -> Answer:
     """The answer for each card. Where the input can't work on one, it can't on another."""
-    from autofit_launcher.machine import process
-
     python = process.interpreter_of(program) if program else sys.executable
     played, codes = list[dict[str, Any]](), list[ExitCode]()
     for model in models:
@@ -106,9 +96,6 @@ def _on_card(
     said: Sequence[str], command: Sequence[str], terminal: Terminal, *, model: GpuModel, python: str
 ) -> tuple[ExitCode, Mapping[str, Any]]:
     """Plays the launch on a pretended card. Returns (its exit status, its record)."""
-    from autofit_launcher.machine import process
-    from autofit_launcher.pretended.cards import Cards, played
-
     with (
         tempfile.TemporaryDirectory(prefix="autofit-") as folder,
         played(Cards(model=model, count=_CARDS, computed="small"), python=python) as env,
@@ -125,8 +112,6 @@ def _on_card(
 
 
 def _said(card: Mapping[str, Any]) -> str:
-    from autofit_launcher.ladder import rungs
-
     if card.get("rung_index") is None:
         return str(card.get("status", "refused")).replace("_", " ")
     said = rungs.words({**card["rung"], "accumulation": card["accumulation"]})

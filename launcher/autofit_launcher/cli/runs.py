@@ -1,25 +1,19 @@
-"""The verbs on run folders: runs, watch, stop, resume."""
+"""The verbs on what launches have left: runs, watch, stop; fits."""
 
 from __future__ import annotations
 
-import os
 import socket
 import time
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from autofit_launcher.cli import prune, submit, train
-from autofit_launcher.cli.call import Answer, Call, Takes, verb
-from autofit_launcher.cli.detach import DETACH, detached
+from autofit_launcher.cli import prune, runs_view, submit
+from autofit_launcher.cli.call import Answer, Call
 from autofit_launcher.errors import BadInput, ExitCode, Interrupted, refusal
+from autofit_launcher.history import kept_fits, owner
+from autofit_launcher.history.owner import Owner
+from autofit_launcher.history.runs import ROOT, Reader, Run, below, find, how_to_go_on, newest, run_in
+from autofit_launcher.machine import process
 from autofit_launcher.shared.activity import doing
-
-if TYPE_CHECKING:
-    from autofit_launcher.config.recipe import Draft
-    from autofit_launcher.history.owner import Owner
-    from autofit_launcher.history.runs import Reader, Run
-    from autofit_launcher.history.submission import Submission
 
 LOOK_S = 1.0
 """Seconds between two looks at a watched run, which writes a line each second."""
@@ -35,22 +29,7 @@ LAST_WORDS_S = 5.0
 # runs
 
 
-@verb(
-    "[--peaks | --prune] [FOLDER]",
-    "every launch: its state, rung, progress, peak, age",
-    Takes.NAME,
-    flags={
-        "--peaks": "each full run's peak beside its trial's",
-        "--prune": "remove runs that are over: lists them and asks; what holds a checkpoint stays",
-        "--checkpoints": "(--prune) those with checkpoints, too",
-        "--yes": "(--prune) without asking",
-    },
-    examples=("autofit runs", "autofit runs --prune --yes"),
-)
 def runs(call: Call) -> Answer:
-    from autofit_launcher.cli import runs_view
-    from autofit_launcher.history.runs import ROOT, below, run_in
-
     said = call.word("folder")
     if "--prune" not in call.flags and (lone := sorted({"--checkpoints", "--yes"} & call.flags.keys())):
         raise refusal(f"{lone[0]} goes with --prune", "autofit runs --prune.")
@@ -74,12 +53,8 @@ def runs(call: Call) -> Answer:
 # watch
 
 
-@verb("[RUN]", "one live, from another terminal, until it ends", Takes.NAME, more="The newest by itself. Its exit status is the run's.")
 def watch(call: Call) -> Answer:
     """Shows a run until it ends; with --json what it is at now, once."""
-    from autofit_launcher.cli import runs_view
-    from autofit_launcher.history.runs import Reader, find, newest
-
     said = call.word("run")
     reader = Reader(find(said) if said else newest(), look=submit.job_seen)
     run = reader.now()
@@ -107,8 +82,6 @@ def _worth_watching(run: Run) -> bool:
 
 def _ended(call: Call, run: Run, *, status: ExitCode) -> Answer:
     """Says how it ended, and what can be done about that."""
-    from autofit_launcher.cli import runs_view
-
     runs_view.ended(call.terminal.console, run)
     if cure := _after(run):
         call.terminal.say(f"  {cure}")
@@ -123,7 +96,6 @@ def _after(run: Run) -> str:
         return f"Nothing has come from it for long: it runs on {run.owner.host}, or was killed there."
     if run.state not in ("killed", "interrupted", "failed", "diverged", "stopped"):
         return ""
-    from autofit_launcher.history.runs import how_to_go_on
 
     return how_to_go_on(run.folder.path) if run.record is not None else ""
 
@@ -132,13 +104,9 @@ def _after(run: Run) -> str:
 # stop
 
 
-@verb("RUN", "end one, its checkpoint kept, and say how to go on", Takes.NAME)
 def stop(call: Call) -> Answer:
     """Asks the process that runs it to stop, waits for its end, and says what happened."""
-    from autofit_launcher.history import owner
-    from autofit_launcher.history.runs import Reader, find
-
-    reader = Reader(find(_named(call.word("run"), "stop")), look=submit.job_seen)
+    reader = Reader(find(call.word("run") or call.unnamed()), look=submit.job_seen)
     run = reader.now()
     if run.owner.state is owner.State.RUNNING:
         _ask(run, run.owner)
@@ -162,16 +130,8 @@ def stop(call: Call) -> Answer:
     return _ended(call, run, status=ExitCode.DONE)
 
 
-def _named(said: str, verb: str) -> str:
-    if not said:  # "$RUN" of a shell where RUN isn't set, too
-        raise refusal("no run is named", f"autofit {verb} RUN; `autofit runs` lists them.")
-    return said
-
-
 def _ask(run: Run, owner: Owner) -> None:
     """Sends SIGTERM to that very process. Raises BadInput where it isn't ours to signal."""
-    from autofit_launcher.machine import process
-
     where = str(run.folder.path)
     if owner.host != socket.gethostname():
         found = f"process {owner.pid} of another container of this machine ({owner.host}) runs it"
@@ -184,8 +144,6 @@ def _ask(run: Run, owner: Owner) -> None:
 
 def _hear_out(ended: Owner) -> None:
     """Waits until the process that gave the folder back is gone: at most ``LAST_WORDS_S``, for it may go on with something else."""
-    from autofit_launcher.history import owner
-
     until = time.monotonic() + LAST_WORDS_S
     while ended.pid and owner.alive(ended) and time.monotonic() < until:
         time.sleep(0.05)
@@ -200,41 +158,33 @@ def _awaited(reader: Reader) -> Run:
 
 
 # ----------------------------------------------------------------------------------------------------------------------
-# resume
+# fits
 
 
-@verb(
-    "[RUN] [recover.KEY=VALUE ...]",
-    "go on with a run that was interrupted or failed",
-    Takes.NAME,
-    flags=DETACH,
-    more="From its last whole checkpoint, or with its trials where no rung had been found. Without RUN, the newest.",
-    examples=("autofit resume yolo_demo-20261122-101500", "autofit resume RUN recover.on_nan=roll_back"),
-    keys="recover.",
-)
-def resume(call: Call) -> Answer:
-    from autofit_launcher.history.runs import find, newest
-
-    named = bool(call.words) and "=" not in call.words[0]
-    folder = find(_named(call.words[0], "resume")) if named else newest()
-    words = call.words[1:] if named else call.words
-    if "--detach" in call.flags:
-        return detached(replace(call, words=(str(folder), *words)))
-    from autofit_launcher.engine import prepare
-
-    if not named:
-        call.terminal.say(f"the newest run: {folder}")
-    handed = submit.refuse_while_queued(folder)
-    if handed is not None and not (folder / "record.json").exists():
-        return _begun(call, folder, prepare.draft_of(folder, words), handed)
-    return train.go_on(prepare.resumable(folder, words), call.terminal)
+def fits(call: Call) -> Answer:
+    """Shows the fits that are kept, the newest first, and those that a run has disproved."""
+    if "--forget" in call.flags:
+        return _forgotten(call, call.flags["--forget"])
+    known = kept_fits.everything()
+    kept = sorted((one.fit for one in known if one.fit is not None), key=lambda fit: fit.id, reverse=True)
+    failures = sorted((failure for one in known for failure in one.failures), key=lambda failure: failure.at, reverse=True)
+    if kept or failures:
+        runs_view.fits(call.terminal.console, kept, failures)
+    else:
+        call.terminal.say(f"no fit is kept in {kept_fits.folder()}")
+    listed = [{**one.model_dump(), "trials": len(one.trials), "peak_bytes": one.peak_bytes} for one in kept]
+    return Answer(status=ExitCode.DONE, record={"fits": listed, "disproved": [one.model_dump() for one in failures]})
 
 
-def _begun(call: Call, folder: Path, draft: Draft, handed: Submission) -> Answer:
-    """Begins a launch that was handed to SLURM and that nobody has begun yet: here, which is in its job, or in a new job."""
-    from autofit_launcher.history.run_folder import RunFolder
-
-    if submit.is_wanted(draft):
-        return submit.again(folder, draft, call.terminal, fit_only=handed.fit_only)
-    os.chdir(handed.cwd)
-    return train.launch(draft, call.terminal, fit_only=handed.fit_only, folder=RunFolder(folder))
+def _forgotten(call: Call, said: str) -> Answer:
+    """Forgets one fit, or all; what runs have disproved stays known."""
+    if said != "all" and not said.isdecimal():
+        raise refusal(f"{said!r} is no number of a fit", "autofit fits --forget 3, or --forget all; `autofit fits` numbers them.")
+    try:
+        forgotten = kept_fits.forget(None if said == "all" else int(said))
+    except OSError as unusable:
+        raise refusal(str(unusable), "Try again when it can be.") from unusable
+    if not forgotten and said != "all":
+        raise refusal(f"there is no fit {said}", "`autofit fits` numbers them.")
+    call.terminal.say(f"forgotten: {forgotten} fit{'' if forgotten == 1 else 's'}; the same launches make their trials again")
+    return Answer(status=ExitCode.DONE, record={"forgotten": forgotten})

@@ -13,19 +13,18 @@ import time
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from autofit_launcher.cli.call import Answer
 from autofit_launcher.cli.say import Terminal
+from autofit_launcher.config.recipe import Draft, as_yaml
+from autofit_launcher.config.schema import Recipe
 from autofit_launcher.errors import BadInput, ExitCode, Fault, refusal
+from autofit_launcher.history import owner, submission
+from autofit_launcher.history.runs import Run, below, run_in
+from autofit_launcher.history.submission import WORDS, JobSeen, Submission
+from autofit_launcher.machine import process, slurm
 from autofit_launcher.shared.activity import doing
 from autofit_launcher.shared.files import written_at
-
-if TYPE_CHECKING:
-    from autofit_launcher.config.recipe import Draft
-    from autofit_launcher.config.schema import Recipe
-    from autofit_launcher.history.runs import Run
-    from autofit_launcher.history.submission import JobSeen, Submission
 
 HERE = "launch.kind=here"
 
@@ -64,8 +63,6 @@ def again(folder: Path, draft: Draft, terminal: Terminal, *, fit_only: bool) -> 
 
 def _faults(draft: Draft) -> list[Fault]:
     """Faults of SLURM here, and of so many cards."""
-    from autofit_launcher.machine import slurm
-
     assert draft.recipe is not None
     faults, recipe, said = slurm.faults(), draft.recipe, draft.recipe.launch.slurm
     on_cards = recipe.device.kind != "cpu"
@@ -76,8 +73,6 @@ def _faults(draft: Draft) -> list[Fault]:
 
 
 def _handed_in(folder: Path, draft: Draft, terminal: Terminal, *, fit_only: bool) -> Answer:
-    from autofit_launcher.history import submission
-
     assert draft.recipe is not None
     begun = submission.Submission(job="", name=folder.name, cwd=os.getcwd(), handed_in=time.time(), fit_only=fit_only)
     if submission.read(folder) is None:
@@ -92,9 +87,6 @@ def _handed_in(folder: Path, draft: Draft, terminal: Terminal, *, fit_only: bool
 
 def _job(folder: Path, recipe: Recipe) -> str:
     """Hands the launch in that folder to SLURM; returns the job's id."""
-    from autofit_launcher.history.submission import WORDS
-    from autofit_launcher.machine import process, slurm
-
     said, cards = recipe.launch.slurm, recipe.device.cards
     gpus = said.gpus
     if gpus is None and recipe.device.kind != "cpu":
@@ -109,17 +101,12 @@ def _job(folder: Path, recipe: Recipe) -> str:
 
 def job_seen(handed: Submission) -> JobSeen | None:
     """Asks SLURM about a launch's job; None where it can't be asked."""
-    from autofit_launcher.history.submission import JobSeen
-    from autofit_launcher.machine import slurm
-
     found = slurm.job_state(handed.job, name=handed.name)
     return JobSeen(state=found[0], reason=found[1]) if found is not None else None
 
 
 def stop(handed: Submission, seen: JobSeen) -> None:
     """Takes a job out of the queue, or asks autofit in it to stop. Raises BadInput in SLURM's words if that can't be done."""
-    from autofit_launcher.machine import slurm
-
     if why := slurm.cancel(handed.job) if seen.waits else slurm.ask_to_end(handed.job):
         raise refusal(why, f"scancel {handed.job}", where=f"SLURM's job {handed.job}")
 
@@ -136,8 +123,6 @@ def never_begun(run: Run) -> str:
 
 def refuse_while_queued(folder: Path) -> Submission | None:
     """The job that a launch was handed to, if any. Raises BadInput where that job has it, and this process isn't in it."""
-    from autofit_launcher.history import submission
-
     handed = submission.read(folder)
     if handed is None or not handed.job or handed.job == submission.job_here():
         return handed
@@ -150,12 +135,8 @@ def refuse_while_queued(folder: Path) -> Submission | None:
 def begun_before(draft: Draft) -> Path | None:
     """The launch of the same recipe that an earlier start of the job that this process runs in has begun: a script of the person's own
     says ``autofit train`` again when its job is queued again."""
-    from autofit_launcher.history import owner, submission
-    from autofit_launcher.history.runs import below
-
     if draft.recipe is None or not submission.starts_before():
         return None
-    from autofit_launcher.config.recipe import as_yaml
 
     same, job = as_yaml(draft.recipe), submission.job_here()
     mine = [path for path in below(Path(draft.recipe.run.root)) if owner.who(path).job == job]
@@ -165,10 +146,6 @@ def begun_before(draft: Draft) -> Path | None:
 def queue_again(run_dir: str, terminal: Terminal) -> None:
     """Puts the job that this process runs in into the queue once more, after the warning before its time limit; but not where a whole
     start of it has gained nothing, since the next would gain nothing, too."""
-    from autofit_launcher.history import submission
-    from autofit_launcher.history.runs import run_in
-    from autofit_launcher.machine import slurm
-
     job = submission.job_here()
     if run_dir and gained(run_in(Path(run_dir))):
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # with which SLURM ends what is left of the job

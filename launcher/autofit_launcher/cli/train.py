@@ -1,97 +1,49 @@
-"""Verbs that launch: of a recipe train, fit, ladder and trial; of a command behind ``--`` run and init."""
+"""Verbs that launch: of a recipe train, fit, ladder and trial; of a command behind ``--`` run and init; of a run that was begun resume."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from pathlib import Path
 
-from autofit_launcher.cli import library, report, submit
-from autofit_launcher.cli.call import Answer, Call, Takes, Task, verb
-from autofit_launcher.cli.detach import DETACH, detached, wants_detach
-from autofit_launcher.cli.say import Terminal
+from autofit_launcher.adapter.recognised import free_batch
+from autofit_launcher.cli import library, outcome_view, recognise, report, submit, suggestions
+from autofit_launcher.cli.call import Answer, Call, Task
+from autofit_launcher.cli.detach import detached, wants_detach
+from autofit_launcher.cli.launch_view import Display
+from autofit_launcher.cli.say import Terminal, table
+from autofit_launcher.config.recipe import Draft
+from autofit_launcher.engine import launch as engine
+from autofit_launcher.engine import prepare
+from autofit_launcher.engine.launch import Fit
+from autofit_launcher.engine.prepare import Resumable
 from autofit_launcher.errors import ExitCode
-
-if TYPE_CHECKING:
-    from autofit_launcher.cli.launch_view import Display
-    from autofit_launcher.config.recipe import Draft
-    from autofit_launcher.engine.launch import Fit
-    from autofit_launcher.engine.prepare import Resumable
-    from autofit_launcher.history.run_folder import RunFolder
+from autofit_launcher.history.run_folder import RunFolder
+from autofit_launcher.history.runs import find, newest
+from autofit_launcher.history.submission import Submission
+from autofit_launcher.ladder import rungs
 
 
-@verb(
-    "recipe=NAME [data=...] [KEY=VALUE ...]",
-    "find what fits by really trying, then train with it",
-    Takes.RECIPE,
-    flags=DETACH,
-    more="Trials run down the ladder until a rung fits; the full run is launched there, and seen through to its end.",
-    examples=("autofit train recipe=yolo_demo", "autofit train recipe=yolov8x_a100 data=datasets/all/dataset.yaml device=0"),
-)
 def train(call: Call) -> Iterable[Task]:
     return [partial(detached, call)] if wants_detach(call) else each(call, call.words, launch)
 
 
-@verb(
-    "recipe=NAME [data=...] [KEY=VALUE ...]",
-    "trials only: the rung that fits, the native command",
-    Takes.RECIPE,
-    examples=("autofit fit recipe=yolo_demo ask.micro_batch=16", "autofit fit recipe=yolo_demo device.memory=2GiB"),
-)
 def fit(call: Call) -> Iterable[Task]:
     return each(call, call.words, partial(launch, fit_only=True))
 
 
-@verb(
-    "recipe=NAME [KEY=VALUE ...]",
-    "every rung it may fall back to; nothing is run",
-    Takes.RECIPE,
-    examples=("autofit ladder recipe=yolo_demo ladder=keep_quality",),
-)
 def ladder(call: Call) -> Iterable[Task]:
     return each(call, call.words, _ladder)
 
 
-@verb(
-    "recipe=NAME [data=...] rung=7",
-    "one rung, really tried, phase by phase",
-    Takes.RECIPE,
-    more="`autofit ladder` numbers them.",
-    examples=("autofit trial recipe=yolo_demo rung=2",),
-)
 def trial(call: Call) -> Iterable[Task]:
     return each(call, call.words, _trial)
 
 
-_GIVE_UP = {
-    "--give-up NAMES": "what may be given up, by name, where nothing else fits (image_size,sequence_length,model): unasked nothing is"
-}
-_UNDERSTOOD = {
-    "--checkpointing": "checkpoint the model's repeated modules where less doesn't fit (slower, the same training)",
-    "--set VALUE": "the value of the script's own that is its batch size, named as the source has it: \"CONFIG['batch']\"",
-}
-
-
-@verb(
-    "[FLAG ...] [KEY=VALUE ...] -- COMMAND",
-    "the same for a command you have, without a recipe",
-    Takes.COMMAND,
-    flags={
-        "--fit-only": "trials only, as `autofit fit`",
-        **_GIVE_UP,
-        "--allow-batch": "accept another effective batch than the asked one, where the command has no word for accumulation",
-        "--allow-difference": "launch a rung though its update was shown to differ from the asked one, with that difference told",
-        **_UNDERSTOOD,
-        **DETACH,
-    },
-    more="The script is not edited. What stands behind -- is yours, byte for byte.",
-    examples=("autofit run -- python train.py --batch-size 64", "autofit run device.memory=16GiB -- torchrun train.py --bs 32"),
-)
 def run(call: Call) -> Iterable[Task]:
     """Launches the command as a recipe that is written nowhere, then as with any recipe."""
-    from autofit_launcher.adapter.recognised import free_batch
-    from autofit_launcher.cli import recognise
-
     if wants_detach(call):
         return [partial(detached, call)]
     understood, words = recognise.of_call(call), call.words
@@ -104,20 +56,32 @@ def run(call: Call) -> Iterable[Task]:
     return each(call, (f"recipe={name}", *words), partial(launch, fit_only="--fit-only" in call.flags), drafted=drafted)
 
 
-@verb(
-    "[FLAG ...] -- COMMAND",
-    "what was understood of it, as a recipe of your own",
-    Takes.COMMAND,
-    flags={**_GIVE_UP, **_UNDERSTOOD},
-    more="It goes into ./recipes, never over one that is there.",
-    examples=("autofit init -- python train.py --batch-size 64",),
-)
 def init(call: Call) -> Answer:
-    from autofit_launcher.cli import recognise
-
     understood = recognise.of_call(call)
     name = recognise.name_of(understood)
     return library.keep(call, name, recognise.recipe(understood, name=name).encode(), other="Rename it, or edit it.")
+
+
+def resume(call: Call) -> Answer:
+    named = bool(call.words) and "=" not in call.words[0]
+    folder = find(call.words[0] or call.unnamed()) if named else newest()
+    words = call.words[1:] if named else call.words
+    if "--detach" in call.flags:
+        return detached(replace(call, words=(str(folder), *words)))
+    if not named:
+        call.terminal.say(f"the newest run: {folder}")
+    handed = submit.refuse_while_queued(folder)
+    if handed is not None and not (folder / "record.json").exists():
+        return _begun(call, folder, prepare.draft_of(folder, words), handed)
+    return go_on(prepare.resumable(folder, words), call.terminal)
+
+
+def _begun(call: Call, folder: Path, draft: Draft, handed: Submission) -> Answer:
+    """Begins a launch that was handed to SLURM and that nobody has begun yet: here, which is in its job, or in a new job."""
+    if submit.is_wanted(draft):
+        return submit.again(folder, draft, call.terminal, fit_only=handed.fit_only)
+    os.chdir(handed.cwd)
+    return launch(draft, call.terminal, fit_only=handed.fit_only, folder=RunFolder(folder))
 
 
 # -- launches
@@ -130,8 +94,6 @@ def each(
 
     ``drafted``: recipes that are written nowhere.
     """
-    from autofit_launcher.cli import suggestions
-
     made = suggestions.drafts(words, program=f"autofit {call.verb}", drafted=drafted)
 
     def told(draft: Draft) -> Answer:
@@ -147,10 +109,6 @@ def launch(draft: Draft, terminal: Terminal, *, fit_only: bool = False, folder: 
     job that this process runs in."""
     if submit.is_wanted(draft):
         return submit.draft(draft, terminal, fit_only=fit_only)
-    from autofit_launcher.cli.launch_view import Display
-    from autofit_launcher.engine import launch as engine
-    from autofit_launcher.engine import prepare
-
     if folder is None and not fit_only and (begun := submit.begun_before(draft)) is not None:
         terminal.say(f"an earlier start of this SLURM job began it: {begun}")
         return go_on(prepare.resumable(begun), terminal)
@@ -172,9 +130,6 @@ def _told(result: Fit, display: Display) -> Answer:
 
 def go_on(begun: Resumable, terminal: Terminal) -> Answer:
     """Goes on with a launch. One that is done stays as it is."""
-    from autofit_launcher.cli.launch_view import Display
-    from autofit_launcher.engine import launch as engine
-
     if begun.done:
         terminal.say(f"{begun.folder.path} has come to its end already; nothing was changed")
         return Answer(status=ExitCode.DONE, record=begun.record.written())
@@ -186,10 +141,6 @@ def go_on(begun: Resumable, terminal: Terminal) -> Answer:
 
 
 def _ladder(draft: Draft, terminal: Terminal) -> Answer:
-    from autofit_launcher.cli.say import table
-    from autofit_launcher.engine import prepare
-    from autofit_launcher.ladder import rungs
-
     ladder = prepare.ladder_of(draft)
     rows = []
     for rung in ladder.rungs:
@@ -201,12 +152,8 @@ def _ladder(draft: Draft, terminal: Terminal) -> Answer:
 
 
 def _trial(draft: Draft, terminal: Terminal) -> Answer:
-    from autofit_launcher.cli import outcome_view
-    from autofit_launcher.cli.launch_view import Display
-    from autofit_launcher.engine import launch
-
     submit.refuse(draft, "trial")
-    tried, record = launch.try_one(draft, Display(terminal.console))
+    tried, record = engine.try_one(draft, Display(terminal.console))
     outcome_view.phases(terminal.console, tried)
     status = ExitCode.DONE if tried.verdict.fits else ExitCode.NO_RUNG_FITS
     if not tried.verdict.fits and not tried.verdict.lower_rung_may_help:

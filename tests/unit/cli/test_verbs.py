@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from autofit_launcher.cli import main, manual, runs, train, verbs
+from autofit_launcher.cli import main, manual, verbs
 from autofit_launcher.cli.call import Answer, Call, Takes, Task, Verb
 from autofit_launcher.config.schema import DeviceRules, RecoverRules, RunRules, TrialRules
 from autofit_launcher.errors import ExitCode
@@ -21,18 +23,18 @@ def juggle(call: Call) -> Iterator[Task]:
         yield lambda: Answer(status=ExitCode.RUN_FAILED, record={"flags": sorted(call.flags), "words": call.words, "command": call.command})
 
 
-def juggling(takes: Takes) -> tuple[Verb, ...]:
-    new = Verb(
-        name="juggle", usage="--high THINGS", help="keeps three in the air", takes=takes, run=juggle, flags={"--high": "higher than that"}
-    )
-    return (*verbs.VERBS, new)
+def juggling(monkeypatch: pytest.MonkeyPatch, takes: Takes) -> None:
+    """Makes a verb of ``juggle``, as of a function of a module of the command line's."""
+    monkeypatch.setitem(sys.modules, "autofit_launcher.cli.circus", SimpleNamespace(juggle=juggle))
+    new = Verb("circus.juggle", "--high THINGS", "keeps three in the air", takes, flags={"--high": "higher than that"})
+    monkeypatch.setattr(verbs, "VERBS", (*verbs.VERBS, new))
 
 
 def test_a_verb_added_to_the_table_is_in_help_completion_and_the_message_on_an_unknown_verb(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(verbs, "VERBS", juggling(Takes.NAME))
+    juggling(monkeypatch, Takes.NAME)
     main.run(["--help"])
     lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
     assert "autofit juggle keeps three in the air" in lines
@@ -54,7 +56,7 @@ def test_a_verb_added_to_the_table_is_in_help_completion_and_the_message_on_an_u
 def test_a_verb_gets_its_flags_its_words_and_its_command_and_each_job_answers_for_itself(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(verbs, "VERBS", juggling(Takes.COMMAND))
+    juggling(monkeypatch, Takes.COMMAND)
     assert main.run(["juggle", "--json", "a=b", "--high", "--", "x", "--json", "--high"]) == 5
     line = '{"flags": ["--high"], "words": ["a=b"], "command": ["x", "--json", "--high"]}\n'
     assert capsys.readouterr().out == 2 * line
@@ -77,13 +79,13 @@ def test_each_verb_has_a_page_of_its_own_within_80_columns(verb: Verb) -> None:
 
 
 def test_a_page_tells_each_key_of_a_recipe_with_its_default_and_what_the_schema_says_of_it() -> None:
-    page = " ".join(manual.page(train.train, whole=True).split())
+    page = " ".join(manual.page(verbs.named("train"), whole=True).split())
     for name, part in {"device": DeviceRules, "recover": RecoverRules, "trial": TrialRules, "run": RunRules}.items():
         for key, field in part.model_fields.items():
             assert f"{name}.{key}" in page and " ".join(str(field.description).replace("``", "").split()) in page
     assert "recover.restarts = 5 Times that a run is started again" in page and "device.share = false True: accept a card" in page
     assert "ask.micro_batch" not in page.partition("Keys")[0] and "ultralytics: checkpointing, image_size, micro_batch" in page
-    resume = manual.page(runs.resume)
+    resume = manual.page(verbs.named("resume"))
     assert "recover.on_nan = stop" in resume and "device.memory" not in resume
 
 
