@@ -27,7 +27,6 @@ PLAIN_S = 10.0
 """Seconds between two lines of a run without a terminal, where nothing of note happens."""
 SILENT_S = 60.0
 """A run at work that has written nothing for longer is told to be silent."""
-_PHASES = {"train": "training", "validate": "validation"}
 
 
 def runs(console: Console, runs: Sequence[Run]) -> None:
@@ -35,7 +34,7 @@ def runs(console: Console, runs: Sequence[Run]) -> None:
     rows: list[dict[str, str | Text]] = []
     for run in runs:
         beside = run.owner.host if run.state == "elsewhere" else _job(run) if run.state in QUEUED else ""
-        state = Text(_words(run.state) + (f" ({beside})" if beside else ""), style=_colour(run))
+        state = Text(facts.spaced(run.state) + (f" ({beside})" if beside else ""), style=_colour(run))
         rows.append({"run": Text(run.name, style="bold"), "state": state, "rung": _rung(run), "progress": _progress(run)})
         age = format_duration(time.time() - run.began) if run.began else "-"
         rows[-1] |= {"peak": facts.size(run.peak_bytes), "budget": facts.size(run.budget_bytes), "age": age}
@@ -77,7 +76,7 @@ def fits(console: Console, kept: Sequence[KeptFit], failures: Sequence[RunFailur
 def ended(console: Console, run: Run) -> None:
     """Shows in a few lines how the run ended."""
     progress = f"  {_progress(run)}" if run.lines or run.state == "done" else ""
-    say(console, Text.assemble(f"{run.name}: ", (_words(run.state), _colour(run)), progress))
+    say(console, Text.assemble(f"{run.name}: ", (facts.spaced(run.state), _colour(run)), progress))
     if run.peak_bytes and run.budget_bytes:
         beside = f", its trial {format_size(run.trial_peak_bytes)}" if run.memory.run_peak_bytes and run.trial_peak_bytes else ""
         say(console, f"  peak {format_size(run.peak_bytes)} of {format_size(run.budget_bytes)}{beside}")
@@ -118,13 +117,13 @@ def _news(console: Console) -> Callable[[Run], None]:
 
 def line(run: Run) -> str:
     """A run at work in one line."""
-    return "  ".join([_words(run.state), *(f"{label} {words}" for label, words in told(run)[1:])])
+    return "  ".join([facts.spaced(run.state), *(f"{label} {words}" for label, words in told(run)[1:])])
 
 
 def told(run: Run) -> list[tuple[str, str]]:
     """Returns (label, words) of everything that is known of a run at work; the first says which run it is."""
     by = f", process {run.owner.pid} on {run.owner.host}" if run.owner.pid else ""
-    return [(run.name, f"{_words(run.state)}{by}"), *((label, words) for label, words in _all_told(run) if words and words != "-")]
+    return [(run.name, f"{facts.spaced(run.state)}{by}"), *((label, words) for label, words in _all_told(run) if words and words != "-")]
 
 
 def _all_told(run: Run) -> Iterator[tuple[str, str]]:
@@ -139,7 +138,7 @@ def _all_told(run: Run) -> Iterator[tuple[str, str]]:
         return
     yield "rung", _rung(run) + (f"  (attempt {run.attempt})" if run.attempt > 1 else "")
     yield "progress", _progress(run)
-    yield "phase", _PHASES.get(told.get("phase", ""), told.get("phase", ""))
+    yield "phase", facts.phase(told.get("phase", ""))
     yield "loss", str(told.get("loss", ""))
     if told.get("used_bytes") or run.peak_bytes:
         budget = f" of {format_size(run.budget_bytes)}" if run.budget_bytes else ""
@@ -167,10 +166,6 @@ def _job(run: Run) -> str:
 
 def _colour(run: Run) -> str:
     return _COLOURS.get(run.state, _OTHERWISE)
-
-
-def _words(state: str) -> str:
-    return state.replace("_", " ")
 
 
 def _rung(run: Run) -> str:

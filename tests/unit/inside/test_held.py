@@ -26,7 +26,7 @@ def held(program: Path, text: str, *, mib: int = 256) -> subprocess.CompletedPro
     """A program whose process takes a budget at its first model."""
     program.write_text(text, encoding="utf-8")
     env = {**os.environ, orders.MALLOC_VARIABLE: orders.MALLOC_VALUE}
-    command = commands.held(
+    command = commands.under_budget(
         Command(argv=(sys.executable, str(program)), env=env), cpu_budget(mib * MIB), settings=program.with_suffix(".json")
     )
     return subprocess.run(command.argv, env=command.env, capture_output=True, text=True, timeout=300, check=False)

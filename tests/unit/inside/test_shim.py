@@ -162,7 +162,7 @@ def test_what_stands_on_pythonpath_is_the_programs_and_not_ours(how: str, tmp_pa
 def test_a_run_of_ultralytics_under_a_budget_ends_as_clean_as_the_plain_command(tmp_path: Path) -> None:
     """nanobind's list of what leaked (Triton's bindings) was at the end of each such run: what is frozen isn't cleared."""
     env = {**os.environ, "YOLO_CONFIG_DIR": str(tmp_path), "YOLO_OFFLINE": "true"}
-    held = commands.held(Command(argv=("yolo", "cfg"), base=BASE), cpu_budget(), settings=tmp_path / "budget.json")
+    held = commands.under_budget(Command(argv=("yolo", "cfg"), base=BASE), cpu_budget(), settings=tmp_path / "budget.json")
     said = []
     command = [process.program("yolo"), "cfg"]
     for told in (env, {**env, **held.env}):
