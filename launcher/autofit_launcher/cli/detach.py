@@ -16,11 +16,6 @@ BEGUN_S = 30.0
 LOOK_S = 0.1
 
 
-def wants_detach(call: Call) -> bool:
-    """Tells whether to detach; a launch that is handed to SLURM goes on without this terminal anyway."""
-    return "--detach" in call.flags and "launch=slurm" not in call.words
-
-
 def detached(call: Call) -> Answer:
     """Starts the call and waits until it has a run folder, has ended, or takes too long."""
     log = paths.state_folder() / f"{call.verb}-{datetime.now():%Y%m%d-%H%M%S-%f}.log"

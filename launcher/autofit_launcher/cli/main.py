@@ -83,7 +83,12 @@ def _begun(name: str, words: Sequence[str], command: Sequence[str], terminal: Te
     flags, rest = _flagged(words, verb)
     if verb.takes is Takes.NOTHING and rest:
         raise refusal(f"autofit {name} takes no {rest[0]!r}", f"See autofit {name} --help.")
-    begun = verb.run(Call(verb=name, terminal=terminal, words=tuple(rest), flags=flags, command=tuple(command)))
+    call = Call(verb=name, terminal=terminal, words=tuple(rest), flags=flags, command=tuple(command))
+    if "--detach" in flags and "launch=slurm" not in rest:  # what is handed to SLURM goes on without this terminal anyway
+        from autofit_launcher.cli.detach import detached
+
+        return detached(call)
+    begun = verb.run(call)
     return begun if isinstance(begun, Answer) else list(begun)
 
 

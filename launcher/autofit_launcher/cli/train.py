@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from autofit_launcher.adapter.recognised import free_batch
 from autofit_launcher.cli import library, outcome_view, recognise, report, submit, suggestions
 from autofit_launcher.cli.call import Answer, Call, Task
-from autofit_launcher.cli.detach import detached, wants_detach
 from autofit_launcher.cli.launch_view import Display
 from autofit_launcher.cli.say import Terminal, table
 from autofit_launcher.config.recipe import Draft
@@ -27,7 +25,7 @@ from autofit_launcher.ladder import rungs
 
 
 def train(call: Call) -> Iterable[Task]:
-    return [partial(detached, call)] if wants_detach(call) else each(call, call.words, launch)
+    return each(call, call.words, launch)
 
 
 def fit(call: Call) -> Iterable[Task]:
@@ -44,8 +42,6 @@ def trial(call: Call) -> Iterable[Task]:
 
 def run(call: Call) -> Iterable[Task]:
     """Launches the command as a recipe that is written nowhere, then as with any recipe."""
-    if wants_detach(call):
-        return [partial(detached, call)]
     understood, words = recognise.of_call(call), call.words
     if "--allow-batch" in call.flags:
         understood, words = free_batch(understood), (*words, "ladder.keep_batch=false")
@@ -66,8 +62,6 @@ def resume(call: Call) -> Answer:
     named = bool(call.words) and "=" not in call.words[0]
     folder = find(call.words[0] or call.unnamed()) if named else newest()
     words = call.words[1:] if named else call.words
-    if "--detach" in call.flags:
-        return detached(replace(call, words=(str(folder), *words)))
     if not named:
         call.terminal.say(f"the newest run: {folder}")
     handed = submit.refuse_while_queued(folder)
