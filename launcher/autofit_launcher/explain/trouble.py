@@ -12,8 +12,8 @@ from autofit_launcher.adapter.progress import Progress
 from autofit_launcher.explain import known
 from autofit_launcher.explain.card_figures import CardFigures, read
 from autofit_launcher.explain.known import table
-from autofit_launcher.explain.part import LAST_LINES
 from autofit_launcher.explain.plain import SOURCE
+from autofit_launcher.explain.training_part import LAST_LINES
 from autofit_launcher.full_run.cause import from_error, last_chain
 from autofit_launcher.shared import write_failures
 from autofit_launcher.shared.memory_failures import MemoryFailure, maybe_memory, memory_failure, memory_failures, spoken

@@ -39,12 +39,12 @@ from ..shared.probe import (
 from ..shared.report import HOST_BESIDE, HOST_GROWTH, OWN_ACCUMULATION, Phase
 from ..shared.sizes import format_size
 from . import budget, counted, kept_checkpoint
+from .agreement import Together
 from .arrives import Arrives
 from .counted import Hand, MicroBatches, StepsByOptimizer
 from .gathered import JOINED, Gathered
 from .part import TakingPart, distributed, is_a_child, is_memory
 from .passes import Passes
-from .ranks import Together
 from .unrun import Unrun
 
 FOLLOW_S, FINISH_S = 120.0, 30.0

@@ -36,7 +36,7 @@ from autofit_launcher.machine import devices, process, torchrun
 from autofit_launcher.machine.devices import Budget
 from autofit_launcher.shared.orders import LABELS
 from autofit_launcher.trainers.ultralytics import arguments as yolo_arguments
-from autofit_launcher.trainers.ultralytics import checks, environment, recognise, resuming, twins
+from autofit_launcher.trainers.ultralytics import checks, environment, recognise, resuming, small_training
 from autofit_launcher.trainers.ultralytics import data as yolo_data
 from autofit_launcher.trainers.ultralytics import models as yolo_models
 from autofit_launcher.trainers.ultralytics.checks import TASKS
@@ -304,8 +304,8 @@ class UltralyticsAdapter(Adapter):
 
     def small(self, chosen: Rung, asked: Rung) -> Sequence[tuple[int, int]]:
         """Four images on each card, at once and one by one; nothing where the data has too few that show something."""
-        facts, images = self._data[0], twins.IMAGES * self.asked.world_size
-        return [(4, 1), (1, 4)] if facts is not None and len(twins.chosen(facts.train, most=images)) == images else []
+        facts, images = self._data[0], small_training.IMAGES * self.asked.world_size
+        return [(4, 1), (1, 4)] if facts is not None and len(small_training.chosen(facts.train, most=images)) == images else []
 
     def twin(self, rung: Rung, budget: Budget, *, folder: Path) -> Command:
         """Gives the full run's command on a few images, where the asked one takes a whole optimizer step at once."""
@@ -313,11 +313,12 @@ class UltralyticsAdapter(Adapter):
         assert facts is not None
         native = folder / "native"
         cards = self.asked.world_size
-        files = twins.data_set(facts.yaml_path, twins.chosen(facts.train, most=twins.IMAGES * cards), folder=native)
-        args = {key: value for key, value in self.recipe.trainer.args.items() if key not in twins.NOT_TAKEN}
+        images = small_training.chosen(facts.train, most=small_training.IMAGES * cards)
+        files = small_training.data_set(facts.yaml_path, images, folder=native)
+        args = {key: value for key, value in self.recipe.trainer.args.items() if key not in small_training.NOT_TAKEN}
         if self.script:
             args |= {key: yolo_arguments.value_of({}, key) for key in ("split", "fraction")} | {"save_dir": str(folder / "run")}
-        small = {key: value for key, value in twins.ARGS.items() if key in yolo_arguments.known()}
+        small = {key: value for key, value in small_training.ARGS.items() if key in yolo_arguments.known()}
         rules = self.recipe.trainer.model_copy(update={"args": {**args, **small}})
         ask = {**self.recipe.ask, "micro_batch": rung.effective_batch // cards, "accumulation": 1}
         recipe = self.recipe.model_copy(update={"ask": ask, "trainer": rules, "data": str(native / "data.yaml")})

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from torch import nn
 
-from autofit_launcher.inside import ranks as module
+from autofit_launcher.inside import agreement as module
 from autofit_launcher.inside import stubs
-from autofit_launcher.inside.ranks import NO, YES, Ranks
+from autofit_launcher.inside.agreement import NO, YES, Ranks
 
 
 def two(folder: Path) -> tuple[Ranks, Ranks]:
