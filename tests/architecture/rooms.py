@@ -214,22 +214,6 @@ def reaches_for_private_names(tree: Tree) -> list[str]:
     return faults
 
 
-THEIRS = frozenset({r"modeling_\w+\.py", r"make_boxes\.py"})
-"""Files of a trainer's own package that an adapter looks for, and of the examples."""
-
-
-def copies_nothing(tree: Tree) -> list[str]:
-    """File names in an adapter's code that its native/ folder doesn't have; ``{...}`` in an f-string stands for anything."""
-    faults = []
-    for module, parsed in tree.parsed.items():
-        if not module.endswith(".adapter") or not (native := tree.paths[module].parent / "native").is_dir():
-            continue
-        for pattern in _file_names(parsed):
-            if pattern not in THEIRS and not any(re.fullmatch(pattern, path.name) for path in native.glob("*.py")):
-                faults.append(f"{module} names {pattern}, which is not in {native.name}/")
-    return faults
-
-
 STARTERS = re.compile(r"(posix_)?spawn\w*|fork(pty)?|kill(pg)?|system|popen")
 """Functions of ``os``."""
 
@@ -249,30 +233,6 @@ def _starts(tree: Tree, module: str) -> bool:
 def _starts_or_ends(call: ast.Attribute) -> bool:
     of_os = isinstance(call.value, ast.Name) and call.value.id == "os"
     return bool(STARTERS.fullmatch(call.attr)) if of_os else call.attr in ("kill", "terminate", "send_signal")
-
-
-def payload_keys_read(tree: Tree, room: str) -> set[str]:
-    """Keys of a trial's payload that the modules of an ``inside`` room read."""
-    return {key for module, parsed in tree.parsed.items() if room_of(module, "inside") == room for key in _payload_keys(parsed)}
-
-
-def payload_keys_told(tree: Tree, room: str) -> set[str]:
-    """Keys of a payload that the docstring of its trial lists: the words in double backquotes that open a description."""
-    text = ast.get_docstring(tree.parsed[f"{room}.trial"]) or ""
-    paragraph = text[text.index("Payload:") :].split("\n\n")[0]
-    return set(re.findall(r"``(\w+)``(?!\))", re.sub(r"\([^()]*\)", "", paragraph)))
-
-
-def _payload_keys(parsed: ast.Module) -> Iterator[str]:
-    for node in ast.walk(parsed):
-        if isinstance(node, ast.Subscript) and _is_payload(node.value):
-            yield str(ast.literal_eval(node.slice))
-        elif isinstance(node, ast.Call) and isinstance(get := node.func, ast.Attribute) and get.attr == "get" and _is_payload(get.value):
-            yield str(ast.literal_eval(node.args[0]))
-
-
-def _is_payload(node: ast.expr) -> bool:
-    return (isinstance(node, ast.Attribute) and node.attr == "payload") or (isinstance(node, ast.Name) and node.id == "payload")
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -333,13 +293,3 @@ def _defined(parsed: ast.Module) -> set[str]:
     names = {node.name for node in parsed.body if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
     targets = [target for node in parsed.body if isinstance(node, ast.Assign) for target in node.targets]
     return names | {target.id for target in targets if isinstance(target, ast.Name)}
-
-
-def _file_names(parsed: ast.Module) -> Iterator[str]:
-    for node in ast.walk(parsed):
-        if isinstance(node, ast.JoinedStr):
-            parts = [re.escape(str(part.value)) if isinstance(part, ast.Constant) else r"\w+" for part in node.values]
-            if parts[-1].endswith(r"\.py") and parts[0] != r"\w+":
-                yield "".join(parts)
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and re.fullmatch(r"\w+\.py", node.value):
-            yield re.escape(node.value)

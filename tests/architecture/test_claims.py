@@ -15,7 +15,6 @@ from tests.architecture.rooms import PACKAGE, Tree
 from tests.helpers.places import LAUNCHER, ROOT
 
 HOUSE = Tree(LAUNCHER)
-TRIALS = sorted(module.removesuffix(".trial") for module in HOUSE.paths if module.endswith(".inside.trial"))
 
 
 def test_on_the_launchers_side_only_process_starts_signals_or_ends_processes() -> None:
@@ -41,11 +40,6 @@ def test_a_module_that_starts_or_ends_a_process_is_noticed(text: str, tmp_path: 
     (tmp_path / PACKAGE / "cli.py").write_text(text)
     (tmp_path / PACKAGE / "other.py").write_text("import os\nos.getpid()\nos._exit(0)\n")
     assert rooms.starts_processes(Tree(tmp_path)) == {"autofit_launcher.cli"}
-
-
-@pytest.mark.parametrize("room", TRIALS)
-def test_a_trials_docstring_lists_the_payload_that_is_read(room: str) -> None:
-    assert rooms.payload_keys_told(HOUSE, room) == rooms.payload_keys_read(HOUSE, room)
 
 
 def test_the_list_of_what_runs_in_a_trainers_process_is_whole() -> None:
