@@ -46,3 +46,29 @@ def test_gradients_of_two_micro_batches_are_those_of_the_whole(monkeypatch: pyte
         loss(model(part), own).backward()
     for wanted, parameter in zip(asked, model.parameters(), strict=True):
         assert parameter.grad is not None and torch.allclose(parameter.grad, wanted, atol=1e-6)
+
+
+@pytest.mark.parametrize("last", [16, 8, 4], ids=["whole", "half of a mean", "less than a micro-batch"])
+def test_a_step_that_comes_before_its_last_mean_is_whole_has_those_before(monkeypatch: pytest.MonkeyPatch, last: int) -> None:
+    """Two means of sixteen rows are a step, each of two micro-batches; the last step of a pass has fewer rows."""
+    monkeypatch.setattr(torch.autograd, "backward", torch.autograd.backward)
+    monkeypatch.setattr(torch.optim.Optimizer, "__init__", torch.optim.Optimizer.__init__)
+    torch.manual_seed(0)
+    rows, targets, model, early = torch.randn(16 + last, 4), torch.randint(0, 5, (16 + last,)), nn.Linear(4, 5), nn.Parameter(torch.ones(5))
+    targets[2:9] = -100
+
+    def backward(part: slice) -> None:
+        logits = model(rows[part]) * early if part.start < 16 else model(rows[part])  # a weight without a gradient in the last mean
+        nn.functional.cross_entropy(logits, targets[part]).backward()
+
+    backward(slice(0, 16))
+    backward(slice(16, 16 + last))
+    weights = [*model.parameters(), early]
+    asked = [one.grad for one in weights]
+    Update("targets", 1.0, 2).install(torch)
+    optimizer = torch.optim.SGD(weights)
+    optimizer.zero_grad()
+    for start in range(0, 16 + last, 8):
+        backward(slice(start, min(start + 8, 16 + last)))
+    for wanted, weight in zip(asked, weights, strict=True):
+        assert wanted is not None and weight.grad is not None and torch.allclose(weight.grad, wanted, atol=1e-6)

@@ -77,6 +77,8 @@ class Update:
             return self._factor
         if self._backwards % self._many == 0:
             self._begins_a_mean()
+        else:
+            self._goes_on_with_a_mean()
         weight = _targets(tensors[0] if isinstance(tensors, (list, tuple)) else tensors)
         before, self._weight = self._weight, self._weight + weight
         if not self._weight:
@@ -91,12 +93,16 @@ class Update:
         for parameter, _ in self._aside:
             parameter.grad = None
 
+    def _goes_on_with_a_mean(self) -> None:
+        self._aside = [(one, before) for one, before in self._aside if one.grad is not None]
+        for parameter, before in self._aside:
+            parameter.grad = None if parameter.grad is before else parameter.grad.sub_(before)
+
     def _backward_done(self) -> None:
+        """Puts what was set aside back: a step may come before this mean is whole, at the end of a pass."""
         self._backwards += 1
-        if self._backwards % self._many == 0:
-            for parameter, before in self._aside:
-                parameter.grad = before if parameter.grad is None else parameter.grad.add_(before)
-            self._aside = []
+        for parameter, before in self._aside:
+            parameter.grad = before if parameter.grad is None else parameter.grad.add_(before)
 
     def _with_gradients(self) -> list[Any]:
         """Returns each parameter that has a gradient once, however many optimizers train it."""
