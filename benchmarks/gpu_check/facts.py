@@ -18,8 +18,8 @@ from autofit_launcher.inside import budget
 from autofit_launcher.inside.driver import VisibleCard
 from autofit_launcher.inside.recorder import Recorder
 from autofit_launcher.ladder.rungs import Rung
+from autofit_launcher.machine.process import Ending
 from autofit_launcher.shared import card_memory
-from autofit_launcher.shared.ending import Ending
 from autofit_launcher.shared.orders import Orders
 from autofit_launcher.shared.report import Phase
 from autofit_launcher.shared.sizes import GIB, MIB

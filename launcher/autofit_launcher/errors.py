@@ -63,9 +63,9 @@ class BadInput(AutofitError):
         super().__init__("\n".join(str(fault) for fault in self.faults))
 
 
-def refusal(found: str, cure: str, *, where: str = COMMAND_LINE, key: str = "") -> BadInput:
-    """One fault of what was typed, or of a place."""
-    return BadInput([Fault(key=key, where=where, found=found, cure=cure)])
+def refusal(found: str, cure: str, *, where: str | None = None, key: str = "") -> BadInput:
+    """One fault of what was typed, or of a key or place."""
+    return BadInput([Fault(key=key, where=where if where is not None else "" if key else COMMAND_LINE, found=found, cure=cure)])
 
 
 class Interrupted(AutofitError):

@@ -8,8 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-from autofit_launcher.adapter.commands import Command
-from autofit_launcher.adapter.inputs import Inputs
+from autofit_launcher.adapter.commands import Command, Inputs
 from autofit_launcher.adapter.protocol import FIRST, RunStart
 from autofit_launcher.config import recipe
 from autofit_launcher.config.schema import LadderRules, Recipe, RecoverRules, TrainerRules, TrialRules

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -15,7 +14,7 @@ from autofit_launcher.pretended import cards, catalogue, libraries
 def _why_not() -> str:
     """Why no card can be pretended here; empty where one can."""
     try:
-        libraries.built(libraries.torch_of(sys.executable))
+        libraries.built()
     except BadInput as error:
         return str(error)
     return ""

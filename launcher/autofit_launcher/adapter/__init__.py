@@ -6,9 +6,7 @@ tests subclass ``autofit_launcher.trainers.suite.AdapterSuite``. Other modules m
 
 from autofit_launcher.adapter import log_line, progress
 from autofit_launcher.adapter.build import WheelSpec
-from autofit_launcher.adapter.commands import Checkpoint, Command, TrialPlan, absolute, copies
-from autofit_launcher.adapter.faults import destination_faults
-from autofit_launcher.adapter.inputs import Inputs, package_folder
+from autofit_launcher.adapter.commands import Checkpoint, Command, Inputs, TrialPlan, absolute, copies, destination_faults
 from autofit_launcher.adapter.log_line import LogLine, TrainerWords
 from autofit_launcher.adapter.progress import Progress
 from autofit_launcher.adapter.protocol import FIRST, Adapter, Correction, RunStart, Saved, Weights, row_by_row
@@ -20,6 +18,7 @@ from autofit_launcher.ladder.course import Length
 from autofit_launcher.ladder.rungs import Ladder, Rung, halves_down
 from autofit_launcher.ladder.twins import Finding
 from autofit_launcher.machine.devices import Budget
+from autofit_launcher.machine.packages import package_folder
 from autofit_launcher.shared import checkpoint_files
 from autofit_launcher.shared.report import TrialReport
 

@@ -1,4 +1,4 @@
-"""Values that adapters return: a command to run, the plan of a trial, a checkpoint; and helpers that build commands."""
+"""Values that adapters return: a command to run, the plan of a trial, a checkpoint, what a fit depends on; helpers that build commands."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from autofit_launcher.config.schema import Value
+from autofit_launcher.errors import Fault
 from autofit_launcher.history.records import CheckpointRecord
-from autofit_launcher.machine import torchrun
+from autofit_launcher.machine import ranks
 from autofit_launcher.machine.devices import Budget, orders_of
 from autofit_launcher.shared.orders import Orders
 from autofit_launcher.shared.probe import SHIM, ProbeSettings, injected
@@ -40,7 +41,7 @@ class Command:
     @property
     def words(self) -> tuple[str, ...]:
         """The words that are started: ``argv``, or torchrun with it."""
-        return torchrun.launched(self.argv, devices=self.ranks or 1)
+        return ranks.launched(self.argv, devices=self.ranks or 1)
 
     def shell(self) -> str:
         """The command as a person would type it."""
@@ -75,6 +76,33 @@ class TrialPlan:
     """Checkpoints like the trial's that the run has on its disk at once. None: as many as its trial, and two at least."""
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Inputs:
+    """Everything that decides how much memory a trial needs, beyond the recipe, the machine and the installed packages.
+
+    A kept fit is used only while none of this has changed. An input that is left out here may let a wrong fit be used.
+    """
+
+    data: Sequence[Path] = ()
+    """Files and folders of training data; everything in a folder counts."""
+    models: Mapping[str, Path | None] = field(default_factory=dict)
+    """Model of the ladder -> its file or folder; None if it isn't on this machine yet."""
+    texts: Sequence[Path] = ()
+    """Files of settings, compared by content."""
+    code: Sequence[Path] = ()
+    """Files and folders of the user's own code."""
+    written: Sequence[Path] = ()
+    """Places below ``code`` that runs write to; they don't count."""
+    packages: Sequence[Path] = ()
+    """Folders of installed packages that people may have edited."""
+    program: str = ""
+    """The program whose environment's packages count; empty: the launcher's own environment."""
+    more: Mapping[str, str] = field(default_factory=dict)
+    """Name -> value of anything else, as text."""
+    unknown: str = ""
+    """The reason why the inputs can't be known; then no fit is kept. Empty: they are known."""
+
+
 def absolute(path: str) -> str:
     """The absolute path if ``path`` exists on this machine, else as it is: a native command must work from any folder."""
     local = Path(path).expanduser()
@@ -107,3 +135,11 @@ def under_budget(command: Command, budget: Budget, *, settings: Path) -> Command
     settings.parent.mkdir(parents=True, exist_ok=True)
     ProbeSettings(records=str(settings.parent), orders=asdict(orders), budget_only=True).write(settings)
     return replace(command, env={**command.env, **injected(settings, {**os.environ, **command.env, **command.told})})
+
+
+def destination_faults(key: str, folder: Any) -> list[Fault]:
+    """A fault if ``folder`` (``trainer.args.KEY``) isn't empty: nothing is ever trained into such a folder."""
+    if not isinstance(folder, str) or not Path(folder).is_dir() or not any(Path(folder).iterdir()):
+        return []
+    cure = "Name a new folder, or leave it out: the run folder is used."
+    return [Fault(key=f"trainer.args.{key}", found=f"{folder} is not empty", cure=cure)]

@@ -15,8 +15,7 @@ from typing import Any, ClassVar
 
 from autofit_launcher.adapter import log_line
 from autofit_launcher.adapter.build import WheelSpec
-from autofit_launcher.adapter.commands import Checkpoint, Command, TrialPlan
-from autofit_launcher.adapter.inputs import Inputs
+from autofit_launcher.adapter.commands import Checkpoint, Command, Inputs, TrialPlan
 from autofit_launcher.adapter.log_line import LogLine, TrainerWords
 from autofit_launcher.adapter.progress import Progress
 from autofit_launcher.adapter.recognised import Understood
@@ -103,6 +102,8 @@ class Adapter(ABC):
     starts_ranks: ClassVar[bool] = False
     """True: its command starts its processes itself, on as many cards as it is given."""
     recipe: Recipe
+    python: str = ""
+    """Path of the interpreter that trains; empty where only the command itself knows."""
 
     def __init__(self, recipe: Recipe) -> None:
         self.recipe = recipe

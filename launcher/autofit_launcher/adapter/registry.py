@@ -15,10 +15,6 @@ log = logging.getLogger(__name__)
 
 
 GROUP = "autofit.adapters"
-GONE = {
-    "transformers": "It is an ordinary script now: trainer=text or trainer=speech (in a recipe's defaults, override /trainer: text), "
-    "its own settings as flags under trainer.args.set."
-}
 
 
 def known_adapters() -> list[str]:
@@ -50,7 +46,7 @@ def load_adapter(name: str) -> type[Adapter]:
     found = [entry for entry in entry_points(group=GROUP) if entry.name == name]
     if not found:
         known = known_adapters()
-        cure = GONE.get(name) or f"{did_you_mean(name, known)}Known: {', '.join(known) or 'none; is autofit installed?'}."
+        cure = f"{did_you_mean(name, known)}Known: {', '.join(known) or 'none; is autofit installed?'}."
         raise BadInput([Fault(key="trainer.adapter", found=f"unknown adapter {name!r}", cure=cure)])
     try:
         adapter: type[Adapter] = found[0].load()

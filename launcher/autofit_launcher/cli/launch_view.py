@@ -31,6 +31,8 @@ class Display(Screen):
         recipe, budget, rungs = job.recipe, job.budget, len(job.ladder.rungs)
         self._labelled(recipe.name, recipe.summary, label_style="bold")
         self._labelled("asked", str(job.ladder.asked))
+        if job.adapter.python:
+            self._labelled("python", job.adapter.python)
         self._labelled("device", str(budget))
         self._labelled("fits", _what_fits(budget))
         self._labelled("ladder", f"{rungs} rung{'s' if rungs > 1 else ''}; {_batch_of(job)}")

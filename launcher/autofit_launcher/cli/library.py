@@ -75,9 +75,9 @@ def show(call: Call) -> Answer:
 
 
 def schema(call: Call) -> Answer:
-    from autofit_launcher.config import json_schema  # pydantic: a list of recipes needs none
+    from autofit_launcher.config import schema as of_recipes  # pydantic: a list of recipes needs none
 
-    told = json_schema.of_a_file()
+    told = of_recipes.of_a_file()
     call.terminal.say(json.dumps(told, indent=2))
     return Answer(status=ExitCode.DONE, record=told)
 

@@ -23,6 +23,7 @@ from autofit_launcher.cli.call import Answer, Call, Takes, Task, Verb
 from autofit_launcher.cli.say import Streams, Terminal
 from autofit_launcher.config import compose
 from autofit_launcher.errors import BadInput, ExitCode, Interrupted, refusal
+from autofit_launcher.shared import interpreter
 
 T = TypeVar("T")
 
@@ -34,6 +35,7 @@ _COMPLETION = frozenset({"-sc", "--shell-completion", "--shell_completion"})
 def main() -> None:
     """The console entry point."""
     streams = Streams()
+    interpreter.leave_path()
     _stop_on_signals()
     try:
         status = run(sys.argv[1:])
@@ -196,7 +198,3 @@ def _complete(words: Sequence[str], terminal: Terminal) -> int:
     with suppress(BadInput):  # a half-typed line is no mistake
         compose.complete(words)
     return ExitCode.DONE
-
-
-if __name__ == "__main__":
-    main()

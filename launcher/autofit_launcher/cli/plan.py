@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shlex
-import sys
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
@@ -24,6 +23,7 @@ from autofit_launcher.machine import process
 from autofit_launcher.pretended import catalogue
 from autofit_launcher.pretended.cards import Cards, played
 from autofit_launcher.pretended.catalogue import GpuModel
+from autofit_launcher.shared import interpreter
 from autofit_launcher.shared.sizes import format_size
 
 GPU = "gpu="
@@ -77,11 +77,10 @@ def _small_data(draft: Draft, terminal: Terminal, place: Path) -> list[str]:
 
 def _played(words: Sequence[str], terminal: Terminal, *, models: Sequence[GpuModel], program: str, command: Sequence[str] = ()) -> Answer:
     """The answer for each card. Where the input can't work on one, it can't on another."""
-    python = process.interpreter_of(program) if program else sys.executable
     played, codes = list[dict[str, Any]](), list[ExitCode]()
     for model in models:
         terminal.say(f"{model.name}: {model.title}, {format_size(model.usable_bytes)} usable; no such card is here: it is pretended")
-        code, record = _on_card(words, command, terminal, model=model, python=python)
+        code, record = _on_card(words, command, terminal, model=model, python=interpreter.of(program))
         codes.append(code)
         played.append({"gpu": model.name, "title": model.title, "usable_bytes": model.usable_bytes, **record})
         if code is ExitCode.BAD_INPUT:

@@ -10,6 +10,7 @@ import shlex
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,8 @@ from autofit_launcher.adapter.registry import adapters, load_adapter
 from autofit_launcher.cli.call import Call
 from autofit_launcher.errors import PLACE, BadInput, Fault, refusal
 from autofit_launcher.shared.activity import doing
+
+_refused = partial(refusal, key=PLACE)
 
 
 def of_call(call: Call) -> Understood:
@@ -50,7 +53,7 @@ def understand(words: Sequence[str], *, value: str = "") -> Understood:
     """
     if not words:
         raise _refused("there is no command", "For example: autofit run -- python train.py --batch-size 64.")
-    _refuse_shell(words)
+    _refuse_shell(words := _without_shell(words))
     _refuse_unreadable(words)
     installed = list(adapters())
     for general in (False, True):  # one that takes any command is asked, and may refuse it, only where nobody knows it
@@ -64,10 +67,21 @@ def understand(words: Sequence[str], *, value: str = "") -> Understood:
 
 
 _SHELLS = ("bash", "sh", "dash", "zsh")
+_OF_A_SHELL = re.compile(r"""[|&;<>()$`*?\[\]{}~#!'"\\\n]|^\s*\w+=""")
+
+
+def _without_shell(words: Sequence[str]) -> Sequence[str]:
+    """The command of ``bash -c "python train.py"``, for which no shell is needed."""
+    plain = len(words) == 3 and Path(words[0]).name in _SHELLS and words[1] == "-c" and not _OF_A_SHELL.search(words[2])
+    return words[2].split() if plain else words
 
 
 def _refuse_shell(words: Sequence[str]) -> None:
-    """Raises BadInput for shell scripts, and for notebooks."""
+    """Raises BadInput for shell scripts, for notebooks, and for what trains in a container of its own."""
+    if Path(words[0]).name in ("docker", "podman"):
+        raise _refused(
+            "it trains in a container, which autofit can't look into", "Start autofit in it: docker run IMAGE autofit run -- ..."
+        )
     notebook = next((word for word in words if word.endswith(".ipynb")), "") if script_among(words) is None else ""
     if Path(words[0]).name in _SHELLS or words[0].endswith(".sh") or notebook:
         script = f"Make a script of it: jupyter nbconvert --to script {shlex.quote(notebook)}. " if notebook else ""
@@ -90,10 +104,6 @@ def _refuse_unreadable(words: Sequence[str]) -> None:
     for word in words:
         if any("\ud800" <= letter <= "\udfff" for letter in word):
             raise _refused(f"{word!a} holds bytes that are no text here", "Name it otherwise, or set a locale of UTF-8 (LC_ALL=C.UTF-8).")
-
-
-def _refused(found: str, cure: str) -> BadInput:
-    return refusal(found, cure, where="", key=PLACE)
 
 
 def refuse_doubts(understood: Understood, *, overrides: Sequence[str]) -> None:
@@ -128,7 +138,7 @@ def refuse_cards(understood: Understood, *, overrides: Sequence[str]) -> None:
     if named or ("," in said or ".cards" in said):
         own = f"the command names cards {', '.join(map(str, named))}" if named else "the command names no cards"
         cure = "Name them in the command alone; or say each card's batch, too: ask.micro_batch=16."
-        raise refusal(f"{said}, and {own}: what its batch is of each isn't clear", cure, where="", key="device")
+        raise refusal(f"{said}, and {own}: what its batch is of each isn't clear", cure, key="device")
 
 
 def on_cpu(understood: Understood, *, overrides: Sequence[str]) -> Understood:

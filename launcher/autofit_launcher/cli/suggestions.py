@@ -12,7 +12,7 @@ from autofit_launcher.adapter.registry import adapters
 from autofit_launcher.adapter.wheel_names import meaning
 from autofit_launcher.config import compose
 from autofit_launcher.config.hydra_overrides import override_in
-from autofit_launcher.config.recipe import WITHDRAWN, Draft
+from autofit_launcher.config.recipe import Draft
 from autofit_launcher.config.recipe_files import recipe_files
 from autofit_launcher.config.schema import SECTIONS, Recipe
 from autofit_launcher.errors import COMMAND_LINE, BadInput, Fault
@@ -50,7 +50,7 @@ def _fault(word: str, recipes: Iterable[str]) -> Fault:
         return Fault(key="", where=COMMAND_LINE, found=f"{word!r} is no KEY=VALUE", cure=cure)
     meant = _meant(override.key)
     known = f"Keys are {', '.join(KEYS[:-1])}; a trainer's own arguments are trainer.args.NAME, a script's stand in its command."
-    cure = f"Did you mean {meant}={override.value}?" if meant else WITHDRAWN.get(override.key.partition(".")[0], known)
+    cure = f"Did you mean {meant}={override.value}?" if meant else known
     return Fault(key=override.key, where=COMMAND_LINE, found="autofit has no key of that name", cure=cure)
 
 

@@ -14,6 +14,7 @@ from autofit_launcher.config.hydra_overrides import Override, device, for_hydra,
 from autofit_launcher.config.recipe_files import recipe_files
 from autofit_launcher.errors import COMMAND_LINE, BadInput, Fault
 from autofit_launcher.paths import home
+from autofit_launcher.shared import interpreter
 from autofit_launcher.shared.activity import doing
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ def _hydra(
     def place(name: str) -> str:
         return until_composed.enter_context(TemporaryDirectory(prefix="autofit-")) if name == "scratch" else places[name]
 
-    places = {"examples": str(home() / "examples"), "python": sys.executable}
+    places = {"examples": str(home() / "examples"), "python": interpreter.persons()}
     before = sys.argv
     sys.argv = list(argv)
     with ExitStack() as until_composed:

@@ -88,24 +88,6 @@ def from_plain(plain: Mapping[str, Any], provenance: Provenance) -> Draft:
     return _validated(dict(plain), [], provenance)
 
 
-WITHDRAWN: Mapping[str, str] = {
-    "ladder.objective": "The largest micro-batch that fits is taken; a smaller one, which may be faster, is asked for as ask.micro_batch.",
-    "launch.slurm.nodes": "A job asks for one machine.",
-    "notify": "No command is run when a run is resumed, or over: say it behind autofit's own, as `autofit train ...; curl ...`.",
-    "recover.split": "An out-of-memory in the full run is always a restart one rung lower, from the newest whole checkpoint.",
-    "trial.snapshot": "No trial leaves PyTorch's record of a card's memory.",
-    "trial.standby": "No trial's process waits for the next one.",
-}
-"""Keys and sections that older recipes could have -> what holds now, for everybody. A recipe that says one is refused with that; a run
-folder's is read without it."""
-
-
-def without_withdrawn(plain: Mapping[str, Any], section: str = "") -> dict[str, Any]:
-    """A recipe that an earlier version's ``as_yaml`` has written, or a section of it, without the keys that are withdrawn."""
-    kept = {key: said for key, said in plain.items() if f"{section}{key}" not in WITHDRAWN}
-    return {key: without_withdrawn(said, f"{section}{key}.") if isinstance(said, dict) else said for key, said in kept.items()}
-
-
 def _validated(plain: dict[Any, Any], faults: list[Fault], provenance: Provenance) -> Draft:
     missing = {fault.key for fault in faults}
     for _ in range(_MOST_MENDS):
@@ -150,9 +132,7 @@ def _fault(detail: ErrorDetails, provenance: Provenance) -> Fault:
     loc = [part for part in detail["loc"] if part not in ("bool", "int", "float", "str", "constrained-int")]
     key = _dotted(loc)
     value = detail["input"]
-    if key in WITHDRAWN:
-        found, cure = "this key is withdrawn", f"Take it out. {WITHDRAWN[key]}"
-    elif detail["type"] == "extra_forbidden":
+    if detail["type"] == "extra_forbidden":
         known = _fields_at(loc[:-1])
         found = f"no such key (value {value!r})"
         cure = f"{did_you_mean(str(loc[-1]), known)}Known here: {', '.join(sorted(known))}."

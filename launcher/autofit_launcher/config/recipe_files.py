@@ -13,11 +13,6 @@ GROUP = "autofit.recipes"
 """Entry points of packages that bring recipes: ``name = "package:folder"``."""
 
 
-def recipe_folders() -> tuple[Path, ...]:
-    """Folders of recipes: built-in ones, those of installed packages, then the user's own. Of two with one name the later counts."""
-    return (home() / "recipes", *_of_packages(), Path.cwd() / "recipes")
-
-
 def _of_packages() -> Iterator[Path]:
     """The folders that packages bring recipes in, by the packages' names; nothing of a package is run."""
     for entry in sorted(entry_points(group=GROUP), key=lambda entry: entry.name):
@@ -29,8 +24,9 @@ def _of_packages() -> Iterator[Path]:
 
 
 def recipe_files() -> dict[str, Path]:
-    """Finds recipes: name -> file. The user's own hide built-in ones of the same name."""
-    return {path.stem: path for folder in recipe_folders() for path in sorted(folder.glob("*.yaml"))}
+    """Finds recipes, built-in ones, those of installed packages, then the user's own: name -> file. Of one name the last counts."""
+    folders = (home() / "recipes", *_of_packages(), Path.cwd() / "recipes")
+    return {path.stem: path for folder in folders for path in sorted(folder.glob("*.yaml"))}
 
 
 def own_recipes() -> list[Path]:

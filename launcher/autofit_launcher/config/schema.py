@@ -266,3 +266,20 @@ SECTIONS: Mapping[str, type[Part]] = {
     if isinstance(field.annotation, type) and issubclass(field.annotation, Part)
 }
 """Name of a recipe's section -> its model. ``ask`` has none: its keys are the adapter's wheels."""
+
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+_DEFAULTS = {
+    "type": "array",
+    "description": "Groups that this recipe takes other options of: [override /ladder: keep_quality, _self_].",
+    "items": {"anyOf": [{"const": "_self_"}, {"type": "object"}, {"type": "string"}]},
+}
+
+
+def of_a_file() -> dict[str, Any]:
+    """A recipe says only what differs from the groups in conf/: no key is required of a file."""
+    told = Recipe.model_json_schema()
+    for part in (told, *told["$defs"].values()):
+        part.pop("required", None)
+    told["properties"]["defaults"] = _DEFAULTS
+    return {"$schema": DIALECT, **told, "title": "A recipe of autofit's"}

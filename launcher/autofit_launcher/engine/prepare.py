@@ -18,9 +18,9 @@ import yaml
 from autofit_launcher.adapter import build
 from autofit_launcher.adapter.protocol import Adapter
 from autofit_launcher.adapter.registry import load_adapter
-from autofit_launcher.config.recipe import Draft, Provenance, as_yaml, from_plain, without_withdrawn
+from autofit_launcher.config.recipe import Draft, Provenance, as_yaml, from_plain
 from autofit_launcher.config.schema import Recipe
-from autofit_launcher.errors import COMMAND_LINE, BadInput, Fault
+from autofit_launcher.errors import COMMAND_LINE, BadInput, Fault, refusal
 from autofit_launcher.history import owner, series
 from autofit_launcher.history.owner import State
 from autofit_launcher.history.records import FORMAT, AttemptRecord, Record, Status
@@ -148,7 +148,7 @@ def _collect(faults: list[Fault], make: Callable[[], T]) -> T | None:
     try:
         return make()
     except BadInput as refused:
-        faults += refused.faults
+        faults += [fault for fault in refused.faults if fault not in faults]
     except PermissionError as error:
         found = f"it may not be looked at: {error.strerror}"
         faults.append(Fault(key="", where=str(error.filename), found=found, cure="Let this user read it and enter its folders."))
@@ -205,10 +205,9 @@ def _make_data(recipe: Recipe) -> None:
     assert recipe.prepare is not None and recipe.data is not None
     with doing(f"making the data: {' '.join(recipe.prepare)}"):
         status, said = process.output_of(recipe.prepare)
-    if status == 0 and os.path.exists(recipe.data):
-        return
-    found = f"`{' '.join(recipe.prepare)}` did not make {recipe.data}"
-    raise BadInput([Fault(key="prepare", found=f"{found}: {said.strip()[-2000:]}", cure="Run it by hand, or set data=.")])
+    if status or not os.path.exists(recipe.data):
+        found = f"`{' '.join(recipe.prepare)}` did not make {recipe.data}: {said.strip()[-2000:]}"
+        raise refusal(found, "Run it by hand, or set data=.", key="prepare")
 
 
 def _to_be_made(draft: Draft) -> bool:
@@ -309,7 +308,7 @@ def draft_of(path: Path, words: Sequence[str] = ()) -> Draft:
     """The recipe in a run folder, with the overrides given now."""
     recipe = path / "recipe.yaml"
     try:
-        plain = without_withdrawn(yaml.safe_load(recipe.read_text(encoding="utf-8")))
+        plain = yaml.safe_load(recipe.read_text(encoding="utf-8"))
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise _refused(recipe, f"can't be read: {error}", _ANEW) from error
     for word in words:

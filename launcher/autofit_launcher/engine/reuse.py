@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from autofit_launcher import paths
-from autofit_launcher.adapter.inputs import Inputs
+from autofit_launcher.adapter.commands import Inputs
 from autofit_launcher.config.schema import Recipe
 from autofit_launcher.history import digests, kept_fits
 from autofit_launcher.history.digests import UnknownIdentity
@@ -278,7 +278,7 @@ def _programs(inputs: Inputs, *, without: Path) -> dict[str, str]:
     """autofit by its own files, every installed package, and the trainer's by theirs: people edit those."""
     package = Path(paths.__file__).parent
     ours = {"autofit": digests.files(package, paths.home() / "conf", suffixes=(*CODE, ".json"))}
-    folders = digests.site_folders_of(inputs.program) if inputs.program else digests.site_folders()
+    folders = digests.site_folders(inputs.program)
     shadowing = [Path(place) for place in os.environ.get("PYTHONPATH", "").split(os.pathsep) if place]
     shadows = {"PYTHONPATH": digests.files(*shadowing, suffixes=CODE, without=[without])} if shadowing else {}
     edited = {f"files of {path.name}": digests.files(path, suffixes=CODE) for path in inputs.packages}

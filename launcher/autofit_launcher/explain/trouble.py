@@ -15,7 +15,7 @@ from autofit_launcher.explain.known import table
 from autofit_launcher.explain.plain import SOURCE
 from autofit_launcher.explain.training_part import LAST_LINES
 from autofit_launcher.full_run.cause import from_error, last_chain
-from autofit_launcher.shared import write_failures
+from autofit_launcher.shared import files
 from autofit_launcher.shared.memory_failures import MemoryFailure, maybe_memory, memory_failure, memory_failures, spoken
 from autofit_launcher.shared.sizes import GIB, MIB
 
@@ -132,7 +132,7 @@ def _went_on(text: str, line: str) -> bool:
 
 
 def _of_another_kind(chain: str, spoken: Sequence[str]) -> LogFailure:
-    if unwritten := _last(write_failures.WHY.pattern, spoken):
+    if unwritten := _last(files.WHY.pattern, spoken):
         return LogFailure(kind="other", line=unwritten, chain=chain)
     if doubtful := maybe_memory("\n".join(spoken)):
         return LogFailure(kind="maybe", line=doubtful, chain=chain)

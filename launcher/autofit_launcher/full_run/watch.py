@@ -24,10 +24,9 @@ from autofit_launcher.history.records import AttemptRecord, RunRecord
 from autofit_launcher.ladder.course import Due
 from autofit_launcher.ladder.rungs import Rung
 from autofit_launcher.machine import devices, host, process, stack_dump
-from autofit_launcher.machine.process import Child
+from autofit_launcher.machine.process import Child, Ending
 from autofit_launcher.shared import procfs
 from autofit_launcher.shared.activity import doing
-from autofit_launcher.shared.ending import Ending
 from autofit_launcher.shared.files import plain
 from autofit_launcher.shared.memory_failures import lost_in
 from autofit_launcher.shared.sizes import format_size

@@ -134,23 +134,18 @@ def _edited_in_place(metadata: Path) -> Path | None:
     return None
 
 
-def site_folders() -> list[Path]:
-    """Folders of this interpreter's packages."""
-    return [Path(place) for place in sys.path if os.path.basename(place) in ("site-packages", "dist-packages")]
-
-
-def site_folders_of(program: str) -> list[Path]:
-    """Folders of another environment's packages, found by one of its programs. Raises UnknownIdentity if that fails."""
-    found = shutil.which(program)
+def site_folders(program: str) -> list[Path]:
+    """Folders of an environment's packages, found by one of its programs; empty: this one's. Raises UnknownIdentity if that fails."""
+    found = shutil.which(program or sys.executable)
     if found is None:
         raise UnknownIdentity(f"{program} is no program that is found")
     prefix = Path(found).absolute().parent.parent
     if prefix == Path(sys.prefix):
-        return site_folders()
-    folders = sorted(prefix.glob("lib*/python3*/site-packages")) + sorted(prefix.glob("lib*/python3*/dist-packages"))
+        return [Path(place) for place in sys.path if os.path.basename(place) in ("site-packages", "dist-packages")]
+    folders = [one for place in (prefix, prefix / "local") for one in sorted(place.glob("lib*/python3*/*-packages"))]
     if not folders:
         raise UnknownIdentity(f"it can't be told which packages {program} has")
-    return folders
+    return [*folders, *(Path.home() / ".local").glob("lib/python3*/site-packages")]
 
 
 # ----------------------------------------------------------------------------------------------------------------------

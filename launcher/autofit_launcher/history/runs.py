@@ -14,7 +14,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from autofit_launcher.errors import BadInput, Fault, did_you_mean
+from autofit_launcher.errors import BadInput, Fault, did_you_mean, refusal
 from autofit_launcher.history import owner, series, submission
 from autofit_launcher.history.owner import Owner, State
 from autofit_launcher.history.records import DeviceRecord, MemoryRecord, Record, RungRecord
@@ -247,9 +247,8 @@ def find(said: str) -> Path:
 
 def newest() -> Path:
     """The run that was launched last. Raises BadInput if there is none."""
-    runs = list(below(ROOT))
-    if not runs:
-        raise BadInput([Fault(key="", where=str(ROOT), found="there is no run here", cure="Name its folder.")])
+    if not (runs := list(below(ROOT))):
+        raise refusal("there is no run here", "Name its folder.", where=str(ROOT))
     return max(runs, key=_touched).resolve()
 
 

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ..shared.write_failures import maybe_full
+from ..shared.files import maybe_full
 from .after_import import after_import
 
 BESIDE = "being-saved"

@@ -5,13 +5,9 @@ Every line says what was found, what is needed, and what to do where that isn't 
 
 from __future__ import annotations
 
-import importlib.util
 import platform
-import re
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +15,8 @@ from autofit_launcher import paths
 from autofit_launcher.machine import devices, host
 from autofit_launcher.machine import nvml as nvml_module
 from autofit_launcher.machine.nvml import Card
+from autofit_launcher.machine.packages import torch_of
+from autofit_launcher.shared import interpreter
 from autofit_launcher.shared.sizes import GIB, format_size
 
 LEAST_SHARED_BYTES = GIB
@@ -87,32 +85,20 @@ def _card(card: Card) -> Check:
 
 def _torch(driver: int | None, *, on_card: bool) -> Iterator[Check]:
     """PyTorch's build, which a card needs to be for CUDA, and for none that the ``driver`` doesn't know."""
-    try:
-        version = metadata.version("torch")
-    except metadata.PackageNotFoundError:
-        cure = "pip install torch, unless your trainer has an environment of its own."
-        yield Check(subject="torch", found="not installed beside autofit", cure=cure)
+    torch = torch_of(python := interpreter.persons())
+    if torch is None:
+        cure = f"{python} -m pip install torch, or activate the environment that has it."
+        yield Check(subject="torch", found=f"not installed for {python}", cure=cure)
         return
-    cuda = _cuda_of_torch()
-    found = f"{version}, {f'built for CUDA {cuda}' if cuda else 'built without CUDA'}"
-    if on_card and not cuda:
+    found = f"{torch.version}, {f'built for CUDA {torch.cuda}' if torch.cuda else 'built without CUDA'}, {python}"
+    if on_card and not torch.cuda:
         cure = "Install a CUDA build (pip's usual one), or run with device=cpu."
         yield Check(subject="torch", found=found, needed="a build with CUDA", cure=cure, stops=True)
-    elif driver is not None and int(cuda.partition(".")[0] or 0) > driver:
+    elif driver is not None and int(torch.cuda.partition(".")[0] or 0) > driver:
         cure = f"Renew the driver, or install a torch that is built for CUDA {driver}."
         yield Check(subject="torch", found=found, needed=f"CUDA {driver}, which the driver knows", cure=cure, stops=True)
     else:
         yield Check(subject="torch", found=found)
-
-
-def _cuda_of_torch() -> str:
-    """CUDA's version by torch/version.py, which is read and not imported; empty for a build without CUDA."""
-    spec = importlib.util.find_spec("torch")
-    with suppress(OSError):
-        text = (Path(spec.origin).parent / "version.py").read_text(encoding="utf-8") if spec and spec.origin else ""
-        said = re.search(r"^cuda\b[^=]*= '([\d.]+)'", text, re.MULTILINE)
-        return said[1] if said else ""
-    return ""
 
 
 # -- memory, the folder of runs

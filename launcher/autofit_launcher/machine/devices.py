@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from autofit_launcher.errors import BadInput, Fault
+from autofit_launcher.errors import BadInput, Fault, refusal
 from autofit_launcher.machine import allocator, host
 from autofit_launcher.machine import nvml as nvml_module
 from autofit_launcher.machine.headroom import DEFAULT, LEAST_BYTES, cap_of
@@ -126,11 +126,7 @@ def find(
         return replace(budget, driver=nvml_module.driver_of(api))
     if kind == "auto" and not absence.broken:
         return _on_cpu(0, memory_bytes, headroom, (f"no GPU is used: {absence.found}",))
-    raise _refused("device.kind", f"{kind} is asked, but {absence.found}", absence.cure)
-
-
-def _refused(key: str, found: str, cure: str) -> BadInput:
-    return BadInput([Fault(key=key, found=found, cure=cure)])
+    raise refusal(f"{kind} is asked, but {absence.found}", absence.cure, key="device.kind")
 
 
 def chosen_kind(kind: str) -> str:
@@ -228,7 +224,7 @@ def _too_high(index: int, count: int, env: Mapping[str, str]) -> BadInput:
     wish = env.get("CUDA_VISIBLE_DEVICES")
     under = f" (CUDA_VISIBLE_DEVICES={wish})" if wish is not None else ""
     found = f"{index} is asked, but {'1 card' if count == 1 else f'{count} cards'} can be seen{under}"
-    return _refused("device.index", found, "Use 0." if count == 1 else f"Use a number from 0 to {count - 1}.")
+    return refusal(found, "Use 0." if count == 1 else f"Use a number from 0 to {count - 1}.", key="device.index")
 
 
 def card_faults(card: Card, memory_bytes: int | None = None, *, share: bool = False) -> list[Fault]:
@@ -337,10 +333,10 @@ def _on_cpu(index: int, memory_bytes: int | None, headroom: float | None, notes:
     headroom = DEFAULT["cpu"] if headroom is None else headroom
     if platform.system() != "Linux":
         found = f"a CPU budget needs Linux's RLIMIT_DATA, and this is {platform.system() or 'another system'}"
-        raise _refused("device.kind", found, "Run in WSL, a Linux container or a machine with an NVIDIA card.")
+        raise refusal(found, "Run in WSL, a Linux container or a machine with an NVIDIA card.", key="device.kind")
     if index != 0:
         cure = "A CPU has index 0 only; cards are counted with device.kind=cuda."
-        raise _refused("device.index", f"{index} is asked on the cpu", cure)
+        raise refusal(f"{index} is asked on the cpu", cure, key="device.index")
     notes = list(notes)
     total, free, machine = host.memory()
     if total < machine:
@@ -349,11 +345,11 @@ def _on_cpu(index: int, memory_bytes: int | None, headroom: float | None, notes:
         asked = format_size(memory_bytes)
         found = f"{asked} is asked, but {format_size(free)} of {format_size(total)} of host memory is available"
         cure = f"Ask for {_round(free)} or less, or leave it empty for {host.PART:.0%} of what is available."
-        raise _refused("device.memory", found, cure)
+        raise refusal(found, cure, key="device.memory")
     budget = memory_bytes or int(free * host.PART)
     if cap_of(budget, headroom) <= 0:
         found = f"{format_size(budget)} is the budget, and at least {format_size(LEAST_BYTES)} of a CPU's stay free"
-        raise _refused("device.memory", found, "Give it more; device.headroom=0 keeps nothing free.")
+        raise refusal(found, "Give it more; device.headroom=0 keeps nothing free.", key="device.memory")
     if memory_bytes is None:
         share = f"{host.PART:.0%} of the {format_size(free)} of host memory available now"
         notes.append(f"the budget is {share}; device.memory sets it")

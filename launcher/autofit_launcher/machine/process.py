@@ -35,7 +35,6 @@ import psutil
 from autofit_launcher.errors import Interrupted
 from autofit_launcher.machine.bars import WIDE
 from autofit_launcher.shared import procfs
-from autofit_launcher.shared.ending import Ending
 from autofit_launcher.shared.orders import ASKS_STACKS, HELD, TEMPORARY
 
 TOKEN = "AUTOFIT_CHILD"
@@ -67,6 +66,26 @@ class AwakeTime:
         self.seconds += min(now - self._looked, self.MOST_S)
         self._looked = now
         return self.seconds
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ending:
+    """The end of a child process, as the launcher saw it from outside."""
+
+    returncode: int
+    """Exit status as ``subprocess`` gives it: negative for a signal."""
+    timed_out: bool = False
+    stood_still: str = ""
+    """Stacks of its processes, if it was ended because it stood still; empty for any other end."""
+    seconds: float = 0.0
+    """Duration without pauses (Ctrl-Z)."""
+    peak_data_bytes: int = 0
+    """Most VmData seen of one of its processes: a signal may have ended it before it could report."""
+    stderr_tail: str = ""
+    read_only: str = ""
+    """The reason why its folder could not be written, as seen when it had ended; empty if it could."""
+    full_disk: str = ""
+    """The disk that was full then; empty if none was."""
 
 
 @dataclass(slots=True)
@@ -391,27 +410,18 @@ def output_of(argv: Sequence[str], *, env: Mapping[str, str] | None = None, time
     return done.returncode, (done.stderr or done.stdout) if done.returncode else done.stdout
 
 
-def python_module(module: str, *arguments: str) -> tuple[str, ...]:
-    """argv that runs a module of this installation with this interpreter.
+def python_module(module: str, *arguments: str, python: str = sys.executable) -> tuple[str, ...]:
+    """argv that runs a module of this installation, with this interpreter or one that has no autofit.
 
     ``-P`` keeps the working folder out of ``sys.path``: a user's ``datasets/`` there must not be taken for the package of that name.
     """
-    return (sys.executable, "-P", str(ENTRY), module, *arguments)
+    return (python, "-P", str(ENTRY), module, *arguments)
 
 
 def program(name: str) -> str:
     """The path of a program: on PATH, else beside this interpreter (an environment that isn't activated), else just its name."""
     beside = Path(sys.executable).parent / name
     return shutil.which(name) or (str(beside) if os.sep not in name and beside.is_file() else name)
-
-
-def interpreter_of(program: str) -> str:
-    """The interpreter that a program runs on: itself if it is one, or the one beside it (torchrun, accelerate); else this process's."""
-    found = shutil.which(program)
-    beside = Path(found).with_name("python") if found is not None else None
-    if beside is None or not beside.exists():
-        return sys.executable
-    return str(found) if beside.name in Path(str(found)).name else str(beside)
 
 
 ENTRY = Path(__file__).absolute().parents[1] / "__main__.py"

@@ -1,17 +1,24 @@
-"""Chooses the devices of a training that runs on several, by ``device.cards``: a budget for every rank. Never imports torch."""
+"""Chooses the devices of a training that runs on several, by ``device.cards``: a budget for every rank; starts a command once on each."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
-from autofit_launcher.errors import BadInput, Fault
+from autofit_launcher.errors import BadInput, Fault, refusal
 from autofit_launcher.machine import devices, host, nvml
 from autofit_launcher.machine.devices import Budget
+from autofit_launcher.shared import interpreter
 from autofit_launcher.shared.sizes import format_size
 
+TORCHRUN = ("-P", "-m", "torch.distributed.run")
+"""``-P``: a person's ``queue.py`` in the working folder isn't torchrun's."""
+HERE = "--local_addr=localhost"
+"""Ranks of one machine meet there. Where a machine's own name doesn't resolve (a container), torchrun would wait for itself forever."""
+_refused = partial(refusal, key="device.cards")
 Cards = str | int | tuple[int | str, ...] | None
 """``device.cards``: "all", so many, or which (numbers among the visible cards, or UUIDs). None: one device, ``device.index``."""
 
@@ -39,7 +46,7 @@ def budget_of(cards: Cards, kind: str, *, index: int = 0, **options: Any) -> Bud
             faults += [fault for fault in refused.faults if fault not in faults]
     if len({one.name for one in found}) > 1:
         kinds = "; ".join(f"{one.index}: {one.name}, {format_size(one.total_bytes)}" for one in found)
-        faults.append(_fault(f"cards of different kinds ({kinds})", "Every card gets the same batch: name cards of one kind."))
+        faults += _refused(f"cards of different kinds ({kinds})", "Every card gets the same batch: name cards of one kind.").faults
     if faults:
         raise BadInput(faults)
     return _together(found)
@@ -112,7 +119,7 @@ def _on_cpu(count: int, options: dict[str, Any]) -> Budget:
     asked = options.get("memory_bytes")
     if asked and asked * count > whole.free_bytes:
         found = f"{format_size(asked)} for each of {count} processes is asked, but {format_size(whole.free_bytes)} is available"
-        raise BadInput([Fault(key="device.memory", found=found, cure=f"Ask for {format_size(whole.free_bytes // count)} or less.")])
+        raise refusal(found, f"Ask for {format_size(whole.free_bytes // count)} or less.", key="device.memory")
     one = devices.find("cpu", **{**options, "memory_bytes": asked or whole.budget_bytes // count})
     ceiling = max(one.budget_bytes, min(one.ceiling_bytes, int(whole.free_bytes * host.PART) // count))
     note = f"{count} processes on this CPU, each with {format_size(one.budget_bytes)}, play a card each"
@@ -123,9 +130,18 @@ def _said(cards: Cards) -> str:
     return ",".join(map(str, cards)) if isinstance(cards, tuple) else str(cards)
 
 
-def _fault(found: str, cure: str) -> Fault:
-    return Fault(key="device.cards", found=found, cure=cure)
+def launched(command: Sequence[str], *, devices: int = 1) -> tuple[str, ...]:
+    """The words that start ``command`` on so many devices of this machine."""
+    if devices == 1:
+        return tuple(command)
+    python, program = _program(command)
+    return (python, *TORCHRUN, "--nproc_per_node", str(devices), HERE, *program)
 
 
-def _refused(found: str, cure: str) -> BadInput:
-    return BadInput([_fault(found, cure)])
+def _program(command: Sequence[str]) -> tuple[str, tuple[str, ...]]:
+    """Splits a command into (the interpreter that runs torchrun, the program in torchrun's terms)."""
+    first, *rest = command
+    is_python = os.path.basename(first).startswith("python")
+    if is_python and rest and (rest[0] == "-m" or not rest[0].startswith("-")):
+        return first, tuple(rest)
+    return first if is_python else interpreter.of(first), ("--no-python", *command)

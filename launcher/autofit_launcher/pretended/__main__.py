@@ -11,10 +11,10 @@ import sys
 from collections.abc import Sequence
 from typing import cast, get_args
 
-from autofit_launcher.errors import COMMAND_LINE, BadInput, Fault
-from autofit_launcher.machine import process
+from autofit_launcher.errors import COMMAND_LINE, BadInput, refusal
 from autofit_launcher.pretended import catalogue
 from autofit_launcher.pretended.cards import Cards, Computed, of_this_process
+from autofit_launcher.shared import interpreter
 from autofit_launcher.shared.sizes import parse_size
 
 WORDS = ("gpu", "cards", "computed", "memory", "cudnn")
@@ -24,11 +24,11 @@ def main(argv: Sequence[str]) -> int:
     """Becomes the command; returns 1 where that can't be."""
     try:
         cards, command = _asked(argv)
-        environment = of_this_process(cards, python=process.interpreter_of(command[0]))
+        environment = of_this_process(cards, python=interpreter.of(command[0]))
         try:
             os.execvpe(command[0], command, environment)
         except OSError as error:
-            raise _bad("", f"{command[0]} can't be started: {error.strerror}", "Name a program that is installed.") from None
+            raise refusal(f"{command[0]} can't be started: {error.strerror}", "Name a program that is installed.") from None
     except BadInput as error:
         print(f"pretended: {error}", file=sys.stderr)
         return int(error.exit_code)
@@ -36,14 +36,14 @@ def main(argv: Sequence[str]) -> int:
 
 def _asked(argv: Sequence[str]) -> tuple[Cards, list[str]]:
     if "--" not in argv or argv[-1] == "--":
-        raise _bad("", "no command", f"Write it behind --: {__doc__.split('``')[1]}")
+        raise refusal("no command", f"Write it behind --: {__doc__.split('``')[1]}")
     at = list(argv).index("--")
     words = dict(word.partition("=")[::2] for word in argv[:at])
     for name in set(words) - set(WORDS):
-        raise _bad(name, "no such setting", f"There are {', '.join(WORDS)}.")
+        raise refusal("no such setting", f"There are {', '.join(WORDS)}.", key=name, where=COMMAND_LINE)
     (model,) = catalogue.named([words.get("gpu", "h100_80gb")])
     if words.get("computed", "all") not in get_args(Computed):
-        raise _bad("computed", repr(words["computed"]), f"It is one of {', '.join(get_args(Computed))}.")
+        raise refusal(repr(words["computed"]), f"It is one of {', '.join(get_args(Computed))}.", key="computed", where=COMMAND_LINE)
     try:
         cards = Cards(
             model=model,
@@ -53,12 +53,8 @@ def _asked(argv: Sequence[str]) -> tuple[Cards, list[str]]:
             cudnn_share=float(words.get("cudnn", 0)),
         )
     except ValueError as error:
-        raise _bad("", str(error), "Sizes are written as 16GiB, other settings as numbers.") from None
+        raise refusal(str(error), "Sizes are written as 16GiB, other settings as numbers.") from None
     return cards, list(argv[at + 1 :])
-
-
-def _bad(key: str, found: str, cure: str) -> BadInput:
-    return BadInput([Fault(key=key, found=found, cure=cure, where=COMMAND_LINE)])
 
 
 if __name__ == "__main__":

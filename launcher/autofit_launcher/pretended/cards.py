@@ -86,7 +86,7 @@ def played(cards: Cards, *, python: str = sys.executable) -> Iterator[dict[str, 
 
 def of_this_process(cards: Cards, *, python: str = sys.executable) -> dict[str, str]:
     """The environment of commands that find these cards while this process lives; a later call removes what dead processes have left."""
-    built = libraries.built(libraries.torch_of(python), python=python)
+    built = libraries.built(python)
     for left in SHARED.glob(f"{_NAMED}[0-9]*"):
         owner = left.name.removeprefix(_NAMED).partition("-")[0]
         if not psutil.pid_exists(int(owner)):

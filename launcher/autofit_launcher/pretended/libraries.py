@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from autofit_launcher import paths
-from autofit_launcher.errors import BadInput, Fault
+from autofit_launcher.errors import BadInput, Fault, refusal
 from autofit_launcher.machine import process
+from autofit_launcher.machine.packages import Torch, torch_of
 
 NATIVE = Path(__file__).with_name("native")
 COMPILER = "gcc"
@@ -25,17 +26,6 @@ _ASKING = ("libtorch_cuda", "libtorch_python", "libtorch_cuda_linalg", "libtorch
 """PyTorch's libraries that call CUDA's."""
 _BINARIES = "import torch; print(*(name.removeprefix('sm_') for name in torch.cuda.get_arch_list() if name.startswith('sm_')))"
 _KEPT_BINARIES = "binaries.txt"
-_WHERE = "import importlib.util as u; s = u.find_spec('torch'); print(s.origin if s else '')"
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Torch:
-    """An installed PyTorch."""
-
-    folder: Path
-    version: str
-    cuda: str
-    """The CUDA that it was built with, as "13.2"; empty for a CPU build."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -71,27 +61,14 @@ def binary_for(folder: Path, capability: int) -> int:
     return max((one for one in there if one <= capability), default=capability)
 
 
-def torch_of(python: str) -> Torch:
-    """The PyTorch that a Python would import; it isn't imported for that. Raises BadInput where there is none."""
-    status, said = process.output_of([python, "-c", _WHERE])
-    origin = said.strip()
-    if status or not origin:
-        raise BadInput([Fault(key="", found=f"{python} has no PyTorch", cure="Install torch there, or name the Python that has it.")])
-    folder = Path(origin).parent
-    versions = (folder / "version.py").read_text(encoding="utf-8")
-    return Torch(folder=folder, version=_value(versions, "__version__"), cuda=_value(versions, "cuda"))
+def built(python: str = sys.executable) -> Path:
+    """The folder of the libraries for the PyTorch of a Python; made at its first use, in some seconds.
 
-
-def _value(said: str, name: str) -> str:
-    found = re.search(rf"^{name}(?::[^=]+)? = '([^']*)'", said, flags=re.MULTILINE)
-    return found[1] if found else ""
-
-
-def built(torch: Torch, *, python: str = sys.executable) -> Path:
-    """The folder of the libraries for this PyTorch; made at its first use, in some seconds.
-
-    Raises BadInput where it is a CPU build, where there is no compiler, or where CUDA's headers aren't installed beside it.
+    Raises BadInput where there is none or a CPU build, where there is no compiler, or where CUDA's headers aren't installed beside it.
     """
+    torch = torch_of(python)
+    if torch is None:
+        raise refusal(f"{python} has no PyTorch", "Install torch there, or name a Python that has it.", where="")
     if not torch.cuda:
         cure = "A pretended card needs a CUDA build of PyTorch (pip's usual one on Linux); it needs no card."
         raise BadInput([Fault(key="", found=f"torch {torch.version} is built for the CPU alone", cure=cure)])
@@ -165,8 +142,7 @@ def _soname(torch: Torch, library: Library) -> str:
     told = _run(["readelf", "-d", str(torch.folder / "lib" / "libtorch_cuda.so")])
     found = re.search(rf"\[({re.escape(library.name)}[.\d]*)\]", told)
     if found is None:
-        cure = "Use a pip wheel of torch for Linux."
-        raise BadInput([Fault(key="", found=f"torch {torch.version} doesn't link {library.name}", cure=cure)])
+        raise refusal(f"torch {torch.version} doesn't link {library.name}", "Use a pip wheel of torch for Linux.", where="")
     return found[1]
 
 
@@ -210,6 +186,5 @@ def _run(argv: Sequence[str]) -> str:
         cure = "Install the compiler's tools (Debian and Ubuntu: apt install gcc binutils)."
         raise BadInput([Fault(key="", found=f"{argv[0]} can't be started ({said})", cure=cure)])
     if status:
-        cure = "This is autofit's fault; please tell us."
-        raise BadInput([Fault(key="", found=f"a pretended card could not be built: {said.strip()[-1000:]}", cure=cure)])
+        raise refusal(f"a card could not be built: {said.strip()[-1000:]}", "This is autofit's fault; please tell us.", where="")
     return said

@@ -11,11 +11,11 @@ from typing import Any
 from autofit_launcher.config.schema import Value
 from autofit_launcher.ladder.rungs import Rung
 from autofit_launcher.ladder.verdict import Kind, Verdict
-from autofit_launcher.shared.ending import Ending
+from autofit_launcher.machine.process import Ending
+from autofit_launcher.shared.files import maybe_full
 from autofit_launcher.shared.memory_failures import MemoryFailure, Source, maybe_memory, memory_failure, no_semaphore, not_handed_over
 from autofit_launcher.shared.report import NOT_EXACT, OVER_CAP, Phase, TrialReport
 from autofit_launcher.shared.sizes import MIB, format_size
-from autofit_launcher.shared.write_failures import maybe_full
 
 _DEATHS_BY_FULL_MEMORY = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT)
 _NEAR_LIMIT = 0.9  # a native library that does not check its allocation dies at the limit, not far below it

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, cast
 from autofit_launcher.adapter.commands import Command, TrialPlan
 from autofit_launcher.adapter.registry import words_of
 from autofit_launcher.config.schema import Value
-from autofit_launcher.errors import BadInput, Fault
+from autofit_launcher.errors import BadInput, Fault, refusal
 from autofit_launcher.history.records import RoomRecord, TrialRecord
 from autofit_launcher.ladder import search
 from autofit_launcher.ladder.rungs import ACCUMULATION, MICRO_BATCH, Ladder, Rung
@@ -20,10 +20,9 @@ from autofit_launcher.ladder.verdict import Kind, Verdict
 from autofit_launcher.machine import allocator, devices, host, process, stack_dump
 from autofit_launcher.machine.allocator import allocator_environment
 from autofit_launcher.machine.host_meter import HostMeter, HostUse
-from autofit_launcher.machine.process import Child
+from autofit_launcher.machine.process import Child, Ending
 from autofit_launcher.shared import procfs
 from autofit_launcher.shared.activity import doing
-from autofit_launcher.shared.ending import Ending
 from autofit_launcher.shared.memory_failures import Source, lost_in
 from autofit_launcher.shared.orders import RANKS, REPORT, STACKS, Orders
 from autofit_launcher.shared.report import (
@@ -316,8 +315,7 @@ def _fetched(command: Command, place: Path) -> None:
     with process.forward_signals(child):
         ending = process.wait(child, stderr=log)
     if ending.returncode != 0:
-        found = f"fetching failed: {ending.stderr_tail.strip()[-1000:]}"
-        raise BadInput([Fault(key="ask.model", found=found, cure="Fetch it by hand.", where=str(log))])
+        raise refusal(f"fetching failed: {ending.stderr_tail.strip()[-1000:]}", "Fetch it by hand.", key="ask.model", where=str(log))
 
 
 def _orders(job: Job, rung: Rung, plan: TrialPlan, place: Path) -> Orders:

@@ -28,7 +28,7 @@ def test_those_that_are_torn_or_have_diverged_are_passed_over_and_behind_the_fir
 
 
 def test_where_the_weights_cant_be_looked_at_the_file_is_taken_to_be_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(resuming.process, "interpreter_of", lambda program: "no-such-program")
+    monkeypatch.setattr(resuming.interpreter, "of", lambda program: "no-such-program")
     place = saved(tmp_path / "1.pt", diverged=True)
     assert [one.path for one in whole(resuming.look([place], program="python", saves=resuming.Saves()))] == [place]
 
@@ -39,7 +39,7 @@ def test_the_interpreter_beside_the_scripts_program_is_asked(tmp_path: Path, mon
         (tmp_path / name).write_text("#!/bin/sh\n")
         (tmp_path / name).chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert resuming.process.interpreter_of(program) == (str(tmp_path / "python") if program != "no-such-program" else sys.executable)
+    assert resuming.interpreter.of(program) == (str(tmp_path / "python") if program != "no-such-program" else sys.executable)
 
 
 def of_trainer(place: Path, number: int, *, without: str = "") -> Path:

@@ -53,9 +53,14 @@ def test_the_asked_rung_is_the_plain_yolo_command(yolo_dataset: Path, tmp_path: 
 
 @pytest.mark.parametrize(("there", "refused"), [("8.2.103", True), ("8.3.0", False), ("9.0.0.dev0", False)])
 def test_only_an_ultralytics_older_than_any_that_was_run_is_refused(
-    yolo_dataset: Path, monkeypatch: pytest.MonkeyPatch, there: str, refused: bool
+    yolo_dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there: str, refused: bool
 ) -> None:
-    monkeypatch.setattr("importlib.metadata.version", lambda name: there)
+    package, real = tmp_path / "package", environment.installed()
+    package.mkdir()
+    (package / "cfg").symlink_to(real / "cfg")
+    (package / "utils").symlink_to(real / "utils")
+    (package / "__init__.py").write_text(f'__version__ = "{there}"\n')
+    monkeypatch.setattr(environment, "installed", lambda name="": package)
     faults = [fault for fault in UltralyticsAdapter(make(yolo_dataset)).check() if fault.key == "trainer.adapter"]
     assert [fault.cure.startswith("Install a later one: pip install 'ultralytics>=8.3.0'") for fault in faults] == [True] * refused
 

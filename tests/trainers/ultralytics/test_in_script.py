@@ -134,10 +134,10 @@ def test_what_is_not_started_as_python_script_is_refused_in_words() -> None:
         yolo_recognise.understand(["torchrun", "--nproc_per_node", "2", "train.py"])
 
 
-def test_a_python_of_another_environment_is_refused_by_its_name(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+def test_a_python_of_another_environment_without_ultralytics_is_refused_by_its_name() -> None:
     Path("train.py").write_text(SAFE)
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", "other"], check=True)
-    with pytest.raises(BadInput, match=r"other/bin/python isn't of the environment that autofit runs in"):
+    with pytest.raises(BadInput, match=r"ultralytics is not installed for \S*other/bin/python. \S*other/bin/python -m pip install"):
         yolo_recognise.understand(["other/bin/python", "train.py"])
 
 

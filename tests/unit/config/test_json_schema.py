@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from autofit_launcher.config.json_schema import of_a_file
+from autofit_launcher.config.schema import of_a_file
 from tests.helpers.places import ROOT
 
 SCHEMA = of_a_file()

@@ -181,15 +181,6 @@ def test_a_headroom_that_is_no_fraction_is_refused(said: object) -> None:
     assert fault.key == "device.headroom" and "less than 1" in fault.cure
 
 
-def test_a_key_that_is_withdrawn_is_refused_with_what_holds_instead_and_a_run_folder_is_read_without_it() -> None:
-    (fault,) = draft(recover={"split": True}).faults
-    assert fault.key == "recover.split" and "withdrawn" in fault.found and "restart one rung lower" in fault.cure
-    (section,) = draft(notify={"command": "date"}).faults
-    assert section.key == "notify" and "say it behind autofit's own" in section.cure
-    old = {"recover": {"split": True, "restarts": 2}, "launch": {"kind": "here", "slurm": {"nodes": 1}}, "notify": {"command": None}}
-    assert recipes.without_withdrawn(old) == {"recover": {"restarts": 2}, "launch": {"kind": "here", "slurm": {}}}
-
-
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.dictionaries(st.sampled_from(KEYS), JSON, min_size=1, max_size=4))
 def test_whatever_a_recipe_says_it_becomes_a_ladder_or_faults_with_cures(changes: dict[str, Any]) -> None:

@@ -45,16 +45,6 @@ def test_an_interrupted_run_is_read_as_it_was_launched(tmp_path: Path) -> None:
     assert found.draft.recipe.model_copy(update={"recover": RECIPE.recover, "device": RECIPE.device}) == RECIPE
 
 
-def test_a_recipe_of_a_version_with_keys_that_are_gone_is_still_read(tmp_path: Path) -> None:
-    folder = run_folder(tmp_path)
-    written = (folder / "recipe.yaml").read_text()
-    older = written.replace("trial:\n", "trial:\n  standby: true\n")
-    assert "standby: true" in older
-    (folder / "recipe.yaml").write_text(older)
-    assert prepare.resumable(str(folder), []).draft.recipe == RECIPE
-    assert "this key is withdrawn" in refusal(folder, "trial.standby=true"), "what is typed now is told"
-
-
 def test_a_folder_that_is_not_there_or_is_no_run(tmp_path: Path) -> None:
     assert "there is no such folder" in refusal(tmp_path / "nowhere")
     (tmp_path / "data").mkdir()

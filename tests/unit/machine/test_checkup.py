@@ -8,12 +8,13 @@ import pytest
 
 from autofit_launcher.machine import checkup, host
 from autofit_launcher.machine.checkup import Check
+from autofit_launcher.machine.packages import Torch
 from tests.helpers.nvml_stand_in import GIB, MIB, FakeCard, FakeNvml
 
 
 @pytest.fixture
 def torch_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkup, "_cuda_of_torch", lambda: "13.2")
+    monkeypatch.setattr(checkup, "torch_of", lambda python: Torch(folder=Path(), version="2.11", cuda="13.2"))
 
 
 def looked(place: Path, *cards: FakeCard, cuda: int = 13000, **environ: str) -> dict[str, Check]:
@@ -35,7 +36,7 @@ def test_a_driver_that_is_too_old_for_pytorchs_build_stops(tmp_path: Path, torch
 
 
 def test_pytorch_without_cuda_stops_where_a_card_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkup, "_cuda_of_torch", lambda: "")
+    monkeypatch.setattr(checkup, "torch_of", lambda python: Torch(folder=Path(), version="2.11", cuda=""))
     assert looked(tmp_path, FakeCard())["torch"].stops
     nowhere = {line.subject: line for line in checkup.checks({}, folder=tmp_path, nvml=FakeNvml(error=12))}  # no library
     assert not nowhere["torch"].stops and "without CUDA" in nowhere["torch"].found
@@ -75,7 +76,8 @@ def test_cuda_of_the_installed_torch_is_read_without_importing_it() -> None:
     import subprocess
     import sys
 
-    code = "import sys; from autofit_launcher.machine import checkup; print(checkup._cuda_of_torch(), 'torch' in sys.modules)"
+    code = "import sys; from autofit_launcher.machine import packages\n"
+    code += "print(packages.torch_of(sys.executable).cuda, 'torch' in sys.modules)"
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     import torch
 

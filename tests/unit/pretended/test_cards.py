@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from autofit_launcher.errors import BadInput
+from autofit_launcher.machine.packages import Torch
 from autofit_launcher.pretended import libraries
 from autofit_launcher.pretended.__main__ import _asked
 from autofit_launcher.shared.sizes import GIB, MIB
@@ -174,14 +175,15 @@ def test_what_is_asked_for_comes_to_the_command() -> None:
     assert command == ["python", "train.py", "--", "x"]
 
 
-def test_a_cpu_build_of_pytorch_is_refused_in_words(tmp_path: Path) -> None:
-    torch = libraries.Torch(folder=tmp_path, version="2.9.1+cpu", cuda="")
+def test_a_cpu_build_of_pytorch_is_refused_in_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(libraries, "torch_of", lambda python: Torch(folder=tmp_path, version="2.9.1+cpu", cuda=""))
     with pytest.raises(BadInput, match="built for the CPU alone"):
-        libraries.built(torch)
+        libraries.built()
 
 
 def test_a_machine_without_a_compiler_is_told_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(shutil, "which", lambda name: None)
+    monkeypatch.setattr(libraries, "torch_of", lambda python: Torch(folder=tmp_path, version="2.15.0", cuda="13.2"))
     with pytest.raises(BadInput, match="gcc is not installed"):
-        libraries.built(libraries.Torch(folder=tmp_path, version="2.15.0", cuda="13.2"))
+        libraries.built()

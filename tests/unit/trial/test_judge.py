@@ -12,7 +12,7 @@ import pytest
 from autofit_launcher.inside.recorder import failure_of
 from autofit_launcher.ladder.rungs import Rung
 from autofit_launcher.ladder.verdict import Kind, Verdict
-from autofit_launcher.shared.ending import Ending
+from autofit_launcher.machine.process import Ending
 from autofit_launcher.shared.memory_failures import lost_in, memory_failure
 from autofit_launcher.shared.report import OVER_CAP, Failure, Phase, PhaseUse, TrialReport
 from autofit_launcher.shared.sizes import MIB

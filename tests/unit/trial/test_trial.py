@@ -16,7 +16,7 @@ from autofit_launcher.ladder.rungs import Rung, Wheel, build
 from autofit_launcher.ladder.verdict import Kind
 from autofit_launcher.machine import process
 from autofit_launcher.machine.devices import Budget
-from autofit_launcher.shared.ending import Ending
+from autofit_launcher.machine.process import Ending
 from autofit_launcher.shared.orders import Orders
 from autofit_launcher.shared.report import TrialReport
 from autofit_launcher.trainers.suite import cpu_budget

@@ -16,8 +16,7 @@ from typing import Any, ClassVar
 
 from autofit_launcher.adapter import log_line, wheel_names
 from autofit_launcher.adapter.build import WheelSpec
-from autofit_launcher.adapter.commands import Command, TrialPlan
-from autofit_launcher.adapter.inputs import Inputs
+from autofit_launcher.adapter.commands import Command, Inputs, TrialPlan
 from autofit_launcher.adapter.log_line import LogLine, TrainerWords
 from autofit_launcher.adapter.progress import Progress
 from autofit_launcher.adapter.protocol import FIRST, Adapter, Correction, RunStart, Saved, Weights, row_by_row
@@ -29,8 +28,9 @@ from autofit_launcher.errors import BadInput, Fault
 from autofit_launcher.ladder.asked import Asked
 from autofit_launcher.ladder.rungs import CHECKPOINTING, Ladder, Rung, halves_down
 from autofit_launcher.ladder.twins import Finding
-from autofit_launcher.machine import process, ranks, torchrun
+from autofit_launcher.machine import process, ranks
 from autofit_launcher.machine.devices import Budget
+from autofit_launcher.shared import interpreter
 from autofit_launcher.trainers.script import (
     arrived,
     checks,
@@ -110,6 +110,10 @@ class ScriptAdapter(Adapter):
         return recognise.understand(words, value=value)
 
     @cached_property
+    def python(self) -> str:  # type: ignore[override]
+        return recognise.python_of(self.args.command)
+
+    @cached_property
     def args(self) -> ScriptArgs:
         """The recipe's ``trainer.args``, validated. Raises BadInput with a fault for each wrong key.
 
@@ -120,7 +124,7 @@ class ScriptAdapter(Adapter):
         script, begin = recognise.script_of(read.command)
         if cards == 1 or begin != 2 or script is None or not training_arguments.named(files_of(script)):
             return read
-        return read.model_copy(update={"command": torchrun.launched(read.command, devices=cards)})
+        return read.model_copy(update={"command": ranks.launched(read.command, devices=cards)})
 
     # -- what is asked ------------------------------------------------------------------------------------------------
 
@@ -195,7 +199,8 @@ class ScriptAdapter(Adapter):
         here = any(Path(place, name).exists() for place in ("", f"{self.recipe.data}/models"))
         if here or "model" not in self.args.spelled or not _ON_THE_HUB.fullmatch(name):
             return None
-        return Command(argv=process.python_module("autofit_launcher.trainers.script.inside.fetch", name))
+        fetch = "autofit_launcher.trainers.script.inside.fetch"
+        return Command(argv=process.python_module(fetch, name, python=interpreter.of(self.args.command[0])))
 
     # -- what its own words ran -----------------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
@@ -11,6 +12,7 @@ from autofit_launcher.config.schema import Recipe
 from autofit_launcher.errors import Fault, did_you_mean
 from autofit_launcher.ladder.rungs import CHECKPOINTING
 from autofit_launcher.machine import devices, ranks
+from autofit_launcher.machine.packages import package_folder
 from autofit_launcher.trainers.script import configs, recognise, rules
 from autofit_launcher.trainers.script.rules import ScriptArgs
 from autofit_launcher.trainers.script.said import begin, in_config, spelling_of
@@ -58,9 +60,20 @@ def _command_faults(args: ScriptArgs) -> list[Fault]:
     script = script_among(args.command)
     if script is not None and not Path(script).is_file():
         return [Fault(key=key, found=f"there is no script {script!r} in {Path.cwd()}", cure="Give its path.")]
-    return []
+    return _torch_faults(args, key)
 
 
+def _torch_faults(args: ScriptArgs, key: str) -> list[Fault]:
+    """A script that imports PyTorch, started by a Python that hasn't got it."""
+    python, (script, _) = recognise.python_of(args.command), recognise.script_of(args.command)
+    imports = python and script is not None and _TORCH.search(script.read_text(encoding="utf-8", errors="ignore"))
+    if not imports or package_folder("torch", python=python) is not None:
+        return []
+    cure = f"Install it there ({python} -m pip install torch), or start the script with the Python that has it: THAT/bin/python {script}"
+    return [Fault(key=key, found=f"{script} imports torch, and {python} has none", cure=cure)]
+
+
+_TORCH = re.compile(r"^(import|from) ([\w, ]+, *)?torch\b", re.MULTILINE)
 _UNSPELLED = ("micro_batch", "accumulation")
 """Wheels that the first trial shows where no word says them."""
 

@@ -5,6 +5,8 @@ Nothing is run. What the words don't tell, the first trial shows, which is the c
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,21 +16,9 @@ from autofit_launcher.adapter.python_source import files_of
 from autofit_launcher.adapter.recognised import Belief, Understood
 from autofit_launcher.errors import PLACE, BadInput, Fault
 from autofit_launcher.machine import devices
-from autofit_launcher.trainers.script import configs, launchers, source_values
-from autofit_launcher.trainers.script.candidates import (
-    COMMAND_LINE,
-    LENGTHS,
-    WHOLE,
-    believed,
-    counted_out,
-    defaults,
-    in_config,
-    in_parts,
-    in_python,
-    is_count,
-    is_default,
-    on_the_line,
-)
+from autofit_launcher.shared import interpreter
+from autofit_launcher.trainers.script import candidates, configs, launchers, source_values
+from autofit_launcher.trainers.script.candidates import COMMAND_LINE, LENGTHS, WHOLE, is_count
 from autofit_launcher.trainers.script.declared import of_script
 from autofit_launcher.trainers.script.spelling import ITSELF, OUTSIDE
 
@@ -51,19 +41,19 @@ def understand(words: Sequence[str], *, value: str = "") -> Understood:
     files = files_of(script) if script is not None else ()
     config = configs.named(words[begin:])  # not those of its launcher
     held, declared = configs.held_if(config), of_script(script) if script is not None else []
-    python = in_python([Path(word) for word in words[begin:] if word.endswith(".py") and Path(word).is_file()], declared)
+    python = candidates.in_python([Path(word) for word in words[begin:] if word.endswith(".py") and Path(word).is_file()], declared)
     declared = [replace(flag, default=python.get(flag.spelling, flag.default)) for flag in declared]
-    found = [*on_the_line(words, begin, declared), *in_config(held, config), *defaults(declared)]
-    beliefs, unclear = believed(in_parts(found))
+    found = [*candidates.on_the_line(words, begin, declared), *candidates.in_config(held, config), *candidates.defaults(declared)]
+    beliefs, unclear = candidates.believed(candidates.in_parts(found))
     whole = beliefs.pop(WHOLE, None)
     if any(belief.source == COMMAND_LINE for wheel, belief in beliefs.items() if wheel in LENGTHS):  # then no other length is meant
-        beliefs = {wheel: one for wheel, one in beliefs.items() if wheel not in LENGTHS or not is_default(one)}
+        beliefs = {wheel: one for wheel, one in beliefs.items() if wheel not in LENGTHS or not candidates.is_default(one)}
     beliefs = {wheel: one for wheel, belief in beliefs.items() if _usable(one := _of_whole(belief, whole))}
     if value:
         beliefs |= source_values.beliefs(source_values.pointed(script, value), files)
     if "micro_batch" in beliefs and "accumulation" not in beliefs and not any("accumulation" in one for one in unclear):
         beliefs["accumulation"] = _accumulation(files, whole)
-    lengths = counted_out(found)
+    lengths = candidates.counted_out(found)
     if beliefs.get("micro_batch", _NONE).spelling.startswith("value:"):
         lengths = lengths or source_values.lengths(source_values.pointed(script, value))
     if "micro_batch" not in beliefs:
@@ -171,6 +161,11 @@ def script_of(words: Sequence[str]) -> tuple[Path | None, int]:
                 return found, at + 2
             begin = at + 2  # a module that is installed: a launcher of scripts (torch.distributed.run), or the trainer itself
     return None, begin
+
+
+def python_of(words: Sequence[str]) -> str:
+    """Returns the path of the interpreter that the words start a script with, as far as they tell; empty where only their program knows."""
+    return interpreter.of(words[0]) if re.match(r"python|torchrun|accelerate|deepspeed", os.path.basename(words[0])) else ""
 
 
 def launched(words: Sequence[str]) -> launchers.LauncherWords:

@@ -19,7 +19,7 @@ from autofit_launcher.adapter.commands import Checkpoint
 from autofit_launcher.adapter.protocol import NOT_FINITE, Weights
 from autofit_launcher.adapter.python_source import parsed
 from autofit_launcher.machine import process
-from autofit_launcher.shared import checkpoint_files
+from autofit_launcher.shared import checkpoint_files, interpreter
 from autofit_launcher.trainers.script import training_arguments
 
 log = logging.getLogger(__name__)
@@ -105,7 +105,7 @@ def _finite(paths: Sequence[Path], program: str) -> Mapping[Path, bool | None]:
     """Tells of each checkpoint whether its weights are finite; None, or nothing at all, where that can't be seen."""
     if not paths:
         return {}
-    status, said = process.output_of((process.interpreter_of(program), str(_INSIDE), *map(str, paths)), timeout_s=LOOK_S)
+    status, said = process.output_of((interpreter.of(program), str(_INSIDE), *map(str, paths)), timeout_s=LOOK_S)
     if status != 0:
         log.info("no look at the weights of %s: %s", paths[0], said.strip()[-500:])
         return {}

@@ -20,8 +20,7 @@ from typing import Any, ClassVar
 from autofit_launcher import paths
 from autofit_launcher.adapter import log_line
 from autofit_launcher.adapter.build import WheelSpec
-from autofit_launcher.adapter.commands import Command, TrialPlan, absolute, preloaded
-from autofit_launcher.adapter.inputs import Inputs, package_folder
+from autofit_launcher.adapter.commands import Command, Inputs, TrialPlan, absolute, preloaded
 from autofit_launcher.adapter.log_line import LogLine, TrainerWords
 from autofit_launcher.adapter.progress import VALIDATE, Progress
 from autofit_launcher.adapter.protocol import FIRST, Adapter, Correction, RunStart, Saved
@@ -32,8 +31,9 @@ from autofit_launcher.history.run_folder import RunFolder
 from autofit_launcher.ladder.asked import Asked
 from autofit_launcher.ladder.rungs import Ladder, Rung
 from autofit_launcher.ladder.twins import Finding, FindingKind
-from autofit_launcher.machine import devices, process, torchrun
+from autofit_launcher.machine import devices, process, ranks
 from autofit_launcher.machine.devices import Budget
+from autofit_launcher.shared import interpreter
 from autofit_launcher.shared.orders import LABELS
 from autofit_launcher.trainers.ultralytics import arguments as yolo_arguments
 from autofit_launcher.trainers.ultralytics import checks, environment, recognise, resuming, small_training
@@ -42,6 +42,7 @@ from autofit_launcher.trainers.ultralytics import models as yolo_models
 from autofit_launcher.trainers.ultralytics.checks import TASKS
 from autofit_launcher.trainers.ultralytics.models import from_weights, smaller, start_of
 
+_FETCH = "autofit_launcher.trainers.ultralytics.inside.fetch"
 _EXACT = ("yolo.py", ("exact_settings.py", "exact_trainer.py", "layer_checkpointing.py", "yolo_ranks.py"))
 """Files of ``native``: the one that the processes of a command load, and those that it needs beside it."""
 _KEPT_IN = "kept_in"
@@ -95,6 +96,13 @@ class UltralyticsAdapter(Adapter):
 
     # -- what is asked ------------------------------------------------------------------------------------------------
 
+    def __init__(self, recipe: Recipe) -> None:
+        super().__init__(recipe)
+        own = Path(sys.executable).with_name("yolo")
+        interpreter.follow(self.script[0] if self.script else str(own) if own.exists() else "yolo")
+        self.python = interpreter.persons()
+        self._yolo = str(Path(self.python).with_name("yolo"))
+
     @cached_property
     def script(self) -> tuple[str, ...]:
         """The command of a person's own script, as they typed it, where that is what trains."""
@@ -125,6 +133,7 @@ class UltralyticsAdapter(Adapter):
 
     def check(self) -> list[Fault]:
         """Values of arguments are held against Ultralytics' own check along with the data set."""
+        yolo_arguments.known()
         found = yolo_arguments.faults(self.args, asked=self.recipe.ask)
         return [*found, *checks.faults(self.recipe, self._task(), ranks=self.asked.world_size), *self._data[1]]
 
@@ -151,7 +160,8 @@ class UltralyticsAdapter(Adapter):
         return Inputs(
             data=[facts.yaml_path, *map(Path, files), *(Path(yolo_data.label_path(image)) for image in files)],
             models={name: start.path if start else None for name, start in starts.items()} | {amp.name: amp if amp.is_file() else None},
-            packages=[folder for folder in (package_folder("ultralytics"),) if folder is not None],
+            packages=[folder for folder in (environment.installed(),) if folder is not None],
+            program=self.python,
             more={
                 "tensorboard": str(bool(yolo_models.setting("tensorboard"))),  # the one logger that is in a trial
                 **{f"start of {name}": start.file if start else "" for name, start in starts.items()},
@@ -199,7 +209,7 @@ class UltralyticsAdapter(Adapter):
         assert isinstance(micro_batch, int)
         said = {"task": self._task(), "size": size, "images": micro_batch * self.asked.world_size, "densest": 300}
         maker = str(paths.home() / "examples" / "boxes" / "make_boxes.py")
-        prepare = (sys.executable, maker, str(place), *(f"--{name}={value}" for name, value in said.items()))
+        prepare = (self.python, maker, str(place), *(f"--{name}={value}" for name, value in said.items()))
         return self.recipe.model_copy(update={"data": str(place / "data.yaml"), "prepare": prepare})
 
     def _fetch(self, rung: Rung) -> Command | None:
@@ -209,7 +219,7 @@ class UltralyticsAdapter(Adapter):
         on_card = yolo_arguments.value_of(self.args, "amp") and devices.chosen_kind(self.recipe.device.kind) == "cuda"
         wanted = on_card and not amp.is_file() and yolo_models.fetchable(amp.name)
         words = ("" if start.path else start.file, *((str(amp),) if wanted else ()))
-        return Command(argv=process.python_module("autofit_launcher.trainers.ultralytics.inside.fetch", *words)) if any(words) else None
+        return Command(argv=process.python_module(_FETCH, *words, python=self.python)) if any(words) else None
 
     def trial(self, rung: Rung, budget: Budget, *, folder: Path, cache: Path) -> TrialPlan:
         """The full run's own command, in the trial's folder."""
@@ -219,7 +229,7 @@ class UltralyticsAdapter(Adapter):
             args["cache"] = False  # an image is read whole from its .npy as from its .jpg
         command, goes_on = (self._exact(rung, args, folder=place, set=more) for more in ({}, {"resume": "{checkpoint}"}))
         payload = {
-            "argv": list(torchrun.launched(command.argv, devices=rung.world_size)),
+            "argv": list(ranks.launched(command.argv, devices=rung.world_size)),
             "env": dict(command.env),
             "files": {str(path): text for path, text in command.files.items()},
             "micro_batch": rung.micro_batch,
@@ -267,7 +277,8 @@ class UltralyticsAdapter(Adapter):
         elif self._settings(rung) or more or budget.kind != "cpu" or self.script or self._elsewhere or rung.world_size > 1:
             command = self._exact(rung, self._placed(args, folder), folder=folder, set=more)
         else:
-            command = Command(argv=("yolo", *self._words(self._placed(args, folder))))
+            yolo = "yolo" if process.program("yolo") == self._yolo else self._yolo
+            command = Command(argv=(yolo, *self._words(self._placed(args, folder))))
         return replace(command, base=environment.BASE, told={LABELS: str(RunFolder(folder).cache / "labels")})
 
     def _words(self, args: Mapping[str, Any]) -> list[str]:
@@ -277,7 +288,7 @@ class UltralyticsAdapter(Adapter):
     def _exact(self, rung: Rung, args: Mapping[str, Any], *, folder: Path, set: Mapping[str, Any], **more: Any) -> Command:
         """``set`` and ``more``: of ``ExactSettings``."""
         place, settings = folder.absolute() / "native", {**self._settings(rung), **more}
-        argv = (sys.executable, *(self.script[1:] or (str(Path(sys.executable).with_name("yolo")), *self._words(args))))
+        argv = (self.python, *(self.script[1:] or (self._yolo, *self._words(args))))
         if self.script:
             set = {**{key: value for key, value in args.items() if key != "model"}, **set}
         if self.script or self._elsewhere:

@@ -12,8 +12,9 @@ from typing import Any
 
 import yaml
 
-from autofit_launcher.adapter.inputs import package_folder
-from autofit_launcher.errors import BadInput, Fault
+from autofit_launcher.errors import Fault, refusal
+from autofit_launcher.shared import interpreter
+from autofit_launcher.trainers.ultralytics import environment
 
 ELSEWHERE: Mapping[str, str] = {
     "batch": "It is the ladder's: set ask.micro_batch (samples per device); autofit works out batch and nbs.",
@@ -33,14 +34,18 @@ ELSEWHERE: Mapping[str, str] = {
 """Arguments that a recipe sets elsewhere, or that no trial can stand for: key -> what to do instead."""
 
 
-@lru_cache(maxsize=1)
 def known() -> Mapping[str, Any]:
     """Every argument of the installed version, and its default. Raises BadInput where there is none."""
-    package = package_folder("ultralytics")
+    package, python = environment.installed(), interpreter.persons()
     if package is None:
-        cure = "pip install ultralytics torch torchvision."
-        raise BadInput([Fault(key="trainer.adapter", found="the package ultralytics is not installed", cure=cure)])
-    defaults: dict[str, Any] = yaml.safe_load((package / "cfg" / "default.yaml").read_text(encoding="utf-8"))
+        cure = f"{python} -m pip install ultralytics torch torchvision; or activate the environment that has it."
+        raise refusal(f"the package ultralytics is not installed for {python}", cure, key="trainer.adapter")
+    return _defaults(package / "cfg" / "default.yaml")
+
+
+@lru_cache(maxsize=1)
+def _defaults(path: Path) -> Mapping[str, Any]:
+    defaults: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
     return defaults
 
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import importlib.metadata
+import re
 from collections.abc import Iterator
-from contextlib import suppress
 
 from packaging.version import Version
 
-from autofit_launcher.adapter.faults import destination_faults
+from autofit_launcher.adapter.commands import destination_faults
 from autofit_launcher.config.schema import Recipe
 from autofit_launcher.errors import BadInput, Fault
 from autofit_launcher.machine import devices
-from autofit_launcher.trainers.ultralytics import models
+from autofit_launcher.trainers.ultralytics import environment, models
 
 OLDEST = "8.3.0"
 TASKS = ("detect", "segment", "pose", "obb")
@@ -21,10 +20,11 @@ _STRIDE = 32  # of every YOLO detector up to P5; P6 models have 64, for which Ul
 
 
 def faults(recipe: Recipe, task: str, *, ranks: int) -> Iterator[Fault]:
-    with suppress(importlib.metadata.PackageNotFoundError):
-        if Version(there := importlib.metadata.version("ultralytics")) < Version(OLDEST):
-            cure = f"Install a later one: pip install 'ultralytics>={OLDEST}' (docs/versions.md says which were run)."
-            yield Fault(key="trainer.adapter", found=f"ultralytics {there} is older than any that was run", cure=cure)
+    package = environment.installed()
+    said = re.search(r'^__version__ = "([^"]+)', (package / "__init__.py").read_text(encoding="utf-8"), re.MULTILINE) if package else None
+    if said is not None and Version(said[1]) < Version(OLDEST):
+        cure = f"Install a later one: pip install 'ultralytics>={OLDEST}' (docs/versions.md says which were run)."
+        yield Fault(key="trainer.adapter", found=f"ultralytics {said[1]} is older than any that was run", cure=cure)
     if task not in TASKS:
         yield Fault(key="trainer.task", found=f"task {task!r} is not covered", cure=f"Covered: {', '.join(TASKS)}.")
     if recipe.data is None:

@@ -12,6 +12,7 @@ from typing import Any
 
 from autofit_launcher.errors import Fault
 from autofit_launcher.machine import process
+from autofit_launcher.shared import interpreter
 from autofit_launcher.trainers.ultralytics import environment
 
 LONGEST_S = 120.0
@@ -38,7 +39,7 @@ def inspect(data: str, task: str, args: Mapping[str, Any] | None = None) -> tupl
     said = json.dumps({"data": data.strip(), "task": task, "args": dict(args or {})})
     with tempfile.TemporaryDirectory(prefix="autofit-look-") as place:
         env = {**environment.prepare(Path(place)), "TMPDIR": place}
-        status, output = process.output_of(process.python_module(_INSIDE, said), env=env, timeout_s=LONGEST_S)
+        status, output = process.output_of(process.python_module(_INSIDE, said, python=interpreter.persons()), env=env, timeout_s=LONGEST_S)
     if status:
         why = f"took longer than {LONGEST_S:g} s" if status == 124 else f"failed: {output.strip()[-500:]}"
         return None, [Fault(key="data", found=f"looking at {data} {why}", cure="Is its disk at hand, and does `yolo checks` run?")]

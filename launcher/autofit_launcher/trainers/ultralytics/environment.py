@@ -1,4 +1,4 @@
-"""Makes an environment in which Ultralytics writes only into a given folder and uses no network. Standard library only.
+"""Finds the Python that has Ultralytics, and makes an environment in which that writes only into a given folder and uses no network.
 
 Left to itself Ultralytics writes settings and a font beside the user's own, asks for updates and installs packages; a settings folder that
 is new drops the user's data and weights folders, so they are copied.
@@ -6,14 +6,21 @@ is new drops the user's data and weights folders, so they are copied.
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import shutil
 from pathlib import Path
 
+from autofit_launcher.machine.packages import package_folder
+from autofit_launcher.shared import interpreter
+
 BASE = {"ultralytics": ("autofit_launcher.trainers.ultralytics.inside.imports",)}
 """Modules that trial and full run import before a CPU budget is taken (``Command.base``): the same in both, so the base is the same."""
+
+
+def installed(name: str = "ultralytics") -> Path | None:
+    """The folder of a package there; None where it isn't installed."""
+    return package_folder(name, python=interpreter.persons())
 
 
 def prepare(folder: Path) -> dict[str, str]:
@@ -53,8 +60,7 @@ def _copy_settings(config: Path) -> None:
 
 def _copy_font(wanted: Path) -> None:
     """``check_font`` asks GitHub for Arial.ttf unless a file of that name is there; YOLO_OFFLINE does not stop it."""
-    spec = importlib.util.find_spec("matplotlib")
-    spare = Path(spec.origin or "").parent / "mpl-data" / "fonts" / "ttf" / "DejaVuSans.ttf" if spec is not None else Path()
+    spare = (installed("matplotlib") or Path()) / "mpl-data" / "fonts" / "ttf" / "DejaVuSans.ttf"
     found = next((one for one in (user_config_folder() / "Arial.ttf", spare) if one.is_file()), None)
     if not wanted.exists():
         shutil.copyfile(found, wanted) if found is not None else wanted.touch()

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from urllib.parse import urlsplit
 
-from autofit_launcher.adapter.inputs import package_folder
 from autofit_launcher.errors import BadInput, Fault
 from autofit_launcher.machine import process
 from autofit_launcher.trainers.ultralytics import environment
@@ -139,10 +138,13 @@ def network_is_there() -> bool:
 # What the installed version has and keeps
 
 
-@functools.cache
 def assets() -> frozenset[str]:
     """Every file that the installed version downloads by name."""
-    root = package_folder("ultralytics")
+    return _assets(environment.installed())
+
+
+@functools.cache
+def _assets(root: Path | None) -> frozenset[str]:
     tree = ast.parse((root / "utils" / "downloads.py").read_text(encoding="utf-8") if root is not None else "")
     for node in tree.body:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "GITHUB_ASSETS_NAMES":
@@ -150,10 +152,9 @@ def assets() -> frozenset[str]:
     return frozenset()
 
 
-@functools.cache
 def shipped() -> dict[str, Path]:
     """Architectures that the package ships."""
-    root = package_folder("ultralytics")
+    root = environment.installed()
     return {path.name: path for path in sorted((root / "cfg" / "models").rglob("*.yaml"))} if root is not None else {}
 
 
@@ -167,6 +168,6 @@ def setting(key: str) -> object:
 
 def weights_dir() -> Path:
     """Finds the folder of weights behind the given path: the user's setting, else ``weights`` in the package's git checkout, or here."""
-    root = package_folder("ultralytics")
+    root = environment.installed()
     above = root.resolve().parents if root is not None else ()
     return Path(str(setting("weights_dir") or next((one for one in above if (one / ".git").exists()), Path()) / "weights"))

@@ -8,21 +8,23 @@ from __future__ import annotations
 import json
 import re
 import shlex
-import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from autofit_launcher.adapter.commands import script_among
 from autofit_launcher.adapter.python_source import files_of
 from autofit_launcher.adapter.recognised import Belief, Doubt, Understood, typed
-from autofit_launcher.errors import PLACE, BadInput, Fault
+from autofit_launcher.errors import PLACE, refusal
 from autofit_launcher.machine import process
-from autofit_launcher.trainers.ultralytics import environment
+from autofit_launcher.shared import interpreter
+from autofit_launcher.trainers.ultralytics import arguments, environment
 
 LONGEST_S = 300.0
 """So long may a script take to its training, imports included."""
+_LOOK = "autofit_launcher.trainers.ultralytics.inside.look"
 _TASKS = ("detect", "segment", "classify", "pose", "obb", "semantic", "depth")
 _MODES = ("train", "val", "predict", "export", "track", "benchmark")
 _ALL_CARDS = re.compile(r"(?:cuda:)?\d+(?:,(?:cuda:)?\d+)*")
@@ -30,6 +32,8 @@ _USES = re.compile(r"^\s*(from|import) ultralytics\b", re.MULTILINE)
 _TRAINS = re.compile(r"\.(train|tune)\(\s*(\*\*|(?!mode\b)\w+\s*=)|(YOLO|RTDETR)\([^()]*\)\.train\(")
 _WHEELS = {"model": "model", "batch": "micro_batch", "imgsz": "image_size", "multi_scale": "multi_scale"}
 _ELSEWHERE = (*_WHEELS, "data", "device")
+
+_refused = partial(refusal, key=PLACE)
 
 
 def understand(words: Sequence[str]) -> Understood | None:
@@ -40,7 +44,7 @@ def understand(words: Sequence[str]) -> Understood | None:
     if Path(words[0]).name in ("yolo", "ultralytics"):
         pairs, task, mode = _read(words[1:])
         if mode != "train":
-            _refuse(f"yolo {mode} trains nothing", "autofit fits trainings: yolo detect train ...")
+            raise _refused(f"yolo {mode} trains nothing", "autofit fits trainings: yolo detect train ...")
         asked = {"model": "yolo26n.pt", "batch": 16, "imgsz": 640, **pairs, "task": task}
         args = {key: value for key, value in pairs.items() if key not in _ELSEWHERE}
         return _understood(words, asked, args, source="yolo")
@@ -87,10 +91,6 @@ def _understood(words: Sequence[str], asked: Mapping[str, Any], args: Mapping[st
     )
 
 
-def _refuse(found: str, cure: str) -> NoReturn:
-    raise BadInput([Fault(key=PLACE, found=found, cure=cure)])
-
-
 # ----------------------------------------------------------------------------------------------------------------------
 # Cards, and each card's part of the batch
 
@@ -108,7 +108,7 @@ def _batch_of_each(batch: Any, cards: Sequence[int]) -> Any:
     if batch % len(cards):
         below = batch // len(cards) * len(cards)
         found = f"batch={batch} over {len(cards)} cards: Ultralytics would train {below} of them"
-        _refuse(found, f"Take a multiple of {len(cards)}: batch={below + len(cards)}.")
+        raise _refused(found, f"Take a multiple of {len(cards)}: batch={below + len(cards)}.")
     return batch // len(cards)
 
 
@@ -140,7 +140,7 @@ def _read(words: Sequence[str]) -> tuple[dict[str, Any], str | None, str]:
         elif re.fullmatch(r"[a-z_]+", key):
             pairs[key] = True
         else:
-            _refuse(f"{word!r} is no argument of yolo", "Arguments are key=value, as in epochs=100.")
+            raise _refused(f"{word!r} is no argument of yolo", "Arguments are key=value, as in epochs=100.")
     return pairs, pairs.pop("task", task), pairs.pop("mode", mode) or "train"
 
 
@@ -156,26 +156,24 @@ def _trains(script: Path) -> bool:
 
 
 def _refuse_program(program: Sequence[str], script: str) -> None:
-    """Raises BadInput for what isn't ``python script.py``, and for a Python of another environment than autofit's."""
+    """Raises BadInput for what isn't ``python script.py``, and where its Python has no Ultralytics."""
     if not program or not Path(program[0]).name.startswith("python") or any(option != "-u" for option in program[1:]):
-        _refuse(f"{script} trains with Ultralytics, and isn't started as python {script}", "Start it so: autofit run -- python ...")
-    status, said = process.output_of((program[0], "-c", "import sys; print(sys.prefix)"))
-    if status or said.strip() != sys.prefix:
-        found = f"{program[0]} isn't of the environment that autofit runs in ({sys.prefix})"
-        _refuse(found, f"Start it with autofit's own ({sys.executable}), or install autofit beside the script's Ultralytics.")
+        raise _refused(f"{script} trains with Ultralytics, and isn't started as python {script}", "Start it so: autofit run -- python ...")
+    interpreter.follow(program[0])
+    arguments.known()
 
 
 def _looked(script: Sequence[str]) -> Mapping[str, Any]:
     """Returns what ``inside.look`` found. Raises BadInput where the script didn't come to its training, or autofit can't turn that."""
     with tempfile.TemporaryDirectory(prefix="autofit-look-") as place:
         file = Path(place) / "found.json"
-        command = process.python_module("autofit_launcher.trainers.ultralytics.inside.look", str(file), *script)
+        command = process.python_module(_LOOK, str(file), *script, python=interpreter.persons())
         status, said = process.output_of(command, env={**environment.prepare(Path(place)), "TMPDIR": place}, timeout_s=LONGEST_S)
         found: Mapping[str, Any] = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
     if refused := found.get("refused"):
-        _refuse(f"{found['place'][0]} line {found['place'][1]} asks for {refused[0]}", refused[1])
+        raise _refused(f"{found['place'][0]} line {found['place'][1]} asks for {refused[0]}", refused[1])
     if not found:
         ended = f"took longer than {LONGEST_S:g} s to" if status == 124 else f"ended (exit status {status}) before"
         words = " ".join(said.strip().splitlines()[-1 if "Traceback" in said else -3 :])[-1500:] or "it said nothing"
-        _refuse(f"{shlex.join(script)} {ended} its training: {words}", "It is run up to model.train to see what it asks for.")
+        raise _refused(f"{shlex.join(script)} {ended} its training: {words}", "It is run up to model.train to see what it asks for.")
     return found

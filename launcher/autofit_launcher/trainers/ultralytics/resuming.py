@@ -16,7 +16,7 @@ from autofit_launcher.adapter.commands import Checkpoint
 from autofit_launcher.adapter.protocol import NOT_FINITE
 from autofit_launcher.errors import AutofitError
 from autofit_launcher.machine import process
-from autofit_launcher.shared import checkpoint_files
+from autofit_launcher.shared import checkpoint_files, interpreter
 from autofit_launcher.trainers.ultralytics import environment
 
 MOST_LOOKED_AT = 5
@@ -46,7 +46,8 @@ def _looked_at(paths: Sequence[Path]) -> dict[Path, Mapping[str, Any] | None]:
     if not paths:
         return {}
     with tempfile.TemporaryDirectory(prefix="autofit-look-") as place:
-        status, said = process.output_of(process.python_module(_INSIDE, *map(str, paths)), env=environment.prepare(Path(place)))
+        asks = process.python_module(_INSIDE, *map(str, paths), python=interpreter.persons())
+        status, said = process.output_of(asks, env=environment.prepare(Path(place)))
     if status != 0:
         raise AutofitError(f"looking at checkpoints failed: {said.strip()[-1000:]}")
     return dict(zip(paths, json.loads(said.splitlines()[-1]), strict=True))

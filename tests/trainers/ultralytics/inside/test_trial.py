@@ -13,7 +13,7 @@ import pytest
 
 from autofit_launcher.ladder.rungs import Rung
 from autofit_launcher.ladder.verdict import Kind
-from autofit_launcher.shared.ending import Ending
+from autofit_launcher.machine.process import Ending
 from autofit_launcher.shared.report import Phase
 from autofit_launcher.trainers.suite import snapshot
 from autofit_launcher.trainers.ultralytics import environment as ultralytics_env

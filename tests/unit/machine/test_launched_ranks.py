@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from autofit_launcher.machine.torchrun import launched
+from autofit_launcher.machine.ranks import launched
 
 PY = "/env/bin/python"
 RUN = "-P -m torch.distributed.run --nproc_per_node"

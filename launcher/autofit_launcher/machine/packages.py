@@ -1,0 +1,41 @@
+"""Finds packages that are installed for an interpreter, this process's or another, and its PyTorch, without importing them."""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+from autofit_launcher.machine import process
+
+
+@functools.cache
+def package_folder(name: str, *, python: str = sys.executable) -> Path | None:
+    """The folder of a package; None where it isn't installed."""
+    there = [*Path(python).parents[1].glob(f"lib/python3*/site-packages/{name}/__init__.py")]
+    if len(there) == 1 and not os.environ.get("PYTHONPATH"):
+        return there[0].parent
+    asks = f"import importlib.util as u; s = u.find_spec({name!r}); print(s.origin if s and s.origin else '')"
+    status, said = process.output_of((python, "-c", asks))
+    return Path(said.strip()).parent if not status and said.strip() else None
+
+
+class Torch(NamedTuple):
+    """An installed PyTorch."""
+
+    folder: Path
+    version: str
+    cuda: str
+    """The CUDA that it was built with, as "13.2"; empty for a CPU build."""
+
+
+def torch_of(python: str) -> Torch | None:
+    """The PyTorch that a Python would import; None where there is none."""
+    if (folder := package_folder("torch", python=python)) is None:
+        return None
+    text = (folder / "version.py").read_text(encoding="utf-8")
+    said = dict(re.findall(r"^(\w+)(?::[^=]+)? = '([^']*)'", text, re.MULTILINE))
+    return Torch(folder=folder, version=said.get("__version__", ""), cuda=said.get("cuda", ""))
