@@ -63,7 +63,7 @@ def _wheels() -> Iterator[str]:
 def recipes() -> str:
     """Each recipe: what it asks for, and its file with its comments."""
     parts = ["# Recipes", "", "A recipe is a YAML file; `autofit recipes copy NAME` puts a copy of your own into `./recipes`.", ""]
-    for path in sorted((ROOT / "recipes").glob("*.yaml")):
+    for path in sorted((ROOT / "recipes").rglob("*.yaml")):
         text = path.read_text(encoding="utf-8")
         told = yaml.safe_load(text)
         asked = ", ".join(f"`{name}: {json.dumps(value)}`" for name, value in told["ask"].items())

@@ -95,6 +95,14 @@ def test_the_persons_python_is_found_and_without_a_trainer_the_last_line_says_wh
     assert f"{envs / python}/bin/python" in last and "-m pip install" in last, done.stderr
 
 
+def test_a_python_that_is_too_old_to_be_watched_is_refused_by_its_version(envs: Path, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(TRAIN)
+    (tmp_path / "python").write_text("#!/bin/sh\necho 3.10\n")
+    (tmp_path / "python").chmod(0o755)
+    done = launched(envs, tmp_path, "tool/bin", "", ("run", "device=cpu", "--", str(tmp_path / "python"), "train.py"))
+    assert done.returncode == 1 and "/python is Python 3.10, and autofit watches trainings of Python 3.11" in done.stderr
+
+
 def test_what_trains_in_a_container_is_said_to_be_out_of_reach(envs: Path, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(TRAIN)
     done = launched(envs, tmp_path, "person/bin", "", ("run", "--", "docker", "run", "image", "python", "train.py"))

@@ -47,7 +47,7 @@ def test_every_key_and_every_recipe_has_its_place_there(site: Path) -> None:
     known = dict(manual.fields(Recipe))
     assert len(known) > 30 and [key for key in known if key not in keys] == []
     assert all(one in keys for one in ("ask.image_size", "ladder.wheels.NAME.floor", "device.host_headroom = 0.1"))
-    assert [path.stem for path in (ROOT / "recipes").glob("*.yaml") if path.stem not in recipes] == []
+    assert [path.stem for path in (ROOT / "recipes").rglob("*.yaml") if path.stem not in recipes] == []
 
 
 def test_the_pictures_are_those_that_are_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

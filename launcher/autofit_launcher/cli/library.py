@@ -8,16 +8,19 @@ from pathlib import Path
 import yaml
 
 from autofit_launcher.cli.call import Answer, Call
-from autofit_launcher.config.recipe_files import recipe_files
+from autofit_launcher.config.recipe_files import JOBS, recipe_files
 from autofit_launcher.errors import ExitCode, did_you_mean, refusal
 
 
 def recipes(call: Call) -> Answer:
     if call.words:
         return _copied(call)
-    found = [{"name": name, "summary": _summary(path), "file": str(path)} for name, path in sorted(recipe_files().items())]
-    width = max((len(recipe["name"]) for recipe in found), default=0)
+    by_kind = sorted(recipe_files().items(), key=lambda one: (one[1].parent.name == JOBS, one[0]))
+    found = [{"name": name, "summary": _summary(path), "file": str(path)} for name, path in by_kind]
+    width, job = max((len(recipe["name"]) for recipe in found), default=0), False
     for recipe in found:
+        if not job and (job := Path(recipe["file"]).parent.name == JOBS):
+            call.terminal.say("", "Five jobs as they were asked for, each on its own data and card:")
         call.terminal.say(f"{recipe['name']:<{width + 2}}{recipe['summary']}")
     return Answer(status=ExitCode.DONE, record={"recipes": found})
 

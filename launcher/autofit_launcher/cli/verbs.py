@@ -243,6 +243,10 @@ def completions(line: str) -> list[str] | None:
     if len(typed) < 2 or (len(typed) == 2 and not line.endswith(" ")):
         return [verb.name for verb in VERBS]
     verb = find(typed[1])
+    if typed[-1].startswith("recipe=") and not line[-1].isspace():
+        from autofit_launcher.config.recipe_files import recipe_files
+
+        return [word for name in sorted(recipe_files()) if (word := f"recipe={name}").startswith(typed[-1])]
     if verb is not None and verb.takes in (Takes.RECIPE, Takes.EITHER):
         return None
     return list(verb.valued) if verb is not None else []

@@ -9,6 +9,8 @@ from pathlib import Path
 
 from autofit_launcher.paths import entry_points, home
 
+JOBS = "jobs"
+"""Folder of the built-in recipes of five jobs, each at its own data, size and card; the others are for anybody's."""
 GROUP = "autofit.recipes"
 """Entry points of packages that bring recipes: ``name = "package:folder"``."""
 
@@ -25,7 +27,7 @@ def _of_packages() -> Iterator[Path]:
 
 def recipe_files() -> dict[str, Path]:
     """Finds recipes, built-in ones, those of installed packages, then the user's own: name -> file. Of one name the last counts."""
-    folders = (home() / "recipes", *_of_packages(), Path.cwd() / "recipes")
+    folders = (home() / "recipes", home() / "recipes" / JOBS, *_of_packages(), Path.cwd() / "recipes")
     return {path.stem: path for folder in folders for path in sorted(folder.glob("*.yaml"))}
 
 

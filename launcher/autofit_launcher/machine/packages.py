@@ -11,6 +11,8 @@ from typing import NamedTuple
 
 from autofit_launcher.machine import process
 
+LEAST = "3.11"
+
 
 @functools.cache
 def package_folder(name: str, *, python: str = sys.executable) -> Path | None:
@@ -21,6 +23,14 @@ def package_folder(name: str, *, python: str = sys.executable) -> Path | None:
     asks = f"import importlib.util as u; s = u.find_spec({name!r}); print(s.origin if s and s.origin else '')"
     status, said = process.output_of((python, "-c", asks))
     return Path(said.strip()).parent if not status and said.strip() else None
+
+
+@functools.cache
+def too_old(python: str) -> str:
+    """Says of an interpreter that it is older than what acts in a trainer's process; empty for any other."""
+    asks = "import sys; sys.version_info < (3, 11) and print(*sys.version_info[:2], sep='.')"
+    status, said = process.output_of((python, "-c", asks)) if python != sys.executable else (0, "")
+    return f"{python} is Python {said.strip()}, and autofit watches trainings of Python {LEAST} or newer" if said and not status else ""
 
 
 class Torch(NamedTuple):

@@ -40,7 +40,7 @@ def faults(value: Any, told: dict[str, Any], place: str = "") -> Iterator[str]:
                 yield from faults(one, known.get(key, others if isinstance(others, dict) else {}), f"{place}.{key}")
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "recipes").glob("*.yaml")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", sorted((ROOT / "recipes").rglob("*.yaml")), ids=lambda path: path.stem)
 def test_every_recipe_keeps_to_the_schema(path: Any) -> None:
     assert list(faults(yaml.safe_load(path.read_text(encoding="utf-8")), SCHEMA)) == []
 

@@ -14,7 +14,7 @@ from tests.helpers.places import ROOT
 
 def test_no_recipe_advises_an_extra() -> None:
     """On PyPI a stranger's project has the name."""
-    assert not [path for path in (ROOT / "recipes").glob("*.yaml") if "autofit[" in path.read_text(encoding="utf-8")]
+    assert not [path for path in (ROOT / "recipes").rglob("*.yaml") if "autofit[" in path.read_text(encoding="utf-8")]
 
 
 def recipe(folder: Path, prepare: str) -> None:

@@ -12,7 +12,7 @@ from autofit_launcher.config.schema import Recipe
 from autofit_launcher.errors import Fault, did_you_mean
 from autofit_launcher.ladder.rungs import CHECKPOINTING
 from autofit_launcher.machine import devices, ranks
-from autofit_launcher.machine.packages import package_folder
+from autofit_launcher.machine.packages import package_folder, too_old
 from autofit_launcher.trainers.script import configs, recognise, rules
 from autofit_launcher.trainers.script.rules import ScriptArgs
 from autofit_launcher.trainers.script.said import begin, in_config, spelling_of
@@ -66,6 +66,8 @@ def _command_faults(args: ScriptArgs) -> list[Fault]:
 def _torch_faults(args: ScriptArgs, key: str) -> list[Fault]:
     """A script that imports PyTorch, started by a Python that hasn't got it."""
     python, (script, _) = recognise.python_of(args.command), recognise.script_of(args.command)
+    if python and (old := too_old(python)):
+        return [Fault(key=key, found=old, cure="Start it with such a one.")]
     imports = python and script is not None and _TORCH.search(script.read_text(encoding="utf-8", errors="ignore"))
     if not imports or package_folder("torch", python=python) is not None:
         return []

@@ -13,6 +13,7 @@ from typing import Any
 import yaml
 
 from autofit_launcher.errors import Fault, refusal
+from autofit_launcher.machine.packages import too_old
 from autofit_launcher.shared import interpreter
 from autofit_launcher.trainers.ultralytics import environment
 
@@ -40,6 +41,8 @@ def known() -> Mapping[str, Any]:
     if package is None:
         cure = f"{python} -m pip install ultralytics torch torchvision; or activate the environment that has it."
         raise refusal(f"the package ultralytics is not installed for {python}", cure, key="trainer.adapter")
+    if old := too_old(python):
+        raise refusal(old, "Train with such a one.", key="trainer.adapter")
     return _defaults(package / "cfg" / "default.yaml")
 
 
