@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
+from autofit_launcher.errors import refusal
 from autofit_launcher.machine import process
 
 LEAST = "3.11"
@@ -16,13 +17,15 @@ LEAST = "3.11"
 
 @functools.cache
 def package_folder(name: str, *, python: str = sys.executable) -> Path | None:
-    """The folder of a package; None where it isn't installed."""
+    """The folder of a package; None where it isn't installed. Raises BadInput where the interpreter doesn't start."""
     there = [*Path(python).parents[1].glob(f"lib/python3*/site-packages/{name}/__init__.py")]
     if len(there) == 1 and not os.environ.get("PYTHONPATH"):
         return there[0].parent
     asks = f"import importlib.util as u; s = u.find_spec({name!r}); print(s.origin if s and s.origin else '')"
     status, said = process.output_of((python, "-c", asks))
-    return Path(said.strip()).parent if not status and said.strip() else None
+    if status:
+        raise refusal(f"{python} can't be asked for {name}: {said.strip()[-300:]}", "Start it by hand.", where="")
+    return Path(said.strip()).parent if said.strip() else None
 
 
 @functools.cache

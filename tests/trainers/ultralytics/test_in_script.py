@@ -67,7 +67,7 @@ def test_a_script_with_a_dict_asks_for_what_arrives_and_is_left_as_it_is(folder:
     assert found.device == {"kind": "cuda", "cards": [0, 1, 2, 3]}, "which this machine may not have: the launch says so then"
     assert found.ask == {"model": "yolov8n.yaml", "micro_batch": 8, "image_size": 1280, "checkpointing": False, "multi_scale": 1.0}
     assert found.args == {"command": [sys.executable, "train.py", "--data", str(yolo_dataset)], "epochs": 200, "optimizer": "AdamW"}
-    said = recognise.beliefs(found)
+    said = [f"{one.wheel:<16} {recognise.as_text(one.value):<8} {one}" for one in found.beliefs]
     place = "batch=32 over 4 cards; as it arrives at model.train, train.py line 13"
     assert f"micro_batch      8        batch= ({place})" in said, "64 // 2 is written nowhere"
     assert "image_size       1280     imgsz= (as it arrives at model.train, train.py line 13)" in said

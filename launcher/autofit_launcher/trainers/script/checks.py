@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from autofit_launcher.adapter.commands import script_among
 from autofit_launcher.config.schema import Recipe
-from autofit_launcher.errors import Fault, did_you_mean
+from autofit_launcher.errors import BadInput, Fault, did_you_mean
 from autofit_launcher.ladder.rungs import CHECKPOINTING
 from autofit_launcher.machine import devices, ranks
 from autofit_launcher.machine.packages import package_folder, too_old
@@ -69,10 +70,11 @@ def _torch_faults(args: ScriptArgs, key: str) -> list[Fault]:
     if python and (old := too_old(python)):
         return [Fault(key=key, found=old, cure="Start it with such a one.")]
     imports = python and script is not None and _TORCH.search(script.read_text(encoding="utf-8", errors="ignore"))
-    if not imports or package_folder("torch", python=python) is not None:
-        return []
+    lacks = False
+    with suppress(BadInput):  # one that doesn't start shows why in its trial
+        lacks = bool(imports) and package_folder("torch", python=python) is None
     cure = f"Install it there ({python} -m pip install torch), or start the script with the Python that has it: THAT/bin/python {script}"
-    return [Fault(key=key, found=f"{script} imports torch, and {python} has none", cure=cure)]
+    return [Fault(key=key, found=f"{script} imports torch, and {python} has none", cure=cure)] if lacks else []
 
 
 _TORCH = re.compile(r"^(import|from) ([\w, ]+, *)?torch\b", re.MULTILINE)
