@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from autofit_launcher import __version__
 from autofit_launcher.engine import reuse
 from tests.helpers.places import ROOT
 
@@ -34,6 +35,8 @@ def test_the_wheel_carries_configuration_recipes_and_the_demos_maker(wheel: Path
     assert "autofit_launcher/examples/digits/make_digits.py" in names
     assert {name.split("/")[0] for name in names if ".dist-info" not in name} == {"autofit_launcher"}
     assert "autofit_launcher/py.typed" in names
+    told = zipfile.ZipFile(wheel).read(f"{reuse.DISTRIBUTION}-{__version__}.dist-info/METADATA").decode()
+    assert "# autofit" in told and "](docs/" not in told, "an index can't follow a link into the repository"
     assert not [name for name in names if "/tests/" in name]
 
 
