@@ -74,7 +74,8 @@ def test_recipes_lists_the_built_in_and_the_persons_own(tmp_path: Path, autofit:
     (tmp_path / "recipes" / "mine.yaml").write_text("# @package _global_\nsummary: my own job\n")
     (tmp_path / "recipes" / "broken.yaml").write_text("a: [")
     done = autofit("recipes")
-    lines = {line.split()[0]: line for line in done.stdout.splitlines()}
+    lines = {line.split()[0]: line for line in done.stdout.splitlines() if line}
+    assert list(lines).index("yolo_demo") < list(lines).index("Five") < list(lines).index("yolov8x_a100"), "five jobs' stand apart"
     assert {"yolov8x_a100", "yolo11l_rtx4080s_component", "yolo11l_rtx4080s_solder", "yolo_demo", "mine"} <= set(lines)
     assert lines["mine"].endswith("my own job") and "can't be read" in lines["broken"]
     assert {"name": "mine", "summary": "my own job", "file": str(tmp_path / "recipes" / "mine.yaml")} in answer(
