@@ -1,23 +1,35 @@
-"""Shows a launch on the terminal as it goes on: its plan, trials and attempts. Decides nothing."""
+"""Shows a launch on the terminal as it goes on and how it has ended: its plan, trials, the ladder, attempts. Decides nothing."""
 
 from __future__ import annotations
+
+import shlex
+import signal
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from rich.console import Console
 from rich.text import Text
 
-from autofit_launcher.cli import outcome_view
-from autofit_launcher.cli.say import command, say
-from autofit_launcher.engine.launch import Fit, Screen
-from autofit_launcher.history.records import Status
-from autofit_launcher.ladder.rungs import Rung
+from autofit_launcher.cli.say import command, say, table
+from autofit_launcher.engine.launch import Fit, Screen, above_trial, least_need
+from autofit_launcher.full_run.cause import Ended
+from autofit_launcher.history.records import RunRecord, Status
+from autofit_launcher.history.runs import how_to_go_on
+from autofit_launcher.ladder import rungs
+from autofit_launcher.ladder.rungs import CHECKPOINTING, Rung
 from autofit_launcher.ladder.same_training import SameTraining
-from autofit_launcher.ladder.verdict import Kind
+from autofit_launcher.ladder.verdict import Kind, Verdict
 from autofit_launcher.machine import headroom
 from autofit_launcher.machine.devices import Budget
 from autofit_launcher.page import facts
-from autofit_launcher.shared.sizes import format_size
+from autofit_launcher.shared.memory_failures import OF_MACHINE
+from autofit_launcher.shared.report import DRAWN_BATCH, Phase
+from autofit_launcher.shared.sizes import GIB, MIB, format_duration, format_size
 from autofit_launcher.trial.job import Job
 from autofit_launcher.trial.trial import Trial
+
+_COLOURS = {Kind.FITS: "green", Kind.OUT_OF_MEMORY: "red", Kind.SPILLED: "red", Kind.CARD_TAKEN: "yellow", Kind.ALTERED: "yellow"}
+_OF_MEMORY = (Kind.FITS, Kind.OUT_OF_MEMORY, Kind.SPILLED)
 
 
 class Display(Screen):
@@ -44,7 +56,7 @@ class Display(Screen):
         verdict = trial.verdict
         line = Text.assemble(
             f"  rung {trial.rung.index:>3}  ",
-            (f"{verdict.kind.value:<14}", outcome_view.colour(verdict)),
+            (f"{verdict.kind.value:<14}", _colour(verdict)),
             f" {facts.size(verdict.peak_bytes):>9}  {trial.seconds:5.1f} s  ",
             _room(trial) if verdict.fits else verdict.why,
         )
@@ -78,7 +90,38 @@ class Display(Screen):
             self.say(f"  {note}", "dim")
 
     def fitted(self, fit: Fit) -> None:
-        outcome_view.summary(self._console, fit)
+        """Shows the ladder as far as it was walked, and what was given up."""
+        job, chosen = fit.job, fit.chosen
+        table(self._console, [_row(trial) for trial in fit.trials], left=("verdict",), title=f"{job.recipe.name} on {job.budget}")
+        if chosen is None:
+            self._no_fit(fit)
+            return
+        given_up = job.ladder.given_up(chosen.rung)
+        less = (f"{name} {rungs.value(used)} instead of {rungs.value(asked)}" for name, (asked, used) in given_up.items())
+        asked = job.ladder.effective_batch
+        self.say(_given_up(", ".join(less), _batch_words(chosen, asked), fit.same), "")
+        if chosen.rung.effective_batch != asked:
+            self.say(_learning_rate(asked, chosen.effective_batch))
+
+    def _no_fit(self, fit: Fit) -> None:
+        """Shows why nothing is launched; then a line for each thing that would help, and how to say it."""
+        if fit.status is not Status.NO_RUNG_FITS:
+            self.say(_stopped(fit), "red")
+            return
+        beside = bool(fit.trials) and all(trial.verdict.source in OF_MACHINE for trial in fit.trials)
+        where = "what the machine has beside its device" if beside else str(fit.job.budget)
+        self.say(f"No rung fits {where}: {_why(fit)}", "red")
+        for line in [] if beside else _cures(fit):
+            self.say(f"  {line}", "")
+
+    def reported(self, trial: Trial) -> None:
+        """Draws one trial, phase by phase."""
+        rows = []
+        for use in trial.report.uses:
+            peaks = {name: facts.size(getattr(use, f"{name}_bytes")) for name in ("allocated", "reserved", "outside", "device")}
+            rows.append({"phase": use.phase, "batches": str(use.batches), "seconds": f"{use.seconds:.2f}", **peaks})
+        table(self._console, rows, left=("phase",), title=f"rung {trial.rung.index}: {trial.rung}")
+        self.say(f"cap {format_size(trial.report.cap_bytes)}; {trial.report.optimizer_steps} optimizer steps", "")
 
     def launched(self, native: str) -> None:
         self.say("the same without autofit:", "")
@@ -86,9 +129,75 @@ class Display(Screen):
         self._console.print()
 
     def finished(self, fit: Fit) -> None:
-        """Shows how the full run ended; a launch that was interrupted is told by what interrupted it."""
-        if fit.outcome is not None and fit.status not in (Status.INTERRUPTED, Status.STOPPED):
-            outcome_view.ended(self._console, fit)
+        """Shows how the full run has ended, and what can be done where it failed; what interrupted a launch tells of that itself."""
+        outcome = fit.outcome
+        if outcome is None or fit.status in (Status.INTERRUPTED, Status.STOPPED):
+            return
+        if outcome.done:
+            self._done(fit, outcome)
+        else:
+            self.say(_failure(outcome), "red")
+            files = fit.job.folder.attempt(max(1, len(fit.attempts)))
+            self.say(f"its output: {files.stderr} and {files.stdout}", "")
+            self._going_on(fit)
+        self._memory(fit, outcome)
+
+    def _done(self, fit: Fit, outcome: RunRecord) -> None:
+        seconds = sum(one.seconds for one in fit.attempts)
+        times = f" in {len(fit.attempts)} attempts" if len(fit.attempts) > 1 else ""
+        as_asked = fit.steps is None or not fit.steps.otherwise
+        how = ("done", "green") if as_asked else ("at its end, but not done: it is another training than asked", "red")
+        self.say(Text.assemble(how, f"{times} in {format_duration(seconds)}; record: {fit.job.folder.record}"), "")
+        self._steps(fit, outcome.optimizer_steps)
+        if outcome.ended_at:  # long before its length: a patience of its own, or something has ended it that it hides
+            why = f"it says “{outcome.stopped_early}”" if outcome.stopped_early else "what ended it, its words don't say"
+            text = f"the last that it told was {outcome.ended_at}; it ended there by itself, with exit status 0: {why}"
+            self._line("length", text, "dim" if outcome.stopped_early else "yellow")
+        if outcome.evidence:
+            text = f"{outcome.evidence}: a traceback is among its last words, and its exit status is 0 all the same"
+            self._line("error", text, "yellow")
+        for name, value in _flat(fit.results):
+            self._line(name, value)
+
+    def _steps(self, fit: Fit, made: int | None) -> None:
+        """Shows the run's optimizer steps against those due; tells of a run that ended at a rung that isn't proven the same training."""
+        steps, rung, chosen = fit.steps, fit.rung, fit.chosen
+        if steps is not None and steps.line == "proven":
+            self._line("optimizer steps", f"{steps.made}, as due by {steps.due.by}")
+        elif steps is not None:
+            self._line("optimizer steps", steps.line, "red" if steps.otherwise else "dim")
+        elif made is not None and rung is not None and not rung.index and fit.attempts[-1].checkpoint is None:
+            other = fit.due if fit.due and not fit.due.least <= made <= fit.due.most else None
+            itself = f"; {other.words} would be {other.by}: the command's own doing" if other else ""
+            self._line("optimizer steps", f"{made}{itself}")
+        if rung is not None and chosen is not None and rung.index != chosen.rung.index and (short := fit.certificate(rung).unproven):
+            self.say(f"it ended at rung {rung.index}, which isn't proven the same training: {'; '.join(short)}")
+
+    def _going_on(self, fit: Fit) -> None:
+        """Shows what a failed run has left, and how to go on from there."""
+        path = fit.job.folder.path
+        if fit.attempts[-1].left:
+            self.say(f"checkpoint left: {fit.attempts[-1].left[0]}", "")
+            command(self._console, f"autofit resume {shlex.quote(str(path))}", before="to go on from it: ")
+        elif fit.job.adapter.asked.keeps is None:
+            known = "autofit knows no checkpoint to go on from (trainer.args.resume says how this script does)"
+            self.say(f"{known}; what the script itself has saved is where it put it", "")
+        else:
+            self.say(how_to_go_on(path), "")
+
+    def _memory(self, fit: Fit, outcome: RunRecord) -> None:
+        """Shows the run's memory beside its trial's, and what it lost to memory on the way."""
+        memory = fit.memory
+        if memory is not None and memory.ratio is not None:
+            run, trial, cap, budget = (
+                format_size(getattr(memory, f"{name}_bytes")) for name in ("run_peak", "trial_peak", "cap", "budget")
+            )
+            self._line("memory", f"run {run}, trial {trial} ({memory.ratio:.1%}), cap {cap}, budget {budget}")
+            if above_trial(memory):
+                more = "the run needed more than its trial had shown: please report this, with"
+                self.say(f"{more} {fit.job.folder.path}")
+        for line in outcome.lost_to_memory:
+            self.say(f"lost to memory, and the trainer went on: {line}")
 
     # -- words
 
@@ -99,6 +208,25 @@ class Display(Screen):
 
     def say(self, words: str | Text, style: str = "yellow") -> None:
         say(self._console, words, style=style)
+
+    def _line(self, label: str, said: str, style: str = "") -> None:
+        """Prints a line of how a run has ended."""
+        self.say(f"  {label:<28} {said}", style)
+
+
+def _colour(verdict: Verdict) -> str:
+    return _COLOURS.get(verdict.kind, "magenta")
+
+
+def _row(trial: Trial) -> dict[str, Text]:
+    """A trial's row of the table, bold if it fits."""
+    rung, verdict = trial.rung, trial.verdict
+    cells = {"rung": str(rung.index), **{name: rungs.value(value) for name, value in rung.values.items()}, "accum": str(rung.accumulation)}
+    cells |= {"peak": facts.size(verdict.peak_bytes), "trial": "kept" if trial.kept else f"{trial.seconds:.1f} s"}
+    where = "" if verdict.phase == Phase.DONE else f" in {verdict.phase}"
+    bold = "bold" if verdict.fits else ""
+    told = Text.assemble((verdict.kind.value, _colour(verdict)), where, style=bold)
+    return {name: Text(cell, style=bold) for name, cell in cells.items()} | {"verdict": told}
 
 
 def _what_fits(budget: Budget) -> str:
@@ -125,3 +253,117 @@ def _batch_of(job: Job) -> str:
     if last == effective:
         return f"the effective batch stays {effective}{processes} on all of them"
     return f"the effective batch goes down with the micro-batch, from {effective}{processes} to {last} at the last: accepted"
+
+
+def _batch_words(trial: Trial, asked: int) -> str:
+    used = trial.effective_batch
+    if least_most := trial.report.facts.get(DRAWN_BATCH):
+        return "its batches have {} to {} samples, as they were seen".format(*least_most)
+    if not asked:
+        return f"effective batch {used}, as the trial saw it" if used and trial.batch_seen else "the batch is the command's own"
+    if trial.rung.effective_batch != asked:
+        return f"effective batch {used} instead of {asked}"
+    if used != asked:
+        return f"effective batch {used}, as the trial saw it; the command's words say {asked}"
+    return f"effective batch {asked}, as asked" if trial.batch_seen else f"effective batch {asked} as told; the trial could not see it"
+
+
+def _given_up(text: str, batch: str, same: SameTraining | None) -> str:
+    """Tells what the rung gives up; that it gives up nothing, or is as asked, it tells only where that is proven."""
+    if same is None or not same.unproven:
+        return f"given up: {text or 'nothing'} ({batch})"
+    if same.counted:
+        return f"given up: {text or 'nothing'} ({batch}; the same training, whose steps the run counts)"
+    short = "; ".join(same.unproven)
+    unsaid = batch.removesuffix(", as asked")
+    return f"given up: {f'{text} ' if text else ''}({unsaid}; not proven the same training: {short})"
+
+
+def _failure(outcome: RunRecord) -> str:
+    """Tells in a sentence how a full run failed. The exit status says something only where the run ended by itself."""
+    evidence = f": {outcome.evidence}" if outcome.evidence else ""
+    if outcome.ended == Ended.DIVERGED and outcome.returncode == 0:
+        return f"the full run came to its end, but is not done: it has diverged{evidence}"
+    how = {
+        Ended.DIVERGED: "diverged (its loss was not finite) and was ended", Ended.STALLED: "stood still and was ended",
+        Ended.SPILLED: "spilled out of the card and was ended", Ended.UNWRITABLE: "failed since it could not write",
+    }  # fmt: skip
+    if outcome.ended in how:
+        return f"the full run {how[Ended(outcome.ended)]}{evidence}"
+    reason = f": {outcome.memory_failure['line']}" if outcome.memory_failure else ""
+    if outcome.returncode < 0:
+        return f"the full run was ended by {signal.Signals(-outcome.returncode).name}{reason}"
+    return f"the full run failed with exit status {outcome.returncode}{reason}"
+
+
+def _flat(results: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    for name, value in results.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value)
+        else:
+            yield name, str(value)
+
+
+def _why(fit: Fit) -> str:
+    """Tells what was tried, and what became of rungs that failed of something else than the device's memory."""
+    many, tried = len(fit.job.ladder.rungs), len({trial.rung.index for trial in fit.trials})
+    asked = "" if tried == many else ", which rule out the others"
+    asked += ", full runs of this launch have ruled out some" if fit.reuse.failures else ""
+    said = [f"{tried} of {many} rungs tried{asked}"]
+    said += [f"with more accumulation than asked {fit.refused}"] if fit.refused else []
+    said += [f"the micro-batch isn't turned: {why}"] if (why := fit.unturned or fit.job.adapter.asked.unturned) else []
+    others: dict[str, list[str]] = {}
+    for trial in fit.trials:
+        if trial.verdict.kind not in _OF_MEMORY or trial.verdict.source in OF_MACHINE:
+            others.setdefault(f"{trial.verdict.kind} ({trial.verdict.why})", []).append(str(trial.rung.index))
+    said += [f"rung {', '.join(indices)}: {what}" for what, indices in others.items()]
+    return f"{'; '.join(said)}."
+
+
+def _cures(fit: Fit) -> Iterator[str]:
+    yield _more_memory(fit)
+    if type(fit.job.adapter).general and CHECKPOINTING not in fit.job.ladder.asked.values:
+        yield "autofit run --checkpointing -- ... checkpoints the model's repeated modules: slower, the same training"
+    for could in fit.could_fit:
+        fits = f"{could.rung} is estimated to fit" if could.rung is not None else "nothing tells whether it would be enough"
+        yield f"autofit run {could.flag} -- ... ({could.key} in a recipe), another training: {fits}"
+        if could.rung is not None and could.rung.effective_batch != fit.job.ladder.effective_batch:
+            yield _learning_rate(fit.job.ladder.effective_batch, could.rung.effective_batch)
+
+
+def _more_memory(fit: Fit) -> str:
+    """The line on how much memory the cheapest of the tried rungs would need."""
+    need, budget = least_need(fit.trials), fit.job.budget
+    if need is None:
+        return "more memory, a lower floor or another wheel of the ladder"
+    rung, verdict = need.trial.rung, need.trial.verdict
+    if not need.measured and need.needed_bytes <= budget.cap_bytes:
+        return f"more memory: how much rung {rung.index} ({rung}) needs was not seen: {verdict.why}"
+    needed = headroom.budget_for(need.needed_bytes, budget.headroom, kind=budget.kind)
+    rounded = f"{-(-needed // MIB)}MiB" if needed < GIB else f"{-(-needed * 10 // GIB) / 10:g}GiB"
+    least = "" if need.measured else "at least "
+    needs = f"rung {rung.index} ({rung}) needs {least}{format_size(need.needed_bytes)} in phase {verdict.phase}"
+    return f"{least}device.memory={rounded}: {needs}"
+
+
+def _stopped(fit: Fit) -> str:
+    """The sentence for a trial that ended in a way no lower rung would cure, and who is at fault."""
+    last = fit.trials[-1].verdict if fit.trials else None
+    if last is None or last.kind is Kind.CARD_TAKEN:
+        return f"Stopped: others hold the card{f' ({last.why})' if last else ''}. Wait until it is free, or set device.share=true."
+    if last.kind is not Kind.VACUOUS:
+        return f"Stopped: the trainer {last.kind} in a trial, which no lower rung would cure."
+    return (
+        f"Stopped: the trial proved nothing, which no lower rung would cure ({last.why}). If the command trains and validates by "
+        f"itself, that is a fault of autofit's, not of the script: please report it, with {fit.job.folder.path}."
+    )
+
+
+def _learning_rate(asked: int, used: int) -> str:
+    """The sentence on what another effective batch means for training."""
+    less = asked / used
+    return (
+        f"The effective batch is {used} instead of {asked}: an epoch has {less:g} times the optimizer steps, so "
+        f"that what is counted in steps (warm-up, schedules) ends {less:g} times as early, and the learning rate was chosen for another "
+        f"batch; as a rule divide it by {less:g} for SGD, by {less**0.5:.2g} for Adam. Nothing of that is done for you."
+    )

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from autofit_launcher.adapter.recognised import free_batch
-from autofit_launcher.cli import library, outcome_view, recognise, report, submit, suggestions
+from autofit_launcher.cli import library, recognise, report, submit, suggestions
 from autofit_launcher.cli.call import Answer, Call, Task
 from autofit_launcher.cli.launch_view import Display
 from autofit_launcher.cli.say import Terminal, table
@@ -147,8 +147,9 @@ def _ladder(draft: Draft, terminal: Terminal) -> Answer:
 
 def _trial(draft: Draft, terminal: Terminal) -> Answer:
     submit.refuse(draft, "trial")
-    tried, record = engine.try_one(draft, Display(terminal.console))
-    outcome_view.phases(terminal.console, tried)
+    display = Display(terminal.console)
+    tried, record = engine.try_one(draft, display)
+    display.reported(tried)
     status = ExitCode.DONE if tried.verdict.fits else ExitCode.NO_RUNG_FITS
     if not tried.verdict.fits and not tried.verdict.lower_rung_may_help:
         status = ExitCode.TRIAL_CRASHED
