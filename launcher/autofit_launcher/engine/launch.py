@@ -826,10 +826,7 @@ def _strike_out(result: Fit) -> None:
 def _next(result: Fit) -> _Start | None:
     """Returns what to launch after the last attempt has ended; None if nothing more can be done."""
     move = _move(result)
-    while move.move == "go_on" and _needs_a_trial(result, move):
-        tried = make_trial(result, result.job.ladder.rungs[move.rung_index or 0])
-        if not tried.verdict.lower_rung_may_help:  # another kind of failed trial doesn't end a run that has begun
-            break
+    while move.move == "go_on" and _is_ruled_out(result, move):
         move = _move(result)
     rung = result.job.ladder.rungs[move.rung_index] if move.rung_index is not None else None
     if rung is None:
@@ -851,7 +848,7 @@ def _move(result: Fit) -> MoveRecord:
     tried = tuple(Tried(rung=one.rung, verdict=one.verdict) for one in result.trials)
     history = History(
         ladder=job.ladder, rules=job.recipe.recover, attempts=tuple(result.attempts), checkpoints=tuple(left), spoiled=spoiled,
-        keeps=asked.keeps, tried=tried, workers=asked.workers, forgiven=result.forgiven,
+        keeps=asked.keeps, tried=tried, workers=asked.workers, forgiven=result.forgiven, as_accumulated=bool(result.refused),
     )  # fmt: skip
     move = decide(history)
     resumed = len(result.attempts) == result.forgiven  # a person has said so, and was told of it
@@ -874,6 +871,25 @@ def _left(result: Fit) -> tuple[Sequence[Checkpoint], Mapping[Path, str]]:
         looked = {path: one for path, one in saved.look(saved.files).items() if files.written_at(path) >= began - 1.0}
     whole = [Checkpoint.whole(**dict(one)) for one in looked.values() if isinstance(one, Checkpoint)]
     return whole, {} if whole else {path: one for path, one in looked.items() if not isinstance(one, Checkpoint)}
+
+
+def _is_ruled_out(result: Fit, move: MoveRecord) -> bool:
+    """Tries the move's rung, and proves that it is the asked training, as far as that is to be done. Returns whether it is out by that.
+    A failed trial of another kind doesn't end a run that has begun."""
+    job, rung = result.job, result.job.ladder.rungs[move.rung_index or 0]
+    if _needs_a_trial(result, move) and make_trial(result, rung).verdict.lower_rung_may_help:
+        return True
+    proven = any(one.seconds and proof.needed(job, job.ladder.rungs[index]) for index, one in result.sames.items())
+    if proven or not proof.needed(job, rung):
+        return False
+    found = _prove(result, rung, job)
+    if found.job is None:
+        return bool(found.refused)
+    _take(result, found.job)
+    tried = make_trial(result, rung, why=WITH_ITS_CURE).verdict
+    if not tried.fits and tried.kind not in OF_MEMORY:
+        result.refused = f"it is the asked training only with what puts it right from outside, and then: {tried.why}"
+    return not tried.fits
 
 
 def _needs_a_trial(result: Fit, move: MoveRecord) -> bool:

@@ -47,6 +47,8 @@ class History:
     """Loader workers as asked; None: not known, or they can't be changed."""
     forgiven: int = 0
     """Number of first attempts that don't count: those before the last ``autofit resume``."""
+    as_accumulated: bool = False
+    """True: a rung that accumulates more than asked was shown to be another training."""
 
     @property
     def rung(self) -> Rung:
@@ -151,9 +153,10 @@ def _below(history: History) -> Iterator[Rung]:
     """Rungs below the last attempt's that no trial and no attempt has ruled out."""
     failures = (*history.tried, *_as_tried(history))
     out = {one.rung.index for one in failures if not one.verdict.fits}
+    most = history.ladder.asked.accumulation if history.as_accumulated else None
     for rung in history.ladder.rungs[history.rung.index + 1 :]:
-        if rung.effective_batch != history.rung.effective_batch:
-            continue  # ladder.keep_batch=false lets a launch choose such a rung, never a run change its batch on the way
+        if rung.effective_batch != history.rung.effective_batch or (most is not None and rung.accumulation > most):
+            continue  # ladder.keep_batch=false lets a launch choose another batch, never a run change its own on the way
         if rung.index not in out and dominated_by(history.ladder, rung, failures) is None:
             yield rung
 

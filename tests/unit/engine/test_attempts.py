@@ -39,6 +39,7 @@ from autofit_launcher.ladder.verdict import Kind, Verdict
 from autofit_launcher.machine.devices import Budget
 from autofit_launcher.shared.report import Phase, TrialReport
 from autofit_launcher.trainers.suite import cpu_budget
+from autofit_launcher.trial import proof, trial
 from autofit_launcher.trial.job import Job
 from autofit_launcher.trial.trial import Trial
 from tests.helpers.stand_in import StandIn
@@ -216,6 +217,47 @@ def test_every_failure_is_answered_and_all_of_it_is_written_down(tmp_path: Path)
     assert kept == fit.attempts
     assert "MemoryError" in (folder / "run.stderr.log").read_text() and (folder / "run.stdout.3.log").read_text().startswith("epoch 1")
     assert (folder / "native" / "attempt-3.sh").exists() and "'0'" not in (folder / "native" / "attempt-3.sh").read_text()
+
+
+@pytest.mark.parametrize(("keep_update", "attempts"), [(True, ["out_of_memory 8"]), (False, ["out_of_memory 8", "done 4"])])
+def test_a_run_goes_on_one_rung_lower_only_where_that_is_the_asked_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keep_update: bool, attempts: list[str]
+) -> None:
+    """The rung that was chosen accumulated as asked, so nothing was proven before the run."""
+    proofs: list[Rung] = []
+    job = prepared(tmp_path, "memory")
+    ladder = job.recipe.ladder.model_copy(update={"keep_update": keep_update})
+    job.adapter.recipe = job.recipe.model_copy(update={"ladder": ladder})
+
+    def halved(self: Any) -> proof.Proof:
+        proofs.append(self._rung)
+        return proof.Proof(same=unproven("a factor of 2"), refused="its gradients are halved")
+
+    monkeypatch.setattr(proof._Proving, "proof", halved)
+    fit = Fit(job=job)
+    fitted(fit)
+    with (tmp_path / "out").open("wb") as out:
+        engine.see_through(fit, show=(out, out))
+    assert told(fit) == attempts and [one.index for one in proofs] == [1]
+    assert fit.refused == ("its gradients are halved" if keep_update else "")
+
+
+def test_a_cure_is_taken_and_tried_before_a_run_goes_on_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def cured(self: Any) -> proof.Proof:
+        return proof.Proof(same=replace(unproven(""), cure={"update": "times"}), job=proof.with_cure(self._job, {"update": "times"}))
+
+    monkeypatch.setattr(proof._Proving, "proof", cured)
+    monkeypatch.setattr(proof, "with_cure", lambda job, cure: replace(job, budget=replace(job.budget, budget_bytes=1)))
+    trials: list[Job] = []
+
+    def tried(job: Job, rung: Rung) -> Trial:
+        trials.append(job)
+        verdict = Verdict(kind=Kind.FITS, phase=Phase.DONE, why="fits")
+        return Trial(rung=rung, verdict=verdict, report=TrialReport(), seconds=1.0, folder=tmp_path)
+
+    monkeypatch.setattr(trial, "run", tried)
+    assert told(run(tmp_path, "memory")) == ["out_of_memory 8", "done 4"]
+    assert [one.budget.budget_bytes for one in trials] == [1]
 
 
 def test_a_run_whose_training_was_edited_is_not_gone_on_with_as_another_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,7 +30,7 @@ def watched(place: Path, looks: Iterable[tuple[float, Progress]], *, spills: boo
     """What has watched a run that computes all the while: so many seconds before each look, and what the run had said by then."""
     budget = SimpleNamespace(may_spill=spills, budget_bytes=24 * GIB, cap_bytes=19 * GIB)
     job: Any = SimpleNamespace(
-        budget=budget, tell=lambda event: None, folder=RunFolder(place), adapter=StandIn(cast(Recipe, None)),
+        budget=budget, say=lambda words, style: None, folder=RunFolder(place), adapter=StandIn(cast(Recipe, None)),
         recipe=SimpleNamespace(recover=RecoverRules(), run=SimpleNamespace(grace_s=60.0)),
     )  # fmt: skip
     process = SimpleNamespace(poll=lambda: 0)
