@@ -87,3 +87,8 @@ def counts_passes(name: str) -> bool:
     """Tells whether a flag or key says how long training is in passes over the data."""
     words = set(_words(name))
     return bool(words & {"epoch", "epochs"}) and words <= {"epoch", "epochs", *_HOW_MANY}
+
+
+def counts_length(name: str) -> bool:
+    """Tells whether a flag or key says how long training is."""
+    return counts_steps(name) or counts_passes(name)

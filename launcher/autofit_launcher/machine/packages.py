@@ -12,8 +12,6 @@ from typing import NamedTuple
 from autofit_launcher.errors import refusal
 from autofit_launcher.machine import process
 
-LEAST = "3.11"
-
 
 @functools.cache
 def package_folder(name: str, *, python: str = sys.executable) -> Path | None:
@@ -33,7 +31,7 @@ def too_old(python: str) -> str:
     """Says of an interpreter that it is older than what acts in a trainer's process; empty for any other."""
     asks = "import sys; sys.version_info < (3, 11) and print(*sys.version_info[:2], sep='.')"
     status, said = process.output_of((python, "-c", asks)) if python != sys.executable else (0, "")
-    return f"{python} is Python {said.strip()}, and autofit watches trainings of Python {LEAST} or newer" if said and not status else ""
+    return f"{python} is Python {said.strip()}, and autofit watches trainings of Python 3.11 or newer" if said and not status else ""
 
 
 class Torch(NamedTuple):

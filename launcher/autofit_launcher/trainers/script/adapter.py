@@ -41,9 +41,7 @@ from autofit_launcher.trainers.script import (
     recognise,
     resuming,
     rules,
-    said_lengths,
     source_values,
-    trainer_lines,
     training_arguments,
 )
 from autofit_launcher.trainers.script.loader_workers import Workers
@@ -53,6 +51,7 @@ from autofit_launcher.trainers.script.said import (
     asked_accumulation,
     begin,
     in_config,
+    length_of,
     replaced,
     said_by_form,
     spelling_of,
@@ -134,7 +133,7 @@ class ScriptAdapter(Adapter):
         exact = (CHECKPOINTING,) if spelling_of(self.recipe, args, CHECKPOINTING) == OUTSIDE else ()
         return Asked(
             world_size=args.processes or recognise.launched(args.command).processes, counted=corrections.counted(args),
-            length=said_lengths.length(args.lengths, one_kind=asked_accumulation(self.recipe) == 1), exact=frozenset(exact),
+            length=length_of(args.lengths, one_kind=asked_accumulation(self.recipe) == 1), exact=frozenset(exact),
             workers=workers.number if workers is not None else None, keeps=self._keeps(), unsaid=unsaid,
             told=arrived.told(self.recipe, args),
             unturned="" if checks.turns(self.recipe) else args.unturned,
@@ -363,7 +362,7 @@ class ScriptAdapter(Adapter):
 
     def read_log(self, line: str, known: Progress, *, rung: Rung) -> LogLine:
         said, steps = log_line.read(line, known), _ACCUMULATED.match(line)
-        come = trainer_lines.read(line, known) if self._of_trainer else said.progress
+        come = training_arguments.progress_of(line, known) if self._of_trainer else said.progress
         return replace(said, progress=come, optimizer_steps=int(steps[1]) if steps is not None else None)
 
     def results(self, *, folder: Path) -> Mapping[str, Any]:

@@ -13,7 +13,6 @@ from autofit_launcher.adapter.python_source import parsed
 from autofit_launcher.adapter.recognised import Belief, typed
 from autofit_launcher.trainers.script import configs
 from autofit_launcher.trainers.script.declared import Flag, numbers
-from autofit_launcher.trainers.script.said_lengths import is_length
 from autofit_launcher.trainers.script.spelling import YACS, name
 
 COMMAND_LINE = "command line"
@@ -87,7 +86,7 @@ def _meaning(key: str) -> str | None:
     """The wheel that a flag or key means by its last name, the whole batch, or how long training is. In a section of validation the batch
     is the validation's, and the rest is nothing."""
     last = name(key)
-    wheel = WHOLE if wheel_names.whole(last) else HOW_LONG if is_length(last) else wheel_names.meaning(last)
+    wheel = WHOLE if wheel_names.whole(last) else HOW_LONG if wheel_names.counts_length(last) else wheel_names.meaning(last)
     if wheel is None or wheel == "val_micro_batch" or key.startswith("-") or not _ELSEWHERE.search(key.lower().lstrip("+")):
         return wheel
     return "val_micro_batch" if wheel in ("micro_batch", WHOLE) else None

@@ -20,7 +20,6 @@ from autofit_launcher.adapter.recognised import Belief
 from autofit_launcher.errors import PLACE, BadInput, Fault, did_you_mean
 from autofit_launcher.trainers.script.candidates import is_count
 from autofit_launcher.trainers.script.native.bindings import bindings, spelled
-from autofit_launcher.trainers.script.said_lengths import is_length
 from autofit_launcher.trainers.script.spelling import VALUE
 from autofit_launcher.trainers.script.spelling import name as last
 
@@ -81,7 +80,7 @@ def beliefs(batch: Place, files: Iterable[Path]) -> dict[str, Belief]:
 
 def lengths(batch: Place) -> dict[str, int]:
     """Spelling -> how long it trains, by a value that is kept with the batch size."""
-    counts = [one for one in of_files([batch.file]) if one.held_in == batch.held_in and is_length(last(one.spelling))]
+    counts = [one for one in of_files([batch.file]) if one.held_in == batch.held_in and wheel_names.counts_length(last(one.spelling))]
     return {counts[0].spelling: counts[0].value} if len(counts) == 1 else {}
 
 
