@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from PIL import Image
 from autofit_launcher.machine import device_lock
 from autofit_launcher.machine.process import TOKEN
 
+os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])  # ``python`` is this one, as in an active venv
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 """Threads of torch that wait sleep: on a busy machine spinning ones cost the trials two and a half times the processor's time."""
 
