@@ -8,12 +8,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from autofit_launcher.trial import host_rooms
 from benchmarks.survival.play import LAUNCHED
 
 Row = dict[str, Any]
 HEADROOM = 0.1
 """``device.host_headroom`` of all cases: the default."""
+LEAST = {"host memory": 16 * 2**20, "/dev/shm": 2**20, "disk": 16 * 2**20}
+"""What stays free of each memory beside the device where that is more, in bytes."""
 HEAD = """\
 # Survival
 
@@ -60,8 +61,7 @@ of three is put within -5 % to +12 % of what a launch with ample room says is ne
 memory (a control group), `/dev/shm`, the disk of the run's folder. Trainings have workers of both kinds, deep queues, ragged batches,
 caches in memory and several checkpoints; three seeds in a row have the same one. Each memory is measured from outside in every run and
 held against its trial's word, whichever one is small; *beyond*: by more than stays free (a tenth, or where that is more, 16 MiB of memory
-and disk, 1 MiB of `/dev/shm`), so that at its limit the run would have died. Rows of November 2026 and before have open files and
-processes as well, which autofit doesn't foresee any more.
+and disk, 1 MiB of `/dev/shm`), so that at its limit the run would have died. Rows of November 2026 were made while more was foreseen.
 """
 
 
@@ -145,7 +145,7 @@ def of_ranks(rows: Sequence[Row]) -> str:
 
 def of_beside(rows: Sequence[Row]) -> str:
     """The page of the cases with little of something beside the device."""
-    former, rows = [row for row in rows if "mended" in row], [row for row in rows if "mended" not in row]
+    rows = [row for row in rows if "mended" not in row]
     runs = launched(rows)
     names = list(dict.fromkeys(name for row in runs for name in row["rooms"]))
     lines = [
@@ -162,7 +162,6 @@ def of_beside(rows: Sequence[Row]) -> str:
         f"|---:|---|---|---:|---|---|{'---:|' * len(names)}",
         *(_of_case(row, names) for row in sorted(runs, key=lambda row: int(row["seed"]))),
         "",
-        *_found_beside(former, names),
         *_where(rows),
     ]
     return "\n".join(lines).rstrip() + "\n"
@@ -177,7 +176,7 @@ def _over(row: Row, name: str) -> float | None:
 def _beyond(row: Row, name: str) -> bool:
     """Whether the run took more than what its trial said and what stays free beside that."""
     needed = row.get("rooms", {}).get(name, {}).get("needed", 0)
-    most = max(1 / (1 - HEADROOM), 1 + host_rooms.LEAST.get(name, 0) / needed) if needed else math.inf
+    most = max(1 / (1 - HEADROOM), 1 + LEAST[name] / needed) if needed else math.inf
     return (_over(row, name) or 0.0) > most
 
 
@@ -198,31 +197,6 @@ def _of_case(row: Row, names: Sequence[str]) -> str:
     rung = ", ".join(f"{name} {value}" for name, value in (row.get("rung") or {}).items() if name in ("workers", "micro_batch"))
     parts = [f"{one:.3f}" if (one := _over(row, name)) is not None else "" for name in names]
     return f"| {row['seed']} | {row['trainer']} | {row['memory']} | {row['factor']:.2f} | {rung} | {row['status']} | {' | '.join(parts)} |"
-
-
-def _found_beside(former: Sequence[Row], names: Sequence[str]) -> list[str]:
-    if not former:
-        return []
-    told = "Not counted above. Those of generator 0 are cases that an earlier form of this benchmark made: they can't be played again."
-    head = ["## Found on the way, and mended", "", told, ""]
-    lines = [
-        "| seed | generator | trainer | little | commit | came to | most that a run took over its trial | cause |",
-        "|---:|---:|---|---|---|---|---|---|",
-    ]
-    for row in sorted(former, key=lambda row: int(row["seed"])):
-        over = max(((one, name) for name in names if (one := _over(row, name)) is not None), default=None)
-        cells = (
-            row["seed"],
-            row["generator"],
-            row["trainer"],
-            row["memory"],
-            row["commit"],
-            row["status"],
-            f"{over[1]} {over[0]:.3f}" if over else "",
-            row["mended"],
-        )
-        lines.append(f"| {' | '.join(map(str, cells))} |")
-    return [*head, *lines, ""]
 
 
 def _of_two(row: Row) -> str:
