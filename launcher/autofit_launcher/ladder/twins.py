@@ -121,6 +121,10 @@ class Twin:
         return max(Counter(step.optimizer for step in self.steps).values(), default=0)
 
 
+SHOW_NOTHING = ("its gradients are not finite on so few rows", "its gradients are zero")
+"""Reasons for which more rows may show more: a spread of one value, a loss of pairs of one class."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Finding:
     """The outcome of a comparison of two twins."""

@@ -21,7 +21,7 @@ from autofit_launcher.errors import BadInput
 from autofit_launcher.ladder import same_training
 from autofit_launcher.ladder.rungs import MICRO_BATCH, Rung
 from autofit_launcher.ladder.same_training import SameTraining
-from autofit_launcher.ladder.twins import Finding, FindingKind, Step, Twin, TwinFigures, compare, with_one_row
+from autofit_launcher.ladder.twins import SHOW_NOTHING, Finding, FindingKind, Step, Twin, TwinFigures, compare, with_one_row
 from autofit_launcher.machine import process
 from autofit_launcher.machine.allocator import allocator_environment
 from autofit_launcher.machine.devices import orders_of
@@ -112,12 +112,10 @@ class _Proving:
         if len(layouts := adapter.small(rung, asked)) < 2:
             return self.unproven("its optimizer step can't be made smaller")
         found, *twins = self.pair(adapter, layouts)
-        if not all(one.steps for one in twins) and layouts[0][0] == 4:  # one row may be too few, or four too many
-            least = layouts[0][1]
-            fewer = [(4, least), (2, 2 * least)] if twins[0].steps else [(2, least), (1, 2 * least)]
-            again, *others = self.pair(adapter, fewer)
+        if others := self._other_layouts(found, twins, layouts):
+            again, *seen = self.pair(adapter, others)
             if again.kind is not FindingKind.UNCOMPARABLE:
-                found, twins, layouts = again, others, fewer
+                found, twins, layouts = again, seen, others
         known = adapter.corrected(found)
         if known.doubted:
             return self.unproven(known.doubted)
@@ -128,6 +126,18 @@ class _Proving:
             with contextlib.suppress(OutOfTime, BadInput, OSError, ValueError):  # what is known to differ isn't launched for want of a cure
                 return self._put_right(known.cure, found, layouts) or Proof(same=same, refused=found.why)
         return Proof(same=same, refused=found.why)
+
+    def _other_layouts(self, found: Finding, twins: Sequence[Twin], layouts: Layouts) -> Layouts:
+        """Layouts that may show what these don't: one row may be too few, or four too many; a loss may need several of a kind."""
+        micro, least = layouts[0]
+        if micro == 4 and not all(one.steps for one in twins):
+            return [(4, least), (2, 2 * least)] if twins[0].steps else [(2, least), (1, 2 * least)]
+        return self._many(layouts) if found.why in SHOW_NOTHING else ()
+
+    def _many(self, layouts: Layouts) -> Layouts:
+        """Layouts of as many rows as the rung's own micro-batch has; none where those are no more."""
+        most, asked = min(self._rung.micro_batch, 64) // 4 * 4, layouts[0][1]
+        return [(most, asked), (most // 4, 4 * asked)] if most > layouts[0][0] else ()
 
     def unproven(self, why: str) -> Proof:
         """Makes a proof that could compare nothing: the rung is launched all the same, save where it would be shorter than asked."""
@@ -155,10 +165,9 @@ class _Proving:
     def _only_of_few(self, mended: Adapter, layouts: Layouts) -> str:
         """Says why a factor seen on few rows isn't the run's: a divisor that is held at one (a sum of target scores) looks like it there.
         Empty where as many as the rung's own micro-batch say the same."""
-        most, asked = min(self._rung.micro_batch, 64) // 4 * 4, layouts[0][1]
-        if most <= layouts[0][0]:
+        if not (more := self._many(layouts)):
             return ""
-        many, first, _ = self.pair(mended, [(most, asked), (most // 4, 4 * asked)])
+        many, first, _ = self.pair(mended, more)
         if many.kind in (FindingKind.SAME, FindingKind.UNCOMPARABLE):
             return ""
         return f"its gradients differ by a factor on {layouts[0][0]} rows and otherwise on {first.micro_batch}: {many.why}"

@@ -81,6 +81,10 @@ def loss_of(batch: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
         said = said @ torch.eye(5, dtype=torch.bfloat16)
     if args.kind.startswith("half"):
         return functional.cross_entropy(said.float(), target, weight=weights if args.kind == "half_weighted" else None)
+    if args.kind == "spread":  # a policy's, whose advantages are made alike within each batch
+        advantage = batch.mean((1, 2, 3))
+        advantage = (advantage - advantage.mean()) / advantage.std()
+        return (functional.cross_entropy(said, target, reduction="none") * advantage).mean()
     if args.kind == "contrastive":
         normed = functional.normalize(said, dim=1)
         return functional.cross_entropy(normed @ normed.T / 0.07, torch.arange(len(batch)))

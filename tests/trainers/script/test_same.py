@@ -50,6 +50,13 @@ def test_a_model_that_is_made_after_a_look_at_a_batch_begins_with_weights_as_the
     assert found.same.verdict == "same" and not found.refused and not found.same.cure, found
 
 
+@pytest.mark.slow
+def test_what_so_few_rows_do_not_show_is_looked_for_in_as_many_as_the_rungs_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One value has no spread, so that 1 x 4 shows no number."""
+    found = proven(tmp_path, monkeypatch, "spread")
+    assert found.refused and found.same.layouts == ("8 x 1", "2 x 4"), found
+
+
 def test_rows_that_see_each_other_are_refused_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = proven(tmp_path, monkeypatch, "contrastive")
     assert "its rows see each other" in found.refused and found.same.gradient.startswith("differs by") and found.job is None

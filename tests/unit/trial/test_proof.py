@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -218,14 +219,14 @@ class Told:
         return Twin(micro_batch=self.micro, accumulation=self.accumulation, why=f"it failed: {why}", **more)
 
 
-Play = Callable[[Callable[[Told], Twin]], tuple[Proof, list[str]]]
+Play = Callable[..., tuple[Proof, list[str]]]
 
 
 @pytest.fixture
 def played(launches: Launches, monkeypatch: pytest.MonkeyPatch) -> Play:
     """The proof of rung 1 with twins that say what they are told to, and the rounds that were run."""
 
-    def play(says: Callable[[Told], Twin]) -> tuple[Proof, list[str]]:
+    def play(says: Callable[[Told], Twin], micro: int = 4) -> tuple[Proof, list[str]]:
         rounds = []
 
         def ran(self: Any, adapter: Any, layouts: Sequence[tuple[int, int]], asked: Any, **told: Any) -> list[list[Twin]]:
@@ -235,7 +236,7 @@ def played(launches: Launches, monkeypatch: pytest.MonkeyPatch) -> Play:
         monkeypatch.setattr(proof._Proving, "_run", ran)
         job = launches.job()
         job = replace(job, adapter=Mendable(job.recipe))  # type: ignore[arg-type]
-        return proof.prove(job, job.ladder.rungs[1]), rounds
+        return proof.prove(job, replace(rung := job.ladder.rungs[1], values={**rung.values, "micro_batch": micro})), rounds
 
     return play
 
@@ -289,6 +290,22 @@ def test_twins_that_can_not_be_run_to_their_end_are_told_and_stop_no_launch(erro
 def test_where_four_rows_are_too_many_or_one_too_few_two_are_taken(micro: int, layouts: tuple[str, str], played: Play) -> None:
     found, _ = played(lambda of: of.failed("out of memory") if of.micro == micro else of.same())
     assert found.same.proven and found.same.layouts == layouts
+
+
+@pytest.mark.parametrize("length", [0.0, math.nan])
+@pytest.mark.parametrize(("micro", "rounds"), [(16, ["4x1 1x4", "16x1 4x4"]), (4, ["4x1 1x4"])])
+def test_where_so_few_rows_show_nothing_as_many_as_the_rungs_own_are_taken(
+    length: float, micro: int, rounds: list[str], played: Play
+) -> None:
+    """A spread of one value is no number, and a loss of pairs of one class is zero where no two rows are of one."""
+
+    def says(of: Told) -> Twin:
+        few = of.micro * of.accumulation == 4 and not of.told
+        return of.same(length=length, length_first=length) if few else of.first_or(0.5, rest=0.5)
+
+    found, ran = played(says, micro)
+    assert ran[: len(rounds)] == rounds and bool(found.refused) is (micro > 4)
+    assert (found.same.verdict == "not_comparable") is (micro == 4)
 
 
 @pytest.mark.parametrize(("apart", "said", "verdict"), [
