@@ -382,6 +382,6 @@ CASES: tuple[Case, ...] = (
             "--per_device_train_batch_size 24 --gradient_accumulation_steps 1 --gradient_checkpointing False --output_dir out "
             "--report_to none --use_cpu --bf16 False --save_strategy no --eval_strategy no"
         ),
-        batch=24, steps=4, refuses="rows see each other",
+        batch=24, steps=4, refuses="its rows are made from its micro-batches",
     ),
 )  # fmt: skip

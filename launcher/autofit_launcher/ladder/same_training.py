@@ -87,28 +87,27 @@ def certificate(finding: Finding, first: Twin, other: Twin, *, told: str = "") -
     layouts = first.layout, other.layout
     if finding.kind is FindingKind.UNCOMPARABLE:
         return replace(unproven(finding.why), layouts=layouts)
-    by = f"differs by {finding.apart:.2g}" if finding.apart else "differs"
-    told = f"{by} in {told}{f' and {_BATCH_NORM}' if first.batch_norm else ''}; all else is the same" if told else f"{by}: {finding.why}"
-    line: dict[str, Any] = {} if finding.kind is FindingKind.SAME else {finding.of: told}
-    same = SameTraining(verdict=finding.kind.value, apart=finding.apart, layouts=layouts, **line)
-    if finding.kind is FindingKind.SAME and first.by_hand:
+    same, by = finding.kind is FindingKind.SAME, f"differs by {finding.apart:.2g}" if finding.apart else "differs"
+    verdict: FindingKind = finding.kind
+    lines: dict[str, str] = {}
+    if told:
+        lines[finding.of] = f"{by} in {told}{f' and {_BATCH_NORM}' if first.batch_norm else ''}; all else is the same"
+    elif not same:
+        lines[finding.of] = f"{by}: {finding.why}"
+    elif first.by_hand:
         drawn = "what its collate function draws for one row after another stood still; all else is the same"
-        same = replace(same, gradient=f"not comparable because {drawn}", verdict=FindingKind.UNCOMPARABLE.value)
-    elif finding.kind is FindingKind.SAME and first.batch_norm:
-        same = replace(same, gradient=BATCH_NORM)
-    if not first.ended == other.ended == "exit" and same.steps == PROVEN:
-        same = replace(same, steps=_end(first, other))
-    if (apart := ends_apart(first, other)) and same.samples == PROVEN:
-        same = replace(same, samples=f"differs at the end of each pass over the data, whose last optimizer step is a smaller one: {apart}")
-    if first.unshown and same.samples == PROVEN:
-        same = replace(
-            same, samples="not comparable because the last optimizer step of a pass is a smaller one, which so few rows don't show"
-        )
-    if same.samples == PROVEN and (why := _unsaid(first)):
-        same = replace(same, samples=f"not comparable because {why}")
-    if min(first.updates, other.updates) < 2 and same.schedule == PROVEN:
-        same = replace(same, schedule="not comparable because only one optimizer step was seen")
-    return same
+        verdict, lines["gradient"] = FindingKind.UNCOMPARABLE, f"not comparable because {drawn}"
+    elif first.batch_norm:
+        lines["gradient"] = BATCH_NORM
+    if not first.ended == other.ended == "exit":
+        lines.setdefault("steps", _end(first, other))
+    if apart := ends_apart(first, other):
+        lines.setdefault("samples", f"differs at the end of each pass over the data, whose last optimizer step is a smaller one: {apart}")
+    if why := "the last optimizer step of a pass is a smaller one, which so few rows don't show" if first.unshown else _unsaid(first):
+        lines.setdefault("samples", f"not comparable because {why}")
+    if min(first.updates, other.updates) < 2:
+        lines.setdefault("schedule", "not comparable because only one optimizer step was seen")
+    return SameTraining(verdict=verdict.value, apart=finding.apart, layouts=layouts, **lines)  # type: ignore[arg-type]
 
 
 def _unsaid(first: Twin) -> str:

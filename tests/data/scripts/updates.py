@@ -23,13 +23,17 @@ torch.manual_seed(0)
 inputs, labels = torch.randn(args.rows, 3, 8, 8), torch.randint(0, 5, (args.rows,))
 if args.kind == "looks_first":  # at a batch, before the model is made, as notebooks do
     next(iter(DataLoader(TensorDataset(inputs, labels), args.batch_size, shuffle=True)))
-first = nn.BatchNorm2d(8) if args.kind == "norm" else nn.Identity()
-net = nn.Sequential(nn.Conv2d(3, 8, 3), first, nn.ReLU(), nn.Flatten(), nn.Dropout(0.3), nn.Linear(288, 5))
+adam, channels = args.kind == "averages_of_adam", 16 if args.kind == "averages_of_adam" else 8
+first = nn.BatchNorm2d(8) if args.kind == "norm" else nn.InstanceNorm2d(16) if adam else nn.Identity()  # takes away what a bias adds
+net = nn.Sequential(nn.Conv2d(3, channels, 3), first, nn.ReLU(), nn.Flatten(), nn.Dropout(0.3), nn.Linear(36 * channels, 5))
 router = nn.Linear(288, 4) if args.kind.startswith("balanced") else None  # of experts: its loss is little of the whole
 if router is not None:
     net.router = router  # no layer of it
+if args.kind.startswith("gains"):  # over a model that is its own reference, by a LoRA, which begins with nothing to say
+    net = nn.Sequential(nn.Flatten(), nn.Linear(192, 4, bias=False), nn.Linear(4, 5, bias=False))
+    nn.init.zeros_(net[2].weight)
 rate = 0.1 * args.batch_size / 32 if args.kind == "rate" else 0.1
-optimizer = torch.optim.SGD(net.parameters(), rate, momentum=0.9)
+optimizer = torch.optim.Adam(net.parameters(), 0.01) if adam else torch.optim.SGD(net.parameters(), rate, momentum=0.9)
 warm_up = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(step / (4 * args.accum), 1.0)) if args.kind == "warms_up" else None
 weights = torch.tensor([1.0, 5.0, 1.0, 9.0, 0.2] if args.kind == "weighted" else [1.0, 1.1, 1.0, 0.9, 1.05])
 if args.kind.startswith("half"):
@@ -50,7 +54,7 @@ class Prepares(nn.Module):
 
 
 on_meta = copy.deepcopy(net).to("meta") if args.kind == "on_meta" else None  # as nanochat counts its operations
-average = copy.deepcopy(net).requires_grad_(False) if args.kind == "averages" else None  # by hand, moves with every batch
+average = copy.deepcopy(net).requires_grad_(False) if args.kind.startswith("averages") else None  # by hand, moves with every batch
 prepares = torch.jit.script(Prepares()) if args.kind == "scripted" else None
 
 
@@ -76,6 +80,10 @@ def loss_of(batch: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
         shares = scores.mean(0)  # of the whole micro-batch
         balance = 4 * (shares * shares).sum() if args.kind == "balanced" else scores.square().sum(-1).mean()
         return functional.cross_entropy(last(hidden), target) + 3e-4 * balance
+    if args.kind.startswith("gains"):
+        gained = 10 * net(batch).gather(1, target[:, None])
+        drift = gained.detach().mean() if args.kind == "gains_less_drift" else 0.0  # of the micro-batch, as in KTO
+        return -(gained - drift).sigmoid().mean()
     said = net(batch if prepares is None else prepares(batch))
     if args.kind == "half_by_hand":  # what has to be of its own precision
         said = said @ torch.eye(5, dtype=torch.bfloat16)

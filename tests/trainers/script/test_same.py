@@ -72,6 +72,16 @@ def test_a_small_weight_whose_gradients_differ_is_not_lost_in_the_whole(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("kind", "verdict"), [("gains", "same"), ("gains_less_drift", "weighted")])
+def test_what_is_nothing_as_long_as_nothing_is_learnt_is_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, verdict: str
+) -> None:
+    """A LoRA's zeros make a model its own reference: the drift that is taken off over each micro-batch is 0 in the first steps."""
+    found = proven(tmp_path, monkeypatch, kind)
+    assert found.same.verdict == verdict and bool(found.refused) is (verdict != "same") and found.job is None, found
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "why"),
     [("decays", "something else than its optimizer changes its weights at every micro-batch"), ("anneals", "or counts them")],
@@ -122,6 +132,16 @@ def test_an_average_that_is_kept_by_hand_and_moves_with_every_batch_is_refused(t
     found = proven(tmp_path, monkeypatch, "averages", spelled={"accumulation": "outside"})
     assert "what it keeps beside its weights (an average of them" in found.refused and found.same.verdict == "different", found
     assert found.same.apart is None and "the update itself is the same" in found.same.gradient
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("spelled", "refused"), [({}, ""), ({"accumulation": "outside"}, "what it keeps beside its weights")])
+def test_an_average_is_held_against_what_its_weight_did(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spelled: dict[str, str], refused: str
+) -> None:
+    """The gradient of a bias before a normalization is rounding alone, and Adam steps it as far as any."""
+    found = proven(tmp_path, monkeypatch, "averages_of_adam", spelled=spelled)
+    assert found.same.verdict == ("different" if refused else "same") and refused in found.refused, found
 
 
 @pytest.mark.slow

@@ -52,10 +52,6 @@ class Rest:
         self.on, self.collating = self.ready or collating, collating
         if not collating and any(name in sys.modules for name in FETCHES_AHEAD):
             self.rows = [0] * len(self.rows)  # whose rows these are isn't known
-        self.trained()
-
-    def trained(self) -> None:
-        """Begins to count draws anew: those that follow are another micro-batch's."""
         self._draws = self._single = 0
 
     def seeds(self, drawn: Any) -> list[int]:
@@ -205,6 +201,9 @@ def _host(rest: Rest) -> None:
     """Begins draws of Python's and NumPy's anew. An array for all rows is made row by row; of another all numbers are alike."""
     for name in HOST:
         setattr(random, name, _anew(getattr(random, name), rest))
+    stream: Any = random.Random  # a library's own
+    begin = stream.seed
+    stream.seed = lambda this, a=None, version=2: begin(this, SEED if a is None else a, version)
     if (numpy := sys.modules.get("numpy")) is None:
         return
     for name in OF_NUMPY:

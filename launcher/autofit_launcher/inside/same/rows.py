@@ -77,6 +77,8 @@ class Rows:
         """Data sets, held so that no identity comes twice."""
         self.drawn: dict[int, list[str]] = {}
         """Data set, numbered as they come -> digests of its rows."""
+        self._at: dict[str, str] = {}
+        """Data set and index in it -> digest of the row that was first there."""
         self._known: dict[int, list[int]] = {}
         """Number of a data set -> the number by which each row's draws are seeded."""
         self.whole: dict[int, int] = {}
@@ -122,7 +124,8 @@ class Rows:
         trained = list(self.trained)
         ragged = any(self.ragged.get(one) for one in trained)
         return {
-            "rows": self.digests[:4096], "whole": next((self.whole[one] for one in trained if one in self.whole), None),
+            "rows": self.digests[:4096], "at": dict(itertools.islice(self._at.items(), 4096)),
+            "whole": next((self.whole[one] for one in trained if one in self.whole), None),
             "ragged": ragged and self._told.ends, "unshown": ragged and not self._told.ends,
         }  # fmt: skip
 
@@ -199,7 +202,9 @@ class Rows:
         known = index if isinstance(index, int) else self._position(number)
         with seeded(ROW_SEED + known):
             row = several([index])[0] if several else dataset[index]
-        return self._added(number, row, known)
+        self._added(number, row, known)
+        self._at.setdefault(f"{number}-{index}", self.drawn[number][-1])
+        return row
 
     def _position(self, number: int) -> int:
         return 0 if self._told.same_row else len(self.drawn.get(number, ()))

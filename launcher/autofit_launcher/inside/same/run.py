@@ -12,7 +12,6 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -32,15 +31,10 @@ no windows."""
 
 
 def run(orders: Orders, recorder: Recorder) -> None:
-    """Runs the twins in their order."""
-    _all(orders, **orders.payload)
+    """Runs the twins in their order, each of which has ``name``, ``argv``, ``env``, ``files`` and ``told``."""
+    for twin in orders.payload["twins"]:
+        _run(orders, twin, Path(orders.folder) / twin["name"], limit_s=orders.payload["limit_s"])
     TrialReport(phase=Phase.DONE.value).write(orders.report_path)
-
-
-def _all(orders: Orders, *, twins: Sequence[dict[str, Any]], limit_s: float) -> None:
-    """Runs the twins, each of which has ``name``, ``argv``, ``env``, ``files`` and ``told``."""
-    for twin in twins:
-        _run(orders, twin, Path(orders.folder) / twin["name"], limit_s=limit_s)
 
 
 def _run(orders: Orders, twin: dict[str, Any], place: Path, *, limit_s: float) -> None:

@@ -34,6 +34,8 @@ ROUNDS = 1e-5
 """Distance of one parameter's gradients, in parts of all gradients' length, that may be rounding (4e-7 on CPUs, 3e-6 on an H200)."""
 MOST_VALUES = 2**18
 """Values of one tensor that are held against another twin's, evenly spread."""
+MOVED = 0.05
+"""Part of itself by which a weight is moved at most before the first step; of a usual first value where all of its tensor are zero."""
 
 
 def install(said: Mapping[str, Any], records: Path) -> None:
@@ -59,15 +61,19 @@ class Updates:
         self._clipped: dict[int, Any] = {}
         self._begun: dict[int, tuple[Any, Any]] = {}
         """Identity of a tensor that was there at the first backward pass -> it, and its values then."""
+        self._moves: Any = None
+        self._unmoved: list[Any] = []
+        """Optimizers whose weights weren't moved yet."""
+        self._drawn: dict[int, Any] = {}
+        """Identity of a weight that was moved -> its values before."""
         self._counts: dict[int, int] = {}
         self._depth = self._backwards = 0
         self._fresh, self._widened = True, False
         """True: no model was called since the last backward pass; weights of half precision were turned to single."""
         self._began, self._owner = 0.0, os.getpid()
-        self._rank, self._size = 0, 1
-        """Rank and number of ranks at the last step: a script may leave its group before its end."""
         self.steps: list[dict[str, Any]] = []
-        self.facts: dict[str, Any] = {}
+        self.facts: dict[str, Any] = {"rank": 0, "size": 1, "steps": self.steps}
+        """Facts that are written down; rank and number of ranks are those at the last step: a script may leave its group before its end."""
 
     # -- installing
 
@@ -76,6 +82,7 @@ class Updates:
         import torch
         from torch.optim import optimizer
 
+        self._moves = MOVED * (2 * torch.rand(MOST_VALUES) - 1)
         backward, place = torch.autograd.backward, torch.nn.utils.clip_grad
 
         @functools.wraps(backward)
@@ -101,6 +108,7 @@ class Updates:
 
     def _optimizer_made(self, optimizer: Any) -> None:
         self._made.append(optimizer)
+        self._unmoved.append(optimizer)
         self._rest.ready = True
         self._given += _parameters(optimizer)
 
@@ -108,6 +116,19 @@ class Updates:
     def _trained(self) -> list[Any]:
         """Parameters of all optimizers, each once."""
         return list({id(one): one for optimizer in self._made for one in _parameters(optimizer)}.values())
+
+    def _move(self) -> None:
+        """Moves each weight that is trained a little, once and at random: what is 0 only because nothing is learnt yet (a model's distance
+        from its reference, what lies behind a LoRA's zeros) would hide what else the loss does. Signs and single zeros stay."""
+        for one in (one for optimizer in self._unmoved for one in _parameters(optimizer)):
+            if id(one) in self._drawn or not (one.requires_grad and one.is_floating_point() and one.numel() and _is_there(one)):
+                continue
+            self._drawn[id(one)], local = _values(one), one.data.to_local() if hasattr(one, "to_local") else one.data
+            flat, usual = local.reshape(-1), None if local.any() else (len(one) / one.numel()) ** 0.5 if one.ndim > 1 else 1.0
+            for part in flat.split(MOST_VALUES):
+                part.add_(self._moves[: len(part)].to(part) * (part if usual is None else usual))
+            local.copy_(flat.view(local.shape))
+        self._unmoved.clear()
 
     def _begins_backward(self) -> None:
         if not self._backwards:
@@ -131,17 +152,19 @@ class Updates:
         """Turns a model of half precision into single before it is called; its parameters stay the objects that they are."""
         import torch
 
+        if self._unmoved and not self._backwards:
+            self._move()
         if not self._fresh or not torch.is_grad_enabled() or next(module.parameters(), None) is None:
             return None
         self._fresh = False
         if module.training:
             self._rows.model_called(args)
-        if any(one.dtype in _halves() for one in module.parameters()):
+        if any(map(_is_half, module.parameters())):
             module.float()
             self._widened = True
         if not self._widened:
             return None
-        return tuple(one.float() if isinstance(one, torch.Tensor) and one.dtype in _halves() else one for one in args)
+        return tuple(one.float() if isinstance(one, torch.Tensor) and _is_half(one) else one for one in args)
 
     # -- steps
 
@@ -169,15 +192,16 @@ class Updates:
             self._ends("failed")
         dist = torch.distributed
         if dist.is_available() and dist.is_initialized():
-            self._rank, self._size = dist.get_rank(), dist.get_world_size()
+            self.facts |= {"rank": dist.get_rank(), "size": dist.get_world_size()}
         number = next((at for at, one in enumerate(self._made) if one is optimizer), len(self._made))
         count, trained = self._counts.get(number, 0), _parameters(optimizer)
         step: dict[str, Any] = {"optimizer": number, "rows": len(self._rows.digests), "settings": _settings(optimizer)}
         if count < STEPS_HELD:
             schedules = _alive(torch.optim.lr_scheduler.LRScheduler)
             gradients = [self._clipped.get(id(one), _values(one.grad)) for one in trained]
-            step |= {"against": self._held(gradients, f"gradients-{number}-{count}.pt")}
-            if (against := step["against"]) and against.get("alone"):
+            first = self._first(f"gradients-{number}-{count}", gradients)
+            step["against"] = against = figures(first, gradients) if first is not None else {}
+            if against.get("alone"):
                 against["name"] = _name(trained[against.pop("at")])
             step["scheduled"] = max((one.last_epoch for one in schedules), default=0)
         if not count:
@@ -193,18 +217,18 @@ class Updates:
         """Says why the optimizer's gradients show nothing; empty if they do."""
         if any(hasattr(one, "ds_id") or hasattr(one, "_hp_mapping") for one in self._given):
             return "DeepSpeed's ZeRO has taken its weights apart, and steps parts of them"
-        half = any(one.dtype in _halves() for one in _parameters(optimizer))
+        half = any(map(_is_half, _parameters(optimizer)))
         return "its weights are of half precision, whose rounding hides a difference" if half else ""
 
-    def _held(self, values: list[Any], name: str) -> dict[str, Any] | None:
-        """Writes the values down in the first twin; holds them against those in the other."""
+    def _first(self, name: str, own: Any) -> Any:
+        """Writes something down in the first twin, and returns nothing; in the other it returns what the first wrote."""
         import torch
 
         if not self._told.against:
-            torch.save(values, self._records / f"{self._rank}-{name}")
+            torch.save(own, self._records / f"{self.facts['rank']}-{name}.pt")
             return None
-        there = Path(self._told.against, f"{self._rank}-{name}")
-        return figures(torch.load(there, weights_only=True), values) if there.exists() else None
+        there = Path(self._told.against, f"{self.facts['rank']}-{name}.pt")
+        return torch.load(there, weights_only=True) if there.exists() else None
 
     def _others(self) -> list[Any]:
         """Returns what isn't trained and might move: tensors of the shapes of weights, and those of modules; no gradient, no state of an
@@ -227,21 +251,23 @@ class Updates:
 
     def _beside(self) -> float:
         """Returns how far what has moved beside the weights (an average of them, a memory bank) has moved otherwise than in the first twin,
-        in parts of its way there; 0 where nothing has."""
-        import torch
+        in parts of its way there; 0 where nothing has. What began as a weight follows it: Adam steps a weight as far whose gradient is
+        rounding alone, and each twin's goes its own way."""
+        others, weights = self._ways(self._others()), self._ways(self._trained)
+        asked, followed = self._first("beside", (others, {begun: weights.get(begun, []) for begun in others})) or ({}, {})
+        far = (_farthest(one, others.get(begun)) - 2 * _farthest(followed[begun], weights.get(begun)) for begun, one in asked.items())
+        return max(far, default=0.0)
 
-        pairs = [(one, *self._begun[id(one)]) for one in self._others() if id(one) in self._begun]
-        ways = [(_values(one) - before, before) for one, then, before in pairs if one is then]
-        there = Path(self._told.against, f"{self._rank}-beside.pt")
-        if not self._told.against:
-            torch.save([pair for pair in ways if pair[0].any()], self._records / there.name)
-            return 0.0
-        apart = 0.0
-        for way, before in torch.load(there, weights_only=True) if there.exists() else ():
-            alike = [float((way - other).norm()) for other, begun in ways if begun.shape == before.shape and torch.equal(begun, before)]
-            rounding = 4 * torch.finfo(torch.float32).eps * float(before.norm())
-            apart = max(apart, (min(alike) - rounding) / float(way.norm()) if alike else 0.0)
-        return apart
+    def _ways(self, tensors: list[Any]) -> dict[str, list[tuple[Any, float]]]:
+        """Digest of first values, before weights were moved -> how far each such tensor has gone, and what of that may be rounding; in the
+        first twin of those that have."""
+        ways: dict[str, list[tuple[Any, float]]] = {}
+        for one in tensors:
+            then, before = self._begun.get(id(one), (None, None))
+            if then is one and ((way := _values(one) - before).any() or self._told.against):
+                for first in {digest(before), digest(self._drawn.get(id(one), before))}:
+                    ways.setdefault(first, []).append((way, 5e-7 * float(before.norm())))
+        return ways
 
     def _stepped(self) -> None:
         if os.getpid() != self._owner:
@@ -251,8 +277,8 @@ class Updates:
         least, most = min(self._counts.values()), max(self._counts.values())
         if least < STEPS_HELD and len(self._counts) < len(self._made):
             least = most // 4  # one that never steps
-        late = self._size == 1 and time.monotonic() - self._began > MOST_S
-        over = late or most >= (MOST_STEPS if self._size == 1 else MOST_OF_RANKS)
+        alone = self.facts["size"] == 1
+        over = most >= (MOST_STEPS if alone else MOST_OF_RANKS) or (alone and time.monotonic() - self._began > MOST_S)
         if least >= STEPS_HELD and over:
             self._ends("limit")
 
@@ -276,15 +302,7 @@ class Updates:
         self.write("failed" if failed else "exit")
 
     def write(self, ended: str) -> None:
-        said = {
-            "ended": ended,
-            "steps": self.steps,
-            "rank": self._rank,
-            "size": self._size,
-            "by_hand": self._rest.by_hand,
-            **self.facts,
-            **self._rows.facts,
-        }
+        said = {**self.facts, **self._rows.facts, "ended": ended, "by_hand": self._rest.by_hand}
         path = self._records / str(self._owner) / "twin.json"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.with_suffix(".new").write_text(json.dumps(said), encoding="utf-8")
@@ -301,19 +319,26 @@ def figures(first: Sequence[Any], other: Sequence[Any]) -> dict[str, Any]:
         return {"mismatch": f"{len(other)} parameters instead of {len(first)}"}
     nothing = torch.zeros(())
     pairs = [(nothing if a is None else a, nothing if b is None else b) for a, b in zip(first, other, strict=True)]
-    own = product = length = 0.0
-    for a, b in ((a.double(), b.double()) for a, b in pairs):
-        if a.ndim and b.ndim and a.shape != b.shape:
-            return {"mismatch": "parameters of other shapes"}
-        own, product, length = own + float((a * a).sum()), product + float((a * b).sum()), length + float((b * b).sum())
-    factor = product / own if own else 0.0
-    distances = [float(((b.double() - a.double()) ** 2).sum()) for a, b in pairs]
-    farther = [at for at, far in enumerate(distances) if far > ROUNDS**2 * own]
-    alone = max(((_part(distances[at], float((pairs[at][0].double() ** 2).sum())), at) for at in farther), default=())
-    rest = sum(float(((b.double() - factor * a.double()) ** 2).sum()) for a, b in pairs)
+    if any(a.ndim and b.ndim and a.shape != b.shape for a, b in pairs):
+        return {"mismatch": "parameters of other shapes"}
+    lengths, distances = [_product(a, a) for a, _ in pairs], [_product(b - a, b - a) for a, b in pairs]
+    own, length = sum(lengths), sum(_product(b, b) for _, b in pairs)
+    factor = sum(_product(a, b) for a, b in pairs) / own if own else 0.0
+    rest = sum(_product(b - factor * a, b - factor * a) for a, b in pairs)
+    alone = max(((_part(far, lengths[at]), at) for at, far in enumerate(distances) if far > ROUNDS**2 * own), default=())
     return {
         "apart": _part(sum(distances), own), "factor": factor, "rest": _part(rest, length), "length": length**0.5, "length_first": own**0.5,
     } | dict(zip(("alone", "at"), alone, strict=False))  # fmt: skip
+
+
+def _product(a: Any, b: Any) -> float:
+    return float((a.double() * b.double()).sum())
+
+
+def _farthest(ways: Sequence[tuple[Any, float]], others: Sequence[tuple[Any, float]] | None) -> float:
+    """Greatest distance of one of the ways from the nearest of the others, beyond rounding, in parts of itself; 0 where there are none."""
+    far = ((min(float((way - one).norm()) for one, _ in others or ()) - rounding) / float(way.norm()) for way, rounding in ways if others)
+    return max((0.0, *far))
 
 
 def _name(parameter: Any) -> str:
@@ -342,10 +367,8 @@ def _is_there(tensor: Any) -> bool:
     return not tensor.is_meta and (hasattr(tensor, "to_local") or tensor.untyped_storage().nbytes() > 0)
 
 
-def _halves() -> tuple[Any, ...]:
-    import torch
-
-    return torch.float16, torch.bfloat16
+def _is_half(tensor: Any) -> bool:
+    return str(tensor.dtype) in ("torch.float16", "torch.bfloat16")
 
 
 def _alive(kind: type) -> list[Any]:
