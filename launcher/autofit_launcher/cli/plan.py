@@ -47,7 +47,7 @@ def _cards(words: Sequence[str]) -> list[GpuModel]:
     if not names:
         known = catalogue.known()
         cure = f"Name one or several: gpu={','.join(known[:2])}. There is: {', '.join(known)}. What is here, `autofit fit` really tries."
-        raise refusal("no card is named", cure, key="gpu")
+        raise refusal("no card is named", cure, where=COMMAND_LINE, key="gpu")
     return catalogue.named(names)
 
 

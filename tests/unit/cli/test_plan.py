@@ -28,7 +28,7 @@ def test_a_card_that_is_not_known_and_no_card_at_all_are_refused(capsys: pytest.
     for words, found in ((("gpu=rtx4080",), "rtx_4080s"), ((), "gpu=a100_40gb")):
         status = main.run(["plan", "recipe=yolo_demo", *words, "--json"])
         (fault,) = json.loads(capsys.readouterr().out.splitlines()[-1])["faults"]
-        assert status == 1 and fault["key"] == "gpu" and found in fault["cure"]
+        assert status == 1 and (fault["where"], fault["key"]) == ("command line", "gpu") and found in fault["cure"]
 
 
 def test_a_script_whose_python_has_no_pytorch_can_not_be_played_on_a_card_that_is_not_here(
