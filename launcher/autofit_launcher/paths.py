@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from contextlib import suppress
 from functools import cache
 from importlib import metadata
@@ -45,6 +46,11 @@ def short(path: Path) -> str:
         return str(path.relative_to(Path.cwd()))
     except ValueError:
         return str(path)
+
+
+def typed(verb: str, place: Path | str) -> str:
+    """A command of autofit's on a run's folder, to be copied."""
+    return f"autofit {verb} {shlex.quote(str(place))}"
 
 
 LAUNCHED = "AUTOFIT_LAUNCHED"

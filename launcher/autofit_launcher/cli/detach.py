@@ -19,7 +19,7 @@ LOOK_S = 0.1
 def detached(call: Call) -> Answer:
     """Starts the call and waits until it has a run folder, has ended, or takes too long."""
     log = paths.state_folder() / f"{call.verb}-{datetime.now():%Y%m%d-%H%M%S-%f}.log"
-    log.parent.mkdir(parents=True, exist_ok=True)
+    log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     launched = log.with_suffix(".launched")
     flags = [f"{name}={value}" if value else name for name, value in call.flags.items() if name != "--detach"]
     command = ("--", *call.command) if call.command else ()
@@ -39,5 +39,5 @@ def detached(call: Call) -> Answer:
     if folder is None:
         call.terminal.say("it is preparing, or waits for its turn; `autofit runs` lists it once its run folder is there")
     name = folder or "RUN"
-    call.terminal.say(f"  autofit watch {name}", f"  autofit stop {name}", f"its words: {log}")
+    call.terminal.say(f"  {paths.typed('watch', name)}", f"  {paths.typed('stop', name)}", f"its words: {log}")
     return Answer(status=ExitCode.DONE, record={"status": "detached", "pid": child.pid, "run_dir": folder and str(folder), "log": str(log)})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import signal
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -22,6 +21,7 @@ from autofit_launcher.ladder.verdict import Kind, Verdict
 from autofit_launcher.machine import headroom
 from autofit_launcher.machine.devices import Budget
 from autofit_launcher.page import facts
+from autofit_launcher.paths import typed
 from autofit_launcher.shared.memory_failures import OF_MACHINE
 from autofit_launcher.shared.report import DRAWN_BATCH, Phase
 from autofit_launcher.shared.sizes import GIB, MIB, format_duration, format_size
@@ -178,7 +178,7 @@ class Display(Screen):
         path = fit.job.folder.path
         if fit.attempts[-1].left:
             self.say(f"checkpoint left: {fit.attempts[-1].left[0]}", "")
-            command(self._console, f"autofit resume {shlex.quote(str(path))}", before="to go on from it: ")
+            command(self._console, typed("resume", path), before="to go on from it: ")
         elif fit.job.adapter.asked.keeps is None:
             known = "autofit knows no checkpoint to go on from (trainer.args.resume says how this script does)"
             self.say(f"{known}; what the script itself has saved is where it put it", "")

@@ -23,6 +23,7 @@ from autofit_launcher.cli.call import Answer, Call, Takes, Task, Verb
 from autofit_launcher.cli.say import Streams, Terminal
 from autofit_launcher.config import compose
 from autofit_launcher.errors import BadInput, ExitCode, Interrupted, refusal
+from autofit_launcher.paths import typed
 from autofit_launcher.shared import interpreter
 
 T = TypeVar("T")
@@ -123,7 +124,7 @@ def _stopped(stopped: Interrupted, terminal: Terminal) -> Answer:
     where = {"run_dir": stopped.run_dir} if stopped.run_dir else {}
     terminal.complain(f"autofit: {stopped}" + ("; no process is left behind" if where else ""))  # of another's run nothing is said
     if where:
-        terminal.complain(f"`autofit resume {stopped.run_dir}` goes on with it.")
+        terminal.complain(f"`{typed('resume', stopped.run_dir)}` goes on with it.")
     if _time_is_up:
         from autofit_launcher.cli import submit
 

@@ -1,10 +1,11 @@
 """``autofit runs --prune``: removes the folders of runs that are over, after asking.
 
-A run that holds a checkpoint, or any weights, stays unless ``--checkpoints`` is said; one that is at work, or may be, always does.
+A run that has written anything but logs and figures stays unless ``--checkpoints`` is said; one that is at work, or may be, always does.
 """
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,7 +17,11 @@ from autofit_launcher.errors import BadInput, ExitCode, refusal
 if TYPE_CHECKING:
     from autofit_launcher.history.runs import Run
 
-_WEIGHTS = (".pt", ".pth", ".ckpt", ".safetensors", ".bin", ".onnx", ".h5", ".keras", ".msgpack", ".pkl", ".npz")
+_WORTHLESS = re.compile(
+    r"\.gitignore|(recipe\.yaml|(owner|record|submission)\.json|command\.sh|series\.jsonl|report\.html|stalled\.\d+\.txt)"
+    r"|(slurm|native|trials|held(\.\d+)?)/.*|.*\.(log|png|jpe?g|svg)|(.*/)?(args\.yaml|events\.out\.tfevents\.[^/]*)", re.DOTALL
+)  # fmt: skip
+"""Files in a run folder that are autofit's own (``history.run_folder``), or a trainer's logs, figures and settings."""
 
 
 def prune(call: Call, runs: Sequence[Run], root: Path) -> Answer:
@@ -25,13 +30,13 @@ def prune(call: Call, runs: Sequence[Run], root: Path) -> Answer:
 
     say = call.terminal.say
     over = [run for run in runs if _is_over(run) and run.folder.path.is_relative_to(root.resolve())]  # none that is only linked to
-    go = {run.folder.path: _size(run) for run in over if "--checkpoints" in call.flags or not _holds_weights(run)}
+    go = {run.folder.path: _size(run) for run in over if "--checkpoints" in call.flags or not _holds_work(run)}
     for run in over:
         if (path := run.folder.path) in go:
             say(f"{path}  {run.state}  {format_size(go[path])}")
     kept = len(over) - len(go)
     if kept:
-        say(f"kept: {_runs(kept)} with checkpoints (--checkpoints removes those, too)")
+        say(f"kept: {_runs(kept)} with checkpoints, or whatever else it has written (--checkpoints removes those, too)")
     if others := len(runs) - len(over):
         say(f"left alone: {_runs(others)} at work, or linked to, or of which nobody here can say that it is over")
     removed: list[Path] = []
@@ -63,9 +68,11 @@ def _size(run: Run) -> int:
     return sum(path.lstat().st_size for path in run.folder.path.rglob("*") if path.is_symlink() or not path.is_dir())
 
 
-def _holds_weights(run: Run) -> bool:
-    named = run.record is None or any(attempt.left for attempt in run.record.attempts)
-    return named or any(path.name.endswith(_WEIGHTS) for path in run.folder.path.rglob("*"))
+def _holds_work(run: Run) -> bool:
+    """Tells whether it has, or may have, something that a person would miss: anything that isn't known to be worthless."""
+    named, folder = run.record is None or any(attempt.left for attempt in run.record.attempts), run.folder.path
+    files = (path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_symlink() or not path.is_dir())
+    return named or not all(map(_WORTHLESS.fullmatch, files))
 
 
 def _agreed(call: Call, question: str) -> bool:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import select
 import socket
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from autofit_launcher.cli import prune, runs_view, submit
 from autofit_launcher.cli.call import Answer, Call
 from autofit_launcher.errors import BadInput, ExitCode, Interrupted, refusal
 from autofit_launcher.history import kept_fits, owner
-from autofit_launcher.history.owner import Owner
+from autofit_launcher.history.owner import NAME, Owner
 from autofit_launcher.history.runs import ROOT, Reader, Run, below, find, how_to_go_on, newest, run_in
 from autofit_launcher.machine import process
+from autofit_launcher.paths import typed
 from autofit_launcher.shared.activity import doing
 
 LOOK_S = 1.0
@@ -23,10 +27,6 @@ STOP_S = 600.0
 """Seconds to wait for a run that was asked to stop: it may be writing a large checkpoint."""
 LAST_WORDS_S = 5.0
 """Seconds to wait for its process after that: what it says of the run's end, into a log say, comes once the run has ended."""
-
-
-# ----------------------------------------------------------------------------------------------------------------------
-# runs
 
 
 def runs(call: Call) -> Answer:
@@ -49,10 +49,6 @@ def runs(call: Call) -> Answer:
     return Answer(status=ExitCode.DONE, record={"runs": [run.as_record() for run in found]})
 
 
-# ----------------------------------------------------------------------------------------------------------------------
-# watch
-
-
 def watch(call: Call) -> Answer:
     """Shows a run until it ends; with --json what it is at now, once."""
     said = call.word("run")
@@ -67,7 +63,7 @@ def watch(call: Call) -> Answer:
                 time.sleep(LOOK_S)
                 run = reader.now()
     except (KeyboardInterrupt, Interrupted) as stopped:
-        call.terminal.say(f"no longer watched; the run goes on. `autofit stop {run.folder.path}` would end it")
+        call.terminal.say(f"no longer watched; the run goes on. `{typed('stop', run.folder.path)}` would end it")
         status = stopped.exit_code if isinstance(stopped, Interrupted) else ExitCode.DONE
         return Answer(status=status, record=run.as_record())
     if not call.terminal.is_heard:
@@ -100,10 +96,6 @@ def _after(run: Run) -> str:
     return how_to_go_on(run.folder.path) if run.record is not None else ""
 
 
-# ----------------------------------------------------------------------------------------------------------------------
-# stop
-
-
 def stop(call: Call) -> Answer:
     """Asks the process that runs it to stop, waits for its end, and says what happened."""
     reader = Reader(find(call.word("run") or call.unnamed()), look=submit.job_seen)
@@ -125,7 +117,7 @@ def stop(call: Call) -> Answer:
         run = _awaited(reader)
         _hear_out(run.owner)
     if run.at_work:
-        call.terminal.say(f"it is still at it after {STOP_S:.0f} s; `autofit watch {run.folder.path}` shows it")
+        call.terminal.say(f"it is still at it after {STOP_S:.0f} s; `{typed('watch', run.folder.path)}` shows it")
         return Answer(status=ExitCode.RUN_FAILED, record=run.as_record())
     return _ended(call, run, status=ExitCode.DONE)
 
@@ -137,16 +129,18 @@ def _ask(run: Run, owner: Owner) -> None:
         found = f"process {owner.pid} of another container of this machine ({owner.host}) runs it"
         raise refusal(found, f"Say autofit stop in {owner.host}.", where=where)
     try:
-        process.ask_to_end(owner.pid, started=owner.started)
+        if not process.ask_to_end(owner.pid, holding=f"{where}/{NAME}"):
+            raise refusal(f"process {owner.pid} doesn't hold it, though its {NAME} says so", "Nothing was signalled.", where=where)
     except PermissionError as error:
         raise refusal(f"process {owner.pid} belongs to another user", "Its user, or root, can stop it.", where=where) from error
 
 
 def _hear_out(ended: Owner) -> None:
     """Waits until the process that gave the folder back is gone: at most ``LAST_WORDS_S``, for it may go on with something else."""
-    until = time.monotonic() + LAST_WORDS_S
-    while ended.pid and owner.alive(ended) and time.monotonic() < until:
-        time.sleep(0.05)
+    with suppress(OSError):
+        handle = os.pidfd_open(ended.pid)
+        select.select([handle], [], [], LAST_WORDS_S)
+        os.close(handle)
 
 
 def _awaited(reader: Reader) -> Run:
@@ -155,10 +149,6 @@ def _awaited(reader: Reader) -> Run:
     while (run := reader.now()).at_work and time.monotonic() < until:
         time.sleep(0.2)
     return run
-
-
-# ----------------------------------------------------------------------------------------------------------------------
-# fits
 
 
 def fits(call: Call) -> Answer:

@@ -23,6 +23,7 @@ from autofit_launcher.history import owner, submission
 from autofit_launcher.history.runs import Run, below, run_in
 from autofit_launcher.history.submission import WORDS, JobSeen, Submission
 from autofit_launcher.machine import process, slurm
+from autofit_launcher.paths import typed
 from autofit_launcher.shared.activity import doing
 from autofit_launcher.shared.files import written_at
 
@@ -81,7 +82,7 @@ def _handed_in(folder: Path, draft: Draft, terminal: Terminal, *, fit_only: bool
         handed = replace(begun, job=_job(folder, draft.recipe))
     submission.write(folder, handed)
     log = handed.log(folder)
-    terminal.say(f"handed to SLURM: job {handed.job}", f"  autofit watch {folder}", f"  autofit stop {folder}", f"its words: {log}")
+    terminal.say(f"handed to SLURM: job {handed.job}", f"  {typed('watch', folder)}", f"  {typed('stop', folder)}", f"its words: {log}")
     return Answer(status=ExitCode.DONE, record={"status": "submitted", "job": handed.job, "run_dir": str(folder), "log": str(log)})
 
 
@@ -117,7 +118,7 @@ def never_begun(run: Run) -> str:
     log = run.submission.log(run.folder.path)
     how = f" ({run.seen.state.lower()})" if run.seen is not None and run.seen.state else ""
     words = f" Its words: {log}." if log.is_file() else ""
-    again = f"`autofit resume {run.folder.path}` hands it in again."
+    again = f"`{typed('resume', run.folder.path)}` hands it in again."
     return f"SLURM's job {run.submission.job} is over{how} and had not begun with it.{words} {again}"
 
 
@@ -127,7 +128,7 @@ def refuse_while_queued(folder: Path) -> Submission | None:
     if handed is None or not handed.job or handed.job == submission.job_here():
         return handed
     if (seen := job_seen(handed)) is not None and seen.is_there:
-        cure = f"`autofit watch {folder}` follows it, `autofit stop {folder}` takes it back."
+        cure = f"`{typed('watch', folder)}` follows it, `{typed('stop', folder)}` takes it back."
         raise refusal(f"SLURM's job {handed.job} has it ({seen.state.lower()})", cure, where=str(folder))
     return handed
 

@@ -13,6 +13,7 @@ from autofit_launcher.cli.call import Answer, Call, Task
 from autofit_launcher.cli.launch_view import Display
 from autofit_launcher.cli.say import Terminal, table
 from autofit_launcher.config.recipe import Draft
+from autofit_launcher.config.recipe_files import hides
 from autofit_launcher.engine import launch as engine
 from autofit_launcher.engine import prepare
 from autofit_launcher.engine.launch import Fit
@@ -22,6 +23,7 @@ from autofit_launcher.history.run_folder import RunFolder
 from autofit_launcher.history.runs import find, newest
 from autofit_launcher.history.submission import Submission
 from autofit_launcher.ladder import rungs
+from autofit_launcher.paths import short
 
 
 def train(call: Call) -> Iterable[Task]:
@@ -89,6 +91,9 @@ def each(
     ``drafted``: recipes that are written nowhere.
     """
     made = suggestions.drafts(words, program=f"autofit {call.verb}", drafted=drafted)
+    for file in dict.fromkeys(draft.provenance.file for draft in made):
+        if file is not None and hides(file):
+            call.terminal.say(f"{short(file)} is taken in place of the built-in recipe of that name")
 
     def told(draft: Draft) -> Answer:
         if len(made) > 1:

@@ -115,7 +115,7 @@ VERBS: tuple[Verb, ...] = (
         Takes.NAME,
         flags={
             "--peaks": "each full run's peak beside its trial's",
-            "--prune": "remove runs that are over: lists them and asks; what holds a checkpoint stays",
+            "--prune": "remove runs that are over: lists them and asks; what has saved anything stays",
             "--checkpoints": "(--prune) those with checkpoints, too",
             "--yes": "(--prune) without asking",
         },

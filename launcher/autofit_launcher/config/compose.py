@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from autofit_launcher.config import hydra_errors
-from autofit_launcher.config.hydra_overrides import Override, device, for_hydra, override_in, sweeps
+from autofit_launcher.config.hydra_overrides import Override, device, for_hydra, override_in, quoted, sweeps
 from autofit_launcher.config.recipe_files import recipe_files
 from autofit_launcher.errors import COMMAND_LINE, BadInput, Fault
 from autofit_launcher.paths import home
@@ -49,7 +49,9 @@ def composed(line: Typed, *, program: str, drafted: Mapping[str, str]) -> list[D
     with doing("composing the recipe"), hydra_errors.as_faults(dict(zip(told, typed, strict=True))):
         if several := [word for word in told if not line.sweeping and sweeps(word)]:
             raise BadInput([_several(word) for word in several])
-        _hydra([program, *told, *line.flags], keep, drafted=drafted, typed={one.key for one in line.said})
+        with TemporaryDirectory(prefix="autofit-") if line.sweeping else nullcontext() as folder:  # Hydra insists on a multirun.yaml
+            scratch = [f"hydra.sweep.dir={quoted(folder)}"] if folder else []
+            _hydra([program, *scratch, *told, *line.flags], keep, drafted=drafted, typed={one.key for one in line.said})
     return found
 
 
@@ -93,7 +95,7 @@ def _hydra(
     with ExitStack() as until_composed:
         until_composed.callback(setattr, sys, "argv", before)
         until_composed.enter_context(recipe_store.filled(drafted=drafted or {}, typed=typed))
-        OmegaConf.register_new_resolver("autofit", place, replace=True)
+        OmegaConf.register_new_resolver("autofit", places.__getitem__, replace=True)
         hydra.main(config_path=str(home() / "conf"), config_name="config", version_base="1.3")(task)()
 
 

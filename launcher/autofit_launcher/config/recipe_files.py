@@ -31,6 +31,11 @@ def recipe_files() -> dict[str, Path]:
     return {path.stem: path for folder in folders for path in sorted(folder.glob("*.yaml"))}
 
 
+def hides(file: Path) -> bool:
+    """Tells whether a recipe takes the place of a built-in one."""
+    return any(file.resolve() != built_in.resolve() for built_in in (home() / "recipes").rglob(file.name))
+
+
 def own_recipes() -> list[Path]:
     """The person's own recipes of autofit's in ./recipes: nothing that a script reads. Other files of that folder are not among them."""
     return [path for path in sorted((Path.cwd() / "recipes").glob("*.yaml")) if _is_recipe(path)]

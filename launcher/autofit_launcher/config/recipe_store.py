@@ -5,6 +5,7 @@ What a person wrote is read here, so that what can't be read is a fault with its
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -17,8 +18,13 @@ from omegaconf import Container, DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from autofit_launcher.config.recipe_files import recipe_files
-from autofit_launcher.errors import PLACE, BadInput, Fault
+from autofit_launcher.config.schema import Recipe
+from autofit_launcher.errors import PLACE, BadInput, Fault, did_you_mean
 from autofit_launcher.paths import home, short
+
+MOST_LETTERS = 1 << 20
+"""Letters that a recipe unfolds to at most, each value and key counted as 50 more."""
+_GROUP, _OPTION = re.compile(r"(override +)?/?(?!hydra\b)\w+"), re.compile(r"[\w .+-]+")
 
 
 @contextmanager
@@ -64,9 +70,13 @@ def _read(file: Path) -> tuple[str, str]:
 
 
 def _config(read: Callable[[], tuple[str, str]]) -> Container:
-    """The text as a configuration: keys and values."""
+    """The text as a configuration: keys of the schema and nothing else. A recipe may be anybody's: it configures no Hydra, and takes in
+    nothing but options of autofit's groups and other recipes. Raises BadInput."""
     text, place = read()
     try:
+        node = yaml.compose(text, Loader=yaml.SafeLoader)
+        if node is not None and _letters(node, {}) > MOST_LETTERS:
+            _refuse(place, "it unfolds to more than a recipe holds", "Write out what its aliases stand for.")
         config = OmegaConf.create(text)
     except AssertionError:  # of OmegaConf's, where the text is one number
         _refuse(place, "it holds no keys", "A recipe is keys and values, such as summary: my own job")
@@ -80,9 +90,28 @@ def _config(read: Callable[[], tuple[str, str]]) -> Container:
         _refuse(place, str(error).splitlines()[0], "Correct it there.")
     if not isinstance(config, DictConfig):
         _refuse(place, "it holds a list", "A recipe is keys and values, such as summary: my own job")
-    if "defaults" in config and not OmegaConf.is_list(config.defaults):
-        _refuse(place, f"defaults is {config.defaults!r}", "It is a list, as in the recipes that `autofit recipes` shows.")
+    told: Any = OmegaConf.to_container(config, resolve=False)
+    if unknown := next((key for key in told if key not in Recipe.model_fields and key != "defaults"), None):
+        at = next((name.start_mark.line + 1 for name, _ in (node.value if node else ()) if name.value == str(unknown)), 1)
+        cure = f"{did_you_mean(str(unknown), Recipe.model_fields)}Known here: {', '.join(sorted(Recipe.model_fields))}."
+        raise BadInput([Fault(key=str(unknown), where=f"{place}:{at}", found=f"no such key (value {told[unknown]!r})", cure=cure)])
+    cure, defaults = "It is a list, as in the recipes that `autofit recipes` shows.", told.get("defaults", [])
+    if not isinstance(defaults, list):
+        _refuse(place, f"defaults is {defaults!r}", cure)
+    said = [pair for one in defaults for pair in (one.items() if isinstance(one, dict) else [("recipe", one)])]
+    if not all(_GROUP.fullmatch(str(group)) and isinstance(name, str) and _OPTION.fullmatch(name) for group, name in said):
+        _refuse(place, f"defaults name what is no option of a group of autofit's: {defaults}", cure)
     return config
+
+
+def _letters(node: yaml.Node, known: dict[yaml.Node, int]) -> int:
+    """Letters that a node would take if no part of it were said by an alias; one that holds itself is without end."""
+    if node not in known:
+        known[node] = MOST_LETTERS + 1
+        parts = [] if isinstance(node, yaml.ScalarNode) else node.value
+        below = [one for part in parts for one in (part if isinstance(part, tuple) else (part,))]
+        known[node] = 50 + (sum(_letters(one, known) for one in below) if below else len(node.value))
+    return known[node]
 
 
 def _refuse(place: str, found: str, cure: str) -> NoReturn:

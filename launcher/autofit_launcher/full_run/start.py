@@ -53,7 +53,7 @@ def _as_file(command: Command, rung: Rung, more: str = "") -> str:
     words = [
         "#!/bin/sh",
         f"# What autofit launches at rung {rung.index}; it needs the trainer, not autofit.",
-        *([f"# {more}"] if more else ()),
+        *([f"# {' '.join(more.splitlines())}"] if more else ()),
         f"cd {shlex.quote(os.getcwd())} || exit",
         found.shell(),
     ]

@@ -1,9 +1,9 @@
 """Tells which process runs a run folder, here or on another machine, if any. The only module that writes ``owner.json``.
 
-A process that launches or resumes a run holds its folder: it writes its process id, start time, host and boot id into ``owner.json`` and
-keeps the file locked until it ends. The kernel releases the lock when the process dies, so a reused process id, or one in another container
-of this machine, isn't mistaken for the owner. On file systems without locks the start time decides. A process of another machine can't be
-checked.
+A process that launches or resumes a run holds its folder: it writes its process id, host and boot id into ``owner.json`` and keeps the file
+open and locked until it ends. The kernel releases the lock when the process dies, so a reused process id, or one in another container
+of this machine, isn't mistaken for the owner. On file systems without locks it is who has the file open. Another machine's process
+can't be checked.
 """
 
 from __future__ import annotations
@@ -20,9 +20,13 @@ from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field, TypeAdapter
 
 from autofit_launcher.errors import BadInput, Fault
 from autofit_launcher.history import submission
+from autofit_launcher.paths import typed
 from autofit_launcher.shared import procfs
 
 NAME = "owner.json"
@@ -44,9 +48,7 @@ class State(StrEnum):
 class Owner:
     """The process that holds a run folder, or last held it; empty where nobody is written down."""
 
-    pid: int = 0
-    started: int = 0
-    """Start time of the process, in clock ticks since boot; 0 if unknown."""
+    pid: Annotated[int, Field(ge=0, lt=2**31)] = 0
     boot: str = ""
     """The kernel's name for this boot of the machine; empty where it gives none."""
     host: str = ""
@@ -64,6 +66,9 @@ class Owner:
     """The owner's state, as far as it is known here and now; not written down."""
 
 
+_SHAPE = TypeAdapter(Owner)
+
+
 def who(folder: Path) -> Owner:
     """Finds out who holds the folder. Changes nothing."""
     try:
@@ -71,14 +76,14 @@ def who(folder: Path) -> Owner:
     except OSError:
         return Owner()
     try:
-        owner, free = _read(file), _lock(file, fcntl.LOCK_SH)
+        owner = _read(file)
+        return replace(owner, state=_state(owner, _lock(file, fcntl.LOCK_SH), file))
     finally:
         os.close(file)
-    return replace(owner, state=_state(owner, free))
 
 
-def _state(owner: Owner, free: bool | None) -> State:
-    """Tells the owner's state. ``free``: nobody holds the lock; None: the file system has no locks."""
+def _state(owner: Owner, free: bool | None, file: int) -> State:
+    """Tells the owner's state. ``free``: nobody holds the lock of ``file``; None: the file system has no locks."""
     here = owner.host == socket.gethostname()
     if not owner.pid:
         return State.UNKNOWN
@@ -92,14 +97,7 @@ def _state(owner: Owner, free: bool | None) -> State:
         return State.KILLED if free else State.RUNNING
     if not here:
         return State.ELSEWHERE  # another container of this machine, where a number is another process
-    return State.RUNNING if alive(owner) else State.KILLED
-
-
-def alive(owner: Owner) -> bool:
-    """Asks on the owner's machine whether its process lives. A later process with the same id doesn't count."""
-    with suppress(OSError):
-        return procfs.started(owner.pid) == owner.started
-    return False
+    return State.RUNNING if procfs.has_open(owner.pid, file) is not False else State.KILLED
 
 
 @contextmanager
@@ -110,7 +108,7 @@ def owning(folder: Path) -> Iterator[Owner]:
     """
     file, locked = _opened(folder)
     owner = Owner(
-        pid=os.getpid(), started=_started(), boot=boot(), host=socket.gethostname(), began=_now(), locked=locked,
+        pid=os.getpid(), boot=boot(), host=socket.gethostname(), began=_now(), locked=locked,
         job=submission.job_here(), starts_before=submission.starts_before(), state=State.RUNNING,
     )  # fmt: skip
     _write(file, owner)
@@ -125,14 +123,14 @@ def owning(folder: Path) -> Iterator[Owner]:
 def _opened(folder: Path) -> tuple[int | None, bool]:
     """Returns (file descriptor of ``owner.json``, True if it is locked); None for the descriptor if the folder can't be written."""
     try:
-        file = os.open(folder / NAME, os.O_RDWR | os.O_CREAT, 0o644)
+        file = os.open(folder / NAME, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
     except OSError:
         return None, False
     until = time.monotonic() + LOOK_S
     while (free := _lock(file, fcntl.LOCK_EX)) is False and time.monotonic() < until:
         time.sleep(0.02)
     before = _read(file)
-    before = replace(before, state=_state(before, free) if free is not False else State.RUNNING)
+    before = replace(before, state=_state(before, free, file) if free is not False else State.RUNNING)
     if before.state in (State.RUNNING, State.ELSEWHERE):
         os.close(file)
         raise BadInput([refusal(folder, before)])
@@ -145,7 +143,7 @@ def refusal(folder: Path, found: Owner) -> Fault:
     if found.state is State.ELSEWHERE:
         words = f"{pid} on {found.host} runs it since {found.began}, or was killed there, which can't be seen from {socket.gethostname()}"
         return Fault(key="", where=str(folder), found=words, cure=f"See to it on {found.host}.")
-    cure = f"`autofit watch {folder}` shows it, `autofit stop {folder}` ends it."
+    cure = f"`{typed('watch', folder)}` shows it, `{typed('stop', folder)}` ends it."
     return Fault(key="", where=str(folder), found=f"{pid} runs it just now", cure=cure)
 
 
@@ -160,8 +158,8 @@ def _lock(file: int, kind: int) -> bool | None:
 
 def _read(file: int) -> Owner:
     """The first line, which is written in one go; what a longer one has left behind it doesn't count."""
-    with suppress(OSError, ValueError, TypeError):
-        return Owner(**json.loads(os.pread(file, 4096, 0).partition(b"\n")[0]))
+    with suppress(OSError, ValueError):
+        return _SHAPE.validate_json(os.pread(file, 4096, 0).partition(b"\n")[0])
     return Owner()
 
 
@@ -172,12 +170,6 @@ def _write(file: int | None, owner: Owner) -> None:
     with suppress(OSError):
         os.pwrite(file, line, 0)
         os.ftruncate(file, len(line))
-
-
-def _started() -> int:
-    with suppress(OSError):
-        return procfs.started(os.getpid())
-    return 0
 
 
 def boot() -> str:

@@ -137,12 +137,9 @@ class KeptTrialRecord(TrialRecord):
     report: dict[str, Any] = {}
 
 
-class LadderRecord(RecordPart):
+class LadderRecord(RungRecord):
     """One rung of the ladder, as the search has left it."""
 
-    rung_index: int = 0
-    rung: dict[str, Any] = {}
-    accumulation: int = 1
     ruled_out_by: int | None = None
     """The rung whose failed trial rules it out; null for one that was tried, or that nothing rules out."""
 
@@ -175,7 +172,7 @@ class MoveRecord(RecordPart):
         return self.move == "stop"
 
 
-class AttemptRecord(RecordPart):
+class AttemptRecord(RungRecord):
     """One launch of the full run's trainer, and how it ended."""
 
     number: int = 1
@@ -200,10 +197,6 @@ class AttemptRecord(RecordPart):
     """Checkpoints it could be resumed from when it ended, newest first."""
     remarks: list[str] = []
     """Deviations from what was asked, and what autofit did about them, each as the end of a sentence that begins with "the run"."""
-    rung_index: int = 0
-    rung: dict[str, Any] = {}
-    accumulation: int = 1
-    effective_batch: int = 0
     next: MoveRecord | None = None
     same_training: SameTrainingRecord | None = None
 

@@ -63,7 +63,7 @@ class RunFolder:
             for number in range(1, 10_000):
                 path = root / (base if number == 1 else f"{base}-{number}")
                 try:
-                    path.mkdir()
+                    path.mkdir(mode=0o700)  # what is typed, and an environment, may hold secrets
                 except FileExistsError:
                     continue
                 (path / "trials").mkdir()

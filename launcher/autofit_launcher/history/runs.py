@@ -20,6 +20,7 @@ from autofit_launcher.history.owner import Owner, State
 from autofit_launcher.history.records import DeviceRecord, MemoryRecord, Record, RungRecord
 from autofit_launcher.history.run_folder import RunFolder
 from autofit_launcher.history.submission import JobSeen, Look, Submission
+from autofit_launcher.paths import typed
 from autofit_launcher.shared import files
 
 ROOT = Path("runs/autofit")
@@ -227,7 +228,7 @@ WITHOUT_A_RECORD = (
 
 def how_to_go_on(path: Path | str) -> str:
     """Tells by which command a run goes on that did not come to its end."""
-    return f"`autofit resume {path}` goes on with it."
+    return f"`{typed('resume', path)}` goes on with it."
 
 
 def is_run(path: Path) -> bool:

@@ -271,15 +271,15 @@ def wait(
     )
 
 
-def ask_to_end(pid: int, *, started: int) -> bool:
-    """Sends SIGTERM to the process with this id and start time (``procfs.started``). False if that process is gone.
+def ask_to_end(pid: int, *, holding: str) -> bool:
+    """Sends SIGTERM to the process with this id, if it has that file open. False if it hasn't, or is gone.
 
     Raises PermissionError if it is another user's.
     """
     with contextlib.suppress(ProcessLookupError, FileNotFoundError):
         handle = os.pidfd_open(pid)
         try:
-            if procfs.started(pid) == started:  # asked while the handle is held: what it stands for can't change any more
+            if procfs.has_open(pid, holding) is not False:  # asked while the handle is held: what it stands for can't change any more
                 signal.pidfd_send_signal(handle, signal.SIGTERM)
                 signal.pidfd_send_signal(handle, signal.SIGCONT)  # one that Ctrl-Z has stopped hears of it now
                 return True

@@ -140,24 +140,16 @@ def peaks(run: Run, record: Record) -> list[tuple[TrialRecord, list[tuple[str, i
 # -- the full run over time
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Memory:
-    """The full run's memory over time, for a picture of 100 x 100."""
-
-    points: str
-    """Points of the curve, as a polyline of SVG has them."""
-    seconds: float
-
-
-def memory(lines: Sequence[Mapping[str, Any]], scale: int) -> Memory | None:
-    """The curve of a run's memory below ``scale`` bytes; of points that fall together the highest, so that no peak is lost."""
+def memory(lines: Sequence[Mapping[str, Any]], scale: int) -> tuple[str, float] | None:
+    """The curve of a run's memory below ``scale`` bytes, as a polyline of SVG on 100 x 100, and its seconds; of points that fall together
+    the highest, so that no peak is lost."""
     told = [(float(line["at"]), max(line.get("used_bytes") or 0, line.get("peak_bytes") or 0)) for line in lines]
     if len(told) < 2 or not any(held for _, held in told):
         return None
     since, seconds, size = told[0][0], max(told[-1][0] - told[0][0], 1.0), math.ceil(len(told) / MOST_POINTS)
     highest = [max(told[start : start + size], key=lambda one: one[1]) for start in range(0, len(told), size)]
     points = " ".join(f"{100 * (at - since) / seconds:.2f},{100 - 100 * held / scale:.2f}" for at, held in highest)
-    return Memory(points=points, seconds=seconds)
+    return points, seconds
 
 
 # -- failures, moments

@@ -28,16 +28,19 @@ def data_bytes_now(pid: int) -> int:
     return 0
 
 
-def started(pid: int) -> int:
-    """Returns when a living process was started, in clock ticks since the boot: with its number, its one identity until the next boot.
-
-    proc_pid_stat(5), field 22; the name before it may hold blanks and brackets. Raises OSError where it has ended, reaped or not.
-    """
-    with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as stat:
-        fields = stat.read().rpartition(")")[2].split()
-    if fields[0] in ("Z", "X"):
-        raise ProcessLookupError(f"process {pid} has ended")
-    return int(fields[19])
+def has_open(pid: int, file: int | str) -> bool | None:
+    """Tells whether a process has a file (a path, or what a descriptor of ours stands for) open; None where that may not be looked at."""
+    try:
+        places = os.listdir(f"/proc/{pid}/fd")
+    except PermissionError:
+        return None
+    except OSError:
+        return False
+    for place in places:
+        with contextlib.suppress(OSError):
+            if (pid, place) != (os.getpid(), str(file)) and os.path.samefile(file, f"/proc/{pid}/fd/{place}"):
+                return True
+    return False
 
 
 def children(pid: int) -> list[int]:

@@ -262,14 +262,15 @@ def test_stop_needs_a_run_and_leaves_another_machines_alone(tmp_path: Path, caps
 
 def test_stop_never_signals_a_later_process_of_the_same_number(tmp_path: Path) -> None:
     from autofit_launcher.machine import process
-    from autofit_launcher.shared import procfs
 
-    with subprocess.Popen(["sleep", "3600"]) as child:
-        started = procfs.started(child.pid)
-        assert not process.ask_to_end(child.pid, started=started - 1) and child.poll() is None
-        assert process.ask_to_end(child.pid, started=started)
+    mine, others = tmp_path / "mine", tmp_path / "others"
+    mine.touch()
+    others.touch()
+    with mine.open() as held, subprocess.Popen(["sleep", "3600"], stdin=held) as child:
+        assert not process.ask_to_end(child.pid, holding=str(others)) and child.poll() is None
+        assert process.ask_to_end(child.pid, holding=str(mine))
         assert child.wait(timeout=120) == -signal.SIGTERM
-    assert not process.ask_to_end(child.pid, started=started)
+    assert not process.ask_to_end(child.pid, holding=str(mine))
 
 
 def test_resume_without_a_name_takes_the_newest_run_and_says_which(

@@ -44,8 +44,8 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (b"ask: {micro_batch: 4}\nname: ${name}\n", "recipes/mine.yaml: name: Recursive interpolation"),
     (b"ask: 4\n", "recipes/mine.yaml: ask: found 4. It is a section of keys and values"),
     (b"ask: {micro_batch: 4}\nladder: {order: micro_batch}\n", "recipes/mine.yaml: ladder.order: found 'micro_batch'"),
-    (b"ask: {micro_batch: 4}\n1: 2\n", "recipes/mine.yaml: 1: no such key"),
-    (b"ask: {micro_batch: 4}\nbatch: 16\n", "recipes/mine.yaml: batch: no such key (value 16). Known here: ask, data, device"),
+    (b"ask: {micro_batch: 4}\n1: 2\n", "recipes/mine.yaml:2: 1: no such key"),
+    (b"ask: {micro_batch: 4}\nbatch: 16\n", "recipes/mine.yaml:2: batch: no such key (value 16). Known here: ask, data, device"),
     (b"ask: {micro_batch: 4000000000}\n", "recipes/mine.yaml: ask.micro_batch: 4000000000 is more than"),
 ])  # fmt: skip
 def test_a_mistake_in_a_recipe_is_told_with_its_file_and_line(text: bytes, said: str, capfd: pytest.CaptureFixture[str]) -> None:

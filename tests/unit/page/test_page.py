@@ -114,4 +114,4 @@ def test_the_verb_writes_into_the_run_and_several_side_by_side(
 def test_a_long_curve_of_memory_keeps_its_peak() -> None:
     lines = [{"at": 1e9 + at, "used_bytes": 10 if at != 7_777 else 99} for at in range(10_000)]
     drawn = facts.memory(lines, 100)
-    assert drawn is not None and "77.78,1.00" in drawn.points.split() and len(drawn.points.split()) <= facts.MOST_POINTS
+    assert drawn is not None and "77.78,1.00" in drawn[0].split() and len(drawn[0].split()) <= facts.MOST_POINTS

@@ -6,6 +6,7 @@ import mmap
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -21,15 +22,14 @@ def test_memory_that_is_taken_is_seen() -> None:
         assert procfs.data_bytes() - before == pytest.approx(len(taken), rel=0.05)
 
 
-def test_a_process_keeps_its_start_and_another_one_has_another() -> None:
-    mine = procfs.started(os.getpid())
-    assert mine == procfs.started(os.getpid()) > 0
-    with subprocess.Popen(["sleep", "5"]) as child:
-        assert procfs.started(child.pid) >= mine
+def test_who_has_a_file_open_is_told_from_who_has_not(tmp_path: Path) -> None:
+    (tmp_path / "held").touch()
+    with (tmp_path / "held").open() as held, subprocess.Popen(["sleep", "5"], stdin=held) as child:
+        assert procfs.has_open(child.pid, held.fileno()) and procfs.has_open(os.getpid(), str(tmp_path / "held"))
+        assert procfs.has_open(child.pid, str(tmp_path)) is False
         child.kill()
         os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)  # it has ended and is still listed
-        with pytest.raises(ProcessLookupError):
-            procfs.started(child.pid)
+        assert not procfs.has_open(child.pid, held.fileno())
 
 
 def test_a_process_that_has_ended_has_no_memory_to_tell_of() -> None:

@@ -1,0 +1,184 @@
+"""What others wrote (a recipe, a run folder, a log, a history) runs nothing, holds nothing up, and reaches no terminal raw."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from autofit_launcher.adapter.commands import Command
+from autofit_launcher.cli import main
+from autofit_launcher.full_run import start
+from autofit_launcher.history import owner, runs
+from autofit_launcher.history.records import CheckpointRecord
+from autofit_launcher.history.run_folder import RunFolder
+from autofit_launcher.ladder.rungs import Rung
+from autofit_launcher.shared import activity
+from tests.helpers.run_folders import ended
+
+ROOT = Path("runs/autofit")
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(activity, "SILENT_S", 600.0)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("HF_TOKEN", "s3cr3t")
+    (tmp_path / "recipes").mkdir()
+    return tmp_path
+
+
+def refused(capfd: pytest.CaptureFixture[str], *words: str) -> str:
+    """The words by which a command line is refused, in two seconds and without a traceback."""
+    began = time.process_time()
+    assert main.run(list(words)) == 1
+    err = capfd.readouterr().err
+    assert "Traceback" not in err and time.process_time() - began < 5
+    return err
+
+
+# -- recipes
+
+EVIL = "hydra: {callbacks: {x: {_target_: autofit_launcher.machine.process.output_of, argv: [touch, pwned]}}}\n"
+BOMB = "".join(f"  k{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9 if n else ['x'] * 9)}]\n" for n in range(12))
+
+
+@pytest.mark.parametrize(("text", "said"), [
+    (f"summary: x\n{EVIL}", ":2: hydra: no such key"),
+    ('"h\\x79dra": {run: {dir: pwned}}\n', ":1: hydra: no such key"),
+    ("hydra.run.dir: pwned\n", ":1: hydra.run.dir: no such key"), ("_target_: os.system\n", ":1: _target_: no such key"),
+    ("ask: &a {hydra: {run: {dir: pwned}}}\n<<: *a\n", "hydra: no such key"),
+    ("defaults: [/../../evil/evil, _self_]\n", "is no option of a group"), ("defaults: [../evil/evil]\n", "is no option of a group"),
+    ("defaults:\n  - override /hydra/launcher: joblib\n", "is no option of a group"),
+    ("defaults:\n  - /hydra: x\n", "is no option of a group"),
+    ("defaults:\n  - /device@hydra.callbacks.x: cpu\n", "is no option of a group"),
+    ("defaults:\n  - override /device: ${oc.env:HF_TOKEN}\n", "is no option of a group"),
+    (f"ask:\n{BOMB}", "it unfolds to more than a recipe holds"), ("ask: &a [*a]\n", "it unfolds to more"),
+    ("ask: {x: " + "y" * (1 << 20) + "}\n", "it unfolds to more"), ("ask: !!python/object/new:os.system [touch pwned]\n", "constructor"),
+    ("ask: {micro_batch: '${autofit:scratch}'}\n", "ask.micro_batch"),
+])  # fmt: skip
+def test_a_recipe_holds_keys_of_the_schema_and_nothing_else(text: str, said: str, here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    Path("recipes/mine.yaml").write_text(text)
+    (here / "evil").mkdir()
+    (here / "evil" / "evil.yaml").write_text(EVIL)
+    before = sorted(here.rglob("*"))
+    assert said in refused(capfd, "ladder", "recipe=mine")
+    assert main.run(["recipes"]) == 0
+    main.run(["train", "--cfg", "job", "recipe=mine"])
+    assert sorted(here.rglob("*")) == before
+
+
+def test_a_recipe_that_hides_a_built_in_one_is_said(capfd: pytest.CaptureFixture[str]) -> None:
+    Path("recipes/yolo_demo.yaml").write_text("ask: {micro_batch: 4}\n")
+    assert main.run(["ladder", "recipe=yolo_demo"]) == 0
+    assert "recipes/yolo_demo.yaml is taken in place of the built-in recipe" in capfd.readouterr().out
+
+
+WATCHED = """
+import os, sys
+seen = []
+def hook(event, args):
+    writes = event == "open" and (any(c in str(args[1]) for c in "wxa+") or int(args[2] or 0) & (os.O_WRONLY | os.O_RDWR | os.O_CREAT))
+    if writes or event in ("subprocess.Popen", "os.posix_spawn", "os.fork", "os.exec", "os.system", "os.rename", "os.remove", "os.chmod",
+                           "os.symlink", "os.link", "os.kill", "socket.connect") or (event == "os.mkdir" and args[0] != "."):
+        seen.append((event, args))
+from autofit_launcher.cli import main
+sys.dont_write_bytecode = True
+sys.addaudithook(hook)
+for line in sys.stdin.read().splitlines():
+    main.run(line.split())
+    if seen:
+        sys.exit(f"{line}: {seen}")
+"""
+
+
+def test_verbs_that_run_nothing_start_no_process_and_make_no_file(here: Path) -> None:
+    run = ended(ROOT, "failed")
+    (run / "run.stdout.log").write_text("CUDA out of memory\n")
+    Path("recipes/mine.yaml").write_text("prepare: [touch, pwned]\ndata: nowhere\nask: {micro_batch: 4}\n")
+    lines = ["ladder recipe=yolo_demo", "ladder recipe=mine", "recipes", "show mine", "schema", "agents", "fits", "runs", "runs --peaks",
+             "watch --json", "watch", "logs", "explain", "stop x", "--help", "ladder --help all",
+             "train --cfg job recipe=mine"]  # fmt: skip
+    before = sorted(here.rglob("*"))
+    done = subprocess.run([sys.executable, "-c", WATCHED], input="\n".join(lines), capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert sorted(here.rglob("*")) == before
+
+
+def test_what_a_launch_writes_is_its_users_alone(here: Path) -> None:
+    folder = RunFolder.create(ROOT, "demo")
+    assert stat.S_IMODE(folder.path.stat().st_mode) == 0o700
+
+
+# -- stop, prune, shell
+
+
+@pytest.mark.parametrize("locked", [False, True])
+def test_stop_signals_only_who_holds_the_folder(locked: bool, capfd: pytest.CaptureFixture[str]) -> None:
+    run = ended(ROOT, "running")
+    file = run / owner.NAME
+    with subprocess.Popen(["sleep", "60"]) as innocent:
+        told = {"pid": innocent.pid, "ended": "", "locked": locked}
+        file.write_text(json.dumps({**json.loads(file.read_text()), **told}) + "\n")
+        with subprocess.Popen(["flock", str(file), "sleep", "60"]) if locked else subprocess.Popen(["true"]) as holder:
+            while locked and runs.run_in(run).state != "running":
+                time.sleep(0.05)
+            main.run(["stop", str(run)])
+            said = "".join(capfd.readouterr())
+            assert innocent.poll() is None and ("doesn't hold it" if locked else "nothing to stop") in said
+            holder.kill()
+        innocent.kill()
+
+
+@pytest.mark.parametrize("pid", [-1, 0, 1, True, "1/../self", 2**40, None])
+def test_stop_takes_no_number_that_is_no_process(pid: object, capfd: pytest.CaptureFixture[str]) -> None:
+    run = ended(ROOT, "running")
+    (run / owner.NAME).write_text(json.dumps({**json.loads((run / owner.NAME).read_text()), "pid": pid, "ended": "", "locked": False}))
+    main.run(["stop", str(run)])
+    said = "".join(capfd.readouterr())
+    assert "asked process" not in said and "Traceback" not in said
+
+
+@pytest.mark.parametrize(
+    "name", ["model_best.pth.tar", "w.npy", "w.gguf", "w", "weights/0001", "out.csv", "../notes.txt", "link", "x.LOG/w"]
+)
+def test_prune_keeps_whatever_a_run_wrote(name: str) -> None:
+    run = ended(ROOT, "done")
+    (run / "run" / name).parent.mkdir(parents=True, exist_ok=True)
+    (run / "run").mkdir(exist_ok=True)
+    (run / "run" / name).symlink_to("/nowhere") if name == "link" else (run / "run" / name).write_text("x")
+    assert main.run(["runs", "--prune", "--yes"]) == 0 and run.is_dir()
+
+
+def test_prune_removes_what_is_known_to_be_worthless() -> None:
+    run = ended(ROOT, "failed")
+    for name in (
+        "run/results.png",
+        "run/a.log",
+        "run/args.yaml",
+        "run/logs/events.out.tfevents.1.host",
+        "trials/001/stdout.log",
+        "native/a.py",
+    ):
+        (run / name).parent.mkdir(parents=True, exist_ok=True)
+        (run / name).write_text("x")
+    assert main.run(["runs", "--prune", "--yes"]) == 0 and not run.exists()
+
+
+def test_no_name_becomes_a_line_of_shell(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    rung = Rung(index=0, values={"micro_batch": 1}, position=(0,), accumulation=1)
+    checkpoint = CheckpointRecord(path=Path("a\ntouch pwned\r\u2028touch pwned"), done=1.0, unit="epochs")
+    text = start._as_file(Command(argv=("true", "a\nb; touch pwned")), rung, f"on from {checkpoint}")
+    subprocess.run(["sh", "-c", text], check=True)
+    assert not (here / "pwned").exists()
+    path = ended(here / "a b;'c", "failed")
+    assert main.run(["stop", str(path)]) == 0
+    said = capfd.readouterr().out
+    assert shlex.split(said.split("`")[1]) == ["autofit", "resume", str(path)]
