@@ -28,7 +28,7 @@ from typing import Any
 from autofit_launcher.adapter.build import ladder_of
 from autofit_launcher.adapter.registry import load_adapter
 from autofit_launcher.config.schema import DeviceRules, LadderRules, Recipe, TrainerRules
-from autofit_launcher.full_run import watch
+from autofit_launcher.full_run import run
 from autofit_launcher.history.records import AttemptRecord
 from autofit_launcher.history.run_folder import RunFolder
 from autofit_launcher.machine import process
@@ -66,7 +66,7 @@ def job(root: Path) -> Job:
 
 
 def watched(job: Job, child: process.Child) -> None:
-    watch.follow(job, child, [AttemptRecord(began=time.time())], base_bytes=0)
+    run.follow(job, child, [AttemptRecord(began=time.time())], base_bytes=0)
 
 
 def unwatched(job: Job, child: process.Child) -> None:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from autofit_launcher.machine import headroom
+from autofit_launcher.machine import devices
 from benchmarks.common.provenance import commit, machine, versions
 from benchmarks.common.rows import ROOT, Row, append, read
 from benchmarks.fit.cases import ASKS, DEEP, REFERENCE, SEARCHES, Case
@@ -84,7 +84,7 @@ def play(case: Case, data: Path, folder: Path, *, searches: Iterable[str] = SEAR
 
 
 def budget_of(case: Case, asked: Row) -> int:
-    return headroom.budget_for(int(asked["peak_bytes"] * case.part), HEADROOM)
+    return devices.budget_for(int(asked["peak_bytes"] * case.part), HEADROOM)
 
 
 def measured(ask: str, place: Place, data: Path) -> Row:

@@ -20,7 +20,7 @@ from autofit_launcher.cli import suggestions
 from autofit_launcher.engine import launch as engine
 from autofit_launcher.engine import prepare
 from autofit_launcher.engine.launch import Screen
-from autofit_launcher.full_run import start as launch
+from autofit_launcher.full_run import run as launch
 from autofit_launcher.ladder.rungs import Rung
 from autofit_launcher.ladder.verdict import Kind
 from autofit_launcher.machine import devices, nvml, process, ranks

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from autofit_launcher.machine.headroom import budget_for
+from autofit_launcher.machine.devices import budget_for
 from benchmarks.common.provenance import commit, machine, versions
 from benchmarks.common.rows import Row
 from benchmarks.same_training import interpreter, judge, measure, observer, pictures

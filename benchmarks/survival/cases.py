@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from autofit_launcher.machine.headroom import DEFAULT
+from autofit_launcher.machine.devices import DEFAULT
 
 GENERATOR = 2
 KINDS = ("detect", "script", "segment", "text", "pose", "command", "obb", "speech", "script", "any")
@@ -34,7 +34,7 @@ RANK_KINDS = ("text", "torchrun", "any", "speech", "torchrun", "any")
 BESIDE = 4000
 """The first seed of those with too little of something beside the device; (seed - BESIDE) // 3 is their training."""
 MEMORIES = ("host memory", "/dev/shm", "disk")
-"""What (seed - BESIDE) % 3 stands for, as ``trial.host_rooms`` names it."""
+"""What (seed - BESIDE) % 3 stands for, as ``trial.judge`` names it."""
 BESIDE_TRAINERS = ("yolo", "script", "text")
 BESIDE_FACTORS = (0.95, 0.98, 1.0, 1.0, 1.01, 1.01, 1.02, 1.02, 1.03, 1.05, 1.08, 1.12)
 """What there is, less the headroom, over what a launch with ample room says is needed."""

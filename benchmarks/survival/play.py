@@ -21,7 +21,7 @@ from typing import Any
 import psutil
 import yaml
 
-from autofit_launcher.machine import devices, headroom
+from autofit_launcher.machine import devices
 from autofit_launcher.shared import procfs
 from autofit_launcher.shared.memory_failures import memory_failure
 from autofit_launcher.shared.report import TrialReport
@@ -224,7 +224,7 @@ def budget_for(case: Case, need: int, *, last: bool) -> int:
     """
     base, least = (CONTEXT_BYTES, devices.LEAST_CUDA_BYTES) if case.device == "cuda" else (0, 0)
     cap = int(base + (need - base) * (max(case.factor, 1.0) if last else case.factor))
-    return max(least, headroom.budget_for(cap, case.headroom, kind=case.device))
+    return max(least, devices.budget_for(cap, case.headroom, kind=case.device))
 
 
 def _ample() -> int:

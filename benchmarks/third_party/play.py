@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from autofit_launcher.machine.headroom import DEFAULT, budget_for
+from autofit_launcher.machine.devices import DEFAULT, budget_for
 from benchmarks.common.rows import ROOT, Row
 from benchmarks.third_party.cases import Case
 

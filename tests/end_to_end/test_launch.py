@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from autofit_launcher.machine import headroom
+from autofit_launcher.machine import devices
 from autofit_launcher.trainers.suite import snapshot
 from tests.conftest import failed_above, launched_with, write_yolo_dataset
 from tests.helpers.places import ROOT
@@ -70,8 +70,8 @@ def test_rungs_are_tried_alone_and_fit_walks_down_on_real_failures_and_touches_n
         assert (tried["verdict"], tried["rung"]["micro_batch"], tried["accumulation"]) == ("fits", micro_batch, 8 // micro_batch)
         assert [use["phase"] for use in tried["report"]["uses"]] == PHASES
     most, least = (tried["peak_bytes"] for _, tried, _ in alone)
-    between = headroom.budget_for(
-        (most + least) // 2, headroom.DEFAULT["cpu"]
+    between = devices.budget_for(
+        (most + least) // 2, devices.DEFAULT["cpu"]
     )  # a budget between what the first rung needs and what the last does, whatever the machine
     status, said, err = autofit(place, "fit", f"device.memory={between}")
     assert status == 0, err
@@ -79,7 +79,7 @@ def test_rungs_are_tried_alone_and_fit_walks_down_on_real_failures_and_touches_n
     assert failed_above(said) == {"out_of_memory"}
     assert {one["phase"] for one in said["trials"] if one["verdict"] != "fits"} <= {"train", "validate", "setup", "train_again"}
     (proven,) = (one for one in said["trials"] if one["rung_index"] == said["rung_index"])
-    assert 0 < proven["peak_bytes"] <= headroom.cap_of(between, headroom.DEFAULT["cpu"]) * 1.02
+    assert 0 < proven["peak_bytes"] <= devices.cap_of(between, devices.DEFAULT["cpu"]) * 1.02
     assert said["rung"]["micro_batch"] * said["accumulation"] == 8
     assert all(words in said["command"] for words in (f'"micro_batch": {said["rung"]["micro_batch"]}', "batch=8", "nbs=8"))
     after = {name: data for name, data in snapshot(place).items() if not name.startswith("runs/")}

@@ -13,7 +13,7 @@ from rich.console import Console
 from autofit_launcher.cli.launch_view import Display
 from autofit_launcher.engine import launch as engine
 from autofit_launcher.engine.launch import Fit
-from autofit_launcher.full_run import start as launch
+from autofit_launcher.full_run import run as launch
 from autofit_launcher.history.records import Status
 from autofit_launcher.ladder.verdict import Kind, Verdict
 from autofit_launcher.shared.report import PASS_SAMPLES, TrialReport

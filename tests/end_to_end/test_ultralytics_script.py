@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from autofit_launcher.machine import headroom
+from autofit_launcher.machine import devices
 from tests.conftest import write_yolo_dataset
 from tests.helpers.places import ROOT
 
@@ -90,7 +90,7 @@ def test_a_rung_below_the_scripts_own_batch_makes_the_plain_runs_steps_and_leave
         assert tried["verdict"] == "fits", done.stderr
         peaks[rung] = tried["peak_bytes"]
     assert persons(place) == {"train.py", "runs"}, "neither trials nor the look at it leave anything"
-    between = headroom.budget_for((peaks[0] + peaks[2]) // 2, headroom.DEFAULT["cpu"])
+    between = devices.budget_for((peaks[0] + peaks[2]) // 2, devices.DEFAULT["cpu"])
     said, done = autofit(place, "run", f"device.memory={between}", "run.root=autofit")
     assert (done.returncode, said["status"]) == (0, "done"), done.stderr
     assert said["rung"]["micro_batch"] < 8 and said["effective_batch"] == 16

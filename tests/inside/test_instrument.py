@@ -19,8 +19,7 @@ from autofit_launcher.inside import worst
 from autofit_launcher.inside.counted import PATIENCE as ENOUGH
 from autofit_launcher.inside.instrument import Instrument
 from autofit_launcher.inside.passes import TrialPass
-from autofit_launcher.shared.orders import Orders
-from autofit_launcher.shared.probe import ProbeSettings
+from autofit_launcher.shared.orders import Orders, ProbeSettings
 from autofit_launcher.shared.report import NOT_EXACT, TRAINED, Phase, TrialReport
 from autofit_launcher.shared.sizes import MIB
 
@@ -281,7 +280,7 @@ model = torch.nn.Sequential(torch.nn.Linear(64, 256), torch.nn.ReLU(), torch.nn.
 optimizer = torch.optim.AdamW(model.parameters())
 loader = DataLoader(TensorDataset(torch.randn(96, 64), torch.randint(4, (96,))), 8)
 from autofit_launcher.inside import start
-from autofit_launcher.shared.probe import ProbeSettings
+from autofit_launcher.shared.orders import ProbeSettings
 start.begin(ProbeSettings(**json.loads(sys.argv[1])))
 for epoch in range(3):
     model.train()

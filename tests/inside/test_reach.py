@@ -14,8 +14,7 @@ from pathlib import Path
 import pytest
 
 from autofit_launcher.inside import trial
-from autofit_launcher.shared.orders import Orders
-from autofit_launcher.shared.probe import injected
+from autofit_launcher.shared.orders import Orders, injected
 from autofit_launcher.shared.report import WORLD_SIZE, Failure, TrialReport
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")

@@ -16,8 +16,7 @@ import torch
 
 from autofit_launcher.inside import loader_look, worst
 from autofit_launcher.inside.instrument import Instrument
-from autofit_launcher.shared.orders import Orders
-from autofit_launcher.shared.probe import ProbeSettings
+from autofit_launcher.shared.orders import Orders, ProbeSettings
 from autofit_launcher.shared.report import Phase
 
 LONGEST = list(range(4))

@@ -14,7 +14,7 @@ import pytest
 
 from autofit_launcher.adapter.commands import Command
 from autofit_launcher.cli import main
-from autofit_launcher.full_run import start
+from autofit_launcher.full_run import run
 from autofit_launcher.history import owner, runs
 from autofit_launcher.history.records import CheckpointRecord
 from autofit_launcher.history.run_folder import RunFolder
@@ -175,7 +175,7 @@ def test_prune_removes_what_is_known_to_be_worthless() -> None:
 def test_no_name_becomes_a_line_of_shell(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     rung = Rung(index=0, values={"micro_batch": 1}, position=(0,), accumulation=1)
     checkpoint = CheckpointRecord(path=Path("a\ntouch pwned\r\u2028touch pwned"), done=1.0, unit="epochs")
-    text = start._as_file(Command(argv=("true", "a\nb; touch pwned")), rung, f"on from {checkpoint}")
+    text = run._as_file(Command(argv=("true", "a\nb; touch pwned")), rung, f"on from {checkpoint}")
     subprocess.run(["sh", "-c", text], check=True)
     assert not (here / "pwned").exists()
     path = ended(here / "a b;'c", "failed")

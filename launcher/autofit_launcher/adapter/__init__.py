@@ -14,8 +14,8 @@ from autofit_launcher.adapter.recognised import Belief, Doubt, Understood, typed
 from autofit_launcher.config.schema import DeviceRules, LadderRules, Recipe, TrainerRules, TrialRules, Value, WheelRule
 from autofit_launcher.errors import PLACE, BadInput, Fault, did_you_mean
 from autofit_launcher.ladder.asked import Asked
-from autofit_launcher.ladder.course import Length
 from autofit_launcher.ladder.rungs import Ladder, Rung, halves_down
+from autofit_launcher.ladder.same_training import Length
 from autofit_launcher.ladder.twins import Finding
 from autofit_launcher.machine.devices import Budget
 from autofit_launcher.machine.packages import package_folder

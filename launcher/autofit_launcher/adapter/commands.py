@@ -13,8 +13,7 @@ from autofit_launcher.errors import Fault
 from autofit_launcher.history.records import CheckpointRecord
 from autofit_launcher.machine import ranks
 from autofit_launcher.machine.devices import Budget, orders_of
-from autofit_launcher.shared.orders import Orders
-from autofit_launcher.shared.probe import SHIM, ProbeSettings, injected
+from autofit_launcher.shared.orders import SHIM, Orders, ProbeSettings, injected
 
 Checkpoint = CheckpointRecord
 """A whole checkpoint, as the record has it."""

@@ -18,7 +18,7 @@ from autofit_launcher.ladder import rungs
 from autofit_launcher.ladder.rungs import CHECKPOINTING, Rung
 from autofit_launcher.ladder.same_training import SameTraining
 from autofit_launcher.ladder.verdict import Kind, Verdict
-from autofit_launcher.machine import headroom
+from autofit_launcher.machine import devices
 from autofit_launcher.machine.devices import Budget
 from autofit_launcher.page import facts
 from autofit_launcher.paths import typed
@@ -231,7 +231,7 @@ def _row(trial: Trial) -> dict[str, Text]:
 
 def _what_fits(budget: Budget) -> str:
     """The cap, and how much memory a trial really gets, in words."""
-    room = headroom.words(budget.budget_bytes, budget.headroom, kind=budget.kind)
+    room = devices.words(budget.budget_bytes, budget.headroom, kind=budget.kind)
     measured = "; a trial may take more, to be measured" if budget.ceiling_bytes > budget.cap_bytes else ""
     return f"what needs {format_size(budget.cap_bytes)} at most: {room} of the budget stay free{measured}"
 
@@ -339,7 +339,7 @@ def _more_memory(fit: Fit) -> str:
     rung, verdict = need.trial.rung, need.trial.verdict
     if not need.measured and need.needed_bytes <= budget.cap_bytes:
         return f"more memory: how much rung {rung.index} ({rung}) needs was not seen: {verdict.why}"
-    needed = headroom.budget_for(need.needed_bytes, budget.headroom, kind=budget.kind)
+    needed = devices.budget_for(need.needed_bytes, budget.headroom, kind=budget.kind)
     rounded = f"{-(-needed // MIB)}MiB" if needed < GIB else f"{-(-needed * 10 // GIB) / 10:g}GiB"
     least = "" if need.measured else "at least "
     needs = f"rung {rung.index} ({rung}) needs {least}{format_size(need.needed_bytes)} in phase {verdict.phase}"

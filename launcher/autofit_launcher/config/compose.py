@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import re
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import ExitStack, nullcontext
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
+from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from autofit_launcher.config import hydra_errors
 from autofit_launcher.config.hydra_overrides import Override, device, for_hydra, override_in, quoted, sweeps
 from autofit_launcher.config.recipe_files import recipe_files
-from autofit_launcher.errors import COMMAND_LINE, BadInput, Fault
-from autofit_launcher.paths import home
+from autofit_launcher.errors import COMMAND_LINE, BadInput, Fault, did_you_mean
+from autofit_launcher.paths import home, short
 from autofit_launcher.shared import interpreter
 from autofit_launcher.shared.activity import doing
 
@@ -46,7 +48,7 @@ def composed(line: Typed, *, program: str, drafted: Mapping[str, str]) -> list[D
         raise BadInput([Fault(key=_LAUNCHER, found="autofit hands nothing to launchers of Hydra's", cure=cure, where=COMMAND_LINE)])
     typed = [word for said in line.overrides for word in device(said, sweeping=line.sweeping)]
     told = [for_hydra(word, groups=groups(), sweeping=line.sweeping) for word in typed]
-    with doing("composing the recipe"), hydra_errors.as_faults(dict(zip(told, typed, strict=True))):
+    with doing("composing the recipe"), as_faults(dict(zip(told, typed, strict=True))):
         if several := [word for word in told if not line.sweeping and sweeps(word)]:
             raise BadInput([_several(word) for word in several])
         with TemporaryDirectory(prefix="autofit-") if line.sweeping else nullcontext() as folder:  # Hydra insists on a multirun.yaml
@@ -63,7 +65,7 @@ def _several(word: str) -> Fault:
 
 def complete(words: Sequence[str]) -> None:
     """Lets Hydra print what completes the overrides of the line in ``COMP_LINE``. Raises BadInput if that can't be read yet."""
-    with hydra_errors.as_faults({}):
+    with as_faults({}):
         _hydra(["autofit", *words], lambda config: None)
 
 
@@ -156,3 +158,69 @@ def _provenance(hydra_config: Any, drafted: Mapping[str, str]) -> Provenance:
 
     name = hydra_config.runtime.choices.get("recipe")
     return Provenance(overrides=tuple(hydra_config.overrides.task), file=None if name in drafted else recipe_files().get(name))
+
+
+@contextmanager
+def as_faults(typed: Mapping[str, str]) -> Iterator[None]:
+    """Raises errors of Hydra as BadInput while it is open. ``typed``: override as Hydra got it -> as it was typed.
+
+    Hydra raises many kinds of errors for many kinds of input: its own, OmegaConf's, and plain ValueErrors.
+    """
+    from hydra.errors import HydraException
+    from omegaconf.errors import OmegaConfBaseException
+
+    full = os.environ.get(_FULL_ERROR)
+    os.environ[_FULL_ERROR] = "1"  # else Hydra prints what is wrong and exits
+    try:
+        yield
+    except (HydraException, OmegaConfBaseException, ValueError) as error:
+        raise BadInput([_fault(error, typed)]) from error
+    except SystemExit as ended:
+        if ended.code:
+            fault = Fault(key="", where=COMMAND_LINE, found=f"Hydra ended with exit status {ended.code}", cure="Its own words are above.")
+            raise BadInput([fault]) from ended
+    finally:
+        if full is None:
+            del os.environ[_FULL_ERROR]
+        else:
+            os.environ[_FULL_ERROR] = full
+
+
+_FULL_ERROR = "HYDRA_FULL_ERROR"
+
+
+def _fault(error: Exception, typed: Mapping[str, str]) -> Fault:
+    """One of Hydra's errors as a fault."""
+    from hydra.errors import MissingConfigException, OverrideParseException
+
+    if isinstance(error, MissingConfigException) and error.options:
+        group, _, option = str(error.missing_cfg_file).partition("/")
+        cure = f"{did_you_mean(Path(option).stem, error.options)}There is: {', '.join(error.options)}."
+        return Fault(key=group, found=f"there is no {group} {option!r}", cure=cure, where=_said_by(group, typed))
+    if isinstance(error, OverrideParseException):
+        word = typed.get(error.override, error.override)
+        return Fault(key="", found=f"{word!r} can't be read", cure="Write KEY=VALUE.", where=COMMAND_LINE)
+    text = str(error.__cause__ if str(error) in ("", "None") else error)
+    for told, said in typed.items():
+        text = text.replace(told, said)
+    place = re.match(r"In '([^']+)': ", text)
+    lines = [line.strip() for line in text[place.end() if place else 0 :].splitlines() if line.strip()]
+    lines = lines[: next((at for at, line in enumerate(lines) if line.startswith("Config search path")), None)]
+    where = _file_of(place[1]) if place else COMMAND_LINE
+    found, cure = (lines or [type(error).__name__])[0].rstrip("."), " ".join(lines[1:])
+    return Fault(key="", where=where, found=found, cure=cure or "`autofit --help` says what can stand there.")
+
+
+def _said_by(group: str, typed: Mapping[str, str]) -> str:
+    """Tells what chose an option of a group: the command line, or the recipe's file."""
+    said = [override for word in typed.values() if (override := override_in(word)) is not None]
+    if any(override.key == group for override in said):
+        return COMMAND_LINE
+    chosen = next((override.value for override in said if override.key == "recipe"), "")
+    return _file_of(f"recipe/{chosen}")
+
+
+def _file_of(config: str) -> str:
+    """Names a configuration, which Hydra calls ``recipe/mine``, as a person would: by its file."""
+    file = recipe_files().get(config.removeprefix("recipe/"))
+    return short(file) if file is not None else COMMAND_LINE if config == "config" else config

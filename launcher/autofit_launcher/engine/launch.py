@@ -18,9 +18,9 @@ from autofit_launcher.engine import reuse
 from autofit_launcher.engine.prepare import Resumable, budget_in_turn, disk_faults, ladder_of, prepare, turn_of
 from autofit_launcher.engine.reuse import Reuse
 from autofit_launcher.errors import BadInput, ExitCode, Fault, Interrupted
-from autofit_launcher.full_run import start, watch
+from autofit_launcher.full_run import run
 from autofit_launcher.full_run.cause import Ended
-from autofit_launcher.full_run.recovery import MOST_WAITS, History, decide
+from autofit_launcher.full_run.recover import MOST_WAITS, History, decide
 from autofit_launcher.history import kept_fits, owner
 from autofit_launcher.history.records import (
     FORMAT,
@@ -37,13 +37,12 @@ from autofit_launcher.history.records import (
     SameTrainingRecord,
     Status,
 )
-from autofit_launcher.ladder import course, search
-from autofit_launcher.ladder.course import with_steps
+from autofit_launcher.ladder import same_training, search
 from autofit_launcher.ladder.rungs import AS_ASKED, MICRO_BATCH, Ladder, Rung
-from autofit_launcher.ladder.same_training import GIVEN_UP, PROVEN, SameTraining, as_asked, unproven
+from autofit_launcher.ladder.same_training import GIVEN_UP, PROVEN, SameTraining, as_asked, unproven, with_steps
 from autofit_launcher.ladder.search import Tried, estimates
 from autofit_launcher.ladder.verdict import Kind, Verdict
-from autofit_launcher.machine import devices, headroom, process
+from autofit_launcher.machine import devices, process
 from autofit_launcher.machine.process import Shows
 from autofit_launcher.paths import tell_launched
 from autofit_launcher.shared import files
@@ -139,7 +138,7 @@ class Fit:
     """The certificate of the chosen rung; of the last one that was looked at where none is chosen. None before that."""
     sames: dict[int, SameTraining] = field(default_factory=dict)
     """The certificates of all rungs that were looked at, by rung index."""
-    steps: course.RunSteps | None = None
+    steps: same_training.RunSteps | None = None
     """A full run's optimizer steps against those due, once it has come to its end and both are known."""
     refused: str = ""
     """The reason why rungs with more accumulation than asked were ruled out, after trials of theirs had fitted."""
@@ -213,7 +212,7 @@ class Fit:
         return MemoryRecord(**peaks, cap_bytes=budget.cap_bytes, budget_bytes=budget.budget_bytes)
 
     @property
-    def due(self) -> course.Due | None:
+    def due(self) -> same_training.Due | None:
         """Optimizer steps of the asked training; None where they aren't known, or the run's rung gives some up. Where the asked rung wasn't
         tried, one that was proven to make as many tells them."""
         rung = self.rung
@@ -223,7 +222,7 @@ class Fit:
         asked = self.trial_of(0) or (self.trial_of(rung.index) if steps == PROVEN else None)
         if asked is None or steps.startswith("differs"):
             return None
-        return course.due(asked.report, asked.rung, self.job.adapter.asked.length)
+        return same_training.due(asked.report, asked.rung, self.job.adapter.asked.length)
 
     def trial_of(self, rung_index: int) -> Trial | None:
         return next((one for one in reversed(self.trials) if one.rung.index == rung_index), None)
@@ -310,7 +309,7 @@ REPORTED = 1.02
 def above_trial(memory: MemoryRecord) -> bool:
     """Tells whether the run needed noticeably more than its trial had shown, and more than identical processes may differ by."""
     apart = memory.run_peak_bytes - memory.trial_peak_bytes
-    return memory.ratio is not None and memory.ratio > REPORTED and apart > headroom.LEAST_BYTES
+    return memory.ratio is not None and memory.ratio > REPORTED and apart > devices.LEAST_BYTES
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -427,7 +426,7 @@ def _concluded(result: Fit, move: search.Move, run_as: Job) -> None:
     result.status = Status.NO_RUNG_FITS
     if isinstance(move, search.Chosen):
         result.chosen = result.trial_of(move.rung.index)
-        result.command = start.native_command(run_as, move.rung)
+        result.command = run.native_command(run_as, move.rung)
         result.status = Status.DONE
     elif isinstance(move, search.Try) or move.why == "not_memory":
         result.status = status_of(result.trials[-1].verdict.kind)
@@ -474,7 +473,7 @@ def _as_kept(result: Fit) -> bool:
         result.sames[found.fit.rung_index] = result.same
         _take(result, proof.with_cure(job, result.same.cure))
         result.chosen = next(one for one in reversed(trials) if one.rung.index == found.fit.rung_index)
-        result.command = start.native_command(result.job, result.chosen.rung)
+        result.command = run.native_command(result.job, result.chosen.rung)
         result.status = Status.DONE
     _known(result, found)
     return result.chosen is not None
@@ -549,7 +548,7 @@ def _as_it_was(launch: Resumable, screen: Screen, until_the_end: ExitStack) -> F
         result.same, result.refused = SameTraining.from_record(record.same_training.written()), record.same_training.refused
     if record.chosen_rung_index is not None:
         result.chosen = next(one for one in reversed(result.trials) if one.rung.index == record.chosen_rung_index)
-        result.command = start.native_command(job, result.chosen.rung)
+        result.command = run.native_command(job, result.chosen.rung)
     return result
 
 
@@ -674,7 +673,7 @@ def _prove(result: Fit, rung: Rung, job: Job) -> Proof:
         with doing(f"running the same rows in two layouts: is an update at rung {rung.index} the asked one?"):
             found = proof.prove(job, rung)
     same = found.same if found.refused else proof.of_exact(found.job or job, rung, found.same)
-    if same.gradient == PROVEN and (less := course.given_up(job.ladder, rung)):
+    if same.gradient == PROVEN and (less := same_training.given_up(job.ladder, rung)):
         same = replace(same, gradient=f"{GIVEN_UP}: {less}")
     if twins and job is not result.job and (before := result.same) is not None:
         notes = [*before.notes, *(note for note in same.notes if note not in before.notes)]
@@ -770,10 +769,10 @@ def _attempt(result: Fit, begin: _Start, *, show: tuple[Shows, Shows]) -> RunRec
     result.attempts.append(attempt)
     result.status, result.command = Status.RUNNING, command
     result.told().launched(attempt.command)
-    child = start.start(job, command, files, show=show)
+    child = run.start(job, command, files, show=show)
     try:
-        run = replace(job, say=result.deviated)
-        outcome = watch.follow(run, child, result.attempts, base_bytes=chosen.report.base_bytes, due=result.due)
+        heard = replace(job, say=result.deviated)
+        outcome = run.follow(heard, child, result.attempts, base_bytes=chosen.report.base_bytes, due=result.due)
     except (Interrupted, KeyboardInterrupt):
         result.note(ended=Ended.INTERRUPTED, seconds=time.time() - attempt.began)
         raise
@@ -796,7 +795,7 @@ def _hold_to_what_was_due(result: Fit) -> None:
     if outcome is None or outcome.optimizer_steps is None or due is None or rung is None or result.attempts[-1].checkpoint is not None:
         return
     same, times = result.certificate(rung), rung.accumulation / result.job.ladder.asked.accumulation
-    result.steps = course.judged(outcome.optimizer_steps, due, times=times, same=same, stopped=outcome.stopped_early)
+    result.steps = same_training.judged(outcome.optimizer_steps, due, times=times, same=same, stopped=outcome.stopped_early)
     result.sames[rung.index] = with_steps(same, result.steps)
     if result.same is not None and result.chosen is not None and rung.index == result.chosen.rung.index:
         result.same = result.sames[rung.index]
@@ -838,7 +837,7 @@ def _next(result: Fit) -> _Start | None:
     place = result.job.adapter.saved(result.job.folder.path).place
     if move.checkpoint is None and place.exists():  # it starts from the beginning, and removes nothing
         place.rename(place.with_name(f"{place.name}.attempt-{len(result.attempts)}"))
-    return start.command_of_attempt(result.job, move, rung, attempt=len(result.attempts) + 1), rung, move
+    return run.command_of_attempt(result.job, move, rung, attempt=len(result.attempts) + 1), rung, move
 
 
 def _move(result: Fit) -> MoveRecord:

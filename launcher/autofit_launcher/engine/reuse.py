@@ -24,11 +24,11 @@ from autofit_launcher.history.records import KeptRecord, KeptTrialRecord
 from autofit_launcher.ladder.same_training import SameTraining
 from autofit_launcher.ladder.verdict import Kind
 from autofit_launcher.machine.devices import Budget
-from autofit_launcher.machine.host_meter import HostMeter
+from autofit_launcher.machine.meter import HostMeter
 from autofit_launcher.shared.files import CODE, plain
 from autofit_launcher.shared.memory_failures import OF_MACHINE
 from autofit_launcher.shared.sizes import format_size
-from autofit_launcher.trial import host_rooms
+from autofit_launcher.trial import judge
 from autofit_launcher.trial.job import Job
 from autofit_launcher.trial.trial import Trial, of_record
 
@@ -90,7 +90,7 @@ def _in_doubt(job: Job, found: KeptFit, known: KnownFits) -> str:
     if killed := known.killed:
         return f"{killed[-1]} relied on it and was killed together with autofit, for an unknown reason"
     rooms = next((one.rooms for one in found.trials if one.rung_index == found.rung_index and one.verdict == Kind.FITS), [])
-    room = host_rooms.short_of(host_rooms.today(rooms, HostMeter(job.adapter.saved(job.folder.path).place).use))
+    room = judge.short_of(judge.today(rooms, HostMeter(job.adapter.saved(job.folder.path).place).use))
     if room is not None:
         return f"for its run needs {format_size(room.needed)} of {room.name}, and {format_size(room.there or 0)} are there now"
     try:

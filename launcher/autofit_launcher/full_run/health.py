@@ -1,7 +1,7 @@
 """Judges whether a run's steps stop coming or have become much slower, and takes in its losses. Pure.
 
-What is too slow is learned from the run's own earlier steps. ``full_run.watch`` acts on it. A run that prints nothing and computes nothing
-is judged in ``trial.silence``, as trials are.
+What is too slow is learned from the run's own earlier steps. ``full_run.run`` acts on it. A run that prints nothing and computes nothing
+is judged in ``machine.stall``, as trials are.
 """
 
 from __future__ import annotations

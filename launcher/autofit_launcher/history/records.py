@@ -1,7 +1,7 @@
 """The shape of ``record.json``, which is also what ``--json`` prints; docs/record.schema.json is made of it.
 
 Every key has a default, so that an older autofit's record can be read. Keys of a later autofit are kept as they are. To add a key, add a
-field here and its value where the record is made (``engine.launch``, ``trial.trial``, ``full_run.watch``), then run ``make schema``.
+field here and its value where the record is made (``engine.launch``, ``trial.trial``, ``full_run.run``), then run ``make schema``.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ..shared.probe import (
+from ..shared.orders import (
     LEAST_STEPS,
     LEAST_VALIDATION,
     VARIETY,

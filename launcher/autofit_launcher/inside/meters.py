@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ..shared import procfs
 from ..shared.orders import Orders
-from ..shared.sampling import Looks
+from ..shared.procfs import Looks
 from .budget import Taken, number_of, tighten
 from .driver import VisibleCard
 

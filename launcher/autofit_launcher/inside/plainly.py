@@ -19,8 +19,7 @@ from typing import Any
 from autofit_launcher.inside.caches import CACHES
 from autofit_launcher.inside.lifeline import die_with_parent
 from autofit_launcher.shared.memory_failures import memory_failure
-from autofit_launcher.shared.orders import Orders
-from autofit_launcher.shared.probe import ProbeSettings, injected
+from autofit_launcher.shared.orders import Orders, ProbeSettings, injected
 from autofit_launcher.shared.report import NOT_EXACT, OVER_CAP, Failure, TrialReport
 
 NOTHING_FROM_OUTSIDE = {"ACCUMULATE": "1", "UPDATE": "", "CHECKPOINTING": ""}

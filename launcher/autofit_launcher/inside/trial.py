@@ -35,8 +35,7 @@ from autofit_launcher.inside.quiet import QUIET
 from autofit_launcher.inside.recorder import Recorder
 from autofit_launcher.shared import procfs
 from autofit_launcher.shared.memory_failures import ECHO
-from autofit_launcher.shared.orders import RANKS, REPORT, TEMPORARY, Orders
-from autofit_launcher.shared.probe import LOADED, SHIM, VARIABLE
+from autofit_launcher.shared.orders import LOADED, RANKS, REPORT, SHIM, TEMPORARY, VARIABLE, Orders
 from autofit_launcher.shared.report import (
     CARD,
     HELD_AHEAD,

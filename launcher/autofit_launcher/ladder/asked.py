@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from autofit_launcher.ladder.course import Length
+from autofit_launcher.ladder.same_training import Length
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

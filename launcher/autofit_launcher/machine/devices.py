@@ -14,11 +14,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from autofit_launcher.errors import BadInput, Fault, refusal
-from autofit_launcher.machine import allocator, host
+from autofit_launcher.machine import host
 from autofit_launcher.machine import nvml as nvml_module
-from autofit_launcher.machine.headroom import DEFAULT, LEAST_BYTES, cap_of
 from autofit_launcher.machine.nvml import Card, Neighbour
 from autofit_launcher.shared import card_memory
+from autofit_launcher.shared.orders import MALLOC_VALUE, MALLOC_VARIABLE
 from autofit_launcher.shared.sizes import GIB, MIB, format_size
 
 CEILING = 1.5
@@ -57,7 +57,7 @@ class Budget:
     budget_bytes: int
     """The memory of the launch: ``device.memory`` (by default all of the card), less what others use."""
     cap_bytes: int
-    """Size that a trial must stay below: the budget less the headroom (``headroom.cap_of``)."""
+    """Size that a trial must stay below: the budget less the headroom (``cap_of``)."""
     ceiling_bytes: int
     """Size at which a trial's allocations really fail. On a CPU above the cap, so that the need is measured (a trial fits if it *stayed*
     below the cap). On a card the cap itself, which keeps the driver from spilling."""
@@ -249,7 +249,7 @@ def card_faults(card: Card, memory_bytes: int | None = None, *, share: bool = Fa
 def allocator_faults(env: Mapping[str, str]) -> list[Fault]:
     """Faults of the user's allocator settings: cudaMallocAsync, whose pool no cap limits, or a memory fraction beside ours."""
     faults = []
-    for name in allocator.VARIABLES:
+    for name in VARIABLES:
         if "cudamallocasync" in env.get(name, "").lower():
             found = f"{env[name]!r} chooses cudaMallocAsync, whose pool no cap holds, so nothing could be proven"
             faults.append(Fault(key=name, found=found, cure="Take backend:cudaMallocAsync out of it.", where="environment"))
@@ -367,3 +367,69 @@ def _on_cpu(index: int, memory_bytes: int | None, headroom: float | None, notes:
         emulated=memory_bytes is not None,
         notes=tuple(notes),
     )
+
+
+DEFAULT = {"cuda": 0.10, "cpu": 0.25}
+"""Fraction of the budget, by the kind of device. Threads, figures and libraries' caches make a run on a CPU differ more from its trial."""
+LEAST_BYTES = 64 * MIB
+"""A CPU's budget keeps at least this much free, unless the headroom is 0: such differences have a size of their own."""
+
+
+def cap_of(budget_bytes: int, headroom: float) -> int:
+    """The cap of trials under a CPU's budget. ``headroom``: fraction of the budget that stays free."""
+    cap = int(budget_bytes * (1 - headroom))
+    return min(cap, budget_bytes - LEAST_BYTES) if headroom else cap
+
+
+def budget_for(cap_bytes: int, headroom: float, *, kind: str = "cpu") -> int:
+    """The smallest budget whose cap is at least ``cap_bytes``."""
+    budget = math.ceil(cap_bytes / (1 - headroom))
+    return max(budget, cap_bytes + LEAST_BYTES) if headroom and kind == "cpu" else budget
+
+
+def words(budget_bytes: int, headroom: float, *, kind: str) -> str:
+    """The headroom for people: ``25%``, or ``64 MiB`` if that is more."""
+    if kind == "cpu" and headroom and budget_bytes * headroom < LEAST_BYTES:
+        return format_size(LEAST_BYTES)
+    return f"{headroom:.0%}"
+
+
+VARIABLE = "PYTORCH_CUDA_ALLOC_CONF"
+"""Every supported torch reads it, and 2.15 reads nothing else where it is set; PYTORCH_ALLOC_CONF is read since 2.9 only."""
+VARIABLES = (VARIABLE, "PYTORCH_ALLOC_CONF")
+"""Variables in which a person may have set something, in the order in which torch looks."""
+MALLOC = {
+    MALLOC_VARIABLE: MALLOC_VALUE, "MALLOC_TRIM_THRESHOLD_": MALLOC_VALUE, "ARROW_DEFAULT_MEMORY_POOL": "system",
+    "ONEDNN_PRIMITIVE_CACHE_CAPACITY": "16", "LRU_CACHE_CAPACITY": "16",
+}  # fmt: skip
+"""Variables on a CPU. Arrow's own pool (mimalloc) reserves 1 GiB of data at its first table, and a budget counts what is reserved.
+oneDNN keeps 1024 primitives, new ones for each shape: memory grows with the *variety* of a run's shapes, which no short trial has. A
+YOLOv8n-obb of many sizes took 147 % of its trial so (survival's seed 26, 25 epochs), more than the quarter that stays free; with 16
+processor seconds are the same within the noise."""
+
+
+def allocator_environment(budget: Budget) -> dict[str, str]:
+    """Variables that decide how memory is allocated: the same in the trial and in the full run.
+
+    CPU: glibc gives every tensor back at once.
+
+    CUDA: its cards, in the order of ranks, and expandable segments, unless the person's own environment says otherwise.
+    Segments that can't grow fill a card with cache where shapes differ, and then a kernel that is loaded late finds no room. Not under WSL,
+    whose drivers below R615 can't map them (pytorch#192330). The variable is always set: a script's own ``os.environ.setdefault`` finds it.
+    """
+    if budget.kind == "cpu":
+        return MALLOC
+    cards = nvml_module.told_to_cuda([one.uuid for one in budget.each], os.environ)
+    return {**cards, VARIABLE: _segments(expandable=not budget.may_spill)}
+
+
+def steps_back() -> bool:
+    """Has no expandable segments in what this process starts from here on; False where the person has chosen, or it has none by now."""
+    before, os.environ[VARIABLE] = os.environ.get(VARIABLE), _segments(expandable=False)
+    return os.environ[VARIABLE] != before
+
+
+def _segments(*, expandable: bool) -> str:
+    """The person's settings with that beside them; theirs alone where they say it themselves."""
+    said = next((os.environ[name] for name in VARIABLES if os.environ.get(name)), "")
+    return said if "expandable_segments" in said else ",".join(filter(None, [said, f"expandable_segments:{expandable}"]))

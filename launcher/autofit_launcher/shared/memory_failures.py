@@ -21,7 +21,7 @@ Source = Literal[
 """The part that refused the memory. "pinned": page-locked host memory, which WSL has little of; "measured": nobody, the trial needed more
 than its cap and got it, or got what it needed only at the cap's very edge; "accumulation": no memory, but a script whose batch can't be put
 together from micro-batches; "checkpointing": likewise, modules that can't be computed again; the others: what a machine has beside its
-device (``trial.host_rooms``)."""
+device (``trial.judge``)."""
 OF_MACHINE = ("workers", "pinned", "host_memory", "shared_memory", "files", "processes", "disk")
 """Sources that say nothing of the device's memory."""
 

@@ -23,8 +23,7 @@ from autofit_launcher.ladder.rungs import MICRO_BATCH, Rung
 from autofit_launcher.ladder.same_training import SameTraining
 from autofit_launcher.ladder.twins import SHOW_NOTHING, Finding, FindingKind, Step, Twin, TwinFigures, compare, with_one_row
 from autofit_launcher.machine import process
-from autofit_launcher.machine.allocator import allocator_environment
-from autofit_launcher.machine.devices import orders_of
+from autofit_launcher.machine.devices import allocator_environment, orders_of
 from autofit_launcher.shared.activity import doing
 from autofit_launcher.shared.orders import Orders
 from autofit_launcher.trial.job import Job

@@ -17,10 +17,11 @@ from autofit_launcher.history.records import RoomRecord, TrialRecord
 from autofit_launcher.ladder import search
 from autofit_launcher.ladder.rungs import ACCUMULATION, MICRO_BATCH, Ladder, Rung
 from autofit_launcher.ladder.verdict import Kind, Verdict
-from autofit_launcher.machine import allocator, devices, host, process, stack_dump
-from autofit_launcher.machine.allocator import allocator_environment
-from autofit_launcher.machine.host_meter import HostMeter, HostUse
+from autofit_launcher.machine import devices, host, process, stall
+from autofit_launcher.machine.devices import allocator_environment
+from autofit_launcher.machine.meter import HostMeter, HostUse
 from autofit_launcher.machine.process import Child, Ending
+from autofit_launcher.machine.stall import Silence
 from autofit_launcher.shared import procfs
 from autofit_launcher.shared.activity import doing
 from autofit_launcher.shared.memory_failures import Source, lost_in
@@ -38,10 +39,8 @@ from autofit_launcher.shared.report import (
     PhaseUse,
     TrialReport,
 )
-from autofit_launcher.trial import host_rooms
 from autofit_launcher.trial.job import Job
-from autofit_launcher.trial.judge import Needs, judge
-from autofit_launcher.trial.silence import Silence
+from autofit_launcher.trial.judge import Needs, judge, rooms, short_of, verdict_on
 
 LOOK_S = 0.5
 """Seconds between two looks at the phase of a running trial, and at what its processes compute."""
@@ -61,7 +60,7 @@ class Trial:
     kept: str = ""
     """The time at which an earlier launch made it (``engine.reuse``); empty if this launch did."""
     rooms: tuple[RoomRecord, ...] = ()
-    """The needs of its run on the machine beside the card (``trial.host_rooms``)."""
+    """The needs of its run on the machine beside the card (``trial.judge``)."""
 
     def record(self, **more: Any) -> TrialRecord:
         """The trial as ``record.json`` has it."""
@@ -112,7 +111,7 @@ def of_record(said: TrialRecord, ladder: Ladder) -> Trial:
     )  # fmt: skip
     report = TrialReport.read(folder / "report.json") or TrialReport()
     if STEPPED_BACK in report.notes:
-        allocator.steps_back()
+        devices.steps_back()
     return Trial(
         rung=ladder.rungs[said.rung_index], verdict=verdict, report=report, seconds=said.seconds, folder=folder, kept=said.kept,
         rooms=tuple(said.rooms),
@@ -136,7 +135,7 @@ def run(job: Job, rung: Rung) -> Trial:
     orders = _orders(job, rung, plan, place)
     try:
         trial = _tried(job, rung, orders, plan)
-        if not trial.verdict.fits and "pidfd_getfd" in process.tail(place / "stderr.log") and allocator.steps_back():
+        if not trial.verdict.fits and "pidfd_getfd" in process.tail(place / "stderr.log") and devices.steps_back():
             trial = _noted(_tried(job, rung, orders, plan), STEPPED_BACK)
         if _squeezed_alone(trial) and trial.report.facts.get(SEARCHES):
             orders = replace(orders, searches=False)
@@ -297,7 +296,7 @@ class TrialWatch:
         grew = self._seen != before
         busy_s = procfs.work_seconds(self._child.pid) - procfs.watching_seconds(self._child.pid)
         if self._silence.look(now, grew=grew, busy_s=busy_s) and not self.stood_still:
-            self.stood_still = stack_dump.record(self._child, self._stalled, told=self._told) or "nothing could be seen of its processes"
+            self.stood_still = stall.record(self._child, self._stalled, told=self._told) or "nothing could be seen of its processes"
             self._child.end(grace_s=1.0)
 
 
@@ -377,8 +376,8 @@ def _finished(job: Job, rung: Rung, ended: _Ended, plan: TrialPlan) -> Trial:
     if report is not None and not verdict.fits and RANK in report.facts and (report.failure is not None or ending.returncode < 0):
         verdict = replace(verdict, why=f"rank {report.facts[RANK]} of {report.facts[WORLD_SIZE]}: {verdict.why}")
     rooms = _rooms(job, plan, orders, report, use) if report is not None and report.phase == Phase.DONE else []
-    if verdict.fits and (room := host_rooms.short_of(rooms)) is not None:
-        verdict = host_rooms.verdict_on(room, verdict)
+    if verdict.fits and (room := short_of(rooms)) is not None:
+        verdict = verdict_on(room, verdict)
     if verdict.source is not None and verdict.source in words.cures:
         verdict = replace(verdict, why=f"{verdict.why}; {words.cures[verdict.source]}")
     if not verdict.fits and not verdict.evidence.strip():
@@ -397,7 +396,7 @@ def _rooms(job: Job, plan: TrialPlan, orders: Orders, report: TrialReport, use: 
     if job.budget.name.endswith("(pretended)"):
         use = replace(use, memory_there=None)
     saved = None if orders.resumes else kept_bytes(plan, report, orders.scratch)
-    return host_rooms.rooms(use, report, headroom=job.recipe.device.host_headroom, saved=saved)
+    return rooms(use, report, headroom=job.recipe.device.host_headroom, saved=saved)
 
 
 def kept_bytes(plan: TrialPlan, report: TrialReport, scratch: Path) -> int | None:

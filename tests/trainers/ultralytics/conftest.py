@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from autofit_launcher.adapter.build import ladder_of
-from autofit_launcher.machine import allocator
+from autofit_launcher.machine import devices
 from autofit_launcher.shared.orders import Orders
 from autofit_launcher.shared.report import TrialReport
 from autofit_launcher.trainers.suite import cpu_budget
@@ -34,7 +34,7 @@ def quiet_environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str
     """The environment of a trial's child on the CPU."""
     folder = tmp_path_factory.mktemp("environment")
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    return {**os.environ, **ultralytics_env.prepare(folder), **allocator.MALLOC, "PYTHONPATH": path}
+    return {**os.environ, **ultralytics_env.prepare(folder), **devices.MALLOC, "PYTHONPATH": path}
 
 
 @pytest.fixture(scope="session")

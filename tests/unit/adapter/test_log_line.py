@@ -14,7 +14,6 @@ import pytest
 
 from autofit_launcher.adapter import LogLine, Progress, Rung, TrainerWords, log_line, registry
 from autofit_launcher.errors import BadInput
-from autofit_launcher.full_run import start, watch
 from autofit_launcher.full_run.cause import Ended
 from autofit_launcher.history import series
 from autofit_launcher.history.records import AttemptRecord, RunRecord
@@ -52,8 +51,8 @@ def ran(launches: Launches) -> Any:
         command = job.adapter.command(rung, job.budget, folder=job.folder.path)
         attempt = AttemptRecord(rung_index=rung.index, command=command.shell(), began=time.time())
         with open("/dev/null", "wb") as nobody:
-            child = start.start(job, command, files, show=(nobody, nobody))
-            return watch.follow(job, child, [attempt], base_bytes=0), job
+            child = run.start(job, command, files, show=(nobody, nobody))
+            return run.follow(job, child, [attempt], base_bytes=0), job
 
     return run
 

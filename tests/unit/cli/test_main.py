@@ -63,7 +63,7 @@ def test_no_verb_ever_imports_torch(tmp_path: Path) -> None:
     code = (
         "import sys; from autofit_launcher.cli import main as cli, launch_view; from autofit_launcher.engine import launch;"
         "from autofit_launcher.config import recipe; from autofit_launcher.trial import trial; "
-        "from autofit_launcher.full_run import start, watch\n"
+        "from autofit_launcher.full_run import run\n"
         "cli.run(['ladder', 'recipe=yolo_demo']); sys.exit('torch' in sys.modules or 'ultralytics' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, check=False).returncode == 0

@@ -20,17 +20,17 @@ from autofit_launcher.config.schema import DeviceRules, Recipe
 from autofit_launcher.engine import launch as engine
 from autofit_launcher.engine.launch import Fit
 from autofit_launcher.errors import BadInput
-from autofit_launcher.full_run import start as launch
-from autofit_launcher.full_run.memory_usage import Usage
-from autofit_launcher.full_run.watch import RunMeter, RunWatch
+from autofit_launcher.full_run import run as launch
+from autofit_launcher.full_run.run import RunMeter, RunWatch
 from autofit_launcher.history.records import AttemptRecord, Status
 from autofit_launcher.history.run_folder import RunFolder
 from autofit_launcher.history.series import read as read_series
 from autofit_launcher.ladder.rungs import Wheel, build
 from autofit_launcher.ladder.verdict import Kind, Verdict
-from autofit_launcher.machine import allocator, devices, process
+from autofit_launcher.machine import devices, process
 from autofit_launcher.machine.devices import Budget
-from autofit_launcher.shared.probe import VARIABLE, ProbeSettings
+from autofit_launcher.machine.meter import Usage
+from autofit_launcher.shared.orders import VARIABLE, ProbeSettings
 from autofit_launcher.shared.report import SEARCHES, Failure, PhaseUse, TrialReport
 from autofit_launcher.trainers.suite import cpu_budget
 from autofit_launcher.trainers.ultralytics.adapter import WORDS
@@ -60,7 +60,7 @@ class Adapter(StandIn):
 def card(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeCard]:
     one = FakeCard()
     monkeypatch.setitem(sys.modules, "pynvml", FakeNvml(one))
-    for name in ("CUDA_VISIBLE_DEVICES", *allocator.VARIABLES):
+    for name in ("CUDA_VISIBLE_DEVICES", *devices.VARIABLES):
         monkeypatch.delenv(name, raising=False)
     yield one
 
@@ -158,7 +158,7 @@ def twice(job: Job, monkeypatch: pytest.MonkeyPatch, first: Trial, *, said: str 
 
     def ended(job: Job, orders: Any, plan: Any) -> Any:
         (Path(orders.folder) / "stderr.log").write_text("" if made else said)
-        made.append((orders.searches, allocator.allocator_environment(job.budget)[allocator.VARIABLE]))
+        made.append((orders.searches, devices.allocator_environment(job.budget)[devices.VARIABLE]))
 
     monkeypatch.setattr(trial, "_ended", ended)
     monkeypatch.setattr(trial, "_finished", lambda *_: first if len(made) == 1 else replace(first, verdict=tried(job, Kind.FITS).verdict))
@@ -178,13 +178,13 @@ def test_what_cudnn_takes_to_search_is_not_what_a_training_needs(job: Job, monke
 
 
 def test_expandable_segments_step_back_where_tensors_of_a_card_cannot_be_handed_over(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(allocator.VARIABLE, "")
+    monkeypatch.setenv(devices.VARIABLE, "")
     said = "RuntimeError: pidfd_getfd: Operation not permitted"
     again, made = twice(job, monkeypatch, tried(job, Kind.CRASHED), said=said)
     assert [one for _, one in made] == ["expandable_segments:True", "expandable_segments:False"] and again.verdict.fits
-    monkeypatch.setenv(allocator.VARIABLE, "")  # another launch, which goes on with this one
+    monkeypatch.setenv(devices.VARIABLE, "")  # another launch, which goes on with this one
     assert trial.of_record(again.record(), job.ladder).report.notes == (trial.STEPPED_BACK,)
-    assert allocator.allocator_environment(job.budget)[allocator.VARIABLE] == "expandable_segments:False"
+    assert devices.allocator_environment(job.budget)[devices.VARIABLE] == "expandable_segments:False"
 
 
 # ---- 16: a budget error is ours

@@ -7,7 +7,7 @@ import pytest
 from autofit_launcher.adapter import log_line
 from autofit_launcher.adapter.progress import TRAIN, VALIDATE, Progress
 from autofit_launcher.full_run.health import Cliffs, Losses, StepSilence
-from autofit_launcher.trial.silence import Silence
+from autofit_launcher.machine.stall import Silence
 
 STEPS = 10
 

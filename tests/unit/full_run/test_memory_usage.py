@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from autofit_launcher.full_run import memory_usage
-from autofit_launcher.machine import process
+from autofit_launcher.machine import meter, process
 from autofit_launcher.shared.orders import HELD
 from autofit_launcher.shared.sizes import MIB
 from autofit_launcher.trainers.suite import cpu_budget
@@ -29,13 +28,13 @@ HOLDS = """
 """
 
 
-def watched(tmp_path: Path, argv: tuple[str, ...], *, emulated: bool, base_bytes: int = 0) -> memory_usage.Usage:
+def watched(tmp_path: Path, argv: tuple[str, ...], *, emulated: bool, base_bytes: int = 0) -> meter.Usage:
     """A program that holds 64 MiB until they were seen, and runs until it was seen without them."""
     place = Path(tempfile.mkdtemp(dir=tmp_path))
     held, seen, less = place / "held", place / "seen", place / "less"
     env = {HELD: str(held), "MALLOC_MMAP_THRESHOLD_": "65536", "SEEN": str(seen), "SEEN_LESS": str(less)}
     child = process.start(argv, env=env, stdout=tmp_path / "out", stderr=tmp_path / "err")
-    watch = memory_usage.Usage(child.pid, replace(cpu_budget(512 * MIB), emulated=emulated), held, base_bytes=base_bytes)
+    watch = meter.Usage(child.pid, replace(cpu_budget(512 * MIB), emulated=emulated), held, base_bytes=base_bytes)
     watch.start()
 
     def each_poll() -> None:
@@ -94,14 +93,14 @@ def test_processes_that_train_together_are_added_up_as_in_their_trial(tmp_path: 
     env = {"HELD": str(held), "STEPS": steps, "SEEN": str(seen), "PYTHONPATH": str(ROOT), "MALLOC_MMAP_THRESHOLD_": "65536"}
     argv = (sys.executable, "-c", both, sys.executable, str(tmp_path / "rank.py"))
     child = process.start(argv, env=env, stdout=tmp_path / "out", stderr=tmp_path / "err")
-    watch = memory_usage.Usage(child.pid, replace(cpu_budget(512 * MIB), emulated=True), held, base_bytes=0)
+    watch = meter.Usage(child.pid, replace(cpu_budget(512 * MIB), emulated=True), held, base_bytes=0)
     watch.start()
     told = [0.0]
 
     def each_poll() -> None:
         """Both are there, and were looked for since."""
         told[0] = told[0] or (time.monotonic() if len(list(held.glob("*.json"))) == 2 else 0.0)
-        if told[0] and time.monotonic() > told[0] + 4 * memory_usage.JOIN_PERIOD_S and watch.now_bytes > (64 * together - 1) * MIB:
+        if told[0] and time.monotonic() > told[0] + 4 * meter.JOIN_PERIOD_S and watch.now_bytes > (64 * together - 1) * MIB:
             seen.touch()
 
     ending = process.wait(child, stderr=tmp_path / "err", each_poll=each_poll, timeout_s=120)
@@ -116,7 +115,7 @@ def test_host_memory_is_that_of_the_process_and_of_all_that_it_started(tmp_path:
     child = process.start(
         (sys.executable, str(tmp_path / "parent.py"), str(tmp_path / "child.py")), env={}, stdout=tmp_path / "out", stderr=tmp_path / "err"
     )
-    watch = memory_usage.Usage(child.pid, cpu_budget(512 * MIB), tmp_path / "held", base_bytes=0)
+    watch = meter.Usage(child.pid, cpu_budget(512 * MIB), tmp_path / "held", base_bytes=0)
     until = time.monotonic() + 120
     while watch.host_bytes() < 96 * MIB and time.monotonic() < until:
         time.sleep(0.05)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from autofit_launcher.adapter.commands import Checkpoint
 from autofit_launcher.config.schema import RecoverRules
 from autofit_launcher.full_run.cause import Ended
-from autofit_launcher.full_run.recovery import MOST_WAITS, History, decide
+from autofit_launcher.full_run.recover import MOST_WAITS, History, decide
 from autofit_launcher.history.records import AttemptRecord, MoveRecord
 from autofit_launcher.ladder.rungs import Ladder, Rung, Wheel, build
 from autofit_launcher.ladder.search import Tried

@@ -13,20 +13,20 @@ import pytest
 from autofit_launcher.adapter import log_line
 from autofit_launcher.adapter.progress import TRAIN, Progress
 from autofit_launcher.config.schema import Recipe, RecoverRules
-from autofit_launcher.full_run import watch
+from autofit_launcher.full_run import run
 from autofit_launcher.full_run.cause import Ended
-from autofit_launcher.full_run.memory_usage import Usage
-from autofit_launcher.full_run.watch import RunMeter
+from autofit_launcher.full_run.run import RunMeter
 from autofit_launcher.history import series
 from autofit_launcher.history.records import AttemptRecord
 from autofit_launcher.history.run_folder import RunFolder
 from autofit_launcher.ladder.rungs import Rung
+from autofit_launcher.machine.meter import Usage
 from autofit_launcher.shared.sizes import GIB
 from autofit_launcher.trial.job import Job
 from tests.helpers.stand_in import StandIn
 
 
-def watched(place: Path, looks: Iterable[tuple[float, Progress]], *, spills: bool = False, used: int = 0) -> watch.RunWatch:
+def watched(place: Path, looks: Iterable[tuple[float, Progress]], *, spills: bool = False, used: int = 0) -> run.RunWatch:
     """What has watched a run that computes all the while: so many seconds before each look, and what the run had said by then."""
     budget = SimpleNamespace(may_spill=spills, budget_bytes=24 * GIB, cap_bytes=19 * GIB)
     job: Any = SimpleNamespace(
@@ -36,7 +36,7 @@ def watched(place: Path, looks: Iterable[tuple[float, Progress]], *, spills: boo
     process = SimpleNamespace(poll=lambda: 0)
     child: Any = SimpleNamespace(awake=SimpleNamespace(seconds=0.0), pid=0, process=process)
     meter: Any = SimpleNamespace(read=None, look=lambda ended: None, usage=SimpleNamespace(now_bytes=used * GIB))
-    seen = watch.RunWatch(child, job, meter, [AttemptRecord()])
+    seen = run.RunWatch(child, job, meter, [AttemptRecord()])
     for passed, meter.progress in looks:
         child.awake.seconds += passed
         seen()
@@ -46,7 +46,7 @@ def watched(place: Path, looks: Iterable[tuple[float, Progress]], *, spills: boo
 @pytest.fixture(autouse=True)
 def computes(monkeypatch: pytest.MonkeyPatch) -> None:
     taken = count(1000.0, 1000.0)
-    monkeypatch.setattr(watch.procfs, "work_seconds", lambda pid: next(taken))
+    monkeypatch.setattr(run.procfs, "work_seconds", lambda pid: next(taken))
 
 
 @pytest.mark.parametrize(("spills", "used", "ended"), [(True, 22, Ended.SPILLED), (True, 18, None), (False, 22, None)])
@@ -64,7 +64,7 @@ def test_a_run_that_computes_and_makes_no_more_steps_is_ended_once_its_stacks_ar
 ) -> None:
     """A collective that hangs spins."""
     written: list[Path] = []
-    monkeypatch.setattr(watch.stack_dump, "record", lambda child, path, told: written.append(path))
+    monkeypatch.setattr(run.stall, "record", lambda child, path, told: written.append(path))
     steps = [Progress(phase=TRAIN, epoch=1 + step // 10, epochs=9, step=1 + step % 10, steps=10, of_epoch=True) for step in range(45)]
     seen = watched(tmp_path, [*((1.0, step) for step in steps), *((100.0, steps[-1]) for _ in range(20))])
     assert seen.ended_for is Ended.STALLED and seen.evidence.startswith("no step and no output for") and len(written) == 1
@@ -74,7 +74,7 @@ def test_the_last_line_counts_though_nothing_ends_it(tmp_path: Path) -> None:
     path = tmp_path / "run.stdout.log"
     path.write_text("epoch 1 loss: nan")
     heard: list[str] = []
-    log = watch.Log(path, lambda line: log_line.read(line, Progress()), lambda line, said: heard.append(line))
+    log = run.Log(path, lambda line: log_line.read(line, Progress()), lambda line, said: heard.append(line))
     log.look()
     assert heard == []
     log.look(ended=True)

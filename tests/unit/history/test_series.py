@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from autofit_launcher.full_run import watch
+from autofit_launcher.full_run import run
 from autofit_launcher.history import series
 from autofit_launcher.history.series import Series, seconds_left
 from autofit_launcher.trainers.suite import cpu_budget
@@ -54,9 +54,9 @@ def test_a_line_a_second_in_the_first_hour_then_one_every_ten(tmp_path: Path) ->
 
 def test_a_new_peak_and_the_end_are_written_though_no_line_is_due(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock, usage = [1e9], SimpleNamespace(now_bytes=5, peak_bytes=5, lately=lambda: usage.peak_bytes, host_bytes=lambda: 1)
-    monkeypatch.setattr(watch.time, "time", lambda: clock[0])
+    monkeypatch.setattr(run.time, "time", lambda: clock[0])
     job: Any = SimpleNamespace(folder=SimpleNamespace(series=tmp_path / "series.jsonl"), budget=cpu_budget())
-    one = watch.RunMeter(job, rung=None, usage=usage)  # type: ignore[arg-type]
+    one = run.RunMeter(job, rung=None, usage=usage)  # type: ignore[arg-type]
     one.look()
     for at, peak in ((4000, 5), (4001, 5), (4002, 9), (4003, 9), (4004, 9)):
         clock[0], usage.peak_bytes = 1e9 + at, peak

@@ -232,7 +232,7 @@ def test_half_micro_batches_are_timed_apart_from_whole_ones(machine: Machine) ->
 
 def test_a_spawned_data_loading_worker_opens_no_card(machine: Machine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     from autofit_launcher.inside.instrument import Instrument
-    from autofit_launcher.shared.probe import ProbeSettings
+    from autofit_launcher.shared.orders import ProbeSettings
 
     monkeypatch.setattr(multiprocessing.process, "current_process", lambda: SimpleNamespace(daemon=True))
     import dataclasses

@@ -16,8 +16,7 @@ import pytest
 from autofit_launcher.adapter import commands
 from autofit_launcher.adapter.commands import Command
 from autofit_launcher.machine import process
-from autofit_launcher.shared.orders import Orders
-from autofit_launcher.shared.probe import ProbeSettings, injected
+from autofit_launcher.shared.orders import Orders, ProbeSettings, injected
 from autofit_launcher.trainers.script import outside
 from autofit_launcher.trainers.suite import cpu_budget
 from autofit_launcher.trainers.ultralytics.environment import BASE

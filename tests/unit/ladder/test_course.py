@@ -11,11 +11,10 @@ import pytest
 from autofit_launcher.adapter.log_line import LogLine
 from autofit_launcher.adapter.progress import Progress
 from autofit_launcher.adapter.registry import load_adapter
-from autofit_launcher.full_run.steps_made import LAST_LINES, StepsMade
-from autofit_launcher.ladder import course
-from autofit_launcher.ladder.course import Due, Length
+from autofit_launcher.full_run.run import LAST_LINES, StepsMade
+from autofit_launcher.ladder import same_training
 from autofit_launcher.ladder.rungs import Wheel, build
-from autofit_launcher.ladder.same_training import PROVEN, SameTraining, unproven
+from autofit_launcher.ladder.same_training import PROVEN, Due, Length, SameTraining, given_up, judged, unproven, with_steps
 from autofit_launcher.shared.report import PASS_SAMPLES, SAID_ACCUMULATION, UPDATES, TrialReport
 from tests.helpers import script
 
@@ -27,7 +26,7 @@ WORDS = Due(least=38, most=40, by="--epochs 2 over 155 samples", sure=False)
 
 
 def test_what_is_given_up_is_named() -> None:
-    assert course.given_up(LADDER, LADDER.rungs[-1]) == "sequence_length 64 instead of 128" and not course.given_up(LADDER, LADDER.rungs[1])
+    assert given_up(LADDER, LADDER.rungs[-1]) == "sequence_length 64 instead of 128" and not given_up(LADDER, LADDER.rungs[1])
 
 
 @pytest.mark.parametrize(("facts", "length", "found"), [
@@ -38,44 +37,44 @@ def test_what_is_given_up_is_named() -> None:
     ({PASS_SAMPLES: 155}, None, None),
 ])  # fmt: skip
 def test_what_is_due(facts: dict[str, int], length: Length | None, found: tuple[int, int, bool] | None) -> None:
-    due = course.due(TrialReport(facts=facts), LADDER.rungs[1], length)
+    due = same_training.due(TrialReport(facts=facts), LADDER.rungs[1], length)
     assert found == ((due.least, due.most, due.sure) if due is not None else None)
 
 
 @pytest.mark.parametrize("made", [38, 39, 40])
 def test_a_run_that_made_what_was_due_proves_its_steps(made: int) -> None:
-    found = course.judged(made, WORDS, times=4, same=UNSEEN)
+    found = judged(made, WORDS, times=4, same=UNSEEN)
     assert found.line == PROVEN and not found.otherwise
-    assert course.with_steps(UNSEEN, found).steps == PROVEN
+    assert with_steps(UNSEEN, found).steps == PROVEN
 
 
 @pytest.mark.parametrize(("made", "due", "times"), [(10, WORDS, 4), (160, WORDS, 4), (20, SURE, 2), (41, SURE, 1), (1719, SURE, 1)])
 def test_a_run_that_made_other_steps_is_another_training(made: int, due: Due, times: float) -> None:
-    found = course.judged(made, due, times=times, same=UNSEEN)
+    found = judged(made, due, times=times, same=UNSEEN)
     assert found.otherwise and found.line.startswith("differs by ") and f"made {made} optimizer steps" in found.line
-    assert course.with_steps(SameTraining(), found).steps == found.line, "whatever was proven before"
+    assert with_steps(SameTraining(), found).steps == found.line, "whatever was proven before"
 
 
 def test_half_of_the_steps_of_what_was_proven_to_make_all_of_them_is_an_early_end() -> None:
-    assert course.judged(20, SURE, times=2, same=UNSEEN).otherwise
-    assert not course.judged(20, SURE, times=2, same=SameTraining()).otherwise
-    assert course.judged(80, SURE, times=2, same=SameTraining()).otherwise, "more are never an early end"
+    assert judged(20, SURE, times=2, same=UNSEEN).otherwise
+    assert not judged(20, SURE, times=2, same=SameTraining()).otherwise
+    assert judged(80, SURE, times=2, same=SameTraining()).otherwise, "more are never an early end"
 
 
 def test_passes_of_the_same_samples_are_not_counted_in_micro_batches() -> None:
     of_passes, pass_seen = replace(WORDS, of_passes=True), replace(unproven("its end was not reached"), samples=PROVEN)
-    assert not course.judged(10, of_passes, times=4, same=pass_seen).otherwise
-    assert course.judged(10, WORDS, times=4, same=pass_seen).otherwise and course.judged(10, of_passes, times=4, same=UNSEEN).otherwise
+    assert not judged(10, of_passes, times=4, same=pass_seen).otherwise
+    assert judged(10, WORDS, times=4, same=pass_seen).otherwise and judged(10, of_passes, times=4, same=UNSEEN).otherwise
 
 
 @pytest.mark.parametrize(
     ("made", "due", "times"), [(21, SURE, 2), (25, SURE, 1), (10, SURE, 1), (25, WORDS, 4), (37, WORDS, 4), (90, WORDS, 4)]
 )
 def test_a_training_that_ended_early_or_counts_otherwise_is_told_and_is_no_alarm(made: int, due: Due, times: float) -> None:
-    found = course.judged(made, due, times=times, same=UNSEEN)
+    found = judged(made, due, times=times, same=UNSEEN)
     assert not found.otherwise and found.line.startswith(f"not comparable because the run made {made} optimizer steps where")
-    assert course.with_steps(SameTraining(), found).steps == PROVEN, "twins have proven it, and stopping early is the script's own"
-    assert course.with_steps(UNSEEN, found).steps == found.line
+    assert with_steps(SameTraining(), found).steps == PROVEN, "twins have proven it, and stopping early is the script's own"
+    assert with_steps(UNSEEN, found).steps == found.line
 
 
 def test_the_process_that_made_most_steps_tells_them(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from autofit_launcher.machine.allocator import VARIABLE, VARIABLES, allocator_environment
+from autofit_launcher.machine.devices import VARIABLE, VARIABLES, allocator_environment
 from autofit_launcher.trainers.suite import cpu_budget
 
 CARD = replace(cpu_budget(), kind="cuda", index=2, uuid="GPU-1")

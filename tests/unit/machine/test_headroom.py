@@ -6,7 +6,7 @@ import pytest
 
 from autofit_launcher.engine.launch import above_trial
 from autofit_launcher.history.records import MemoryRecord
-from autofit_launcher.machine import headroom
+from autofit_launcher.machine import devices
 
 MIB = 2**20
 
@@ -21,13 +21,13 @@ MIB = 2**20
     ],
 )
 def test_no_less_stays_free_than_two_processes_differ_by(budget: int, part: float, cap: int, words: str) -> None:
-    assert headroom.cap_of(budget * MIB, part) == cap * MIB
-    assert headroom.words(budget * MIB, part, kind="cpu") == words
-    assert headroom.budget_for(cap * MIB, part) == budget * MIB
+    assert devices.cap_of(budget * MIB, part) == cap * MIB
+    assert devices.words(budget * MIB, part, kind="cpu") == words
+    assert devices.budget_for(cap * MIB, part) == budget * MIB
 
 
 def test_a_cards_headroom_is_a_part_of_it() -> None:
-    assert headroom.budget_for(90 * MIB, 0.1, kind="cuda") == 100 * MIB and headroom.words(100 * MIB, 0.1, kind="cuda") == "10%"
+    assert devices.budget_for(90 * MIB, 0.1, kind="cuda") == 100 * MIB and devices.words(100 * MIB, 0.1, kind="cuda") == "10%"
 
 
 @pytest.mark.parametrize(

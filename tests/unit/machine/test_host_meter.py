@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from autofit_launcher.machine import host, process
-from autofit_launcher.machine.host_meter import HostMeter, HostUse
+from autofit_launcher.machine.meter import HostMeter, HostUse
 from autofit_launcher.shared.sizes import MIB
 from tests.helpers.places import ROOT
 

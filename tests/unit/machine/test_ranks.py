@@ -8,7 +8,7 @@ import pytest
 
 from autofit_launcher.errors import BadInput
 from autofit_launcher.machine import ranks
-from autofit_launcher.machine.allocator import allocator_environment
+from autofit_launcher.machine.devices import allocator_environment
 from autofit_launcher.machine.ranks import Cards
 from tests.helpers.nvml_stand_in import GIB, FakeCard, FakeNvml
 

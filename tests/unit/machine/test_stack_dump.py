@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from autofit_launcher.machine import process, stack_dump
+from autofit_launcher.machine import process, stall
 from autofit_launcher.shared.orders import STACKS
 from tests.helpers.places import ROOT
 
@@ -27,7 +27,7 @@ def test_a_process_tells_where_it_hangs_and_goes_on(tmp_path: Path) -> None:
             time.sleep(0.05)
         time.sleep(0.2)
         for _ in range(2):
-            said = stack_dump.record(child, tmp_path / "stalled.txt", told=told)
+            said = stall.record(child, tmp_path / "stalled.txt", told=told)
             assert ", rank 3): " in said and said.count("in hangs") == 1 and said == (tmp_path / "stalled.txt").read_text()
         assert child.process.poll() is None and os.listdir(told) == [f"{child.pid}.stacks"]
     finally:
@@ -38,7 +38,7 @@ def test_a_process_tells_where_it_hangs_and_goes_on(tmp_path: Path) -> None:
 def test_a_process_that_does_not_listen_is_not_asked(tmp_path: Path) -> None:
     child = process.start((sys.executable, "-c", "import time; time.sleep(60)"), env={}, stdout=tmp_path / "out", stderr=tmp_path / "err")
     try:
-        assert f"process {child.pid} (" in stack_dump.record(child, tmp_path / "stalled.txt", told=tmp_path)
+        assert f"process {child.pid} (" in stall.record(child, tmp_path / "stalled.txt", told=tmp_path)
         time.sleep(0.3)
         assert child.process.poll() is None
     finally:

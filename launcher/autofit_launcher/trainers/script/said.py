@@ -7,7 +7,7 @@ from typing import Any
 
 from autofit_launcher.adapter import wheel_names
 from autofit_launcher.config.schema import Recipe
-from autofit_launcher.ladder.course import Length
+from autofit_launcher.ladder.same_training import Length
 from autofit_launcher.trainers.script import recognise
 from autofit_launcher.trainers.script.rules import ScriptArgs
 from autofit_launcher.trainers.script.spelling import kind, name

@@ -1,37 +1,105 @@
-"""Follows a full run to its end: measures it, reads its output, ends it if it hangs or diverges, and tells how and why it ended.
+"""Starts the full run as the trainer's own process, with the environment of its trial, and follows it to its end.
 
-``health`` judges its pace and its losses, ``trial.silence`` whether it is at work, ``cause`` its end. No process is left behind.
+Measures it, reads its output, ends it if it hangs or diverges, and tells how and why it ended: ``full_run.health`` judges its pace and its
+losses, ``machine.stall`` whether it is at work, ``full_run.cause`` its end. No process is left behind.
 """
 
 from __future__ import annotations
 
+import json
+import os
+import re
+import shlex
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
+from autofit_launcher.adapter.commands import Command, under_budget
 from autofit_launcher.adapter.log_line import LogLine
 from autofit_launcher.adapter.progress import Progress
-from autofit_launcher.adapter.protocol import Weights
+from autofit_launcher.adapter.protocol import FIRST, RunStart, Weights
 from autofit_launcher.adapter.registry import words_of
 from autofit_launcher.full_run import cause
 from autofit_launcher.full_run.cause import Ended, RunEnd
 from autofit_launcher.full_run.health import Cliffs, Losses, StepSilence
-from autofit_launcher.full_run.memory_usage import Usage
-from autofit_launcher.full_run.steps_made import StepsMade
 from autofit_launcher.history import series
-from autofit_launcher.history.records import AttemptRecord, RunRecord
-from autofit_launcher.ladder.course import Due
+from autofit_launcher.history.records import AttemptRecord, MoveRecord, RunRecord
+from autofit_launcher.history.run_folder import AttemptFiles
 from autofit_launcher.ladder.rungs import Rung
-from autofit_launcher.machine import devices, host, process, stack_dump
-from autofit_launcher.machine.process import Child, Ending
+from autofit_launcher.ladder.same_training import Due
+from autofit_launcher.machine import devices, host, process, stall
+from autofit_launcher.machine.devices import allocator_environment
+from autofit_launcher.machine.meter import Usage
+from autofit_launcher.machine.process import Child, Ending, Shows
+from autofit_launcher.machine.stall import Silence
 from autofit_launcher.shared import procfs
 from autofit_launcher.shared.activity import doing
 from autofit_launcher.shared.files import plain
 from autofit_launcher.shared.memory_failures import lost_in
+from autofit_launcher.shared.orders import HELD, SAVES, STACKS, STEPS
 from autofit_launcher.shared.sizes import format_size
 from autofit_launcher.trial.job import Job
-from autofit_launcher.trial.silence import Silence
+
+
+def native_command(job: Job, rung: Rung) -> Command:
+    """The native command of the full run, which doesn't need autofit. Writes its files, and the command itself as command.sh."""
+    return _written(job, rung, FIRST, job.folder.command)
+
+
+def command_of_attempt(job: Job, move: MoveRecord, rung: Rung, *, attempt: int) -> Command:
+    """The command that resumes a run. Writes ``command.sh`` (the whole run at that rung) and ``native/attempt-N.sh`` (this attempt)."""
+    native_command(job, rung)
+    origin = f"on from {move.checkpoint}" if move.checkpoint is not None else "from the beginning"
+    begin, script = RunStart(checkpoint=move.checkpoint, attempt=attempt, workers=move.workers), job.folder.attempt(attempt).command
+    return _written(job, rung, begin, script, f"Attempt {attempt}: {origin}.")
+
+
+def _written(job: Job, rung: Rung, begin: RunStart, script: Path, more: str = "") -> Command:
+    """The command, after writing its files and itself, as ``script``."""
+    folder = job.folder
+    command = job.adapter.command(rung, job.budget, folder=folder.path, start=begin)
+    on_card = allocator_environment(job.budget) if job.budget.kind == "cuda" else {}
+    ranks = command.ranks or (1 if job.adapter.starts_ranks else len(job.budget.each))
+    command = replace(command, env={**on_card, **command.env}, ranks=ranks)
+    for path, text in command.files.items():
+        folder.replace(path, text)
+    folder.replace(script, _as_file(command, rung, more))
+    script.chmod(0o755)
+    return command
+
+
+def _as_file(command: Command, rung: Rung, more: str = "") -> str:
+    """The command as a shell script that works from any folder and without the environment's programs on PATH."""
+    first, *rest = command.words
+    found = replace(command, argv=(process.program(first), *rest), ranks=1)
+    words = [
+        "#!/bin/sh",
+        f"# What autofit launches at rung {rung.index}; it needs the trainer, not autofit.",
+        *([f"# {' '.join(more.splitlines())}"] if more else ()),
+        f"cd {shlex.quote(os.getcwd())} || exit",
+        found.shell(),
+    ]
+    return "\n".join(words) + "\n"
+
+
+def start(job: Job, command: Command, files: AttemptFiles, *, show: tuple[Shows, Shows]) -> Child:
+    """Starts the full run. Its output goes, unchanged, to ``show`` and to the two logs of ``files``.
+
+    On a card the run is always held to its budget, and so is one on a CPU whose budget is emulated: one that grows would spill, or use more
+    than the smaller card that was asked for. The command that is shown leaves this out.
+    """
+    budget = job.budget
+    saves = "inside.whole_saves" if job.recipe.recover.whole_saves else ""
+    env = {**allocator_environment(budget), **command.env, **command.told, SAVES: saves}
+    if budget.kind == "cuda" or budget.emulated:
+        env |= under_budget(command, budget, settings=job.folder.path / "native" / "budget.json").env
+    first, *rest = command.words
+    argv = (process.program(first), *rest)
+    env |= {HELD: str(files.processes), STACKS: str(files.processes)}
+    return process.start(argv, env=env, stdout=files.stdout, stderr=files.stderr, show=show)
+
 
 SAMPLE_S = 1.0
 END_GRACE_S = 5.0
@@ -167,7 +235,7 @@ class RunWatch:
     def _end_stalled(self, why: str, words: str) -> None:
         """Ends a run that hangs, once it is written down where its processes stand."""
         if self.ended_for is None:
-            stack_dump.record(self._child, self._files.stalled, told=self._files.processes)
+            stall.record(self._child, self._files.stalled, told=self._files.processes)
             self._end(Ended.STALLED, why, f"{words}; its stacks: {self._files.stalled}")
 
     def leaving(self, signal_name: str) -> None:
@@ -233,3 +301,56 @@ class Log:
                 self._heard(line, self._read(line))
             return bool(fresh)
         return False
+
+
+LAST_LINES = 400
+"""A line about early stopping counts only this many lines before the end; earlier it is about a setting."""
+_STOPPED_EARLY = re.compile(r"\bearly[ _-]?stopp(ing|ed)\b|\bstopp(ed|ing)( \w+)? early\b", re.IGNORECASE)
+_NOT_YET = re.compile(
+    r"counter|patience\W{0,2}[=:]|no early|without early|enabled|disabled|stopping\W*[=:]\W*(true|false|none|null|\d)", re.IGNORECASE
+)
+
+
+class StepsMade:
+    """Counts the optimizer steps of one attempt."""
+
+    def __init__(self, processes: Path) -> None:
+        """``processes``: the folder in which its processes write their base and their steps."""
+        self._processes = processes
+        self._said: int | None = None
+        self._lines = 0
+        self._stopped: tuple[int, str] | None = None
+
+    def heard(self, line: str, said: LogLine) -> None:
+        """A line of the run's."""
+        self._lines += 1
+        if _STOPPED_EARLY.search(line) and not _NOT_YET.search(line):
+            self._stopped = self._lines, line.strip()[:120]
+        if said.optimizer_steps is not None:
+            self._said = said.optimizer_steps
+
+    def counted(self) -> int | None:
+        """Steps of the process that made most; None if no process counts them, or if several optimizers step in it."""
+        told = self._processes.glob(f"*{STEPS}") if self._processes.is_dir() else ()
+        most: list[int] = max(map(_steps_told, told), key=sum, default=[])
+        return most[0] if len(most) == 1 else None
+
+    @property
+    def stopped_early(self) -> str:
+        """The line, among its last, in which the run says that it stopped early; else empty."""
+        return self._stopped[1] if self._stopped is not None and self._lines - self._stopped[0] < LAST_LINES else ""
+
+    def in_all(self, progress: Progress, due: Due | None) -> int | None:
+        """Steps of a run that has ended; None if unknown. A progress bar counts if its length is the trainer's own number of steps."""
+        if (counted := self.counted()) is not None:
+            return counted
+        if self._said is not None:
+            return self._said
+        by_bar = due is not None and due.sure and not progress.of_epoch and progress.steps == due.most
+        return progress.step if by_bar else None
+
+
+def _steps_told(path: Path) -> list[int]:
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        return [int(one) for one in json.loads(path.read_text(encoding="utf-8"))["steps"]]
+    return []
