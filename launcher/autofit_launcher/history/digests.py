@@ -134,11 +134,19 @@ def _edited_in_place(metadata: Path) -> Path | None:
     return None
 
 
+_STARTS_OTHERS = ("conda", "hatch", "pdm", "pipenv", "poetry")
+"""Python programs that start a command in another environment than their own."""
+
+
 def site_folders(program: str) -> list[Path]:
     """Folders of an environment's packages, found by one of its programs; empty: this one's. Raises UnknownIdentity if that fails."""
     found = shutil.which(program or sys.executable)
     if found is None:
         raise UnknownIdentity(f"{program} is no program that is found")
+    with open(found, "rb") as file:
+        name, head = os.path.basename(found), file.read(400)
+    if name in _STARTS_OTHERS or not (name.startswith("python") or (head[:2] == b"#!" and b"python" in head)):
+        raise UnknownIdentity(f"it can't be told with which packages {name} starts its command")
     prefix = Path(found).absolute().parent.parent
     if prefix == Path(sys.prefix):
         return [Path(place) for place in sys.path if os.path.basename(place) in ("site-packages", "dist-packages")]

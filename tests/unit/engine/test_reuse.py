@@ -270,6 +270,19 @@ def test_a_file_that_was_put_in_the_place_of_another_with_its_size_and_time_is_n
     assert digests.files(tmp_path) != before
 
 
+@pytest.mark.parametrize(("name", "text"), [("uv", "\x7fELF"), ("poetry", "#!/a/bin/python\n"), ("env", "\x7fELF"), ("run", "#!/bin/sh\n")])
+def test_what_starts_a_command_in_an_environment_that_is_not_its_own_tells_nothing_of_packages(
+    tmp_path: Path, name: str, text: str
+) -> None:
+    for path in (tmp_path / "bin" / name, tmp_path / "bin" / "torchrun", tmp_path / "lib/python3.11/site-packages/torch/__init__.py"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("#!/a/bin/python\n" if path.name == "torchrun" else text)
+        path.chmod(0o755)
+    assert tmp_path / "lib/python3.11/site-packages" in digests.site_folders(str(tmp_path / "bin" / "torchrun"))
+    with pytest.raises(digests.UnknownIdentity, match=f"with which packages {name} starts its command"):
+        digests.site_folders(str(tmp_path / "bin" / name))
+
+
 def test_secrets_of_the_environment_are_not_kept() -> None:
     said = digests.environment({"HF_TOKEN": "hf_abc", "DB": "postgres://me:hunter2@x", "TERM": "xterm"})
     assert said == {"HF_TOKEN": "set", "DB": said["DB"]} and "hunter2" not in said["DB"]
