@@ -54,6 +54,6 @@ def of(program: str) -> str:
     """The interpreter that a program runs on: itself if it is one, or the one beside it (torchrun, accelerate, yolo); else the person's."""
     found = shutil.which(program)
     if found is None or os.path.basename(found).startswith("python"):
-        return found or persons()
+        return os.path.abspath(found) if found else persons()
     beside = (os.path.join(os.path.dirname(place), "python") for place in (found, os.path.realpath(found)))  # a program of pipx's is a link
     return next(filter(os.path.exists, beside), persons())
