@@ -46,16 +46,7 @@ from autofit_launcher.trainers.script import (
 )
 from autofit_launcher.trainers.script.loader_workers import Workers
 from autofit_launcher.trainers.script.rules import ScriptArgs
-from autofit_launcher.trainers.script.said import (
-    accumulation_form,
-    asked_accumulation,
-    begin,
-    in_config,
-    length_of,
-    replaced,
-    said_by_form,
-    spelling_of,
-)
+from autofit_launcher.trainers.script.said import accumulation_form, asked_accumulation, begin, in_config, said_by_form, spelling_of
 from autofit_launcher.trainers.script.spelling import CALL, ITSELF, LOADER, OUTSIDE, VALUE, Line, kind, name
 
 SHORT_STEPS = 4
@@ -133,7 +124,7 @@ class ScriptAdapter(Adapter):
         exact = (CHECKPOINTING,) if spelling_of(self.recipe, args, CHECKPOINTING) == OUTSIDE else ()
         return Asked(
             world_size=args.processes or recognise.launched(args.command).processes, counted=corrections.counted(args),
-            length=length_of(args.lengths, one_kind=asked_accumulation(self.recipe) == 1), exact=frozenset(exact),
+            length=training_arguments.length_of(args.lengths, one_kind=asked_accumulation(self.recipe) == 1), exact=frozenset(exact),
             workers=workers.number if workers is not None else None, keeps=self._keeps(), unsaid=unsaid,
             told=arrived.told(self.recipe, args),
             unturned="" if checks.turns(self.recipe) else args.unturned,
@@ -274,7 +265,7 @@ class ScriptAdapter(Adapter):
         copy = place / f"{source.stem}.rung{rung.index}{source.suffix}"
         line.files |= {place / name: text for name, text in configs.beside(source).items()}
         line.files[copy] = configs.edited(source.read_text(encoding="utf-8"), source.suffix, line.config)
-        line.words = [*line.words[: line.begin], *(replaced(word, path, str(copy)) for word in line.words[line.begin :])]
+        line.words = [*line.words[: line.begin], *(configs.replaced(word, path, str(copy)) for word in line.words[line.begin :])]
 
     def trial(self, rung: Rung, budget: Budget, *, folder: Path, cache: Path) -> TrialPlan:
         run = folder / "scratch" / "run"

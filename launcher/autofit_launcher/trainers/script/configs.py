@@ -204,3 +204,11 @@ _INCLUDES = frozenset(("_BASE_", "_base_", "__include__"))
 def _takes_in_others(path: str) -> bool:
     values = held_if(path)
     return isinstance(values, Mapping) and not _INCLUDES.isdisjoint(values)
+
+
+def replaced(word: str, path: str, copy: str) -> str:
+    """A word of the command, with the copy in the place of the file that it names."""
+    flag, equals, value = word.partition("=")
+    if word == path:
+        return copy
+    return f"{flag}={copy}" if equals and value == path else word

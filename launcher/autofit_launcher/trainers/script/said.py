@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
-from autofit_launcher.adapter import wheel_names
 from autofit_launcher.config.schema import Recipe
-from autofit_launcher.ladder.same_training import Length
 from autofit_launcher.trainers.script import recognise
 from autofit_launcher.trainers.script.rules import ScriptArgs
-from autofit_launcher.trainers.script.spelling import kind, name
+from autofit_launcher.trainers.script.spelling import kind
 
 
 def begin(args: ScriptArgs) -> int:
@@ -47,21 +45,3 @@ def in_config(spelled: str) -> str:
     except ValueError:
         return f"config:{spelled}"
     return spelled
-
-
-def replaced(word: str, path: str, copy: str) -> str:
-    flag, equals, value = word.partition("=")
-    if word == path:
-        return copy
-    return f"{flag}={copy}" if equals and value == path else word
-
-
-def length_of(lengths: Mapping[str, int], *, one_kind: bool) -> Length | None:
-    """Returns the length if one word alone says it. ``one_kind``: as the command stands a step is an optimizer step."""
-    if len(lengths) != 1:
-        return None
-    ((spelled, asked),) = lengths.items()
-    if wheel_names.counts_passes(name(spelled)):
-        return Length(word=spelled, passes=asked)
-    of_a_pass = "epoch" in name(spelled).lower()  # --steps-per-epoch
-    return Length(word=spelled, updates=asked) if one_kind and not of_a_pass else None

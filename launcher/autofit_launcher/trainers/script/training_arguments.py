@@ -11,10 +11,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from autofit_launcher.adapter import progress
+from autofit_launcher.adapter import progress, wheel_names
 from autofit_launcher.adapter.progress import TRAIN, VALIDATE, Progress
 from autofit_launcher.adapter.python_source import parsed
-from autofit_launcher.trainers.script.spelling import CALL
+from autofit_launcher.ladder.same_training import Length
+from autofit_launcher.trainers.script.spelling import CALL, name
 
 FIELDS: Mapping[str, str] = {
     "micro_batch": "per_device_train_batch_size",
@@ -51,6 +52,17 @@ def lengths(arrived: Mapping[str, Any]) -> dict[str, int]:
         if value > 0:
             return {f"{CALL}{field}": int(value)} if value == int(value) else {}
     return {}
+
+
+def length_of(lengths: Mapping[str, int], *, one_kind: bool) -> Length | None:
+    """Returns the length if one word alone says it. ``one_kind``: as the command stands a step is an optimizer step."""
+    if len(lengths) != 1:
+        return None
+    ((spelled, asked),) = lengths.items()
+    if wheel_names.counts_passes(name(spelled)):
+        return Length(word=spelled, passes=asked)
+    of_a_pass = "epoch" in name(spelled).lower()  # --steps-per-epoch
+    return Length(word=spelled, updates=asked) if one_kind and not of_a_pass else None
 
 
 # ----------------------------------------------------------------------------------------------------------------------
