@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
 import shlex
 import stat
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,10 +22,14 @@ from autofit_launcher.history import owner, runs
 from autofit_launcher.history.records import CheckpointRecord
 from autofit_launcher.history.run_folder import RunFolder
 from autofit_launcher.ladder.rungs import Rung
+from autofit_launcher.page import page
 from autofit_launcher.shared import activity
+from autofit_launcher.shared.words import masked, visible
 from tests.helpers.run_folders import ended
 
 ROOT = Path("runs/autofit")
+SECRET = "s3cr3t-of-mine"
+STEERS = "\x1b]0;title\x07\x1b[2J\x1b[6n\x9b31m\u202e"
 
 
 @pytest.fixture(autouse=True)
@@ -30,7 +37,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(activity, "SILENT_S", 600.0)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.setenv("HF_TOKEN", "s3cr3t")
+    monkeypatch.setenv("HF_TOKEN", SECRET)
     (tmp_path / "recipes").mkdir()
     return tmp_path
 
@@ -115,6 +122,79 @@ def test_verbs_that_run_nothing_start_no_process_and_make_no_file(here: Path) ->
 def test_what_a_launch_writes_is_its_users_alone(here: Path) -> None:
     folder = RunFolder.create(ROOT, "demo")
     assert stat.S_IMODE(folder.path.stat().st_mode) == 0o700
+
+
+# -- words of others
+
+
+@pytest.mark.parametrize(("words", "shown"), [
+    ("t.py --password hunter2 --lr 3", "t.py --password **** --lr 3"), ("--hf-token='hunter 2' x", "--hf-token=**** x"),
+    ("'--api_key=hunter 2' x", "'--api_key=****' x"), ("WANDB_API_KEY=hunter2 t.py", "WANDB_API_KEY=**** t.py"),
+    ("['--apiKey', 'hunter2']", "['--apiKey', ****]"), ("https://me:hunter2@host/x", "https://****@host/x"),
+    (f"x={SECRET}", "x=****"), ("hf_abcdefghijklmnopqrstuvwxyz", "****"), ("--token ${oc.env:HF_TOKEN}", "--token ${oc.env:HF_TOKEN}"),
+    *((kept, kept) for kept in ("--tokenizer gpt2 --max-tokens 512 --keypoints 17", "Write KEY=VALUE.", "--use-token --lr 3", "a: token")),
+])  # fmt: skip
+def test_secrets_are_shown_to_nobody(words: str, shown: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert masked(words) == shown
+    run = ended(ROOT, "done", command=f"python {words}")
+    page.write([run], Path("report.html"))
+    said = Path("report.html").read_text() + visible(masked(words))
+    assert "hunter" not in said and SECRET not in said
+    began = time.process_time()
+    for long in ("a_" * 65_000, "--token " * 20_000, "'--token=" * 20_000):
+        masked(long)
+    assert time.process_time() - began < 2
+
+
+def test_words_of_others_reach_no_terminal_raw(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = ended(ROOT, "failed", waits_for=STEERS, recipe=STEERS, attempts=[{"remarks": [STEERS], "ended": STEERS, "evidence": STEERS}])
+    path = path.rename(path.with_name(f"a{STEERS}\nb"))
+    (path / "run.stdout.log").write_text(f"{STEERS}RuntimeError: CUDA out of memory {STEERS}\n")
+    Path("recipes/mine.yaml").write_text(f"summary: {json.dumps(STEERS)}\nask: {{micro_batch: 4}}\n")
+    Path(f"recipes/{STEERS}.yaml").write_text("ask: {micro_batch: 4}\n")
+    for words in (["runs"], ["watch"], ["explain"], ["recipes"], ["show", "mine"], ["stop", str(path)], ["resume"], ["report"],
+                  ["runs", "--prune"],
+                  ["watch", STEERS], [STEERS], ["ladder", f"recipe={STEERS}"], ["ladder", f"{STEERS}=1"], ["explain", STEERS]):  # fmt: skip
+        main.run(words)
+        said = "".join(capfd.readouterr())
+        assert said and not set(STEERS) & set(said) - set("]0;title[2J6n31m"), (words, said)
+
+
+def on_a_terminal(*words: str) -> bytes:
+    """What a command line writes on one of 80 columns."""
+    own, other = pty.openpty()
+    with subprocess.Popen([sys.executable, "-m", "autofit_launcher", *words], stdin=other, stdout=other, stderr=other) as child:
+        os.close(other)
+        said = b"".join(pieces(own))
+    assert child.returncode is not None
+    os.close(own)
+    return said
+
+
+def pieces(descriptor: int) -> Iterator[bytes]:
+    try:
+        while piece := os.read(descriptor, 1 << 16):
+            yield piece
+    except OSError:
+        return
+
+
+def test_a_log_keeps_its_colours_and_steers_no_terminal(capfd: pytest.CaptureFixture[str]) -> None:
+    path = ended(ROOT, "done")
+    log = f"\x1b[31mred\x1b[0m é {STEERS}\x1b]52;c;eA==\x07\r50%\n".encode()
+    (path / "run.stdout.log").write_bytes(log)
+    said = on_a_terminal("logs")
+    assert b"\x1b[31mred\x1b[0m \xc3\xa9 \\x1b]0;title\\x07\\x1b[2J\\x1b[6n" in said and b"\\x1b]52" in said and b"\r50%" in said
+    assert main.run(["logs"]) == 0 and log.decode().replace("\r", "") in capfd.readouterr().out.replace("\r", ""), "elsewhere as it is"
+
+
+def test_a_page_holds_no_markup_of_others(here: Path) -> None:
+    script = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>"
+    run = ended(ROOT, "failed", recipe=script, command=script, cwd=script, environment={script: script},
+                given_up={script: {"asked": script, "used": 1}},
+                attempts=[{"ended": script, "evidence": script}], device={"name": script, "kind": "cpu", "notes": [script]})  # fmt: skip
+    (run / "run.stderr.log").write_text(script)
+    assert "<script>" not in page.render([runs.run_in(run)]) and "<img" not in page.render([runs.run_in(run)])
 
 
 # -- stop, prune, shell

@@ -108,8 +108,6 @@ class Adapter(ABC):
     def __init__(self, recipe: Recipe) -> None:
         self.recipe = recipe
 
-    # -- what is asked ------------------------------------------------------------------------------------------------
-
     @classmethod
     def recognise(cls, words: Sequence[str], *, value: str = "") -> Understood | None:
         """Recognises what a user's command line asks for; None if it isn't one of this trainer's.
@@ -156,8 +154,6 @@ class Adapter(ABC):
         """
         return None
 
-    # -- a rung in the trainer's words ----------------------------------------------------------------------------------
-
     @abstractmethod
     def trial(self, rung: Rung, budget: Budget, *, folder: Path, cache: Path) -> TrialPlan:
         """Plans how one rung is tried. ``folder``: the trial's own. ``cache``: shared by all trials of a launch."""
@@ -180,8 +176,6 @@ class Adapter(ABC):
     def corrected(self, finding: Finding) -> Correction:
         """Tells what this trainer knows of a difference between twins of two layouts, and how it may be put right."""
         return Correction()
-
-    # -- what came of it --------------------------------------------------------------------------------------------------
 
     def read_log(self, line: str, known: Progress, *, rung: Rung) -> LogLine:
         """Reads one more line of the full run's output. ``known``: how far the run had come before it.

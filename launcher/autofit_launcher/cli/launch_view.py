@@ -199,8 +199,6 @@ class Display(Screen):
         for line in outcome.lost_to_memory:
             self.say(f"lost to memory, and the trainer went on: {line}")
 
-    # -- words
-
     def _labelled(self, label: str, said: str, *, label_style: str = "dim") -> None:
         """Prints a label, and a paragraph beside it."""
         width = max(8, len(label) + 2)

@@ -10,6 +10,7 @@ from autofit_launcher.cli.call import Answer, Call
 from autofit_launcher.cli.say import Shown
 from autofit_launcher.errors import ExitCode, refusal
 from autofit_launcher.history.runs import Reader, Run, find, newest
+from autofit_launcher.shared.words import page
 
 LOOK_S = 0.5
 _PIECE_BYTES = 1 << 20
@@ -101,5 +102,5 @@ class _Pages:
                 if self._last != path:
                     self._out.write(f"{chr(10) if self._last is not None else ''}==> {name} <==\n".encode())
                     self._last = path
-                self._out.write(piece)
+                self._out.write(page(piece) if self._out.isatty() else piece)
             self._shown[path] = file.tell()

@@ -17,6 +17,7 @@ from autofit_launcher.history.runs import QUEUED, Run
 from autofit_launcher.ladder import rungs
 from autofit_launcher.page import facts
 from autofit_launcher.shared.sizes import format_duration, format_number, format_size
+from autofit_launcher.shared.words import visible
 
 _COLOURS = {
     "running": "cyan", "trying": "cyan", "done": "green", "fitted": "green", "interrupted": "yellow", "elsewhere": "yellow",
@@ -83,10 +84,6 @@ def ended(console: Console, run: Run) -> None:
     say(console, f"  {run.folder.path}")
 
 
-# ----------------------------------------------------------------------------------------------------------------------
-# One run, live
-
-
 @contextmanager
 def live(console: Console) -> Iterator[Callable[[Run], None]]:
     """Yields a function that draws a run as it is now, while this is open: on a terminal in place, elsewhere a line where there is news."""
@@ -123,7 +120,8 @@ def line(run: Run) -> str:
 def told(run: Run) -> list[tuple[str, str]]:
     """Returns (label, words) of everything that is known of a run at work; the first says which run it is."""
     by = f", process {run.owner.pid} on {run.owner.host}" if run.owner.pid else ""
-    return [(run.name, f"{facts.spaced(run.state)}{by}"), *((label, words) for label, words in _all_told(run) if words and words != "-")]
+    rows = [(run.name, f"{facts.spaced(run.state)}{by}"), *((label, words) for label, words in _all_told(run) if words and words != "-")]
+    return [(visible(label), visible(" ".join(words.split("\n")))) for label, words in rows]
 
 
 def _all_told(run: Run) -> Iterator[tuple[str, str]]:
@@ -150,10 +148,6 @@ def _all_told(run: Run) -> Iterator[tuple[str, str]]:
     yield "note", run.remark
     silent = time.time() - run.last_sign if run.last_sign else 0.0
     yield "note", f"nothing written for {format_duration(silent)}" if silent > SILENT_S else ""
-
-
-# ----------------------------------------------------------------------------------------------------------------------
-# Words
 
 
 def _job(run: Run) -> str:

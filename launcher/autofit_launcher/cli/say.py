@@ -21,6 +21,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
 from autofit_launcher.shared import activity
+from autofit_launcher.shared.words import masked, visible
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -33,14 +34,17 @@ _READER_GONE = (errno.EPIPE, errno.EIO)
 _WORD = re.compile(r"\S+")
 
 
-# -- on a console
+def shown(words: str | Text, *, style: str = "") -> Text:
+    """Words as they may be shown, whoever wrote them: no controls, no secrets. Where there were any, colours are lost."""
+    from rich.text import Text
+
+    fit = visible(masked(str(words)))
+    return words if isinstance(words, Text) and fit == words.plain else Text(fit, style=style)
 
 
 def say(console: Console, words: str | Text, *, style: str = "") -> None:
     """Prints a paragraph, on a terminal with words whole."""
-    from rich.text import Text
-
-    text = words if isinstance(words, Text) else Text(words, style=style)
+    text = shown(words, style=style)
     if not console.is_terminal:
         console.print(text, soft_wrap=True)
         return
@@ -66,7 +70,7 @@ def command(console: Console, shell: str, *, before: str = "") -> None:
     """Prints a command line behind ``before``. It is one line, which the terminal itself breaks and copies whole."""
     from rich.text import Text
 
-    console.print(Text.assemble(before, (shell, "cyan")), soft_wrap=True)
+    console.print(Text.assemble(before, shown(shell, style="cyan")), soft_wrap=True)
 
 
 def table(console: Console, rows: Sequence[Mapping[str, str | Text]], *, left: Sequence[str] = (), title: str = "") -> None:
@@ -78,7 +82,7 @@ def table(console: Console, rows: Sequence[Mapping[str, str | Text]], *, left: S
     if not rows:
         return
     drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    cells = [{name: cell if isinstance(cell, Text) else Text(cell) for name, cell in row.items()} for row in rows]
+    cells = [{name: Text(r"\n").join(shown(cell).split("\n", allow_blank=True)) for name, cell in row.items()} for row in rows]
     for name in rows[0]:
         drawn.add_column(name, justify="left" if name in left else "right", no_wrap=True)
     for row in cells:
@@ -91,9 +95,6 @@ def table(console: Console, rows: Sequence[Mapping[str, str | Text]], *, left: S
         return
     for row in cells:
         say(console, Text("   ").join(Text.assemble((name, "dim"), " ", cell) for name, cell in row.items()))
-
-
-# -- streams
 
 
 class _Screen(io.FileIO):
@@ -239,7 +240,7 @@ class Terminal:
 
     def _print(self, line: str, stream: TextIO) -> None:
         """Prints a line, on a terminal with words whole; rich is loaded only where a line is too long."""
-        columns = _columns(stream)
+        line, columns = visible(masked(line)), _columns(stream)
         if columns is None or all(len(one) <= columns for one in line.split("\n")):
             print(line, file=stream, flush=True)
         else:
@@ -272,7 +273,7 @@ class Terminal:
             from autofit_launcher.shared.files import plain
 
             sys.stderr.flush()
-            print(json.dumps(plain(record)), flush=True)
+            print(json.dumps(plain(record, text=masked)), flush=True)
 
     def _console(self, *, stderr: bool) -> Console:
         """Returns the one console of a stream: what is drawn in place is known to whatever else is printed there.

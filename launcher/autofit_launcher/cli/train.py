@@ -80,9 +80,6 @@ def _begun(call: Call, folder: Path, draft: Draft, handed: Submission) -> Answer
     return launch(draft, call.terminal, fit_only=handed.fit_only, folder=RunFolder(folder))
 
 
-# -- launches
-
-
 def each(
     call: Call, words: Sequence[str], body: Callable[[Draft, Terminal], Answer], *, drafted: Mapping[str, str] | None = None
 ) -> Iterable[Task]:

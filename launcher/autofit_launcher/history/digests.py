@@ -21,6 +21,7 @@ from urllib.parse import unquote, urlparse
 
 from autofit_launcher.shared.files import CODE
 from autofit_launcher.shared.sizes import MIB
+from autofit_launcher.shared.words import SECRET
 
 MOST_FILES = 1_000_000
 """Looking at more files than this before each launch would take too long."""
@@ -98,10 +99,6 @@ def content(path: Path) -> str:
         raise UnknownIdentity(f"{path} can't be read: {error.strerror}") from error
 
 
-# ----------------------------------------------------------------------------------------------------------------------
-# Packages
-
-
 def packages(folders: Iterable[Path], *, without: Iterable[Path] = ()) -> dict[str, str]:
     """Distribution -> version and time of installation, for everything in these folders; an editable install by its files.
 
@@ -156,9 +153,6 @@ def site_folders(program: str) -> list[Path]:
     return [*folders, *(Path.home() / ".local").glob("lib/python3*/site-packages")]
 
 
-# ----------------------------------------------------------------------------------------------------------------------
-# The machine, the interpreter, the environment
-
 _OF_NO_ACCOUNT = frozenset({
     "BASH", "BASHOPTS", "COLORTERM", "COLUMNS", "DISPLAY", "EDITOR", "HISTCONTROL", "HISTFILE", "HISTFILESIZE", "HISTSIZE",
     "HISTTIMEFORMAT", "HOSTNAME", "HYDRA_FULL_ERROR", "INVOCATION_ID", "JOURNAL_STREAM", "LESS", "LESSCLOSE", "LESSOPEN", "LINES",
@@ -176,13 +170,12 @@ _OF_NO_ACCOUNT_EITHER = (
     "VTE_", "WAYLAND_", "WEZTERM_", "XDG_SEAT", "XDG_SESSION_", "XDG_VTNR", "ZSH_",
 )  # fmt: skip
 """Prefixes of such names."""
-_SECRET = ("TOKEN", "SECRET", "PASSW", "API_KEY", "CREDENTIAL", "PRIVATE")
 
 
 def environment(environ: Mapping[str, str]) -> dict[str, str]:
     """Name -> digest of every variable that may change a training; of what looks like a secret, which a digest may tell, that it is set."""
     counted = [name for name in environ if name not in _OF_NO_ACCOUNT and not name.startswith(_OF_NO_ACCOUNT_EITHER)]
-    return {name: "set" if any(part in name.upper() for part in _SECRET) else short(environ[name]) for name in counted}
+    return {name: "set" if any(part in name.upper() for part in SECRET) else short(environ[name]) for name in counted}
 
 
 def system() -> dict[str, str]:

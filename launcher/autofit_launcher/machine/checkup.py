@@ -52,9 +52,6 @@ def _system() -> Check:
     return Check(subject="system", found=found, needed="Linux, or WSL", cure="Run autofit on Linux, or in WSL.", stops=True)
 
 
-# -- cards
-
-
 def _cards(environ: Mapping[str, str], nvml: Any) -> Iterator[Check]:
     uuids, absence = nvml_module.seen(environ, nvml)
     if absence is not None:
@@ -99,9 +96,6 @@ def _torch(driver: int | None, *, on_card: bool) -> Iterator[Check]:
         yield Check(subject="torch", found=found, needed=f"CUDA {driver}, which the driver knows", cure=cure, stops=True)
     else:
         yield Check(subject="torch", found=found)
-
-
-# -- memory, the folder of runs
 
 
 def _memory() -> Check:

@@ -72,9 +72,6 @@ def full_scale(run: Run, record: Record) -> int:
     return max([run.budget_bytes, *peaks, 1]) * 21 // 20
 
 
-# -- the ladder
-
-
 def ladder(run: Run, record: Record) -> list[LadderRow]:
     """Every rung that is known: those of the ladder, or of an older run those that were tried."""
     trials = _latest(record)
@@ -124,9 +121,6 @@ def same_training(record: Record) -> str:
     return "" if same is None else "but for what is given up" if same.gradient.startswith(GIVEN_UP) else same.verdict
 
 
-# -- peaks
-
-
 def peaks(run: Run, record: Record) -> list[tuple[TrialRecord, list[tuple[str, int]]]]:
     """Lists each trial that reported its phases, with (name, bytes) of what each phase needed; the chosen rung's comes first."""
     found = []
@@ -135,9 +129,6 @@ def peaks(run: Run, record: Record) -> list[tuple[TrialRecord, list[tuple[str, i
         if drawn := [(phase(use.phase), use.held_bytes) for use in report.uses if use.held_bytes] if report is not None else []:
             found.append((trial, drawn))
     return found
-
-
-# -- the full run over time
 
 
 def memory(lines: Sequence[Mapping[str, Any]], scale: int) -> tuple[str, float] | None:
@@ -150,9 +141,6 @@ def memory(lines: Sequence[Mapping[str, Any]], scale: int) -> tuple[str, float] 
     highest = [max(told[start : start + size], key=lambda one: one[1]) for start in range(0, len(told), size)]
     points = " ".join(f"{100 * (at - since) / seconds:.2f},{100 - 100 * held / scale:.2f}" for at, held in highest)
     return points, seconds
-
-
-# -- failures, moments
 
 
 def failures(run: Run, record: Record) -> Iterator[tuple[str, str, str]]:

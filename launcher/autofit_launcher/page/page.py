@@ -16,6 +16,7 @@ from autofit_launcher.ladder import rungs
 from autofit_launcher.page import facts
 from autofit_launcher.shared import files
 from autofit_launcher.shared.sizes import format_duration
+from autofit_launcher.shared.words import masked
 
 log = logging.getLogger(__name__)
 
@@ -43,6 +44,7 @@ def render(runs: Sequence[Run]) -> str:
     loader = jinja2.FileSystemLoader(place)
     environment = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     told = (facts.phase, facts.sentence, facts.size, facts.spaced, rungs.value, facts.wheel, rungs.words, format_duration)
+    environment.finalize = lambda told: masked(told) if type(told) is str else told  # what is markup already was made here
     environment.filters.update({function.__name__: function for function in told})
     environment.globals.update(settings=facts.settings)
     style = (place / "report.css").read_text(encoding="utf-8")

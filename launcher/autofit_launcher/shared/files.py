@@ -7,7 +7,7 @@ import dataclasses
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -51,21 +51,19 @@ def written_at(path: Path) -> float:
     return 0.0
 
 
-def plain(value: Any) -> Any:
-    """Dataclasses, parts of records, enums, paths and tuples as JSON knows them."""
+def plain(value: Any, *, text: Callable[[str], str] = str) -> Any:
+    """Dataclasses, parts of records, enums, paths and tuples as JSON knows them. ``text``: what becomes of a text."""
     if hasattr(value, "written"):
-        return value.written()
+        return plain(value.written(), text=text)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        return {field.name: plain(getattr(value, field.name), text=text) for field in dataclasses.fields(value)}
     if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
+        return {str(key): plain(item, text=text) for key, item in value.items()}
     if isinstance(value, (list, tuple, set, frozenset)):
-        return [plain(item) for item in value]
+        return [plain(item, text=text) for item in value]
     if isinstance(value, Enum):
         return value.value
-    if isinstance(value, Path):
-        return str(value)
-    return value
+    return text(str(value)) if isinstance(value, (str, Path)) else value
 
 
 # ----------------------------------------------------------------------------------------------------------------------
