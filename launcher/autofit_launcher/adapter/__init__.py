@@ -5,15 +5,13 @@ tests subclass ``autofit_launcher.trainers.suite.AdapterSuite``. Other modules m
 """
 
 from autofit_launcher.adapter import log_line, progress
-from autofit_launcher.adapter.build import WheelSpec
 from autofit_launcher.adapter.commands import Checkpoint, Command, Inputs, TrialPlan, absolute, copies, destination_faults
 from autofit_launcher.adapter.log_line import LogLine, TrainerWords
 from autofit_launcher.adapter.progress import Progress
-from autofit_launcher.adapter.protocol import FIRST, Adapter, Correction, RunStart, Saved, Weights, row_by_row
+from autofit_launcher.adapter.protocol import FIRST, Adapter, Asked, Correction, RunStart, Saved, Weights, WheelSpec, row_by_row
 from autofit_launcher.adapter.recognised import Belief, Doubt, Understood, typed
 from autofit_launcher.config.schema import DeviceRules, LadderRules, Recipe, TrainerRules, TrialRules, Value, WheelRule
 from autofit_launcher.errors import PLACE, BadInput, Fault, did_you_mean
-from autofit_launcher.ladder.asked import Asked
 from autofit_launcher.ladder.rungs import Ladder, Rung, halves_down
 from autofit_launcher.ladder.same_training import Length
 from autofit_launcher.ladder.twins import Finding

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
+from autofit_launcher.adapter.protocol import Adapter, WheelSpec
 from autofit_launcher.config.schema import Recipe, Value, WheelRule
 from autofit_launcher.errors import BadInput, Fault, did_you_mean
-from autofit_launcher.ladder.rungs import MICRO_BATCH, ActsIn, Ladder, Wheel, build, divisors_down, halves_down, sizes_down, whole_floor
-
-if TYPE_CHECKING:
-    from autofit_launcher.adapter.protocol import Adapter
+from autofit_launcher.ladder.rungs import MICRO_BATCH, Ladder, Wheel, build, divisors_down, halves_down, sizes_down, whole_floor
 
 
 def ladder_of(adapter: Adapter) -> Ladder:
@@ -175,15 +171,3 @@ def _words(spec: WheelSpec) -> str:
     names = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
     types = spec.type if isinstance(spec.type, tuple) else (spec.type,)
     return " or ".join(names[one] for one in types)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class WheelSpec:
-    """A wheel that a trainer has: what may stand under ``ask``, and how far it turns unless the recipe says otherwise."""
-
-    type: type | tuple[type, ...]
-    """The type that a value must have."""
-    help: str
-    """One line for the user: what it is."""
-    rule: WheelRule = field(default_factory=WheelRule)
-    acts_in: ActsIn = "both"

@@ -14,21 +14,65 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from autofit_launcher.adapter import log_line
-from autofit_launcher.adapter.build import WheelSpec
 from autofit_launcher.adapter.commands import Checkpoint, Command, Inputs, TrialPlan
 from autofit_launcher.adapter.log_line import LogLine, TrainerWords
 from autofit_launcher.adapter.progress import Progress
 from autofit_launcher.adapter.recognised import Understood
-from autofit_launcher.config.schema import Recipe, Value
+from autofit_launcher.config.schema import Recipe, Value, WheelRule
 from autofit_launcher.errors import Fault
-from autofit_launcher.ladder.asked import Asked
-from autofit_launcher.ladder.rungs import Ladder, Rung
+from autofit_launcher.ladder.rungs import ActsIn, Ladder, Rung
+from autofit_launcher.ladder.same_training import Length
 from autofit_launcher.ladder.twins import Finding
 from autofit_launcher.machine import ranks
 from autofit_launcher.machine.devices import Budget
 
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Asked:
+    """The asked configuration beyond ``ask``: what only the trainer's own terms tell."""
+
+    accumulation: int = 1
+    """Gradient accumulation steps, if the recipe doesn't say."""
+    world_size: int = 1
+    """Processes that train together, each with its own micro-batch. Trials see how many there really are."""
+    length: Length | None = None
+    """The length of the training by its own arguments; None if they don't say it for certain."""
+    counted: str = ""
+    """The argument with the length in steps, if only twins can tell whether it counts micro-batches or optimizer steps: a rung whose steps
+    aren't proven might then train too short. Empty: there is no such argument."""
+    exact: frozenset[str] = frozenset()
+    """Wheels that are turned from outside, of which twins show that the gradients stay the asked ones."""
+    workers: int | None = None
+    """Data loader workers; None if unknown, or if a run can't be started with fewer."""
+    unturned: str = ""
+    """The reason why a command's micro-batch isn't turned, in words; empty where it may be."""
+    unseen_step: bool = False
+    """True: the command takes a whole batch in parts by itself, and only a trial shows how many samples a batch has."""
+    keeps: frozenset[str] | None = None
+    """Wheels that may change with a checkpoint still loadable, at the same effective batch and schedule; None: it can't resume."""
+    unsaid: frozenset[str] = frozenset()
+    """Settings whose value stands neither in the command nor in a file that it names (a default in the source, say)."""
+    told: frozenset[str] = frozenset()
+    """Settings that rung 0, too, says to the command, since the recipe asks for another value than it has by itself. The value that ran is
+    then not the command's own, and must be the one that was told."""
+    read_at: Mapping[str, str] = field(default_factory=dict)
+    """Setting of a command -> the place where its value was read, in words."""
+
+
 NOT_FINITE = "its weights are not finite"
 """The reason, for people, why a checkpoint of a diverged training can't be used."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WheelSpec:
+    """A wheel that a trainer has: what may stand under ``ask``, and how far it turns unless the recipe says otherwise."""
+
+    type: type | tuple[type, ...]
+    """The type that a value must have."""
+    help: str
+    """One line for the user: what it is."""
+    rule: WheelRule = field(default_factory=WheelRule)
+    acts_in: ActsIn = "both"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -415,7 +415,7 @@ def _search(result: Fit, began: float) -> None:
     result.trial_seconds += time.monotonic() - began
     if result.chosen is None:
         return
-    if result.same is not None and result.reuse.fingerprint is not None:
+    if result.same is not None and result.reuse.depends_on is not None:
         with doing("keeping the fit"):
             _known(result, reuse.keep(result.job, result.reuse, result.trials, result.chosen, result.same))
     _take(result, run_as)
@@ -492,7 +492,7 @@ def _known(result: Fit, found: reuse.Reuse) -> None:
         made = kept_fits.day(found.fit.made)
         no_trials = "nothing that it depends on has changed, so no trials are made (trial.fresh=true makes them)"
         result.told().say(f"kept fit of {made}: {no_trials}", "green")
-    elif found.fingerprint is not None and found.why not in ("", before):  # else nobody expects one
+    elif found.depends_on is not None and found.why not in ("", before):  # else nobody expects one
         result.told().say(found.why, "dim")
 
 

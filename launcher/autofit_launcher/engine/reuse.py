@@ -19,7 +19,7 @@ from autofit_launcher.adapter.commands import Inputs
 from autofit_launcher.config.schema import Recipe
 from autofit_launcher.history import digests, kept_fits
 from autofit_launcher.history.digests import UnknownIdentity
-from autofit_launcher.history.kept_fits import Fingerprint, KeptFit, KnownFits, RunFailure
+from autofit_launcher.history.kept_fits import KeptFit, KnownFits, RunFailure, digest_of
 from autofit_launcher.history.records import KeptRecord, KeptTrialRecord
 from autofit_launcher.ladder.same_training import SameTraining
 from autofit_launcher.ladder.verdict import Kind
@@ -40,7 +40,7 @@ MARGIN = 1.01
 class Reuse:
     """A kept fit that a launch found or made itself, or the reason why there is none."""
 
-    fingerprint: Fingerprint | None = None
+    depends_on: Mapping[str, str] | None = None
     """Everything that the fit depends on, as it was before any trial; None if that can't be worked out."""
     fit: KeptFit | None = None
     """The valid fit: used without a trial, or just proven."""
@@ -51,7 +51,7 @@ class Reuse:
     """Rungs at which full runs of the same launch, with as much memory or more, have failed. They are not tried again."""
 
     def as_record(self) -> KeptRecord:
-        digest = self.fingerprint.digest if self.fingerprint is not None else None
+        digest = digest_of(self.depends_on) if self.depends_on is not None else None
         if self.fit is None:
             return KeptRecord(used=False, digest=digest, why=self.why)
         return KeptRecord(used=self.used, digest=digest, why=self.why, id=self.fit.id, made=self.fit.made, made_in=self.fit.run_dir)
@@ -60,29 +60,29 @@ class Reuse:
 def look_up(job: Job) -> Reuse:
     """Looks for a kept fit that is valid for this launch."""
     try:
-        wanted = fingerprint_of(job)
-        return _looked_up(job, wanted, kept_fits.of(job.training, wanted.digest))
+        wanted = depends_on(job)
+        return _looked_up(job, wanted, kept_fits.of(job.training, digest_of(wanted)))
     except (UnknownIdentity, OSError) as unknown:
         return Reuse(why=f"no fit is kept, or used: {unknown}")
 
 
-def _looked_up(job: Job, wanted: Fingerprint, known: KnownFits) -> Reuse:
+def _looked_up(job: Job, wanted: Mapping[str, str], known: KnownFits) -> Reuse:
     if job.recipe.trial.fresh or job.recipe.ladder.search == "exhaustive":
-        return Reuse(fingerprint=wanted, why="trials are made whatever is kept, as trial.fresh or ladder.search says")
-    found = known.find(job.budget.cap_bytes) or _changes_since_the_last(wanted)
+        return Reuse(depends_on=wanted, why="trials are made whatever is kept, as trial.fresh or ladder.search says")
+    found = known.find(job.budget.cap_bytes) or _changes_since_the_last(job, wanted)
     if isinstance(found, KeptFit):
         found = _in_doubt(job, found, known) or found
     if isinstance(found, KeptFit):
-        begun(job, wanted.digest)
-        return Reuse(fingerprint=wanted, fit=found, used=True)
+        begun(job, digest_of(wanted))
+        return Reuse(depends_on=wanted, fit=found, used=True)
     why = f"no kept fit holds, {found}" if found else ""
-    return Reuse(fingerprint=wanted, why=why, failures=known.failures_at(job.budget.cap_bytes))
+    return Reuse(depends_on=wanted, why=why, failures=known.failures_at(job.budget.cap_bytes))
 
 
-def _changes_since_the_last(wanted: Fingerprint) -> str:
+def _changes_since_the_last(job: Job, wanted: Mapping[str, str]) -> str:
     """Says what has changed since the newest fit of the same training, in words; returns an empty text if there never was one."""
-    last = max(kept_fits.everything(wanted.training), key=lambda one: one.number, default=KnownFits()).fit
-    return f"since the fit of {kept_fits.day(last.made)}: {kept_fits.changes(last.depends_on, wanted.depends_on)}" if last else ""
+    last = max(kept_fits.everything(job.training), key=lambda one: one.number, default=KnownFits()).fit
+    return f"since the fit of {kept_fits.day(last.made)}: {kept_fits.changes(last.depends_on, wanted)}" if last else ""
 
 
 def _in_doubt(job: Job, found: KeptFit, known: KnownFits) -> str:
@@ -127,16 +127,16 @@ def trials_of(kept: KeptFit, job: Job) -> list[Trial]:
 
 def keep(job: Job, found: Reuse, trials: Sequence[Trial], chosen: Trial, same: SameTraining) -> Reuse:
     """Keeps the fit that was just proven. Returns it, or why it isn't kept."""
-    assert found.fingerprint is not None
+    assert found.depends_on is not None
     try:
-        now = fingerprint_of(job)
-        if why := _unsure(found.fingerprint.depends_on, now.depends_on, trials, chosen):
+        now = depends_on(job)
+        if why := _unsure(found.depends_on, now, trials, chosen):
             return replace(found, why=f"no fit is kept: {why}")
         fit = kept_fits.keep(_fit(job, now, trials, chosen, same))
     except (UnknownIdentity, OSError) as unknown:
         return replace(found, why=f"no fit is kept: {unknown}")
     why = "" if fit is not None else "no fit is kept: a run of the same launch ran out of memory at this very rung before"
-    return replace(found, fingerprint=now, fit=fit, why=why or found.why)
+    return replace(found, depends_on=now, fit=fit, why=why or found.why)
 
 
 def _unsure(before: Mapping[str, str], now: Mapping[str, str], trials: Sequence[Trial], chosen: Trial) -> str:
@@ -150,11 +150,11 @@ def _unsure(before: Mapping[str, str], now: Mapping[str, str], trials: Sequence[
     return f"while the trials were made, {changed}" if changed else ""
 
 
-def _fit(job: Job, now: Fingerprint, trials: Sequence[Trial], chosen: Trial, same: SameTraining) -> KeptFit:
+def _fit(job: Job, now: Mapping[str, str], trials: Sequence[Trial], chosen: Trial, same: SameTraining) -> KeptFit:
     made = [one for one in trials if one.verdict.kind is not Kind.CARD_TAKEN]
     cap = job.budget.cap_bytes
     return KeptFit(
-        made=kept_fits.now(), training=now.training, digest=now.digest, depends_on=dict(now.depends_on), device=str(job.budget),
+        made=kept_fits.now(), training=job.training, digest=digest_of(now), depends_on=dict(now), device=str(job.budget),
         rung_index=chosen.rung.index, rung=dict(chosen.rung.values), least_cap_bytes=min(int(chosen.verdict.peak_bytes * MARGIN), cap),
         most_cap_bytes=cap if chosen.rung.index else kept_fits.ANY_CAP,
         trials=[KeptTrialRecord(**one.as_record(), report=plain(one.report)) for one in made], run_dir=str(job.folder.path),
@@ -195,13 +195,13 @@ _HOW = {"ladder": {"search"}, "trial": {"timeout_s", "fresh"}}
 """Keys that say how a rung is looked for, not what it needs."""
 
 
-def fingerprint_of(job: Job) -> Fingerprint:
+def depends_on(job: Job) -> dict[str, str]:
     """Reads everything that a fit depends on, as it is now. Raises UnknownIdentity, with why, where it can't all be told."""
     inputs = job.adapter.inputs(job.ladder)
     if inputs.unknown:
         raise UnknownIdentity(inputs.unknown)
     ladder = [(dict(rung.values), rung.accumulation, rung.world_size) for rung in job.ladder.rungs]
-    known = {
+    return {
         **_recipe(job.recipe),
         "ladder": f"{len(ladder)} rungs [{digests.short(json.dumps(ladder, sort_keys=True))}]",
         "folder": os.getcwd(),
@@ -212,7 +212,6 @@ def fingerprint_of(job: Job) -> Fingerprint:
         **digests.system(),
         **_device(job.budget),
     }
-    return Fingerprint(training=job.training, depends_on=known)
 
 
 def _recipe(recipe: Recipe) -> dict[str, str]:

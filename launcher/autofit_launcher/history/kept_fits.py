@@ -11,7 +11,6 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -40,7 +39,7 @@ class KeptFit(RecordPart):
     training: str
     """Name of what is trained."""
     digest: str
-    """Digest of everything it depends on (``Fingerprint.digest``)."""
+    """Digest of everything it depends on (``digest_of``)."""
     depends_on: dict[str, str]
     device: str
     rung_index: int
@@ -200,18 +199,9 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Fingerprint:
-    """Everything that a fit of a launch depends on."""
-
-    training: str
-    """Name of what is trained. What has changed is told against the last fit with the same name."""
-    depends_on: Mapping[str, str]
-    """Name -> value, as texts."""
-
-    @property
-    def digest(self) -> str:
-        return hashlib.sha256(json.dumps(dict(self.depends_on), sort_keys=True).encode()).hexdigest()
+def digest_of(depends_on: Mapping[str, str]) -> str:
+    """Digest of everything that a fit depends on, name -> value as texts."""
+    return hashlib.sha256(json.dumps(dict(depends_on), sort_keys=True).encode()).hexdigest()
 
 
 def changes(before: Mapping[str, str], now: Mapping[str, str]) -> str:

@@ -14,6 +14,7 @@ import pytest
 
 from autofit_launcher.adapter import LogLine, Progress, Rung, TrainerWords, log_line, registry
 from autofit_launcher.errors import BadInput
+from autofit_launcher.full_run import run
 from autofit_launcher.full_run.cause import Ended
 from autofit_launcher.history import series
 from autofit_launcher.history.records import AttemptRecord, RunRecord
@@ -44,7 +45,7 @@ class Plugin(Few):
 def ran(launches: Launches) -> Any:
     """How a full run of the plug-in's ended, and the launch it was of."""
 
-    def run(program: str) -> tuple[RunRecord, Job]:
+    def launched(program: str) -> tuple[RunRecord, Job]:
         job = launches.job()
         job = replace(job, adapter=Plugin(job.recipe, fault=program), budget=replace(job.budget, emulated=False), say=launches.heard.say)
         rung, files = job.ladder.asked, job.folder.attempt(1)
@@ -54,7 +55,7 @@ def ran(launches: Launches) -> Any:
             child = run.start(job, command, files, show=(nobody, nobody))
             return run.follow(job, child, [attempt], base_bytes=0), job
 
-    return run
+    return launched
 
 
 def test_progress_and_a_lost_loss_are_read_by_the_adapter(ran: Any) -> None:

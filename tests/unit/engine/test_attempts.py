@@ -15,11 +15,10 @@ from typing import Any, ClassVar
 import pytest
 
 from autofit_launcher.adapter import log_line
-from autofit_launcher.adapter.build import WheelSpec
 from autofit_launcher.adapter.commands import Checkpoint, Command
 from autofit_launcher.adapter.log_line import LogLine
 from autofit_launcher.adapter.progress import Progress
-from autofit_launcher.adapter.protocol import FIRST, RunStart, Saved
+from autofit_launcher.adapter.protocol import FIRST, Asked, RunStart, Saved, WheelSpec
 from autofit_launcher.cli import runs as folder_verbs
 from autofit_launcher.cli import submit
 from autofit_launcher.config import recipe
@@ -32,7 +31,6 @@ from autofit_launcher.full_run.cause import Ended
 from autofit_launcher.history import runs
 from autofit_launcher.history.records import AttemptRecord, LadderRecord, MoveRecord, Status
 from autofit_launcher.history.run_folder import RunFolder
-from autofit_launcher.ladder.asked import Asked
 from autofit_launcher.ladder.rungs import Rung, Wheel, build
 from autofit_launcher.ladder.same_training import unproven
 from autofit_launcher.ladder.verdict import Kind, Verdict

@@ -13,13 +13,12 @@ import pytest
 from rich.console import Console
 
 from autofit_launcher.adapter.build import ladder_of
-from autofit_launcher.adapter.protocol import Correction, row_by_row
+from autofit_launcher.adapter.protocol import Asked, Correction, row_by_row
 from autofit_launcher.cli.launch_view import Display
 from autofit_launcher.config.schema import Recipe
 from autofit_launcher.engine import launch as engine
 from autofit_launcher.engine.launch import Fit
 from autofit_launcher.history.records import Status
-from autofit_launcher.ladder.asked import Asked
 from autofit_launcher.ladder.rungs import Rung, Wheel, build
 from autofit_launcher.ladder.same_training import END_UNSEEN, SameTraining, unproven
 from autofit_launcher.ladder.twins import Finding, FindingKind, Step, Twin

@@ -15,17 +15,15 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from autofit_launcher.adapter import log_line, wheel_names
-from autofit_launcher.adapter.build import WheelSpec
 from autofit_launcher.adapter.commands import Command, Inputs, TrialPlan
 from autofit_launcher.adapter.log_line import LogLine, TrainerWords
 from autofit_launcher.adapter.progress import Progress
-from autofit_launcher.adapter.protocol import FIRST, Adapter, Correction, RunStart, Saved, Weights, row_by_row
+from autofit_launcher.adapter.protocol import FIRST, Adapter, Asked, Correction, RunStart, Saved, Weights, WheelSpec, row_by_row
 from autofit_launcher.adapter.python_source import files_of
 from autofit_launcher.adapter.recognised import Understood
 from autofit_launcher.config import recipe_files
 from autofit_launcher.config.schema import Recipe, Value, WheelRule
 from autofit_launcher.errors import BadInput, Fault
-from autofit_launcher.ladder.asked import Asked
 from autofit_launcher.ladder.rungs import CHECKPOINTING, Ladder, Rung, halves_down
 from autofit_launcher.ladder.twins import Finding
 from autofit_launcher.machine import process, ranks

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from autofit_launcher.adapter.protocol import Asked
 from autofit_launcher.config.schema import LadderRules, Recipe, Value
-from autofit_launcher.ladder.asked import Asked
 from autofit_launcher.ladder.rungs import ACCUMULATION, CHECKPOINTING, MICRO_BATCH
 from autofit_launcher.shared.report import STEP, WORLD_SIZE
 from autofit_launcher.trainers.script import training_arguments

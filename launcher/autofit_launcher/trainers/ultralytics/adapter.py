@@ -19,16 +19,14 @@ from typing import Any, ClassVar
 
 from autofit_launcher import paths
 from autofit_launcher.adapter import log_line
-from autofit_launcher.adapter.build import WheelSpec
 from autofit_launcher.adapter.commands import Command, Inputs, TrialPlan, absolute, preloaded
 from autofit_launcher.adapter.log_line import LogLine, TrainerWords
 from autofit_launcher.adapter.progress import VALIDATE, Progress
-from autofit_launcher.adapter.protocol import FIRST, Adapter, Correction, RunStart, Saved
+from autofit_launcher.adapter.protocol import FIRST, Adapter, Asked, Correction, RunStart, Saved, WheelSpec
 from autofit_launcher.adapter.recognised import Understood
 from autofit_launcher.config.schema import Recipe, Value, WheelRule
 from autofit_launcher.errors import Fault
 from autofit_launcher.history.run_folder import RunFolder
-from autofit_launcher.ladder.asked import Asked
 from autofit_launcher.ladder.rungs import Ladder, Rung
 from autofit_launcher.ladder.twins import Finding, FindingKind
 from autofit_launcher.machine import devices, process, ranks
