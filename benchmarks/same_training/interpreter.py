@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+from importlib import metadata
 from pathlib import Path
 
 from benchmarks.common.rows import ROOT
@@ -21,6 +22,8 @@ def made(python: str, folder: Path) -> Path:
     subprocess.run([base, "-m", "venv", "--without-pip", str(folder)], check=True)
     own = next(folder.glob("lib/python3*/site-packages"))
     shutil.copy(HERE / "observer.py", own / "same_training_observer.py")
+    known = next(Path(str(metadata.distribution("autofit-launcher").locate_file("."))).glob("autofit_launcher-*.dist-info"))
+    shutil.copytree(known, own / known.name)  # its adapters are found by it
     lines = [str(ROOT / "launcher"), *places, "import same_training_observer"]
     (own / "same_training.pth").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     found = folder / "bin" / "python"
