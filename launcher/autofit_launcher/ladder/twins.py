@@ -16,10 +16,8 @@ APART = 1e-4
 """Relative distance of gradients, before clipping, up to which the first step is the same."""
 APART_LATER = 1e-3
 """Relative distance up to which later steps are the same, whose weights differ by rounding (2e-5 at most was seen)."""
-APART_BESIDE = 1e-2
-"""Relative distance up to which what moves beside the weights does."""
 APART_ALONE = 1e-2
-"""Relative distance of one parameter's gradients that is more than rounding of the whole model's."""
+"""Relative distance of one parameter's gradients, or of what moves beside the weights, that is more than rounding of the whole."""
 STRAYED = 1e-6
 """Relative distance that weights may go between two micro-batches of a step: what a normalization that is made anew rounds them by."""
 ALMOST = 1e-3
@@ -285,7 +283,7 @@ def _later(first: Twin, other: Twin, worst: float) -> Finding:
     later = [figures.apart for step in ((1,) if first.ragged else (1, 2)) for figures in _compared(other, step)]
     if max(later, default=0.0) > APART_LATER:
         return _different(f"the first update is the same, those after it are not ({_percent(max(later))} apart)")
-    if other.beside > APART_BESIDE:
+    if other.beside > APART_ALONE:
         what = "what it keeps beside its weights (an average of them, a memory bank) moves with every micro-batch, not with every step"
         return _different(f"{what} ({_percent(other.beside)} apart); the update itself is the same")
     return Finding(kind=FindingKind.SAME, apart=worst)
