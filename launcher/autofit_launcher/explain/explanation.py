@@ -7,10 +7,9 @@ from dataclasses import dataclass
 
 from autofit_launcher.adapter import log_line
 from autofit_launcher.adapter.progress import Progress
-from autofit_launcher.explain import known, plain, training_part, trouble
-from autofit_launcher.explain.card_figures import CardFigures
+from autofit_launcher.explain import known, plain, trouble
 from autofit_launcher.explain.known import Known, table
-from autofit_launcher.explain.trouble import LogFailure
+from autofit_launcher.explain.trouble import CardFigures, LogFailure
 from autofit_launcher.shared.sizes import format_size
 
 
@@ -46,7 +45,7 @@ def explain(text: str) -> Explanation:
     failure, dialect = trouble.find(lines), known.speaker("\n".join([text[: 1 << 16], *lines]))
     before = lines[: next((at for at in range(len(lines), 0, -1) if lines[at - 1].strip() == failure.line), None)]
     told = table().kinds[failure.kind]
-    where = training_part.find(failure.chain, before) if told.memory is not False else ""
+    where = trouble.part_of(failure.chain, before) if told.memory is not False else ""
     if failure.kind == "host" and "DefaultCPUAllocator" in failure.line and where not in ("", "setup", "data", "checkpoint"):
         told = table().kinds["processor"]
     place = text.rfind(failure.line) if failure.line else -1
@@ -101,7 +100,7 @@ def _unknown(failure: LogFailure, told: Known, where: str, before: Sequence[str]
         )
     if (told.on_card or failure.kind == "host") and not where:
         yield "In which part of the training it failed can't be told from the log."
-    if told.memory and any(log_line.read(line, Progress()).loss_finite is False for line in before[-training_part.LAST_LINES :]):
+    if told.memory and any(log_line.read(line, Progress()).loss_finite is False for line in before[-trouble.LAST_LINES :]):
         yield "Its losses were no finite numbers before that, and no memory cures it. Why (learning rate, fp16, data) the log doesn't say."
     if failure.kind == "maybe":
         yield "A trial with a smaller batch decides it: if that works, it was memory. nvidia-smi just before the failure shows it, too."

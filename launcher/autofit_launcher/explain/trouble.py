@@ -7,17 +7,97 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 
-from autofit_launcher.adapter import log_line
+from autofit_launcher.adapter import log_line, progress
 from autofit_launcher.adapter.progress import Progress
 from autofit_launcher.explain import known
-from autofit_launcher.explain.card_figures import CardFigures, read
 from autofit_launcher.explain.known import table
 from autofit_launcher.explain.plain import SOURCE
-from autofit_launcher.explain.training_part import LAST_LINES
-from autofit_launcher.full_run.cause import from_error, last_chain
+from autofit_launcher.full_run.cause import FRAME, from_error, last_chain, phase_of
 from autofit_launcher.shared import files
-from autofit_launcher.shared.memory_failures import MemoryFailure, maybe_memory, memory_failure, memory_failures, spoken
-from autofit_launcher.shared.sizes import GIB, MIB
+from autofit_launcher.shared.memory_failures import MemoryFailure, asked_bytes, maybe_memory, memory_failure, memory_failures, spoken
+from autofit_launcher.shared.report import Phase
+from autofit_launcher.shared.sizes import GIB, MIB, UNITS, format_size
+
+_SIZE = r"(\d{1,12}(?:[.,]\d{1,3})?)([KMGT]?i?B|bytes)"
+_FIGURES = {
+    "asked": rf"(?:toallocate|Requested:){_SIZE}",
+    "total": rf"{_SIZE}(?:total|ofwhich)|capaci?ty(?:of)?{_SIZE}|limit:{_SIZE}Free",
+    "free": rf"{_SIZE}(?:is)?free(?!\()|Free\(accordingtoCUDA\):{_SIZE}",
+    "allocated": rf"{_SIZE}(?:is)?(?:already)?allocated|allocated:{_SIZE}",
+    "reserved": rf"{_SIZE}reservedintotal",
+    "unallocated": rf"{_SIZE}(?:is)?reserved(?:byPyTorch)?butunallocated|{_SIZE}cached",  # "cached" up to PyTorch 1.3
+    "allowed": rf"{_SIZE}allowed|maxallowed:{_SIZE}",
+    "ours": rf"thisprocesshas{_SIZE}|{_SIZE}inusebythisprocess",
+}
+"""Words beside each figure, in a message without white space and quotes: people and terminals break it anywhere."""
+_OTHERS = re.compile(rf"process\d+has{_SIZE}", re.IGNORECASE)
+_UNITS = {unit.lower(): size for unit, size in UNITS.items()}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CardFigures:
+    """A message's figures of a card's memory, in bytes; None: it doesn't say."""
+
+    asked: int | None = None
+    total: int | None = None
+    free: int | None = None
+    allocated: int | None = None
+    """Bytes of PyTorch's live tensors."""
+    reserved: int | None = None
+    """Bytes held by PyTorch's allocator, in use or not."""
+    allowed: int | None = None
+    """A limit that the program set for itself."""
+    ours: int | None = None
+    """Bytes held by the process in all, its CUDA context and libraries included."""
+    others: int | None = None
+    """Bytes held by other processes, where the message names them, or as the rest of the card."""
+
+    @property
+    def idle(self) -> int | None:
+        """Bytes reserved and not in use."""
+        return self.reserved - self.allocated if self.reserved is not None and self.allocated is not None else None
+
+    @property
+    def contradict(self) -> bool:
+        """True: over a quarter more was free than was asked for, and the program had set itself no limit."""
+        return bool(self.asked and self.free and self.allowed is None and self.free > self.asked * 5 // 4)
+
+    @property
+    def words(self) -> str:
+        """The figures for people."""
+        others = self.others if self.others and self.others >= 256 * MIB else None  # a few MiB of a card are always somebody's
+        named = (
+            ("asked for {}", self.asked),
+            ("{} free", self.free),
+            ("{} in all", self.total),
+            ("{} allowed", self.allowed),
+            ("{} in live tensors", self.allocated),
+            ("{} held by PyTorch", self.reserved),
+            ("{} held by this process", self.ours),
+            ("{} by others, or CUDA's own" if self.ours is None else "{} by others", others),
+        )
+        return ", ".join(words.format(format_size(size)) for words, size in named if size is not None)
+
+
+def figures_in(message: str) -> CardFigures:
+    text = re.sub(r"[\s>*`|]+", "", message)
+    found = {name: _bytes(match) for name, pattern in _FIGURES.items() if (match := re.search(pattern, text, re.IGNORECASE))}
+    told = {name: size for name, size in found.items() if size < 2**50}  # drivers say 2**34 GiB where they don't know
+    asked = told.pop("asked", None) or asked_bytes(message)
+    unallocated = told.pop("unallocated", None)
+    if unallocated is not None and "allocated" in told:
+        told.setdefault("reserved", told["allocated"] + unallocated)
+    named = sorted(map(_bytes, _OTHERS.finditer(text)))
+    if named and "ours" not in told:  # in a container it knows itself by another number
+        told["ours"] = named.pop(next((at for at, size in enumerate(named) if size >= told.get("reserved", named[-1])), -1))
+    total, free, held = told.get("total"), told.get("free"), told.get("ours", told.get("reserved"))
+    rest = max(0, total - free - held) if total is not None and free is not None and held is not None else None
+    return CardFigures(asked=asked, others=sum(named) if named else rest, **told)
+
+
+def _bytes(match: re.Match[str]) -> int:
+    number, unit = filter(None, match.groups())
+    return int(float(number.replace(",", ".")) * _UNITS.get(unit.lower(), 1))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -96,7 +176,7 @@ def _failure(spoken: Sequence[str]) -> MemoryFailure | None:
 def _of_memory(failure: MemoryFailure, spoken: Sequence[str], chain: str, *, went_on: bool) -> LogFailure:
     at = next(number for number, line in enumerate(spoken) if line.strip().startswith(failure.line[:400]))
     below = takewhile(lambda line: not re.search(r"Traceback|Error: |(CUDA|HIP) out of memory", line), spoken[at + 1 : at + 25])
-    figures = read(" ".join([spoken[at], *below]))
+    figures = figures_in(" ".join([spoken[at], *below]))
     kind = _kind(failure, figures, chain, around=" ".join(spoken[max(0, at - 3) : at + 6]))
     return LogFailure(kind=kind, line=spoken[at].strip(), chain=chain, figures=figures, went_on=went_on)
 
@@ -153,3 +233,47 @@ def _last(pattern: str, lines: Sequence[str]) -> str:
     """The last line that holds it, or two that were one."""
     said = (*reversed(lines), *(joined for _, joined in _pairs(lines)))
     return next((line.strip() for line in said if re.search(pattern, line.strip())), "")
+
+
+LAST_LINES = 200
+"""Lines that are read of what was printed before a failure: the rest is long past."""
+
+
+def part_of(chain: str, before: Sequence[str]) -> str:
+    """The name of a part of ``Table.parts``. ``chain``: the traceback; ``before``: the lines of the log up to the failure."""
+    parts, places = table().parts, list(_places(chain))
+    if phase_of(chain) in (Phase.VALIDATE, Phase.FINISH) or any(re.search(parts["validation"].signs, place) for place in places):
+        return "validation"
+    part = ""
+    for place in places:
+        now = next((name for name, one in parts.items() if one.signs and re.search(one.signs, place)), "")
+        again = part == "backward" and now in ("forward", "setup", "data")  # what is computed again for checkpointing
+        if now and not again and not (now == "setup" and part in ("forward", "optimizer")):
+            part = now
+    printed = _by_progress(before)
+    return printed if not part or (part == "forward" and printed == "validation") else part
+
+
+def _places(chain: str) -> Iterator[str]:
+    """Yields each frame of a traceback and its source line; of a traceback that was cut to its last source line, that line."""
+    lines = chain.splitlines()
+    cut = FRAME.search(chain) is None
+    for number, line in enumerate(lines):
+        if match := FRAME.search(line):
+            yield f"{match[1]} in {match[2]}"
+            if number + 1 < len(lines) and not FRAME.search(lines[number + 1]):
+                yield f": {lines[number + 1].strip()}"
+        elif cut and line[:1].isspace():
+            yield f": {line.strip()}"
+
+
+def _by_progress(before: Sequence[str]) -> str:
+    part, known = "", Progress()
+    for line in before[-LAST_LINES:]:
+        if re.search(table().parts["validation"].signs, line):
+            part = "training" if "100%" in line else "validation"
+        elif (said := progress.read(line)) is not None:
+            known = known.then(said)
+            trains = known.step is not None or known.loss is not None
+            part = "validation" if known.phase == progress.VALIDATE else "training" if trains else part
+    return part

@@ -6,12 +6,12 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from autofit_launcher.history.records import Record, TrialRecord
 from autofit_launcher.history.runs import Run, read_json
 from autofit_launcher.ladder.same_training import GIVEN_UP
+from autofit_launcher.machine.process import tail
 from autofit_launcher.shared.report import Phase, TrialReport
 from autofit_launcher.shared.sizes import format_size
 
@@ -148,22 +148,13 @@ def failures(run: Run, record: Record) -> Iterator[tuple[str, str, str]]:
     for trial in _latest(record).values():
         if trial.verdict != "fits":
             place = run.folder.trials / f"{trial.rung_index:03d}"
-            said = str(read_json(place / "verdict.json").get("verdict", {}).get("evidence") or "").strip() or _tail(place / "stderr.log")
+            said = str(read_json(place / "verdict.json").get("verdict", {}).get("evidence") or "").strip() or tail(place / "stderr.log")
             yield f"Trial of rung {trial.rung_index}", sentence(trial.why), _shortened(said)
     for attempt in record.attempts:
         if attempt.ended not in ("done", "interrupted"):
             files = run.folder.attempt(attempt.number)
             why = sentence(f"{spaced(attempt.ended)} in {phase(attempt.phase)}: {attempt.evidence}")
-            yield f"Attempt {attempt.number} of the full run", why, _shortened(_tail(files.stderr) or _tail(files.stdout))
-
-
-def _tail(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            file.seek(max(0, path.stat().st_size - 16_384))
-            return file.read().decode("utf-8", "replace")
-    except OSError:
-        return ""
+            yield f"Attempt {attempt.number} of the full run", why, _shortened(tail(files.stderr) or tail(files.stdout))
 
 
 def _shortened(text: str) -> str:
