@@ -54,6 +54,7 @@ class Prepares(nn.Module):
 
 
 on_meta = copy.deepcopy(net).to("meta") if args.kind == "on_meta" else None  # as nanochat counts its operations
+centres = torch.zeros(5, 288)  # of classes, which move before a batch's backward pass
 average = copy.deepcopy(net).requires_grad_(False) if args.kind.startswith("averages") else None  # by hand, moves with every batch
 prepares = torch.jit.script(Prepares()) if args.kind == "scripted" else None
 
@@ -89,6 +90,13 @@ def loss_of(batch: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
         said = said @ torch.eye(5, dtype=torch.bfloat16)
     if args.kind.startswith("half"):
         return functional.cross_entropy(said.float(), target, weight=weights if args.kind == "half_weighted" else None)
+    if args.kind == "centres":
+        hidden = net[:-1](batch)
+        near = (hidden - centres[target]).square().mean()
+        with torch.no_grad():
+            for one in target.unique():
+                centres[one].lerp_(hidden[target == one].mean(0), 0.5)
+        return functional.cross_entropy(said, target) + 1e-3 * near
     if args.kind == "spread":  # a policy's, whose advantages are made alike within each batch
         advantage = batch.mean((1, 2, 3))
         advantage = (advantage - advantage.mean()) / advantage.std()

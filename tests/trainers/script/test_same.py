@@ -128,8 +128,9 @@ def test_targets_are_weighed_within_each_asked_micro_batch(tmp_path: Path, monke
 
 
 @pytest.mark.slow
-def test_an_average_that_is_kept_by_hand_and_moves_with_every_batch_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = proven(tmp_path, monkeypatch, "averages", spelled={"accumulation": "outside"})
+@pytest.mark.parametrize("kind", ["averages", "centres"])
+def test_what_is_kept_by_hand_and_moves_with_every_batch_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    found = proven(tmp_path, monkeypatch, kind, spelled={"accumulation": "outside"})
     assert "what it keeps beside its weights (an average of them" in found.refused and found.same.verdict == "different", found
     assert found.same.apart is None and "the update itself is the same" in found.same.gradient
 

@@ -60,7 +60,8 @@ class Updates:
         """The weights that optimizers were made with."""
         self._clipped: dict[int, Any] = {}
         self._begun: dict[int, tuple[Any, Any]] = {}
-        """Identity of a tensor that was there at the first backward pass -> it, and its values then."""
+        """Identity of a tensor that was there at the first backward pass -> it, and its values then; of what isn't trained those before
+        the model was called."""
         self._moves: Any = None
         self._unmoved: list[Any] = []
         """Optimizers whose weights weren't moved yet."""
@@ -130,9 +131,12 @@ class Updates:
             local.copy_(flat.view(local.shape))
         self._unmoved.clear()
 
+    def _begin(self, *tensors: Any) -> None:
+        self._begun = {id(one): (one, _values(one)) for one in tensors} | self._begun
+
     def _begins_backward(self) -> None:
         if not self._backwards:
-            self._begun = {id(one): (one, _values(one)) for one in (*self._trained, *self._others())}
+            self._begin(*self._trained, *self._others())
         self._backwards += 1
         self._fresh = True
         self._rows.backward()
@@ -157,6 +161,8 @@ class Updates:
         if not self._fresh or not torch.is_grad_enabled() or next(module.parameters(), None) is None:
             return None
         self._fresh = False
+        if not self._backwards:
+            self._begin(*self._others())  # a memory may move as the model is called, or its loss
         if module.training:
             self._rows.model_called(args)
         if any(map(_is_half, module.parameters())):
