@@ -17,6 +17,7 @@ from PIL import Image
 
 from autofit_launcher.machine import device_lock
 from autofit_launcher.machine.process import TOKEN
+from autofit_launcher.shared import interpreter
 
 os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])  # ``python`` is this one, as in an active venv
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
@@ -93,6 +94,12 @@ def nothing_of_the_persons_is_learned_from(tmp_path_factory: pytest.TempPathFact
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
         yield
+
+
+@pytest.fixture(autouse=True)
+def python_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A test trains with the Python of its own command, not of one before: a process is one launch's."""
+    monkeypatch.setattr(interpreter, "_FOLLOWED", [])
 
 
 @pytest.fixture(autouse=True)

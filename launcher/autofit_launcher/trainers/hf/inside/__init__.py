@@ -1,1 +1,1 @@
-"""Runs between autofit and a person's own script: the trial around its command, the probe loaded into its processes, its twins."""
+"""Hooks of the instrument for Hugging Face's Trainer and accelerate, in processes that import them."""
