@@ -56,7 +56,8 @@ def clean(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(clean: Path, cwd: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    env = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    env = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "VIRTUAL_ENV", "CONDA_PREFIX")}
+    env["PATH"] = str(clean)
     return subprocess.run([str(clean / "autofit"), *words], cwd=cwd, env=env, capture_output=True, text=True, check=False)
 
 
