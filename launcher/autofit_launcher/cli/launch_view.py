@@ -20,7 +20,7 @@ from autofit_launcher.ladder.same_training import SameTraining
 from autofit_launcher.ladder.verdict import Kind, Verdict
 from autofit_launcher.machine import devices
 from autofit_launcher.machine.devices import Budget
-from autofit_launcher.page import facts
+from autofit_launcher.page import page
 from autofit_launcher.paths import typed
 from autofit_launcher.shared.memory_failures import OF_MACHINE
 from autofit_launcher.shared.report import DRAWN_BATCH, Phase
@@ -57,7 +57,7 @@ class Display(Screen):
         line = Text.assemble(
             f"  rung {trial.rung.index:>3}  ",
             (f"{verdict.kind.value:<14}", _colour(verdict)),
-            f" {facts.size(verdict.peak_bytes):>9}  {trial.seconds:5.1f} s  ",
+            f" {page.size(verdict.peak_bytes):>9}  {trial.seconds:5.1f} s  ",
             _room(trial) if verdict.fits else verdict.why,
         )
         self.say(line, "")
@@ -118,7 +118,7 @@ class Display(Screen):
         """Draws one trial, phase by phase."""
         rows = []
         for use in trial.report.uses:
-            peaks = {name: facts.size(getattr(use, f"{name}_bytes")) for name in ("allocated", "reserved", "outside", "device")}
+            peaks = {name: page.size(getattr(use, f"{name}_bytes")) for name in ("allocated", "reserved", "outside", "device")}
             rows.append({"phase": use.phase, "batches": str(use.batches), "seconds": f"{use.seconds:.2f}", **peaks})
         table(self._console, rows, left=("phase",), title=f"rung {trial.rung.index}: {trial.rung}")
         self.say(f"cap {format_size(trial.report.cap_bytes)}; {trial.report.optimizer_steps} optimizer steps", "")
@@ -220,7 +220,7 @@ def _row(trial: Trial) -> dict[str, Text]:
     """A trial's row of the table, bold if it fits."""
     rung, verdict = trial.rung, trial.verdict
     cells = {"rung": str(rung.index), **{name: rungs.value(value) for name, value in rung.values.items()}, "accum": str(rung.accumulation)}
-    cells |= {"peak": facts.size(verdict.peak_bytes), "trial": "kept" if trial.kept else f"{trial.seconds:.1f} s"}
+    cells |= {"peak": page.size(verdict.peak_bytes), "trial": "kept" if trial.kept else f"{trial.seconds:.1f} s"}
     where = "" if verdict.phase == Phase.DONE else f" in {verdict.phase}"
     bold = "bold" if verdict.fits else ""
     told = Text.assemble((verdict.kind.value, _colour(verdict)), where, style=bold)

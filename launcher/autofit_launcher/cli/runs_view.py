@@ -15,7 +15,7 @@ from autofit_launcher.cli.say import say, table
 from autofit_launcher.history.kept_fits import KeptFit, RunFailure, day
 from autofit_launcher.history.runs import QUEUED, Run
 from autofit_launcher.ladder import rungs
-from autofit_launcher.page import facts
+from autofit_launcher.page import page
 from autofit_launcher.shared.sizes import format_duration, format_number, format_size
 from autofit_launcher.shared.words import visible
 
@@ -35,10 +35,10 @@ def runs(console: Console, runs: Sequence[Run]) -> None:
     rows: list[dict[str, str | Text]] = []
     for run in runs:
         beside = run.owner.host if run.state == "elsewhere" else _job(run) if run.state in QUEUED else ""
-        state = Text(facts.spaced(run.state) + (f" ({beside})" if beside else ""), style=_colour(run))
+        state = Text(page.spaced(run.state) + (f" ({beside})" if beside else ""), style=_colour(run))
         rows.append({"run": Text(run.name, style="bold"), "state": state, "rung": _rung(run), "progress": _progress(run)})
         age = format_duration(time.time() - run.began) if run.began else "-"
-        rows[-1] |= {"peak": facts.size(run.peak_bytes), "budget": facts.size(run.budget_bytes), "age": age}
+        rows[-1] |= {"peak": page.size(run.peak_bytes), "budget": page.size(run.budget_bytes), "age": age}
     table(console, rows, left=("run", "state", "rung", "progress"))
 
 
@@ -52,7 +52,7 @@ def peaks(console: Console, runs: Sequence[Run]) -> list[dict[str, Any]]:
         of = {"run": run.name, "recipe": run.recipe, "state": run.state, "rung_index": run.rung_index, "device": run.device}
         pairs.append(of | told)
         ratio = told["run_peak_bytes"] / told["trial_peak_bytes"]
-        trial, peak, cap, budget = (facts.size(told[f"{name}_bytes"]) for name in ("trial_peak", "run_peak", "cap", "budget"))
+        trial, peak, cap, budget = (page.size(told[f"{name}_bytes"]) for name in ("trial_peak", "run_peak", "cap", "budget"))
         rows.append({"run": Text(run.name, style="bold"), "state": run.state, "rung": str(run.rung_index), "trial peak": trial})
         rows[-1] |= {"run peak": peak, "run / trial": Text(f"{ratio:.1%}", style="yellow" if ratio > 1 else "")}
         rows[-1] |= {"cap": cap, "budget": budget}
@@ -77,7 +77,7 @@ def fits(console: Console, kept: Sequence[KeptFit], failures: Sequence[RunFailur
 def ended(console: Console, run: Run) -> None:
     """Shows in a few lines how the run ended."""
     progress = f"  {_progress(run)}" if run.lines or run.state == "done" else ""
-    say(console, Text.assemble(f"{run.name}: ", (facts.spaced(run.state), _colour(run)), progress))
+    say(console, Text.assemble(f"{run.name}: ", (page.spaced(run.state), _colour(run)), progress))
     if run.peak_bytes and run.budget_bytes:
         beside = f", its trial {format_size(run.trial_peak_bytes)}" if run.memory.run_peak_bytes and run.trial_peak_bytes else ""
         say(console, f"  peak {format_size(run.peak_bytes)} of {format_size(run.budget_bytes)}{beside}")
@@ -114,13 +114,13 @@ def _news(console: Console) -> Callable[[Run], None]:
 
 def line(run: Run) -> str:
     """A run at work in one line."""
-    return "  ".join([facts.spaced(run.state), *(f"{label} {words}" for label, words in told(run)[1:])])
+    return "  ".join([page.spaced(run.state), *(f"{label} {words}" for label, words in told(run)[1:])])
 
 
 def told(run: Run) -> list[tuple[str, str]]:
     """Returns (label, words) of everything that is known of a run at work; the first says which run it is."""
     by = f", process {run.owner.pid} on {run.owner.host}" if run.owner.pid else ""
-    rows = [(run.name, f"{facts.spaced(run.state)}{by}"), *((label, words) for label, words in _all_told(run) if words and words != "-")]
+    rows = [(run.name, f"{page.spaced(run.state)}{by}"), *((label, words) for label, words in _all_told(run) if words and words != "-")]
     return [(visible(label), visible(" ".join(words.split("\n")))) for label, words in rows]
 
 
@@ -136,7 +136,7 @@ def _all_told(run: Run) -> Iterator[tuple[str, str]]:
         return
     yield "rung", _rung(run) + (f"  (attempt {run.attempt})" if run.attempt > 1 else "")
     yield "progress", _progress(run)
-    yield "phase", facts.phase(told.get("phase", ""))
+    yield "phase", page.phase(told.get("phase", ""))
     yield "loss", str(told.get("loss", ""))
     if told.get("used_bytes") or run.peak_bytes:
         budget = f" of {format_size(run.budget_bytes)}" if run.budget_bytes else ""

@@ -1,22 +1,173 @@
-"""Makes the page of runs from their facts, by the template beside it, and writes it."""
+"""Makes the page of runs from their records and their trials' reports, by the template beside it, and writes it."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from autofit_launcher import __version__
 from autofit_launcher.history import series
-from autofit_launcher.history.records import Record
+from autofit_launcher.history.records import Record, TrialRecord
 from autofit_launcher.history.run_folder import RunFolder
-from autofit_launcher.history.runs import Run, run_in
+from autofit_launcher.history.runs import Run, read_json, run_in
 from autofit_launcher.ladder import rungs
-from autofit_launcher.page import facts
+from autofit_launcher.ladder.same_training import GIVEN_UP
+from autofit_launcher.machine.process import tail
 from autofit_launcher.shared import files
-from autofit_launcher.shared.sizes import format_duration
+from autofit_launcher.shared.report import Phase, TrialReport
+from autofit_launcher.shared.sizes import format_duration, format_size
 from autofit_launcher.shared.words import masked
+
+PHASES: Mapping[str, str] = {
+    Phase.START: "start", Phase.SETUP: "set-up", Phase.TRAIN: "training", Phase.VALIDATE: "validation",
+    Phase.SAVE: "saving", Phase.TRAIN_AGAIN: "training again", Phase.FINISH: "the end of the run", Phase.RESUME: "going on",
+}  # fmt: skip
+MOST_POINTS = 400
+"""Points of a curve: more than a screen shows."""
+_LAST_LINES = 12
+_FURTHER_RUNGS = 3
+"""Rungs that are shown below the last that was tried."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LadderRow:
+    """One rung of the ladder as the launch left it."""
+
+    index: int
+    settings: Mapping[str, Any]
+    """The rung's wheels, and its accumulation behind the micro-batch."""
+    trial: TrialRecord | None
+    """The last trial that was made of the rung."""
+    chosen: bool
+    ruled_out_by: int | None
+
+    @property
+    def state(self) -> str:
+        """One word: chosen, fits, failed, ruled-out, untried."""
+        if self.trial is None:
+            return "chosen" if self.chosen else "untried" if self.ruled_out_by is None else "ruled-out"
+        return "failed" if self.trial.verdict != "fits" else "chosen" if self.chosen else "fits"
+
+    @property
+    def peak_bytes(self) -> int:
+        return self.trial.peak_bytes if self.trial is not None else 0
+
+
+def size(told: int | float | None) -> str:
+    return format_size(int(told)) if told else "-"
+
+
+def settings(rung: Mapping[str, Any], accumulation: int | None) -> dict[str, Any]:
+    """A rung's wheels by their names for people, and its accumulation behind the micro-batch."""
+    return {"micro-batch": rung.get("micro_batch", "?"), "accumulation": accumulation or 1} | {
+        wheel(name): value for name, value in rung.items() if name != "micro_batch"
+    }
+
+
+def wheel(name: str) -> str:
+    """A setting's name, for people."""
+    return name.replace("micro_batch", "micro-batch").replace("_", " ")
+
+
+def full_scale(run: Run, record: Record) -> int:
+    """The bytes at the right end of pictures of memory: the budget, or what was needed beyond it."""
+    peaks = [*(trial.peak_bytes for trial in record.trials), *(attempt.peak_bytes for attempt in record.attempts)]
+    return max([run.budget_bytes, *peaks, 1]) * 21 // 20
+
+
+def ladder(run: Run, record: Record) -> list[LadderRow]:
+    """Every rung that is known: those of the ladder, or of an older run those that were tried."""
+    trials = _latest(record)
+    told = {one.rung_index: one.written() for one in record.ladder}
+    known = {index: trial.model_dump() for index, trial in trials.items()} | told
+    last = max([index for index in (*trials, _chosen(record)) if index is not None], default=0)
+    return [
+        LadderRow(
+            index=index,
+            settings=settings(known[index].get("rung", {}), known[index].get("accumulation")),
+            trial=trials.get(index),
+            chosen=index == _chosen(record),
+            ruled_out_by=known[index].get("ruled_out_by"),
+        )
+        for index in sorted(known)
+        if index <= last + _FURTHER_RUNGS
+    ]
+
+
+def _chosen(record: Record) -> int | None:
+    return record.chosen_rung_index if record.chosen_rung_index is not None else record.rung_index
+
+
+def _latest(record: Record) -> dict[int, TrialRecord]:
+    """The last trial of each rung: its folder holds no other's report."""
+    return {trial.rung_index: trial for trial in record.trials}
+
+
+def sentence(text: str) -> str:
+    """Words about a failure as a sentence for people."""
+    text = re.sub(r"in phase (\w+)", lambda found: f"in {phase(found[1])}", text)
+    return f"{text[:1].upper()}{text[1:].rstrip('.')}." if text else ""
+
+
+def phase(name: str) -> str:
+    return PHASES.get(name, name)
+
+
+def spaced(name: str) -> str:
+    """A name of the record's, for people."""
+    return name.replace("_", " ")
+
+
+def same_training(record: Record) -> str:
+    """The verdict on the run's rung being the asked training, in a word or two."""
+    same = record.same_training
+    return "" if same is None else "but for what is given up" if same.gradient.startswith(GIVEN_UP) else same.verdict
+
+
+def peaks(run: Run, record: Record) -> list[tuple[TrialRecord, list[tuple[str, int]]]]:
+    """Lists each trial that reported its phases, with (name, bytes) of what each phase needed; the chosen rung's comes first."""
+    found = []
+    for trial in sorted(_latest(record).values(), key=lambda one: (one.rung_index != _chosen(record), one.rung_index)):
+        report = TrialReport.read(run.folder.trials / f"{trial.rung_index:03d}" / "report.json")
+        if drawn := [(phase(use.phase), use.held_bytes) for use in report.uses if use.held_bytes] if report is not None else []:
+            found.append((trial, drawn))
+    return found
+
+
+def memory(lines: Sequence[Mapping[str, Any]], scale: int) -> tuple[str, float] | None:
+    """The curve of a run's memory below ``scale`` bytes, as a polyline of SVG on 100 x 100, and its seconds; of points that fall together
+    the highest, so that no peak is lost."""
+    told = [(float(line["at"]), max(line.get("used_bytes") or 0, line.get("peak_bytes") or 0)) for line in lines]
+    if len(told) < 2 or not any(held for _, held in told):
+        return None
+    since, seconds, size = told[0][0], max(told[-1][0] - told[0][0], 1.0), math.ceil(len(told) / MOST_POINTS)
+    highest = [max(told[start : start + size], key=lambda one: one[1]) for start in range(0, len(told), size)]
+    points = " ".join(f"{100 * (at - since) / seconds:.2f},{100 - 100 * held / scale:.2f}" for at, held in highest)
+    return points, seconds
+
+
+def failures(run: Run, record: Record) -> Iterator[tuple[str, str, str]]:
+    """Yields (title, why, the trainer's own words) of each failure."""
+    for trial in _latest(record).values():
+        if trial.verdict != "fits":
+            place = run.folder.trials / f"{trial.rung_index:03d}"
+            said = str(read_json(place / "verdict.json").get("verdict", {}).get("evidence") or "").strip() or tail(place / "stderr.log")
+            yield f"Trial of rung {trial.rung_index}", sentence(trial.why), _shortened(said)
+    for attempt in record.attempts:
+        if attempt.ended not in ("done", "interrupted"):
+            files = run.folder.attempt(attempt.number)
+            why = sentence(f"{spaced(attempt.ended)} in {phase(attempt.phase)}: {attempt.evidence}")
+            yield f"Attempt {attempt.number} of the full run", why, _shortened(tail(files.stderr) or tail(files.stdout))
+
+
+def _shortened(text: str) -> str:
+    return "\n".join(line[:300] for line in [one for one in text.splitlines() if one.strip()][-_LAST_LINES:])
+
 
 log = logging.getLogger(__name__)
 
@@ -43,10 +194,10 @@ def render(runs: Sequence[Run]) -> str:
     place = Path(__file__).parent / "templates"
     loader = jinja2.FileSystemLoader(place)
     environment = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    told = (facts.phase, facts.sentence, facts.size, facts.spaced, rungs.value, facts.wheel, rungs.words, format_duration)
+    told = (phase, sentence, size, spaced, rungs.value, wheel, rungs.words, format_duration)
     environment.finalize = lambda told: masked(told) if type(told) is str else told  # what is markup already was made here
     environment.filters.update({function.__name__: function for function in told})
-    environment.globals.update(settings=facts.settings)
+    environment.globals.update(settings=settings)
     style = (place / "report.css").read_text(encoding="utf-8")
     page = environment.get_template("report.html")
     return page.render(runs=[_told(run) for run in runs], style=style, version=__version__)
@@ -55,16 +206,16 @@ def render(runs: Sequence[Run]) -> str:
 def _told(run: Run) -> Mapping[str, Any]:
     """Everything that the template says of a run."""
     record = run.record or Record()
-    scale = facts.full_scale(run, record)
+    scale = full_scale(run, record)
     return {
         "run": run,
         "record": record,
         "scale": scale,
-        "steps": facts.ladder(run, record),
-        "same_training": facts.same_training(record),
-        "peaks": facts.peaks(run, record),
-        "memory": facts.memory(series.read(run.folder.series), scale),
-        "failures": list(facts.failures(run, record)),
+        "steps": ladder(run, record),
+        "same_training": same_training(record),
+        "peaks": peaks(run, record),
+        "memory": memory(series.read(run.folder.series), scale),
+        "failures": list(failures(run, record)),
         "versions": _versions(record),
         "command": next((one.command for one in record.attempts if one.checkpoint is None and one.command), record.command) or "",
     }

@@ -12,7 +12,7 @@ import pytest
 from autofit_launcher.cli.main import run
 from autofit_launcher.history.run_folder import RunFolder
 from autofit_launcher.history.runs import run_in
-from autofit_launcher.page import facts, page
+from autofit_launcher.page import page
 from tests.helpers import run_folders
 from tests.helpers.reported import LADDER, NASTY, reported
 
@@ -113,5 +113,5 @@ def test_the_verb_writes_into_the_run_and_several_side_by_side(
 
 def test_a_long_curve_of_memory_keeps_its_peak() -> None:
     lines = [{"at": 1e9 + at, "used_bytes": 10 if at != 7_777 else 99} for at in range(10_000)]
-    drawn = facts.memory(lines, 100)
-    assert drawn is not None and "77.78,1.00" in drawn[0].split() and len(drawn[0].split()) <= facts.MOST_POINTS
+    drawn = page.memory(lines, 100)
+    assert drawn is not None and "77.78,1.00" in drawn[0].split() and len(drawn[0].split()) <= page.MOST_POINTS
