@@ -15,9 +15,9 @@ import psutil
 import pytest
 from PIL import Image
 
+from autofit_launcher.common import interpreter
 from autofit_launcher.machine import device_lock
 from autofit_launcher.machine.process import TOKEN
-from autofit_launcher.shared import interpreter
 
 os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])  # ``python`` is this one, as in an active venv
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 
-from autofit_launcher.shared import procfs
+from autofit_launcher.common import procfs
 
 SAMPLE_S = 0.02
 

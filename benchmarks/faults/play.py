@@ -20,8 +20,8 @@ from typing import Any
 import psutil
 import yaml
 
+from autofit_launcher.common.memory_failures import OF_MACHINE
 from autofit_launcher.history import owner
-from autofit_launcher.shared.memory_failures import OF_MACHINE
 from benchmarks.common.provenance import commit, machine, versions
 from benchmarks.faults import inject, places
 from benchmarks.faults.cases import GENERATOR, INTERRUPTIONS, Case

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from functools import partial
 from statistics import mean, median
 
+from autofit_launcher.common.report import Phase
 from autofit_launcher.ladder.rungs import Rung
 from autofit_launcher.ladder.search import Chosen, Policy, Tried, Try, next_move
 from autofit_launcher.ladder.verdict import Kind, Verdict
-from autofit_launcher.shared.report import Phase
 from benchmarks.common.rows import ROOT, Row, read
 from benchmarks.fit.cases import SEARCHES, Case
 from benchmarks.fit.least import ladder_of, undecided

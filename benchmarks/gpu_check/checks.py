@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from autofit_launcher.shared.sizes import GIB, MIB
+from autofit_launcher.common.sizes import GIB, MIB
 from benchmarks.gpu_check.cases import LEAST_MICRO_BATCHES, Case
 
 MOST_ALLOCATED = 1.02

@@ -14,15 +14,15 @@ import tempfile
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from autofit_launcher.common import card_memory
+from autofit_launcher.common.orders import Orders
+from autofit_launcher.common.report import Phase
+from autofit_launcher.common.sizes import GIB, MIB
 from autofit_launcher.inside import budget
 from autofit_launcher.inside.driver import VisibleCard
 from autofit_launcher.inside.recorder import Recorder
 from autofit_launcher.ladder.rungs import Rung
 from autofit_launcher.machine.process import Ending
-from autofit_launcher.shared import card_memory
-from autofit_launcher.shared.orders import Orders
-from autofit_launcher.shared.report import Phase
-from autofit_launcher.shared.sizes import GIB, MIB
 from autofit_launcher.trial.judge import Needs, judge
 
 BLOCK_BYTES = 256 * MIB

@@ -17,6 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from autofit_launcher.cli import suggestions
+from autofit_launcher.common.memory_failures import lost_in, memory_failure
+from autofit_launcher.common.report import TrialReport
+from autofit_launcher.common.sizes import GIB, format_size, parse_size
 from autofit_launcher.engine import launch as engine
 from autofit_launcher.engine import prepare
 from autofit_launcher.engine.launch import Screen
@@ -26,9 +29,6 @@ from autofit_launcher.ladder.verdict import Kind
 from autofit_launcher.machine import devices, nvml, process, ranks
 from autofit_launcher.machine.devices import Budget
 from autofit_launcher.pretended.cards import MARK
-from autofit_launcher.shared.memory_failures import lost_in, memory_failure
-from autofit_launcher.shared.report import TrialReport
-from autofit_launcher.shared.sizes import GIB, format_size, parse_size
 from autofit_launcher.trial import trial
 from autofit_launcher.trial.job import Job
 from autofit_launcher.trial.trial import Trial

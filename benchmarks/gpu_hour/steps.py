@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from autofit_launcher.common.memory_failures import memory_failure
+from autofit_launcher.common.report import TrialReport
+from autofit_launcher.common.sizes import GIB, MIB
 from autofit_launcher.machine import process
 from autofit_launcher.machine.devices import Budget
 from autofit_launcher.pretended import catalogue
 from autofit_launcher.pretended.cards import MARK
-from autofit_launcher.shared.memory_failures import memory_failure
-from autofit_launcher.shared.report import TrialReport
-from autofit_launcher.shared.sizes import GIB, MIB
 from benchmarks.gpu_check import play
 from benchmarks.gpu_check.rows import ROOT
 

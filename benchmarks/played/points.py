@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from autofit_launcher.shared.sizes import MIB
+from autofit_launcher.common.sizes import MIB
 
 LABELS = 20
 """In an image; not published for any of them."""

@@ -19,7 +19,7 @@ from typing import Any
 
 import yaml
 
-from autofit_launcher.shared import procfs
+from autofit_launcher.common import procfs
 from autofit_launcher.trial import judge
 from benchmarks.common.provenance import commit, machine, versions
 from benchmarks.faults import inject

@@ -21,10 +21,10 @@ from typing import Any
 import psutil
 import yaml
 
+from autofit_launcher.common import procfs
+from autofit_launcher.common.memory_failures import memory_failure
+from autofit_launcher.common.report import TrialReport
 from autofit_launcher.machine import devices
-from autofit_launcher.shared import procfs
-from autofit_launcher.shared.memory_failures import memory_failure
-from autofit_launcher.shared.report import TrialReport
 from benchmarks.common.provenance import commit, machine, versions
 from benchmarks.survival import cases
 from benchmarks.survival.cases import Case

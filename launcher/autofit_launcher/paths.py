@@ -9,7 +9,7 @@ from functools import cache
 from importlib import metadata
 from pathlib import Path
 
-from autofit_launcher.shared import files
+from autofit_launcher.common import files
 
 
 def home() -> Path:

@@ -117,8 +117,8 @@ def native_knows_autofit(tree: Tree) -> list[str]:
     ]
 
 
-def shared_leans_on_others(tree: Tree) -> list[str]:
-    room = f"{PACKAGE}.shared"
+def common_leans_on_others(tree: Tree) -> list[str]:
+    room = f"{PACKAGE}.common"
     return [
         f"{module} imports {one.name}"
         for module, imports in tree.imports.items()

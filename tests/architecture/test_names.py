@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections import defaultdict
 
-from autofit_launcher.shared import report
+from autofit_launcher.common import report
 from tests.architecture.rooms import PACKAGE, Tree
 from tests.helpers.places import LAUNCHER
 

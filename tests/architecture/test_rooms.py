@@ -16,7 +16,7 @@ from tests.helpers.places import LAUNCHER, ROOT
 
 Rule = Callable[[Tree], list[str]]
 RULES: tuple[Rule, ...] = (
-    rooms.reaches_into_an_inside, rooms.native_knows_autofit, rooms.shared_leans_on_others, rooms.launcher_loads_a_trainer,
+    rooms.reaches_into_an_inside, rooms.native_knows_autofit, rooms.common_leans_on_others, rooms.launcher_loads_a_trainer,
     rooms.a_program_needs_a_package, rooms.a_program_finds_ours, rooms.circles, rooms.names_nothing,
     rooms.reaches_for_private_names,
 )  # fmt: skip
@@ -53,12 +53,12 @@ def test_every_entry_point_is_there() -> None:
 SOUND = {
     "cli.py": "import json\nfrom autofit_launcher.trainers.mine import adapter\n",
     "process.py": "import subprocess\n",
-    "shared/__init__.py": "",
-    "shared/files.py": "import json\ndef _beside():\n    pass\n",
-    "shared/report.py": "from . import files\n",
+    "common/__init__.py": "",
+    "common/files.py": "import json\ndef _beside():\n    pass\n",
+    "common/report.py": "from . import files\n",
     "inside/__init__.py": "",
     "inside/start.py": "from . import recorder\n",
-    "inside/recorder.py": "from ..shared.report import x\ndef later():\n    import torch\n",
+    "inside/recorder.py": "from ..common.report import x\ndef later():\n    import torch\n",
     "trainers/__init__.py": "",
     "trainers/mine/__init__.py": "",
     "trainers/mine/adapter.py": (
@@ -96,21 +96,21 @@ def test_a_sound_house_has_no_faults(rule: Rule, tmp_path: Path) -> None:
 @pytest.mark.parametrize(("rule", "where", "text", "said"), [
     (rooms.reaches_into_an_inside, "trainers__mine__adapter", "from .inside import trial", "adapter imports autofit_launcher."),
     (rooms.reaches_into_an_inside, "trainers__other__inside__trial", "from ...mine.inside import trial", "other.inside"),
-    (rooms.native_knows_autofit, "trainers__mine__native__run", "from autofit_launcher.shared import files", "shared.files"),
-    (rooms.shared_leans_on_others, "shared__files", "from autofit_launcher import process", "autofit_launcher.process"),
-    (rooms.shared_leans_on_others, "shared__files", "def f():\n    import psutil", "psutil"),
+    (rooms.native_knows_autofit, "trainers__mine__native__run", "from autofit_launcher.common import files", "common.files"),
+    (rooms.common_leans_on_others, "common__files", "from autofit_launcher import process", "autofit_launcher.process"),
+    (rooms.common_leans_on_others, "common__files", "def f():\n    import psutil", "psutil"),
     (rooms.launcher_loads_a_trainer, "cli", "def f():\n    import torch.cuda", "cli imports torch.cuda"),
     (rooms.launcher_loads_a_trainer, "trainers__mine__native__run", "import torch", "native.run, which loads torch"),
     (rooms.reaches_into_an_inside, "process", "def f():\n    from .inside import recorder", "process imports autofit_launcher."),
-    (rooms.a_program_needs_a_package, "shared__report", "import psutil", "inside.recorder loads psutil"),
+    (rooms.a_program_needs_a_package, "common__report", "import psutil", "inside.recorder loads psutil"),
     (rooms.a_program_needs_a_package, "trainers__mine__inside__hooks", "import pydantic", "hooks loads pydantic"),
-    (rooms.a_program_finds_ours, "inside__start", "from autofit_launcher.shared import files", "files by its public name"),
-    (rooms.a_program_finds_ours, "shared__report", "def f():\n    import resource", "report imports resource in a function"),
-    (rooms.circles, "shared__files", "from autofit_launcher.shared import report", "autofit_launcher.shared.files"),
+    (rooms.a_program_finds_ours, "inside__start", "from autofit_launcher.common import files", "files by its public name"),
+    (rooms.a_program_finds_ours, "common__report", "def f():\n    import resource", "report imports resource in a function"),
+    (rooms.circles, "common__files", "from autofit_launcher.common import report", "autofit_launcher.common.files"),
     (rooms.names_nothing, "cli", "ARGV = ('-m', 'autofit_launcher.adapters.mine')", "cli names autofit_launcher.adapters.mine"),
-    (rooms.names_nothing, "cli", '"""See ``autofit_launcher.shared.report.Gone``."""', "report.Gone"),
+    (rooms.names_nothing, "cli", '"""See ``autofit_launcher.common.report.Gone``."""', "report.Gone"),
     (rooms.names_nothing, "cli", "def f(task):\n    return f'autofit_launcher.trainers.mine.native.xy_{task}'", "native.xy_"),
-    (rooms.reaches_for_private_names, "process", "from autofit_launcher.shared.files import _beside", "process reaches for _beside"),
+    (rooms.reaches_for_private_names, "process", "from autofit_launcher.common.files import _beside", "process reaches for _beside"),
 ])  # fmt: skip
 def test_a_broken_wall_is_noticed(rule: Rule, where: str, text: str, said: str, tmp_path: Path) -> None:
     faults = rule(built(tmp_path, **{where: text}))
@@ -118,5 +118,5 @@ def test_a_broken_wall_is_noticed(rule: Rule, where: str, text: str, said: str, 
 
 
 def test_what_only_a_type_checker_imports_makes_no_circle(tmp_path: Path) -> None:
-    text = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from autofit_launcher.shared import report"
-    assert rooms.circles(built(tmp_path, shared__files=text)) == []
+    text = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from autofit_launcher.common import report"
+    assert rooms.circles(built(tmp_path, common__files=text)) == []

@@ -18,7 +18,7 @@ MANY_PARAMETERS = {"machine.devices.find", "machine.process.start", "trial.judge
 """Each is an interface of the whole house, and most of its parameters are optional."""
 DEEPEST = 3
 DEEP = {
-    "history.runs._below", "machine.process._pump", "shared.procfs.with_variable",
+    "history.runs._below", "machine.process._pump", "common.procfs.with_variable",
     "inside.caches._linked",
 }  # fmt: skip
 FLOORS = 9

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from autofit_launcher.shared.sizes import MIB
+from autofit_launcher.common.sizes import MIB
 from tests.helpers import limits
 from tests.helpers.command_line import answer, autofit
 from tests.helpers.places import ROOT

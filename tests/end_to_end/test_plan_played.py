@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from autofit_launcher.shared.sizes import GIB, MIB
+from autofit_launcher.common.sizes import GIB, MIB
 from tests.helpers.command_line import answer, autofit
 from tests.helpers.places import ROOT
 from tests.helpers.pretended import needs_a_pretended_card

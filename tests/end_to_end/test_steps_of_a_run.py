@@ -11,12 +11,12 @@ import pytest
 from rich.console import Console
 
 from autofit_launcher.cli.launch_view import Display
+from autofit_launcher.common.report import PASS_SAMPLES, TrialReport
 from autofit_launcher.engine import launch as engine
 from autofit_launcher.engine.launch import Fit
 from autofit_launcher.full_run import run as launch
 from autofit_launcher.history.records import Status
 from autofit_launcher.ladder.verdict import Kind, Verdict
-from autofit_launcher.shared.report import PASS_SAMPLES, TrialReport
 from autofit_launcher.trainers.script.adapter import ScriptAdapter
 from autofit_launcher.trainers.suite import cpu_budget
 from autofit_launcher.trial.trial import Trial

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from autofit_launcher.common import card_memory
+from autofit_launcher.common.sizes import GIB
 from autofit_launcher.machine import devices, nvml
-from autofit_launcher.shared import card_memory
-from autofit_launcher.shared.sizes import GIB
 from tests.conftest import write_yolo_dataset
 
 _, absence = nvml.opened()

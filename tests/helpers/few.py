@@ -10,6 +10,8 @@ from typing import Any, ClassVar
 
 from autofit_launcher.adapter.commands import Command, Inputs
 from autofit_launcher.adapter.protocol import FIRST, RunStart
+from autofit_launcher.common.report import Phase, PhaseUse, TrialReport
+from autofit_launcher.common.sizes import MIB
 from autofit_launcher.config import recipe
 from autofit_launcher.config.schema import LadderRules, Recipe, RecoverRules, TrainerRules, TrialRules
 from autofit_launcher.engine import launch as engine
@@ -19,8 +21,6 @@ from autofit_launcher.history.run_folder import RunFolder
 from autofit_launcher.ladder.rungs import Ladder, Rung, Wheel, build
 from autofit_launcher.ladder.verdict import Kind, Verdict
 from autofit_launcher.machine.devices import Budget
-from autofit_launcher.shared.report import Phase, PhaseUse, TrialReport
-from autofit_launcher.shared.sizes import MIB
 from autofit_launcher.trainers.suite import cpu_budget
 from autofit_launcher.trial.job import Job
 from autofit_launcher.trial.trial import Trial

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from autofit_launcher.adapter.protocol import Adapter
+from autofit_launcher.common.orders import Orders
 from autofit_launcher.machine import devices
-from autofit_launcher.shared.orders import Orders
 from autofit_launcher.trial import trial
 from autofit_launcher.trial.trial import Trial
 from tests.helpers import script

@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+from autofit_launcher.common.sizes import MIB
 from autofit_launcher.history import owner
 from autofit_launcher.history.run_folder import RunFolder
 from autofit_launcher.history.series import Series
-from autofit_launcher.shared.sizes import MIB
 
 DEVICE = {
     "kind": "cpu", "name": "a processor", "budget_bytes": 900 * MIB, "cap_bytes": 810 * MIB, "total_bytes": 9000 * MIB, "headroom": 0.1,

@@ -6,10 +6,10 @@ import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from autofit_launcher.common.report import Phase
 from autofit_launcher.ladder.rungs import Ladder, Rung, Wheel, build
 from autofit_launcher.ladder.search import Chosen, Move, Policy, Tried, Try, next_move
 from autofit_launcher.ladder.verdict import Kind, Verdict
-from autofit_launcher.shared.report import Phase
 
 PHASES = (Phase.SETUP, Phase.TRAIN, Phase.VALIDATE, Phase.TRAIN_AGAIN, Phase.FINISH)
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from autofit_launcher.common.orders import LABELS
 from autofit_launcher.inside import caches
 from autofit_launcher.inside.overlay import Overlay
-from autofit_launcher.shared.orders import LABELS
 from autofit_launcher.trainers.script.adapter import ScriptAdapter
 from autofit_launcher.trainers.suite import cpu_budget, snapshot
 from autofit_launcher.trial import trial

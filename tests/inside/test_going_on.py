@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from autofit_launcher.adapter import TrialPlan
+from autofit_launcher.common.orders import Orders
+from autofit_launcher.common.report import SAVED, VERSIONS, Failure, Phase, PhaseUse, TrialReport
 from autofit_launcher.inside import going_on, kept_checkpoint
 from autofit_launcher.inside.overlay import FILES
-from autofit_launcher.shared.orders import Orders
-from autofit_launcher.shared.report import SAVED, VERSIONS, Failure, Phase, PhaseUse, TrialReport
 from autofit_launcher.trial import trial
 
 

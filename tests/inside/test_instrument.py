@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 from torch.utils.data import BatchSampler, DataLoader, RandomSampler
 
+from autofit_launcher.common.orders import Orders, ProbeSettings
+from autofit_launcher.common.report import NOT_EXACT, TRAINED, Phase, TrialReport
+from autofit_launcher.common.sizes import MIB
 from autofit_launcher.inside import worst
 from autofit_launcher.inside.counted import PATIENCE as ENOUGH
 from autofit_launcher.inside.instrument import Instrument
 from autofit_launcher.inside.passes import TrialPass
-from autofit_launcher.shared.orders import Orders, ProbeSettings
-from autofit_launcher.shared.report import NOT_EXACT, TRAINED, Phase, TrialReport
-from autofit_launcher.shared.sizes import MIB
 
 
 class Recorder:
@@ -280,7 +280,7 @@ model = torch.nn.Sequential(torch.nn.Linear(64, 256), torch.nn.ReLU(), torch.nn.
 optimizer = torch.optim.AdamW(model.parameters())
 loader = DataLoader(TensorDataset(torch.randn(96, 64), torch.randint(4, (96,))), 8)
 from autofit_launcher.inside import start
-from autofit_launcher.shared.orders import ProbeSettings
+from autofit_launcher.common.orders import ProbeSettings
 start.begin(ProbeSettings(**json.loads(sys.argv[1])))
 for epoch in range(3):
     model.train()

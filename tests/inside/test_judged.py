@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from autofit_launcher.common.orders import Orders
+from autofit_launcher.common.report import HELD_AHEAD, HOST_BESIDE, RANK, SAMPLES, Failure, Phase, PhaseUse, TrialReport
 from autofit_launcher.inside import trial
 from autofit_launcher.inside.counted import PATIENCE, StepsByOptimizer
 from autofit_launcher.inside.trial import judged
-from autofit_launcher.shared.orders import Orders
-from autofit_launcher.shared.report import HELD_AHEAD, HOST_BESIDE, RANK, SAMPLES, Failure, Phase, PhaseUse, TrialReport
 
 ECHO = Failure(types=("RuntimeError",), message="RuntimeError: [gloo/pair.cc:534] Connection closed by peer [127.0.0.1]:1", traceback="")
 OOM = Failure(types=("RuntimeError",), message="RuntimeError: DefaultCPUAllocator: can't allocate memory: you tried to", traceback="")

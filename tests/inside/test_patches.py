@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from autofit_launcher.shared.orders import Orders, ProbeSettings
+from autofit_launcher.common.orders import Orders, ProbeSettings
 
 LAYERS = """
 import json, os, sys
@@ -22,7 +22,7 @@ if sys.argv[2] == "accumulated":
 import torch, torch.utils.data.dataloader as loaders
 import autofit_launcher
 from autofit_launcher.inside import start
-from autofit_launcher.shared.orders import ProbeSettings
+from autofit_launcher.common.orders import ProbeSettings
 from torch.optim.optimizer import Optimizer
 start.begin(ProbeSettings(**json.loads(sys.argv[1])))
 torch.nn.Linear(2, 2)
@@ -110,7 +110,7 @@ def test_what_is_saved_by_either_name_goes_aside_and_a_temporary_file_is_always_
 CAPTURED = """
 import json, sys
 from autofit_launcher.inside import instrument, start
-from autofit_launcher.shared.orders import ProbeSettings
+from autofit_launcher.common.orders import ProbeSettings
 heard = []
 instrument.Instrument.backward_done = lambda _: heard.append(True)
 start.begin(ProbeSettings(**json.loads(sys.argv[1])))

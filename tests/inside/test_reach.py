@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from autofit_launcher.common.orders import Orders, injected
+from autofit_launcher.common.report import WORLD_SIZE, Failure, TrialReport
 from autofit_launcher.inside import trial
-from autofit_launcher.shared.orders import Orders, injected
-from autofit_launcher.shared.report import WORLD_SIZE, Failure, TrialReport
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 SLEEPS = "import time; time.sleep(600)"

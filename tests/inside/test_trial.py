@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from autofit_launcher.common.report import MICRO_BATCHES, PASS_SAMPLES
 from autofit_launcher.ladder.verdict import Kind
-from autofit_launcher.shared.report import MICRO_BATCHES, PASS_SAMPLES
 from autofit_launcher.trainers.script.adapter import ScriptAdapter
 from autofit_launcher.trainers.suite import cpu_budget, snapshot
 from autofit_launcher.trial import trial

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 import torch
 
+from autofit_launcher.common.orders import Orders, ProbeSettings
+from autofit_launcher.common.report import Phase
 from autofit_launcher.inside import loader_look, worst
 from autofit_launcher.inside.instrument import Instrument
-from autofit_launcher.shared.orders import Orders, ProbeSettings
-from autofit_launcher.shared.report import Phase
 
 LONGEST = list(range(4))
 

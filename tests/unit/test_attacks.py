@@ -17,14 +17,14 @@ import pytest
 
 from autofit_launcher.adapter.commands import Command
 from autofit_launcher.cli import main
+from autofit_launcher.common import activity
+from autofit_launcher.common.words import masked, visible
 from autofit_launcher.full_run import run
 from autofit_launcher.history import owner, runs
 from autofit_launcher.history.records import CheckpointRecord
 from autofit_launcher.history.run_folder import RunFolder
 from autofit_launcher.ladder.rungs import Rung
 from autofit_launcher.page import page
-from autofit_launcher.shared import activity
-from autofit_launcher.shared.words import masked, visible
 from tests.helpers.run_folders import ended
 
 ROOT = Path("runs/autofit")

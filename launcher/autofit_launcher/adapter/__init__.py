@@ -10,6 +10,8 @@ from autofit_launcher.adapter.log_line import LogLine, TrainerWords
 from autofit_launcher.adapter.progress import Progress
 from autofit_launcher.adapter.protocol import FIRST, Adapter, Asked, Correction, RunStart, Saved, Weights, WheelSpec, row_by_row
 from autofit_launcher.adapter.recognised import Belief, Doubt, Understood, typed
+from autofit_launcher.common import checkpoint_files
+from autofit_launcher.common.report import TrialReport
 from autofit_launcher.config.schema import DeviceRules, LadderRules, Recipe, TrainerRules, TrialRules, Value, WheelRule
 from autofit_launcher.errors import PLACE, BadInput, Fault, did_you_mean
 from autofit_launcher.ladder.rungs import Ladder, Rung, halves_down
@@ -17,8 +19,6 @@ from autofit_launcher.ladder.same_training import Length
 from autofit_launcher.ladder.twins import Finding
 from autofit_launcher.machine.devices import Budget
 from autofit_launcher.machine.packages import package_folder
-from autofit_launcher.shared import checkpoint_files
-from autofit_launcher.shared.report import TrialReport
 
 __all__ = [
     "FIRST",

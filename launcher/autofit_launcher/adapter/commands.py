@@ -8,12 +8,12 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from autofit_launcher.common.orders import SHIM, Orders, ProbeSettings, injected
 from autofit_launcher.config.schema import Value
 from autofit_launcher.errors import Fault
 from autofit_launcher.history.records import CheckpointRecord
 from autofit_launcher.machine import ranks
 from autofit_launcher.machine.devices import Budget, orders_of
-from autofit_launcher.shared.orders import SHIM, Orders, ProbeSettings, injected
 
 Checkpoint = CheckpointRecord
 """A whole checkpoint, as the record has it."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from autofit_launcher.adapter import progress
 from autofit_launcher.adapter.progress import ANSI, Progress
-from autofit_launcher.shared.memory_failures import Source
+from autofit_launcher.common.memory_failures import Source
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from autofit_launcher.shared.sizes import format_number
+from autofit_launcher.common.sizes import format_number
 
 TRAIN, VALIDATE = "train", "validate"
 

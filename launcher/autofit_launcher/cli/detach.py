@@ -7,9 +7,9 @@ from datetime import datetime
 
 from autofit_launcher import paths
 from autofit_launcher.cli.call import Answer, Call
+from autofit_launcher.common.activity import doing
 from autofit_launcher.errors import ExitCode
 from autofit_launcher.machine import process
-from autofit_launcher.shared.activity import doing
 
 BEGUN_S = 30.0
 """Seconds to wait for the new process's run folder, so that faults of the recipe are shown here and not in a log."""

@@ -10,6 +10,9 @@ from rich.console import Console
 from rich.text import Text
 
 from autofit_launcher.cli.say import command, say, table
+from autofit_launcher.common.memory_failures import OF_MACHINE
+from autofit_launcher.common.report import DRAWN_BATCH, Phase
+from autofit_launcher.common.sizes import GIB, MIB, format_duration, format_size
 from autofit_launcher.engine.launch import Fit, Screen, above_trial, least_need
 from autofit_launcher.full_run.cause import Ended
 from autofit_launcher.history.records import RunRecord, Status
@@ -22,9 +25,6 @@ from autofit_launcher.machine import devices
 from autofit_launcher.machine.devices import Budget
 from autofit_launcher.page import page
 from autofit_launcher.paths import typed
-from autofit_launcher.shared.memory_failures import OF_MACHINE
-from autofit_launcher.shared.report import DRAWN_BATCH, Phase
-from autofit_launcher.shared.sizes import GIB, MIB, format_duration, format_size
 from autofit_launcher.trial.job import Job
 from autofit_launcher.trial.trial import Trial
 

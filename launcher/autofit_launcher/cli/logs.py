@@ -8,9 +8,9 @@ from pathlib import Path
 
 from autofit_launcher.cli.call import Answer, Call
 from autofit_launcher.cli.say import Shown
+from autofit_launcher.common.words import page
 from autofit_launcher.errors import ExitCode, refusal
 from autofit_launcher.history.runs import Reader, Run, find, newest
-from autofit_launcher.shared.words import page
 
 LOOK_S = 0.5
 _PIECE_BYTES = 1 << 20

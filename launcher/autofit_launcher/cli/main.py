@@ -21,10 +21,10 @@ from autofit_launcher import __version__
 from autofit_launcher.cli import manual, verbs
 from autofit_launcher.cli.call import Answer, Call, Takes, Task, Verb
 from autofit_launcher.cli.say import Streams, Terminal
+from autofit_launcher.common import interpreter
 from autofit_launcher.config import compose
 from autofit_launcher.errors import BadInput, ExitCode, Interrupted, refusal
 from autofit_launcher.paths import typed
-from autofit_launcher.shared import interpreter
 
 T = TypeVar("T")
 

@@ -15,6 +15,8 @@ from autofit_launcher.adapter.registry import load_adapter
 from autofit_launcher.cli.call import Answer, Call, Task
 from autofit_launcher.cli.say import Terminal
 from autofit_launcher.cli.train import each
+from autofit_launcher.common import interpreter
+from autofit_launcher.common.sizes import format_size
 from autofit_launcher.config.hydra_overrides import quoted
 from autofit_launcher.config.recipe import Draft
 from autofit_launcher.errors import COMMAND_LINE, BadInput, ExitCode, refusal
@@ -23,8 +25,6 @@ from autofit_launcher.machine import process
 from autofit_launcher.pretended import catalogue
 from autofit_launcher.pretended.cards import Cards, played
 from autofit_launcher.pretended.catalogue import GpuModel
-from autofit_launcher.shared import interpreter
-from autofit_launcher.shared.sizes import format_size
 
 GPU = "gpu="
 EVIDENCE = "played on PyTorch's own CUDA allocator: what it holds is exact, context and workspaces are assumed; a trial on a card proves it"

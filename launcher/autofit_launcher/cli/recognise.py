@@ -19,8 +19,8 @@ from autofit_launcher.adapter.protocol import Adapter
 from autofit_launcher.adapter.recognised import Understood, checkpointed, giving_up
 from autofit_launcher.adapter.registry import adapters, load_adapter
 from autofit_launcher.cli.call import Call
+from autofit_launcher.common.activity import doing
 from autofit_launcher.errors import PLACE, BadInput, Fault, refusal
-from autofit_launcher.shared.activity import doing
 
 _refused = partial(refusal, key=PLACE)
 

@@ -14,14 +14,14 @@ from pathlib import Path
 
 from autofit_launcher.cli import runs_view, submit
 from autofit_launcher.cli.call import Answer, Call
+from autofit_launcher.common.activity import doing
+from autofit_launcher.common.sizes import format_size
 from autofit_launcher.errors import BadInput, ExitCode, Interrupted, refusal
 from autofit_launcher.history import kept_fits, owner
 from autofit_launcher.history.owner import NAME, Owner
 from autofit_launcher.history.runs import ROOT, Reader, Run, below, find, how_to_go_on, newest, run_in
 from autofit_launcher.machine import process
 from autofit_launcher.paths import typed
-from autofit_launcher.shared.activity import doing
-from autofit_launcher.shared.sizes import format_size
 
 LOOK_S = 1.0
 """Seconds between two looks at a watched run, which writes a line each second."""

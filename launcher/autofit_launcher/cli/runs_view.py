@@ -12,12 +12,12 @@ from rich.live import Live
 from rich.text import Text
 
 from autofit_launcher.cli.say import say, table
+from autofit_launcher.common.sizes import format_duration, format_number, format_size
+from autofit_launcher.common.words import visible
 from autofit_launcher.history.kept_fits import KeptFit, RunFailure, day
 from autofit_launcher.history.runs import QUEUED, Run
 from autofit_launcher.ladder import rungs
 from autofit_launcher.page import page
-from autofit_launcher.shared.sizes import format_duration, format_number, format_size
-from autofit_launcher.shared.words import visible
 
 _COLOURS = {
     "running": "cyan", "trying": "cyan", "done": "green", "fitted": "green", "interrupted": "yellow", "elsewhere": "yellow",

@@ -20,8 +20,8 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
-from autofit_launcher.shared import activity
-from autofit_launcher.shared.words import masked, visible
+from autofit_launcher.common import activity
+from autofit_launcher.common.words import masked, visible
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -270,7 +270,7 @@ class Terminal:
     def record(self, record: Mapping[str, Any]) -> None:
         """Prints what ``--json`` asks for: one line that ends standard output."""
         if self.as_json:
-            from autofit_launcher.shared.files import plain
+            from autofit_launcher.common.files import plain
 
             sys.stderr.flush()
             print(json.dumps(plain(record, text=masked)), flush=True)

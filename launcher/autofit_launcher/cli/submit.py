@@ -16,6 +16,8 @@ from pathlib import Path
 
 from autofit_launcher.cli.call import Answer
 from autofit_launcher.cli.say import Terminal
+from autofit_launcher.common.activity import doing
+from autofit_launcher.common.files import written_at
 from autofit_launcher.config.recipe import Draft, as_yaml
 from autofit_launcher.config.schema import Recipe
 from autofit_launcher.errors import BadInput, ExitCode, Fault, refusal
@@ -24,8 +26,6 @@ from autofit_launcher.history.runs import Run, below, run_in
 from autofit_launcher.history.submission import WORDS, JobSeen, Submission
 from autofit_launcher.machine import process, slurm
 from autofit_launcher.paths import typed
-from autofit_launcher.shared.activity import doing
-from autofit_launcher.shared.files import written_at
 
 HERE = "launch.kind=here"
 

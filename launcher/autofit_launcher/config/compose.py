@@ -12,12 +12,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from autofit_launcher.common import interpreter
+from autofit_launcher.common.activity import doing
 from autofit_launcher.config.hydra_overrides import Override, device, for_hydra, override_in, quoted, sweeps
 from autofit_launcher.config.recipe_files import recipe_files
 from autofit_launcher.errors import COMMAND_LINE, BadInput, Fault, did_you_mean
 from autofit_launcher.paths import home, short
-from autofit_launcher.shared import interpreter
-from autofit_launcher.shared.activity import doing
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, WithJsonSchema
 
-from autofit_launcher.shared.sizes import MIB, parse_size
+from autofit_launcher.common.sizes import MIB, parse_size
 
 Value = bool | int | float | str | None
 """A value that a wheel can have."""

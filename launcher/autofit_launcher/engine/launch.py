@@ -13,6 +13,12 @@ from typing import Any, NamedTuple
 from autofit_launcher.adapter import build
 from autofit_launcher.adapter.commands import Checkpoint, Command
 from autofit_launcher.adapter.registry import load_adapter
+from autofit_launcher.common import files
+from autofit_launcher.common.activity import doing
+from autofit_launcher.common.files import plain
+from autofit_launcher.common.memory_failures import OF_MACHINE
+from autofit_launcher.common.report import VERSIONS, WORLD_SIZE, Phase
+from autofit_launcher.common.sizes import format_duration
 from autofit_launcher.config.recipe import Draft, as_yaml
 from autofit_launcher.engine import reuse
 from autofit_launcher.engine.prepare import Resumable, budget_in_turn, disk_faults, ladder_of, prepare, turn_of
@@ -45,12 +51,6 @@ from autofit_launcher.ladder.verdict import Kind, Verdict
 from autofit_launcher.machine import devices, process
 from autofit_launcher.machine.process import Shows
 from autofit_launcher.paths import tell_launched
-from autofit_launcher.shared import files
-from autofit_launcher.shared.activity import doing
-from autofit_launcher.shared.files import plain
-from autofit_launcher.shared.memory_failures import OF_MACHINE
-from autofit_launcher.shared.report import VERSIONS, WORLD_SIZE, Phase
-from autofit_launcher.shared.sizes import format_duration
 from autofit_launcher.trial import past, proof, rung_zero, trial
 from autofit_launcher.trial.job import Job
 from autofit_launcher.trial.proof import Proof

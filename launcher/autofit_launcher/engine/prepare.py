@@ -18,6 +18,8 @@ import yaml
 from autofit_launcher.adapter import build
 from autofit_launcher.adapter.protocol import Adapter
 from autofit_launcher.adapter.registry import load_adapter
+from autofit_launcher.common.activity import doing
+from autofit_launcher.common.sizes import format_size
 from autofit_launcher.config.recipe import Draft, Provenance, as_yaml, from_plain
 from autofit_launcher.config.schema import Recipe
 from autofit_launcher.errors import COMMAND_LINE, BadInput, Fault, refusal
@@ -32,8 +34,6 @@ from autofit_launcher.machine import device_lock, host, process, ranks
 from autofit_launcher.machine.device_lock import Turn
 from autofit_launcher.machine.devices import Budget
 from autofit_launcher.paths import tell_launched
-from autofit_launcher.shared.activity import doing
-from autofit_launcher.shared.sizes import format_size
 from autofit_launcher.trial import trial
 from autofit_launcher.trial.job import Job, Say, quiet
 from autofit_launcher.trial.trial import Trial

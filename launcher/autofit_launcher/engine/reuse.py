@@ -16,6 +16,9 @@ from typing import Any
 
 from autofit_launcher import paths
 from autofit_launcher.adapter.commands import Inputs
+from autofit_launcher.common.files import CODE, plain
+from autofit_launcher.common.memory_failures import OF_MACHINE
+from autofit_launcher.common.sizes import format_size
 from autofit_launcher.config.schema import Recipe
 from autofit_launcher.history import digests, kept_fits
 from autofit_launcher.history.digests import UnknownIdentity
@@ -25,9 +28,6 @@ from autofit_launcher.ladder.same_training import SameTraining
 from autofit_launcher.ladder.verdict import Kind
 from autofit_launcher.machine.devices import Budget
 from autofit_launcher.machine.meter import HostMeter
-from autofit_launcher.shared.files import CODE, plain
-from autofit_launcher.shared.memory_failures import OF_MACHINE
-from autofit_launcher.shared.sizes import format_size
 from autofit_launcher.trial import judge
 from autofit_launcher.trial.job import Job
 from autofit_launcher.trial.trial import Trial, of_record

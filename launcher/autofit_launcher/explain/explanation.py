@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from autofit_launcher.adapter import log_line
 from autofit_launcher.adapter.progress import Progress
+from autofit_launcher.common.sizes import format_size
 from autofit_launcher.explain import known, plain, trouble
 from autofit_launcher.explain.known import Known, table
 from autofit_launcher.explain.trouble import CardFigures, LogFailure
-from autofit_launcher.shared.sizes import format_size
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

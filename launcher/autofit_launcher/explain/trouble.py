@@ -1,4 +1,4 @@
-"""Finds which kind of failure a log tells of. Pure. What a line means is known by ``shared.memory_failures`` and ``full_run.cause``."""
+"""Finds which kind of failure a log tells of. Pure. What a line means is known by ``common.memory_failures`` and ``full_run.cause``."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from itertools import takewhile
 
 from autofit_launcher.adapter import log_line, progress
 from autofit_launcher.adapter.progress import Progress
+from autofit_launcher.common import files
+from autofit_launcher.common.memory_failures import MemoryFailure, asked_bytes, maybe_memory, memory_failure, memory_failures, spoken
+from autofit_launcher.common.report import Phase
+from autofit_launcher.common.sizes import GIB, MIB, UNITS, format_size
 from autofit_launcher.explain import known
 from autofit_launcher.explain.known import table
 from autofit_launcher.explain.plain import SOURCE
 from autofit_launcher.full_run.cause import FRAME, from_error, last_chain, phase_of
-from autofit_launcher.shared import files
-from autofit_launcher.shared.memory_failures import MemoryFailure, asked_bytes, maybe_memory, memory_failure, memory_failures, spoken
-from autofit_launcher.shared.report import Phase
-from autofit_launcher.shared.sizes import GIB, MIB, UNITS, format_size
 
 _SIZE = r"(\d{1,12}(?:[.,]\d{1,3})?)([KMGT]?i?B|bytes)"
 _FIGURES = {

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from autofit_launcher.adapter.protocol import Weights
-from autofit_launcher.shared.files import FULL_DISK, READ_ONLY, line_of
-from autofit_launcher.shared.memory_failures import ECHO, OF_MACHINE, MemoryFailure, maybe_memory, memory_failure, not_handed_over
-from autofit_launcher.shared.report import Phase
+from autofit_launcher.common.files import FULL_DISK, READ_ONLY, line_of
+from autofit_launcher.common.memory_failures import ECHO, OF_MACHINE, MemoryFailure, maybe_memory, memory_failure, not_handed_over
+from autofit_launcher.common.report import Phase
 
 FRAME = re.compile(r'File "([^"]+)", line \d+, in (\S+)')
 _TRACEBACK = "Traceback (most recent call last)"

@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import cast
 
 from autofit_launcher.adapter.commands import Checkpoint
+from autofit_launcher.common.memory_failures import Source
+from autofit_launcher.common.report import Phase
 from autofit_launcher.config.schema import RecoverRules
 from autofit_launcher.full_run.cause import Ended
 from autofit_launcher.history.records import AttemptRecord, MoveRecord
 from autofit_launcher.ladder.rungs import Ladder, Rung
 from autofit_launcher.ladder.search import Tried, dominated_by
 from autofit_launcher.ladder.verdict import Kind, Verdict
-from autofit_launcher.shared.memory_failures import Source
-from autofit_launcher.shared.report import Phase
 
 MOST_WAITS = 5
 """A launch waits for its card this many times at most."""

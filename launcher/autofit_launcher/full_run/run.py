@@ -21,6 +21,12 @@ from autofit_launcher.adapter.log_line import LogLine
 from autofit_launcher.adapter.progress import Progress
 from autofit_launcher.adapter.protocol import FIRST, RunStart, Weights
 from autofit_launcher.adapter.registry import words_of
+from autofit_launcher.common import procfs
+from autofit_launcher.common.activity import doing
+from autofit_launcher.common.files import plain
+from autofit_launcher.common.memory_failures import lost_in
+from autofit_launcher.common.orders import HELD, SAVES, STACKS, STEPS
+from autofit_launcher.common.sizes import format_size
 from autofit_launcher.full_run import cause
 from autofit_launcher.full_run.cause import Ended, RunEnd
 from autofit_launcher.full_run.health import Cliffs, Losses, StepSilence
@@ -34,12 +40,6 @@ from autofit_launcher.machine.devices import allocator_environment
 from autofit_launcher.machine.meter import Usage
 from autofit_launcher.machine.process import Child, Ending, Shows
 from autofit_launcher.machine.stall import Silence
-from autofit_launcher.shared import procfs
-from autofit_launcher.shared.activity import doing
-from autofit_launcher.shared.files import plain
-from autofit_launcher.shared.memory_failures import lost_in
-from autofit_launcher.shared.orders import HELD, SAVES, STACKS, STEPS
-from autofit_launcher.shared.sizes import format_size
 from autofit_launcher.trial.job import Job
 
 

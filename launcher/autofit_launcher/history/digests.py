@@ -19,9 +19,9 @@ from contextlib import suppress
 from pathlib import Path
 from urllib.parse import unquote, urlparse
 
-from autofit_launcher.shared.files import CODE
-from autofit_launcher.shared.sizes import MIB
-from autofit_launcher.shared.words import SECRET
+from autofit_launcher.common.files import CODE
+from autofit_launcher.common.sizes import MIB
+from autofit_launcher.common.words import SECRET
 
 MOST_FILES = 1_000_000
 """Looking at more files than this before each launch would take too long."""

@@ -18,11 +18,11 @@ from typing import Any
 from pydantic import ConfigDict, Field, ValidationError
 
 from autofit_launcher import paths
+from autofit_launcher.common import files
+from autofit_launcher.common.sizes import format_size
 from autofit_launcher.history import owner
 from autofit_launcher.history.digests import short
 from autofit_launcher.history.records import KeptTrialRecord, RecordPart
-from autofit_launcher.shared import files
-from autofit_launcher.shared.sizes import format_size
 
 ANY_CAP = 2**63 - 1
 """``most_cap_bytes`` of a fit at rung 0: more memory changes nothing."""

@@ -24,10 +24,10 @@ from typing import Annotated
 
 from pydantic import Field, TypeAdapter
 
+from autofit_launcher.common import procfs
 from autofit_launcher.errors import BadInput, Fault
 from autofit_launcher.history import submission
 from autofit_launcher.paths import typed
-from autofit_launcher.shared import procfs
 
 NAME = "owner.json"
 LOOK_S = 0.5

@@ -14,7 +14,7 @@ from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from autofit_launcher.shared.sizes import format_number
+from autofit_launcher.common.sizes import format_number
 
 FORMAT = 2
 """Format of the record. Records of format 1 (without the key) have no attempts and can't be resumed."""

@@ -30,8 +30,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
+from autofit_launcher.common import files
 from autofit_launcher.errors import BadInput, Fault
-from autofit_launcher.shared import files
 
 
 @dataclass(frozen=True, slots=True)

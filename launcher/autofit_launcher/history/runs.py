@@ -14,6 +14,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from autofit_launcher.common import files
 from autofit_launcher.errors import BadInput, Fault, did_you_mean, refusal
 from autofit_launcher.history import owner, series, submission
 from autofit_launcher.history.owner import Owner, State
@@ -21,7 +22,6 @@ from autofit_launcher.history.records import DeviceRecord, MemoryRecord, Record,
 from autofit_launcher.history.run_folder import RunFolder
 from autofit_launcher.history.submission import JobSeen, Look, Submission
 from autofit_launcher.paths import typed
-from autofit_launcher.shared import files
 
 ROOT = Path("runs/autofit")
 """Folder in which runs are looked up by name: the default of ``run.root``."""

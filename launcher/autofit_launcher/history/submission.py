@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from autofit_launcher.shared import files
+from autofit_launcher.common import files
 
 NAME = "submission.json"
 WORDS = "slurm"

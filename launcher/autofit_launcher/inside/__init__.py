@@ -25,6 +25,6 @@ arrives    where the batch of a command arrives
 
 What only one trainer needs stands in that trainer's room, ``trainers/NAME/inside`` (``hooks``: what the instrument is told of it), and what
 is copied into a run's folder in ``trainers/NAME/native``. Nothing outside a process of a trainer's imports this folder or an ``inside``.
-Both sides import ``shared``: standard library only. Beside a person's own program our modules are loaded by a private name, so those that
+Both sides import ``common``: standard library only. Beside a person's own program our modules are loaded by a private name, so those that
 are loaded there name one another relatively.
 """

@@ -15,10 +15,10 @@ import sys
 import traceback
 from pathlib import Path
 
+from autofit_launcher.common.orders import Orders
 from autofit_launcher.inside import budget, stacks
 from autofit_launcher.inside.lifeline import die_with_parent
 from autofit_launcher.inside.recorder import Recorder
-from autofit_launcher.shared.orders import Orders
 
 
 def run(orders: Orders) -> int:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..shared.report import Phase
+from ..common.report import Phase
 from .part import distributed
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import weakref
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ..shared.report import ARRIVED
+from ..common.report import ARRIVED
 
 if TYPE_CHECKING:
     from .instrument import Instrument

@@ -15,10 +15,10 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..shared import card_memory, procfs
-from ..shared.files import replace
-from ..shared.orders import HELD, Orders
-from ..shared.sizes import format_size
+from ..common import card_memory, procfs
+from ..common.files import replace
+from ..common.orders import HELD, Orders
+from ..common.sizes import format_size
 from .driver import VisibleCard, too_old
 
 if sys.platform == "linux":

@@ -11,7 +11,7 @@ import os
 import sys
 from dataclasses import replace
 
-from ..shared.orders import Orders
+from ..common.orders import Orders
 from .budget import BudgetError, bare, uuid_of
 
 

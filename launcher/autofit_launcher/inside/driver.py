@@ -7,8 +7,8 @@ import importlib
 import os
 from typing import Any
 
-from ..shared import card_memory
-from ..shared.sizes import MIB
+from ..common import card_memory
+from ..common.sizes import MIB
 
 LEAST_CONTEXT_BYTES = 128 * MIB
 """The smallest CUDA context with PyTorch's kernels: if less seems to be gone, somebody has given memory back meanwhile."""

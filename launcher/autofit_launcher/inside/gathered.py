@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 
-from ..shared import procfs
+from ..common import procfs
 
 LEAST_HELD = 8 * 2**20
 """Less in all isn't worth holding."""

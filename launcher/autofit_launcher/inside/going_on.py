@@ -12,13 +12,13 @@ import os
 from pathlib import Path
 from typing import Any
 
+from autofit_launcher.common import checkpoint_files
+from autofit_launcher.common.memory_failures import maybe_memory
+from autofit_launcher.common.orders import Orders
+from autofit_launcher.common.report import Phase, TrialReport
 from autofit_launcher.inside import kept_checkpoint
 from autofit_launcher.inside.kept_checkpoint import KEPT
 from autofit_launcher.inside.plainly import refuses, speaks_of_memory
-from autofit_launcher.shared import checkpoint_files
-from autofit_launcher.shared.memory_failures import maybe_memory
-from autofit_launcher.shared.orders import Orders
-from autofit_launcher.shared.report import Phase, TrialReport
 
 _NO_FAULT = {"FileNotFoundError", "StopIteration", "NameError", "ZeroDivisionError"}
 """Failures before a batch that accuse nobody: native code may not find what lies in the overlay, batches are left out, and a loop that has

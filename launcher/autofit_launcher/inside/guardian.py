@@ -17,7 +17,7 @@ import sys
 import time
 from collections.abc import Iterable
 
-from autofit_launcher.shared import procfs
+from autofit_launcher.common import procfs
 
 GRACE_S = 20.0
 

@@ -27,7 +27,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ..shared.orders import (
+from ..common.orders import (
     LEAST_STEPS,
     LEAST_VALIDATION,
     VARIETY,
@@ -36,8 +36,8 @@ from ..shared.orders import (
     VARIETY_S,
     ProbeSettings,
 )
-from ..shared.report import HOST_BESIDE, HOST_GROWTH, OWN_ACCUMULATION, Phase
-from ..shared.sizes import format_size
+from ..common.report import HOST_BESIDE, HOST_GROWTH, OWN_ACCUMULATION, Phase
+from ..common.sizes import format_size
 from . import budget, counted, kept_checkpoint
 from .agreement import Together
 from .arrives import Arrives

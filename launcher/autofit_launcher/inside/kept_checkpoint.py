@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePath
 from typing import Any
 
-from ..shared.report import SAVED
+from ..common.report import SAVED
 from .overlay import FILES
 
 KEPT = "kept"

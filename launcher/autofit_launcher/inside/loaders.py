@@ -12,7 +12,7 @@ import weakref
 from collections.abc import Iterator
 from typing import Any
 
-from ..shared.report import HELD_AHEAD
+from ..common.report import HELD_AHEAD
 
 BESIDE = 2
 """Batches beside those that workers prefetch: the one in use, and the next, which is there before that one is let go (measured: 2)."""

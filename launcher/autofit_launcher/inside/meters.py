@@ -7,9 +7,9 @@ import os
 import threading
 from pathlib import Path
 
-from ..shared import procfs
-from ..shared.orders import Orders
-from ..shared.procfs import Looks
+from ..common import procfs
+from ..common.orders import Orders
+from ..common.procfs import Looks
 from .budget import Taken, number_of, tighten
 from .driver import VisibleCard
 

@@ -8,8 +8,8 @@ import os
 import sys
 from typing import Any
 
-from ..shared.orders import Orders, ProbeSettings
-from ..shared.report import CARD, OTHER_CARDS, RANK, TRAINED, WORLD_SIZE, Phase
+from ..common.orders import Orders, ProbeSettings
+from ..common.report import CARD, OTHER_CARDS, RANK, TRAINED, WORLD_SIZE, Phase
 from . import budget, cards
 from .recorder import OverCap, Recorder
 

@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from ..shared.orders import LEAST_VALIDATION
-from ..shared.report import DRAWN_BATCH, PASS_SAMPLES, Phase
+from ..common.orders import LEAST_VALIDATION
+from ..common.report import DRAWN_BATCH, PASS_SAMPLES, Phase
 from . import worst
 from .gathered import JOINED, LEAST_HELD, Gathered
 from .part import world_size

@@ -16,11 +16,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from autofit_launcher.common.memory_failures import memory_failure
+from autofit_launcher.common.orders import Orders, ProbeSettings, injected
+from autofit_launcher.common.report import NOT_EXACT, OVER_CAP, Failure, TrialReport
 from autofit_launcher.inside.caches import CACHES
 from autofit_launcher.inside.lifeline import die_with_parent
-from autofit_launcher.shared.memory_failures import memory_failure
-from autofit_launcher.shared.orders import Orders, ProbeSettings, injected
-from autofit_launcher.shared.report import NOT_EXACT, OVER_CAP, Failure, TrialReport
 
 NOTHING_FROM_OUTSIDE = {"ACCUMULATE": "1", "UPDATE": "", "CHECKPOINTING": ""}
 """Variables by which ``native/accumulate.py`` holds nothing back, ``native/update.py`` weights nothing, and nothing is checkpointed."""

@@ -16,8 +16,8 @@ import traceback
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ..shared.orders import Orders
-from ..shared.report import SEARCHES, VERSIONS, Failure, Phase, PhaseUse, TrialReport
+from ..common.orders import Orders
+from ..common.report import SEARCHES, VERSIONS, Failure, Phase, PhaseUse, TrialReport
 from .budget import Taken
 from .loaders import HeldAhead
 from .meters import Meter, meter_of

@@ -6,7 +6,7 @@ import faulthandler
 import os
 from contextlib import suppress
 
-from ..shared.orders import ASKS_STACKS, STACKS, STACKS_OF
+from ..common.orders import ASKS_STACKS, STACKS, STACKS_OF
 
 
 def tell() -> None:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ..shared.orders import LOADED, ProbeSettings
+from ..common.orders import LOADED, ProbeSettings
 from . import overlaid_libraries, patches
 from .after_import import Hook, after_import
 from .instrument import Instrument

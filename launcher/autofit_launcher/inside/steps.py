@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from ..shared.orders import HELD, STEPS
+from ..common.orders import HELD, STEPS
 
 WRITE_S = 1.0
 

@@ -6,7 +6,7 @@ import functools
 import types
 from typing import TYPE_CHECKING, Any
 
-from ..shared.report import DIVIDED_BY, MICRO_BATCHES, WORLD_SIZE, Phase
+from ..common.report import DIVIDED_BY, MICRO_BATCHES, WORLD_SIZE, Phase
 from .part import world_size
 
 if TYPE_CHECKING:

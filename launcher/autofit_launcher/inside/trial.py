@@ -27,16 +27,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from autofit_launcher.inside import going_on, kept_checkpoint
-from autofit_launcher.inside.caches import CACHES, separate
-from autofit_launcher.inside.counted import PATIENCE
-from autofit_launcher.inside.plainly import OVERLAY, proven, refuses, speaks_of_memory, started
-from autofit_launcher.inside.quiet import QUIET
-from autofit_launcher.inside.recorder import Recorder
-from autofit_launcher.shared import procfs
-from autofit_launcher.shared.memory_failures import ECHO
-from autofit_launcher.shared.orders import LOADED, RANKS, REPORT, SHIM, TEMPORARY, VARIABLE, Orders
-from autofit_launcher.shared.report import (
+from autofit_launcher.common import procfs
+from autofit_launcher.common.memory_failures import ECHO
+from autofit_launcher.common.orders import LOADED, RANKS, REPORT, SHIM, TEMPORARY, VARIABLE, Orders
+from autofit_launcher.common.report import (
     CARD,
     HELD_AHEAD,
     HOST_BESIDE,
@@ -50,7 +44,13 @@ from autofit_launcher.shared.report import (
     Phase,
     TrialReport,
 )
-from autofit_launcher.shared.sizes import format_size
+from autofit_launcher.common.sizes import format_size
+from autofit_launcher.inside import going_on, kept_checkpoint
+from autofit_launcher.inside.caches import CACHES, separate
+from autofit_launcher.inside.counted import PATIENCE
+from autofit_launcher.inside.plainly import OVERLAY, proven, refuses, speaks_of_memory, started
+from autofit_launcher.inside.quiet import QUIET
+from autofit_launcher.inside.recorder import Recorder
 
 FORCE = 'make it validate early with trainer.args.validation: {force: "--val-every 1"} (words of the script\'s own), or say {none: true}'
 _TAIL_CHARACTERS = 20_000

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ..shared.files import maybe_full
+from ..common.files import maybe_full
 from .after_import import after_import
 
 BESIDE = "being-saved"

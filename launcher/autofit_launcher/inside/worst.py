@@ -13,8 +13,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..shared.files import replace
-from ..shared.orders import VARIETY_OF_LENGTHS
+from ..common.files import replace
+from ..common.orders import VARIETY_OF_LENGTHS
 from .loader_look import BatchesFirst, LoaderLook, item_size, looked, picked, rows_of
 from .loader_look import length as length
 

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from autofit_launcher.common.report import PASS_SAMPLES, SAID_ACCUMULATION, UPDATES, TrialReport
+from autofit_launcher.common.sizes import format_number
 from autofit_launcher.ladder.rungs import MICRO_BATCH, Ladder, Rung
 from autofit_launcher.ladder.twins import Finding, FindingKind, Twin, ends_apart
-from autofit_launcher.shared.report import PASS_SAMPLES, SAID_ACCUMULATION, UPDATES, TrialReport
-from autofit_launcher.shared.sizes import format_number
 
 PROVEN = "proven"
 GIVEN_UP = "differs by what is given up"

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from operator import ge
 from typing import Literal
 
+from autofit_launcher.common.memory_failures import OF_MACHINE
+from autofit_launcher.common.report import Phase
 from autofit_launcher.ladder.rungs import CHECKPOINTING, MICRO_BATCH, Ladder, Rung, Wheel
 from autofit_launcher.ladder.verdict import Kind, Verdict
-from autofit_launcher.shared.memory_failures import OF_MACHINE
-from autofit_launcher.shared.report import Phase
 
 Policy = Literal["walk", "exhaustive", "predicted"]
 

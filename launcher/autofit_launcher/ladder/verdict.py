@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from autofit_launcher.shared.memory_failures import Source
+from autofit_launcher.common.memory_failures import Source
 
 
 class Kind(StrEnum):

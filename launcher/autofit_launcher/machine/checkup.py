@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from autofit_launcher import paths
+from autofit_launcher.common import interpreter
+from autofit_launcher.common.sizes import GIB, format_size
 from autofit_launcher.machine import devices, host
 from autofit_launcher.machine import nvml as nvml_module
 from autofit_launcher.machine.nvml import Card
 from autofit_launcher.machine.packages import torch_of
-from autofit_launcher.shared import interpreter
-from autofit_launcher.shared.sizes import GIB, format_size
 
 LEAST_SHARED_BYTES = GIB
 """Room that /dev/shm should have: a container's default of 64 MiB ends loader workers with a bus error."""

@@ -13,13 +13,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from autofit_launcher.common import card_memory
+from autofit_launcher.common.orders import MALLOC_VALUE, MALLOC_VARIABLE
+from autofit_launcher.common.sizes import GIB, MIB, format_size
 from autofit_launcher.errors import BadInput, Fault, refusal
 from autofit_launcher.machine import host
 from autofit_launcher.machine import nvml as nvml_module
 from autofit_launcher.machine.nvml import Card, Neighbour
-from autofit_launcher.shared import card_memory
-from autofit_launcher.shared.orders import MALLOC_VALUE, MALLOC_VARIABLE
-from autofit_launcher.shared.sizes import GIB, MIB, format_size
 
 CEILING = 1.5
 """A CPU trial's allocations fail only at this many times its budget. So no library skips a figure or takes another kernel for lack of

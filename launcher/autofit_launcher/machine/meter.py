@@ -15,11 +15,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from autofit_launcher.common import procfs
+from autofit_launcher.common.orders import STEPS
+from autofit_launcher.common.procfs import Looks
 from autofit_launcher.machine import devices, host
 from autofit_launcher.machine.devices import Budget
-from autofit_launcher.shared import procfs
-from autofit_launcher.shared.orders import STEPS
-from autofit_launcher.shared.procfs import Looks
 
 PERIOD_S = 0.02
 """Seconds between two looks at the data segments. A run has hundreds of steps, each with its peak: one that lasts some milliseconds is not

@@ -19,9 +19,9 @@ from typing import Any, TypeVar
 
 import psutil
 
+from autofit_launcher.common.card_memory import handle_of, memory
+from autofit_launcher.common.sizes import format_size
 from autofit_launcher.machine import host, process
-from autofit_launcher.shared.card_memory import handle_of, memory
-from autofit_launcher.shared.sizes import format_size
 
 ORDER, CARDS = "CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES"
 BY_BUS = "PCI_BUS_ID"

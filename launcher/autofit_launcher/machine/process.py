@@ -32,10 +32,10 @@ from typing import BinaryIO, Protocol
 
 import psutil
 
+from autofit_launcher.common import procfs
+from autofit_launcher.common.orders import ASKS_STACKS, HELD, TEMPORARY
 from autofit_launcher.errors import Interrupted
 from autofit_launcher.machine.bars import WIDE
-from autofit_launcher.shared import procfs
-from autofit_launcher.shared.orders import ASKS_STACKS, HELD, TEMPORARY
 
 TOKEN = "AUTOFIT_CHILD"
 _POLL_S = 0.05

@@ -8,11 +8,11 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from autofit_launcher.common import interpreter
+from autofit_launcher.common.sizes import format_size
 from autofit_launcher.errors import BadInput, Fault, refusal
 from autofit_launcher.machine import devices, host, nvml
 from autofit_launcher.machine.devices import Budget
-from autofit_launcher.shared import interpreter
-from autofit_launcher.shared.sizes import format_size
 
 TORCHRUN = ("-P", "-m", "torch.distributed.run")
 """``-P``: a person's ``queue.py`` in the working folder isn't torchrun's."""

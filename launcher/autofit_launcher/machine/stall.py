@@ -11,9 +11,9 @@ from pathlib import Path
 
 import psutil
 
+from autofit_launcher.common.orders import STACKS_OF
 from autofit_launcher.machine import process
 from autofit_launcher.machine.process import Child
-from autofit_launcher.shared.orders import STACKS_OF
 
 ANSWERS_S = 2.0
 """Seconds that a process may take to tell its stacks, which it does from within whatever it hangs in."""

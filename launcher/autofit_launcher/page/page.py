@@ -11,6 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from autofit_launcher import __version__
+from autofit_launcher.common import files
+from autofit_launcher.common.report import Phase, TrialReport
+from autofit_launcher.common.sizes import format_duration, format_size
+from autofit_launcher.common.words import masked
 from autofit_launcher.history import series
 from autofit_launcher.history.records import Record, TrialRecord
 from autofit_launcher.history.run_folder import RunFolder
@@ -18,10 +22,6 @@ from autofit_launcher.history.runs import Run, read_json, run_in
 from autofit_launcher.ladder import rungs
 from autofit_launcher.ladder.same_training import GIVEN_UP
 from autofit_launcher.machine.process import tail
-from autofit_launcher.shared import files
-from autofit_launcher.shared.report import Phase, TrialReport
-from autofit_launcher.shared.sizes import format_duration, format_size
-from autofit_launcher.shared.words import masked
 
 PHASES: Mapping[str, str] = {
     Phase.START: "start", Phase.SETUP: "set-up", Phase.TRAIN: "training", Phase.VALIDATE: "validation",

@@ -11,11 +11,11 @@ import sys
 from collections.abc import Sequence
 from typing import cast, get_args
 
+from autofit_launcher.common import interpreter
+from autofit_launcher.common.sizes import parse_size
 from autofit_launcher.errors import COMMAND_LINE, BadInput, refusal
 from autofit_launcher.pretended import catalogue
 from autofit_launcher.pretended.cards import Cards, Computed, of_this_process
-from autofit_launcher.shared import interpreter
-from autofit_launcher.shared.sizes import parse_size
 
 WORDS = ("gpu", "cards", "computed", "memory", "cudnn")
 

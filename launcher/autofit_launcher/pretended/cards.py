@@ -13,9 +13,9 @@ from typing import Literal
 import psutil
 
 from autofit_launcher import paths
+from autofit_launcher.common.sizes import MIB
 from autofit_launcher.pretended import libraries
 from autofit_launcher.pretended.catalogue import GpuModel
-from autofit_launcher.shared.sizes import MIB
 
 SHARED = Path("/dev/shm")
 _NAMED = "autofit-pretended-"

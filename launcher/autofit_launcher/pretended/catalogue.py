@@ -10,8 +10,8 @@ import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from autofit_launcher import paths
+from autofit_launcher.common.sizes import MIB
 from autofit_launcher.errors import COMMAND_LINE, BadInput, Fault, did_you_mean
-from autofit_launcher.shared.sizes import MIB
 
 
 class GpuModel(BaseModel):

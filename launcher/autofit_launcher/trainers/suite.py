@@ -27,13 +27,13 @@ from autofit_launcher.adapter.build import ladder_of
 from autofit_launcher.adapter.commands import under_budget
 from autofit_launcher.adapter.protocol import Adapter
 from autofit_launcher.adapter.registry import load_adapter
+from autofit_launcher.common.files import plain
+from autofit_launcher.common.sizes import GIB, MIB
 from autofit_launcher.config.schema import Recipe
 from autofit_launcher.history.run_folder import RunFolder
 from autofit_launcher.ladder.rungs import MICRO_BATCH, Ladder
 from autofit_launcher.ladder.verdict import Kind
 from autofit_launcher.machine.devices import Budget
-from autofit_launcher.shared.files import plain
-from autofit_launcher.shared.sizes import GIB, MIB
 from autofit_launcher.trial import trial
 from autofit_launcher.trial.job import Job
 

@@ -8,16 +8,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from autofit_launcher.common.files import maybe_full
+from autofit_launcher.common.memory_failures import MemoryFailure, Source, maybe_memory, memory_failure, no_semaphore, not_handed_over
+from autofit_launcher.common.report import HELD_AHEAD, HOST_BESIDE, HOST_GROWTH, NOT_EXACT, OVER_CAP, Phase, TrialReport
+from autofit_launcher.common.sizes import MIB, format_size
 from autofit_launcher.config.schema import Value
 from autofit_launcher.history.records import RoomRecord
 from autofit_launcher.ladder.rungs import Rung
 from autofit_launcher.ladder.verdict import Kind, Verdict
 from autofit_launcher.machine.meter import HostUse
 from autofit_launcher.machine.process import Ending
-from autofit_launcher.shared.files import maybe_full
-from autofit_launcher.shared.memory_failures import MemoryFailure, Source, maybe_memory, memory_failure, no_semaphore, not_handed_over
-from autofit_launcher.shared.report import HELD_AHEAD, HOST_BESIDE, HOST_GROWTH, NOT_EXACT, OVER_CAP, Phase, TrialReport
-from autofit_launcher.shared.sizes import MIB, format_size
 
 _DEATHS_BY_FULL_MEMORY = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT)
 _NEAR_LIMIT = 0.9  # a native library that does not check its allocation dies at the limit, not far below it

@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from autofit_launcher.adapter.protocol import Adapter
+from autofit_launcher.common.activity import doing
+from autofit_launcher.common.orders import Orders
 from autofit_launcher.config.schema import Value
 from autofit_launcher.errors import BadInput
 from autofit_launcher.ladder import same_training
@@ -24,8 +26,6 @@ from autofit_launcher.ladder.same_training import SameTraining
 from autofit_launcher.ladder.twins import SHOW_NOTHING, Finding, FindingKind, Step, Twin, TwinFigures, compare, with_one_row
 from autofit_launcher.machine import process
 from autofit_launcher.machine.devices import allocator_environment, orders_of
-from autofit_launcher.shared.activity import doing
-from autofit_launcher.shared.orders import Orders
 from autofit_launcher.trial.job import Job
 
 MODULE = "autofit_launcher.inside.same.run"

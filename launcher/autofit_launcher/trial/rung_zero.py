@@ -11,9 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from autofit_launcher.adapter.protocol import Adapter
-from autofit_launcher.ladder.rungs import ACCUMULATION, AS_ASKED, MICRO_BATCH, Ladder, Rung
-from autofit_launcher.ladder.verdict import Kind
-from autofit_launcher.shared.report import (
+from autofit_launcher.common.report import (
     ARRIVED,
     DIVIDED_BY,
     DRAWN_BATCH,
@@ -25,6 +23,8 @@ from autofit_launcher.shared.report import (
     TRAINED,
     WORLD_SIZE,
 )
+from autofit_launcher.ladder.rungs import ACCUMULATION, AS_ASKED, MICRO_BATCH, Ladder, Rung
+from autofit_launcher.ladder.verdict import Kind
 from autofit_launcher.trial.trial import Trial
 
 _TELLING = (Kind.FITS, Kind.OUT_OF_MEMORY, Kind.SPILLED, Kind.VACUOUS)

@@ -11,22 +11,11 @@ from typing import Any, NamedTuple, cast
 
 from autofit_launcher.adapter.commands import Command, TrialPlan
 from autofit_launcher.adapter.registry import words_of
-from autofit_launcher.config.schema import Value
-from autofit_launcher.errors import BadInput, Fault, refusal
-from autofit_launcher.history.records import RoomRecord, TrialRecord
-from autofit_launcher.ladder import search
-from autofit_launcher.ladder.rungs import ACCUMULATION, MICRO_BATCH, Ladder, Rung
-from autofit_launcher.ladder.verdict import Kind, Verdict
-from autofit_launcher.machine import devices, host, process, stall
-from autofit_launcher.machine.devices import allocator_environment
-from autofit_launcher.machine.meter import HostMeter, HostUse
-from autofit_launcher.machine.process import Child, Ending
-from autofit_launcher.machine.stall import Silence
-from autofit_launcher.shared import procfs
-from autofit_launcher.shared.activity import doing
-from autofit_launcher.shared.memory_failures import Source, lost_in
-from autofit_launcher.shared.orders import RANKS, REPORT, STACKS, Orders
-from autofit_launcher.shared.report import (
+from autofit_launcher.common import procfs
+from autofit_launcher.common.activity import doing
+from autofit_launcher.common.memory_failures import Source, lost_in
+from autofit_launcher.common.orders import RANKS, REPORT, STACKS, Orders
+from autofit_launcher.common.report import (
     BUDGET_ERROR,
     PASS_SAMPLES,
     RANK,
@@ -39,6 +28,17 @@ from autofit_launcher.shared.report import (
     PhaseUse,
     TrialReport,
 )
+from autofit_launcher.config.schema import Value
+from autofit_launcher.errors import BadInput, Fault, refusal
+from autofit_launcher.history.records import RoomRecord, TrialRecord
+from autofit_launcher.ladder import search
+from autofit_launcher.ladder.rungs import ACCUMULATION, MICRO_BATCH, Ladder, Rung
+from autofit_launcher.ladder.verdict import Kind, Verdict
+from autofit_launcher.machine import devices, host, process, stall
+from autofit_launcher.machine.devices import allocator_environment
+from autofit_launcher.machine.meter import HostMeter, HostUse
+from autofit_launcher.machine.process import Child, Ending
+from autofit_launcher.machine.stall import Silence
 from autofit_launcher.trial.job import Job
 from autofit_launcher.trial.judge import Needs, judge, rooms, short_of, verdict_on
 

@@ -11,10 +11,10 @@ import pytest
 
 pytest.importorskip("torch")
 
+from autofit_launcher.common.report import Phase
+from autofit_launcher.common.sizes import MIB
 from autofit_launcher.config.schema import Recipe
 from autofit_launcher.ladder.verdict import Kind
-from autofit_launcher.shared.report import Phase
-from autofit_launcher.shared.sizes import MIB
 from autofit_launcher.trainers.script.adapter import ScriptAdapter
 from autofit_launcher.trial.trial import Trial
 from tests.helpers import going_on, resumable

@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from autofit_launcher.adapter.build import ladder_of
+from autofit_launcher.common.orders import Orders
+from autofit_launcher.common.report import TrialReport
 from autofit_launcher.machine import devices
-from autofit_launcher.shared.orders import Orders
-from autofit_launcher.shared.report import TrialReport
 from autofit_launcher.trainers.suite import cpu_budget
 from autofit_launcher.trainers.ultralytics import environment as ultralytics_env
 from autofit_launcher.trainers.ultralytics.adapter import UltralyticsAdapter

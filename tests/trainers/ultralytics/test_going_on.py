@@ -11,9 +11,9 @@ import pytest
 
 pytest.importorskip("ultralytics")
 
+from autofit_launcher.common.report import Phase
+from autofit_launcher.common.sizes import MIB
 from autofit_launcher.machine import host
-from autofit_launcher.shared.report import Phase
-from autofit_launcher.shared.sizes import MIB
 from autofit_launcher.trainers.ultralytics.adapter import UltralyticsAdapter
 from autofit_launcher.trial.trial import Trial
 from tests.conftest import write_yolo_dataset

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from autofit_launcher.shared.orders import LABELS
+from autofit_launcher.common.orders import LABELS
 from tests.conftest import write_yolo_dataset
 
 Scans = Callable[..., int]

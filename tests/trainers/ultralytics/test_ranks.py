@@ -17,11 +17,11 @@ pytest.importorskip("ultralytics")
 
 from autofit_launcher.adapter.build import ladder_of
 from autofit_launcher.adapter.commands import Checkpoint, Command
+from autofit_launcher.common.report import Phase, TrialReport
+from autofit_launcher.common.sizes import MIB
 from autofit_launcher.errors import BadInput
 from autofit_launcher.ladder.rungs import Rung
 from autofit_launcher.machine import devices, ranks
-from autofit_launcher.shared.report import Phase, TrialReport
-from autofit_launcher.shared.sizes import MIB
 from autofit_launcher.trainers.suite import cpu_budget
 from autofit_launcher.trainers.ultralytics import recognise
 from autofit_launcher.trainers.ultralytics.adapter import UltralyticsAdapter

@@ -13,12 +13,12 @@ from typing import Any, ClassVar
 import pytest
 
 from autofit_launcher.adapter import LogLine, Progress, Rung, TrainerWords, log_line, registry
+from autofit_launcher.common.memory_failures import lost_in
 from autofit_launcher.errors import BadInput
 from autofit_launcher.full_run import run
 from autofit_launcher.full_run.cause import Ended
 from autofit_launcher.history import series
 from autofit_launcher.history.records import AttemptRecord, RunRecord
-from autofit_launcher.shared.memory_failures import lost_in
 from autofit_launcher.trainers.script.adapter import ScriptAdapter
 from autofit_launcher.trainers.ultralytics.adapter import UltralyticsAdapter
 from autofit_launcher.trial.job import Job

@@ -20,7 +20,7 @@ IMPORTS = """
 import importlib, pkgutil, sys
 from autofit_launcher import __main__
 sys.meta_path.insert(0, __main__.OwnFirst())
-for package in ("cli", "engine", "full_run", "trial", "adapter", "ladder", "history", "machine", "config", "shared"):
+for package in ("cli", "engine", "full_run", "trial", "adapter", "ladder", "history", "machine", "config", "common"):
     there = importlib.import_module(f"autofit_launcher.{package}")
     for module in pkgutil.walk_packages(there.__path__, f"{there.__name__}."):
         importlib.import_module(module.name)

@@ -13,14 +13,14 @@ from rich.console import Console
 from autofit_launcher.adapter.recognised import Understood, giving_up
 from autofit_launcher.cli import main
 from autofit_launcher.cli.launch_view import Display
+from autofit_launcher.common.report import PhaseUse, TrialReport
+from autofit_launcher.common.sizes import MIB
 from autofit_launcher.engine import launch as engine
 from autofit_launcher.engine.launch import Fit
 from autofit_launcher.errors import BadInput
 from autofit_launcher.history.records import Status
 from autofit_launcher.ladder.rungs import Rung
 from autofit_launcher.ladder.verdict import Kind, Verdict
-from autofit_launcher.shared.report import PhaseUse, TrialReport
-from autofit_launcher.shared.sizes import MIB
 from autofit_launcher.trainers.script.adapter import ScriptAdapter
 from autofit_launcher.trainers.suite import cpu_budget
 from autofit_launcher.trial import trial

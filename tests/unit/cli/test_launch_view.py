@@ -15,14 +15,14 @@ from autofit_launcher.adapter.build import ladder_of
 from autofit_launcher.adapter.commands import Checkpoint
 from autofit_launcher.cli.launch_view import Display
 from autofit_launcher.cli.say import Terminal
+from autofit_launcher.common.report import SAMPLES, TrialReport
+from autofit_launcher.common.sizes import MIB
 from autofit_launcher.engine.launch import Could, Fit
 from autofit_launcher.errors import Fault
 from autofit_launcher.full_run.cause import Ended
 from autofit_launcher.history.records import AttemptRecord, RunRecord, Status
 from autofit_launcher.ladder.search import Tried, Try, next_move
 from autofit_launcher.ladder.verdict import Kind, Verdict
-from autofit_launcher.shared.report import SAMPLES, TrialReport
-from autofit_launcher.shared.sizes import MIB
 from autofit_launcher.trainers.script.adapter import ScriptAdapter
 from autofit_launcher.trainers.script.spelling import ITSELF
 from autofit_launcher.trainers.ultralytics.adapter import UltralyticsAdapter

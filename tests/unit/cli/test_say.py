@@ -143,7 +143,7 @@ import sys, time
 from autofit_launcher.cli import main as cli
 from autofit_launcher.cli.say import Streams, Terminal
 from autofit_launcher.errors import Interrupted
-from autofit_launcher.shared import activity
+from autofit_launcher.common import activity
 streams, terminal = Streams(), Terminal(as_json=False)
 activity.SILENT_S = float(sys.argv[1])
 def act():

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from autofit_launcher.cli import main, suggestions
+from autofit_launcher.common import activity
 from autofit_launcher.config.schema import Recipe
 from autofit_launcher.errors import BadInput
-from autofit_launcher.shared import activity
 from tests.architecture.rooms import Tree
 
 KNOW_HYDRA = ("compose", "recipe_store", "hydra_overrides")

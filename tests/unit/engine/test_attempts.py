@@ -21,6 +21,7 @@ from autofit_launcher.adapter.progress import Progress
 from autofit_launcher.adapter.protocol import FIRST, Asked, RunStart, Saved, WheelSpec
 from autofit_launcher.cli import runs as folder_verbs
 from autofit_launcher.cli import submit
+from autofit_launcher.common.report import Phase, TrialReport
 from autofit_launcher.config import recipe
 from autofit_launcher.config.schema import LadderRules, Recipe, RecoverRules, TrainerRules, WheelRule
 from autofit_launcher.engine import launch as engine
@@ -35,7 +36,6 @@ from autofit_launcher.ladder.rungs import Rung, Wheel, build
 from autofit_launcher.ladder.same_training import unproven
 from autofit_launcher.ladder.verdict import Kind, Verdict
 from autofit_launcher.machine.devices import Budget
-from autofit_launcher.shared.report import Phase, TrialReport
 from autofit_launcher.trainers.suite import cpu_budget
 from autofit_launcher.trial import proof, trial
 from autofit_launcher.trial.job import Job

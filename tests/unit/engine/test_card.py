@@ -16,6 +16,8 @@ import pytest
 
 from autofit_launcher.adapter.commands import Command
 from autofit_launcher.adapter.protocol import FIRST, RunStart
+from autofit_launcher.common.orders import VARIABLE, ProbeSettings
+from autofit_launcher.common.report import SEARCHES, Failure, PhaseUse, TrialReport
 from autofit_launcher.config.schema import DeviceRules, Recipe
 from autofit_launcher.engine import launch as engine
 from autofit_launcher.engine.launch import Fit
@@ -30,8 +32,6 @@ from autofit_launcher.ladder.verdict import Kind, Verdict
 from autofit_launcher.machine import devices, process
 from autofit_launcher.machine.devices import Budget
 from autofit_launcher.machine.meter import Usage
-from autofit_launcher.shared.orders import VARIABLE, ProbeSettings
-from autofit_launcher.shared.report import SEARCHES, Failure, PhaseUse, TrialReport
 from autofit_launcher.trainers.suite import cpu_budget
 from autofit_launcher.trainers.ultralytics.adapter import WORDS
 from autofit_launcher.trial import trial

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from autofit_launcher.common.report import SAID_ACCUMULATION, UPDATES, TrialReport
 from autofit_launcher.engine.launch import Fit
 from autofit_launcher.ladder.same_training import SameTraining, unproven
 from autofit_launcher.ladder.verdict import Kind, Verdict
-from autofit_launcher.shared.report import SAID_ACCUMULATION, UPDATES, TrialReport
 from autofit_launcher.trainers.script.adapter import ScriptAdapter
 from autofit_launcher.trial.trial import Trial
 from tests.helpers import script

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from autofit_launcher.cli import main
+from autofit_launcher.common.sizes import MIB
 from autofit_launcher.config import recipe_files
 from autofit_launcher.engine import launch, prepare, reuse
 from autofit_launcher.engine.launch import Fit
 from autofit_launcher.errors import Interrupted
 from autofit_launcher.history import digests, kept_fits
 from autofit_launcher.history.runs import run_in
-from autofit_launcher.shared.sizes import MIB
 from autofit_launcher.trial import trial
 from autofit_launcher.trial.trial import Trial
 from tests.helpers.few import LADDER, Few, Launches

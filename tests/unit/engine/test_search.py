@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from autofit_launcher.common.report import Phase, TrialReport
+from autofit_launcher.common.sizes import MIB
 from autofit_launcher.engine import launch as engine
 from autofit_launcher.engine.launch import Fit
 from autofit_launcher.history.records import Status
 from autofit_launcher.ladder.rungs import Rung
 from autofit_launcher.ladder.verdict import Kind, Verdict
-from autofit_launcher.shared.report import Phase, TrialReport
-from autofit_launcher.shared.sizes import MIB
 from autofit_launcher.trainers.script.adapter import ScriptAdapter
 from autofit_launcher.trial import trial
 from autofit_launcher.trial.job import Job

@@ -11,12 +11,12 @@ import pytest
 import yaml
 
 from autofit_launcher.cli.main import run
+from autofit_launcher.common.sizes import parse_size
 from autofit_launcher.explain.explanation import explain
 from autofit_launcher.explain.known import table
 from autofit_launcher.explain.plain import plain
 from autofit_launcher.full_run.cause import Ended, RunEnd, find
 from autofit_launcher.history.run_folder import RunFolder
-from autofit_launcher.shared.sizes import parse_size
 from tests.helpers import run_folders
 from tests.helpers.places import ROOT
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from autofit_launcher.common.orders import HELD
+from autofit_launcher.common.sizes import MIB
 from autofit_launcher.machine import meter, process
-from autofit_launcher.shared.orders import HELD
-from autofit_launcher.shared.sizes import MIB
 from autofit_launcher.trainers.suite import cpu_budget
 from tests.helpers.places import ROOT
 
@@ -58,7 +58,7 @@ def program(tmp_path: Path) -> Path:
 
 def test_a_run_that_is_held_to_a_budget_is_measured_above_its_own_base(tmp_path: Path, program: Path) -> None:
     orders = "Orders(module='', folder='', device='cpu', cap_bytes=2**28, accumulation=1, payload={})"
-    takes = f"from autofit_launcher.inside import budget\nfrom autofit_launcher.shared.orders import Orders\nbudget.take({orders})\n"
+    takes = f"from autofit_launcher.inside import budget\nfrom autofit_launcher.common.orders import Orders\nbudget.take({orders})\n"
     program.write_text(takes + program.read_text())
     watch = watched(tmp_path, (sys.executable, str(program)), emulated=True)
     assert 64 * MIB <= watch.peak_bytes < 66 * MIB
@@ -72,7 +72,7 @@ def test_a_run_that_is_not_held_is_measured_above_its_trials_base(tmp_path: Path
 
 RANK = """
     import json, os, pathlib, time
-    from autofit_launcher.shared import procfs
+    from autofit_launcher.common import procfs
     held = pathlib.Path(os.environ["HELD"])
     held.mkdir(exist_ok=True)
     (held / f"{os.getpid()}.part").write_text(json.dumps({"base_bytes": procfs.data_bytes()}))

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autofit_launcher.adapter.commands import Checkpoint
+from autofit_launcher.common.report import Phase
 from autofit_launcher.config.schema import RecoverRules
 from autofit_launcher.full_run.cause import Ended
 from autofit_launcher.full_run.recover import MOST_WAITS, History, decide
@@ -20,7 +21,6 @@ from autofit_launcher.history.records import AttemptRecord, MoveRecord
 from autofit_launcher.ladder.rungs import Ladder, Rung, Wheel, build
 from autofit_launcher.ladder.search import Tried
 from autofit_launcher.ladder.verdict import Kind, Verdict
-from autofit_launcher.shared.report import Phase
 from tests.helpers import surfaces
 
 LADDER = build(

@@ -12,6 +12,7 @@ import pytest
 
 from autofit_launcher.adapter import log_line
 from autofit_launcher.adapter.progress import TRAIN, Progress
+from autofit_launcher.common.sizes import GIB
 from autofit_launcher.config.schema import Recipe, RecoverRules
 from autofit_launcher.full_run import run
 from autofit_launcher.full_run.cause import Ended
@@ -21,7 +22,6 @@ from autofit_launcher.history.records import AttemptRecord
 from autofit_launcher.history.run_folder import RunFolder
 from autofit_launcher.ladder.rungs import Rung
 from autofit_launcher.machine.meter import Usage
-from autofit_launcher.shared.sizes import GIB
 from autofit_launcher.trial.job import Job
 from tests.helpers.stand_in import StandIn
 

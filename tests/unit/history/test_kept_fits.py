@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from autofit_launcher.common import files
 from autofit_launcher.history import kept_fits
 from autofit_launcher.history.kept_fits import KeptFit
 from autofit_launcher.history.records import KeptTrialRecord
-from autofit_launcher.shared import files
 
 FIT = KeptFit(
     made=kept_fits.now(), training="mine", digest="abc", depends_on={"data": "1 file"}, device="cpu", rung_index=1,

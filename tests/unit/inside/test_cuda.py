@@ -12,12 +12,12 @@ from types import SimpleNamespace
 
 import pytest
 
+from autofit_launcher.common.orders import Orders
+from autofit_launcher.common.report import SEARCHES, Phase, PhaseUse
 from autofit_launcher.inside import budget
 from autofit_launcher.inside.budget import BudgetError
 from autofit_launcher.inside.driver import USUAL_CONTEXT_BYTES
 from autofit_launcher.inside.recorder import OverCap, Recorder
-from autofit_launcher.shared.orders import Orders
-from autofit_launcher.shared.report import SEARCHES, Phase, PhaseUse
 from tests.helpers.nvml_stand_in import GIB, MIB, FakeCard, FakeCuda, FakeNvml, FakeTorch
 
 CAP = 4 * GIB
@@ -231,8 +231,8 @@ def test_half_micro_batches_are_timed_apart_from_whole_ones(machine: Machine) ->
 
 
 def test_a_spawned_data_loading_worker_opens_no_card(machine: Machine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    from autofit_launcher.common.orders import ProbeSettings
     from autofit_launcher.inside.instrument import Instrument
-    from autofit_launcher.shared.orders import ProbeSettings
 
     monkeypatch.setattr(multiprocessing.process, "current_process", lambda: SimpleNamespace(daemon=True))
     import dataclasses

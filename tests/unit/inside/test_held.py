@@ -12,8 +12,8 @@ import pytest
 
 from autofit_launcher.adapter import commands
 from autofit_launcher.adapter.commands import Command
+from autofit_launcher.common import orders
 from autofit_launcher.inside import budget
-from autofit_launcher.shared import orders
 from autofit_launcher.trainers.suite import cpu_budget
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="a CPU budget is RLIMIT_DATA, which only Linux has")

@@ -15,12 +15,12 @@ from typing import Any
 import numpy
 import pytest
 
+from autofit_launcher.common.orders import Orders
+from autofit_launcher.common.procfs import data_bytes
+from autofit_launcher.common.report import VERSIONS, Phase, TrialReport
 from autofit_launcher.inside.budget import Taken
 from autofit_launcher.inside.meters import CpuMeter
 from autofit_launcher.inside.recorder import Recorder, failure_of
-from autofit_launcher.shared.orders import Orders
-from autofit_launcher.shared.procfs import data_bytes
-from autofit_launcher.shared.report import VERSIONS, Phase, TrialReport
 from tests.helpers.places import ROOT
 
 MIB = 2**20

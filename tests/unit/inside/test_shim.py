@@ -15,8 +15,8 @@ import pytest
 
 from autofit_launcher.adapter import commands
 from autofit_launcher.adapter.commands import Command
+from autofit_launcher.common.orders import Orders, ProbeSettings, injected
 from autofit_launcher.machine import process
-from autofit_launcher.shared.orders import Orders, ProbeSettings, injected
 from autofit_launcher.trainers.script import outside
 from autofit_launcher.trainers.suite import cpu_budget
 from autofit_launcher.trainers.ultralytics.environment import BASE

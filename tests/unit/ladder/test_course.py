@@ -11,11 +11,11 @@ import pytest
 from autofit_launcher.adapter.log_line import LogLine
 from autofit_launcher.adapter.progress import Progress
 from autofit_launcher.adapter.registry import load_adapter
+from autofit_launcher.common.report import PASS_SAMPLES, SAID_ACCUMULATION, UPDATES, TrialReport
 from autofit_launcher.full_run.run import LAST_LINES, StepsMade
 from autofit_launcher.ladder import same_training
 from autofit_launcher.ladder.rungs import Wheel, build
 from autofit_launcher.ladder.same_training import PROVEN, Due, Length, SameTraining, given_up, judged, unproven, with_steps
-from autofit_launcher.shared.report import PASS_SAMPLES, SAID_ACCUMULATION, UPDATES, TrialReport
 from tests.helpers import script
 
 LADDER = build([Wheel(name="micro_batch", values=(8, 4, 2)), Wheel(name="sequence_length", values=(128, 64))], effective_batch=8)

@@ -12,11 +12,11 @@ import psutil
 import pynvml
 import pytest
 
+from autofit_launcher.common.sizes import format_size, parse_size
 from autofit_launcher.errors import BadInput, Fault
 from autofit_launcher.machine import devices, host
 from autofit_launcher.machine import nvml as nvml_module
 from autofit_launcher.machine.devices import Budget, find, settle, taken, used_bytes, wait_for
-from autofit_launcher.shared.sizes import format_size, parse_size
 from tests.helpers.nvml_stand_in import GIB, GONE, MIB, FakeCard, FakeNvml
 
 linux = pytest.mark.skipif(platform.system() != "Linux", reason="RLIMIT_DATA is Linux's")

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from autofit_launcher.common.sizes import MIB
 from autofit_launcher.machine import host, process
 from autofit_launcher.machine.meter import HostMeter, HostUse
-from autofit_launcher.shared.sizes import MIB
 from tests.helpers.places import ROOT
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")

@@ -15,11 +15,11 @@ from pathlib import Path
 import psutil
 import pytest
 
+from autofit_launcher.common.orders import TEMPORARY
 from autofit_launcher.errors import Interrupted
 from autofit_launcher.inside import guardian
 from autofit_launcher.machine import process
 from autofit_launcher.machine.process import Child
-from autofit_launcher.shared.orders import TEMPORARY
 from tests.helpers.places import ROOT
 
 

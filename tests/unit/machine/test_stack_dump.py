@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from autofit_launcher.common.orders import STACKS
 from autofit_launcher.machine import process, stall
-from autofit_launcher.shared.orders import STACKS
 from tests.helpers.places import ROOT
 
 

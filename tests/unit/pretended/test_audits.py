@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from autofit_launcher.adapter.commands import Command, under_budget
+from autofit_launcher.common.sizes import GIB
 from autofit_launcher.machine.devices import VARIABLES, allocator_environment
-from autofit_launcher.shared.sizes import GIB
 from autofit_launcher.trainers.suite import cpu_budget
 from tests.helpers.pretended import needs_a_pretended_card, played
 

@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
+from autofit_launcher.common.sizes import GIB, MIB
 from autofit_launcher.errors import BadInput
 from autofit_launcher.machine.packages import Torch
 from autofit_launcher.pretended import libraries
 from autofit_launcher.pretended.__main__ import _asked
-from autofit_launcher.shared.sizes import GIB, MIB
 from tests.helpers.places import ROOT
 from tests.helpers.pretended import needs_a_pretended_card, played
 

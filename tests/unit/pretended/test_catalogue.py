@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from autofit_launcher.common.sizes import GIB
 from autofit_launcher.errors import BadInput
 from autofit_launcher.pretended import catalogue
-from autofit_launcher.shared.sizes import GIB
 
 
 @pytest.mark.parametrize("name", catalogue.known())

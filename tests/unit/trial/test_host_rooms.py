@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from autofit_launcher.common.memory_failures import OF_MACHINE
+from autofit_launcher.common.report import HELD_AHEAD, HOST_BESIDE, HOST_GROWTH, TrialReport
+from autofit_launcher.common.sizes import GIB, MIB
 from autofit_launcher.history.records import RoomRecord
 from autofit_launcher.ladder.verdict import Kind, Verdict
 from autofit_launcher.machine.meter import HostUse
-from autofit_launcher.shared.memory_failures import OF_MACHINE
-from autofit_launcher.shared.report import HELD_AHEAD, HOST_BESIDE, HOST_GROWTH, TrialReport
-from autofit_launcher.shared.sizes import GIB, MIB
 from autofit_launcher.trial import judge
 
 USE = HostUse(memory_bytes=4 * GIB, memory_there=16 * GIB, shared_before=64 * MIB, shared_taken=8 * MIB, shared_mapped=20 * MIB)

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
+from autofit_launcher.common.memory_failures import lost_in, memory_failure
+from autofit_launcher.common.report import OVER_CAP, Failure, Phase, PhaseUse, TrialReport
+from autofit_launcher.common.sizes import MIB
 from autofit_launcher.inside.recorder import failure_of
 from autofit_launcher.ladder.rungs import Rung
 from autofit_launcher.ladder.verdict import Kind, Verdict
 from autofit_launcher.machine.process import Ending
-from autofit_launcher.shared.memory_failures import lost_in, memory_failure
-from autofit_launcher.shared.report import OVER_CAP, Failure, Phase, PhaseUse, TrialReport
-from autofit_launcher.shared.sizes import MIB
 from autofit_launcher.trial.judge import Needs, judge
 
 RUNG = Rung(index=0, values={"micro_batch": 8, "image_size": 640}, position=(0, 0), accumulation=2)

@@ -8,11 +8,11 @@ from typing import cast
 
 import pytest
 
+from autofit_launcher.common.report import PhaseUse, TrialReport
+from autofit_launcher.common.sizes import GIB
 from autofit_launcher.ladder.rungs import Ladder, Wheel, build
 from autofit_launcher.ladder.search import Tried
 from autofit_launcher.ladder.verdict import Kind, Verdict
-from autofit_launcher.shared.report import PhaseUse, TrialReport
-from autofit_launcher.shared.sizes import GIB
 from autofit_launcher.trial import past
 from autofit_launcher.trial.job import Job
 from autofit_launcher.trial.trial import Trial

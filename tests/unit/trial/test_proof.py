@@ -15,6 +15,7 @@ from rich.console import Console
 from autofit_launcher.adapter.build import ladder_of
 from autofit_launcher.adapter.protocol import Asked, Correction, row_by_row
 from autofit_launcher.cli.launch_view import Display
+from autofit_launcher.common.report import Phase, PhaseUse, TrialReport
 from autofit_launcher.config.schema import Recipe
 from autofit_launcher.engine import launch as engine
 from autofit_launcher.engine.launch import Fit
@@ -23,7 +24,6 @@ from autofit_launcher.ladder.rungs import Rung, Wheel, build
 from autofit_launcher.ladder.same_training import END_UNSEEN, SameTraining, unproven
 from autofit_launcher.ladder.twins import Finding, FindingKind, Step, Twin
 from autofit_launcher.ladder.verdict import Kind, Verdict
-from autofit_launcher.shared.report import Phase, PhaseUse, TrialReport
 from autofit_launcher.trainers.script.adapter import ScriptAdapter
 from autofit_launcher.trainers.suite import cpu_budget
 from autofit_launcher.trial import proof, trial

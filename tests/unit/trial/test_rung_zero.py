@@ -13,13 +13,7 @@ from rich.console import Console
 
 from autofit_launcher.adapter.build import ladder_of
 from autofit_launcher.cli.launch_view import Display
-from autofit_launcher.engine import launch as engine
-from autofit_launcher.engine.launch import Fit
-from autofit_launcher.errors import ExitCode
-from autofit_launcher.history.records import Status
-from autofit_launcher.ladder.rungs import Ladder, Rung, Wheel, build
-from autofit_launcher.ladder.verdict import Kind, Verdict
-from autofit_launcher.shared.report import (
+from autofit_launcher.common.report import (
     DIVIDED_BY,
     DRAWN_BATCH,
     MICRO_BATCHES,
@@ -30,6 +24,12 @@ from autofit_launcher.shared.report import (
     WORLD_SIZE,
     TrialReport,
 )
+from autofit_launcher.engine import launch as engine
+from autofit_launcher.engine.launch import Fit
+from autofit_launcher.errors import ExitCode
+from autofit_launcher.history.records import Status
+from autofit_launcher.ladder.rungs import Ladder, Rung, Wheel, build
+from autofit_launcher.ladder.verdict import Kind, Verdict
 from autofit_launcher.trainers.script.adapter import ScriptAdapter
 from autofit_launcher.trainers.suite import cpu_budget
 from autofit_launcher.trial import rung_zero, trial

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from autofit_launcher.adapter.commands import TrialPlan
+from autofit_launcher.common.orders import Orders
+from autofit_launcher.common.report import TrialReport
 from autofit_launcher.config.schema import LadderRules, Recipe, TrainerRules
 from autofit_launcher.errors import BadInput
 from autofit_launcher.history.run_folder import RunFolder
@@ -17,8 +19,6 @@ from autofit_launcher.ladder.verdict import Kind
 from autofit_launcher.machine import process
 from autofit_launcher.machine.devices import Budget
 from autofit_launcher.machine.process import Ending
-from autofit_launcher.shared.orders import Orders
-from autofit_launcher.shared.report import TrialReport
 from autofit_launcher.trainers.suite import cpu_budget
 from autofit_launcher.trial import trial
 from autofit_launcher.trial.job import Job

@@ -16,13 +16,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from autofit_launcher.common import procfs
+from autofit_launcher.common.orders import TEMPORARY, Orders
+from autofit_launcher.common.report import Phase, TrialReport
 from autofit_launcher.inside.caches import CACHES, separate
 from autofit_launcher.inside.plainly import OVERLAY, started
 from autofit_launcher.inside.quiet import QUIET
 from autofit_launcher.inside.recorder import Recorder
-from autofit_launcher.shared import procfs
-from autofit_launcher.shared.orders import TEMPORARY, Orders
-from autofit_launcher.shared.report import Phase, TrialReport
 
 EXACT = {"PYTHONHASHSEED": "0", "TORCHDYNAMO_DISABLE": "1", "PYTORCH_JIT": "0", "NVIDIA_TF32_OVERRIDE": "0", "MPLBACKEND": "Agg"}
 """Sets in one order, no kernels that are compiled for a layout, no TorchScript, which can't compile what stands in the place of a draw, no

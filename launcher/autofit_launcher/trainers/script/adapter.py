@@ -21,6 +21,7 @@ from autofit_launcher.adapter.progress import Progress
 from autofit_launcher.adapter.protocol import FIRST, Adapter, Asked, Correction, RunStart, Saved, Weights, WheelSpec, row_by_row
 from autofit_launcher.adapter.python_source import files_of
 from autofit_launcher.adapter.recognised import Understood
+from autofit_launcher.common import interpreter
 from autofit_launcher.config import recipe_files
 from autofit_launcher.config.schema import Recipe, Value, WheelRule
 from autofit_launcher.errors import BadInput, Fault
@@ -28,7 +29,6 @@ from autofit_launcher.ladder.rungs import CHECKPOINTING, Ladder, Rung, halves_do
 from autofit_launcher.ladder.twins import Finding
 from autofit_launcher.machine import process, ranks
 from autofit_launcher.machine.devices import Budget
-from autofit_launcher.shared import interpreter
 from autofit_launcher.trainers.script import (
     arrived,
     checks,

@@ -14,9 +14,9 @@ from typing import Any
 
 from autofit_launcher.adapter.python_source import files_of
 from autofit_launcher.adapter.recognised import Belief, Understood
+from autofit_launcher.common import interpreter
 from autofit_launcher.errors import PLACE, BadInput, Fault
 from autofit_launcher.machine import devices
-from autofit_launcher.shared import interpreter
 from autofit_launcher.trainers.script import candidates, configs, launchers, source_values
 from autofit_launcher.trainers.script.candidates import COMMAND_LINE, LENGTHS, WHOLE, is_count
 from autofit_launcher.trainers.script.declared import of_script

@@ -18,8 +18,8 @@ import psutil
 from autofit_launcher.adapter.commands import Checkpoint
 from autofit_launcher.adapter.protocol import NOT_FINITE, Weights
 from autofit_launcher.adapter.python_source import parsed
+from autofit_launcher.common import checkpoint_files, interpreter
 from autofit_launcher.machine import process
-from autofit_launcher.shared import checkpoint_files, interpreter
 from autofit_launcher.trainers.script import training_arguments
 
 log = logging.getLogger(__name__)

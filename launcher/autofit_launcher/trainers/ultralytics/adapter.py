@@ -24,6 +24,8 @@ from autofit_launcher.adapter.log_line import LogLine, TrainerWords
 from autofit_launcher.adapter.progress import VALIDATE, Progress
 from autofit_launcher.adapter.protocol import FIRST, Adapter, Asked, Correction, RunStart, Saved, WheelSpec
 from autofit_launcher.adapter.recognised import Understood
+from autofit_launcher.common import interpreter
+from autofit_launcher.common.orders import LABELS
 from autofit_launcher.config.schema import Recipe, Value, WheelRule
 from autofit_launcher.errors import Fault
 from autofit_launcher.history.run_folder import RunFolder
@@ -31,8 +33,6 @@ from autofit_launcher.ladder.rungs import Ladder, Rung
 from autofit_launcher.ladder.twins import Finding, FindingKind
 from autofit_launcher.machine import devices, process, ranks
 from autofit_launcher.machine.devices import Budget
-from autofit_launcher.shared import interpreter
-from autofit_launcher.shared.orders import LABELS
 from autofit_launcher.trainers.ultralytics import arguments as yolo_arguments
 from autofit_launcher.trainers.ultralytics import checks, environment, recognise, resuming, small_training
 from autofit_launcher.trainers.ultralytics import data as yolo_data

@@ -12,9 +12,9 @@ from typing import Any
 
 import yaml
 
+from autofit_launcher.common import interpreter
 from autofit_launcher.errors import Fault, refusal
 from autofit_launcher.machine.packages import too_old
-from autofit_launcher.shared import interpreter
 from autofit_launcher.trainers.ultralytics import environment
 
 ELSEWHERE: Mapping[str, str] = {

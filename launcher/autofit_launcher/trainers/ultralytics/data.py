@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from autofit_launcher.common import interpreter
 from autofit_launcher.errors import Fault
 from autofit_launcher.machine import process
-from autofit_launcher.shared import interpreter
 from autofit_launcher.trainers.ultralytics import environment
 
 LONGEST_S = 120.0

@@ -11,8 +11,8 @@ import os
 import shutil
 from pathlib import Path
 
+from autofit_launcher.common import interpreter
 from autofit_launcher.machine.packages import package_folder
-from autofit_launcher.shared import interpreter
 
 BASE = {"ultralytics": ("autofit_launcher.trainers.ultralytics.inside.imports",)}
 """Modules that trial and full run import before a CPU budget is taken (``Command.base``): the same in both, so the base is the same."""

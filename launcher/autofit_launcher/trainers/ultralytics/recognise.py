@@ -17,9 +17,9 @@ from typing import Any
 from autofit_launcher.adapter.commands import script_among
 from autofit_launcher.adapter.python_source import files_of
 from autofit_launcher.adapter.recognised import Belief, Doubt, Understood, typed
+from autofit_launcher.common import interpreter
 from autofit_launcher.errors import PLACE, refusal
 from autofit_launcher.machine import process
-from autofit_launcher.shared import interpreter
 from autofit_launcher.trainers.ultralytics import arguments, environment
 
 LONGEST_S = 300.0

@@ -14,9 +14,9 @@ from typing import Any
 
 from autofit_launcher.adapter.commands import Checkpoint
 from autofit_launcher.adapter.protocol import NOT_FINITE
+from autofit_launcher.common import checkpoint_files, interpreter
 from autofit_launcher.errors import AutofitError
 from autofit_launcher.machine import process
-from autofit_launcher.shared import checkpoint_files, interpreter
 from autofit_launcher.trainers.ultralytics import environment
 
 MOST_LOOKED_AT = 5

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from autofit_launcher.shared.memory_failures import memory_failure
-from autofit_launcher.shared.report import Phase
+from autofit_launcher.common.memory_failures import memory_failure
+from autofit_launcher.common.report import Phase
 from tests.trainers.ultralytics.conftest import RunTrial
 
 SCRIPT = """import sys

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from autofit_launcher.shared.report import Phase
+from autofit_launcher.common.report import Phase
 from autofit_launcher.trainers.ultralytics.inside import hooks
 from tests.helpers.shapes import ShapesData
 from tests.trainers.ultralytics.conftest import RunTrial

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
+from autofit_launcher.common.report import Phase
 from autofit_launcher.ladder.rungs import Rung
 from autofit_launcher.ladder.verdict import Kind
 from autofit_launcher.machine.process import Ending
-from autofit_launcher.shared.report import Phase
 from autofit_launcher.trainers.suite import snapshot
 from autofit_launcher.trainers.ultralytics import environment as ultralytics_env
 from autofit_launcher.trainers.ultralytics.adapter import UltralyticsAdapter

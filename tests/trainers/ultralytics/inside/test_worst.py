@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from autofit_launcher.shared.orders import Orders
+from autofit_launcher.common.orders import Orders
 from autofit_launcher.trainers.ultralytics.inside.worst import (
     MicroBatch,
     TrialBatches,

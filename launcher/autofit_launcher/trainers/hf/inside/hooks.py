@@ -12,9 +12,9 @@ import contextlib
 import functools
 from typing import Any
 
+from ....common.report import SAID_ACCUMULATION, UPDATES, WORLD_SIZE, Phase
 from ....inside.after_import import Hook
 from ....inside.instrument import Instrument
-from ....shared.report import SAID_ACCUMULATION, UPDATES, WORLD_SIZE, Phase
 from . import deepspeed
 
 NEVER_ENDS = 1 << 20

@@ -9,11 +9,11 @@ import functools
 import math
 from typing import Any
 
+from ....common.report import SAID_ACCUMULATION, UPDATES, Phase
 from ....inside.after_import import Hook
 from ....inside.instrument import Instrument
 from ....inside.stubs import observe_micro_batch
 from ....inside.worst import batch_size, length
-from ....shared.report import SAID_ACCUMULATION, UPDATES, Phase
 
 _UNWANTED = ("EarlyStopping", "OnExceptionCheckpoint", "LearningRateFinder", "BatchSizeFinder")
 

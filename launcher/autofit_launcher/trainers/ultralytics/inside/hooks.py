@@ -9,10 +9,10 @@ import os
 from pathlib import Path
 from typing import Any
 
+from ....common.orders import LABELS
+from ....common.report import Phase
 from ....inside.after_import import Hook
 from ....inside.instrument import Instrument
-from ....shared.orders import LABELS
-from ....shared.report import Phase
 from . import validates
 
 LOGGERS = ("clearml", "comet", "dvc", "hub", "mlflow", "neptune", "platform", "raytune", "wb")

@@ -13,9 +13,9 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+from ....common.report import SAID_ACCUMULATION, Phase
 from ....inside import loss_scale
 from ....inside.instrument import Instrument
-from ....shared.report import SAID_ACCUMULATION, Phase
 from . import worst
 
 _Trainer: Any = object

@@ -6,8 +6,8 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+from ....common.report import Phase
 from ....inside.instrument import Instrument
-from ....shared.report import Phase
 from . import worst
 
 COVERED = ("detect", "segment", "pose", "obb")

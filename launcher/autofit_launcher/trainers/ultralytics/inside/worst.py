@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any
 
+from ....common.orders import Orders
 from ....inside.loaders import BESIDE
-from ....shared.orders import Orders
 
 FIGURES = 3
 """Ultralytics draws the first three batches of a validation."""

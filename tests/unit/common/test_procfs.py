@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from autofit_launcher.shared import procfs
+from autofit_launcher.common import procfs
 
 MIB = 2**20
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
@@ -43,7 +43,7 @@ def test_a_process_that_has_ended_has_no_memory_to_tell_of() -> None:
 def test_what_autofits_own_threads_take_in_a_process_is_no_work_of_its() -> None:
     code = """
 import threading, time
-from autofit_launcher.shared.procfs import Looks
+from autofit_launcher.common.procfs import Looks
 def spin():
     until = time.thread_time() + 0.2
     while time.thread_time() < until:

@@ -136,7 +136,7 @@ class ProbeSettings:
     records: str
     """Folder that gets PID/report.json of each process that trains."""
     orders: dict[str, Any] = field(default_factory=dict)
-    """``autofit_launcher.shared.orders.Orders`` as a dictionary."""
+    """``autofit_launcher.common.orders.Orders`` as a dictionary."""
     overlay: str = ""
     """Folder that takes what the script writes; empty: writes go where they go."""
     kept: tuple[str, ...] = ()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 
-from autofit_launcher.shared.procfs import Looks
+from autofit_launcher.common.procfs import Looks
 
 
 def test_it_looks_until_it_is_stopped_and_searches_before_the_first_look() -> None:

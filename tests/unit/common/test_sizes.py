@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from autofit_launcher.shared.sizes import format_number
+from autofit_launcher.common.sizes import format_number
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from autofit_launcher.shared import checkpoint_files
+from autofit_launcher.common import checkpoint_files
 
 
 def saved(path: Path) -> Path:
