@@ -93,9 +93,6 @@ class Could(NamedTuple):
     key: str
     rung: Rung | None
 
-    def as_record(self) -> CouldRecord:
-        return CouldRecord(flag=self.flag, key=self.key, rung=dict(self.rung.values) if self.rung is not None else None)
-
 
 class Screen:
     """Shows a launch as it goes on; this one shows nothing."""
@@ -244,8 +241,8 @@ class Fit:
         between = self.status is Status.DONE and not (self.fit_only or self.attempts)  # its trials and its full run: it isn't done
         same = SameTrainingRecord(**self.same.as_record(), **({"refused": self.refused} if self.refused else {})) if self.same else None
         known = {
-            "waits_for": self.waits_for, "could_fit": [one.as_record() for one in self.could_fit], "run": self.outcome,
-            "memory": self.memory,
+            "waits_for": self.waits_for, "run": self.outcome, "memory": self.memory,
+            "could_fit": [CouldRecord(flag=flag, key=key, rung=dict(at.values) if at else None) for flag, key, at in self.could_fit],
             "trying": RungRecord(**self.trying.told, effective_batch=self.trying.effective_batch) if self.trying is not None else None,
             "misread": self.misread.as_record() if self.misread is not None else None,
             "steps": self.steps.as_record() if self.steps is not None else None,
@@ -274,8 +271,7 @@ class Fit:
         return SameTrainingRecord(**self.certificate(rung).as_record())
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Need:
+class Need(NamedTuple):
     """The memory that the cheapest of the failing trials would have needed."""
 
     trial: Trial
@@ -511,7 +507,7 @@ def try_one(draft: Draft, screen: Screen) -> tuple[Trial, dict[str, Any]]:
         if (wrong := misread(job, tried)) is not None:
             screen.say(f"{wrong.words(job.adapter.asked.read_at)}. So its micro-batch isn't turned")
     job.folder.forget_cache()
-    record = {"status": "done", **tried.as_record(), "run_dir": str(job.folder.path), "report": tried.report}
+    record = {"status": "done", **tried.record().written(), "run_dir": str(job.folder.path), "report": tried.report}
     job.folder.replace_json(job.folder.record, record)
     return tried, record
 

@@ -157,7 +157,7 @@ def _fit(job: Job, now: Mapping[str, str], trials: Sequence[Trial], chosen: Tria
         made=kept_fits.now(), training=job.training, digest=digest_of(now), depends_on=dict(now), device=str(job.budget),
         rung_index=chosen.rung.index, rung=dict(chosen.rung.values), least_cap_bytes=min(int(chosen.verdict.peak_bytes * MARGIN), cap),
         most_cap_bytes=cap if chosen.rung.index else kept_fits.ANY_CAP,
-        trials=[KeptTrialRecord(**one.as_record(), report=plain(one.report)) for one in made], run_dir=str(job.folder.path),
+        trials=[KeptTrialRecord(**one.record().written(), report=plain(one.report)) for one in made], run_dir=str(job.folder.path),
         same=plain(same.as_record()),
     )  # fmt: skip
 

@@ -73,10 +73,6 @@ class Trial:
             folder=str(self.folder), **{key: value for key, value in told.items() if value},
         )  # fmt: skip
 
-    def as_record(self) -> dict[str, Any]:
-        """The trial as ``--json`` prints it."""
-        return self.record().written()
-
     @property
     def effective_batch(self) -> int:
         """Samples per optimizer step as the trial saw them, a script's own processes and accumulation included.

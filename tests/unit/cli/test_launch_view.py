@@ -107,7 +107,7 @@ def test_a_batch_that_no_trial_saw_is_not_told_as_a_fact(tmp_path: Path) -> None
         assert ("(effective batch 64, as asked)" in text) is seen
         assert ("(effective batch 64 as told; the trial could not see it)" in text) is not seen
         fit = Fit(job=here, trials=[trial], chosen=trial, status=Status.DONE)
-        assert fit.as_record()["effective_batch_seen"] is seen and trial.as_record()["effective_batch_seen"] is seen
+        assert fit.as_record()["effective_batch_seen"] is seen and trial.record().effective_batch_seen is seen
 
 
 def test_why_a_rung_that_fits_was_refused_is_told_beside_what_might_fit(tmp_path: Path) -> None:
