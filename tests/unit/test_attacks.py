@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,8 +21,8 @@ from autofit_launcher.cli import main
 from autofit_launcher.common import activity
 from autofit_launcher.common.words import masked, visible
 from autofit_launcher.full_run import run
-from autofit_launcher.history import owner, runs
-from autofit_launcher.history.records import CheckpointRecord
+from autofit_launcher.history import kept_fits, owner, runs
+from autofit_launcher.history.records import CheckpointRecord, Record
 from autofit_launcher.history.run_folder import RunFolder
 from autofit_launcher.ladder.rungs import Rung
 from autofit_launcher.page import page
@@ -122,6 +123,8 @@ def test_verbs_that_run_nothing_start_no_process_and_make_no_file(here: Path) ->
 def test_what_a_launch_writes_is_its_users_alone(here: Path) -> None:
     folder = RunFolder.create(ROOT, "demo")
     assert stat.S_IMODE(folder.path.stat().st_mode) == 0o700
+    kept_fits.forget(None)
+    assert stat.S_IMODE(kept_fits.folder().stat().st_mode) == 0o700
 
 
 # -- words of others
@@ -195,6 +198,165 @@ def test_a_page_holds_no_markup_of_others(here: Path) -> None:
                 attempts=[{"ended": script, "evidence": script}], device={"name": script, "kind": "cpu", "notes": [script]})  # fmt: skip
     (run / "run.stderr.log").write_text(script)
     assert "<script>" not in page.render([runs.run_in(run)]) and "<img" not in page.render([runs.run_in(run)])
+
+
+# -- run folders
+
+VALUES: tuple[Any, ...] = (
+    float("nan"),
+    float("inf"),
+    -1,
+    10**400,
+    1e308,
+    2**62,
+    "",
+    STEERS,
+    "x\ny",
+    [],
+    {},
+    None,
+    True,
+    [[]],
+    {"a": {}},
+    "9" * 5000,
+)
+
+
+def leaves(node: Any, way: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Ways to every part of a value."""
+    for key, inside in node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ():
+        yield (*way, key)
+        yield from leaves(inside, (*way, key))
+
+
+def edited(node: Any, way: tuple[Any, ...], value: Any) -> Any:
+    copy = json.loads(json.dumps(node))
+    inside = copy
+    for key in way[:-1]:
+        inside = inside[key]
+    inside[way[-1]] = value
+    return copy
+
+
+VERBS = (
+    ["runs"],
+    ["runs", "--peaks"],
+    ["watch"],
+    ["watch", "--json"],
+    ["logs"],
+    ["explain"],
+    ["report"],
+    ["stop", "RUN"],
+    ["resume", "RUN"],
+)
+
+
+def all_verbs(run: Path, capfd: pytest.CaptureFixture[str], what: object) -> None:
+    for verb in VERBS:
+        began = time.process_time()
+        main.run([word.replace("RUN", str(run)) for word in verb])
+        said = "".join(capfd.readouterr())
+        assert "Traceback" not in said and "\x1b" not in said and time.process_time() - began < 5, (what, verb, said)
+
+
+def test_no_edited_record_is_a_traceback(capfd: pytest.CaptureFixture[str]) -> None:
+    rung = {"rung_index": 1, "rung": {"micro_batch": 4}, "accumulation": 2}
+    trial = {
+        **rung,
+        "verdict": "out_of_memory",
+        "seconds": 3.0,
+        "peak_bytes": 5,
+        "why": "x",
+        "phase": "train",
+        "same_training": {"gradient": "x"},
+    }
+    run = ended(
+        ROOT, "failed", ladder=[rung], trials=[trial], given_up={"micro_batch": {"asked": 8, "used": 4}}, chosen_rung_index=1, command="x",
+        attempts=[{**rung, "ended": "crashed", "left": [{"path": "x", "done": 1.0, "unit": "epochs"}], "next": {"move": "stop"}}],
+        kept={"used": True, "made": "x"}, run={"returncode": 1, "ended": "x"}, memory={"trial_peak_bytes": 1, "run_peak_bytes": 2}, cwd=".",
+        environment={"python": "3"}, could_fit=[{"flag": "x", "rung": {"micro_batch": 1}}], format=2, results={"loss": 1.0},
+    )  # fmt: skip
+    record = json.loads((run / "record.json").read_text())
+    record["device"]["neighbours"] = [{"pid": 1, "used_bytes": 2}]
+    for number, way in enumerate(leaves(record)):
+        (run / "record.json").write_text(json.dumps(edited(record, way, VALUES[number * 7 % len(VALUES)])))
+        for verb in VERBS if number % 9 == 0 else (["watch"], ["report"]):
+            main.run([word.replace("RUN", str(run)) for word in verb])
+            said = "".join(capfd.readouterr())
+            assert "Traceback" not in said and "\x1b" not in said, (way, verb, said)
+
+
+def made(path: Path, kind: str) -> None:
+    path.unlink(missing_ok=True)
+    if kind == "fifo":
+        os.mkfifo(path)
+    elif kind == "folder":
+        path.mkdir()
+    elif kind == "huge":
+        with path.open("wb") as file:
+            file.truncate(2 << 30)
+    elif kind == "device":
+        path.symlink_to("/dev/zero")
+    else:
+        path.write_bytes(
+            {
+                "latin": b'{"status": "\xe9"}',
+                "deep": b"[" * 100_000,
+                "newer": b'{"format": 99, "status": "x", "new": {"a": 1}}',
+                "list": b"[1]",
+            }[kind]
+        )
+
+
+@pytest.mark.parametrize("kind", ["fifo", "folder", "huge", "device", "latin", "deep", "newer", "list"])
+@pytest.mark.parametrize(
+    "name", ["record.json", "owner.json", "submission.json", "series.jsonl", "recipe.yaml", "run.stderr.log", "trials/001/report.json"]
+)
+def test_no_file_of_a_run_folder_holds_a_verb_up(name: str, kind: str, capfd: pytest.CaptureFixture[str]) -> None:
+    run = ended(ROOT, "failed", trying={"rung_index": 1})
+    RunFolder(run).trial(1)
+    if kind == "huge" and name.endswith(".log"):
+        return  # which `autofit logs` shows to its end
+    made(run / name, kind)
+    all_verbs(run, capfd, (name, kind))
+
+
+def test_a_run_of_a_newer_autofit_is_left_as_it_is(capfd: pytest.CaptureFixture[str]) -> None:
+    run = ended(ROOT, "failed", format=99, new={"a": 1})
+    (run / "recipe.yaml").write_text("name: x\n")
+    before = (run / "record.json").read_bytes()
+    assert "format 99" in refused(capfd, "resume", str(run)) and (run / "record.json").read_bytes() == before
+    assert Record.read(run / "record.json") is not None
+
+
+@pytest.mark.parametrize("kind", ["another's", "everybody's", "fifo", "newer", "damaged"])
+def test_a_history_that_others_wrote_proves_nothing_and_stays(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = kept_fits._file("mine", "d" * 64)
+    file.parent.mkdir(parents=True)
+    file.write_text('{"uses": ["x"], "later": 1}' if kind != "damaged" else "{")
+    file.chmod(0o666 if kind == "everybody's" else 0o600)
+    if kind == "fifo":
+        made(file, kind)
+    if kind == "another's":
+        monkeypatch.setattr(os, "geteuid", lambda: 4711)
+    assert kept_fits.of("mine", "d" * 64).uses == (["x"] if kind == "newer" else [])
+    assert main.run(["fits"]) == 0 and file.exists()
+
+
+def test_a_temporary_name_is_no_way_to_another_file(here: Path) -> None:
+    run, mine = ended(ROOT, "done"), here / "mine"
+    mine.write_text("mine")
+    (run / f".report.html.{os.getpid()}").symlink_to(mine)
+    page.write([run], run / "report.html")
+    assert mine.read_text() == "mine" and not (run / "report.html").is_symlink()
+
+
+def test_explain_takes_no_longer_for_what_never_ends(capfd: pytest.CaptureFixture[str]) -> None:
+    for kind in ("huge", "fifo", "device"):
+        made(Path("log"), kind)
+        began = time.process_time()
+        main.run(["explain", "log"])
+        assert "Traceback" not in "".join(capfd.readouterr()) and time.process_time() - began < 5, kind
 
 
 # -- stop, prune, shell

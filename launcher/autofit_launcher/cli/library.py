@@ -8,6 +8,7 @@ from pathlib import Path
 import yaml
 
 from autofit_launcher.cli.call import Answer, Call
+from autofit_launcher.common import files
 from autofit_launcher.config.recipe_files import JOBS, recipe_files
 from autofit_launcher.errors import ExitCode, did_you_mean, refusal
 
@@ -27,7 +28,8 @@ def recipes(call: Call) -> Answer:
 
 def _summary(path: Path) -> str:
     try:
-        return str((yaml.safe_load(path.read_text(encoding="utf-8")) or {}).get("summary", ""))
+        said = (yaml.safe_load(files.read(path)) or {}).get("summary", "")
+        return said if isinstance(said, str) else ""
     except (OSError, ValueError, yaml.YAMLError, AttributeError, RecursionError) as error:
         return f"(can't be read: {str(error).splitlines()[0]})"
 
@@ -69,7 +71,7 @@ def show(call: Call) -> Answer:
     name = said if said in recipe_files() else Path(said).stem
     path = _file(name)
     try:
-        text = path.read_text(encoding="utf-8", errors="replace").rstrip("\n")
+        text = files.read(path).decode(errors="replace").rstrip("\n")
     except OSError as error:
         raise refusal(f"can't be read: {error.strerror}", "Make it readable.", where=str(path)) from error
     call.terminal.complain(f"{path}:")

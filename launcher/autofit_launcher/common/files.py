@@ -4,16 +4,65 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import errno
 import json
 import os
 import re
+import stat
 from collections.abc import Callable, Mapping
 from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 CODE = (".py", ".pyx", ".pyi", ".so", ".pyd", ".cu", ".cpp", ".c", ".h", ".yaml", ".yml", ".toml", ".ini", ".cfg", ".gin", ".pth")
 """Suffixes of files that may be a program's code or settings."""
+
+
+MOST_BYTES = 64 << 20
+"""Bytes that are read of a file which somebody else may have put there."""
+
+
+def opened(path: Path) -> BinaryIO:
+    """Opens a plain file to read it. Waits for nobody. Raises OSError for a pipe, a folder, a device."""
+    file = open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))  # noqa: SIM115
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise OSError(errno.EISDIR, "it is no plain file", str(path))
+    return file
+
+
+def read(path: Path, *, mine: bool = False) -> bytes:
+    """Reads a plain file whole. Raises OSError for one that is too large; with ``mine`` also for one that another user may have written."""
+    with opened(path) as file:
+        status = os.fstat(file.fileno())
+        if status.st_size > MOST_BYTES:
+            raise OSError(errno.EFBIG, "it is too large", str(path))
+        if mine and (status.st_uid != os.geteuid() or status.st_mode & stat.S_IWOTH):
+            raise OSError(errno.EACCES, "another user may have written it", str(path))
+        return file.read(MOST_BYTES)
+
+
+def tail(path: Path, *, most_bytes: int = 256 << 10) -> str:
+    """The end of a file, as text; empty where it can't be read."""
+    with contextlib.suppress(OSError), opened(path) as file:
+        file.seek(max(0, os.fstat(file.fileno()).st_size - most_bytes))
+        return file.read(most_bytes).decode("utf-8", errors="replace")
+    return ""
+
+
+def json_object(text: bytes) -> dict[str, Any]:
+    """The object that a text of JSON is; empty where it is none."""
+    with contextlib.suppress(ValueError, RecursionError):
+        value = json.loads(text)
+        return value if isinstance(value, dict) else {}
+    return {}
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A file's one JSON object; empty where it can't be read."""
+    with contextlib.suppress(OSError):
+        return json_object(read(path))
+    return {}
 
 
 def replace(path: Path, text: str) -> None:
@@ -26,7 +75,8 @@ def replace_bytes(path: Path, content: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with beside.open("wb") as file:
+        beside.unlink(missing_ok=True)
+        with beside.open("xb") as file:  # never through a link that others have put there
             file.write(content)
             file.flush()
             os.fsync(file.fileno())

@@ -7,7 +7,6 @@ All sizes are bytes, all times are monotonic seconds.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -185,9 +184,7 @@ class TrialReport:
     @classmethod
     def read(cls, path: Path) -> TrialReport | None:
         """The report at ``path``, or None where the child never got so far as to write one."""
-        try:
-            raw = json.loads(path.read_text(encoding="utf-8"))
-        except FileNotFoundError:
+        if not (raw := files.read_json(path)):
             return None
         failure = raw.pop("failure", None)
         if failure is not None:

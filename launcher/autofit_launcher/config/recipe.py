@@ -14,6 +14,7 @@ from omegaconf.errors import OmegaConfBaseException
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from autofit_launcher.common import files
 from autofit_launcher.config.schema import Recipe, WheelRule
 from autofit_launcher.errors import COMMAND_LINE, PLACE, Fault, did_you_mean
 from autofit_launcher.paths import short
@@ -43,7 +44,7 @@ class Provenance:
     def _in_recipe(self, key: str) -> bool:
         """Tells whether the recipe's file holds the key, whatever option of its group was typed."""
         try:
-            node: Any = yaml.safe_load(self.file.read_text(encoding="utf-8")) if self.file is not None else {}
+            node: Any = yaml.safe_load(files.read(self.file)) if self.file is not None else {}
         except (OSError, ValueError, yaml.YAMLError):
             return False
         for part in key.split("."):

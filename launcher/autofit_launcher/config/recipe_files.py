@@ -7,6 +7,7 @@ from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
+from autofit_launcher.common import files
 from autofit_launcher.paths import entry_points, home
 
 JOBS = "jobs"
@@ -45,7 +46,7 @@ def _is_recipe(path: Path) -> bool:
     import yaml
 
     try:
-        said = yaml.safe_load(path.read_text(encoding="utf-8"))
+        said = yaml.safe_load(files.read(path))
     except (OSError, ValueError, yaml.YAMLError, RecursionError):
         return False
     return isinstance(said, dict) and isinstance(said.get("ask"), dict) and "micro_batch" in said["ask"]

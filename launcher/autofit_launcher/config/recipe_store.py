@@ -17,6 +17,7 @@ from hydra.core.config_store import ConfigNode, ConfigStore
 from omegaconf import Container, DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from autofit_launcher.common import files
 from autofit_launcher.config.recipe_files import recipe_files
 from autofit_launcher.config.schema import Recipe
 from autofit_launcher.errors import PLACE, BadInput, Fault, did_you_mean
@@ -62,7 +63,7 @@ class _Stored(ConfigNode):
 def _read(file: Path) -> tuple[str, str]:
     """Reads a recipe's file. Returns (its text, the name of its place). Raises BadInput where that can't be done."""
     try:
-        return file.read_text(encoding="utf-8-sig"), short(file)
+        return files.read(file).decode("utf-8-sig"), short(file)
     except UnicodeDecodeError as error:
         _refuse(short(file), f"byte {error.start} is not UTF-8", "Save the file as UTF-8.")
     except OSError as error:

@@ -18,6 +18,7 @@ import yaml
 from autofit_launcher.adapter import build
 from autofit_launcher.adapter.protocol import Adapter
 from autofit_launcher.adapter.registry import load_adapter
+from autofit_launcher.common import files
 from autofit_launcher.common.activity import doing
 from autofit_launcher.common.sizes import format_size
 from autofit_launcher.config.recipe import Draft, Provenance, as_yaml, from_plain
@@ -308,8 +309,8 @@ def draft_of(path: Path, words: Sequence[str] = ()) -> Draft:
     """The recipe in a run folder, with the overrides given now."""
     recipe = path / "recipe.yaml"
     try:
-        plain = yaml.safe_load(recipe.read_text(encoding="utf-8"))
-    except (OSError, ValueError, yaml.YAMLError) as error:
+        plain = dict(yaml.safe_load(files.read(recipe)))
+    except (OSError, ValueError, TypeError, RecursionError, yaml.YAMLError) as error:
         raise _refused(recipe, f"can't be read: {error}", _ANEW) from error
     for word in words:
         key, equals, value = word.partition("=")

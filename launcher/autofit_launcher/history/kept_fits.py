@@ -147,7 +147,7 @@ def changed(training: str, digest: str) -> Iterator[KnownFits]:
 
 @contextmanager
 def _locked() -> Iterator[None]:
-    folder().mkdir(parents=True, exist_ok=True)
+    folder().mkdir(mode=0o700, parents=True, exist_ok=True)
     with (folder() / ".lock").open("w") as lock:
         with suppress(OSError):  # a file system without locks: of two launches at the same moment the last one wins
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -183,7 +183,7 @@ def _files(training: str | None = None) -> dict[Path, KnownFits | None]:
 
 def _read(path: Path) -> KnownFits | None:
     with suppress(OSError, ValidationError):
-        return KnownFits.model_validate_json(path.read_bytes()) if path.is_file() else None
+        return KnownFits.model_validate_json(files.read(path, mine=True))
     return None
 
 
@@ -191,7 +191,7 @@ def day(at: str) -> str:
     """A stored time as text, in the local time zone."""
     try:
         return datetime.fromisoformat(at).astimezone().strftime("%-d %b %H:%M")
-    except ValueError:
+    except (ValueError, OverflowError):
         return "an unknown day"
 
 

@@ -12,8 +12,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator
 
+from autofit_launcher.common import files
 from autofit_launcher.common.sizes import format_number
 
 FORMAT = 2
@@ -42,6 +43,13 @@ class RecordPart(BaseModel):
     """A part of a file of JSON, whose keys are its fields."""
 
     model_config = ConfigDict(extra="allow", frozen=True, ser_json_inf_nan="constants", use_attribute_docstrings=True)
+
+    @field_validator("*")
+    @classmethod
+    def _a_number_of_ours(cls, told: Any, info: ValidationInfo) -> Any:
+        """Takes the default for a number that no autofit has written: NaN, one without end, one that no clock or memory comes to."""
+        strange = isinstance(told, (int, float)) and not abs(told) < 2**63
+        return cls.model_fields[str(info.field_name)].get_default() if strange else told
 
     @classmethod
     def whole(cls, **known: Any) -> Self:
@@ -349,7 +357,7 @@ class Record(RecordPart):
     def read(cls, path: Path) -> Self | None:
         """Reads a record; None if there is no file, it is torn, or of another shape."""
         with suppress(OSError, ValidationError):
-            return cls.model_validate_json(path.read_bytes())
+            return cls.model_validate_json(files.read(path))
         return None
 
 

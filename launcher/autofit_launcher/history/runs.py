@@ -188,7 +188,7 @@ class Run:
         """Phase of the trial that is under way; empty where none is."""
         if self.known.trying is None:
             return ""
-        return str(read_json(self.folder.path / "trials" / f"{self.known.trying.rung_index:03d}" / "report.json").get("phase", "start"))
+        return str(files.read_json(self.folder.trials / f"{self.known.trying.rung_index:03d}" / "report.json").get("phase", "start"))
 
     @property
     def attempt(self) -> int:
@@ -291,8 +291,8 @@ TAIL_BYTES = 64 * 1024
 class Reader:
     """Reads one run repeatedly; of its series only what is new."""
 
-    def __init__(self, path: Path, *, series_bytes: int | None = None, look: Look | None = None) -> None:
-        """``series_bytes``: at most so much of the series, its end; None: all of it. ``look`` asks SLURM for the job that it was handed
+    def __init__(self, path: Path, *, series_bytes: int = files.MOST_BYTES, look: Look | None = None) -> None:
+        """``series_bytes``: at most so much of the series, its end. ``look`` asks SLURM for the job that it was handed
         to; None: SLURM isn't asked."""
         self._look, self._ask_next = look, 0.0
         self._seen: JobSeen | None = None
@@ -317,10 +317,3 @@ class Reader:
         if time.monotonic() >= self._ask_next:
             self._seen, self._ask_next = self._look(handed), time.monotonic() + ASK_S
         return self._seen
-
-
-def read_json(path: Path) -> Mapping[str, Any]:
-    """A file's one JSON object; empty where it can't be read."""
-    with suppress(OSError):
-        return series.json_object(path.read_bytes())
-    return {}

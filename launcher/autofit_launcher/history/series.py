@@ -18,6 +18,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from autofit_launcher.common import files
+
 DENSE_S = 3600.0
 """Seconds since the run began in which there is a line for each look."""
 EVERY_S = 10.0
@@ -48,17 +50,14 @@ class Series:
 
 def _began(path: Path) -> float | None:
     """The time of the first line; None where there is none."""
-    with suppress(OSError, ValueError, KeyError, TypeError), path.open(encoding="utf-8", errors="replace") as file:
-        return float(json.loads(file.readline())["at"])
+    with suppress(OSError, KeyError, TypeError), files.opened(path) as file:
+        return float(files.json_object(file.readline())["at"])
     return None
 
 
 def _torn(path: Path) -> bool:
     """Tells whether the last line was not written to its end."""
-    with suppress(OSError), path.open("rb") as file:
-        file.seek(-1, os.SEEK_END)
-        return file.read() != b"\n"
-    return False
+    return files.tail(path, most_bytes=1) not in ("\n", "")
 
 
 def read(path: Path) -> list[dict[str, Any]]:
@@ -68,7 +67,12 @@ def read(path: Path) -> list[dict[str, Any]]:
 
 def points(lines: GrowingLines) -> list[dict[str, Any]]:
     """The fresh lines that tell of a moment; what a person has edited otherwise is passed over."""
-    return [line for line in lines.fresh() if isinstance(line.get("at"), (int, float))]
+    told = ({key: value for key, value in line.items() if _is_told(key, value)} for line in lines.fresh())
+    return [line for line in told if "at" in line]
+
+
+def _is_told(key: str, value: object) -> bool:
+    return isinstance(value, str) if key == "phase" else key == "loss" or (isinstance(value, (int, float)) and abs(value) < 2**63)
 
 
 def _told(value: Any) -> Any:
@@ -91,33 +95,25 @@ def seconds_left(lines: Sequence[Mapping[str, Any]], *, since: float) -> float |
 class GrowingLines:
     """A file of JSON lines that grows."""
 
-    def __init__(self, path: Path, *, most_bytes: int | None = None) -> None:
-        """``most_bytes``: at most so much of what is there at the first look, its end; None: all of it."""
+    def __init__(self, path: Path, *, most_bytes: int = files.MOST_BYTES) -> None:
+        """``most_bytes``: at most so much of what is there at the first look, its end."""
         self._path, self._most_bytes = path, most_bytes
         self._at: int | None = None
 
     def fresh(self) -> list[dict[str, Any]]:
         """The whole lines since the last look."""
-        with suppress(OSError), self._path.open("rb") as file:
+        with suppress(OSError), files.opened(self._path) as file:
             at = self._first(file) if self._at is None else self._at
             file.seek(at)
             whole, newline, _ = file.read().rpartition(b"\n")
             self._at = at + len(whole) + len(newline)
-            return [value for line in whole.splitlines() if (value := json_object(line))]
+            return [value for line in whole.splitlines() if (value := files.json_object(line))]
         return []
 
     def _first(self, file: BinaryIO) -> int:
         """Offset of the first line that is read."""
-        if not self._most_bytes or (size := os.fstat(file.fileno()).st_size) <= self._most_bytes:
+        if (size := os.fstat(file.fileno()).st_size) <= self._most_bytes:
             return 0
         file.seek(size - self._most_bytes)
         file.readline()  # the rest of a line that begins before it
         return file.tell()
-
-
-def json_object(line: bytes) -> dict[str, Any]:
-    """The object that a line of JSON is; empty where it is none."""
-    with suppress(ValueError):
-        value = json.loads(line)
-        return value if isinstance(value, dict) else {}
-    return {}

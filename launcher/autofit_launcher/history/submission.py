@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field, TypeAdapter
 
 from autofit_launcher.common import files
 
@@ -20,7 +22,7 @@ WORDS = "slurm"
 class Submission:
     """A launch that was handed to SLURM."""
 
-    job: str
+    job: Annotated[str, Field(pattern=r"^(\d[\w+]*)?$")]
     """The job's id; empty until SLURM has taken it."""
     name: str
     """The job's name: the run folder's. By it a job of the same id on another cluster isn't taken for ours."""
@@ -59,14 +61,15 @@ class JobSeen:
         return self.waits or self.runs
 
 
+_SHAPE = TypeAdapter(Submission)
 Look = Callable[[Submission], JobSeen | None]
 """Asks SLURM for a job; None where it can't be asked."""
 
 
 def read(folder: Path) -> Submission | None:
     """The submission of a run folder; None for a launch that was handed to nobody."""
-    with suppress(OSError, ValueError, TypeError):
-        return Submission(**json.loads((folder / NAME).read_bytes()))
+    with suppress(OSError, ValueError):
+        return _SHAPE.validate_json(files.read(folder / NAME))
     return None
 
 

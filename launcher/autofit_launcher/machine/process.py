@@ -32,7 +32,7 @@ from typing import BinaryIO, Protocol
 
 import psutil
 
-from autofit_launcher.common import procfs
+from autofit_launcher.common import files, procfs
 from autofit_launcher.common.orders import ASKS_STACKS, HELD, TEMPORARY
 from autofit_launcher.errors import Interrupted
 from autofit_launcher.machine.bars import WIDE
@@ -106,7 +106,7 @@ class Child:
 
     def tail(self, log: Path) -> str:
         """The end of its output in that log, as text."""
-        return self.words[log][-_TAIL_BYTES:].decode("utf-8", errors="replace") if log in self.words else tail(log)
+        return self.words[log][-_TAIL_BYTES:].decode("utf-8", errors="replace") if log in self.words else files.tail(log)
 
     def send(self, number: int) -> None:
         """Sends a signal to the child's whole session; does nothing if it is gone."""
@@ -328,17 +328,6 @@ def _kill_later(child: Child, grace_s: float) -> None:
     with contextlib.suppress(subprocess.TimeoutExpired):
         child.process.wait(timeout=grace_s)
     child.send(signal.SIGKILL)
-
-
-def tail(path: Path, *, most_bytes: int = _TAIL_BYTES) -> str:
-    """The end of a log, as text."""
-    try:
-        with path.open("rb") as file:
-            size = file.seek(0, os.SEEK_END)
-            file.seek(max(0, size - most_bytes))
-            return file.read().decode("utf-8", errors="replace")
-    except FileNotFoundError:
-        return ""
 
 
 def _width(stream: Shows) -> int:

@@ -15,13 +15,13 @@ from autofit_launcher.common import files
 from autofit_launcher.common.report import Phase, TrialReport
 from autofit_launcher.common.sizes import format_duration, format_size
 from autofit_launcher.common.words import masked
+from autofit_launcher.errors import BadInput, refusal
 from autofit_launcher.history import series
 from autofit_launcher.history.records import Record, TrialRecord
 from autofit_launcher.history.run_folder import RunFolder
-from autofit_launcher.history.runs import Run, read_json, run_in
+from autofit_launcher.history.runs import Run, run_in
 from autofit_launcher.ladder import rungs
 from autofit_launcher.ladder.same_training import GIVEN_UP
-from autofit_launcher.machine.process import tail
 
 PHASES: Mapping[str, str] = {
     Phase.START: "start", Phase.SETUP: "set-up", Phase.TRAIN: "training", Phase.VALIDATE: "validation",
@@ -156,13 +156,14 @@ def failures(run: Run, record: Record) -> Iterator[tuple[str, str, str]]:
     for trial in _latest(record).values():
         if trial.verdict != "fits":
             place = run.folder.trials / f"{trial.rung_index:03d}"
-            said = str(read_json(place / "verdict.json").get("verdict", {}).get("evidence") or "").strip() or tail(place / "stderr.log")
-            yield f"Trial of rung {trial.rung_index}", sentence(trial.why), _shortened(said)
+            verdict = files.read_json(place / "verdict.json").get("verdict")
+            said = str(verdict.get("evidence") or "").strip() if isinstance(verdict, dict) else ""
+            yield f"Trial of rung {trial.rung_index}", sentence(trial.why), _shortened(said or files.tail(place / "stderr.log"))
     for attempt in record.attempts:
         if attempt.ended not in ("done", "interrupted"):
-            files = run.folder.attempt(attempt.number)
+            logs = run.folder.attempt(attempt.number)
             why = sentence(f"{spaced(attempt.ended)} in {phase(attempt.phase)}: {attempt.evidence}")
-            yield f"Attempt {attempt.number} of the full run", why, _shortened(tail(files.stderr) or tail(files.stdout))
+            yield f"Attempt {attempt.number} of the full run", why, _shortened(files.tail(logs.stderr) or files.tail(logs.stdout))
 
 
 def _shortened(text: str) -> str:
@@ -173,8 +174,13 @@ log = logging.getLogger(__name__)
 
 
 def write(folders: Sequence[Path], path: Path) -> Path:
-    """Writes the page of these runs, whole or not at all. Raises OSError."""
-    files.replace(path, render([run_in(folder) for folder in folders]))
+    """Writes the page of these runs, whole or not at all. Raises OSError, and BadInput for a record that somebody has edited."""
+    try:
+        text = render([run_in(folder) for folder in folders])
+    except Exception as error:  # whatever stands there
+        found = f"a record, or a trial's report, holds what can't be shown ({type(error).__name__}: {error})"
+        raise refusal(found, "Name another run; its logs are as they were.", where=", ".join(map(str, folders))) from error
+    files.replace(path, text)
     return path
 
 
@@ -182,7 +188,7 @@ def at_the_end(folder: RunFolder) -> Path | None:
     """The page of a launch that is over, in its folder. Whatever goes wrong with it, the launch is what it is."""
     try:
         return write([folder.path], folder.report)
-    except Exception as error:  # a picture must never fail a run
+    except (OSError, BadInput) as error:  # a picture must never fail a run
         log.warning("no report was written: %s: %s", type(error).__name__, error)
         return None
 

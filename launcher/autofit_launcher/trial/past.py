@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from autofit_launcher import paths
+from autofit_launcher.common import files
 from autofit_launcher.ladder.search import Tried, tells
 from autofit_launcher.ladder.verdict import Kind, Verdict
 from autofit_launcher.trial.job import Job
@@ -60,7 +61,7 @@ def _lines(job: Job) -> list[dict[str, Any]]:
     """Reads the trials that are kept of this training, oldest first."""
     found: list[Any] = []
     with suppress(OSError):
-        for line in file().read_text(encoding="utf-8", errors="replace").splitlines():
+        for line in files.read(file(), mine=True).splitlines():
             with suppress(ValueError):
                 found.append(json.loads(line))
     return [said for said in found if isinstance(said, dict) and _of(job).items() <= said.items()]

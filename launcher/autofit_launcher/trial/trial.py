@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, cast
 
 from autofit_launcher.adapter.commands import Command, TrialPlan
 from autofit_launcher.adapter.registry import words_of
-from autofit_launcher.common import procfs
+from autofit_launcher.common import files, procfs
 from autofit_launcher.common.activity import doing
 from autofit_launcher.common.memory_failures import Source, lost_in
 from autofit_launcher.common.orders import RANKS, REPORT, STACKS, Orders
@@ -131,7 +131,7 @@ def run(job: Job, rung: Rung) -> Trial:
     orders = _orders(job, rung, plan, place)
     try:
         trial = _tried(job, rung, orders, plan)
-        if not trial.verdict.fits and "pidfd_getfd" in process.tail(place / "stderr.log") and devices.steps_back():
+        if not trial.verdict.fits and "pidfd_getfd" in files.tail(place / "stderr.log") and devices.steps_back():
             trial = _noted(_tried(job, rung, orders, plan), STEPPED_BACK)
         if _squeezed_alone(trial) and trial.report.facts.get(SEARCHES):
             orders = replace(orders, searches=False)
@@ -377,7 +377,7 @@ def _finished(job: Job, rung: Rung, ended: _Ended, plan: TrialPlan) -> Trial:
     if verdict.source is not None and verdict.source in words.cures:
         verdict = replace(verdict, why=f"{verdict.why}; {words.cures[verdict.source]}")
     if not verdict.fits and not verdict.evidence.strip():
-        verdict = replace(verdict, evidence=process.tail(logs[0]))
+        verdict = replace(verdict, evidence=files.tail(logs[0]))
     trial = Trial(
         rung=rung, verdict=verdict, report=report or TrialReport(), seconds=ending.seconds, folder=Path(orders.folder),
         expects=plan.expects, rooms=tuple(rooms),
