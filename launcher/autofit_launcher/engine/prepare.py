@@ -221,10 +221,6 @@ def _to_be_made(draft: Draft) -> bool:
     return not typed or draft.provenance.where("prepare") == COMMAND_LINE
 
 
-# ----------------------------------------------------------------------------------------------------------------------
-# A launch that was begun before
-
-
 SECTIONS = ("recover", "device", "trial", "run", "launch")
 """Sections of the recipe that may be changed when a run is resumed; none of them changes the training itself."""
 _OVER = (Status.NO_RUNG_FITS, Status.CRASHED, Status.STALLED, Status.VACUOUS, Status.DIVERGED)

@@ -56,10 +56,6 @@ def lift() -> None:
         resource.setrlimit(resource.RLIMIT_DATA, (hard, hard))
 
 
-# ----------------------------------------------------------------------------------------------------------------------
-# CPU
-
-
 def _start_libraries() -> None:
     """Has PyTorch and NumPy take now what they take once for themselves, so that it counts as base, and not as the run's memory.
 
@@ -88,10 +84,6 @@ def _limit_cpu(cap_bytes: int) -> int:
     if folder := os.environ.get(HELD):
         replace(Path(folder) / f"{os.getpid()}.json", json.dumps({"base_bytes": base}))
     return base
-
-
-# ----------------------------------------------------------------------------------------------------------------------
-# CUDA
 
 
 def _limit_cuda(orders: Orders, cap_bytes: int) -> int:

@@ -182,10 +182,6 @@ class Recorder:
         self._phase_began, self._phase_batches, self._last_batch = self._clock(), 0, None
 
 
-# ----------------------------------------------------------------------------------------------------------------------
-# Versions and failures
-
-
 def _chain(error: BaseException) -> Iterator[BaseException]:
     """The exception, then what caused it, as a traceback would show them; outermost first."""
     seen: set[int] = set()

@@ -118,10 +118,6 @@ _NUMBERS = re.compile(r"\d+(\.\d+)?")
 """Numbers (shapes, sizes) are ignored when the words of two crashes are compared."""
 
 
-# ----------------------------------------------------------------------------------------------------------------------
-# What a failure rules out
-
-
 def dominated_by(ladder: Ladder, rung: Rung, history: Sequence[Tried]) -> Tried | None:
     """The real failure that rules ``rung`` out without a trial, or None.
 

@@ -142,10 +142,6 @@ class Finding:
     """1 where gradients grow with the accumulation, -1 where they shrink; of one row that is repeated for ``WEIGHTED``."""
 
 
-# ----------------------------------------------------------------------------------------------------------------------
-# The comparison
-
-
 def compare(first: Twin, other: Twin) -> Finding:
     """Compares two twins: first whether they can be compared, then samples, settings and gradients."""
     course = (_different(why, of) for of, why in _differences(first, other) if why)

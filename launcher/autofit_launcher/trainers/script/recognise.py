@@ -144,10 +144,6 @@ def _shorter(value: Any, part: float, grid: int) -> Any:
     return round(value * part, 3) if isinstance(value, float) else max(int(value * part) // grid * grid, grid)
 
 
-# ----------------------------------------------------------------------------------------------------------------------
-# Where settings stand
-
-
 def script_of(words: Sequence[str]) -> tuple[Path | None, int]:
     """The script among the words, or the file of the module that ``-m`` names; and where its own arguments begin."""
     begin = 1

@@ -97,10 +97,6 @@ def _divides(node: ast.AST) -> bool:
     return named and value is not None and any(isinstance(one, (ast.Div, ast.FloorDiv)) for one in ast.walk(value))
 
 
-# ----------------------------------------------------------------------------------------------------------------------
-# What a person names
-
-
 def pointed(script: Path | None, said: str) -> Place:
     """The value that ``--set`` names. Raises BadInput where there is none of that name, or several."""
     file, name = _file_of(said)

@@ -50,10 +50,6 @@ def _stem(path: PurePosixPath) -> str:
     return path.stem if path.suffix in (".pt", *_YAML) else path.name
 
 
-# ----------------------------------------------------------------------------------------------------------------------
-# What a name stands for
-
-
 @dataclass(frozen=True, slots=True)
 class Start:
     """The file that a model value stands for."""
@@ -132,10 +128,6 @@ def network_is_there() -> bool:
     parts = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
     asks = f"import socket; socket.create_connection(({parts.hostname!r}, {parts.port or 80}), timeout=2)"
     return process.output_of((sys.executable, "-Sc", asks), timeout_s=3)[0] == 0
-
-
-# ----------------------------------------------------------------------------------------------------------------------
-# What the installed version has and keeps
 
 
 def assets() -> frozenset[str]:

@@ -91,10 +91,6 @@ def _understood(words: Sequence[str], asked: Mapping[str, Any], args: Mapping[st
     )
 
 
-# ----------------------------------------------------------------------------------------------------------------------
-# Cards, and each card's part of the batch
-
-
 def _numbers(device: Any) -> tuple[int, ...]:
     """``device=0,1``, ``[0, 1]`` or ``cuda:0,1`` as numbers, whether or not they are here; empty for a CPU."""
     said = re.sub(r"[\[\]() ]", "", ",".join(map(str, device)) if isinstance(device, (list, tuple)) else str(device))
@@ -121,10 +117,6 @@ def _device(device: Any) -> Mapping[str, Any]:
     return {"kind": "cuda", "cards": list(found)} if len(found) > 1 else {"index": found[0]} if found and found[0] else {}
 
 
-# ----------------------------------------------------------------------------------------------------------------------
-# A yolo command
-
-
 def _read(words: Sequence[str]) -> tuple[dict[str, Any], str | None, str]:
     """Reads (arguments, task, mode) as Ultralytics' own command line reads them (cfg/__init__.py: merge_equals_args, bare words)."""
     pairs: dict[str, Any] = {}
@@ -142,10 +134,6 @@ def _read(words: Sequence[str]) -> tuple[dict[str, Any], str | None, str]:
         else:
             raise _refused(f"{word!r} is no argument of yolo", "Arguments are key=value, as in epochs=100.")
     return pairs, pairs.pop("task", task), pairs.pop("mode", mode) or "train"
-
-
-# ----------------------------------------------------------------------------------------------------------------------
-# A script
 
 
 def _trains(script: Path) -> bool:
