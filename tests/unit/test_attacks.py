@@ -15,11 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from autofit_launcher.adapter.commands import Command
-from autofit_launcher.cli import main
+from autofit_launcher.cli import main, suggestions
 from autofit_launcher.common import activity
 from autofit_launcher.common.words import masked, visible
+from autofit_launcher.config.recipe import Provenance, as_yaml, from_plain
 from autofit_launcher.full_run import run
 from autofit_launcher.history import kept_fits, owner, runs
 from autofit_launcher.history.records import CheckpointRecord, Record
@@ -97,7 +99,7 @@ def hook(event, args):
     if writes or event in ("subprocess.Popen", "os.posix_spawn", "os.fork", "os.exec", "os.system", "os.rename", "os.remove", "os.chmod",
                            "os.symlink", "os.link", "os.kill", "socket.connect") or (event == "os.mkdir" and args[0] != "."):
         seen.append((event, args))
-from autofit_launcher.cli import main
+from autofit_launcher.cli import main, suggestions
 sys.dont_write_bytecode = True
 sys.addaudithook(hook)
 for line in sys.stdin.read().splitlines():
@@ -125,6 +127,23 @@ def test_what_a_launch_writes_is_its_users_alone(here: Path) -> None:
     assert stat.S_IMODE(folder.path.stat().st_mode) == 0o700
     kept_fits.forget(None)
     assert stat.S_IMODE(kept_fits.folder().stat().st_mode) == 0o700
+
+
+def test_secrets_of_the_environment_stay_interpolations(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    args = {"a": "${oc.env:HF_TOKEN}", "b": ["--d ${data} --t=${oc.env:HF_TOKEN}"], "c": r"\${oc.env:HF_TOKEN}", "d": "${oc.env:HOME}"}
+    Path("recipes/mine.yaml").write_text(yaml.safe_dump({"data": "here", "ask": {"micro_batch": 4}, "trainer": {"args": args}}))
+    (draft,) = suggestions.drafts(["recipe=mine"], program="autofit")
+    assert draft.recipe is not None
+    given = draft.recipe.trainer.args
+    assert given["a"] == SECRET and given["b"] == [f"--d here --t={SECRET}"] and given["c"] == args["a"]
+    written = as_yaml(draft.recipe)
+    assert SECRET not in written and args["a"] in written
+    again = from_plain(yaml.safe_load(written), Provenance()).recipe
+    assert again is not None and again.trainer.args == given and as_yaml(again) == written
+    monkeypatch.delenv("HF_TOKEN")
+    monkeypatch.setenv("HOME", "/another")
+    gone = from_plain(yaml.safe_load(written), Provenance())
+    assert gone.recipe is None and "HF_TOKEN" in gone.faults[0].found, "a run doesn't go on with another training"
 
 
 # -- words of others

@@ -101,7 +101,7 @@ def written_at(path: Path) -> float:
     return 0.0
 
 
-def plain(value: Any, *, text: Callable[[str], str] = str) -> Any:
+def plain(value: Any, *, text: Callable[[str], Any] = str) -> Any:
     """Dataclasses, parts of records, enums, paths and tuples as JSON knows them. ``text``: what becomes of a text."""
     if hasattr(value, "written"):
         return plain(value.written(), text=text)

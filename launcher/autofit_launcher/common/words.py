@@ -35,9 +35,14 @@ def _as_letters(found: re.Match[str]) -> str:
     return found[0].encode("unicode_escape").decode()
 
 
+def is_secret(name: str) -> bool:
+    """Tells by a variable's name whether its value is one."""
+    return any(part in name.upper() for part in SECRET) or _SAID.match(f"--{name}=x") is not None
+
+
 def masked(text: str) -> str:
     """The text without the values behind --password, --hf-token, --api_key and their like, and without secrets of the environment."""
     for name, value in os.environ.items():
-        if len(value) >= _SHORTEST and value in text and value[0] != "/" and any(part in name.upper() for part in SECRET):
+        if len(value) >= _SHORTEST and value in text and value[0] != "/" and is_secret(name):
             text = text.replace(value, "****")
     return _SAID.sub(lambda found: f"{found['whole'] or found['flag'] or ''}****", text)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +18,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from autofit_launcher.common import files
+from autofit_launcher.common.words import is_secret
 from autofit_launcher.config.schema import Recipe, WheelRule
 from autofit_launcher.errors import COMMAND_LINE, PLACE, Fault, did_you_mean
 from autofit_launcher.paths import short
@@ -81,19 +85,41 @@ def checked(config: DictConfig, provenance: Provenance) -> Draft:
         Fault(key=key, where=provenance.where(key), found="no value is set", cure=f"Give one on the command line: {key}=...")
         for key in sorted(str(key) for key in OmegaConf.missing_keys(config) if not str(key).startswith("hydra"))
     ]
-    return _validated(plain, faults, provenance)
+    return _validated(plain, faults, provenance, _secrets(str(OmegaConf.to_container(config, resolve=False))))
 
 
 def from_plain(plain: Mapping[str, Any], provenance: Provenance) -> Draft:
     """Validates what ``as_yaml`` has written, as ``checked`` does a composed configuration."""
-    return _validated(dict(plain), [], provenance)
+    try:
+        said = files.plain(plain, text=lambda text: OmegaConf.create([text])[0] if _secrets(text) else text)
+        return _validated(said, [], provenance, _secrets(str(plain)))
+    except OmegaConfBaseException as error:
+        fault = Fault(key="", where=provenance.where(""), found=str(error).splitlines()[0], cure="Set it as it was when it was launched.")
+        return Draft(recipe=None, faults=(fault,), provenance=provenance)
 
 
-def _validated(plain: dict[Any, Any], faults: list[Fault], provenance: Provenance) -> Draft:
+def _secrets(text: str) -> dict[str, str]:
+    """Value -> variable of secrets that a text takes from the environment: they are written nowhere. What else it takes is, since what
+    goes on is the same training, whatever is set by then."""
+    return {os.environ.get(name, ""): name for name in re.findall(r"\$\{oc\.env:\s*(\w+)", text) if is_secret(name)}
+
+
+def _hidden(text: str, secrets: Mapping[str, str]) -> str:
+    """The text with secrets of the environment as interpolations."""
+    if not _secrets(text) and not any(value and value in text for value in secrets):
+        return text
+    text = text.replace("${", r"\${")
+    for value, name in secrets.items():
+        text = text.replace(value, f"${{oc.env:{name}}}") if value else text
+    return text
+
+
+def _validated(plain: dict[Any, Any], faults: list[Fault], provenance: Provenance, secrets: Mapping[str, str]) -> Draft:
     missing = {fault.key for fault in faults}
     for _ in range(_MOST_MENDS):
         try:
             recipe = Recipe.model_validate_json(json.dumps(plain))
+            recipe._secrets = secrets
             return Draft(recipe=recipe, faults=tuple(faults), provenance=provenance)
         except ValidationError as error:
             details = error.errors()
@@ -158,5 +184,6 @@ def _fields_at(loc: Sequence[str | int]) -> list[str]:
 
 
 def as_yaml(recipe: Recipe) -> str:
-    """The recipe as YAML, composed and validated, for the run folder; sizes in bytes."""
-    return yaml.safe_dump(recipe.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+    """The recipe as YAML, composed and validated, for the run folder: sizes in bytes, secrets of the environment as they were written."""
+    said = files.plain(recipe.model_dump(mode="json"), text=partial(_hidden, secrets=recipe._secrets))
+    return yaml.safe_dump(said, sort_keys=False, allow_unicode=True)

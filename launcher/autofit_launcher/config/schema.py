@@ -258,6 +258,8 @@ class Recipe(Part):
     launch: LaunchRules = LaunchRules()
     rung: Annotated[int, Field(ge=0)] | None = None
     """Number of the rung that ``autofit trial`` tries."""
+    _secrets: Mapping[str, str] = {}
+    """Value -> variable of secrets of the environment in it."""
 
 
 SECTIONS: Mapping[str, type[Part]] = {

@@ -182,9 +182,6 @@ def strike_out(job: Job, digest: str | None, *, rung_index: int, why: str, for_g
     return ""
 
 
-# ----------------------------------------------------------------------------------------------------------------------
-# What a fit depends on
-
 DISTRIBUTION = "autofit_launcher"
 """The name of autofit's own metadata folder; on the index, the name autofit is a stranger's project."""
 NOT_HERE = "not here"

@@ -233,10 +233,6 @@ def _die_alike(number: int) -> None:
     os.kill(os.getpid(), number)
 
 
-# ----------------------------------------------------------------------------------------------------------------------
-# What the processes saw, put together
-
-
 def _trained(reports: Sequence[TrialReport]) -> list[TrialReport]:
     return [report for report in reports if report.optimizer_steps]
 

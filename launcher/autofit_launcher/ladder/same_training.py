@@ -143,10 +143,6 @@ def given_up(ladder: Ladder, rung: Rung) -> str:
     return ", ".join(f"{name} {used} instead of {asked}" for name, (asked, used) in turned.items())
 
 
-# ----------------------------------------------------------------------------------------------------------------------
-# A run against what was due
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Length:
     """The length of a training by its own arguments: passes over the data, or optimizer steps."""

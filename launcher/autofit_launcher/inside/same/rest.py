@@ -145,10 +145,6 @@ def install(rest: Rest, seen_batch_norm: Callable[[], None]) -> None:
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
 
 
-# ----------------------------------------------------------------------------------------------------------------------
-# What is drawn
-
-
 def _constants(torch: Any, rest: Rest) -> None:
     """Sends each draw of torch's, whoever makes it, to a mode of its dispatcher."""
 

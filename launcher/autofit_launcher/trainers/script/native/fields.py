@@ -140,10 +140,6 @@ def _of_a_library(cls: Any) -> bool:
     return any(f"{os.sep}{part}{os.sep}" in file for part in ("site-packages", "dist-packages"))
 
 
-# ----------------------------------------------------------------------------------------------------------------------
-# As a process begins
-
-
 def begin() -> None:
     """Begins in this process: the sitecustomize that has loaded this file calls it before the program begins."""
     orders: dict[str, Sequence[Any]] = json.loads(os.environ.get(VARIABLE) or "{}")

@@ -63,10 +63,6 @@ def _at_its_own_batch(trainer: Any, state: Any) -> None:
     state.load_from_json = staticmethod(loaded)
 
 
-# ----------------------------------------------------------------------------------------------------------------------
-# As a process begins
-
-
 def begin() -> None:
     """Begins in this process: the sitecustomize that has loaded this file calls it before the program begins."""
     kept_in, checkpoint = os.environ.get(KEPT_IN, ""), os.environ.get(RESUME, "")

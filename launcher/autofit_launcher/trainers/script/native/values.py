@@ -114,10 +114,6 @@ def as_main(names: dict[str, Any]) -> CodeType:
     return code
 
 
-# ----------------------------------------------------------------------------------------------------------------------
-# As a process begins
-
-
 def begin() -> None:
     """Begins in this process: the sitecustomize that has loaded this file calls it before the program begins."""
     said = json.loads(os.environ.get(VARIABLE) or "[]")

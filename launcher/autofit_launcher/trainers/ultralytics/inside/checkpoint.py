@@ -1,4 +1,4 @@
-"""Looks at Ultralytics checkpoints. In a process of its own: it loads them.
+"""Looks at Ultralytics checkpoints. In a process of its own: it loads them, and they hold whole models, which ``weights_only`` refuses.
 
 python -m autofit_launcher.trainers.ultralytics.inside.checkpoint A.pt B.pt ...
     one line of JSON: for each path what it holds, or null where it can't be loaded (torn, corrupt, no training checkpoint)
