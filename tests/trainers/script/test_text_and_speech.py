@@ -98,9 +98,9 @@ def test_an_evaluation_said_to_overflow_really_does_and_one_said_to_fit_does_not
         for path, text in command.files.items():
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
-        argv = under_budget(command, one.budget, settings=tmp_path / f"full{mib}" / "budget.json").argv
-        env = {**os.environ, **command.env, "MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}
-        ended = subprocess.run(argv, env=env, capture_output=True, text=True, check=False, timeout=600)
+        held = under_budget(command, one.budget, settings=tmp_path / f"full{mib}" / "budget.json")
+        env = {**os.environ, **held.env, "MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}
+        ended = subprocess.run(held.argv, env=env, capture_output=True, text=True, check=False, timeout=600)
         done[mib] = Kind.FITS if ended.returncode == 0 else Kind.OUT_OF_MEMORY
         print(f"\n{mib} MiB: said {verdict.kind} ({verdict.why}); whole run: {ended.returncode}")
     assert said == done
