@@ -129,6 +129,15 @@ def test_what_a_launch_writes_is_its_users_alone(here: Path) -> None:
     assert stat.S_IMODE(kept_fits.folder().stat().st_mode) == 0o700
 
 
+def test_completion_offers_no_word_that_a_shell_would_run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    for name in ("$(touch pwned)", "a;touch pwned", "a\nb", "\x1b[2J", "`x`", "mine"):
+        Path(f"recipes/{name}.yaml").write_text("ask: {micro_batch: 4}\n")
+    monkeypatch.setenv("COMP_LINE", "autofit ladder recipe=")
+    assert main.run(["-sc", "query=bash"]) == 0
+    offered = capfd.readouterr().out
+    assert "recipe=mine" in offered.split() and all(shlex.quote(word) == word for word in offered.split())
+
+
 def test_secrets_of_the_environment_stay_interpolations(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     args = {"a": "${oc.env:HF_TOKEN}", "b": ["--d ${data} --t=${oc.env:HF_TOKEN}"], "c": r"\${oc.env:HF_TOKEN}", "d": "${oc.env:HOME}"}
     Path("recipes/mine.yaml").write_text(yaml.safe_dump({"data": "here", "ask": {"micro_batch": 4}, "trainer": {"args": args}}))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import suppress
 from importlib.util import find_spec
@@ -10,6 +11,8 @@ from pathlib import Path
 from autofit_launcher.common import files
 from autofit_launcher.paths import entry_points, home
 
+NAME = re.compile(r"[\w .,+@%:'-]+")
+"""Names of recipes: completion offers them to a shell, which must not take one for a command."""
 JOBS = "jobs"
 """Folder of the built-in recipes of five jobs, each at its own data, size and card; the others are for anybody's."""
 GROUP = "autofit.recipes"
@@ -29,7 +32,7 @@ def _of_packages() -> Iterator[Path]:
 def recipe_files() -> dict[str, Path]:
     """Finds recipes, built-in ones, those of installed packages, then the user's own: name -> file. Of one name the last counts."""
     folders = (home() / "recipes", home() / "recipes" / JOBS, *_of_packages(), Path.cwd() / "recipes")
-    return {path.stem: path for folder in folders for path in sorted(folder.glob("*.yaml"))}
+    return {path.stem: path for folder in folders for path in sorted(folder.glob("*.yaml")) if NAME.fullmatch(path.stem)}
 
 
 def hides(file: Path) -> bool:

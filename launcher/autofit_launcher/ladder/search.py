@@ -188,9 +188,6 @@ def _turns(ladder: Ladder, rung: Rung, name: str) -> bool:
     return rung.values.get(name) != ladder.asked.values.get(name)
 
 
-# ----------------------------------------------------------------------------------------------------------------------
-# The order of the policy ``predicted``
-
 FREE = 1
 """The search makes at most so many trials more than the walk."""
 STRIDE = 3
@@ -256,7 +253,6 @@ def _least(rungs: Sequence[Rung]) -> Rung:
     return next(rung for rung in rungs if not any(asks_less(other, rung) for other in rungs))
 
 
-# ----------------------------------------------------------------------------------------------------------------------
 # What untried rungs need: memory is affine in the samples of a micro-batch times the size of each
 
 STANDING = 0.3
