@@ -5,13 +5,11 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
-
 from autofit_launcher.history import run_folder
 from autofit_launcher.history.run_folder import RunFolder
 from autofit_launcher.machine import process
 from tests.architecture import rooms
-from tests.architecture.rooms import PACKAGE, Tree
+from tests.architecture.rooms import Tree
 from tests.helpers.places import LAUNCHER, ROOT
 
 HOUSE = Tree(LAUNCHER)
@@ -29,17 +27,6 @@ def test_on_the_launchers_side_only_process_starts_signals_or_ends_processes() -
         "autofit_launcher.inside.trial",
         "autofit_launcher.inside.loader_look",
     }
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["import subprocess", "def f():\n    from multiprocessing import Pool", "import os\nos.fork()", "def f(child):\n    child.terminate()"],
-)
-def test_a_module_that_starts_or_ends_a_process_is_noticed(text: str, tmp_path: Path) -> None:
-    (tmp_path / PACKAGE).mkdir()
-    (tmp_path / PACKAGE / "cli.py").write_text(text)
-    (tmp_path / PACKAGE / "other.py").write_text("import os\nos.getpid()\nos._exit(0)\n")
-    assert rooms.starts_processes(Tree(tmp_path)) == {"autofit_launcher.cli"}
 
 
 def test_the_list_of_what_runs_in_a_trainers_process_is_whole() -> None:

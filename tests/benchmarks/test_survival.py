@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from benchmarks.survival import cases, play
-from tests.helpers.places import ROOT
 
 
 def ended(returncode: int | None = 0, **answer: Any) -> play.Ended:
@@ -23,37 +19,6 @@ def test_ten_seeds_in_a_row_hold_every_trainer_and_every_yolo_task() -> None:
         assert {case.trainer for case in ten} == {"yolo", "speech", "text", "script"}
         assert {case.task for case in ten} >= {"detect", "segment", "pose", "obb"}
         assert any(case.trainer == "yolo" and case.command for case in ten)
-
-
-def accepted(case: cases.Case, folder: Path) -> bool:
-    """Whether autofit makes a ladder of the case. Its data isn't there, and isn't looked at."""
-    from autofit_launcher.cli import main as cli
-
-    places = {"data": "d", "python": sys.executable, "here": str(play.HERE), "root": str(ROOT)}
-    (folder / "recipes").mkdir(parents=True)
-    for name, what in case.files.items():
-        (folder / name).write_text(yaml.safe_dump(play.filled(what, places)))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        if case.recipe is None:
-            assert cli.run(["init", "--", *play.filled(case.command, places)]) == 0
-        else:
-            text = yaml.safe_dump(play.filled(case.recipe, places), sort_keys=False)
-            (folder / "recipes" / "case.yaml").write_text(f"# @package _global_\n{text}")
-        name = next((folder / "recipes").glob("*.yaml")).stem
-        return cli.run(["ladder", f"recipe={name}", "device=cpu", *case.overrides]) == 0
-
-
-@pytest.mark.parametrize("seed", range(10))
-def test_autofit_accepts_what_is_asked(seed: int, tmp_path: Path) -> None:
-    """Words of ours that autofit doesn't know would make cases that prove nothing."""
-    assert accepted(cases.make(seed), tmp_path / "case"), cases.make(seed)
-
-
-@pytest.mark.parametrize("name", cases.SCRIPTS)
-def test_autofit_understands_every_script(name: str, tmp_path: Path) -> None:
-    case = next(case for case in map(cases.make, range(130)) if case.task == name)
-    assert accepted(case, tmp_path / "case"), case
 
 
 @pytest.mark.parametrize(("exit_status", "run", "said", "peak", "status"), [
