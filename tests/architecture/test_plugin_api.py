@@ -20,23 +20,6 @@ def test_the_example_package_imports_the_api_alone() -> None:
     assert [fault for path in sorted(EXAMPLE.rglob("*.py")) for fault in faults_of(path)] == []
 
 
-@pytest.mark.parametrize(("where", "text"), [
-    ("adapter.py", "from autofit_launcher.adapter.build import WheelSpec"),
-    ("adapter.py", "from autofit_launcher.adapter.commands import Command"),
-    ("adapter.py", "import autofit_launcher.adapter.commands"), ("adapter.py", "from autofit_launcher import adapter"),
-    ("adapter.py", "from autofit_launcher.adapter import commands"),
-    ("adapter.py", "def f():\n    from autofit_launcher.trainers.suite import AdapterSuite"),
-    ("adapter.py", "from autofit_launcher.inside.api import Recorder"), ("inside/trial.py", "from autofit_launcher.adapter import Recipe"),
-    ("inside/trial.py", "from autofit_launcher.inside.recorder import Recorder"),
-    ("tests/test_suite.py", "from autofit_launcher.config.schema import Recipe"),
-])  # fmt: skip
-def test_an_import_past_the_api_is_noticed(where: str, text: str, tmp_path: Path) -> None:
-    path = tmp_path / where
-    path.parent.mkdir(exist_ok=True)
-    path.write_text(text)
-    assert len(faults_of(path)) == 1
-
-
 @pytest.mark.parametrize("name", [API, IN_THE_TRAINERS_PROCESS])
 def test_the_api_lists_what_it_has(name: str) -> None:
     api = importlib.import_module(name)
