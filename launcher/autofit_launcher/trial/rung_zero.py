@@ -195,7 +195,8 @@ def _other_model(trial: Trial, asked: Trial | None, ladder: Ladder) -> str:
     if asked is None or not ladder.given_up(trial.rung).keys() <= {*AS_ASKED}:
         return ""
     own, ran = (one.report.facts.get(TRAINED, 0) for one in (asked, trial))
-    if not own or not ran or own == ran or (own < ran and asked.report.optimizer_steps < 2):  # another optimizer may be made later
+    halves = asked.verdict.kind is Kind.OUT_OF_MEMORY and len(asked.report.facts.get(MICRO_BATCHES, ())) > 1  # and makes its model anew
+    if halves or not own or not ran or own == ran or (own < ran and asked.report.optimizer_steps < 2):  # an optimizer may be made later
         return ""
     return f"the script trains another model here: {ran:,} weights, and {own:,} at rung 0"
 
