@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from autofit_launcher.cli import suggestions
+from autofit_launcher.common.files import tail
 from autofit_launcher.common.memory_failures import lost_in, memory_failure
 from autofit_launcher.common.report import TrialReport
 from autofit_launcher.common.sizes import GIB, format_size, parse_size
@@ -260,7 +261,7 @@ def really(job: Job, rung: Rung, place: Path, *, ends: float = math.inf) -> dict
         ending = process.wait(child, timeout_s=min(most, ends - time.monotonic()), stderr=files.stderr)
     for rank, free in zip(job.budget.each, idle, strict=True):
         devices.settle(rank, idle_free_bytes=free)
-    said = ending.stderr_tail + process.tail(files.stdout)
+    said = ending.stderr_tail + tail(files.stdout)
     failure = memory_failure(said, last=True) if ending.returncode else None
     shutil.rmtree(job.folder.run, ignore_errors=True)  # weights of gigabytes
     return {

@@ -20,7 +20,6 @@ from typing import Any
 import yaml
 
 from autofit_launcher.common import procfs
-from autofit_launcher.trial import judge
 from benchmarks.common.provenance import commit, machine, versions
 from benchmarks.faults import inject
 from benchmarks.survival import cases
@@ -213,5 +212,5 @@ def _rooms(answer: Mapping[str, Any]) -> dict[str, Any]:
 
 def _limit(memory: str, room: Mapping[str, Any], factor: float) -> int:
     """What leaves the trial so much: autofit itself has the rest."""
-    needed = max(room["needed"] / (1 - room["headroom"]), room["needed"] + judge.LEAST[memory])
+    needed = room["needed"] / (1 - room["headroom"])
     return int(ROOMY[memory] - room["there"] + factor * needed)

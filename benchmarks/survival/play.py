@@ -218,13 +218,10 @@ def _measured(case: Case, name: str, place: Path, table: Table) -> tuple[Row, in
 
 
 def budget_for(case: Case, need: int, *, last: bool) -> int:
-    """The budget whose cap is the case's factor times ``need``. The last rung gets what it needs: else nothing would be launched.
-
-    On a card never less than the least that is accepted there.
-    """
-    base, least = (CONTEXT_BYTES, devices.LEAST_CUDA_BYTES) if case.device == "cuda" else (0, 0)
+    """The budget whose cap is the case's factor times ``need``. The last rung gets what it needs: else nothing would be launched."""
+    base = CONTEXT_BYTES if case.device == "cuda" else 0
     cap = int(base + (need - base) * (max(case.factor, 1.0) if last else case.factor))
-    return max(least, devices.budget_for(cap, case.headroom, kind=case.device))
+    return devices.budget_for(cap, case.headroom, kind=case.device)
 
 
 def _ample() -> int:
