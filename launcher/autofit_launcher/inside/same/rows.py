@@ -124,7 +124,7 @@ class Rows:
         trained = list(self.trained)
         ragged = any(self.ragged.get(one) for one in trained)
         return {
-            "rows": self.digests[:4096], "at": dict(itertools.islice(self._at.items(), 4096)),
+            "rows": self.digests[:4096], "at": {at: row for at, row in self._at.items() if int(at.partition("-")[0]) in trained},
             "whole": next((self.whole[one] for one in trained if one in self.whole), None),
             "ragged": ragged and self._told.ends, "unshown": ragged and not self._told.ends,
         }  # fmt: skip
