@@ -1,4 +1,4 @@
-"""Writes a file whole or not at all; turns values into what JSON knows."""
+"""Reads plain files alone, and writes a file whole or not at all; turns values into what JSON knows."""
 
 from __future__ import annotations
 
@@ -16,8 +16,6 @@ from typing import Any, BinaryIO
 
 CODE = (".py", ".pyx", ".pyi", ".so", ".pyd", ".cu", ".cpp", ".c", ".h", ".yaml", ".yml", ".toml", ".ini", ".cfg", ".gin", ".pth")
 """Suffixes of files that may be a program's code or settings."""
-
-
 MOST_BYTES = 64 << 20
 """Bytes that are read of a file which somebody else may have put there."""
 

@@ -552,7 +552,6 @@ def _as_it_was(launch: Resumable, screen: Screen, until_the_end: ExitStack) -> F
 # The search
 
 
-WITH_ITS_CURE = "with what makes it the asked training"
 OF_MEMORY = (Kind.OUT_OF_MEMORY, Kind.SPILLED, Kind.CARD_TAKEN)
 """Failures of a trial with its cure after which the search keeps that cure; after CARD_TAKEN it is tried again when the card is free."""
 
@@ -591,17 +590,14 @@ class RungSearch:
         If it needs too much, the search goes on with the cure: what fitted without it says nothing any more of rungs that accumulate.
         """
         assert found.job is not None
-        tried = make_trial(self._result, rung, job=found.job, why=WITH_ITS_CURE)
-        if tried.verdict.fits:
-            return True
-        if tried.verdict.kind not in OF_MEMORY:
-            self._result.refused = f"it is the asked training only with what puts it right from outside, and then: {tried.verdict.why}"
+        tried = _with_its_cure(self._result, rung, found.job)
+        if tried.verdict.kind in OF_MEMORY:
+            self._job = found.job
+            self._history = [one for one in self._history if not _fits_accumulating(one, self._job.ladder)]
+            self._history.append(as_tried(tried, self._job.budget.cap_bytes))
+        elif not tried.verdict.fits:
             self._rule_out(self._result.refused)
-            return False
-        self._job = found.job
-        self._history = [one for one in self._history if not _fits_accumulating(one, self._job.ladder)]
-        self._history.append(as_tried(tried, self._job.budget.cap_bytes))
-        return False
+        return tried.verdict.fits
 
     def _try_until_one_fits(self) -> search.Move:
         policy, ladder = self._job.recipe.ladder.search, self._job.ladder
@@ -633,6 +629,14 @@ class RungSearch:
         drawn = rung_zero.drawn(tried) if job.recipe.ladder.keep_batch else ""
         self.unturned = self.misread.words(job.adapter.asked.read_at) if self.misread is not None else drawn
         return bool(self.unturned)
+
+
+def _with_its_cure(result: Fit, rung: Rung, job: Job) -> Trial:
+    """Tries a rung with what makes it the asked training. Where that fails otherwise than for memory, no rung that accumulates is one."""
+    tried = make_trial(result, rung, job=job, why="with what makes it the asked training")
+    if not tried.verdict.fits and tried.verdict.kind not in OF_MEMORY:
+        result.refused = f"it is the asked training only with what puts it right from outside, and then: {tried.verdict.why}"
+    return tried
 
 
 def _fits_accumulating(tried: search.Tried, ladder: Ladder) -> bool:
@@ -881,10 +885,7 @@ def _is_ruled_out(result: Fit, move: MoveRecord) -> bool:
     if found.job is None:
         return bool(found.refused)
     _take(result, found.job)
-    tried = make_trial(result, rung, why=WITH_ITS_CURE).verdict
-    if not tried.fits and tried.kind not in OF_MEMORY:
-        result.refused = f"it is the asked training only with what puts it right from outside, and then: {tried.why}"
-    return not tried.fits
+    return not _with_its_cure(result, rung, found.job).verdict.fits
 
 
 def _needs_a_trial(result: Fit, move: MoveRecord) -> bool:
