@@ -66,7 +66,7 @@ def job(root: Path) -> Job:
 
 
 def watched(job: Job, child: process.Child) -> None:
-    run.follow(job, child, [AttemptRecord(began=time.time())], base_bytes=0)
+    run.follow(job, child, AttemptRecord(began=time.time()), base_bytes=0)
 
 
 def unwatched(job: Job, child: process.Child) -> None:

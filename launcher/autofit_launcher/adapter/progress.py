@@ -47,15 +47,6 @@ class Progress:
         return min(1.0, whole / self.epochs)
 
     @property
-    def steps_done(self) -> int | None:
-        """Steps since the run's beginning."""
-        if not self.of_epoch:
-            return self.step
-        if self.step is None or not self.steps or self.epoch is None:
-            return None
-        return int(max(0.0, self.epoch - 1)) * self.steps + self.step
-
-    @property
     def short_of_its_length(self) -> str:
         """The run's epoch in words, if two epochs or more are missing to its length; empty if fewer are, or if it isn't told."""
         if self.epoch is None or self.epochs is None or self.epochs - self.epoch < 2:

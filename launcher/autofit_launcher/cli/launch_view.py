@@ -284,7 +284,7 @@ def _failure(outcome: RunRecord) -> str:
         return f"the full run came to its end, but is not done: it has diverged{evidence}"
     how = {
         Ended.DIVERGED: "diverged (its loss was not finite) and was ended", Ended.STALLED: "stood still and was ended",
-        Ended.SPILLED: "spilled out of the card and was ended", Ended.UNWRITABLE: "failed since it could not write",
+        Ended.UNWRITABLE: "failed since it could not write",
     }  # fmt: skip
     if outcome.ended in how:
         return f"the full run {how[Ended(outcome.ended)]}{evidence}"

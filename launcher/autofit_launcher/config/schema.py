@@ -182,9 +182,9 @@ class RecoverRules(Part):
     nan_reports: Annotated[int, Field(ge=1)] = 3
     """Loss reports in a row that aren't finite before that is done."""
     stall_s: Annotated[float, Field(gt=0)] = 600.0
-    """Seconds without a sign of life after which a run or a trial has stalled at the earliest. One that computes nothing gets ten times as
-    long as it has stood still before and come back; a run that computes fifty times its longest pause between two steps, where it tells
-    steps. A trial that computes is ended by ``trial.timeout_s`` alone."""
+    """Seconds without output or anything computed after which a run or a trial has stalled at the earliest: it gets ten times as long as it
+    has stood still before and come back. A trial that computes is ended by ``trial.timeout_s`` alone, a run that does by its own library
+    (NCCL's watchdog)."""
 
 
 class RunRules(Part):

@@ -772,7 +772,7 @@ def _attempt(result: Fit, begin: _Start, *, show: tuple[Shows, Shows]) -> RunRec
     child = run.start(job, command, files, show=show)
     try:
         heard = replace(job, say=result.deviated)
-        outcome = run.follow(heard, child, result.attempts, base_bytes=chosen.report.base_bytes, due=result.due)
+        outcome = run.follow(heard, child, attempt, base_bytes=chosen.report.base_bytes, due=result.due)
     except (Interrupted, KeyboardInterrupt):
         result.note(ended=Ended.INTERRUPTED, seconds=time.time() - attempt.began)
         raise

@@ -42,7 +42,6 @@ class Ended(StrEnum):
 
     DONE = "done"
     OUT_OF_MEMORY = "out_of_memory"  # of the device: allocator, driver, libraries; on a CPU budget of the host
-    SPILLED = "spilled"  # it went on out of the card, many times slower, and was ended for that
     HOST_MEMORY = "host_memory"  # beside a card: loader workers, open files, shared or page-locked memory, the kernel's killer
     CARD_TAKEN = "card_taken"  # memory ran out that others had taken: says nothing of the rung
     KILLED = "killed"  # SIGKILL from nobody known
@@ -103,8 +102,7 @@ def find(end: RunEnd) -> Cause:
     if lost is not None and lost.source in OF_MACHINE:
         return Cause(ended=_of_memory(lost, end), phase=phase, evidence=f"it waited for what was lost: {lost.line}", failure=lost)
     if end.ended_for is not None:
-        others = end.ended_for is Ended.SPILLED and end.taken and end.on_card
-        return Cause(ended=Ended.CARD_TAKEN if others else end.ended_for, phase=phase)
+        return Cause(ended=end.ended_for, phase=phase)
     if (failure := _failure(end)) is not None:
         return Cause(ended=_of_memory(failure, end), phase=phase, evidence=failure.line, failure=failure)
     if unwritten := _unwritten(end):

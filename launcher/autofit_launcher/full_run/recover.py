@@ -23,8 +23,6 @@ from autofit_launcher.ladder.verdict import Kind, Verdict
 MOST_WAITS = 5
 """A launch waits for its card this many times at most."""
 CAN_NOT_RESUME = "this trainer can't resume from a checkpoint"
-_TOO_MUCH: Mapping[str, Kind] = {Ended.OUT_OF_MEMORY: Kind.OUT_OF_MEMORY, Ended.SPILLED: Kind.SPILLED}
-"""Ends that show that the device's memory is too small for the rung."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -61,7 +59,7 @@ def decide(history: History) -> MoveRecord:
     last, counted = history.attempts[-1], history.attempts[history.forgiven :]
     failed = [attempt for attempt in counted if attempt.ended not in (Ended.CARD_TAKEN, Ended.INTERRUPTED)]
     waits = sum(attempt.ended == Ended.CARD_TAKEN for attempt in counted)
-    if not counted and (last.source == "files" or last.ended not in (*_TOO_MUCH, Ended.HOST_MEMORY, Ended.CARD_TAKEN)):
+    if not counted and (last.source == "files" or last.ended not in (Ended.OUT_OF_MEMORY, Ended.HOST_MEMORY, Ended.CARD_TAKEN)):
         return _to(history, history.rung, f"{last.ended}; resumed")
     if last.ended == Ended.CARD_TAKEN:
         if waits > MOST_WAITS:
@@ -82,8 +80,6 @@ def _after_failure(history: History, last: AttemptRecord, failed: Sequence[Attem
     match last.ended:
         case Ended.OUT_OF_MEMORY:
             return _lower(history, f"out of memory in {last.phase}: one rung lower")
-        case Ended.SPILLED:
-            return _lower(history, "spilled out of the card: one rung lower")
         case Ended.HOST_MEMORY:
             return _lighter(history, last)
         case Ended.KILLED:
@@ -164,9 +160,9 @@ def _below(history: History) -> Iterator[Rung]:
 def _as_tried(history: History) -> Iterator[Tried]:
     """Attempts that ran out of the device's memory, in the form of failed trials."""
     for attempt in history.attempts:
-        if (kind := _TOO_MUCH.get(attempt.ended)) is not None:
+        if attempt.ended == Ended.OUT_OF_MEMORY:
             phase = Phase.VALIDATE if attempt.phase in (Phase.VALIDATE, Phase.FINISH) else Phase.TRAIN
-            verdict = Verdict(kind=kind, phase=phase, why="the full run", source=cast(Source | None, attempt.source))
+            verdict = Verdict(kind=Kind.OUT_OF_MEMORY, phase=phase, why="the full run", source=cast(Source | None, attempt.source))
             yield Tried(rung=history.ladder.rungs[attempt.rung_index], verdict=verdict)
 
 

@@ -1,7 +1,7 @@
 """Starts the full run as the trainer's own process, with the environment of its trial, and follows it to its end.
 
-Measures it, reads its output, ends it if it hangs or diverges, and tells how and why it ended: ``full_run.health`` judges its pace and its
-losses, ``machine.stall`` whether it is at work, ``full_run.cause`` its end. No process is left behind.
+Measures it, reads its output, ends it if it hangs or diverges, and tells how and why it ended: ``full_run.losses`` judges its losses,
+``machine.stall`` whether it is at work, ``full_run.cause`` its end. No process is left behind.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import os
 import re
 import shlex
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -26,10 +26,9 @@ from autofit_launcher.common.activity import doing
 from autofit_launcher.common.files import plain
 from autofit_launcher.common.memory_failures import lost_in
 from autofit_launcher.common.orders import HELD, SAVES, STACKS, STEPS
-from autofit_launcher.common.sizes import format_size
 from autofit_launcher.full_run import cause
 from autofit_launcher.full_run.cause import Ended, RunEnd
-from autofit_launcher.full_run.health import Cliffs, Losses, StepSilence
+from autofit_launcher.full_run.losses import Losses
 from autofit_launcher.history import series
 from autofit_launcher.history.records import AttemptRecord, MoveRecord, RunRecord
 from autofit_launcher.history.run_folder import AttemptFiles
@@ -110,16 +109,16 @@ POLL_S = 0.5
 """Seconds between two polls. The run's end and signals are noticed at once all the same; more polls would slow the run down."""
 
 
-def follow(job: Job, child: Child, attempts: Sequence[AttemptRecord], *, base_bytes: int, due: Due | None = None) -> RunRecord:
+def follow(job: Job, child: Child, attempt: AttemptRecord, *, base_bytes: int, due: Due | None = None) -> RunRecord:
     """Waits for the run's end. Ends a run that hangs or diverges, as the recipe says.
 
     Raises Interrupted once a signal has ended the run. When this returns, no process of the run is left and its memory is free again.
-    ``attempts``: all of the launch; the last is the child's. ``base_bytes``: what libraries held in the trial's process when its budget
+    ``attempt``: the child's. ``base_bytes``: what libraries held in the trial's process when its budget
     was taken. ``due``: optimizer steps of the asked training; None: unknown.
     """
-    files, rung = job.folder.attempt(attempts[-1].number), job.ladder.rungs[attempts[-1].rung_index]
+    files, rung = job.folder.attempt(attempt.number), job.ladder.rungs[attempt.rung_index]
     usage = Usage(child.pid, job.budget, files.processes, base_bytes=base_bytes)
-    watch = RunWatch(child, job, RunMeter(job, rung, usage), attempts)
+    watch = RunWatch(child, job, RunMeter(job, rung, usage), files)
     kills, began = host.oom_kills(), time.time()
     usage.start()
     try:
@@ -167,13 +166,10 @@ def _weights(job: Job, ending: Ending, watch: RunWatch, *, since: float) -> Weig
 class RunWatch:
     """Called at every poll; cheap. Reads what the run says, and ends one that hangs or diverges."""
 
-    def __init__(self, child: Child, job: Job, meter: RunMeter, attempts: Sequence[AttemptRecord]) -> None:
-        self._child, self._job, self.meter = child, job, meter
-        self._files, rules = job.folder.attempt(attempts[-1].number), job.recipe.recover
+    def __init__(self, child: Child, job: Job, meter: RunMeter, files: AttemptFiles) -> None:
+        self._child, self._job, self.meter, self._files, rules = child, job, meter, files, job.recipe.recover
         self.steps, self.losses = StepsMade(self._files.processes), Losses(rules.nan_reports)
         self._silence = Silence(child.awake.seconds, least_s=rules.stall_s)
-        after_a_stall = any(one.ended == Ended.STALLED for one in attempts[:-1])
-        self._stepless, self._cliffs = StepSilence(least_s=rules.stall_s, after_a_stall=after_a_stall), Cliffs()
         self._sampled = child.awake.seconds
         self._words, self._deviations = words_of(job.adapter), set[str]()
         self._logs = [Log(path, meter.read, self._heard) for path in (self._files.stdout, self._files.stderr)]
@@ -188,8 +184,6 @@ class RunWatch:
         self._sampled = now
         grew = self.look()
         self._look_for_life(now, grew=grew)
-        if self._job.budget.may_spill:
-            self._look_for_spilling(now)
 
     def look(self, *, ended: bool = False) -> bool:
         """Reads the run's new output and writes a line of its series; ``ended``: for the last time. Returns whether there was output."""
@@ -198,20 +192,11 @@ class RunWatch:
         return any(grown)
 
     def _look_for_life(self, now: float, *, grew: bool) -> None:
+        """Ends a run that stands still, once it is written down where its processes do."""
         busy_s = procfs.work_seconds(self._child.pid)
-        if self._silence.look(now, grew=grew, busy_s=busy_s):
-            self._end_stalled("no output and no processor time used", "stands still")
-        if hangs := self._stepless.look(self.meter.progress, now=now, grew=grew):
-            self._end_stalled(hangs, "computes, but makes no steps")
-
-    def _look_for_spilling(self, now: float) -> None:
-        """Ends a run that has become much slower with more in use than trials may: below the cap nothing was spilled in a trial."""
-        meter, budget = self.meter, self._job.budget
-        used, cliff = meter.usage.now_bytes, self._cliffs.look(meter.progress, now=now)
-        if cliff and used > budget.cap_bytes:
-            over = f"with {format_size(used)} of {format_size(budget.budget_bytes)} in use, over the trials' cap of "
-            why = f"spills out of the card: {cliff}, {over}{format_size(budget.cap_bytes)}"
-            self._end(Ended.SPILLED, why, "is ended for that", grace_s=self._job.recipe.run.grace_s)
+        if self._silence.look(now, grew=grew, busy_s=busy_s) and self.ended_for is None:
+            stall.record(self._child, self._files.stalled, told=self._files.processes)
+            self._end(Ended.STALLED, "no output and no processor time used", f"stands still; its stacks: {self._files.stalled}")
 
     def _heard(self, line: str, said: LogLine) -> None:
         """Takes in a line of the run's output. Ends the run if its loss stays not finite, unless the recipe lets it go on."""
@@ -225,18 +210,12 @@ class RunWatch:
         elif reports == "enough" and self._job.recipe.recover.on_nan != "go_on":
             self._end(Ended.DIVERGED, line, "has a loss that stays not finite, and is ended")
 
-    def _end(self, cause: Ended, evidence: str, words: str, *, grace_s: float = END_GRACE_S) -> None:
+    def _end(self, cause: Ended, evidence: str, words: str) -> None:
         if self.ended_for is None:
             self.ended_for, self.evidence = cause, evidence
             self._tell(words, evidence)
             if self._child.process.poll() is None:
-                self._child.end(grace_s=grace_s)
-
-    def _end_stalled(self, why: str, words: str) -> None:
-        """Ends a run that hangs, once it is written down where its processes stand."""
-        if self.ended_for is None:
-            stall.record(self._child, self._files.stalled, told=self._files.processes)
-            self._end(Ended.STALLED, why, f"{words}; its stacks: {self._files.stalled}")
+                self._child.end(grace_s=END_GRACE_S)
 
     def leaving(self, signal_name: str) -> None:
         """Tells that a signal was passed on to the run."""

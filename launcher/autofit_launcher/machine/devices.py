@@ -148,11 +148,12 @@ def identity(kind: str, *, index: int = 0) -> str:
 
 
 def orders_of(budget: Budget, *, run: bool = False) -> dict[str, Any]:
-    """Tells a process of its device (``Orders``): a trial stays below the cap, a run has the budget, on a card less ``SLACK_BYTES``."""
+    """Tells a process of its device (``Orders``): a trial stays below the cap, a run has the budget, on a card less ``SLACK_BYTES``; where
+    the driver may spill, no more than that above its trial's cap, below which nothing was spilled."""
     caps = {"cap_bytes": budget.cap_bytes, "ceiling_bytes": budget.ceiling_bytes}
     if run:
         kept = min(SLACK_BYTES, (budget.budget_bytes - budget.cap_bytes) // 2) if budget.kind == "cuda" else 0
-        caps = {"cap_bytes": budget.budget_bytes - kept}
+        caps = {"cap_bytes": budget.cap_bytes + kept if budget.may_spill else budget.budget_bytes - kept}
     return {"device_uuid": budget.uuid, "idle_free_bytes": free_now(budget) or 0, **caps}
 
 

@@ -1,5 +1,5 @@
 """Judges by output and processor time whether a trial or a run stands still, and writes down where its processes stand, as they tell
-themselves. What only a run shows (steps that stop coming, a slower pace) is judged in ``full_run.health``."""
+themselves."""
 
 from __future__ import annotations
 

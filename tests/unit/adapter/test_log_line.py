@@ -53,7 +53,7 @@ def ran(launches: Launches) -> Any:
         attempt = AttemptRecord(rung_index=rung.index, command=command.shell(), began=time.time())
         with open("/dev/null", "wb") as nobody:
             child = run.start(job, command, files, show=(nobody, nobody))
-            return run.follow(job, child, [attempt], base_bytes=0), job
+            return run.follow(job, child, attempt, base_bytes=0), job
 
     return launched
 

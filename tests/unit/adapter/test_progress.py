@@ -146,7 +146,7 @@ def followed(lines: Iterable[str]) -> list[Progress]:
 def test_a_bar_for_each_epoch_counts_within_it_once_that_shows() -> None:
     first, _, again, done = followed(["epoch 1/4", " 50%|##  | 5/10 [00:01<00:01]", "epoch 2/4", " 50%|##  | 5/10 [00:01<00:01]"])
     assert first.done == 0.25 and again.step is None
-    assert done.done == pytest.approx((1 + 0.5) / 4) and done.steps_done == 15
+    assert done.done == pytest.approx((1 + 0.5) / 4) and (done.epoch, done.step) == (2, 5)
 
 
 def test_a_bar_that_starts_anew_was_of_an_epoch() -> None:
@@ -160,7 +160,7 @@ def test_a_shorter_bar_without_a_word_is_a_validation() -> None:
 
 def test_epochs_counted_from_zero_are_told_apart_and_add_up() -> None:
     lines = ["Epoch 0:  50%|##  | 5/10 [00:01<00:01]", "Epoch 1:  50%|##  | 5/10 [00:01<00:01]"]
-    assert [one.steps_done for one in followed(lines)] == [5, 15]
+    assert [(one.epoch, one.step, one.steps) for one in followed(lines)] == [(1, 5, 10), (2, 5, 10)]
     assert [one.done for one in followed(f"epoch {epoch}/9 loss 1" for epoch in range(10))][-1] == 1.0
     assert followed(f"epoch {epoch}/10 loss 1" for epoch in range(10))[4].done == 0.5
 
@@ -208,7 +208,7 @@ def test_ultralytics_bars_tell_epoch_batch_and_loss() -> None:
     scanned, trained, validated, table, later = of_trainer(yolo_recipe.make("d.yaml"), YOLO)
     assert scanned == Progress()
     assert trained.phase == TRAIN and trained.loss == pytest.approx(6.79 + 5.035 + 4.157)
-    assert trained.done == pytest.approx((1 + 0.5) / 6) and trained.steps_done == 45
+    assert trained.done == pytest.approx((1 + 0.5) / 6) and (trained.epoch, trained.step) == (2, 15)
     assert validated.phase == VALIDATE and validated.done == trained.done and table == validated
     assert later.phase == TRAIN and later.loss is not None and math.isnan(later.loss) and later.epoch == 3
 

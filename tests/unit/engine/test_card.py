@@ -24,7 +24,7 @@ from autofit_launcher.engine.launch import Fit
 from autofit_launcher.errors import BadInput
 from autofit_launcher.full_run import run as launch
 from autofit_launcher.full_run.run import RunMeter, RunWatch
-from autofit_launcher.history.records import AttemptRecord, Status
+from autofit_launcher.history.records import Status
 from autofit_launcher.history.run_folder import RunFolder
 from autofit_launcher.history.series import read as read_series
 from autofit_launcher.ladder.rungs import Wheel, build
@@ -260,8 +260,7 @@ def test_a_run_that_goes_on_otherwise_is_told_the_moment_it_says_so(job: Job) ->
     usage = Usage(os.getpid(), job.budget, job.folder.attempt(1).processes, base_bytes=0)
     child = process.Child(process=SimpleNamespace(pid=os.getpid()), token="")  # type: ignore[arg-type]
     job.folder.attempt(1).stdout.touch()
-    attempt = AttemptRecord()
-    watch = RunWatch(child, job, RunMeter(job, job.ladder.asked, usage), [attempt])
+    watch = RunWatch(child, job, RunMeter(job, job.ladder.asked, usage), job.folder.attempt(1))
     watch.look()
     with job.folder.attempt(1).stderr.open("w", encoding="utf-8") as file:
         for text in ("epoch 1\r  10%", "\r 20%\n", HALVED[:30], HALVED[30:] + "\n", HALVED + "\n", ASSIGNER + "\n"):

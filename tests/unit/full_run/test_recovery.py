@@ -68,13 +68,6 @@ def test_a_late_out_of_memory_goes_one_micro_batch_lower_from_the_last_checkpoin
     assert not move.unproven
 
 
-def test_a_run_that_spilled_goes_one_rung_lower_and_never_back() -> None:
-    move = went_on(decide(history(at(LADDER.asked, Ended.SPILLED))))
-    assert (move.at.micro_batch, move.checkpoint) == (4, checkpoint()) and "spilled" in move.why
-    again = went_on(decide(history(at(LADDER.asked, Ended.SPILLED), forgiven=1)))
-    assert again.at.micro_batch == 4, "a person's word doesn't make the card larger"
-
-
 def test_a_rung_that_turns_a_faster_wheel_back_needs_a_trial() -> None:
     move = went_on(decide(history(at(LADDER.rungs[3], Ended.OUT_OF_MEMORY))))
     assert move.at.micro_batch == 8 and move.unproven

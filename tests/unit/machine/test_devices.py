@@ -326,6 +326,8 @@ def test_a_driver_that_spills_gets_a_lower_cap(monkeypatch: pytest.MonkeyPatch) 
     assert (plain.may_spill, spilling.may_spill) == (False, True)
     assert spilling.cap_bytes == spilling.ceiling_bytes == int(plain.cap_bytes * 0.9)
     assert spilling.budget_bytes == plain.budget_bytes
+    held = [devices.orders_of(one, run=True)["cap_bytes"] for one in (plain, spilling)]
+    assert held == [plain.budget_bytes - 256 * MIB, spilling.cap_bytes + 256 * MIB], "a run is held to where nothing was spilled"
 
 
 @pytest.mark.parametrize(("wish", "found"), [

@@ -1,69 +1,13 @@
-"""A run's own pace and its losses: a hang at work, a cliff, a loss that stays not finite. Nothing is run."""
+"""A run's losses and its silence: a loss that stays not finite, nothing said and nothing computed. Nothing is run."""
 
 from __future__ import annotations
 
 import pytest
 
 from autofit_launcher.adapter import log_line
-from autofit_launcher.adapter.progress import TRAIN, VALIDATE, Progress
-from autofit_launcher.full_run.health import Cliffs, Losses, StepSilence
+from autofit_launcher.adapter.progress import Progress
+from autofit_launcher.full_run.losses import Losses
 from autofit_launcher.machine.stall import Silence
-
-STEPS = 10
-
-
-def trained(step: int, *, phase: str = TRAIN) -> Progress:
-    """The state after so many steps of epochs of ten."""
-    epoch, done = divmod(step - 1, STEPS)
-    return Progress(phase=phase, epoch=epoch + 1, epochs=100, step=done + 1, steps=STEPS, of_epoch=True)
-
-
-def walked(count: int, *, every_s: float = 1.0, after_a_stall: bool = False) -> StepSilence:
-    """A run that has made so many steps, one each ``every_s``."""
-    steps = StepSilence(least_s=600, after_a_stall=after_a_stall)
-    for step in range(1, count + 1):
-        assert steps.look(trained(step), now=step * every_s, grew=True) == ""
-    return steps
-
-
-def test_a_run_that_hangs_at_work_is_known_by_its_own_longest_pause() -> None:
-    """A process that waits for a card, or for another rank, spins: it is not idle."""
-    steps = walked(45, every_s=20)
-    assert steps.look(trained(45), now=45 * 20 + 999) == "", "50 times its longest pause"
-    assert steps.look(trained(45), now=45 * 20 + 1001) == "no step and no output for 1001 s; its longest pause before was 20.0 s"
-    again = walked(45, after_a_stall=True)
-    assert again.look(trained(45), now=45 + 5999) == "" != again.look(trained(45), now=45 + 6001), "ten times the patience"
-
-
-@pytest.mark.parametrize(
-    ("steps", "last"),
-    [(39, trained(40)), (44, trained(45, phase=VALIDATE)), (39, Progress(phase=TRAIN, step=100, steps=100)), (15, trained(15))],
-    ids=["an epoch's end", "a validation", "the run's end", "no third epoch and no validation yet"],
-)
-def test_what_legitimately_takes_long_is_no_hang(steps: int, last: Progress) -> None:
-    run = walked(steps)
-    run.look(last, now=steps + 1.0)
-    assert run.look(last, now=10.0**6) == ""
-
-
-def found(seconds: list[float]) -> list[str]:
-    """Cliffs among the steps of an endless epoch, each of which took so long."""
-    cliffs, now, said = Cliffs(), 0.0, []
-    for step, took in enumerate(seconds, start=1):
-        now += took
-        said.append(cliffs.look(Progress(phase=TRAIN, epoch=1, step=step, steps=10**6, of_epoch=True), now=now))
-    return list(filter(None, said))
-
-
-def test_a_cliff_that_lasts_is_found_and_says_how_steep_it_is() -> None:
-    assert found([1.0] * 300 + [8.0] * 30)[0] == "a step takes 8.00 s, 8.0 times the 1.00 s that it took"
-    assert found([0.05] * 300 + [10.0] * 30)[0] == "a step takes 10.00 s, 200.0 times the 50 ms that it took"
-
-
-def test_a_short_dip_a_slower_run_and_one_that_begins_slowly_are_no_cliffs() -> None:
-    assert not found([1.0] * 300 + [8.0] * 9 + [1.0] * 300)
-    assert not found([1.0] * 300 + [2.9] * 300), "another image size, longer samples"
-    assert not found([20.0] * 10 + [1.0] * 300)
 
 
 def saw(losses: Losses, line: str) -> str:
