@@ -114,6 +114,12 @@ def memory_of_its_own(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pyt
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
 
 
+@pytest.fixture(autouse=True)
+def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A test stands in a folder of its own: nothing that it makes is left in the checkout."""
+    monkeypatch.chdir(tmp_path)
+
+
 @pytest.fixture
 def yolo_dataset(tmp_path: Path) -> Path:
     """The data.yaml of a tiny detection data set."""

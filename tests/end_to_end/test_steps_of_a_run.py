@@ -47,8 +47,7 @@ def ran(place: Path, *words: str, asked: Kind = Kind.OUT_OF_MEMORY, **lengths: i
     return fit, (place / "screen").read_text(encoding="utf-8")
 
 
-def test_a_run_that_made_what_was_due_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_run_that_made_what_was_due_says_so(tmp_path: Path) -> None:
     fit, shown = ran(tmp_path, "--epochs", "2", epochs=2)
     assert fit.status is Status.DONE and fit.steps is not None and (fit.steps.made, fit.steps.line) == (16, "proven")
     assert "16, as due by --epochs 2 over 256 samples" in shown
@@ -59,14 +58,12 @@ def test_a_run_that_made_what_was_due_says_so(tmp_path: Path, monkeypatch: pytes
 @pytest.mark.parametrize(
     ("epochs", "said"), [(2, "optimizer steps              16\n"), (4, "16; 32 would be --epochs 4 over 256 samples: the command's own")]
 )
-def test_steps_of_a_run_as_asked_are_said_and_are_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, epochs: int, said: str) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_steps_of_a_run_as_asked_are_said_and_are_its_own(tmp_path: Path, epochs: int, said: str) -> None:
     fit, shown = ran(tmp_path, "--epochs", "2", asked=Kind.FITS, epochs=epochs)
     assert fit.status is Status.DONE and fit.steps is None and said in shown
 
 
-def test_a_run_that_counts_micro_batches_is_not_silently_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_run_that_counts_micro_batches_is_not_silently_done(tmp_path: Path) -> None:
     fit, shown = ran(tmp_path, "--steps", "12", "--kind", "counts_batches", steps=12)
     line = "differs by 6: the run made 6 optimizer steps, 12 to 13 are due by --steps 12"
     assert fit.steps is not None and fit.steps.otherwise and fit.steps.line == line

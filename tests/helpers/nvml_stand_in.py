@@ -5,7 +5,6 @@ They show that autofit reads, adds and concludes rightly. What a real card answe
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
@@ -138,7 +137,6 @@ class FakeCuda:
         self.allocated = self.reserved = self.most_allocated = self.most_reserved = 0
         self.stats = {"num_ooms": 0, "num_alloc_retries": 0}
         self.limits: list[int] = []
-        self._kinds: set[str] = set()
 
     @property
     def total(self) -> int:
@@ -224,57 +222,12 @@ class FakeCuda:
     def load_kernels(self, size: int) -> None:
         self.card.used += size
 
-    def loaded(self, kind: str) -> None:
-        """The kernels of one kind of operation, when it is first used."""
-        if kind not in self._kinds:
-            self._kinds.add(kind)
-            self.load_kernels(40 * MIB)
-
-    def end(self) -> None:
-        """The process is gone, and everything it held."""
-        self.card.used -= self.reserved + (self.context if self.opened else 0) + 40 * MIB * len(self._kinds)
-
-
-class FakeTensor:
-    """So many bytes on the card, given back to the allocator's cache when nobody holds it any more."""
-
-    def __init__(self, cuda: FakeCuda, size: int) -> None:
-        cuda.allocate(size)
-        self._cuda, self._size = cuda, size
-
-    def __len__(self) -> int:
-        return self._size
-
-    def __del__(self) -> None:
-        if hasattr(self, "_size"):
-            self._cuda.free(self._size)
-
-    def __matmul__(self, other: FakeTensor) -> FakeTensor:
-        self._cuda.loaded("matmul")
-        return FakeTensor(self._cuda, self._size)
-
 
 class FakeTorch:
-    """As much of torch as a meter and case A touch: tensors are bytes, and the first operation of a kind loads its kernels."""
+    """As much of torch as a meter touches."""
 
     __version__ = "2.15.0"
-    uint8, float16 = 1, 2
 
     def __init__(self, cuda: FakeCuda) -> None:
         self.cuda = cuda
         self.backends = SimpleNamespace(cudnn=SimpleNamespace(benchmark=False))
-        self.fft = SimpleNamespace(rfft=lambda wave: self._run("fft", wave))
-        functional = SimpleNamespace(
-            conv2d=lambda image, weights: self._run("convolution", image),
-            scaled_dot_product_attention=lambda query, key, value: self._run("attention", query),
-        )
-        self.nn = SimpleNamespace(functional=functional)
-
-    def _run(self, kind: str, first: FakeTensor) -> FakeTensor:
-        self.cuda.loaded(kind)
-        return FakeTensor(self.cuda, len(first))
-
-    def empty(self, *shape: int, dtype: int = 4, device: str) -> FakeTensor:
-        return FakeTensor(self.cuda, math.prod(shape) * dtype)
-
-    ones = empty

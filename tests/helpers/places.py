@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -10,3 +11,10 @@ LAUNCHER = ROOT / "launcher"
 EXAMPLES = ROOT / "examples"
 SCRIPTS = ROOT / "tests" / "data" / "scripts"
 """Trainings as people write them."""
+
+
+def lay(files: Mapping[Path, str]) -> None:
+    """Writes what a command brings along, as the launcher does."""
+    for path, text in files.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")

@@ -23,9 +23,8 @@ LONGEST = list(range(4))
 
 
 @pytest.fixture(autouse=True)
-def records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def records(tmp_path: Path) -> None:
     """Where a look at a loader leaves its largest batch."""
-    monkeypatch.chdir(tmp_path)
 
 
 def _held(batches: list[list[int]], accumulation: int) -> bool:

@@ -14,5 +14,4 @@ from tests.helpers.few import Launches
 def launches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Launches:
     made = Launches(tmp_path)
     monkeypatch.setattr(trial, "run", made.trial)
-    monkeypatch.chdir(tmp_path)
     return made

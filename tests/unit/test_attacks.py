@@ -37,7 +37,6 @@ STEERS = "\x1b]0;title\x07\x1b[2J\x1b[6n\x9b31m\u202e"
 
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(activity, "SILENT_S", 600.0)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("HF_TOKEN", SECRET)

@@ -126,10 +126,7 @@ OF_LOOP = "import argparse\nargparse.ArgumentParser().add_argument('--per_device
         ("python train.py", OF_LOOP, False),
     ],
 )
-def test_a_training_by_hugging_faces_trainer_goes_on_from_what_that_saves(
-    words: str, source: str, goes_on: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_training_by_hugging_faces_trainer_goes_on_from_what_that_saves(words: str, source: str, goes_on: bool, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(source)
     seen = script_recognise.understand([*words.split(), "--per_device_train_batch_size", "8"])
     trainer = TrainerRules(adapter="script", args=dict(seen.args))

@@ -13,7 +13,7 @@ import pytest
 from autofit_launcher.trainers.script import outside, recognise
 from tests.conftest import failed_above
 from tests.helpers.command_line import answer, autofit
-from tests.helpers.places import SCRIPTS
+from tests.helpers.places import SCRIPTS, lay
 
 RAW = """import argparse, deepspeed
 p = deepspeed.add_config_arguments(argparse.ArgumentParser())
@@ -22,8 +22,7 @@ deepspeed.initialize(args=p.parse_args())
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
+def folder(tmp_path: Path) -> Path:
     Path("raw.py").write_text(RAW)
     return tmp_path
 
@@ -47,9 +46,7 @@ def test_its_steps_are_never_held_back_from_outside(folder: Path) -> None:
     engine.write_text("class DeepSpeedEngine:\n    pass\n")
     Path("steps.py").write_text("from deepspeed.runtime.engine import DeepSpeedEngine\nDeepSpeedEngine(model=None)\n")
     variables, files = outside.placed({outside.ACCUMULATE: "2"}, place=folder / "native", env={})
-    for path, text in files.items():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
+    lay(files)
     done = subprocess.run([sys.executable, "steps.py"], env={**os.environ, **variables}, capture_output=True, text=True)
     assert "NotExact: accumulation from outside can't be exact here: DeepSpeed makes the steps" in done.stderr
 

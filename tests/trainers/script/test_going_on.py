@@ -23,12 +23,11 @@ from tests.helpers.places import SCRIPTS
 pytestmark = pytest.mark.slow
 
 
-def tried(place: Path, monkeypatch: pytest.MonkeyPatch, *words: str, instead: tuple[str, str] = ("", ""), memory: int = 600 * MIB) -> Trial:
+def tried(place: Path, *words: str, instead: tuple[str, str] = ("", ""), memory: int = 600 * MIB) -> Trial:
     """``instead``: (a line of the script, what stands there in its place)."""
     source = (SCRIPTS / "resumable.py").read_text(encoding="utf-8")
     assert instead[0] in source
     (place / "train.py").write_text(source.replace(*instead) if instead[0] else source, encoding="utf-8")
-    monkeypatch.chdir(place)
     told = resumable.recipe("--pause", "0", "--width", "32", *words)
     told |= {"ladder": {"order": ("micro_batch",)}, "device": {"kind": "cpu", "memory": memory}}
     return going_on.tried(ScriptAdapter(Recipe.model_validate({"name": "mine", **told})), place / "runs", memory_bytes=memory)
@@ -38,8 +37,8 @@ def said(found: Trial) -> str:
     return (found.folder / "resumed" / "stdout.log").read_text()
 
 
-def test_a_script_goes_on_from_what_its_trial_has_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = tried(tmp_path, monkeypatch)
+def test_a_script_goes_on_from_what_its_trial_has_saved(tmp_path: Path) -> None:
+    found = tried(tmp_path)
     assert found.verdict.fits, found.verdict
     uses = {use.phase: use for use in found.report.uses}
     assert list(uses)[-1] == Phase.RESUME and uses[Phase.RESUME].batches >= 2
@@ -53,15 +52,15 @@ def test_a_script_goes_on_from_what_its_trial_has_saved(tmp_path: Path, monkeypa
 LOADS = "saved = torch.load(args.resume)"
 
 
-def test_one_that_needs_more_to_go_on_than_to_begin_does_not_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = tried(tmp_path, monkeypatch, instead=(LOADS, f"{LOADS}\n    held = torch.ones(2**28)"))
+def test_one_that_needs_more_to_go_on_than_to_begin_does_not_fit(tmp_path: Path) -> None:
+    found = tried(tmp_path, instead=(LOADS, f"{LOADS}\n    held = torch.ones(2**28)"))
     assert found.verdict.kind is Kind.OUT_OF_MEMORY
     assert found.verdict.why.startswith("it can't go on from a checkpoint of its own: ")
-    assert tried(tmp_path, monkeypatch, memory=2000 * MIB).verdict.fits
+    assert tried(tmp_path, memory=2000 * MIB).verdict.fits
 
 
-def test_a_checkpoint_that_can_not_be_loaded_is_a_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = tried(tmp_path, monkeypatch, instead=('"optimizer": optimizer.state_dict(), ', ""))
+def test_a_checkpoint_that_can_not_be_loaded_is_a_verdict(tmp_path: Path) -> None:
+    found = tried(tmp_path, instead=('"optimizer": optimizer.state_dict(), ', ""))
     assert found.verdict.kind is Kind.CRASHED
     assert found.verdict.why == "it can't go on from a checkpoint of its own: KeyError: 'optimizer' (trial.resume=false leaves this out)"
 
@@ -74,10 +73,8 @@ def test_a_checkpoint_that_can_not_be_loaded_is_a_verdict(tmp_path: Path, monkey
         ((), ('f"epoch{epoch}.pt"', 'f"{epoch}.pth"'), "its trial has saved nothing like "),
     ],
 )
-def test_where_nothing_can_be_known_it_is_said_once(
-    words: tuple[str, ...], instead: tuple[str, str], why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    found = tried(tmp_path, monkeypatch, *words, instead=instead)
+def test_where_nothing_can_be_known_it_is_said_once(words: tuple[str, ...], instead: tuple[str, str], why: str, tmp_path: Path) -> None:
+    found = tried(tmp_path, *words, instead=instead)
     assert found.verdict.fits, found.verdict
     (note,) = (note for note in found.report.notes if "not tried whether it can go on" in note)
     assert why in note and Phase.RESUME not in [use.phase for use in found.report.uses]
@@ -106,7 +103,7 @@ Trainer(Net(), args, train_dataset=rows, eval_dataset=rows[:16], callbacks=[Tell
 """
 
 
-def test_a_script_of_transformers_trainer_needs_no_word_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_script_of_transformers_trainer_needs_no_word_for_it(tmp_path: Path) -> None:
     pytest.importorskip("transformers")
     from tests.helpers.command_line import answer, autofit
 
@@ -136,14 +133,13 @@ for epoch in range(begin, 12):""",
 """What a script of two processes needs in order to go on."""
 
 
-def test_processes_go_on_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processes_go_on_together(tmp_path: Path) -> None:
     source = (SCRIPTS / "two_processes.py").read_text(encoding="utf-8")
     for line, instead in OF_TWO.items():
         assert line in source
         source = source.replace(line, instead)
     (tmp_path / "train.py").write_text(source, encoding="utf-8")
     shutil.copy(SCRIPTS / "usual.py", tmp_path)
-    monkeypatch.chdir(tmp_path)
     told = resumable.recipe() | {"device": {"kind": "cpu", "memory": 600 * MIB}, "ladder": {"order": ("micro_batch",)}}
     told["trainer"]["args"] |= {
         "command": [str(Path(sys.executable).with_name("torchrun")), "--nproc_per_node", "2", "train.py"],

@@ -79,9 +79,8 @@ def test_as_many_as_there_are_without_a_card_is_the_processors(monkeypatch: pyte
     assert started("torchrun --nproc_per_node=auto train.py").here == 6
 
 
-def test_a_batch_of_all_processes_together_is_the_scripts_to_divide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_of_all_processes_together_is_the_scripts_to_divide(tmp_path: Path) -> None:
     """Its trial sees by how many (``DIVIDED_BY``)."""
-    monkeypatch.chdir(tmp_path)
     source = "import argparse, torch\np = argparse.ArgumentParser()\np.add_argument('--global-batch-size', type=int, default=256)\n"
     Path("train.py").write_text(source)
     found = recognise.understand(["torchrun", "--nproc_per_node=2", "train.py"])

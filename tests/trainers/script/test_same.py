@@ -19,9 +19,8 @@ SCRIPT = SCRIPTS / "updates.py"
 COLLATORS = SCRIPT.with_name("collators.py")
 
 
-def proven(place: Path, monkeypatch: pytest.MonkeyPatch, kind: str, *words: str, script: Path = SCRIPT, **args: object) -> Proof:
+def proven(place: Path, kind: str, *words: str, script: Path = SCRIPT, **args: object) -> Proof:
     """What becomes of rung 2, 8 x 4 instead of 32 x 1 (or of what ``accumulation`` asks). ``args``: of the recipe's trainer."""
-    monkeypatch.chdir(place)
     asked, keep = args.pop("asked", 1), bool(args.pop("keep_update", True))
     spelled = {**script_of.FLAGS, **args.pop("spelled", {})}  # type: ignore[dict-item]
     command = [sys.executable, str(script), *(("--kind", kind) if kind else ()), *words]
@@ -32,52 +31,44 @@ def proven(place: Path, monkeypatch: pytest.MonkeyPatch, kind: str, *words: str,
     return proof.prove(job, job.ladder.rungs[2])
 
 
-def test_a_mean_that_is_divided_is_the_same_training_and_nothing_of_the_persons_is_touched(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_mean_that_is_divided_is_the_same_training_and_nothing_of_the_persons_is_touched(tmp_path: Path) -> None:
     (tmp_path / "mine").write_text("precious")
-    found = proven(tmp_path, monkeypatch, "mean")
+    found = proven(tmp_path, "mean")
     assert found.same.lines == dict.fromkeys(("gradient", "steps", "schedule", "samples"), PROVEN) and not found.refused, found
     assert found.same.apart is not None and found.same.apart < 1e-5 and found.same.layouts == ("4 x 1", "1 x 4")
     assert {name for name in snapshot(tmp_path) if not name.startswith("runs/")} == {"mine"}
     assert not list((tmp_path / "runs").glob("**/*.pt")), "gradients are large, and of no use afterwards"
 
 
-def test_a_model_that_is_made_after_a_look_at_a_batch_begins_with_weights_as_they_are_drawn(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    found = proven(tmp_path, monkeypatch, "looks_first")
+def test_a_model_that_is_made_after_a_look_at_a_batch_begins_with_weights_as_they_are_drawn(tmp_path: Path) -> None:
+    found = proven(tmp_path, "looks_first")
     assert found.same.verdict == "same" and not found.refused and not found.same.cure, found
 
 
 @pytest.mark.slow
-def test_what_so_few_rows_do_not_show_is_looked_for_in_as_many_as_the_rungs_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_so_few_rows_do_not_show_is_looked_for_in_as_many_as_the_rungs_own(tmp_path: Path) -> None:
     """One value has no spread, so that 1 x 4 shows no number."""
-    found = proven(tmp_path, monkeypatch, "spread")
+    found = proven(tmp_path, "spread")
     assert found.refused and found.same.layouts == ("8 x 1", "2 x 4"), found
 
 
-def test_rows_that_see_each_other_are_refused_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = proven(tmp_path, monkeypatch, "contrastive")
+def test_rows_that_see_each_other_are_refused_by_name(tmp_path: Path) -> None:
+    found = proven(tmp_path, "contrastive")
     assert "its rows see each other" in found.refused and found.same.gradient.startswith("differs by") and found.job is None
 
 
 @pytest.mark.parametrize(("kind", "refused"), [("balanced", "its gradients of router.weight are"), ("balanced_by_row", "")])
-def test_a_small_weight_whose_gradients_differ_is_not_lost_in_the_whole(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, refused: str
-) -> None:
+def test_a_small_weight_whose_gradients_differ_is_not_lost_in_the_whole(tmp_path: Path, kind: str, refused: str) -> None:
     """A router that is balanced over the micro-batch: 1e-4 of all gradients."""
-    found = proven(tmp_path, monkeypatch, kind)
+    found = proven(tmp_path, kind)
     assert (refused in found.refused) if refused else (not found.refused and found.same.verdict == "same"), found
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("kind", "verdict"), [("gains", "same"), ("gains_less_drift", "weighted")])
-def test_what_is_nothing_as_long_as_nothing_is_learnt_is_seen(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, verdict: str
-) -> None:
+def test_what_is_nothing_as_long_as_nothing_is_learnt_is_seen(tmp_path: Path, kind: str, verdict: str) -> None:
     """A LoRA's zeros make a model its own reference: the drift that is taken off over each micro-batch is 0 in the first steps."""
-    found = proven(tmp_path, monkeypatch, kind)
+    found = proven(tmp_path, kind)
     assert found.same.verdict == verdict and bool(found.refused) is (verdict != "same") and found.job is None, found
 
 
@@ -86,14 +77,14 @@ def test_what_is_nothing_as_long_as_nothing_is_learnt_is_seen(
     ("kind", "why"),
     [("decays", "something else than its optimizer changes its weights at every micro-batch"), ("anneals", "or counts them")],
 )
-def test_what_a_script_does_at_every_batch_is_refused_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, why: str) -> None:
-    found = proven(tmp_path, monkeypatch, kind)
+def test_what_a_script_does_at_every_batch_is_refused_by_name(tmp_path: Path, kind: str, why: str) -> None:
+    found = proven(tmp_path, kind)
     assert why in found.refused and found.job is None, found
 
 
 @pytest.mark.slow
-def test_class_weights_are_put_right_and_the_run_carries_what_was_proven(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = proven(tmp_path, monkeypatch, "weighted")
+def test_class_weights_are_put_right_and_the_run_carries_what_was_proven(tmp_path: Path) -> None:
+    found = proven(tmp_path, "weighted")
     assert found.same.proven and not found.refused and found.same.cure == {"update": "targets_divided"}, found
     assert found.job is not None
     command = found.job.adapter.command(found.job.ladder.rungs[2], found.job.budget, folder=tmp_path / "run")
@@ -112,15 +103,15 @@ def test_class_weights_are_put_right_and_the_run_carries_what_was_proven(tmp_pat
         ("on_meta", {}),
     ],
 )  # fmt: skip
-def test_what_is_the_same_or_only_a_factor_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, cure: dict[str, str]) -> None:
-    found = proven(tmp_path, monkeypatch, kind)
+def test_what_is_the_same_or_only_a_factor_away(tmp_path: Path, kind: str, cure: dict[str, str]) -> None:
+    found = proven(tmp_path, kind)
     assert found.same.verdict == "same" and found.same.cure == cure and not found.refused, found
 
 
 @pytest.mark.slow
-def test_targets_are_weighed_within_each_asked_micro_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_targets_are_weighed_within_each_asked_micro_batch(tmp_path: Path) -> None:
     """32 x 2 are asked: the sum of two means over targets, each of which is made of four micro-batches of 8."""
-    found = proven(tmp_path, monkeypatch, "weighted", asked=2)
+    found = proven(tmp_path, "weighted", asked=2)
     assert found.same.proven and found.same.layouts == ("4 x 2", "1 x 8") and found.same.cure == {"update": "targets_divided"}, found
     assert found.job is not None
     command = found.job.adapter.command(found.job.ladder.rungs[2], found.job.budget, folder=tmp_path / "run")
@@ -129,57 +120,51 @@ def test_targets_are_weighed_within_each_asked_micro_batch(tmp_path: Path, monke
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["averages", "centres"])
-def test_what_is_kept_by_hand_and_moves_with_every_batch_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
-    found = proven(tmp_path, monkeypatch, kind, spelled={"accumulation": "outside"})
+def test_what_is_kept_by_hand_and_moves_with_every_batch_is_refused(tmp_path: Path, kind: str) -> None:
+    found = proven(tmp_path, kind, spelled={"accumulation": "outside"})
     assert "what it keeps beside its weights (an average of them" in found.refused and found.same.verdict == "different", found
     assert found.same.apart is None and "the update itself is the same" in found.same.gradient
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("spelled", "refused"), [({}, ""), ({"accumulation": "outside"}, "what it keeps beside its weights")])
-def test_an_average_is_held_against_what_its_weight_did(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spelled: dict[str, str], refused: str
-) -> None:
+def test_an_average_is_held_against_what_its_weight_did(tmp_path: Path, spelled: dict[str, str], refused: str) -> None:
     """The gradient of a bias before a normalization is rounding alone, and Adam steps it as far as any."""
-    found = proven(tmp_path, monkeypatch, "averages_of_adam", spelled=spelled)
+    found = proven(tmp_path, "averages_of_adam", spelled=spelled)
     assert found.same.verdict == ("different" if refused else "same") and refused in found.refused, found
 
 
 @pytest.mark.slow
-def test_a_difference_that_a_person_accepts_is_launched_and_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = proven(tmp_path, monkeypatch, "mixup", keep_update=False)
+def test_a_difference_that_a_person_accepts_is_launched_and_told(tmp_path: Path) -> None:
+    found = proven(tmp_path, "mixup", keep_update=False)
     assert "or mixed or clipped by itself" in found.same.gradient and not found.refused and found.same.verdict == "weighted", found
 
 
 @pytest.mark.slow
-def test_a_stream_that_workers_share_is_told_as_not_proven(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stream_that_workers_share_is_told_as_not_proven(tmp_path: Path) -> None:
     """A batch is of one worker's rows; as several micro-batches it is of several workers' rows, which no twin shows."""
-    found = proven(tmp_path, monkeypatch, "streamed")
+    found = proven(tmp_path, "streamed")
     assert "2 workers share a stream of rows" in found.same.samples and not found.refused, found
 
 
 @pytest.mark.slow
-def test_a_learning_rate_that_hangs_on_the_batch_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = proven(tmp_path, monkeypatch, "rate")
+def test_a_learning_rate_that_hangs_on_the_batch_is_refused(tmp_path: Path) -> None:
+    found = proven(tmp_path, "rate")
     assert "the learning rate of step 1 is" in found.refused and found.same.schedule.startswith("differs"), found
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("kind", "cure"), [("mean", {}), ("sum", {"env": {"ACCUMULATE_LOSS": "sum"}}), ("weighted", None)])
-def test_what_accumulates_from_outside_goes_through_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, cure: dict[str, object] | None
-) -> None:
-    found = proven(tmp_path, monkeypatch, kind, spelled={"accumulation": "outside"})
+def test_what_accumulates_from_outside_goes_through_the_same(tmp_path: Path, kind: str, cure: dict[str, object] | None) -> None:
+    found = proven(tmp_path, kind, spelled={"accumulation": "outside"})
     assert found.same.proven and (found.same.cure == cure if cure is not None else found.same.cure["update"] == "targets"), found
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("way", "why"), [("by_hand", "mixed or clipped by itself"), ("learning_rate", "the learning rate of step 1 is")])
-def test_what_a_script_does_by_hand_at_every_batch_is_refused_from_outside(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str, why: str
-) -> None:
+def test_what_a_script_does_by_hand_at_every_batch_is_refused_from_outside(tmp_path: Path, way: str, why: str) -> None:
     script = SCRIPT.with_name("can_not_be_accumulated.py")
-    found = proven(tmp_path, monkeypatch, "", "--way", way, script=script, spelled={"accumulation": "outside"})
+    found = proven(tmp_path, "", "--way", way, script=script, spelled={"accumulation": "outside"})
     assert why in found.refused and found.job is None, found
 
 
@@ -189,11 +174,9 @@ def test_what_a_script_does_by_hand_at_every_batch_is_refused_from_outside(
     ("counts_batches", "1 optimizer steps are made at 1 x 4, 7 at 4 x 1"),
     ("pass_of_steps", "a pass takes 7 samples at 1 x 4, 28 at 4 x 1"),
 ])  # fmt: skip
-def test_what_a_scripts_own_accumulation_does_otherwise_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, why: str
-) -> None:
+def test_what_a_scripts_own_accumulation_does_otherwise_is_refused(tmp_path: Path, kind: str, why: str) -> None:
     """diffusers' warm-up, ``step % accumulation == 0`` with steps counted from 0, lengths that count micro-batches."""
-    found = proven(tmp_path, monkeypatch, kind, "--steps", "7", lengths={"--epochs": 3})
+    found = proven(tmp_path, kind, "--steps", "7", lengths={"--epochs": 3})
     assert why in found.refused and found.job is None, found
 
 
@@ -206,21 +189,17 @@ def test_what_a_scripts_own_accumulation_does_otherwise_is_refused(
         ("mean", {"accumulation": "outside"}, ""),
     ],
 )
-def test_the_smaller_step_at_the_end_of_a_pass_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, spelled: dict[str, str], why: str
-) -> None:
+def test_the_smaller_step_at_the_end_of_a_pass_is_told(tmp_path: Path, kind: str, spelled: dict[str, str], why: str) -> None:
     """From outside it is right; by the script's own accumulation it weighs its rows otherwise, or is lost."""
-    found = proven(tmp_path, monkeypatch, kind, "--rows", "250", spelled=spelled)
+    found = proven(tmp_path, kind, "--rows", "250", spelled=spelled)
     assert not found.refused and found.same.gradient == PROVEN and found.same.proven is not bool(why), found
     assert why in found.same.samples
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("kind", "cure"), [("half", {}), ("half_weighted", {"update": "targets_divided"}), ("half_by_hand", None)])
-def test_weights_of_half_precision_hide_no_difference_behind_their_rounding(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, cure: dict[str, str] | None
-) -> None:
-    found = proven(tmp_path, monkeypatch, kind)
+def test_weights_of_half_precision_hide_no_difference_behind_their_rounding(tmp_path: Path, kind: str, cure: dict[str, str] | None) -> None:
+    found = proven(tmp_path, kind)
     if cure is None:
         assert "of half precision were turned to single" in found.same.gradient and not found.refused, found
     else:
@@ -230,24 +209,20 @@ def test_weights_of_half_precision_hide_no_difference_behind_their_rounding(
 @pytest.mark.slow
 @pytest.mark.parametrize("words", [(), ("--even",)])
 @pytest.mark.parametrize("kind", ["torch", "numpy", "private"])
-def test_what_a_collate_function_draws_belongs_to_its_rows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, words: tuple[str, ...]
-) -> None:
-    found = proven(tmp_path, monkeypatch, kind, *words, script=COLLATORS)
+def test_what_a_collate_function_draws_belongs_to_its_rows(tmp_path: Path, kind: str, words: tuple[str, ...]) -> None:
+    found = proven(tmp_path, kind, *words, script=COLLATORS)
     assert found.same.proven and found.same.cure == {"update": "targets_divided"} and not found.refused, found
 
 
 @pytest.mark.slow
-def test_what_a_collate_function_draws_for_one_row_after_another_is_told_as_not_proven(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_collate_function_draws_for_one_row_after_another_is_told_as_not_proven(tmp_path: Path) -> None:
     """Each row masks the same tokens here, and others in the run: they may weigh more there, and nobody has seen it."""
-    found = proven(tmp_path, monkeypatch, "python", "--even", script=COLLATORS)
+    found = proven(tmp_path, "python", "--even", script=COLLATORS)
     assert "for one row after another stood still" in found.same.gradient and found.same.verdict == "not_comparable", found
     assert not found.refused
 
 
 @pytest.mark.slow
-def test_masked_language_modelling_by_transformers_own_collator_is_put_right(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = proven(tmp_path, monkeypatch, "trainer", script=COLLATORS)
+def test_masked_language_modelling_by_transformers_own_collator_is_put_right(tmp_path: Path) -> None:
+    found = proven(tmp_path, "trainer", script=COLLATORS)
     assert found.same.proven and found.same.cure == {"update": "targets"} and not found.refused, found

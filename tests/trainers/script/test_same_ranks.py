@@ -20,9 +20,8 @@ SHARES = SCRIPTS / "shares.py"
 LAUNCHED = (sys.executable, "-P", "-m", "torch.distributed.run", "--nproc_per_node", "2", "--local_addr=localhost")
 
 
-def proven(place: Path, monkeypatch: pytest.MonkeyPatch, kind: str, *words: str, accumulation: str = "--accum") -> Proof:
+def proven(place: Path, kind: str, *words: str, accumulation: str = "--accum") -> Proof:
     """What becomes of rung 2, 4 x 4 on each of two ranks instead of 16 x 1."""
-    monkeypatch.chdir(place)
     how: dict[str, Any] = {"spelled": {**script.FLAGS, "accumulation": accumulation}, "lengths": {"--epochs": 3}}
     ask, more = {"micro_batch": 16, "accumulation": 1}, {"trial": {"proof_timeout_s": 1200.0}}
     adapter = ScriptAdapter(script.recipe(*LAUNCHED, str(SHARES), "--kind", kind, *words, ask=ask, more=more, **how))
@@ -33,8 +32,8 @@ def proven(place: Path, monkeypatch: pytest.MonkeyPatch, kind: str, *words: str,
     return proof.prove(job, rung)
 
 
-def test_two_ranks_that_share_their_rows_are_proven(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = proven(tmp_path, monkeypatch, "shared")
+def test_two_ranks_that_share_their_rows_are_proven(tmp_path: Path) -> None:
+    found = proven(tmp_path, "shared")
     assert found.same.lines == dict.fromkeys(("gradient", "steps", "schedule", "samples"), PROVEN) and not found.refused, found
     assert found.same.apart is not None and found.same.apart < 1e-5
     assert found.same.layouts == ("4 x 1 x 2 ranks", "1 x 4 x 2 ranks")
@@ -46,17 +45,15 @@ def test_two_ranks_that_share_their_rows_are_proven(tmp_path: Path, monkeypatch:
     ("no_sampler", "its 2 ranks read the same samples, as without a DistributedSampler"),
     ("whole_batch", "a step has 8 samples at 4 x 1 x 2 ranks, and 4 are said"),
 ])  # fmt: skip
-def test_ranks_that_do_not_share_a_batch_are_told(kind: str, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ranks_that_do_not_share_a_batch_are_told(kind: str, why: str, tmp_path: Path) -> None:
     """Its update is the command's all the same, at any micro-batch."""
-    found = proven(tmp_path, monkeypatch, kind)
+    found = proven(tmp_path, kind)
     assert found.same.gradient == PROVEN and not found.refused and not found.same.proven and why in found.same.samples, found
 
 
 @pytest.mark.slow
-def test_ranks_that_do_not_exchange_their_gradients_where_they_accumulate_are_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    found = proven(tmp_path, monkeypatch, "apart_when_accumulating")
+def test_ranks_that_do_not_exchange_their_gradients_where_they_accumulate_are_refused(tmp_path: Path) -> None:
+    found = proven(tmp_path, "apart_when_accumulating")
     assert found.refused and found.same.verdict == "different" and found.same.gradient.startswith("differs by"), found
 
 
@@ -64,14 +61,12 @@ def test_ranks_that_do_not_exchange_their_gradients_where_they_accumulate_are_re
 @pytest.mark.parametrize(
     ("kind", "cure"), [("adds_up", {"update": "average"}), ("sum", {}), ("no_sync", {}), ("own_order", {}), ("augments", {}), ("fsdp", {})]
 )
-def test_what_is_the_same_on_two_ranks_or_only_a_factor_away(
-    kind: str, cure: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    found = proven(tmp_path, monkeypatch, kind)
+def test_what_is_the_same_on_two_ranks_or_only_a_factor_away(kind: str, cure: dict[str, str], tmp_path: Path) -> None:
+    found = proven(tmp_path, kind)
     assert found.same.proven and found.same.cure == cure and not found.refused, found
 
 
 @pytest.mark.slow
-def test_steps_of_two_ranks_that_are_held_back_from_outside_are_proven(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = proven(tmp_path, monkeypatch, "shared", accumulation="outside")
+def test_steps_of_two_ranks_that_are_held_back_from_outside_are_proven(tmp_path: Path) -> None:
+    found = proven(tmp_path, "shared", accumulation="outside")
     assert found.same.proven and found.same.cure == {}, found

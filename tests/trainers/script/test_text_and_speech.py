@@ -26,6 +26,7 @@ from autofit_launcher.trial.job import Job
 from tests.helpers.hf_data import make_sums, recipe
 from tests.helpers.hf_data import spoken as spoken
 from tests.helpers.hf_data import sums as sums
+from tests.helpers.places import lay
 
 MIB = 2**20
 
@@ -95,9 +96,7 @@ def test_an_evaluation_said_to_overflow_really_does_and_one_said_to_fit_does_not
         verdict = trial.run(one, one.ladder.asked).verdict
         said[mib] = verdict.kind
         command = one.adapter.command(one.ladder.asked, one.budget, folder=tmp_path / f"full{mib}")
-        for path, text in command.files.items():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text)
+        lay(command.files)
         held = under_budget(command, one.budget, settings=tmp_path / f"full{mib}" / "budget.json")
         env = {**os.environ, **held.env, "MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}
         ended = subprocess.run(held.argv, env=env, capture_output=True, text=True, check=False, timeout=600)

@@ -23,7 +23,7 @@ from autofit_launcher.trainers.suite import cpu_budget
 from autofit_launcher.trainers.ultralytics import environment as ultralytics_env
 from autofit_launcher.trainers.ultralytics.adapter import UltralyticsAdapter
 from tests.helpers import yolo_recipe
-from tests.helpers.places import ROOT
+from tests.helpers.places import ROOT, lay
 from tests.helpers.shapes import ShapesData, make_shapes
 
 MIB = 2**20
@@ -139,9 +139,7 @@ def loaded(place: Path, settings: dict[str, Any]) -> dict[str, str]:
     """Variables by which a command has ``native`` loaded, copied to ``place`` as the launcher does; nothing of autofit is in its reach."""
     adapter = UltralyticsAdapter(yolo_recipe.make(place / "data.yaml", ask={"checkpointing": True}))
     command = adapter.command(ladder_of(adapter).asked, cpu_budget(), folder=place)
-    for path, text in command.files.items():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+    lay(command.files)
     return {"PYTHONPATH": str(place / "native"), "YOLO_EXACT": json.dumps(settings)}
 
 

@@ -137,7 +137,6 @@ def test_what_is_loaded_is_written_beside_the_run(yolo_dataset: Path, tmp_path: 
 def test_a_bare_model_name_is_from_scratch_where_no_weights_can_be_had_and_says_so(
     yolo_dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("autofit_launcher.trainers.ultralytics.models.fetchable", lambda name: False)
     adapter = UltralyticsAdapter(make(yolo_dataset, ask={"model": "yolo11s"}))
     assert adapter.check() == []
@@ -150,7 +149,6 @@ def test_a_bare_model_name_is_from_scratch_where_no_weights_can_be_had_and_says_
 def test_weights_insisted_on_that_can_not_be_had_are_refused_with_the_cure(
     yolo_dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("autofit_launcher.trainers.ultralytics.models.fetchable", lambda name: False)
     (fault,) = UltralyticsAdapter(make(yolo_dataset, ask={"model": "yolo11s.pt"})).check()
     assert fault.key == "ask.model" and "can't be fetched" in fault.found and "ask.model=yolo11s.yaml" in fault.cure
@@ -159,7 +157,6 @@ def test_weights_insisted_on_that_can_not_be_had_are_refused_with_the_cure(
 def test_smaller_weights_that_can_not_be_had_are_left_out_of_the_ladder(
     yolo_dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("autofit_launcher.trainers.ultralytics.models.fetchable", lambda name: False)
     for name in ("yolo11m.pt", "yolo11n.pt"):
         (tmp_path / name).write_bytes(b"weights")

@@ -126,10 +126,9 @@ def test_a_look_that_takes_too_long_or_fails_is_a_fault(make: Make, monkeypatch:
     ],
 )
 def test_a_file_that_is_none_is_named_with_what_would_be(
-    make: Make, faults_of: Callable[..., list[Fault]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, said: str
+    make: Make, faults_of: Callable[..., list[Fault]], tmp_path: Path, name: str, said: str
 ) -> None:
     make()
-    monkeypatch.chdir(tmp_path)
     (fault,) = faults_of(name)
     assert fault.key == "data" and said in str(fault)
 

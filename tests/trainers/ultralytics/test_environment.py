@@ -27,7 +27,6 @@ def test_the_users_settings_are_looked_for_where_ultralytics_keeps_them(
 ) -> None:
     from ultralytics.utils import get_user_config_dir
 
-    monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     for name in ("YOLO_CONFIG_DIR", "XDG_CONFIG_HOME"):
         monkeypatch.setenv(name, case[name]) if name in case else monkeypatch.delenv(name, raising=False)

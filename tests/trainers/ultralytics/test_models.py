@@ -21,7 +21,6 @@ def _own_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[N
     monkeypatch.setenv("YOLO_CONFIG_DIR", str(tmp_path / "config"))
     for name in ("HTTPS_PROXY", "https_proxy", "YOLO_OFFLINE"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.chdir(tmp_path)
     network_is_there.cache_clear()
     yield
     network_is_there.cache_clear()

@@ -34,8 +34,7 @@ def lines() -> list[str]:
 
 
 @pytest.mark.parametrize("line", lines())
-def test_autofit_takes_what_a_document_says(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_autofit_takes_what_a_document_says(line: str, tmp_path: Path) -> None:
     Path("train.py").write_text("p.add_argument('--batch-size', type=int, default=8)\n", encoding="utf-8")
     name, *words = [said for word in shlex.split(line) if (said := SAID.get(word, word))]
     verb = verbs.find(name)

@@ -41,9 +41,8 @@ p.add_argument("--grad-checkpointing", action="store_true")
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def here(tmp_path: Path) -> Path:
     (tmp_path / "train.py").write_text(FLAGS)
-    monkeypatch.chdir(tmp_path)
     return tmp_path
 
 

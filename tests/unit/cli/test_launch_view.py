@@ -17,11 +17,10 @@ from autofit_launcher.cli.launch_view import Display
 from autofit_launcher.cli.say import Terminal
 from autofit_launcher.common.report import SAMPLES, TrialReport
 from autofit_launcher.common.sizes import MIB
-from autofit_launcher.engine.launch import Could, Fit
+from autofit_launcher.engine.launch import Fit
 from autofit_launcher.errors import Fault
 from autofit_launcher.full_run.cause import Ended
 from autofit_launcher.history.records import AttemptRecord, RunRecord, Status
-from autofit_launcher.ladder.search import Tried, Try, next_move
 from autofit_launcher.ladder.verdict import Kind, Verdict
 from autofit_launcher.trainers.script.adapter import ScriptAdapter
 from autofit_launcher.trainers.script.spelling import ITSELF
@@ -110,16 +109,6 @@ def test_a_batch_that_no_trial_saw_is_not_told_as_a_fact(tmp_path: Path) -> None
         assert fit.as_record()["effective_batch_seen"] is seen and trial.record().effective_batch_seen is seen
 
 
-def test_why_a_rung_that_fits_was_refused_is_told_beside_what_might_fit(tmp_path: Path) -> None:
-    here = job(tmp_path)
-    rung = replace(here.ladder.rungs[1], accumulation=here.ladder.asked.accumulation)
-    could = Could(flag="--allow-batch", key="ladder.keep_batch=false", rung=rung)
-    text = said(here, refused="its sampler draws by the batch size", could_fit=[could])
-    assert "with more accumulation than asked its sampler draws by the batch size" in text
-    assert "autofit run --allow-batch -- ... (ladder.keep_batch=false in a recipe), another training: micro_batch 2" in text
-    assert "is estimated to fit" in text and "divide it by 2 for SGD" in text
-
-
 CRASH = Verdict(kind=Kind.CRASHED, phase="train", why="ValueError: a single value per channel")
 IGNORED = Verdict(kind=Kind.ALTERED, phase="done", why="the trainer ran accumulation=1 instead of 32", otherwise=("accumulation",))
 NOTHING = Verdict(kind=Kind.VACUOUS, phase="train", why="the trial did only 0 of 1 validation batches")
@@ -162,15 +151,6 @@ def test_words_of_the_persons_are_never_taken_for_markup_and_no_dot_is_glued_to_
     Terminal(as_json=False).faults(faults)
     told = capsys.readouterr().err
     assert "[/x] found. cure [y]" in told and told.rstrip().endswith("/data/my.yaml")
-
-
-def test_why_another_rung_than_the_estimated_one_is_tried_is_told(tmp_path: Path) -> None:
-    rungs = job(tmp_path).ladder.rungs
-    oom = out_of_memory()
-    earlier = [*(Tried(rung=rung, verdict=oom, need=1.2) for rung in rungs[1:-1]), Tried(rung=rungs[-1], verdict=FITS, need=0.5)]
-    move = next_move(job(tmp_path).ladder, [Tried(rung=rungs[0], verdict=oom, need=1.2)], policy="predicted", earlier=earlier)
-    assert isinstance(move, Try) and move.rung is not rungs[-1]
-    assert f"rung {rungs[-1].index} is estimated to fit" in move.why and "once this one above it has really failed" in move.why
 
 
 def failed(here: Job, tmp_path: Path) -> Fit:

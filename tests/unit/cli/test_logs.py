@@ -17,11 +17,6 @@ from autofit_launcher.history.run_folder import RunFolder
 from tests.helpers.places import ROOT
 
 
-@pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-
-
 def launch(status: str = "done") -> RunFolder:
     """A launch that tried rungs 0 and 1 and has trained."""
     folder = RunFolder.create(Path("runs/autofit"), "demo")

@@ -26,7 +26,6 @@ def four(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     monkeypatch.setitem(sys.modules, "pynvml", FakeNvml(*cards))
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
-    monkeypatch.chdir(tmp_path)
     Path("train.py").write_text(SCRIPT, encoding="utf-8")
     return tmp_path
 

@@ -19,8 +19,7 @@ for _ in range(3):
 
 
 @pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def here(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(SCRIPT)
 
 

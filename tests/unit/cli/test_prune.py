@@ -16,11 +16,6 @@ from tests.helpers.run_folders import ended, tell
 ROOT = Path("runs/autofit")
 
 
-@pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-
-
 def answers(monkeypatch: pytest.MonkeyPatch, answer: str | None) -> None:
     monkeypatch.setattr(Terminal, "asked", lambda self, question: answer)
 
@@ -47,7 +42,7 @@ def test_only_what_holds_no_checkpoint_goes_and_only_when_it_is_agreed_to(
     assert not trained.exists()
 
 
-def test_a_checkpoint_that_the_record_names_counts_whatever_it_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_checkpoint_that_the_record_names_counts_whatever_it_is_called() -> None:
     path = ended(ROOT, "failed", attempts=[{"left": [{"path": "checkpoint-3"}]}])
     assert main.run(["runs", "--prune", "--yes"]) == 0
     assert path.is_dir()

@@ -35,7 +35,6 @@ Beliefs = Mapping[str, tuple[object, str] | None]
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty folder of its own, with an empty script in it; torchrun is found."""
-    monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     Path("t.py").touch()
     return tmp_path

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -92,8 +91,7 @@ def test_states_of_runs_that_are_over(tmp_path: Path) -> None:
     assert runs.run_in(fitted.path).state == "fitted"
 
 
-def test_what_is_no_run_is_refused_in_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_what_is_no_run_is_refused_in_words(tmp_path: Path) -> None:
     path = ended(Path("runs/autofit"), "done")
     assert runs.find(path.name) == runs.find(str(path)) == path == runs.newest()
     (tmp_path / "notes.txt").write_text("")
@@ -141,8 +139,7 @@ def test_runs_lists_the_newest_first_and_passes_over_what_is_none(tmp_path: Path
     assert [run["state"] for run in told(capsys)["runs"]] == ["failed", "done"]
 
 
-def test_runs_of_nothing_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_runs_of_nothing_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run(["runs"]) == 0 and "no run in runs/autofit" in capsys.readouterr().out
     assert main.run(["runs", "nowhere"]) == 1 and "it is not a folder" in capsys.readouterr().err
     assert main.run(["runs", "--peak"]) == 1 and "doesn't know --peak" in capsys.readouterr().err
@@ -260,23 +257,7 @@ def test_stop_needs_a_run_and_leaves_another_machines_alone(tmp_path: Path, caps
     assert main.run(["stop", str(path)]) == 1 and "See to it on node7" in capsys.readouterr().err
 
 
-def test_stop_never_signals_a_later_process_of_the_same_number(tmp_path: Path) -> None:
-    from autofit_launcher.machine import process
-
-    mine, others = tmp_path / "mine", tmp_path / "others"
-    mine.touch()
-    others.touch()
-    with mine.open() as held, subprocess.Popen(["sleep", "3600"], stdin=held) as child:
-        assert not process.ask_to_end(child.pid, holding=str(others)) and child.poll() is None
-        assert process.ask_to_end(child.pid, holding=str(mine))
-        assert child.wait(timeout=120) == -signal.SIGTERM
-    assert not process.ask_to_end(child.pid, holding=str(mine))
-
-
-def test_resume_without_a_name_takes_the_newest_run_and_says_which(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_resume_without_a_name_takes_the_newest_run_and_says_which(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run(["resume"]) == 1
     assert "there is no run here" in capsys.readouterr().err
     ended(tmp_path / "runs/autofit", "failed")

@@ -30,8 +30,7 @@ SAID = {
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
+def place(tmp_path: Path) -> Path:
     (tmp_path / "idle.py").write_text("import time\ntime.sleep(600)\n")
     (tmp_path / "recipes").mkdir()
     (tmp_path / "recipes" / "idle.yaml").write_text(yaml.safe_dump({key: SAID[key] for key in SAID if key != "name"}))

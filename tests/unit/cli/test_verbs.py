@@ -33,7 +33,6 @@ def juggling(monkeypatch: pytest.MonkeyPatch, takes: Takes) -> None:
 def test_a_verb_added_to_the_table_is_in_help_completion_and_the_message_on_an_unknown_verb(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     juggling(monkeypatch, Takes.NAME)
     main.run(["--help"])
     lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]

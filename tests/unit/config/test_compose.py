@@ -19,7 +19,6 @@ KNOW_HYDRA = ("compose", "recipe_store", "hydra_overrides")
 
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(activity, "SILENT_S", 600.0)  # on a busy machine composing would be told, too
     (tmp_path / "recipes").mkdir()
     return tmp_path

@@ -356,7 +356,6 @@ def gone_on(job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *words: s
     """``autofit resume``, with the same trainer."""
     faults = job.adapter.faults  # type: ignore[attr-defined]
     monkeypatch.setattr(engine, "load_adapter", lambda name: lambda asked: Few(asked, faults))
-    monkeypatch.chdir(tmp_path)
     with (tmp_path / "out").open("ab") as out:
         return engine.go_on(prepare.resumable(job.folder.path, words), show=(out, out))
 

@@ -20,7 +20,6 @@ from autofit_launcher.common.orders import VARIABLE, ProbeSettings
 from autofit_launcher.common.report import SEARCHES, Failure, PhaseUse, TrialReport
 from autofit_launcher.config.schema import DeviceRules, Recipe
 from autofit_launcher.engine import launch as engine
-from autofit_launcher.engine.launch import Fit
 from autofit_launcher.errors import BadInput
 from autofit_launcher.full_run import run as launch
 from autofit_launcher.full_run.run import RunMeter, RunWatch
@@ -142,13 +141,6 @@ def test_a_run_is_not_launched_on_a_card_that_others_have_come_to(card: FakeCard
     assert fit.status is Status.CARD_TAKEN and fit.outcome is None and "not launched: the card is taken" in heard.lines[-1]
 
 
-def test_words_of_a_trial_that_others_ended_are_not_held_against_the_next(job: Job) -> None:
-    place = job.folder.trial(0)
-    (place / "stderr.log").write_text("CUDA out of memory")
-    trial._put_aside(place, place / "scratch")
-    assert not (place / "stderr.log").exists() and (place / "stderr.log.before").exists()
-
-
 # ---- once more without what it can do without
 
 
@@ -268,14 +260,6 @@ def test_a_run_that_goes_on_otherwise_is_told_the_moment_it_says_so(job: Job) ->
             file.flush()
             watch.look()
     assert heard == ["halved its own batch", "assigns labels image by image, many times slower"]
-
-
-def test_a_runs_own_peak_is_in_its_trials_measure(job: Job) -> None:
-    """Trial: reserved and outside. Run: what is gone from the card, context included."""
-    fit = Fit(job=job, chosen=None)
-    report = tried(job, Kind.FITS).report
-    assert report.peak_bytes == 9 * GIB + 500 * MIB
-    assert fit.memory is None
 
 
 # ---- 13: processes

@@ -198,8 +198,7 @@ def test_a_rung_at_which_a_run_has_died_is_passed_over_where_the_next_launch_is_
     assert interrupted_and_gone_on_with(launches, monkeypatch).rung == LADDER.rungs[2]
 
 
-def test_a_recipe_that_is_new_beside_a_script_is_none_of_its_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_recipe_that_is_new_beside_a_script_is_none_of_its_code(tmp_path: Path) -> None:
     (tmp_path / "recipes").mkdir()
     (tmp_path / "recipes" / "mine.yaml").write_text("ask: {micro_batch: 4}\n")
     (tmp_path / "recipes" / "of_the_script.yaml").write_text("width: 4\n")

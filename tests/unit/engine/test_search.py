@@ -26,7 +26,6 @@ FITS = 6
 @pytest.fixture
 def launch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[int]]:
     """Micro-batch 128 down to 1, each half of the one before. Gives the rungs as they were tried."""
-    monkeypatch.chdir(tmp_path)
 
     def once() -> list[int]:
         tried: list[int] = []

@@ -105,8 +105,7 @@ def test_standard_input_and_json(capsys: pytest.CaptureFixture[str], monkeypatch
     )
 
 
-def test_a_log_that_is_not_there_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_log_that_is_not_there_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert run(["explain", "gone.log"]) == 1
     assert "gone.log" in capsys.readouterr().err
     assert run(["explain", "a", "b"]) == 1

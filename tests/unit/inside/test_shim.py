@@ -20,7 +20,7 @@ from autofit_launcher.machine import process
 from autofit_launcher.trainers.script import outside
 from autofit_launcher.trainers.suite import cpu_budget
 from autofit_launcher.trainers.ultralytics.environment import BASE
-from tests.helpers.places import LAUNCHER, ROOT
+from tests.helpers.places import LAUNCHER, ROOT, lay
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="a CPU budget is RLIMIT_DATA, which only Linux has")
 OURS = {path.stem for path in (*ROOT.iterdir(), *LAUNCHER.iterdir()) if path.is_dir()} | {path.stem for path in LAUNCHER.rglob("*.py")}
@@ -94,9 +94,7 @@ def loaded(how: str, words: Sequence[str], place: Path, scratch: Path, env: dict
     if "accumulated" in how or "put right" in how:
         said = {outside.UPDATE: "times:0.25"} if "put right" in how else {outside.ACCUMULATE: "4"}
         variables, files = outside.placed(said, place=scratch, env=env)
-        for path, text in files.items():
-            path.parent.mkdir(exist_ok=True)
-            path.write_text(text)
+        lay(files)
         env = {**env, **variables}
     if "tried" in how or "held" in how:
         orders = Orders(module="", folder=str(scratch), device="cpu", cap_bytes=2**30, accumulation=1, payload={})

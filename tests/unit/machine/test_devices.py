@@ -441,12 +441,18 @@ def _group(folder: Path, limit_file: str, limit: str, used_file: str, used: int,
     (folder / "memory.stat").write_text(stat)
 
 
-def test_the_tightest_version_2_group_counts_without_reclaimable_files(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("limit", "used", "found"), [
+    ("max", GIB, (4 * GIB, 2 * GIB)), (str(3 * GIB), GIB, (4 * GIB, 2 * GIB)), (str(GIB), GIB, (GIB, GIB - 100)),
+])  # fmt: skip
+def test_the_version_2_group_with_least_room_counts_and_not_what_files_have_in_the_page_cache(
+    limit: str, used: int, found: tuple[int, int], tmp_path: Path
+) -> None:
     own = tmp_path / "own"
     own.write_text("0::/user/job\n")
-    _group(tmp_path / "user", "memory.max", str(4 * GIB), "memory.current", 3 * GIB, f"anon 1\ninactive_file {GIB}\n")
-    _group(tmp_path / "user" / "job", "memory.max", "max", "memory.current", GIB, "inactive_file 0\n")
-    assert host.cgroup_memory(tmp_path, own) == (4 * GIB, 2 * GIB)
+    cached = f"anon 1\ninactive_file {GIB // 2}\nactive_file {GIB // 2}\nshmem {GIB}\n"
+    _group(tmp_path / "user", "memory.max", str(4 * GIB), "memory.current", 3 * GIB, cached)
+    _group(tmp_path / "user" / "job", "memory.max", limit, "memory.current", used, "inactive_file 60\nactive_file 40\n")
+    assert host.cgroup_memory(tmp_path, own) == found
 
 
 def test_a_version_1_group_counts_and_its_no_limit_does_not(tmp_path: Path) -> None:

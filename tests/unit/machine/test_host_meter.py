@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from autofit_launcher.common.sizes import MIB
-from autofit_launcher.machine import host, process
+from autofit_launcher.machine import process
 from autofit_launcher.machine.meter import HostMeter, HostUse
 from tests.helpers.places import ROOT
 
@@ -53,14 +53,3 @@ def test_what_forked_workers_have_together_counts_once(tmp_path: Path) -> None:
     assert own <= use.memory_bytes < own + 64 * MIB
     assert use.memory_there is not None and use.memory_there > use.memory_bytes
     assert use.shared_taken >= 48 * MIB and 48 * MIB <= use.shared_mapped < 52 * MIB
-
-
-def test_the_group_with_least_room_counts_not_the_one_with_the_least_limit(tmp_path: Path) -> None:
-    own = tmp_path / "own"
-    own.write_text("0::/user/job\n")
-    for folder, limit, memory in ((tmp_path / "user", "4000", 3900), (tmp_path / "user" / "job", "1000", 100)):
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "memory.max").write_text(limit)
-        (folder / "memory.current").write_text(f"{memory}\n")
-        (folder / "memory.stat").write_text("inactive_file 10\nactive_file 20\nshmem 5\n")
-    assert host.cgroup_memory(tmp_path, own) == (4000, 3870), "what files have in the page cache can be taken back"

@@ -27,10 +27,7 @@ def recipe(folder: Path, prepare: str) -> None:
     (folder / "recipes" / "mine.yaml").write_text(text)
 
 
-def test_what_prepare_says_where_it_makes_no_data_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_what_prepare_says_where_it_makes_no_data_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     recipe(tmp_path, "raise ModuleNotFoundError(\"No module named 'sklearn'\")")
     assert main.run(["fit", "recipe=mine"]) == 1
     err = capsys.readouterr().err
@@ -39,9 +36,8 @@ def test_what_prepare_says_where_it_makes_no_data_is_told(
 
 @pytest.mark.parametrize(("word", "said"), [("trainer.args.nonsense=1", "trainer.args.nonsense"), ("data=mine.yaml", "data: ")])
 def test_prepare_is_not_run_where_something_else_is_wrong_or_the_data_was_typed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], word: str, said: str
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], word: str, said: str
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     recipe(tmp_path, "open('prepared', 'w')")
     assert main.run(["fit", "recipe=mine", word]) == 1
     err = capsys.readouterr().err

@@ -49,12 +49,6 @@ def test_a_smaller_micro_batch_is_told_with_its_accumulation_and_the_effective_b
     assert "The effective batch is the asked one (8), in smaller pieces" in said
 
 
-def test_what_is_given_up_is_named(tmp_path: Path) -> None:
-    less = {"optimizer": {"asked": "adamw", "used": "adafactor"}, "lora": {"asked": 0, "used": 16}}
-    said = changed(RunFolder(reported(tmp_path)), given_up=less)
-    assert "optimizer adamw adafactor lora off 16" in said
-
-
 def test_a_rung_that_was_tried_again_with_a_correction_stands_there_once(tmp_path: Path) -> None:
     folder = RunFolder(reported(tmp_path))
     trials = json.loads(folder.record.read_text(encoding="utf-8"))["trials"]
@@ -99,10 +93,7 @@ def test_whatever_goes_wrong_with_it_fails_no_launch(tmp_path: Path, caplog: pyt
     assert page.at_the_end(folder) is None and "no report was written" in caplog.text
 
 
-def test_the_verb_writes_into_the_run_and_several_side_by_side(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_the_verb_writes_into_the_run_and_several_side_by_side(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     one, two = reported(tmp_path / "runs/autofit"), reported(tmp_path / "runs/autofit", "other")
     assert run(["report", one.name, "--json"]) == 0
     assert json.loads(capsys.readouterr().out.splitlines()[-1])["report"] == str(one / "report.html")

@@ -22,11 +22,6 @@ from tests.helpers.surfaces import Surface, searched
 LADDER = build([Wheel(name="micro_batch", values=(16, 8, 4, 2, 1))], effective_batch=16)
 
 
-@pytest.fixture(autouse=True)
-def somewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-
-
 def job(cap: float = 10, *, training: str = "mine", device: str = "cpu", ladder: Ladder = LADDER) -> Job:
     budget = SimpleNamespace(name=device, cap_bytes=int(cap * GIB))
     return cast(Job, SimpleNamespace(training=training, budget=budget, ladder=ladder))

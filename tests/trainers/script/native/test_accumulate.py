@@ -11,7 +11,7 @@ import pytest
 
 from autofit_launcher.trainers.script import outside
 from autofit_launcher.trainers.script.native.loaders import ToldLengths
-from tests.helpers.places import SCRIPTS
+from tests.helpers.places import SCRIPTS, lay
 
 WAYS = {
     "no_loader": "don't come of a loop over a data loader",
@@ -40,9 +40,7 @@ def run(folder: Path, *words: str, micro_batches: int = 1, split: tuple[int, int
     """What a Python process printed, with its optimizer steps held back until so many micro-batches are in."""
     said = {outside.ACCUMULATE: str(micro_batches), **({outside.SPLIT: ":".join(map(str, split))} if split is not None else {})}
     env, files = outside.placed(said, place=folder, env={})
-    for path, text in files.items():
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(text)
+    lay(files)
     done = subprocess.run(
         [sys.executable, *words], cwd=folder, env={**os.environ, **(env if micro_batches > 1 else {})}, capture_output=True, text=True,
         check=False, timeout=500,

@@ -14,6 +14,7 @@ import pytest
 from autofit_launcher.trainers.script import outside
 from autofit_launcher.trainers.script.native import fields
 from autofit_launcher.trainers.script.native.fields import FieldOrders
+from tests.helpers.places import lay
 
 BATCH, ACCUMULATION = "per_device_train_batch_size", "gradient_accumulation_steps"
 
@@ -84,9 +85,7 @@ args = Compiled(rate=5e-5, report_to=[], use_cpu=True)
 def test_the_script_computes_with_its_own_numbers_until_the_trainer_is_made(arguments: str, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(SCRIPT.format(arguments=arguments))
     variables, files = outside.placed({outside.FIELDS: json.dumps({BATCH: [32, 8], ACCUMULATION: [2, 8]})}, place=tmp_path, env={})
-    for path, text in files.items():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
+    lay(files)
     done = subprocess.run(
         [sys.executable, "train.py"], cwd=tmp_path, env={**os.environ, **variables}, capture_output=True, text=True, check=False
     )

@@ -8,7 +8,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 import torch
 
 from autofit_launcher.adapter import RunStart
@@ -16,6 +15,7 @@ from autofit_launcher.adapter.build import ladder_of
 from autofit_launcher.trainers.script.adapter import ScriptAdapter
 from autofit_launcher.trainers.suite import cpu_budget
 from tests.helpers import script
+from tests.helpers.places import lay
 from tests.helpers.saved import looked, whole
 
 SCRIPT = """import os, sys, torch
@@ -53,8 +53,7 @@ def adapter(result: str) -> ScriptAdapter:
 FIELDS = {"micro_batch": "per_device_train_batch_size", "accumulation": "gradient_accumulation_steps"}
 
 
-def test_a_killed_training_ends_with_the_plain_runs_weights_at_a_lower_micro_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_killed_training_ends_with_the_plain_runs_weights_at_a_lower_micro_batch(tmp_path: Path) -> None:
     Path("train.py").write_text(SCRIPT)
     run = tmp_path / "run"
 
@@ -67,9 +66,7 @@ def test_a_killed_training_ends_with_the_plain_runs_weights_at_a_lower_micro_bat
     mine = adapter("mine.pt")
     rungs = ladder_of(mine).rungs
     first = mine.command(rungs[0], cpu_budget(), folder=run)
-    for path, text in first.files.items():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
+    lay(first.files)
     assert not mine.saved(run).files
     killed = ran(first.argv, **{**first.env, **first.told}, DIE="1")
     assert killed.returncode == 9, killed.stderr
@@ -77,9 +74,7 @@ def test_a_killed_training_ends_with_the_plain_runs_weights_at_a_lower_micro_bat
     assert checkpoint.path == tmp_path / "out" / "checkpoint-3"
     lower = next(rung for rung in rungs if rung.micro_batch == 2)
     again = mine.command(lower, cpu_budget(), folder=run, start=RunStart(checkpoint=checkpoint, attempt=2))
-    for path, text in again.files.items():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
+    lay(again.files)
     ended = ran(again.argv, **again.env)
     assert "steps 8 batch 2" in ended.stdout, ended.stderr
     assert json.loads((tmp_path / "out" / "checkpoint-8" / "trainer_state.json").read_text())["train_batch_size"] == 2

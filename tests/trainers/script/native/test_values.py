@@ -13,6 +13,7 @@ import pytest
 
 from autofit_launcher.trainers.script import outside
 from autofit_launcher.trainers.script.native.bindings import bindings, spelled
+from tests.helpers.places import lay
 
 SCRIPT = """from __future__ import annotations
 import inspect, json, multiprocessing, pickle, sys
@@ -43,9 +44,7 @@ if __name__ == "__main__":
 
 def ran(place: Path, orders: list[tuple[str, str, object, object]], *words: str) -> subprocess.CompletedProcess[str]:
     variables, files = outside.placed({outside.VALUES: json.dumps(orders)}, place=place / "native", env={})
-    for path, text in files.items():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
+    lay(files)
     env = {**os.environ, **variables}
     return subprocess.run([sys.executable, *words], cwd=place / "own", env=env, capture_output=True, text=True, timeout=120, check=False)
 

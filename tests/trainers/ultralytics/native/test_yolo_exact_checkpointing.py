@@ -73,14 +73,6 @@ def test_checkpointing_really_keeps_less_for_backward(exact: Any, shapes: Callab
     assert kept_bytes() < 0.4 * plain
 
 
-def test_evaluation_is_not_checkpointed(exact: Any, shapes: Callable[..., ShapesData], tmp_path: Path) -> None:
-    model, batch = trained_batch(exact, "detect", "yolov8n.yaml", shapes(), tmp_path / "run")
-    exact.checkpointing.switch(on=True)
-    with torch.no_grad():
-        outputs = model.eval()(batch["img"])
-    assert outputs[0].shape[0] == 4
-
-
 def test_a_trainer_that_is_not_covered_is_refused_by_name(exact: Any) -> None:
     from ultralytics import RTDETR
     from ultralytics.models.rtdetr.train import RTDETRTrainer
