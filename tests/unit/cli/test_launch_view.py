@@ -21,6 +21,7 @@ from autofit_launcher.engine.launch import Fit
 from autofit_launcher.errors import Fault
 from autofit_launcher.full_run.cause import Ended
 from autofit_launcher.history.records import AttemptRecord, RunRecord, Status
+from autofit_launcher.ladder.search import Tried, Try, next_move
 from autofit_launcher.ladder.verdict import Kind, Verdict
 from autofit_launcher.trainers.script.adapter import ScriptAdapter
 from autofit_launcher.trainers.script.spelling import ITSELF
@@ -151,6 +152,15 @@ def test_words_of_the_persons_are_never_taken_for_markup_and_no_dot_is_glued_to_
     Terminal(as_json=False).faults(faults)
     told = capsys.readouterr().err
     assert "[/x] found. cure [y]" in told and told.rstrip().endswith("/data/my.yaml")
+
+
+def test_why_another_rung_than_the_estimated_one_is_tried_is_told(tmp_path: Path) -> None:
+    rungs = job(tmp_path).ladder.rungs
+    oom = out_of_memory()
+    earlier = [*(Tried(rung=rung, verdict=oom, need=1.2) for rung in rungs[1:-1]), Tried(rung=rungs[-1], verdict=FITS, need=0.5)]
+    move = next_move(job(tmp_path).ladder, [Tried(rung=rungs[0], verdict=oom, need=1.2)], policy="predicted", earlier=earlier)
+    assert isinstance(move, Try) and move.rung is not rungs[-1]
+    assert f"rung {rungs[-1].index} is estimated to fit" in move.why and "once this one above it has really failed" in move.why
 
 
 def failed(here: Job, tmp_path: Path) -> Fit:
