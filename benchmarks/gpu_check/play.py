@@ -253,9 +253,9 @@ def really(job: Job, rung: Rung, place: Path, *, ends: float = math.inf) -> dict
     peaks = place / "peaks.json"
     for old in place.glob(f"{peaks.name}*"):
         old.unlink()
-    command, files = launch.native_command(job, rung), job.folder.attempt(1)
-    idle = [devices.free_now(rank) or 0 for rank in job.budget.each]
+    files, idle = job.folder.attempt(1), [devices.free_now(rank) or 0 for rank in job.budget.each]
     with _told(peaks, job.budget, idle), open(os.devnull, "wb") as nowhere:
+        command = launch.native_command(job, rung)  # whose own PYTHONPATH goes before what is told here
         child = launch.start(job, command, files, show=(nowhere, nowhere))
         most = PLAYED_TIMEOUT_S if job.budget.name.endswith(MARK) else RUN_TIMEOUT_S
         ending = process.wait(child, timeout_s=min(most, ends - time.monotonic()), stderr=files.stderr)
@@ -294,7 +294,7 @@ def _told(peaks: Path, budget: Budget, idle: Sequence[int]) -> Iterator[None]:
         "GPU_CHECK_UUID": ",".join(one.uuid for one in budget.each),
         "GPU_CHECK_IDLE": ",".join(map(str, idle)),
         "YOLO_OFFLINE": "true",
-        "PYTHONPATH": behind(str(ROOT), str(Path(__file__).parent / "peaks")),
+        "PYTHONPATH": behind(str(ROOT / "launcher"), str(Path(__file__).parent / "peaks")),
     }
     before = {name: os.environ.get(name) for name in given}
     os.environ.update(given)
