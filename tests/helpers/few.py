@@ -136,4 +136,4 @@ class Launches:
         return reuse.look_up(self.job())
 
     def why(self, fit: Fit) -> str:
-        return fit.reuse.why
+        return fit.reuse.record.why

@@ -124,7 +124,7 @@ def test_verbs_that_run_nothing_start_no_process_and_make_no_file(here: Path) ->
 def test_what_a_launch_writes_is_its_users_alone(here: Path) -> None:
     folder = RunFolder.create(ROOT, "demo")
     assert stat.S_IMODE(folder.path.stat().st_mode) == 0o700
-    kept_fits.forget(None)
+    kept_fits.take("mine", "d" * 64, run_dir="x")
     assert stat.S_IMODE(kept_fits.folder().stat().st_mode) == 0o700
 
 
@@ -360,13 +360,13 @@ def test_a_run_of_a_newer_autofit_is_left_as_it_is(capfd: pytest.CaptureFixture[
 def test_a_history_that_others_wrote_proves_nothing_and_stays(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     file = kept_fits._file("mine", "d" * 64)
     file.parent.mkdir(parents=True)
-    file.write_text('{"uses": ["x"], "later": 1}' if kind != "damaged" else "{")
+    file.write_text('{"taken_by": "x", "later": 1}' if kind != "damaged" else "{")
     file.chmod(0o666 if kind == "everybody's" else 0o600)
     if kind == "fifo":
         made(file, kind)
     if kind == "another's":
         monkeypatch.setattr(os, "geteuid", lambda: 4711)
-    assert kept_fits.of("mine", "d" * 64).uses == (["x"] if kind == "newer" else [])
+    assert kept_fits.of("mine", "d" * 64).taken_by == ("x" if kind == "newer" else "")
     assert main.run(["fits"]) == 0 and file.exists()
 
 

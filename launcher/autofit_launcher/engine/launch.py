@@ -33,7 +33,6 @@ from autofit_launcher.history.records import (
     AttemptRecord,
     CouldRecord,
     DeviceRecord,
-    KeptRecord,
     LadderRecord,
     MemoryRecord,
     MoveRecord,
@@ -150,8 +149,6 @@ class Fit:
     """The reason why the micro-batch isn't turned, if the trial of rung 0 showed one."""
     reuse: Reuse = field(default_factory=Reuse)
     """The finding among the kept fits; empty before they were looked at."""
-    kept: KeptRecord = field(default_factory=KeptRecord)
-    """The record's section on kept fits; a run that fails disproves the fit by the digest in it."""
     trial_seconds: float = 0.0
     attempts: list[AttemptRecord] = field(default_factory=list)
     """Launches of the full run: one, and one more each time that it had to be started again."""
@@ -257,7 +254,7 @@ class Fit:
             attempts=[one.model_copy(update={"same_training": self._same(job.ladder.rungs[one.rung_index])}) for one in self.attempts],
             same_training=same, chosen_rung_index=chosen.rung.index if chosen else None, cwd=os.getcwd(), run_dir=str(job.folder.path),
             command=self.command.shell() if self.command else None, device=DeviceRecord(**plain(job.budget)),
-            environment=self._environment(), trial_seconds=self.trial_seconds, kept=self.kept,
+            environment=self._environment(), trial_seconds=self.trial_seconds, kept=self.reuse.record,
             **{name: value for name, value in known.items() if value not in (None, "", [])},
         ).written()  # fmt: skip
 
@@ -332,8 +329,7 @@ def go_on(launch: Resumable, screen: Screen = QUIET, *, show: tuple[Shows, Shows
         with doing("looking at the recipe, its data, the device and what the run has left"):
             result = _as_it_was(launch, screen, until_the_end)
         tell_launched(launch.folder.path)
-        with suppress(OSError):
-            reuse.begun(result.job, result.kept.digest)
+        result.reuse = reuse.again(result.job, launch.record.kept, relies=result.chosen is not None)
         if newer := ", ".join(result.job.adapter.edited(since=launch.folder.launched())):
             screen.say(f"edited since the launch: {newer}. What runs is that, at the launch's rung")
         with recorded(result):
@@ -364,9 +360,9 @@ def recorded(result: Fit) -> Iterator[None]:
         raise
     finally:
         result.job.folder.forget_cache()
+        reuse.ended(result.reuse)
         result.waits_for = ""
         result.told().finished(result)
-        reuse.ended(result.job, result.kept.digest)
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -413,7 +409,7 @@ def _search(result: Fit, began: float) -> None:
         return
     if result.same is not None and result.reuse.depends_on is not None:
         with doing("keeping the fit"):
-            _known(result, reuse.keep(result.job, result.reuse, result.trials, result.chosen, result.same))
+            _known(result, reuse.proven(result.job, result.reuse, result.trials, result.chosen, result.same))
     _take(result, run_as)
 
 
@@ -460,36 +456,26 @@ def _as_kept(result: Fit) -> bool:
     job = result.job
     with doing("looking whether a kept fit holds: the data, the models, the packages"):
         found = reuse.look_up(job)
-    trials = reuse.trials_of(found.fit, job) if found.used and found.fit is not None else []
-    if trials and _unseen(job, trials):
-        why = "no kept fit holds: its trials don't show that the command was read right"
-        trials, found = [], replace(found, used=False, fit=None, why=why)
-    if trials and found.fit is not None:
-        result.trials, result.same = trials, SameTraining.from_record(found.fit.same)
+    if found.fit is not None:
+        result.trials, result.same = list(found.trials), SameTraining.from_record(found.fit.same)
         result.sames[found.fit.rung_index] = result.same
         _take(result, proof.with_cure(job, result.same.cure))
-        result.chosen = next(one for one in reversed(trials) if one.rung.index == found.fit.rung_index)
+        result.chosen = result.trial_of(found.fit.rung_index)
+        assert result.chosen is not None
         result.command = run.native_command(result.job, result.chosen.rung)
         result.status = Status.DONE
     _known(result, found)
     return result.chosen is not None
 
 
-def _unseen(job: Job, trials: Sequence[Trial]) -> bool:
-    """Tells whether the trials of a user's own command disprove what was read of it, or don't show it."""
-    asked = next((one for one in trials if one.rung.index == 0), None)
-    return job.adapter.general and (asked is None or misread(job, asked) is not None)
-
-
 def _known(result: Fit, found: reuse.Reuse) -> None:
     """Writes what is known of kept fits into the record, and tells it once: that one is used, or why none is used or kept."""
-    before, result.reuse, result.kept = result.reuse.why, found, found.as_record()
-    if found.used and found.fit is not None:
-        made = kept_fits.day(found.fit.made)
+    before, result.reuse = result.reuse.record.why, found
+    if found.record.used:
         no_trials = "nothing that it depends on has changed, so no trials are made (trial.fresh=true makes them)"
-        result.told().say(f"kept fit of {made}: {no_trials}", "green")
-    elif found.depends_on is not None and found.why not in ("", before):  # else nobody expects one
-        result.told().say(found.why, "dim")
+        result.told().say(f"kept fit of {kept_fits.day(found.record.made or '')}: {no_trials}", "green")
+    elif found.depends_on is not None and found.record.why not in ("", before):  # else nobody expects one
+        result.told().say(found.record.why, "dim")
 
 
 def try_one(draft: Draft, screen: Screen) -> tuple[Trial, dict[str, Any]]:
@@ -533,11 +519,9 @@ def _as_it_was(launch: Resumable, screen: Screen, until_the_end: ExitStack) -> F
     turn = until_the_end.enter_context(turn_of(recipe, screen.say))
     budget = budget_in_turn(recipe, waited=turn.waited)
     job = Job(adapter=adapter, ladder=ladder, budget=budget, folder=launch.folder, turn=turn, say=screen.say)
-    result = Fit(job=job, screen=screen, trials=trials, sames=sames, attempts=made, forgiven=len(made), kept=record.kept)
+    result = Fit(job=job, screen=screen, trials=trials, sames=sames, attempts=made, forgiven=len(made))
     result.fit_only = bool(record.fit_only)
     result.began, result.ladder, result.trial_seconds = record.began or result.began, record.ladder, record.trial_seconds
-    if not recipe.trial.fresh:
-        result.reuse = reuse.Reuse(failures=kept_fits.of(job.training, record.kept.digest or "").failures_at(budget.cap_bytes))
     if record.misread is not None and record.misread.believed:
         result.misread = Misread(read=record.misread.read, ran=record.misread.ran, believed=True)
     if record.same_training is not None:
@@ -816,9 +800,10 @@ def _strike_out(result: Fit) -> None:
     if last.rung_index != result.chosen.rung.index or not (for_good or last.ended == Ended.KILLED):
         return
     why = lost[0] if last.ended not in DISPROVES and lost else last.evidence or str(last.ended)
-    if wrong := reuse.strike_out(result.job, result.kept.digest, rung_index=last.rung_index, why=why[:200], for_good=for_good):
+    result.reuse, wrong = reuse.disproved(result.job, result.reuse, rung_index=last.rung_index, why=why[:200], for_good=for_good)
+    if wrong:
         result.deviated(f"could not write down that its fit was wrong: {wrong}")
-    elif result.kept.digest is not None and not for_good:
+    elif result.reuse.record.digest is not None and not for_good:
         result.deviated("was killed for an unknown reason: its kept fit is not used again before new trials")
 
 

@@ -10,7 +10,7 @@ import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +22,13 @@ from autofit_launcher.common.sizes import format_size
 from autofit_launcher.config.schema import Recipe
 from autofit_launcher.history import digests, kept_fits
 from autofit_launcher.history.digests import UnknownIdentity
-from autofit_launcher.history.kept_fits import KeptFit, KnownFits, RunFailure, digest_of
+from autofit_launcher.history.kept_fits import KeptFit, RunFailure, digest_of
 from autofit_launcher.history.records import KeptRecord, KeptTrialRecord
 from autofit_launcher.ladder.same_training import SameTraining
 from autofit_launcher.ladder.verdict import Kind
 from autofit_launcher.machine.devices import Budget
 from autofit_launcher.machine.meter import HostMeter
-from autofit_launcher.trial import judge
+from autofit_launcher.trial import judge, rung_zero
 from autofit_launcher.trial.job import Job
 from autofit_launcher.trial.trial import Trial, of_record
 
@@ -38,105 +38,121 @@ MARGIN = 1.01
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Reuse:
-    """A kept fit that a launch found or made itself, or the reason why there is none."""
+    """What a launch has of kept fits."""
 
+    record: KeptRecord = field(default_factory=KeptRecord)
+    """The record's section on it: a run that fails disproves the fit by the digest in it."""
     depends_on: Mapping[str, str] | None = None
     """Everything that the fit depends on, as it was before any trial; None if that can't be worked out."""
     fit: KeptFit | None = None
-    """The valid fit: used without a trial, or just proven."""
-    used: bool = False
-    why: str = ""
-    """The reason why no kept fit was used, or none is kept."""
+    """The fit that this launch relies on, used or just proven: it goes back into its file at the end, unless a run disproves it."""
+    trials: Sequence[Trial] = ()
+    """The trials of a kept fit that is used."""
     failures: Sequence[RunFailure] = ()
     """Rungs at which full runs of the same launch, with as much memory or more, have failed. They are not tried again."""
 
-    def as_record(self) -> KeptRecord:
-        digest = digest_of(self.depends_on) if self.depends_on is not None else None
-        if self.fit is None:
-            return KeptRecord(used=False, digest=digest, why=self.why)
-        return KeptRecord(used=self.used, digest=digest, why=self.why, id=self.fit.id, made=self.fit.made, made_in=self.fit.run_dir)
-
 
 def look_up(job: Job) -> Reuse:
-    """Looks for a kept fit that is valid for this launch."""
+    """Looks for a kept fit that is valid for this launch, and takes it."""
     try:
         wanted = depends_on(job)
-        return _looked_up(job, wanted, kept_fits.of(job.training, digest_of(wanted)))
+        digest, cap, failures = digest_of(wanted), job.budget.cap_bytes, list[RunFailure]()
+        if job.recipe.trial.fresh or job.recipe.ladder.search == "exhaustive":
+            why = "trials are made whatever is kept, as trial.fresh or ladder.search says"
+        else:
+            known = kept_fits.of(job.training, digest)
+            found, failures = known.find(cap) or _changes_since_the_last(job, wanted), known.failures_at(cap)
+            trials, doubt = _trials_of(found, job) if isinstance(found, KeptFit) else ([], found)
+            if isinstance(found, KeptFit) and not doubt:
+                return _relied_on(job, Reuse(depends_on=wanted, fit=found, trials=trials), used=True)
+            why = f"no kept fit holds, {doubt}" if doubt else ""
     except (UnknownIdentity, OSError) as unknown:
-        return Reuse(why=f"no fit is kept, or used: {unknown}")
+        return Reuse(record=KeptRecord(why=f"no fit is kept, or used: {unknown}"))
+    return Reuse(record=KeptRecord(digest=digest, why=why), depends_on=wanted, failures=failures)
 
 
-def _looked_up(job: Job, wanted: Mapping[str, str], known: KnownFits) -> Reuse:
-    if job.recipe.trial.fresh or job.recipe.ladder.search == "exhaustive":
-        return Reuse(depends_on=wanted, why="trials are made whatever is kept, as trial.fresh or ladder.search says")
-    found = known.find(job.budget.cap_bytes) or _changes_since_the_last(job, wanted)
-    if isinstance(found, KeptFit):
-        found = _in_doubt(job, found, known) or found
-    if isinstance(found, KeptFit):
-        begun(job, digest_of(wanted))
-        return Reuse(depends_on=wanted, fit=found, used=True)
-    why = f"no kept fit holds, {found}" if found else ""
-    return Reuse(depends_on=wanted, why=why, failures=known.failures_at(job.budget.cap_bytes))
+def _relied_on(job: Job, found: Reuse, *, used: bool) -> Reuse:
+    """Takes the fit for this launch. Raises OSError where that can't be written down."""
+    assert found.fit is not None
+    kept_fits.take(found.fit.training, found.fit.digest, run_dir=str(job.folder.path))
+    told = {"id": found.fit.id or None, "made": found.fit.made, "made_in": found.fit.run_dir}
+    return replace(found, record=KeptRecord(used=used, digest=found.fit.digest, why=found.record.why, **told))
 
 
 def _changes_since_the_last(job: Job, wanted: Mapping[str, str]) -> str:
     """Says what has changed since the newest fit of the same training, in words; returns an empty text if there never was one."""
-    last = max(kept_fits.everything(job.training), key=lambda one: one.number, default=KnownFits()).fit
+    fits = [one.fit for one in kept_fits.everything(job.training) if one.fit is not None]
+    last = max(fits, key=lambda one: one.id, default=None)
     return f"since the fit of {kept_fits.day(last.made)}: {kept_fits.changes(last.depends_on, wanted)}" if last else ""
 
 
-def _in_doubt(job: Job, found: KeptFit, known: KnownFits) -> str:
-    """Says why a valid fit isn't used all the same, in words; returns an empty text if it is used."""
-    if killed := known.killed:
-        return f"{killed[-1]} relied on it and was killed together with autofit, for an unknown reason"
-    rooms = next((one.rooms for one in found.trials if one.rung_index == found.rung_index and one.verdict == Kind.FITS), [])
+def _trials_of(kept: KeptFit, job: Job) -> tuple[list[Trial], str]:
+    """Returns (the trials of a valid fit, with their reports copied into this launch's folder, where ``resume`` looks for them; why it
+    isn't used all the same, in words, or an empty text)."""
+    rooms = next((one.rooms for one in kept.trials if one.rung_index == kept.rung_index and one.verdict == Kind.FITS), [])
     room = judge.short_of(judge.today(rooms, HostMeter(job.adapter.saved(job.folder.path).place).use))
     if room is not None:
-        return f"for its run needs {format_size(room.needed)} of {room.name}, and {format_size(room.there or 0)} are there now"
-    try:
-        [of_record(one, job.ladder) for one in found.trials]
-    except (ValueError, IndexError):
-        return "for its trials are none of this ladder's: its file was changed"
-    return ""
-
-
-def begun(job: Job, digest: str | None) -> None:
-    """Notes that this launch relies on a fit, if it does. Done first: if it can't be written, a failure of the run couldn't be either."""
-    if digest is not None:
-        with kept_fits.changed(job.training, digest) as known:
-            known.uses.append(str(job.folder.path))
-
-
-def ended(job: Job, digest: str | None) -> None:
-    """Notes that this launch has ended and that its fit was struck out if it was wrong."""
-    run = str(job.folder.path)
-    if digest is not None and run in kept_fits.of(job.training, digest).uses:
-        with suppress(OSError), kept_fits.changed(job.training, digest) as known:
-            known.uses = [one for one in known.uses if one != run]
-
-
-def trials_of(kept: KeptFit, job: Job) -> list[Trial]:
-    """The kept fit's trials, with their reports copied into this launch's folder, where ``resume`` looks for them."""
+        return [], f"for its run needs {format_size(room.needed)} of {room.name}, and {format_size(room.there or 0)} are there now"
     made = []
     for said in kept.trials:
         folder = job.folder.trial(said.rung_index)
         job.folder.replace_json(folder / "report.json", said.report)
-        made.append(of_record(said.model_copy(update={"folder": str(folder), "kept": kept.made}), job.ladder))
-    return made
+        try:
+            made.append(of_record(said.model_copy(update={"folder": str(folder), "kept": kept.made}), job.ladder))
+        except (ValueError, IndexError):
+            return [], "for its trials are none of this ladder's: its file was changed"
+    asked = next((one for one in made if one.rung.index == 0), None)
+    if job.adapter.general and (asked is None or rung_zero.misread(asked, unsaid=job.adapter.asked.unsaid) is not None):
+        return [], "for its trials don't show that the command was read right"
+    return made, ""
 
 
-def keep(job: Job, found: Reuse, trials: Sequence[Trial], chosen: Trial, same: SameTraining) -> Reuse:
-    """Keeps the fit that was just proven. Returns it, or why it isn't kept."""
+def proven(job: Job, found: Reuse, trials: Sequence[Trial], chosen: Trial, same: SameTraining) -> Reuse:
+    """Relies on the fit that was just proven; or says why it can't be kept."""
     assert found.depends_on is not None
     try:
         now = depends_on(job)
-        if why := _unsure(found.depends_on, now, trials, chosen):
-            return replace(found, why=f"no fit is kept: {why}")
-        fit = kept_fits.keep(_fit(job, now, trials, chosen, same))
+        known = kept_fits.of(job.training, digest_of(now))
+        why = _unsure(found.depends_on, now, trials, chosen) or (known.find(job.budget.cap_bytes) if known.failures else "")
+        if not why:
+            return _relied_on(job, replace(found, depends_on=now, fit=_fit(job, now, trials, chosen, same)), used=False)
     except (UnknownIdentity, OSError) as unknown:
-        return replace(found, why=f"no fit is kept: {unknown}")
-    why = "" if fit is not None else "no fit is kept: a run of the same launch ran out of memory at this very rung before"
-    return replace(found, depends_on=now, fit=fit, why=why or found.why)
+        why = str(unknown)
+    return replace(found, record=found.record.model_copy(update={"why": f"no fit is kept: {why}"}))
+
+
+def again(job: Job, kept: KeptRecord, *, relies: bool) -> Reuse:
+    """What a launch has of kept fits that goes on. ``relies``: it has a rung already, by the fit or by its own trials."""
+    known, found = kept_fits.of(job.training, kept.digest or ""), Reuse(record=kept)
+    if relies and known.fit is not None:
+        with suppress(OSError):
+            kept_fits.take(job.training, known.fit.digest, run_dir=str(job.folder.path))
+            found = replace(found, fit=known.fit)
+    return found if job.recipe.trial.fresh else replace(found, failures=known.failures_at(job.budget.cap_bytes))
+
+
+def ended(found: Reuse) -> None:
+    """Keeps the fit that stands at the launch's end."""
+    if found.fit is not None:
+        with suppress(OSError):
+            kept_fits.keep(found.fit)
+
+
+def disproved(job: Job, found: Reuse, *, rung_index: int, why: str, for_good: bool) -> tuple[Reuse, str]:
+    """Returns (what is left of a fit after a run failed at its rung, why that couldn't be written down, or an empty text).
+
+    ``for_good``: the run ran out of memory. False: the cause isn't known, and new trials may prove the fit again.
+    """
+    if for_good and found.record.digest is not None:
+        failure = RunFailure(
+            digest=found.record.digest, rung_index=rung_index, training=job.training, at=kept_fits.now(), why=why,
+            run_dir=str(job.folder.path), cap_bytes=job.budget.cap_bytes,
+        )  # fmt: skip
+        try:
+            kept_fits.disprove(failure)
+        except OSError as error:
+            return replace(found, fit=None), f"{error}; say trial.fresh=true next time"
+    return replace(found, fit=None), ""
 
 
 def _unsure(before: Mapping[str, str], now: Mapping[str, str], trials: Sequence[Trial], chosen: Trial) -> str:
@@ -160,26 +176,6 @@ def _fit(job: Job, now: Mapping[str, str], trials: Sequence[Trial], chosen: Tria
         trials=[KeptTrialRecord(**one.record().written(), report=plain(one.report)) for one in made], run_dir=str(job.folder.path),
         same=plain(same.as_record()),
     )  # fmt: skip
-
-
-def strike_out(job: Job, digest: str | None, *, rung_index: int, why: str, for_good: bool) -> str:
-    """Strikes a fit out after a run failed at its rung. Returns why that couldn't be done, or an empty text.
-
-    ``for_good``: the run ran out of memory. False: the cause isn't known, and new trials may prove the fit again.
-    """
-    if digest is None:
-        return ""
-    failure = RunFailure(
-        digest=digest, rung_index=rung_index, training=job.training, at=kept_fits.now(), why=why, run_dir=str(job.folder.path),
-        cap_bytes=job.budget.cap_bytes,
-    )  # fmt: skip
-    try:
-        with kept_fits.changed(job.training, digest) as known:
-            known.fit = None
-            known.failures = [*known.failures, *([failure] if for_good else ())]
-    except OSError as error:
-        return f"the fit that this run has disproved could not be struck out: {error}; say trial.fresh=true next time"
-    return ""
 
 
 DISTRIBUTION = "autofit_launcher"

@@ -1,32 +1,31 @@
 """Keeps fits with everything that they depend on; finds one that is still valid, or says what has changed. docs/decisions/011.
 
-All that is known of launches that depend on the same is one JSON file: their newest fit, the runs that disproved one, and who relies on it.
-A file is written whole, one launch at a time. No run depends on them: what can't be read isn't used.
+All that is known of launches that depend on the same is one JSON file, which is written whole: a fit, or the runs that disproved one. While
+a launch relies on a fit, no file has it: what ends together with autofit is never relied on again. No run depends on the files: what can't
+be read isn't used, and of launches that end at the same moment the last one wins.
 """
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from pydantic import ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from autofit_launcher import paths
 from autofit_launcher.common import files
 from autofit_launcher.common.sizes import format_size
-from autofit_launcher.history import owner
 from autofit_launcher.history.digests import short
 from autofit_launcher.history.records import KeptTrialRecord, RecordPart
 
 ANY_CAP = 2**63 - 1
 """``most_cap_bytes`` of a fit at rung 0: more memory changes nothing."""
-VERSION = 2
+VERSION = 3
 """Version of the files' shape. It is part of their folder's name, so that two versions of autofit on a machine don't disturb each other."""
 
 
@@ -83,19 +82,21 @@ class RunFailure(RecordPart):
 
 
 class KnownFits(RecordPart):
-    """Everything that is known of launches that depend on the same. Lists are in the order of time."""
+    """Everything that is known of launches that depend on the same."""
 
-    model_config = ConfigDict(frozen=False)
     fit: KeptFit | None = None
+    taken_by: str = ""
+    """Run folder of the launch that relies on the fit now, or did and never put it back."""
     failures: list[RunFailure] = Field(default_factory=list)
-    uses: list[str] = Field(default_factory=list)
-    """Run folders of launches that rely on a fit now, or did and never noted their end."""
+    """Runs that have disproved a fit, the newest last."""
 
     def find(self, cap_bytes: int) -> KeptFit | str:
         """The fit, if it is valid at this cap; else why it isn't, empty if there never was one."""
         if self.failures:
             newest = self.failures[-1]
             return f"a run of the same launch failed at rung {newest.rung_index} on {day(newest.at)}: {newest.why}"
+        if self.taken_by:
+            return f"{self.taken_by} relies on it just now, or was killed together with autofit, for an unknown reason"
         if self.fit is not None and not self.fit.holds_at(cap_bytes):
             return f"the cap is {format_size(cap_bytes)}, and the fit of {day(self.fit.made)} holds {self.fit.caps}"
         return self.fit or ""
@@ -103,15 +104,6 @@ class KnownFits(RecordPart):
     def failures_at(self, cap_bytes: int) -> list[RunFailure]:
         """Lists the failures of runs with as much memory or more, newest first."""
         return [one for one in self.failures[::-1] if cap_bytes <= one.cap_bytes]
-
-    @property
-    def killed(self) -> list[str]:
-        """Folders of launches that don't run: perhaps killed for lack of memory, autofit included. What became of them says nothing."""
-        return [folder for folder in self.uses if owner.who(Path(folder)).state is not owner.State.RUNNING]
-
-    @property
-    def number(self) -> int:
-        return self.fit.id if self.fit is not None else 0
 
 
 def folder() -> Path:
@@ -132,47 +124,37 @@ def everything(training: str | None = None) -> list[KnownFits]:
     return [known for known in _files(training).values() if known is not None]
 
 
-@contextmanager
-def changed(training: str, digest: str) -> Iterator[KnownFits]:
-    """Yields what is known of launches with this digest, to be changed while this is open and then written whole; one launch at a time.
-
-    Raises OSError where it can't be written.
-    """
-    with _locked():
-        path = _file(training, digest)
-        known = _read(path) or KnownFits()
-        yield known
-        files.replace(path, known.model_dump_json(indent=1))
+def take(training: str, digest: str, *, run_dir: str) -> None:
+    """Takes the fit out of its file for a launch that relies on it, or has just proven one in its place. Raises OSError where that can't be
+    written: what its run shows against it couldn't be either."""
+    _write(training, digest, KnownFits(taken_by=run_dir, failures=of(training, digest).failures))
 
 
-@contextmanager
-def _locked() -> Iterator[None]:
-    folder().mkdir(mode=0o700, parents=True, exist_ok=True)
-    with (folder() / ".lock").open("w") as lock:
-        with suppress(OSError):  # a file system without locks: of two launches at the same moment the last one wins
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+def keep(fit: KeptFit) -> None:
+    """Puts a fit into its file at the end of the launch that took it, or has proven it, and numbers it; none where a run has disproved one.
+    Raises OSError."""
+    if not of(fit.training, fit.digest).failures:
+        number = fit.id or 1 + max((one.fit.id for one in everything() if one.fit is not None), default=0)
+        _write(fit.training, fit.digest, KnownFits(fit=fit.model_copy(update={"id": number})))
 
 
-def keep(fit: KeptFit) -> KeptFit | None:
-    """Keeps a fit that was just proven, whatever killed others, and numbers it; None if a run has failed at its rung before."""
-    with changed(fit.training, fit.digest) as known:
-        if any(one.rung_index == fit.rung_index for one in known.failures):
-            return None
-        known.fit = fit.model_copy(update={"id": 1 + max(one.number for one in (*everything(), known))})
-        known.uses = [*(run for run in known.uses if run not in known.killed), fit.run_dir]
-        return known.fit
+def disprove(failure: RunFailure) -> None:
+    """Notes a run that has failed at a rung whose trial had fitted, in place of the fit. Raises OSError."""
+    known = of(failure.training, failure.digest)
+    _write(failure.training, failure.digest, KnownFits(failures=[*known.failures, failure]))
 
 
 def forget(number: int | None) -> int:
     """Forgets one fit, or all (None). Returns how many. What runs have disproved stays known."""
-    forgotten = 0
-    with _locked():
-        for path, known in _files().items():
-            if known is not None and known.fit is not None and number in (None, known.number):
-                forgotten += 1
-                files.replace(path, known.model_copy(update={"fit": None}).model_dump_json(indent=1))
-    return forgotten
+    forgotten = [path for path, known in _files().items() if known is not None and known.fit is not None and number in (None, known.fit.id)]
+    for path in forgotten:
+        path.unlink()
+    return len(forgotten)
+
+
+def _write(training: str, digest: str, known: KnownFits) -> None:
+    folder().mkdir(mode=0o700, parents=True, exist_ok=True)
+    files.replace(_file(training, digest), known.model_dump_json(indent=1))
 
 
 def _files(training: str | None = None) -> dict[Path, KnownFits | None]:

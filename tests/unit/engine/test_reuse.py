@@ -65,7 +65,7 @@ def test_what_has_changed_is_told_in_one_line_and_the_trials_are_made(
     launches.fit()
     looked: list[str] = []
     look_up = reuse.look_up
-    monkeypatch.setattr(reuse, "look_up", lambda job: (looked.append((found := look_up(job)).why), found)[1])
+    monkeypatch.setattr(reuse, "look_up", lambda job: (looked.append((found := look_up(job)).record.why), found)[1])
     change(launches)
     try:
         launches.fit()
@@ -151,18 +151,26 @@ def test_a_run_that_was_killed_by_nobody_known_is_proven_anew_and_that_is_said(l
     assert not launches.tried
 
 
-@pytest.mark.parametrize("removed", [True, False], ids=["its folder was removed since", "it was resumed in vain since"])
-def test_a_launch_that_was_killed_with_autofit_itself_leaves_its_fit_in_doubt(removed: bool, launches: Launches) -> None:
+def test_a_launch_that_is_killed_with_autofit_itself_takes_its_fit_along(launches: Launches) -> None:
     """As a scheduler's kill for want of memory takes all of a job: nobody is left to say what of."""
-    first = launches.fit()
-    reuse.begun(first.job, str(first.kept.digest))
-    if removed:
-        (first.job.folder.path / "owner.json").unlink()
-    assert "was killed together with autofit" in str(launches.looks().why)
+    launches.fit()
+    assert launches.looks().record.used, "it relies on the fit, and is heard of no more"
+    why = launches.looks().record.why
+    assert "relies on it just now, or was killed together with autofit" in why and "few-" in why
     launches.fit()
     assert launches.tried == [8, 4]
     launches.fit()
     assert not launches.tried, "it was proven anew"
+
+
+def test_a_launch_that_is_killed_after_it_has_proven_a_fit_anew_leaves_none_behind(
+    launches: Launches, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launches.fit()
+    launches.says = {"fresh": True}
+    monkeypatch.setattr(reuse, "ended", lambda found: None)  # it doesn't come to its end
+    launches.train()
+    assert not launches.looks().record.used, "nor the one before"
 
 
 def interrupted_and_gone_on_with(launches: Launches, monkeypatch: pytest.MonkeyPatch) -> Fit:
@@ -187,7 +195,7 @@ def test_a_launch_that_is_gone_on_with_in_its_trials_notes_its_end_and_is_not_ca
     launches.fit()
     launches.says = {"fresh": True}
     interrupted_and_gone_on_with(launches, monkeypatch)
-    assert launches.looks().used
+    assert launches.looks().record.used
 
 
 def test_a_rung_at_which_a_run_has_died_is_passed_over_where_the_next_launch_is_gone_on_with_too(
@@ -227,10 +235,10 @@ def test_data_that_changes_while_trials_are_made_is_not_kept(launches: Launches,
 def test_a_fit_is_not_relied_on_where_that_can_not_be_written_down(launches: Launches, monkeypatch: pytest.MonkeyPatch) -> None:
     launches.fit()
 
-    def full(*_: Any) -> None:
+    def full(*_: Any, **__: Any) -> None:
         raise OSError("the disk is full")
 
-    monkeypatch.setattr(kept_fits, "changed", full)
+    monkeypatch.setattr(kept_fits, "take", full)
     fit = launches.fit()
     assert launches.tried and "disk is full" in launches.why(fit), "what its run would show against it could not be written down either"
 

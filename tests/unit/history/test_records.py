@@ -40,7 +40,7 @@ def test_what_a_launch_writes_has_no_key_without_a_name_in_the_schema(launches: 
     fit = launches.train()
     record = Record.read(fit.job.folder.record)
     assert record is not None and record.written() == fit.as_record() and record.attempts[0].ended == "crashed"
-    assert record.run is not None and record.memory is not None and record.kept.digest == fit.kept.digest
+    assert record.run is not None and record.memory is not None and record.kept == fit.reuse.record
     assert [one.model_extra for one in parts(record) if one.model_extra] == []
 
 
