@@ -38,7 +38,7 @@ MARGIN = 1.01
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Reuse:
-    """What a launch has of kept fits."""
+    """The kept fit of a launch, and the record of it."""
 
     record: KeptRecord = field(default_factory=KeptRecord)
     """The record's section on it: a run that fails disproves the fit by the digest in it."""
@@ -122,7 +122,7 @@ def proven(job: Job, found: Reuse, trials: Sequence[Trial], chosen: Trial, same:
 
 
 def again(job: Job, kept: KeptRecord, *, relies: bool) -> Reuse:
-    """What a launch has of kept fits that goes on. ``relies``: it has a rung already, by the fit or by its own trials."""
+    """The same for a launch that goes on. ``relies``: it has a rung already, by the fit or by its own trials."""
     known, found = kept_fits.of(job.training, kept.digest or ""), Reuse(record=kept)
     if relies and known.fit is not None:
         with suppress(OSError):
