@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from autofit_launcher.adapter.log_line import ANOTHER_TRAINING
 from autofit_launcher.cli.launch_view import Display
 from autofit_launcher.common.report import PASS_SAMPLES, TrialReport
 from autofit_launcher.engine import launch as engine
@@ -18,6 +19,7 @@ from autofit_launcher.full_run import run as launch
 from autofit_launcher.history.records import Status
 from autofit_launcher.ladder.verdict import Kind, Verdict
 from autofit_launcher.trainers.script.adapter import ScriptAdapter
+from autofit_launcher.trainers.script.native.notes import STRICT_STEPS, Notes
 from autofit_launcher.trainers.suite import cpu_budget
 from autofit_launcher.trial.trial import Trial
 from tests.helpers import script
@@ -72,3 +74,14 @@ def test_a_run_that_counts_micro_batches_is_not_silently_done(tmp_path: Path) ->
     record = json.loads(fit.job.folder.record.read_text(encoding="utf-8"))
     assert record["steps"]["line"] == line
     assert record["trials"][1]["same_training"]["steps"] == record["attempts"][0]["same_training"]["steps"] == line
+
+
+def test_a_run_that_no_longer_makes_the_large_batchs_update_is_not_done(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    said = Notes()
+    said.steps = STRICT_STEPS
+    said.trouble("batches are skipped")
+    assert capsys.readouterr().err.strip() in SCRIPT.read_text(encoding="utf-8")
+    fit, shown = ran(tmp_path, "--epochs", "2", "--kind", "no_longer", epochs=2)
+    assert fit.status is Status.OTHER_TRAINING and fit.exit_code == 5
+    assert "not done: it is another training than asked" in shown
+    assert f"on its way {' ' * 18}{ANOTHER_TRAINING}: accumulate: from here" in shown

@@ -32,6 +32,10 @@ class LogLine:
     """Optimizer steps that the run has made in all, as it prints them at its end."""
 
 
+ANOTHER_TRAINING = "is another training than asked from here on"
+"""A deviation after which a run that comes to its end isn't done."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrainerWords:
     """A trainer's messages and their meaning, as regular expressions. Messages of PyTorch and CUDA and common ones are known already."""

@@ -145,8 +145,7 @@ class Display(Screen):
     def _done(self, fit: Fit, outcome: RunRecord) -> None:
         seconds = sum(one.seconds for one in fit.attempts)
         times = f" in {len(fit.attempts)} attempts" if len(fit.attempts) > 1 else ""
-        as_asked = fit.steps is None or not fit.steps.otherwise
-        how = ("done", "green") if as_asked else ("at its end, but not done: it is another training than asked", "red")
+        how = ("done", "green") if fit.status is Status.DONE else ("at its end, but not done: it is another training than asked", "red")
         self.say(Text.assemble(how, f"{times} in {format_duration(seconds)}; record: {fit.job.folder.record}"), "")
         self._steps(fit, outcome.optimizer_steps)
         if outcome.ended_at:  # long before its length: a patience of its own, or something has ended it that it hides
@@ -196,6 +195,8 @@ class Display(Screen):
             if above_trial(memory):
                 more = "the run needed more than its trial had shown: please report this, with"
                 self.say(f"{more} {fit.job.folder.path}")
+        for remark in fit.attempts[-1].remarks:
+            self._line("on its way", remark, "yellow")
         for line in outcome.lost_to_memory:
             self.say(f"lost to memory, and the trainer went on: {line}")
 

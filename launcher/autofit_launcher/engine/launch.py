@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from autofit_launcher.adapter import build
 from autofit_launcher.adapter.commands import Checkpoint, Command
+from autofit_launcher.adapter.log_line import ANOTHER_TRAINING
 from autofit_launcher.adapter.registry import load_adapter
 from autofit_launcher.common import files
 from autofit_launcher.common.activity import doing
@@ -732,7 +733,8 @@ def see_through(result: Fit, *, show: tuple[Shows, Shows]) -> None:
             return
         outcome = _attempt(result, begin, show=show)
         if outcome.done:
-            result.status = Status.DONE
+            another = any(one.startswith(ANOTHER_TRAINING) for attempt in result.attempts for one in attempt.remarks)
+            result.status = Status.OTHER_TRAINING if another else Status.DONE
             _hold_to_what_was_due(result)
             with doing("reading what the run has achieved"):
                 result.results = dict(result.job.adapter.results(folder=result.job.folder.path))

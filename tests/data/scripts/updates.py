@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import copy
+import sys
 
 import torch
 from torch import nn
@@ -139,4 +140,6 @@ for epoch in range(10**6 if args.steps else args.epochs):
                 warm_up.step()
         if args.steps and (batches if args.kind == "counts_batches" else done) >= args.steps:
             raise SystemExit(0)
+    if args.kind == "no_longer" and epoch == 1:  # as native/accumulate says it
+        print("accumulate: from here on not the large batch's update: batches are skipped", file=sys.stderr, flush=True)
     print(f"epoch {epoch}: {done} steps, loss {loss.item():.4f}", flush=True)

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 from autofit_launcher.adapter import log_line, wheel_names
 from autofit_launcher.adapter.commands import Command, Inputs, TrialPlan
-from autofit_launcher.adapter.log_line import LogLine, TrainerWords
+from autofit_launcher.adapter.log_line import ANOTHER_TRAINING, LogLine, TrainerWords
 from autofit_launcher.adapter.progress import Progress
 from autofit_launcher.adapter.protocol import FIRST, Adapter, Asked, Correction, RunStart, Saved, Weights, WheelSpec, row_by_row
 from autofit_launcher.adapter.python_source import files_of
@@ -71,10 +71,11 @@ class ScriptAdapter(Adapter):
     general: ClassVar[bool] = True
     starts_ranks: ClassVar[bool] = True
     words: ClassVar[TrainerWords] = TrainerWords(
+        deviations={"accumulate: from here on not": ANOTHER_TRAINING},
         cures={
             "pinned": "Trainer pins unless dataloader_pin_memory=False",
             "disk": "Trainer keeps the last two alone with save_total_limit=2",
-        }
+        },
     )
     wheels: ClassVar[Mapping[str, WheelSpec]] = {
         "micro_batch": WheelSpec(type=int, help="Samples per device per forward and backward pass."),
