@@ -224,9 +224,18 @@ CASES: tuple[Case, ...] = (
         batch=32, steps=5,  # 2048 tokens of 64 in a step
     ),
     Case(
+        name="llm_c", repo="karpathy/llm.c", script="train_gpt2.py", data="llm_c_on_a_cpu", data_at=".", needs=("torch", "tiktoken"),
+        command=_words(
+            "python train_gpt2.py --input_bin mine.bin --input_val_bin mine.bin --output_dir out --model d12 --batch_size 32 "
+            "--sequence_length 64 --total_batch_size 4096 --num_iterations 6 --warmup_iters 2 --learning_rate_decay_frac 0.1 "
+            "--val_loss_every 3 --val_max_steps 2 --overfit_single_batch 0 --write_tensors 0 --device cpu"
+        ),
+        batch=64, steps=6,  # 4096 tokens of 64 in a step
+    ),
+    Case(
         name="autoresearch", repo="karpathy/autoresearch", script="train.py", data="autoresearch_on_a_cpu", data_at=".",
         needs=("torch", "tiktoken", "rustbpe", "pyarrow"), env={"TORCHDYNAMO_DISABLE": "1", "ARROW_DEFAULT_MEMORY_POOL": "system"},
-        own=("--set", "DEVICE_BATCH_SIZE"), command=_words("python train.py"), batch=32, steps=12,  # 4096 tokens of 128 in a step
+        own=("--set", "DEVICE_BATCH_SIZE"), command=_words("python train.py"), batch=128, steps=12,  # 16384 tokens of 128 in a step
     ),
     Case(
         name="vae", repo="pytorch/examples", script="vae/main.py", folder="vae", data="mnist", data_at="../data",

@@ -459,17 +459,24 @@ BUILD_NANOGPT = {
     },
     "hellaswag.py": {'tiktoken.get_encoding("gpt2")': BYTES},
 }  # fmt: skip
+LLM_C = {
+    "train_gpt2.py": {
+        'tiktoken.get_encoding("gpt2")': BYTES,
+        "GPTConfig(block_size=1024, vocab_size=50257, n_layer=12, n_head=12, n_embd=768)":
+            "GPTConfig(block_size=64, vocab_size=256, n_layer=2, n_head=4, n_embd=128)",
+    },
+}  # fmt: skip
 AUTORESEARCH = {
     "train.py": {
         "from kernels import get_kernel\n": ATTENTION, "cap = torch.cuda.get_device_capability()\n": "", "fa3 = get_kernel(": "# (",
-        "TOTAL_BATCH_SIZE = 2**19": "TOTAL_BATCH_SIZE = 2**12", "DEVICE_BATCH_SIZE = 128": "DEVICE_BATCH_SIZE = 16",
+        "TOTAL_BATCH_SIZE = 2**19": "TOTAL_BATCH_SIZE = 2**14", "DEVICE_BATCH_SIZE = 128": "DEVICE_BATCH_SIZE = 64",
         "DEPTH = 8": "DEPTH = 2", "ASPECT_RATIO = 64": "ASPECT_RATIO = 32", "HEAD_DIM = 128": "HEAD_DIM = 32",
         'WINDOW_PATTERN = "SSSL"': 'WINDOW_PATTERN = "L"',
         'torch.device("cuda")': 'torch.device("cpu")', 'device_type="cuda"': 'device_type="cpu"', "torch.cuda.synchronize()": "pass",
         'repo = "varunneal/flash-attention-3" if cap == (9, 0) else "kernels-community/flash-attn3"\n': "",
     },
     "prepare.py": {
-        "MAX_SEQ_LEN = 2048": "MAX_SEQ_LEN = 128", "TIME_BUDGET = 300": "TIME_BUDGET = 1e-9", "40 * 524288": "4096",
+        "MAX_SEQ_LEN = 2048": "MAX_SEQ_LEN = 128", "TIME_BUDGET = 300": "TIME_BUDGET = 1e-9", "40 * 524288": "16384",
         'os.path.join(os.path.expanduser("~"), ".cache", "autoresearch")': "os.path.dirname(os.path.abspath(__file__))",
         'device="cuda"': 'device="cpu"', "pin_memory=True": "pin_memory=False",
     },
@@ -496,6 +503,14 @@ def build_nanogpt_on_a_cpu(folder: Path) -> None:
         np.save(shards / f"edufineweb_{split}_000000.npy", CHANCE.integers(0, 256, 100_000, dtype=np.uint16))
     asked = [{"ctx": "a cat", "label": at % 4, "endings": ["runs", "sleeps", "sings", "and then"]} for at in range(4)]
     (questions / "hellaswag_val.jsonl").write_text("".join(json.dumps(one) + "\n" for one in asked))
+
+
+def llm_c_on_a_cpu(folder: Path) -> None:
+    """karpathy/llm.c in FOLDER, its smallest model smaller and with bytes for its tokenizer; tokens: FOLDER/mine.bin."""
+    _copied_for_a_cpu(folder, LLM_C)
+    head = np.zeros(256, dtype=np.int32)
+    head[:3] = 20240520, 1, 100_000
+    (folder / "mine.bin").write_bytes(head.tobytes() + CHANCE.integers(0, 256, 100_000, dtype=np.uint16).tobytes())
 
 
 def autoresearch_on_a_cpu(folder: Path) -> None:
@@ -576,7 +591,7 @@ KINDS = {
     for one in (
         mnist, few_digits, mnist_and_two_files, pictures, masks, characters, denoised, wikitext, boxes, stems, prompts_and_file, proteins,
         documents, lines, tokens_in_h5, mnist_and_python_file, tables_in_h5, hours, series, mazes, rooms, nothing, boxes_as_coco,
-        preferences, citations, instructions, build_nanogpt_on_a_cpu, autoresearch_on_a_cpu,
+        preferences, citations, instructions, build_nanogpt_on_a_cpu, llm_c_on_a_cpu, autoresearch_on_a_cpu,
     )
 }  # fmt: skip
 
