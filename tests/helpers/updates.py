@@ -20,6 +20,7 @@ def twin(
     length: float = 1.0,
     length_first: float = 1.0,
     later: float = 1e-7,
+    last: float | None = None,
     rates: Sequence[float] = (),
     rows_each: int | None = None,
     steps: int = 3,
@@ -29,13 +30,13 @@ def twin(
     scheduled: int = 1,
     **more: Any,
 ) -> Twin:
-    """A twin of so many steps; ``apart``: it is not the first. ``rows_each``: samples of a step, where they aren't as told. ``scheduled``:
-    how often its schedule is stepped for each step of its optimizer."""
+    """A twin of so many steps; ``apart``: it is not the first. ``rows_each``: samples of a step, where they aren't as told. ``last``:
+    distance of the third, where it isn't the second's. ``scheduled``: how often its schedule is stepped for each step of its optimizer."""
     each, made = rows_each or micro_batch * accumulation, []
     for number in range(steps):
+        distance = (apart or 0.0, later, later if last is None else last)[min(number, 2)]
         figures = TwinFigures(
-            apart=(apart or 0.0) if number == 0 else later, factor=factor, rest=rest, length=length, length_first=length_first,
-            mismatch=mismatch,
+            apart=distance, factor=factor, rest=rest, length=length, length_first=length_first, mismatch=mismatch,
         )  # fmt: skip
         made.append(
             Step(

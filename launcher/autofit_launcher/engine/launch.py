@@ -929,9 +929,8 @@ def could_fit(result: Fit) -> Iterator[Could]:
     if rules.keep_batch and job.ladder.asked.micro_batch > 1 and (fixed or not accumulates):
         order = (MICRO_BATCH, *(name for name in rules.order if name != MICRO_BATCH))
         wheels = {name: rule for name, rule in rules.wheels.items() if name != MICRO_BATCH}
-        freed = _freed(job, keep_batch=False, order=order, wheels=wheels)
-        rung = _estimated(freed, accumulates=True) if freed is not None else None
-        yield Could(flag="--allow-batch", key="ladder.keep_batch=false", rung=rung)
+        if (freed := _freed(job, keep_batch=False, order=order, wheels=wheels)) is not None:
+            yield Could(flag="--allow-batch", key="ladder.keep_batch=false", rung=_estimated(freed, accumulates=True))
 
 
 def _freed(job: Job, **rules: Any) -> Job | None:

@@ -17,6 +17,7 @@ GIVEN_UP = "differs by what is given up"
 """The beginning of a line on sizes, lengths or a model that the person let be turned, which make another training."""
 END_UNSEEN = "not comparable because its end was not reached"
 _BATCH_NORM = "in batch norm, which takes its statistics from micro-batches"
+_BY_HAND = "what its collate function draws for one row after another stood still; all else is the same"
 BATCH_NORM = f"differs {_BATCH_NORM}; all else is the same"
 
 
@@ -97,9 +98,8 @@ def certificate(finding: Finding, first: Twin, other: Twin, *, told: str = "") -
         lines[finding.of] = f"{by} in {told}{f' and {_BATCH_NORM}' if first.batch_norm else ''}; all else is the same"
     elif not same:
         lines[finding.of] = f"{by}: {finding.why}"
-    elif first.by_hand:
-        drawn = "what its collate function draws for one row after another stood still; all else is the same"
-        verdict, lines["gradient"] = FindingKind.UNCOMPARABLE, f"not comparable because {drawn}"
+    elif hidden := finding.why or (_BY_HAND if first.by_hand else ""):
+        verdict, lines["gradient"] = FindingKind.UNCOMPARABLE, f"not comparable because {hidden}"
     elif first.batch_norm:
         lines["gradient"] = BATCH_NORM
     if not first.ended == other.ended == "exit":
@@ -231,9 +231,8 @@ def judged(made: int, due: Due, *, times: float, same: SameTraining, stopped: st
 
 def with_steps(same: SameTraining, made: RunSteps) -> SameTraining:
     """The certificate after a whole run. A run that ended early doesn't undo what was proven, or known to differ, before."""
-    if made.otherwise or (made.line == PROVEN and not same.steps.startswith("differs")):
-        return replace(same, steps=made.line)
-    return same if same.steps == PROVEN or made.line == PROVEN or same.steps.startswith("differs") else replace(same, steps=made.line)
+    known = same.steps == PROVEN or same.steps.startswith("differs")
+    return replace(same, steps=made.line) if made.otherwise or not known else same
 
 
 def _by_accumulation(made: int, due: Due, times: float) -> bool:

@@ -133,7 +133,7 @@ class Finding:
 
     kind: FindingKind
     why: str = ""
-    """A sentence for people; empty where the training is the same."""
+    """A sentence for people; empty where the training is the same, and nothing hides it."""
     of: str = "gradient"
     """The part of the certificate that it speaks of: gradient, steps, schedule or samples."""
     apart: float | None = None
@@ -244,8 +244,7 @@ def ends_apart(first: Twin, other: Twin) -> str:
 
 def _compared(twin: Twin, step: int) -> list[TwinFigures]:
     """Figures of every optimizer's step of that number that was held against the first twin's."""
-    steps = [twin.of(one)[step] for one in twin.optimizers if len(twin.of(one)) > step]
-    return [one.against for one in steps if one.against is not None]
+    return [at.against for one in twin.optimizers for at in twin.of(one)[step : step + 1] if at.against is not None]
 
 
 def _gradients(first: Twin, other: Twin) -> Finding:
@@ -276,13 +275,15 @@ def _gradients(first: Twin, other: Twin) -> Finding:
 
 def _later(first: Twin, other: Twin, worst: float) -> Finding:
     """Compares the steps after the first update, which is the same, and what moves beside the weights."""
-    later = [figures.apart for step in ((1,) if first.ragged else (1, 2)) for figures in _compared(other, step)]
-    if max(later, default=0.0) > APART_LATER:
-        return _different(f"the first update is the same, those after it are not ({_percent(max(later))} apart)")
+    second, third = (max((figures.apart for figures in _compared(other, step)), default=0.0) for step in (1, 2))
+    grows, third = second / max(worst, 1e-8), 0.0 if first.ragged else third  # Muon in half precision multiplies rounding, step by step
+    if second > APART_LATER or third > max(APART_LATER, second * grows):
+        return _different(f"the first update is the same, those after it are not ({_percent(max(second, third))} apart)")
     if other.beside > APART_ALONE:
         what = "what it keeps beside its weights (an average of them, a memory bank) moves with every micro-batch, not with every step"
         return _different(f"{what} ({_percent(other.beside)} apart); the update itself is the same")
-    return Finding(kind=FindingKind.SAME, apart=worst)
+    hidden = f"rounding grows {grows:.0f} times with each step, and hides what may differ after the second; all else is the same"
+    return Finding(kind=FindingKind.SAME, apart=worst, why=hidden if third > APART_LATER else "")
 
 
 def _percent(apart: float | None) -> str:

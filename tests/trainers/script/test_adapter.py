@@ -265,6 +265,14 @@ def test_repeated_modules_are_checkpointed_from_outside_where_that_is_named_and_
         ladder_of(ScriptAdapter(recipe.model_copy(update={"ladder": share})))
 
 
+def test_a_whole_batch_that_the_script_keeps_by_itself_is_not_let_go(tmp_path: Path) -> None:
+    """--allow-batch was offered for karpathy's autoresearch, whose step stays as it is whatever the micro-batch."""
+    kept = changed(project(tmp_path), spelled={"micro_batch": "--b", "accumulation": "itself", "segment": "--s"})
+    freed = kept.model_copy(update={"ladder": kept.ladder.model_copy(update={"keep_batch": False})})
+    faults = [str(ScriptAdapter(recipe).check()) for recipe in (kept, freed)]
+    assert ["keeps its whole batch by itself at any micro-batch" in said for said in faults] == [False, True]
+
+
 def test_only_accumulation_is_turned_from_outside_and_a_loader_only_with_it(tmp_path: Path) -> None:
     def said(**spelled: str) -> str:
         return "\n".join(str(fault) for fault in ScriptAdapter(changed(project(tmp_path), spelled=spelled)).check())

@@ -112,6 +112,16 @@ def test_gradients_that_are_never_cleared_show_in_the_second_step() -> None:
     assert compare(first(), other(later=2e-3)).kind is DIFFERENT and compare(first(), other(later=2e-4)).kind is SAME
 
 
+def test_rounding_that_grows_with_each_step_hides_later_ones_and_is_no_difference() -> None:
+    """karpathy's autoresearch, whose Muon rounds to half precision: 8e-8, 7e-5 and 1.2e-2 apart."""
+    said = certified(first(), other(8e-8, later=7e-5, last=1.2e-2))
+    assert said.verdict == "not_comparable" and said.gradient.startswith("not comparable because rounding grows 875 times with each step")
+    assert (said.steps, said.schedule, said.samples) == (PROVEN,) * 3 and said.apart == 8e-8
+    for grown in (other(8e-8, later=2e-7, last=1.2e-2), other(8e-8, later=2e-3, last=1.2e-2), other(1e-6, later=7e-5, last=1.2e-2)):
+        assert compare(first(), grown).kind is DIFFERENT, "it comes of something else"
+    assert compare(first(), other(0.0, later=5e-7, last=9e-4)).why == "", "as far as that it is the same anyway"
+
+
 def test_weights_that_change_between_micro_batches_are_told_though_the_gradients_hardly_show_it() -> None:
     found = compare(first(), other(3e-5, strayed=2e-5))
     assert found.kind is DIFFERENT and "something else than its optimizer changes its weights" in found.why

@@ -111,19 +111,17 @@ def _spelling_faults(recipe: Recipe, args: ScriptArgs, wheels: Iterable[str]) ->
     if turns(recipe) and "micro_batch" not in args.spelled:
         cure = "Say how the script spells it (trainer.args.spelled.micro_batch=--my-batch), or name a value of its source (--set NAME)."
         faults.append(Fault(key="trainer.args.spelled.micro_batch", found="it is to be lowered, and no word for it is known", cure=cure))
+    elif turns(recipe) and not recipe.ladder.keep_batch and args.spelled.get("accumulation") == ITSELF:
+        cure = "Leave out --allow-batch (ladder.keep_batch=false), or give the command another whole batch."
+        faults.append(Fault(key="ladder.keep_batch", found="the script keeps its whole batch by itself at any micro-batch", cure=cure))
     elif turns(recipe) and recipe.ladder.keep_batch and "accumulation" not in args.spelled:
         cure = (
             "Say how: trainer.args.spelled.accumulation=--accum (or config:train.accum), or =outside where the script has no word for it "
             "and autofit shall hold its optimizer steps back; ladder.keep_batch=false accepts another effective batch; "
             "ladder.wheels.micro_batch.floor set to the asked one leaves it as it is."
         )
-        faults.append(
-            Fault(
-                key="trainer.args.spelled.accumulation",
-                found="a lower micro-batch needs more accumulation, and no word for it is known",
-                cure=cure,
-            )
-        )
+        found = "a lower micro-batch needs more accumulation, and no word for it is known"
+        faults.append(Fault(key="trainer.args.spelled.accumulation", found=found, cure=cure))
     return faults
 
 
