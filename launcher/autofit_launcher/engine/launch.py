@@ -538,7 +538,7 @@ def _as_it_was(launch: Resumable, screen: Screen, until_the_end: ExitStack) -> F
 
 
 OF_MEMORY = (Kind.OUT_OF_MEMORY, Kind.SPILLED, Kind.CARD_TAKEN)
-"""Failures of a trial with its cure after which the search keeps that cure; after CARD_TAKEN it is tried again when the card is free."""
+"""Failures of a trial with its cure after which the search keeps that cure."""
 
 
 class RungSearch:
@@ -592,9 +592,7 @@ class RungSearch:
                 return move
             tried = make_trial(self._result, move.rung, job=self._job, why=move.why)
             self._history.append(as_tried(tried, self._job.budget.cap_bytes))
-            waits = sum(one.verdict.kind is Kind.CARD_TAKEN for one in self._result.trials)
-            taken = tried.verdict.kind is Kind.CARD_TAKEN
-            if self._is_unturned(tried) or (taken and not card_is_back(self._result, tried.verdict.why, waits=waits)):
+            if self._is_unturned(tried) or tried.verdict.kind is Kind.CARD_TAKEN:
                 return move
 
     def _is_unturned(self, tried: Trial) -> bool:
@@ -674,22 +672,28 @@ def _prove(result: Fit, rung: Rung, job: Job) -> Proof:
 
 
 def make_trial(result: Fit, rung: Rung, *, job: Job | None = None, why: str = "") -> Trial:
-    """Tries a rung and adds the trial to the launch's. ``job``: the launch with what puts its update right; ``why``: the reason for
-    choosing this rung, for the screen."""
-    job, made, result.trying = job or result.job, result.trials, rung
+    """Tries a rung and adds the trial to the launch's; once more where others held the card and have left it.
+
+    ``job``: the launch with what puts its update right; ``why``: the reason for choosing this rung, for the screen.
+    """
+    job, made = job or result.job, result.trials
     if why:
         result.screen.say(f"rung {rung.index} next: {why}", "dim")
-    result.told().say(f"trial {len(made) + 1}: rung {rung.index}  {rung}", "")
-    tried = trial.run(job, rung)
-    if job.adapter.general and not job.adapter.asked.unseen_step:
-        asked = next((one for one in reversed(made) if one.rung.index == 0), None)
-        tried = rung_zero.held_against(tried, asked, job.ladder)
-    if misread(job, tried) is None:  # else it measured another rung
-        past.keep(job, tried)
-    made.append(tried)
-    result.trying = None
-    result.told().trial_ended(tried)
-    return tried
+    while True:
+        result.trying = rung
+        result.told().say(f"trial {len(made) + 1}: rung {rung.index}  {rung}", "")
+        tried = trial.run(job, rung)
+        if job.adapter.general and not job.adapter.asked.unseen_step:
+            asked = next((one for one in reversed(made) if one.rung.index == 0), None)
+            tried = rung_zero.held_against(tried, asked, job.ladder)
+        if misread(job, tried) is None:  # else it measured another rung
+            past.keep(job, tried)
+        made.append(tried)
+        result.trying = None
+        result.told().trial_ended(tried)
+        waits = sum(one.verdict.kind is Kind.CARD_TAKEN for one in made)
+        if tried.verdict.kind is not Kind.CARD_TAKEN or not card_is_back(result, tried.verdict.why, waits=waits):
+            return tried
 
 
 def misread(job: Job, tried: Trial) -> Misread | None:
@@ -831,7 +835,7 @@ def _move(result: Fit) -> MoveRecord:
     """Decides what comes next, and writes it down. If the card is to be waited for, that is done before the launch."""
     job, asked, (left, spoiled) = result.job, result.job.adapter.asked, _left(result)
     result.note(left=list(left))
-    tried = tuple(Tried(rung=one.rung, verdict=one.verdict) for one in result.trials)
+    tried = tuple(Tried(rung=one.rung, verdict=one.verdict) for one in result.trials if one.verdict.kind is not Kind.CARD_TAKEN)
     history = History(
         ladder=job.ladder, rules=job.recipe.recover, attempts=tuple(result.attempts), checkpoints=tuple(left), spoiled=spoiled,
         keeps=asked.keeps, tried=tried, workers=asked.workers, forgiven=result.forgiven, as_accumulated=bool(result.refused),
@@ -872,14 +876,15 @@ def _is_ruled_out(result: Fit, move: MoveRecord) -> bool:
     if found.job is None:
         return bool(found.refused)
     _take(result, found.job)
-    return not _with_its_cure(result, rung, found.job).verdict.fits
+    return _with_its_cure(result, rung, found.job).verdict.kind not in (Kind.FITS, Kind.CARD_TAKEN)
 
 
 def _needs_a_trial(result: Fit, move: MoveRecord) -> bool:
     """Tells whether the rung gets a trial before it is launched: it may need more than the failed one, or its trial is cheap."""
     assert result.chosen is not None
     last = result.attempts[-1]
-    if move.rung_index == last.rung_index or any(one.rung.index == move.rung_index for one in _as_it_is_launched(result)):
+    tried = {one.rung.index for one in _as_it_is_launched(result) if one.verdict.kind is not Kind.CARD_TAKEN}
+    if move.rung_index in (last.rung_index, *tried):
         return False
     return move.unproven or result.chosen.seconds * WORTH_A_TRIAL < last.seconds
 

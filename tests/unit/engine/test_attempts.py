@@ -246,16 +246,17 @@ def test_a_cure_is_taken_and_tried_before_a_run_goes_on_with_it(tmp_path: Path, 
 
     monkeypatch.setattr(proof._Proving, "proof", cured)
     monkeypatch.setattr(proof, "with_cure", lambda job, cure: replace(job, budget=replace(job.budget, budget_bytes=1)))
+    monkeypatch.setattr(engine, "card_is_back", lambda result, holder, waits=0: True)
     trials: list[Job] = []
 
     def tried(job: Job, rung: Rung) -> Trial:
         trials.append(job)
-        verdict = Verdict(kind=Kind.FITS, phase=Phase.DONE, why="fits")
+        verdict = Verdict(kind=Kind.FITS if len(trials) > 1 else Kind.CARD_TAKEN, phase=Phase.DONE, why="a neighbour")
         return Trial(rung=rung, verdict=verdict, report=TrialReport(), seconds=1.0, folder=tmp_path)
 
     monkeypatch.setattr(trial, "run", tried)
     assert told(run(tmp_path, "memory")) == ["out_of_memory 8", "done 4"]
-    assert [one.budget.budget_bytes for one in trials] == [1]
+    assert [one.budget.budget_bytes for one in trials] == [1, 1], "others had come to the card meanwhile: that says nothing of the rung"
 
 
 def test_a_run_whose_training_was_edited_is_not_gone_on_with_as_another_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
