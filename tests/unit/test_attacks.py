@@ -154,6 +154,18 @@ def test_secrets_of_the_environment_stay_interpolations(capfd: pytest.CaptureFix
     assert gone.recipe is None and "HF_TOKEN" in gone.faults[0].found, "a run doesn't go on with another training"
 
 
+def test_a_recipe_that_is_made_of_a_command_with_a_secret_says_so(capfd: pytest.CaptureFixture[str]) -> None:
+    Path("t.py").write_text("")
+    assert main.run(["init", "--", "python", "t.py", "--batch-size", "8", "--password", "hunter2"]) == 0
+    assert "looks like a secret" in capfd.readouterr().err and "hunter2" in Path("recipes/t.yaml").read_text()
+
+
+def test_an_endless_word_is_refused_at_once(capfd: pytest.CaptureFixture[str]) -> None:
+    began, values = time.process_time(), ",".join(map(str, range(9_999)))
+    assert main.run(["ladder", "recipe=yolo_demo", f"ladder.wheels.micro_batch.values=[{values}]"]) == 1
+    assert "Write it in a recipe's file." in capfd.readouterr().err and time.process_time() - began < 5
+
+
 # -- words of others
 
 

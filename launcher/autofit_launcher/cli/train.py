@@ -12,6 +12,7 @@ from autofit_launcher.cli import library, recognise, report, submit, suggestions
 from autofit_launcher.cli.call import Answer, Call, Task
 from autofit_launcher.cli.launch_view import Display
 from autofit_launcher.cli.say import Terminal, table
+from autofit_launcher.common.words import masked
 from autofit_launcher.config.recipe import Draft
 from autofit_launcher.config.recipe_files import hides
 from autofit_launcher.engine import launch as engine
@@ -57,7 +58,12 @@ def run(call: Call) -> Iterable[Task]:
 def init(call: Call) -> Answer:
     understood = recognise.of_call(call)
     name = recognise.name_of(understood)
-    return library.keep(call, name, recognise.recipe(understood, name=name).encode(), other="Rename it, or edit it.")
+    text = recognise.recipe(understood, name=name)
+    if masked(text) != text:
+        call.terminal.complain(
+            "it holds what looks like a secret, as it was typed: write ${oc.env:NAME} there, which is read when it is launched"
+        )
+    return library.keep(call, name, text.encode(), other="Rename it, or edit it.")
 
 
 def resume(call: Call) -> Answer:

@@ -88,6 +88,8 @@ _MAYBE = re.compile(
     r"|can't start new thread"  # a thread's stack is data, too
     r"|inline_container.*unexpected pos \d+ vs \d+|I/O operation on closed file"  # torch.save tried again
 )
+NEAR_LIMIT = 0.9
+"""A process on a CPU that had this part of what it may have stood at its limit: the allocation that failed doesn't count."""
 ECHO = re.compile(
     r"[Cc]onnection (closed|reset|refused)|[Bb]roken pipe|ProcessGroup|DistBackendError|DistNetworkError|NCCL|[Gg]loo"
     r"|CalledProcessError|returned non-zero exit status|ChildFailedError|ProcessRaisedException|ProcessExitedException"

@@ -121,6 +121,10 @@ class Typed:
         return [name for value in said for name in (value.split(",") if self.sweeping else [value])]
 
 
+MOST_LETTERS = 10_000
+"""Letters of an override: Hydra's parser takes the square of their number, 6 s for so many."""
+
+
 def read(words: Sequence[str]) -> Typed:
     """Parses the words. Raises BadInput for flags that Hydra doesn't have, and for wrong uses of its own."""
     from hydra._internal.utils import get_args_parser
@@ -130,6 +134,9 @@ def read(words: Sequence[str]) -> Typed:
     args, rest = parser.parse_known_intermixed_args(list(words))  # overrides may stand behind a flag, too
     if unknown := next((word for word in rest if word.startswith("-")), ""):
         _no_flag(f"there is no flag {unknown.partition('=')[0]}")
+    if endless := next((word for word in args.overrides if len(word) > MOST_LETTERS), ""):
+        found = f"{endless[:40]}... has {len(endless)} letters, and at most {MOST_LETTERS} can be typed"
+        raise BadInput([Fault(key="", found=found, cure="Write it in a recipe's file.", where=COMMAND_LINE)])
     flags = tuple(word for word in words if word not in {*args.overrides, *rest})
     only_shows = bool(args.cfg or args.info or args.hydra_help)
     return Typed(

@@ -24,7 +24,7 @@ from autofit_launcher.adapter.registry import words_of
 from autofit_launcher.common import procfs
 from autofit_launcher.common.activity import doing
 from autofit_launcher.common.files import plain
-from autofit_launcher.common.memory_failures import lost_in
+from autofit_launcher.common.memory_failures import NEAR_LIMIT, lost_in
 from autofit_launcher.common.orders import HELD, SAVES, STACKS, STEPS
 from autofit_launcher.full_run import cause
 from autofit_launcher.full_run.cause import Ended, RunEnd
@@ -103,8 +103,6 @@ def start(job: Job, command: Command, files: AttemptFiles, *, show: tuple[Shows,
 SAMPLE_S = 1.0
 END_GRACE_S = 5.0
 """Seconds between TERM and KILL for a run that autofit itself ends: nothing it could still save is of use."""
-NEAR_LIMIT = 0.98
-"""A run on a CPU that used this part of its budget may have ended for want of more, where no word says so."""
 POLL_S = 0.5
 """Seconds between two polls. The run's end and signals are noticed at once all the same; more polls would slow the run down."""
 

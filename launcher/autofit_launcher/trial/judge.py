@@ -9,7 +9,15 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from autofit_launcher.common.files import maybe_full
-from autofit_launcher.common.memory_failures import MemoryFailure, Source, maybe_memory, memory_failure, no_semaphore, not_handed_over
+from autofit_launcher.common.memory_failures import (
+    NEAR_LIMIT,
+    MemoryFailure,
+    Source,
+    maybe_memory,
+    memory_failure,
+    no_semaphore,
+    not_handed_over,
+)
 from autofit_launcher.common.report import HELD_AHEAD, HOST_BESIDE, HOST_GROWTH, NOT_EXACT, OVER_CAP, Phase, TrialReport
 from autofit_launcher.common.sizes import MIB, format_size
 from autofit_launcher.config.schema import Value
@@ -20,7 +28,6 @@ from autofit_launcher.machine.meter import HostUse
 from autofit_launcher.machine.process import Ending
 
 _DEATHS_BY_FULL_MEMORY = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT)
-_NEAR_LIMIT = 0.9  # a native library that does not check its allocation dies at the limit, not far below it
 SPILL_CLIFF = 2.0
 """A sample may cost this many times what it costs in half the micro-batch. On a card it costs less or the same, since larger batches use
 it better. What has been spilled goes over PCIe at a twentieth of the card's own speed (RTX 4080 Super: 736 GB/s; PCIe 4.0 x16: 32 GB/s),
@@ -39,7 +46,7 @@ def _at_the_limit(report: TrialReport, ending: Ending, *, on_card: bool) -> bool
     if on_card and report.uses and (report.uses[-1].ooms or report.uses[-1].retries):
         return True
     seen = report.peak_bytes if on_card else max(report.peak_bytes, ending.peak_data_bytes - report.base_bytes)
-    return seen >= _NEAR_LIMIT * limit
+    return seen >= NEAR_LIMIT * limit
 
 
 def judge(report: TrialReport | None, ending: Ending, *, rung: Rung, needs: Needs, lost: Sequence[str] = (), taken: str = "") -> Verdict:

@@ -71,6 +71,12 @@ def test_its_messages_mean_what_the_adapter_says(ran: Any, launches: Launches) -
     assert any(line.startswith("takes smaller rounds") for line in launches.heard.lines)
 
 
+def test_a_run_at_its_limit_whose_library_has_other_words_for_no_memory_is_out_of_memory(ran: Any) -> None:
+    """oneDNN's primitive would have taken 60 of the 700 MiB: what it didn't get never shows in the peak."""
+    held = "import time; held = bytearray(650 << 20); time.sleep(2); raise RuntimeError('could not create a primitive')"
+    assert [ran(held.replace("650", size))[0].ended for size in ("650", "300")] == [Ended.OUT_OF_MEMORY, Ended.CRASHED]
+
+
 def test_a_line_over_which_the_adapter_stumbles_ends_no_training(ran: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Plugin, "read_log", lambda *_, **__: 1 / 0)
     assert ran("print('round 1 of 9 | L 3')")[0].done
