@@ -70,6 +70,7 @@ def said(done: Trial, text: str) -> bool:
     return any(text in note for note in done.report.notes)
 
 
+@pytest.mark.slow
 def test_a_short_trial_ends_with_its_validation_before_anything_is_saved(tmp_path: Path) -> None:
     done = tried("reads_back", tmp_path, short=True)
     assert fits(done) and done.report.validation_batches >= 1
@@ -77,7 +78,7 @@ def test_a_short_trial_ends_with_its_validation_before_anything_is_saved(tmp_pat
     assert done.report.train_again_batches == 0
 
 
-@pytest.mark.parametrize("words", [(), ("--by-hand",)])
+@pytest.mark.parametrize("words", [("--by-hand",), pytest.param((), marks=pytest.mark.slow)])
 def test_a_frozen_model_that_runs_in_each_step_is_no_validation(tmp_path: Path, words: tuple[str, ...]) -> None:
     done = tried("teaches", tmp_path, *words, rung=1)
     assert [use.phase for use in done.report.uses] == ["start", "setup", "train", "validate"], done.report
@@ -99,7 +100,9 @@ def test_a_script_that_reads_back_what_it_writes_fits_and_nothing_of_the_persons
     assert not (done.folder / "scratch").exists()
 
 
-@pytest.mark.parametrize("words", [("fork",), ("fork", "--made", "above"), pytest.param(("spawn",), marks=pytest.mark.slow), ("start",)])
+@pytest.mark.parametrize(
+    "words", [("fork",), *(pytest.param(words, marks=pytest.mark.slow) for words in (("fork", "--made", "above"), ("spawn",), ("start",)))]
+)
 def test_a_training_in_a_child_is_followed_bounded_and_judged(words: tuple[str, ...], tmp_path: Path) -> None:
     done = tried("in_a_child", tmp_path, "--how", *words, rung=1)
     assert fits(done) and done.report.observed == {"micro_batch": 32, "accumulation": 2, "device": "cpu"}
@@ -108,6 +111,7 @@ def test_a_training_in_a_child_is_followed_bounded_and_judged(words: tuple[str, 
     assert too_small.verdict.kind is Kind.OUT_OF_MEMORY, too_small.verdict
 
 
+@pytest.mark.slow
 def test_a_model_that_is_built_as_its_module_is_imported_is_tried(tmp_path: Path) -> None:
     (tmp_path / "model.py").write_text("import torch\nnet = torch.nn.Sequential(torch.nn.Linear(256, 512), torch.nn.Linear(512, 10))\n")
     text = (SCRIPTS / "in_a_child.py").read_text(encoding="utf-8")
@@ -116,6 +120,7 @@ def test_a_model_that_is_built_as_its_module_is_imported_is_tried(tmp_path: Path
     assert fits(done) and done.report.validation_batches and done.report.optimizer_steps > 2
 
 
+@pytest.mark.slow
 def test_a_script_without_a_word_for_accumulation_steps_once_in_four_micro_batches(tmp_path: Path) -> None:
     done = tried("no_word_for_accumulation", tmp_path, "--only", "adamw", rung=2, spelled=OUTSIDE)
     assert fits(done) and done.report.observed == {"micro_batch": 16, "accumulation": 4, "device": "cpu"}
@@ -163,18 +168,21 @@ def test_one_iterator_for_all_epochs_is_replayed_to_the_scripts_own_end(tmp_path
     assert fits(done) and done.report.train_again_batches >= 1 and not said(done, "not proven")
 
 
+@pytest.mark.slow
 def test_a_validation_in_the_first_step_alone_is_measured_and_said(tmp_path: Path) -> None:
     done = tried("validates_first", tmp_path)
     assert fits(done) and said(done, "validates in its first steps alone") and not said(done, "never validates")
     assert "validate" in [use.phase for use in done.report.uses]
 
 
+@pytest.mark.slow
 def test_what_libraries_write_in_native_code_is_found_again_and_touches_nothing(tmp_path: Path) -> None:
     done = tried("writes_natively", tmp_path)
     assert fits(done) and not said(done, "is not proven")
     assert [left.name for left in (tmp_path / "work").iterdir()] == ["runs"]
 
 
+@pytest.mark.slow
 def test_a_script_without_validation_fits_and_says_so(tmp_path: Path) -> None:
     done = tried("never_validates", tmp_path)
     assert fits(done) and said(done, "never validates")
@@ -182,6 +190,7 @@ def test_a_script_without_validation_fits_and_says_so(tmp_path: Path) -> None:
     assert "train" in [use.phase for use in done.report.uses], "the phase in which a script ends is measured like any other"
 
 
+@pytest.mark.slow
 def test_a_validation_without_a_batch_is_none_and_that_is_said(tmp_path: Path) -> None:
     done = tried("empty_validation", tmp_path)
     assert fits(done) and done.report.absent == ("validate", "train_again")
@@ -192,12 +201,12 @@ def test_a_validation_without_a_batch_is_none_and_that_is_said(tmp_path: Path) -
 
 @pytest.mark.parametrize(("name", "words", "how", "kinds", "why"), [
     ("ignores_flags", (), {}, {Kind.ALTERED}, "micro_batch=32 instead of 64"),
-    ("exits_early", (), {}, {Kind.VACUOUS}, "before its first optimizer step"),
-    ("crashes_at_import", (), {}, {Kind.CRASHED}, "no_such_package_anywhere"),
-    ("crashes_in_validation", (), {}, {Kind.CRASHED}, "is invalid for input of size 192"),  # fast-forwarded to, and plainly
-    ("skips_a_figure", (), {"cap": 200 * MIB}, {Kind.OUT_OF_MEMORY}, "Unable to allocate"),
     ("diverges", (), {}, {Kind.DIVERGED}, ""),
     *(pytest.param(*row, marks=pytest.mark.slow) for row in (
+        ("exits_early", (), {}, {Kind.VACUOUS}, "before its first optimizer step"),
+        ("crashes_at_import", (), {}, {Kind.CRASHED}, "no_such_package_anywhere"),
+        ("crashes_in_validation", (), {}, {Kind.CRASHED}, "is invalid for input of size 192"),  # fast-forwarded to, and plainly
+        ("skips_a_figure", (), {"cap": 200 * MIB}, {Kind.OUT_OF_MEMORY}, "Unable to allocate"),
         ("by_hand", (), {"rung": 1}, {Kind.ALTERED}, "only a rung without accumulation can be proven"),
         ("can_not_be_accumulated", (), {"rung": 2, "spelled": OUTSIDE}, {Kind.ALTERED}, "is given a closure"),
         ("catches_oom", ("--width", "3000"), {"cap": 60 * MIB}, {Kind.ALTERED, Kind.OUT_OF_MEMORY}, ""),
@@ -212,13 +221,14 @@ def test_what_does_not_fit_is_told_by_its_verdict(
     assert [left.name for left in (tmp_path / "work").iterdir()] == ["runs"]
 
 
-@pytest.mark.parametrize("name", ["divides_gradients", "passes_attributes_on"])
+@pytest.mark.parametrize("name", ["passes_attributes_on", pytest.param("divides_gradients", marks=pytest.mark.slow)])
 def test_gradients_are_there_where_a_late_validation_is_fast_forwarded_to(tmp_path: Path, name: str) -> None:
     """They were cleared when it began."""
     done = tried(name, tmp_path)
     assert fits(done) and done.report.facts["forwarded"]
 
 
+@pytest.mark.slow
 def test_gradients_that_a_script_asks_for_by_hand_are_there_in_fast_forward_too(tmp_path: Path) -> None:
     done = tried("asks_for_gradients", tmp_path)
     assert fits(done) and done.report.validation_batches == 1 and said(done, "nothing trains after it")
@@ -231,12 +241,13 @@ def test_one_long_item_is_found_and_comes_first(tmp_path: Path, words: tuple[str
     assert said(done, "longest first" if words else "longest first: 400 of 400 items sampled, sizes from 640 to 64000")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("how", "cap", "note"),
     [
-        pytest.param("stream", 64, "2,608 rows of a stream that ended were looked at, the longest has 6,013", marks=pytest.mark.slow),
+        ("stream", 64, "2,608 rows of a stream that ended were looked at, the longest has 6,013"),
         ("scale", 64, "1,797 of 1,797 items sampled, all of one size; "),
-        pytest.param("poisson", 512, " batches looked at", marks=pytest.mark.slow),
+        ("poisson", 512, " batches looked at"),
     ],
 )
 def test_the_largest_batch_that_a_loader_gives_is_the_trials(tmp_path: Path, how: str, cap: int, note: str) -> None:
@@ -248,6 +259,7 @@ def test_the_largest_batch_that_a_loader_gives_is_the_trials(tmp_path: Path, how
     assert fits(below) and below.report.observed["micro_batch"] == 16
 
 
+@pytest.mark.slow
 def test_what_a_trial_did_not_reach_is_named_and_a_batch_that_grows_late_is_what_was_asked(tmp_path: Path) -> None:
     done = tried("late_phase", tmp_path, "--late", "grows", rung=1)
     assert fits(done) and done.report.observed["micro_batch"] == 32 and done.report.facts[MICRO_BATCHES] == [32, 128]
@@ -261,10 +273,8 @@ def test_predictions_kept_in_validation_are_kept_for_the_whole_set(tmp_path: Pat
     assert done.verdict.kind is Kind.OUT_OF_MEMORY and done.verdict.phase == "validate"
 
 
-@pytest.mark.parametrize("words", [
-    ("--how", "list"), pytest.param(("--how", "dict"), marks=pytest.mark.slow),
-    pytest.param(("--where", "train", "--sleep", "1.2"), marks=pytest.mark.slow),
-])  # fmt: skip
+@pytest.mark.slow
+@pytest.mark.parametrize("words", [("--how", "list"), ("--how", "dict"), ("--where", "train", "--sleep", "1.2")])
 def test_what_a_script_gathers_is_joined_for_the_whole_set(tmp_path: Path, words: tuple[str, ...]) -> None:
     """What the trial leaves out is taken to be there twice: of 40 batches of validation, or of training, which take 48 s."""
     whole = 2506 * 4096 * 4
@@ -281,6 +291,7 @@ def test_scores_that_a_trainer_joins_at_every_batch_are_needed_twice_at_the_last
     assert 2 * whole <= done.verdict.peak_bytes <= 2 * whole + 40 * MIB
 
 
+@pytest.mark.slow
 def test_backward_passes_inside_another_are_not_counted(tmp_path: Path) -> None:
     """Each micro-batch of 64, two of which make a step, is one, whatever runs inside it."""
     done = tried("recomputes", tmp_path, "--accum", "2", accumulation=2)
@@ -305,6 +316,7 @@ def test_a_batch_that_arrives_at_a_loader_is_turned_there(tmp_path: Path) -> Non
     assert (done.rung.accumulation, done.effective_batch) == (8, 64), "a trial has four of the eight micro-batches"
 
 
+@pytest.mark.slow
 def test_a_second_validation_comes_upon_what_the_first_has_left(tmp_path: Path) -> None:
     pairs = str(EXAMPLES.parent / "benchmarks" / "survival" / "scripts" / "pairs.py")
     done = tried(pairs, tmp_path, "--gallery", "2000", "--width", "64", "--rows", "1795", micro_batch=256)
@@ -325,7 +337,7 @@ def test_a_whole_batch_that_a_script_takes_in_parts_is_seen_by_its_parts(tmp_pat
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        ((), "micro_batch=8 instead of 16"),
+        pytest.param((), "micro_batch=8 instead of 16", marks=pytest.mark.slow),
         # sixteen features in parts of 8 look like parts of 16 with the batch in second place; eight of them make a step, and not four
         (("--features", "16"), "accumulation=8 instead of 4"),
     ],
@@ -336,6 +348,7 @@ def test_parts_of_another_size_than_the_rungs_are_altered(tmp_path: Path, words:
     assert done.verdict.kind is Kind.ALTERED and why in done.verdict.why
 
 
+@pytest.mark.slow
 def test_of_two_models_the_one_that_steps_seldom_is_waited_for(tmp_path: Path) -> None:
     done = tried("critic", tmp_path)
     assert fits(done)
@@ -370,10 +383,11 @@ def test_layers_that_thaw_late_are_trained_in_the_trial(tmp_path: Path) -> None:
     assert peak["finish"] > peak["train"] + 32 * MIB
 
 
-WAYS = ("val_every_10_epochs", "val_by_length", "bare_next", "iterable", "compiled", "trains_in_eval_mode", "saves_in_mid_epoch")
-
-
-@pytest.mark.parametrize("name", ["pickles_model", *(pytest.param(name, marks=pytest.mark.slow) for name in WAYS)])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [
+    "pickles_model", "val_every_10_epochs", "val_by_length", "bare_next", "iterable", "compiled", "trains_in_eval_mode",
+    "saves_in_mid_epoch",
+])  # fmt: skip
 def test_a_way_to_train_and_validate(tmp_path: Path, name: str) -> None:
     done = tried(name, tmp_path, rung=0 if name == "saves_in_mid_epoch" else 1)
     assert fits(done) and done.report.validation_batches >= 1 and done.report.train_again_batches >= 1

@@ -40,6 +40,7 @@ def test_a_mean_that_is_divided_is_the_same_training_and_nothing_of_the_persons_
     assert not list((tmp_path / "runs").glob("**/*.pt")), "gradients are large, and of no use afterwards"
 
 
+@pytest.mark.slow
 def test_a_model_that_is_made_after_a_look_at_a_batch_begins_with_weights_as_they_are_drawn(tmp_path: Path) -> None:
     found = proven(tmp_path, "looks_first")
     assert found.same.verdict == "same" and not found.refused and not found.same.cure, found
@@ -57,6 +58,7 @@ def test_rows_that_see_each_other_are_refused_by_name(tmp_path: Path) -> None:
     assert "its rows see each other" in found.refused and found.same.gradient.startswith("differs by") and found.job is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "refused"), [("balanced", "its gradients of router.weight are"), ("balanced_by_row", "")])
 def test_a_small_weight_whose_gradients_differ_is_not_lost_in_the_whole(tmp_path: Path, kind: str, refused: str) -> None:
     """A router that is balanced over the micro-batch: 1e-4 of all gradients."""

@@ -16,6 +16,7 @@ from autofit_launcher.trial.proof import Proof
 from tests.helpers import script
 from tests.helpers.places import SCRIPTS
 
+pytestmark = pytest.mark.slow
 SHARES = SCRIPTS / "shares.py"
 LAUNCHED = (sys.executable, "-P", "-m", "torch.distributed.run", "--nproc_per_node", "2", "--local_addr=localhost")
 
@@ -40,7 +41,6 @@ def test_two_ranks_that_share_their_rows_are_proven(tmp_path: Path) -> None:
     assert not list((tmp_path / "runs").glob("**/*.pt")), "gradients are large, and of no use afterwards"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "why"), [
     ("no_sampler", "its 2 ranks read the same samples, as without a DistributedSampler"),
     ("whole_batch", "a step has 8 samples at 4 x 1 x 2 ranks, and 4 are said"),
@@ -51,13 +51,11 @@ def test_ranks_that_do_not_share_a_batch_are_told(kind: str, why: str, tmp_path:
     assert found.same.gradient == PROVEN and not found.refused and not found.same.proven and why in found.same.samples, found
 
 
-@pytest.mark.slow
 def test_ranks_that_do_not_exchange_their_gradients_where_they_accumulate_are_refused(tmp_path: Path) -> None:
     found = proven(tmp_path, "apart_when_accumulating")
     assert found.refused and found.same.verdict == "different" and found.same.gradient.startswith("differs by"), found
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "cure"), [("adds_up", {"update": "average"}), ("sum", {}), ("no_sync", {}), ("own_order", {}), ("augments", {}), ("fsdp", {})]
 )
@@ -66,7 +64,6 @@ def test_what_is_the_same_on_two_ranks_or_only_a_factor_away(kind: str, cure: di
     assert found.same.proven and found.same.cure == cure and not found.refused, found
 
 
-@pytest.mark.slow
 def test_steps_of_two_ranks_that_are_held_back_from_outside_are_proven(tmp_path: Path) -> None:
     found = proven(tmp_path, "shared", accumulation="outside")
     assert found.same.proven and found.same.cure == {}, found

@@ -31,10 +31,14 @@ def state(folder: RunFolder, seen: JobSeen | None) -> str:
     return runs.run_in(folder.path, look=lambda of: seen if of.job == "7" else None).state
 
 
-def elsewhere(folder: RunFolder) -> None:
-    """Its process is on another machine."""
+def left(folder: RunFolder, **where: str) -> None:
+    """Its process is gone without a word; ``where`` it was, if not here."""
     path = folder.path / owner.NAME
-    path.write_text(json.dumps({**json.loads(path.read_text()), "host": "n1", "boot": "another", "job": "7", "ended": ""}) + "\n")
+    path.write_text(json.dumps({**json.loads(path.read_text()), **where, "job": "7", "ended": ""}) + "\n")
+
+
+def elsewhere(folder: RunFolder) -> None:
+    left(folder, host="n1", boot="another")
 
 
 def test_before_it_has_begun_slurm_says_what_it_is_at(tmp_path: Path) -> None:
@@ -56,21 +60,15 @@ def test_between_two_starts_it_is_pending_and_not_interrupted_and_its_end_is_its
     assert [state(folder, seen) for seen in (None, QUEUED, STARTED, GONE)] == ["done"] * 4
 
 
-def test_slurm_tells_whether_a_run_on_another_machine_is_at_work(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("where", "states"), [
+    ({"host": "n1", "boot": "another"}, ["elsewhere", "pending", "running", "killed"]), ({}, ["killed", "pending", "starting", "killed"]),
+], ids=["on another machine", "its node has failed"])  # fmt: skip
+def test_slurm_tells_whether_a_run_that_is_not_here_is_at_work(where: dict[str, str], states: list[str], tmp_path: Path) -> None:
     folder = handed(tmp_path)
     with owner.owning(folder.path):
         tell(folder, status="running")
-    elsewhere(folder)
-    assert [state(folder, seen) for seen in (None, QUEUED, STARTED, GONE)] == ["elsewhere", "pending", "running", "killed"]
-
-
-def test_a_run_whose_node_has_failed_starts_again_when_its_job_does(tmp_path: Path) -> None:
-    folder = handed(tmp_path)
-    with owner.owning(folder.path):
-        tell(folder, status="running")
-    path = folder.path / owner.NAME
-    path.write_text(json.dumps({**json.loads(path.read_text()), "job": "7", "ended": ""}) + "\n")
-    assert [state(folder, seen) for seen in (None, QUEUED, STARTED, GONE)] == ["killed", "pending", "starting", "killed"]
+    left(folder, **where)
+    assert [state(folder, seen) for seen in (None, QUEUED, STARTED, GONE)] == states
 
 
 def test_a_job_that_starts_again_knows_that_its_last_start_is_over_whatever_machine_that_was_on(

@@ -109,9 +109,10 @@ def test_sharing_budgets_what_is_free_and_says_so() -> None:
 
 
 def test_a_small_neighbour_is_tolerated_and_its_memory_is_not_budgeted() -> None:
-    card = FakeCard(used=600 * MIB, graphics=[(os.getpid(), 600 * MIB)])
+    card = FakeCard(used=600 * MIB, processes=[[(os.getpid(), 600 * MIB)]], graphics=[(os.getpid(), 600 * MIB)])
     budget = on(FakeNvml(card))
     assert budget.budget_bytes == 16 * GIB - 256 * MIB - 600 * MIB
+    assert [neighbour.used_bytes for neighbour in budget.neighbours] == [600 * MIB], "one in both of NVML's lists counts once"
     assert len(budget.notes) == 1
     assert budget.notes[0].startswith("the budget is the 15.2 GiB that others leave free of 15.8 GiB: ")
     assert "600 MiB)" in budget.notes[0]
@@ -133,12 +134,6 @@ def test_a_process_of_that_number_here_which_has_no_card_open_is_another_one(mon
     card = FakeCard(used=8 * GIB, processes=[[(os.getpid(), 4 * GIB), (1, 4 * GIB)]])
     (fault,) = refused(FakeNvml(card))
     assert f"can't see (pid {os.getpid()} on the host, 4.0 GiB)" in fault.found and "kill" not in fault.cure
-
-
-def test_a_process_in_both_of_nvmls_lists_counts_once() -> None:
-    card = FakeCard(used=600 * MIB, processes=[[(os.getpid(), 600 * MIB)]], graphics=[(os.getpid(), 600 * MIB)])
-    (neighbour,) = on(FakeNvml(card)).neighbours
-    assert neighbour.used_bytes == 600 * MIB
 
 
 def test_a_neighbour_that_comes_is_not_the_runs_own_use_where_the_driver_tells_who_holds_what() -> None:

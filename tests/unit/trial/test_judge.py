@@ -138,6 +138,21 @@ def use(phase: str, reserved: int) -> PhaseUse:
 TRAINING = but(phase=Phase.TRAIN)
 PINNED = "RuntimeError: Caught RuntimeError in pin memory thread for device 0. CUDA error: out of memory"
 ENDED = Failure(types=(OVER_CAP, "BaseException"), message="OverCap: phase train needed 1200 bytes", traceback="Traceback ...")
+AT_THE_CAP = {"base_bytes": 1000, "cap_bytes": 1000}
+ONEDNN = "RuntimeError: could not create a primitive"
+NOT_EXACT = "NotExact: accumulation from outside can't be exact here: the optimizer is given a closure"
+LEFT = 60 - GOOD.validation_batches
+
+
+def grown(by: float, **more: Any) -> TrialReport:
+    return but(uses=(use("validate", 600),), growth_bytes_per_batch=by, **more)
+
+
+def grown_on_a_card(by: float) -> TrialReport:
+    uses = (card("validate", allocated_bytes=100 * MIB, reserved_bytes=400 * MIB, outside_bytes=20 * MIB),)
+    return but(uses=uses, cap_bytes=1000 * MIB, validation_batches_total=60, growth_bytes_per_batch=by * MIB / LEFT)
+
+
 OVER = but(uses=(use("train", 900), use("validate", 1001), use("finish", 1100)), cap_bytes=1000, ceiling_bytes=1500)
 
 
@@ -170,11 +185,32 @@ OVER = but(uses=(use("train", 900), use("validate", 1001), use("finish", 1100)),
     (but(validation_batches=0), {}, (Kind.VACUOUS, None, 700), "0 of 2 validation batches"),
     (but(train_again_batches=0), {}, (Kind.VACUOUS, None, 700), "0 of 1 training batches after validation"),
     (but(phase="setup", hint="say --val-every 1"), {}, (Kind.VACUOUS, None, 700), "the trial ended in phase setup: say --val-every 1"),
+    (but(validation_batches=0, train_again_batches=0), {}, (Kind.VACUOUS, None, 700), "0 of 2 validation batches"),
+    (but(validation_batches=0, train_again_batches=0, absent=("validate", "train_again")), {}, (Kind.FITS, None, 700), ""),
+    (but(validation_batches=0, train_again_batches=0, absent=("validate",)), {}, (Kind.VACUOUS, None, 700), "training batches after"),
+    (but(phase=Phase.TRAIN, **AT_THE_CAP), {"returncode": -signal.SIGSEGV, "peak_data_bytes": 1950},
+     (Kind.OUT_OF_MEMORY, "host", 700), ""),
+    (but(phase=Phase.TRAIN, **AT_THE_CAP), {"returncode": -signal.SIGSEGV, "peak_data_bytes": 1200}, (Kind.CRASHED, None, 700), ""),
+    (dataclasses.replace(failed(ONEDNN), **AT_THE_CAP, uses=(card("setup", reserved_bytes=960),)), {"returncode": 1},
+     (Kind.OUT_OF_MEMORY, "host", 960), ""),
+    (failed(ONEDNN), {"returncode": 1}, (Kind.CRASHED, None, 700), ""),
+    (failed(CUDA_2_1), {"device": "cuda", "returncode": 1, "taken": "2.0 GiB of cuda:0 are free"}, (Kind.CARD_TAKEN, None, 700), ""),
+    (failed(NOT_EXACT, types=("NotExact", "RuntimeError")), {"returncode": 1}, (Kind.ALTERED, "accumulation", 700),
+     "accumulation from outside can't be exact here"),
+    (but(observed={"micro_batch": 4, "device": "cpu"}), {}, (Kind.ALTERED, None, 700), "the trainer ran micro_batch=4 instead of 8"),
+    (but(observed={"micro_batch": 8, "device": "cuda"}), {}, (Kind.ALTERED, None, 700), "device=cuda instead of cpu"),
+    (but(loss_finite=False), {}, (Kind.DIVERGED, None, 700), ""),
+    (but(loss_finite=True), {}, (Kind.FITS, None, 700), ""),
+    (grown(40), {}, (Kind.FITS, None, 920), ""), (grown(60), {}, (Kind.OUT_OF_MEMORY, "measured", 1080), "validation keeps"),
+    (grown(60, validation_batches_left=6), {}, (Kind.FITS, None, 960), ""),  # of the pass that keeps most
+    (grown_on_a_card(571), {"device": "cuda"}, (Kind.FITS, None, 1000 * MIB), ""),  # 420 + 580, in pages of 20
+    (grown_on_a_card(581), {"device": "cuda"}, (Kind.OUT_OF_MEMORY, "measured", 1020 * MIB), "validation keeps 10.0 MiB"),
 ])  # fmt: skip
 def test_what_is_concluded(report: TrialReport, how: dict[str, Any], verdict: tuple[Kind, str | None, int], why: str) -> None:
     found = judged(report, **how)
     assert (found.kind, found.source, found.peak_bytes) == verdict, found
     assert why in found.why or found.fits
+    assert found.lower_rung_may_help is (found.kind in (Kind.OUT_OF_MEMORY, Kind.ALTERED))
 
 
 TORN = "RuntimeError: [enforce fail at inline_container.cc:671] . unexpected pos 386048 vs 385940"
@@ -204,39 +240,11 @@ def test_a_trial_that_found_no_room_on_a_disk_ran_out_of_it_and_did_not_crash(wo
         )
 
 
-def test_a_signal_at_the_cap_is_out_of_memory_and_far_below_it_a_crash() -> None:
-    report = but(phase=Phase.TRAIN, base_bytes=1000, cap_bytes=1000)
-    assert judged(report, returncode=-signal.SIGSEGV, peak_data_bytes=1950).kind is Kind.OUT_OF_MEMORY
-    assert judged(report, returncode=-signal.SIGSEGV, peak_data_bytes=1200).kind is Kind.CRASHED
-
-
-def test_a_text_with_other_causes_is_memory_only_at_the_cap() -> None:
-    words = "RuntimeError: could not create a primitive"
-    at_the_cap = dataclasses.replace(failed(words), base_bytes=1000, uses=(PhaseUse(phase="setup", seconds=1, reserved_bytes=960),))
-    assert judged(at_the_cap, returncode=1).kind is Kind.OUT_OF_MEMORY
-    assert judged(failed(words), returncode=1).kind is Kind.CRASHED
-
-
-def test_a_trainer_that_changed_its_batch_or_device_has_altered_the_rung() -> None:
-    smaller = judged(but(observed={"micro_batch": 4, "device": "cpu"}))
-    assert smaller.kind is Kind.ALTERED and smaller.why == "the trainer ran micro_batch=4 instead of 8"
-    assert judged(but(observed={"micro_batch": 8, "device": "cuda"})).kind is Kind.ALTERED
-
-
 def test_a_sample_that_takes_far_longer_than_in_half_the_micro_batch_has_spilled() -> None:
     slow = judged(but(full_step_seconds=8.0, half_step_seconds=1.0), device="cuda")
     assert (slow.kind, slow.lower_rung_may_help) == (Kind.SPILLED, True)
     assert slow.why == "a sample takes 4.0 times as long as in half the micro-batch: the driver has put some of it into host memory"
     assert judged(but(full_step_seconds=2.2, half_step_seconds=1.0), device="cuda").fits
-
-
-def test_growth_is_added_to_what_a_cards_allocator_has_reserved() -> None:
-    uses = (card("validate", allocated_bytes=100 * MIB, reserved_bytes=400 * MIB, outside_bytes=20 * MIB),)
-    left = 60 - GOOD.validation_batches
-    grows = {"uses": uses, "cap_bytes": 1000 * MIB, "validation_batches_total": 60}
-    assert judged(but(**grows, growth_bytes_per_batch=571 * MIB / left), device="cuda").fits, "420 + 580, in pages of 20"
-    verdict = judged(but(**grows, growth_bytes_per_batch=581 * MIB / left), device="cuda")
-    assert (verdict.kind, verdict.phase) == (Kind.OUT_OF_MEMORY, "validate")
 
 
 @pytest.mark.parametrize(
@@ -259,32 +267,12 @@ def test_a_text_with_other_causes_is_memory_where_the_cards_allocator_had_refuse
     assert judged(refused, device="cuda", returncode=1).kind is Kind.OUT_OF_MEMORY
 
 
-def test_a_card_that_others_came_to_is_never_this_rungs_out_of_memory() -> None:
-    verdict = judged(failed(CUDA_2_1), device="cuda", returncode=1, taken="2.0 GiB of cuda:0 are free")
-    assert (verdict.kind, verdict.lower_rung_may_help) == (Kind.CARD_TAKEN, False)
-
-
-def test_validation_that_would_grow_over_the_cap_by_the_end_of_the_set_does_not_fit() -> None:
-    uses = (PhaseUse(phase="validate", seconds=1, reserved_bytes=600, device_bytes=600),)
-    assert judged(but(uses=uses, growth_bytes_per_batch=40.0)).kind is Kind.FITS  # 600 + 8 x 40 = 920
-    grown = judged(but(uses=uses, growth_bytes_per_batch=60.0))  # 600 + 8 x 60 = 1080 > 1000
-    assert judged(but(uses=uses, growth_bytes_per_batch=60.0, validation_batches_left=6)).kind is Kind.FITS  # of the pass that keeps most
-    assert (grown.kind, grown.phase) == (Kind.OUT_OF_MEMORY, "validate")
-
-
 def test_a_report_survives_being_written_and_read(tmp_path) -> None:  # type: ignore[no-untyped-def]
     report = failed("boom")
     report.write(tmp_path / "report.json")
     assert TrialReport.read(tmp_path / "report.json") == report
     assert [path.name for path in tmp_path.iterdir()] == ["report.json"]
     assert TrialReport.read(tmp_path / "none.json") is None
-
-
-def test_phases_a_run_does_not_have_are_not_owed() -> None:
-    report = but(validation_batches=0, train_again_batches=0)
-    assert judged(report).kind is Kind.VACUOUS
-    assert judged(dataclasses.replace(report, absent=("validate", "train_again"))).fits
-    assert not judged(dataclasses.replace(report, absent=("validate",))).fits
 
 
 @pytest.mark.parametrize("line", [
@@ -315,19 +303,6 @@ def test_advice_about_a_cards_memory_is_nothing_that_a_training_without_a_card_h
     advice = "tip: with a larger batch you may see 'CUDA out of memory'"
     (tmp_path / "stdout.log").write_text(f"{advice}\nepoch 1: 100%\n")
     assert lost_in(tmp_path / "stdout.log", on_card=False) == () and lost_in(tmp_path / "stdout.log", on_card=True) == (advice,)
-
-
-def test_a_loss_that_is_not_finite_is_a_verdict_that_no_lower_rung_cures() -> None:
-    verdict = judged(but(loss_finite=False))
-    assert verdict.kind is Kind.DIVERGED and not verdict.lower_rung_may_help
-    assert judged(but(loss_finite=True)).fits and judged(but(loss_finite=None)).fits
-
-
-def test_a_batch_that_can_not_be_put_together_is_altered_and_no_crash() -> None:
-    message = "NotExact: accumulation from outside can't be exact here: the optimizer is given a closure"
-    verdict = judged(failed(message, types=("NotExact", "RuntimeError")), returncode=1)
-    assert verdict.kind is Kind.ALTERED and verdict.source == "accumulation" and verdict.lower_rung_may_help
-    assert verdict.why.startswith("accumulation from outside can't be exact here")
 
 
 def test_another_number_of_micro_batches_in_a_step_than_told_is_altered() -> None:

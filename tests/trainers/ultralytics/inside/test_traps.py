@@ -25,6 +25,7 @@ from tests.helpers.shapes import ShapesData
 from tests.trainers.ultralytics.conftest import RunTrial
 
 
+@pytest.mark.slow
 def test_an_assigner_that_swallows_an_out_of_memory_error_is_reported(run_trial: RunTrial, shapes: Callable[..., ShapesData]) -> None:
     ran = run_trial(shapes().yaml, fault="oom_in_the_assigner")
     assert ran.status == 0, ran.output
@@ -32,6 +33,7 @@ def test_an_assigner_that_swallows_an_out_of_memory_error_is_reported(run_trial:
     assert ran.report.swallowed[0].startswith("TaskAlignedAssigner ran out of memory (")
 
 
+@pytest.mark.slow
 def test_figures_pile_up_as_they_may_in_the_run(run_trial: RunTrial, shapes: Callable[..., ShapesData]) -> None:
     """A run without validation draws those of its last epoch and of its best weights; on a CPU it took 135 % of its trial so."""
     ran = run_trial(shapes().yaml, fault="figures", args={"epochs": 2, "val": False, "plots": True})

@@ -65,6 +65,7 @@ def test_a_trial_that_fits_did_its_steps_on_the_worst_data_and_wrote_nothing_of_
     assert all(use.reserved_bytes > 50 * MIB for use in report.uses[2:])
 
 
+@pytest.mark.slow
 def test_a_short_trial_ends_with_its_validation_before_anything_is_saved(run_trial: RunTrial, shapes: Callable[..., ShapesData]) -> None:
     ran = run_trial(shapes(val=9).yaml, steps_after=0)
     assert ran.status == 0 and ran.report.phase == Phase.DONE, ran.output
@@ -86,10 +87,6 @@ def assert_out_of_memory(ran: Ran, phase: Phase) -> None:
     assert ran.report.uses[-1].reserved_bytes > 0.8 * ran.report.cap_bytes
 
 
-def test_too_small_a_budget_really_runs_out_of_memory_in_training(run_trial: RunTrial, shapes: Callable[..., ShapesData]) -> None:
-    assert_out_of_memory(run_trial(shapes().yaml, cap_mib=130, ask={"image_size": 96}), Phase.TRAIN)  # setup 107, training 199
-
-
 def test_a_validation_batch_too_large_fails_in_validation_though_training_went_through(
     run_trial: RunTrial, shapes: Callable[..., ShapesData], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -99,6 +96,7 @@ def test_a_validation_batch_too_large_fails_in_validation_though_training_went_t
     assert (ran.report.train_batches, ran.report.optimizer_steps, ran.report.validation_batches) == (5, 2, 0)
 
 
+@pytest.mark.slow
 def test_a_loss_that_is_not_finite_ends_the_trial_and_is_its_verdict(run_trial: RunTrial, shapes: Callable[..., ShapesData]) -> None:
     ran = run_trial(shapes().yaml, args={"box": 1e39})  # a gain that no float32 holds; Ultralytics itself refuses lr0=1e6
     ending = Ending(returncode=ran.status)
