@@ -277,7 +277,7 @@ def _later(first: Twin, other: Twin, worst: float) -> Finding:
     """Compares the steps after the first update, which is the same, and what moves beside the weights."""
     second, third = (max((figures.apart for figures in _compared(other, step)), default=0.0) for step in (1, 2))
     grows, third = second / max(worst, 1e-8), 0.0 if first.ragged else third  # Muon in half precision multiplies rounding, step by step
-    if second > APART_LATER or third > max(APART_LATER, second * grows):
+    if second > APART_LATER or third > max(APART_LATER, second * grows if second <= APART else 0.0):
         return _different(f"the first update is the same, those after it are not ({_percent(max(second, third))} apart)")
     if other.beside > APART_ALONE:
         what = "what it keeps beside its weights (an average of them, a memory bank) moves with every micro-batch, not with every step"

@@ -196,7 +196,7 @@ def _gone_on(job: Job, first: Trial, orders: Orders, plan: TrialPlan) -> Trial:
     """The trial with a second process behind it, which goes on from the checkpoint that the first has saved."""
     place = first.folder / RESUMED
     place.mkdir()
-    orders = replace(orders, folder=str(place), main=orders.folder, resumes=True)
+    orders = replace(orders, folder=str(place), main=orders.folder, resumes=True, steps_after=0)
     second = _finished(job, first.rung, _ended(job, orders, plan), plan)
     uses = _as_one(second.report.uses)
     notes = tuple(dict.fromkeys((*first.report.notes, *second.report.notes)))

@@ -149,5 +149,5 @@ def test_processes_go_on_together(tmp_path: Path) -> None:
     found = going_on.tried(ScriptAdapter(Recipe.model_validate({"name": "two", **told})), tmp_path / "runs", memory_bytes=600 * MIB)
     assert found.verdict.fits, found.verdict
     assert [use.phase for use in found.report.uses][-1] == Phase.RESUME, found.report.notes
-    assert {"rank 0 goes on", "rank 1 goes on"} <= set(said(found).splitlines())
+    assert said(found).count(" goes on") == 2, "their words may come between one another's"
     assert not (tmp_path / "last.pt").exists()

@@ -117,7 +117,8 @@ def test_rounding_that_grows_with_each_step_hides_later_ones_and_is_no_differenc
     said = certified(first(), other(8e-8, later=7e-5, last=1.2e-2))
     assert said.verdict == "not_comparable" and said.gradient.startswith("not comparable because rounding grows 875 times with each step")
     assert (said.steps, said.schedule, said.samples) == (PROVEN,) * 3 and said.apart == 8e-8
-    for grown in (other(8e-8, later=2e-7, last=1.2e-2), other(8e-8, later=2e-3, last=1.2e-2), other(1e-6, later=7e-5, last=1.2e-2)):
+    more = other(4e-7, later=5e-4, last=0.2)
+    for grown in (more, other(8e-8, later=2e-7, last=1.2e-2), other(8e-8, later=2e-3, last=1.2e-2), other(1e-6, later=7e-5, last=1.2e-2)):
         assert compare(first(), grown).kind is DIFFERENT, "it comes of something else"
     assert compare(first(), other(0.0, later=5e-7, last=9e-4)).why == "", "as far as that it is the same anyway"
 
