@@ -12,9 +12,9 @@ from autofit_launcher.adapter.protocol import FIRST, Adapter, Asked, Correction,
 from autofit_launcher.adapter.recognised import Belief, Doubt, Understood, typed
 from autofit_launcher.common import checkpoint_files
 from autofit_launcher.common.report import TrialReport
-from autofit_launcher.config.schema import DeviceRules, LadderRules, Recipe, TrainerRules, TrialRules, Value, WheelRule
+from autofit_launcher.config.schema import DeviceRules, LadderRules, Recipe, TrainerRules, TrialRules, WheelRule
 from autofit_launcher.errors import PLACE, BadInput, Fault, did_you_mean
-from autofit_launcher.ladder.rungs import Ladder, Rung, halves_down
+from autofit_launcher.ladder.rungs import Ladder, Rung, Value, halves_down
 from autofit_launcher.ladder.same_training import Length
 from autofit_launcher.ladder.twins import Finding
 from autofit_launcher.machine.devices import Budget

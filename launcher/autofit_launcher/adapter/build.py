@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from autofit_launcher.adapter.protocol import Adapter, WheelSpec
-from autofit_launcher.config.schema import Recipe, Value, WheelRule
+from autofit_launcher.config.schema import Recipe, WheelRule
 from autofit_launcher.errors import BadInput, Fault, did_you_mean
-from autofit_launcher.ladder.rungs import MICRO_BATCH, Ladder, Wheel, build, divisors_down, halves_down, sizes_down, whole_floor
+from autofit_launcher.ladder.rungs import MICRO_BATCH, Ladder, Value, Wheel, build, divisors_down, halves_down, sizes_down, whole_floor
 
 
 def ladder_of(adapter: Adapter) -> Ladder:

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from autofit_launcher.common.orders import SHIM, Orders, ProbeSettings, injected
-from autofit_launcher.config.schema import Value
 from autofit_launcher.errors import Fault
 from autofit_launcher.history.records import CheckpointRecord
+from autofit_launcher.ladder.rungs import Value
 from autofit_launcher.machine import ranks
 from autofit_launcher.machine.devices import Budget, orders_of
 

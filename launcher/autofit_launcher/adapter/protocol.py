@@ -18,9 +18,9 @@ from autofit_launcher.adapter.commands import Checkpoint, Command, Inputs, Trial
 from autofit_launcher.adapter.log_line import LogLine, TrainerWords
 from autofit_launcher.adapter.progress import Progress
 from autofit_launcher.adapter.recognised import Understood
-from autofit_launcher.config.schema import Recipe, Value, WheelRule
+from autofit_launcher.config.schema import Recipe, WheelRule
 from autofit_launcher.errors import Fault
-from autofit_launcher.ladder.rungs import ActsIn, Ladder, Rung
+from autofit_launcher.ladder.rungs import ActsIn, Ladder, Rung, Value
 from autofit_launcher.ladder.same_training import Length
 from autofit_launcher.ladder.twins import Finding
 from autofit_launcher.machine import ranks

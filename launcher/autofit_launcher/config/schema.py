@@ -12,9 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, WithJsonSchema
 
 from autofit_launcher.common.sizes import MIB, parse_size
-
-Value = bool | int | float | str | None
-"""A value that a wheel can have."""
+from autofit_launcher.ladder.rungs import Value
 
 
 def _budget(said: Any) -> Any:

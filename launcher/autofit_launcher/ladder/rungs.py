@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from autofit_launcher.config.schema import Value
-
+Value = bool | int | float | str | None
+"""A value that a wheel can have."""
 ActsIn = Literal["training", "validation", "both", "host"]
 
 MICRO_BATCH = "micro_batch"

@@ -20,9 +20,8 @@ from autofit_launcher.common.memory_failures import (
 )
 from autofit_launcher.common.report import HELD_AHEAD, HOST_BESIDE, HOST_GROWTH, NOT_EXACT, OVER_CAP, Phase, TrialReport
 from autofit_launcher.common.sizes import MIB, format_size
-from autofit_launcher.config.schema import Value
 from autofit_launcher.history.records import RoomRecord
-from autofit_launcher.ladder.rungs import Rung
+from autofit_launcher.ladder.rungs import Rung, Value
 from autofit_launcher.ladder.verdict import Kind, Verdict
 from autofit_launcher.machine.meter import HostUse
 from autofit_launcher.machine.process import Ending

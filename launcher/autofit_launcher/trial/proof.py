@@ -18,10 +18,9 @@ from typing import Any
 from autofit_launcher.adapter.protocol import Adapter
 from autofit_launcher.common.activity import doing
 from autofit_launcher.common.orders import Orders
-from autofit_launcher.config.schema import Value
 from autofit_launcher.errors import BadInput
 from autofit_launcher.ladder import same_training
-from autofit_launcher.ladder.rungs import MICRO_BATCH, Rung
+from autofit_launcher.ladder.rungs import MICRO_BATCH, Rung, Value
 from autofit_launcher.ladder.same_training import SameTraining
 from autofit_launcher.ladder.twins import SHOW_NOTHING, Finding, FindingKind, Step, Twin, TwinFigures, compare, with_one_row
 from autofit_launcher.machine import process

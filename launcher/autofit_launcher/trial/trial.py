@@ -28,11 +28,10 @@ from autofit_launcher.common.report import (
     PhaseUse,
     TrialReport,
 )
-from autofit_launcher.config.schema import Value
 from autofit_launcher.errors import BadInput, Fault, refusal
 from autofit_launcher.history.records import RoomRecord, TrialRecord
 from autofit_launcher.ladder import search
-from autofit_launcher.ladder.rungs import ACCUMULATION, MICRO_BATCH, Ladder, Rung
+from autofit_launcher.ladder.rungs import ACCUMULATION, MICRO_BATCH, Ladder, Rung, Value
 from autofit_launcher.ladder.verdict import Kind, Verdict
 from autofit_launcher.machine import devices, host, process, stall
 from autofit_launcher.machine.devices import allocator_environment

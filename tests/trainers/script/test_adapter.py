@@ -13,8 +13,9 @@ import yaml
 
 from autofit_launcher.adapter import Checkpoint, RunStart
 from autofit_launcher.adapter.build import ladder_of
-from autofit_launcher.config.schema import LadderRules, Recipe, TrainerRules, Value, WheelRule
+from autofit_launcher.config.schema import LadderRules, Recipe, TrainerRules, WheelRule
 from autofit_launcher.errors import BadInput
+from autofit_launcher.ladder.rungs import Value
 from autofit_launcher.trainers.script import configs
 from autofit_launcher.trainers.script import recognise as script_recognise
 from autofit_launcher.trainers.script.adapter import ScriptAdapter

@@ -23,9 +23,9 @@ from autofit_launcher.adapter.python_source import files_of
 from autofit_launcher.adapter.recognised import Understood
 from autofit_launcher.common import interpreter
 from autofit_launcher.config import recipe_files
-from autofit_launcher.config.schema import Recipe, Value, WheelRule
+from autofit_launcher.config.schema import Recipe, WheelRule
 from autofit_launcher.errors import BadInput, Fault
-from autofit_launcher.ladder.rungs import CHECKPOINTING, Ladder, Rung, halves_down
+from autofit_launcher.ladder.rungs import CHECKPOINTING, Ladder, Rung, Value, halves_down
 from autofit_launcher.ladder.twins import Finding
 from autofit_launcher.machine import process, ranks
 from autofit_launcher.machine.devices import Budget

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 from autofit_launcher.adapter.protocol import Asked
 from autofit_launcher.common.report import STEP, WORLD_SIZE
-from autofit_launcher.config.schema import LadderRules, Recipe, Value
-from autofit_launcher.ladder.rungs import ACCUMULATION, CHECKPOINTING, MICRO_BATCH
+from autofit_launcher.config.schema import LadderRules, Recipe
+from autofit_launcher.ladder.rungs import ACCUMULATION, CHECKPOINTING, MICRO_BATCH, Value
 from autofit_launcher.trainers.script import training_arguments
 from autofit_launcher.trainers.script.corrections import with_args
 from autofit_launcher.trainers.script.recognise import ORDER

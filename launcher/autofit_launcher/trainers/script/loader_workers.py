@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from autofit_launcher.adapter.python_source import parsed
-from autofit_launcher.config.schema import Value
+from autofit_launcher.ladder.rungs import Value
 from autofit_launcher.trainers.script.rules import ScriptArgs
 from autofit_launcher.trainers.script.said import begin
 from autofit_launcher.trainers.script.spelling import Line, kind

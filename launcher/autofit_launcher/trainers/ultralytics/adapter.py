@@ -26,10 +26,10 @@ from autofit_launcher.adapter.protocol import FIRST, Adapter, Asked, Correction,
 from autofit_launcher.adapter.recognised import Understood
 from autofit_launcher.common import interpreter
 from autofit_launcher.common.orders import LABELS
-from autofit_launcher.config.schema import Recipe, Value, WheelRule
+from autofit_launcher.config.schema import Recipe, WheelRule
 from autofit_launcher.errors import Fault
 from autofit_launcher.history.run_folder import RunFolder
-from autofit_launcher.ladder.rungs import Ladder, Rung
+from autofit_launcher.ladder.rungs import Ladder, Rung, Value
 from autofit_launcher.ladder.twins import Finding, FindingKind
 from autofit_launcher.machine import devices, process, ranks
 from autofit_launcher.machine.devices import Budget
