@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -38,9 +38,9 @@ from autofit_launcher.history.records import (
     MemoryRecord,
     MoveRecord,
     Record,
+    RunCertificate,
     RungRecord,
     RunRecord,
-    SameTrainingRecord,
     Status,
 )
 from autofit_launcher.ladder import same_training, search
@@ -235,9 +235,9 @@ class Fit:
 
     def as_record(self) -> dict[str, Any]:
         """The record, which is also what ``--json`` prints."""
-        rung, job, chosen = self.rung, self.job, self.chosen
+        rung, job, chosen, rungs = self.rung, self.job, self.chosen, self.job.ladder.rungs
         between = self.status is Status.DONE and not (self.fit_only or self.attempts)  # its trials and its full run: it isn't done
-        same = SameTrainingRecord(**self.same.as_record(), **({"refused": self.refused} if self.refused else {})) if self.same else None
+        same = RunCertificate(**{**asdict(self.same), "refused": self.refused}) if self.same else None
         known = {
             "waits_for": self.waits_for, "run": self.outcome, "memory": self.memory,
             "could_fit": [CouldRecord(flag=flag, key=key, rung=dict(at.values) if at else None) for flag, key, at in self.could_fit],
@@ -251,8 +251,8 @@ class Fit:
             began=self.began, **(rung.told if rung else NO_RUNG), effective_batch=chosen.effective_batch if chosen else None,
             effective_batch_seen=chosen.batch_seen if chosen else False, effective_batch_asked=job.ladder.effective_batch,
             given_up={name: {"asked": asked, "used": used} for name, (asked, used) in job.ladder.given_up(rung).items()} if rung else None,
-            ladder=self.ladder, trials=[one.record(same_training=self._same(one.rung)) for one in self.trials],
-            attempts=[one.model_copy(update={"same_training": self._same(job.ladder.rungs[one.rung_index])}) for one in self.attempts],
+            ladder=self.ladder, trials=[one.record(same_training=self.certificate(one.rung)) for one in self.trials],
+            attempts=[one.model_copy(update={"same_training": self.certificate(rungs[one.rung_index])}) for one in self.attempts],
             same_training=same, chosen_rung_index=chosen.rung.index if chosen else None, cwd=os.getcwd(), run_dir=str(job.folder.path),
             command=self.command.shell() if self.command else None, device=DeviceRecord(**plain(job.budget)),
             environment=self._environment(), trial_seconds=self.trial_seconds, kept=self.reuse.record,
@@ -264,9 +264,6 @@ class Fit:
         tried = self.chosen or next(reversed(self.trials), None)
         versions = tried.report.facts.get(VERSIONS, {}) if tried is not None else {}
         return {**versions, **({"driver": self.job.budget.driver} if self.job.budget.driver else {})}
-
-    def _same(self, rung: Rung) -> SameTrainingRecord:
-        return SameTrainingRecord(**self.certificate(rung).as_record())
 
 
 class Need(NamedTuple):
@@ -458,7 +455,7 @@ def _as_kept(result: Fit) -> bool:
     with doing("looking whether a kept fit holds: the data, the models, the packages"):
         found = reuse.look_up(job)
     if found.fit is not None:
-        result.trials, result.same = list(found.trials), SameTraining.from_record(found.fit.same)
+        result.trials, result.same = list(found.trials), found.fit.same
         result.sames[found.fit.rung_index] = result.same
         _take(result, proof.with_cure(job, result.same.cure))
         result.chosen = result.trial_of(found.fit.rung_index)
@@ -526,7 +523,7 @@ def _as_it_was(launch: Resumable, screen: Screen, until_the_end: ExitStack) -> F
     if record.misread is not None and record.misread.believed:
         result.misread = Misread(read=record.misread.read, ran=record.misread.ran, believed=True)
     if record.same_training is not None:
-        result.same, result.refused = SameTraining.from_record(record.same_training.written()), record.same_training.refused
+        result.same, result.refused = record.same_training, record.same_training.refused
     if record.chosen_rung_index is not None:
         result.chosen = next(one for one in reversed(result.trials) if one.rung.index == record.chosen_rung_index)
         result.command = run.native_command(job, result.chosen.rung)

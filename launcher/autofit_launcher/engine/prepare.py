@@ -247,7 +247,7 @@ class Resumable:
         """Reads (its trials, from their folders; the certificates of their rungs). Raises BadInput if they aren't of this ladder."""
         said = self.record.trials
         try:
-            sames = {one.rung_index: SameTraining.from_record(one.same_training.written()) for one in said if one.same_training is not None}
+            sames = {one.rung_index: one.same_training for one in said if one.same_training is not None}
             if self.record.chosen_rung_index not in (None, *(one.rung_index for one in said)):
                 raise ValueError(f"rung {self.record.chosen_rung_index} is chosen, and wasn't tried")
             return [trial.of_record(one, ladder) for one in said], sames

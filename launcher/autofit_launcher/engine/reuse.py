@@ -174,7 +174,7 @@ def _fit(job: Job, now: Mapping[str, str], trials: Sequence[Trial], chosen: Tria
         rung_index=chosen.rung.index, rung=dict(chosen.rung.values), least_cap_bytes=min(int(chosen.verdict.peak_bytes * MARGIN), cap),
         most_cap_bytes=cap if chosen.rung.index else kept_fits.ANY_CAP,
         trials=[KeptTrialRecord(**one.record().written(), report=plain(one.report)) for one in made], run_dir=str(job.folder.path),
-        same=plain(same.as_record()),
+        same=same,
     )  # fmt: skip
 
 

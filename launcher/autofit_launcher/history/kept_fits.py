@@ -22,6 +22,7 @@ from autofit_launcher.common import files
 from autofit_launcher.common.sizes import format_size
 from autofit_launcher.history.digests import short
 from autofit_launcher.history.records import KeptTrialRecord, RecordPart
+from autofit_launcher.ladder.same_training import SameTraining
 
 ANY_CAP = 2**63 - 1
 """``most_cap_bytes`` of a fit at rung 0: more memory changes nothing."""
@@ -50,8 +51,8 @@ class KeptFit(RecordPart):
     trials: list[KeptTrialRecord]
     run_dir: str
     """Run folder in which the trials were made."""
-    same: dict[str, Any]
-    """The certificate of the chosen rung (``ladder.same_training``), as a record has it."""
+    same: SameTraining
+    """The certificate of the chosen rung."""
 
     def holds_at(self, cap_bytes: int) -> bool:
         return self.least_cap_bytes <= cap_bytes <= self.most_cap_bytes

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Self
@@ -16,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, fie
 
 from autofit_launcher.common import files
 from autofit_launcher.common.sizes import format_number
+from autofit_launcher.ladder.same_training import SameTraining
 
 FORMAT = 2
 """Format of the record. Records of format 1 (without the key) have no attempts and can't be resumed."""
@@ -76,19 +78,10 @@ class CheckpointRecord(RecordPart):
         return f"{self.path} ({format_number(self.done)} {self.unit})" if self.unit != "seconds" else str(self.path)
 
 
-class SameTrainingRecord(RecordPart):
-    """The verdict on a rung being the same training as the asked one: per aspect proven, different, or not comparable."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunCertificate(SameTraining):
+    """The certificate of the launch's rung."""
 
-    gradient: str = ""
-    steps: str = ""
-    schedule: str = ""
-    samples: str = ""
-    verdict: str = ""
-    apart: float | None = None
-    layouts: list[str] = []
-    cure: dict[str, Any] = {}
-    notes: list[str] = []
-    seconds: float = 0.0
     refused: str = ""
     """The reason why rungs with more accumulation than asked were left out."""
 
@@ -136,7 +129,7 @@ class TrialRecord(RungRecord):
     """Time at which it was made, if an earlier launch made it; else empty."""
     rooms: list[RoomRecord] = []
     """Needs of the machine's memories beside the card."""
-    same_training: SameTrainingRecord | None = None
+    same_training: SameTraining | None = None
 
 
 class KeptTrialRecord(TrialRecord):
@@ -206,7 +199,7 @@ class AttemptRecord(RungRecord):
     remarks: list[str] = []
     """Deviations from what was asked, and what autofit did about them, each as the end of a sentence that begins with "the run"."""
     next: MoveRecord | None = None
-    same_training: SameTrainingRecord | None = None
+    same_training: SameTraining | None = None
 
     @property
     def done(self) -> float:
@@ -335,7 +328,7 @@ class Record(RecordPart):
     """The best rungs, which are tried first; empty until the search is over."""
     trials: list[TrialRecord] = []
     attempts: list[AttemptRecord] = []
-    same_training: SameTrainingRecord | None = None
+    same_training: RunCertificate | None = None
     chosen_rung_index: int | None = None
     cwd: str = ""
     run_dir: str = ""

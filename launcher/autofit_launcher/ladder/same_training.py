@@ -25,6 +25,7 @@ BATCH_NORM = f"differs {_BATCH_NORM}; all else is the same"
 class SameTraining:
     """A rung's certificate. Each line is ``proven``, ``differs ...`` or ``not comparable because ...``."""
 
+    __pydantic_config__ = {"extra": "ignore"}  # noqa: RUF012  # of another autofit's record
     gradient: str = PROVEN
     steps: str = PROVEN
     schedule: str = PROVEN
@@ -59,17 +60,6 @@ class SameTraining:
             if line != PROVEN and not line.startswith(GIVEN_UP):
                 parts.setdefault(line, []).append(name)
         return {line: ", ".join(names) for line, names in parts.items()}
-
-    def as_record(self) -> dict[str, Any]:
-        return {
-            **self.lines, "verdict": self.verdict, "apart": self.apart, "layouts": list(self.layouts), "cure": dict(self.cure),
-            "notes": list(self.notes), "seconds": round(self.seconds, 3),
-        }  # fmt: skip
-
-    @classmethod
-    def from_record(cls, said: Mapping[str, Any]) -> SameTraining:
-        said = {key: value for key, value in said.items() if key not in ("refused", "update")}
-        return cls(**{**said, "layouts": tuple(said.get("layouts", ())), "notes": tuple(said.get("notes", ()))})
 
 
 def unproven(why: str) -> SameTraining:
