@@ -54,7 +54,7 @@ def runs(call: Call) -> Answer:
 
 
 _WORTHLESS = re.compile(
-    r"\.gitignore|(recipe\.yaml|(owner|record|submission)\.json|command\.sh|series\.jsonl|report\.html|stalled\.\d+\.txt)"
+    r"\.gitignore|(recipe(\.asked)?\.yaml|(owner|record|submission)\.json|command\.sh|series\.jsonl|report\.html|stalled\.\d+\.txt)"
     r"|(slurm|native|trials|held(\.\d+)?)/.*|.*\.(log|png|jpe?g|svg)|(.*/)?(args\.yaml|events\.out\.tfevents\.[^/]*)", re.DOTALL
 )  # fmt: skip
 """Files in a run folder that are autofit's own (``history.run_folder``), or a trainer's logs, figures and settings."""

@@ -22,6 +22,7 @@ from autofit_launcher.config.recipe import Draft, as_yaml
 from autofit_launcher.config.schema import Recipe
 from autofit_launcher.errors import BadInput, ExitCode, Fault, refusal
 from autofit_launcher.history import owner, submission
+from autofit_launcher.history.run_folder import RunFolder
 from autofit_launcher.history.runs import Run, below, run_in
 from autofit_launcher.history.submission import WORDS, JobSeen, Submission
 from autofit_launcher.machine import process, slurm
@@ -140,8 +141,11 @@ def begun_before(draft: Draft) -> Path | None:
         return None
 
     same, job = as_yaml(draft.recipe), submission.job_here()
-    mine = [path for path in below(Path(draft.recipe.run.root)) if owner.who(path).job == job]
-    return next((path for path in mine if (path / "record.json").exists() and (path / "recipe.yaml").read_text("utf-8") == same), None)
+    for folder in map(RunFolder, below(Path(draft.recipe.run.root))):
+        asked = folder.asked if folder.asked.exists() else folder.recipe
+        if owner.who(folder.path).job == job and folder.record.exists() and asked.read_text("utf-8") == same:
+            return folder.path
+    return None
 
 
 def queue_again(run_dir: str, terminal: Terminal) -> None:

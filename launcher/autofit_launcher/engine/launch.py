@@ -200,10 +200,11 @@ class Fit:
 
     @property
     def memory(self) -> MemoryRecord | None:
-        """The run's peak beside its trial's, once both are known."""
-        if self.outcome is None or self.chosen is None:
+        """The run's peak beside that of its rung's trial, if it was tried."""
+        if self.outcome is None or self.rung is None:
             return None
-        budget, peaks = self.job.budget, {"trial_peak_bytes": self.chosen.verdict.peak_bytes, "run_peak_bytes": self.outcome.peak_bytes}
+        budget, tried = self.job.budget, self.trial_of(self.rung.index)
+        peaks = {"trial_peak_bytes": tried.verdict.peak_bytes if tried else 0, "run_peak_bytes": self.outcome.peak_bytes}
         return MemoryRecord(**peaks, cap_bytes=budget.cap_bytes, budget_bytes=budget.budget_bytes)
 
     @property
@@ -445,6 +446,8 @@ def _made_anew(result: Fit, search: RungSearch) -> bool:
 def _take(result: Fit, job: Job) -> None:
     """The launch continues with this job, and ``autofit resume`` will start from its recipe."""
     if job is not result.job:
+        if not job.folder.asked.exists():
+            job.folder.replace(job.folder.asked, as_yaml(result.job.recipe))
         job.folder.replace(job.folder.recipe, as_yaml(job.recipe))
         result.job = job
 
@@ -730,7 +733,7 @@ def see_through(result: Fit, *, show: tuple[Shows, Shows]) -> None:
     assert result.chosen is not None and result.command is not None
     begin = _next(result) if result.attempts else (result.command, result.chosen.rung, MoveRecord())
     while begin is not None:
-        if not _card_is_free(result, begin[1]):
+        if not _card_is_free(result):
             return
         outcome = _attempt(result, begin, show=show)
         if outcome.done:
@@ -898,7 +901,7 @@ def _as_it_is_launched(result: Fit) -> Sequence[Trial]:
 # The card
 
 
-def _card_is_free(result: Fit, rung: Rung) -> bool:
+def _card_is_free(result: Fit) -> bool:
     """Returns True if the card is free, after waiting if the recipe says so. Else sets the status and returns False."""
     holder = devices.taken(result.job.budget)
     if not holder or card_is_back(result, holder):

@@ -2,7 +2,7 @@
 
 runs/autofit/RECIPE-DATE-TIME/
   .gitignore           that git has nothing to say of this folder: the person's own status stays clean
-  recipe.yaml          the composed recipe, as validated
+  recipe.yaml          the composed recipe, as validated; recipe.asked.yaml, if trials have shown that another was meant, the typed one
   owner.json           which process runs this, on which machine, since when and until when; locked while it lives (``owner``)
   submission.json      the SLURM job that it was handed to (``submission``), and slurm/: that job's script, and what autofit said in it
   trials/NNN/          orders.json, report.json, stdout.log, stderr.log, verdict.json of rung NNN; fetch.log where a model was
@@ -75,6 +75,7 @@ class RunFolder:
         raise BadInput([Fault(key="run.root", found=f"{root} holds too many runs named {base}", cure="Set another run.root.")])
 
     recipe = _Named("recipe.yaml")
+    asked = _Named("recipe.asked.yaml")
     native = _Named("native")
     command = _Named("command.sh")
     run = _Named("run")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,11 +14,14 @@ import yaml
 from autofit_launcher.cli import main, submit
 from autofit_launcher.config import recipe
 from autofit_launcher.config.recipe import Draft, Provenance
-from autofit_launcher.engine import prepare
+from autofit_launcher.engine import launch, prepare
 from autofit_launcher.errors import BadInput
 from autofit_launcher.history import owner, runs
 from autofit_launcher.history.run_folder import RunFolder
+from autofit_launcher.ladder.rungs import Ladder
 from autofit_launcher.machine import slurm
+from autofit_launcher.trainers.suite import cpu_budget
+from autofit_launcher.trial.job import Job
 from tests.helpers.run_folders import tell
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
@@ -91,8 +96,12 @@ def test_a_job_that_starts_again_finds_the_launch_that_it_has_begun_and_no_other
     assert mine.recipe is not None
     folder = RunFolder.create(place / "runs" / "autofit", "idle")
     folder.replace(folder.recipe, recipe.as_yaml(mine.recipe))
+    adapter: Any = SimpleNamespace(recipe=mine.recipe)
+    job = Job(adapter=adapter, ladder=Ladder(wheels=(), rungs=(), effective_batch=0), budget=cpu_budget(), folder=folder)
+    seen = replace(job, adapter=SimpleNamespace(recipe=mine.recipe.model_copy(update={"ask": {"micro_batch": 3}})))  # type: ignore[arg-type]
     with owner.owning(folder.path):
         tell(folder, status="running")
+        launch._take(launch.Fit(job=job), seen)  # its first trial showed another batch
     assert submit.begun_before(mine) is None, "a script that says the same twice means two launches"
     monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
     found = submit.begun_before(mine)

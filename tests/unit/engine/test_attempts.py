@@ -211,6 +211,7 @@ def test_every_failure_is_answered_and_all_of_it_is_written_down(tmp_path: Path)
     assert all(set(AttemptRecord.model_fields) == set(one) for one in record["attempts"]), "whoever reads it meets every key"
     assert set(record["attempts"][1]["checkpoint"]) == {"path", "done", "unit", "finished"}
     assert record["attempts"][0]["next"]["why"].startswith("out of memory in train") and record["rung"]["micro_batch"] == 4
+    assert record["memory"]["run_peak_bytes"] and not record["memory"]["trial_peak_bytes"], "the rung at which it ended was never tried"
     kept = [AttemptRecord.model_validate(one).model_copy(update={"same_training": None}) for one in record["attempts"]]
     assert kept == fit.attempts
     assert "MemoryError" in (folder / "run.stderr.log").read_text() and (folder / "run.stdout.3.log").read_text().startswith("epoch 1")
