@@ -8,10 +8,10 @@ import time
 from pathlib import Path
 
 import pytest
-import yaml
 
 from autofit_launcher.history import owner, runs
 from autofit_launcher.history.owner import State
+from tests.helpers import idle
 from tests.helpers.command_line import answer, autofit
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
@@ -19,17 +19,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
-    """A person's folder with a script that trains nothing, and a recipe for it."""
-    (tmp_path / "idle.py").write_text("import time\ntime.sleep(600)\n")
-    recipe = {
-        "ask": {"micro_batch": 8},
-        "trainer": {"adapter": "script", "args": {"command": [sys.executable, "idle.py"], "spelled": {"micro_batch": "--batch"}}},
-        "ladder": {"order": ["micro_batch"], "wheels": {"micro_batch": {"floor": 8}}},
-        "device": {"kind": "cpu", "memory": "1GiB"},
-    }
-    (tmp_path / "recipes").mkdir()
-    (tmp_path / "recipes" / "idle.yaml").write_text(yaml.safe_dump(recipe))
-    return tmp_path
+    return idle.laid(tmp_path)
 
 
 def test_a_detached_launch_goes_on_without_its_terminal_and_can_be_watched_and_stopped(place: Path) -> None:

@@ -113,7 +113,7 @@ def test_what_trains_in_a_container_is_said_to_be_out_of_reach(envs: Path, tmp_p
 def test_a_script_trains_with_the_torch_of_the_person_and_the_plan_names_its_python(envs: Path, tmp_path: Path) -> None:
     origin = Path(str(util.find_spec("torch").origin)).parents[1]  # type: ignore[union-attr]
     trains = environment(envs / "trains", origin)
-    shutil.copy(SCRIPTS / "plain.py", tmp_path / "train.py")
+    shutil.copy(SCRIPTS / "by_hand.py", tmp_path / "train.py")
     words = ("run", "device=cpu", "device.memory=1GiB", "--json", "--", "python", "train.py")
     done = launched(envs, tmp_path, "tool/bin trains/bin", "", words)
     assert done.returncode == 0 and answer(done)["status"] == "done", done.stderr

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
-
-import pytest
 
 from autofit_launcher.adapter.protocol import Adapter
-from autofit_launcher.common.orders import Orders
 from autofit_launcher.machine import devices
 from autofit_launcher.trial import trial
 from autofit_launcher.trial.trial import Trial
@@ -24,13 +19,3 @@ def tried(adapter: Adapter, place: Path, *, memory_bytes: int | None) -> Trial:
     found = trial.run(made, made.ladder.rungs[0])
     assert not (found.folder / "scratch").exists()
     return found
-
-
-def between(monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[Orders], Orders]) -> None:
-    """Does something between the two processes."""
-    ended = trial._ended
-
-    def with_it(job: Any, orders: Orders, plan: Any) -> Any:
-        return ended(job, meanwhile(orders) if orders.resumes else orders, plan)
-
-    monkeypatch.setattr(trial, "_ended", with_it)

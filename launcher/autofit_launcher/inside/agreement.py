@@ -142,12 +142,8 @@ class Together:
         if (ranks := self.ranks) is not None:
             ranks.say(what, YES)
 
-    def has_validated(self) -> None:
-        assert self._ranks is not None
-        self._ranks.say("validated", YES)
-
     def place(self, kind: str) -> None:
-        """Lets all ranks that come to this forward pass, or step, go on from it alike."""
+        """Lets all ranks that come to this forward pass, step, or pass over the data go on from it alike."""
         ranks, own = self.ranks, self._instrument
         if ranks is None or own.recorder is None:
             return
@@ -158,12 +154,14 @@ class Together:
         ranks.say("trained enough", YES if own.trained_enough else NO)
         ranks.say("stubs now", YES if self.forward_now else NO)
         ranks.say("trained again", YES if own.phase is Phase.TRAIN_AGAIN and own.trained_again else NO)
-        self._go_on(ranks.decision(f"{kind} {self._places[kind]}", lambda: self._course(ranks)))
+        self._go_on(ranks.decision(f"{kind} {self._places[kind]}", lambda: self._course(ranks, kind)))
 
-    def _course(self, ranks: Ranks) -> str:
+    def _course(self, ranks: Ranks, kind: str) -> str:
         own = self._instrument
         if YES in ranks.words("validated"):
-            return "end" if own.validated and NO not in ranks.words("trained again") else "train again"
+            numbers = sorted(map(int, ranks.words(kind)))
+            abreast = numbers[-1] <= numbers[0] + 1  # else (DDP's ``join``) not all come to this place: all do to the next pass
+            return "end" if own.validated and abreast and NO not in ranks.words("trained again") else "train again"
         if own.forwarding:
             return "give up" if own.followed_long else "go on"
         return "forward" if YES in ranks.words("stubs now") or NO not in ranks.words("trained enough") else "go on"

@@ -39,7 +39,7 @@ from ..common.orders import (
 from ..common.report import HOST_BESIDE, HOST_GROWTH, OWN_ACCUMULATION, Phase
 from ..common.sizes import format_size
 from . import budget, counted, kept_checkpoint
-from .agreement import Together
+from .agreement import YES, Together
 from .arrives import Arrives
 from .counted import Hand, MicroBatches, StepsByOptimizer
 from .gathered import JOINED, Gathered
@@ -366,11 +366,11 @@ class Instrument(TakingPart):
             self._validation_seen()
 
     def _validation_seen(self) -> None:
-        if self.together.ranks is None or self.passive:
+        if (ranks := self.together.ranks) is None or self.passive:
             self.validated = True
         else:
             self._saw_validation = True
-            self.together.has_validated()
+            ranks.say("validated", YES)
 
     # -- fast-forward
 

@@ -135,6 +135,8 @@ class TrialPass:
         self.kind = "eval" if not torch.is_grad_enabled() or switched else "train"
         self._passes.begun[self.kind] += 1
         self._number = self._passes.begun[self.kind]
+        if self.kind == "train" and self._instrument.phase is Phase.TRAIN_AGAIN:
+            self._instrument.together.place("pass")
 
     def _agreed(self, enough: bool) -> bool:
         """Tells whether this pass is cut here, on all ranks alike."""

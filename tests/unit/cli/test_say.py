@@ -93,6 +93,7 @@ def test_a_name_that_the_terminal_cannot_show_stops_nothing(tmp_path: Path) -> N
     assert done.returncode == 0 and "\\xe9t\\xe9" in done.stdout
 
 
+@pytest.mark.slow
 def test_a_launch_whose_reader_goes_trains_to_its_end(tmp_path: Path) -> None:
     """As ``autofit run ... | head -1`` does it: one line is read, and the reader leaves before the first trial."""
     script = (sys.executable, str(SCRIPTS / "never_validates.py"))

@@ -9,7 +9,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import yaml
 
 from autofit_launcher.cli import main, submit
 from autofit_launcher.config import recipe
@@ -22,28 +21,19 @@ from autofit_launcher.ladder.rungs import Ladder
 from autofit_launcher.machine import slurm
 from autofit_launcher.trainers.suite import cpu_budget
 from autofit_launcher.trial.job import Job
+from tests.helpers import idle
 from tests.helpers.run_folders import tell
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-SAID = {
-    "name": "idle",
-    "ask": {"micro_batch": 8},
-    "trainer": {"adapter": "script", "args": {"command": [sys.executable, "idle.py"], "spelled": {"micro_batch": "--batch"}}},
-    "ladder": {"order": ["micro_batch"], "wheels": {"micro_batch": {"floor": 8}}},
-    "device": {"kind": "cpu", "memory": "1GiB"},
-}
 
 
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
-    (tmp_path / "idle.py").write_text("import time\ntime.sleep(600)\n")
-    (tmp_path / "recipes").mkdir()
-    (tmp_path / "recipes" / "idle.yaml").write_text(yaml.safe_dump({key: SAID[key] for key in SAID if key != "name"}))
-    return tmp_path
+    return idle.laid(tmp_path)
 
 
 def draft(**changed: Any) -> Draft:
-    return recipe.from_plain({**SAID, **changed}, Provenance())
+    return recipe.from_plain({"name": "idle", **idle.SAID, **changed}, Provenance())
 
 
 @pytest.mark.parametrize("verb", ["train", "fit"])

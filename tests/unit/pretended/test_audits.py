@@ -31,7 +31,7 @@ except torch.OutOfMemoryError as error:
 
 
 @needs_a_pretended_card
-@pytest.mark.parametrize("variable", [None, *VARIABLES])
+@pytest.mark.parametrize("variable", [None, *(pytest.param(name, marks=pytest.mark.slow) for name in VARIABLES)])
 def test_a_run_that_is_held_has_the_segments_of_its_trial(variable: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in VARIABLES:
         monkeypatch.delenv(name, raising=False)
