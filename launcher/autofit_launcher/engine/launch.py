@@ -49,6 +49,7 @@ from autofit_launcher.ladder.same_training import GIVEN_UP, PROVEN, SameTraining
 from autofit_launcher.ladder.search import Tried, estimates
 from autofit_launcher.ladder.verdict import Kind, Verdict
 from autofit_launcher.machine import devices, process
+from autofit_launcher.machine.devices import Budget
 from autofit_launcher.machine.process import Shows
 from autofit_launcher.paths import tell_launched
 from autofit_launcher.trial import past, proof, rung_zero, trial
@@ -503,6 +504,14 @@ def try_one(draft: Draft, screen: Screen) -> tuple[Trial, dict[str, Any]]:
 # A launch as its folder has it
 
 
+def as_tried_in(budget: Budget, record: Record) -> Budget:
+    """The card's budget; if others have left less since than a trial that fits had taken, that of the trial: the run waits for it."""
+    had, peaks = record.device, [one.peak_bytes for one in record.trials if one.verdict == Kind.FITS]
+    if had is None or budget.ranks or (budget.kind, budget.uuid) != ("cuda", had.uuid) or max(peaks, default=0) <= budget.cap_bytes:
+        return budget
+    return replace(budget, **{name: getattr(had, name) for name in ("budget_bytes", "cap_bytes", "ceiling_bytes")})
+
+
 def _as_it_was(launch: Resumable, screen: Screen, until_the_end: ExitStack) -> Fit:
     """The launch as its folder has it; changes nothing. Raises BadInput if it can't be resumed here and now."""
     recipe, record = launch.recipe, launch.record
@@ -519,6 +528,8 @@ def _as_it_was(launch: Resumable, screen: Screen, until_the_end: ExitStack) -> F
         raise BadInput([Fault(key="", where=str(launch.folder.path), found=found, cure="End them, or wait until they have ended.")])
     turn = until_the_end.enter_context(turn_of(recipe, screen.say))
     budget = budget_in_turn(recipe, waited=turn.waited)
+    if not any(word.startswith("device.") for word in launch.draft.provenance.overrides):  # else a person says what it is to have
+        budget = as_tried_in(budget, record)
     job = Job(adapter=adapter, ladder=ladder, budget=budget, folder=launch.folder, turn=turn, say=screen.say)
     result = Fit(job=job, screen=screen, trials=trials, sames=sames, attempts=made, forgiven=len(made))
     result.fit_only = bool(record.fit_only)

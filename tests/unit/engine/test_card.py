@@ -16,6 +16,7 @@ import pytest
 
 from autofit_launcher.adapter.commands import Command
 from autofit_launcher.adapter.protocol import FIRST, RunStart
+from autofit_launcher.common.files import plain
 from autofit_launcher.common.orders import VARIABLE, ProbeSettings
 from autofit_launcher.common.report import SEARCHES, Failure, PhaseUse, TrialReport
 from autofit_launcher.config.schema import DeviceRules, Recipe
@@ -23,7 +24,7 @@ from autofit_launcher.engine import launch as engine
 from autofit_launcher.errors import BadInput
 from autofit_launcher.full_run import run as launch
 from autofit_launcher.full_run.run import RunMeter, RunWatch
-from autofit_launcher.history.records import Status
+from autofit_launcher.history.records import DeviceRecord, Record, Status, TrialRecord
 from autofit_launcher.history.run_folder import RunFolder
 from autofit_launcher.history.series import read as read_series
 from autofit_launcher.ladder.rungs import Wheel, build
@@ -139,6 +140,18 @@ def test_a_run_is_not_launched_on_a_card_that_others_have_come_to(card: FakeCard
     heard.hears = lambda name: setattr(card, "used", 8 * GIB) if name == "fitted" else None
     fit = engine.begin(job, heard, show=(sys.stdout.buffer, sys.stderr.buffer))
     assert fit.status is Status.CARD_TAKEN and fit.outcome is None and "not launched: the card is taken" in heard.lines[-1]
+
+
+def test_a_launch_that_goes_on_is_not_held_to_less_than_its_trial_had(job: Job, card: FakeCard) -> None:
+    """A browser has come since: below the smaller budget's cap the rung would never have fitted."""
+    record = Record(device=DeviceRecord(**plain(job.budget)), trials=[TrialRecord(verdict="fits", peak_bytes=job.budget.cap_bytes - MIB)])
+    card.used = 900 * MIB
+    now = devices.find("cuda", headroom=0.1)
+    assert now.cap_bytes < job.budget.cap_bytes == engine.as_tried_in(now, record).cap_bytes and not devices.taken(job.budget)
+    card.used = 8 * GIB
+    assert devices.taken(engine.as_tried_in(now, record)), "it waits for its room"
+    small = record.model_copy(update={"trials": [TrialRecord(verdict="fits", peak_bytes=GIB)]})
+    assert engine.as_tried_in(now, small) == now
 
 
 # ---- once more without what it can do without
