@@ -71,7 +71,8 @@ def next_move(
     if asked_first and all(tried.rung.index for tried in real):
         return Try(rung=ladder.asked)
     if left and policy == "predicted" and best <= wall:
-        return _led(ladder, left, real, earlier)
+        wish = _wished(ladder, left, real, earlier)
+        return wish if real or wish.rung is not left[0] else Try(rung=left[0])  # the asked one needs no reason
     if left:
         return Try(rung=left[0])
     if best < wall:
@@ -188,34 +189,12 @@ def _turns(ladder: Ladder, rung: Rung, name: str) -> bool:
     return rung.values.get(name) != ladder.asked.values.get(name)
 
 
-FREE = 1
-"""The search makes at most so many trials more than the walk."""
 STRIDE = 3
 """The next rung is at most so many times as far down the ladder where nothing tells what its kind of rung needs."""
 
 
-def _led(ladder: Ladder, left: Sequence[Rung], real: Sequence[Tried], earlier: Sequence[Tried]) -> Try:
-    """The rung that is best tried next, or the walk's next one where a needless trial would be one too many."""
-    wish, first = _wished(ladder, left, real, earlier), left[0]
-    if wish.rung is first:
-        return wish if real else Try(rung=first)  # the asked one needs no reason
-    by_walk = _walked(ladder, ladder.rungs[: first.index + 1], {tried.rung.index: tried for tried in real})
-    if len(by_walk) + FREE >= len(real) + 2:
-        return wish
-    return Try(rung=first, why="the next of the ladder: a needless trial further down would be one too many")
-
-
-def _walked(ladder: Ladder, rungs: Sequence[Rung], said: Mapping[int, Tried]) -> Sequence[Tried]:
-    """The walk's trials of ``rungs`` where all fail: as ``said``, the others for want of memory in training."""
-    made: list[Tried] = []
-    for rung in rungs:
-        if dominated_by(ladder, rung, made) is None:
-            made.append(said.get(rung.index) or Tried(rung=rung, verdict=Verdict(kind=Kind.OUT_OF_MEMORY, phase=Phase.TRAIN, why="")))
-    return made
-
-
 def _wished(ladder: Ladder, left: Sequence[Rung], real: Sequence[Tried], earlier: Sequence[Tried]) -> Try:
-    """The rung that is best tried next if the number of trials were no matter.
+    """The rung that is best tried next.
 
     Until one is known to fit, that is the first that may fit: its failure rules out most of those above. Then the failures come first
     that the estimated rung needs, of the rung that asks least: such a trial is short, and if it fits it is the better rung.

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from autofit_launcher.ladder.rungs import Ladder, Rung, Wheel, build
 from autofit_launcher.ladder.search import (
-    FREE,
     Chosen,
     NothingLeft,
     Policy,
@@ -157,20 +156,25 @@ def proven(surface: Surface, found: Searched) -> bool:
     return all(rung.index in really or dominated_by(surface.ladder, rung, failed) is not None for rung in above)
 
 
-def held_to_the_walk(seed: int, *, most: int) -> None:
+def held_to_the_walk(seed: int, *, most: int) -> int:
+    """Returns how many trials the search made more than the walk."""
     draw, surface = world(seed, most=most)
     walked = searched(surface, "walk")
     name, earlier = draw.choice(list(surfaces.measured_before(draw, surface)))
     found = searched(surface, "predicted", earlier, taken=lambda: draw.random() < 0.1)
     assert found.chosen == walked.chosen == searched(surface, "exhaustive").chosen, name
     assert found.chosen is None or proven(surface, found), name
-    assert found.trials <= walked.trials + FREE, name
+    return found.trials - walked.trials
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 10**9))
-def test_whatever_was_measured_before_the_walks_rung_is_chosen_in_no_more_than_one_trial_more(seed: int) -> None:
+def test_whatever_was_measured_before_the_walks_rung_is_chosen(seed: int) -> None:
     held_to_the_walk(seed, most=30)
+
+
+def test_in_all_it_makes_fewer_trials_than_the_walk_though_what_was_measured_may_be_upside_down() -> None:
+    assert sum(held_to_the_walk(seed, most=30) for seed in range(60)) < 0
 
 
 @pytest.mark.slow
@@ -187,7 +191,7 @@ def test_where_all_was_measured_before_one_trial_is_made_beside_the_proof_at_mos
     """The proof: the chosen rung, and one failure for each way of asking less than all the rungs above it."""
     _, surface = world(seed, most=30)
     found = searched(surface, "predicted", [surface.tried(rung) for rung in surface.ladder.rungs])
-    assert found.trials <= FREE + (found.chosen is not None) + surfaces.antichain(surface.ladder, found.chosen, surface.ladder.rungs)
+    assert found.trials <= 1 + (found.chosen is not None) + surfaces.antichain(surface.ladder, found.chosen, surface.ladder.rungs)
 
 
 @settings(max_examples=60, deadline=None)
