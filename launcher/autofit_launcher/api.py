@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import ctypes
 import json
-import re
 import signal
 import subprocess
 import sys
@@ -22,6 +21,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from autofit_launcher.config.hydra_overrides import quoted
+from autofit_launcher.errors import Fault
 
 __all__ = ["BadInput", "Error", "NoFit", "Result", "fit", "resume", "run", "train"]
 
@@ -128,12 +130,7 @@ def _value(value: Any) -> str:
         return "[" + ",".join(map(_value, value)) + "]"
     if isinstance(value, (int, float)):
         return str(value)
-    return _quoted(str(value))
-
-
-def _quoted(text: str) -> str:
-    """Puts a text into single quotes, with its quotes and the backslashes directly before them escaped."""
-    return "'" + re.sub(r"(\\*)('|\Z)", lambda found: found[1] * 2 + ("\\'" if found[2] else ""), text) + "'"
+    return quoted(str(value))
 
 
 def _called(words: Sequence[str], *, folder: Path | str | None, check: bool) -> Result:
@@ -154,15 +151,10 @@ def _called(words: Sequence[str], *, folder: Path | str | None, check: bool) -> 
 
 def _error(result: Result) -> Error:
     if result.status == "bad_input":
-        return BadInput(result, "\n".join(_sentence(**fault) for fault in result.record["faults"]))
+        return BadInput(result, "\n".join(str(Fault(**fault)) for fault in result.record["faults"]))
     kind = NoFit if result.exit_status == 3 else Error
     where = result.record.get("error") or result.folder or ""
     return kind(result, f"{result.status} (exit status {result.exit_status}) {where}".strip())
-
-
-def _sentence(key: str, found: str, cure: str, where: str) -> str:
-    place = ": ".join(filter(None, [where, key]))
-    return f"{place}: {found}. {cure}" if place else f"{found}. {cure}"
 
 
 _ENTRY = Path(__file__).absolute().with_name("__main__.py")

@@ -34,7 +34,7 @@ from autofit_launcher.ladder.same_training import SameTraining
 from autofit_launcher.machine import device_lock, host, process, ranks
 from autofit_launcher.machine.device_lock import Turn
 from autofit_launcher.machine.devices import Budget
-from autofit_launcher.paths import tell_launched
+from autofit_launcher.paths import short, tell_launched
 from autofit_launcher.trial import trial
 from autofit_launcher.trial.job import Job, Say, quiet
 from autofit_launcher.trial.trial import Trial
@@ -326,5 +326,4 @@ def draft_of(path: Path, words: Sequence[str] = ()) -> Draft:
 
 
 def _refused(where: Path, found: str, cure: str) -> BadInput:
-    shown = os.path.relpath(where) if where.is_relative_to(Path.cwd()) else str(where)
-    return BadInput([Fault(key="", where=shown, found=found, cure=cure)])
+    return BadInput([Fault(key="", where=short(where), found=found, cure=cure)])

@@ -116,7 +116,7 @@ def follow(job: Job, child: Child, attempt: AttemptRecord, *, base_bytes: int, d
     """
     files, rung = job.folder.attempt(attempt.number), job.ladder.rungs[attempt.rung_index]
     usage = Usage(child.pid, job.budget, files.processes, base_bytes=base_bytes)
-    watch = RunWatch(child, job, RunMeter(job, rung, usage), files)
+    watch = RunWatch(child, job, rung, usage, files=files)
     kills, began = host.oom_kills(), time.time()
     usage.start()
     try:
@@ -143,7 +143,7 @@ def follow(job: Job, child: Child, attempt: AttemptRecord, *, base_bytes: int, d
         oom_kills=host.oom_kills() - kills,
         taken="" if settled else devices.taken(job.budget),
     )
-    found, steps, progress = cause.find(end), watch.steps, watch.meter.progress
+    found, steps, progress = cause.find(end), watch.steps, watch.progress
     lost = lost_in(files.stdout, files.stderr, on_card=on_card, also=words.loses_memory)
     return RunRecord(
         returncode=ending.returncode, seconds=ending.seconds, peak_bytes=usage.peak_bytes,
@@ -162,15 +162,17 @@ def _weights(job: Job, ending: Ending, watch: RunWatch, *, since: float) -> Weig
 
 
 class RunWatch:
-    """Called at every poll; cheap. Reads what the run says, and ends one that hangs or diverges."""
+    """Called at every poll; cheap. Reads what the run says, writes its series, and ends one that hangs or diverges."""
 
-    def __init__(self, child: Child, job: Job, meter: RunMeter, files: AttemptFiles) -> None:
-        self._child, self._job, self.meter, self._files, rules = child, job, meter, files, job.recipe.recover
+    def __init__(self, child: Child, job: Job, rung: Rung, usage: Usage, *, files: AttemptFiles) -> None:
+        self._child, self._job, self._rung, self._usage, self._files = child, job, rung, usage, files
+        self._series, self._highest_bytes, rules = series.Series(job.folder.series), 0, job.recipe.recover
+        self.progress = Progress()
         self.steps, self.losses = StepsMade(self._files.processes), Losses(rules.nan_reports)
         self._silence = Silence(child.awake.seconds, least_s=rules.stall_s)
         self._sampled = child.awake.seconds
         self._words, self._deviations = words_of(job.adapter), set[str]()
-        self._logs = [Log(path, meter.read, self._heard) for path in (self._files.stdout, self._files.stderr)]
+        self._logs = [Log(path, self._heard) for path in (self._files.stdout, self._files.stderr)]
         self.ended_for: Ended | None = None
         """The reason for which the run was ended from here."""
         self.evidence = ""
@@ -186,8 +188,16 @@ class RunWatch:
     def look(self, *, ended: bool = False) -> bool:
         """Reads the run's new output and writes a line of its series; ``ended``: for the last time. Returns whether there was output."""
         grown = [log.look(ended=ended) for log in self._logs]
-        self.meter.look(ended=ended)
+        if ended or self._usage.peak_bytes > self._highest_bytes or self._series.due(time.time()):
+            self._write()
         return any(grown)
+
+    def _write(self) -> None:
+        self._highest_bytes = self._usage.peak_bytes
+        used, peak, host = self._usage.now_bytes, self._usage.lately(), self._usage.host_bytes()
+        memory = {"used_bytes": used, "peak_bytes": peak, "highest_bytes": self._usage.peak_bytes, "host_bytes": host}
+        said = {name: getattr(self.progress, name) for name in ("phase", "epoch", "epochs", "step", "steps", "loss", "done")}
+        self._series.add({"at": round(time.time(), 1), **memory, **said})
 
     def _look_for_life(self, now: float, *, grew: bool) -> None:
         """Ends a run that stands still, once it is written down where its processes do."""
@@ -196,8 +206,12 @@ class RunWatch:
             stall.record(self._child, self._files.stalled, told=self._files.processes)
             self._end(Ended.STALLED, "no output and no processor time used", f"stands still; its stacks: {self._files.stalled}")
 
-    def _heard(self, line: str, said: LogLine) -> None:
+    def _heard(self, line: str) -> None:
         """Takes in a line of the run's output. Ends the run if its loss stays not finite, unless the recipe lets it go on."""
+        said = LogLine(progress=self.progress)
+        with suppress(Exception):  # an adapter that stumbles over a line ends no training
+            said = self._job.adapter.read_log(line, self.progress, rung=self._rung)
+        self.progress = said.progress
         self.steps.heard(line, said)
         if (deviation := self._words.deviation(line)) and deviation not in self._deviations:
             self._deviations.add(deviation)
@@ -225,33 +239,6 @@ class RunWatch:
         self._job.say(f"{what}: {line}", "yellow")
 
 
-class RunMeter:
-    """Reads each line of the run's output; ``look`` is called every second, and once more at the end."""
-
-    def __init__(self, job: Job, rung: Rung, usage: Usage) -> None:
-        self.rung = rung
-        self._job, self.usage = job, usage
-        self._series = series.Series(job.folder.series)
-        self._highest_bytes = 0
-        self.progress = Progress()
-
-    def read(self, line: str) -> LogLine:
-        """Reads the next line of the run's output."""
-        said = LogLine(progress=self.progress)
-        with suppress(Exception):  # an adapter that stumbles over a line ends no training
-            said = self._job.adapter.read_log(line, self.progress, rung=self.rung)
-        self.progress = said.progress
-        return said
-
-    def look(self, *, ended: bool = False) -> None:
-        if ended or self.usage.peak_bytes > self._highest_bytes or self._series.due(time.time()):
-            self._highest_bytes = self.usage.peak_bytes
-            used, peak, host = self.usage.now_bytes, self.usage.lately(), self.usage.host_bytes()
-            memory = {"used_bytes": used, "peak_bytes": peak, "highest_bytes": self.usage.peak_bytes, "host_bytes": host}
-            said = {name: getattr(self.progress, name) for name in ("phase", "epoch", "epochs", "step", "steps", "loss", "done")}
-            self._series.add({"at": round(time.time(), 1), **memory, **said})
-
-
 MOST_LINES = 2000
 """Lines that are read between two looks at most, the last ones. A line takes about 20 microseconds (500 characters: up to 90)."""
 
@@ -259,8 +246,8 @@ MOST_LINES = 2000
 class Log:
     """A log of the run, read as it grows."""
 
-    def __init__(self, path: Path, read: Callable[[str], LogLine], heard: Callable[[str, LogLine], None]) -> None:
-        self._path, self._read, self._heard = path, read, heard
+    def __init__(self, path: Path, heard: Callable[[str], None]) -> None:
+        self._path, self._heard = path, heard
         self._at = 0
         self._rest = b""
 
@@ -273,9 +260,8 @@ class Log:
             *whole, self._rest = (self._rest + fresh).replace(b"\r", b"\n").split(b"\n")
             if ended:
                 whole, self._rest = [*whole, self._rest], b""
-            lines = [line.decode("utf-8", errors="replace").strip()[:500] for line in whole[-MOST_LINES:]]
-            for line in lines:
-                self._heard(line, self._read(line))
+            for line in whole[-MOST_LINES:]:
+                self._heard(line.decode("utf-8", errors="replace").strip()[:500])
             return bool(fresh)
         return False
 

@@ -167,9 +167,9 @@ class Run:
 
     @property
     def trial_peak_bytes(self) -> int:
-        """Peak of the trial that fits."""
+        """Peak of the trial that fits; once the run is over, of its rung's, 0 if that was never tried."""
         fits = (one.peak_bytes for one in reversed(self.known.trials) if one.verdict == "fits")
-        return self.memory.trial_peak_bytes or next(fits, 0)
+        return next(fits, 0) if self.known.memory is None else self.memory.trial_peak_bytes
 
     @property
     def peak_bytes(self) -> int:

@@ -23,7 +23,7 @@ from autofit_launcher.config.schema import DeviceRules, Recipe
 from autofit_launcher.engine import launch as engine
 from autofit_launcher.errors import BadInput
 from autofit_launcher.full_run import run as launch
-from autofit_launcher.full_run.run import RunMeter, RunWatch
+from autofit_launcher.full_run.run import RunWatch
 from autofit_launcher.history.records import DeviceRecord, Record, Status, TrialRecord
 from autofit_launcher.history.run_folder import RunFolder
 from autofit_launcher.history.series import read as read_series
@@ -265,7 +265,7 @@ def test_a_run_that_goes_on_otherwise_is_told_the_moment_it_says_so(job: Job) ->
     usage = Usage(os.getpid(), job.budget, job.folder.attempt(1).processes, base_bytes=0)
     child = process.Child(process=SimpleNamespace(pid=os.getpid()), token="")  # type: ignore[arg-type]
     job.folder.attempt(1).stdout.touch()
-    watch = RunWatch(child, job, RunMeter(job, job.ladder.asked, usage), job.folder.attempt(1))
+    watch = RunWatch(child, job, job.ladder.asked, usage, files=job.folder.attempt(1))
     watch.look()
     with job.folder.attempt(1).stderr.open("w", encoding="utf-8") as file:
         for text in ("epoch 1\r  10%", "\r 20%\n", HALVED[:30], HALVED[30:] + "\n", HALVED + "\n", ASSIGNER + "\n"):
@@ -368,13 +368,14 @@ def test_what_a_neighbour_holds_before_and_after_the_runs_own_context_is_no_use_
 def test_a_runs_series_tells_its_card_and_nvml_is_open_all_the_while(job: Job, card: FakeCard) -> None:
     fake: Any = sys.modules["pynvml"]
     usage = Usage(os.getpid(), job.budget, job.folder.attempt(1).processes, base_bytes=0)
-    meter = RunMeter(job, job.ladder.asked, usage)
+    child = process.Child(process=SimpleNamespace(pid=os.getpid()), token="")  # type: ignore[arg-type]
+    watch = RunWatch(child, job, job.ladder.asked, usage, files=job.folder.attempt(1))
     card.used = 9 * GIB
     usage.start()
     until = time.monotonic() + 120
     while not usage.now_bytes and time.monotonic() < until:
         time.sleep(0.05)
-    meter.look()
+    watch.look()
     usage.stop()
     assert (fake.opened, fake.shut_down) == (1, 0)
     (line,) = read_series(job.folder.series)

@@ -3,32 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
 
 import pytest
 
-from autofit_launcher.adapter import log_line
-from autofit_launcher.adapter.progress import Progress
-from autofit_launcher.config.schema import Recipe, RecoverRules
 from autofit_launcher.full_run import run
 from autofit_launcher.full_run.cause import Ended
-from autofit_launcher.full_run.run import RunMeter
 from autofit_launcher.history import series
 from autofit_launcher.history.run_folder import RunFolder
-from autofit_launcher.ladder.rungs import Rung
-from autofit_launcher.machine.meter import Usage
-from autofit_launcher.trial.job import Job
-from tests.helpers.stand_in import StandIn
+from tests.helpers.stand_in import watched
 
 
 def test_a_run_that_stands_still_is_ended_once_its_stacks_are_written_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written: list[Path] = []
     monkeypatch.setattr(run.stall, "record", lambda child, path, told: written.append(path))
     monkeypatch.setattr(run.procfs, "work_seconds", lambda pid: 1000.0)
-    job: Any = SimpleNamespace(adapter=StandIn(cast(Recipe, None)), recipe=SimpleNamespace(recover=RecoverRules()), say=lambda *words: None)
-    child: Any = SimpleNamespace(awake=SimpleNamespace(seconds=0.0), pid=0, process=SimpleNamespace(poll=lambda: 0))
-    watch = run.RunWatch(child, job, cast(Any, SimpleNamespace(read=None, look=lambda ended: None)), RunFolder(tmp_path).attempt(1))
+    watch, child = watched(tmp_path)
     for child.awake.seconds in range(0, 800, 100):
         watch()
     assert watch.ended_for is Ended.STALLED and written == [tmp_path / "stalled.1.txt"]
@@ -38,7 +27,7 @@ def test_the_last_line_counts_though_nothing_ends_it(tmp_path: Path) -> None:
     path = tmp_path / "run.stdout.log"
     path.write_text("epoch 1 loss: nan")
     heard: list[str] = []
-    log = run.Log(path, lambda line: log_line.read(line, Progress()), lambda line, said: heard.append(line))
+    log = run.Log(path, heard.append)
     log.look()
     assert heard == []
     log.look(ended=True)
@@ -47,12 +36,9 @@ def test_the_last_line_counts_though_nothing_ends_it(tmp_path: Path) -> None:
 
 def test_progress_is_read_from_before_all_that_a_run_says_at_its_end(tmp_path: Path) -> None:
     """All of a short run between two looks: its steps, then a validation and its table."""
-    file = tmp_path / "series.jsonl"
-    job: Any = SimpleNamespace(adapter=StandIn(cast(Recipe, None)), folder=SimpleNamespace(series=file), budget=SimpleNamespace(kind="cpu"))
-    usage: Any = SimpleNamespace(now_bytes=0, lately=lambda: 0, host_bytes=lambda: 0, peak_bytes=0)
-    meter = RunMeter(cast(Job, job), cast(Rung, None), cast(Usage, usage))
+    watch, _ = watched(tmp_path)
     for line in ("epoch 1/1", "step 1/2 loss 0.9", "step 2/2 loss 0.5", *(f"class{number}  0.1 0.2" for number in range(100))):
-        meter.read(line)
-    meter.look()
-    (told,) = series.read(file)
+        watch._heard(line)
+    watch.look()
+    (told,) = series.read(RunFolder(tmp_path).series)
     assert (told["epoch"], told["step"], told["steps"], told["loss"], told["done"]) == (1, 2, 2, 0.5, 1.0)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,7 +11,7 @@ import pytest
 from autofit_launcher.full_run import run
 from autofit_launcher.history import series
 from autofit_launcher.history.series import Series, seconds_left
-from autofit_launcher.trainers.suite import cpu_budget
+from tests.helpers.stand_in import watched
 
 
 def line(at: float, **more: Any) -> dict[str, Any]:
@@ -53,13 +52,12 @@ def test_a_line_a_second_in_the_first_hour_then_one_every_ten(tmp_path: Path) ->
 
 
 def test_a_new_peak_and_the_end_are_written_though_no_line_is_due(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    clock, usage = [1e9], SimpleNamespace(now_bytes=5, peak_bytes=5, lately=lambda: usage.peak_bytes, host_bytes=lambda: 1)
+    clock = [1e9]
     monkeypatch.setattr(run.time, "time", lambda: clock[0])
-    job: Any = SimpleNamespace(folder=SimpleNamespace(series=tmp_path / "series.jsonl"), budget=cpu_budget())
-    one = run.RunMeter(job, rung=None, usage=usage)  # type: ignore[arg-type]
+    one, _ = watched(tmp_path, now_bytes=5, peak_bytes=5, lately=lambda: one._usage.peak_bytes)
     one.look()
     for at, peak in ((4000, 5), (4001, 5), (4002, 9), (4003, 9), (4004, 9)):
-        clock[0], usage.peak_bytes = 1e9 + at, peak
+        clock[0], one._usage.peak_bytes = 1e9 + at, peak
         one.look(ended=at == 4004)
     assert [(told["at"] - 1e9, told["peak_bytes"]) for told in series.read(tmp_path / "series.jsonl")] == [
         (0, 5), (4000, 5), (4002, 9), (4004, 9),
