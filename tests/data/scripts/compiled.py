@@ -5,6 +5,4 @@ from usual import Usual
 
 usual = Usual()
 usual.model = torch.compile(usual.model, backend="eager")
-for _ in range(3):
-    usual.one_pass()
-    usual.validate()
+usual.train_for(3)

@@ -5,6 +5,4 @@ from usual import Usual
 
 usual = Usual()
 assert not hasattr(DataLoader.__iter__, "__wrapped__"), "this is not the loader I know"
-for _ in range(2):
-    usual.one_pass()
-    usual.validate()
+usual.train_for(2)

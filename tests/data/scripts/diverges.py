@@ -5,6 +5,4 @@ from usual import Usual
 
 usual = Usual()
 usual.optimizer = torch.optim.SGD(usual.model.parameters(), lr=1e12)
-for _ in range(2):
-    usual.one_pass()
-    usual.validate()
+usual.train_for(2)

@@ -5,6 +5,4 @@ from usual import Usual
 
 usual = Usual()
 usual.train = DataLoader(usual.data, batch_size=32)
-for _ in range(3):
-    usual.one_pass()
-    usual.validate()
+usual.train_for(3)

@@ -33,6 +33,4 @@ class OneIterator(DataLoader):
 
 usual = Usual()
 usual.train = OneIterator(usual.data, batch_size=usual.args.batch_size, shuffle=True)
-for _ in range(3):
-    usual.one_pass()
-    usual.validate()
+usual.train_for(3)

@@ -5,9 +5,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from usual import Usual
 
 usual = Usual()
-for _ in range(4):
-    usual.one_pass()
-    usual.validate()
+usual.train_for(4)
 test = DataLoader(TensorDataset(torch.randn(8192, 32)), batch_size=8192)
 with torch.no_grad():
     for (batch,) in test:

@@ -14,7 +14,5 @@ typed = {name for name in ("batch_size", "accum") if "--" + name.replace("_", "-
 batch_size, usual.args.accum = (getattr(usual.args, name) if name in typed else said[name] for name in ("batch_size", "accum"))
 x = torch.randn(6 * said["batch_size"] * said["accum"], 32)
 usual.train = DataLoader(TensorDataset(x, x[:, :4].argmax(1)), batch_size=batch_size, shuffle=True)
-for _ in range(2):
-    usual.one_pass()
-    usual.validate()
+usual.train_for(2)
 print("trained", batch_size, "x", usual.args.accum, flush=True)

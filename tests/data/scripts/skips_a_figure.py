@@ -6,9 +6,7 @@ import numpy
 from usual import Usual
 
 usual = Usual()
-for _ in range(2):
-    usual.one_pass()
-    usual.validate()
+usual.train_for(2)
 try:
     numpy.ones((64, 1024, 1024))
 except MemoryError as error:

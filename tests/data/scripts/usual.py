@@ -34,6 +34,11 @@ class Usual:
         for number, batch in enumerate(self.train, start=1):
             self.step(batch, number)
 
+    def train_for(self, epochs):
+        for _ in range(epochs):
+            self.one_pass()
+            self.validate()
+
     def validate(self):
         self.model.eval()
         with torch.no_grad():
