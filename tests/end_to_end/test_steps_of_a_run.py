@@ -14,7 +14,7 @@ from autofit_launcher.adapter.log_line import ANOTHER_TRAINING
 from autofit_launcher.cli.launch_view import Display
 from autofit_launcher.common.report import PASS_SAMPLES, TrialReport
 from autofit_launcher.engine import launch as engine
-from autofit_launcher.engine.launch import Fit
+from autofit_launcher.engine.launch import Launch
 from autofit_launcher.full_run import run as launch
 from autofit_launcher.history.records import Status
 from autofit_launcher.ladder.verdict import Kind, Verdict
@@ -28,7 +28,7 @@ from tests.helpers.places import SCRIPTS
 SCRIPT = SCRIPTS / "updates.py"
 
 
-def ran(place: Path, *words: str, asked: Kind = Kind.OUT_OF_MEMORY, **lengths: int) -> tuple[Fit, str]:
+def ran(place: Path, *words: str, asked: Kind = Kind.OUT_OF_MEMORY, **lengths: int) -> tuple[Launch, str]:
     """The script at 16 x 2 where 32 x 1 are asked (unless those fit), launched as if its trials had said so; and what the screen showed."""
     ask, told = {"micro_batch": 32, "accumulation": 1}, {f"--{name}": n for name, n in lengths.items()}
     adapter = ScriptAdapter(script.recipe(sys.executable, str(SCRIPT), *words, ask=ask, floor=2, lengths=told))
@@ -42,7 +42,7 @@ def ran(place: Path, *words: str, asked: Kind = Kind.OUT_OF_MEMORY, **lengths: i
     ]  # fmt: skip
     chosen = next(one for one in trials if one.verdict.fits)
     screen = Display(Console(file=(place / "screen").open("w"), width=200))
-    fit = Fit(job=job, screen=screen, trials=trials, chosen=chosen, command=launch.native_command(job, chosen.rung))
+    fit = Launch(job=job, screen=screen, trials=trials, chosen=chosen, command=launch.native_command(job, chosen.rung))
     with (place / "out").open("wb") as out:
         engine.see_through(fit, show=(out, out))
     fit.told().finished(fit)

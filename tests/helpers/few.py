@@ -16,7 +16,7 @@ from autofit_launcher.config import recipe
 from autofit_launcher.config.schema import LadderRules, Recipe, RecoverRules, TrainerRules, TrialRules
 from autofit_launcher.engine import launch as engine
 from autofit_launcher.engine import reuse
-from autofit_launcher.engine.launch import Fit, Screen
+from autofit_launcher.engine.launch import Launch, Screen
 from autofit_launcher.history.run_folder import RunFolder
 from autofit_launcher.ladder.rungs import Ladder, Rung, Wheel, build
 from autofit_launcher.ladder.verdict import Kind, Verdict
@@ -65,13 +65,13 @@ class Heard(Screen):
     def trial_ended(self, trial: Trial) -> None:
         self._shown("trial_ended")
 
-    def fitted(self, fit: Fit) -> None:
+    def fitted(self, fit: Launch) -> None:
         self._shown("fitted")
 
     def launched(self, command: str) -> None:
         self._shown("launched")
 
-    def finished(self, fit: Fit) -> None:
+    def finished(self, fit: Launch) -> None:
         self._shown("finished")
 
 
@@ -123,11 +123,11 @@ class Launches:
         report.write(place / "report.json")
         return Trial(rung=rung, verdict=verdict, report=report, seconds=1.0, folder=place)
 
-    def fit(self) -> Fit:
+    def fit(self) -> Launch:
         self.tried.clear()
         return engine.begin(self.job(), self.heard)
 
-    def train(self) -> Fit:
+    def train(self) -> Launch:
         self.tried.clear()
         with (self.place / "out").open("wb") as out:
             return engine.begin(self.job(), self.heard, show=(out, out))
@@ -135,5 +135,5 @@ class Launches:
     def looks(self) -> reuse.Reuse:
         return reuse.look_up(self.job())
 
-    def why(self, fit: Fit) -> str:
+    def why(self, fit: Launch) -> str:
         return fit.reuse.record.why

@@ -13,7 +13,7 @@ from autofit_launcher.cli.say import command, say, table
 from autofit_launcher.common.memory_failures import OF_MACHINE
 from autofit_launcher.common.report import DRAWN_BATCH, Phase
 from autofit_launcher.common.sizes import GIB, MIB, format_duration, format_size
-from autofit_launcher.engine.launch import Fit, Screen, above_trial, least_need
+from autofit_launcher.engine.launch import Launch, Screen, above_trial, least_need
 from autofit_launcher.full_run.cause import Ended
 from autofit_launcher.history.records import RunRecord, Status
 from autofit_launcher.history.runs import how_to_go_on
@@ -89,7 +89,7 @@ class Display(Screen):
         for note in same.notes:
             self.say(f"  {note}", "dim")
 
-    def fitted(self, fit: Fit) -> None:
+    def fitted(self, fit: Launch) -> None:
         """Shows the ladder as far as it was walked, and what was given up."""
         job, chosen = fit.job, fit.chosen
         table(self._console, [_row(trial) for trial in fit.trials], left=("verdict",), title=f"{job.recipe.name} on {job.budget}")
@@ -103,7 +103,7 @@ class Display(Screen):
         if chosen.rung.effective_batch != asked:
             self.say(_learning_rate(asked, chosen.effective_batch))
 
-    def _no_fit(self, fit: Fit) -> None:
+    def _no_fit(self, fit: Launch) -> None:
         """Shows why nothing is launched; then a line for each thing that would help, and how to say it."""
         if fit.status is not Status.NO_RUNG_FITS:
             self.say(_stopped(fit), "red")
@@ -128,7 +128,7 @@ class Display(Screen):
         command(self._console, native, before="  ")
         self._console.print()
 
-    def finished(self, fit: Fit) -> None:
+    def finished(self, fit: Launch) -> None:
         """Shows how the full run has ended, and what can be done where it failed; what interrupted a launch tells of that itself."""
         outcome = fit.outcome
         if outcome is None or fit.status in (Status.INTERRUPTED, Status.STOPPED):
@@ -142,7 +142,7 @@ class Display(Screen):
             self._going_on(fit)
         self._memory(fit, outcome)
 
-    def _done(self, fit: Fit, outcome: RunRecord) -> None:
+    def _done(self, fit: Launch, outcome: RunRecord) -> None:
         seconds = sum(one.seconds for one in fit.attempts)
         times = f" in {len(fit.attempts)} attempts" if len(fit.attempts) > 1 else ""
         how = ("done", "green") if fit.status is Status.DONE else ("at its end, but not done: it is another training than asked", "red")
@@ -158,7 +158,7 @@ class Display(Screen):
         for name, value in _flat(fit.results):
             self._line(name, value)
 
-    def _steps(self, fit: Fit, made: int | None) -> None:
+    def _steps(self, fit: Launch, made: int | None) -> None:
         """Shows the run's optimizer steps against those due; tells of a run that ended at a rung that isn't proven the same training."""
         steps, rung, chosen = fit.steps, fit.rung, fit.chosen
         if steps is not None and steps.line == "proven":
@@ -172,7 +172,7 @@ class Display(Screen):
         if rung is not None and chosen is not None and rung.index != chosen.rung.index and (short := fit.certificate(rung).unproven):
             self.say(f"it ended at rung {rung.index}, which isn't proven the same training: {'; '.join(short)}")
 
-    def _going_on(self, fit: Fit) -> None:
+    def _going_on(self, fit: Launch) -> None:
         """Shows what a failed run has left, and how to go on from there."""
         path = fit.job.folder.path
         if fit.attempts[-1].left:
@@ -184,7 +184,7 @@ class Display(Screen):
         else:
             self.say(how_to_go_on(path), "")
 
-    def _memory(self, fit: Fit, outcome: RunRecord) -> None:
+    def _memory(self, fit: Launch, outcome: RunRecord) -> None:
         """Shows the run's memory beside its trial's, and what it lost to memory on the way."""
         memory = fit.memory
         if memory is not None and memory.ratio is not None:
@@ -303,7 +303,7 @@ def _flat(results: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             yield name, str(value)
 
 
-def _why(fit: Fit) -> str:
+def _why(fit: Launch) -> str:
     """Tells what was tried, and what became of rungs that failed of something else than the device's memory."""
     many, tried = len(fit.job.ladder.rungs), len({trial.rung.index for trial in fit.trials})
     asked = "" if tried == many else ", which rule out the others"
@@ -319,7 +319,7 @@ def _why(fit: Fit) -> str:
     return f"{'; '.join(said)}."
 
 
-def _cures(fit: Fit) -> Iterator[str]:
+def _cures(fit: Launch) -> Iterator[str]:
     yield _more_memory(fit)
     if type(fit.job.adapter).general and CHECKPOINTING not in fit.job.ladder.asked.values:
         yield "autofit run --checkpointing -- ... checkpoints the model's repeated modules: slower, the same training"
@@ -330,7 +330,7 @@ def _cures(fit: Fit) -> Iterator[str]:
             yield _learning_rate(fit.job.ladder.effective_batch, could.rung.effective_batch)
 
 
-def _more_memory(fit: Fit) -> str:
+def _more_memory(fit: Launch) -> str:
     """The line on how much memory the cheapest of the tried rungs would need."""
     need, budget = least_need(fit.trials), fit.job.budget
     if need is None:
@@ -345,7 +345,7 @@ def _more_memory(fit: Fit) -> str:
     return f"{least}device.memory={rounded}: {needs}"
 
 
-def _stopped(fit: Fit) -> str:
+def _stopped(fit: Launch) -> str:
     """The sentence for a trial that ended in a way no lower rung would cure, and who is at fault."""
     last = fit.trials[-1].verdict if fit.trials else None
     if last is None or last.kind is Kind.CARD_TAKEN:

@@ -17,7 +17,7 @@ from autofit_launcher.config.recipe import Draft
 from autofit_launcher.config.recipe_files import hides
 from autofit_launcher.engine import launch as engine
 from autofit_launcher.engine import prepare
-from autofit_launcher.engine.launch import Fit
+from autofit_launcher.engine.launch import Launch
 from autofit_launcher.engine.prepare import Resumable
 from autofit_launcher.errors import ExitCode
 from autofit_launcher.history.run_folder import RunFolder
@@ -123,7 +123,7 @@ def launch(draft: Draft, terminal: Terminal, *, fit_only: bool = False, folder: 
         return _told(engine.begin(job, display, show=terminal.streams()), display)
 
 
-def _told(result: Fit, display: Display) -> Answer:
+def _told(result: Launch, display: Display) -> Answer:
     """The answer, with the command of a launch that only looked for it."""
     if result.fit_only and result.command is not None:
         display.launched(result.command.shell())

@@ -109,13 +109,13 @@ class Screen:
     def proven(self, rung: Rung, same: SameTraining, refused: str) -> None:
         """A rung that fits was compared with the asked training."""
 
-    def fitted(self, fit: Fit) -> None:
+    def fitted(self, fit: Launch) -> None:
         """The search is over, whether a rung fits or none does."""
 
     def launched(self, command: str) -> None:
         """The full run is launched, by this native command."""
 
-    def finished(self, fit: Fit) -> None:
+    def finished(self, fit: Launch) -> None:
         """The launch is over, whatever ended it."""
 
 
@@ -123,7 +123,7 @@ QUIET = Screen()
 
 
 @dataclass(kw_only=True, slots=True)
-class Fit:
+class Launch:
     """One launch as far as it has come."""
 
     job: Job
@@ -313,171 +313,171 @@ OWN_FOLDER = ("trainer.args.save_dir", "trainer.args.output_dir")
 """Keys of folders that must be empty when a run begins, and hold the run's own files when it goes on."""
 
 
-def begin(job: Job, screen: Screen = QUIET, *, show: tuple[Shows, Shows] | None = None) -> Fit:
+def begin(job: Job, screen: Screen = QUIET, *, show: tuple[Shows, Shows] | None = None) -> Launch:
     """Finds the rung that fits, then runs the full training there, over several attempts if need be. ``show``: where its output is shown;
     None: there is no full run."""
-    result = Fit(job=job, screen=screen, fit_only=show is None)
-    with job.turn, owner.owning(job.folder.path), recorded(result):
-        _carried_out(result, show)
-    return result
+    launch = Launch(job=job, screen=screen, fit_only=show is None)
+    with job.turn, owner.owning(job.folder.path), recorded(launch):
+        _carried_out(launch, show)
+    return launch
 
 
-def go_on(launch: Resumable, screen: Screen = QUIET, *, show: tuple[Shows, Shows]) -> Fit:
+def go_on(begun: Resumable, screen: Screen = QUIET, *, show: tuple[Shows, Shows]) -> Launch:
     """Resumes a launch: its trials if no rung had been found yet, then its full run, unless only trials were asked for."""
-    os.chdir(launch.record.cwd)
-    with owner.owning(launch.folder.path), ExitStack() as until_the_end:
+    os.chdir(begun.record.cwd)
+    with owner.owning(begun.folder.path), ExitStack() as until_the_end:
         with doing("looking at the recipe, its data, the device and what the run has left"):
-            result = _as_it_was(launch, screen, until_the_end)
-        tell_launched(launch.folder.path)
-        result.reuse = reuse.again(result.job, launch.record.kept, relies=result.chosen is not None)
-        if newer := ", ".join(result.job.adapter.edited(since=launch.folder.launched())):
+            launch = _as_it_was(begun, screen, until_the_end)
+        tell_launched(begun.folder.path)
+        launch.reuse = reuse.again(launch.job, begun.record.kept, relies=launch.chosen is not None)
+        if newer := ", ".join(launch.job.adapter.edited(since=begun.folder.launched())):
             screen.say(f"edited since the launch: {newer}. What runs is that, at the launch's rung")
-        with recorded(result):
-            _carried_out(result, show)
-    return result
+        with recorded(launch):
+            _carried_out(launch, show)
+    return launch
 
 
-def _carried_out(result: Fit, show: tuple[Shows, Shows] | None) -> None:
-    if result.chosen is None:
-        walk(result)
-    if result.chosen is not None and not result.fit_only and show is not None:
-        see_through(result, show=show)
+def _carried_out(launch: Launch, show: tuple[Shows, Shows] | None) -> None:
+    if launch.chosen is None:
+        walk(launch)
+    if launch.chosen is not None and not launch.fit_only and show is not None:
+        see_through(launch, show=show)
 
 
 @contextmanager
-def recorded(result: Fit) -> Iterator[None]:
+def recorded(launch: Launch) -> Iterator[None]:
     """Keeps the record up to date while open, and writes the end into it, whatever ends the launch. A full disk ends nothing."""
-    result.write()
+    launch.write()
     try:
         yield
     except (KeyboardInterrupt, Interrupted) as stopped:
-        result.status = Status.INTERRUPTED
+        launch.status = Status.INTERRUPTED
         signalled = stopped if isinstance(stopped, Interrupted) else Interrupted("SIGINT")
-        signalled.run_dir = str(result.job.folder.path)
+        signalled.run_dir = str(launch.job.folder.path)
         raise signalled from None
     except BaseException:
-        result.status = Status.STOPPED
+        launch.status = Status.STOPPED
         raise
     finally:
-        result.job.folder.forget_cache()
-        reuse.ended(result.reuse)
-        result.waits_for = ""
-        result.told().finished(result)
+        launch.job.folder.forget_cache()
+        reuse.ended(launch.reuse)
+        launch.waits_for = ""
+        launch.told().finished(launch)
 
 
 # ----------------------------------------------------------------------------------------------------------------------
 # The rung
 
 
-def walk(result: Fit) -> None:
-    """Takes a kept fit of the same launch, or makes trials until a rung fits or nothing is left to try. ``result`` gets what was found."""
+def walk(launch: Launch) -> None:
+    """Takes a kept fit of the same launch, or makes trials until a rung fits or nothing is left to try. ``launch`` gets what was found."""
     began = time.monotonic()
-    result.told().planned(result.job)
-    if result.trials or not _as_kept(result):
-        _search(result, began)
-    result.ladder = list(_ladder(result))
-    result.told().fitted(result)
+    launch.told().planned(launch.job)
+    if launch.trials or not _as_kept(launch):
+        _search(launch, began)
+    launch.ladder = list(_ladder(launch))
+    launch.told().fitted(launch)
 
 
 MOST_RUNGS = 60
 """Rungs of a ladder that are written down: the best, which are tried first."""
 
 
-def _ladder(result: Fit) -> Iterator[LadderRecord]:
+def _ladder(launch: Launch) -> Iterator[LadderRecord]:
     """The rungs, best first, and which failed trial rules each out, where one does."""
-    ladder, history = result.job.ladder, [as_tried(one, result.job.budget.cap_bytes) for one in result.trials]
-    tried = {one.rung.index for one in result.trials}
+    ladder, history = launch.job.ladder, [as_tried(one, launch.job.budget.cap_bytes) for one in launch.trials]
+    tried = {one.rung.index for one in launch.trials}
     for rung in ladder.rungs[:MOST_RUNGS]:
         by = None if rung.index in tried else search.dominated_by(ladder, rung, history)
         yield LadderRecord(**rung.told, **({"ruled_out_by": by.rung.index} if by is not None else {}))
 
 
-def _search(result: Fit, began: float) -> None:
+def _search(launch: Launch, began: float) -> None:
     """Makes the trials. Where the first of them shows another batch than was read, or one that can't be turned, the ladder is made anew."""
-    made = RungSearch(result)
+    made = RungSearch(launch)
     move, run_as = made.run()
     while made.unturned:
-        if _made_anew(result, made):
-            result.told().planned(result.job)
-            if _as_kept(result):
+        if _made_anew(launch, made):
+            launch.told().planned(launch.job)
+            if _as_kept(launch):
                 return
-        made = RungSearch(result)
+        made = RungSearch(launch)
         move, run_as = made.run()
-    _concluded(result, move, run_as)
-    result.trial_seconds += time.monotonic() - began
-    if result.chosen is None:
+    _concluded(launch, move, run_as)
+    launch.trial_seconds += time.monotonic() - began
+    if launch.chosen is None:
         return
-    if result.same is not None and result.reuse.depends_on is not None:
+    if launch.same is not None and launch.reuse.depends_on is not None:
         with doing("keeping the fit"):
-            _known(result, reuse.proven(result.job, result.reuse, result.trials, result.chosen, result.same))
-    _take(result, run_as)
+            _known(launch, reuse.proven(launch.job, launch.reuse, launch.trials, launch.chosen, launch.same))
+    _take(launch, run_as)
 
 
-def _concluded(result: Fit, move: search.Move, run_as: Job) -> None:
-    """Writes the search's outcome into ``result``; if no rung fits, also what might."""
-    result.status = Status.NO_RUNG_FITS
+def _concluded(launch: Launch, move: search.Move, run_as: Job) -> None:
+    """Writes the search's outcome into ``launch``; if no rung fits, also what might."""
+    launch.status = Status.NO_RUNG_FITS
     if isinstance(move, search.Chosen):
-        result.chosen = result.trial_of(move.rung.index)
-        result.command = run.native_command(run_as, move.rung)
-        result.status = Status.DONE
+        launch.chosen = launch.trial_of(move.rung.index)
+        launch.command = run.native_command(run_as, move.rung)
+        launch.status = Status.DONE
     elif isinstance(move, search.Try) or move.why == "not_memory":
-        result.status = status_of(result.trials[-1].verdict.kind)
-    if result.status is Status.NO_RUNG_FITS:
-        result.could_fit = tuple(could_fit(result))
+        launch.status = status_of(launch.trials[-1].verdict.kind)
+    if launch.status is Status.NO_RUNG_FITS:
+        launch.could_fit = tuple(could_fit(launch))
 
 
-def _made_anew(result: Fit, search: RungSearch) -> bool:
+def _made_anew(launch: Launch, search: RungSearch) -> bool:
     """Makes the ladder anew after a trial. Returns whether it is made of what ran; the trials made so far are of that ladder. Else the
     micro-batch stays as the command has it, and so does its trial, if that was the command to the letter."""
-    job, wrong = result.job, search.misread
+    job, wrong = launch.job, search.misread
     adapter, believed = rung_zero.anew(job.adapter, wrong)
     ladder = build.ladder_of(adapter)
-    result.misread = replace(wrong, believed=believed) if wrong is not None and wrong.read else result.misread
-    result.unturned = "" if believed else search.unturned
+    launch.misread = replace(wrong, believed=believed) if wrong is not None and wrong.read else launch.misread
+    launch.unturned = "" if believed else search.unturned
     if believed:
-        result.trials[:] = rung_zero.as_believed(result.trials, ladder)
-    elif result.trials[-1].told_less:
-        result.trials.clear()
+        launch.trials[:] = rung_zero.as_believed(launch.trials, ladder)
+    elif launch.trials[-1].told_less:
+        launch.trials.clear()
     then = "What ran is what was asked: the ladder is made of that" if believed else "So its micro-batch isn't turned"
-    result.told().say(f"{search.unturned}. {then}")
-    _take(result, replace(job, adapter=adapter, ladder=ladder))
+    launch.told().say(f"{search.unturned}. {then}")
+    _take(launch, replace(job, adapter=adapter, ladder=ladder))
     return believed
 
 
-def _take(result: Fit, job: Job) -> None:
+def _take(launch: Launch, job: Job) -> None:
     """The launch continues with this job, and ``autofit resume`` will start from its recipe."""
-    if job is not result.job:
+    if job is not launch.job:
         if not job.folder.asked.exists():
-            job.folder.replace(job.folder.asked, as_yaml(result.job.recipe))
+            job.folder.replace(job.folder.asked, as_yaml(launch.job.recipe))
         job.folder.replace(job.folder.recipe, as_yaml(job.recipe))
-        result.job = job
+        launch.job = job
 
 
-def _as_kept(result: Fit) -> bool:
+def _as_kept(launch: Launch) -> bool:
     """Takes over the trials of an earlier launch if nothing that they depend on has changed. Returns whether it did."""
-    job = result.job
+    job = launch.job
     with doing("looking whether a kept fit holds: the data, the models, the packages"):
         found = reuse.look_up(job)
     if found.fit is not None:
-        result.trials, result.same = list(found.trials), found.fit.same
-        result.sames[found.fit.rung_index] = result.same
-        _take(result, proof.with_cure(job, result.same.cure))
-        result.chosen = result.trial_of(found.fit.rung_index)
-        assert result.chosen is not None
-        result.command = run.native_command(result.job, result.chosen.rung)
-        result.status = Status.DONE
-    _known(result, found)
-    return result.chosen is not None
+        launch.trials, launch.same = list(found.trials), found.fit.same
+        launch.sames[found.fit.rung_index] = launch.same
+        _take(launch, proof.with_cure(job, launch.same.cure))
+        launch.chosen = launch.trial_of(found.fit.rung_index)
+        assert launch.chosen is not None
+        launch.command = run.native_command(launch.job, launch.chosen.rung)
+        launch.status = Status.DONE
+    _known(launch, found)
+    return launch.chosen is not None
 
 
-def _known(result: Fit, found: reuse.Reuse) -> None:
+def _known(launch: Launch, found: reuse.Reuse) -> None:
     """Writes what is known of kept fits into the record, and tells it once: that one is used, or why none is used or kept."""
-    before, result.reuse = result.reuse.record.why, found
+    before, launch.reuse = launch.reuse.record.why, found
     if found.record.used:
         no_trials = "nothing that it depends on has changed, so no trials are made (trial.fresh=true makes them)"
-        result.told().say(f"kept fit of {kept_fits.day(found.record.made or '')}: {no_trials}", "green")
+        launch.told().say(f"kept fit of {kept_fits.day(found.record.made or '')}: {no_trials}", "green")
     elif found.depends_on is not None and found.record.why not in ("", before):  # else nobody expects one
-        result.told().say(found.record.why, "dim")
+        launch.told().say(found.record.why, "dim")
 
 
 def try_one(draft: Draft, screen: Screen) -> tuple[Trial, dict[str, Any]]:
@@ -491,7 +491,7 @@ def try_one(draft: Draft, screen: Screen) -> tuple[Trial, dict[str, Any]]:
     job = prepare(draft, screen.say)
     screen.planned(job)
     with job.turn, owner.owning(job.folder.path):
-        tried = make_trial(Fit(job=job, screen=screen, fit_only=True), job.ladder.rungs[wanted])
+        tried = make_trial(Launch(job=job, screen=screen, fit_only=True), job.ladder.rungs[wanted])
         if (wrong := misread(job, tried)) is not None:
             screen.say(f"{wrong.words(job.adapter.asked.read_at)}. So its micro-batch isn't turned")
     job.folder.forget_cache()
@@ -512,36 +512,36 @@ def as_tried_in(budget: Budget, record: Record) -> Budget:
     return replace(budget, **{name: getattr(had, name) for name in ("budget_bytes", "cap_bytes", "ceiling_bytes")})
 
 
-def _as_it_was(launch: Resumable, screen: Screen, until_the_end: ExitStack) -> Fit:
+def _as_it_was(begun: Resumable, screen: Screen, until_the_end: ExitStack) -> Launch:
     """The launch as its folder has it; changes nothing. Raises BadInput if it can't be resumed here and now."""
-    recipe, record = launch.recipe, launch.record
+    recipe, record = begun.recipe, begun.record
     adapter = load_adapter(recipe.trainer.adapter)(recipe)
     ladder = build.ladder_of(adapter)
-    made, (trials, sames) = launch.attempts(ladder), launch.trials(ladder)
+    made, (trials, sames) = begun.attempts(ladder), begun.trials(ladder)
     full = disk_faults(Path(recipe.run.root)) + [fault for fault in adapter.check() if fault.key not in OWN_FOLDER]
     if full:
-        raise BadInput(launch.draft.provenance.placed(full))
+        raise BadInput(begun.draft.provenance.placed(full))
     with doing("waiting for the processes of the run to end"):
-        left = process.wait_for_leftovers(launch.folder.path)
+        left = process.wait_for_leftovers(begun.folder.path)
     if left:
         found = f"processes of it are still there: {', '.join(map(str, left))}"
-        raise BadInput([Fault(key="", where=str(launch.folder.path), found=found, cure="End them, or wait until they have ended.")])
+        raise BadInput([Fault(key="", where=str(begun.folder.path), found=found, cure="End them, or wait until they have ended.")])
     turn = until_the_end.enter_context(turn_of(recipe, screen.say))
     budget = budget_in_turn(recipe, waited=turn.waited)
-    if not any(word.startswith("device.") for word in launch.draft.provenance.overrides):  # else a person says what it is to have
+    if not any(word.startswith("device.") for word in begun.draft.provenance.overrides):  # else a person says what it is to have
         budget = as_tried_in(budget, record)
-    job = Job(adapter=adapter, ladder=ladder, budget=budget, folder=launch.folder, turn=turn, say=screen.say)
-    result = Fit(job=job, screen=screen, trials=trials, sames=sames, attempts=made, forgiven=len(made))
-    result.fit_only = bool(record.fit_only)
-    result.began, result.ladder, result.trial_seconds = record.began or result.began, record.ladder, record.trial_seconds
+    job = Job(adapter=adapter, ladder=ladder, budget=budget, folder=begun.folder, turn=turn, say=screen.say)
+    launch = Launch(job=job, screen=screen, trials=trials, sames=sames, attempts=made, forgiven=len(made))
+    launch.fit_only = bool(record.fit_only)
+    launch.began, launch.ladder, launch.trial_seconds = record.began or launch.began, record.ladder, record.trial_seconds
     if record.misread is not None and record.misread.believed:
-        result.misread = Misread(read=record.misread.read, ran=record.misread.ran, believed=True)
+        launch.misread = Misread(read=record.misread.read, ran=record.misread.ran, believed=True)
     if record.same_training is not None:
-        result.same, result.refused = record.same_training, record.same_training.refused
+        launch.same, launch.refused = record.same_training, record.same_training.refused
     if record.chosen_rung_index is not None:
-        result.chosen = next(one for one in reversed(result.trials) if one.rung.index == record.chosen_rung_index)
-        result.command = run.native_command(job, result.chosen.rung)
-    return result
+        launch.chosen = next(one for one in reversed(launch.trials) if one.rung.index == record.chosen_rung_index)
+        launch.command = run.native_command(job, launch.chosen.rung)
+    return launch
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -555,9 +555,9 @@ OF_MEMORY = (Kind.OUT_OF_MEMORY, Kind.SPILLED, Kind.CARD_TAKEN)
 class RungSearch:
     """The search on one ladder: tries rungs until one fits and is the asked training, or nothing is left to try."""
 
-    def __init__(self, result: Fit) -> None:
-        self._result, self._job = result, result.job
-        self._history = [*_disproved(result), *(as_tried(one, self._job.budget.cap_bytes) for one in result.trials)]
+    def __init__(self, launch: Launch) -> None:
+        self._launch, self._job = launch, launch.job
+        self._history = [*_disproved(launch), *(as_tried(one, self._job.budget.cap_bytes) for one in launch.trials)]
         self._earlier = past.of(self._job)
         self.misread: Misread | None = None
         self.unturned = ""
@@ -569,12 +569,12 @@ class RungSearch:
         The move is a ``Try`` if the last trial showed that the ladder is to be made anew (``unturned``), or that others hold the card.
         """
         while isinstance(move := self._try_until_one_fits(), search.Chosen):
-            found = _prove(self._result, move.rung, self._job)
+            found = _prove(self._launch, move.rung, self._job)
             if found.refused:
                 self._rule_out(found.refused)
             elif found.job is None or self._fits_with_its_cure(found, move.rung):
                 # one that accumulates no more than asked needs nothing
-                return move, found.job or (self._job if proof.needed(self._job, move.rung) else self._result.job)
+                return move, found.job or (self._job if proof.needed(self._job, move.rung) else self._launch.job)
         return move, self._job
 
     def _rule_out(self, why: str) -> None:
@@ -586,13 +586,13 @@ class RungSearch:
         If it needs too much, the search goes on with the cure: what fitted without it says nothing any more of rungs that accumulate.
         """
         assert found.job is not None
-        tried = _with_its_cure(self._result, rung, found.job)
+        tried = _with_its_cure(self._launch, rung, found.job)
         if tried.verdict.kind in OF_MEMORY:
             self._job = found.job
             self._history = [one for one in self._history if not _fits_accumulating(one, self._job.ladder)]
             self._history.append(as_tried(tried, self._job.budget.cap_bytes))
         elif not tried.verdict.fits:
-            self._rule_out(self._result.refused)
+            self._rule_out(self._launch.refused)
         return tried.verdict.fits
 
     def _try_until_one_fits(self) -> search.Move:
@@ -601,7 +601,7 @@ class RungSearch:
             move = search.next_move(ladder, self._history, policy=policy, earlier=self._earlier, asked_first=self._job.adapter.general)
             if not isinstance(move, search.Try):
                 return move
-            tried = make_trial(self._result, move.rung, job=self._job, why=move.why)
+            tried = make_trial(self._launch, move.rung, job=self._job, why=move.why)
             self._history.append(as_tried(tried, self._job.budget.cap_bytes))
             if self._is_unturned(tried) or tried.verdict.kind is Kind.CARD_TAKEN:
                 return move
@@ -609,9 +609,9 @@ class RungSearch:
     def _is_unturned(self, tried: Trial) -> bool:
         """Tells whether the trials show another ladder for a person's command, or a micro-batch that can't be turned as planned."""
         job = self._job
-        if not job.adapter.general or self._result.unturned:
+        if not job.adapter.general or self._launch.unturned:
             return False
-        told = rung_zero.showed(self._result.trials, unsaid=job.adapter.asked.unsaid)
+        told = rung_zero.showed(self._launch.trials, unsaid=job.adapter.asked.unsaid)
         if told is not None and job.adapter.believing(told.ran, told.arrived) is not None:
             read_at = job.adapter.asked.read_at
             self.misread = replace(told, read={name: value for name, value in told.read.items() if name in (*read_at, WORLD_SIZE)})
@@ -625,11 +625,11 @@ class RungSearch:
         return bool(self.unturned)
 
 
-def _with_its_cure(result: Fit, rung: Rung, job: Job) -> Trial:
+def _with_its_cure(launch: Launch, rung: Rung, job: Job) -> Trial:
     """Tries a rung with what makes it the asked training. Where that fails otherwise than for memory, no rung that accumulates is one."""
-    tried = make_trial(result, rung, job=job, why="with what makes it the asked training")
+    tried = make_trial(launch, rung, job=job, why="with what makes it the asked training")
     if not tried.verdict.fits and tried.verdict.kind not in OF_MEMORY:
-        result.refused = f"it is the asked training only with what puts it right from outside, and then: {tried.verdict.why}"
+        launch.refused = f"it is the asked training only with what puts it right from outside, and then: {tried.verdict.why}"
     return tried
 
 
@@ -645,17 +645,17 @@ def _ruled_out(tried: search.Tried, ladder: Ladder, why: str) -> search.Tried:
     return replace(tried, verdict=replace(tried.verdict, kind=Kind.ALTERED, source="accumulation", why=why))
 
 
-def _disproved(result: Fit) -> list[search.Tried]:
+def _disproved(launch: Launch) -> list[search.Tried]:
     """Rungs at which a full run of this same launch ran out of memory. They count as failed, whatever their trials said."""
-    rungs = result.job.ladder.rungs
+    rungs = launch.job.ladder.rungs
     return [
         search.Tried(rung=rungs[one.rung_index], verdict=Verdict(kind=Kind.OUT_OF_MEMORY, phase=Phase.FINISH, why=one.why))
-        for one in result.reuse.failures
+        for one in launch.reuse.failures
         if one.rung_index < len(rungs)
     ]
 
 
-def _prove(result: Fit, rung: Rung, job: Job) -> Proof:
+def _prove(launch: Launch, rung: Rung, job: Job) -> Proof:
     """Proves whether the rung is the asked training and tells it. Runs twins if it accumulates more or checkpoints from outside.
 
     ``job``: the launch, with the cure that an earlier proof has found, if there was one.
@@ -669,12 +669,12 @@ def _prove(result: Fit, rung: Rung, job: Job) -> Proof:
     same = found.same if found.refused else proof.of_exact(found.job or job, rung, found.same)
     if same.gradient == PROVEN and (less := same_training.given_up(job.ladder, rung)):
         same = replace(same, gradient=f"{GIVEN_UP}: {less}")
-    if twins and job is not result.job and (before := result.same) is not None:
+    if twins and job is not launch.job and (before := launch.same) is not None:
         notes = [*before.notes, *(note for note in same.notes if note not in before.notes)]
         same = replace(same, cure={**before.cure, **same.cure}, notes=tuple(notes))
-    result.same, result.refused = same, found.refused or result.refused
-    result.sames[rung.index] = same
-    result.told().proven(rung, same, found.refused)
+    launch.same, launch.refused = same, found.refused or launch.refused
+    launch.sames[rung.index] = same
+    launch.told().proven(rung, same, found.refused)
     return replace(found, same=same)
 
 
@@ -682,17 +682,17 @@ def _prove(result: Fit, rung: Rung, job: Job) -> Proof:
 # Trials
 
 
-def make_trial(result: Fit, rung: Rung, *, job: Job | None = None, why: str = "") -> Trial:
+def make_trial(launch: Launch, rung: Rung, *, job: Job | None = None, why: str = "") -> Trial:
     """Tries a rung and adds the trial to the launch's; once more where others held the card and have left it.
 
     ``job``: the launch with what puts its update right; ``why``: the reason for choosing this rung, for the screen.
     """
-    job, made = job or result.job, result.trials
+    job, made = job or launch.job, launch.trials
     if why:
-        result.screen.say(f"rung {rung.index} next: {why}", "dim")
+        launch.screen.say(f"rung {rung.index} next: {why}", "dim")
     while True:
-        result.trying = rung
-        result.told().say(f"trial {len(made) + 1}: rung {rung.index}  {rung}", "")
+        launch.trying = rung
+        launch.told().say(f"trial {len(made) + 1}: rung {rung.index}  {rung}", "")
         tried = trial.run(job, rung)
         if job.adapter.general and not job.adapter.asked.unseen_step:
             asked = next((one for one in reversed(made) if one.rung.index == 0), None)
@@ -700,10 +700,10 @@ def make_trial(result: Fit, rung: Rung, *, job: Job | None = None, why: str = ""
         if misread(job, tried) is None:  # else it measured another rung
             past.keep(job, tried)
         made.append(tried)
-        result.trying = None
-        result.told().trial_ended(tried)
+        launch.trying = None
+        launch.told().trial_ended(tried)
         waits = sum(one.verdict.kind is Kind.CARD_TAKEN for one in made)
-        if tried.verdict.kind is not Kind.CARD_TAKEN or not card_is_back(result, tried.verdict.why, waits=waits):
+        if tried.verdict.kind is not Kind.CARD_TAKEN or not card_is_back(launch, tried.verdict.why, waits=waits):
             return tried
 
 
@@ -712,15 +712,15 @@ def misread(job: Job, tried: Trial) -> Misread | None:
     return rung_zero.misread(tried, unsaid=job.adapter.asked.unsaid) if job.adapter.general else None
 
 
-def card_is_back(result: Fit, holder: str, *, waits: int = 0) -> bool:
+def card_is_back(launch: Launch, holder: str, *, waits: int = 0) -> bool:
     """Tells whether the card is free again, after waiting if the recipe says so. ``waits``: the waits of this launch so far."""
-    device = result.job.recipe.device
+    device = launch.job.recipe.device
     if device.when_taken == "stop" or waits > MOST_WAITS:
         return False
-    most, result.waits_for = format_duration(device.taken_timeout_s), holder
-    result.told().say(f"the card is taken: {holder}. Waiting up to {most} for it (device.when_taken=stop would end it here)")
-    back = not devices.wait_for(result.job.budget, timeout_s=device.taken_timeout_s)
-    result.waits_for = ""
+    most, launch.waits_for = format_duration(device.taken_timeout_s), holder
+    launch.told().say(f"the card is taken: {holder}. Waiting up to {most} for it (device.when_taken=stop would end it here)")
+    back = not devices.wait_for(launch.job.budget, timeout_s=device.taken_timeout_s)
+    launch.waits_for = ""
     return back
 
 
@@ -736,190 +736,190 @@ _Start = tuple[Command, Rung, MoveRecord]
 """The command and rung that an attempt starts with, and the move that led to them; for the first attempt an empty move."""
 
 
-def see_through(result: Fit, *, show: tuple[Shows, Shows]) -> None:
+def see_through(launch: Launch, *, show: tuple[Shows, Shows]) -> None:
     """Launches the chosen rung; after a failure launches again as ``recovery`` decides, until the run is done or nothing helps.
 
-    If ``result`` already has attempts, the run is resumed.
+    If ``launch`` already has attempts, the run is resumed.
     """
-    assert result.chosen is not None and result.command is not None
-    begin = _next(result) if result.attempts else (result.command, result.chosen.rung, MoveRecord())
+    assert launch.chosen is not None and launch.command is not None
+    begin = _next(launch) if launch.attempts else (launch.command, launch.chosen.rung, MoveRecord())
     while begin is not None:
-        if not _card_is_free(result):
+        if not _card_is_free(launch):
             return
-        outcome = _attempt(result, begin, show=show)
+        outcome = _attempt(launch, begin, show=show)
         if outcome.done:
-            another = any(one.startswith(ANOTHER_TRAINING) for attempt in result.attempts for one in attempt.remarks)
-            result.status = Status.OTHER_TRAINING if another else Status.DONE
-            _hold_to_what_was_due(result)
+            another = any(one.startswith(ANOTHER_TRAINING) for attempt in launch.attempts for one in attempt.remarks)
+            launch.status = Status.OTHER_TRAINING if another else Status.DONE
+            _hold_to_what_was_due(launch)
             with doing("reading what the run has achieved"):
-                result.results = dict(result.job.adapter.results(folder=result.job.folder.path))
+                launch.results = dict(launch.job.adapter.results(folder=launch.job.folder.path))
             return
-        begin = _next(result)
-    result.status = Status.DIVERGED if result.attempts[-1].ended == Ended.DIVERGED else Status.FAILED
+        begin = _next(launch)
+    launch.status = Status.DIVERGED if launch.attempts[-1].ended == Ended.DIVERGED else Status.FAILED
 
 
-def _attempt(result: Fit, begin: _Start, *, show: tuple[Shows, Shows]) -> RunRecord:
+def _attempt(launch: Launch, begin: _Start, *, show: tuple[Shows, Shows]) -> RunRecord:
     """Launches the trainer once and follows it to its end. Raises Interrupted if a signal ended it; the record has that, too."""
-    assert result.chosen is not None
+    assert launch.chosen is not None
     command, rung, move = begin
-    job, chosen, files = result.job, result.chosen, result.job.folder.attempt(len(result.attempts) + 1)
+    job, chosen, files = launch.job, launch.chosen, launch.job.folder.attempt(len(launch.attempts) + 1)
     attempt = AttemptRecord.whole(
         number=files.number, command=command.shell(), began=time.time(), checkpoint=move.checkpoint, workers=move.workers,
         phase=Phase.TRAIN, effective_batch=rung.effective_batch, **rung.told,
     )  # fmt: skip
-    result.attempts.append(attempt)
-    result.status, result.command = Status.RUNNING, command
-    result.told().launched(attempt.command)
+    launch.attempts.append(attempt)
+    launch.status, launch.command = Status.RUNNING, command
+    launch.told().launched(attempt.command)
     child = run.start(job, command, files, show=show)
     try:
-        heard = replace(job, say=result.deviated)
-        outcome = run.follow(heard, child, attempt, base_bytes=chosen.report.base_bytes, due=result.due)
+        heard = replace(job, say=launch.deviated)
+        outcome = run.follow(heard, child, attempt, base_bytes=chosen.report.base_bytes, due=launch.due)
     except (Interrupted, KeyboardInterrupt):
-        result.note(ended=Ended.INTERRUPTED, seconds=time.time() - attempt.began)
+        launch.note(ended=Ended.INTERRUPTED, seconds=time.time() - attempt.began)
         raise
-    result.outcome = outcome
+    launch.outcome = outcome
     failure = outcome.memory_failure or {}
     same = {name: getattr(outcome, name) for name in ("ended", "phase", "evidence", "peak_bytes", "seconds")}
-    ended = result.note(**same, source=failure.get("source"), asked_bytes=failure.get("asked_bytes"))
+    ended = launch.note(**same, source=failure.get("source"), asked_bytes=failure.get("asked_bytes"))
     if not outcome.done:
         by = f": {ended.evidence}" if ended.evidence else ""
         lasted = f"attempt {ended.number} ended after {format_duration(ended.seconds)}"
-        result.told().say(f"autofit: {lasted}: {ended.ended} in {ended.phase}{by}", "red")
-    _strike_out(result)
+        launch.told().say(f"autofit: {lasted}: {ended.ended} in {ended.phase}{by}", "red")
+    _strike_out(launch)
     return outcome
 
 
-def _hold_to_what_was_due(result: Fit) -> None:
+def _hold_to_what_was_due(launch: Launch) -> None:
     """Compares the optimizer steps of a finished run below the asked rung with those of the asked training. One that was resumed from a
     checkpoint isn't compared: it made some steps before."""
-    outcome, rung, due = result.outcome, result.rung, result.due if result.rung is not None and result.rung.index else None
-    if outcome is None or outcome.optimizer_steps is None or due is None or rung is None or result.attempts[-1].checkpoint is not None:
+    outcome, rung, due = launch.outcome, launch.rung, launch.due if launch.rung is not None and launch.rung.index else None
+    if outcome is None or outcome.optimizer_steps is None or due is None or rung is None or launch.attempts[-1].checkpoint is not None:
         return
-    same, times = result.certificate(rung), rung.accumulation / result.job.ladder.asked.accumulation
-    result.steps = same_training.judged(outcome.optimizer_steps, due, times=times, same=same, stopped=outcome.stopped_early)
-    result.sames[rung.index] = with_steps(same, result.steps)
-    if result.same is not None and result.chosen is not None and rung.index == result.chosen.rung.index:
-        result.same = result.sames[rung.index]
-    if result.steps.otherwise:
-        result.status = Status.OTHER_TRAINING
+    same, times = launch.certificate(rung), rung.accumulation / launch.job.ladder.asked.accumulation
+    launch.steps = same_training.judged(outcome.optimizer_steps, due, times=times, same=same, stopped=outcome.stopped_early)
+    launch.sames[rung.index] = with_steps(same, launch.steps)
+    if launch.same is not None and launch.chosen is not None and rung.index == launch.chosen.rung.index:
+        launch.same = launch.sames[rung.index]
+    if launch.steps.otherwise:
+        launch.status = Status.OTHER_TRAINING
 
 
 DISPROVES = (Ended.OUT_OF_MEMORY, Ended.HOST_MEMORY)
 """Ends that show that the fit was wrong."""
 
 
-def _strike_out(result: Fit) -> None:
+def _strike_out(launch: Launch) -> None:
     """Strikes the kept fit out if the run ran out of memory at that rung, or lost something to memory. It is never used again."""
-    last, outcome = result.attempts[-1], result.outcome
-    assert result.chosen is not None and outcome is not None
+    last, outcome = launch.attempts[-1], launch.outcome
+    assert launch.chosen is not None and outcome is not None
     lost = outcome.lost_to_memory
     for_good = last.ended in DISPROVES or bool(lost)
-    if last.rung_index != result.chosen.rung.index or not (for_good or last.ended == Ended.KILLED):
+    if last.rung_index != launch.chosen.rung.index or not (for_good or last.ended == Ended.KILLED):
         return
     why = lost[0] if last.ended not in DISPROVES and lost else last.evidence or str(last.ended)
-    result.reuse, wrong = reuse.disproved(result.job, result.reuse, rung_index=last.rung_index, why=why[:200], for_good=for_good)
+    launch.reuse, wrong = reuse.disproved(launch.job, launch.reuse, rung_index=last.rung_index, why=why[:200], for_good=for_good)
     if wrong:
-        result.deviated(f"could not write down that its fit was wrong: {wrong}")
-    elif result.reuse.record.digest is not None and not for_good:
-        result.deviated("was killed for an unknown reason: its kept fit is not used again before new trials")
+        launch.deviated(f"could not write down that its fit was wrong: {wrong}")
+    elif launch.reuse.record.digest is not None and not for_good:
+        launch.deviated("was killed for an unknown reason: its kept fit is not used again before new trials")
 
 
-def _next(result: Fit) -> _Start | None:
+def _next(launch: Launch) -> _Start | None:
     """Returns what to launch after the last attempt has ended; None if nothing more can be done."""
-    move = _move(result)
-    while move.move == "go_on" and _is_ruled_out(result, move):
-        move = _move(result)
-    rung = result.job.ladder.rungs[move.rung_index] if move.rung_index is not None else None
+    move = _move(launch)
+    while move.move == "go_on" and _is_ruled_out(launch, move):
+        move = _move(launch)
+    rung = launch.job.ladder.rungs[move.rung_index] if move.rung_index is not None else None
     if rung is None:
-        result.told().say(f"autofit: nothing more is tried: {move.why}", "red")
+        launch.told().say(f"autofit: nothing more is tried: {move.why}", "red")
         return None
     origin = f"from {move.checkpoint}" if move.checkpoint is not None else "from the beginning"
     workers = f", {move.workers} loader workers" if move.workers is not None else ""
-    result.told().say(f"autofit: {move.why}. Rung {rung.index} ({rung}{workers}), {origin}")
-    place = result.job.adapter.saved(result.job.folder.path).place
+    launch.told().say(f"autofit: {move.why}. Rung {rung.index} ({rung}{workers}), {origin}")
+    place = launch.job.adapter.saved(launch.job.folder.path).place
     if move.checkpoint is None and place.exists():  # it starts from the beginning, and removes nothing
-        place.rename(place.with_name(f"{place.name}.attempt-{len(result.attempts)}"))
-    return run.command_of_attempt(result.job, move, rung, attempt=len(result.attempts) + 1), rung, move
+        place.rename(place.with_name(f"{place.name}.attempt-{len(launch.attempts)}"))
+    return run.command_of_attempt(launch.job, move, rung, attempt=len(launch.attempts) + 1), rung, move
 
 
-def _move(result: Fit) -> MoveRecord:
+def _move(launch: Launch) -> MoveRecord:
     """Decides what comes next, and writes it down. If the card is to be waited for, that is done before the launch."""
-    job, asked, (left, spoiled) = result.job, result.job.adapter.asked, _left(result)
-    result.note(left=list(left))
-    tried = tuple(Tried(rung=one.rung, verdict=one.verdict) for one in result.trials if one.verdict.kind is not Kind.CARD_TAKEN)
+    job, asked, (left, spoiled) = launch.job, launch.job.adapter.asked, _left(launch)
+    launch.note(left=list(left))
+    tried = tuple(Tried(rung=one.rung, verdict=one.verdict) for one in launch.trials if one.verdict.kind is not Kind.CARD_TAKEN)
     history = History(
-        ladder=job.ladder, rules=job.recipe.recover, attempts=tuple(result.attempts), checkpoints=tuple(left), spoiled=spoiled,
-        keeps=asked.keeps, tried=tried, workers=asked.workers, forgiven=result.forgiven, as_accumulated=bool(result.refused),
+        ladder=job.ladder, rules=job.recipe.recover, attempts=tuple(launch.attempts), checkpoints=tuple(left), spoiled=spoiled,
+        keeps=asked.keeps, tried=tried, workers=asked.workers, forgiven=launch.forgiven, as_accumulated=bool(launch.refused),
     )  # fmt: skip
     move = decide(history)
-    resumed = len(result.attempts) == result.forgiven  # a person has said so, and was told of it
+    resumed = len(launch.attempts) == launch.forgiven  # a person has said so, and was told of it
     if not move.stops and not resumed and (newer := job.adapter.edited(since=job.folder.launched())):
         why = f"edited since the launch: {', '.join(newer)}; autofit resume goes on with that, at the launch's rung"
         move = MoveRecord(move="stop", why=why, checkpoint=move.checkpoint)
-    result.note(next=move)
-    result.write()
+    launch.note(next=move)
+    launch.write()
     return move
 
 
-def _left(result: Fit) -> tuple[Sequence[Checkpoint], Mapping[Path, str]]:
+def _left(launch: Launch) -> tuple[Sequence[Checkpoint], Mapping[Path, str]]:
     """Returns (checkpoints that the run can be resumed from; if there are none, the files it saved, each with why it can't be used).
 
     Checkpoints that lay there before the run began, or before it was begun anew, are not its own.
     """
-    began = next((one.began for one in reversed(result.attempts) if one.checkpoint is None), 0.0)
+    began = next((one.began for one in reversed(launch.attempts) if one.checkpoint is None), 0.0)
     with doing("looking which checkpoints are whole"):
-        saved = result.job.adapter.saved(result.job.folder.path)
+        saved = launch.job.adapter.saved(launch.job.folder.path)
         looked = {path: one for path, one in saved.look(saved.files).items() if files.written_at(path) >= began - 1.0}
     whole = [Checkpoint.whole(**dict(one)) for one in looked.values() if isinstance(one, Checkpoint)]
     return whole, {} if whole else {path: one for path, one in looked.items() if not isinstance(one, Checkpoint)}
 
 
-def _is_ruled_out(result: Fit, move: MoveRecord) -> bool:
+def _is_ruled_out(launch: Launch, move: MoveRecord) -> bool:
     """Tries the move's rung, and proves that it is the asked training, as far as that is to be done. Returns whether it is out by that.
     A failed trial of another kind doesn't end a run that has begun."""
-    job, rung = result.job, result.job.ladder.rungs[move.rung_index or 0]
-    if _needs_a_trial(result, move) and make_trial(result, rung).verdict.lower_rung_may_help:
+    job, rung = launch.job, launch.job.ladder.rungs[move.rung_index or 0]
+    if _needs_a_trial(launch, move) and make_trial(launch, rung).verdict.lower_rung_may_help:
         return True
-    proven = any(one.seconds and proof.needed(job, job.ladder.rungs[index]) for index, one in result.sames.items())
+    proven = any(one.seconds and proof.needed(job, job.ladder.rungs[index]) for index, one in launch.sames.items())
     if proven or not proof.needed(job, rung):
         return False
-    found = _prove(result, rung, job)
+    found = _prove(launch, rung, job)
     if found.job is None:
         return bool(found.refused)
-    _take(result, found.job)
-    return _with_its_cure(result, rung, found.job).verdict.kind not in (Kind.FITS, Kind.CARD_TAKEN)
+    _take(launch, found.job)
+    return _with_its_cure(launch, rung, found.job).verdict.kind not in (Kind.FITS, Kind.CARD_TAKEN)
 
 
-def _needs_a_trial(result: Fit, move: MoveRecord) -> bool:
+def _needs_a_trial(launch: Launch, move: MoveRecord) -> bool:
     """Tells whether the rung gets a trial before it is launched: it may need more than the failed one, or its trial is cheap."""
-    assert result.chosen is not None
-    last = result.attempts[-1]
-    tried = {one.rung.index for one in _as_it_is_launched(result) if one.verdict.kind is not Kind.CARD_TAKEN}
+    assert launch.chosen is not None
+    last = launch.attempts[-1]
+    tried = {one.rung.index for one in _as_it_is_launched(launch) if one.verdict.kind is not Kind.CARD_TAKEN}
     if move.rung_index in (last.rung_index, *tried):
         return False
-    return move.unproven or result.chosen.seconds * WORTH_A_TRIAL < last.seconds
+    return move.unproven or launch.chosen.seconds * WORTH_A_TRIAL < last.seconds
 
 
-def _as_it_is_launched(result: Fit) -> Sequence[Trial]:
+def _as_it_is_launched(launch: Launch) -> Sequence[Trial]:
     """The trials that tell of what is launched: those before a cure was known didn't have it, and can have needed less."""
-    if result.same is None or not result.same.cure:
-        return result.trials
-    cured_since = next((at for at, one in enumerate(result.trials) if one is result.chosen), 0)
-    return result.trials[cured_since:]
+    if launch.same is None or not launch.same.cure:
+        return launch.trials
+    cured_since = next((at for at, one in enumerate(launch.trials) if one is launch.chosen), 0)
+    return launch.trials[cured_since:]
 
 
 # ----------------------------------------------------------------------------------------------------------------------
 # The card
 
 
-def _card_is_free(result: Fit) -> bool:
+def _card_is_free(launch: Launch) -> bool:
     """Returns True if the card is free, after waiting if the recipe says so. Else sets the status and returns False."""
-    holder = devices.taken(result.job.budget)
-    if not holder or card_is_back(result, holder):
+    holder = devices.taken(launch.job.budget)
+    if not holder or card_is_back(launch, holder):
         return True
-    result.status = Status.CARD_TAKEN
+    launch.status = Status.CARD_TAKEN
     no = f"not launched: the card is taken: {holder}. The command above is what fits; start it when the card is free"
-    result.told().say(no, "red")
+    launch.told().say(no, "red")
     return False
 
 
@@ -927,11 +927,11 @@ def _card_is_free(result: Fit) -> bool:
 # What might fit, if no rung does
 
 
-def could_fit(result: Fit) -> Iterator[Could]:
+def could_fit(launch: Launch) -> Iterator[Could]:
     """Yields what a person could accept: wheels that are asked and nobody lets turn; the difference that a proof has found; a smaller
     effective batch, if only that keeps the micro-batch up."""
-    job, rules = result.job, result.job.recipe.ladder
-    accumulates = not result.refused and all(trial.verdict.source != "accumulation" for trial in result.trials)
+    job, rules = launch.job, launch.job.recipe.ladder
+    accumulates = not launch.refused and all(trial.verdict.source != "accumulation" for trial in launch.trials)
     others = [name for name in job.recipe.ask if name not in (*rules.order, *AS_ASKED)]
     for name in others:
         order = (*rules.order, name)
@@ -939,9 +939,9 @@ def could_fit(result: Fit) -> Iterator[Could]:
         if freed is not None and any(name in freed.ladder.given_up(rung) for rung in freed.ladder.rungs):
             rung = _estimated(freed, accumulates=accumulates)
             yield Could(flag=f"--give-up {name}", key=f"ladder.order=[{','.join(order)}]", rung=rung)
-    if result.refused and rules.keep_update:
+    if launch.refused and rules.keep_update:
         yield Could(flag="--allow-difference", key="ladder.keep_update=false", rung=_estimated(job, accumulates=True))
-    fixed = result.misread is None and len({rung.micro_batch for rung in job.ladder.rungs}) == 1 and type(job.adapter).general
+    fixed = launch.misread is None and len({rung.micro_batch for rung in job.ladder.rungs}) == 1 and type(job.adapter).general
     if rules.keep_batch and job.ladder.asked.micro_batch > 1 and (fixed or not accumulates):
         order = (MICRO_BATCH, *(name for name in rules.order if name != MICRO_BATCH))
         wheels = {name: rule for name, rule in rules.wheels.items() if name != MICRO_BATCH}

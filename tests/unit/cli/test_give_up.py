@@ -16,7 +16,7 @@ from autofit_launcher.cli.launch_view import Display
 from autofit_launcher.common.report import PhaseUse, TrialReport
 from autofit_launcher.common.sizes import MIB
 from autofit_launcher.engine import launch as engine
-from autofit_launcher.engine.launch import Fit
+from autofit_launcher.engine.launch import Launch
 from autofit_launcher.errors import BadInput
 from autofit_launcher.history.records import Status
 from autofit_launcher.ladder.rungs import Rung
@@ -97,7 +97,7 @@ def least(here: Path, monkeypatch: pytest.MonkeyPatch, *, mib: int) -> str:
         return Trial(rung=rung, verdict=verdict, report=report, seconds=1.0, folder=here)
 
     monkeypatch.setattr(trial, "run", run)
-    result = Fit(job=script.job(one, here / "runs", budget))
+    result = Launch(job=script.job(one, here / "runs", budget))
     engine.walk(result)
     assert result.status is Status.NO_RUNG_FITS
     Display(Console(file=(out := io.StringIO()), width=400)).fitted(result)

@@ -17,7 +17,7 @@ from autofit_launcher.cli.launch_view import Display
 from autofit_launcher.cli.say import Terminal
 from autofit_launcher.common.report import SAMPLES, TrialReport
 from autofit_launcher.common.sizes import MIB
-from autofit_launcher.engine.launch import Fit
+from autofit_launcher.engine.launch import Launch
 from autofit_launcher.errors import Fault
 from autofit_launcher.full_run.cause import Ended
 from autofit_launcher.history.records import AttemptRecord, RunRecord, Status
@@ -60,7 +60,7 @@ def tried(here: Job, *verdicts: Verdict, at: int = 0, report: TrialReport = REPO
 def said(here: Job, trials: Sequence[Trial] = (), status: Status = Status.NO_RUNG_FITS, **more: Any) -> str:
     """What is said of a fit, in one line; of one that is done the last trial is the chosen one."""
     chosen = trials[-1] if status is Status.DONE else None
-    fit = Fit(job=here, trials=list(trials), chosen=chosen, status=status, **more)
+    fit = Launch(job=here, trials=list(trials), chosen=chosen, status=status, **more)
     return " ".join(shown(lambda screen: screen.fitted(fit)).split())
 
 
@@ -106,7 +106,7 @@ def test_a_batch_that_no_trial_saw_is_not_told_as_a_fact(tmp_path: Path) -> None
         text = said(here, [trial], Status.DONE)
         assert ("(effective batch 64, as asked)" in text) is seen
         assert ("(effective batch 64 as told; the trial could not see it)" in text) is not seen
-        fit = Fit(job=here, trials=[trial], chosen=trial, status=Status.DONE)
+        fit = Launch(job=here, trials=[trial], chosen=trial, status=Status.DONE)
         assert fit.as_record()["effective_batch_seen"] is seen and trial.record().effective_batch_seen is seen
 
 
@@ -163,14 +163,14 @@ def test_why_another_rung_than_the_estimated_one_is_tried_is_told(tmp_path: Path
     assert f"rung {rungs[-1].index} is estimated to fit" in move.why and "once this one above it has really failed" in move.why
 
 
-def failed(here: Job, tmp_path: Path) -> Fit:
+def failed(here: Job, tmp_path: Path) -> Launch:
     """A launch whose full run has failed."""
     rung = here.ladder.rungs[0]
     (chosen,) = tried(here, FITS)
     outcome = RunRecord(returncode=1, seconds=9.0, ended=Ended.DONE)
     command = here.adapter.command(rung, here.budget, folder=here.folder.path)
     attempt = AttemptRecord(rung_index=rung.index, command=command.shell())
-    return Fit(job=here, trials=[chosen], chosen=chosen, command=command, outcome=outcome, status=Status.FAILED, attempts=[attempt])
+    return Launch(job=here, trials=[chosen], chosen=chosen, command=command, outcome=outcome, status=Status.FAILED, attempts=[attempt])
 
 
 def test_a_run_that_ended_long_before_its_length_is_not_called_done_without_a_word_of_that(tmp_path: Path) -> None:

@@ -91,7 +91,7 @@ def test_a_job_that_starts_again_finds_the_launch_that_it_has_begun_and_no_other
     seen = replace(job, adapter=SimpleNamespace(recipe=mine.recipe.model_copy(update={"ask": {"micro_batch": 3}})))  # type: ignore[arg-type]
     with owner.owning(folder.path):
         tell(folder, status="running")
-        launch._take(launch.Fit(job=job), seen)  # its first trial showed another batch
+        launch._take(launch.Launch(job=job), seen)  # its first trial showed another batch
     assert submit.begun_before(mine) is None, "a script that says the same twice means two launches"
     monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
     found = submit.begun_before(mine)

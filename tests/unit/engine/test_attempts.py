@@ -26,7 +26,7 @@ from autofit_launcher.config import recipe
 from autofit_launcher.config.schema import LadderRules, Recipe, RecoverRules, TrainerRules, WheelRule
 from autofit_launcher.engine import launch as engine
 from autofit_launcher.engine import prepare
-from autofit_launcher.engine.launch import Fit
+from autofit_launcher.engine.launch import Launch
 from autofit_launcher.errors import BadInput, Interrupted
 from autofit_launcher.full_run.cause import Ended
 from autofit_launcher.history import runs
@@ -158,7 +158,7 @@ def prepared(tmp_path: Path, *faults: str, **rules: Any) -> Job:
     return Job(adapter=adapter, ladder=LADDER, budget=replace(cpu_budget(), emulated=False), folder=folder)
 
 
-def fitted(fit: Fit) -> None:
+def fitted(fit: Launch) -> None:
     """What trials come to that fit as asked."""
     verdict = Verdict(kind=Kind.FITS, phase=Phase.DONE, why="fits", peak_bytes=2**20)
     fit.chosen = Trial(rung=LADDER.asked, verdict=verdict, report=TrialReport(), seconds=60.0, folder=fit.job.folder.path)
@@ -167,11 +167,11 @@ def fitted(fit: Fit) -> None:
     fit.status = Status.DONE
 
 
-def run(tmp_path: Path, *faults: str, workers: int | None = None, **rules: Any) -> Fit:
+def run(tmp_path: Path, *faults: str, workers: int | None = None, **rules: Any) -> Launch:
     job = prepared(tmp_path, *faults, **rules)
     adapter: Any = job.adapter
     adapter.asked = Asked(keeps=Few.asked.keeps, workers=workers)
-    fit = Fit(job=job)
+    fit = Launch(job=job)
     fitted(fit)
     with (tmp_path / "out").open("wb") as out:
         engine.see_through(fit, show=(out, out))
@@ -179,11 +179,11 @@ def run(tmp_path: Path, *faults: str, workers: int | None = None, **rules: Any) 
     return fit
 
 
-def told(fit: Fit) -> list[str]:
+def told(fit: Launch) -> list[str]:
     return [f"{made.ended} {made.rung['micro_batch']}" for made in fit.attempts]
 
 
-def next_of(fit: Fit) -> dict[str, Any]:
+def next_of(fit: Launch) -> dict[str, Any]:
     """What was done after the first attempt, as the record has it."""
     move = fit.attempts[0].next
     assert move is not None
@@ -233,7 +233,7 @@ def test_a_run_goes_on_one_rung_lower_only_where_that_is_the_asked_training(
         return proof.Proof(same=unproven("a factor of 2"), refused="its gradients are halved")
 
     monkeypatch.setattr(proof._Proving, "proof", halved)
-    fit = Fit(job=job)
+    fit = Launch(job=job)
     fitted(fit)
     with (tmp_path / "out").open("wb") as out:
         engine.see_through(fit, show=(out, out))
@@ -354,7 +354,7 @@ def test_a_full_disk_is_named_though_no_word_of_the_trainers_says_so(small_disk:
     assert "free space there" in next_of(fit)["why"]
 
 
-def gone_on(job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *words: str) -> Fit:
+def gone_on(job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *words: str) -> Launch:
     """``autofit resume``, with the same trainer."""
     faults = job.adapter.faults  # type: ignore[attr-defined]
     monkeypatch.setattr(engine, "load_adapter", lambda name: lambda asked: Few(asked, faults))
@@ -365,7 +365,7 @@ def gone_on(job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *words: s
 def test_an_interrupted_fit_is_gone_on_with_to_its_fit_and_never_becomes_a_training(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def stopped(fit: Fit) -> None:
+    def stopped(fit: Launch) -> None:
         raise Interrupted("SIGTERM")
 
     job = prepared(tmp_path)

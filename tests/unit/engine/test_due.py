@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from autofit_launcher.common.report import SAID_ACCUMULATION, UPDATES, TrialReport
-from autofit_launcher.engine.launch import Fit
+from autofit_launcher.engine.launch import Launch
 from autofit_launcher.ladder.same_training import SameTraining, unproven
 from autofit_launcher.ladder.verdict import Kind, Verdict
 from autofit_launcher.trainers.script.adapter import ScriptAdapter
@@ -18,7 +18,7 @@ from tests.helpers import script
 PROVEN, DIFFERS = SameTraining(), replace(SameTraining(), steps="differs by 3")
 
 
-def fit(place: Path, same: SameTraining, reckoned: dict[int, int]) -> Fit:
+def fit(place: Path, same: SameTraining, reckoned: dict[int, int]) -> Launch:
     """Chosen is 16 x 2 of 32 x 1. ``reckoned``: rung -> steps in all, as the trainer told its trial."""
     job = script.job(ScriptAdapter(script.recipe(ask={"micro_batch": 32, "accumulation": 1}, floor=8)), place)
     trials = [
@@ -28,7 +28,7 @@ def fit(place: Path, same: SameTraining, reckoned: dict[int, int]) -> Fit:
         )
         for at, steps in reckoned.items()
     ]  # fmt: skip
-    return Fit(job=job, trials=trials, chosen=next(one for one in trials if one.rung.index == 1), sames={1: same})
+    return Launch(job=job, trials=trials, chosen=next(one for one in trials if one.rung.index == 1), sames={1: same})
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from autofit_launcher.cli import main
 from autofit_launcher.common.sizes import MIB
 from autofit_launcher.config import recipe_files
 from autofit_launcher.engine import launch, prepare, reuse
-from autofit_launcher.engine.launch import Fit
+from autofit_launcher.engine.launch import Launch
 from autofit_launcher.errors import Interrupted
 from autofit_launcher.history import digests, kept_fits
 from autofit_launcher.history.runs import run_in
@@ -173,7 +173,7 @@ def test_a_launch_that_is_killed_after_it_has_proven_a_fit_anew_leaves_none_behi
     assert not launches.looks().record.used, "nor the one before"
 
 
-def interrupted_and_gone_on_with(launches: Launches, monkeypatch: pytest.MonkeyPatch) -> Fit:
+def interrupted_and_gone_on_with(launches: Launches, monkeypatch: pytest.MonkeyPatch) -> Launch:
     def stops(name: str) -> None:
         if name == "trial_ended":
             raise Interrupted("SIGTERM")

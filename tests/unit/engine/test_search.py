@@ -10,7 +10,7 @@ import pytest
 from autofit_launcher.common.report import Phase, TrialReport
 from autofit_launcher.common.sizes import MIB
 from autofit_launcher.engine import launch as engine
-from autofit_launcher.engine.launch import Fit
+from autofit_launcher.engine.launch import Launch
 from autofit_launcher.history.records import Status
 from autofit_launcher.ladder.rungs import Rung
 from autofit_launcher.ladder.verdict import Kind, Verdict
@@ -40,7 +40,7 @@ def launch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list
         monkeypatch.setattr(trial, "run", run)
         trials = {"trial": {"proof_timeout_s": 0, "fresh": True}}  # what comes before it is looked at
         adapter = ScriptAdapter(script.recipe(ask={"micro_batch": 128, "accumulation": 1}, more=trials))
-        result = Fit(job=script.job(adapter, tmp_path / "runs"))
+        result = Launch(job=script.job(adapter, tmp_path / "runs"))
         engine.walk(result)
         assert result.status is Status.DONE and result.chosen is not None and result.chosen.rung.index == FITS
         return tried

@@ -18,7 +18,7 @@ from autofit_launcher.cli.launch_view import Display
 from autofit_launcher.common.report import Phase, PhaseUse, TrialReport
 from autofit_launcher.config.schema import Recipe
 from autofit_launcher.engine import launch as engine
-from autofit_launcher.engine.launch import Fit
+from autofit_launcher.engine.launch import Launch
 from autofit_launcher.history.records import Status
 from autofit_launcher.ladder.rungs import Rung, Wheel, build
 from autofit_launcher.ladder.same_training import END_UNSEEN, SameTraining, unproven
@@ -58,12 +58,12 @@ def proofs(monkeypatch: pytest.MonkeyPatch) -> Proofs:
     return made
 
 
-def record_of(fit: Fit) -> dict[str, Any]:
+def record_of(fit: Launch) -> dict[str, Any]:
     said: dict[str, Any] = json.loads(fit.job.folder.record.read_text(encoding="utf-8"))
     return said
 
 
-def shown(fit: Fit) -> str:
+def shown(fit: Launch) -> str:
     console = Console(record=True, width=400)
     Display(console).fitted(fit)
     return console.export_text()

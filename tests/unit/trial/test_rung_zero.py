@@ -25,7 +25,7 @@ from autofit_launcher.common.report import (
     TrialReport,
 )
 from autofit_launcher.engine import launch as engine
-from autofit_launcher.engine.launch import Fit
+from autofit_launcher.engine.launch import Launch
 from autofit_launcher.errors import ExitCode
 from autofit_launcher.history.records import Status
 from autofit_launcher.ladder.rungs import Ladder, Rung, Wheel, build
@@ -298,14 +298,14 @@ def test_what_was_tried_with_less_is_tried_again_as_it_stands(tmp_path: Path, mo
         return tried(job.ladder, rung=rung, told=seen[-1], micro_batch=32, accumulation=1, **{SAMPLES: 32})
 
     monkeypatch.setattr(trial, "run", run)
-    result = Fit(job=script.job(one, tmp_path / "runs"))
+    result = Launch(job=script.job(one, tmp_path / "runs"))
     engine.walk(result)
     assert seen == [4, 16] and result.status is Status.DONE and len(result.trials) == 1
 
 
 def launched(
     one: ScriptAdapter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, ran: int, fits_from: int, **more: Any
-) -> tuple[Fit, io.StringIO]:
+) -> tuple[Launch, io.StringIO]:
     """A launch whose rung 0 runs ``ran`` samples, whatever was read; the others run what they are told. Fits at so many and less."""
 
     def run(job: Job, rung: Rung) -> Trial:
@@ -315,7 +315,7 @@ def launched(
         return tried(job.ladder, rung=rung, micro_batch=batch, **{"accumulation": rung.accumulation, SAMPLES: batch, **facts})
 
     monkeypatch.setattr(trial, "run", run)
-    result = Fit(job=script.job(one, tmp_path / "runs"), screen=Display(Console(file=(heard := io.StringIO()), width=200)))
+    result = Launch(job=script.job(one, tmp_path / "runs"), screen=Display(Console(file=(heard := io.StringIO()), width=200)))
     engine.walk(result)
     return result, heard
 
