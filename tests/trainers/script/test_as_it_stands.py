@@ -1,4 +1,4 @@
-"""Commands that are read wrong, or not at all: rung 0 is tried and launched as it stands, with real trials."""
+"""Commands that are read wrong, not at all, or whose batch can't be kept, from the words to the record, with real trials."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from subprocess import CompletedProcess
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.helpers.command_line import answer, autofit
 from tests.helpers.places import SCRIPTS
 
+pytestmark = pytest.mark.slow
 RUN = ("run", "device=cpu", "device.memory=1GiB", "--json", "--")
 
 
-@pytest.mark.slow
 def test_what_a_command_runs_is_what_was_asked_whatever_was_read(tmp_path: Path) -> None:
     (tmp_path / "profile.txt").write_text(json.dumps({"batch_size": 256, "accum": 2}))
     done = autofit(*RUN, sys.executable, str(SCRIPTS / "says_it_elsewhere.py"), cwd=tmp_path)
@@ -37,7 +38,6 @@ def launched(tmp_path: Path, script: str, *words: str, memory: str = "1GiB") -> 
     return done, answer(done), " ".join(done.stderr.split())
 
 
-@pytest.mark.slow
 def test_a_command_with_nothing_to_turn_is_guarded(tmp_path: Path) -> None:
     done, said, words = launched(tmp_path, "full_graph.py")
     assert done.returncode == 0 and said["status"] == "done" and "trained" in done.stderr, done.stderr
@@ -47,7 +47,6 @@ def test_a_command_with_nothing_to_turn_is_guarded(tmp_path: Path) -> None:
     assert "the micro-batch isn't turned: " in words
 
 
-@pytest.mark.slow
 def test_where_a_script_halves_its_batch_by_itself_the_ladder_goes_on(tmp_path: Path) -> None:
     done, said, words = launched(tmp_path, "halves_its_batch.py", "--batch-size", "8192", "--width", "4096", memory="180MiB")
     assert done.returncode == 0 and said["status"] == "done", done.stderr
@@ -56,3 +55,37 @@ def test_where_a_script_halves_its_batch_by_itself_the_ladder_goes_on(tmp_path: 
     assert said["same_training"]["verdict"] == "same", words
     assert said["effective_batch"] == 8192
     assert said["rung"]["micro_batch"] * said["accumulation"] == 8192
+
+
+def test_what_the_first_trial_shows_makes_the_ladder_and_stays_a_trial_of_it(tmp_path: Path) -> None:
+    script = str(SCRIPTS / "batch_in_source.py")
+    said = answer(autofit("run", "--fit-only", "--json", "device=cpu", "device.memory=1GiB", "--", sys.executable, script, cwd=tmp_path))
+    assert said["status"] == "done" and len(said["trials"]) == 1 and "misread" not in said
+    assert (said["rung"]["micro_batch"], said["accumulation"], said["effective_batch"]) == (64, 1, 64)
+    recipe = yaml.safe_load((Path(said["run_dir"]) / "recipe.yaml").read_text())
+    assert recipe["trainer"]["args"]["spelled"] == {"micro_batch": "loader:batch_in_source.py:18", "accumulation": "outside"}
+    assert recipe["ladder"]["order"] == ["micro_batch"]
+
+
+SCRIPT = str(SCRIPTS / "can_not_be_accumulated.py")
+COMMAND = (sys.executable, SCRIPT, "--way", "no_loader", "--width", "8192", "--batch-size", "4096")
+DEVICE = ("device=cpu", "device.memory=360MiB")
+
+
+def test_where_only_another_batch_fits_the_end_says_which_and_launches_nothing(tmp_path: Path) -> None:
+    done = autofit("run", *DEVICE, "--json", "--", *COMMAND, cwd=tmp_path)
+    said = answer(done)
+    assert done.returncode == 3 and said["status"] == "no_rung_fits" and said["command"] is None
+    assert [trial["verdict"] for trial in said["trials"]] == ["out_of_memory", "altered"]
+    (could,) = said["could_fit"]
+    assert could["flag"] == "--allow-batch" and could["rung"]["micro_batch"] < 4096
+    words = " ".join(done.stderr.split())
+    assert "autofit run --allow-batch -- ..." in words and "is estimated to fit" in words and "for SGD" in words
+
+
+def test_a_person_may_accept_another_batch(tmp_path: Path) -> None:
+    done = autofit("run", "--fit-only", "--allow-batch", *DEVICE, "--json", "--", *COMMAND, cwd=tmp_path)
+    said = answer(done)
+    assert said["status"] == "done" and said["effective_batch"] < said["effective_batch_asked"] == 4096
+    assert said["accumulation"] == 1 and "ACCUMULATE" not in said["command"]
+    assert "goes down with the micro-batch" in done.stderr and "divide it by" in done.stderr

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import platform
+import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +15,13 @@ import pynvml
 import pytest
 
 from autofit_launcher.common.sizes import format_size, parse_size
+from autofit_launcher.engine.launch import above_trial
 from autofit_launcher.errors import BadInput, Fault
+from autofit_launcher.history.records import MemoryRecord
 from autofit_launcher.machine import devices, host
 from autofit_launcher.machine import nvml as nvml_module
-from autofit_launcher.machine.devices import Budget, find, settle, taken, used_bytes, wait_for
+from autofit_launcher.machine.devices import VARIABLE, VARIABLES, Budget, allocator_environment, find, settle, taken, used_bytes, wait_for
+from autofit_launcher.trainers.suite import cpu_budget
 from tests.helpers.nvml_stand_in import GIB, GONE, MIB, FakeCard, FakeNvml
 
 linux = pytest.mark.skipif(platform.system() != "Linux", reason="RLIMIT_DATA is Linux's")
@@ -495,3 +500,76 @@ def test_what_is_no_size_is_refused_with_the_reason(text: str | int, reason: str
 ])  # fmt: skip
 def test_sizes_are_written_for_people(size: int, text: str) -> None:
     assert format_size(size) == text
+
+
+# ---- what stays free, and how memory is allocated
+
+
+@pytest.mark.parametrize(
+    ("budget", "part", "cap", "words"),
+    [
+        (1000, 0.25, 750, "25%"),
+        (80, 0.25, 16, "64 MiB"),  # a quarter would be less than a run may differ from its trial by
+        (400, 0.05, 336, "64 MiB"),
+        (100, 0.0, 100, "0%"),  # none is asked
+    ],
+)
+def test_no_less_stays_free_than_two_processes_differ_by(budget: int, part: float, cap: int, words: str) -> None:
+    assert devices.cap_of(budget * MIB, part) == cap * MIB
+    assert devices.words(budget * MIB, part, kind="cpu") == words
+    assert devices.budget_for(cap * MIB, part) == budget * MIB
+
+
+def test_a_cards_headroom_is_a_part_of_it() -> None:
+    assert devices.budget_for(90 * MIB, 0.1, kind="cuda") == 100 * MIB and devices.words(100 * MIB, 0.1, kind="cuda") == "10%"
+
+
+@pytest.mark.parametrize(
+    ("trial", "run", "told"), [(229, 239, False), (229, 296, True), (4000, 4070, False), (4000, 4090, True), (0, 100, False)]
+)
+def test_what_two_processes_that_do_the_same_may_differ_by_is_no_run_above_its_trial(trial: int, run: int, told: bool) -> None:
+    memory = MemoryRecord(trial_peak_bytes=trial * MIB, run_peak_bytes=run * MIB, cap_bytes=8000 * MIB, budget_bytes=9000 * MIB)
+    assert above_trial(memory) is told
+
+
+CARD = replace(cpu_budget(), kind="cuda", index=2, uuid="GPU-1")
+
+
+@pytest.fixture(autouse=True)
+def _nothing_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+
+
+def test_a_card_is_named_by_its_uuid_and_has_segments_that_grow() -> None:
+    card = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": "GPU-1"}
+    assert allocator_environment(CARD) == {**card, VARIABLE: "expandable_segments:True"}
+
+
+def test_a_driver_that_can_not_map_them_gets_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """WSL below R615: CUDA driver error: device not ready (pytorch#192330)."""
+    wsl = replace(CARD, may_spill=True)
+    assert allocator_environment(wsl)[VARIABLE] == "expandable_segments:False"
+    monkeypatch.setenv(VARIABLE, "expandable_segments:True")
+    assert allocator_environment(wsl)[VARIABLE] == "expandable_segments:True", "the person says that theirs can"
+
+
+@pytest.mark.parametrize("variable", VARIABLES)
+def test_the_persons_own_allocator_settings_are_kept_in_the_one_variable_that_every_torch_reads(
+    monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    monkeypatch.setenv(variable, "max_split_size_mb:128")
+    assert allocator_environment(CARD)["PYTORCH_CUDA_ALLOC_CONF"] == "max_split_size_mb:128,expandable_segments:True"
+    monkeypatch.setenv(variable, "expandable_segments:False")
+    assert allocator_environment(CARD)["PYTORCH_CUDA_ALLOC_CONF"] == "expandable_segments:False"
+
+
+def test_arrow_reserves_no_gibibyte_of_a_cpu_budget() -> None:
+    """nanochat reads parquet: 1 GiB of its process's data was Arrow's own pool, and no rung fitted."""
+    grown = (
+        "import pyarrow; size = lambda: int(open('/proc/self/status').read().split('VmData:')[1].split()[0]); "
+        "before = size(); pyarrow.table({'a': list(range(10000))}); print(size() - before)"
+    )
+    env = {**os.environ, **allocator_environment(cpu_budget())}
+    said = subprocess.run([sys.executable, "-c", grown], env=env, capture_output=True, text=True, check=True).stdout
+    assert int(said) < 128 * 1024, f"{int(said) // 1024} MiB"

@@ -1,0 +1,110 @@
+"""A launch with trials that are stood in for: what it begins with, what its run owes, and that what it shows is written down."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from autofit_launcher.common.report import SAID_ACCUMULATION, UPDATES, Phase, TrialReport
+from autofit_launcher.common.sizes import MIB
+from autofit_launcher.engine import launch as engine
+from autofit_launcher.engine.launch import Launch
+from autofit_launcher.history.records import Status
+from autofit_launcher.ladder.rungs import Rung
+from autofit_launcher.ladder.same_training import SameTraining, unproven
+from autofit_launcher.ladder.verdict import Kind, Verdict
+from autofit_launcher.trainers.script.adapter import ScriptAdapter
+from autofit_launcher.trial import trial
+from autofit_launcher.trial.job import Job
+from autofit_launcher.trial.trial import Trial
+from tests.helpers import script
+from tests.helpers.few import Launches
+
+PROVEN, DIFFERS = SameTraining(), replace(SameTraining(), steps="differs by 3")
+
+
+def fit(place: Path, same: SameTraining, reckoned: dict[int, int]) -> Launch:
+    """Chosen is 16 x 2 of 32 x 1. ``reckoned``: rung -> steps in all, as the trainer told its trial."""
+    job = script.job(ScriptAdapter(script.recipe(ask={"micro_batch": 32, "accumulation": 1}, floor=8)), place)
+    trials = [
+        Trial(
+            rung=job.ladder.rungs[at], verdict=Verdict(kind=Kind.FITS, phase="train", why=""), seconds=1.0, folder=job.folder.trial(at),
+            report=TrialReport(facts={UPDATES: steps, SAID_ACCUMULATION: job.ladder.rungs[at].accumulation}),
+        )
+        for at, steps in reckoned.items()
+    ]  # fmt: skip
+    return Launch(job=job, trials=trials, chosen=next(one for one in trials if one.rung.index == 1), sames={1: same})
+
+
+@pytest.mark.parametrize(
+    ("same", "reckoned", "due"),
+    [
+        (PROVEN, {0: 40, 1: 41}, 40),
+        (PROVEN, {1: 41}, 41),  # a search led by a forecast may pass rung 0 by
+        (unproven("no time was left"), {0: 40, 1: 41}, 40),
+        (unproven("no time was left"), {1: 41}, None),
+        (DIFFERS, {0: 40, 1: 37}, None),
+    ],
+)
+def test_steps_are_due_by_the_asked_rung_or_by_one_that_makes_as_many(
+    tmp_path: Path, same: SameTraining, reckoned: dict[int, int], due: int | None
+) -> None:
+    found = fit(tmp_path, same, reckoned).due
+    assert (found.most if found is not None else None) == due
+
+
+FITS = 6
+"""The first of eight rungs that fits."""
+
+
+@pytest.fixture
+def launch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[int]]:
+    """Micro-batch 128 down to 1, each half of the one before. Gives the rungs as they were tried."""
+
+    def once() -> list[int]:
+        tried: list[int] = []
+
+        def run(job: Job, rung: Rung) -> trial.Trial:
+            tried.append(rung.index)
+            kind, need = Kind.FITS if rung.index >= FITS else Kind.OUT_OF_MEMORY, job.budget.cap_bytes * rung.micro_batch // 3
+            phase = Phase.DONE if kind is Kind.FITS else Phase.TRAIN
+            verdict = Verdict(kind=kind, phase=phase, why="", peak_bytes=min(need, job.budget.cap_bytes + MIB))
+            return trial.Trial(rung=rung, verdict=verdict, report=TrialReport(), seconds=1.0, folder=tmp_path)
+
+        monkeypatch.setattr(trial, "run", run)
+        trials = {"trial": {"proof_timeout_s": 0, "fresh": True}}  # what comes before it is looked at
+        adapter = ScriptAdapter(script.recipe(ask={"micro_batch": 128, "accumulation": 1}, more=trials))
+        result = Launch(job=script.job(adapter, tmp_path / "runs"))
+        engine.walk(result)
+        assert result.status is Status.DONE and result.chosen is not None and result.chosen.rung.index == FITS
+        return tried
+
+    return once
+
+
+def test_what_was_measured_leads_from_the_first_trial_on(launch: Callable[[], list[int]], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ScriptAdapter, "general", False)  # a trainer whose rung 0 is told like any other
+    assert launch()[0] == 0
+    assert launch() == [5, 6], "the failure just above the answer closes what asks more"
+
+
+def test_a_persons_own_words_are_tried_first_whatever_was_measured(launch: Callable[[], list[int]]) -> None:
+    launch()
+    assert launch() == [0, 5, 6]
+
+
+def test_what_is_shown_has_been_written_down(launches: Launches) -> None:
+    written = list[list[int]]()
+
+    def look(name: str) -> None:
+        record = json.loads((launches.folder / "record.json").read_text(encoding="utf-8"))
+        written.append([one["rung_index"] for one in record["trials"]] if name == "trial_ended" else [])
+
+    launches.heard.hears = look
+    fit = launches.fit()
+    assert written == [[0], [0, 1], [], []] and launches.heard.names == ["trial_ended", "trial_ended", "fitted", "finished"]
+    assert json.loads(fit.job.folder.record.read_text(encoding="utf-8")) == fit.as_record()
