@@ -54,5 +54,5 @@ def write(folder: Path, pid: int, *, steps: Sequence[dict[str, Any]], **more: An
     """What a twin's process leaves. ``more``: other than of one process that has come to its end."""
     place = folder / "records" / str(pid)
     place.mkdir(parents=True, exist_ok=True)
-    said = {"ended": "exit", "steps": steps, "rank": 0, "size": 1, "rows": ["a", "b"], "whole": 64, "ragged": False, **more}
+    said = {"ended": "exit", "steps": steps, "rank": 0, "size": 1, "rows": ["a", "b"], "whole": [64, 64], "ragged": False, **more}
     (place / "twin.json").write_text(json.dumps(said), encoding="utf-8")

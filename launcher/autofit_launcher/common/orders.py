@@ -29,6 +29,8 @@ ASKS_STACKS = 45
 """The signal at which it writes them: a real-time one, which neither schedulers nor libraries use."""
 LABELS = "AUTOFIT_LABELS"
 """Environment variable: the launch's folder of labels that a trial has scanned for all, each file under the path of where it belongs."""
+FAILED = "failed"
+"""A file in the folder of a twin whose command ended with another status than 0."""
 TEMPORARY = "AUTOFIT_TEMPORARY"
 """Environment variable: the folder, with a short path, for what a launcher's processes write for a moment. It goes with the launcher."""
 MALLOC_VARIABLE = "MALLOC_MMAP_THRESHOLD_"

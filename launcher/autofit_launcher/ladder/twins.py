@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
@@ -87,8 +87,8 @@ class Twin:
     """Digests of the rows in the order in which they were drawn."""
     at: Mapping[str, str] = field(default_factory=dict)
     """Data set and index in it -> digest of that row."""
-    whole: int | None = None
-    """Samples of a whole pass, by its loader's own length."""
+    whole: Sequence[int] = ()
+    """Samples of a whole pass, by its loader's own length: by its rows, and by its batches (TRL's GRPO gives one for each micro-batch)."""
     ragged: bool = False
     """A whole pass ends with a smaller optimizer step: the third is one."""
     unshown: bool = False
@@ -180,8 +180,9 @@ def _differences(first: Twin, other: Twin) -> Iterator[tuple[str, str]]:
     if far > STRAYED:  # a decay, or noise, by hand
         yield "gradient", f"something else than its optimizer changes its weights at every micro-batch (by {far:.1g} in a step at {got})"
     yield "samples", _samples(first, other)
-    if first.whole is not None and other.whole is not None and abs(first.whole - other.whole) >= first.samples:
-        yield "samples", f"a pass takes {other.whole} samples at {got}, {first.whole} at {asked}"
+    lengths = list(zip(first.whole, other.whole, strict=False))
+    if lengths and all(abs(one - two) >= first.samples for one, two in lengths):
+        yield "samples", f"a pass takes {lengths[0][1]} samples at {got}, {lengths[0][0]} at {asked}"
     alike = {place: row == other.at[place] for place, row in first.at.items() if place in other.at}
     if 0 < sum(alike.values()) < len(alike):  # TRL's KTO pairs prompts with other answers; where none is alike, all are drawn anew
         place = min(alike, key=alike.__getitem__).partition("-")[2]

@@ -17,7 +17,7 @@ from typing import Any
 
 from autofit_launcher.adapter.protocol import Adapter
 from autofit_launcher.common.activity import doing
-from autofit_launcher.common.orders import Orders
+from autofit_launcher.common.orders import FAILED, Orders
 from autofit_launcher.errors import BadInput
 from autofit_launcher.ladder import same_training
 from autofit_launcher.ladder.rungs import MICRO_BATCH, Rung, Value
@@ -128,8 +128,9 @@ class _Proving:
     def _other_layouts(self, found: Finding, twins: Sequence[Twin], layouts: Layouts) -> Layouts:
         """Layouts that may show what these don't: one row may be too few, or four too many; a loss may need several of a kind."""
         micro, least = layouts[0]
-        if micro == 4 and not all(one.steps for one in twins):
-            return [(4, least), (2, 2 * least)] if twins[0].steps else [(2, least), (1, 2 * least)]
+        seen = [one.updates > 2 or (one.steps and one.ended != "failed") for one in twins]
+        if micro == 4 and not all(seen):
+            return [(4, least), (2, 2 * least)] if seen[0] else [(2, least), (1, 2 * least)]
         return self._many(layouts) if found.why in SHOW_NOTHING else ()
 
     def _many(self, layouts: Layouts) -> Layouts:
@@ -245,6 +246,9 @@ def read(folder: Path, micro_batch: int, accumulation: int, ranks: int) -> list[
     """The twin that has run in ``folder``, as each of its ranks saw it."""
     empty = Twin(micro_batch=micro_batch, accumulation=accumulation, ranks=ranks)
     found = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("records/*/twin.json"))]
+    if (folder / FAILED).exists():
+        why = f"an error that it caught{_last_words(folder / 'log')}"
+        found = [{**one, "ended": "failed", "failure": why} if one["ended"] == "exit" else one for one in found]
     stepped = sorted((one for one in found if one["steps"]), key=lambda one: int(one["rank"]))
     if stepped and [(one["rank"], one["size"]) for one in stepped] != [(at, ranks) for at in range(ranks)]:
         return [replace(empty, why=f"{len(stepped)} processes made steps, and {ranks} were read of the command")] * ranks

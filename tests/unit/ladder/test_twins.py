@@ -139,9 +139,10 @@ def test_what_moves_beside_the_weights_with_every_micro_batch_is_different() -> 
 
 def test_other_lengths_are_told() -> None:
     assert certified(twin(4, 1, steps=8), other(steps=2)).steps == "differs: 2 optimizer steps are made at 1 x 4, 8 at 4 x 1"
-    asked, fewer = first(whole=64), other(whole=16)
+    asked, fewer = first(whole=(64, 64)), other(whole=(16, 16))
     assert certified(asked, fewer).samples == "differs: a pass takes 16 samples at 1 x 4, 64 at 4 x 1"
-    assert certified(asked, other(whole=62)).proven
+    assert certified(asked, other(whole=(62, 62))).proven
+    assert certified(asked, other(whole=(256, 64))).proven, "TRL's GRPO: each batch is given once for each micro-batch"
 
 
 def test_an_end_that_was_not_reached_proves_no_number_of_steps() -> None:

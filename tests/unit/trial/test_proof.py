@@ -15,6 +15,7 @@ from rich.console import Console
 from autofit_launcher.adapter.build import ladder_of
 from autofit_launcher.adapter.protocol import Asked, Correction, row_by_row
 from autofit_launcher.cli.launch_view import Display
+from autofit_launcher.common.orders import FAILED
 from autofit_launcher.common.report import Phase, PhaseUse, TrialReport
 from autofit_launcher.config.schema import Recipe
 from autofit_launcher.engine import launch as engine
@@ -290,8 +291,11 @@ def test_twins_that_can_not_be_run_to_their_end_are_told_and_stop_no_launch(erro
 
 
 @pytest.mark.parametrize(("micro", "layouts"), [(4, ("2 x 1", "1 x 2")), (1, ("4 x 1", "2 x 2"))])
-def test_where_four_rows_are_too_many_or_one_too_few_two_are_taken(micro: int, layouts: tuple[str, str], played: Play) -> None:
-    found, _ = played(lambda of: of.failed("out of memory") if of.micro == micro else of.same())
+@pytest.mark.parametrize("steps", [0, 1])
+def test_where_four_rows_are_too_many_or_one_too_few_two_are_taken(micro: int, layouts: tuple[str, str], steps: int, played: Play) -> None:
+    """At once, or in the second step, when an optimizer holds its moments: YOLO's lower rungs were refused then, for fewer steps."""
+    failed = {"steps": steps, "ended": "failed", "why": "out of memory"}
+    found, _ = played(lambda of: of.same(**failed) if of.micro == micro else of.same())
     assert found.same.proven and found.same.layouts == layouts
 
 
@@ -344,10 +348,16 @@ def test_what_a_twin_wrote_is_read_back(tmp_path: Path) -> None:
     write(tmp_path, 7, steps=[{"optimizer": 0, "rows": 4, "settings": [{"lr": "0.1"}], "weights": "w"}])
     (found,) = read(tmp_path, 4, 1, 1)
     assert found.steps == (Step(optimizer=0, rows=4, settings=({"lr": "0.1"},), weights="w"),) and found.ended == "exit"
-    assert found.rows == ("a", "b") and found.whole == 64
+    assert found.rows == ("a", "b") and found.whole == [64, 64]
     write(tmp_path, 8, steps=[{"optimizer": 0, "rows": 4, "settings": [], "against": {"apart": 0.5}}])
     assert read(tmp_path, 4, 1, 1)[0].why == "2 processes made steps, and 1 were read of the command"
     assert read(tmp_path / "none", 4, 1, 1)[0].why == "no optimizer of torch's made a step"
+    (tmp_path / "caught").mkdir()
+    write(tmp_path / "caught", 7, steps=[{"optimizer": 0, "rows": 4, "settings": []}])
+    (tmp_path / "caught" / "log").write_text("can't allocate memory\n", encoding="utf-8")
+    (tmp_path / "caught" / FAILED).touch()
+    (found,) = read(tmp_path / "caught", 4, 1, 1)
+    assert (found.ended, found.why) == ("failed", "an error that it caught (its last words: can't allocate memory)"), "Ultralytics' program"
     (tmp_path / "early").mkdir()
     (tmp_path / "early" / "log").write_text("Traceback\nModuleNotFoundError: No module named 'soundfile'\n\n", encoding="utf-8")
     assert "No module named 'soundfile'" in read(tmp_path / "early", 4, 1, 1)[0].why

@@ -81,8 +81,8 @@ class Rows:
         """Data set and index in it -> digest of the row that was first there."""
         self._known: dict[int, list[int]] = {}
         """Number of a data set -> the number by which each row's draws are seeded."""
-        self.whole: dict[int, int] = {}
-        """Data set -> samples of a whole pass, by its sampler's own length."""
+        self.whole: dict[int, tuple[int, int]] = {}
+        """Data set -> samples of a whole pass, by its sampler's own length, and by its batches, each taken for a micro-batch."""
         self.ragged: dict[int, bool] = {}
         """Data set -> whether such a pass ends with a smaller optimizer step."""
         self.sharing: dict[int, int] = {}
@@ -125,7 +125,7 @@ class Rows:
         ragged = any(self.ragged.get(one) for one in trained)
         return {
             "rows": self.digests[:4096], "at": {at: row for at, row in self._at.items() if int(at.partition("-")[0]) in trained},
-            "whole": next((self.whole[one] for one in trained if one in self.whole), None),
+            "whole": next((self.whole[one] for one in trained if one in self.whole), ()),
             "ragged": ragged and self._told.ends, "unshown": ragged and not self._told.ends,
         }  # fmt: skip
 
@@ -182,7 +182,8 @@ class Rows:
             step = self._told.samples  # unless each rank takes the batch of all of them
             step = min(max(batches.batch_size * self._told.accumulation, step), step * ranks)
             asked = self._told.whole_batch * step // self._told.samples
-            whole = self.whole[number] = len(batches.sampler)
+            whole = len(batches.sampler)
+            self.whole[number] = whole, len(batches) * (self._told.samples // self._told.accumulation)
             left = whole // shared % asked if whole > asked * shared and not batches.drop_last else 0
             self.ragged[number] = bool(left)
             part = min(max(round(step * left / asked), 1), step - 1) if left and self._told.ends else step

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from autofit_launcher.common import procfs
-from autofit_launcher.common.orders import TEMPORARY, Orders
+from autofit_launcher.common.orders import FAILED, TEMPORARY, Orders
 from autofit_launcher.common.report import Phase, TrialReport
 from autofit_launcher.inside.caches import CACHES, separate
 from autofit_launcher.inside.plainly import OVERLAY, started
@@ -50,7 +50,8 @@ def _run(orders: Orders, twin: dict[str, Any], place: Path, *, limit_s: float) -
     with (place / "log").open("wb") as log:
         child = started(own, place, env, temporary=temporary, log=log, budget_only=True, same=twin["told"])
     with contextlib.suppress(subprocess.TimeoutExpired):
-        child.wait(limit_s)
+        if child.wait(limit_s):
+            (place / FAILED).touch()
     _end(child)
     for left in (place / OVERLAY, place / CACHES, Path(temporary)):
         shutil.rmtree(left, ignore_errors=True)
