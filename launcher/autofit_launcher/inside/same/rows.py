@@ -73,8 +73,8 @@ class Rows:
 
     def __init__(self, rest: Rest, told: TwinOrders) -> None:
         self._rest, self._told = rest, told
-        self._datasets: list[Any] = []
-        """Data sets, held so that no identity comes twice."""
+        self._datasets: dict[int, Any] = {}
+        """Identity of a data set -> it, held so that none comes twice."""
         self.drawn: dict[int, list[str]] = {}
         """Data set, numbered as they come -> digests of its rows."""
         self._at: dict[str, str] = {}
@@ -95,11 +95,8 @@ class Rows:
         """Digests of the rows of the model's inputs, where no loader gave any."""
 
     def number(self, dataset: Any) -> int:
-        for at, known in enumerate(self._datasets):
-            if known is dataset:
-                return at
-        self._datasets.append(dataset)
-        return len(self._datasets) - 1
+        self._datasets.setdefault(id(dataset), dataset)
+        return list(self._datasets).index(id(dataset))
 
     def backward(self) -> None:
         """A backward pass begins: the batch that came last is trained on."""
