@@ -360,7 +360,8 @@ def recorded(launch: Launch) -> Iterator[None]:
         raise
     finally:
         launch.job.folder.forget_cache()
-        reuse.ended(launch.reuse)
+        if launch.status is not Status.OTHER_TRAINING:
+            reuse.ended(launch.reuse)
         launch.waits_for = ""
         launch.told().finished(launch)
 

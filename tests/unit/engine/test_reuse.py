@@ -17,6 +17,7 @@ from autofit_launcher.engine import launch, prepare, reuse
 from autofit_launcher.engine.launch import Launch
 from autofit_launcher.errors import Interrupted
 from autofit_launcher.history import digests, kept_fits
+from autofit_launcher.history.records import Status
 from autofit_launcher.history.runs import run_in
 from autofit_launcher.trial import trial
 from autofit_launcher.trial.trial import Trial
@@ -161,6 +162,12 @@ def test_a_launch_that_is_killed_with_autofit_itself_takes_its_fit_along(launche
     assert launches.tried == [8, 4]
     launches.fit()
     assert not launches.tried, "it was proven anew"
+
+
+def test_a_fit_whose_run_was_another_training_is_not_kept(launches: Launches, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launch, "_hold_to_what_was_due", lambda launch: setattr(launch, "status", Status.OTHER_TRAINING))
+    launches.train()
+    assert not kept_fits.everything() or not launches.looks().record.used
 
 
 def test_a_launch_that_is_killed_after_it_has_proven_a_fit_anew_leaves_none_behind(
