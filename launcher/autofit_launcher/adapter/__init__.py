@@ -9,7 +9,7 @@ from autofit_launcher.adapter.commands import Checkpoint, Command, Inputs, Trial
 from autofit_launcher.adapter.log_line import LogLine, TrainerWords
 from autofit_launcher.adapter.progress import Progress
 from autofit_launcher.adapter.protocol import FIRST, Adapter, Asked, Correction, RunStart, Saved, Weights, WheelSpec, row_by_row
-from autofit_launcher.adapter.recognised import Belief, Doubt, Understood, typed
+from autofit_launcher.adapter.recognised import Belief, Understood, typed
 from autofit_launcher.common import checkpoint_files
 from autofit_launcher.common.report import TrialReport
 from autofit_launcher.config.schema import DeviceRules, LadderRules, Recipe, TrainerRules, TrialRules, WheelRule
@@ -32,7 +32,6 @@ __all__ = [
     "Command",
     "Correction",
     "DeviceRules",
-    "Doubt",
     "Fault",
     "Finding",
     "Inputs",

@@ -86,8 +86,6 @@ class Inputs:
     """Files and folders of training data; everything in a folder counts."""
     models: Mapping[str, Path | None] = field(default_factory=dict)
     """Model of the ladder -> its file or folder; None if it isn't on this machine yet."""
-    texts: Sequence[Path] = ()
-    """Files of settings, compared by content."""
     code: Sequence[Path] = ()
     """Files and folders of the user's own code."""
     written: Sequence[Path] = ()

@@ -27,25 +27,14 @@ class Belief:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Doubt:
-    """A setting that could mean two things, or whose meaning isn't known."""
-
-    wheel: str
-    text: str
-    """Words for people: what is in doubt, and what to type to settle it."""
-
-    def __str__(self) -> str:
-        return self.text
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Understood:
     """A command as far as it is understood, in the form of a recipe that asks for the same."""
 
     adapter: str
     words: tuple[str, ...]
     beliefs: tuple[Belief, ...] = ()
-    doubts: tuple[Doubt, ...] = ()
+    doubt: str = ""
+    """The reason why its batch isn't known, and what to type to settle it; empty where it is, or the first trial shows it."""
     groups: tuple[str, ...] = ()
     """Options of configuration groups that the recipe builds on, as ``group: option``."""
     ask: Mapping[str, Any] = field(default_factory=dict)

@@ -20,7 +20,7 @@ from autofit_launcher.adapter.recognised import Understood, checkpointed, giving
 from autofit_launcher.adapter.registry import adapters, load_adapter
 from autofit_launcher.cli.call import Call
 from autofit_launcher.common.activity import doing
-from autofit_launcher.errors import PLACE, BadInput, Fault, refusal
+from autofit_launcher.errors import PLACE, refusal
 
 _refused = partial(refusal, key=PLACE)
 
@@ -38,9 +38,6 @@ def of_call(call: Call) -> Understood:
     what = "understood of the command:" if general else f"understood as a training by {understood.adapter}:"
     if understood.beliefs:
         call.terminal.say(what, *(f"  {one.wheel:<16} {as_text(one.value):<8} {one}" for one in understood.beliefs))
-    for doubt in understood.doubts:
-        if str(doubt) != understood.args.get("unturned"):  # the launch says that itself
-            call.terminal.say(f"  in doubt: {doubt}")
     understood = checkpointed(understood) if "--checkpointing" in call.flags else understood
     return giving_up(understood, [name for name in call.flags.get("--give-up", "").split(",") if name])
 
@@ -108,12 +105,9 @@ def _refuse_unreadable(words: Sequence[str]) -> None:
 
 def refuse_doubts(understood: Understood, *, overrides: Sequence[str]) -> None:
     """Raises BadInput where the batch is not known and ``overrides`` don't say it either: nothing could be tried."""
-    doubts = [doubt for doubt in understood.doubts if doubt.wheel == "micro_batch"]
-    if not doubts or any(word.lstrip("+").startswith("ask.micro_batch=") for word in overrides):
-        return
-    refuse_program(understood)
-    cures = [f"{str(doubt).rstrip('.')}{'' if str(doubt).endswith('...') else '.'}" for doubt in doubts]
-    raise BadInput([Fault(key=PLACE, found="it isn't clear what its settings mean", cure=cure) for cure in cures])
+    if understood.doubt and not any(word.lstrip("+").startswith("ask.micro_batch=") for word in overrides):
+        refuse_program(understood)
+        raise _refused("it isn't clear what its settings mean", understood.doubt)
 
 
 def refuse_program(understood: Understood) -> None:
@@ -182,7 +176,6 @@ def _head(understood: Understood, name: str) -> Iterator[str]:
     yield "# @package _global_"
     yield f"# What autofit understood of: {command}"
     yield from (f"#   {belief.wheel:<16} {as_text(belief.value):<10} {_on_one_line(belief)}" for belief in understood.beliefs)
-    yield from (f"#   in doubt: {_on_one_line(doubt)}" for doubt in understood.doubts)
     yield from ("#", f"# Launch:   autofit train recipe={name}", "defaults:")
     yield from (f"  - override /{group}" for group in understood.groups)
     yield from ("  - _self_", "", f"summary: {as_text(f'`{command[:100]}`')}")

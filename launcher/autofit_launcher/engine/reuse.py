@@ -261,9 +261,8 @@ def _place(word: str) -> Path | None:
 def _inputs(inputs: Inputs) -> dict[str, str]:
     data = {"data": digests.files(*inputs.data)} if inputs.data else {}
     models = {f"model {name}": digests.files(path) if path is not None else NOT_HERE for name, path in inputs.models.items()}
-    texts = {f"file {path}": digests.content(path) for path in inputs.texts}
     code = {"code": digests.files(*inputs.code, suffixes=CODE, without=inputs.written)} if inputs.code else {}
-    return {**data, **models, **texts, **code, **inputs.more}
+    return {**data, **models, **code, **inputs.more}
 
 
 def _programs(inputs: Inputs, *, without: Path) -> dict[str, str]:

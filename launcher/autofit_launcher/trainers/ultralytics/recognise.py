@@ -16,7 +16,7 @@ from typing import Any
 
 from autofit_launcher.adapter.commands import script_among
 from autofit_launcher.adapter.python_source import files_of
-from autofit_launcher.adapter.recognised import Belief, Doubt, Understood, typed
+from autofit_launcher.adapter.recognised import Belief, Understood, typed
 from autofit_launcher.common import interpreter
 from autofit_launcher.errors import PLACE, refusal
 from autofit_launcher.machine import process
@@ -62,13 +62,12 @@ def understand(words: Sequence[str]) -> Understood | None:
 
 def _understood(words: Sequence[str], asked: Mapping[str, Any], args: Mapping[str, Any], *, source: str) -> Understood:
     said = {name: asked[name] for name in _WHEELS if asked.get(name) is not None}
-    device, batch, doubts = _device(asked.get("device")), said.get("batch"), []
+    device, batch, doubt = _device(asked.get("device")), said.get("batch"), ""
     if isinstance(said.get("multi_scale"), bool):
         said["multi_scale"] = float(said["multi_scale"])  # true is a whole one
     if not isinstance(batch, int) or isinstance(batch, bool) or batch < 1:
         cure = f"say the batch you want, as in autofit run ask.micro_batch=32 -- {shlex.join(words)}"
-        text = f"batch={said.pop('batch', None)!r} is Ultralytics' own guess ({source}): {cure}"
-        doubts.append(Doubt(wheel="micro_batch", text=text))
+        doubt = f"batch={said.pop('batch', None)!r} is Ultralytics' own guess ({source}): {cure}."
     ask, beliefs = {}, []
     for name, value in said.items():
         cards = device.get("cards", ()) if name == "batch" else ()
@@ -80,7 +79,7 @@ def _understood(words: Sequence[str], asked: Mapping[str, Any], args: Mapping[st
         adapter="ultralytics",
         words=tuple(words),
         beliefs=tuple(beliefs),
-        doubts=tuple(doubts),
+        doubt=doubt,
         groups=("trainer: ultralytics",),
         ask={**ask, "checkpointing": False},
         args=dict(args),
