@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from autofit_launcher.common.report import LEFT_AFTER
 from autofit_launcher.trainers.lightning.inside import hooks as lightning
 
 
@@ -41,6 +42,25 @@ def test_a_pass_is_as_long_as_the_wanted_steps(automatic: bool, by_trainer: int,
     trainer.fit(SimpleNamespace(automatic_optimization=automatic))
     assert trainer.limit_train_batches == batches
     assert list(facts.values()) == ([] if said is None else [said])
+
+
+@pytest.mark.parametrize(("limit", "left"), [(5, 5), (20, 0), (0.25, None)])
+def test_batches_of_a_pass_that_the_trainer_limits_are_told(limit: float, left: int | None) -> None:
+    """As many micro-batches have fewer samples; a part of the data has as many."""
+    facts: dict[str, Any] = {}
+    told, nothing = SimpleNamespace(swallowed=False), lambda *_, **__: None
+    recorder = SimpleNamespace(fact=lambda **found: facts.update(found), observed={}, told=told, measured=nothing, observe=nothing)
+    session: Any = SimpleNamespace(
+        open=nothing, training=nothing, wanted=3, wanted_validation=2, told=1, recorder=recorder, micro_batches=[],
+        arrives=SimpleNamespace(given=nothing, trains=nothing), orders=SimpleNamespace(payload={}),
+    )  # fmt: skip
+    lightning.install(session, module := SimpleNamespace(Trainer=type("Fresh", (Trainer,), {"fit": lambda *_: None}), Callback=object))
+    trainer = module.Trainer(1)
+    trainer.limit_train_batches = limit
+    trainer.fit(SimpleNamespace(automatic_optimization=True))
+    trainer.train_dataloader = type("Loader", (), {"batch_size": 4, "__len__": lambda _: 10})()
+    trainer.callbacks[-1].on_train_batch_start(trainer, None, None, 0)
+    assert facts.get(LEFT_AFTER) == left
 
 
 AS_IT_IS: dict[str, Any] = {"accumulation": 4, "batches": 1.0, "epochs": 3, "steps": -1}

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from autofit_launcher.common.report import MICRO_BATCHES, PASS_SAMPLES
+from autofit_launcher.common.report import LEFT_AFTER, MICRO_BATCHES, PASS_SAMPLES
 from autofit_launcher.ladder.verdict import Kind
 from autofit_launcher.trainers.script.adapter import ScriptAdapter
 from autofit_launcher.trainers.suite import cpu_budget, snapshot
@@ -183,6 +183,23 @@ def test_what_libraries_write_in_native_code_is_found_again_and_touches_nothing(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("words", "left"),
+    [
+        (("--batches", "15"), 15),
+        (("--samples", "320"), 20),
+        ((), 0),
+        (("--beside", "160"), 0),
+        (("--batches", "15", "--validate-every", "10"), 15),
+    ],
+    ids=["batches", "samples", "all", "another's", "validates"],
+)
+def test_batches_after_which_a_script_leaves_its_passes_are_counted(tmp_path: Path, words: tuple[str, ...], left: int) -> None:
+    done = tried("leaves_its_pass", tmp_path, *words, rung=2)
+    assert fits(done) and done.report.facts[LEFT_AFTER] == left
+
+
+@pytest.mark.slow
 def test_a_script_without_validation_fits_and_says_so(tmp_path: Path) -> None:
     done = tried("never_validates", tmp_path)
     assert fits(done) and said(done, "never validates")
@@ -264,7 +281,7 @@ def test_what_a_trial_did_not_reach_is_named_and_a_batch_that_grows_late_is_what
     done = tried("late_phase", tmp_path, "--late", "grows", rung=1)
     assert fits(done) and done.report.observed["micro_batch"] == 32 and done.report.facts[MICRO_BATCHES] == [32, 128]
     assert said(done, "the script changes its batch itself: 32, then 128 samples")
-    assert [note for note in done.report.notes if "not run" in note] == ["not run in the trial: late_phase.py:51-52, behind `if best > 2`"]
+    assert [note for note in done.report.notes if "not run" in note] == ["not run in the trial: late_phase.py:54-55, behind `if best > 2`"]
 
 
 def test_predictions_kept_in_validation_are_kept_for_the_whole_set(tmp_path: Path) -> None:

@@ -58,7 +58,8 @@ class Progress:
         if later is None:
             return self
         said = self._of_epochs(later)
-        if later.phase == VALIDATE or self._another_pass(later):
+        without_words = later.epoch is None and self.steps and later.steps and later.steps < self.steps  # a shorter bar than training's
+        if later.phase == VALIDATE or without_words:
             said["phase"] = VALIDATE
         elif later.step is not None:
             starts_anew = self.step is not None and later.step < self.step
@@ -80,10 +81,6 @@ class Progress:
             if later.epoch == said.get("epochs", self.epochs):
                 said["epochs"] = said["epoch"]
         return said
-
-    def _another_pass(self, later: Progress) -> bool:
-        """Tells whether a later line is a bar without words, shorter than training's, which belongs to a validation."""
-        return bool(later.epoch is None and self.steps and later.steps and later.steps < self.steps)
 
 
 _NUMBER = r"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|nan|inf(?:inity)?)"

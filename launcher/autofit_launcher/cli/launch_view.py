@@ -165,8 +165,8 @@ class Display(Screen):
             self._line("optimizer steps", f"{steps.made}, as due by {steps.due.by}")
         elif steps is not None:
             self._line("optimizer steps", steps.line, "red" if steps.otherwise else "dim")
-        elif made is not None and rung is not None and not rung.index and fit.attempts[-1].checkpoint is None:
-            other = fit.due if fit.due and not fit.due.least <= made <= fit.due.most else None
+        elif made is not None and fit.attempts[-1].checkpoint is None:
+            other = due if (due := fit.due()) and not due.least <= made <= due.most else None
             itself = f"; {other.words} would be {other.by}: the command's own doing" if other else ""
             self._line("optimizer steps", f"{made}{itself}")
         if rung is not None and chosen is not None and rung.index != chosen.rung.index and (short := fit.certificate(rung).unproven):

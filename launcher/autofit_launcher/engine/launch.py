@@ -45,7 +45,7 @@ from autofit_launcher.history.records import (
 )
 from autofit_launcher.ladder import same_training, search
 from autofit_launcher.ladder.rungs import AS_ASKED, MICRO_BATCH, Ladder, Rung
-from autofit_launcher.ladder.same_training import GIVEN_UP, PROVEN, SameTraining, as_asked, unproven, with_steps
+from autofit_launcher.ladder.same_training import COUNTED, GIVEN_UP, PROVEN, SameTraining, as_asked, unproven, with_steps
 from autofit_launcher.ladder.search import Tried, estimates
 from autofit_launcher.ladder.verdict import Kind, Verdict
 from autofit_launcher.machine import devices, process
@@ -208,12 +208,10 @@ class Launch:
         peaks = {"trial_peak_bytes": tried.verdict.peak_bytes if tried else 0, "run_peak_bytes": self.outcome.peak_bytes}
         return MemoryRecord(**peaks, cap_bytes=budget.cap_bytes, budget_bytes=budget.budget_bytes)
 
-    @property
-    def due(self) -> same_training.Due | None:
-        """Optimizer steps of the asked training; None where they aren't known, or the run's rung gives some up. Where the asked rung wasn't
-        tried, one that was proven to make as many tells them."""
-        rung = self.rung
-        if rung is None or rung.effective_batch != self.job.ladder.effective_batch:
+    def due(self, rung: Rung | None = None) -> same_training.Due | None:
+        """Returns the optimizer steps of the asked training; None where they aren't known, or the run's rung, or this one, gives some up.
+        Where the asked rung wasn't tried, one that was proven to make as many tells them."""
+        if (rung := rung or self.rung) is None or rung.effective_batch != self.job.ladder.effective_batch:
             return None
         steps = self.certificate(rung).steps
         asked = self.trial_of(0) or (self.trial_of(rung.index) if steps == PROVEN else None)
@@ -673,8 +671,10 @@ def _prove(launch: Launch, rung: Rung, job: Job) -> Proof:
     if twins and job is not launch.job and (before := launch.same) is not None:
         notes = [*before.notes, *(note for note in same.notes if note not in before.notes)]
         same = replace(same, cure={**before.cure, **same.cure}, notes=tuple(notes))
-    launch.same, launch.refused = same, found.refused or launch.refused
     launch.sames[rung.index] = same
+    if same.counted and launch.due(rung) is None:
+        same = launch.sames[rung.index] = replace(same, steps=same.steps.removesuffix(COUNTED))
+    launch.same, launch.refused = same, found.refused or launch.refused
     launch.told().proven(rung, same, found.refused)
     return replace(found, same=same)
 
@@ -774,7 +774,7 @@ def _attempt(launch: Launch, begin: _Start, *, show: tuple[Shows, Shows]) -> Run
     child = run.start(job, command, files, show=show)
     try:
         heard = replace(job, say=launch.deviated)
-        outcome = run.follow(heard, child, attempt, base_bytes=chosen.report.base_bytes, due=launch.due)
+        outcome = run.follow(heard, child, attempt, base_bytes=chosen.report.base_bytes, due=launch.due())
     except (Interrupted, KeyboardInterrupt):
         launch.note(ended=Ended.INTERRUPTED, seconds=time.time() - attempt.began)
         raise
@@ -793,7 +793,7 @@ def _attempt(launch: Launch, begin: _Start, *, show: tuple[Shows, Shows]) -> Run
 def _hold_to_what_was_due(launch: Launch) -> None:
     """Compares the optimizer steps of a finished run below the asked rung with those of the asked training. One that was resumed from a
     checkpoint isn't compared: it made some steps before."""
-    outcome, rung, due = launch.outcome, launch.rung, launch.due if launch.rung is not None and launch.rung.index else None
+    outcome, rung, due = launch.outcome, launch.rung, launch.due() if launch.rung is not None and launch.rung.index else None
     if outcome is None or outcome.optimizer_steps is None or due is None or rung is None or launch.attempts[-1].checkpoint is not None:
         return
     same, times = launch.certificate(rung), rung.accumulation / launch.job.ladder.asked.accumulation

@@ -54,9 +54,6 @@ class KeptFit(RecordPart):
     same: SameTraining
     """The certificate of the chosen rung."""
 
-    def holds_at(self, cap_bytes: int) -> bool:
-        return self.least_cap_bytes <= cap_bytes <= self.most_cap_bytes
-
     @property
     def caps(self) -> str:
         """The caps for which it is valid, in words."""
@@ -98,7 +95,7 @@ class KnownFits(RecordPart):
             return f"a run of the same launch failed at rung {newest.rung_index} on {day(newest.at)}: {newest.why}"
         if self.taken_by:
             return f"{self.taken_by} relies on it just now, or was killed together with autofit, for an unknown reason"
-        if self.fit is not None and not self.fit.holds_at(cap_bytes):
+        if self.fit is not None and not self.fit.least_cap_bytes <= cap_bytes <= self.fit.most_cap_bytes:
             return f"the cap is {format_size(cap_bytes)}, and the fit of {day(self.fit.made)} holds {self.fit.caps}"
         return self.fit or ""
 

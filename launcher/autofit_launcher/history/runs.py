@@ -250,12 +250,8 @@ def newest() -> Path:
     """The run that was launched last. Raises BadInput if there is none."""
     if not (runs := list(below(ROOT))):
         raise refusal("there is no run here", "Name its folder.", where=str(ROOT))
-    return max(runs, key=_touched).resolve()
-
-
-def _touched(path: Path) -> float:
-    """Tells when something last happened in a run, in seconds since 1970; a report that is written later is nothing that happened."""
-    return files.written_at(RunFolder(path).record) or path.stat().st_mtime
+    touched = {path: files.written_at(RunFolder(path).record) or path.stat().st_mtime for path in runs}  # not by a later report
+    return max(runs, key=touched.__getitem__).resolve()
 
 
 def below(root: Path, *, levels: int = 2) -> Iterator[Path]:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from ..common.orders import LEAST_VALIDATION
-from ..common.report import DRAWN_BATCH, PASS_SAMPLES, Phase
+from ..common.report import DRAWN_BATCH, LEFT_AFTER, PASS_SAMPLES, Phase
 from . import worst
 from .gathered import JOINED, LEAST_HELD, Gathered
 from .part import world_size
@@ -26,7 +26,7 @@ SHORT_REST_S = 4.0
 LEAST_LIVE = 5
 """Looks at what is live that a growth is read from."""
 ENDLESS = 1000
-"""Batches of a fast-forwarded pass whose length nobody knows."""
+"""Batches of a fast-forwarded pass whose length nobody knows, and for which one is followed to where the script leaves it."""
 
 
 class Passes:
@@ -35,25 +35,21 @@ class Passes:
     def __init__(self) -> None:
         self.open: list[TrialPass] = []
         self.begun: Counter[str] = Counter()
-        self.backwards = 0
-        """Backward passes, stubs among them."""
+        self.backwards = self.ended = 0
+        """Backward passes, stubs among them; training passes that came to their end."""
         self._ran_at = -1
         self.again: weakref.WeakSet[Any] = weakref.WeakSet()
         """Loaders of which a validation pass was seen at the script's end, beside what the one before had left: one batch of theirs is
         enough from there on."""
         self.replay: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
         """Loader -> the training batch that fast-forward gives."""
-        self.told = False
-        """True: it was said how many samples a training pass has."""
+        self.followed = False
+        """True: a stubbed training pass was followed to where the script left it, or for long enough."""
 
     def seen_through(self) -> None:
         """The script went on without asking for more: the last batch that a validation was given is through."""
         for one in self.open:
             one.through()
-
-    def evaluating(self) -> bool:
-        """Tells whether a validation pass is open."""
-        return any(one.kind == "eval" for one in self.open)
 
     def all_train(self) -> None:
         """A backward pass came: what is open with gradients is training, whatever mode the model is in."""
@@ -80,12 +76,12 @@ class TrialPass:
         self._instrument, self._passes, self._loader, self._plain = instrument, instrument.passes, loader, plain
         self._real: Any = None
         self.kind = ""
-        self._number = self._served = 0
-        """Number of this pass among those of its kind in the process; number of batches given."""
+        self._number = self._served = self._taken = 0
+        """Number of this pass among those of its kind in the process; number of batches given, and of those with a backward pass."""
         self._trained = self.ran = False
         """A backward pass followed one of its batches; a model ran without gradients before that."""
-        self._backwards = 0
-        """Number of backward passes done when it gave its last batch."""
+        self._backwards = self._others = 0
+        """Number of backward passes done, and of training passes ended, when it gave its last batch."""
         self._in_hand = False
         """A validation batch was given, and the script hasn't come back for another yet."""
         self._began = 0.0
@@ -117,9 +113,10 @@ class TrialPass:
             self._bears_an_end = _bears_an_end(sys._getframe(1))
             self._whole = self._instrument.settings.mode == "full" or not self._bears_an_end
         self._trained = self._trained or not self.waits()
+        self._taken += self._served > 0 and not self.waits()
         if self.ran and not self._trained:
             self.kind, self.ran, self._in_hand = "eval", False, True
-        self._backwards = self._passes.backwards
+        self._backwards, self._others = self._passes.backwards, self._passes.ended
         return self._next_eval() if self.kind == "eval" else self._next_train()
 
     def waits(self) -> bool:
@@ -133,6 +130,8 @@ class TrialPass:
         largest = max(roots, key=lambda root: sum(p.numel() for p in root.parameters()), default=None)
         switched = largest is not None and not largest.training and not self._instrument.trains_in_eval_mode
         self.kind = "eval" if not torch.is_grad_enabled() or switched else "train"
+        for one in [one for one in self._passes.open if one._loader is self._loader and one.kind == self.kind == "train"]:
+            one._left()
         self._passes.begun[self.kind] += 1
         self._number = self._passes.begun[self.kind]
         if self.kind == "train" and self._instrument.phase is Phase.TRAIN_AGAIN:
@@ -214,9 +213,33 @@ class TrialPass:
         """Tells whether this pass never ends by itself: it is only replayed, since whoever asks for its batches counts on more."""
         return not self._bears_an_end if self._length() == ENDLESS else worst.endless(self._loader, self._instrument)
 
+    def _left(self) -> None:
+        """The script has begun anew before this pass was over: it counts batches itself, unless it takes one at a time, or as many as
+        another loader has."""
+        self._passes.open.remove(self)
+        if (taken := self._taken + (not self.waits())) > 1 and self._others == self._passes.ended:
+            self._ended_after(taken)
+
+    def _ended_after(self, batches: int) -> None:
+        """Says after how many batches the script has left this pass; 0: after all of them."""
+        assert self._instrument.recorder is not None
+        self._instrument.recorder.fact(**{LEFT_AFTER: batches})
+        self._passes.followed = self._passes.followed or self._instrument.forwarding
+
+    def _follows(self) -> bool:
+        """Tells whether this stubbed pass goes on to its length, or to where the script leaves it."""
+        instrument, passes = self._instrument, self._passes
+        unknown = self._whole or instrument.varies or self._length() == ENDLESS or instrument.together.ranks is not None
+        if passes.followed or unknown or not instrument.forwarding or self._loader not in passes.replay:
+            return False
+        passes.followed = self._served >= min(self._length(), ENDLESS)
+        return not passes.followed
+
     def _done(self) -> bool:
         """Tells whether all that is wanted of a training pass was given."""
         instrument = self._instrument
+        if self._follows():
+            return False
         if instrument.phase is Phase.FINISH and instrument.forwarding:
             return self._served >= (self._length() if self._whole or instrument.varies else 1)
         if instrument.phase is Phase.TRAIN_AGAIN or instrument.validated:
@@ -262,8 +285,7 @@ class TrialPass:
         samples, batches = worst.length(getattr(self._loader, "dataset", None)), worst.length(self._loader)
         if self.kind == "train" and samples and self._instrument.phase is Phase.TRAIN:
             recorder.measured(train_samples=samples)
-            if (whole := worst.of_a_pass(self._loader)) and not self._passes.told:
-                self._passes.told = True
+            if (whole := worst.of_a_pass(self._loader)) and PASS_SAMPLES not in recorder.told.facts:
                 recorder.fact(**{PASS_SAMPLES: whole * world_size()})  # a step takes as many of each process
         if self.kind == "eval" and batches and self._instrument.proven:
             recorder.measured(validation_batches_total=batches)
@@ -277,6 +299,7 @@ class TrialPass:
         except StopIteration:
             if trains:
                 instrument.ran_out()
+                self._ended_after(0)
             self._close()
             raise
         except Exception as error:
@@ -304,7 +327,9 @@ class TrialPass:
         instrument.arrives.trains(self._loader)
 
     def _end(self) -> Any:
-        """Ends the pass early."""
+        """Ends the pass early, or where it would have ended."""
+        if self.kind == "train" and ENDLESS != self._length() <= self._served:
+            self._ended_after(0)
         if self._real is not None and hasattr(self._real, "_shutdown_workers") and not self._loader.persistent_workers:
             self._real._shutdown_workers()
         self._close()
@@ -317,6 +342,7 @@ class TrialPass:
             self._passes.open.remove(self)
         self._instrument.together.has_no_wish(self.kind)
         if self.kind == "train":
+            self._passes.ended += 1
             self._instrument.pass_ended()
             return
         if self._instrument.phase is Phase.FINISH:

@@ -23,7 +23,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -172,24 +172,14 @@ def _followed(child: subprocess.Popen[bytes], records: Path, orders: Orders) -> 
         if time.monotonic() - failed_since > LATE_S:
             ended = True
             _end(child)
-        furthest = _furthest(reports)
+        furthest = max(reports, key=lambda report: list(Phase).index(Phase(report.phase)), default=None)
         if furthest is not None and furthest.phase not in (shown, Phase.DONE):
             shown = furthest.phase
             furthest.write(orders.report_path)
-        elif (now := _beat(records)) != beat:
+        elif (now := max((path.stat().st_mtime_ns for path in records.glob("*/report.json")), default=0)) != beat:  # it trains or validates
             beat = now
             with contextlib.suppress(OSError):
                 os.utime(orders.report_path)
-
-
-def _furthest(reports: Iterable[TrialReport]) -> TrialReport | None:
-    """Returns the report of the process which has come furthest."""
-    return max(reports, key=lambda report: list(Phase).index(Phase(report.phase)), default=None)
-
-
-def _beat(records: Path) -> int:
-    """Returns when a process of the command was last seen to train or validate, in nanoseconds; 0: never."""
-    return max((path.stat().st_mtime_ns for path in records.glob("*/report.json")), default=0)
 
 
 def _out_of_reach(pid: int) -> str:

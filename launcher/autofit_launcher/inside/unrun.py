@@ -95,7 +95,9 @@ def _called(node: ast.AST, kind: str) -> str:
 
 def _would_be_heard(node: ast.AST, names: set[str]) -> bool:
     if isinstance(node, (ast.For, ast.comprehension)):
-        return any(_text(part) in names for part in ast.walk(node.iter))
+        parts = set(ast.walk(node.iter))
+        parts -= {part.value for part in parts if isinstance(part, ast.Attribute)}  # optimizer in optimizer.param_groups
+        return any(_text(part) in names for part in parts)
     if not isinstance(node, ast.Call):
         return False
     method, of = (node.func.attr, _text(node.func.value)) if isinstance(node.func, ast.Attribute) else ("", "")

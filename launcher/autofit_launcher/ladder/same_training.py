@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from autofit_launcher.common.report import PASS_SAMPLES, SAID_ACCUMULATION, UPDATES, TrialReport
+from autofit_launcher.common.report import LEFT_AFTER, PASS_SAMPLES, SAID_ACCUMULATION, UPDATES, TrialReport
 from autofit_launcher.common.sizes import format_number
 from autofit_launcher.ladder.rungs import MICRO_BATCH, Ladder, Rung
 from autofit_launcher.ladder.twins import Finding, FindingKind, Twin, ends_apart
@@ -15,7 +15,7 @@ from autofit_launcher.ladder.twins import Finding, FindingKind, Twin, ends_apart
 PROVEN = "proven"
 GIVEN_UP = "differs by what is given up"
 """The beginning of a line on sizes, lengths or a model that the person let be turned, which make another training."""
-END_UNSEEN = "not comparable because its end was not reached"
+END_UNSEEN, COUNTED = "not comparable because its end was not reached", ": the run counts them"
 _BATCH_NORM = "in batch norm, which takes its statistics from micro-batches"
 _BY_HAND = "what its collate function draws for one row after another stood still; all else is the same"
 BATCH_NORM = f"differs {_BATCH_NORM}; all else is the same"
@@ -49,8 +49,8 @@ class SameTraining:
 
     @property
     def counted(self) -> bool:
-        """True if all is proven but the number of its steps, whose end no twin came to: the run counts them."""
-        return self.steps.startswith(END_UNSEEN) and list(self.unproven.values()) == ["steps"]
+        """True if all is proven but the number of its steps, whose end no twin came to, and the run's can be held against those due."""
+        return self.steps.endswith(COUNTED) and list(self.unproven.values()) == ["steps"]
 
     @property
     def unproven(self) -> dict[str, str]:
@@ -117,7 +117,7 @@ def _end(first: Twin, other: Twin) -> str:
     for twin in (first, other):
         if twin.ended == "failed":
             return f"not comparable because it failed at {twin.layout}: {twin.why}"
-    return f"{END_UNSEEN} in {min(first.updates, other.updates)} optimizer steps: the run counts them"
+    return f"{END_UNSEEN} in {min(first.updates, other.updates)} optimizer steps{COUNTED}"
 
 
 NEUTRAL = frozenset({MICRO_BATCH, "checkpointing", "workers"})
@@ -165,7 +165,7 @@ def due(report: TrialReport, rung: Rung, length: Length | None) -> Due | None:
     has calculated with less accumulation than the rung's doesn't count."""
     facts, batch = report.facts, rung.effective_batch
     updates = _count(facts.get(UPDATES)) if facts.get(SAID_ACCUMULATION) == rung.accumulation else None
-    samples = _count(facts.get(PASS_SAMPLES)) or report.train_samples
+    samples = facts.get(LEFT_AFTER, 0) * rung.micro_batch or _count(facts.get(PASS_SAMPLES)) or report.train_samples
     if updates is not None:
         return Due(least=updates, most=updates, by="its trainer's own reckoning", sure=True)
     if length is not None and length.updates is not None:  # loops that count from 0 to it make one more

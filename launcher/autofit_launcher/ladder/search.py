@@ -159,7 +159,8 @@ def _rules_out(ladder: Ladder, tried: Tried, rung: Rung) -> bool:
     if set(verdict.otherwise) - {wheel.name for wheel in ladder.wheels if wheel.acts_in == "validation"} and in_validation_alone:
         return True
     if verdict.source in OF_MACHINE:
-        leaves = _leaves_the_disk(further) if verdict.source == "disk" else _leaves_the_host(ladder, tried.rung, further)
+        saves = any(wheel.name in _SAVED or (wheel.acts_in == "host" and wheel.name != "workers") for wheel in further)
+        leaves = not saves if verdict.source == "disk" else _leaves_the_host(ladder, tried.rung, further)
         return leaves or (before and in_validation_alone) or (verdict.source == "host_memory" and not further)
     cures = [wheel for wheel in further if wheel.acts_in != "host" and not (before and wheel.acts_in == "validation")]
     return verdict.kind in (Kind.OUT_OF_MEMORY, Kind.SPILLED) and not cures
@@ -175,11 +176,6 @@ def _leaves_the_host(ladder: Ladder, failed: Rung, further: Sequence[Wheel]) -> 
     wheels = zip(ladder.wheels, failed.position, strict=True)
     could = any(wheel.acts_in == "host" and at + 1 < len(wheel.values) for wheel, at in wheels)
     return could and not any(wheel.acts_in == "host" for wheel in further)
-
-
-def _leaves_the_disk(further: Sequence[Wheel]) -> bool:
-    """Tells whether a rung saves as much as a failed one: loader workers and batches are in no checkpoint."""
-    return not any(wheel.name in _SAVED or (wheel.acts_in == "host" and wheel.name != "workers") for wheel in further)
 
 
 def _turns(ladder: Ladder, rung: Rung, name: str) -> bool:

@@ -191,7 +191,9 @@ def _differences(first: Twin, other: Twin) -> Iterator[tuple[str, str]]:
     stepped = [twin.steps[min(len(first.steps), len(other.steps), 2) - 1].scheduled for twin in (first, other)]
     if stepped[1] > stepped[0] + 1:  # though no learning rate has moved yet
         yield "schedule", f"its schedule is stepped with every micro-batch ({stepped[1]} times at {got}, {stepped[0]} at {asked})"
-    if first.ended == other.ended == "exit" and first.updates != other.updates and not ends_apart(first, other):
+    shorter, longer = sorted((first, other), key=lambda twin: twin.updates)
+    ended = shorter.ended == "exit" and longer.ended in ("exit", "limit")
+    if ended and shorter.updates != longer.updates and not ends_apart(first, other):
         yield "steps", f"{other.updates} optimizer steps are made at {got}, {first.updates} at {asked}"
 
 
@@ -235,12 +237,12 @@ def ends_apart(first: Twin, other: Twin) -> str:
     """Says how the last, smaller step of a pass over the data differs; empty where it doesn't, or passes have none."""
     if not first.ragged or min(len(first.steps), len(other.steps)) < 3:
         return ""
+    if not any(figures.mismatch or figures.apart > APART_LATER for figures in _compared(other, 2)):
+        return ""
     rows = (Counter(twin.rows[2 * first.samples : first.steps[2].rows]) for twin in (first, other))
     if len({str(sorted(one.items())) for one in rows}) > 1 or other.steps[2].rows > first.steps[2].rows:
         return "it isn't made of the rows that are left"
-    if any(figures.mismatch or figures.apart > APART_LATER for figures in _compared(other, 2)):
-        return "it weighs its micro-batches otherwise than the large batch does"
-    return ""
+    return "it weighs its micro-batches otherwise than the large batch does"
 
 
 def _compared(twin: Twin, step: int) -> list[TwinFigures]:

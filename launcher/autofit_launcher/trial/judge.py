@@ -365,17 +365,13 @@ def _unseen(report: TrialReport) -> int:
 
 def short_of(found: Iterable[RoomRecord]) -> RoomRecord | None:
     """Returns the first room that is too small; None if each has enough."""
-    return next(filter(is_short, found), None)
+    return next((one for one in found if one.there is not None and one.needed > one.there * (1 - one.headroom)), None)
 
 
 def today(found: Iterable[RoomRecord], use: HostUse) -> list[RoomRecord]:
     """The rooms of an earlier trial with what there is now. ``use``: of a meter that has not begun."""
     now = {MEMORY: use.memory_there, SHARED: use.shared_before, DISK: use.disk_there}
     return [room.model_copy(update={"there": room.there and now.get(room.name)}) for room in found]
-
-
-def is_short(room: RoomRecord) -> bool:
-    return room.there is not None and room.needed > room.there * (1 - room.headroom)
 
 
 def verdict_on(room: RoomRecord, fitted: Verdict) -> Verdict:

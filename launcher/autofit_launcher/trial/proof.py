@@ -207,7 +207,7 @@ class _Proving:
                 "files": {str(path): text for path, text in command.files.items()},
                 "told": {
                     "samples": micro * accumulation, "accumulation": accumulation,
-                    "whole_batch": self._rung.micro_batch * self._rung.accumulation,
+                    "whole_batch": self._rung.micro_batch * self._rung.accumulation, "part": self._rung.micro_batch,
                     "against": str(place / "first" / "records") if twins else "", **told,
                 },
             })  # fmt: skip

@@ -15,8 +15,10 @@ from autofit_launcher.common.report import (
     ARRIVED,
     DIVIDED_BY,
     DRAWN_BATCH,
+    LEFT_AFTER,
     MICRO_BATCHES,
     OWN_ACCUMULATION,
+    PASS_SAMPLES,
     SAID_ACCUMULATION,
     SAMPLES,
     STEP,
@@ -159,7 +161,8 @@ def held_against(trial: Trial, asked: Trial | None, ladder: Ladder) -> Trial:
         asked = None  # it shows what memory has left of the asked batch
     if not trial.verdict.fits or not trial.rung.index:
         return trial
-    other = _other_step(trial, asked, ladder) or _unturned(trial, asked) or _other_model(trial, asked, ladder)
+    other = _other_step(trial, asked, ladder) or _unturned(trial, asked) or _other_pass(trial, asked, ladder)
+    other = other or _other_model(trial, asked, ladder)
     if not other:
         return trial
     return replace(trial, verdict=replace(trial.verdict, kind=Kind.ALTERED, source="accumulation", why=other))
@@ -187,6 +190,17 @@ def _unturned(trial: Trial, asked: Trial | None) -> str:
         return ""
     at_0, here = (", then ".join(map(str, sizes)) for sizes in (own, ran))
     return f"the script changes its batch itself ({at_0} samples at rung 0, {here} here), and not all of its sizes are turned"
+
+
+def _other_pass(trial: Trial, asked: Trial | None, ladder: Ladder) -> str:
+    """The sentence on a pass that the script leaves after fewer samples than at rung 0, or, where that isn't known, than there are."""
+    facts, batch, rung = trial.report.facts, ladder.asked.micro_batch, trial.rung
+    left, own = facts.get(LEFT_AFTER), asked.report.facts.get(LEFT_AFTER) if asked is not None else None
+    whole = own * batch if own else facts.get(PASS_SAMPLES) or trial.report.train_samples
+    if not left or rung.accumulation <= ladder.asked.accumulation or whole - left * rung.micro_batch < batch:
+        return ""
+    took = f"{left * rung.micro_batch} samples of {whole}"
+    return f"the script leaves each pass over its data after {left} batches, which it counts itself: {took}"
 
 
 def _other_model(trial: Trial, asked: Trial | None, ladder: Ladder) -> str:

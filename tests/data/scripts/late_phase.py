@@ -34,6 +34,9 @@ for epoch in range(args.epochs):
     if args.late and epoch >= 4:
         size = 4 * args.batch_size if args.late == "grows" else 96
     for number, (inputs, labels) in enumerate(DataLoader(data, size, shuffle=True), start=1):
+        if number % args.accum == 0:
+            for group in optimizer.param_groups:
+                group["lr"] = 1e-3
         loss = nn.functional.cross_entropy(model(inputs), labels)
         if args.amp > 1:
             (loss * args.amp).backward()

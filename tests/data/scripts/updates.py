@@ -18,6 +18,7 @@ parser.add_argument("--epochs", type=int, default=3)
 parser.add_argument("--steps", type=int, default=0)
 parser.add_argument("--rows", type=int, default=256)
 parser.add_argument("--kind", default="mean")
+parser.add_argument("--drop-last", action="store_true")
 args = parser.parse_args()
 
 torch.manual_seed(0)
@@ -114,7 +115,7 @@ if args.kind == "pass_of_steps":  # a pass is so many batches, of whatever size
     inputs, labels, args.steps = inputs[: args.steps * args.batch_size], labels[: args.steps * args.batch_size], 0
 done = batches = 0
 for epoch in range(10**6 if args.steps else args.epochs):
-    loader = DataLoader(TensorDataset(inputs, labels), args.batch_size, shuffle=True)
+    loader = DataLoader(TensorDataset(inputs, labels), args.batch_size, shuffle=True, drop_last=args.drop_last)
     if args.kind == "streamed":
         loader = DataLoader(Streamed(), args.batch_size, num_workers=2)
     for number, (batch, target) in enumerate(loader, start=1):

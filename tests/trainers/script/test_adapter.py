@@ -280,7 +280,10 @@ def test_only_accumulation_is_turned_from_outside_and_a_loader_only_with_it(tmp_
 
     assert "only accumulation can be outside" in said(micro_batch="--b", accumulation="--a", segment="outside")
     assert "only accumulation can be itself" in said(micro_batch="itself", accumulation="--a", segment="--s")
-    assert "can only be split where its steps are held back" in said(micro_batch="loader:train.py:3", accumulation="--a", segment="--s")
+    split = changed(project(tmp_path), spelled={"micro_batch": "loader:train.py:3", "segment": "--s"}, says={"micro_batch": 16})
+    for accumulation, refused in (("--a", False), ("outside", False), ("itself", True)):
+        one = changed(split, spelled={**split.trainer.args["spelled"], "accumulation": accumulation})
+        assert ("can only be split where accumulation is turned, too" in str(ScriptAdapter(one).check())) is refused
     assert "only accumulation can be outside" in said(micro_batch="outside", accumulation="--a", segment="--s")
 
 

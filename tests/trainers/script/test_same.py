@@ -17,6 +17,7 @@ from tests.helpers.places import SCRIPTS
 
 SCRIPT = SCRIPTS / "updates.py"
 COLLATORS = SCRIPT.with_name("collators.py")
+OUTSIDE = {"accumulation": "outside"}
 
 
 def proven(place: Path, kind: str, *words: str, script: Path = SCRIPT, **args: object) -> Proof:
@@ -184,16 +185,22 @@ def test_what_a_scripts_own_accumulation_does_otherwise_is_refused(tmp_path: Pat
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("kind", "spelled", "why"),
+    ("kind", "words", "spelled", "why"),
     [
-        ("mean", {}, "it isn't made of the rows that are left"),
-        ("steps_at_the_end", {}, "it weighs its micro-batches otherwise"),
-        ("mean", {"accumulation": "outside"}, ""),
+        ("mean", (), {}, "it isn't made of the rows that are left"),
+        ("steps_at_the_end", (), {}, "it weighs its micro-batches otherwise"),
+        ("mean", (), OUTSIDE, ""),
+        ("mean", ("--drop-last",), {}, "it isn't made of the rows that are left"),
+        ("steps_at_the_end", ("--drop-last",), {}, "it isn't made of the rows that are left"),
+        ("mean", ("--drop-last",), OUTSIDE, ""),
     ],
 )
-def test_the_smaller_step_at_the_end_of_a_pass_is_told(tmp_path: Path, kind: str, spelled: dict[str, str], why: str) -> None:
-    """From outside it is right; by the script's own accumulation it weighs its rows otherwise, or is lost."""
-    found = proven(tmp_path, kind, "--rows", "250", spelled=spelled)
+def test_the_smaller_step_at_the_end_of_a_pass_is_told(
+    tmp_path: Path, kind: str, words: tuple[str, ...], spelled: dict[str, str], why: str
+) -> None:
+    """From outside it is right; by the script's own accumulation it weighs its rows otherwise, is lost, or is made though asked batches of
+    so few rows are dropped."""
+    found = proven(tmp_path, kind, "--rows", "250", *words, spelled=spelled)
     assert not found.refused and found.same.gradient == PROVEN and found.same.proven is not bool(why), found
     assert why in found.same.samples
 

@@ -15,11 +15,12 @@ from autofit_launcher.engine import launch as engine
 from autofit_launcher.engine.launch import Launch
 from autofit_launcher.history.records import Status
 from autofit_launcher.ladder.rungs import Rung
-from autofit_launcher.ladder.same_training import SameTraining, unproven
+from autofit_launcher.ladder.same_training import COUNTED, END_UNSEEN, SameTraining, unproven
 from autofit_launcher.ladder.verdict import Kind, Verdict
 from autofit_launcher.trainers.script.adapter import ScriptAdapter
-from autofit_launcher.trial import trial
+from autofit_launcher.trial import proof, trial
 from autofit_launcher.trial.job import Job
+from autofit_launcher.trial.proof import Proof
 from autofit_launcher.trial.trial import Trial
 from tests.helpers import script
 from tests.helpers.few import Launches
@@ -53,8 +54,21 @@ def fit(place: Path, same: SameTraining, reckoned: dict[int, int]) -> Launch:
 def test_steps_are_due_by_the_asked_rung_or_by_one_that_makes_as_many(
     tmp_path: Path, same: SameTraining, reckoned: dict[int, int], due: int | None
 ) -> None:
-    found = fit(tmp_path, same, reckoned).due
+    found = fit(tmp_path, same, reckoned).due()
     assert (found.most if found is not None else None) == due
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_run_is_said_to_count_its_steps_only_where_it_is_known_how_many_are_due(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, known: bool
+) -> None:
+    """A script's own constant made half of the steps at half the batch, under "the same training; its steps are counted in the run"."""
+    same = replace(PROVEN, steps=f"{END_UNSEEN} in 4 optimizer steps{COUNTED}")
+    monkeypatch.setattr(proof, "prove", lambda job, rung: Proof(same=same))
+    launch = fit(tmp_path, PROVEN, {0: 40, 1: 40})
+    launch.trials = [one if known else replace(one, report=TrialReport()) for one in launch.trials]
+    engine._prove(launch, launch.job.ladder.rungs[1], launch.job)
+    assert launch.same is not None and launch.same.counted is known and launch.same.steps.startswith(END_UNSEEN)
 
 
 FITS = 6

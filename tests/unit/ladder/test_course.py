@@ -11,7 +11,7 @@ import pytest
 from autofit_launcher.adapter.log_line import LogLine
 from autofit_launcher.adapter.progress import Progress
 from autofit_launcher.adapter.registry import load_adapter
-from autofit_launcher.common.report import PASS_SAMPLES, SAID_ACCUMULATION, UPDATES, TrialReport
+from autofit_launcher.common.report import LEFT_AFTER, PASS_SAMPLES, SAID_ACCUMULATION, UPDATES, TrialReport
 from autofit_launcher.full_run.run import LAST_LINES, StepsMade
 from autofit_launcher.ladder import same_training
 from autofit_launcher.ladder.rungs import Wheel, build
@@ -34,7 +34,7 @@ def test_what_is_given_up_is_named() -> None:
     ({UPDATES: 40, SAID_ACCUMULATION: 1}, None, None),  # reckoned with other accumulation than the rung's
     ({PASS_SAMPLES: 155}, Length(word="--epochs", passes=2), (38, 40, False)),
     ({PASS_SAMPLES: 155}, Length(word="--steps", updates=30), (30, 31, False)), ({}, Length(word="--epochs", passes=2), None),
-    ({PASS_SAMPLES: 155}, None, None),
+    ({PASS_SAMPLES: 155}, None, None), ({PASS_SAMPLES: 155, LEFT_AFTER: 4}, Length(word="--epochs", passes=2), (4, 4, False)),
 ])  # fmt: skip
 def test_what_is_due(facts: dict[str, int], length: Length | None, found: tuple[int, int, bool] | None) -> None:
     due = same_training.due(TrialReport(facts=facts), LADDER.rungs[1], length)

@@ -139,6 +139,9 @@ def test_what_moves_beside_the_weights_with_every_micro_batch_is_different() -> 
 
 def test_other_lengths_are_told() -> None:
     assert certified(twin(4, 1, steps=8), other(steps=2)).steps == "differs: 2 optimizer steps are made at 1 x 4, 8 at 4 x 1"
+    long, short = twin(4, 1, steps=8), other(steps=2)
+    assert certified(replace(long, ended="limit"), short).steps == certified(long, short).steps, "it would have made more still"
+    assert certified(long, replace(short, ended="limit")).steps.startswith("not comparable"), "it may make as many"
     asked, fewer = first(whole=(64, 64)), other(whole=(16, 16))
     assert certified(asked, fewer).samples == "differs: a pass takes 16 samples at 1 x 4, 64 at 4 x 1"
     assert certified(asked, other(whole=(62, 62))).proven
@@ -159,7 +162,7 @@ def test_a_smaller_step_at_the_end_of_a_pass_is_told_apart_from_all_the_others()
     assert figures is not None
     weighed = other(steps=2)
     weighed = replace(weighed, steps=(*weighed.steps, replace(other().steps[2], against=replace(figures, apart=0.5))), rows=other().rows)
-    lost = other(rows=(*other().rows[:8], "a", "b", "c", "d"), rates=(0.1, 0.1, 0.5))
+    lost = other(last=0.5, rows=(*other().rows[:8], "a", "b", "c", "d"), rates=(0.1, 0.1, 0.5))
     for told, why in ((weighed, "weighs its micro-batches otherwise"), (lost, "isn't made of the rows that are left")):
         said = certified(ragged, told)
         assert said.gradient == PROVEN and said.samples.startswith("differs at the end of each pass") and why in said.samples

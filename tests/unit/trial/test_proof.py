@@ -22,7 +22,7 @@ from autofit_launcher.engine import launch as engine
 from autofit_launcher.engine.launch import Launch
 from autofit_launcher.history.records import Status
 from autofit_launcher.ladder.rungs import Rung, Wheel, build
-from autofit_launcher.ladder.same_training import END_UNSEEN, SameTraining, unproven
+from autofit_launcher.ladder.same_training import COUNTED, END_UNSEEN, SameTraining, unproven
 from autofit_launcher.ladder.twins import Finding, FindingKind, Step, Twin
 from autofit_launcher.ladder.verdict import Kind, Verdict
 from autofit_launcher.trainers.script.adapter import ScriptAdapter
@@ -183,7 +183,7 @@ def test_only_what_is_proven_is_said_to_be_as_asked(tmp_path: Path) -> None:
     Display(console).proven(rung, unproven("its rows can't be seen"), "")
     Display(console).proven(rung, SAME, "")
     Display(console).proven(rung, SAME, "its rows see each other")
-    Display(console).proven(rung, replace(SAME, steps=f"{END_UNSEEN} in 4 optimizer steps"), "")
+    Display(console).proven(rung, replace(SAME, steps=f"{END_UNSEEN} in 4 optimizer steps{COUNTED}"), "")
     said = console.export_text()
     assert "the same training, except samples: differs by 0.5 at the end of each pass" in said
     assert "schedule and samples are the same; its steps are counted in the run" in said

@@ -16,8 +16,10 @@ from autofit_launcher.cli.launch_view import Display
 from autofit_launcher.common.report import (
     DIVIDED_BY,
     DRAWN_BATCH,
+    LEFT_AFTER,
     MICRO_BATCHES,
     OWN_ACCUMULATION,
+    PASS_SAMPLES,
     SAID_ACCUMULATION,
     SAMPLES,
     TRAINED,
@@ -173,6 +175,17 @@ def test_what_a_known_trainer_is_called_with_is_set_there(
     lower = next(rung for rung in ladder_of(anew).rungs if rung.micro_batch == 6)
     fields = anew.line(lower, run=tmp_path).fields
     assert lower.accumulation == 4 and fields[turned["accumulation"].removeprefix("call:")] == 4
+
+
+def test_a_batch_is_split_at_its_loader_beside_the_commands_own_word_for_accumulation(tmp_path: Path) -> None:
+    """``--per_gpu_batch 12 --accum 2``: only the second is known, and nothing was turned."""
+    ask = {"micro_batch": 1, "accumulation": 2}
+    one = adapter(tmp_path, "--accum", "2", spelled={"accumulation": "--accum"}, ask=ask, args={"says": {"accumulation": 2}})
+    believed = one.believing({"micro_batch": 12, "accumulation": 2}, {"loader:train.py:5": 12})
+    assert believed is not None
+    anew = ScriptAdapter(believed)
+    line = anew.line(next(rung for rung in ladder_of(anew).rungs if rung.micro_batch == 6), run=tmp_path)
+    assert anew.check() == [] and (line.split, line.outside) == ((12, 6, "train.py:5"), 1) and line.words[-2:] == ["--accum", "4"]
 
 
 ITSELF = {"micro_batch": "--batch-size", "accumulation": "itself"}
@@ -396,6 +409,21 @@ def test_a_batch_that_the_script_changes_is_followed_only_where_all_its_sizes_ar
     assert found(one, sizes[0]) is None, "rung 0 is what was asked"
     other = held(one, *sizes)
     assert other.fits is is_taken and (is_taken or "the script changes its batch itself" in other.why)
+
+
+@pytest.mark.parametrize(
+    ("own", "left", "is_taken"),
+    [(None, 12, False), (None, 0, True), (None, None, True), (None, 124, True), (12, 12, False), (12, 24, True), (0, 12, False)],
+)
+def test_a_pass_that_the_script_leaves_by_a_count_of_its_own_is_as_long_as_rung_0s(
+    tmp_path: Path, own: int | None, left: int | None, is_taken: bool
+) -> None:
+    """``if i == 12: break`` takes half the samples at half the batch; one that stops by samples takes as many."""
+    one = adapter(tmp_path)
+    ladder = ladder_of(one)
+    asked, lower = ({PASS_SAMPLES: 2000} | ({} if count is None else {LEFT_AFTER: count}) for count in (own, left))
+    other = held(one, tried(ladder, micro_batch=32, **asked), tried(ladder, at=1, micro_batch=16, **lower))
+    assert other.fits is is_taken and (is_taken or "leaves each pass over its data after 12 batches" in other.why)
 
 
 @pytest.mark.parametrize(("own", "ran", "is_taken"), [(4000, 4000, True), (4000, 400, False), (4000, 8000, False), (0, 400, True)])

@@ -30,6 +30,8 @@ class TwinOrders:
     """Micro-batches of that step."""
     whole_batch: int
     """Samples of the asked optimizer step itself, on one rank."""
+    part: int
+    """Samples of the rung's own micro-batch."""
     against: str = ""
     """Records of the twin that this one is held against; empty: this is the first."""
     same_row: bool = False
@@ -181,7 +183,9 @@ class Rows:
             asked = self._told.whole_batch * step // self._told.samples
             whole = len(batches.sampler)
             self.whole[number] = whole, len(batches) * (self._told.samples // self._told.accumulation)
-            left = whole // shared % asked if whole > asked * shared and not batches.drop_last else 0
+            left = whole // shared % asked if whole > asked * shared else 0
+            if batches.drop_last:  # whole micro-batches, which the large batch's loader drops
+                left -= left % (self._told.part * step // self._told.samples)
             self.ragged[number] = bool(left)
             part = min(max(round(step * left / asked), 1), step - 1) if left and self._told.ends else step
             batches.sampler = Short(batches.sampler, (2 * step + part) * shared)

@@ -25,7 +25,7 @@ from .rows import Rows, TwinOrders, digest
 
 STEPS_HELD = 3
 """Optimizer steps whose gradients are compared: clearing, first moments and schedules show in the second and the third."""
-MOST_STEPS = 400
+MOST_STEPS = 4000
 """Steps after which a twin that has no end of its own in sight is ended; of several ranks, which end at one step, ``MOST_OF_RANKS``."""
 MOST_OF_RANKS = 24
 MOST_S = 20.0
@@ -279,8 +279,9 @@ class Updates:
         if os.getpid() != self._owner:
             return
         self._began = self._began or time.monotonic()
-        self.write("steps")
         least, most = min(self._counts.values()), max(self._counts.values())
+        if most <= MOST_OF_RANKS or not most % 100:
+            self.write("steps")
         if least < STEPS_HELD and len(self._counts) < len(self._made):
             least = most // 4  # one that never steps
         alone = self.facts["size"] == 1

@@ -173,11 +173,6 @@ def _is_number(tensor: torch.Tensor) -> bool:
     return bool(tensor.is_floating_point() or tensor.is_complex())
 
 
-def _is_whole(tensor: torch.Tensor) -> bool:
-    """Tells whether a tensor is all of its storage."""
-    return bool(tensor.numel() * tensor.itemsize == tensor.untyped_storage().nbytes())
-
-
 @functools.cache
 def _places_written(func: Any) -> list[tuple[int, str]]:
     arguments = enumerate(func._schema.arguments)
@@ -278,7 +273,8 @@ class Operators(TorchDispatchMode):  # type: ignore[misc]
             _leave_out(made, is_true=_lets_go_on(name, args))
             _remember([*made, *(one for one in _written(func, args, kwargs) if name != _FINITE or one is not args[1])], unknown=True)
             return out
-        _remember([*made, *(args[:1] if name in _OVERWRITING and _is_whole(args[0]) else ())], unknown=False)
+        whole = name in _OVERWRITING and args[0].numel() * args[0].itemsize == args[0].untyped_storage().nbytes()
+        _remember([*made, *(args[:1] if whole else ())], unknown=False)
         return _computed(func, args, kwargs, out, made)
 
 

@@ -18,7 +18,6 @@ from autofit_launcher.trainers.script import configs, recognise, rules
 from autofit_launcher.trainers.script.rules import ScriptArgs
 from autofit_launcher.trainers.script.said import begin, in_config, spelling_of
 from autofit_launcher.trainers.script.spelling import ITSELF, LOADER, OUTSIDE, kind
-from autofit_launcher.trainers.script.training_arguments import LIGHTNING
 
 
 def faults(recipe: Recipe, args: ScriptArgs, wheels: Iterable[str]) -> list[Fault]:
@@ -91,9 +90,10 @@ def _spelling_faults(recipe: Recipe, args: ScriptArgs, wheels: Iterable[str]) ->
             kind(text)
         except ValueError as error:
             faults.append(Fault(key=key, found=str(error), cure="For example --batch-size, or config:train.batch_size."))
-        if text.startswith(LOADER) and (not _can_be_split(args) or not isinstance(args.says.get("micro_batch"), int)):
+        turned = args.spelled.get("accumulation", ITSELF) != ITSELF  # a step takes as many smaller micro-batches as make a whole one
+        if text.startswith(LOADER) and not (turned and isinstance(args.says.get("micro_batch"), int)):
             cure = "Say trainer.args.spelled.accumulation=outside too, and trainer.args.says.micro_batch=64: what the loader is made with."
-            faults.append(Fault(key=key, found="a micro-batch can only be split where its steps are held back", cure=cure))
+            faults.append(Fault(key=key, found="a micro-batch can only be split where accumulation is turned, too", cure=cure))
         elif text in (OUTSIDE, ITSELF) and key != "trainer.args.spelled.accumulation" and not _checkpointed(key, text):
             faults.append(Fault(key=key, found=f"only accumulation can be {text}", cure="Give the script's own word for it."))
     known = {*wheels, *recipe.ladder.wheels, "accumulation", "data"}
@@ -134,11 +134,6 @@ def turns(recipe: Recipe) -> bool:
 
 def _checkpointed(key: str, text: str) -> bool:
     return text == OUTSIDE and key in (f"trainer.args.spelled.{CHECKPOINTING}", f"ladder.wheels.{CHECKPOINTING}.argument")
-
-
-def _can_be_split(args: ScriptArgs) -> bool:
-    """Tells whether a step takes as many smaller micro-batches as make a whole one: its steps are held back, or its trainer accumulates."""
-    return args.spelled.get("accumulation", "") in (OUTSIDE, LIGHTNING)
 
 
 def _config_faults(recipe: Recipe, args: ScriptArgs) -> list[Fault]:

@@ -55,14 +55,9 @@ def _of_source(path: Path) -> list[Flag]:
     if tree is None:
         return []
     found = [flag for node in ast.walk(tree) if isinstance(node, ast.Call) and (flag := _of_call(node, path.name)) is not None]
-    if _configurable(source):
+    if "configurator.py" in source or re.search(r"\bfor \w+ in sys\.argv\[1:\]", source):  # as nanoGPT's sets the script's own names
         found += [Flag(spelling=f"--{name}=", default=value, where=path.name) for name, value in numbers(tree).items()]
     return found
-
-
-def _configurable(source: str) -> bool:
-    """Tells whether the command line sets the script's own names, as nanoGPT's configurator does."""
-    return "configurator.py" in source or re.search(r"\bfor \w+ in sys\.argv\[1:\]", source) is not None
 
 
 # ---- calls

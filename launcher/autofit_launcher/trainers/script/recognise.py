@@ -127,7 +127,8 @@ def _rules(beliefs: Mapping[str, Belief], order: Sequence[str]) -> dict[str, dic
         value = beliefs[wheel].value
         if wheel in LENGTHS:
             grid = _grid(value, wheel)
-            steps = list(dict.fromkeys(_shorter(value, part, grid) for part in (0.75, 0.5, 0.375, 0.25)))
+            parts = [value * part for part in (0.75, 0.5, 0.375, 0.25)]
+            steps = list(dict.fromkeys(round(one, 3) if isinstance(value, float) else max(int(one) // grid * grid, grid) for one in parts))
             rules[wheel] = {**({"grid": grid} if wheel != "segment" else {}), "values": [one for one in steps if 0 < one < value]}
         elif wheel == "val_micro_batch":
             rules[wheel] = {"values": [value >> shift for shift in (1, 2, 4, 6) if value >> shift]}
@@ -138,10 +139,6 @@ def _grid(value: Any, wheel: str) -> int:
     """Returns the unit of lesser lengths: the usual grid where there are four steps of it, else a finer one."""
     usual = 32 if wheel == "image_size" else 8
     return next((usual >> shift for shift in range(6) if (usual >> shift) * 4 <= value), 1)
-
-
-def _shorter(value: Any, part: float, grid: int) -> Any:
-    return round(value * part, 3) if isinstance(value, float) else max(int(value * part) // grid * grid, grid)
 
 
 def script_of(words: Sequence[str]) -> tuple[Path | None, int]:

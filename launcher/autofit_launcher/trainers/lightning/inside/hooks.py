@@ -9,7 +9,7 @@ import functools
 import math
 from typing import Any
 
-from ....common.report import SAID_ACCUMULATION, UPDATES, Phase
+from ....common.report import LEFT_AFTER, SAID_ACCUMULATION, UPDATES, Phase
 from ....inside.after_import import Hook
 from ....inside.instrument import Instrument
 from ....inside.stubs import observe_micro_batch
@@ -40,8 +40,10 @@ def install(instrument: Instrument, module: Any) -> None:
                 observe_micro_batch(instrument, size)
                 instrument.arrives.trains(loader)
             instrument.recorder.measured(train_samples=length(getattr(loader, "dataset", None)))
-            if asked and (whole := updates(length(loader), **asked)) < math.inf:
+            if (whole := updates(length(loader), **asked)) < math.inf:
                 instrument.recorder.fact(**{UPDATES: whole})
+            if isinstance(limit := asked["batches"], int):
+                instrument.recorder.fact(**{LEFT_AFTER: limit if limit < length(loader) else 0})
 
         def on_train_batch_end(self, trainer: Any, *_: Any, **__: Any) -> None:
             if instrument.phase is Phase.TRAIN_AGAIN and instrument.trained_again:
@@ -59,18 +61,18 @@ def install(instrument: Instrument, module: Any) -> None:
             instrument.validation_ended()
 
     @functools.wraps(fit)
-    def fitted(this: Any, *args: Any, **kwargs: Any) -> Any:
+    def fitted(this: Any, model: Any = None, *args: Any, **kwargs: Any) -> Any:
         instrument.open()
         instrument.passive = True
-        accumulation, by_hand = max(int(this.accumulate_grad_batches), 1), _steps_by_hand(*args, **kwargs)
+        accumulation = max(int(this.accumulate_grad_batches), 1)
+        by_hand = not getattr(model, "automatic_optimization", True)  # of its accumulation the Trainer knows nothing then
         if by_hand:
             accumulation = max(accumulation, instrument.told)
         elif instrument.recorder is not None:
             instrument.recorder.fact(**{SAID_ACCUMULATION: accumulation})
             instrument.arrives.given({"accumulate_grad_batches": accumulation})
-        asked.update({} if by_hand else {
-            "accumulation": accumulation, "batches": this.limit_train_batches, "epochs": this.fit_loop.max_epochs, "steps": this.max_steps,
-        })  # fmt: skip
+        epochs, steps = (None, -1) if by_hand else (this.fit_loop.max_epochs, this.max_steps)
+        asked.update(accumulation=accumulation, batches=this.limit_train_batches, epochs=epochs, steps=steps)
         this.callbacks = [callback for callback in this.callbacks if not any(cls.__name__ in _UNWANTED for cls in type(callback).__mro__)]
         this.callbacks.append(Probe())
         this.limit_train_batches = instrument.wanted * accumulation
@@ -80,7 +82,7 @@ def install(instrument: Instrument, module: Any) -> None:
         this.check_val_every_n_epoch, this.val_check_interval = 1, 1.0
         this.fit_loop.max_epochs, this.fit_loop.min_epochs = 3, None
         this.fit_loop.epoch_loop.max_steps = -1
-        return fit(this, *args, **kwargs)
+        return fit(this, model, *args, **kwargs)
 
     trainer.fit = fitted
 
@@ -90,8 +92,3 @@ def updates(length: int, *, accumulation: int, batches: float, epochs: int | Non
     given = min(length, batches) if isinstance(batches, int) else int(length * batches)
     by_epochs = math.ceil(given / accumulation) * epochs if given and epochs is not None and epochs > 0 else math.inf
     return min(by_epochs, steps if steps >= 0 else math.inf)
-
-
-def _steps_by_hand(model: Any = None, *_: Any, **__: Any) -> bool:
-    """Tells whether a module takes its optimizer steps itself (manual optimization): of its accumulation the Trainer knows nothing then."""
-    return not getattr(model, "automatic_optimization", True)
