@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import errno
+import fcntl
 import json
 import os
 import re
@@ -46,6 +47,15 @@ def tail(path: Path, *, most_bytes: int = 256 << 10) -> str:
         file.seek(max(0, os.fstat(file.fileno()).st_size - most_bytes))
         return file.read(most_bytes).decode("utf-8", errors="replace")
     return ""
+
+
+def locks(file: int, kind: int) -> bool | None:
+    """Takes the lock of an open file and tells whether it got it; None if the file system has no locks."""
+    try:
+        fcntl.flock(file, kind | fcntl.LOCK_NB)
+    except OSError as error:
+        return False if error.errno in (errno.EWOULDBLOCK, errno.EACCES) else None
+    return True
 
 
 def json_object(text: bytes) -> dict[str, Any]:

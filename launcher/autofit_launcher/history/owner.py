@@ -8,7 +8,6 @@ can't be checked.
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import json
 import os
@@ -24,7 +23,7 @@ from typing import Annotated
 
 from pydantic import Field, TypeAdapter
 
-from autofit_launcher.common import procfs
+from autofit_launcher.common import files, procfs
 from autofit_launcher.errors import BadInput, Fault
 from autofit_launcher.history import submission
 from autofit_launcher.paths import typed
@@ -77,7 +76,7 @@ def who(folder: Path) -> Owner:
         return Owner()
     try:
         owner = _read(file)
-        return replace(owner, state=_state(owner, _lock(file, fcntl.LOCK_SH), file))
+        return replace(owner, state=_state(owner, files.locks(file, fcntl.LOCK_SH), file))
     finally:
         os.close(file)
 
@@ -127,7 +126,7 @@ def _opened(folder: Path) -> tuple[int | None, bool]:
     except OSError:
         return None, False
     until = time.monotonic() + LOOK_S
-    while (free := _lock(file, fcntl.LOCK_EX)) is False and time.monotonic() < until:
+    while (free := files.locks(file, fcntl.LOCK_EX)) is False and time.monotonic() < until:
         time.sleep(0.02)
     before = _read(file)
     before = replace(before, state=_state(before, free, file) if free is not False else State.RUNNING)
@@ -145,15 +144,6 @@ def refusal(folder: Path, found: Owner) -> Fault:
         return Fault(key="", where=str(folder), found=words, cure=f"See to it on {found.host}.")
     cure = f"`{typed('watch', folder)}` shows it, `{typed('stop', folder)}` ends it."
     return Fault(key="", where=str(folder), found=f"{pid} runs it just now", cure=cure)
-
-
-def _lock(file: int, kind: int) -> bool | None:
-    """Takes the lock and tells whether it got it; None if the file system has no locks."""
-    try:
-        fcntl.flock(file, kind | fcntl.LOCK_NB)
-    except OSError as error:
-        return False if error.errno in (errno.EWOULDBLOCK, errno.EACCES) else None
-    return True
 
 
 def _read(file: int) -> Owner:

@@ -16,6 +16,7 @@ from contextlib import ExitStack, suppress
 from datetime import datetime
 from pathlib import Path
 
+from autofit_launcher.common import files
 from autofit_launcher.errors import BadInput, Fault
 
 VARIABLE = "AUTOFIT_TURNS"
@@ -55,7 +56,7 @@ def take(devices: Sequence[str], *, share: bool, wait: bool, launch: str, told: 
 def _wait(file: int, kind: int, *, wait: bool, told: Callable[[str], None] | None) -> bool:
     """Locks a file, and tells whether another launch had it before."""
     heard = ""
-    while not _locked(file, kind):
+    while files.locks(file, kind) is False:
         holder = _holder(file)
         if not wait:
             raise BadInput([_taken(holder)])
@@ -90,17 +91,6 @@ def _opened(path: Path) -> int | None:
                 os.fchmod(file, 0o666)  # whatever the umask
             return file
     return None
-
-
-def _locked(file: int, kind: int) -> bool:
-    """False if others have it. True also if the file system has no locks."""
-    try:
-        fcntl.flock(file, kind | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:
-        return True
-    return True
 
 
 def _tell(file: int, launch: str) -> None:
