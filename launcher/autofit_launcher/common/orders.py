@@ -127,6 +127,7 @@ VARIETY, VARIETY_S = 8, 6.0
 of several), within so many seconds ..."""
 VARIETY_OF_LENGTHS, VARIETY_LENGTHS_S = 24, 25.0
 """... or where lengths differ."""
+CAME = ".came"
 LOADED = "loaded"
 """File among the records that the first process makes into which the probe has come."""
 
@@ -148,6 +149,8 @@ class ProbeSettings:
     budget_only: bool = False
     """True: only the budget is taken, at the same moment as in a trial; nothing is watched, cut or redirected."""
 
+    turn: str = ""
+    """File that is there when the device is this process's; it tells that it has come so far by ``turn`` and ``CAME``. Empty: at once."""
     same: dict[str, Any] = field(default_factory=dict)
     """The orders of a twin (``inside.same.twin.TwinOrders``); empty: this is none."""
 

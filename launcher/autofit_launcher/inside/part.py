@@ -6,9 +6,10 @@ import contextlib
 import dataclasses
 import os
 import sys
+import time
 from typing import Any
 
-from ..common.orders import Orders, ProbeSettings
+from ..common.orders import CAME, Orders, ProbeSettings
 from ..common.report import CARD, OTHER_CARDS, RANK, TRAINED, WORLD_SIZE, Phase
 from . import budget, cards
 from .recorder import OverCap, Recorder
@@ -54,6 +55,7 @@ class TakingPart:
             return
         if self.orders.device == "cpu":
             import torch._dynamo  # noqa: F401  # every optimizer imports it: a library, so part of the base
+        self.wait_for_turn()
         self._taken = self._taken or self._take()
         if self.settings.budget_only:
             self.leave()
@@ -63,6 +65,13 @@ class TakingPart:
         self.recorder = self._report()
         self.recorder.budget(self._taken)
         self.to(Phase.SETUP)
+
+    def wait_for_turn(self) -> None:
+        """Waits at the last moment before the device is used, where this process was begun ahead of its turn."""
+        if turn := self.settings.turn:
+            open(f"{turn}{CAME}", "ab").close()
+        while turn and not os.path.exists(turn):
+            time.sleep(0.01)
 
     def takes_part(self) -> None:
         """Opens a child that was forked off with its parent's budget, and trains: a data loader's worker doesn't."""

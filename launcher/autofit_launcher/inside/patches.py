@@ -60,7 +60,8 @@ def _when_cuda_begins(instrument: Instrument) -> None:
 
     @functools.wraps(begin)
     def begun() -> None:
-        before = torch.cuda.is_initialized()
+        if not (before := torch.cuda.is_initialized() or instrument.settled):
+            instrument.wait_for_turn()
         try:
             begin()
         except Exception:

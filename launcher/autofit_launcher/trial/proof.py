@@ -23,7 +23,7 @@ from autofit_launcher.ladder import same_training
 from autofit_launcher.ladder.rungs import MICRO_BATCH, Rung, Value
 from autofit_launcher.ladder.same_training import SameTraining
 from autofit_launcher.ladder.twins import SHOW_NOTHING, Finding, FindingKind, Step, Twin, TwinFigures, compare, with_one_row
-from autofit_launcher.machine import process
+from autofit_launcher.machine import host, process
 from autofit_launcher.machine.devices import allocator_environment, orders_of
 from autofit_launcher.trial.job import Job
 
@@ -211,7 +211,8 @@ class _Proving:
                     "against": str(place / "first" / "records") if twins else "", **told,
                 },
             })  # fmt: skip
-        self._child(place, {"twins": twins, "limit_s": left / 2})
+        free = host.memory()[1] if self._rung.world_size == 1 else 0  # ranks of two twins would meet at one port
+        self._child(place, {"twins": twins, "limit_s": left / 2, "free": free})
         return [read(place / twin["name"], *layout, self._rung.world_size) for twin, layout in zip(twins, layouts, strict=True)]
 
     def _child(self, place: Path, payload: dict[str, Any]) -> None:

@@ -12,12 +12,13 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from autofit_launcher.common import procfs
-from autofit_launcher.common.orders import FAILED, TEMPORARY, Orders
+from autofit_launcher.common.orders import CAME, FAILED, TEMPORARY, Orders
 from autofit_launcher.common.report import Phase, TrialReport
 from autofit_launcher.inside.caches import CACHES, separate
 from autofit_launcher.inside.plainly import OVERLAY, started
@@ -30,17 +31,57 @@ TF32, which convolutions on a card have unasked (emulated, its rounding is 7e-5 
 no windows."""
 
 
+LOOK_S = 0.05
+
+
+class _Begun(NamedTuple):
+    """A twin under way."""
+
+    child: subprocess.Popen[bytes]
+    place: Path
+    temporary: str
+
+    @property
+    def turn(self) -> Path:
+        return self.place / "turn"
+
+
 def run(orders: Orders, recorder: Recorder) -> None:
-    """Runs the twins in their order, each of which has ``name``, ``argv``, ``env``, ``files`` and ``told``."""
-    for twin in orders.payload["twins"]:
-        _run(orders, twin, Path(orders.folder) / twin["name"], limit_s=orders.payload["limit_s"])
+    """Runs the twins in their order, each of which has ``name``, ``argv``, ``env``, ``files`` and ``told``. Where host memory has room for
+    both (``free`` bytes), the next is begun as soon as one has come to the device, and waits there for its turn. If it fails then (of a
+    port that both would have), it is run again alone."""
+    left, ahead = list(orders.payload["twins"]), None
+    while left:
+        this, early, ahead = ahead or _begun(orders, left[0]), ahead is not None, None
+        until = time.monotonic() + orders.payload["limit_s"]
+        this.turn.touch()
+        while this.child.poll() is None and time.monotonic() < until:
+            time.sleep(LOOK_S)
+            if ahead is None and len(left) > 1 and _has_come(this, free=orders.payload["free"]):
+                ahead = _begun(orders, left[1])
+        failed = bool(this.child.poll())
+        left = left if early and failed else left[1:]
+        if failed and not early:
+            (this.place / FAILED).touch()
+        _end(this.child)
+        for leaves in (this.place / OVERLAY, this.place / CACHES, Path(this.temporary)):
+            shutil.rmtree(leaves, ignore_errors=True)
     TrialReport(phase=Phase.DONE.value).write(orders.report_path)
 
 
-def _run(orders: Orders, twin: dict[str, Any], place: Path, *, limit_s: float) -> None:
-    """Runs a twin to its end. Its folder shows what became of it."""
-    temporary = tempfile.mkdtemp(dir=os.environ.get(TEMPORARY) or None)
-    (place / "records").mkdir(parents=True, exist_ok=True)
+def _has_come(one: _Begun, *, free: int) -> bool:
+    """Tells whether a twin has come to the device, and another one would have room beside it."""
+    with contextlib.suppress(OSError):  # it has ended meanwhile
+        family = (one.child.pid, *procfs.descendants(one.child.pid))
+        return Path(f"{one.turn}{CAME}").exists() and 3 * sum(map(procfs.resident_bytes, family)) < free
+    return False
+
+
+def _begun(orders: Orders, twin: dict[str, Any]) -> _Begun:
+    """Begins a twin. Its folder shows what became of it."""
+    temporary, place = tempfile.mkdtemp(dir=os.environ.get(TEMPORARY) or None), Path(orders.folder) / twin["name"]
+    shutil.rmtree(place / "records", ignore_errors=True)
+    (place / "records").mkdir(parents=True)
     for path, text in twin["files"].items():
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         Path(path).write_text(text, encoding="utf-8")
@@ -48,13 +89,8 @@ def _run(orders: Orders, twin: dict[str, Any], place: Path, *, limit_s: float) -
     env |= separate(env, place / CACHES, launch=Path(orders.cache or orders.scratch))
     own = replace(orders, payload={"argv": twin["argv"]})
     with (place / "log").open("wb") as log:
-        child = started(own, place, env, temporary=temporary, log=log, budget_only=True, same=twin["told"])
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        if child.wait(limit_s):
-            (place / FAILED).touch()
-    _end(child)
-    for left in (place / OVERLAY, place / CACHES, Path(temporary)):
-        shutil.rmtree(left, ignore_errors=True)
+        told = {"budget_only": True, "same": twin["told"], "turn": str(place / "turn")}
+        return _Begun(started(own, place, env, temporary=temporary, log=log, **told), place, temporary)
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:
