@@ -1,0 +1,77 @@
+"""Twins of a pair begin one beside the other, and are at the device one after the other."""
+
+from __future__ import annotations
+
+import json
+import socket
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from autofit_launcher.common.orders import CAME, Orders, ProbeSettings
+from autofit_launcher.common.sizes import GIB
+from autofit_launcher.inside.part import TakingPart
+from autofit_launcher.inside.recorder import Recorder
+from autofit_launcher.inside.same import run
+
+NAMES = ("first", "other")
+TWIN = """
+import json, os, pathlib, socket, sys, time
+name, told, port = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+turn = pathlib.Path(json.load(open(os.environ["AUTOFIT_PROBE"]))["turn"])
+def tell(what):  # writes are redirected
+    socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(f"{name} {what}".encode(), ("127.0.0.1", told))
+tell("begins")
+if port:
+    own = socket.create_server(("127.0.0.1", port))
+turn.with_name("turn.came").touch()
+while not turn.exists():
+    time.sleep(0.01)
+tell("trains")
+time.sleep(1.5)
+tell("ends")
+"""
+
+
+@pytest.mark.parametrize(
+    ("free", "port", "course"),
+    [
+        (64 * GIB, False, "first begins, first trains, other begins, first ends, other trains, other ends"),
+        (0, False, "first begins, first trains, first ends, other begins, other trains, other ends"),
+        (64 * GIB, True, "first begins, first trains, other begins, first ends, other begins, other trains, other ends"),
+    ],
+    ids=["beside", "no room", "a port of both"],
+)
+def test_the_next_waits_for_its_turn_and_is_run_again_where_the_two_meet(
+    free: int, port: bool, course: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("twin.py").write_text(TWIN)
+    told = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    told.bind(("127.0.0.1", 0))
+    told.settimeout(5)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        words = (str(told.getsockname()[1]), str(server.getsockname()[1] if port else 0))
+    shape = {"samples": 4, "accumulation": 1, "whole_batch": 4}
+    twins = [{"name": name, "argv": [sys.executable, "twin.py", name, *words], "env": {}, "files": {}, "told": shape} for name in NAMES]
+    payload = {"twins": twins, "limit_s": 60.0, "free": free}
+    orders = Orders(module="", folder=str(tmp_path / "proof"), device="cpu", cap_bytes=GIB, accumulation=1, payload=payload)
+    orders.scratch.mkdir(parents=True)
+    run.run(orders, Recorder(orders))
+    assert [told.recv(99).decode() for _ in course.split(", ")] == course.split(", ")
+    assert not list(Path("proof").glob("*/overlay")) and json.loads(orders.report_path.read_text())["phase"] == "done"
+
+
+def test_a_process_waits_before_it_takes_its_budget(tmp_path: Path) -> None:
+    turn = tmp_path / "turn"
+    orders = {"module": "", "folder": "", "device": "cpu", "cap_bytes": 1, "accumulation": 1, "payload": {}}
+    part = TakingPart(ProbeSettings(records=str(tmp_path), orders=orders, turn=str(turn)))
+    waits = threading.Thread(target=part.wait_for_turn)
+    waits.start()
+    waits.join(0.2)
+    assert waits.is_alive() and Path(f"{turn}{CAME}").exists()
+    turn.touch()
+    waits.join(10)
+    assert not waits.is_alive()
