@@ -129,14 +129,10 @@ def _after(asked: Value, values: Sequence[Value]) -> tuple[Value, ...]:
     """The fall-back values after ``asked``: those behind it if it is in the list; else, of falling (rising) numbers, the lower (higher)."""
     if asked in values:
         values = values[list(values).index(asked) + 1 :]
-    elif len(values) > 1 and all(map(_number, (asked, *values))):
+    elif len(values) > 1 and all(isinstance(one, (int, float)) and not isinstance(one, bool) for one in (asked, *values)):
         falls = values[0] > values[-1]  # type: ignore[operator]
         values = [value for value in values if (value < asked) == falls]  # type: ignore[operator]
     return tuple(dict.fromkeys(values))
-
-
-def _number(value: Value) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def _micro_batches(asked: Value, rule: WheelRule, effective: int, *, keep: bool) -> tuple[int, ...]:

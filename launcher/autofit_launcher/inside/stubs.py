@@ -91,7 +91,7 @@ class Forward:
         if not instrument.forwarding:
             self._weights = max(weights, self._weights)
             self._trained.add(shapes)
-            instrument.varies = instrument.varies or len(self._trained) > len({_leading(each) for each in self._trained})
+            instrument.varies = instrument.varies or len(self._trained) > len({tuple(one[:1] for one in each[0]) for each in self._trained})
             _observe_batch(instrument, args, kwargs)
             instrument.counts.forwards += 1
             return self._really(args, kwargs)
@@ -161,11 +161,6 @@ def _shapes(value: Any) -> Any:
 
     leaves, spec = _pytree.tree_flatten(value)
     return tuple(tuple(leaf.shape) if isinstance(leaf, torch.Tensor) else type(leaf).__name__ for leaf in leaves), str(spec)
-
-
-def _leading(shapes: Any) -> Any:
-    """The first dimensions, of shapes as ``_shapes`` gives them: batches of one number of samples have the same."""
-    return tuple(each[:1] for each in shapes[0])
 
 
 def _described(value: Any) -> Any:

@@ -124,7 +124,7 @@ def _one(out: Path, library: Library, wanted: set[str], includes: Sequence[str])
     objects = [work / f"{Path(source).stem}.o" for source in library.sources]
     for source, compiled in zip(library.sources, objects, strict=True):
         _run([COMPILER, "-O1", "-fPIC", "-w", *includes, "-c", str(NATIVE / source), "-o", str(compiled)])
-    have = {name for compiled in objects for name in _defined(compiled)}
+    have = {line.split()[-1] for compiled in objects for line in _run(["nm", "--defined-only", str(compiled)]).splitlines()}
     rest, versions = work / "rest.c", work / "versions.map"
     missing = (f"unsigned long {name}(void) {{ return {library.otherwise}; }}\n" for name in sorted(wanted - have))
     rest.write_text("".join(missing), encoding="utf-8")
@@ -158,10 +158,6 @@ def _undefined(file: Path) -> Iterator[tuple[str, str]]:
     for line in _run(["nm", "-D", "--undefined-only", str(file)]).splitlines():
         name, _, version = line.split()[-1].partition("@")
         yield name, version
-
-
-def _defined(file: Path) -> list[str]:
-    return [line.split()[-1] for line in _run(["nm", "--defined-only", str(file)]).splitlines()]
 
 
 def _headers(torch: Torch) -> list[Path]:

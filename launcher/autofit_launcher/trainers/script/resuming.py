@@ -68,15 +68,12 @@ def found(pattern: str) -> list[Path]:
 
 def look(saved: Sequence[Path], *, program: str, saves: Saves) -> Mapping[Path, Checkpoint | str]:
     """See ``Saved.look``. ``program``: the first word of the script's command."""
-    torn = {path: fault for path in saved if (fault := _fault(path, saved, saves))}
+    faults = {path: saves.unfinished(path) or checkpoint_files.lacking(path, saved) or checkpoint_files.fault(path) for path in saved}
+    torn = {path: fault for path, fault in faults.items() if fault}
     untorn = [path for path in saved if path not in torn]
     spoiled = torn | {path: NOT_FINITE for path, finite in _finite(untorn, program).items() if finite is False}
     whole = {path: Checkpoint(path=path, done=path.stat().st_mtime, unit="seconds") for path in untorn if path not in spoiled}
     return {**whole, **{path: spoiled[path] for path in saved if path in spoiled}}
-
-
-def _fault(path: Path, saved: Sequence[Path], saves: Saves) -> str:
-    return saves.unfinished(path) or checkpoint_files.lacking(path, saved) or checkpoint_files.fault(path)
 
 
 def last_weights(saved: Sequence[Path], *, program: str) -> Weights | None:

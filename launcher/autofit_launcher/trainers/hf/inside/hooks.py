@@ -71,7 +71,8 @@ def install(instrument: Instrument, module: Any) -> None:
             instrument.evaluated()
 
     def evaluates(this: Any) -> bool:
-        return _value(this.args.eval_strategy) != "no" and this.eval_dataset is not None
+        strategy = this.args.eval_strategy
+        return str(getattr(strategy, "value", strategy)) != "no" and this.eval_dataset is not None
 
     @functools.wraps(made)
     def begun(this: Any, *args: Any, **kwargs: Any) -> None:
@@ -132,10 +133,6 @@ def _fields(args: Any, model: Any) -> dict[str, Any]:
     """The arguments that a rung can turn. A model of the person's own may not know how to checkpoint."""
     able = ("gradient_checkpointing",) if getattr(model, "supports_gradient_checkpointing", False) else ()
     return {name: getattr(args, name) for name in (*_FIELDS, *able)}
-
-
-def _value(strategy: Any) -> str:
-    return str(getattr(strategy, "value", strategy))
 
 
 class _Some:
