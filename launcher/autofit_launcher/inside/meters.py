@@ -114,14 +114,11 @@ class CudaMeter(Meter):
         return int(self._cuda.memory_stats(self._number).get(name, 0))
 
     def _look_outside(self) -> None:
-        outside = self._card.outside(*self._beside())
+        others = self._others.iterdir() if self._others is not None else ()  # processes of the same command may hold some of this card
+        outside = self._card.outside(*(int(path.name) for path in others if path.name.isdecimal()))
         if outside > self._outside:
             self._outside = outside
             tighten(self._cap_bytes, outside, self._number)
-
-    def _beside(self) -> list[int]:
-        """Processes of the same command, each of which has a folder by its number: they, too, may hold some of this card."""
-        return [int(path.name) for path in self._others.iterdir() if path.name.isdecimal()] if self._others is not None else []
 
     def reset(self) -> None:
         self._look_outside()
