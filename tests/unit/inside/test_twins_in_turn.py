@@ -9,12 +9,16 @@ import threading
 from pathlib import Path
 
 import pytest
+import torch
 
 from autofit_launcher.common.orders import CAME, Orders, ProbeSettings
 from autofit_launcher.common.sizes import GIB
 from autofit_launcher.inside.part import TakingPart
 from autofit_launcher.inside.recorder import Recorder
 from autofit_launcher.inside.same import run
+from autofit_launcher.inside.same.rest import Rest
+from autofit_launcher.inside.same.rows import Rows, TwinOrders
+from autofit_launcher.inside.same.twin import Updates
 
 NAMES = ("first", "other")
 TWIN = """
@@ -75,3 +79,16 @@ def test_a_process_waits_before_it_takes_its_budget(tmp_path: Path) -> None:
     turn.touch()
     waits.join(10)
     assert not waits.is_alive()
+
+
+@pytest.mark.parametrize("shape", [(8, 8, 1, 1), (8, 4, 3, 3), (5,)])
+def test_weights_move_alike_however_they_lie_in_memory(shape: tuple[int, ...], tmp_path: Path) -> None:
+    """Ultralytics has its layers channels last on a card: those of 1 x 1 lie so and otherwise at once, which nothing can be copied onto."""
+    told, rest = TwinOrders(samples=4, accumulation=1, whole_batch=4, part=4), Rest()
+    twin = Updates(told, tmp_path, Rows(rest, told), rest)
+    twin._moves = 0.5 * torch.ones(2**18)
+    plain = torch.randn(shape)
+    lies = plain.to(memory_format=torch.channels_last, copy=True) if len(shape) == 4 else plain.clone()
+    twin._optimizer_made(torch.optim.SGD([torch.nn.Parameter(lies)], 0.1))
+    twin._move()
+    torch.testing.assert_close(lies, 1.5 * plain)

@@ -128,7 +128,8 @@ class Updates:
             flat, usual = local.reshape(-1), None if local.any() else (len(one) / one.numel()) ** 0.5 if one.ndim > 1 else 1.0
             for part in flat.split(MOST_VALUES):
                 part.add_(self._moves[: len(part)].to(part) * (part if usual is None else usual))
-            local.copy_(flat.view(local.shape))
+            if flat.data_ptr() != local.data_ptr():
+                local.copy_(flat.view(local.shape))
         self._unmoved.clear()
 
     def _begin(self, *tensors: Any) -> None:
