@@ -13,7 +13,8 @@ import sys
 PACKAGE = "autofit_launcher"
 DEPENDENCIES = frozenset((
     "hydra", "omegaconf", "antlr4", "packaging", "pydantic", "pydantic_core", "annotated_types", "typing_extensions", "typing_inspection",
-    "yaml", "_yaml", "psutil", "pynvml", "rich", "pygments", "markdown_it", "mdurl", "attr",
+    "yaml", "_yaml", "psutil", "pynvml", "rich", "pygments", "markdown_it", "mdurl", "attr", "jinja2", "markupsafe",
+    "submitit", "cloudpickle",
 ))  # fmt: skip
 """Installed modules that the launcher's own process imports. A trainer's aren't among them: they are found as the trainer does."""
 
@@ -21,6 +22,8 @@ DEPENDENCIES = frozenset((
 def main() -> None:
     """The command ``autofit``."""
     sys.meta_path.insert(0, OwnFirst())  # type: ignore[arg-type]  # its finder's type would have to be imported, from wherever
+    installed = _installed(sys.path)
+    sys.path[:] = [place for place in sys.path if place in installed or not _is_here(place)]  # with what a stranger's project says to run
     try:
         from autofit_launcher.cli.main import main as autofit
 
@@ -47,6 +50,14 @@ def _installed(path: list[str]) -> list[str]:
     """Returns the path from the standard library on: PYTHONPATH stands before it. All of it where that can't be told."""
     home = os.path.dirname(os.path.realpath(os.__file__))
     return next((path[at:] for at, place in enumerate(path) if os.path.realpath(place) == home), path)
+
+
+def _is_here(place: str) -> bool:
+    """Tells whether a place of the path is the working folder: by ``python -m``, or an empty part of PYTHONPATH."""
+    try:
+        return os.path.samefile(place or ".", ".")
+    except OSError:
+        return False
 
 
 def _module() -> None:

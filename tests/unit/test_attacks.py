@@ -18,8 +18,9 @@ import pytest
 import yaml
 
 from autofit_launcher.adapter.commands import Command
-from autofit_launcher.cli import main, suggestions
-from autofit_launcher.common import activity
+from autofit_launcher.cli import logs, main, suggestions
+from autofit_launcher.cli.say import Terminal
+from autofit_launcher.common import activity, procfs
 from autofit_launcher.common.words import masked, visible
 from autofit_launcher.config.recipe import Provenance, as_yaml, from_plain
 from autofit_launcher.full_run import run
@@ -32,7 +33,7 @@ from tests.helpers.run_folders import ended
 
 ROOT = Path("runs/autofit")
 SECRET = "s3cr3t-of-mine"
-STEERS = "\x1b]0;title\x07\x1b[2J\x1b[6n\x9b31m\u202e"
+STEERS = "\x1b]0;title\x07\x1b[2J\x1b[6n\x9b31m\u202e\u061c"
 
 
 @pytest.fixture(autouse=True)
@@ -71,7 +72,8 @@ BOMB = "".join(f"  k{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9 if n else ['x'] * 
     ("defaults:\n  - override /device: ${oc.env:HF_TOKEN}\n", "is no option of a group"),
     (f"ask:\n{BOMB}", "it unfolds to more than a recipe holds"), ("ask: &a [*a]\n", "it unfolds to more"),
     ("ask: {x: " + "y" * (1 << 20) + "}\n", "it unfolds to more"), ("ask: !!python/object/new:os.system [touch pwned]\n", "constructor"),
-    ("ask: {micro_batch: '${autofit:scratch}'}\n", "ask.micro_batch"),
+    ("ask: {micro_batch: '${autofit:scratch}'}\n", "ask.micro_batch"), ("ask: {" + "a: 1, " * 900_000 + "}\n", "it unfolds to more"),
+    ("defaults: [mine, _self_]\n", "it takes itself in"), ("ask: {micro_batch: '${oc.decode:${oc.env:HF_TOKEN}}'}\n", "ask.micro_batch"),
 ])  # fmt: skip
 def test_a_recipe_holds_keys_of_the_schema_and_nothing_else(text: str, said: str, here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     Path("recipes/mine.yaml").write_text(text)
@@ -98,7 +100,7 @@ def hook(event, args):
     if writes or event in ("subprocess.Popen", "os.posix_spawn", "os.fork", "os.exec", "os.system", "os.rename", "os.remove", "os.chmod",
                            "os.symlink", "os.link", "os.kill", "socket.connect") or (event == "os.mkdir" and args[0] != "."):
         seen.append((event, args))
-from autofit_launcher.cli import main, suggestions
+from autofit_launcher.cli import logs, main, suggestions
 sys.dont_write_bytecode = True
 sys.addaudithook(hook)
 for line in sys.stdin.read().splitlines():
@@ -114,7 +116,7 @@ def test_verbs_that_run_nothing_start_no_process_and_make_no_file(here: Path) ->
     Path("recipes/mine.yaml").write_text("prepare: [touch, pwned]\ndata: nowhere\nask: {micro_batch: 4}\n")
     lines = ["ladder recipe=yolo_demo", "ladder recipe=mine", "recipes", "show mine", "schema", "agents", "fits", "runs", "runs --peaks",
              "watch --json", "watch", "logs", "explain", "stop x", "--help", "ladder --help all",
-             "train --cfg job recipe=mine"]  # fmt: skip
+             "train --cfg job recipe=mine", "ladder -m recipe=yolo_demo,mine"]  # fmt: skip
     before = sorted(here.rglob("*"))
     done = subprocess.run([sys.executable, "-c", WATCHED], input="\n".join(lines), capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -128,13 +130,44 @@ def test_what_a_launch_writes_is_its_users_alone(here: Path) -> None:
     assert stat.S_IMODE(kept_fits.folder().stat().st_mode) == 0o700
 
 
-def test_completion_offers_no_word_that_a_shell_would_run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(("line", "offered"), [
+    ("recipe=", "recipe=mine"), ("recipe=mine trainer.args.", "trainer.args.b="), ("recipe=mine trainer.args.b=", ""),
+])  # fmt: skip
+def test_completion_offers_no_word_that_a_shell_would_run(
+    line: str, offered: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
     for name in ("$(touch pwned)", "a;touch pwned", "a\nb", "\x1b[2J", "`x`", "mine"):
-        Path(f"recipes/{name}.yaml").write_text("ask: {micro_batch: 4}\n")
-    monkeypatch.setenv("COMP_LINE", "autofit ladder recipe=")
+        Path(f"recipes/{name}.yaml").write_text("ask: {}\ntrainer: {args: {$(touch pwned): 1, '`x`': 2, b: $(touch pwned), '\\e[2J': 3}}\n")
+    monkeypatch.setenv("COMP_LINE", f"autofit ladder {line}")
     assert main.run(["-sc", "query=bash"]) == 0
-    offered = capfd.readouterr().out
-    assert "recipe=mine" in offered.split() and all(shlex.quote(word) == word for word in offered.split())
+    words = capfd.readouterr().out.split()
+    assert offered in [*words, ""] and all(shlex.quote(word) == word for word in words)
+
+
+STRANGERS = "open('pwned', 'w')\n"
+
+
+@pytest.mark.parametrize("words", [["ladder", "recipe=yolo_demo"], ["report"], ["-sc", "query=bash"]])
+@pytest.mark.parametrize("path", [".", "", ":/nowhere"])
+def test_nothing_of_the_working_folder_is_run(words: list[str], path: str, here: Path) -> None:
+    ended(ROOT, "done")
+    for name in ("hydra_plugins/x/__init__", "jinja2/__init__", "torch", "strangers"):
+        Path(f"{name}.py").parent.mkdir(parents=True, exist_ok=True)
+        Path(f"{name}.py").write_text(STRANGERS)
+    Path("x-1.dist-info").mkdir()
+    Path("x-1.dist-info/entry_points.txt").write_text("[autofit.adapters]\nultralytics = strangers:x\n[autofit.recipes]\nx = strangers:x\n")
+    environment = {**os.environ, "PYTHONPATH": path, "COMP_LINE": "autofit ladder recipe=yolo_demo ask."}
+    done = subprocess.run([sys.executable, "-m", "autofit_launcher", *words], env=environment, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "") and not Path("pwned").exists()
+
+
+@pytest.mark.parametrize("words", [["copy", "pipe"], ["copy", "yolo_demo", "link"], ["copy", "yolo_demo", ".."], ["copy", "yolo_demo", "a;b"]])
+def test_a_copy_is_a_new_file_of_a_name_that_is_found(words: list[str], here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    os.mkfifo("recipes/pipe.yaml")
+    Path("recipes/link.yaml").symlink_to("../elsewhere.yaml")
+    before = sorted(here.rglob("*"))
+    refused(capfd, "recipes", *words)
+    assert sorted(here.rglob("*")) == before
 
 
 def test_secrets_of_the_environment_stay_interpolations(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -192,14 +225,15 @@ def test_words_of_others_reach_no_terminal_raw(here: Path, capfd: pytest.Capture
     path = ended(ROOT, "failed", waits_for=STEERS, recipe=STEERS, attempts=[{"remarks": [STEERS], "ended": STEERS, "evidence": STEERS}])
     path = path.rename(path.with_name(f"a{STEERS}\nb"))
     (path / "run.stdout.log").write_text(f"{STEERS}RuntimeError: CUDA out of memory {STEERS}\n")
-    Path("recipes/mine.yaml").write_text(f"summary: {json.dumps(STEERS)}\nask: {{micro_batch: 4}}\n")
+    Path("recipes/mine.yaml").write_text(f"summary: {json.dumps(STEERS)}\nask: {{micro_batch: 4}}\ndata: ${{oc.env:HF_TOKEN}}\n")
     Path(f"recipes/{STEERS}.yaml").write_text("ask: {micro_batch: 4}\n")
     for words in (["runs"], ["watch"], ["explain"], ["recipes"], ["show", "mine"], ["stop", str(path)], ["resume"], ["report"],
                   ["runs", "--prune"],
+                  ["train", "recipe=mine", "--cfg", "job", "--resolve"],
                   ["watch", STEERS], [STEERS], ["ladder", f"recipe={STEERS}"], ["ladder", f"{STEERS}=1"], ["explain", STEERS]):  # fmt: skip
         main.run(words)
         said = "".join(capfd.readouterr())
-        assert said and not set(STEERS) & set(said) - set("]0;title[2J6n31m"), (words, said)
+        assert said and SECRET not in said and not set(STEERS) & set(said) - set("]0;title[2J6n31m"), (words, said)
 
 
 def on_a_terminal(*words: str) -> bytes:
@@ -224,8 +258,10 @@ def pieces(descriptor: int) -> Iterator[bytes]:
 def test_a_log_keeps_its_colours_and_steers_no_terminal(capfd: pytest.CaptureFixture[str]) -> None:
     path = ended(ROOT, "done")
     log = f"\x1b[31mred\x1b[0m é {STEERS}\x1b]52;c;eA==\x07\r50%\n".encode()
-    (path / "run.stdout.log").write_bytes(log)
+    (path / "run.stdout.log").write_bytes(log + b"\x9b" + b"x" * (logs._PIECE_BYTES - len(log) - 2) + "\x9b\n".encode())
     said = on_a_terminal("logs")
+    assert "\x9b".encode() not in said and b"x\\x9b\r\n" in said and b"\n\x9bx" not in said
+    (path / "run.stdout.log").write_bytes(log)
     assert b"\x1b[31mred\x1b[0m \xc3\xa9 \\x1b]0;title\\x07\\x1b[2J\\x1b[6n" in said and b"\\x1b]52" in said and b"\r50%" in said
     assert main.run(["logs"]) == 0 and log.decode().replace("\r", "") in capfd.readouterr().out.replace("\r", ""), "elsewhere as it is"
 
@@ -368,11 +404,41 @@ def test_a_run_of_a_newer_autofit_is_left_as_it_is(capfd: pytest.CaptureFixture[
     assert Record.read(run / "record.json") is not None
 
 
-@pytest.mark.parametrize("kind", ["another's", "everybody's", "fifo", "newer", "damaged"])
+@pytest.mark.parametrize(("text", "words"), [
+    (f"name: x\nask:\n{BOMB}", []), ("name: &a [*a]\n", []), ("name: " + "[" * 5000, []), ("name: " + "9" * 6000, []), ("[1]", []), ("1: 2", []),
+    ("name: x\nrecover: 5\n", ["recover.restarts=2"]), ("name: x\n", ["recover.a=: ["]), ("name: x\n", ["recover.restarts=&a [*a]"]),
+    ("name: x\n", ["recover.x=" + "[" * 5000]), ("name: x\n", ["recover.on_nan.x=1"]), ("data: ${oc.env:NO_SUCH_TOKEN}\n", []),
+])  # fmt: skip
+def test_no_edited_recipe_of_a_run_holds_its_resumption_up(text: str, words: list[str], capfd: pytest.CaptureFixture[str]) -> None:
+    run = ended(ROOT, "interrupted", format=2, cwd=".")
+    (run / "recipe.yaml").write_text(text)
+    refused(capfd, "resume", str(run), *words)
+
+
+def test_a_run_that_another_user_has_closed_hides_no_other(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    runs = [ended(ROOT, "done") for _ in range(3)]
+    for run in runs:
+        (run / "recipe.yaml").touch()
+    stat_of = os.stat
+
+    def closed(path: Any, **more: Any) -> os.stat_result:
+        if str(path).startswith(f"{ROOT / runs[1].name}/"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return stat_of(path, **more)
+
+    monkeypatch.setattr(os, "stat", closed)
+    assert main.run(["runs"]) == 0
+    said = capfd.readouterr().out
+    assert [run.name in said for run in runs] == [True, False, True]
+
+
+@pytest.mark.parametrize("kind", ["another's", "everybody's", "fifo", "newer", "damaged", "endless"])
 def test_a_history_that_others_wrote_proves_nothing_and_stays(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     file = kept_fits._file("mine", "d" * 64)
     file.parent.mkdir(parents=True)
-    file.write_text('{"taken_by": "x", "later": 1}' if kind != "damaged" else "{")
+    endless = {name: 10**30 if field.annotation is int else "x" for name, field in kept_fits.RunFailure.model_fields.items()}
+    texts = {"damaged": "{", "endless": json.dumps({"taken_by": "x", "failures": [endless]})}
+    file.write_text(texts.get(kind, '{"taken_by": "x", "later": 1}'))
     file.chmod(0o666 if kind == "everybody's" else 0o600)
     if kind == "fifo":
         made(file, kind)
@@ -401,10 +467,14 @@ def test_explain_takes_no_longer_for_what_never_ends(capfd: pytest.CaptureFixtur
 # -- stop, prune, shell
 
 
-@pytest.mark.parametrize("locked", [False, True])
-def test_stop_signals_only_who_holds_the_folder(locked: bool, capfd: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(("locked", "closed"), [(False, False), (True, False), (False, True)])
+def test_stop_signals_only_who_holds_the_folder(
+    locked: bool, closed: bool, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
     run = ended(ROOT, "running")
     file = run / owner.NAME
+    if closed:  # as ssh-agent, which lets nobody see what it has open
+        monkeypatch.setattr(procfs, "has_open", lambda pid, file: None)
     with subprocess.Popen(["sleep", "60"]) as innocent:
         told = {"pid": innocent.pid, "ended": "", "locked": locked}
         file.write_text(json.dumps({**json.loads(file.read_text()), **told}) + "\n")
@@ -413,9 +483,18 @@ def test_stop_signals_only_who_holds_the_folder(locked: bool, capfd: pytest.Capt
                 time.sleep(0.05)
             main.run(["stop", str(run)])
             said = "".join(capfd.readouterr())
-            assert innocent.poll() is None and ("doesn't hold it" if locked else "nothing to stop") in said
+            assert innocent.poll() is None and ("doesn't hold it" if locked else "another user" if closed else "nothing to stop") in said
             holder.kill()
         innocent.kill()
+
+
+def test_stop_follows_no_link_to_another_run(capfd: pytest.CaptureFixture[str]) -> None:
+    mine, theirs = ended(ROOT, "running"), ended(ROOT, "running")
+    with owner.owning(mine):
+        (theirs / owner.NAME).unlink()
+        (theirs / owner.NAME).symlink_to(mine / owner.NAME)
+        main.run(["stop", str(theirs)])
+    assert "nothing to stop" in capfd.readouterr().out
 
 
 @pytest.mark.parametrize("pid", [-1, 0, 1, True, "1/../self", 2**40, None])
@@ -436,6 +515,17 @@ def test_prune_keeps_whatever_a_run_wrote(name: str) -> None:
     (run / "run").mkdir(exist_ok=True)
     (run / "run" / name).symlink_to("/nowhere") if name == "link" else (run / "run" / name).write_text("x")
     assert main.run(["runs", "--prune", "--yes"]) == 0 and run.is_dir()
+
+
+def test_prune_looks_again_once_it_was_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = ended(ROOT, "failed")
+
+    def answered(terminal: Terminal, question: str) -> str:
+        (run / "weights").touch()  # by a run that was gone on with while nobody answered
+        return "y\n"
+
+    monkeypatch.setattr(Terminal, "asked", answered)
+    assert main.run(["runs", "--prune"]) == 1 and run.is_dir()
 
 
 def test_prune_removes_what_is_known_to_be_worthless() -> None:

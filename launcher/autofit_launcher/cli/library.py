@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
-
-import yaml
 
 from autofit_launcher.cli.call import Answer, Call
 from autofit_launcher.common import files
-from autofit_launcher.config.recipe_files import JOBS, recipe_files
+from autofit_launcher.config import yaml_text
+from autofit_launcher.config.recipe_files import JOBS, NAME, recipe_files
 from autofit_launcher.errors import ExitCode, did_you_mean, refusal
 
 
@@ -28,9 +28,9 @@ def recipes(call: Call) -> Answer:
 
 def _summary(path: Path) -> str:
     try:
-        said = (yaml.safe_load(files.read(path)) or {}).get("summary", "")
+        said = (yaml_text.plain(files.read(path)) or {}).get("summary", "")
         return said if isinstance(said, str) else ""
-    except (OSError, ValueError, yaml.YAMLError, AttributeError, RecursionError) as error:
+    except (OSError, ValueError, AttributeError) as error:
         return f"(can't be read: {str(error).splitlines()[0]})"
 
 
@@ -38,20 +38,23 @@ def _copied(call: Call) -> Answer:
     said, *names = call.words
     if said != "copy" or not 1 <= len(names) <= 2:
         raise refusal(f"autofit recipes takes no {said!r}", "autofit recipes, or autofit recipes copy NAME [NEW].")
-    file = _file(names[0])
     new = Path(names[-1].removesuffix(".yaml")).name
-    kept = keep(call, new, file.read_bytes(), other=f"autofit recipes copy {names[0]} ANOTHER_NAME.")
-    call.terminal.say(f"`autofit train recipe={new}` takes it from now on in this folder")
+    kept = keep(call, new, files.read(_file(names[0])), other=f"autofit recipes copy {names[0]} ANOTHER_NAME.")
+    call.terminal.say(f"`autofit train recipe={shlex.quote(new)}` takes it from now on in this folder")
     return kept
 
 
 def keep(call: Call, name: str, text: bytes, *, other: str) -> Answer:
     """Writes a recipe of the person's own into ./recipes, never over one that is there. ``other``: what to do in that case."""
     path = Path("recipes") / f"{name}.yaml"
-    if path.exists():
-        raise refusal(f"{path} is there already; it was not changed", other)
+    if not NAME.fullmatch(name) or not name.strip("."):
+        raise refusal(f"{name!r} is no name of a recipe", "Letters, digits, blanks and . , + @ % : ' - _ make one.")
     path.parent.mkdir(exist_ok=True)
-    path.write_bytes(text)
+    try:
+        with path.open("xb") as file:  # never through a link
+            file.write(text)
+    except FileExistsError:
+        raise refusal(f"{path} is there already; it was not changed", other) from None
     call.terminal.say(f"written: {path}")
     return Answer(status=ExitCode.DONE, record={"status": "done", "recipe": str(path)})
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import time
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
 from autofit_launcher.cli.call import Answer, Call
 from autofit_launcher.cli.say import Shown
+from autofit_launcher.common import files
 from autofit_launcher.common.words import page
 from autofit_launcher.errors import ExitCode, refusal
 from autofit_launcher.history.runs import Reader, Run, find, newest
@@ -57,9 +60,9 @@ def _number(call: Call) -> int | None:
 def latest(run: Run) -> Said | None:
     """Finds the newest output: that of the full run's newest attempt, before it that of the newest trial; None where there is none."""
     if run.known.attempts:
-        files = run.folder.attempt(run.attempt)
+        one = run.folder.attempt(run.attempt)
         again = f" (attempt {run.attempt})" if run.attempt > 1 else ""
-        return Said(name=f"run{again}", stdout=files.stdout, stderr=files.stderr)
+        return Said(name=f"run{again}", stdout=one.stdout, stderr=one.stderr)
     return next(reversed(_of_rungs(run)), None)
 
 
@@ -86,7 +89,7 @@ class _Pages:
 
     def __init__(self, out: Shown) -> None:
         self._out = out
-        self._shown: dict[Path, int] = {}
+        self._shown = Counter[Path]()
         self._last: Path | None = None
 
     def show(self, said: Said) -> None:
@@ -96,11 +99,13 @@ class _Pages:
         self._out.flush()
 
     def _rest(self, path: Path, name: str) -> None:
-        with path.open("rb") as file:
-            file.seek(self._shown.get(path, 0))
-            while piece := file.read(_PIECE_BYTES):
+        with files.opened(path) as file:
+            while piece := os.pread(file.fileno(), _PIECE_BYTES, self._shown[path]):
+                shown, read = page(piece) if self._out.isatty() else (piece, len(piece))
+                if not read:
+                    break
                 if self._last != path:
                     self._out.write(f"{chr(10) if self._last is not None else ''}==> {name} <==\n".encode())
                     self._last = path
-                self._out.write(page(piece) if self._out.isatty() else piece)
-            self._shown[path] = file.tell()
+                self._out.write(shown)
+                self._shown[path] += read

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shlex
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -188,14 +189,16 @@ def _refused(refused: BadInput, terminal: Terminal) -> Answer:
 
 
 def _complete(words: Sequence[str], terminal: Terminal) -> int:
-    """Completes a line for Tab: the verb and its flags by the table, overrides by Hydra, which never learns of the verb."""
-    line = os.environ.get("COMP_LINE", "")
-    if any(word.startswith("query=") for word in words) and (offered := verbs.completions(line)) is not None:
-        terminal.say(" ".join(offered))
-        return ExitCode.DONE
-    typed = line.split()
-    if len(typed) > 1:
-        os.environ["COMP_LINE"] = line.replace(f" {typed[1]}", "", 1)
-    with suppress(BadInput):  # a half-typed line is no mistake
-        compose.complete(words)
+    """Completes a line for Tab: the verb and its flags by the table, overrides by Hydra, which never learns of the verb. Words of others
+    are among them: none is offered that a shell would run, or take apart."""
+    line, query, said = os.environ.get("COMP_LINE", ""), any(word.startswith("query=") for word in words), ""
+    if query and (offered := verbs.completions(line)) is not None:
+        said = " ".join(offered)
+    else:
+        typed = line.split()
+        if len(typed) > 1:
+            os.environ["COMP_LINE"] = line.replace(f" {typed[1]}", "", 1)
+        with suppress(Exception):  # a half-typed line is no mistake
+            said = compose.complete(words)
+    terminal.say("\n".join(word for word in said.split() if shlex.quote(word) == word) if query else said)
     return ExitCode.DONE

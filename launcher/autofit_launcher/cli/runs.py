@@ -67,7 +67,7 @@ def _pruned(call: Call, runs: Sequence[Run], root: Path) -> Answer:
     """
     say = call.terminal.say
     over = [run for run in runs if _is_over(run) and run.folder.path.is_relative_to(root.resolve())]  # none that is only linked to
-    go = {run.folder.path: _size(run) for run in over if "--checkpoints" in call.flags or not _holds_work(run)}
+    go = {run.folder.path: _size(run) for run in over if not _is_kept(call, run)}
     for run in over:
         if (path := run.folder.path) in go:
             say(f"{path}  {run.state}  {format_size(go[path])}")
@@ -103,8 +103,10 @@ def _size(run: Run) -> int:
     return sum(path.lstat().st_size for path in run.folder.path.rglob("*") if path.is_symlink() or not path.is_dir())
 
 
-def _holds_work(run: Run) -> bool:
+def _is_kept(call: Call, run: Run) -> bool:
     """Tells whether it has, or may have, something that a person would miss: anything that isn't known to be worthless."""
+    if "--checkpoints" in call.flags:
+        return False
     named, folder = run.record is None or any(attempt.left for attempt in run.record.attempts), run.folder.path
     files = (path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_symlink() or not path.is_dir())
     return named or not all(map(_WORTHLESS.fullmatch, files))
@@ -123,6 +125,8 @@ def _removed(call: Call, path: Path) -> bool:
     """Removes a run's folder and tells whether it is gone. Meanwhile this process holds it, so that nobody resumes it."""
     try:
         with owner.owning(path):
+            if _is_kept(call, run_in(path)):
+                raise refusal("it has written something since", "Say autofit runs --prune again.")
             shutil.rmtree(path)
     except (BadInput, OSError) as kept:
         call.terminal.complain(f"{path} was not removed: {kept}")

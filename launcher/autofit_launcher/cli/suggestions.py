@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import PurePath
 
@@ -20,7 +20,9 @@ from autofit_launcher.errors import COMMAND_LINE, BadInput, Fault
 KEYS = (*Recipe.model_fields, "recipe", "hydra")
 
 
-def drafts(words: Sequence[str], *, program: str, drafted: Mapping[str, str] | None = None) -> list[Draft]:
+def drafts(
+    words: Sequence[str], *, program: str, drafted: Mapping[str, str] | None = None, show: Callable[[str], None] = lambda said: None
+) -> list[Draft]:
     """Composes as ``compose.composed`` does; tells what was probably meant by words and keys that have no place."""
     line, texts = compose.read(words), drafted or {}
     recipes = {*recipe_files(), *texts}
@@ -30,7 +32,7 @@ def drafts(words: Sequence[str], *, program: str, drafted: Mapping[str, str] | N
         if (refused := compose.no_recipe(line, known=sorted(recipes))) or (lost and line.only_shows):
             raise BadInput(refused)
         kept = tuple(word for word in line.overrides if word not in lost)
-        found = compose.composed(replace(line, overrides=kept), program=program, drafted=texts)
+        found = compose.composed(replace(line, overrides=kept), program=program, drafted=texts, show=show)
     except BadInput as refusal:
         raise BadInput([*refusal.faults, *faults]) from refusal
     return [replace(one, faults=(*one.faults, *faults)) for one in found]

@@ -93,7 +93,7 @@ def each(
 
     ``drafted``: recipes that are written nowhere.
     """
-    made = suggestions.drafts(words, program=f"autofit {call.verb}", drafted=drafted)
+    made = suggestions.drafts(words, program=f"autofit {call.verb}", drafted=drafted, show=call.terminal.say)
     for file in dict.fromkeys(draft.provenance.file for draft in made):
         if file is not None and hides(file):
             call.terminal.say(f"{short(file)} is taken in place of the built-in recipe of that name")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 import re
 
-_STEERS = "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]"
+_STEERS = "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\udc80-\udc9f]"
 _CONTROLS = re.compile(_STEERS)
 _UNUSUAL = re.compile(rf"\x1b(?!\[[\d;]{{0,20}}[mK])|(?![\r\x1b]){_STEERS}")
 SECRET = ("TOKEN", "SECRET", "PASSW", "API_KEY", "CREDENTIAL", "PRIVATE")
@@ -26,9 +27,10 @@ def visible(text: str) -> str:
     return _CONTROLS.sub(_as_letters, text)
 
 
-def page(said: bytes) -> bytes:
-    """A trainer's output for a terminal: its colours and bars stay."""
-    return _UNUSUAL.sub(_as_letters, said.decode(errors="surrogateescape")).encode(errors="surrogateescape")
+def page(said: bytes) -> tuple[bytes, int]:
+    """Returns (a trainer's output for a terminal, where its colours and bars stay; how much of it that is: up to a letter's middle)."""
+    text, read = codecs.utf_8_decode(said, "surrogateescape")
+    return _UNUSUAL.sub(_as_letters, text).encode(errors="surrogateescape"), read
 
 
 def _as_letters(found: re.Match[str]) -> str:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from autofit_launcher.common import interpreter
 from autofit_launcher.common.activity import doing
-from autofit_launcher.config.hydra_overrides import Override, device, for_hydra, override_in, quoted, sweeps
+from autofit_launcher.config.hydra_overrides import Override, device, for_hydra, jobs, override_in, sweeps
 from autofit_launcher.config.recipe_files import recipe_files
 from autofit_launcher.errors import COMMAND_LINE, BadInput, Fault, did_you_mean
 from autofit_launcher.paths import home, short
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 _LAUNCHER = "hydra/launcher"
 
 
-def composed(line: Typed, *, program: str, drafted: Mapping[str, str]) -> list[Draft]:
+def composed(line: Typed, *, program: str, drafted: Mapping[str, str], show: Callable[[str], None]) -> list[Draft]:
     """The recipes that the line composes to, one for each combination of a multirun. Runs nothing.
 
-    ``drafted``: name -> text of recipes that are in no file. Returns nothing if a flag of Hydra's only asked to print something. Raises
-    BadInput for what can't be composed; faults of a composed recipe are in its draft.
+    ``drafted``: name -> text of recipes that are in no file. Returns nothing if a flag of Hydra's only asked to print something, which is
+    given to ``show``. Raises BadInput for what can't be composed; faults of a composed recipe are in its draft.
     """
     from hydra.core.hydra_config import HydraConfig
 
@@ -51,9 +51,9 @@ def composed(line: Typed, *, program: str, drafted: Mapping[str, str]) -> list[D
     with doing("composing the recipe"), as_faults(dict(zip(told, typed, strict=True))):
         if several := [word for word in told if not line.sweeping and sweeps(word)]:
             raise BadInput([_several(word) for word in several])
-        with TemporaryDirectory(prefix="autofit-") if line.sweeping else nullcontext() as folder:  # Hydra insists on a multirun.yaml
-            scratch = [f"hydra.sweep.dir={quoted(folder)}"] if folder else []
-            _hydra([program, *scratch, *told, *line.flags], keep, drafted=drafted, typed={one.key for one in line.said})
+        for words in jobs(told) if line.sweeping else [told]:  # Hydra's own multirun writes files
+            if said := _hydra([program, *words, *line.flags], keep, drafted=drafted, typed={one.key for one in line.said}):
+                show(said.rstrip())
     return found
 
 
@@ -63,10 +63,10 @@ def _several(word: str) -> Fault:
     return Fault(key=key, found=f"{value} is more than one value", cure=cure, where=COMMAND_LINE)
 
 
-def complete(words: Sequence[str]) -> None:
-    """Lets Hydra print what completes the overrides of the line in ``COMP_LINE``. Raises BadInput if that can't be read yet."""
+def complete(words: Sequence[str]) -> str:
+    """Asks Hydra what completes the overrides of the line in ``COMP_LINE``. Raises BadInput if that can't be read yet."""
     with as_faults({}):
-        _hydra(["autofit", *words], lambda config: None)
+        return _hydra(["autofit", *words], lambda config: None)
 
 
 CATALOGUE = "gpu"
@@ -81,24 +81,23 @@ def groups() -> dict[str, list[str]]:
 
 def _hydra(
     argv: Sequence[str], task: Callable[[DictConfig], None], *, drafted: Mapping[str, str] | None = None, typed: Collection[str] = ()
-) -> None:
-    """Calls ``task`` with each configuration that Hydra composes of a command line."""
+) -> str:
+    """Calls ``task`` with the configuration that Hydra composes of a command line. Returns what Hydra prints."""
+    sys.modules["hydra_plugins"] = None  # type: ignore[assignment]  # it would run whatever lies in a folder of that name
     import hydra
     from omegaconf import OmegaConf
 
     from autofit_launcher.config import recipe_store
 
-    def place(name: str) -> str:
-        return until_composed.enter_context(TemporaryDirectory(prefix="autofit-")) if name == "scratch" else places[name]
-
     places = {"examples": str(home() / "examples"), "python": interpreter.persons()}
-    before = sys.argv
-    sys.argv = list(argv)
-    with ExitStack() as until_composed:
-        until_composed.callback(setattr, sys, "argv", before)
-        until_composed.enter_context(recipe_store.filled(drafted=drafted or {}, typed=typed))
-        OmegaConf.register_new_resolver("autofit", places.__getitem__, replace=True)
-        hydra.main(config_path=str(home() / "conf"), config_name="config", version_base="1.3")(task)()
+    before, sys.argv = sys.argv, list(argv)
+    try:
+        with recipe_store.filled(drafted=drafted or {}, typed=typed), redirect_stdout(io.StringIO()) as said:
+            OmegaConf.register_new_resolver("autofit", places.__getitem__, replace=True)
+            hydra.main(config_path=str(home() / "conf"), config_name="config", version_base="1.3")(task)()
+    finally:
+        sys.argv = before
+    return said.getvalue()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -121,6 +120,8 @@ class Typed:
         return [name for value in said for name in (value.split(",") if self.sweeping else [value])]
 
 
+MULTIRUN = "hydra.mode=MULTIRUN"
+"""Says what -m does."""
 MOST_LETTERS = 10_000
 """Letters of an override: Hydra's parser takes the square of their number, 6 s for so many."""
 
@@ -137,14 +138,10 @@ def read(words: Sequence[str]) -> Typed:
     if endless := next((word for word in args.overrides if len(word) > MOST_LETTERS), ""):
         found = f"{endless[:40]}... has {len(endless)} letters, and at most {MOST_LETTERS} can be typed"
         raise BadInput([Fault(key="", found=found, cure="Write it in a recipe's file.", where=COMMAND_LINE)])
-    flags = tuple(word for word in words if word not in {*args.overrides, *rest})
+    flags = tuple(word for word in words if word not in {*args.overrides, *rest, "-m", "--multirun"})
     only_shows = bool(args.cfg or args.info or args.hydra_help)
-    return Typed(
-        overrides=tuple(args.overrides),
-        flags=flags,
-        sweeping=args.multirun or "hydra.mode=MULTIRUN" in args.overrides,
-        only_shows=only_shows,
-    )
+    sweeping = args.multirun or MULTIRUN in args.overrides
+    return Typed(overrides=tuple(one for one in args.overrides if one != MULTIRUN), flags=flags, sweeping=sweeping, only_shows=only_shows)
 
 
 def _no_flag(message: str) -> NoReturn:
@@ -182,6 +179,9 @@ def as_faults(typed: Mapping[str, str]) -> Iterator[None]:
         yield
     except (HydraException, OmegaConfBaseException, ValueError) as error:
         raise BadInput([_fault(error, typed)]) from error
+    except RecursionError as error:
+        cure = "A recipe's defaults name others, which don't name it in turn."
+        raise BadInput([Fault(key="", where=COMMAND_LINE, found="it takes itself in, or is nested too deeply", cure=cure)]) from error
     except SystemExit as ended:
         if ended.code:
             fault = Fault(key="", where=COMMAND_LINE, found=f"Hydra ended with exit status {ended.code}", cure="Its own words are above.")

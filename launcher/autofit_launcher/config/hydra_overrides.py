@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 PATHS = frozenset({"data", "run.root", "ask.model"})
@@ -99,6 +99,14 @@ def sweeps(word: str) -> bool:
     from hydra.core.override_parser.overrides_parser import OverridesParser
 
     return OverridesParser.create().parse_override(word).is_sweep_override()
+
+
+def jobs(words: Sequence[str]) -> list[list[str]]:
+    """The words of each combination that a multirun makes."""
+    from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+
+    return [job for batch in BasicSweeper.split_arguments(OverridesParser.create().parse_overrides(list(words)), None) for job in batch]
 
 
 _UNREADABLE = object()

@@ -19,6 +19,7 @@ from pydantic_core import ErrorDetails
 
 from autofit_launcher.common import files
 from autofit_launcher.common.words import is_secret
+from autofit_launcher.config import yaml_text
 from autofit_launcher.config.schema import Recipe, WheelRule
 from autofit_launcher.errors import COMMAND_LINE, PLACE, Fault, did_you_mean
 from autofit_launcher.paths import short
@@ -48,8 +49,8 @@ class Provenance:
     def _in_recipe(self, key: str) -> bool:
         """Tells whether the recipe's file holds the key, whatever option of its group was typed."""
         try:
-            node: Any = yaml.safe_load(files.read(self.file)) if self.file is not None else {}
-        except (OSError, ValueError, yaml.YAMLError):
+            node = yaml_text.plain(files.read(self.file)) if self.file is not None else {}
+        except (OSError, ValueError):
             return False
         for part in key.split("."):
             if not isinstance(node, Mapping) or part not in node:

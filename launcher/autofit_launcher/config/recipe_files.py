@@ -46,10 +46,10 @@ def own_recipes() -> list[Path]:
 
 
 def _is_recipe(path: Path) -> bool:
-    import yaml
+    from autofit_launcher.config import yaml_text
 
     try:
-        said = yaml.safe_load(files.read(path))
-    except (OSError, ValueError, yaml.YAMLError, RecursionError):
+        said = yaml_text.plain(files.read(path))
+    except (OSError, ValueError):
         return False
     return isinstance(said, dict) and isinstance(said.get("ask"), dict) and "micro_batch" in said["ask"]

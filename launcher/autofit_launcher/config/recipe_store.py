@@ -18,13 +18,12 @@ from omegaconf import Container, DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from autofit_launcher.common import files
+from autofit_launcher.config import yaml_text
 from autofit_launcher.config.recipe_files import recipe_files
 from autofit_launcher.config.schema import Recipe
 from autofit_launcher.errors import PLACE, BadInput, Fault, did_you_mean
 from autofit_launcher.paths import home, short
 
-MOST_LETTERS = 1 << 20
-"""Letters that a recipe unfolds to at most, each value and key counted as 50 more."""
 _GROUP, _OPTION = re.compile(r"(override +)?/?(?!hydra\b)\w+"), re.compile(r"[\w .+-]+")
 
 
@@ -75,10 +74,7 @@ def _config(read: Callable[[], tuple[str, str]]) -> Container:
     nothing but options of autofit's groups and other recipes. Raises BadInput."""
     text, place = read()
     try:
-        node = yaml.compose(text, Loader=yaml.SafeLoader)
-        if node is not None and _letters(node, {}) > MOST_LETTERS:
-            _refuse(place, "it unfolds to more than a recipe holds", "Write out what its aliases stand for.")
-        config = OmegaConf.create(text)
+        node, config = yaml_text.bounded(text)[1], OmegaConf.create(text)
     except AssertionError:  # of OmegaConf's, where the text is one number
         _refuse(place, "it holds no keys", "A recipe is keys and values, such as summary: my own job")
     except RecursionError:
@@ -87,7 +83,7 @@ def _config(read: Callable[[], tuple[str, str]]) -> Container:
         line = f"{place}:{error.problem_mark.line + 1}" if error.problem_mark is not None else place
         cure = "Each key stands once; the keys of one section are indented alike, with blanks."
         _refuse(line, str(error.problem or error.context).removeprefix("found "), cure)
-    except (yaml.YAMLError, OmegaConfBaseException) as error:
+    except (yaml.YAMLError, OmegaConfBaseException, ValueError) as error:
         _refuse(place, str(error).splitlines()[0], "Correct it there.")
     if not isinstance(config, DictConfig):
         _refuse(place, "it holds a list", "A recipe is keys and values, such as summary: my own job")
@@ -103,16 +99,6 @@ def _config(read: Callable[[], tuple[str, str]]) -> Container:
     if not all(_GROUP.fullmatch(str(group)) and isinstance(name, str) and _OPTION.fullmatch(name) for group, name in said):
         _refuse(place, f"defaults name what is no option of a group of autofit's: {defaults}", cure)
     return config
-
-
-def _letters(node: yaml.Node, known: dict[yaml.Node, int]) -> int:
-    """Letters that a node would take if no part of it were said by an alias; one that holds itself is without end."""
-    if node not in known:
-        known[node] = MOST_LETTERS + 1
-        parts = [] if isinstance(node, yaml.ScalarNode) else node.value
-        below = [one for part in parts for one in (part if isinstance(part, tuple) else (part,))]
-        known[node] = 50 + (sum(_letters(one, known) for one in below) if below else len(node.value))
-    return known[node]
 
 
 def _refuse(place: str, found: str, cure: str) -> NoReturn:

@@ -13,14 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-import yaml
-
 from autofit_launcher.adapter import build
 from autofit_launcher.adapter.protocol import Adapter
 from autofit_launcher.adapter.registry import load_adapter
 from autofit_launcher.common import files
 from autofit_launcher.common.activity import doing
 from autofit_launcher.common.sizes import format_size
+from autofit_launcher.config import yaml_text
 from autofit_launcher.config.recipe import Draft, Provenance, as_yaml, from_plain
 from autofit_launcher.config.schema import Recipe
 from autofit_launcher.errors import COMMAND_LINE, BadInput, Fault, refusal
@@ -305,8 +304,8 @@ def draft_of(path: Path, words: Sequence[str] = ()) -> Draft:
     """The recipe in a run folder, with the overrides given now."""
     recipe = path / "recipe.yaml"
     try:
-        plain = dict(yaml.safe_load(files.read(recipe)))
-    except (OSError, ValueError, TypeError, RecursionError, yaml.YAMLError) as error:
+        plain = dict(yaml_text.plain(files.read(recipe)))
+    except (OSError, ValueError, TypeError) as error:
         raise _refused(recipe, f"can't be read: {error}", _ANEW) from error
     for word in words:
         key, equals, value = word.partition("=")
@@ -314,11 +313,14 @@ def draft_of(path: Path, words: Sequence[str] = ()) -> Draft:
         if not equals or section not in SECTIONS or not name:
             cure = f"When a run goes on, only {', '.join(f'{one}.*' for one in SECTIONS)} may be said otherwise."
             raise BadInput([Fault(key=key, where="command line", found=f"{word!r} can't be said here", cure=cure)])
-        *inside, last = name.split(".")
-        node = plain.setdefault(section, {})
-        for part in inside:
-            node = node.setdefault(part, {})
-        node[last] = yaml.safe_load(value)
+        *inside, last = key.split(".")
+        try:
+            node = plain
+            for part in inside:
+                node = node.setdefault(part, {})
+            node[last] = yaml_text.plain(value)
+        except (ValueError, AttributeError, TypeError):
+            raise refusal(f"{word!r} can't be read", "Write KEY=VALUE, as in recover.restarts=3.") from None
     draft = from_plain(plain, Provenance(overrides=tuple(words), file=recipe))
     if draft.faults:
         raise BadInput(draft.faults)

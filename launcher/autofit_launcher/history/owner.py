@@ -71,7 +71,7 @@ _SHAPE = TypeAdapter(Owner)
 def who(folder: Path) -> Owner:
     """Finds out who holds the folder. Changes nothing."""
     try:
-        file = os.open(folder / NAME, os.O_RDONLY | os.O_NONBLOCK)  # a pipe in its place is waited for by nobody
+        file = os.open(folder / NAME, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)  # nobody waits for a pipe in its place
     except OSError:
         return Owner()
     try:

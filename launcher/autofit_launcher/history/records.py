@@ -49,9 +49,13 @@ class RecordPart(BaseModel):
     @field_validator("*")
     @classmethod
     def _a_number_of_ours(cls, told: Any, info: ValidationInfo) -> Any:
-        """Takes the default for a number that no autofit has written: NaN, one without end, one that no clock or memory comes to."""
-        strange = isinstance(told, (int, float)) and not abs(told) < 2**63
-        return cls.model_fields[str(info.field_name)].get_default() if strange else told
+        """Takes the default for a number that no autofit has written: NaN, one without end, one that no clock or memory comes to. Raises
+        ValueError where there is none."""
+        if not isinstance(told, (int, float)) or abs(told) < 2**63:
+            return told
+        if (field := cls.model_fields[str(info.field_name)]).is_required():
+            raise ValueError(f"{told} is no number of autofit's")
+        return field.get_default()
 
     @classmethod
     def whole(cls, **known: Any) -> Self:

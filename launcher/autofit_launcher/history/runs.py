@@ -233,7 +233,8 @@ def how_to_go_on(path: Path | str) -> str:
 
 def is_run(path: Path) -> bool:
     """Tells whether autofit has made this folder for a launch."""
-    return (path / "trials").is_dir() and ((path / "record.json").is_file() or (path / "recipe.yaml").is_file())
+    isfile = os.path.isfile  # which is false, and raises nothing, for a folder that another user has closed
+    return os.path.isdir(path / "trials") and (isfile(path / "record.json") or isfile(path / "recipe.yaml"))
 
 
 def find(said: str) -> Path:

@@ -82,7 +82,7 @@ def _opened(path: Path) -> int | None:
     folders (fs.protected_regular)."""
     with suppress(OSError):
         if not path.parent.is_dir():
-            path.parent.mkdir(parents=True, exist_ok=True)
+            path.parent.mkdir(parents=True)  # and not what somebody else has put there meanwhile
             path.parent.chmod(0o1777)
     for flags in (0, os.O_CREAT | os.O_EXCL, 0):
         with suppress(OSError):

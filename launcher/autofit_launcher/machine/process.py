@@ -274,12 +274,14 @@ def wait(
 def ask_to_end(pid: int, *, holding: str) -> bool:
     """Sends SIGTERM to the process with this id, if it has that file open. False if it hasn't, or is gone.
 
-    Raises PermissionError if it is another user's.
+    Raises PermissionError if it is another user's, or keeps its files to itself.
     """
     with contextlib.suppress(ProcessLookupError, FileNotFoundError):
         handle = os.pidfd_open(pid)
         try:
-            if procfs.has_open(pid, holding) is not False:  # asked while the handle is held: what it stands for can't change any more
+            if (holds := procfs.has_open(pid, holding)) is None:
+                raise PermissionError(pid)
+            if holds:  # asked while the handle is held: what it stands for can't change any more
                 signal.pidfd_send_signal(handle, signal.SIGTERM)
                 signal.pidfd_send_signal(handle, signal.SIGCONT)  # one that Ctrl-Z has stopped hears of it now
                 return True
@@ -391,7 +393,7 @@ def output_of(argv: Sequence[str], *, env: Mapping[str, str] | None = None, time
     ``env``: added to this process's environment. The output is standard error if the command failed and wrote something there.
     """
     try:
-        done = subprocess.run(argv, capture_output=True, text=True, check=False, env={**os.environ, **(env or {})}, timeout=timeout_s)
+        done = subprocess.run(argv, capture_output=True, text=True, errors="replace", env={**os.environ, **(env or {})}, timeout=timeout_s)
     except OSError as error:
         return 127, str(error)
     except subprocess.TimeoutExpired as error:
