@@ -23,11 +23,13 @@ from autofit_launcher.cli.say import Terminal
 from autofit_launcher.common import activity, procfs
 from autofit_launcher.common.words import masked, visible
 from autofit_launcher.config.recipe import Provenance, as_yaml, from_plain
+from autofit_launcher.errors import BadInput
 from autofit_launcher.full_run import run
-from autofit_launcher.history import kept_fits, owner, runs
+from autofit_launcher.history import kept_fits, owner, runs, submission
 from autofit_launcher.history.records import CheckpointRecord, Record
 from autofit_launcher.history.run_folder import RunFolder
 from autofit_launcher.ladder.rungs import Rung
+from autofit_launcher.machine import slurm
 from autofit_launcher.page import page
 from tests.helpers.run_folders import ended
 
@@ -161,24 +163,33 @@ def test_nothing_of_the_working_folder_is_run(words: list[str], path: str, here:
     assert (done.returncode, done.stderr) == (0, "") and not Path("pwned").exists()
 
 
-@pytest.mark.parametrize("words", [["copy", "pipe"], ["copy", "yolo_demo", "link"], ["copy", "yolo_demo", ".."], ["copy", "yolo_demo", "a;b"]])
+@pytest.mark.parametrize(
+    "words", [["copy", "pipe"], ["copy", "yolo_demo", "link"], ["copy", "yolo_demo", ".."], ["copy", "yolo_demo", "a;b"]]
+)
 def test_a_copy_is_a_new_file_of_a_name_that_is_found(words: list[str], here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     os.mkfifo("recipes/pipe.yaml")
     Path("recipes/link.yaml").symlink_to("../elsewhere.yaml")
     before = sorted(here.rglob("*"))
-    refused(capfd, "recipes", *words)
+    refused(capfd, "recipes", "copy", *words)
     assert sorted(here.rglob("*")) == before
 
 
 def test_secrets_of_the_environment_stay_interpolations(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    args = {"a": "${oc.env:HF_TOKEN}", "b": ["--d ${data} --t=${oc.env:HF_TOKEN}"], "c": r"\${oc.env:HF_TOKEN}", "d": "${oc.env:HOME}"}
+    monkeypatch.setenv("GITHUB_PAT", "another-of-mine")
+    monkeypatch.setenv("DATABASE", "db://me:hunter2@host")
+    args = {
+        "a": "${oc.env:HF_TOKEN}", "b": ["--d ${data} --t=${oc.env:HF_TOKEN}"], "c": r"\${oc.env:HF_TOKEN}", "d": "${oc.env:HOME}",
+        "n": "HF_TOKEN", "e": "${oc.env:${trainer.args.n}}", "f": "${oc.env:'HF_TOKEN'}",
+        "g": "${oc.env:GITHUB_PAT}", "h": "${oc.env:DATABASE}",
+        "i": r"x\\${data}", "j": r"\${oc.env:HOME} ${trainer.args.a}", "k": "${oc.env:NOT_SET_TOKEN,none}",
+    }  # fmt: skip
     Path("recipes/mine.yaml").write_text(yaml.safe_dump({"data": "here", "ask": {"micro_batch": 4}, "trainer": {"args": args}}))
     (draft,) = suggestions.drafts(["recipe=mine"], program="autofit")
     assert draft.recipe is not None
     given = draft.recipe.trainer.args
     assert given["a"] == SECRET and given["b"] == [f"--d here --t={SECRET}"] and given["c"] == args["a"]
     written = as_yaml(draft.recipe)
-    assert SECRET not in written and args["a"] in written
+    assert SECRET not in written and "hunter2" not in written and "another" not in written and args["a"] in written
     again = from_plain(yaml.safe_load(written), Provenance()).recipe
     assert again is not None and again.trainer.args == given and as_yaml(again) == written
     monkeypatch.delenv("HF_TOKEN")
@@ -223,7 +234,7 @@ def test_secrets_are_shown_to_nobody(words: str, shown: str, capfd: pytest.Captu
 
 def test_words_of_others_reach_no_terminal_raw(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     path = ended(ROOT, "failed", waits_for=STEERS, recipe=STEERS, attempts=[{"remarks": [STEERS], "ended": STEERS, "evidence": STEERS}])
-    path = path.rename(path.with_name(f"a{STEERS}\nb"))
+    path = path.rename(path.with_name(f"a{STEERS}\nb\udcff"))
     (path / "run.stdout.log").write_text(f"{STEERS}RuntimeError: CUDA out of memory {STEERS}\n")
     Path("recipes/mine.yaml").write_text(f"summary: {json.dumps(STEERS)}\nask: {{micro_batch: 4}}\ndata: ${{oc.env:HF_TOKEN}}\n")
     Path(f"recipes/{STEERS}.yaml").write_text("ask: {micro_batch: 4}\n")
@@ -405,8 +416,9 @@ def test_a_run_of_a_newer_autofit_is_left_as_it_is(capfd: pytest.CaptureFixture[
 
 
 @pytest.mark.parametrize(("text", "words"), [
-    (f"name: x\nask:\n{BOMB}", []), ("name: &a [*a]\n", []), ("name: " + "[" * 5000, []), ("name: " + "9" * 6000, []), ("[1]", []), ("1: 2", []),
-    ("name: x\nrecover: 5\n", ["recover.restarts=2"]), ("name: x\n", ["recover.a=: ["]), ("name: x\n", ["recover.restarts=&a [*a]"]),
+    (f"name: x\nask:\n{BOMB}", []), ("name: &a [*a]\n", []), ("name: " + "[" * 5000, []), ("name: " + "9" * 6000, []), ("[1]", []),
+    ("1: 2", []), ("name: x\nrecover: 5\n", ["recover.restarts=2"]), ("name: x\n", ["recover.a=: ["]),
+    ("name: x\n", ["recover.restarts=&a [*a]"]),
     ("name: x\n", ["recover.x=" + "[" * 5000]), ("name: x\n", ["recover.on_nan.x=1"]), ("data: ${oc.env:NO_SUCH_TOKEN}\n", []),
 ])  # fmt: skip
 def test_no_edited_recipe_of_a_run_holds_its_resumption_up(text: str, words: list[str], capfd: pytest.CaptureFixture[str]) -> None:
@@ -416,20 +428,18 @@ def test_no_edited_recipe_of_a_run_holds_its_resumption_up(text: str, words: lis
 
 
 def test_a_run_that_another_user_has_closed_hides_no_other(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
-    runs = [ended(ROOT, "done") for _ in range(3)]
-    for run in runs:
-        (run / "recipe.yaml").touch()
+    three = [ended(ROOT, "done") for _ in range(3)]
     stat_of = os.stat
 
     def closed(path: Any, **more: Any) -> os.stat_result:
-        if str(path).startswith(f"{ROOT / runs[1].name}/"):
+        if str(path).startswith(f"{ROOT / three[1].name}/"):
             raise PermissionError(13, "Permission denied", str(path))
         return stat_of(path, **more)
 
     monkeypatch.setattr(os, "stat", closed)
     assert main.run(["runs"]) == 0
     said = capfd.readouterr().out
-    assert [run.name in said for run in runs] == [True, False, True]
+    assert [one.name in said for one in three] == [True, False, True]
 
 
 @pytest.mark.parametrize("kind", ["another's", "everybody's", "fifo", "newer", "damaged", "endless"])
@@ -486,6 +496,28 @@ def test_stop_signals_only_who_holds_the_folder(
             assert innocent.poll() is None and ("doesn't hold it" if locked else "another user" if closed else "nothing to stop") in said
             holder.kill()
         innocent.kill()
+
+
+@pytest.mark.parametrize("script", ["/elsewhere/x.sh", "RUN/slurm/x.sh"])
+def test_stop_ends_no_job_but_the_folders_own(script: str, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = ended(ROOT, "interrupted")
+    submission.write(run, submission.Submission(job="12", name=run.name, cwd=".", handed_in=1.0))
+    answer = f'case "$*" in *%o*) echo {script.replace("RUN", str(run))} ;; *) [ -e ended ] || echo "PENDING|None|{run.name}" ;; esac'
+    for program, does in {"squeue": answer, "scancel": "touch ended"}.items():
+        (here / program).write_text(f"#!/bin/sh\n{does}\n")
+        (here / program).chmod(0o700)
+    monkeypatch.setenv("PATH", f"{here}:{os.environ['PATH']}")
+    assert main.run(["stop", str(run)]) == (script[0] == "/") and (here / "ended").exists() == (script[0] == "R")
+
+
+@pytest.mark.parametrize(
+    "flag", [{"partition": "a\ntouch pwned #"}, {"sbatch": {"x\ntouch pwned": 1}}, {"sbatch": {"x": "\u2028touch pwned"}}]
+)
+def test_no_value_becomes_a_line_of_a_jobs_script(flag: dict[str, Any], here: Path) -> None:
+    more = flag.pop("sbatch", {})
+    with pytest.raises(BadInput, match="more than one line"):
+        slurm.submit(["true"], here / "slurm", flag, more=more, setup=())
+    assert not (here / "slurm").exists()
 
 
 def test_stop_follows_no_link_to_another_run(capfd: pytest.CaptureFixture[str]) -> None:

@@ -167,20 +167,13 @@ def _guarded(act: Callable[[], T], terminal: Terminal) -> T | Answer:
     except Interrupted as stopped:
         return _stopped(stopped, terminal)
     except Exception as error:
-        if isinstance(error, OSError) and error.errno in _OF_A_PLACE and (error.filename or error.errno == errno.EMFILE):
+        if isinstance(error, OSError) and (error.filename or error.errno == errno.EMFILE):
             cure = "Name a file or folder that this user can read and write, on a disk with room; or raise this shell's limit (ulimit)."
             return _refused(refusal(str(error.strerror), cure, where=str(error.filename or "ulimit -n")), terminal)
         import traceback  # a fault of autofit's own: its traceback is what helps to mend it
 
         terminal.complain("".join(traceback.format_exception(error)).rstrip())
         return Answer(status=ExitCode.BAD_INPUT, record={"status": "stopped", "error": f"{type(error).__name__}: {error}"})
-
-
-_OF_A_PLACE = (
-    errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP,
-    errno.EFBIG, errno.EMFILE,
-)  # fmt: skip
-"""Errors of a file or folder that was named, of its disk, or of a limit of this shell's, and not of autofit."""
 
 
 def _refused(refused: BadInput, terminal: Terminal) -> Answer:

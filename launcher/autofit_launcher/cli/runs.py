@@ -189,7 +189,7 @@ def stop(call: Call) -> Answer:
         _ask(run, run.owner)
         asked = f"asked process {run.owner.pid} to stop; it ends its trainer, and writes its record"
     elif run.submission is not None and run.seen is not None and run.seen.is_there:
-        submit.stop(run.submission, run.seen)
+        submit.stop(run.folder.path, run.submission, run.seen)
         done = "took SLURM's job back" if run.seen.waits else "asked SLURM's job to stop"
         asked = f"{done}: {run.submission.job}"
     elif run.state == "elsewhere":

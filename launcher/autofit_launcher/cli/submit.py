@@ -107,8 +107,13 @@ def job_seen(handed: Submission) -> JobSeen | None:
     return JobSeen(state=found[0], reason=found[1]) if found is not None else None
 
 
-def stop(handed: Submission, seen: JobSeen) -> None:
-    """Takes a job out of the queue, or asks autofit in it to stop. Raises BadInput in SLURM's words if that can't be done."""
+def stop(folder: Path, handed: Submission, seen: JobSeen) -> None:
+    """Takes a job out of the queue, or asks autofit in it to stop. Raises BadInput in SLURM's words if that can't be done, and where it is
+    no job of this folder's, whatever its submission.json says."""
+    if (script := slurm.script_of(handed.job)) and not Path(script).resolve().is_relative_to(folder):
+        raise refusal(
+            f"SLURM's job {handed.job} is {script}, which isn't this run's", f"scancel {handed.job} would end it.", where=str(folder)
+        )
     if why := slurm.cancel(handed.job) if seen.waits else slurm.ask_to_end(handed.job):
         raise refusal(why, f"scancel {handed.job}", where=f"SLURM's job {handed.job}")
 

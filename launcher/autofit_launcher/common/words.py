@@ -7,7 +7,7 @@ import os
 import re
 
 _STEERS = "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\udc80-\udc9f]"
-_CONTROLS = re.compile(_STEERS)
+_CONTROLS = re.compile(rf"{_STEERS}|[\ud800-\udfff]")
 _UNUSUAL = re.compile(rf"\x1b(?!\[[\d;]{{0,20}}[mK])|(?![\r\x1b]){_STEERS}")
 SECRET = ("TOKEN", "SECRET", "PASSW", "API_KEY", "CREDENTIAL", "PRIVATE")
 """Parts of names of variables whose value is nobody else's business."""
@@ -39,7 +39,8 @@ def _as_letters(found: re.Match[str]) -> str:
 
 def is_secret(name: str) -> bool:
     """Tells by a variable's name whether its value is one."""
-    return any(part in name.upper() for part in SECRET) or _SAID.match(f"--{name}=x") is not None
+    said, short = _SAID.match(f"--{name}=x"), re.search("(_|^|PG)(PASS|PAT|CREDS?)$", name.upper())
+    return any(part in name.upper() for part in SECRET) or said is not None or short is not None
 
 
 def masked(text: str) -> str:

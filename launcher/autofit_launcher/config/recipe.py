@@ -14,11 +14,12 @@ from typing import Any
 import yaml
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
+from omegaconf.resolvers import oc
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from autofit_launcher.common import files
-from autofit_launcher.common.words import is_secret
+from autofit_launcher.common.words import is_secret, masked
 from autofit_launcher.config import yaml_text
 from autofit_launcher.config.schema import Recipe, WheelRule
 from autofit_launcher.errors import COMMAND_LINE, PLACE, Fault, did_you_mean
@@ -74,6 +75,14 @@ class Draft:
 
 def checked(config: DictConfig, provenance: Provenance) -> Draft:
     """Validates a composed configuration by the schema."""
+    secrets = dict[str, str]()
+
+    def env(name: str, *default: Any) -> Any:
+        if name in os.environ and (is_secret(name) or masked(os.environ[name]) != os.environ[name]):
+            secrets[os.environ[name]] = name
+        return oc.env(name, *default)
+
+    OmegaConf.register_new_resolver("oc.env", env, replace=True)
     try:
         plain = OmegaConf.to_container(config, resolve=True, throw_on_missing=False)
     except OmegaConfBaseException as error:
@@ -86,30 +95,33 @@ def checked(config: DictConfig, provenance: Provenance) -> Draft:
         Fault(key=key, where=provenance.where(key), found="no value is set", cure=f"Give one on the command line: {key}=...")
         for key in sorted(str(key) for key in OmegaConf.missing_keys(config) if not str(key).startswith("hydra"))
     ]
-    return _validated(plain, faults, provenance, _secrets(str(OmegaConf.to_container(config, resolve=False))))
+    return _validated(plain, faults, provenance, secrets)
 
 
 def from_plain(plain: Mapping[str, Any], provenance: Provenance) -> Draft:
     """Validates what ``as_yaml`` has written, as ``checked`` does a composed configuration."""
     try:
-        said = files.plain(plain, text=lambda text: OmegaConf.create([text])[0] if _secrets(text) else text)
+        said = files.plain(plain, text=lambda text: OmegaConf.create([text])[0] if _ENV in text else text)
         return _validated(said, [], provenance, _secrets(str(plain)))
     except OmegaConfBaseException as error:
         fault = Fault(key="", where=provenance.where(""), found=str(error).splitlines()[0], cure="Set it as it was when it was launched.")
         return Draft(recipe=None, faults=(fault,), provenance=provenance)
 
 
+_ENV = "${oc.env:"
+
+
 def _secrets(text: str) -> dict[str, str]:
-    """Value -> variable of secrets that a text takes from the environment: they are written nowhere. What else it takes is, since what
-    goes on is the same training, whatever is set by then."""
-    return {os.environ.get(name, ""): name for name in re.findall(r"\$\{oc\.env:\s*(\w+)", text) if is_secret(name)}
+    """Value -> variable of secrets that a written text takes from the environment: they are written nowhere. What else it takes is, since
+    what goes on is the same training, whatever is set by then."""
+    return {os.environ.get(name, ""): name for name in re.findall(r"(?<!\\)\$\{oc\.env:(\w+)\}", text)}
 
 
 def _hidden(text: str, secrets: Mapping[str, str]) -> str:
     """The text with secrets of the environment as interpolations."""
-    if not _secrets(text) and not any(value and value in text for value in secrets):
+    if _ENV not in text and not any(value and value in text for value in secrets):
         return text
-    text = text.replace("${", r"\${")
+    text = re.sub(r"(\\*)\$\{", lambda found: f"{2 * found[1]}\\${{", text)
     for value, name in secrets.items():
         text = text.replace(value, f"${{oc.env:{name}}}") if value else text
     return text

@@ -328,4 +328,4 @@ def draft_of(path: Path, words: Sequence[str] = ()) -> Draft:
 
 
 def _refused(where: Path, found: str, cure: str) -> BadInput:
-    return BadInput([Fault(key="", where=short(where), found=found, cure=cure)])
+    return refusal(found, cure, where=short(where))

@@ -33,6 +33,8 @@ def submit(argv: Sequence[str], place: Path, flags: Mapping[str, Any], *, more: 
     from submitit.helpers import CommandFunction
     from submitit.slurm.slurm import SlurmExecutor
 
+    if broken := next((name for name, said in {"run.root": place, **flags, **more}.items() if len(f"{name}{said}".splitlines()) > 1), ""):
+        raise BadInput([Fault(key=KEY, found=f"{broken!r} has more than one line", cure="Give it one: it is a line of the job's script.")])
     place.mkdir(exist_ok=True)
     executor = SlurmExecutor(place)
     executor.update_parameters(
@@ -84,6 +86,12 @@ def job_state(job: str, *, name: str = "") -> tuple[str, str] | None:
     state, _, rest = (said.splitlines() or [""])[0].partition("|")
     reason, _, called = rest.partition("|")
     return (state, "" if reason == "None" else reason) if name in ("", called) else ("", "")
+
+
+def script_of(job: str) -> str:
+    """Asks for the path of a job's script; empty where it isn't told."""
+    status, said = process.output_of(("squeue", "--noheader", "--states=all", f"--jobs={job}", "--format=%o"), timeout_s=ASKED_S)
+    return said.strip() if not status and said.startswith("/") else ""
 
 
 def cancel(job: str) -> str:

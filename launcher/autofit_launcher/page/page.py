@@ -14,7 +14,7 @@ from autofit_launcher import __version__
 from autofit_launcher.common import files
 from autofit_launcher.common.report import Phase, TrialReport
 from autofit_launcher.common.sizes import format_duration, format_size
-from autofit_launcher.common.words import masked
+from autofit_launcher.common.words import masked, visible
 from autofit_launcher.errors import BadInput, refusal
 from autofit_launcher.history import series
 from autofit_launcher.history.records import Record, TrialRecord
@@ -206,7 +206,7 @@ def render(runs: Sequence[Run]) -> str:
     environment.globals.update(settings=settings)
     style = (place / "report.css").read_text(encoding="utf-8")
     page = environment.get_template("report.html")
-    return page.render(runs=[_told(run) for run in runs], style=style, version=__version__)
+    return visible(page.render(runs=[_told(run) for run in runs], style=style, version=__version__))
 
 
 def _told(run: Run) -> Mapping[str, Any]:
