@@ -22,7 +22,7 @@ from autofit_launcher.cli import logs, main, suggestions
 from autofit_launcher.cli.say import Terminal
 from autofit_launcher.common import activity, procfs
 from autofit_launcher.common.words import masked, visible
-from autofit_launcher.config.recipe import Provenance, as_yaml, from_plain
+from autofit_launcher.config.recipe import Provenance, as_yaml, checked
 from autofit_launcher.errors import BadInput
 from autofit_launcher.full_run import run
 from autofit_launcher.history import kept_fits, owner, runs, submission
@@ -190,11 +190,11 @@ def test_secrets_of_the_environment_stay_interpolations(capfd: pytest.CaptureFix
     assert given["a"] == SECRET and given["b"] == [f"--d here --t={SECRET}"] and given["c"] == args["a"]
     written = as_yaml(draft.recipe)
     assert SECRET not in written and "hunter2" not in written and "another" not in written and args["a"] in written
-    again = from_plain(yaml.safe_load(written), Provenance()).recipe
+    again = checked(yaml.safe_load(written), Provenance()).recipe
     assert again is not None and again.trainer.args == given and as_yaml(again) == written
     monkeypatch.delenv("HF_TOKEN")
     monkeypatch.setenv("HOME", "/another")
-    gone = from_plain(yaml.safe_load(written), Provenance())
+    gone = checked(yaml.safe_load(written), Provenance())
     assert gone.recipe is None and "HF_TOKEN" in gone.faults[0].found, "a run doesn't go on with another training"
 
 

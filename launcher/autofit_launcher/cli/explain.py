@@ -9,6 +9,7 @@ from pathlib import Path
 
 from autofit_launcher.cli import logs
 from autofit_launcher.cli.call import Answer, Call
+from autofit_launcher.common import files
 from autofit_launcher.errors import ExitCode, refusal
 from autofit_launcher.explain import explanation, known
 from autofit_launcher.explain.explanation import Explanation
@@ -33,22 +34,17 @@ def _read(call: Call) -> tuple[str, str, str]:
         return "standard input", sys.stdin.buffer.read()[-MOST_BYTES:].decode("utf-8", "replace"), ""
     if Path(said).is_file():
         return said, _end(Path(said)), ""
-    return _of_run(said)
-
-
-def _of_run(name: str) -> tuple[str, str, str]:
-    folder = find(name) if name else newest()
-    said = logs.latest(Reader(folder).now())
-    if said is None:
+    folder = find(said) if said else newest()
+    if (log := logs.latest(Reader(folder).now())) is None:
         raise refusal("its trainer has said nothing yet", "Name a log file, or another run.", where=str(folder))
-    text = "\n".join(_end(path) for path in (said.stdout, said.stderr) if path.is_file())
-    return f"{said.name} of {folder}", text, str(folder)
+    text = "\n".join(_end(path) for path in (log.stdout, log.stderr) if path.is_file())
+    return f"{log.name} of {folder}", text, str(folder)
 
 
 def _end(path: Path) -> str:
-    with path.open("rb") as file:
+    with files.opened(path) as file:
         file.seek(max(0, path.stat().st_size - MOST_BYTES))
-        return file.read().decode("utf-8", "replace")
+        return file.read(MOST_BYTES).decode("utf-8", "replace")
 
 
 def _show(call: Call, said: Explanation, name: str, command: str) -> None:

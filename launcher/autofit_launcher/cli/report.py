@@ -21,14 +21,9 @@ def report(call: Call) -> Answer:
     where = RunFolder(folders[0]).report
     path = page.write(folders, where if len(folders) == 1 else Path(where.name).resolve())
     call.terminal.say(f"written: {path}")
-    if "--open" in call.flags:
-        _open(path, call)
-    return Answer(status=ExitCode.DONE, record={"status": "done", "report": str(path), "runs": [str(folder) for folder in folders]})
-
-
-def _open(path: Path, call: Call) -> None:
-    if not webbrowser.open(path.as_uri()):
+    if "--open" in call.flags and not webbrowser.open(path.as_uri()):
         call.terminal.complain(f"no browser is known here; open it yourself: {path.as_uri()}")
+    return Answer(status=ExitCode.DONE, record={"status": "done", "report": str(path), "runs": [str(folder) for folder in folders]})
 
 
 @contextmanager

@@ -255,10 +255,7 @@ def _forgotten(call: Call, said: str) -> Answer:
     """Forgets one fit, or all; what runs have disproved stays known."""
     if said != "all" and not said.isdecimal():
         raise refusal(f"{said!r} is no number of a fit", "autofit fits --forget 3, or --forget all; `autofit fits` numbers them.")
-    try:
-        forgotten = kept_fits.forget(None if said == "all" else int(said))
-    except OSError as unusable:
-        raise refusal(str(unusable), "Try again when it can be.") from unusable
+    forgotten = kept_fits.forget(None if said == "all" else int(said))
     if not forgotten and said != "all":
         raise refusal(f"there is no fit {said}", "`autofit fits` numbers them.")
     call.terminal.say(f"forgotten: {forgotten} fit{'' if forgotten == 1 else 's'}; the same launches make their trials again")

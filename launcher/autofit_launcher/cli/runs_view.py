@@ -11,9 +11,8 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from autofit_launcher.cli.say import say, table
+from autofit_launcher.cli.say import say, shown, table
 from autofit_launcher.common.sizes import format_duration, format_number, format_size
-from autofit_launcher.common.words import visible
 from autofit_launcher.history.kept_fits import KeptFit, RunFailure, day
 from autofit_launcher.history.runs import QUEUED, Run
 from autofit_launcher.ladder import rungs
@@ -92,7 +91,7 @@ def live(console: Console) -> Iterator[Callable[[Run], None]]:
         return
     with Live(console=console, auto_refresh=False, transient=True) as live:
         try:
-            yield lambda run: live.update(Text("\n".join(f"{label:<12} {words}" for label, words in told(run))), refresh=True)
+            yield lambda run: live.update(shown("\n".join(f"{label:<12} {words}" for label, words in told(run))), refresh=True)
         finally:  # rich draws the last one once more and whole: of one that is higher than the screen the top would stay
             live.update(Text(), refresh=True)
 
@@ -121,7 +120,7 @@ def told(run: Run) -> list[tuple[str, str]]:
     """Returns (label, words) of everything that is known of a run at work; the first says which run it is."""
     by = f", process {run.owner.pid} on {run.owner.host}" if run.owner.pid else ""
     rows = [(run.name, f"{page.spaced(run.state)}{by}"), *((label, words) for label, words in _all_told(run) if words and words != "-")]
-    return [(visible(label), visible(" ".join(words.split("\n")))) for label, words in rows]
+    return [(label, " ".join(words.split("\n"))) for label, words in rows]
 
 
 def _all_told(run: Run) -> Iterator[tuple[str, str]]:

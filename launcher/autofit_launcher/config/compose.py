@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from autofit_launcher.common import interpreter
 from autofit_launcher.common.activity import doing
-from autofit_launcher.config.hydra_overrides import Override, device, for_hydra, jobs, override_in, sweeps
+from autofit_launcher.config.hydra_overrides import Override, device, for_hydra, jobs, override_in
 from autofit_launcher.config.recipe_files import recipe_files
 from autofit_launcher.errors import COMMAND_LINE, BadInput, Fault, did_you_mean
 from autofit_launcher.paths import home, short
@@ -49,18 +49,16 @@ def composed(line: Typed, *, program: str, drafted: Mapping[str, str], show: Cal
     typed = [word for said in line.overrides for word in device(said, sweeping=line.sweeping)]
     told = [for_hydra(word, groups=groups(), sweeping=line.sweeping) for word in typed]
     with doing("composing the recipe"), as_faults(dict(zip(told, typed, strict=True))):
-        if several := [word for word in told if not line.sweeping and sweeps(word)]:
-            raise BadInput([_several(word) for word in several])
+        if several := [word for word in told if not line.sweeping and len(jobs([word])) > 1]:
+            cure = "Add -m for one launch with each; a list is written [a,b], and a text with a comma in quotes of its own."
+            said = [word.lstrip("+").partition("=") for word in several]
+            raise BadInput(
+                [Fault(key=key, found=f"{value} is more than one value", cure=cure, where=COMMAND_LINE) for key, _, value in said]
+            )
         for words in jobs(told) if line.sweeping else [told]:  # Hydra's own multirun writes files
             if said := _hydra([program, *words, *line.flags], keep, drafted=drafted, typed={one.key for one in line.said}):
                 show(said.rstrip())
     return found
-
-
-def _several(word: str) -> Fault:
-    key, _, value = word.lstrip("+").partition("=")
-    cure = "Add -m for one launch with each; a list is written [a,b], and a text with a comma in quotes of its own."
-    return Fault(key=key, found=f"{value} is more than one value", cure=cure, where=COMMAND_LINE)
 
 
 def complete(words: Sequence[str]) -> str:

@@ -59,20 +59,15 @@ def for_hydra(word: str, *, groups: Collection[str], sweeping: bool) -> str:
     override = override_in(word)
     if override is None:
         return word
+    from autofit_launcher.config.schema import SECTIONS  # help does without it
+
     sign = override.sign
     section, dot, _ = override.key.partition(".")
-    if not sign and dot and section in _sections():
+    if not sign and dot and section in {"ask", *SECTIONS}:
         sign = "++"  # works whether a recipe has the key or not: the schema refuses unknown keys, with what was probably meant
     text = override.key in PATHS or override.key in groups
     value = _text(override.value, sweeping=sweeping) if text else _other(override.value, sweeping=sweeping)
     return f"{sign}{override.key}={value}"
-
-
-def _sections() -> Collection[str]:
-    """Parts of a recipe. The schema tells them; help does without it."""
-    from autofit_launcher.config.schema import SECTIONS
-
-    return {"ask", *SECTIONS}
 
 
 def _text(value: str, *, sweeping: bool) -> str:
@@ -92,13 +87,6 @@ def _other(value: str, *, sweeping: bool) -> str:
     if sweeping and "," in value:
         return ",".join(_other(part, sweeping=False) for part in value.split(","))
     return quoted(value)
-
-
-def sweeps(word: str) -> bool:
-    """Tells whether Hydra would make several launches of the word."""
-    from hydra.core.override_parser.overrides_parser import OverridesParser
-
-    return OverridesParser.create().parse_override(word).is_sweep_override()
 
 
 def jobs(words: Sequence[str]) -> list[list[str]]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from omegaconf.resolvers import oc
 from pydantic import BaseModel, ValidationError
@@ -73,17 +73,18 @@ class Draft:
     provenance: Provenance
 
 
-def checked(config: DictConfig, provenance: Provenance) -> Draft:
-    """Validates a composed configuration by the schema."""
+def checked(said: Any, provenance: Provenance) -> Draft:
+    """Validates by the schema what was composed, or what ``as_yaml`` has written."""
     secrets = dict[str, str]()
 
     def env(name: str, *default: Any) -> Any:
-        if name in os.environ and (is_secret(name) or masked(os.environ[name]) != os.environ[name]):
+        if os.environ.get(name) and (is_secret(name) or masked(os.environ[name]) != os.environ[name]):
             secrets[os.environ[name]] = name
         return oc.env(name, *default)
 
     OmegaConf.register_new_resolver("oc.env", env, replace=True)
     try:
+        config = OmegaConf.create(said)
         plain = OmegaConf.to_container(config, resolve=True, throw_on_missing=False)
     except OmegaConfBaseException as error:
         key = getattr(error, "full_key", None) or ""
@@ -98,32 +99,12 @@ def checked(config: DictConfig, provenance: Provenance) -> Draft:
     return _validated(plain, faults, provenance, secrets)
 
 
-def from_plain(plain: Mapping[str, Any], provenance: Provenance) -> Draft:
-    """Validates what ``as_yaml`` has written, as ``checked`` does a composed configuration."""
-    try:
-        said = files.plain(plain, text=lambda text: OmegaConf.create([text])[0] if _ENV in text else text)
-        return _validated(said, [], provenance, _secrets(str(plain)))
-    except OmegaConfBaseException as error:
-        fault = Fault(key="", where=provenance.where(""), found=str(error).splitlines()[0], cure="Set it as it was when it was launched.")
-        return Draft(recipe=None, faults=(fault,), provenance=provenance)
-
-
-_ENV = "${oc.env:"
-
-
-def _secrets(text: str) -> dict[str, str]:
-    """Value -> variable of secrets that a written text takes from the environment: they are written nowhere. What else it takes is, since
-    what goes on is the same training, whatever is set by then."""
-    return {os.environ.get(name, ""): name for name in re.findall(r"(?<!\\)\$\{oc\.env:(\w+)\}", text)}
-
-
 def _hidden(text: str, secrets: Mapping[str, str]) -> str:
-    """The text with secrets of the environment as interpolations."""
-    if _ENV not in text and not any(value and value in text for value in secrets):
-        return text
+    """The text as an interpolation is escaped, with secrets of the environment as such. What else it has from there stays as it is: what
+    goes on is the same training, whatever is set by then."""
     text = re.sub(r"(\\*)\$\{", lambda found: f"{2 * found[1]}\\${{", text)
     for value, name in secrets.items():
-        text = text.replace(value, f"${{oc.env:{name}}}") if value else text
+        text = text.replace(value, f"${{oc.env:{name}}}")
     return text
 
 
@@ -163,14 +144,10 @@ def _dropped(plain: dict[Any, Any], loc: Sequence[str | int]) -> bool:
     return False
 
 
-def _dotted(loc: Sequence[str | int]) -> str:
-    return ".".join(str(part) for part in loc)
-
-
 def _fault(detail: ErrorDetails, provenance: Provenance) -> Fault:
     """One of pydantic's errors, in the house's words."""
     loc = [part for part in detail["loc"] if part not in ("bool", "int", "float", "str", "constrained-int")]
-    key = _dotted(loc)
+    key = ".".join(map(str, loc))
     value = detail["input"]
     if detail["type"] == "extra_forbidden":
         known = _fields_at(loc[:-1])

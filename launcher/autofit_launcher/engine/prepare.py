@@ -19,8 +19,9 @@ from autofit_launcher.adapter.registry import load_adapter
 from autofit_launcher.common import files
 from autofit_launcher.common.activity import doing
 from autofit_launcher.common.sizes import format_size
+from autofit_launcher.config import recipe as recipes
 from autofit_launcher.config import yaml_text
-from autofit_launcher.config.recipe import Draft, Provenance, as_yaml, from_plain
+from autofit_launcher.config.recipe import Draft, Provenance, as_yaml
 from autofit_launcher.config.schema import Recipe
 from autofit_launcher.errors import COMMAND_LINE, BadInput, Fault, refusal
 from autofit_launcher.history import owner, series
@@ -321,7 +322,7 @@ def draft_of(path: Path, words: Sequence[str] = ()) -> Draft:
             node[last] = yaml_text.plain(value)
         except (ValueError, AttributeError, TypeError):
             raise refusal(f"{word!r} can't be read", "Write KEY=VALUE, as in recover.restarts=3.") from None
-    draft = from_plain(plain, Provenance(overrides=tuple(words), file=recipe))
+    draft = recipes.checked(plain, Provenance(overrides=tuple(words), file=recipe))
     if draft.faults:
         raise BadInput(draft.faults)
     return draft

@@ -20,7 +20,7 @@ from autofit_launcher.common.files import CODE, plain
 from autofit_launcher.common.memory_failures import OF_MACHINE
 from autofit_launcher.common.sizes import format_size
 from autofit_launcher.config.schema import Recipe
-from autofit_launcher.history import digests, kept_fits
+from autofit_launcher.history import digests, kept_fits, owner
 from autofit_launcher.history.digests import UnknownIdentity
 from autofit_launcher.history.kept_fits import KeptFit, RunFailure, digest_of
 from autofit_launcher.history.records import KeptRecord, KeptTrialRecord
@@ -145,7 +145,7 @@ def disproved(job: Job, found: Reuse, *, rung_index: int, why: str, for_good: bo
     """
     if for_good and found.record.digest is not None:
         failure = RunFailure(
-            digest=found.record.digest, rung_index=rung_index, training=job.training, at=kept_fits.now(), why=why,
+            digest=found.record.digest, rung_index=rung_index, training=job.training, at=owner.now(), why=why,
             run_dir=str(job.folder.path), cap_bytes=job.budget.cap_bytes,
         )  # fmt: skip
         try:
@@ -170,7 +170,7 @@ def _fit(job: Job, now: Mapping[str, str], trials: Sequence[Trial], chosen: Tria
     made = [one for one in trials if one.verdict.kind is not Kind.CARD_TAKEN]
     cap = job.budget.cap_bytes
     return KeptFit(
-        made=kept_fits.now(), training=job.training, digest=digest_of(now), depends_on=dict(now), device=str(job.budget),
+        made=owner.now(), training=job.training, digest=digest_of(now), depends_on=dict(now), device=str(job.budget),
         rung_index=chosen.rung.index, rung=dict(chosen.rung.values), least_cap_bytes=min(int(chosen.verdict.peak_bytes * MARGIN), cap),
         most_cap_bytes=cap if chosen.rung.index else kept_fits.ANY_CAP,
         trials=[KeptTrialRecord(**one.record().written(), report=plain(one.report)) for one in made], run_dir=str(job.folder.path),

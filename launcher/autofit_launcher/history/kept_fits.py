@@ -11,7 +11,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -173,10 +173,6 @@ def day(at: str) -> str:
         return datetime.fromisoformat(at).astimezone().strftime("%-d %b %H:%M")
     except (ValueError, OverflowError):
         return "an unknown day"
-
-
-def now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def digest_of(depends_on: Mapping[str, str]) -> str:

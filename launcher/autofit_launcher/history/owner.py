@@ -107,14 +107,14 @@ def owning(folder: Path) -> Iterator[Owner]:
     """
     file, locked = _opened(folder)
     owner = Owner(
-        pid=os.getpid(), boot=boot(), host=socket.gethostname(), began=_now(), locked=locked,
+        pid=os.getpid(), boot=boot(), host=socket.gethostname(), began=now(), locked=locked,
         job=submission.job_here(), starts_before=submission.starts_before(), state=State.RUNNING,
     )  # fmt: skip
     _write(file, owner)
     try:
         yield owner
     finally:
-        _write(file, replace(owner, ended=_now()))
+        _write(file, replace(owner, ended=now()))
         if file is not None:
             os.close(file)
 
@@ -162,12 +162,12 @@ def _write(file: int | None, owner: Owner) -> None:
         os.ftruncate(file, len(line))
 
 
+def now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
 def boot() -> str:
     """The kernel's name for this boot of the machine; empty where it gives none."""
     with suppress(OSError):
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     return ""
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")

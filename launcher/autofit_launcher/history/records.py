@@ -49,13 +49,10 @@ class RecordPart(BaseModel):
     @field_validator("*")
     @classmethod
     def _a_number_of_ours(cls, told: Any, info: ValidationInfo) -> Any:
-        """Takes the default for a number that no autofit has written: NaN, one without end, one that no clock or memory comes to. Raises
-        ValueError where there is none."""
-        if not isinstance(told, (int, float)) or abs(told) < 2**63:
-            return told
-        if (field := cls.model_fields[str(info.field_name)]).is_required():
-            raise ValueError(f"{told} is no number of autofit's")
-        return field.get_default()
+        """Takes the default, if there is one, for a number that no autofit has written: NaN, one that no clock or memory comes to."""
+        field = cls.model_fields[str(info.field_name)]
+        strange = isinstance(told, (int, float)) and not abs(told) < 2**63 and not field.is_required()
+        return field.get_default() if strange else told
 
     @classmethod
     def whole(cls, **known: Any) -> Self:

@@ -34,7 +34,8 @@ class Series:
         self._path = path
         self._began = _began(path)
         self._last = 0.0
-        self._before = "\n" if _torn(path) else ""
+        torn = files.tail(path, most_bytes=1) not in ("\n", "")  # the last line was not written to its end
+        self._before = "\n" if torn else ""
 
     def due(self, at: float) -> bool:
         """Tells whether a line is to be written at this time."""
@@ -53,11 +54,6 @@ def _began(path: Path) -> float | None:
     with suppress(OSError, KeyError, TypeError), files.opened(path) as file:
         return float(files.json_object(file.readline())["at"])
     return None
-
-
-def _torn(path: Path) -> bool:
-    """Tells whether the last line was not written to its end."""
-    return files.tail(path, most_bytes=1) not in ("\n", "")
 
 
 def read(path: Path) -> list[dict[str, Any]]:

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import psutil
 
-from autofit_launcher.common.orders import STACKS_OF
-from autofit_launcher.machine import process
+from autofit_launcher.common.orders import ASKS_STACKS, STACKS_OF
 from autofit_launcher.machine.process import Child
 
 ANSWERS_S = 2.0
@@ -45,7 +44,7 @@ def _told(pid: int, folder: Path) -> str:
     path, said, until = folder / f"{pid}{STACKS_OF}", "", time.monotonic() + ANSWERS_S
     with contextlib.suppress(OSError):
         os.truncate(path, 0)  # it isn't there where nobody listens, and the signal would end the process
-        process.ask_for_stacks(pid)
+        os.kill(pid, ASKS_STACKS)
         while time.monotonic() < until:
             time.sleep(WHOLE_S)
             before, said = said, path.read_text(encoding="utf-8", errors="replace")

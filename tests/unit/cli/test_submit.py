@@ -33,7 +33,7 @@ def place(tmp_path: Path) -> Path:
 
 
 def draft(**changed: Any) -> Draft:
-    return recipe.from_plain({"name": "idle", **idle.SAID, **changed}, Provenance())
+    return recipe.checked({"name": "idle", **idle.SAID, **changed}, Provenance())
 
 
 @pytest.mark.parametrize("verb", ["train", "fit"])

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from autofit_launcher.common import files
-from autofit_launcher.history import kept_fits
+from autofit_launcher.history import kept_fits, owner
 from autofit_launcher.history.kept_fits import KeptFit, RunFailure
 from autofit_launcher.history.records import KeptTrialRecord
 
 FIT = KeptFit(
-    made=kept_fits.now(), training="mine", digest="abc", depends_on={"data": "1 file"}, device="cpu", rung_index=1,
+    made=owner.now(), training="mine", digest="abc", depends_on={"data": "1 file"}, device="cpu", rung_index=1,
     rung={"micro_batch": 4, "x": None}, least_cap_bytes=1, most_cap_bytes=kept_fits.ANY_CAP,
     trials=[KeptTrialRecord(rung_index=1, report={"uses": [1.5, float("inf")]})], run_dir="/runs/1", same={"verdict": "proven"},
 )  # fmt: skip
@@ -44,7 +44,7 @@ def test_a_fit_is_in_no_file_while_a_launch_relies_on_it_and_never_again_once_a_
     assert not kept() and "/runs/2 relies on it just now" in str(kept_fits.of("mine", "abc").find(1))
     kept_fits.keep(fit)
     assert kept() == [fit], "under its number"
-    failure = RunFailure(digest="abc", rung_index=1, training="mine", at=kept_fits.now(), why="out", run_dir="/runs/3", cap_bytes=9)
+    failure = RunFailure(digest="abc", rung_index=1, training="mine", at=owner.now(), why="out", run_dir="/runs/3", cap_bytes=9)
     kept_fits.disprove(failure)
     kept_fits.keep(fit)
     assert not kept() and kept_fits.of("mine", "abc").failures_at(9) == [failure] and not kept_fits.of("mine", "abc").failures_at(10)
