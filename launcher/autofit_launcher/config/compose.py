@@ -51,9 +51,9 @@ def composed(line: Typed, *, program: str, drafted: Mapping[str, str], show: Cal
     with doing("composing the recipe"), as_faults(dict(zip(told, typed, strict=True))):
         if several := [word for word in told if not line.sweeping and len(jobs([word])) > 1]:
             cure = "Add -m for one launch with each; a list is written [a,b], and a text with a comma in quotes of its own."
-            said = [word.lstrip("+").partition("=") for word in several]
+            parts = [word.lstrip("+").partition("=") for word in several]
             raise BadInput(
-                [Fault(key=key, found=f"{value} is more than one value", cure=cure, where=COMMAND_LINE) for key, _, value in said]
+                [Fault(key=key, found=f"{text} is more than one value", cure=cure, where=COMMAND_LINE) for key, _, text in parts]
             )
         for words in jobs(told) if line.sweeping else [told]:  # Hydra's own multirun writes files
             if said := _hydra([program, *words, *line.flags], keep, drafted=drafted, typed={one.key for one in line.said}):
