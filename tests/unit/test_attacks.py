@@ -9,6 +9,7 @@ import shlex
 import stat
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,6 +29,7 @@ from autofit_launcher.full_run import run
 from autofit_launcher.history import kept_fits, owner, runs, submission
 from autofit_launcher.history.records import CheckpointRecord, Record
 from autofit_launcher.history.run_folder import RunFolder
+from autofit_launcher.inside import caches
 from autofit_launcher.ladder.rungs import Rung
 from autofit_launcher.machine import slurm
 from autofit_launcher.page import page
@@ -464,6 +466,16 @@ def test_a_temporary_name_is_no_way_to_another_file(here: Path) -> None:
     (run / f".report.html.{os.getpid()}").symlink_to(mine)
     page.write([run], run / "report.html")
     assert mine.read_text() == "mine" and not (run / "report.html").is_symlink()
+
+
+def test_a_link_of_others_in_the_temporary_folder_is_no_cache(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(here))
+    (here / "mine").mkdir()
+    (here / "mine" / "graph").touch()
+    (here / "torchinductor_me").symlink_to("mine")
+    (here / "torchinductor_you").symlink_to("nowhere")
+    caches.separate({}, here / "place", launch=here / "launch")
+    assert not list((here / "launch" / "inductor").iterdir())
 
 
 def test_explain_takes_no_longer_for_what_never_ends(capfd: pytest.CaptureFixture[str]) -> None:

@@ -33,18 +33,13 @@ def _read(call: Call) -> tuple[str, str, str]:
     if said == "-":
         return "standard input", sys.stdin.buffer.read()[-MOST_BYTES:].decode("utf-8", "replace"), ""
     if Path(said).is_file():
-        return said, _end(Path(said)), ""
+        files.opened(Path(said)).close()  # what can't be read is told
+        return said, files.tail(Path(said), most_bytes=MOST_BYTES), ""
     folder = find(said) if said else newest()
     if (log := logs.latest(Reader(folder).now())) is None:
         raise refusal("its trainer has said nothing yet", "Name a log file, or another run.", where=str(folder))
-    text = "\n".join(_end(path) for path in (log.stdout, log.stderr) if path.is_file())
+    text = "\n".join(files.tail(path, most_bytes=MOST_BYTES) for path in (log.stdout, log.stderr) if path.is_file())
     return f"{log.name} of {folder}", text, str(folder)
-
-
-def _end(path: Path) -> str:
-    with files.opened(path) as file:
-        file.seek(max(0, path.stat().st_size - MOST_BYTES))
-        return file.read(MOST_BYTES).decode("utf-8", "replace")
 
 
 def _show(call: Call, said: Explanation, name: str, command: str) -> None:

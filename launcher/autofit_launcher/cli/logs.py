@@ -29,7 +29,10 @@ class Said:
 
 
 def logs(call: Call) -> Answer:
-    name, trial = call.word("run"), _number(call)
+    name, number = call.word("run"), call.flags.get("--trial")
+    if number is not None and not number.isdecimal():
+        raise refusal(f"{number!r} is no number of a trial", "Give its number, as the launch has told it: --trial 1.")
+    trial = None if number is None else int(number)
     reader = Reader(find(name) if name else newest())
     pages, follow = _Pages(call.terminal.streams()[0]), not call.flags.keys().isdisjoint(("-f", "--follow"))
     while True:
@@ -48,13 +51,6 @@ def logs(call: Call) -> Answer:
         raise refusal("its trainer has said nothing yet", "autofit logs -f waits.", where=folder)
     record = {"run_dir": folder, "of": said.name, "stdout": str(said.stdout), "stderr": str(said.stderr)}
     return Answer(status=ExitCode.DONE, record=record)
-
-
-def _number(call: Call) -> int | None:
-    said = call.flags.get("--trial")
-    if said is not None and not said.isdecimal():
-        raise refusal(f"{said!r} is no number of a trial", "Give its number, as the launch has told it: --trial 1.")
-    return None if said is None else int(said)
 
 
 def latest(run: Run) -> Said | None:

@@ -67,13 +67,9 @@ def complete(words: Sequence[str]) -> str:
         return _hydra(["autofit", *words], lambda config: None)
 
 
-CATALOGUE = "gpu"
-"""conf/gpu is read by ``autofit plan`` alone; no recipe is composed of it."""
-
-
 def groups() -> dict[str, list[str]]:
-    """The configuration groups and their options."""
-    folders = [folder for folder in sorted((home() / "conf").iterdir()) if folder.is_dir() and folder.name != CATALOGUE]
+    """The configuration groups and their options; conf/gpu is none, which ``autofit plan`` alone reads."""
+    folders = [folder for folder in sorted((home() / "conf").iterdir()) if folder.is_dir() and folder.name != "gpu"]
     return {folder.name: sorted(path.stem for path in folder.glob("*.yaml")) for folder in folders} | {"recipe": sorted(recipe_files())}
 
 

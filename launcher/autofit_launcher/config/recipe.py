@@ -6,8 +6,10 @@ import json
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import partial, reduce
+from operator import getitem
 from pathlib import Path
 from typing import Any
 
@@ -49,15 +51,10 @@ class Provenance:
 
     def _in_recipe(self, key: str) -> bool:
         """Tells whether the recipe's file holds the key, whatever option of its group was typed."""
-        try:
-            node = yaml_text.plain(files.read(self.file)) if self.file is not None else {}
-        except (OSError, ValueError):
-            return False
-        for part in key.split("."):
-            if not isinstance(node, Mapping) or part not in node:
-                return False
-            node = node[part]
-        return True
+        with suppress(OSError, ValueError, LookupError, TypeError):
+            reduce(getitem, key.split("."), yaml_text.plain(files.read(self.file or Path())))
+            return True
+        return False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

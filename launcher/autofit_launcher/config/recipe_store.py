@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 import yaml
 from hydra.core.config_store import ConfigNode, ConfigStore
-from omegaconf import Container, DictConfig, OmegaConf
+from omegaconf import Container, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from autofit_launcher.common import files
@@ -74,9 +74,9 @@ def _config(read: Callable[[], tuple[str, str]]) -> Container:
     nothing but options of autofit's groups and other recipes. Raises BadInput."""
     text, place = read()
     try:
-        node, config = yaml_text.bounded(text)[1], OmegaConf.create(text)
-    except AssertionError:  # of OmegaConf's, where the text is one number
-        _refuse(place, "it holds no keys", "A recipe is keys and values, such as summary: my own job")
+        if not isinstance(node := yaml_text.bounded(text)[1], yaml.MappingNode | None):
+            _refuse(place, "it holds a list, or one value", "A recipe is keys and values, such as summary: my own job")
+        config = OmegaConf.create(text)
     except RecursionError:
         _refuse(place, "it is nested too deeply", "A recipe is sections of keys and values.")
     except yaml.MarkedYAMLError as error:
@@ -85,8 +85,6 @@ def _config(read: Callable[[], tuple[str, str]]) -> Container:
         _refuse(line, str(error.problem or error.context).removeprefix("found "), cure)
     except (yaml.YAMLError, OmegaConfBaseException, ValueError) as error:
         _refuse(place, str(error).splitlines()[0], "Correct it there.")
-    if not isinstance(config, DictConfig):
-        _refuse(place, "it holds a list", "A recipe is keys and values, such as summary: my own job")
     told: Any = OmegaConf.to_container(config, resolve=False)
     if unknown := next((key for key in told if key not in Recipe.model_fields and key != "defaults"), None):
         at = next((name.start_mark.line + 1 for name, _ in (node.value if node else ()) if name.value == str(unknown)), 1)

@@ -15,9 +15,7 @@ def plain(text: bytes | str) -> Any:
     try:
         loader, node = bounded(text)
         return loader.construct_document(node) if node is not None else None
-    except RecursionError:
-        raise ValueError("it is nested too deeply") from None
-    except yaml.YAMLError as error:
+    except (RecursionError, yaml.YAMLError) as error:
         raise ValueError(" ".join(str(error).split())) from error
 
 

@@ -30,7 +30,9 @@ def separate(env: Mapping[str, str], place: Path, *, launch: Path) -> dict[str, 
     home = Path(env.get("HF_HOME") or cache / "huggingface")
     usual: dict[str, Iterable[Path]] = {
         "TRITON_CACHE_DIR": [Path("~/.triton/cache").expanduser()],
-        "TORCHINDUCTOR_CACHE_DIR": (one for one in Path(tempfile.gettempdir()).glob("torchinductor_*") if one.stat().st_uid == os.getuid()),
+        "TORCHINDUCTOR_CACHE_DIR": (
+            one for one in Path(tempfile.gettempdir()).glob("torchinductor_*") if one.lstat().st_uid == os.getuid()
+        ),
         "TORCH_EXTENSIONS_DIR": (cache / "torch_extensions").glob("*"),
         **{name: [home / folder] for name, folder in _FOLDERS.items()},
     }

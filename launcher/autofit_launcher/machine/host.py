@@ -122,7 +122,7 @@ def oom_kills() -> int:
 @functools.cache
 def cpu_name() -> str:
     """The processor's model and how many logical cores this process may use: "AMD EPYC, 2 cores"."""
-    model = platform.processor() or platform.machine() or "CPU"
+    model = platform.machine() or "CPU"
     with suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
             if line.startswith("model name"):

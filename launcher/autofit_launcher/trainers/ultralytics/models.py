@@ -11,13 +11,14 @@ import functools
 import json
 import os
 import re
-import sys
+import socket
+import threading
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from urllib.parse import urlsplit
 
 from autofit_launcher.errors import BadInput, Fault
-from autofit_launcher.machine import process
 from autofit_launcher.trainers.ultralytics import environment
 
 _SIZED = re.compile(r"(?P<family>yoloe?-?v?(?P<version>\d+))(?P<letter>[a-z])(?P<rest>6?u?(?:-[a-z0-9-]+)?)")
@@ -120,14 +121,23 @@ def fetchable(model: str) -> bool:
 def network_is_there() -> bool:
     """Tells whether GitHub, or the proxy, takes a connection within two seconds; asked once. YOLO_OFFLINE is taken at its word.
 
-    It is asked in a process of its own: name resolution has no time limit.
+    It is asked in a thread of its own: name resolution has no time limit.
     """
     if os.environ.get("YOLO_OFFLINE", "").lower() in {"1", "true"}:
         return False
     proxy = os.environ.get("HTTPS_PROXY") or os.environ.get("https_proxy") or "https://github.com:443"
-    parts = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
-    asks = f"import socket; socket.create_connection(({parts.hostname!r}, {parts.port or 80}), timeout=2)"
-    return process.output_of((sys.executable, "-Sc", asks), timeout_s=3)[0] == 0
+    answered = threading.Event()
+
+    def ask() -> None:
+        with suppress(OSError, ValueError):
+            parts = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
+            socket.create_connection((parts.hostname, parts.port or 80), timeout=2).close()
+            answered.set()
+
+    asking = threading.Thread(target=ask, daemon=True)
+    asking.start()
+    asking.join(3.0)
+    return answered.is_set()
 
 
 def assets() -> frozenset[str]:
