@@ -73,7 +73,10 @@ def show(call: Call) -> Answer:
         raise refusal("no recipe is named", f"autofit show NAME. There is: {', '.join(sorted(recipe_files()))}.")
     name = said if said in recipe_files() else Path(said).stem
     path = _file(name)
-    text = files.read(path).decode(errors="replace").rstrip("\n")
+    try:
+        text = files.read(path).decode(errors="replace").rstrip("\n")
+    except OSError as error:
+        raise refusal(f"can't be read: {error.strerror}", "Make it readable.", where=str(path)) from error
     call.terminal.complain(f"{path}:")
     call.terminal.say(text)
     return Answer(status=ExitCode.DONE, record={"name": name, "file": str(path), "text": text})

@@ -164,16 +164,21 @@ def _groups(root: Path, own: Path) -> Iterator[tuple[Path, int]]:
                 yield from ((folder, version) for folder in (group, *group.parents) if folder.is_relative_to(base))
 
 
-def _group_memory(folder: Path, limit_file: str, used_file: str, prefix: str) -> tuple[int, int] | None:
+def _limited(limit_file: Path, used_file: Path) -> tuple[int, int] | None:
     """Reads (limit, in use) of a group; None where it isn't limited ("max", or version 1's 2**63 rounded to a page), or doesn't tell."""
     with suppress(OSError, ValueError):
-        limit, used = (folder / limit_file).read_text(encoding="ascii").strip(), int((folder / used_file).read_text(encoding="ascii"))
-        if not limit.isdecimal() or int(limit) >= 2**60:
-            return None
-        with suppress(OSError, ValueError):
-            for line in (folder / "memory.stat").read_text(encoding="ascii").splitlines():
-                key, _, value = line.partition(" ")
-                if key in (f"{prefix}inactive_file", f"{prefix}active_file"):
-                    used = max(0, used - int(value))
-        return int(limit), used
+        limit, used = limit_file.read_text(encoding="ascii").strip(), int(used_file.read_text(encoding="ascii"))
+        return (int(limit), used) if limit.isdecimal() and int(limit) < 2**60 else None
     return None
+
+
+def _group_memory(folder: Path, limit_file: str, used_file: str, prefix: str) -> tuple[int, int] | None:
+    if (found := _limited(folder / limit_file, folder / used_file)) is None:
+        return None
+    limit, used = found
+    with suppress(OSError, ValueError):
+        for line in (folder / "memory.stat").read_text(encoding="ascii").splitlines():
+            key, _, value = line.partition(" ")
+            if key in (f"{prefix}inactive_file", f"{prefix}active_file"):
+                used = max(0, used - int(value))
+    return limit, used

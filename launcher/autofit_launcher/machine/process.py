@@ -33,7 +33,7 @@ from typing import BinaryIO, Protocol
 import psutil
 
 from autofit_launcher.common import files, procfs
-from autofit_launcher.common.orders import HELD, TEMPORARY
+from autofit_launcher.common.orders import ASKS_STACKS, HELD, TEMPORARY
 from autofit_launcher.errors import Interrupted
 from autofit_launcher.machine.bars import WIDE
 
@@ -288,6 +288,11 @@ def ask_to_end(pid: int, *, holding: str) -> bool:
         finally:
             os.close(handle)
     return False
+
+
+def ask_for_stacks(pid: int) -> None:
+    """Asks a process that listens (``inside.stacks``) where it stands. It would end one that doesn't. Raises OSError."""
+    os.kill(pid, ASKS_STACKS)
 
 
 @contextlib.contextmanager

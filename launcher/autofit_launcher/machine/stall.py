@@ -11,7 +11,8 @@ from pathlib import Path
 
 import psutil
 
-from autofit_launcher.common.orders import ASKS_STACKS, STACKS_OF
+from autofit_launcher.common.orders import STACKS_OF
+from autofit_launcher.machine import process
 from autofit_launcher.machine.process import Child
 
 ANSWERS_S = 2.0
@@ -44,7 +45,7 @@ def _told(pid: int, folder: Path) -> str:
     path, said, until = folder / f"{pid}{STACKS_OF}", "", time.monotonic() + ANSWERS_S
     with contextlib.suppress(OSError):
         os.truncate(path, 0)  # it isn't there where nobody listens, and the signal would end the process
-        os.kill(pid, ASKS_STACKS)
+        process.ask_for_stacks(pid)
         while time.monotonic() < until:
             time.sleep(WHOLE_S)
             before, said = said, path.read_text(encoding="utf-8", errors="replace")
