@@ -29,12 +29,12 @@ def submit(argv: Sequence[str], place: Path, flags: Mapping[str, Any], *, more: 
     ``place``: folder for its script and output, on a disk that the nodes see; ``flags``: sbatch's, in submitit's names, None for one that
     isn't said; ``more``: sbatch's own, which have the last word; ``setup``: lines of shell before the command.
     """
+    if broken := next((name for name, said in {"run.root": place, **flags, **more}.items() if len(f"{name}{said}".splitlines()) > 1), ""):
+        raise BadInput([Fault(key=KEY, found=f"{broken!r} has more than one line", cure="Give it one: it is a line of the job's script.")])
     from submitit.core.utils import FailedJobError, FailedSubmissionError
     from submitit.helpers import CommandFunction
     from submitit.slurm.slurm import SlurmExecutor
 
-    if broken := next((name for name, said in {"run.root": place, **flags, **more}.items() if len(f"{name}{said}".splitlines()) > 1), ""):
-        raise BadInput([Fault(key=KEY, found=f"{broken!r} has more than one line", cure="Give it one: it is a line of the job's script.")])
     place.mkdir(exist_ok=True)
     executor = SlurmExecutor(place)
     executor.update_parameters(
