@@ -171,11 +171,8 @@ def as_faults(typed: Mapping[str, str]) -> Iterator[None]:
     os.environ[_FULL_ERROR] = "1"  # else Hydra prints what is wrong and exits
     try:
         yield
-    except (HydraException, OmegaConfBaseException, ValueError) as error:
+    except (HydraException, OmegaConfBaseException, ValueError, RecursionError) as error:
         raise BadInput([_fault(error, typed)]) from error
-    except RecursionError as error:
-        cure = "A recipe's defaults name others, which don't name it in turn."
-        raise BadInput([Fault(key="", where=COMMAND_LINE, found="it takes itself in, or is nested too deeply", cure=cure)]) from error
     except SystemExit as ended:
         if ended.code:
             fault = Fault(key="", where=COMMAND_LINE, found=f"Hydra ended with exit status {ended.code}", cure="Its own words are above.")
@@ -202,6 +199,7 @@ def _fault(error: Exception, typed: Mapping[str, str]) -> Fault:
         word = typed.get(error.override, error.override)
         return Fault(key="", found=f"{word!r} can't be read", cure="Write KEY=VALUE.", where=COMMAND_LINE)
     text = str(error.__cause__ if str(error) in ("", "None") else error)
+    text = "it takes itself in, or is nested too deeply" if isinstance(error, RecursionError) else text
     for told, said in typed.items():
         text = text.replace(told, said)
     place = re.match(r"In '([^']+)': ", text)

@@ -48,8 +48,7 @@ def own_recipes() -> list[Path]:
 def _is_recipe(path: Path) -> bool:
     from autofit_launcher.config import yaml_text
 
-    try:
+    with suppress(OSError, ValueError):
         said = yaml_text.plain(files.read(path))
-    except (OSError, ValueError):
-        return False
-    return isinstance(said, dict) and isinstance(said.get("ask"), dict) and "micro_batch" in said["ask"]
+        return isinstance(said, dict) and isinstance(said.get("ask"), dict) and "micro_batch" in said["ask"]
+    return False

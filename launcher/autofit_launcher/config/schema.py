@@ -94,11 +94,6 @@ class TrainerRules(Part):
     """The trainer's own arguments; what a wheel turns is not said here but under ``ask``."""
 
 
-def _kind(said: Any) -> Any:
-    """Reads gpu, as people call a card, as cuda; anything else stays as it is."""
-    return "cuda" if said == "gpu" else said
-
-
 def _cards(said: Any) -> Any:
     """Reads all, a number of cards, or which cards. Raises ValueError for anything else."""
     if said is None or said == "all" or (isinstance(said, int) and not isinstance(said, bool) and said > 0):
@@ -119,7 +114,7 @@ Cards = Annotated[
 class DeviceRules(Part):
     """The device to train on, and how much of it may be used."""
 
-    kind: Annotated[Literal["auto", "cuda", "cpu"], BeforeValidator(_kind)] = "auto"
+    kind: Annotated[Literal["auto", "cuda", "cpu"], BeforeValidator(lambda said: "cuda" if said == "gpu" else said)] = "auto"
     """auto takes a CUDA card where NVML finds one, else the CPU."""
     index: Annotated[int, Field(ge=0)] = 0
     """Number of the card to use, among the visible ones and from 0."""

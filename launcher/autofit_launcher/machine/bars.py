@@ -73,7 +73,7 @@ def fitted(line: str, columns: int) -> str:
     The count of steps, with speed and time left, stays longest.
     """
     line = line.rstrip()
-    for shorter in (_shorter_bar, _fewer_blanks, _fewer_words):
+    for shorter in (_shorter_bar, lambda line, columns: re.sub(" +", " ", line.lstrip()), _fewer_words):
         if _cells(line) <= columns:
             return line
         line = shorter(line, columns)
@@ -87,11 +87,6 @@ def _shorter_bar(line: str, columns: int) -> str:
         return line
     length = max(min(_LEAST_BAR, len(bar[0])), len(bar[0]) - (_cells(line) - columns))
     return line[: bar.start()] + "".join(bar[0][at * len(bar[0]) // length] for at in range(length)) + line[bar.end() :]
-
-
-def _fewer_blanks(line: str, columns: int) -> str:
-    """The columns of a table come next to one another."""
-    return re.sub(" +", " ", line.lstrip())
 
 
 def _fewer_words(line: str, columns: int) -> str:
