@@ -162,7 +162,7 @@ class Display(Screen):
         """Shows the run's optimizer steps against those due; tells of a run that ended at a rung that isn't proven the same training."""
         steps, rung, chosen = fit.steps, fit.rung, fit.chosen
         if steps is not None and steps.line == "proven":
-            self._line("optimizer steps", f"{steps.made}, as due by {steps.due.by}")
+            self._line("optimizer steps", f"{steps.made}, as due by {steps.due_by}")
         elif steps is not None:
             self._line("optimizer steps", steps.line, "red" if steps.otherwise else "dim")
         elif made is not None and fit.attempts[-1].checkpoint is None:

@@ -243,7 +243,7 @@ class Launch:
             "could_fit": [CouldRecord(flag=flag, key=key, rung=dict(at.values) if at else None) for flag, key, at in self.could_fit],
             "trying": RungRecord(**self.trying.told, effective_batch=self.trying.effective_batch) if self.trying is not None else None,
             "misread": self.misread.as_record() if self.misread is not None else None,
-            "steps": self.steps.as_record() if self.steps is not None else None,
+            "steps": self.steps,
             "results": plain(self.results) if self.outcome is not None else None,
         }  # fmt: skip
         return Record(

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, fie
 
 from autofit_launcher.common import files
 from autofit_launcher.common.sizes import format_number
-from autofit_launcher.ladder.same_training import SameTraining
+from autofit_launcher.ladder.same_training import RunSteps, SameTraining
 
 FORMAT = 2
 """Format of the record. Records of format 1 (without the key) have no attempts and can't be resumed."""
@@ -277,16 +277,6 @@ class RunRecord(RecordPart):
         return self.returncode == 0 and self.ended == "done"
 
 
-class StepsRecord(RecordPart):
-    """A full run's optimizer steps against those due."""
-
-    made: int = 0
-    due: list[int] = []
-    """The least and the most steps that are due."""
-    due_by: str = ""
-    line: str = ""
-
-
 class MemoryRecord(RecordPart):
     """The full run's peak beside its trial's, in the trial's own measure. Bytes."""
 
@@ -342,7 +332,7 @@ class Record(RecordPart):
     misread: MisreadRecord | None = None
     could_fit: list[CouldRecord] = []
     run: RunRecord | None = None
-    steps: StepsRecord | None = None
+    steps: RunSteps | None = None
     memory: MemoryRecord | None = None
     results: dict[str, Any] = {}
     """Results of the full run."""

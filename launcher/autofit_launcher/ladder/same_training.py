@@ -183,17 +183,17 @@ def _count(said: Any) -> int | None:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunSteps:
-    """Optimizer steps of a run that came to its end."""
+    """Optimizer steps of a run that came to its end, against those due."""
 
-    made: int
-    due: Due
-    line: str
+    __pydantic_config__ = {"extra": "ignore"}  # noqa: RUF012
+    made: int = 0
+    due: tuple[int, int] = (0, 0)
+    """The least and the most steps that are due."""
+    due_by: str = ""
+    line: str = ""
     """The line of the certificate on steps."""
-    otherwise: bool
+    otherwise: bool = False
     """True: it is another training than asked. False: steps are as due, or it ended early by itself (a patience, its own limit)."""
-
-    def as_record(self) -> dict[str, Any]:
-        return {"made": self.made, "due": [self.due.least, self.due.most], "due_by": self.due.by, "line": self.line}
 
 
 def judged(made: int, due: Due, *, times: float, same: SameTraining, stopped: str = "") -> RunSteps:
@@ -205,18 +205,19 @@ def judged(made: int, due: Due, *, times: float, same: SameTraining, stopped: st
     Fewer steps alone aren't another training, since trainings stop early. But 1/k of them at a rung that accumulates k times as much is,
     unless the number was proven or the run says that it stopped early.
     """
+    steps = RunSteps(made=made, due=(due.least, due.most), due_by=due.by, line=PROVEN)
     if due.least <= made <= due.most:
-        return RunSteps(made=made, due=due, line=PROVEN, otherwise=False)
+        return steps
     proven = same.steps == PROVEN or (due.of_passes and same.samples == PROVEN)
     apart = due.least - made if made < due.least else made - due.most
     more = made > due.most and (due.sure or _by_accumulation(made, due, times))
     if more or (made < due.least and not (proven or stopped) and _by_accumulation(made, due, times)):
         line = f"differs by {apart}: the run made {made} optimizer steps, {due.words} are due by {due.by}"
-        return RunSteps(made=made, due=due, line=line, otherwise=True)
+        return replace(steps, line=line, otherwise=True)
     early = f"it says “{stopped}”" if stopped else "it ended by itself before its length"
     what = early if made < due.least else "what its words count isn't known"
     line = f"not comparable because the run made {made} optimizer steps where {due.words} are due by {due.by}: {what}"
-    return RunSteps(made=made, due=due, line=line, otherwise=False)
+    return replace(steps, line=line)
 
 
 def with_steps(same: SameTraining, made: RunSteps) -> SameTraining:
