@@ -87,7 +87,8 @@ def _told(row: Row) -> list[str]:
     first = next((one["verdict"] for one in tight["trials"] if one["verdict"] != "fits"), "fits")
     turned = f"{tight['rung'].get('micro_batch', 'as it stands')} x {tight['accumulation']}{' from outside' if tight['outside'] else ''}"
     memory = tight.get("memory") or {}
-    ratio = f", {memory['run_peak_bytes'] / memory['trial_peak_bytes']:.0%} of its trial" if memory.get("run_peak_bytes") else ""
+    run, tried = memory.get("run_peak_bytes"), memory.get("trial_peak_bytes")
+    ratio = f", {run / tried:.0%} of its trial" if run and tried else ""
     batch = str(tight["effective_batch"])
     return [known, f"{first}, then {turned}", batch, _proof(tight), _steps(row), _weights(row), f"{tight['status']}{ratio}", folder]
 
