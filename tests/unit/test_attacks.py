@@ -122,7 +122,8 @@ def test_verbs_that_run_nothing_start_no_process_and_make_no_file(here: Path) ->
              "watch --json", "watch", "logs", "explain", "stop x", "--help", "ladder --help all",
              "train --cfg job recipe=mine", "ladder -m recipe=yolo_demo,mine"]  # fmt: skip
     before = sorted(here.rglob("*"))
-    done = subprocess.run([sys.executable, "-c", WATCHED], input="\n".join(lines), capture_output=True, text=True)
+    argv, environment = [sys.executable, "-c", WATCHED], {**os.environ, "PYTHONPATH": "/"}
+    done = subprocess.run(argv, input="\n".join(lines), capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr
     assert sorted(here.rglob("*")) == before
 
@@ -291,23 +292,8 @@ def test_a_page_holds_no_markup_of_others(here: Path) -> None:
 # -- run folders
 
 VALUES: tuple[Any, ...] = (
-    float("nan"),
-    float("inf"),
-    -1,
-    10**400,
-    1e308,
-    2**62,
-    "",
-    STEERS,
-    "x\ny",
-    [],
-    {},
-    None,
-    True,
-    [[]],
-    {"a": {}},
-    "9" * 5000,
-)
+    float("nan"), float("inf"), -1, 10**400, 1e308, 2**62, "", STEERS, "x\ny", [], {}, None, True, [[]], {"a": {}}, "9" * 5000,
+)  # fmt: skip
 
 
 def leaves(node: Any, way: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -326,17 +312,7 @@ def edited(node: Any, way: tuple[Any, ...], value: Any) -> Any:
     return copy
 
 
-VERBS = (
-    ["runs"],
-    ["runs", "--peaks"],
-    ["watch"],
-    ["watch", "--json"],
-    ["logs"],
-    ["explain"],
-    ["report"],
-    ["stop", "RUN"],
-    ["resume", "RUN"],
-)
+VERBS = [line.split() for line in ("runs", "runs --peaks", "watch", "watch --json", "logs", "explain", "report", "stop RUN", "resume RUN")]
 
 
 def all_verbs(run: Path, capfd: pytest.CaptureFixture[str], what: object) -> None:
@@ -349,19 +325,12 @@ def all_verbs(run: Path, capfd: pytest.CaptureFixture[str], what: object) -> Non
 
 def test_no_edited_record_is_a_traceback(capfd: pytest.CaptureFixture[str]) -> None:
     rung = {"rung_index": 1, "rung": {"micro_batch": 4}, "accumulation": 2}
-    trial = {
-        **rung,
-        "verdict": "out_of_memory",
-        "seconds": 3.0,
-        "peak_bytes": 5,
-        "why": "x",
-        "phase": "train",
-        "same_training": {"gradient": "x"},
-    }
+    trial = {**rung, "verdict": "out_of_memory", "seconds": 3.0, "peak_bytes": 5, "why": "x", "phase": "train"}
     run = ended(
-        ROOT, "failed", ladder=[rung], trials=[trial], given_up={"micro_batch": {"asked": 8, "used": 4}}, chosen_rung_index=1, command="x",
+        ROOT, "failed", ladder=[rung], trials=[{**trial, "same_training": {"gradient": "x"}}],
+        given_up={"micro_batch": {"asked": 8, "used": 4}}, chosen_rung_index=1, command="x", cwd=".",
         attempts=[{**rung, "ended": "crashed", "left": [{"path": "x", "done": 1.0, "unit": "epochs"}], "next": {"move": "stop"}}],
-        kept={"used": True, "made": "x"}, run={"returncode": 1, "ended": "x"}, memory={"trial_peak_bytes": 1, "run_peak_bytes": 2}, cwd=".",
+        kept={"used": True, "made": "x"}, run={"returncode": 1, "ended": "x"}, memory={"trial_peak_bytes": 1, "run_peak_bytes": 2},
         environment={"python": "3"}, could_fit=[{"flag": "x", "rung": {"micro_batch": 1}}], format=2, results={"loss": 1.0},
     )  # fmt: skip
     record = json.loads((run / "record.json").read_text())
@@ -386,14 +355,8 @@ def made(path: Path, kind: str) -> None:
     elif kind == "device":
         path.symlink_to("/dev/zero")
     else:
-        path.write_bytes(
-            {
-                "latin": b'{"status": "\xe9"}',
-                "deep": b"[" * 100_000,
-                "newer": b'{"format": 99, "status": "x", "new": {"a": 1}}',
-                "list": b"[1]",
-            }[kind]
-        )
+        newer = b'{"format": 99, "status": "x", "new": {"a": 1}}'
+        path.write_bytes({"latin": b'{"status": "\xe9"}', "deep": b"[" * 100_000, "newer": newer, "list": b"[1]"}[kind])
 
 
 @pytest.mark.parametrize("kind", ["fifo", "folder", "huge", "device", "latin", "deep", "newer", "list"])
@@ -460,9 +423,13 @@ def test_a_history_that_others_wrote_proves_nothing_and_stays(kind: str, monkeyp
     assert main.run(["fits"]) == 0 and file.exists()
 
 
-def test_a_temporary_name_is_no_way_to_another_file(here: Path) -> None:
-    run, mine = ended(ROOT, "done"), here / "mine"
+def test_a_page_is_written_over_no_file_of_the_persons(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    run, mine, another = ended(ROOT, "done"), here / "mine", ended(ROOT, "failed")
     mine.write_text("mine")
+    Path("report.html").symlink_to(mine)
+    assert "no page of autofit's" in refused(capfd, "report", str(run), str(another)) and mine.read_text() == "mine"
+    Path("report.html").unlink()
+    assert [main.run(["report", str(run), str(another)]) for _ in range(2)] == [0, 0]
     (run / f".report.html.{os.getpid()}").symlink_to(mine)
     page.write([run], run / "report.html")
     assert mine.read_text() == "mine" and not (run / "report.html").is_symlink()
@@ -572,14 +539,9 @@ def test_prune_looks_again_once_it_was_answered(monkeypatch: pytest.MonkeyPatch)
 
 def test_prune_removes_what_is_known_to_be_worthless() -> None:
     run = ended(ROOT, "failed")
-    for name in (
-        "run/results.png",
-        "run/a.log",
-        "run/args.yaml",
-        "run/logs/events.out.tfevents.1.host",
-        "trials/001/stdout.log",
-        "native/a.py",
-    ):
+    for name in ["results.png", "a.log", "args.yaml", "logs/events.out.tfevents.1.host", "../trials/001/stdout.log", "../native/a.py"]:
+        name = f"run/{name}"
+        (run / "run").mkdir(exist_ok=True)
         (run / name).parent.mkdir(parents=True, exist_ok=True)
         (run / name).write_text("x")
     assert main.run(["runs", "--prune", "--yes"]) == 0 and not run.exists()

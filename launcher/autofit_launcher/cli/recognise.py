@@ -199,4 +199,4 @@ def _on_one_line(text: object) -> str:
 
 def as_text(value: Any) -> str:
     """A value as YAML and Hydra both read it; a ``${`` of the person's own is text, not one of Hydra's interpolations."""
-    return json.dumps(value, ensure_ascii=False).replace("${", "\\\\${")
+    return re.sub(r"(\\*)\$\{", lambda found: f"{2 * found[1]}\\\\${{", json.dumps(value, ensure_ascii=False))

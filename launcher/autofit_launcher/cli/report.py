@@ -10,7 +10,8 @@ from pathlib import Path
 
 from autofit_launcher.cli.call import Answer, Call
 from autofit_launcher.cli.say import Terminal
-from autofit_launcher.errors import ExitCode
+from autofit_launcher.common import files
+from autofit_launcher.errors import ExitCode, refusal
 from autofit_launcher.history.run_folder import RunFolder
 from autofit_launcher.history.runs import find, newest
 from autofit_launcher.page import page
@@ -19,7 +20,9 @@ from autofit_launcher.page import page
 def report(call: Call) -> Answer:
     folders = list(dict.fromkeys(map(find, call.named("run", most=sys.maxsize)))) or [newest()]
     where = RunFolder(folders[0]).report
-    path = page.write(folders, where if len(folders) == 1 else Path(where.name).resolve())
+    if len(folders) > 1 and (where := Path(where.name).absolute()).exists() and b"<title>autofit: " not in files.read(where):
+        raise refusal("it is there, and no page of autofit's", "Move it away, or go to another folder.", where=str(where))
+    path = page.write(folders, where)
     call.terminal.say(f"written: {path}")
     if "--open" in call.flags and not webbrowser.open(path.as_uri()):
         call.terminal.complain(f"no browser is known here; open it yourself: {path.as_uri()}")

@@ -17,9 +17,11 @@ from autofit_launcher.machine import process
 def package_folder(name: str, *, python: str = sys.executable) -> Path | None:
     """The folder of a package; None where it isn't installed. Raises BadInput where the interpreter doesn't start."""
     there = [*Path(python).parents[1].glob(f"lib/python3*/site-packages/{name}/__init__.py")]
-    if len(there) == 1 and not os.environ.get("PYTHONPATH"):
+    before = [place for place in os.environ.get("PYTHONPATH", "").split(os.pathsep) if place and [*Path(place).glob(f"{name}*")]]
+    if len(there) == 1 and not before:
         return there[0].parent
-    asks = f"import importlib.util as u; s = u.find_spec({name!r}); print(s.origin if s and s.origin else '')"
+    asks = "import sys; sys.path[:1] == [''] and sys.path.pop(0); import importlib.util as u; "  # no program has the working folder there
+    asks += f"s = u.find_spec({name!r}); print(s.origin if s and s.origin else '')"
     status, said = process.output_of((python, "-c", asks))
     if status:
         raise refusal(f"{python} can't be asked for {name}: {said.strip()[-300:]}", "Start it by hand.", where="")

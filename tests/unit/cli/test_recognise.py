@@ -323,7 +323,7 @@ def test_a_configuration_that_the_script_finds_itself_is_left_to_it() -> None:
 
 
 def test_a_dollar_brace_of_the_persons_own_is_text_and_no_interpolation() -> None:
-    understood = of("--batch-size 4 out=${HOME}/x name=${now:%H}")
+    understood = of(r"--batch-size 4 out=${HOME}/x name=${now:%H} '\${data}' '\\${data}\'")
     held = OmegaConf.create(yaml.safe_load(recognise.recipe(understood, name="mine")))
     assert OmegaConf.to_container(held, resolve=True)["trainer"]["args"]["command"] == list(understood.words)  # type: ignore[index,call-overload]
 
