@@ -114,7 +114,7 @@ def stop(folder: Path, handed: Submission, seen: JobSeen) -> None:
         raise refusal(
             f"SLURM's job {handed.job} is {script}, which isn't this run's", f"scancel {handed.job} would end it.", where=str(folder)
         )
-    if why := slurm.cancel(handed.job) if seen.waits else slurm.ask_to_end(handed.job):
+    if why := slurm.end(handed.job, waits=seen.waits):
         raise refusal(why, f"scancel {handed.job}", where=f"SLURM's job {handed.job}")
 
 

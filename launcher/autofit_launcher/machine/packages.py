@@ -20,9 +20,8 @@ def package_folder(name: str, *, python: str = sys.executable) -> Path | None:
     before = [place for place in os.environ.get("PYTHONPATH", "").split(os.pathsep) if place and [*Path(place).glob(f"{name}*")]]
     if len(there) == 1 and not before:
         return there[0].parent
-    asks = "import sys; sys.path[:1] == [''] and sys.path.pop(0); import importlib.util as u; "  # no program has the working folder there
-    asks += f"s = u.find_spec({name!r}); print(s.origin if s and s.origin else '')"
-    status, said = process.output_of((python, "-c", asks))
+    asks = f"import importlib.util as u; s = u.find_spec({name!r}); print(s.origin if s and s.origin else '')"
+    status, said = process.output_of((python, "-c", asks), env={"PYTHONSAFEPATH": "1"})  # no program has the working folder on its path
     if status:
         raise refusal(f"{python} can't be asked for {name}: {said.strip()[-300:]}", "Start it by hand.", where="")
     return Path(said.strip()).parent if said.strip() else None

@@ -94,14 +94,10 @@ def script_of(job: str) -> str:
     return said.strip() if not status and said.startswith("/") else ""
 
 
-def cancel(job: str) -> str:
-    """Ends a job, or takes it out of the queue; a reason if that can't be done, else empty."""
-    return _refused("scancel", job)
-
-
-def ask_to_end(job: str) -> str:
-    """Sends SIGTERM to the job's first process, which is autofit, and to no other: it has all the time that it needs to save."""
-    return _refused("scancel", "--batch", "--signal=TERM", job)
+def end(job: str, *, waits: bool) -> str:
+    """Takes a job that waits out of the queue, or sends SIGTERM to its first process, autofit, alone: that has all the time it needs to
+    save. A reason if that can't be done, else empty."""
+    return _refused("scancel", *([] if waits else ["--batch", "--signal=TERM"]), job)
 
 
 def queue_again(job: str) -> str:
