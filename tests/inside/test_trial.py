@@ -200,6 +200,17 @@ def test_batches_after_which_a_script_leaves_its_passes_are_counted(tmp_path: Pa
 
 
 @pytest.mark.slow
+def test_a_schedule_has_as_many_steps_in_fast_forward_as_in_the_run(tmp_path: Path) -> None:
+    """Its length is told in optimizer steps: one at every micro-batch was one too many for OneCycleLR."""
+    assert fits(tried("leaves_its_pass", tmp_path, "--one-cycle", rung=2, spelled=OUTSIDE))
+
+
+def test_a_validations_batches_are_not_taken_for_those_of_training(tmp_path: Path) -> None:
+    done = tried("evaluates_in_each_batch", tmp_path)
+    assert fits(done) and done.report.facts[MICRO_BATCHES] == [64]
+
+
+@pytest.mark.slow
 def test_a_script_without_validation_fits_and_says_so(tmp_path: Path) -> None:
     done = tried("never_validates", tmp_path)
     assert fits(done) and said(done, "never validates")

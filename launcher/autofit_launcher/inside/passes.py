@@ -84,7 +84,8 @@ class TrialPass:
         """Number of backward passes done, and of training passes ended, when it gave its last batch."""
         self._in_hand = False
         """A validation batch was given, and the script hasn't come back for another yet."""
-        self._began = 0.0
+        self._began, self._first = 0.0, None
+        """Its first batch, if it is the first of no other pass and wasn't trained yet: its size may be a validation's."""
         self._gathered = Gathered(instrument.orders.device, LEAST_LIVE)
         self._bears_an_end = True
         self._whole = False
@@ -114,6 +115,9 @@ class TrialPass:
             self._whole = self._instrument.settings.mode == "full" or not self._bears_an_end
         self._trained = self._trained or not self.waits()
         self._taken += self._served > 0 and not self.waits()
+        if self._first is not None and not self.waits():
+            self._observe(self._first)
+            self._first = None
         if self.ran and not self._trained:
             self.kind, self.ran, self._in_hand = "eval", False, True
         self._backwards, self._others = self._passes.backwards, self._passes.ended
@@ -309,7 +313,9 @@ class TrialPass:
         if trains:
             instrument.counts.drawn += 1
             instrument.counts.at_the_end = self._served >= self._length()
-        if self._served == 1:
+        if self._served == 1 and instrument.micro_batches:
+            self._first = batch
+        elif self._served == 1:
             self._observe(batch)
         return batch
 

@@ -144,6 +144,8 @@ def _with_the_optimizer(step: Callable[..., Any], outside: Outside) -> Callable[
     @functools.wraps(step)
     def once(this: Any, *args: Any, **kwargs: Any) -> Any:
         held = outside.optimizers.get(_bare(getattr(this, "optimizer", None)))
+        if outside.skips:
+            return None
         if not outside.paused and held is not None and held.pending:
             outside.deferred[this] = lambda: step(this, *args, **kwargs)
             return None

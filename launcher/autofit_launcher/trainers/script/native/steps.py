@@ -63,8 +63,6 @@ class Outside(Notes):
         self.paused, self._weight = on, 0.0
         for held in self.optimizers.values():
             held.batch, held.backwards, held.pending = -1, 0, 0
-        if self._drawn is not None:
-            self._drawn.trained = self._drawn.position
 
     # -- batches
 
@@ -82,11 +80,18 @@ class Outside(Notes):
 
     def _draws(self, one: Pass) -> None:
         self._drawn = one
+        if self.paused:  # somebody else trains it
+            one.trained = one.position
 
     @property
     def due(self) -> bool:
         """True if the batch that is trained completes a group."""
         return self._pass is None or self._pass.completes_a_step
+
+    @property
+    def skips(self) -> bool:
+        """True if a scheduler's step in the middle of a group is left out, since nothing is held meanwhile."""
+        return self.paused and self._drawn is not None and not (self._drawn.ended or self._drawn.completes_a_step)
 
     @property
     def pending(self) -> bool:
