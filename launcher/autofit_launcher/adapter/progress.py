@@ -137,11 +137,13 @@ def read(line: str) -> Progress | None:
     A loss counts as training's unless its name says otherwise. Bars of other work (loading, tokenizing) are ignored.
     """
     line = ANSI.sub("", line) if "\x1b" in line else line
-    bar, its_loss = _bar(line), loss(line)
+    its_loss = loss(line)
+    bar = next((hit for bar in _BARS if (hit := bar.search(line))), None) if "/" in line or " of " in line else None
     if bar is not None and _of_other_work(line, bar):
         return None
     epoch, end = _epoch(line, bar, told=its_loss is not None)
-    step = bar or _count_behind(end, line) or _step(line, told=its_loss is not None or epoch.epoch is not None)
+    behind = next((hit for count in _IN_EPOCH if (hit := count.match(line, end))), None) if end is not None else None
+    step = bar or behind or _step(line, told=its_loss is not None or epoch.epoch is not None)
     if step is None and its_loss is not None:
         step = _IN_BRACKETS.search(line)
     if step is not None:
@@ -150,10 +152,6 @@ def read(line: str) -> Progress | None:
         epoch = replace(epoch, phase=_phase(line, step, drawn=bar is not None), step=int(step["step"]), steps=steps, of_epoch=of_epoch)
     found = replace(epoch, loss=its_loss)
     return None if found == Progress() else found
-
-
-def _bar(line: str) -> re.Match[str] | None:
-    return next((found for bar in _BARS if (found := bar.search(line))), None) if "/" in line or " of " in line else None
 
 
 def _of_other_work(line: str, bar: re.Match[str]) -> bool:
@@ -182,10 +180,6 @@ def _epoch(line: str, bar: re.Match[str] | None, *, told: bool) -> tuple[Progres
         elif not _ANOTHER_EPOCH.search(before):
             return Progress(epoch=number, epochs=of, from_zero=False if found["part"] else True if number == 0 else None), found.end()
     return Progress(), None
-
-
-def _count_behind(end: int | None, line: str) -> re.Match[str] | None:
-    return next((found for count in _IN_EPOCH if (found := count.match(line, end))), None) if end is not None else None
 
 
 def _step(line: str, *, told: bool) -> re.Match[str] | None:

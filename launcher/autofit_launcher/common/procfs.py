@@ -66,11 +66,6 @@ def descendants(pid: int) -> list[int]:
     return found + [below for child in found for below in descendants(child)]
 
 
-def busy_seconds(pid: int) -> float:
-    """Processor time that a process has taken, and the children it has waited for (proc_pid_stat(5)); 0 once it has ended."""
-    return _taken_seconds(f"/proc/{pid}/stat", 15)
-
-
 def _taken_seconds(path: str, end: int) -> float:
     with contextlib.suppress(OSError, IndexError, ValueError), open(path, encoding="ascii", errors="replace") as stat:
         fields = stat.read().rpartition(")")[2].split()
@@ -89,8 +84,8 @@ def name_thread(name: str) -> None:
 
 
 def work_seconds(pid: int) -> float:
-    """Processor seconds that a process and all below it have taken so far."""
-    return sum(busy_seconds(one) for one in (pid, *descendants(pid)))
+    """Processor seconds that a process and all below it have taken so far, with children they have waited for (proc_pid_stat(5))."""
+    return sum(_taken_seconds(f"/proc/{one}/stat", 15) for one in (pid, *descendants(pid)))
 
 
 def watching_seconds(pid: int) -> float:

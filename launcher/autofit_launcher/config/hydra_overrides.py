@@ -75,7 +75,8 @@ def _text(value: str, *, sweeping: bool) -> str:
     expanded = os.path.expanduser(value) if value == "~" or value.startswith("~/") else value
     if sweeping and "," in value:
         return value if _structured(value) else ",".join(_text(part, sweeping=False) for part in value.split(","))
-    if value == "null" or _in_quotes(value) or _hydras(value) == expanded:
+    in_quotes = len(value) > 1 and value[0] in "'\"" and value[-1] == value[0] and _hydras(value) is not _UNREADABLE
+    if value == "null" or in_quotes or _hydras(value) == expanded:
         return value
     return quoted(expanded)
 
@@ -103,10 +104,6 @@ _UNREADABLE = object()
 def _structured(value: str) -> bool:
     """Tells whether the value begins as a list, a mapping, a quoted text or a call, and Hydra can read it."""
     return (value[:1] in tuple("'\"[{") or _CALL.fullmatch(value) is not None) and _hydras(value) is not _UNREADABLE
-
-
-def _in_quotes(value: str) -> bool:
-    return len(value) > 1 and value[0] in "'\"" and value[-1] == value[0] and _hydras(value) is not _UNREADABLE
 
 
 def quoted(text: str) -> str:

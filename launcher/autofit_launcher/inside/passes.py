@@ -85,7 +85,7 @@ class TrialPass:
         self._in_hand = False
         """A validation batch was given, and the script hasn't come back for another yet."""
         self._began, self._first = 0.0, None
-        """Its first batch, if it is the first of no other pass and wasn't trained yet: its size may be a validation's."""
+        """The first batch of a later pass, until it has been trained: its size may be a validation's."""
         self._gathered = Gathered(instrument.orders.device, LEAST_LIVE)
         self._bears_an_end = True
         self._whole = False

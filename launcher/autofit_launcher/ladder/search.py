@@ -221,11 +221,7 @@ def _worth_turning(ladder: Ladder, left: Sequence[Rung], seen: Sequence[Tried]) 
 
 def _least(rungs: Sequence[Rung]) -> Rung:
     """Returns the first of the rungs that ask least: its failure rules out most others, and no other's failure rules it out."""
-
-    def asks_less(one: Rung, other: Rung) -> bool:
-        return one is not other and all(map(ge, one.position, other.position))
-
-    return next(rung for rung in rungs if not any(asks_less(other, rung) for other in rungs))
+    return next(rung for rung in rungs if not any(one is not rung and all(map(ge, one.position, rung.position)) for one in rungs))
 
 
 # What untried rungs need: memory is affine in the samples of a micro-batch times the size of each

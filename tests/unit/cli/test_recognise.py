@@ -278,6 +278,8 @@ def test_only_wheels_that_are_known_are_in_the_order_and_lengths_get_values_belo
         ("c/small.py --batch_size=64", WHOLE["a configurator's file wins over the script's own names"][1],
          "c/small.py --batch_size=32 --gradient_accumulation_steps=2"),
         ("--batch_size 16 --micro_batch_size 8", {}, "--batch_size 16 --micro_batch_size 4"),
+        ("@a.txt", {"t.py": "p.add_argument('--accum', default=2)\n", "a.txt": "--batch_size=64\n--accum=1\n"},
+         "@a.txt --batch_size=32 --accum=2"),
     ],
 )  # fmt: skip
 def test_the_asked_rung_is_the_command_and_below_it_only_turned_wheels_are_said(words: str, files: Files, lower: str) -> None:
@@ -334,10 +336,12 @@ def test_a_dollar_brace_of_the_persons_own_is_text_and_no_interpolation() -> Non
     ("--steps=500 --log-steps 5 --warmup_steps 10 --eval_iters 20 --n_eval_steps 3", {"--steps=": 500}),
     ("trainer.num_epochs=3 trainer.val_check_interval=50", {"trainer.num_epochs=": 3}),
     ("--max_steps -1 --save_every_n_epochs 2 --val_check_interval 0.25", {}),
-    ("--config c.yaml", {"config:train.max_steps": 40, "config:train.steps_per_epoch": 10}),
+    ("--config c.yaml", {"config:train.max_steps": 40, "config:train.steps_per_epoch": 10}), ("@a.txt", {"--epochs=": 3}),
 ])  # fmt: skip
 def test_how_long_it_trains_is_known_wherever_it_is_said(words: str, lengths: dict[str, int]) -> None:
-    understood = of(f"--batch-size 8 {words}", BATCH_8, c__yaml="train: {max_steps: 40, steps_per_epoch: 10, eval_steps: 5}\n")
+    understood = of(
+        f"--batch-size 8 {words}", BATCH_8, c__yaml="train: {max_steps: 40, steps_per_epoch: 10, eval_steps: 5}\n", a__txt="--epochs=3"
+    )
     assert understood.args.get("lengths", {}) == lengths
     counted = [spelled for spelled in lengths if "steps" in spelled]
     adapter = ScriptAdapter(made(understood))

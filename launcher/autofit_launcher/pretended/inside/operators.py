@@ -315,11 +315,9 @@ def _tensors(tree: Any) -> list[torch.Tensor]:
 
 def _read(tree: Any) -> Any:
     """Arguments for the CPU that decide what happens next: numbers that are unknown are zeros."""
-    return tree_map(lambda one: torch.zeros(one.shape, dtype=one.dtype) if _is_unknown_number(one) else _for_cpu(one), tree)
-
-
-def _is_unknown_number(thing: Any) -> bool:
-    return bool(SMALL_BYTES) and _is_unknown(thing) and _is_number(thing)
+    return tree_map(
+        lambda one: torch.zeros(one.shape, dtype=one.dtype) if SMALL_BYTES and _is_unknown(one) and _is_number(one) else _for_cpu(one), tree
+    )
 
 
 def _put(one: torch.Tensor, value: torch.Tensor, held: set[int]) -> None:

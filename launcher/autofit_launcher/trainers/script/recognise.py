@@ -43,7 +43,8 @@ def understand(words: Sequence[str], *, value: str = "") -> Understood:
     held, declared = configs.held_if(config), of_script(script) if script is not None else []
     python = candidates.in_python([Path(word) for word in words[begin:] if word.endswith(".py") and Path(word).is_file()], declared)
     declared = [replace(flag, default=python.get(flag.spelling, flag.default)) for flag in declared]
-    found = [*candidates.on_the_line(words, begin, declared), *candidates.in_config(held, config), *candidates.defaults(declared)]
+    typed = [*words[:begin], *(part for word in words[begin:] for part in _typed(word))]
+    found = [*candidates.on_the_line(typed, begin, declared), *candidates.in_config(held, config), *candidates.defaults(declared)]
     beliefs, unclear = candidates.believed(candidates.in_parts(found))
     whole = beliefs.pop(WHOLE, None)
     if any(belief.source == COMMAND_LINE for wheel, belief in beliefs.items() if wheel in LENGTHS):  # then no other length is meant
@@ -59,6 +60,12 @@ def understand(words: Sequence[str], *, value: str = "") -> Understood:
     if "micro_batch" not in beliefs:
         unclear = [UNREAD, *unclear]
     return _recipe(words, beliefs, {"config": config, "lengths": lengths, "whole": whole}, unclear=unclear)
+
+
+def _typed(word: str) -> Sequence[str]:
+    """The word, or those of the file that argparse reads in its place (``@args.txt``)."""
+    path = Path(word[1:])
+    return path.read_text(encoding="utf-8").split() if word.startswith("@") and path.is_file() else [word]
 
 
 _NONE = Belief(wheel="", value=None, spelling="", source="")

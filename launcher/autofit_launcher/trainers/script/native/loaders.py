@@ -113,8 +113,9 @@ class ToldLengths:
 
     def told(self, loader: Any, count: int, frame: Any) -> int:
         """Returns the length that ``frame``'s code is told: optimizer steps, of a loader that shuffles, until its first pass begins."""
-        asks = frame.f_code.co_filename
-        if self._own or loader in self._begun or not is_random(getattr(loader, "sampler", None)):
+        asks, sampler = frame.f_code.co_filename, getattr(loader, "sampler", None)
+        shuffles = type(sampler).__name__.endswith("RandomSampler") or getattr(sampler, "shuffle", False)
+        if self._own or loader in self._begun or not shuffles:
             return count
         if "tqdm" in asks or os.path.dirname(asks) == _OURS:
             return count
@@ -138,10 +139,6 @@ def samples(loader: Any) -> int | None:
 
 def drops_last(loader: Any) -> bool:
     return bool(getattr(loader, "drop_last", False) or getattr(getattr(loader, "batch_sampler", None), "drop_last", False))
-
-
-def is_random(sampler: Any) -> bool:
-    return type(sampler).__name__.endswith("RandomSampler") or bool(getattr(sampler, "shuffle", False))
 
 
 _OURS = os.path.dirname(__file__)
