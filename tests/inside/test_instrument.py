@@ -13,6 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 from torch.utils.data import BatchSampler, DataLoader, RandomSampler
 
 from autofit_launcher.common.orders import Orders, ProbeSettings
@@ -20,6 +21,7 @@ from autofit_launcher.common.report import NOT_EXACT, TRAINED, Phase, TrialRepor
 from autofit_launcher.common.sizes import MIB
 from autofit_launcher.inside import worst
 from autofit_launcher.inside.counted import PATIENCE as ENOUGH
+from autofit_launcher.inside.gathered import Gathered, steady_growth
 from autofit_launcher.inside.instrument import Instrument
 from autofit_launcher.inside.passes import TrialPass
 
@@ -358,3 +360,20 @@ def test_accumulation_without_an_optimizer_is_refused(monkeypatch: pytest.Monkey
     with pytest.raises(SystemExit):
         by_hand(2, ENOUGH)
     assert type(failed[0]).__name__ == NOT_EXACT and "torch.optim" in str(failed[0])
+
+
+def test_host_memory_that_the_allocator_reuses_shows_as_growth() -> None:
+    """Where it has free blocks, what a process has of the machine doesn't grow."""
+    free = [torch.ones(3000) for _ in range(4000)]
+    del free[::2]
+    seen, kept = Gathered("cpu"), list[torch.Tensor]()
+    for _ in range(5):
+        kept += [torch.ones(3000) for _ in range(40)]
+        seen.look()
+    assert 40 * 12000 <= seen.all()["cpu"] <= 41 * 12288
+
+
+def test_only_growth_that_goes_on_counts() -> None:
+    assert steady_growth([0, 50, 60, 70]) == 10
+    assert steady_growth([0, 50, 60, 60]) == 0
+    assert steady_growth([0, 50, 60, 400]) == 0
