@@ -123,6 +123,7 @@ class Twin:
         return max(Counter(step.optimizer for step in self.steps).values(), default=0)
 
 
+LATER = "the first update is the same, those after it are not"
 SHOW_NOTHING = ("its gradients are not finite on so few rows", "its gradients are zero")
 """Reasons for which more rows may show more: a spread of one value, a loss of pairs of one class."""
 
@@ -281,7 +282,8 @@ def _later(first: Twin, other: Twin, worst: float) -> Finding:
     second, third = (max((figures.apart for figures in _compared(other, step)), default=0.0) for step in (1, 2))
     grows, third = second / max(worst, 1e-8), 0.0 if first.ragged else third  # Muon in half precision multiplies rounding, step by step
     if second > APART_LATER or third > max(APART_LATER, second * grows if second <= APART else 0.0):
-        return _different(f"the first update is the same, those after it are not ({_percent(max(second, third))} apart)")
+        far = max(second, third)
+        return _different(f"{LATER} ({_percent(far)} apart)", apart=far)
     if other.beside > APART_ALONE:
         what = "what it keeps beside its weights (an average of them, a memory bank) moves with every micro-batch, not with every step"
         return _different(f"{what} ({_percent(other.beside)} apart); the update itself is the same")
@@ -304,13 +306,13 @@ def _power(figures: TwinFigures, times: float) -> int:
 def with_one_row(different: Finding, first: Twin, other: Twin) -> Finding:
     """Says why gradients differ, by twins of one row, repeated: if those agree, up to a factor, only unequal rows make the difference."""
     held = [figures for figures in _compared(other, 0) if math.isfinite(figures.length_first) and figures.length_first]
-    if not held:
+    again = _gradients(first, other)
+    if all(one.apart <= APART for one in held) and again.kind is not FindingKind.SAME:  # later, of one row as well
         return different
     apart = _percent(different.apart)
     if all(one.rest <= APART and one.length > APART * one.length_first for one in held):
         why = f"each micro-batch is averaged by itself, whatever its number of targets, or mixed or clipped by itself ({apart} apart)"
-        powers = {_power(one, other.accumulation / first.accumulation) for one in held}
-        return replace(different, kind=FindingKind.WEIGHTED, why=why, power=powers.pop() if len(powers) == 1 else 0)
+        return replace(different, kind=FindingKind.WEIGHTED, why=why, power=again.power)
     why = "its rows see each other (a contrastive loss, a layer that looks across the micro-batch)"
     if not any(one.length <= APART * one.length_first for one in held):
         why += ", or something isn't divided by the number of micro-batches, or counts them (a penalty, a clamp in a hook)"

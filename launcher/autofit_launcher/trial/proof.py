@@ -22,7 +22,7 @@ from autofit_launcher.errors import BadInput
 from autofit_launcher.ladder import same_training
 from autofit_launcher.ladder.rungs import MICRO_BATCH, Rung, Value
 from autofit_launcher.ladder.same_training import SameTraining
-from autofit_launcher.ladder.twins import SHOW_NOTHING, Finding, FindingKind, Step, Twin, TwinFigures, compare, with_one_row
+from autofit_launcher.ladder.twins import LATER, SHOW_NOTHING, Finding, FindingKind, Step, Twin, TwinFigures, compare, with_one_row
 from autofit_launcher.machine import host, process
 from autofit_launcher.machine.devices import allocator_environment, orders_of
 from autofit_launcher.trial.job import Job
@@ -154,7 +154,8 @@ class _Proving:
         job = with_cure(self._job, cure)
         again, *twins = self.pair(job.adapter, layouts)
         if again.kind is not FindingKind.SAME:
-            by = again.why if again.kind is FindingKind.DIFFERENT and not again.apart else ""  # what no cure of ours is for
+            of_it = not again.apart or again.why.startswith(LATER)  # what no cure of ours is for
+            by = again.why if again.kind is FindingKind.DIFFERENT and of_it else ""
             return Proof(same=same_training.certificate(again, *twins), refused=by) if by else None
         if found.kind is FindingKind.FACTOR and (why := self._only_of_few(job.adapter, layouts)):
             return self.unproven(why)

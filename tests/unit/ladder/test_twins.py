@@ -57,6 +57,14 @@ def test_one_row_repeated_tells_weights_from_rows_that_see_each_other(rest: floa
     assert found.kind is kind and why in found.why and found.power == (1 if length > 1 else 0)
 
 
+def test_rows_that_were_equal_in_the_first_step_by_luck_are_told_from_gradients_that_are_never_cleared() -> None:
+    """Weighted classes, of twins of two rows: both of one class, then of two."""
+    later = compare(first(), other(later=0.7))
+    found = with_one_row(later, first(), other())
+    assert found.kind is FindingKind.WEIGHTED and found.power == 0 and "(70.0% apart)" in found.why
+    assert with_one_row(later, first(), other(later=0.9)) is later
+
+
 @pytest.mark.parametrize("length", [0.0, math.nan])
 def test_one_row_without_a_target_tells_nothing(length: float) -> None:
     different = judged(0.5, 0.8, 0.5)

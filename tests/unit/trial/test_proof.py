@@ -257,6 +257,12 @@ def test_a_cure_that_does_not_help_is_not_taken(played: Play) -> None:
     assert rounds == ["4x1 1x4", "4x1 1x4 same_row"] * 2
 
 
+def test_where_a_cure_puts_the_first_step_right_and_no_later_one_that_is_said(played: Play) -> None:
+    """A sum that is divided by its positive rows, of which the first step has as many as rows."""
+    found, _ = played(lambda of: of.same(later=0.7) if "update" in of.args else of.first_or(0.75, factor=0.25, rest=1e-7))
+    assert found.refused.startswith("the first update is the same, those after it are not (70.0% apart)") and found.job is None
+
+
 def test_rows_that_see_each_other_have_no_cure(played: Play) -> None:
     found, rounds = played(lambda of: of.first_or(0.5, rest=0.5))
     assert "its rows see each other" in found.refused and found.job is None and rounds == ["4x1 1x4", "4x1 1x4 same_row"]
