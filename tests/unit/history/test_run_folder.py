@@ -6,13 +6,20 @@ import json
 import multiprocessing
 import os
 import subprocess
+from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 
 import pytest
+from pydantic import BaseModel
 
 from autofit_launcher.errors import BadInput
+from autofit_launcher.history import records
+from autofit_launcher.history.records import FORMAT, Record
 from autofit_launcher.history.run_folder import RunFolder
+from autofit_launcher.history.runs import run_in
+from tests.helpers.few import Launches
+from tests.helpers.places import ROOT
 
 NOW = datetime(2026, 11, 21, 12, 0, 0)
 
@@ -57,3 +64,60 @@ def test_a_full_disk_leaves_the_old_record_whole(tmp_path: Path, monkeypatch: py
     assert sorted(path.name for path in folder.path.iterdir()) == [".gitignore", "record.json", "trials"], (
         "nothing half-written lies beside"
     )
+
+
+RECORDS = ROOT / "tests" / "data" / "records"
+
+
+def parts(of: BaseModel) -> Iterator[BaseModel]:
+    """It, and every part of it."""
+    yield of
+    for _, value in of:
+        for one in value if isinstance(value, list) else [value]:
+            if isinstance(one, BaseModel):
+                yield from parts(one)
+
+
+@pytest.mark.parametrize("name", ["format_1", "format_2"])
+def test_a_record_is_read_and_written_again_with_every_key_that_it_had(name: str) -> None:
+    path = RECORDS / f"{name}.json"
+    record = Record.read(path)
+    assert record is not None and record.written() == json.loads(path.read_text(encoding="utf-8"))
+    assert [one.model_extra for one in parts(record)] == [{}] * len(list(parts(record))), "no key is without a name in the schema"
+
+
+def test_what_a_launch_writes_has_no_key_without_a_name_in_the_schema(launches: Launches) -> None:
+    launches.fault = "raise KeyError('typo')"
+    fit = launches.train()
+    record = Record.read(fit.job.folder.record)
+    assert record is not None and record.written() == fit.as_record() and record.attempts[0].ended == "crashed"
+    assert record.run is not None and record.memory is not None and record.kept == fit.reuse.record
+    assert [one.model_extra for one in parts(record) if one.model_extra] == []
+
+
+def test_what_is_known_of_older_records(tmp_path: Path) -> None:
+    first, second = (Record.read(RECORDS / f"format_{number}.json") for number in (1, 2))
+    assert first is not None and second is not None and (first.format, second.format) == (1, FORMAT)
+    assert first.memory is not None and first.memory.run_peak_bytes == 429916160 and first.trials[0].verdict == "fits"
+    assert [one.ended for one in second.attempts] == ["out_of_memory", "killed", "done"] and first.attempts == []
+    assert second.attempts[0].next is not None and second.attempts[0].next.rung_index == 1
+    (tmp_path / "trials").mkdir()
+    (tmp_path / "record.json").write_text((RECORDS / "format_1.json").read_text(encoding="utf-8"), encoding="utf-8")
+    run = run_in(tmp_path)
+    assert (run.recipe, run.rung, run.trial_peak_bytes) == ("few", {"micro_batch": 8, "accumulation": 1}, 400 * 2**20)
+
+
+def test_a_later_ones_key_is_kept_and_a_record_that_is_torn_or_of_another_shape_is_none(tmp_path: Path) -> None:
+    path = tmp_path / "record.json"
+    path.write_text('{"status": "done", "of_a_later_one": {"a": 1}}', encoding="utf-8")
+    record = Record.read(path)
+    assert record is not None and record.written() == {"status": "done", "of_a_later_one": {"a": 1}}
+    for torn in ('{"status": "done", "rung_index": "lowest"}', '{"status": "do', "[]", ""):
+        path.write_text(torn, encoding="utf-8")
+        assert Record.read(path) is None
+    assert Record.read(tmp_path / "nowhere.json") is None
+
+
+def test_the_published_schema_is_that_of_the_record() -> None:
+    published = (ROOT / "docs" / "record.schema.json").read_text(encoding="utf-8")
+    assert published == records.schema(), "make schema"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
 import json
 import os
 import subprocess
@@ -13,6 +14,7 @@ import pytest
 
 from autofit_launcher.trainers.script import outside
 from autofit_launcher.trainers.script.native.bindings import bindings, spelled
+from autofit_launcher.trainers.script.native.imported import after_import
 from tests.helpers.places import lay
 
 SCRIPT = """from __future__ import annotations
@@ -109,3 +111,16 @@ def test_a_value_is_named_as_a_person_would(source: str, name: str) -> None:
 
 def test_quotes_and_spaces_of_a_name_do_not_matter() -> None:
     assert spelled(' CONFIG[ "batch" ]') == "CONFIG['batch']"
+
+
+def test_a_module_that_is_only_looked_for_is_still_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "waited_for.py").write_text("VALUE = 1\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
+    acted = []
+    after_import({"waited_for": lambda module: acted.append(module.VALUE)})
+    assert importlib.util.find_spec("waited_for") is not None and importlib.util.find_spec("waited_for") is not None
+    assert acted == []
+    import waited_for  # type: ignore[import-not-found]
+
+    assert acted == [1] and waited_for.VALUE == 1
