@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import argparse
 import os
+import random
 import sys
 from pathlib import Path
+from typing import Any
 
+import numpy
 import pytest
 import torch
+from torch import nn
 
 from autofit_launcher.trainers.script import resuming
+from autofit_launcher.trainers.script.inside import checkpoint
 from tests.helpers.saved import spoiled, whole
 
 
@@ -75,3 +81,52 @@ def test_the_first_folder_of_a_save_that_was_killed_is_none_unless_others_may_ha
     script.write_text(STATE)
     assert "never written to its end" in str(resuming.look([folder], program=sys.executable, saves=resuming.saves([script]))[folder])
     assert resuming.saves([script]).begun([folder, folder]) == [folder, folder], "two are no first save"
+
+
+def model(*, diverged: bool = False) -> nn.Module:
+    made = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3))
+    if diverged:
+        made[1].running_mean[1] = float("nan")  # type: ignore[union-attr,index]
+    return made
+
+
+def put(path: Path, what: Any, **how: Any) -> Path:
+    torch.save(what, path, **how)
+    return path
+
+
+def finite(*paths: Path) -> list[bool | None]:
+    return [checkpoint.finite(path) for path in paths]
+
+
+def test_weights_are_looked_at_in_every_form_that_scripts_save_them_in(tmp_path: Path) -> None:
+    bad = model(diverged=True)
+    beside = {"args": argparse.Namespace(lr=1.0), "rng": random.getstate(), "best": numpy.float64(0.5)}
+    places = [
+        put(tmp_path / "state.pt", bad.state_dict()),
+        put(tmp_path / "nested.pth", {"epoch": 3, **beside, "model": bad.state_dict()}),
+        put(tmp_path / "legacy.pt", bad.state_dict(), _use_new_zipfile_serialization=False),
+        put(tmp_path / "half.bin", bad.bfloat16().state_dict()),
+    ]
+    assert finite(*places) == [False] * len(places)
+
+
+def test_what_is_not_finite_and_no_weight_says_nothing(tmp_path: Path) -> None:
+    good = {**model().state_dict(), "mask": torch.full((4, 4), float("-inf")).triu(1), "best": torch.tensor(float("inf"))}
+    place = put(tmp_path / "a.pt", {"model": good, "history": {"loss": torch.tensor([1.0, float("nan")])}, "best": float("inf")})
+    assert finite(place) == [True]
+
+
+def test_what_cant_be_read_is_not_known(tmp_path: Path) -> None:
+    pickled = tmp_path / "weights.pkl"
+    pickled.write_bytes(b"words of another program")
+    assert finite(pickled) == [None]
+
+
+def test_nothing_that_a_file_names_is_called(tmp_path: Path) -> None:
+    class Calls:
+        def __reduce__(self) -> tuple[Any, ...]:
+            return os.mkdir, (str(tmp_path / "made"),)
+
+    place = put(tmp_path / "a.pt", {"calls": Calls(), "model": model(diverged=True).state_dict()})
+    assert finite(place, put(tmp_path / "whole.ckpt", model())) == [None, None] and not (tmp_path / "made").exists()

@@ -14,7 +14,7 @@ import psutil
 import pynvml
 import pytest
 
-from autofit_launcher.common.sizes import format_size, parse_size
+from autofit_launcher.common.sizes import format_number, format_size, parse_size
 from autofit_launcher.engine.launch import above_trial
 from autofit_launcher.errors import BadInput, Fault
 from autofit_launcher.history.records import MemoryRecord
@@ -500,6 +500,15 @@ def test_what_is_no_size_is_refused_with_the_reason(text: str | int, reason: str
 ])  # fmt: skip
 def test_sizes_are_written_for_people(size: int, text: str) -> None:
     assert format_size(size) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "digits", "said"),
+    [(20000, 4, "20000"), (20000.0, 4, "20000"), (1234567.8, 4, "1234568"), (0.5, 4, "0.5"), (2.25, 4, "2.25"), (1 / 3, 3, "0.333"),
+     (1234.5, 3, "1234"), (12.34, 3, "12.3"), (3.0, 3, "3")],
+)  # fmt: skip
+def test_a_number_has_no_exponent(value: float, digits: int, said: str) -> None:
+    assert format_number(value, digits=digits) == said
 
 
 # ---- what stays free, and how memory is allocated

@@ -1,4 +1,4 @@
-"""What a child and its workers take of the machine, seen from outside."""
+"""What a child and its workers take of the machine, and what keeps a run from writing, seen from outside."""
 
 from __future__ import annotations
 
