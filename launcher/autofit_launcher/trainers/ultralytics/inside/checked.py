@@ -26,6 +26,7 @@ from ultralytics.data import dataset, utils
 from ultralytics.utils import ROOT
 from ultralytics.utils.checks import check_file
 
+from autofit_launcher.common import files
 from autofit_launcher.errors import BadInput, Fault, did_you_mean
 
 MOST, LONGEST_S, AT_ONCE = 4000, 8.0, 500
@@ -89,7 +90,7 @@ def _file_of(name: str) -> Path:
 def _content(file: Path) -> dict[str, Any]:
     """Reads the YAML. Raises BadInput where it can't be read, or names no images."""
     try:
-        content = yaml.safe_load(file.read_text(encoding="utf-8", errors="ignore"))
+        content = yaml.safe_load(files.read(file).decode(errors="ignore"))  # a plain file, or nothing
     except (OSError, yaml.YAMLError) as error:
         raise BadInput([Fault(where=str(file), key="", found=f"can't be read: {_words(error)}", cure="Correct it.")]) from error
     content = content if isinstance(content, dict) else {}
