@@ -16,7 +16,7 @@ from autofit_launcher.__main__ import DEPENDENCIES
 from tests.helpers.command_line import answer
 from tests.helpers.places import LAUNCHER, SCRIPTS
 
-ALSO = ("jinja2", "markupsafe", "pynvml.py", "typing_extensions.py", "autofit_launcher-*.dist-info")
+ALSO = ("pynvml.py", "typing_extensions.py", "autofit_launcher-*.dist-info")
 TRAIN = "import torch\nprint(torch)\n"
 YOLO = "from ultralytics import YOLO\nYOLO('yolo11n.yaml').train(data='data.yaml', epochs=1)\n"
 
