@@ -105,9 +105,9 @@ def _size(run: Run) -> int:
 
 def _is_kept(call: Call, run: Run) -> bool:
     """Tells whether it has, or may have, something that a person would miss: anything that isn't known to be worthless."""
-    named, folder = run.record is None or any(attempt.left for attempt in run.record.attempts), run.folder.path
+    told, folder = run.folder.record.exists() if run.record is None else any(one.left for one in run.record.attempts), run.folder.path
     files = (path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_symlink() or not path.is_dir())
-    return "--checkpoints" not in call.flags and (named or not all(map(_WORTHLESS.fullmatch, files)))
+    return "--checkpoints" not in call.flags and (told or not all(map(_WORTHLESS.fullmatch, files)))
 
 
 def _agreed(call: Call, question: str) -> bool:
