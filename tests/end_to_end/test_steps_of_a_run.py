@@ -85,3 +85,6 @@ def test_a_run_that_no_longer_makes_the_large_batchs_update_is_not_done(tmp_path
     assert fit.status is Status.OTHER_TRAINING and fit.exit_code == 5
     assert "not done: it is another training than asked" in shown
     assert f"on its way {' ' * 18}{ANOTHER_TRAINING}: accumulate: from here" in shown
+    for number in range(30):
+        fit.deviated(f"has said something else {number} times")
+    assert any(one.startswith(ANOTHER_TRAINING) for one in fit.attempts[-1].remarks)

@@ -83,7 +83,7 @@ def status_of(kind: Kind) -> Status:
 
 
 MOST_REMARKS = 20
-"""Deviations of an attempt that are written down, the last ones."""
+"""Deviations of an attempt that are written down, the last ones; and whatever makes it another training, which counts at its end."""
 NO_RUNG = {"rung": None, "rung_index": None, "accumulation": None}
 
 
@@ -175,7 +175,9 @@ class Launch:
 
     def deviated(self, words: str, style: str = "yellow") -> None:
         """Takes in how the run deviates from what was asked, as the end of a sentence that begins with "the run"."""
-        self.note(remarks=[*self.attempts[-1].remarks, words][-MOST_REMARKS:])
+        said = [*self.attempts[-1].remarks, words]
+        undoes = [one for one in said[:-MOST_REMARKS] if one.startswith(ANOTHER_TRAINING)]
+        self.note(remarks=[*undoes, *said[-MOST_REMARKS:]])
         self.told().say(f"autofit: the run {words}", style)
 
     def note(self, **known: Any) -> AttemptRecord:
