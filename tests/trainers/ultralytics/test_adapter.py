@@ -15,9 +15,10 @@ from autofit_launcher.adapter.build import ladder_of
 from autofit_launcher.config.schema import Recipe
 from autofit_launcher.errors import BadInput
 from autofit_launcher.ladder.rungs import Ladder
+from autofit_launcher.machine import process
 from autofit_launcher.trainers.suite import AdapterSuite, cpu_budget
 from autofit_launcher.trainers.ultralytics import arguments as yolo_arguments
-from autofit_launcher.trainers.ultralytics import environment
+from autofit_launcher.trainers.ultralytics import checks, data, environment
 from autofit_launcher.trainers.ultralytics.adapter import UltralyticsAdapter
 from tests.helpers.yolo_recipe import make
 
@@ -231,3 +232,52 @@ def test_a_run_that_is_kept_where_the_person_says_is_found_there(yolo_dataset: P
     (weights / "last.pt").write_bytes(b"torn")
     found = adapter.saved(tmp_path)
     assert found.place == weights.parent and list(found.look(found.files)) == [weights / "last.pt"]
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        {"YOLO_CONFIG_DIR": "chosen"},
+        {"YOLO_CONFIG_DIR": "~/chosen"},
+        {"XDG_CONFIG_HOME": "xdg"},
+        {"XDG_CONFIG_HOME": ""},
+        {"YOLO_CONFIG_DIR": ""},
+    ],
+)
+def test_the_users_settings_are_looked_for_where_ultralytics_keeps_them(
+    case: dict[str, str], exact: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from ultralytics.utils import get_user_config_dir
+
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    for name in ("YOLO_CONFIG_DIR", "XDG_CONFIG_HOME"):
+        monkeypatch.setenv(name, case[name]) if name in case else monkeypatch.delenv(name, raising=False)
+    before = environment.user_config_folder()
+    assert before == get_user_config_dir() == environment.user_config_folder(), "before Ultralytics has made it, too"
+
+
+def test_the_users_settings_are_copied_with_sync_off_and_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = tmp_path / "home" / "Ultralytics" / "settings.json"
+    settings.parent.mkdir(parents=True)
+    said = json.dumps({"settings_version": "0.0.8", "datasets_dir": "/data", "sync": True})
+    settings.write_text(said)
+    monkeypatch.setenv("YOLO_CONFIG_DIR", str(tmp_path / "home"))
+    made = environment.prepare(tmp_path / "trial")
+    copied = json.loads((Path(made["YOLO_CONFIG_DIR"]) / "Ultralytics" / "settings.json").read_text())
+    assert copied == {"settings_version": "0.0.8", "datasets_dir": "/data", "sync": False} and settings.read_text() == said
+    settings.write_text("{not json")
+    environment.prepare(tmp_path / "another")
+
+
+@pytest.mark.parametrize("task", checks.TASKS)
+def test_a_stand_in_is_a_whole_data_set_of_the_task(tmp_path: Path, task: str) -> None:
+    recipe = make("none", ask={"model": "yolo11n.yaml", "micro_batch": 6}, trainer={"adapter": "ultralytics", "task": task})
+    adapter = UltralyticsAdapter(recipe)
+    made = adapter.stand_in(tmp_path / "data")
+    assert made is not None and made.prepare is not None and made.data is not None
+    assert process.output_of(made.prepare) == (0, "")
+    facts, faults = data.inspect(made.data, task)
+    assert facts is not None and not faults, faults
+    assert (len(facts.train), len(facts.val)) == (6, 12)
+    densest = Path(data.label_path(facts.train[0])).read_text().splitlines()
+    assert len(densest) == 300
