@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from autofit_launcher import __version__
-from autofit_launcher.engine import reuse
+from autofit_launcher.history import digests
 from tests.helpers.places import ROOT
 
 
@@ -28,14 +28,14 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_wheel_carries_configuration_recipes_and_the_demos_maker(wheel: Path) -> None:
-    assert wheel.name.startswith(f"{reuse.DISTRIBUTION}-")
+    assert wheel.name.startswith(f"{digests.DISTRIBUTION}-")
     names = set(zipfile.ZipFile(wheel).namelist())
     in_checkout = [path.relative_to(ROOT) for folder in ("conf", "recipes") for path in (ROOT / folder).rglob("*.yaml")]
     assert {f"autofit_launcher/{path}" for path in in_checkout} <= names
     assert "autofit_launcher/examples/digits/make_digits.py" in names
     assert {name.split("/")[0] for name in names if ".dist-info" not in name} == {"autofit_launcher"}
     assert "autofit_launcher/py.typed" in names
-    told = zipfile.ZipFile(wheel).read(f"{reuse.DISTRIBUTION}-{__version__}.dist-info/METADATA").decode()
+    told = zipfile.ZipFile(wheel).read(f"{digests.DISTRIBUTION}-{__version__}.dist-info/METADATA").decode()
     assert "# autofit" in told and "](docs/" not in told, "an index can't follow a link into the repository"
     assert not [name for name in names if "/tests/" in name]
 

@@ -131,7 +131,7 @@ def test_verbs_that_run_nothing_start_no_process_and_make_no_file(here: Path) ->
 def test_what_a_launch_writes_is_its_users_alone(here: Path) -> None:
     folder = RunFolder.create(ROOT, "demo")
     assert stat.S_IMODE(folder.path.stat().st_mode) == 0o700
-    kept_fits.take("mine", "d" * 64, run_dir="x")
+    kept_fits.of("mine", "d" * 64).write(taken_by="x")
     assert stat.S_IMODE(kept_fits.folder().stat().st_mode) == 0o700
 
 
@@ -412,8 +412,8 @@ def test_a_history_that_others_wrote_proves_nothing_and_stays(kind: str, monkeyp
     file = kept_fits._file("mine", "d" * 64)
     file.parent.mkdir(parents=True)
     endless = {name: 10**30 if field.annotation is int else "x" for name, field in kept_fits.RunFailure.model_fields.items()}
-    texts = {"damaged": "{", "endless": json.dumps({"taken_by": "x", "failures": [endless]})}
-    file.write_text(texts.get(kind, '{"taken_by": "x", "later": 1}'))
+    said = {"training": "mine", "digest": "d" * 64, "taken_by": "x", "failures": [endless] if kind == "endless" else [], "later": 1}
+    file.write_text("{" if kind == "damaged" else json.dumps(said))
     file.chmod(0o666 if kind == "everybody's" else 0o600)
     if kind == "fifo":
         made(file, kind)

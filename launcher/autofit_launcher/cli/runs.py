@@ -239,22 +239,25 @@ def fits(call: Call) -> Answer:
     if "--forget" in call.flags:
         return _forgotten(call, call.flags["--forget"])
     known = kept_fits.everything()
-    kept = sorted((one.fit for one in known if one.fit is not None), key=lambda fit: fit.id, reverse=True)
-    failures = sorted((failure for one in known for failure in one.failures), key=lambda failure: failure.at, reverse=True)
+    kept = sorted(((one, one.fit) for one in known if one.fit is not None), key=lambda pair: pair[1].made, reverse=True)
+    failures = sorted(((one, failure) for one in known for failure in one.failures), key=lambda pair: pair[1].at, reverse=True)
     if kept or failures:
         runs_view.fits(call.terminal.console, kept, failures)
     else:
         call.terminal.say(f"no fit is kept in {kept_fits.folder()}")
-    listed = [{**one.model_dump(), "trials": len(one.trials), "peak_bytes": one.peak_bytes} for one in kept]
-    return Answer(status=ExitCode.DONE, record={"fits": listed, "disproved": [one.model_dump() for one in failures]})
+    listed = [
+        {"id": one.id, "training": one.training, "rung": fit.chosen.rung, "peak_bytes": fit.chosen.peak_bytes, "trials": len(fit.trials),
+         **fit.model_dump(exclude={"trials", "reports", "same"})}
+        for one, fit in kept
+    ]  # fmt: skip
+    disproved = [{"training": one.training, **failure.model_dump()} for one, failure in failures]
+    return Answer(status=ExitCode.DONE, record={"fits": listed, "disproved": disproved})
 
 
 def _forgotten(call: Call, said: str) -> Answer:
     """Forgets one fit, or all; what runs have disproved stays known."""
-    if said != "all" and not said.isdecimal():
-        raise refusal(f"{said!r} is no number of a fit", "autofit fits --forget 3, or --forget all; `autofit fits` numbers them.")
-    forgotten = kept_fits.forget(None if said == "all" else int(said))
+    forgotten = kept_fits.forget("" if said == "all" else said or "none")
     if not forgotten and said != "all":
-        raise refusal(f"there is no fit {said}", "`autofit fits` numbers them.")
+        raise refusal(f"there is no fit {said}", "`autofit fits` names them; --forget all forgets every one.")
     call.terminal.say(f"forgotten: {forgotten} fit{'' if forgotten == 1 else 's'}; the same launches make their trials again")
     return Answer(status=ExitCode.DONE, record={"forgotten": forgotten})

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from autofit_launcher.cli.say import say, shown, table
 from autofit_launcher.common.sizes import format_duration, format_number, format_size
-from autofit_launcher.history.kept_fits import KeptFit, RunFailure, day
+from autofit_launcher.history.kept_fits import KeptFit, KnownFits, RunFailure, day
 from autofit_launcher.history.runs import QUEUED, Run
 from autofit_launcher.ladder import rungs
 from autofit_launcher.page import page
@@ -61,15 +61,17 @@ def peaks(console: Console, runs: Sequence[Run]) -> list[dict[str, Any]]:
     return pairs
 
 
-def fits(console: Console, kept: Sequence[KeptFit], failures: Sequence[RunFailure]) -> None:
+def fits(console: Console, kept: Sequence[tuple[KnownFits, KeptFit]], failures: Sequence[tuple[KnownFits, RunFailure]]) -> None:
     """Shows fits that stand for the trials of a launch, and those that a run has shown to be wrong."""
-    rows = []
-    for one in kept:
-        row = {"fit": str(one.id), "of": one.training, "rung": f"{one.rung_index}: {rungs.words(one.rung)}", "device": one.device}
-        rows.append({**row, "peak": format_size(one.peak_bytes), "holds at caps": one.caps, "made": day(one.made)})
+    rows = [
+        {"fit": known.id, "of": known.training, "rung": f"{fit.rung_index}: {rungs.words(fit.chosen.rung)}",
+         "device": known.depends_on.get("device", ""), "peak": format_size(fit.chosen.peak_bytes), "holds at caps": fit.caps,
+         "made": day(fit.made)}
+        for known, fit in kept
+    ]  # fmt: skip
     table(console, rows, left=("fit", "of", "rung", "device"))
-    for wrong in failures:
-        words = f"disproved on {day(wrong.at)}: {wrong.training}, rung {wrong.rung_index}, in {wrong.run_dir}: {wrong.why}"
+    for known, wrong in failures:
+        words = f"disproved on {day(wrong.at)}: {known.training}, rung {wrong.rung_index}, in {wrong.run_dir}: {wrong.why}"
         say(console, words, style="yellow")
 
 

@@ -21,38 +21,37 @@ from autofit_launcher import paths
 from autofit_launcher.common import files
 from autofit_launcher.common.sizes import format_size
 from autofit_launcher.history.digests import short
-from autofit_launcher.history.records import KeptTrialRecord, RecordPart
+from autofit_launcher.history.records import RecordPart, TrialRecord
 from autofit_launcher.ladder.same_training import SameTraining
 
 ANY_CAP = 2**63 - 1
 """``most_cap_bytes`` of a fit at rung 0: more memory changes nothing."""
-VERSION = 3
+VERSION = 4
 """Version of the files' shape. It is part of their folder's name, so that two versions of autofit on a machine don't disturb each other."""
 
 
 class KeptFit(RecordPart):
     """A fit that was proven by trials."""
 
-    id: int = 0
     made: str
     """Time at which it was made, UTC."""
-    training: str
-    """Name of what is trained."""
-    digest: str
-    """Digest of everything it depends on (``digest_of``)."""
-    depends_on: dict[str, str]
-    device: str
+    run_dir: str
+    """Run folder in which the trials were made."""
     rung_index: int
-    rung: dict[str, Any]
     least_cap_bytes: int
     """The fit is valid for caps from here on: its trial stays below them."""
     most_cap_bytes: int
     """The fit is valid for caps up to here: every rung above needed more."""
-    trials: list[KeptTrialRecord]
-    run_dir: str
-    """Run folder in which the trials were made."""
+    trials: list[TrialRecord]
+    reports: list[dict[str, Any]]
+    """The trials' reports, in their order."""
     same: SameTraining
     """The certificate of the chosen rung."""
+
+    @property
+    def chosen(self) -> TrialRecord:
+        """The trial that fits; an empty one where the file was changed."""
+        return next((one for one in self.trials if (one.rung_index, one.verdict) == (self.rung_index, "fits")), TrialRecord())
 
     @property
     def caps(self) -> str:
@@ -60,18 +59,11 @@ class KeptFit(RecordPart):
         least = f"from {format_size(self.least_cap_bytes)}"
         return f"{least} up" if self.most_cap_bytes == ANY_CAP else f"{least} to {format_size(self.most_cap_bytes)}"
 
-    @property
-    def peak_bytes(self) -> int:
-        """Peak of the chosen rung's trial."""
-        return next((one.peak_bytes for one in self.trials if one.rung_index == self.rung_index), 0)
-
 
 class RunFailure(RecordPart):
     """A full run that ran out of memory at a rung whose trial had fitted."""
 
-    digest: str
     rung_index: int
-    training: str
     at: str
     why: str
     run_dir: str
@@ -82,11 +74,20 @@ class RunFailure(RecordPart):
 class KnownFits(RecordPart):
     """Everything that is known of launches that depend on the same."""
 
+    training: str
+    """Name of what is trained."""
+    digest: str
+    """Digest of everything that they depend on (``digest_of``)."""
+    depends_on: dict[str, str] = Field(default_factory=dict)
     fit: KeptFit | None = None
     taken_by: str = ""
     """Run folder of the launch that relies on the fit now, or did and never put it back."""
     failures: list[RunFailure] = Field(default_factory=list)
     """Runs that have disproved a fit, the newest last."""
+
+    @property
+    def id(self) -> str:
+        return self.digest[:8]
 
     def find(self, cap_bytes: int) -> KeptFit | str:
         """The fit, if it is valid at this cap; else why it isn't, empty if there never was one."""
@@ -103,6 +104,11 @@ class KnownFits(RecordPart):
         """Lists the failures of runs with as much memory or more, newest first."""
         return [one for one in self.failures[::-1] if cap_bytes <= one.cap_bytes]
 
+    def write(self, **changed: Any) -> None:
+        """Writes the file, with what has changed. Raises OSError."""
+        folder().mkdir(mode=0o700, parents=True, exist_ok=True)
+        files.replace(_file(self.training, self.digest), self.model_copy(update=changed).model_dump_json(indent=1))
+
 
 def folder() -> Path:
     return paths.state_folder() / f"fits-{VERSION}"
@@ -114,51 +120,21 @@ def _file(training: str, digest: str) -> Path:
 
 def of(training: str, digest: str) -> KnownFits:
     """Reads what is known of launches with this digest; nothing where it can't be read."""
-    return _read(_file(training, digest)) or KnownFits()
+    return _read(_file(training, digest)) or KnownFits(training=training, digest=digest)
 
 
 def everything(training: str | None = None) -> list[KnownFits]:
     """Reads what is known of all launches, or of those of one training, whatever they depended on."""
-    return [known for known in _files(training).values() if known is not None]
-
-
-def take(training: str, digest: str, *, run_dir: str) -> None:
-    """Takes the fit out of its file for a launch that relies on it, or has just proven one in its place. Raises OSError where that can't be
-    written: what its run shows against it couldn't be either."""
-    _write(training, digest, KnownFits(taken_by=run_dir, failures=of(training, digest).failures))
-
-
-def keep(fit: KeptFit) -> None:
-    """Puts a fit into its file at the end of the launch that took it, or has proven it, and numbers it; none where a run has disproved one.
-    Raises OSError."""
-    if not of(fit.training, fit.digest).failures:
-        number = fit.id or 1 + max((one.fit.id for one in everything() if one.fit is not None), default=0)
-        _write(fit.training, fit.digest, KnownFits(fit=fit.model_copy(update={"id": number})))
-
-
-def disprove(failure: RunFailure) -> None:
-    """Notes a run that has failed at a rung whose trial had fitted, in place of the fit. Raises OSError."""
-    known = of(failure.training, failure.digest)
-    _write(failure.training, failure.digest, KnownFits(failures=[*known.failures, failure]))
-
-
-def forget(number: int | None) -> int:
-    """Forgets one fit, or all (None). Returns how many. What runs have disproved stays known."""
-    forgotten = [path for path, known in _files().items() if known is not None and known.fit is not None and number in (None, known.fit.id)]
-    for path in forgotten:
-        path.unlink()
-    return len(forgotten)
-
-
-def _write(training: str, digest: str, known: KnownFits) -> None:
-    folder().mkdir(mode=0o700, parents=True, exist_ok=True)
-    files.replace(_file(training, digest), known.model_dump_json(indent=1))
-
-
-def _files(training: str | None = None) -> dict[Path, KnownFits | None]:
-    """Reads the files of one training, or of all: file -> what it says; None for one that can't be read."""
     pattern = "*.json" if training is None else f"{short(training)}-*.json"
-    return {path: _read(path) for path in folder().glob(pattern)}
+    return [known for path in folder().glob(pattern) if (known := _read(path)) is not None]
+
+
+def forget(beginning: str) -> int:
+    """Forgets the fits whose id begins so. Returns how many. What runs have disproved stays known."""
+    forgotten = [known for known in everything() if known.fit is not None and known.id.startswith(beginning)]
+    for known in forgotten:
+        _file(known.training, known.digest).unlink(missing_ok=True)
+    return len(forgotten)
 
 
 def _read(path: Path) -> KnownFits | None:

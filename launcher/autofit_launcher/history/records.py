@@ -133,12 +133,6 @@ class TrialRecord(RungRecord):
     same_training: SameTraining | None = None
 
 
-class KeptTrialRecord(TrialRecord):
-    """A trial of a kept fit, with its report."""
-
-    report: dict[str, Any] = {}
-
-
 class LadderRecord(RungRecord):
     """One rung of the ladder, as the search has left it."""
 
@@ -236,7 +230,6 @@ class KeptRecord(RecordPart):
 
     digest: str | None = None
     used: bool = False
-    id: int | None = None
     made: str | None = None
     made_in: str | None = None
     why: str = ""
