@@ -6,8 +6,8 @@ the instrument from outside: ``shim/sitecustomize.py`` stands first on PYTHONPAT
 start      what a process is told -> hooks in it      instrument   phases of a trial, decided
 patches    what is replaced in torch                 passes     over a data loader: cut, worst first
 stubs      of the model's forward                    worst      the largest batches first
-loader_look   what a loader gives, data alone        unrun      lines of the person's that a trial didn't reach
-agreement  what several processes decide alike        gathered   what each batch of a pass leaves in memory
+loader_look   what a loader gives, data alone        gathered   what each batch of a pass leaves in memory
+agreement  what several processes decide alike
 recorder   phases, steps and peaks -> the report      meters     memory in use, and its peaks
 part       this process: card, budget, report        counted    steps, and micro-batches of each
 trial      runs the command, puts reports together    plainly    runs it without autofit, to prove a crash

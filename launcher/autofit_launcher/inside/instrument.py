@@ -45,7 +45,6 @@ from .counted import Hand, MicroBatches, StepsByOptimizer
 from .gathered import JOINED, Gathered
 from .part import TakingPart, distributed, is_a_child, is_memory
 from .passes import Passes
-from .unrun import Unrun
 
 FOLLOW_S, FINISH_S = 120.0, 30.0
 """Seconds of fast-forward after which the search for a validation pass ends; seconds that the script then gets to its own end."""
@@ -93,7 +92,6 @@ class Instrument(TakingPart):
         """Data set, by identity -> whether sizes differ in what its loaders give."""
         self.looks: dict[Any, Any] = {}
         """Loaders' looks by ``worst``."""
-        self.unrun = Unrun()
         self._forward_began = self._train_began = 0.0
         self._train_batches = 0
         self._held: list[Any] = []
@@ -488,22 +486,12 @@ class Instrument(TakingPart):
         else:
             self._facts(ended="exit", **({"failed_forwarding": True} if crashed and self.forwarding and not memory else {}))
             self.recorder.failed(error) if error is not None and crashed else self.recorder.ended()
-            self._tell_unrun()
         self.leave()
 
     def _done(self) -> None:
         assert self.recorder is not None
         self._facts(ended="done")
         self.to(Phase.DONE)
-        self._tell_unrun()
-
-    def _tell_unrun(self) -> None:
-        """Notes lines that were not reached, once memory is no longer measured: reading somebody's files needs some."""
-        assert self.recorder is not None
-        with contextlib.suppress(Exception):  # whatever they are like
-            if places := self.unrun.places():
-                self.recorder.note(places)
-        self.recorder.write()
 
     def _facts(self, **more: Any) -> None:
         self._validation_over()  # the last thing it did

@@ -362,7 +362,6 @@ def probed(instrument: Instrument, plain: Callable[[Any], Any]) -> Callable[[Any
     @functools.wraps(plain)
     def begun(loader: Any) -> Any:
         instrument.takes_part()
-        instrument.unrun.heard("loader")
         if not instrument.active:
             return plain(loader)
         if instrument.passive:

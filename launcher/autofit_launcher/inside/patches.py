@@ -233,7 +233,6 @@ class _Steps:
         def stepped(optimizer: Any, args: Any, kwargs: Any) -> None:
             if _captured(instrument):
                 return
-            instrument.unrun.heard("optimizer")
             if optimizer not in self._optimizers:
                 self._optimizers[optimizer] = None
                 instrument.opened_by(optimizer)  # it may have been made before what it trains was on a card
@@ -264,7 +263,6 @@ class _Steps:
             if self._in_backward or _captured(instrument):
                 backward(*args, **kwargs)
                 return
-            instrument.unrun.heard("backward")
             instrument.passes.backwards += 1
             if instrument.forwarding:
                 self._lend()
@@ -353,7 +351,6 @@ def _zero_where_forwarding(gradients: Callable[..., Any], instrument: Instrument
 
 def _stub_step(instrument: Instrument, *, counts: bool) -> Callable[..., None]:
     def step(*args: Any, **kwargs: Any) -> None:
-        instrument.unrun.heard("optimizer")
         if counts and instrument.forwarding:
             instrument.forwarded_step()
 

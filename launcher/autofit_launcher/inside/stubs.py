@@ -74,7 +74,6 @@ class Forward:
         instrument = self._instrument
         if torch.compiler.is_compiling() or not instrument.active or instrument.passive:
             return self._before(*args, **kwargs)
-        instrument.unrun.heard("model")
         if torch.is_grad_enabled() and (self._root.training or instrument.trains_in_eval_mode):
             return self._train(args, kwargs)
         if not torch.is_grad_enabled() or instrument.proven:
