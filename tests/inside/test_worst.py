@@ -108,7 +108,7 @@ def begun(loader: Any, **payload: Any) -> tuple[list[Any], str, Instrument]:
 def test_questions_with_several_answers_stay_together_and_the_longest_come_first() -> None:
     loader = torch.utils.data.DataLoader(Sized(), batch_size=16, sampler=Answers(400, 4, of=4), collate_fn=list)
     batches, note, _ = begun(loader)
-    assert "400 of 400 items sampled, sizes from 1 to 23; " in note and "batches looked at, " in note
+    assert "400 of 400 items sampled, sizes from 1 to 23; " in note and "batches looked at" in note
     lengths = [[len(row) for row in batch] for batch in batches]
     assert all(batch[at : at + 4] == [batch[at]] * 4 for batch in lengths for at in (0, 4, 8, 12)), "rows of one question"
     assert sum(lengths[0]) > 14 * 16 and lengths[:6] == [lengths[0]] * 6, "the mean is 12"
@@ -135,7 +135,7 @@ def test_a_stream_is_looked_at_and_stays_where_it_was(tmp_path: Path) -> None:
     stream = Lines(path)
     loader = torch.utils.data.DataLoader(stream, batch_size=4, collate_fn=padded)
     batches, note, _ = begun(loader)
-    assert "640 rows of a stream that ended were looked at, the longest has 501 elements" in note
+    assert " batches looked at (all of a pass), from " in note and "to 2,004 elements" in note
     assert [batch.shape[1] for batch in batches[:3]] == [501] * 3 and batches[6].shape[1] < 10
     assert stream.file.tell() == sum(len(line) for line in path.read_text().splitlines(keepends=True)[:64])
     before = random.getstate()
@@ -170,7 +170,7 @@ def scaled(items: Sequence[torch.Tensor]) -> torch.Tensor:
 def test_a_rare_scale_that_a_collate_function_draws_is_the_trials(workers: int) -> None:
     loader = torch.utils.data.DataLoader(Pictures(), batch_size=4, collate_fn=scaled, num_workers=workers)
     batches, note, _ = begun(loader)
-    assert "all of one size; " in note and "drawn anew of rows that were read" in note and "from 768 to 12,288 elements" in note
+    assert "sizes from 192 to 192; " in note and "from 768 to 12,288 elements" in note
     assert [batch.shape[-1] for batch in (*batches[:6], *batches[8:10])] == [32] * 8
     assert 8 in {batch.shape[-1] for batch in batches}, "as drawn"
 
@@ -207,7 +207,7 @@ def test_a_loader_that_breaks_or_hangs_in_the_look_is_taken_as_drawn(monkeypatch
         with worst.first(loader, session, "train"):
             pass
     assert "no batch of it could be looked at (IndexError: list index out of range)" in notes[0]
-    assert "640 of 640 items sampled, all of one size; no batch of it could be looked at" in notes[1]
+    assert "640 of 640 items sampled, sizes from 192 to 192; no batch of it could be looked at" in notes[1]
 
 
 def test_a_librarys_collate_function_draws_no_sizes_and_what_it_wraps_may() -> None:

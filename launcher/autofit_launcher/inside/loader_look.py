@@ -32,6 +32,7 @@ SAMPLE_ITEMS, SAMPLE_BATCHES = 2000, 400
 SECONDS, AT_LEAST_S, STREAM_S = 4.0, 3.0, 2.0
 """Seconds for a look; for batches at least, however long the items took; at least for a stream that doesn't end."""
 TELL_S = 0.1
+NO_BATCH = "no batch of it could be looked at"
 RANKED, TRIED = 1000, 4
 """Batches of a sampler of the script's own that are ranked by what is known of their items; those of them that are looked at first."""
 ESTIMATED = 3
@@ -52,15 +53,8 @@ class LoaderLook:
 
     sizes: list[tuple[int, int]] = field(default_factory=list)
     """Items with their sizes."""
-    asked: bool = False
-    """The loader was asked for batches, too."""
     number: int = 0
     """Number of batches."""
-    draws: int = 0
-    """Number of batches that the collate function made anew of items it had had."""
-    rows: int = 0
-    longest: int = 0
-    """Most elements that a row has in a batch."""
     least: int = 0
     most: int = 0
     """Elements of the largest batch."""
@@ -69,7 +63,7 @@ class LoaderLook:
     drawn: tuple[int, int] = (0, 0)
     """Least and most rows of a batch, where no number of rows is that of most."""
     ended: bool = False
-    """A pass was seen to its end."""
+    """All batches of a pass were seen."""
     endless: bool = False
     """The loader's sampler begins anew by itself (YOLOv5's, YOLOX's)."""
     failed: str = ""
@@ -90,20 +84,11 @@ class LoaderLook:
         how = "longest first" if self.order else "the largest batch first" if self.varied else "as drawn"
         said, sizes = [], [size for _, size in self.sizes]
         if sizes:
-            spread = f"sizes from {min(sizes)} to {max(sizes)}" if self.order else "all of one size"
-            said.append(f"{len(sizes):,} of {total:,} items sampled, {spread}")
-        if self.asked or not said:
-            said.append(self._of_batches() if self.number else "no batch of it could be looked at")
-        return f"{how}: {'; '.join(said)}{f' ({self.failed})' if self.failed else ''}"
-
-    def _of_batches(self) -> str:
-        sizes = f"from {self.least:,} to {self.most:,} elements" if self.varied else f"all of {self.most:,} elements"
-        again = f", {self.draws:,} of them drawn anew of rows that were read" if self.draws else ""
-        if self.sizes:
-            return f"{self.number:,} batches looked at{again}, {sizes}"
-        what = "ended" if self.ended else "didn't end"
-        rows = f"{self.rows:,} rows of a stream that {what} were looked at, the longest has {self.longest:,} elements"
-        return f"{rows} ({self.number:,} batches{again}, {sizes})"
+            said.append(f"{len(sizes):,} of {total:,} items sampled, sizes from {min(sizes)} to {max(sizes)}")
+        if self.number:
+            of = " (all of a pass)" if self.ended else ""
+            said.append(f"{self.number:,} batches looked at{of}, from {self.least:,} to {self.most:,} elements")
+        return f"{how}: {'; '.join([*said, *filter(None, [self.failed])])}"
 
 
 def looked(loader: Any, part: TakingPart) -> LoaderLook:
@@ -175,12 +160,12 @@ class _Child:
         try:
             if not streams(self._loader):
                 self._look_at_items()
-            self._look.asked = not _plain(self._loader) or bool(self._look.order) or not self._look.sizes
-            self._tell()
-            if self._look.asked:
+            if not _plain(self._loader) or self._look.order or not self._look.sizes:
+                self._look.failed = NO_BATCH
+                self._tell()
                 self._look_at_batches()
         except Exception as error:
-            self._look.failed = f"{type(error).__name__}: {str(error)[:200]}"
+            self._look.failed = f"{self._look.failed} ({type(error).__name__}: {str(error)[:200]})".lstrip()
         self._tell()
 
     def _look_at_items(self) -> None:
@@ -205,17 +190,16 @@ class _Child:
             loader.__dict__["batch_sampler"] = BatchesFirst(loader.batch_sampler, self._ranked(loader.batch_sampler))
         loader.__dict__.update(num_workers=0, timeout=0, pin_memory=False, persistent_workers=False, prefetch_factor=None)
         loader.collate_fn = self._collated
-        drawing, again, nothing, of_pass, iterator = 0.0, 0.0, object(), 0, Batches(loader)
-        while (began := time.monotonic()) < until and (self._look.number - self._look.draws < SAMPLE_BATCHES or began < least):
+        drawing, again, nothing, drawn, of_pass, iterator = 0.0, 0.0, object(), 0, 0, Batches(loader)
+        while (began := time.monotonic()) < until and (drawn < SAMPLE_BATCHES or began < least):
             if self._items is not None and again < drawing:  # the collate function alone: reading other items may take long
-                self._look.draws += 1
                 self._measure(self._collate(copy.deepcopy(self._items)), again=True)
                 again += time.monotonic() - began
                 continue
             batch = next(iterator, nothing)
             drawing += time.monotonic() - began
             if batch is not nothing:
-                of_pass += 1
+                drawn, of_pass = drawn + 1, of_pass + 1
                 self._measure(batch)
             elif of_pass:
                 self._look.ended, least, of_pass, iterator = True, 0.0, 0, Batches(loader)
@@ -233,25 +217,24 @@ class _Child:
     def _measure(self, batch: Any, *, again: bool = False) -> None:
         look, elements, rows = self._look, item_size(batch), self._rows or rows_of(batch) or 1
         if not again:
-            look.rows += 0 if look.ended else rows
             self._rows_of[rows] += 1
             usual = self._rows_of.most_common(1)[0][1] * 2 > self._rows_of.total()
             look.drawn = (0, 0) if usual else (min(self._rows_of), max(self._rows_of))
-        look.number, look.longest, look.least = look.number + 1, max(look.longest, elements // rows), min(look.least or elements, elements)
         if elements > look.most:
-            look.most = elements
-            self._keep(batch)
+            self._keep(batch, elements)
+        look.number, look.least, look.failed = look.number + 1, min(look.least or elements, elements), ""
         if time.monotonic() > self._told + TELL_S:
             self._tell()
 
-    def _keep(self, batch: Any) -> None:
+    def _keep(self, batch: Any, elements: int) -> None:
         """Keeps a batch as the largest so far; of tensors that are parts of larger ones the parts alone."""
         import torch
         from torch.utils import _pytree
 
-        before, self._look.file = self._look.file, os.path.join(self._folder, f"{self._look.number}.pt")
+        before, file = self._look.file, os.path.join(self._folder, f"{self._look.number}.pt")
         alone = lambda part: part.clone() if part.untyped_storage().nbytes() > part.nbytes else part  # noqa: E731
-        torch.save(_pytree.tree_map_only(torch.Tensor, alone, batch), self._look.file)
+        torch.save(_pytree.tree_map_only(torch.Tensor, alone, batch), file)
+        self._look.file, self._look.most = file, elements
         self._tell()
         if before:
             os.unlink(before)

@@ -87,7 +87,8 @@ def _taught(module: Any, *, overlay: Overlay, functions: Sequence[_Native], forw
 
 def _redirected(function: Callable[..., Any], overlay: Overlay, one: _Native, forwarding: Callable[[], bool]) -> Callable[..., Any]:
     places: Mapping[str, Callable[[Any], Any]] = {
-        "file": functools.partial(overlay.writable, keep=False), "folder": overlay.folder, "": overlay.visible, "r": overlay.visible
+        "file": functools.partial(overlay.writable, keep=False), "": overlay.visible, "r": overlay.visible,
+        "folder": lambda path: os.path.dirname(overlay.writable(os.path.join(path, "file"), keep=False)),
     }  # fmt: skip
 
     @functools.wraps(function, updated=())

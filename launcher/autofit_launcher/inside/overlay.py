@@ -3,6 +3,7 @@
 Every path outside the kept folders has a twin under the overlay's root. Opening for writing opens the twin (after copying what is
 there, for appending); reading, listing and asking for a file take the twin where there is one. What is removed or renamed away is
 only noted as gone. So a script that reads back the checkpoint it has just written finds it, and nothing of the person's changes.
+``posix`` has the functions as they were.
 
 Reach: Python's own file functions (open, os, pathlib, shutil, tempfile), and the libraries that ``overlaid_libraries`` knows of those
 that open files in native code. Not reached: other such libraries, and other programs that the script starts.
@@ -16,6 +17,7 @@ import errno
 import functools
 import io
 import os
+import posix
 import shutil
 import stat as stats
 from collections.abc import Callable, Iterator, Sequence
@@ -39,7 +41,6 @@ class Overlay:
         self._files = os.path.join(self._root, FILES)
         self._gone_list = os.path.join(self._root, "gone")
         self._kept = (*_PASSED, self._root, *(str(path.resolve()) for path in (*kept, *caches.hold())))
-        self._os = {name: getattr(os, name) for name in _OS_NAMES}
         self._open = builtins.open
         self._gone_seen: tuple[int, frozenset[str]] = (-1, frozenset())
         os.makedirs(self._files, exist_ok=True)
@@ -59,7 +60,7 @@ class Overlay:
 
     def there(self, path: str) -> bool:
         with contextlib.suppress(OSError):
-            self._os["lstat"](path)
+            posix.lstat(path)
             return True
         return False
 
@@ -71,7 +72,7 @@ class Overlay:
     def _gone(self) -> frozenset[str]:
         """Reads which paths any of the trial's processes has noted as gone."""
         try:
-            size = self._os["stat"](self._gone_list).st_size
+            size = posix.stat(self._gone_list).st_size
         except OSError:
             return frozenset()
         if self._gone_seen[0] != size:
@@ -86,7 +87,7 @@ class Overlay:
             return path
         real, twin = both
         if self.there(twin):
-            there = self._os["lstat"](twin)
+            there = posix.lstat(twin)
             if stats.S_ISDIR(there.st_mode) and self.there(real) and not self._is_gone(real):
                 return self._from_here(path, real)
             return twin
@@ -94,7 +95,7 @@ class Overlay:
 
     def _from_here(self, path: Any, real: str) -> Any:
         """A path as it was given; the real one for a script that has gone to a folder that is there only as a twin."""
-        return real if self._os["getcwd"]().startswith(self._files) else path
+        return real if posix.getcwd().startswith(self._files) else path
 
     def writable(self, path: Any, *, keep: bool) -> Any:
         """The path to write to: the twin, with its folder, and (``keep``) with what is there now."""
@@ -112,16 +113,6 @@ class Overlay:
                     shutil.copyfileobj(source, target)
         return twin
 
-    def folder(self, path: Any) -> Any:
-        """The folder to write into: the twin, made where it isn't there."""
-        both = self.twin(path)
-        if both is None:
-            return path
-        if not os.path.isdir(self.visible(path)):
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
-        self._folder(both[1])
-        return both[1]
-
     def _folder(self, path: str) -> None:
         missing = []
         while not self.there(path):
@@ -129,7 +120,7 @@ class Overlay:
             path = os.path.dirname(path)
         for one in reversed(missing):
             with contextlib.suppress(FileExistsError):
-                self._os["mkdir"](one)
+                posix.mkdir(one)
 
     # -- functions
 
@@ -139,14 +130,15 @@ class Overlay:
         builtins.open = io.open = opened
         setattr(io, "FileIO", _file(self))  # noqa: B010  # blobfile has a class below it
         for name in _READERS:
-            setattr(os, name, self._reader(self._os[name]))
+            setattr(os, name, self._told(getattr(posix, name), self.visible))
         for name in _CHANGERS:
-            setattr(os, name, self._changer(self._os[name]))
+            setattr(os, name, self._told(getattr(posix, name), functools.partial(self.writable, keep=True)))
         os.open, os.mkdir, os.rmdir, os.listdir, os.scandir = self.os_open, self.mkdir, self.remove, self.listdir, self.scandir
         os.remove = os.unlink = self.remove
-        os.getcwd = lambda: self._meant(self._os["getcwd"]())
+        os.getcwd = lambda: self._meant(posix.getcwd())
         os.rename = os.replace = self.rename
-        os.symlink, os.link = self.symlink, self.link
+        os.symlink = lambda src, dst, *args, **kwargs: posix.symlink(src, self.writable(dst, keep=False))
+        os.link = lambda src, dst, **kwargs: shutil.copyfile(src, dst)
         setattr(shutil, "rmtree", self.rmtree)  # noqa: B010  # a plain function in the place of a callable object
 
     def open(self, file: Any, mode: str = "r", *args: Any, **kwargs: Any) -> Any:
@@ -159,56 +151,48 @@ class Overlay:
     def os_open(self, path: Any, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
         path = self._at(path, dir_fd)
         path = self.writable(path, keep=not flags & os.O_TRUNC) if flags & _WRITING else self.visible(path)
-        number: int = self._os["open"](path, flags, mode)
-        return number
+        return posix.open(path, flags, mode)
 
     def _at(self, path: Any, dir_fd: int | None) -> Any:
         """The whole path, where it was given relative to an open folder."""
         if dir_fd is None or os.path.isabs(os.fspath(path)):
             return path
-        return os.path.join(self._meant(self._os["readlink"](f"/proc/self/fd/{dir_fd}")), os.fsdecode(path))
+        return os.path.join(self._meant(posix.readlink(f"/proc/self/fd/{dir_fd}")), os.fsdecode(path))
 
     def _meant(self, path: str) -> str:
         """The path a twin stands for."""
         return path.removeprefix(self._files) or "/" if path.startswith(self._files) else path
 
-    def _reader(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def _told(self, function: Callable[..., Any], to: Callable[[Any], Any]) -> Callable[..., Any]:
+        """A function that is told another path."""
+
         @functools.wraps(function)
-        def read(path: Any, *args: Any, **kwargs: Any) -> Any:
-            if kwargs.get("dir_fd") is not None:
-                path = self._at(path, kwargs.pop("dir_fd"))
-            return function(self.visible(path), *args, **kwargs)
+        def called(path: Any, *args: Any, dir_fd: int | None = None, **kwargs: Any) -> Any:
+            return function(to(self._at(path, dir_fd)), *args, **kwargs)
 
-        return read
-
-    def _changer(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(function)
-        def change(path: Any, *args: Any, **kwargs: Any) -> Any:
-            return function(self.writable(path, keep=True), *args, **kwargs)
-
-        return change
+        return called
 
     def mkdir(self, path: Any, mode: int = 0o777, *, dir_fd: int | None = None) -> None:
         path = self._at(path, dir_fd)
         both = self.twin(path)
         if both is None:
-            self._os["mkdir"](path, mode)
+            posix.mkdir(path, mode)
             return
         if self.there(self.visible(path)):
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
-        self._os["mkdir"](self.writable(path, keep=False), mode)
+        posix.mkdir(self.writable(path, keep=False), mode)
 
     def remove(self, path: Any, *, dir_fd: int | None = None) -> None:
         path = self._at(path, dir_fd)
         both = self.twin(path)
         if both is None:
-            self._os["rmdir" if os.path.isdir(path) and not os.path.islink(path) else "remove"](path)
+            (posix.rmdir if os.path.isdir(path) and not os.path.islink(path) else posix.remove)(path)
             return
         real, twin = both
         if not self.there(self.visible(path)):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
         if self.there(twin):
-            shutil_remove(self._os, twin)
+            _remove(twin)
         if self.there(real):
             with self._open(self._gone_list, "a", encoding="utf-8") as file:
                 file.write(f"{real}\n")
@@ -216,7 +200,7 @@ class Overlay:
     def rmtree(self, path: Any, ignore_errors: bool = False, onerror: Any = None, **kwargs: Any) -> None:
         try:
             if self.twin(path) is None:
-                shutil_remove(self._os, os.fspath(path))
+                _remove(os.fspath(path))
             else:
                 self.remove(path)
         except OSError:
@@ -225,86 +209,56 @@ class Overlay:
 
     def rename(self, src: Any, dst: Any, **kwargs: Any) -> None:
         if self.twin(src) is None and self.twin(dst) is None:
-            self._os["replace"](src, dst)
-            return
-        if os.path.isdir(self.visible(src)):
-            shutil.copytree(self.visible(src), self.writable(dst, keep=False), dirs_exist_ok=True)
+            posix.replace(src, dst)
+        elif os.path.isdir(src):
+            shutil.copytree(src, dst, dirs_exist_ok=True)
+            shutil.rmtree(src)
         else:
-            with self._open(self.visible(src), "rb") as source, self._open(self.writable(dst, keep=False), "wb") as target:
-                shutil.copyfileobj(source, target)
-        if self.twin(src) is not None:
-            self.remove(src)
-        else:
-            shutil_remove(self._os, os.fspath(src))
-
-    def symlink(self, src: Any, dst: Any, *args: Any, **kwargs: Any) -> None:
-        self._os["symlink"](src, self.writable(dst, keep=False))
-
-    def link(self, src: Any, dst: Any, **kwargs: Any) -> None:
-        shutil.copyfile(self.visible(src), self.writable(dst, keep=False))
+            shutil.copyfile(src, dst)
+            os.remove(src)
 
     def listdir(self, path: Any = ".") -> list[Any]:
-        both = self.twin(path)
-        if both is None:
-            names: list[Any] = self._os["listdir"](path)
-            return names
-        real, twin = both
-        found: list[str] = []
-        if not self.there(self.visible(path)):
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
-        if self.there(real) and not self._is_gone(real):
-            found += [name for name in self._os["listdir"](real) if not self._is_gone(os.path.join(real, name))]
-        if self.there(twin):
-            found += [name for name in self._os["listdir"](twin) if name not in found]
-        return [os.fsencode(name) for name in found] if isinstance(path, bytes) else found
+        names = [entry.name for entry in self.scandir(path)]
+        return [*map(os.fsencode, names)] if isinstance(path, bytes) else names
 
     def scandir(self, path: Any = ".") -> Any:
         both = self.twin(path)
-        if both is None or not self.there(both[1]):
-            return self._os["scandir"](path if both is None else self._from_here(path, both[0]))
+        if both is None or not (self.there(both[1]) or self._gone()):
+            return posix.scandir(path if both is None else self._from_here(path, both[0]))
         real, twin = both
-        entries = {entry.name: entry for entry in self._os["scandir"](twin)}
+        if not self.there(self.visible(path)):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+        entries = {entry.name: entry for entry in posix.scandir(twin)} if self.there(twin) else {}
         if self.there(real) and not self._is_gone(real):
-            for entry in self._os["scandir"](real):
+            for entry in posix.scandir(real):
                 if not self._is_gone(entry.path):
                     entries.setdefault(entry.name, entry)
         return _Entries(iter(entries.values()))
 
 
-class _Entries(Iterator[Any]):
+class _Entries(contextlib.ExitStack, Iterator[Any]):
     """The result of ``os.scandir``: an iterator that can be closed."""
 
     def __init__(self, entries: Iterator[Any]) -> None:
+        super().__init__()
         self._entries = entries
 
     def __next__(self) -> Any:
         return next(self._entries)
 
-    def __enter__(self) -> _Entries:
-        return self
 
-    def close(self, *_: object) -> None:
-        pass
-
-    __exit__ = close
-
-
-def shutil_remove(real_os: dict[str, Any], path: str) -> None:
-    """Removes a file or a whole folder, by the operating system's own functions."""
-    if stats.S_ISDIR(real_os["lstat"](path).st_mode):
-        for name in real_os["listdir"](path):
-            shutil_remove(real_os, os.path.join(path, name))
-        real_os["rmdir"](path)
+def _remove(path: str) -> None:
+    """Removes a file or a whole folder as it is."""
+    if stats.S_ISDIR(posix.lstat(path).st_mode):
+        for name in posix.listdir(path):
+            _remove(os.path.join(path, name))
+        posix.rmdir(path)
     else:
-        real_os["remove"](path)
+        posix.remove(path)
 
 
-_READERS = ("stat", "lstat", "statvfs", "access", "readlink", "chdir")
-_CHANGERS = ("chmod", "utime", "chown", "truncate")
-_OS_NAMES = (
-    *_READERS, *_CHANGERS, "open", "mkdir", "rmdir", "listdir", "scandir", "remove", "rename", "replace", "symlink", "link",
-    "getcwd",
-)  # fmt: skip
+_READERS = ("stat", "lstat", "statvfs", "access", "readlink", "chdir", "listxattr", "getxattr")
+_CHANGERS = ("chmod", "utime", "chown", "truncate", "setxattr")
 
 
 def _file(overlay: Overlay) -> type[io.FileIO]:
