@@ -96,7 +96,7 @@ def test_a_name_that_the_terminal_cannot_show_stops_nothing(tmp_path: Path) -> N
 @pytest.mark.slow
 def test_a_launch_whose_reader_goes_trains_to_its_end(tmp_path: Path) -> None:
     """As ``autofit run ... | head -1`` does it: one line is read, and the reader leaves before the first trial."""
-    script = (sys.executable, str(SCRIPTS / "never_validates.py"))
+    script = (sys.executable, str(SCRIPTS / "ways.py"), "never_validates")
     words = ("run", "device=cpu", "device.memory=700MiB", "ladder.wheels.micro_batch.floor=64", "--", *script)
     child = subprocess.Popen([*AUTOFIT, *words], cwd=tmp_path, env=ENV, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0)
     assert child.stdout is not None and child.stderr is not None
