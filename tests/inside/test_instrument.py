@@ -17,7 +17,7 @@ import torch
 from torch.utils.data import BatchSampler, DataLoader, RandomSampler
 
 from autofit_launcher.common.orders import Orders, ProbeSettings
-from autofit_launcher.common.report import NOT_EXACT, TRAINED, Phase, TrialReport
+from autofit_launcher.common.report import NOT_EXACT, Phase, TrialReport
 from autofit_launcher.common.sizes import MIB
 from autofit_launcher.inside import worst
 from autofit_launcher.inside.counted import PATIENCE as ENOUGH
@@ -50,7 +50,8 @@ class Optimizer:
 def begun(told: int) -> tuple[Instrument, Recorder, Optimizer]:
     """A session that trains, with accumulation as the script was told it."""
     orders = Orders(module="", folder="", device="cpu", cap_bytes=1, accumulation=told, payload={"accumulation": told})
-    session = Instrument(ProbeSettings(records="", orders=dataclasses.asdict(orders)))
+    Path("cut", "records").mkdir(parents=True, exist_ok=True)
+    session = Instrument(ProbeSettings(records="cut/records", orders=dataclasses.asdict(orders)))
     recorder, optimizer = Recorder(), Optimizer()
     session.recorder, session.phase = recorder, Phase.TRAIN  # type: ignore[assignment]
     session._train_began = time.monotonic()
@@ -140,65 +141,39 @@ def plain(batches: Iterable[object]) -> Iterator[bool]:
         yield False
 
 
-@dataclasses.dataclass
-class Loop:
-    """A script's training, micro-batch by micro-batch."""
+def looped(loader: Loader, told: int, done: int, *, passes: int, ahead: bool = True, flushes: bool = False, slow: bool = False) -> Any:
+    """The accumulation that is seen of a script that was told ``told`` micro-batches and makes steps of ``done``.
 
-    told: int
-    """What the script was told of accumulation ..."""
-    done: int
-    """... and what it makes of it."""
-    ahead: bool = True
-    """It looks a batch ahead, and steps at the last one of a pass whatever is due."""
-    flushes: bool = False
-    """It steps after a pass with what is left over of it."""
-
-    def run(self, loader: Loader, *, passes: int, slow: bool = False) -> Recorder:
-        """``slow``: batches take so long that no more of them are waited for than the wanted steps need."""
-        session, recorder, optimizer = begun(self.told)
-        session._train_began -= 3600 * slow
-        for _ in range(passes):
-            began = 0
-            for last in (looking_ahead if self.ahead else plain)(TrialPass(session, loader, lambda _: iter(range(loader.batches)))):
-                session.counts.forwards += 1
-                session.backward_done()
-                began += 1
-                if began == self.done or last:
-                    session.stepped(optimizer)
-                    began = 0
-            if began and self.flushes:
+    ``ahead``: it looks a batch ahead, and steps at the last one of a pass whatever is due. ``flushes``: it steps after a pass with what is
+    left over. ``slow``: batches take so long that no more of them are waited for than the wanted steps need.
+    """
+    session, recorder, optimizer = begun(told)
+    session._train_began -= 3600 * slow
+    for _ in range(passes):
+        held = 0
+        for last in (looking_ahead if ahead else plain)(TrialPass(session, loader, lambda _: iter(range(loader.batches)))):
+            session.counts.forwards += 1
+            session.backward_done()
+            held += 1
+            if held == done or last:
                 session.stepped(optimizer)
-        return recorder
+                held = 0
+        if held and flushes:
+            session.stepped(optimizer)
+    return recorder.observed["accumulation"]
 
 
-@pytest.mark.parametrize("told", [2, 4, 8, 16])
-@pytest.mark.parametrize("slow", [False, True])
-def test_a_step_that_a_loader_forces_where_we_end_it_is_no_measure(told: int, slow: bool) -> None:
-    assert Loop(told=told, done=told).run(Loader(400), passes=3, slow=slow).observed["accumulation"] == told
-
-
-def test_nor_is_one_where_the_data_end() -> None:
-    for known in (True, False):
-        assert Loop(told=2, done=2).run(Loader(5, told=known), passes=1).observed["accumulation"] == 2
-        assert Loop(told=8, done=8).run(Loader(17, told=known), passes=1).observed["accumulation"] == 8
-        assert Loop(told=8, done=8, ahead=False, flushes=True).run(Loader(20, told=known), passes=1).observed["accumulation"] == 8
-
-
-def test_a_script_that_steps_too_often_is_seen_all_the_same() -> None:
-    for known in (True, False):
-        for ahead in (True, False):
-            assert Loop(told=4, done=1, ahead=ahead).run(Loader(400, told=known), passes=3, slow=True).observed["accumulation"] == 1
-            assert Loop(told=4, done=2, ahead=ahead).run(Loader(8, told=known), passes=3).observed["accumulation"] == 2
-
-
-def test_a_short_step_directly_before_an_end_that_nobody_could_foresee_is_taken_back() -> None:
-    session, recorder, optimizer = begun(8)
-    for session.counts.drawn in (8, 8, 3):
-        session.counts.backwards = session.counts.drawn
-        session.stepped(optimizer)
-    assert recorder.observed["accumulation"] == 3
-    session.ran_out()
-    assert recorder.observed["accumulation"] == 8
+@pytest.mark.parametrize("known", [True, False])
+def test_a_step_that_is_short_because_a_pass_ends_is_no_measure(known: bool) -> None:
+    """Where we end it, or where the data do; a script that steps too often is seen all the same."""
+    for told, slow in ((2, False), (4, True), (16, False)):
+        assert looped(Loader(400), told, told, passes=3, slow=slow) == told
+    assert looped(Loader(5, told=known), 2, 2, passes=1) == 2
+    assert looped(Loader(17, told=known), 8, 8, passes=1) == 8
+    assert looped(Loader(20, told=known), 8, 8, passes=1, ahead=False, flushes=True) == 8
+    for ahead in (True, False):
+        assert looped(Loader(400, told=known), 4, 1, passes=3, ahead=ahead, slow=True) == 1
+        assert looped(Loader(8, told=known), 4, 2, passes=3, ahead=ahead) == 2
 
 
 def test_each_pass_of_a_validation_is_cut_for_itself(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -306,32 +281,6 @@ def test_it_is_installed_in_a_process_that_has_its_model_already(tmp_path: Path)
     assert {use.phase for use in report.uses} >= {Phase.SETUP, Phase.TRAIN, Phase.VALIDATE, Phase.TRAIN_AGAIN, Phase.FINISH}
 
 
-def by_hand(told: int, backwards: int) -> tuple[Instrument, Recorder]:
-    """A session whose script makes no optimizer."""
-    session, recorder, optimizer = begun(told)
-    del optimizer
-    for _ in range(backwards):
-        session.backward_done()
-    return session, recorder
-
-
-def test_backward_passes_are_steps_where_no_optimizer_is_made() -> None:
-    assert by_hand(1, ENOUGH - 1)[0].steps == 0
-    session, recorder = by_hand(1, ENOUGH + 5)
-    assert session.steps == 6 and session.proven and session.forwarding and "accumulation" not in recorder.observed
-
-
-def test_an_optimizer_that_is_made_late_is_waited_for_from_then_on() -> None:
-    session, _ = by_hand(1, ENOUGH)
-    optimizer = Optimizer()
-    session.made(optimizer)
-    assert session.hand is None and session.progress.least == 0
-    session.backward_done()
-    assert session.progress.least == 0
-    session.stepped(optimizer)
-    assert session.progress.least == 1
-
-
 @pytest.mark.parametrize(("passes", "forwards"), [(4, False), (5, True)])
 def test_passes_without_a_step_are_fast_forwarded_after_some(passes: int, forwards: bool) -> None:
     """Cut after a micro-batch each, a script that counts them anew in each pass never makes a step again."""
@@ -343,22 +292,15 @@ def test_passes_without_a_step_are_fast_forwarded_after_some(passes: int, forwar
     assert session.proven and not session.trained_enough and session.forwarding is forwards
 
 
-def test_weights_of_a_later_stage_are_not_told_since_a_trial_that_fails_does_not_come_there() -> None:
-    session, recorder, _ = begun(1)
-    head, body = ({"params": [SimpleNamespace(numel=lambda size=size: size)]} for size in (10, 1000))
-    for steps, groups, told in ((0, [head], 10), (1, [head, body], 1010), (2, [{"params": [SimpleNamespace(numel=lambda: 5)]}], 1010)):
-        recorder.told.optimizer_steps, optimizer = steps, Optimizer()
-        optimizer.param_groups = groups  # type: ignore[assignment]
-        session.made(optimizer)
-        assert recorder.facts[TRAINED] == told
-
-
 def test_accumulation_without_an_optimizer_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     failed: list[BaseException] = []
     monkeypatch.setattr(Recorder, "failed", lambda _, error: failed.append(error), raising=False)
     monkeypatch.setattr(Instrument, "end", lambda *_: sys.exit(1))
+    session, _, optimizer = begun(2)
+    del optimizer
     with pytest.raises(SystemExit):
-        by_hand(2, ENOUGH)
+        for _ in range(ENOUGH):
+            session.backward_done()
     assert type(failed[0]).__name__ == NOT_EXACT and "torch.optim" in str(failed[0])
 
 

@@ -209,7 +209,6 @@ def test_a_validation_without_a_batch_is_none_and_that_is_said(tmp_path: Path) -
         ("ways crashes_at_import", {}, {Kind.CRASHED}, "no_such_package_anywhere"),
         ("ways crashes_in_validation", {}, {Kind.CRASHED}, "is invalid for input of size 192"),  # fast-forwarded to, and plainly
         ("ways skips_a_figure", {"cap": 200 * MIB}, {Kind.OUT_OF_MEMORY}, "Unable to allocate"),
-        ("by_hand", {"rung": 1}, {Kind.ALTERED}, "only a rung without accumulation can be proven"),
         ("can_not_be_accumulated", {"rung": 2, "spelled": OUTSIDE}, {Kind.ALTERED}, "is given a closure"),
         ("ways catches_oom --width 3000", {"cap": 60 * MIB}, {Kind.ALTERED, Kind.OUT_OF_MEMORY}, ""),
         ("ways dislikes_being_watched", {}, {Kind.VACUOUS}, "the fault is autofit's"),
