@@ -32,12 +32,6 @@ def test_a_pass_is_cut_where_every_rank_that_comes_to_such_has_had_enough(tmp_pa
     assert second.agree("train", "1 3", True) and first.agree("train", "1 3", True)
 
 
-def test_one_rank_alone_is_not_held_up_by_those_that_do_no_such_thing(tmp_path: Path) -> None:
-    first, second = two(tmp_path)
-    second.agree("train", "1 1", False)
-    assert first.agree("eval", "1 4", True)
-
-
 def test_of_two_ranks_that_run_at_once_each_does_as_the_other(tmp_path: Path) -> None:
     cut: dict[int, list[int]] = {0: [], 1: []}
 

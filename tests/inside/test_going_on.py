@@ -44,7 +44,6 @@ def told(place: Path, failure: Failure | None, *, status: int = 1, steps: int = 
         (("KeyError", "LookupError"), "train", False),  # later: the trial cuts its training
         (("UnboundLocalError", "NameError"), "setup", False),  # nothing was left to train: it breaks behind its loop
         (("FileNotFoundError", "OSError"), "setup", False),  # native code doesn't find what lies in the overlay
-        (("StopIteration",), "setup", False),
     ],
 )
 def test_a_script_that_fails_before_a_batch_can_not_load_what_it_saved(
@@ -66,11 +65,6 @@ def test_one_that_stepped_has_gone_on_and_all_of_it_is_that_phase(tmp_path: Path
     assert report.notes[0].startswith("goes on from /out/1.pt, which was loaded; after its steps it broke: UnboundLocalError")
 
 
-def test_a_training_that_diverges_further_on_goes_on_all_the_same(tmp_path: Path) -> None:
-    report = told(tmp_path, None, status=0, steps=3, observed={"micro_batch": 8}, loss_finite=False)
-    assert report.loss_finite is None and report.notes == ("goes on from /out/1.pt, which was loaded; its loss is not finite there",)
-
-
 def test_memory_and_death_stay_what_they_are_however_many_steps_there_were(tmp_path: Path) -> None:
     full = Failure(types=("OutOfMemoryError",), message="OutOfMemoryError: CUDA out of memory.", traceback="")
     assert told(tmp_path, full, steps=3).failure == full
@@ -79,11 +73,6 @@ def test_memory_and_death_stay_what_they_are_however_many_steps_there_were(tmp_p
     hidden = told(tmp_path, None, status=0, steps=3, observed={"micro_batch": 4}, swallowed=("OutOfMemoryError",))
     assert hidden.swallowed == ("OutOfMemoryError",), "it halves its batch: that is no other batch of its own"
     assert told(tmp_path, None, status=-11, steps=3, phase=Phase.RESUME.value).phase == Phase.RESUME
-
-
-def test_steps_of_another_batch_prove_nothing(tmp_path: Path) -> None:
-    (note,) = told(tmp_path, None, status=0, steps=3, observed={"micro_batch": 4}).notes
-    assert note.endswith("what it trained from /out/1.pt were batches of 4")
 
 
 def written(root: Path, path: str, text: str, at: float) -> None:
@@ -124,13 +113,6 @@ def test_where_there_is_none_it_is_said_why(kept: bool | None, why: str, tmp_pat
         kept_checkpoint.keep(overlay, HOW)
     with pytest.raises(going_on.Untried, match=why):
         going_on.found(orders, overlay=overlay.parent.parent / "resumed" / "overlay")
-
-
-def test_a_folder_without_what_it_must_hold_is_no_checkpoint(tmp_path: Path) -> None:
-    how = {"newest": "/**/checkpoint-[0-9]*/", "holds": ["optimizer.pt"]}
-    written(tmp_path, "/out/checkpoint-5/optimizer.pt", "5", at=1)
-    written(tmp_path, "/out/checkpoint-9/model.pt", "9", at=2)
-    assert kept_checkpoint.newest(tmp_path, how) == "/out/checkpoint-5"
 
 
 def test_what_a_run_keeps_at_once_is_all_that_its_trial_has_left_or_two(tmp_path: Path) -> None:

@@ -30,16 +30,6 @@ def test_a_memory_failure_wins_over_the_neighbours_that_only_saw_it(tmp_path: Pa
     assert judged([rank(failure=ECHO), rank(failure=OOM)], 1, orders(tmp_path)).failure == OOM
 
 
-def test_a_launchers_word_of_its_child_is_no_cause_beside_the_childs_own(tmp_path: Path) -> None:
-    launcher = Failure(
-        types=("CalledProcessError",), message="Command '['python', 'train.py']' returned non-zero exit status 1.", traceback=""
-    )
-    child = Failure(types=("AttributeError",), message="TPU", traceback="")
-    reports = [rank(failure=launcher, optimizer_steps=0), rank(failure=child, optimizer_steps=0)]
-    assert judged(reports, 1, orders(tmp_path)).failure == child
-    assert judged(reports[:1], 1, orders(tmp_path)).failure == launcher
-
-
 def test_a_process_that_was_ended_before_it_could_say_why_is_the_cause_all_the_same(tmp_path: Path) -> None:
     report = judged([rank(failure=ECHO), rank(swallowed=("RuntimeError: can't allocate memory",))], 1, orders(tmp_path))
     assert report.failure is not None and "OutOfMemoryError" in report.failure.types
@@ -65,16 +55,12 @@ def test_a_rank_that_the_kernel_killed_is_told_by_torchrun_and_is_the_cause(stat
     assert trial._signal_of_a_rank([rank(failure=OOM), *ranks], orders(tmp_path)) == 0, "it says why"
 
 
-def test_what_processes_take_beside_their_device_is_added_up(tmp_path: Path) -> None:
-    """Of two ranks, which share the machine."""
-    one = rank(phase="done", facts={HELD_AHEAD: 24, HOST_BESIDE: 3})
-    report = judged([one, one], 0, orders(tmp_path))
-    assert (report.facts[HELD_AHEAD], report.facts[HOST_BESIDE]) == (48, 6)
-
-
 def test_processes_share_a_cpus_budget_and_not_a_cards(tmp_path: Path) -> None:
-    reports = [rank(phase="done"), rank(phase="done")]
-    assert judged(reports, 0, orders(tmp_path)).uses[0].reserved_bytes == 120
+    reports = [rank(phase="done", facts={HELD_AHEAD: 24, HOST_BESIDE: 3, "samples": 8, "own_accumulation": 2})] * 2
+    report = judged(reports, 0, orders(tmp_path))
+    assert report.uses[0].reserved_bytes == 120
+    assert (report.facts[HELD_AHEAD], report.facts[HOST_BESIDE], report.facts[SAMPLES]) == (48, 6, 32), "the machine they share as well"
+    assert any("accumulates 2 micro-batches by itself" in note for note in report.notes)
     assert judged(reports, 0, orders(tmp_path, "cuda")).uses[0].reserved_bytes == 60
     assert any("2 processes train together: 16 samples" in note for note in judged(reports, 0, orders(tmp_path)).notes)
 
@@ -86,12 +72,6 @@ def test_of_a_phase_that_came_twice_the_time_with_most_counts(tmp_path: Path) ->
     report = judged([rank(phase="done", uses=uses), rank(phase="done", uses=uses)], 0, orders(tmp_path))
     assert max(use.reserved_bytes for use in report.uses) == 140
     assert {use.reserved_bytes for use in report.uses if use.phase == Phase.VALIDATE} == {80}
-
-
-def test_what_all_processes_put_into_a_step_is_added_up_with_what_the_script_accumulates_itself(tmp_path: Path) -> None:
-    one = rank(phase="done", facts={"samples": 8, "own_accumulation": 2})
-    report = judged([one, one], 0, orders(tmp_path))
-    assert report.facts[SAMPLES] == 32 and any("accumulates 2 micro-batches by itself" in note for note in report.notes)
 
 
 class Optimizer:

@@ -58,13 +58,6 @@ def test_one_that_is_told_to_leave_it_out_is_out_of_reach_once_it_has_torch(tmp_
         assert f"{sys.executable} -I" in trial._out_of_reach(pid)
 
 
-@pytest.mark.parametrize("changed", [{"PYTHONPATH": "mine"}, {"AUTOFIT_PROBE": None}])
-def test_one_whose_environment_was_set_anew_is_out_of_reach(tmp_path: Path, changed: dict[str, str | None]) -> None:
-    env = {name: value for name, value in {**told(tmp_path), **changed}.items() if value is not None}
-    with running([sys.executable, "-c", SLEEPS], env) as pid:
-        assert sys.executable in trial._out_of_reach(pid)
-
-
 def test_ranks_that_are_ended_for_one_that_failed_were_not_killed_by_anybody_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its failure may turn out to be the trial's own doing: a status of -9 would then be told as the kernel's out-of-memory killer."""
     monkeypatch.setattr(trial, "LATE_S", 0.1)

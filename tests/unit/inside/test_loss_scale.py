@@ -31,12 +31,3 @@ def test_a_first_step_is_skipped_and_leaves_no_states_but_in_a_trial(power: int)
     assert skipped and not optimizer.state
     skipped, optimizer = stepped(torch.amp.GradScaler("cpu"), power, in_trial=True)
     assert not skipped and optimizer.state
-
-
-@pytest.mark.parametrize("scaler", [None, torch.amp.GradScaler("cpu", enabled=False)])
-def test_a_training_without_a_scale_is_left_alone(scaler: torch.amp.GradScaler | None) -> None:
-    weight = torch.ones(1, requires_grad=True)
-    loss_scale.skip_nothing(scaler, [weight])
-    (weight * float("inf")).sum().backward()
-    assert weight.grad is not None and not weight.grad.isfinite()
-    assert scaler is None or scaler.get_scale() == 1.0
