@@ -10,7 +10,7 @@ from torch import nn
 
 from autofit_launcher.inside import agreement as module
 from autofit_launcher.inside import stubs
-from autofit_launcher.inside.agreement import NO, YES, Ranks
+from autofit_launcher.inside.agreement import YES, Ranks
 
 
 def two(folder: Path) -> tuple[Ranks, Ranks]:
@@ -82,12 +82,6 @@ def test_a_rank_that_has_ended_is_not_waited_for_again_and_again(tmp_path: Path,
     assert not second.all_here(2)
     first.say("end", YES)
     assert second.all_here(2)
-
-
-def test_ranks_that_a_launcher_starts_anew_find_nothing_of_those_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    Ranks(tmp_path, 0).decision("step 1", lambda: "end")
-    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
-    assert Ranks(tmp_path, 0).decision("step 1", lambda: NO) == NO
 
 
 def test_a_model_that_communicates_by_itself_is_run_by_all_ranks() -> None:

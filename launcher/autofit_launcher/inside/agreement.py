@@ -34,7 +34,7 @@ class Ranks:
 
     def __init__(self, folder: Path, rank: int) -> None:
         self._rank = rank
-        self._file = os.open(_file(folder), os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        self._file = os.open(folder / "ranks", os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         self._seen = 0
         self._said: dict[str, dict[int, str]] = {}
         self._decided: dict[str, str] = {}
@@ -183,9 +183,3 @@ class Together:
         if dist is not None and ranks is not None and ranks.all_here(dist.get_world_size()):
             with contextlib.suppress(Exception):
                 dist.barrier()
-
-
-def _file(folder: Path) -> Path:
-    """Returns the file of this group: a launcher that starts its ranks anew begins a new one."""
-    which = [os.environ.get(name, "") for name in ("MASTER_PORT", "TORCHELASTIC_RESTART_COUNT")]
-    return folder / "-".join(["ranks", *(one for one in which if one.isalnum())])

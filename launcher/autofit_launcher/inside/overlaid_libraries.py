@@ -30,8 +30,6 @@ class _Native:
     """The path's keyword."""
     writes: Literal["file", "folder", "mode", ""] = ""
     """Empty: it is read; mode: the argument behind it says, as it does to ``open``."""
-    data: bool = False
-    """Bytes are no path, but what would be read."""
     once: bool = False
     """True: it doesn't save again what it has saved before as long as nothing is really trained."""
 
@@ -60,7 +58,7 @@ _NATIVE: Mapping[str, Sequence[_Native]] = {
     "torch.jit": [_Native(name="save", at=1, key="f", writes="file"), _Native(name="load", at=0, key="f")],
     "torchvision.io.image": [_Native(name="write_file", at=0, key="filename", writes="file"), _Native(name="read_file", at=0, key="path")],
     "torchaudio": [_Native(name="save", at=0, key="uri", writes="file"), _Native(name="load", at=0, key="uri")],
-    "polars": [_Native(name=f"read_{kind}", at=0, key="source", data=True) for kind in ("csv", "parquet")],
+    "polars": [_Native(name=f"read_{kind}", at=0, key="source") for kind in ("csv", "parquet")],
     "pyarrow": [_Native(name="memory_map", at=0, key="path", writes="mode")],  # by datasets.load_from_disk, too
     "pyarrow.parquet": [
         _Native(name="write_table", at=1, key="where", writes="file"),
@@ -100,17 +98,18 @@ def _redirected(function: Callable[..., Any], overlay: Overlay, one: _Native, fo
         path = args[one.at] if len(args) > one.at else kwargs.get(one.key)
         if one.once and overlay.twin(path) and forwarding() and overlay.there(to(path)):
             return None
-        if len(args) > one.at and _is_path(args[one.at], data=one.data):
+        if len(args) > one.at and _is_path(args[one.at]):
             args = (*args[: one.at], _like(args[one.at], to), *args[one.at + 1 :])
-        elif _is_path(kwargs.get(one.key), data=one.data):
+        elif _is_path(kwargs.get(one.key)):
             kwargs[one.key] = _like(kwargs[one.key], to)
         return function(*args, **kwargs)
 
     return redirected
 
 
-def _is_path(value: Any, *, data: bool = False) -> bool:
-    return isinstance(value, str if data else (str, bytes)) or hasattr(value, "__fspath__")
+def _is_path(value: Any) -> bool:
+    """Tells whether it is one; bytes are what would be read."""
+    return isinstance(value, str) or hasattr(value, "__fspath__")
 
 
 def _like(path: Any, to: Callable[[Any], Any]) -> Any:

@@ -291,7 +291,7 @@ def judged(reports: Sequence[TrialReport], status: int, orders: Orders) -> Trial
         validation_batches=max(one.validation_batches for one in everyone) if failed is None else main.validation_batches,
         swallowed=tuple(dict.fromkeys(text for one in reports for text in one.swallowed)),
         notes=(*_notes(everyone), *_ranks(everyone, orders), *([OF_ITSELF.format(own)] if own > 1 else [])),
-        facts={**main.facts, **_samples(everyone, own), **_beside(everyone)},
+        facts={**main.facts, **_summed(everyone, own)},
     )
     if report.failure is None and status != 0:
         report = dataclasses.replace(report, failure=_exit_failure(status, orders))
@@ -370,18 +370,13 @@ def _tail(path: Path) -> str:
         return ""
 
 
-def _samples(trained: Sequence[TrialReport], own: int) -> dict[str, int]:
-    """Adds up what all processes put into an optimizer step for each micro-batch that the script was told to accumulate."""
-    each = [report.facts.get("samples") for report in trained]
-    if not each or not all(isinstance(one, int) for one in each):
-        return {}
-    return {SAMPLES: sum(one for one in each if isinstance(one, int)) * own}
-
-
-def _beside(everyone: Sequence[TrialReport]) -> dict[str, int]:
-    """Adds up what all processes take of the machine beside their device."""
+def _summed(everyone: Sequence[TrialReport], own: int) -> dict[str, int]:
+    """Adds up what all processes take of the machine beside their device, and what they put into an optimizer step for each micro-batch
+    that the script was told to accumulate."""
     sums = {name: sum(int(one.facts.get(name, 0)) for one in everyone) for name in (HELD_AHEAD, HOST_BESIDE, HOST_GROWTH)}
-    return {name: size for name, size in sums.items() if size}
+    each = [one.facts.get("samples") for one in everyone]
+    samples = sum(one for one in each if isinstance(one, int)) * own if all(isinstance(one, int) for one in each) else 0
+    return {name: size for name, size in {**sums, SAMPLES: samples}.items() if size}
 
 
 def _ranks(trained: Sequence[TrialReport], orders: Orders) -> list[str]:
