@@ -12,7 +12,6 @@ from autofit_launcher.cli.call import Answer, Call
 from autofit_launcher.common import files
 from autofit_launcher.errors import ExitCode, refusal
 from autofit_launcher.explain import explanation, known
-from autofit_launcher.explain.explanation import Explanation
 from autofit_launcher.history.runs import Reader, find, newest
 
 MOST_BYTES = 8 << 20
@@ -23,7 +22,19 @@ def explain(call: Call) -> Answer:
     name, text, run = _read(call)
     said = explanation.explain(text)
     command = "" if not said.may_fit else f"autofit resume {shlex.quote(run)}" if run else "autofit run -- YOUR COMMAND"
-    _show(call, said, name, command)
+    failed = said.memory is not False
+    rows = [
+        ("what", said.headline),
+        ("it says", f"{said.line}{f' (line {said.number} of {name})' if said.number else ''}" if said.line else ""),
+        ("where", known.table().parts[said.phase].words if failed else ""),
+        ("how much", said.figures.words),
+        ("likely" if failed else "it means", said.likely),
+        ("trainer", said.trainer),
+        *(("change", f"{number}. {change}") for number, change in enumerate(said.changes, start=1)),
+        ("autofit", command),
+        *(("unknown", sentence) for sentence in said.unknown),
+    ]
+    call.terminal.say(*(f"{label:<11}{words}" for label, words in rows if words))
     return Answer(status=ExitCode.DONE, record={**asdict(said), "source": name, "command": command})
 
 
@@ -40,20 +51,3 @@ def _read(call: Call) -> tuple[str, str, str]:
         raise refusal("its trainer has said nothing yet", "Name a log file, or another run.", where=str(folder))
     text = "\n".join(files.tail(path, most_bytes=MOST_BYTES) for path in (log.stdout, log.stderr) if path.is_file())
     return f"{log.name} of {folder}", text, str(folder)
-
-
-def _show(call: Call, said: Explanation, name: str, command: str) -> None:
-    rows = [
-        ("what", said.headline),
-        ("it says", f"{said.line}{f' (line {said.number} of {name})' if said.number else ''}" if said.line else ""),
-        ("where", known.table().parts[said.phase].words if said.memory is not False else ""),
-        ("how much", said.figures.words),
-        ("likely" if said.memory is not False else "it means", said.likely),
-        ("trainer", said.trainer),
-        *(("change" if number == 1 else "", f"{number}. {change}") for number, change in enumerate(said.changes, start=1)),
-        ("autofit", command),
-        *(("unknown" if number == 0 else "", sentence) for number, sentence in enumerate(said.unknown)),
-    ]
-    for label, words in rows:
-        if words:
-            call.terminal.say(f"{label:<11}{words}")

@@ -27,6 +27,8 @@ class Known(BaseModel):
     """The change that helps first, whichever trainer it is."""
     changes: tuple[str, ...] = ()
     last: str = ""
+    unknown: str = ""
+    """A sentence on what the log leaves open."""
     terms: Mapping[str, str] = {}
     """A trainer's own words for each change."""
 

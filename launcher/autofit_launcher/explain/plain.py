@@ -28,13 +28,6 @@ _FRAMES = (
     re.compile(r"^(?P<file>[/~.][^\s\"]*\.py)(?P<line>) in (?P<name>[\w<>]+)\("),  # IPython 7
     re.compile(r"^(?:Cell |Input )?(?P<file>(?:In ?\[\d+\]|<ipython-input-[\w-]+>))(?:, line (?P<line>\d+))?(?: in (?P<name>[\w<>]+))?"),
 )
-_JOINED = re.compile(r'(?<=\S) +(?=File "[^"]+", line \d+, in |[\w.]+(?:[Ee]rror|Exception)(?:: |$))')
-"""The ends of lines in a traceback that somebody pasted as one line."""
-_PARTED = re.compile(
-    r"(?P<card>(?:CUDA|HIP)[\s>]+)?" + r"[\s>]*".join("outofmemory")
-    + r'|File "[^"]{1,300}"' + r"\n?".join(", line ") + r"[\d\n]{1,7}" + r"\n?".join(", in ")
-)  # fmt: skip
-"""The words by which it is known, and a frame, wherever a terminal broke them."""
 SOURCE = re.compile(r"^\s+\d+\s|^\s*(?:(?:-+>|❱)\s*\d+\s|\^|~|\.\.\.)")
 """Lines of source around a frame of IPython's or rich's."""
 
@@ -42,21 +35,8 @@ SOURCE = re.compile(r"^\s+\d+\s|^\s*(?:(?:-+>|❱)\s*\d+\s|\^|~|\.\.\.)")
 def plain(text: str) -> list[str]:
     """Cleans the lines of a text: without colours, prefixes and boxes, each frame of a traceback as Python itself prints it."""
     lines = [line for line in dedent(_CONTROLS.sub("", text[-_MOST:]).translate(_TYPED)).splitlines() if line][-_MOST_LINES:]
-    first = re.match(r" *(\d{1,9})\b", lines[0]) if lines else None
-    if first and all(re.match(rf" *{number}\b", line) for number, line in enumerate(lines, int(first[1]))):  # of an editor, or cat -n
-        lines = [re.sub(r"^ *\d+[:|\t ]{0,2}", "", line) for line in lines]
     pieces = (line[at : at + _LONGEST] for line in lines for at in range(0, len(line), _LONGEST))
-    bare = "\n".join(map(_bare, pieces))
-    indented = re.search(r"^[ \t]+(?=Traceback \(most recent)", bare, re.MULTILINE)
-    bare = re.sub(rf"^{indented[0]}", "", bare, flags=re.MULTILINE) if indented else bare
-    return [line for whole in _PARTED.sub(_whole, bare).splitlines() for line in _framed(whole).splitlines()]
-
-
-def _whole(parted: re.Match[str]) -> str:
-    if parted[0].startswith("File"):
-        return parted[0].replace("\n", "")
-    card = (parted["card"] or "").rstrip(" \n>")
-    return f"{card} out of memory".lstrip() + "\n" * parted[0].count("\n")
+    return [_framed(_bare(piece)) for piece in pieces]
 
 
 def _bare(line: str) -> str:
@@ -68,6 +48,6 @@ def _bare(line: str) -> str:
 def _framed(bare: str) -> str:
     found = next((match for pattern in _FRAMES if (match := pattern.search(bare.strip()))), None)
     if found is None:
-        return _JOINED.sub("\n", bare) if 'File "' in bare else bare
+        return bare
     name = (found["name"] or "<module>").rpartition(".")[2]
     return f'  File "{found["file"]}", line {found["line"] or 0}, in {name}'

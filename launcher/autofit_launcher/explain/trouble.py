@@ -7,14 +7,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 
-from autofit_launcher.adapter import log_line, progress
-from autofit_launcher.adapter.progress import Progress
+from autofit_launcher.adapter import progress
 from autofit_launcher.common import files
-from autofit_launcher.common.memory_failures import MemoryFailure, asked_bytes, maybe_memory, memory_failure, memory_failures, spoken
+from autofit_launcher.common.memory_failures import MemoryFailure, asked_bytes, maybe_memory, memory_failure, spoken
 from autofit_launcher.common.report import Phase
 from autofit_launcher.common.sizes import GIB, MIB, UNITS, format_size
-from autofit_launcher.explain import known
-from autofit_launcher.explain.known import table
+from autofit_launcher.explain.known import match, table
 from autofit_launcher.explain.plain import SOURCE
 from autofit_launcher.full_run.cause import FRAME, from_error, last_chain, phase_of
 
@@ -26,12 +24,13 @@ _FIGURES = {
     "allocated": rf"{_SIZE}(?:is)?(?:already)?allocated|allocated:{_SIZE}",
     "reserved": rf"{_SIZE}reservedintotal",
     "unallocated": rf"{_SIZE}(?:is)?reserved(?:byPyTorch)?butunallocated|{_SIZE}cached",  # "cached" up to PyTorch 1.3
-    "allowed": rf"{_SIZE}allowed|maxallowed:{_SIZE}",
     "ours": rf"thisprocesshas{_SIZE}|{_SIZE}inusebythisprocess",
 }
 """Words beside each figure, in a message without white space and quotes: people and terminals break it anywhere."""
 _OTHERS = re.compile(rf"process\d+has{_SIZE}", re.IGNORECASE)
 _UNITS = {unit.lower(): size for unit, size in UNITS.items()}
+LAST_LINES = 200
+"""Lines that are read of what was printed before a failure: the rest is long past."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -45,36 +44,27 @@ class CardFigures:
     """Bytes of PyTorch's live tensors."""
     reserved: int | None = None
     """Bytes held by PyTorch's allocator, in use or not."""
-    allowed: int | None = None
-    """A limit that the program set for itself."""
     ours: int | None = None
     """Bytes held by the process in all, its CUDA context and libraries included."""
     others: int | None = None
     """Bytes held by other processes, where the message names them, or as the rest of the card."""
 
     @property
-    def idle(self) -> int | None:
+    def idle(self) -> int:
         """Bytes reserved and not in use."""
-        return self.reserved - self.allocated if self.reserved is not None and self.allocated is not None else None
-
-    @property
-    def contradict(self) -> bool:
-        """True: over a quarter more was free than was asked for, and the program had set itself no limit."""
-        return bool(self.asked and self.free and self.allowed is None and self.free > self.asked * 5 // 4)
+        return self.reserved - self.allocated if self.reserved is not None and self.allocated is not None else 0
 
     @property
     def words(self) -> str:
         """The figures for people."""
-        others = self.others if self.others and self.others >= 256 * MIB else None  # a few MiB of a card are always somebody's
         named = (
             ("asked for {}", self.asked),
             ("{} free", self.free),
             ("{} in all", self.total),
-            ("{} allowed", self.allowed),
             ("{} in live tensors", self.allocated),
             ("{} held by PyTorch", self.reserved),
             ("{} held by this process", self.ours),
-            ("{} by others, or CUDA's own" if self.ours is None else "{} by others", others),
+            ("{} by others" if self.ours else "{} by others, or CUDA's own", self.others or None),
         )
         return ", ".join(words.format(format_size(size)) for words, size in named if size is not None)
 
@@ -83,8 +73,7 @@ def figures_in(message: str) -> CardFigures:
     text = re.sub(r"[\s>*`|]+", "", message)
     found = {name: _bytes(match) for name, pattern in _FIGURES.items() if (match := re.search(pattern, text, re.IGNORECASE))}
     told = {name: size for name, size in found.items() if size < 2**50}  # drivers say 2**34 GiB where they don't know
-    asked = told.pop("asked", None) or asked_bytes(message)
-    unallocated = told.pop("unallocated", None)
+    asked, unallocated = told.pop("asked", None) or asked_bytes(message), told.pop("unallocated", None)
     if unallocated is not None and "allocated" in told:
         told.setdefault("reserved", told["allocated"] + unallocated)
     named = sorted(map(_bytes, _OTHERS.finditer(text)))
@@ -111,8 +100,6 @@ class LogFailure:
     chain: str = ""
     """The traceback that it stands in; the whole log if there is none."""
     figures: CardFigures = field(default_factory=CardFigures)
-    went_on: bool = False
-    """The program got over it."""
 
 
 def find(lines: list[str]) -> LogFailure:
@@ -124,16 +111,13 @@ def find(lines: list[str]) -> LogFailure:
     if failure is None and chain != text and not _last(kinds["other"].signs, words):  # its last traceback was cut
         chain, words = text, _spoken(lines)
         failure = _failure(words)
-    if failure is None:
-        words = _unwrapped(words)
-        failure = _failure(words)
-    of_host = failure is None or failure.source in ("host", "workers")
-    if of_host and (killer := _last(kinds["killer"].signs, lines)):
-        return LogFailure(kind="killer", line=killer, chain=chain)
-    if of_host and (foreign := _last("|".join(one.signs for one in table().errors if one.on_card), words)):
-        return LogFailure(kind="foreign", line=foreign, chain=chain)
+    if failure is None or failure.source in ("host", "workers"):
+        on_card = "|".join(one.signs for one in table().errors if one.on_card)
+        for kind, signs, said in (("killer", kinds["killer"].signs, lines), ("foreign", on_card, words)):
+            if line := _last(signs, said):
+                return LogFailure(kind=kind, line=line, chain=chain)
     if failure is not None:
-        return _of_memory(failure, words, chain, went_on=_went_on(text, failure.line))
+        return _of_memory(failure, words, chain)
     for kind in ("killed", "workers"):
         if line := _last(kinds[kind].signs, lines):
             return LogFailure(kind=kind, line=line, chain=chain)
@@ -147,38 +131,20 @@ def _spoken(lines: list[str]) -> list[str]:
     return [line for line in kept if not re.search(advice, line) or "Tried to allocate" in line]
 
 
-def _pairs(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
-    """Lines that a terminal or a mail may have made of one, the last first."""
-    for at in range(len(lines) - 2, max(-1, len(lines) - LAST_LINES), -1):
-        for between in (" ", ""):
-            if len(joined := f"{lines[at].strip()}{between}{lines[at + 1].strip()}") < 400:
-                yield at, joined
-
-
-def _unwrapped(spoken: list[str]) -> list[str]:
-    """Joins the last two lines that speak of a failure only together."""
-    found = ([*spoken[:at], joined, *spoken[at + 2 :]] for at, joined in _pairs(spoken) if _failure([joined]) is not None)
-    return next(found, spoken)
-
-
 def _failure(spoken: Sequence[str]) -> MemoryFailure | None:
-    """The last one; of the allocator's rather one that tells a size than what somebody said of it."""
-    last = memory_failure("\n".join(spoken), last=True)
-    if last is None:
-        cut = next((line.strip() for line in reversed(spoken) if re.search(table().kinds["allocator"].signs, line)), "")
-        return MemoryFailure(source="allocator", line=cut, asked_bytes=None) if cut else None
-    after = "\n".join(spoken).rpartition(last.line)[2]
-    if last.source != "allocator" or last.asked_bytes or re.search(table().kinds["allocator"].signs, after):
+    """The last one, else the last line that holds what the allocator says behind its first words."""
+    if (last := memory_failure("\n".join(spoken), last=True)) is not None:
         return last
-    return next((one for one in reversed(memory_failures(spoken)) if one.source == "allocator" and one.asked_bytes), last)
+    cut = _last(table().kinds["allocator"].signs, spoken)
+    return MemoryFailure(source="allocator", line=cut, asked_bytes=None) if cut else None
 
 
-def _of_memory(failure: MemoryFailure, spoken: Sequence[str], chain: str, *, went_on: bool) -> LogFailure:
+def _of_memory(failure: MemoryFailure, spoken: Sequence[str], chain: str) -> LogFailure:
     at = next(number for number, line in enumerate(spoken) if line.strip().startswith(failure.line[:400]))
     below = takewhile(lambda line: not re.search(r"Traceback|Error: |(CUDA|HIP) out of memory", line), spoken[at + 1 : at + 25])
     figures = figures_in(" ".join([spoken[at], *below]))
     kind = _kind(failure, figures, chain, around=" ".join(spoken[max(0, at - 3) : at + 6]))
-    return LogFailure(kind=kind, line=spoken[at].strip(), chain=chain, figures=figures, went_on=went_on)
+    return LogFailure(kind=kind, line=spoken[at].strip(), chain=chain, figures=figures)
 
 
 def _kind(failure: MemoryFailure, figures: CardFigures, chain: str, *, around: str) -> str:
@@ -189,26 +155,18 @@ def _kind(failure: MemoryFailure, figures: CardFigures, chain: str, *, around: s
 
 
 def _of_allocator(figures: CardFigures) -> str:
-    held, total = figures.reserved, figures.total
-    if held is not None and total is not None and held > total:
+    asked, total, held = figures.asked or 0, figures.total or 0, figures.reserved or 0
+    if total and held > total:
         return "spilled"
-    asked, idle = figures.asked, figures.idle
     # A rest is also what isn't told of this process; outside PyTorch's allocator it mostly holds less than that (context, libraries).
-    least = max(GIB, (total or 0) // (2 if figures.ours is None else 4))
-    if figures.others is not None and total and figures.others >= least and (figures.free or 0) < (asked or GIB):
+    least = max(GIB, total // (2 if figures.ours is None else 4))
+    if total and (figures.others or 0) >= least and (figures.free or 0) < (asked or GIB):
         return "neighbours"
-    if asked is not None and asked >= max(8 * GIB, (total or 32 * GIB) // 2):  # no sum of many, and little that a smaller batch cures
+    if asked >= max(8 * GIB, (total or 32 * GIB) // 2):  # no sum of many, and little that a smaller batch cures
         return "giant"
-    if asked is not None and idle is not None and held and idle >= max(asked, held // 10, 32 * MIB):
+    if asked and held and figures.idle >= max(asked, held // 10, 32 * MIB):
         return "fragmentation"
     return "allocator"
-
-
-def _went_on(text: str, line: str) -> bool:
-    """Tells whether the log speaks of training after the line, without an error."""
-    _, found, after = text.rpartition(line[:400])
-    told = sum(log_line.read(one, Progress()).progress != Progress() for one in after.splitlines()[1:LAST_LINES])
-    return bool(found) and "Traceback" not in text and told > 1
 
 
 def _of_another_kind(chain: str, spoken: Sequence[str]) -> LogFailure:
@@ -216,27 +174,17 @@ def _of_another_kind(chain: str, spoken: Sequence[str]) -> LogFailure:
         return LogFailure(kind="other", line=unwritten, chain=chain)
     if doubtful := maybe_memory("\n".join(spoken)):
         return LogFailure(kind="maybe", line=doubtful, chain=chain)
-    kinds = table().kinds
+    signs = table().kinds["other"].signs
     error = from_error(chain)[0].strip() if 'File "' in chain else ""
-    if not re.search(kinds["other"].signs, error):
-        found = (line for line in reversed(spoken) if re.search(kinds["other"].signs, line) or known.match(table().errors, line))
+    if not re.search(signs, error):
+        found = (line for line in reversed(spoken) if re.search(signs, line) or match(table().errors, line))
         error = next(found, error).strip()
-    rows = list(re.finditer(kinds["spilled"].signs, "\n".join(spoken), re.MULTILINE))
-    if not error and rows and (card := re.search(r"CUDA:\d+ \([^()]*, (\d+)MiB\)", "\n".join(spoken))):
-        figures = CardFigures(total=int(card[1]) * MIB, reserved=int(float(rows[-1]["held"]) * 10**9))
-        if _of_allocator(figures) == "spilled":
-            return LogFailure(kind="spilled", line=rows[-1][0].strip(), chain=chain, figures=figures)
     return LogFailure(kind="other" if error else "nothing", line=error, chain=chain)
 
 
 def _last(pattern: str, lines: Sequence[str]) -> str:
-    """The last line that holds it, or two that were one."""
-    said = (*reversed(lines), *(joined for _, joined in _pairs(lines)))
-    return next((line.strip() for line in said if re.search(pattern, line.strip())), "")
-
-
-LAST_LINES = 200
-"""Lines that are read of what was printed before a failure: the rest is long past."""
+    """The last line that holds it."""
+    return next((line.strip() for line in reversed(lines) if re.search(pattern, line.strip())), "")
 
 
 def part_of(chain: str, before: Sequence[str]) -> str:
@@ -255,25 +203,20 @@ def part_of(chain: str, before: Sequence[str]) -> str:
 
 
 def _places(chain: str) -> Iterator[str]:
-    """Yields each frame of a traceback and its source line; of a traceback that was cut to its last source line, that line."""
+    """Yields each frame of a traceback and its source line."""
     lines = chain.splitlines()
-    cut = FRAME.search(chain) is None
-    for number, line in enumerate(lines):
+    for line, after in zip(lines, [*lines[1:], ""], strict=True):
         if match := FRAME.search(line):
             yield f"{match[1]} in {match[2]}"
-            if number + 1 < len(lines) and not FRAME.search(lines[number + 1]):
-                yield f": {lines[number + 1].strip()}"
-        elif cut and line[:1].isspace():
-            yield f": {line.strip()}"
+            if after and not FRAME.search(after):
+                yield f": {after.strip()}"
 
 
 def _by_progress(before: Sequence[str]) -> str:
-    part, known = "", Progress()
+    part = ""
     for line in before[-LAST_LINES:]:
         if re.search(table().parts["validation"].signs, line):
             part = "training" if "100%" in line else "validation"
         elif (said := progress.read(line)) is not None:
-            known = known.then(said)
-            trains = known.step is not None or known.loss is not None
-            part = "validation" if known.phase == progress.VALIDATE else "training" if trains else part
+            part = "validation" if said.phase == progress.VALIDATE else "training" if said.step is not None or said.loss is not None else part
     return part
