@@ -36,7 +36,7 @@ COMMAND_LINE = "command line"
 class Fault:
     """One thing that is wrong with the input: where it stands, what was found, what would work.
 
-    ``key`` is the full dotted key (or empty where no key is to blame), ``where`` the file or "command line".
+    ``key``: the full dotted key, or empty; ``where``: the file or "command line".
     """
 
     key: str
@@ -46,7 +46,8 @@ class Fault:
 
     def __str__(self) -> str:
         place = ": ".join(part for part in (self.where, self.key) if part)
-        return f"{place}: {self.found}. {self.cure}" if place else f"{self.found}. {self.cure}"
+        end = " " if self.found.endswith((".", "!", "?", ":")) else ". "  # none is glued to a path that it would be copied with
+        return (f"{place}: " if place else "") + self.found + (f"{end}{self.cure}" if self.cure else "")
 
 
 class AutofitError(Exception):

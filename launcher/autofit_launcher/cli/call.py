@@ -87,10 +87,6 @@ class Verb:
     """Flags that only this verb has, with a word for its value behind one that has any, and what they do."""
     more: str = ""
     """More text for its own page of help."""
-    examples: tuple[str, ...] = ()
-    """Whole command lines."""
-    keys: str = ""
-    """Prefix of the keys that it takes, if it takes no recipe."""
 
     @property
     def name(self) -> str:

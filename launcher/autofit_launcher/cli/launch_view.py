@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from rich.console import Console
 from rich.text import Text
 
-from autofit_launcher.cli.say import command, say, table
+from autofit_launcher.cli.say import say, shown, table
 from autofit_launcher.common.memory_failures import OF_MACHINE
 from autofit_launcher.common.report import DRAWN_BATCH, Phase
-from autofit_launcher.common.sizes import GIB, MIB, format_duration, format_size
+from autofit_launcher.common.sizes import MIB, format_duration, format_size
 from autofit_launcher.engine.launch import Launch, Screen, above_trial, least_need
 from autofit_launcher.full_run.cause import Ended
 from autofit_launcher.history.records import RunRecord, Status
@@ -20,11 +19,9 @@ from autofit_launcher.history.runs import how_to_go_on
 from autofit_launcher.ladder import rungs
 from autofit_launcher.ladder.rungs import CHECKPOINTING, Rung
 from autofit_launcher.ladder.same_training import SameTraining
-from autofit_launcher.ladder.verdict import Kind, Verdict
+from autofit_launcher.ladder.verdict import Kind
 from autofit_launcher.machine import devices
-from autofit_launcher.machine.devices import Budget
 from autofit_launcher.page import page
-from autofit_launcher.paths import typed
 from autofit_launcher.trial.job import Job
 from autofit_launcher.trial.trial import Trial
 
@@ -41,30 +38,30 @@ class Display(Screen):
 
     def planned(self, job: Job) -> None:
         recipe, budget, rungs = job.recipe, job.budget, len(job.ladder.rungs)
-        self._labelled(recipe.name, recipe.summary, label_style="bold")
-        self._labelled("asked", str(job.ladder.asked))
+        room = devices.words(budget.budget_bytes, budget.headroom, kind=budget.kind)
+        self._line(recipe.name, recipe.summary)
+        self._line("asked", str(job.ladder.asked))
         if job.adapter.python:
-            self._labelled("python", job.adapter.python)
-        self._labelled("device", str(budget))
-        self._labelled("fits", _what_fits(budget))
-        self._labelled("ladder", f"{rungs} rung{'s' if rungs > 1 else ''}; {_batch_of(job)}")
-        self._labelled("record", str(job.folder.path))
+            self._line("python", job.adapter.python)
+        self._line("device", str(budget))
+        self._line("fits", f"what needs {format_size(budget.cap_bytes)} at most: {room} of the budget stay free")
+        self._line("ladder", f"{rungs} rung{'s' if rungs > 1 else ''}; {_batch_of(job)}")
+        self._line("record", str(job.folder.path))
         for note in (*job.budget.notes, *job.adapter.notes()):
-            self._labelled("note", note, label_style="yellow")
+            self._line("note", note, "yellow")
 
     def trial_ended(self, trial: Trial) -> None:
+        """Shows a trial in a line, and what it had to remark."""
         verdict = trial.verdict
-        line = Text.assemble(
-            f"  rung {trial.rung.index:>3}  ",
-            (f"{verdict.kind.value:<14}", _colour(verdict)),
-            f" {page.size(verdict.peak_bytes):>9}  {trial.seconds:5.1f} s  ",
-            _room(trial) if verdict.fits else verdict.why,
-        )
-        self.say(line, "")
+        where = "" if verdict.phase == Phase.DONE else f" in {verdict.phase}"
+        took = "kept" if trial.kept else f"{trial.seconds:.1f} s"
+        told = (f"{verdict.kind.value}{where}", _COLOURS.get(verdict.kind, "magenta"))
+        why = f": {verdict.why}" if verdict.why and not verdict.fits else ""
+        self.say(Text.assemble(f"  rung {trial.rung.index} ({trial.rung})  ", told, f"  {page.size(verdict.peak_bytes)}  {took}{why}"), "")
         for note in trial.report.notes:
             if note not in self._said:
                 self._said.add(note)
-                self.say(f"            {note}", "dim")
+                self.say(f"    {note}", "dim")
         if not verdict.fits and not verdict.lower_rung_may_help and verdict.kind is not Kind.CARD_TAKEN:
             self.say("the trainer's output:", "bold")
             self.say(verdict.evidence.strip()[-4000:] or "(it said nothing)", "")
@@ -72,34 +69,33 @@ class Display(Screen):
 
     def proven(self, rung: Rung, same: SameTraining, refused: str) -> None:
         """Shows in one line what the rung's twins showed; nothing if no proof was needed."""
-        if not refused and not same.unproven and not same.layouts:
-            return
         if refused:
-            refused = f"rung {rung.index} is not the asked training: {refused}. Rungs with more accumulation than asked"
             accepts = "--allow-difference (ladder.keep_update=false in a recipe) launches one with that difference"
-            self.say(f"{refused} are left out; {accepts}", "red")
-        elif not same.unproven or same.counted:
-            apart = f"{same.apart or 0:.0e} apart (rounding: the same)"
-            steps = "; its steps are counted in the run" if same.counted else ", and so are its steps"
-            self.say(f"the same training: its updates are {apart}; schedule and samples are the same{steps}", "green")
-        else:
+            self.say(f"rung {rung.index} is not the asked training: {refused}. Rungs with more accumulation are left out; {accepts}", "red")
+        elif same.unproven and not same.counted:
             lead = "except" if all(line.startswith("differs") for line in same.unproven) else "as far as it is proven; not proven:"
             parts = "; ".join(f"{names}: {line}" for line, names in same.unproven.items())
             self.say(f"the same training, {lead} {parts}")
+        elif same.layouts:
+            steps = "; its steps are counted in the run" if same.counted else ", and so are its steps"
+            apart = f"{same.apart or 0:.0e} apart (rounding: the same)"
+            self.say(f"the same training: its updates are {apart}; schedule and samples are the same{steps}", "green")
         for note in same.notes:
             self.say(f"  {note}", "dim")
 
     def fitted(self, fit: Launch) -> None:
-        """Shows the ladder as far as it was walked, and what was given up."""
+        """Shows trials that were made by an earlier launch, and what was given up."""
         job, chosen = fit.job, fit.chosen
-        table(self._console, [_row(trial) for trial in fit.trials], left=("verdict",), title=f"{job.recipe.name} on {job.budget}")
+        for trial in fit.trials:
+            if trial.kept:
+                self.trial_ended(trial)
         if chosen is None:
             self._no_fit(fit)
             return
         given_up = job.ladder.given_up(chosen.rung)
-        less = (f"{name} {rungs.value(used)} instead of {rungs.value(asked)}" for name, (asked, used) in given_up.items())
+        less = ", ".join(f"{name} {rungs.value(used)} instead of {rungs.value(asked)}" for name, (asked, used) in given_up.items())
         asked = job.ladder.effective_batch
-        self.say(_given_up(", ".join(less), _batch_words(chosen, asked), fit.same), "")
+        self.say(_given_up(less, _batch_words(chosen, asked), fit.same), "")
         if chosen.rung.effective_batch != asked:
             self.say(_learning_rate(asked, chosen.effective_batch))
 
@@ -125,8 +121,7 @@ class Display(Screen):
 
     def launched(self, native: str) -> None:
         self.say("the same without autofit:", "")
-        command(self._console, native, before="  ")
-        self._console.print()
+        self._console.print(shown(native, style="cyan"), soft_wrap=True)  # one line, which the terminal itself breaks and copies whole
 
     def finished(self, fit: Launch) -> None:
         """Shows how the full run has ended, and what can be done where it failed; what interrupted a launch tells of that itself."""
@@ -155,8 +150,8 @@ class Display(Screen):
         if outcome.evidence:
             text = f"{outcome.evidence}: a traceback is among its last words, and its exit status is 0 all the same"
             self._line("error", text, "yellow")
-        for name, value in _flat(fit.results):
-            self._line(name, value)
+        for name, value in fit.results.items():
+            self._line(name, str(value))
 
     def _steps(self, fit: Launch, made: int | None) -> None:
         """Shows the run's optimizer steps against those due; tells of a run that ended at a rung that isn't proven the same training."""
@@ -174,15 +169,13 @@ class Display(Screen):
 
     def _going_on(self, fit: Launch) -> None:
         """Shows what a failed run has left, and how to go on from there."""
-        path = fit.job.folder.path
         if fit.attempts[-1].left:
             self.say(f"checkpoint left: {fit.attempts[-1].left[0]}", "")
-            command(self._console, typed("resume", path), before="to go on from it: ")
         elif fit.job.adapter.asked.keeps is None:
             known = "autofit knows no checkpoint to go on from (trainer.args.resume says how this script does)"
             self.say(f"{known}; what the script itself has saved is where it put it", "")
-        else:
-            self.say(how_to_go_on(path), "")
+            return
+        self.say(how_to_go_on(fit.job.folder.path), "")
 
     def _memory(self, fit: Launch, outcome: RunRecord) -> None:
         """Shows the run's memory beside its trial's, and what it lost to memory on the way."""
@@ -200,45 +193,12 @@ class Display(Screen):
         for line in outcome.lost_to_memory:
             self.say(f"lost to memory, and the trainer went on: {line}")
 
-    def _labelled(self, label: str, said: str, *, label_style: str = "dim") -> None:
-        """Prints a label, and a paragraph beside it."""
-        width = max(8, len(label) + 2)
-        self.say(Text.assemble((f"{label:<{width}}", label_style), said), "")
-
     def say(self, words: str | Text, style: str = "yellow") -> None:
         say(self._console, words, style=style)
 
     def _line(self, label: str, said: str, style: str = "") -> None:
-        """Prints a line of how a run has ended."""
-        self.say(f"  {label:<28} {said}", style)
-
-
-def _colour(verdict: Verdict) -> str:
-    return _COLOURS.get(verdict.kind, "magenta")
-
-
-def _row(trial: Trial) -> dict[str, Text]:
-    """A trial's row of the table, bold if it fits."""
-    rung, verdict = trial.rung, trial.verdict
-    cells = {"rung": str(rung.index), **{name: rungs.value(value) for name, value in rung.values.items()}, "accum": str(rung.accumulation)}
-    cells |= {"peak": page.size(verdict.peak_bytes), "trial": "kept" if trial.kept else f"{trial.seconds:.1f} s"}
-    where = "" if verdict.phase == Phase.DONE else f" in {verdict.phase}"
-    bold = "bold" if verdict.fits else ""
-    told = Text.assemble((verdict.kind.value, _colour(verdict)), where, style=bold)
-    return {name: Text(cell, style=bold) for name, cell in cells.items()} | {"verdict": told}
-
-
-def _what_fits(budget: Budget) -> str:
-    """The cap, and how much memory a trial really gets, in words."""
-    room = devices.words(budget.budget_bytes, budget.headroom, kind=budget.kind)
-    measured = "; a trial may take more, to be measured" if budget.ceiling_bytes > budget.cap_bytes else ""
-    return f"what needs {format_size(budget.cap_bytes)} at most: {room} of the budget stay free{measured}"
-
-
-def _room(trial: Trial) -> str:
-    """Tells in words how close to the cap a trial that fits came."""
-    cap, peak = trial.report.cap_bytes, trial.verdict.peak_bytes
-    return f"{format_size(cap - peak)} below the cap of {format_size(cap)}" if peak else ""
+        """Prints a label, and a paragraph beside it."""
+        self.say(f"{label:<{max(8, len(label) + 2)}}{said}", style)
 
 
 def _batch_of(job: Job) -> str:
@@ -248,10 +208,9 @@ def _batch_of(job: Job) -> str:
         return "the batch is the command's own"
     if job.adapter.asked.unseen_step:
         return "the effective batch stays the script's own on all of them: the first step that is seen shows it"
-    processes = f" ({ranks} processes)" if (ranks := job.ladder.asked.world_size) > 1 else ""
     if last == effective:
-        return f"the effective batch stays {effective}{processes} on all of them"
-    return f"the effective batch goes down with the micro-batch, from {effective}{processes} to {last} at the last: accepted"
+        return f"the effective batch stays {effective} on all of them"
+    return f"the effective batch goes down with the micro-batch, from {effective} to {last} at the last: accepted"
 
 
 def _batch_words(trial: Trial, asked: int) -> str:
@@ -269,38 +228,25 @@ def _batch_words(trial: Trial, asked: int) -> str:
 
 def _given_up(text: str, batch: str, same: SameTraining | None) -> str:
     """Tells what the rung gives up; that it gives up nothing, or is as asked, it tells only where that is proven."""
-    if same is None or not same.unproven:
-        return f"given up: {text or 'nothing'} ({batch})"
-    if same.counted:
-        return f"given up: {text or 'nothing'} ({batch}; the same training, whose steps the run counts)"
-    short = "; ".join(same.unproven)
-    unsaid = batch.removesuffix(", as asked")
-    return f"given up: {f'{text} ' if text else ''}({unsaid}; not proven the same training: {short})"
+    if same is not None and same.unproven and not same.counted:
+        unsaid = batch.removesuffix(", as asked")
+        return f"given up: {f'{text} ' if text else ''}({unsaid}; not proven the same training: {'; '.join(same.unproven)})"
+    counted = "; the same training, whose steps the run counts" if same is not None and same.counted else ""
+    return f"given up: {text or 'nothing'} ({batch}{counted})"
+
+
+_HOW = {
+    Ended.DIVERGED: "has diverged: its loss was not finite", Ended.STALLED: "stood still and was ended",
+    Ended.UNWRITABLE: "failed since it could not write",
+}  # fmt: skip
 
 
 def _failure(outcome: RunRecord) -> str:
     """Tells in a sentence how a full run failed. The exit status says something only where the run ended by itself."""
-    evidence = f": {outcome.evidence}" if outcome.evidence else ""
-    if outcome.ended == Ended.DIVERGED and outcome.returncode == 0:
-        return f"the full run came to its end, but is not done: it has diverged{evidence}"
-    how = {
-        Ended.DIVERGED: "diverged (its loss was not finite) and was ended", Ended.STALLED: "stood still and was ended",
-        Ended.UNWRITABLE: "failed since it could not write",
-    }  # fmt: skip
-    if outcome.ended in how:
-        return f"the full run {how[Ended(outcome.ended)]}{evidence}"
-    reason = f": {outcome.memory_failure['line']}" if outcome.memory_failure else ""
-    if outcome.returncode < 0:
-        return f"the full run was ended by {signal.Signals(-outcome.returncode).name}{reason}"
-    return f"the full run failed with exit status {outcome.returncode}{reason}"
-
-
-def _flat(results: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    for name, value in results.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value)
-        else:
-            yield name, str(value)
+    by = f"was ended by {signal.Signals(-outcome.returncode).name}" if outcome.returncode < 0 else ""
+    how = _HOW.get(Ended(outcome.ended), by or f"failed with exit status {outcome.returncode}")
+    line = outcome.memory_failure["line"] if outcome.memory_failure else outcome.evidence
+    return f"the full run {how}{f': {line}' if line else ''}"
 
 
 def _why(fit: Launch) -> str:
@@ -339,10 +285,9 @@ def _more_memory(fit: Launch) -> str:
     if not need.measured and need.needed_bytes <= budget.cap_bytes:
         return f"more memory: how much rung {rung.index} ({rung}) needs was not seen: {verdict.why}"
     needed = devices.budget_for(need.needed_bytes, budget.headroom, kind=budget.kind)
-    rounded = f"{-(-needed // MIB)}MiB" if needed < GIB else f"{-(-needed * 10 // GIB) / 10:g}GiB"
     least = "" if need.measured else "at least "
     needs = f"rung {rung.index} ({rung}) needs {least}{format_size(need.needed_bytes)} in phase {verdict.phase}"
-    return f"{least}device.memory={rounded}: {needs}"
+    return f"{least}device.memory={-(-needed // MIB)}MiB: {needs}"
 
 
 def _stopped(fit: Launch) -> str:
@@ -352,17 +297,12 @@ def _stopped(fit: Launch) -> str:
         return f"Stopped: others hold the card{f' ({last.why})' if last else ''}. Wait until it is free, or set device.share=true."
     if last.kind is not Kind.VACUOUS:
         return f"Stopped: the trainer {last.kind} in a trial, which no lower rung would cure."
-    return (
-        f"Stopped: the trial proved nothing, which no lower rung would cure ({last.why}). If the command trains and validates by "
-        f"itself, that is a fault of autofit's, not of the script: please report it, with {fit.job.folder.path}."
-    )
+    ours = f"If the command trains and validates by itself, that is a fault of autofit's: please report it, with {fit.job.folder.path}."
+    return f"Stopped: the trial proved nothing, which no lower rung would cure ({last.why}). {ours}"
 
 
 def _learning_rate(asked: int, used: int) -> str:
     """The sentence on what another effective batch means for training."""
     less = asked / used
-    return (
-        f"The effective batch is {used} instead of {asked}: an epoch has {less:g} times the optimizer steps, so "
-        f"that what is counted in steps (warm-up, schedules) ends {less:g} times as early, and the learning rate was chosen for another "
-        f"batch; as a rule divide it by {less:g} for SGD, by {less**0.5:.2g} for Adam. Nothing of that is done for you."
-    )
+    rule = f"as a rule divide it by {less:g} for SGD, by {less**0.5:.2g} for Adam. Nothing of that is done for you"
+    return f"The effective batch is {used} instead of {asked}: learning rate, warm-up and schedule were chosen for another; {rule}."

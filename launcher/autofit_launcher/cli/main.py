@@ -75,18 +75,14 @@ def _split(argv: Sequence[str], verb: Verb | None) -> tuple[list[str], list[str]
 
 
 def _begun(name: str, words: Sequence[str], command: Sequence[str], terminal: Terminal) -> Answer | list[Task]:
-    """Calls the verb. Raises BadInput for words that it doesn't take, before it looks at them, and in a folder that is gone."""
-    try:
-        os.getcwd()
-    except FileNotFoundError:
-        found = "the folder that this shell stands in isn't there any more"
-        raise refusal(found, "Go to one that is (cd).", where="autofit") from None
+    """Calls the verb. Raises BadInput for words that it doesn't take, before it looks at them."""
     verb = verbs.named(name)
     if "--" in words:
         raise refusal(f"autofit {name} takes no command", "Did you mean autofit run -- ...?")
     flags, rest = _flagged(words, verb)
     if verb.takes is Takes.NOTHING and rest:
         raise refusal(f"autofit {name} takes no {rest[0]!r}", f"See autofit {name} --help.")
+    os.getcwd()  # that of a shell may be gone
     call = Call(verb=name, terminal=terminal, words=tuple(rest), flags=flags, command=tuple(command))
     if "--detach" in flags and "launch=slurm" not in rest:  # what is handed to SLURM goes on without this terminal anyway
         from autofit_launcher.cli.detach import detached
@@ -167,9 +163,10 @@ def _guarded(act: Callable[[], T], terminal: Terminal) -> T | Answer:
     except Interrupted as stopped:
         return _stopped(stopped, terminal)
     except Exception as error:
-        if isinstance(error, OSError) and (error.filename or error.errno == errno.EMFILE):
+        if isinstance(error, OSError) and (error.filename or error.errno in (errno.EMFILE, errno.ENOENT)):
             cure = "Name a file or folder that this user can read and write, on a disk with room; or raise this shell's limit (ulimit)."
-            return _refused(refusal(str(error.strerror), cure, where=str(error.filename or "ulimit -n")), terminal)
+            where = error.filename or ("ulimit -n" if error.errno == errno.EMFILE else "this folder")
+            return _refused(refusal(str(error.strerror), cure, where=str(where)), terminal)
         import traceback  # a fault of autofit's own: its traceback is what helps to mend it
 
         terminal.complain("".join(traceback.format_exception(error)).rstrip())

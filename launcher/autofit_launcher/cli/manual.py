@@ -28,16 +28,12 @@ def page(verb: Verb, *, whole: bool = False) -> str:
     reads = verb.takes in (Takes.RECIPE, Takes.COMMAND, Takes.EITHER)
     parts = [f"autofit {verb.name} {verb.usage}".rstrip(), *_wrapped(f"{verb.help}. {verb.more}".strip())]
     parts += ["", "Flags:", *_pairs({**verb.flags, **_EVERYWHERE, **(_HYDRAS if reads else {})})]
-    if verb.examples:
-        parts += ["", "Examples:", *(f"  {line}" for line in verb.examples)]
-    if reads and not whole:
-        parts += ["", "Usual keys (KEY=VALUE):", *_keys(USUAL), "", f"autofit {verb.name} --help all tells every key and group."]
-    elif reads:
+    if reads and whole:
         parts += ["", "Groups (GROUP=OPTION):", *_pairs({name: ", ".join(options) for name, options in compose.groups().items()})]
-        parts += ["", "Keys (KEY=VALUE), with defaults where neither recipe nor group says otherwise:", *_keys()]
-        parts += ["", "--cfg job shows what a recipe composes to, --hydra-help Hydra's own flags."]
-    elif verb.keys:
-        parts += ["", "Keys (KEY=VALUE), with their defaults:", *_keys((verb.keys,))]
+    if only := ("",) if reads and whole else USUAL if reads else ("recover.",) if "recover." in verb.usage else ():
+        parts += ["", "Keys (KEY=VALUE), with defaults where neither recipe nor group says otherwise:", *_keys(only)]
+    if reads and not whole:
+        parts += ["", f"autofit {verb.name} --help all tells every key and group."]
     return "\n".join(parts)
 
 
@@ -54,14 +50,17 @@ def _pairs(said: Mapping[str, str]) -> Iterator[str]:
         yield from lines[1:]
 
 
-def _keys(only: tuple[str, ...] = ("",)) -> Iterator[str]:
-    """Formats each key that begins with one of ``only``: its default, and below it what it means."""
+def _keys(only: tuple[str, ...]) -> Iterator[str]:
+    """Formats each key that begins with one of ``only``: its default, and below it what it means; of ``ask`` what each trainer takes."""
+    from autofit_launcher.adapter.registry import adapters
     from autofit_launcher.config.schema import Recipe
 
+    wheels = " ".join(f"{one.name}: {', '.join(sorted(one.wheels))}." for one in adapters() if one.wheels)
     for key, field in fields(Recipe):
         if key.startswith(only):
+            meaning = " ".join((field.description or "").replace("``", "").split())
             yield f"  {key}{default(field)}"
-            yield from _wrapped(_meaning(key, field), " " * 6)
+            yield from _wrapped(f"{meaning} {wheels}" if key == "ask" else meaning, " " * 6)
 
 
 def fields(part: Any, section: str = "") -> Iterator[tuple[str, FieldInfo]]:
@@ -83,15 +82,3 @@ def default(field: FieldInfo) -> str:
     value = field.get_default(call_default_factory=True)
     said = json.dumps(value) if value is None or isinstance(value, bool) else str(value)
     return f" = {said}" if said not in ("{}", "()", "") else ""
-
-
-def _meaning(key: str, field: FieldInfo) -> str:
-    said = " ".join((field.description or "").replace("``", "").split())
-    return f"{said} {_wheels()}" if key == "ask" else said
-
-
-def _wheels() -> str:
-    """Lists what can be asked of each trainer that is installed."""
-    from autofit_launcher.adapter.registry import adapters
-
-    return " ".join(f"{one.name}: {', '.join(sorted(one.wheels))}." for one in adapters() if one.wheels)

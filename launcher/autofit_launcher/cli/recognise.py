@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from autofit_launcher.adapter.commands import script_among
-from autofit_launcher.adapter.protocol import Adapter
 from autofit_launcher.adapter.recognised import Understood, checkpointed, giving_up
 from autofit_launcher.adapter.registry import adapters, load_adapter
 from autofit_launcher.cli.call import Call
@@ -50,11 +49,15 @@ def understand(words: Sequence[str], *, value: str = "") -> Understood:
     """
     if not words:
         raise _refused("there is no command", "For example: autofit run -- python train.py --batch-size 64.")
-    _refuse_shell(words := _without_shell(words))
-    _refuse_unreadable(words)
+    plain = len(words) == 3 and Path(words[0]).name in _SHELLS and words[1] == "-c" and not _OF_A_SHELL.search(words[2])
+    words = words[2].split() if plain else words  # bash -c "python train.py", for which no shell is needed
+    _refuse(words)
     installed = list(adapters())
     for general in (False, True):  # one that takes any command is asked, and may refuse it, only where nobody knows it
-        found = [seen for one in installed if one.general is general and (seen := _seen(one, words, value)) is not None]
+        found = [seen for one in installed if one.general is general and (seen := one.recognise(words, value=value)) is not None]
+        if found and value and not general:
+            taken = f"--set {value}: this is a training by {found[0].adapter}, and what arrives there is its batch size"
+            raise _refused(taken, "Leave --set out.")
         if len(found) > 1:
             names = ", ".join(understood.adapter for understood in found)
             raise _refused(f"{names} all take it for their own", "Uninstall all but one, or write a recipe.")
@@ -67,40 +70,21 @@ _SHELLS = ("bash", "sh", "dash", "zsh")
 _OF_A_SHELL = re.compile(r"""[|&;<>()$`*?\[\]{}~#!'"\\\n]|^\s*\w+=""")
 
 
-def _without_shell(words: Sequence[str]) -> Sequence[str]:
-    """The command of ``bash -c "python train.py"``, for which no shell is needed."""
-    plain = len(words) == 3 and Path(words[0]).name in _SHELLS and words[1] == "-c" and not _OF_A_SHELL.search(words[2])
-    return words[2].split() if plain else words
-
-
-def _refuse_shell(words: Sequence[str]) -> None:
-    """Raises BadInput for shell scripts, for notebooks, and for what trains in a container of its own."""
-    if Path(words[0]).name in ("docker", "podman"):
-        raise _refused(
-            "it trains in a container, which autofit can't look into", "Start autofit in it: docker run IMAGE autofit run -- ..."
-        )
+def _refuse(words: Sequence[str]) -> None:
+    """Raises BadInput for autofit itself, containers, shell scripts and notebooks, and for words that are no text."""
+    program = Path(words[0]).name
+    if program == "autofit":
+        raise _refused("it is autofit itself", "Name the command that trains: autofit run -- python train.py.")
+    if program in ("docker", "podman"):
+        found = "it trains in a container, which autofit can't look into"
+        raise _refused(found, "Start autofit in it: docker run IMAGE autofit run -- ...")
     notebook = next((word for word in words if word.endswith(".ipynb")), "") if script_among(words) is None else ""
-    if Path(words[0]).name in _SHELLS or words[0].endswith(".sh") or notebook:
+    if program in _SHELLS or program.endswith(".sh") or notebook:
         script = f"Make a script of it: jupyter nbconvert --to script {shlex.quote(notebook)}. " if notebook else ""
         found = f"{notebook or shlex.join(words[:2])} is a {'notebook' if notebook else 'shell script'}, which autofit doesn't read"
         raise _refused(found, f"{script}Give the command that trains: autofit run -- python train.py ....")
-
-
-def _seen(adapter: type[Adapter], words: Sequence[str], value: str) -> Understood | None:
-    """Asks one adapter about the command. Raises BadInput where one that knows it, and so finds its batch itself, is given a ``value``."""
-    seen = adapter.recognise(words, value=value)
-    if seen is not None and value and not adapter.general:
-        raise _refused(f"--set {value}: this is a training by {adapter.name}, and what arrives there is its batch size", "Leave --set out.")
-    return seen
-
-
-def _refuse_unreadable(words: Sequence[str]) -> None:
-    """Raises BadInput for autofit itself, and for words that are no text."""
-    if Path(words[0]).name == "autofit":
-        raise _refused("it is autofit itself", "Name the command that trains: autofit run -- python train.py.")
-    for word in words:
-        if any("\ud800" <= letter <= "\udfff" for letter in word):
-            raise _refused(f"{word!a} holds bytes that are no text here", "Name it otherwise, or set a locale of UTF-8 (LC_ALL=C.UTF-8).")
+    if odd := next((word for word in words if any("\ud800" <= letter <= "\udfff" for letter in word)), ""):
+        raise _refused(f"{odd!a} holds bytes that are no text here", "Name it otherwise, or set a locale of UTF-8 (LC_ALL=C.UTF-8).")
 
 
 def refuse_doubts(understood: Understood, *, overrides: Sequence[str]) -> None:
@@ -157,28 +141,22 @@ def name_of(understood: Understood) -> str:
 def recipe(understood: Understood, *, name: str) -> str:
     """The recipe's text."""
     named = any(group.startswith("trainer:") for group in understood.groups)  # a package of somebody else's has no group of ours
-    trainer = {
-        **({} if named else {"adapter": understood.adapter}),
-        **({"task": understood.task} if understood.task else {}),
-        "args": understood.args,
+    trainer = {"adapter": None if named else understood.adapter, "task": understood.task}
+    sections = {
+        "data": understood.data,
+        "ask": understood.ask,
+        "trainer": {**{key: value for key, value in trainer.items() if value}, "args": understood.args},
+        "ladder": understood.ladder,
+        "device": understood.device,
     }
-    sections = {"ask": understood.ask, "trainer": trainer, "ladder": understood.ladder, "device": understood.device}
-    lines = [*_head(understood, name), *([f"data: {as_text(understood.data)}"] if understood.data else [])]
+    command = " ".join(understood.words)
+    lines = ["# @package _global_", f"# What autofit understood of: {_on_one_line(command)}"]
+    lines += [f"#   {belief.wheel:<16} {as_text(belief.value):<10} {_on_one_line(belief)}" for belief in understood.beliefs]
+    lines += ["#", f"# Launch:   autofit train recipe={name}", "defaults:", *(f"  - override /{group}" for group in understood.groups)]
+    lines += ["  - _self_", "", f"summary: {as_text(f'`{_on_one_line(command)[:100]}`')}"]
     for section, values in sections.items():
-        if values:
-            lines += ["", *_section(section, values)]
+        lines += ["", *_section(section, values)] if values else []
     return "\n".join(lines) + "\n"
-
-
-def _head(understood: Understood, name: str) -> Iterator[str]:
-    """Yields the recipe's header, defaults list and summary."""
-    command = _on_one_line(" ".join(understood.words))
-    yield "# @package _global_"
-    yield f"# What autofit understood of: {command}"
-    yield from (f"#   {belief.wheel:<16} {as_text(belief.value):<10} {_on_one_line(belief)}" for belief in understood.beliefs)
-    yield from ("#", f"# Launch:   autofit train recipe={name}", "defaults:")
-    yield from (f"  - override /{group}" for group in understood.groups)
-    yield from ("  - _self_", "", f"summary: {as_text(f'`{command[:100]}`')}")
 
 
 def _section(name: str, value: Any, depth: int = 0) -> Iterator[str]:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import re
-import select
 import shutil
 import socket
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 
 from autofit_launcher.cli import runs_view, submit
@@ -25,18 +22,16 @@ from autofit_launcher.paths import typed
 
 LOOK_S = 1.0
 """Seconds between two looks at a watched run, which writes a line each second."""
+NEWS_S = 10.0
+"""Seconds between two lines of a watched run where nothing of note happens."""
 SILENT_S = 600.0
 """Seconds without a word after which another machine's run is not watched any more: it may have been killed."""
 STOP_S = 600.0
 """Seconds to wait for a run that was asked to stop: it may be writing a large checkpoint."""
-LAST_WORDS_S = 5.0
-"""Seconds to wait for its process after that: what it says of the run's end, into a log say, comes once the run has ended."""
 
 
 def runs(call: Call) -> Answer:
     said = call.word("folder")
-    if "--prune" not in call.flags and (lone := sorted({"--checkpoints", "--yes"} & call.flags.keys())):
-        raise refusal(f"{lone[0]} goes with --prune", "autofit runs --prune.")
     root = Path(said) if said else ROOT
     if said and not root.is_dir():
         raise refusal("it is not a folder", "Name the folder that holds the runs (run.root).", where=said)
@@ -68,29 +63,15 @@ def _pruned(call: Call, runs: Sequence[Run], root: Path) -> Answer:
     say = call.terminal.say
     over = [run for run in runs if _is_over(run) and run.folder.path.is_relative_to(root.resolve())]  # none that is only linked to
     go = {run.folder.path: _size(run) for run in over if not _is_kept(call, run)}
-    for run in over:
-        if (path := run.folder.path) in go:
-            say(f"{path}  {run.state}  {format_size(go[path])}")
-    kept = len(over) - len(go)
-    if kept:
-        say(f"kept: {_runs(kept)} with checkpoints, or whatever else it has written (--checkpoints removes those, too)")
-    if others := len(runs) - len(over):
-        say(f"left alone: {_runs(others)} at work, or linked to, or of which nobody here can say that it is over")
-    removed: list[Path] = []
-    if not go:
-        say(f"nothing to remove in {root}")
-    elif _agreed(call, f"remove {_runs(len(go))}, {format_size(sum(go.values()))}? [y/N] "):
-        removed = [path for path in go if _removed(call, path)]
-        say(f"removed: {_runs(len(removed))}, {format_size(sum(go[path] for path in removed))}")
-    else:
-        say("nothing was removed")
-        go = {}
-    record = {"removed": list(map(str, removed)), "bytes": sum(go[path] for path in removed), "kept": kept}
-    return Answer(status=ExitCode.DONE if len(removed) == len(go) else ExitCode.BAD_INPUT, record=record)
-
-
-def _runs(count: int) -> str:
-    return "1 run" if count == 1 else f"{count} runs"
+    say(*(f"{path}  {format_size(size)}" for path, size in go.items()))
+    say(f"kept, with checkpoints, or whatever else it has written (--checkpoints removes those, too): {len(over) - len(go)}")
+    say(f"left alone, at work, or linked to, or of which nobody here can say that it is over: {len(runs) - len(over)}")
+    agreed = bool(go) and _agreed(call, f"remove {len(go)} of {len(runs)}, {format_size(sum(go.values()))}? [y/N] ")
+    removed = [path for path in go if agreed and _removed(call, path)]
+    freed = sum(go[path] for path in removed)
+    say(f"removed: {len(removed)}, {format_size(freed)}")
+    record = {"removed": list(map(str, removed)), "bytes": freed, "kept": len(over) - len(go)}
+    return Answer(status=ExitCode.BAD_INPUT if agreed and len(removed) < len(go) else ExitCode.DONE, record=record)
 
 
 def _is_over(run: Run) -> bool:
@@ -133,25 +114,25 @@ def _removed(call: Call, path: Path) -> bool:
 
 
 def watch(call: Call) -> Answer:
-    """Shows a run until it ends; with --json what it is at now, once."""
-    said = call.word("run")
+    """Says a line of a run where something has happened or some time has gone, until it ends; with --json what it is at now, once."""
+    said, known, at = call.word("run"), tuple[object, ...](), 0.0
     reader = Reader(find(said) if said else newest(), look=submit.job_seen)
     run = reader.now()
     if call.terminal.as_json:
         return Answer(status=ExitCode.DONE, record=run.as_record())
     try:
-        with runs_view.live(call.terminal.console) as show:
-            while _worth_watching(run) and call.terminal.is_heard:
-                show(run)
-                time.sleep(LOOK_S)
-                run = reader.now()
+        while _worth_watching(run) and call.terminal.is_heard:
+            about = (run.state, run.rung_index, run.tried, run.attempt)
+            if about != known or time.monotonic() - at >= NEWS_S:
+                known, at = about, time.monotonic()
+                call.terminal.say(runs_view.line(run))
+            time.sleep(LOOK_S)
+            run = reader.now()
     except (KeyboardInterrupt, Interrupted) as stopped:
         call.terminal.say(f"no longer watched; the run goes on. `{typed('stop', run.folder.path)}` would end it")
         status = stopped.exit_code if isinstance(stopped, Interrupted) else ExitCode.DONE
         return Answer(status=status, record=run.as_record())
-    if not call.terminal.is_heard:
-        return Answer(status=ExitCode.DONE, record=run.as_record())
-    return _ended(call, run, status=submit.status_of(run))
+    return _ended(call, run, status=submit.status_of(run) if call.terminal.is_heard else ExitCode.DONE)
 
 
 def _worth_watching(run: Run) -> bool:
@@ -162,21 +143,13 @@ def _worth_watching(run: Run) -> bool:
 def _ended(call: Call, run: Run, *, status: ExitCode) -> Answer:
     """Says how it ended, and what can be done about that."""
     runs_view.ended(call.terminal.console, run)
-    if cure := _after(run):
-        call.terminal.say(f"  {cure}")
-    return Answer(status=status, record=run.as_record())
-
-
-def _after(run: Run) -> str:
-    """Tells what can be done about a run that didn't come to its end."""
     if run.submission is not None and run.record is None:
-        return submit.never_begun(run)
-    if run.state == "elsewhere":
-        return f"Nothing has come from it for long: it runs on {run.owner.host}, or was killed there."
-    if run.state not in ("killed", "interrupted", "failed", "diverged", "stopped"):
-        return ""
-
-    return how_to_go_on(run.folder.path) if run.record is not None else ""
+        call.terminal.say(f"  {submit.never_begun(run)}")
+    elif run.state == "elsewhere":
+        call.terminal.say(f"  Nothing has come from it for long: it runs on {run.owner.host}, or was killed there.")
+    elif run.record is not None and run.state in ("killed", "interrupted", "failed", "diverged", "stopped"):
+        call.terminal.say(f"  {how_to_go_on(run.folder.path)}")
+    return Answer(status=status, record=run.as_record())
 
 
 def stop(call: Call) -> Answer:
@@ -198,7 +171,6 @@ def stop(call: Call) -> Answer:
     call.terminal.say(f"{run.name}: {asked}")
     with doing("waiting for its end"):
         run = _awaited(reader)
-        _hear_out(run.owner)
     if run.at_work:
         call.terminal.say(f"it is still at it after {STOP_S:.0f} s; `{typed('watch', run.folder.path)}` shows it")
         return Answer(status=ExitCode.RUN_FAILED, record=run.as_record())
@@ -216,14 +188,6 @@ def _ask(run: Run, owner: Owner) -> None:
             raise refusal(f"process {owner.pid} doesn't hold it, though its {NAME} says so", "Nothing was signalled.", where=where)
     except PermissionError as error:
         raise refusal(f"process {owner.pid} belongs to another user", "Its user, or root, can stop it.", where=where) from error
-
-
-def _hear_out(ended: Owner) -> None:
-    """Waits until the process that gave the folder back is gone: at most ``LAST_WORDS_S``, for it may go on with something else."""
-    with suppress(OSError):
-        handle = os.pidfd_open(ended.pid)
-        select.select([handle], [], [], LAST_WORDS_S)
-        os.close(handle)
 
 
 def _awaited(reader: Reader) -> Run:

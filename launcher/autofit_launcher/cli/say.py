@@ -13,7 +13,6 @@ import errno
 import io
 import json
 import os
-import re
 import sys
 import threading
 import time
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
     from autofit_launcher.machine.bars import Redrawing
 
 _READER_GONE = (errno.EPIPE, errno.EIO)
-_WORD = re.compile(r"\S+")
 
 
 def shown(words: str | Text, *, style: str = "") -> Text:
@@ -43,34 +41,12 @@ def shown(words: str | Text, *, style: str = "") -> Text:
 
 
 def say(console: Console, words: str | Text, *, style: str = "") -> None:
-    """Prints a paragraph, on a terminal with words whole."""
+    """Prints a paragraph, on a terminal with words whole: one that is longer than a row gets one of its own."""
     text = shown(words, style=style)
-    if not console.is_terminal:
-        console.print(text, soft_wrap=True)
-        return
-    for line in text.split("\n", allow_blank=True):
-        for row in line.divide(_breaks(line.plain, console.width)):
-            row.rstrip()
-            console.print(row, soft_wrap=True)
-
-
-def _breaks(line: str, columns: int) -> list[int]:
-    """Finds where rows after the first begin. A word that is longer than a row gets one of its own, and is copied whole."""
-    from rich.cells import cell_len
-
-    found, begin = list[int](), 0
-    for word in _WORD.finditer(line):
-        if line[begin : word.start()].strip() and cell_len(line[begin : word.end()]) > columns:
-            begin = word.start()
-            found.append(begin)
-    return found
-
-
-def command(console: Console, shell: str, *, before: str = "") -> None:
-    """Prints a command line behind ``before``. It is one line, which the terminal itself breaks and copies whole."""
-    from rich.text import Text
-
-    console.print(Text.assemble(before, shown(shell, style="cyan")), soft_wrap=True)
+    text.overflow = "ignore"
+    for row in text.wrap(console, console.width) if console.is_terminal else [text]:
+        row.rstrip()
+        console.print(row, soft_wrap=True)
 
 
 def table(console: Console, rows: Sequence[Mapping[str, str | Text]], *, left: Sequence[str] = (), title: str = "") -> None:
@@ -254,14 +230,9 @@ class Terminal:
         return sys.stdin.readline()
 
     def faults(self, faults: Iterable[Fault]) -> None:
-        """Prints what is wrong with the input, one fault a paragraph. No dot is glued to a path that it would be copied with."""
-        from rich.text import Text
-
+        """Prints what is wrong with the input, one fault a paragraph."""
         for fault in faults:
-            place = ": ".join(part for part in (fault.where, fault.key) if part)
-            end = " " if fault.found.endswith((".", "!", "?", ":")) else ". "
-            cure = f"{end}{fault.cure}" if fault.cure else ""
-            say(self._console(stderr=True), Text.assemble((f"{place}: " if place else "", "bold"), (fault.found, "red"), cure))
+            say(self._console(stderr=True), str(fault), style="red")
 
     def streams(self) -> tuple[Shown, Shown]:
         """Returns the streams on which a trainer's own standard output and error are shown."""

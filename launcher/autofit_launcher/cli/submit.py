@@ -66,12 +66,9 @@ def again(folder: Path, draft: Draft, terminal: Terminal, *, fit_only: bool) -> 
 def _faults(draft: Draft) -> list[Fault]:
     """Faults of SLURM here, and of so many cards."""
     assert draft.recipe is not None
-    faults, recipe, said = slurm.faults(), draft.recipe, draft.recipe.launch.slurm
-    on_cards = recipe.device.kind != "cpu"
-    if recipe.device.cards == "all" and said.gpus is None and on_cards:
-        found = "device.cards=all doesn't say how many cards the job needs"
-        faults.append(Fault(key="launch.slurm.gpus", found=found, cure="Say how many: launch.slurm.gpus=4."))
-    return faults
+    device, found = draft.recipe.device, "device.cards=all doesn't say how many cards the job needs"
+    unsaid = device.cards == "all" and draft.recipe.launch.slurm.gpus is None and device.kind != "cpu"
+    return [*slurm.faults(), *([Fault(key="launch.slurm.gpus", found=found, cure="Say how many: launch.slurm.gpus=4.")] if unsaid else [])]
 
 
 def _handed_in(folder: Path, draft: Draft, terminal: Terminal, *, fit_only: bool) -> Answer:
@@ -121,11 +118,8 @@ def stop(folder: Path, handed: Submission, seen: JobSeen) -> None:
 def never_begun(run: Run) -> str:
     """Tells what became of a job that is gone and had not begun with its launch."""
     assert run.submission is not None
-    log = run.submission.log(run.folder.path)
-    how = f" ({run.seen.state.lower()})" if run.seen is not None and run.seen.state else ""
-    words = f" Its words: {log}." if log.is_file() else ""
-    again = f"`{typed('resume', run.folder.path)}` hands it in again."
-    return f"SLURM's job {run.submission.job} is over{how} and had not begun with it.{words} {again}"
+    again = f"`{typed('resume', run.folder.path)}` hands it in again; the job's words: {run.submission.log(run.folder.path)}."
+    return f"SLURM's job {run.submission.job} is over and had not begun with it. {again}"
 
 
 def refuse_while_queued(folder: Path) -> Submission | None:
@@ -162,8 +156,7 @@ def queue_again(run_dir: str, terminal: Terminal) -> None:
         why = slurm.queue_again(job)
         told = f"couldn't be queued again: {why}" if why else "is queued again, and goes on with it"
     else:
-        told = "is not queued again: within its time limit no trial came to its end and no checkpoint was saved. "
-        told += "Give it more time (launch.slurm.time), or let its trainer save more often."
+        told = "is not queued again: no trial ended, nothing was saved. Give it more time (launch.slurm.time), or let it save more often."
     terminal.complain(f"SLURM warned of the time limit: job {job} {told}")
 
 
@@ -181,8 +174,6 @@ def status_of(run: Run) -> ExitCode:
     from autofit_launcher.engine.launch import exit_code_of
     from autofit_launcher.history.records import Status
 
-    if run.state in ("killed", "elsewhere"):
-        return ExitCode.RUN_FAILED
-    if run.state == "fitted":
-        return ExitCode.DONE
-    return exit_code_of(Status(run.state), ran=bool(run.known.attempts)) if run.state in set(Status) else ExitCode.BAD_INPUT
+    if run.state in (*set(Status), "fitted"):
+        return ExitCode.DONE if run.state == "fitted" else exit_code_of(Status(run.state), ran=bool(run.known.attempts))
+    return ExitCode.RUN_FAILED if run.state in ("killed", "elsewhere") else ExitCode.BAD_INPUT

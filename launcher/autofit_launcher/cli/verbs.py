@@ -9,94 +9,61 @@ from autofit_launcher.cli.call import Takes, Verb
 from autofit_launcher.errors import did_you_mean, refusal
 
 _DETACH = {"--detach": "go on in the background when this terminal is closed; `autofit watch` shows it"}
-_GIVE_UP = {
-    "--give-up NAMES": "what may be given up, by name, where nothing else fits (image_size,sequence_length,model): unasked nothing is"
-}
 _UNDERSTOOD = {
+    "--give-up NAMES": "what may be given up, by name, where nothing else fits (image_size,sequence_length,model): unasked nothing is",
     "--checkpointing": "checkpoint the model's repeated modules where less doesn't fit (slower, the same training)",
     "--set VALUE": "the value of the script's own that is its batch size, named as the source has it: \"CONFIG['batch']\"",
 }
+_RUN = {
+    "--fit-only": "trials only, as `autofit fit`",
+    "--allow-batch": "accept another effective batch than the asked one, where the command has no word for accumulation",
+    "--allow-difference": "launch a rung though its update was shown to differ from the asked one, with that difference told",
+    **_UNDERSTOOD,
+    **_DETACH,
+}
+_RUNS = {
+    "--peaks": "each full run's peak beside its trial's",
+    "--prune": "remove runs that are over: lists them and asks; what has saved anything stays",
+    "--checkpoints": "(--prune) those with checkpoints, too",
+    "--yes": "(--prune) without asking",
+}
+_LOGS = {
+    "-f": "show what comes, too, until the run ends",
+    "--follow": "the same",
+    "--trial N": "a trial's instead of the full run's, by the number that the launch told it by",
+}
+_FORGET = {"--forget ID|all": "forget one, or all: the next launch makes its trials again"}
+_RECIPE = "recipe=NAME [data=...] [KEY=VALUE ...]"
 
 VERBS: tuple[Verb, ...] = (
-    Verb(
-        "library.recipes",
-        "[copy NAME [NEW]]",
-        "what there is, one line each; a copy of your own",
-        Takes.NAME,
-        more="A copy goes into ./recipes, never over one that is there.",
-        examples=("autofit recipes", "autofit recipes copy yolo_demo mine"),
-    ),
-    Verb(
-        "library.show",
-        "RECIPE",
-        "a recipe as it is written, comments and all",
-        Takes.NAME,
-        more="Where it lies goes to standard error, so that the rest can be copied.",
-        examples=("autofit show yolo_demo > recipes/mine.yaml",),
-    ),
-    Verb(
-        "train.train",
-        "recipe=NAME [data=...] [KEY=VALUE ...]",
-        "find what fits by really trying, then train with it",
-        Takes.RECIPE,
-        flags=_DETACH,
-        more="Trials run down the ladder until a rung fits; the full run is launched there, and seen through to its end.",
-        examples=("autofit train recipe=yolo_demo", "autofit train recipe=yolov8x_a100 data=datasets/all/dataset.yaml device=0"),
-    ),
-    Verb(
-        "train.fit",
-        "recipe=NAME [data=...] [KEY=VALUE ...]",
-        "trials only: the rung that fits, the native command",
-        Takes.RECIPE,
-        examples=("autofit fit recipe=yolo_demo ask.micro_batch=16", "autofit fit recipe=yolo_demo device.memory=2GiB"),
-    ),
-    Verb(
-        "train.ladder",
-        "recipe=NAME [KEY=VALUE ...]",
-        "every rung it may fall back to; nothing is run",
-        Takes.RECIPE,
-        examples=("autofit ladder recipe=yolo_demo ladder=keep_quality",),
-    ),
+    Verb("library.recipes", "[copy NAME [NEW]]", "what there is, one line each; a copy of your own", Takes.NAME),
+    Verb("library.show", "RECIPE", "a recipe as it is written, comments and all", Takes.NAME),
+    Verb("train.train", _RECIPE, "find what fits by really trying, then train with it", Takes.RECIPE, flags=_DETACH),
+    Verb("train.fit", _RECIPE, "trials only: the rung that fits, the native command", Takes.RECIPE),
+    Verb("train.ladder", "recipe=NAME [KEY=VALUE ...]", "every rung it may fall back to; nothing is run", Takes.RECIPE),
     Verb(
         "plan.plan",
         "recipe=NAME gpu=NAME[,NAME] | gpu=NAME[,NAME] -- COMMAND",
         "which rung fits which card, played without one",
         Takes.EITHER,
         more="No card is needed; a recipe needs no data. Short trials are played on pretended cards, about a minute for one.",
-        examples=("autofit plan recipe=yolov8x_a100 gpu=a100_80gb,rtx_4090", "autofit plan gpu=t4 -- python train.py --batch-size 64"),
     ),
-    Verb(
-        "train.trial",
-        "recipe=NAME [data=...] rung=7",
-        "one rung, really tried, phase by phase",
-        Takes.RECIPE,
-        more="`autofit ladder` numbers them.",
-        examples=("autofit trial recipe=yolo_demo rung=2",),
-    ),
+    Verb("train.trial", "recipe=NAME [data=...] rung=7", "one rung, really tried, phase by phase", Takes.RECIPE),
     Verb(
         "train.run",
         "[FLAG ...] [KEY=VALUE ...] -- COMMAND",
         "the same for a command you have, without a recipe",
         Takes.COMMAND,
-        flags={
-            "--fit-only": "trials only, as `autofit fit`",
-            **_GIVE_UP,
-            "--allow-batch": "accept another effective batch than the asked one, where the command has no word for accumulation",
-            "--allow-difference": "launch a rung though its update was shown to differ from the asked one, with that difference told",
-            **_UNDERSTOOD,
-            **_DETACH,
-        },
-        more="The script is not edited. What stands behind -- is yours, byte for byte.",
-        examples=("autofit run -- python train.py --batch-size 64", "autofit run device.memory=16GiB -- torchrun train.py --bs 32"),
+        flags=_RUN,
+        more="The script is not edited. What is behind -- is yours, byte for byte: autofit run device=0 -- torchrun t.py --bs 32",
     ),
     Verb(
         "train.init",
         "[FLAG ...] -- COMMAND",
         "what was understood of it, as a recipe of your own",
         Takes.COMMAND,
-        flags={**_GIVE_UP, **_UNDERSTOOD},
+        flags=_UNDERSTOOD,
         more="It goes into ./recipes, never over one that is there.",
-        examples=("autofit init -- python train.py --batch-size 64",),
     ),
     Verb(
         "train.resume",
@@ -105,71 +72,25 @@ VERBS: tuple[Verb, ...] = (
         Takes.NAME,
         flags=_DETACH,
         more="From its last whole checkpoint, or with its trials where no rung had been found. Without RUN, the newest.",
-        examples=("autofit resume yolo_demo-20261122-101500", "autofit resume RUN recover.on_nan=roll_back"),
-        keys="recover.",
     ),
-    Verb(
-        "runs.runs",
-        "[--peaks | --prune] [FOLDER]",
-        "every launch: its state, rung, progress, peak, age",
-        Takes.NAME,
-        flags={
-            "--peaks": "each full run's peak beside its trial's",
-            "--prune": "remove runs that are over: lists them and asks; what has saved anything stays",
-            "--checkpoints": "(--prune) those with checkpoints, too",
-            "--yes": "(--prune) without asking",
-        },
-        examples=("autofit runs", "autofit runs --prune --yes"),
-    ),
-    Verb(
-        "logs.logs",
-        "[-f] [--trial N] [RUN]",
-        "what a trainer has said; the newest run's by itself",
-        Takes.NAME,
-        flags={
-            "-f": "show what comes, too, until the run ends",
-            "--follow": "the same",
-            "--trial N": "a trial's instead of the full run's, by the number that the launch told it by",
-        },
-        examples=("autofit logs -f", "autofit logs --trial 1 yolo_demo-20261122-101500"),
-    ),
-    Verb(
-        "runs.watch",
-        "[RUN]",
-        "one live, from another terminal, until it ends",
-        Takes.NAME,
-        more="The newest by itself. Its exit status is the run's.",
-    ),
+    Verb("runs.runs", "[--peaks | --prune] [FOLDER]", "every launch: its state, rung, progress, peak, age", Takes.NAME, flags=_RUNS),
+    Verb("logs.logs", "[-f] [--trial N] [RUN]", "what a trainer has said; the newest run's by itself", Takes.NAME, flags=_LOGS),
+    Verb("runs.watch", "[RUN]", "one live, from another terminal, until it ends", Takes.NAME, more="Its exit status is the run's."),
     Verb("runs.stop", "RUN", "end one, its checkpoint kept, and say how to go on", Takes.NAME),
-    Verb(
-        "runs.fits",
-        "[--forget ID|all]",
-        "fits that are kept: the same launch makes no trial",
-        Takes.NOTHING,
-        flags={"--forget ID|all": "forget one, or all: the next launch makes its trials again"},
-    ),
+    Verb("runs.fits", "[--forget ID|all]", "fits that are kept: the same launch makes no trial", Takes.NOTHING, flags=_FORGET),
     Verb(
         "report.report",
         "[--open] [RUN ...]",
         "a run as one page to look at; several side by side",
         Takes.NAME,
         flags={"--open": "show it in a browser"},
-        more="One file of HTML that needs no network: the ladder, peaks, the run over time, the native command. Every train writes one. "
-        "Without RUN, the newest.",
-        examples=("autofit report --open", "autofit report yolo_demo-20261122-101500 yolo_demo-20261123-090000"),
     ),
     Verb(
         "explain.explain",
         "LOG | - | RUN",
         "what a log's failure means, and what to change",
         Takes.NAME,
-        more="Any PyTorch trainer's log, without a run folder: a file, - for standard input, or a run. It starts nothing. Where it can't "
-        "tell, it says so.",
-        examples=(
-            "autofit explain train.log",
-            "python train.py 2>&1 | tee train.log; autofit explain train.log",
-            "kubectl logs POD | autofit explain -",
-        ),
+        more="Any PyTorch trainer's log, without a run folder: python train.py 2>&1 | tee train.log; autofit explain train.log",
     ),
     Verb(
         "library.schema",
@@ -177,7 +98,6 @@ VERBS: tuple[Verb, ...] = (
         "the JSON schema of a recipe, for editors",
         Takes.NOTHING,
         more="An editor completes and checks recipes by it, where their first line says # yaml-language-server: $schema=recipe.schema.json",
-        examples=("autofit schema > recipe.schema.json",),
     ),
     Verb("library.agents", "", "what a coding agent should know of autofit", Takes.NOTHING),
     Verb(
@@ -186,7 +106,6 @@ VERBS: tuple[Verb, ...] = (
         "what of this machine would stop a launch, and what to do",
         Takes.NOTHING,
         more="Driver, cards, PyTorch's build, memory, /dev/shm, folders. Its exit status is 1 where something would stop a launch.",
-        examples=("autofit doctor", "autofit doctor --json"),
     ),
 )
 _HELP = """\

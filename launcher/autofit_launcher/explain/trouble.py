@@ -218,5 +218,7 @@ def _by_progress(before: Sequence[str]) -> str:
         if re.search(table().parts["validation"].signs, line):
             part = "training" if "100%" in line else "validation"
         elif (said := progress.read(line)) is not None:
-            part = "validation" if said.phase == progress.VALIDATE else "training" if said.step is not None or said.loss is not None else part
+            part = (
+                "validation" if said.phase == progress.VALIDATE else "training" if said.step is not None or said.loss is not None else part
+            )
     return part

@@ -6,18 +6,17 @@ import logging
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from autofit_launcher import __version__
 from autofit_launcher.common import files
-from autofit_launcher.common.report import Phase, TrialReport
+from autofit_launcher.common.report import Phase
 from autofit_launcher.common.sizes import format_duration, format_size
 from autofit_launcher.common.words import masked, visible
 from autofit_launcher.errors import BadInput, refusal
 from autofit_launcher.history import series
-from autofit_launcher.history.records import Record, TrialRecord
+from autofit_launcher.history.records import LadderRecord, Record, TrialRecord
 from autofit_launcher.history.run_folder import RunFolder
 from autofit_launcher.history.runs import Run, run_in
 from autofit_launcher.ladder import rungs
@@ -32,30 +31,6 @@ MOST_POINTS = 400
 _LAST_LINES = 12
 _FURTHER_RUNGS = 3
 """Rungs that are shown below the last that was tried."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class LadderRow:
-    """One rung of the ladder as the launch left it."""
-
-    index: int
-    settings: Mapping[str, Any]
-    """The rung's wheels, and its accumulation behind the micro-batch."""
-    trial: TrialRecord | None
-    """The last trial that was made of the rung."""
-    chosen: bool
-    ruled_out_by: int | None
-
-    @property
-    def state(self) -> str:
-        """One word: chosen, fits, failed, ruled-out, untried."""
-        if self.trial is None:
-            return "chosen" if self.chosen else "untried" if self.ruled_out_by is None else "ruled-out"
-        return "failed" if self.trial.verdict != "fits" else "chosen" if self.chosen else "fits"
-
-    @property
-    def peak_bytes(self) -> int:
-        return self.trial.peak_bytes if self.trial is not None else 0
 
 
 def size(told: int | float | None) -> str:
@@ -74,38 +49,23 @@ def wheel(name: str) -> str:
     return name.replace("micro_batch", "micro-batch").replace("_", " ")
 
 
-def full_scale(run: Run, record: Record) -> int:
-    """The bytes at the right end of pictures of memory: the budget, or what was needed beyond it."""
-    peaks = [*(trial.peak_bytes for trial in record.trials), *(attempt.peak_bytes for attempt in record.attempts)]
-    return max([run.budget_bytes, *peaks, 1]) * 21 // 20
-
-
-def ladder(run: Run, record: Record) -> list[LadderRow]:
-    """Every rung that is known: those of the ladder, or of an older run those that were tried."""
-    trials = _latest(record)
-    told = {one.rung_index: one.written() for one in record.ladder}
-    known = {index: trial.model_dump() for index, trial in trials.items()} | told
-    last = max([index for index in (*trials, _chosen(record)) if index is not None], default=0)
-    return [
-        LadderRow(
-            index=index,
-            settings=settings(known[index].get("rung", {}), known[index].get("accumulation")),
-            trial=trials.get(index),
-            chosen=index == _chosen(record),
-            ruled_out_by=known[index].get("ruled_out_by"),
-        )
-        for index in sorted(known)
-        if index <= last + _FURTHER_RUNGS
-    ]
-
-
-def _chosen(record: Record) -> int | None:
-    return record.chosen_rung_index if record.chosen_rung_index is not None else record.rung_index
-
-
-def _latest(record: Record) -> dict[int, TrialRecord]:
-    """The last trial of each rung: its folder holds no other's report."""
-    return {trial.rung_index: trial for trial in record.trials}
+def ladder(record: Record) -> list[dict[str, Any]]:
+    """Every rung that is known (of an older run those that were tried), with its last trial and what became of it in one word: chosen,
+    fits, failed, ruled-out, untried."""
+    trials = {trial.rung_index: trial for trial in record.trials}
+    chosen = record.chosen_rung_index if record.chosen_rung_index is not None else record.rung_index
+    known: dict[int, TrialRecord | LadderRecord] = {**trials, **{one.rung_index: one for one in record.ladder}}
+    last = max([index for index in (*trials, chosen) if index is not None], default=0)
+    rows = []
+    for index, one in sorted(known.items(), key=lambda pair: pair[0]):
+        trial, by = trials.get(index), one.ruled_out_by if isinstance(one, LadderRecord) else None
+        state = "chosen" if index == chosen else "untried" if by is None else "ruled-out"
+        if trial is not None and (trial.verdict != "fits" or index != chosen):
+            state = "fits" if trial.verdict == "fits" else "failed"
+        if index <= last + _FURTHER_RUNGS:
+            told = {"index": index, "settings": settings(one.rung, one.accumulation), "ruled_out_by": by}
+            rows.append({**told, "state": state, "trial": trial, "peak_bytes": trial.peak_bytes if trial is not None else 0})
+    return rows
 
 
 def sentence(text: str) -> str:
@@ -123,22 +83,6 @@ def spaced(name: str) -> str:
     return name.replace("_", " ")
 
 
-def same_training(record: Record) -> str:
-    """The verdict on the run's rung being the asked training, in a word or two."""
-    same = record.same_training
-    return "" if same is None else "but for what is given up" if same.gradient.startswith(GIVEN_UP) else same.verdict
-
-
-def peaks(run: Run, record: Record) -> list[tuple[TrialRecord, list[tuple[str, int]]]]:
-    """Lists each trial that reported its phases, with (name, bytes) of what each phase needed; the chosen rung's comes first."""
-    found = []
-    for trial in sorted(_latest(record).values(), key=lambda one: (one.rung_index != _chosen(record), one.rung_index)):
-        report = TrialReport.read(run.folder.trials / f"{trial.rung_index:03d}" / "report.json")
-        if drawn := [(phase(use.phase), use.held_bytes) for use in report.uses if use.held_bytes] if report is not None else []:
-            found.append((trial, drawn))
-    return found
-
-
 def memory(lines: Sequence[Mapping[str, Any]], scale: int) -> tuple[str, float] | None:
     """The curve of a run's memory below ``scale`` bytes, as a polyline of SVG on 100 x 100, and its seconds; of points that fall together
     the highest, so that no peak is lost."""
@@ -153,12 +97,10 @@ def memory(lines: Sequence[Mapping[str, Any]], scale: int) -> tuple[str, float] 
 
 def failures(run: Run, record: Record) -> Iterator[tuple[str, str, str]]:
     """Yields (title, why, the trainer's own words) of each failure."""
-    for trial in _latest(record).values():
+    for trial in {trial.rung_index: trial for trial in record.trials}.values():
         if trial.verdict != "fits":
-            place = run.folder.trials / f"{trial.rung_index:03d}"
-            verdict = files.read_json(place / "verdict.json").get("verdict")
-            said = str(verdict.get("evidence") or "").strip() if isinstance(verdict, dict) else ""
-            yield f"Trial of rung {trial.rung_index}", sentence(trial.why), _shortened(said or files.tail(place / "stderr.log"))
+            said = files.tail(run.folder.trials / f"{trial.rung_index:03d}" / "stderr.log")
+            yield f"Trial of rung {trial.rung_index}", sentence(trial.why), _shortened(said)
     for attempt in record.attempts:
         if attempt.ended not in ("done", "interrupted"):
             logs = run.folder.attempt(attempt.number)
@@ -212,23 +154,17 @@ def render(runs: Sequence[Run]) -> str:
 def _told(run: Run) -> Mapping[str, Any]:
     """Everything that the template says of a run."""
     record = run.record or Record()
-    scale = full_scale(run, record)
+    peaks = [*(one.peak_bytes for one in record.trials), *(one.peak_bytes for one in record.attempts)]
+    scale = max([run.budget_bytes, *peaks, 1]) * 21 // 20  # the budget, or what was needed beyond it
+    same = record.same_training
     return {
         "run": run,
         "record": record,
         "scale": scale,
-        "steps": ladder(run, record),
-        "same_training": same_training(record),
-        "peaks": peaks(run, record),
+        "steps": ladder(record),
+        "same_training": "" if same is None else "but for what is given up" if same.gradient.startswith(GIVEN_UP) else same.verdict,
         "memory": memory(series.read(run.folder.series), scale),
         "failures": list(failures(run, record)),
-        "versions": _versions(record),
+        "versions": ", ".join(f"{name} {version}" for name, version in record.environment.items()),
         "command": next((one.command for one in record.attempts if one.checkpoint is None and one.command), record.command) or "",
     }
-
-
-def _versions(record: Record) -> str:
-    """Lists versions as a person reports them, those of Python and the packages first."""
-    names = {"python": "Python", "cuda": "CUDA"}
-    told = sorted(record.environment.items(), key=lambda one: one[0] in ("cuda", "driver"))
-    return ", ".join(f"{names.get(name, name)} {version}" for name, version in told)

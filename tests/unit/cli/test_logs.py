@@ -49,7 +49,7 @@ def test_a_trial_s_are_shown_by_its_number(capfd: pytest.CaptureFixture[str]) ->
         out = capfd.readouterr().out
         assert out.startswith("==> trial 2 (rung 1): stdout <==\ntrial of rung 1\n") and "warning at rung 1" in out
     assert main.run(["logs", "--trial", "3"]) == 1
-    assert "there is no trial 3. It has made 2." in capfd.readouterr().err
+    assert "there is no trial 3. It has made 2;" in capfd.readouterr().err
 
 
 def test_of_a_run_that_was_started_again_the_newest_attempt_is_shown(capfd: pytest.CaptureFixture[str]) -> None:
