@@ -4,26 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from enum import Enum
 from importlib import import_module
-from typing import Any, NoReturn
+from typing import Any
 
 from autofit_launcher.cli.say import Terminal
 from autofit_launcher.errors import ExitCode, refusal
-
-
-class Takes(Enum):
-    """The kind of thing that a verb works on. It decides how the words of a command line are read and completed."""
-
-    RECIPE = "recipe"
-    """recipe=NAME and overrides, for Hydra."""
-    COMMAND = "command"
-    """The user's command after ``--``; overrides before it."""
-    EITHER = "either"
-    """One or the other: a recipe, or a command after ``--``."""
-    NAME = "name"
-    """The name of a run, or of a recipe."""
-    NOTHING = "nothing"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -56,17 +41,16 @@ class Call:
         if flag := next((word for word in self.words if word.startswith("-") and word != "-"), None):
             raise refusal(f"autofit {self.verb} doesn't know {flag}", f"See autofit {self.verb} --help.")
         if len(self.words) > most:
-            these = f"these are {len(self.words)}: {' '.join(self.words)}"
-            raise refusal(f"autofit {self.verb} takes one {what}, and {these}", "Name one.")
+            found = f"autofit {self.verb} takes {f'one {what}' if most else 'nothing'}, and these are {len(self.words)}"
+            raise refusal(f"{found}: {' '.join(self.words)}", f"See autofit {self.verb} --help.")
         return self.words
 
-    def unnamed(self) -> NoReturn:
-        """Raises BadInput where a run must be named; it also isn't by the ``"$RUN"`` of a shell where RUN isn't set."""
-        raise refusal("no run is named", f"autofit {self.verb} RUN; `autofit runs` lists them.")
-
-    def word(self, what: str) -> str:
-        """The one word that a verb takes, or an empty one."""
-        return next(iter(self.named(what)), "")
+    def word(self, what: str, *, needed: bool = False) -> str:
+        """The one word that a verb takes, or an empty one, as of a ``"$RUN"`` that isn't set. Raises BadInput where it is ``needed``."""
+        word = next(iter(self.named(what)), "")
+        if needed and not word:
+            raise refusal(f"no {what} is named", f"autofit {self.verb} {what.upper()}; `autofit {what}s` lists them.")
+        return word
 
 
 Act = Callable[[Call], Answer | Iterable[Task]]
@@ -79,10 +63,10 @@ class Verb:
     act: str
     """Module of this package and function that do it, which has the verb's name: what it needs is loaded only then."""
     usage: str
-    """Words that follow the name in the help."""
+    """Words that follow the name in the help. They decide how those of a command line are read: RECIPE or KEY=VALUE for Hydra, a COMMAND
+    behind ``--``, else names."""
     help: str
     """One line."""
-    takes: Takes
     flags: Mapping[str, str] = field(default_factory=dict)
     """Flags that only this verb has, with a word for its value behind one that has any, and what they do."""
     more: str = ""
@@ -91,6 +75,16 @@ class Verb:
     @property
     def name(self) -> str:
         return self.act.rpartition(".")[2]
+
+    @property
+    def commands(self) -> bool:
+        """True: it takes a command."""
+        return "-- COMMAND" in self.usage
+
+    @property
+    def composes(self) -> bool:
+        """True: its words make a recipe."""
+        return self.commands or "recipe=" in self.usage
 
     @property
     def valued(self) -> Mapping[str, bool]:

@@ -14,6 +14,7 @@ from autofit_launcher.machine.checkup import Check
 
 
 def doctor(call: Call) -> Answer:
+    call.named("word", most=0)
     lines = checkup.checks(os.environ, folder=Path.cwd() / runs.ROOT)
     for line in lines:
         call.terminal.say(f"{line.subject:<13}{_words(line)}")

@@ -269,11 +269,11 @@ def _cures(fit: Launch) -> Iterator[str]:
     yield _more_memory(fit)
     if type(fit.job.adapter).general and CHECKPOINTING not in fit.job.ladder.asked.values:
         yield "autofit run --checkpointing -- ... checkpoints the model's repeated modules: slower, the same training"
+    asked = fit.job.ladder.effective_batch
     for could in fit.could_fit:
         fits = f"{could.rung} is estimated to fit" if could.rung is not None else "nothing tells whether it would be enough"
-        yield f"autofit run {could.flag} -- ... ({could.key} in a recipe), another training: {fits}"
-        if could.rung is not None and could.rung.effective_batch != fit.job.ladder.effective_batch:
-            yield _learning_rate(fit.job.ladder.effective_batch, could.rung.effective_batch)
+        less = _learning_rate(asked, could.rung.effective_batch) if could.rung and could.rung.effective_batch != asked else ""
+        yield f"autofit run {could.flag} -- ... ({could.key} in a recipe), another training: {fits}. {less}"
 
 
 def _more_memory(fit: Launch) -> str:

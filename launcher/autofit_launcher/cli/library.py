@@ -68,15 +68,10 @@ def _file(name: str) -> Path:
 
 
 def show(call: Call) -> Answer:
-    said = call.word("recipe").removeprefix("recipe=")
-    if not said:
-        raise refusal("no recipe is named", f"autofit show NAME. There is: {', '.join(sorted(recipe_files()))}.")
+    said = call.word("recipe", needed=True).removeprefix("recipe=")
     name = said if said in recipe_files() else Path(said).stem
     path = _file(name)
-    try:
-        text = files.read(path).decode(errors="replace").rstrip("\n")
-    except OSError as error:
-        raise refusal(f"can't be read: {error.strerror}", "Make it readable.", where=str(path)) from error
+    text = files.read(path).decode(errors="replace").rstrip("\n")
     call.terminal.complain(f"{path}:")
     call.terminal.say(text)
     return Answer(status=ExitCode.DONE, record={"name": name, "file": str(path), "text": text})
@@ -85,12 +80,14 @@ def show(call: Call) -> Answer:
 def schema(call: Call) -> Answer:
     from autofit_launcher.config import schema as of_recipes  # pydantic: a list of recipes needs none
 
+    call.named("word", most=0)
     told = of_recipes.of_a_file()
     call.terminal.say(json.dumps(told, indent=2))
     return Answer(status=ExitCode.DONE, record=told)
 
 
 def agents(call: Call) -> Answer:
+    call.named("word", most=0)
     text = Path(__file__).with_name("agents.md").read_text(encoding="utf-8").rstrip()
     call.terminal.say(text)
     return Answer(status=ExitCode.DONE, record={"text": text})

@@ -20,7 +20,7 @@ from typing import TypeVar
 
 from autofit_launcher import __version__
 from autofit_launcher.cli import manual, verbs
-from autofit_launcher.cli.call import Answer, Call, Takes, Task, Verb
+from autofit_launcher.cli.call import Answer, Call, Task, Verb
 from autofit_launcher.cli.say import Streams, Terminal
 from autofit_launcher.common import interpreter
 from autofit_launcher.config import compose
@@ -68,7 +68,7 @@ def run(argv: Sequence[str]) -> int:
 def _split(argv: Sequence[str], verb: Verb | None) -> tuple[list[str], list[str]]:
     """The words that are ours (or Hydra's), and those of a command after ``--``, where the verb takes one."""
     words = list(argv)
-    if verb is None or verb.takes not in (Takes.COMMAND, Takes.EITHER) or "--" not in words:
+    if verb is None or not verb.commands or "--" not in words:
         return words, []
     at = words.index("--")
     return words[:at], words[at + 1 :]
@@ -80,8 +80,6 @@ def _begun(name: str, words: Sequence[str], command: Sequence[str], terminal: Te
     if "--" in words:
         raise refusal(f"autofit {name} takes no command", "Did you mean autofit run -- ...?")
     flags, rest = _flagged(words, verb)
-    if verb.takes is Takes.NOTHING and rest:
-        raise refusal(f"autofit {name} takes no {rest[0]!r}", f"See autofit {name} --help.")
     os.getcwd()  # that of a shell may be gone
     call = Call(verb=name, terminal=terminal, words=tuple(rest), flags=flags, command=tuple(command))
     if "--detach" in flags and "launch=slurm" not in rest:  # what is handed to SLURM goes on without this terminal anyway

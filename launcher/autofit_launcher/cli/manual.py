@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from autofit_launcher.cli.call import Takes, Verb
+from autofit_launcher.cli.call import Verb
 from autofit_launcher.config import compose
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ USUAL = ("ask", "data", "device.memory", "trainer.args", "ladder.order", "trial.
 
 def page(verb: Verb, *, whole: bool = False) -> str:
     """Writes a verb's page of help. ``whole``: with all groups and keys of a recipe."""
-    reads = verb.takes in (Takes.RECIPE, Takes.COMMAND, Takes.EITHER)
+    reads = verb.composes
     parts = [f"autofit {verb.name} {verb.usage}".rstrip(), *_wrapped(f"{verb.help}. {verb.more}".strip())]
     parts += ["", "Flags:", *_pairs({**verb.flags, **_EVERYWHERE, **(_HYDRAS if reads else {})})]
     if reads and whole:

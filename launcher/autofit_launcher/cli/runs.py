@@ -154,7 +154,7 @@ def _ended(call: Call, run: Run, *, status: ExitCode) -> Answer:
 
 def stop(call: Call) -> Answer:
     """Asks the process that runs it to stop, waits for its end, and says what happened."""
-    reader = Reader(find(call.word("run") or call.unnamed()), look=submit.job_seen)
+    reader = Reader(find(call.word("run", needed=True)), look=submit.job_seen)
     run = reader.now()
     if run.owner.state is owner.State.RUNNING:
         _ask(run, run.owner)
@@ -199,16 +199,20 @@ def _awaited(reader: Reader) -> Run:
 
 
 def fits(call: Call) -> Answer:
-    """Shows the fits that are kept, the newest first, and those that a run has disproved."""
-    if "--forget" in call.flags:
-        return _forgotten(call, call.flags["--forget"])
+    """Shows the fits that are kept, the newest first, and those that a run has disproved; or forgets one, or all: what runs have disproved
+    stays known."""
+    call.named("word", most=0)
+    if (said := call.flags.get("--forget")) is not None:
+        forgotten = kept_fits.forget("" if said == "all" else said or "none")
+        if not forgotten and said != "all":
+            raise refusal(f"there is no fit {said}", "`autofit fits` names them; --forget all forgets every one.")
+        call.terminal.say(f"forgotten: {forgotten}; the same launches make their trials again")
+        return Answer(status=ExitCode.DONE, record={"forgotten": forgotten})
     known = kept_fits.everything()
     kept = sorted(((one, one.fit) for one in known if one.fit is not None), key=lambda pair: pair[1].made, reverse=True)
     failures = sorted(((one, failure) for one in known for failure in one.failures), key=lambda pair: pair[1].at, reverse=True)
-    if kept or failures:
-        runs_view.fits(call.terminal.console, kept, failures)
-    else:
-        call.terminal.say(f"no fit is kept in {kept_fits.folder()}")
+    runs_view.fits(call.terminal.console, kept, failures)
+    call.terminal.say(f"{len(kept) or 'no fit is'} kept in {kept_fits.folder()}")
     listed = [
         {"id": one.id, "training": one.training, "rung": fit.chosen.rung, "peak_bytes": fit.chosen.peak_bytes, "trials": len(fit.trials),
          **fit.model_dump(exclude={"trials", "reports", "same"})}
@@ -216,12 +220,3 @@ def fits(call: Call) -> Answer:
     ]  # fmt: skip
     disproved = [{"training": one.training, **failure.model_dump()} for one, failure in failures]
     return Answer(status=ExitCode.DONE, record={"fits": listed, "disproved": disproved})
-
-
-def _forgotten(call: Call, said: str) -> Answer:
-    """Forgets one fit, or all; what runs have disproved stays known."""
-    forgotten = kept_fits.forget("" if said == "all" else said or "none")
-    if not forgotten and said != "all":
-        raise refusal(f"there is no fit {said}", "`autofit fits` names them; --forget all forgets every one.")
-    call.terminal.say(f"forgotten: {forgotten} fit{'' if forgotten == 1 else 's'}; the same launches make their trials again")
-    return Answer(status=ExitCode.DONE, record={"forgotten": forgotten})

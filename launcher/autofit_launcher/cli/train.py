@@ -19,7 +19,7 @@ from autofit_launcher.engine import launch as engine
 from autofit_launcher.engine import prepare
 from autofit_launcher.engine.launch import Launch
 from autofit_launcher.engine.prepare import Resumable
-from autofit_launcher.errors import ExitCode
+from autofit_launcher.errors import ExitCode, refusal
 from autofit_launcher.history.run_folder import RunFolder
 from autofit_launcher.history.runs import find, newest
 from autofit_launcher.history.submission import Submission
@@ -68,7 +68,9 @@ def init(call: Call) -> Answer:
 
 def resume(call: Call) -> Answer:
     named = bool(call.words) and "=" not in call.words[0]
-    folder = find(call.words[0] or call.unnamed()) if named else newest()
+    if named and not call.words[0]:
+        raise refusal("no run is named", "autofit resume RUN; `autofit runs` lists them.")
+    folder = find(call.words[0]) if named else newest()
     words = call.words[1:] if named else call.words
     if not named:
         call.terminal.say(f"the newest run: {folder}")

@@ -5,7 +5,7 @@ A new verb is one ``Verb`` here, and one function in the module that says what i
 
 from __future__ import annotations
 
-from autofit_launcher.cli.call import Takes, Verb
+from autofit_launcher.cli.call import Verb
 from autofit_launcher.errors import did_you_mean, refusal
 
 _DETACH = {"--detach": "go on in the background when this terminal is closed; `autofit watch` shows it"}
@@ -36,24 +36,22 @@ _FORGET = {"--forget ID|all": "forget one, or all: the next launch makes its tri
 _RECIPE = "recipe=NAME [data=...] [KEY=VALUE ...]"
 
 VERBS: tuple[Verb, ...] = (
-    Verb("library.recipes", "[copy NAME [NEW]]", "what there is, one line each; a copy of your own", Takes.NAME),
-    Verb("library.show", "RECIPE", "a recipe as it is written, comments and all", Takes.NAME),
-    Verb("train.train", _RECIPE, "find what fits by really trying, then train with it", Takes.RECIPE, flags=_DETACH),
-    Verb("train.fit", _RECIPE, "trials only: the rung that fits, the native command", Takes.RECIPE),
-    Verb("train.ladder", "recipe=NAME [KEY=VALUE ...]", "every rung it may fall back to; nothing is run", Takes.RECIPE),
+    Verb("library.recipes", "[copy NAME [NEW]]", "what there is, one line each; a copy of your own"),
+    Verb("library.show", "RECIPE", "a recipe as it is written, comments and all"),
+    Verb("train.train", _RECIPE, "find what fits by really trying, then train with it", flags=_DETACH),
+    Verb("train.fit", _RECIPE, "trials only: the rung that fits, the native command"),
+    Verb("train.ladder", "recipe=NAME [KEY=VALUE ...]", "every rung it may fall back to; nothing is run"),
     Verb(
         "plan.plan",
         "recipe=NAME gpu=NAME[,NAME] | gpu=NAME[,NAME] -- COMMAND",
         "which rung fits which card, played without one",
-        Takes.EITHER,
         more="No card is needed; a recipe needs no data. Short trials are played on pretended cards, about a minute for one.",
     ),
-    Verb("train.trial", "recipe=NAME [data=...] rung=7", "one rung, really tried, phase by phase", Takes.RECIPE),
+    Verb("train.trial", "recipe=NAME [data=...] rung=7", "one rung, really tried, phase by phase"),
     Verb(
         "train.run",
         "[FLAG ...] [KEY=VALUE ...] -- COMMAND",
         "the same for a command you have, without a recipe",
-        Takes.COMMAND,
         flags=_RUN,
         more="The script is not edited. What is behind -- is yours, byte for byte: autofit run device=0 -- torchrun t.py --bs 32",
     ),
@@ -61,7 +59,6 @@ VERBS: tuple[Verb, ...] = (
         "train.init",
         "[FLAG ...] -- COMMAND",
         "what was understood of it, as a recipe of your own",
-        Takes.COMMAND,
         flags=_UNDERSTOOD,
         more="It goes into ./recipes, never over one that is there.",
     ),
@@ -69,42 +66,37 @@ VERBS: tuple[Verb, ...] = (
         "train.resume",
         "[RUN] [recover.KEY=VALUE ...]",
         "go on with a run that was interrupted or failed",
-        Takes.NAME,
         flags=_DETACH,
         more="From its last whole checkpoint, or with its trials where no rung had been found. Without RUN, the newest.",
     ),
-    Verb("runs.runs", "[--peaks | --prune] [FOLDER]", "every launch: its state, rung, progress, peak, age", Takes.NAME, flags=_RUNS),
-    Verb("logs.logs", "[-f] [--trial N] [RUN]", "what a trainer has said; the newest run's by itself", Takes.NAME, flags=_LOGS),
-    Verb("runs.watch", "[RUN]", "one live, from another terminal, until it ends", Takes.NAME, more="Its exit status is the run's."),
-    Verb("runs.stop", "RUN", "end one, its checkpoint kept, and say how to go on", Takes.NAME),
-    Verb("runs.fits", "[--forget ID|all]", "fits that are kept: the same launch makes no trial", Takes.NOTHING, flags=_FORGET),
+    Verb("runs.runs", "[--peaks | --prune] [FOLDER]", "every launch: its state, rung, progress, peak, age", flags=_RUNS),
+    Verb("logs.logs", "[-f] [--trial N] [RUN]", "what a trainer has said; the newest run's by itself", flags=_LOGS),
+    Verb("runs.watch", "[RUN]", "one live, from another terminal, until it ends", more="Its exit status is the run's."),
+    Verb("runs.stop", "RUN", "end one, its checkpoint kept, and say how to go on"),
+    Verb("runs.fits", "[--forget ID|all]", "fits that are kept: the same launch makes no trial", flags=_FORGET),
     Verb(
         "report.report",
         "[--open] [RUN ...]",
         "a run as one page to look at; several side by side",
-        Takes.NAME,
         flags={"--open": "show it in a browser"},
     ),
     Verb(
         "explain.explain",
         "LOG | - | RUN",
         "what a log's failure means, and what to change",
-        Takes.NAME,
         more="Any PyTorch trainer's log, without a run folder: python train.py 2>&1 | tee train.log; autofit explain train.log",
     ),
     Verb(
         "library.schema",
         "",
         "the JSON schema of a recipe, for editors",
-        Takes.NOTHING,
         more="An editor completes and checks recipes by it, where their first line says # yaml-language-server: $schema=recipe.schema.json",
     ),
-    Verb("library.agents", "", "what a coding agent should know of autofit", Takes.NOTHING),
+    Verb("library.agents", "", "what a coding agent should know of autofit"),
     Verb(
         "doctor.doctor",
         "",
         "what of this machine would stop a launch, and what to do",
-        Takes.NOTHING,
         more="Driver, cards, PyTorch's build, memory, /dev/shm, folders. Its exit status is 1 where something would stop a launch.",
     ),
 )
@@ -149,11 +141,11 @@ def find(name: str) -> Verb | None:
 
 def named(name: str) -> Verb:
     """The verb of that name. Raises BadInput naming those that are there."""
-    if (verb := find(name)) is not None:
-        return verb
     known = [one.name for one in VERBS]
-    cure = f"{did_you_mean(name, known)}Known: {', '.join(known)}. A command of yours stands behind autofit run --."
-    raise refusal(f"unknown verb {name!r}", cure, where="autofit")
+    if (verb := find(name)) is None:
+        cure = f"{did_you_mean(name, known)}Known: {', '.join(known)}. A command of yours stands behind autofit run --."
+        raise refusal(f"unknown verb {name!r}", cure, where="autofit")
+    return verb
 
 
 def completions(line: str) -> list[str] | None:
@@ -161,11 +153,9 @@ def completions(line: str) -> list[str] | None:
     typed = line.split()
     if len(typed) < 2 or (len(typed) == 2 and not line.endswith(" ")):
         return [verb.name for verb in VERBS]
-    verb = find(typed[1])
     if typed[-1].startswith("recipe=") and not line[-1].isspace():
         from autofit_launcher.config.recipe_files import recipe_files
 
         return [word for name in sorted(recipe_files()) if (word := f"recipe={name}").startswith(typed[-1])]
-    if verb is not None and verb.takes in (Takes.RECIPE, Takes.EITHER):
-        return None
-    return list(verb.valued) if verb is not None else []
+    verb = find(typed[1])
+    return None if verb is not None and verb.composes else list(verb.valued) if verb is not None else []

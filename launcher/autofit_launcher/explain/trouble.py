@@ -27,7 +27,6 @@ _FIGURES = {
     "ours": rf"thisprocesshas{_SIZE}|{_SIZE}inusebythisprocess",
 }
 """Words beside each figure, in a message without white space and quotes: people and terminals break it anywhere."""
-_OTHERS = re.compile(rf"process\d+has{_SIZE}", re.IGNORECASE)
 _UNITS = {unit.lower(): size for unit, size in UNITS.items()}
 LAST_LINES = 200
 """Lines that are read of what was printed before a failure: the rest is long past."""
@@ -47,7 +46,7 @@ class CardFigures:
     ours: int | None = None
     """Bytes held by the process in all, its CUDA context and libraries included."""
     others: int | None = None
-    """Bytes held by other processes, where the message names them, or as the rest of the card."""
+    """Bytes of the card that neither this process holds nor anybody could take."""
 
     @property
     def idle(self) -> int:
@@ -76,12 +75,9 @@ def figures_in(message: str) -> CardFigures:
     asked, unallocated = told.pop("asked", None) or asked_bytes(message), told.pop("unallocated", None)
     if unallocated is not None and "allocated" in told:
         told.setdefault("reserved", told["allocated"] + unallocated)
-    named = sorted(map(_bytes, _OTHERS.finditer(text)))
-    if named and "ours" not in told:  # in a container it knows itself by another number
-        told["ours"] = named.pop(next((at for at, size in enumerate(named) if size >= told.get("reserved", named[-1])), -1))
     total, free, held = told.get("total"), told.get("free"), told.get("ours", told.get("reserved"))
     rest = max(0, total - free - held) if total is not None and free is not None and held is not None else None
-    return CardFigures(asked=asked, others=sum(named) if named else rest, **told)
+    return CardFigures(asked=asked, others=rest, **told)
 
 
 def _bytes(match: re.Match[str]) -> int:

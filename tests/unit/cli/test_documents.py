@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from autofit_launcher.cli import main, verbs
-from autofit_launcher.cli.call import Takes
 from autofit_launcher.pretended import catalogue
 from tests.helpers.places import ROOT
 
@@ -45,9 +44,9 @@ def test_autofit_takes_what_a_document_says(line: str, tmp_path: Path) -> None:
     for cards in (word for word in rest if word.startswith("gpu=")):
         assert catalogue.named(cards.removeprefix("gpu=").split(","))
     keys = [word for word in rest if "=" in word and not word.startswith("gpu=")]
-    if verb.takes in (Takes.RECIPE, Takes.EITHER) and keys and not command:
+    if keys and verb.composes and not command and verb.name not in ("run", "init"):
         recipe = [] if any(word.startswith("recipe=") for word in keys) else ["recipe=yolo_demo"]
         how = ["ladder", "-m"] if "-m" in rest else ["train", "--cfg", "job"]
         assert main.run([*how, *recipe, *keys]) == 0
-    elif verb.takes in (Takes.COMMAND, Takes.EITHER) and keys:
+    elif keys and verb.commands:
         assert main.run(["run", "--cfg", "job", *keys, "--", "python", "train.py"]) == 0

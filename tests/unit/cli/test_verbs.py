@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from autofit_launcher.cli import main, manual, verbs
-from autofit_launcher.cli.call import Answer, Call, Takes, Task, Verb
+from autofit_launcher.cli.call import Answer, Call, Task, Verb
 from autofit_launcher.config.schema import DeviceRules, RecoverRules, RunRules, TrialRules
 from autofit_launcher.errors import ExitCode
 
@@ -23,17 +23,17 @@ def juggle(call: Call) -> Iterator[Task]:
         yield lambda: Answer(status=ExitCode.RUN_FAILED, record={"flags": sorted(call.flags), "words": call.words, "command": call.command})
 
 
-def juggling(monkeypatch: pytest.MonkeyPatch, takes: Takes) -> None:
+def juggling(monkeypatch: pytest.MonkeyPatch, usage: str) -> None:
     """Makes a verb of ``juggle``, as of a function of a module of the command line's."""
     monkeypatch.setitem(sys.modules, "autofit_launcher.cli.circus", SimpleNamespace(juggle=juggle))
-    new = Verb("circus.juggle", "--high THINGS", "keeps three in the air", takes, flags={"--high": "higher than that"})
+    new = Verb("circus.juggle", usage, "keeps three in the air", flags={"--high": "higher than that"})
     monkeypatch.setattr(verbs, "VERBS", (*verbs.VERBS, new))
 
 
 def test_a_verb_added_to_the_table_is_in_help_completion_and_the_message_on_an_unknown_verb(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    juggling(monkeypatch, Takes.NAME)
+    juggling(monkeypatch, "--high THINGS")
     main.run(["--help"])
     lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
     assert "autofit juggle keeps three in the air" in lines
@@ -55,7 +55,7 @@ def test_a_verb_added_to_the_table_is_in_help_completion_and_the_message_on_an_u
 def test_a_verb_gets_its_flags_its_words_and_its_command_and_each_job_answers_for_itself(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    juggling(monkeypatch, Takes.COMMAND)
+    juggling(monkeypatch, "-- COMMAND")
     assert main.run(["juggle", "--json", "a=b", "--high", "--", "x", "--json", "--high"]) == 5
     line = '{"flags": ["--high"], "words": ["a=b"], "command": ["x", "--json", "--high"]}\n'
     assert capsys.readouterr().out == 2 * line
