@@ -42,30 +42,16 @@ class Result:
     record: Mapping[str, Any]
     """All that is known, as in the run folder's ``record.json`` (docs/record.schema.json)."""
 
-    @property
-    def rung(self) -> Mapping[str, Any]:
-        """The values of the wheels that it trains with, ``micro_batch`` among them; empty where nothing fits."""
-        return self.record.get("rung") or {}
-
-    @property
-    def accumulation(self) -> int | None:
-        """Gradient accumulation steps."""
-        return self.record.get("accumulation")
-
-    @property
-    def effective_batch(self) -> int | None:
-        """Samples in an optimizer step (``record['batch_unit']`` where they are counted otherwise)."""
-        return self.record.get("effective_batch")
-
-    @property
-    def command(self) -> str:
-        """The command that does the same without autofit."""
-        return self.record.get("command") or ""
-
-    @property
-    def folder(self) -> Path | None:
-        """The run's folder."""
-        return Path(self.record["run_dir"]) if self.record.get("run_dir") else None
+    rung: Mapping[str, Any]
+    """The values of the wheels that it trains with, ``micro_batch`` among them; empty where nothing fits."""
+    accumulation: int | None
+    """Gradient accumulation steps."""
+    effective_batch: int | None
+    """Samples in an optimizer step (``record['batch_unit']`` where they are counted otherwise)."""
+    command: str
+    """The command that does the same without autofit."""
+    folder: Path | None
+    """The run's folder."""
 
 
 class Error(Exception):
@@ -142,8 +128,17 @@ def _called(words: Sequence[str], *, folder: Path | str | None, check: bool) -> 
             child.send_signal(signal.SIGINT)
             raise
     lines = said.decode().splitlines()
-    record = json.loads(lines[-1]) if lines else {"status": "stopped", "error": "it said nothing"}
-    result = Result(status=record["status"], exit_status=child.returncode, record=record)
+    record: dict[str, Any] = json.loads(lines[-1]) if lines else {"status": "stopped", "error": "it said nothing"}
+    result = Result(
+        status=record["status"],
+        exit_status=child.returncode,
+        record=record,
+        rung=record.get("rung") or {},
+        accumulation=record.get("accumulation"),
+        effective_batch=record.get("effective_batch"),
+        command=record.get("command") or "",
+        folder=Path(record["run_dir"]) if record.get("run_dir") else None,
+    )
     if check and result.exit_status:
         raise _error(result)
     return result

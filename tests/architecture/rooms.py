@@ -92,20 +92,6 @@ def _top(name: str) -> str:
     return name.split(".")[0]
 
 
-INSIDE = f"{PACKAGE}.inside"
-"""What every trainer's own ``inside`` may use."""
-
-
-def reaches_into_an_inside(tree: Tree) -> list[str]:
-    return [
-        f"{module} imports {one.name}"
-        for module, imports in tree.imports.items()
-        for one in imports
-        if (room := room_of(one.name, "inside")) is not None and _top(one.name) == PACKAGE
-        if (own := room_of(module, "inside")) != room and (own is None or room != INSIDE)
-    ]
-
-
 def native_knows_autofit(tree: Tree) -> list[str]:
     """A relative import within the room is its neighbour in the run's folder, too."""
     return [
@@ -114,17 +100,6 @@ def native_knows_autofit(tree: Tree) -> list[str]:
         if (room := room_of(module, "native")) is not None
         for one in imports
         if _top(one.name) == PACKAGE and not (one.relative and (one.name == room or one.name.startswith(f"{room}.")))
-    ]
-
-
-def common_leans_on_others(tree: Tree) -> list[str]:
-    room = f"{PACKAGE}.common"
-    return [
-        f"{module} imports {one.name}"
-        for module, imports in tree.imports.items()
-        if module == room or module.startswith(f"{room}.")
-        for one in imports
-        if _top(one.name) not in sys.stdlib_module_names and one.name != room and not one.name.startswith(f"{room}.")
     ]
 
 
@@ -192,11 +167,6 @@ def circles(tree: Tree) -> list[str]:
     except graphlib.CycleError as error:
         return [" -> ".join(reversed(error.args[1]))]
     return []
-
-
-def names_nothing(tree: Tree) -> list[str]:
-    """Texts that name a module of the package, or something in one, where there is none: trial plans, ``-m`` lines, docstrings."""
-    return [f"{module} names {name}" for module, name in _named(tree) if not _is_there(tree, name)]
 
 
 ONESELF = ("self", "this", "cls", "super()")
@@ -269,27 +239,3 @@ def _private_names(parsed: ast.Module) -> set[str]:
     names |= {node.id for node in ast.walk(parsed) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
     names |= {node.attr for node in ast.walk(parsed) if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)}
     return {name for name in names if name.startswith("_") and not name.startswith("__") and name != "_"}
-
-
-def _named(tree: Tree) -> Iterator[tuple[str, str]]:
-    for module, parsed in tree.parsed.items():
-        for node in ast.walk(parsed):
-            if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                for name in re.findall(rf"(?<![\w./]){PACKAGE}(?:\.\w+)+", node.value):
-                    yield module, name
-
-
-def _is_there(tree: Tree, name: str) -> bool:
-    """A module, the beginning of one that an f-string goes on with (``..._``), or something that a module defines."""
-    if name in tree.paths:
-        return True
-    if name.endswith("_"):
-        return any(path.startswith(name) for path in tree.paths)
-    owner, _, attribute = name.rpartition(".")
-    return owner in tree.paths and attribute in _defined(tree.parsed[owner])
-
-
-def _defined(parsed: ast.Module) -> set[str]:
-    names = {node.name for node in parsed.body if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
-    targets = [target for node in parsed.body if isinstance(node, ast.Assign) for target in node.targets]
-    return names | {target.id for target in targets if isinstance(target, ast.Name)}

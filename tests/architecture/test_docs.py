@@ -36,13 +36,6 @@ def test_every_link_leads_to_a_file_and_a_heading(document: Path) -> None:
     assert list(broken(document)) == []
 
 
-def test_a_broken_link_is_noticed(tmp_path: Path) -> None:
-    (tmp_path / "other.md").write_text("# What it does, now\n")
-    document = tmp_path / "one.md"
-    document.write_text("# One\n[a](other.md) [b](other.md#what-it-does-now) [c](#one) [d](gone.md) [e](other.md#gone) [f](#gone)\n")
-    assert list(broken(document)) == ["gone.md", "other.md#gone", "#gone"]
-
-
 def test_decisions_are_few_and_each_says_its_number_and_whether_it_holds() -> None:
     decisions = sorted((ROOT / "docs" / "decisions").iterdir())
     assert [path.name[:4] for path in decisions] == [f"{number:03d}-" for number in range(1, len(decisions) + 1)] and len(decisions) <= 15
@@ -59,10 +52,6 @@ def test_every_attack_names_tests_that_are_there_and_marks_the_slow_ones() -> No
         assert found is not None, (name, path)
         assert not slow or "pytest.mark.slow" in (ROOT / path).read_text(encoding="utf-8"), (name, path)
         assert slow or not re.search(r"^@pytest\.mark\.slow", found[1], flags=re.MULTILINE), f"{name} is a slow test"
-
-
-def test_the_readme_names_the_command_that_runs_the_tests() -> None:
-    assert "make test " in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def test_every_make_target_that_is_declared_or_documented_has_a_rule() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 from collections import defaultdict
 
-from autofit_launcher.common import report
 from tests.architecture.rooms import PACKAGE, Tree
 from tests.helpers.places import LAUNCHER
 
@@ -32,9 +31,3 @@ def test_a_public_class_has_a_name_of_its_own() -> None:
     shared = {name: modules for name, modules in places.items() if len(modules) > 1}
     assert shared.keys() == ALIKE, shared
     assert all(module.startswith(("inside.", "trainers.")) for modules in shared.values() for module in modules)
-
-
-def test_exceptions_that_a_report_names_are_there() -> None:
-    """A trial's child is judged by the names of what it raised: a class that is renamed must be renamed there, too."""
-    named = {report.OVER_CAP, report.BUDGET_ERROR, report.NOT_EXACT}
-    assert named <= classes().keys()

@@ -15,9 +15,8 @@ from tests.helpers.places import LAUNCHER, ROOT
 
 Rule = Callable[[Tree], list[str]]
 RULES: tuple[Rule, ...] = (
-    rooms.reaches_into_an_inside, rooms.native_knows_autofit, rooms.common_leans_on_others, rooms.launcher_loads_a_trainer,
-    rooms.a_program_needs_a_package, rooms.a_program_finds_ours, rooms.circles, rooms.names_nothing,
-    rooms.reaches_for_private_names,
+    rooms.native_knows_autofit, rooms.launcher_loads_a_trainer, rooms.a_program_needs_a_package, rooms.a_program_finds_ours,
+    rooms.circles, rooms.reaches_for_private_names,
 )  # fmt: skip
 
 
@@ -47,3 +46,17 @@ def test_every_entry_point_is_there() -> None:
     for target in (target for group in groups for target in group.values()):
         module, _, name = target.partition(":")
         assert hasattr(importlib.import_module(module), name), target
+
+
+def test_on_the_launchers_side_only_process_starts_signals_or_ends_processes(house: Tree) -> None:
+    starters = rooms.starts_processes(house)
+    assert {module for module in starters if rooms.outside(module)} - {"autofit_launcher.trainers.suite", "autofit_launcher.api"} == {
+        "autofit_launcher.machine.process"
+    }
+    assert starters - {module for module in starters if rooms.outside(module)} == {
+        "autofit_launcher.inside.guardian",
+        "autofit_launcher.inside.plainly",
+        "autofit_launcher.inside.same.run",
+        "autofit_launcher.inside.trial",
+        "autofit_launcher.inside.loader_look",
+    }

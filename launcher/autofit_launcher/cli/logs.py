@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -79,14 +80,18 @@ def _of_rungs(run: Run) -> list[Said]:
 def _show(out: Shown, said: Said, shown: Counter[Path]) -> None:
     """Shows what is new of both streams one after another, each under its name."""
     for name, path in (("stdout", said.stdout), ("stderr", said.stderr)):
-        if not path.is_file():
-            continue
-        with files.opened(path) as file:
-            while piece := os.pread(file.fileno(), _PIECE_BYTES, shown[path]):
-                fit, read = page(piece) if out.isatty() else (piece, len(piece))
-                if not read:
-                    break
-                head = "" if shown[path] else f"{chr(10) if +shown else ''}==> {said.name}: {name} <==\n"
-                out.write(head.encode() + fit)
-                shown[path] += read
+        for piece in _pieces(path, shown, raw=not out.isatty()) if path.is_file() else ():
+            head = "" if shown[path] else f"{chr(10) if +shown else ''}==> {said.name}: {name} <==\n"
+            out.write(head.encode() + piece)
     out.flush()
+
+
+def _pieces(path: Path, shown: Counter[Path], *, raw: bool) -> Iterator[bytes]:
+    """Yields what is new of a file, and counts it as shown once it is."""
+    with files.opened(path) as file:
+        while piece := os.pread(file.fileno(), _PIECE_BYTES, shown[path]):
+            fit, read = (piece, len(piece)) if raw else page(piece)
+            if not read:
+                break
+            yield fit
+            shown[path] += read

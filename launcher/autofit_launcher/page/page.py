@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import logging
 import math
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from autofit_launcher import __version__
 from autofit_launcher.common import files
-from autofit_launcher.common.report import Phase
 from autofit_launcher.common.sizes import format_duration, format_size
 from autofit_launcher.common.words import masked, visible
 from autofit_launcher.errors import BadInput, refusal
@@ -22,10 +20,6 @@ from autofit_launcher.history.runs import Run, run_in
 from autofit_launcher.ladder import rungs
 from autofit_launcher.ladder.same_training import GIVEN_UP
 
-PHASES: Mapping[str, str] = {
-    Phase.START: "start", Phase.SETUP: "set-up", Phase.TRAIN: "training", Phase.VALIDATE: "validation",
-    Phase.SAVE: "saving", Phase.TRAIN_AGAIN: "training again", Phase.FINISH: "the end of the run", Phase.RESUME: "going on",
-}  # fmt: skip
 MOST_POINTS = 400
 """Points of a curve: more than a screen shows."""
 _LAST_LINES = 12
@@ -38,15 +32,10 @@ def size(told: int | float | None) -> str:
 
 
 def settings(rung: Mapping[str, Any], accumulation: int | None) -> dict[str, Any]:
-    """A rung's wheels by their names for people, and its accumulation behind the micro-batch."""
-    return {"micro-batch": rung.get("micro_batch", "?"), "accumulation": accumulation or 1} | {
-        wheel(name): value for name, value in rung.items() if name != "micro_batch"
+    """A rung's wheels, its accumulation behind the micro-batch."""
+    return {"micro_batch": rung.get("micro_batch", "?"), "accumulation": accumulation or 1} | {
+        name: value for name, value in rung.items() if name != "micro_batch"
     }
-
-
-def wheel(name: str) -> str:
-    """A setting's name, for people."""
-    return name.replace("micro_batch", "micro-batch").replace("_", " ")
 
 
 def ladder(record: Record) -> list[dict[str, Any]]:
@@ -66,16 +55,6 @@ def ladder(record: Record) -> list[dict[str, Any]]:
             told = {"index": index, "settings": settings(one.rung, one.accumulation), "ruled_out_by": by}
             rows.append({**told, "state": state, "trial": trial, "peak_bytes": trial.peak_bytes if trial is not None else 0})
     return rows
-
-
-def sentence(text: str) -> str:
-    """Words about a failure as a sentence for people."""
-    text = re.sub(r"in phase (\w+)", lambda found: f"in {phase(found[1])}", text)
-    return f"{text[:1].upper()}{text[1:].rstrip('.')}." if text else ""
-
-
-def phase(name: str) -> str:
-    return PHASES.get(name, name)
 
 
 def spaced(name: str) -> str:
@@ -100,11 +79,11 @@ def failures(run: Run, record: Record) -> Iterator[tuple[str, str, str]]:
     for trial in {trial.rung_index: trial for trial in record.trials}.values():
         if trial.verdict != "fits":
             said = files.tail(run.folder.trials / f"{trial.rung_index:03d}" / "stderr.log")
-            yield f"Trial of rung {trial.rung_index}", sentence(trial.why), _shortened(said)
+            yield f"Trial of rung {trial.rung_index}", trial.why, _shortened(said)
     for attempt in record.attempts:
         if attempt.ended not in ("done", "interrupted"):
             logs = run.folder.attempt(attempt.number)
-            why = sentence(f"{spaced(attempt.ended)} in {phase(attempt.phase)}: {attempt.evidence}")
+            why = f"{spaced(attempt.ended)} in {attempt.phase}: {attempt.evidence}"
             yield f"Attempt {attempt.number} of the full run", why, _shortened(files.tail(logs.stderr) or files.tail(logs.stdout))
 
 
@@ -142,7 +121,7 @@ def render(runs: Sequence[Run]) -> str:
     place = Path(__file__).parent / "templates"
     loader = jinja2.FileSystemLoader(place)
     environment = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    told = (phase, sentence, size, spaced, rungs.value, wheel, rungs.words, format_duration)
+    told = (size, spaced, rungs.value, rungs.words, format_duration)
     environment.finalize = lambda told: masked(told) if type(told) is str else told  # what is markup already was made here
     environment.filters.update({function.__name__: function for function in told})
     environment.globals.update(settings=settings)

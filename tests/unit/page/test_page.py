@@ -33,8 +33,8 @@ def test_it_says_why_the_rung_was_chosen_and_what_became_of_each(tmp_path: Path)
     said = text_of(page.render([run_in(reported(tmp_path))]))
     assert "It trains with image size 320 in place of 640, since what was asked for needs more memory than there is." in said
     assert "Really tried, and failed: rung 0, 1." in said and "at least as much as one that failed: rung 2." in said
-    assert "Rung 3 (micro-batch 8, accumulation 1, image size 320) is the best that fits: its trial needed 560 MiB" in said
-    assert "ruled out by rung 1" in said and "out of memory in training" in said and "not tried" in said
+    assert "Rung 3 (micro_batch 8, accumulation 1, image_size 320) is the best that fits: its trial needed 560 MiB" in said
+    assert "ruled out by rung 1" in said and "out of memory in train" in said and "not tried" in said
     assert "After attempt 1 of the full run: it was killed: the same rung once more." in said
     assert "python 3.11.7, torch 2.15.0, ultralytics 8.4.190, cuda 13.0, driver 580.65.06" in said
 
@@ -45,7 +45,7 @@ def test_a_smaller_micro_batch_is_told_with_its_accumulation_and_the_effective_b
     trials[1] |= {"verdict": "fits", "peak_bytes": 500 * 2**20}
     half = {"chosen_rung_index": 1, **LADDER[1], "effective_batch": 8, "effective_batch_asked": 8}
     said = changed(folder, trials=trials, **half, given_up={"micro_batch": {"asked": 8, "used": 4}})
-    assert "It trains with micro-batch 4 in place of 8 and accumulation 2 in place of 1, since" in said
+    assert "It trains with micro batch 4 in place of 8 and accumulation 2 in place of 1, since" in said
     assert "The effective batch is the asked one (8), in smaller pieces" in said
 
 
