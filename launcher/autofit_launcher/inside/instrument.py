@@ -43,7 +43,7 @@ from .agreement import YES, Together
 from .arrives import Arrives
 from .counted import Hand, MicroBatches, StepsByOptimizer
 from .gathered import JOINED, Gathered
-from .part import TakingPart, distributed, is_a_child, is_memory
+from .part import TakingPart, distributed, end_soon, is_a_child, is_memory
 from .passes import Passes
 
 FOLLOW_S, FINISH_S = 120.0, 30.0
@@ -481,13 +481,13 @@ class Instrument(TakingPart):
                 said = (str(error).strip().splitlines() or [""])[0][:200]
                 self.recorder.note(f"{UNSEEN_END}: in fast-forward it ended by {type(error).__name__}: {said}")
             self._done()
-            crashed, error = False, None
+            if not is_a_child():  # whose parent may wait for what it has put into a queue
+                self.end(0)
         else:
             self._facts(ended="exit", **({"failed_forwarding": True} if crashed and self.forwarding and not memory else {}))
             self.recorder.failed(error) if error is not None and crashed else self.recorder.ended()
         self.leave()
-        if not is_a_child() and (crashed or error is None):  # its parent may wait for what it has put into a queue; an exit has its status
-            self.end(int(crashed))  # what is left is the interpreter's own end, which takes seconds
+        end_soon()
 
     def _done(self) -> None:
         assert self.recorder is not None

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from ..after_import import after_import
+from ..part import end_soon
 from ..patches import at_an_optimizer
 from . import rest as at_rest
 from .rest import Rest
@@ -308,6 +309,7 @@ class Updates:
             widened = " (its weights of half precision were turned to single, since rounding hides a difference)" if self._widened else ""
             self.facts["failure"] = f"{type(error).__name__}: {error}"[:500] + widened
         self.write("failed" if failed else "exit")
+        end_soon()
 
     def write(self, ended: str) -> None:
         said = {**self.facts, **self._rows.facts, "ended": ended, "by_hand": self._rest.by_hand}
