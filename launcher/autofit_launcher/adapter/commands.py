@@ -122,15 +122,16 @@ def preloaded(first: str, beside: Sequence[str], *, of: Path, to: Path, env: Map
     return {"PYTHONPATH": path}, {**loads, **copies(beside, of=of, to=to)}
 
 
-def under_budget(command: Command, budget: Budget, *, settings: Path) -> Command:
-    """The same program, each process of which takes the budget as in its trial, as ``settings`` says, which is written."""
+def under_budget(command: Command, budget: Budget, *, settings: Path, turn: str = "") -> Command:
+    """The same program, each process of which takes the budget as in its trial, as ``settings`` says, which is written. ``turn``: the file
+    that it waits for (``ProbeSettings``)."""
     cards = [orders_of(one, run=True) for one in budget.each]
     orders = Orders(
         module="", folder="", device=budget.kind, accumulation=1, cards=cards if budget.kind == "cuda" and len(cards) > 1 else [],
         payload={"base": dict(command.base) if budget.kind == "cpu" else {}}, **cards[0],
     )  # fmt: skip
     settings.parent.mkdir(parents=True, exist_ok=True)
-    ProbeSettings(records=str(settings.parent), orders=asdict(orders), budget_only=True).write(settings)
+    ProbeSettings(records=str(settings.parent), orders=asdict(orders), budget_only=True, turn=turn).write(settings)
     return replace(command, env={**command.env, **injected(settings, {**os.environ, **command.env, **command.told})})
 
 

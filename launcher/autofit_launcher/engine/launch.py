@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -167,6 +168,10 @@ class Launch:
     """The results of the full run."""
 
     screen: Screen = QUIET
+    show: tuple[Shows, Shows] | None = None
+    """Where the full run's output is shown; None: there is none, or it wasn't asked for."""
+    ahead: run.Ahead | None = None
+    """The full run of a rung that is being tried or proven, begun ahead; it waits."""
 
     def told(self) -> Screen:
         """Writes the record, and returns the screen: what is shown has been written down."""
@@ -316,7 +321,7 @@ OWN_FOLDER = ("trainer.args.save_dir", "trainer.args.output_dir")
 def begin(job: Job, screen: Screen = QUIET, *, show: tuple[Shows, Shows] | None = None) -> Launch:
     """Finds the rung that fits, then runs the full training there, over several attempts if need be. ``show``: where its output is shown;
     None: there is no full run."""
-    launch = Launch(job=job, screen=screen, fit_only=show is None)
+    launch = Launch(job=job, screen=screen, fit_only=show is None, show=show)
     with job.turn, owner.owning(job.folder.path), recorded(launch):
         _carried_out(launch, show)
     return launch
@@ -332,6 +337,7 @@ def go_on(begun: Resumable, screen: Screen = QUIET, *, show: tuple[Shows, Shows]
         launch.reuse = reuse.again(launch.job, begun.record.kept, relies=launch.chosen is not None)
         if newer := ", ".join(launch.job.adapter.edited(since=begun.folder.launched())):
             screen.say(f"edited since the launch: {newer}. What runs is that, at the launch's rung")
+        launch.show = None if launch.fit_only else show
         with recorded(launch):
             _carried_out(launch, show)
     return launch
@@ -359,6 +365,7 @@ def recorded(launch: Launch) -> Iterator[None]:
         launch.status = Status.STOPPED
         raise
     finally:
+        _end_ahead(launch)
         launch.job.folder.forget_cache()
         if launch.status is not Status.OTHER_TRAINING:
             reuse.ended(launch.reuse)
@@ -696,7 +703,9 @@ def make_trial(launch: Launch, rung: Rung, *, job: Job | None = None, why: str =
     while True:
         launch.trying = rung
         launch.told().say(f"trial {len(made) + 1}: rung {rung.index}  {rung}", "")
-        tried = trial.run(job, rung)
+        tried = trial.run(replace(job, trains=functools.partial(_begin_ahead, launch, job, rung)), rung)
+        if not tried.verdict.fits:
+            _end_ahead(launch)
         if job.adapter.general and not job.adapter.asked.unseen_step:
             asked = next((one for one in reversed(made) if one.rung.index == 0), None)
             tried = rung_zero.held_against(tried, asked, job.ladder)
@@ -725,6 +734,18 @@ def card_is_back(launch: Launch, holder: str, *, waits: int = 0) -> bool:
     back = not devices.wait_for(launch.job.budget, timeout_s=device.taken_timeout_s)
     launch.waits_for = ""
     return back
+
+
+def _begin_ahead(launch: Launch, job: Job, rung: Rung, pid: int) -> None:
+    """Begins the run of a rung whose trial is seen to train: what it does before its first change and the device isn't waited for later."""
+    if launch.show is not None and launch.ahead is None and not launch.attempts:
+        launch.ahead = run.ahead(job, rung, show=launch.show, beside=pid)
+
+
+def _end_ahead(launch: Launch) -> None:
+    ahead, launch.ahead = launch.ahead, None
+    if ahead is not None:
+        ahead.end()
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -773,7 +794,11 @@ def _attempt(launch: Launch, begin: _Start, *, show: tuple[Shows, Shows]) -> Run
     launch.attempts.append(attempt)
     launch.status, launch.command = Status.RUNNING, command
     launch.told().launched(attempt.command)
-    child = run.start(job, command, files, show=show)
+    if (ahead := launch.ahead) is not None and ahead.command == command and ahead.child.process.poll() is None:
+        launch.ahead, child = None, ahead.begins(job.budget)
+    else:
+        _end_ahead(launch)
+        child = run.start(job, command, files, show=show)
     try:
         heard = replace(job, say=launch.deviated)
         outcome = run.follow(heard, child, attempt, base_bytes=chosen.report.base_bytes, due=launch.due())

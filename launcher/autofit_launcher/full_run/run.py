@@ -10,10 +10,11 @@ import json
 import os
 import re
 import shlex
+import shutil
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from autofit_launcher.adapter.commands import Command, under_budget
@@ -24,6 +25,7 @@ from autofit_launcher.adapter.registry import words_of
 from autofit_launcher.common import procfs
 from autofit_launcher.common.activity import doing
 from autofit_launcher.common.files import plain
+from autofit_launcher.common.files import replace as replace_text
 from autofit_launcher.common.memory_failures import NEAR_LIMIT, lost_in
 from autofit_launcher.common.orders import HELD, SAVES, STACKS, STEPS
 from autofit_launcher.full_run import cause
@@ -35,7 +37,7 @@ from autofit_launcher.history.run_folder import AttemptFiles
 from autofit_launcher.ladder.rungs import Rung
 from autofit_launcher.ladder.same_training import Due
 from autofit_launcher.machine import devices, host, process, stall
-from autofit_launcher.machine.devices import allocator_environment
+from autofit_launcher.machine.devices import Budget, allocator_environment
 from autofit_launcher.machine.meter import Usage
 from autofit_launcher.machine.process import Child, Ending, Shows
 from autofit_launcher.machine.stall import Silence
@@ -57,15 +59,20 @@ def command_of_attempt(job: Job, move: MoveRecord, rung: Rung, *, attempt: int) 
 
 def _written(job: Job, rung: Rung, begin: RunStart, script: Path, more: str = "") -> Command:
     """The command, after writing its files and itself, as ``script``."""
-    folder = job.folder
-    command = job.adapter.command(rung, job.budget, folder=folder.path, start=begin)
+    command = _composed(job, rung, begin)
+    job.folder.replace(script, _as_file(command, rung, more))
+    script.chmod(0o755)
+    return command
+
+
+def _composed(job: Job, rung: Rung, begin: RunStart) -> Command:
+    """The command, after writing its files."""
+    command = job.adapter.command(rung, job.budget, folder=job.folder.path, start=begin)
     on_card = allocator_environment(job.budget) if job.budget.kind == "cuda" else {}
     ranks = command.ranks or (1 if job.adapter.starts_ranks else len(job.budget.each))
     command = replace(command, env={**on_card, **command.env}, ranks=ranks)
     for path, text in command.files.items():
-        folder.replace(path, text)
-    folder.replace(script, _as_file(command, rung, more))
-    script.chmod(0o755)
+        job.folder.replace(path, text)
     return command
 
 
@@ -83,8 +90,48 @@ def _as_file(command: Command, rung: Rung, more: str = "") -> str:
     return "\n".join(words) + "\n"
 
 
-def start(job: Job, command: Command, files: AttemptFiles, *, show: tuple[Shows, Shows]) -> Child:
-    """Starts the full run. Its output goes, unchanged, to ``show`` and to the two logs of ``files``.
+@dataclass(frozen=True, slots=True)
+class Ahead:
+    """The process of a full run that was begun while its rung is tried, or proven: it waits for its turn before it changes anything, and
+    before it uses the device (``inside.gate``)."""
+
+    command: Command
+    child: Child
+    files: AttemptFiles
+    turn: Path
+
+    def begins(self, budget: Budget) -> Child:
+        """Has the process go on: it is the run."""
+        self.child.begins()
+        replace_text(self.turn, str(devices.free_now(budget) or ""))
+        return self.child
+
+    def end(self) -> None:
+        """Ends the process, which has changed nothing."""
+        self.child.end(grace_s=0.0)
+        shutil.rmtree(self.files.processes, ignore_errors=True)
+
+
+def ahead(job: Job, rung: Rung, *, show: tuple[Shows, Shows], beside: int) -> Ahead | None:
+    """Begins the full run of a rung ahead; None where that can't be: several ranks, no budget that it is held to, a card whose memory
+    spills (which its trial's seconds tell), or too little host memory for it beside the process ``beside``."""
+    budget, files, turn = job.budget, job.folder.attempt(1), job.folder.path / "native" / "turn"
+    command = _composed(job, rung, FIRST)
+    family = (beside, *procfs.descendants(beside))
+    room = host.memory()[1] > 3 * sum(map(procfs.resident_bytes, family))
+    if budget.ranks or budget.may_spill or (command.ranks or 1) > 1 or rung.world_size > 1 or not (_held(budget) and room):
+        return None
+    turn.unlink(missing_ok=True)
+    return Ahead(command, start(job, command, files, show=show, turn=turn), files, turn)
+
+
+def _held(budget: Budget) -> bool:
+    """Tells whether the run is held to its budget: one that grows would spill, or use more than the smaller card that was asked for."""
+    return budget.kind == "cuda" or budget.emulated
+
+
+def start(job: Job, command: Command, files: AttemptFiles, *, show: tuple[Shows, Shows], turn: Path | None = None) -> Child:
+    """Starts the full run. Its output goes, unchanged, to ``show`` and to the two logs of ``files``. ``turn``: it is begun ahead.
 
     On a card the run is always held to its budget, and so is one on a CPU whose budget is emulated: one that grows would spill, or use more
     than the smaller card that was asked for. The command that is shown leaves this out.
@@ -92,12 +139,12 @@ def start(job: Job, command: Command, files: AttemptFiles, *, show: tuple[Shows,
     budget = job.budget
     saves = "inside.whole_saves" if job.recipe.recover.whole_saves else ""
     env = {**allocator_environment(budget), **command.env, **command.told, SAVES: saves}
-    if budget.kind == "cuda" or budget.emulated:
-        env |= under_budget(command, budget, settings=job.folder.path / "native" / "budget.json").env
+    if _held(budget):
+        env |= under_budget(command, budget, settings=job.folder.path / "native" / "budget.json", turn=str(turn or "")).env
     first, *rest = command.words
     argv = (process.program(first), *rest)
     env |= {HELD: str(files.processes), STACKS: str(files.processes)}
-    return process.start(argv, env=env, stdout=files.stdout, stderr=files.stderr, show=show)
+    return process.start(argv, env=env, stdout=files.stdout, stderr=files.stderr, show=show, ahead=turn is not None)
 
 
 SAMPLE_S = 1.0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import gc
+import importlib
 import os
 import sys
 import time
@@ -54,8 +55,7 @@ class TakingPart:
         if _is_a_worker() and (self.orders.device == "cuda" or self._taken is not None):
             self.leave()  # a context of its own would be taken from the card
             return
-        if self.orders.device == "cpu":
-            import torch._dynamo  # noqa: F401  # every optimizer imports it: a library, so part of the base
+        self._imports_more()
         self.wait_for_turn()
         self._taken = self._taken or self._take()
         if self.settings.budget_only:
@@ -69,10 +69,21 @@ class TakingPart:
 
     def wait_for_turn(self) -> None:
         """Waits at the last moment before the device is used, where this process was begun ahead of its turn."""
-        if turn := self.settings.turn:
+        if not (turn := self.settings.turn):
+            return
+        if not os.path.exists(turn):
             open(f"{turn}{CAME}", "ab").close()
-        while turn and not os.path.exists(turn):
+            self._imports_more()
+        while not os.path.exists(turn):
             time.sleep(0.01)
+        with open(turn, encoding="utf-8") as told:
+            if free := told.read():  # of its card, now that it is this process's
+                self.orders = dataclasses.replace(self.orders, idle_free_bytes=int(free))
+
+    def _imports_more(self) -> None:
+        """Imports what every optimizer does, where torch itself is there: a library, so part of a CPU's base."""
+        if self.orders.device == "cpu" and not getattr(getattr(sys.modules.get("torch"), "__spec__", None), "_initializing", True):
+            importlib.import_module("torch._dynamo")
 
     def takes_part(self) -> None:
         """Opens a child that was forked off with its parent's budget, and trains: a data loader's worker doesn't."""

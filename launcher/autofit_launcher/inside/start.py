@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ..common.orders import LOADED, ProbeSettings
-from . import overlaid_libraries, patches
+from . import gate, overlaid_libraries, patches
 from .after_import import Hook, after_import
 from .instrument import Instrument
 from .overlay import Overlay
@@ -42,6 +42,8 @@ def begin(settings: ProbeSettings) -> None:
         overlay = Overlay(Path(settings.overlay), kept=(Path(settings.overlay).parent, *map(Path, settings.kept)))
         overlay.install()
         after_import(overlaid_libraries.hooks(overlay, forwarding=instrument.saves))
+    elif settings.turn:
+        gate.install(settings.turn, instrument.wait_for_turn)
     after_import({"torch": lambda module: _torch(instrument)})
     based = instrument.orders.payload.get("base", {})
     after_import({library: functools.partial(_has_base, instrument, modules) for library, modules in based.items()})

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import time
 from contextlib import suppress
 from dataclasses import dataclass
@@ -96,6 +97,12 @@ class Usage(Looks):
         self._stepping = frozenset(int(told.stem) for told in self._processes.glob(f"*{STEPS}") if told.stem.isdecimal())
 
 
+def _private(pid: int) -> int:
+    with suppress(OSError):
+        return procfs.own_bytes(pid)[0]
+    return 0
+
+
 LOOK_S = 0.5
 SHARE_OF_TIME = 0.2
 """All pages of all processes are walked for at most this part of the time."""
@@ -141,7 +148,8 @@ class HostMeter(Looks):
             with suppress(OSError):  # it has ended
                 own, mapped = procfs.own_bytes(pid)
                 private, shared = private + own, shared + mapped
-        there = max(free, host.memory()[1]) + private + shared
+        others = set(procfs.descendants(os.getpid())) - {self._pid, *procfs.descendants(self._pid)}  # a run that was begun ahead: it ends
+        there = max(free, host.memory()[1]) + private + shared + sum(map(_private, others))
         use.memory_bytes, use.shared_mapped = max(use.memory_bytes, private + shared), max(use.shared_mapped, shared)
         use.memory_there = there if use.memory_there is None else min(there, use.memory_there)
         if use.shared_before is not None:

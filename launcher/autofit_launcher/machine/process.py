@@ -95,6 +95,8 @@ class Child:
     process: subprocess.Popen[bytes]
     token: str
     pumps: list[threading.Thread] = field(default_factory=list)
+    unread: list[int] = field(default_factory=list)
+    """Ends of its output that nobody reads yet: it was begun ahead."""
     words: dict[Path, bytearray] = field(default_factory=dict)
     """The end of its output by log file, kept in memory: on a full or read-only disk the log lacks the very lines that say so."""
     awake: AwakeTime = field(default_factory=lambda: AwakeTime(time.monotonic()))
@@ -103,6 +105,13 @@ class Child:
     @property
     def pid(self) -> int:
         return self.process.pid
+
+    def begins(self) -> None:
+        """Shows its output, and counts its time, from now on."""
+        self.awake = AwakeTime(time.monotonic())
+        self.unread.clear()
+        for pump in self.pumps:
+            pump.start()
 
     def tail(self, log: Path) -> str:
         """The end of its output in that log, as text."""
@@ -129,6 +138,8 @@ class Child:
             self.process.wait(timeout=grace_s)
         self.sweep()
         self.process.wait()
+        for reader in self.unread:
+            os.close(reader)
         _tell_guardian(f"-{self.token}")
 
     def sweep(self) -> None:
@@ -148,8 +159,11 @@ def start(
     stdout: Path,
     stderr: Path,
     show: tuple[Shows, Shows] | None = None,
+    ahead: bool = False,
 ) -> Child:
     """Starts ``argv``, with ``env`` added to this process's environment and its output logged to two files.
+
+    ``ahead``: nothing of it is shown before ``Child.begins``.
 
     With ``show``, output also goes to those two as it comes; where one of them is a terminal, the child gets a terminal too, so that
     it draws its progress bars. That one has ``bars.WIDE`` columns at least, while ``COLUMNS`` says the width of the person's: bars are
@@ -178,15 +192,16 @@ def start(
     finally:
         for end in ends:
             os.close(end)
-    child = Child(process=process, token=token)
+    child = Child(process=process, token=token, unread=[reader for reader, _, _ in sources])
     for reader, sink, stream in sources:
         words = child.words[stdout if sink is sinks[0] else stderr] = bytearray()
         thread = threading.Thread(target=_pump, args=(reader, sink, stream, words), daemon=True)
-        thread.start()
         child.pumps.append(thread)
     if not sources:
         for sink in sinks:
             sink.close()
+    if not ahead:
+        child.begins()
     return child
 
 

@@ -31,6 +31,8 @@ class Job:
     turn: Turn = field(default_factory=Turn)
     """The launch's turn on the device; given back when the launch is over."""
     say: Say = quiet
+    trains: Callable[[int], object] = field(default=lambda pid: None)
+    """Called when a trial is seen to train, with its process's number."""
 
     @property
     def recipe(self) -> Recipe:

@@ -38,7 +38,7 @@ from autofit_launcher.machine.devices import allocator_environment
 from autofit_launcher.machine.meter import HostMeter, HostUse
 from autofit_launcher.machine.process import Child, Ending
 from autofit_launcher.machine.stall import Silence
-from autofit_launcher.trial.job import Job
+from autofit_launcher.trial.job import Job, Say
 from autofit_launcher.trial.judge import Needs, judge, rooms, short_of, verdict_on
 
 LOOK_S = 0.5
@@ -179,7 +179,7 @@ def _ended(job: Job, orders: Orders, plan: TrialPlan) -> _Ended:
     meter = HostMeter(job.adapter.saved(job.folder.path).place)
     child = process.start(command, env=env, stdout=place / "stdout.log", stderr=place / "stderr.log")
     meter.begin(child.pid)
-    watch = TrialWatch(child, orders, job.say, stall_s=job.recipe.recover.stall_s)
+    watch = TrialWatch(child, orders, job.say, trains=job.trains, stall_s=job.recipe.recover.stall_s)
     try:
         with process.forward_signals(child, grace_s=1.0):
             ending = process.wait(child, timeout_s=job.recipe.trial.timeout_s, each_poll=watch, stderr=place / "stderr.log")
@@ -259,8 +259,8 @@ class TrialWatch:
     recorder touches the report at each) and nothing computed for long. One that computes goes on until ``trial.timeout_s``.
     """
 
-    def __init__(self, child: Child, orders: Orders, say: Callable[[str, str], object], *, stall_s: float) -> None:
-        self._child, self._say = child, say
+    def __init__(self, child: Child, orders: Orders, say: Say, *, stall_s: float, trains: Callable[[int], object]) -> None:
+        self._child, self._say, self._trains = child, say, trains
         self._report, self._stalled, self._told = orders.report_path, Path(orders.folder) / "stalled.txt", orders.stacks
         self._signs = [self._report, *(Path(orders.folder) / name for name in ("stdout.log", "stderr.log"))]
         self._seen: tuple[int, ...] = ()
@@ -283,6 +283,8 @@ class TrialWatch:
         self._look_for_life(now)
         if phase != self._phase:
             self._say(f"            {phase} at {now - self._began:.1f} s", "dim")
+            if phase == Phase.TRAIN:
+                self._trains(self._child.pid)
         self._phase = phase
 
     def _look_for_life(self, now: float) -> None:

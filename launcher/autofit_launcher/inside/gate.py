@@ -1,0 +1,55 @@
+"""Has a full run that was begun ahead, while its rung is tried, wait before it changes anything outside of itself.
+
+Its program does what it does without us, in the same order: imports, arguments, data that it reads. The first time that it would write a
+file, make or remove one, start a process or connect to anything it waits for its turn, as it does before it uses the device. What a
+library does as it is imported (a folder of its own, a look for a shared library) it does in any case.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+_TALKS = {"socket.bind", "socket.connect", "socket.sendmsg", "socket.sendto", "os.kill", "os.killpg"}
+_CHANGES = {
+    "fcntl.flock", "fcntl.lockf", "os.chmod", "os.chown", "os.exec", "os.fork", "os.forkpty", "os.link", "os.mkdir", "os.posix_spawn",
+    "os.remove", "os.rename", "os.rmdir", "os.setxattr", "os.spawn", "os.symlink", "os.system", "os.truncate", "os.utime", "sqlite3.connect",
+    "subprocess.Popen",
+}  # fmt: skip
+"""Python's audit events of what others can see; ``_TALKS``: of what is told them, as a library is imported, too."""
+_WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+
+
+def install(turn: str, wait: Callable[[], None]) -> None:
+    """Installs the gate: ``wait`` returns when it is the process's turn, which the file ``turn`` tells. It can't be taken away again."""
+    passed = False
+
+    def heard(event: str, args: tuple[Any, ...]) -> None:
+        nonlocal passed
+        if not passed and (event in _TALKS or (_changes(turn, event, args) and not _by_a_library())):
+            wait()
+            passed = True
+
+    sys.addaudithook(heard)
+
+
+def _changes(turn: str, event: str, args: tuple[Any, ...]) -> bool:
+    """Tells whether an event changes anything: no folder that there is, no file of Python's own, or of ours."""
+    if event != "open":
+        return event in _CHANGES and not (event == "os.mkdir" and os.path.isdir(args[0]))
+    path, flags = args[0], args[2]
+    own = isinstance(path, int) or str(path).startswith(turn) or "__pycache__" in str(path) or path == os.devnull
+    return bool(flags & _WRITES) and not own
+
+
+def _by_a_library() -> bool:
+    """Tells whether it comes of a library's being imported."""
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None and frame.f_code.co_name != "<module>":
+        frame = frame.f_back
+    return frame is not None and (
+        "-packages" in frame.f_code.co_filename or frame.f_code.co_filename.startswith(os.path.dirname(os.__file__) + os.sep)
+    )
