@@ -702,10 +702,9 @@ def make_trial(launch: Launch, rung: Rung, *, job: Job | None = None, why: str =
         launch.screen.say(f"rung {rung.index} next: {why}", "dim")
     while True:
         launch.trying = rung
+        _end_ahead(launch)  # an earlier rung's
         launch.told().say(f"trial {len(made) + 1}: rung {rung.index}  {rung}", "")
         tried = trial.run(replace(job, trains=functools.partial(_begin_ahead, launch, job, rung)), rung)
-        if not tried.verdict.fits:
-            _end_ahead(launch)
         if job.adapter.general and not job.adapter.asked.unseen_step:
             asked = next((one for one in reversed(made) if one.rung.index == 0), None)
             tried = rung_zero.held_against(tried, asked, job.ladder)
@@ -714,6 +713,8 @@ def make_trial(launch: Launch, rung: Rung, *, job: Job | None = None, why: str =
         made.append(tried)
         launch.trying = None
         launch.told().trial_ended(tried)
+        if not tried.verdict.fits:
+            _end_ahead(launch)
         waits = sum(one.verdict.kind is Kind.CARD_TAKEN for one in made)
         if tried.verdict.kind is not Kind.CARD_TAKEN or not card_is_back(launch, tried.verdict.why, waits=waits):
             return tried

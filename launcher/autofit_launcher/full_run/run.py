@@ -114,15 +114,24 @@ class Ahead:
 
 def ahead(job: Job, rung: Rung, *, show: tuple[Shows, Shows], beside: int) -> Ahead | None:
     """Begins the full run of a rung ahead; None where that can't be: several ranks, no budget that it is held to, a card whose memory
-    spills (which its trial's seconds tell), or too little host memory for it beside the process ``beside``."""
+    spills (which its trial's seconds tell), a program that isn't Python's, or too little host memory beside the process ``beside``."""
     budget, files, turn = job.budget, job.folder.attempt(1), job.folder.path / "native" / "turn"
-    command = _composed(job, rung, FIRST)
-    family = (beside, *procfs.descendants(beside))
+    if budget.ranks or budget.may_spill or rung.world_size > 1 or not _held(budget):
+        return None
+    command, family = _composed(job, rung, FIRST), (beside, *procfs.descendants(beside))
     room = host.memory()[1] > 3 * sum(map(procfs.resident_bytes, family))
-    if budget.ranks or budget.may_spill or (command.ranks or 1) > 1 or rung.world_size > 1 or not (_held(budget) and room):
+    if (command.ranks or 1) > 1 or not room or not _is_python(process.program(command.words[0])):
         return None
     turn.unlink(missing_ok=True)
     return Ahead(command, start(job, command, files, show=show, turn=turn), files, turn)
+
+
+def _is_python(program: str) -> bool:
+    """Tells whether a program is a Python, or a script for one: the gate stands in no other process."""
+    with suppress(OSError), open(program, "rb") as file:
+        first = file.read(200).partition(b"\n")[0]
+        return os.path.basename(program).startswith("python") or (first.startswith(b"#!") and b"python" in first)
+    return False
 
 
 def _held(budget: Budget) -> bool:

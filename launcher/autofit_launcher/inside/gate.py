@@ -2,7 +2,8 @@
 
 Its program does what it does without us, in the same order: imports, arguments, data that it reads. The first time that it would write a
 file, make or remove one, start a process or connect to anything it waits for its turn, as it does before it uses the device. What a
-library does as it is imported (a folder of its own, a look for a shared library) it does in any case.
+library does as it is imported (a folder of its own, a look for a shared library) it does in any case. What native code writes isn't seen,
+but for ``torch.save`` (``patches``).
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from typing import Any
 _TALKS = {"socket.bind", "socket.connect", "socket.sendmsg", "socket.sendto", "os.kill", "os.killpg"}
 _CHANGES = {
     "fcntl.flock", "fcntl.lockf", "os.chmod", "os.chown", "os.exec", "os.fork", "os.forkpty", "os.link", "os.mkdir", "os.posix_spawn",
-    "os.remove", "os.rename", "os.rmdir", "os.setxattr", "os.spawn", "os.symlink", "os.system", "os.truncate", "os.utime", "sqlite3.connect",
-    "subprocess.Popen",
+    "os.remove", "os.rename", "os.rmdir", "os.setxattr", "os.spawn", "os.symlink", "os.system", "os.truncate", "os.utime",
+    "sqlite3.connect", "subprocess.Popen",
 }  # fmt: skip
 """Python's audit events of what others can see; ``_TALKS``: of what is told them, as a library is imported, too."""
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND

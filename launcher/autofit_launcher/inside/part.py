@@ -26,6 +26,7 @@ class TakingPart:
         self.recorder: Recorder | None = None
         self._weights: dict[int, int] = {}
         self.phase = Phase.START
+        self._its_turn = False
         self._closed = False
         """True: the process is no part of the trial, or its part is over."""
         self._taken: budget.Taken | None = None
@@ -69,7 +70,7 @@ class TakingPart:
 
     def wait_for_turn(self) -> None:
         """Waits at the last moment before the device is used, where this process was begun ahead of its turn."""
-        if not (turn := self.settings.turn):
+        if not (turn := self.settings.turn) or self._its_turn:
             return
         if not os.path.exists(turn):
             open(f"{turn}{CAME}", "ab").close()
@@ -79,6 +80,7 @@ class TakingPart:
         with open(turn, encoding="utf-8") as told:
             if free := told.read():  # of its card, now that it is this process's
                 self.orders = dataclasses.replace(self.orders, idle_free_bytes=int(free))
+        self._its_turn = True
 
     def _imports_more(self) -> None:
         """Imports what every optimizer does, where torch itself is there: a library, so part of a CPU's base."""

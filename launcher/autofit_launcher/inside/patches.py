@@ -25,10 +25,13 @@ from .stubs import Forward
 
 def install(instrument: Instrument) -> None:
     """Patches torch in this process, which may have imported it and built models already."""
+    import torch
     from torch.utils.data import DataLoader
 
     modules = _Modules(instrument)
     modules.install()
+    if instrument.settings.turn:
+        torch.save, torch.cuda.set_device = _waiting(torch.save, instrument), _waiting(torch.cuda.set_device, instrument)
     if instrument.settings.budget_only:
         made_steps.count()
         at_an_optimizer(instrument.opened_by)
@@ -36,6 +39,17 @@ def install(instrument: Instrument) -> None:
     _Steps(instrument, modules).install()
     DataLoader.__iter__ = probed(instrument, DataLoader.__iter__)
     instrument.on_forwarding.append(_from_outside)
+
+
+def _waiting(function: Callable[..., Any], instrument: Instrument) -> Callable[..., Any]:
+    """A function of native code that writes a file, or takes memory of a card: it waits for the process's turn."""
+
+    @functools.wraps(function)
+    def waiting(*args: Any, **kwargs: Any) -> Any:
+        instrument.wait_for_turn()
+        return function(*args, **kwargs)
+
+    return waiting
 
 
 def _from_outside(forwarding: bool) -> None:

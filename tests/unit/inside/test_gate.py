@@ -1,0 +1,76 @@
+"""A run that is begun ahead does what a program does, up to the first thing that others can see; then it waits for its turn."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from autofit_launcher.adapter import commands
+from autofit_launcher.adapter.commands import Command
+from autofit_launcher.common.orders import CAME
+from autofit_launcher.trainers.suite import cpu_budget
+
+BEFORE = """
+import json, os, pathlib, socket, sqlite3, subprocess, sys, tempfile, threading, torch, mine
+assert pathlib.Path("data").read_text() == "rows" and os.listdir(".") and os.path.exists("there")
+os.makedirs("there", exist_ok=True)
+"""
+CHANGES = {
+    "a file": "open('new', 'w').write('x')",
+    "a file of another's": "torch.save({}, 'new')",
+    "a folder": "os.mkdir('new')",
+    "a line more": "open('log', 'a').write('x')",
+    "removed": "os.remove('data'); open('new', 'w')",
+    "renamed": "os.rename('data', 'new')",
+    "a process": "subprocess.run(['touch', 'new'], check=True)",
+    "a shell": "os.system('touch new')",
+    "a child": "os.fork() or (open('new', 'w'), os._exit(0)); os.wait()",
+    "a thread": "one = threading.Thread(target=lambda: open('new', 'w')); one.start(); one.join()",
+    "a data base": "sqlite3.connect('new').execute('create table a (b)')",
+    "a module's own": "import writes",
+    "a model": "torch.nn.Linear(1, 1); open('new', 'w')",
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_nothing_is_changed_before_its_turn(change: str, tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    for name, text in {"data": "rows", "log": "", "mine.py": "", "writes.py": "open('new', 'w')"}.items():
+        (tmp_path / name).write_text(text)
+    (tmp_path / "train.py").write_text(f"{BEFORE}{change}\nprint('ends')\n")
+    turn, told = tmp_path.with_name(f"{tmp_path.name}-turn"), tmp_path.with_name(f"{tmp_path.name}-settings")
+    env = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+    argv = (sys.executable, "train.py")
+    command = commands.under_budget(Command(argv=argv, env=env), cpu_budget(), settings=told, turn=str(turn))
+    before = {path.name: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
+    with subprocess.Popen(argv, env=command.env, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as child:
+        until = time.monotonic() + 60
+        while not Path(f"{turn}{CAME}").exists() and child.poll() is None and time.monotonic() < until:
+            time.sleep(0.05)
+        time.sleep(0.3)
+        assert child.poll() is None and {path.name: path.stat().st_mtime_ns for path in tmp_path.iterdir()} == before
+        turn.touch()
+        assert child.communicate(timeout=60)[0] == "ends\n" and child.returncode == 0
+    assert {path.name: path.stat().st_mtime_ns for path in tmp_path.iterdir()} != before
+
+
+def test_what_a_library_does_as_it_is_imported_is_done(tmp_path: Path) -> None:
+    """A library may look for a shared one by a process, or try where temporary files may stand; no run would come far before its turn."""
+    library = tmp_path / "site-packages"
+    library.mkdir()
+    (library / "looks.py").write_text("import subprocess, tempfile\nsubprocess.run(['true'])\ntempfile.gettempdir()\n")
+    (tmp_path / "train.py").write_text("import looks\nprint('imported', flush=True)\nopen('new', 'w')\n")
+    turn = tmp_path / "turn"
+    env = {**os.environ, "PYTHONPATH": str(library)}
+    command = commands.under_budget(
+        Command(argv=(sys.executable, "train.py"), env=env), cpu_budget(), settings=tmp_path / "settings", turn=str(turn)
+    )
+    with subprocess.Popen(command.argv, env=command.env, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None and child.stdout.readline() == "imported\n" and not (tmp_path / "new").exists()
+        turn.touch()
+        assert child.wait(timeout=60) == 0 and (tmp_path / "new").exists()
