@@ -169,7 +169,7 @@ class Launch:
 
     screen: Screen = QUIET
     show: tuple[Shows, Shows] | None = None
-    """Where the full run's output is shown; None: there is none, or it wasn't asked for."""
+    """The streams that show the full run's output; None: no full run was asked for."""
     ahead: run.Ahead | None = None
     """The full run of a rung that is being tried or proven, begun ahead; it waits."""
 
