@@ -13,7 +13,6 @@ import pytest
 
 from autofit_launcher.adapter.build import ladder_of
 from autofit_launcher.config.schema import Recipe
-from autofit_launcher.errors import BadInput
 from autofit_launcher.ladder.rungs import Ladder
 from autofit_launcher.machine import process
 from autofit_launcher.trainers.suite import AdapterSuite, cpu_budget
@@ -101,14 +100,6 @@ def test_with_a_free_batch_ultralytics_own_goes_down(yolo_dataset: Path, tmp_pat
     assert (settings, args["batch"], args["nbs"], float(args["weight_decay"])) == (None, "32", "32", 0.00025)
 
 
-def test_on_a_cpu_there_are_no_workers_that_a_run_could_have_fewer_of(yolo_dataset: Path) -> None:
-    """A run that was killed was said to go on with 2 of 8 that Ultralytics never had."""
-    recipe = make(yolo_dataset)
-    assert recipe.device.kind == "cpu" and UltralyticsAdapter(recipe).asked.workers == 0
-    on_card = recipe.model_copy(update={"device": recipe.device.model_copy(update={"kind": "cuda"})})
-    assert UltralyticsAdapter(on_card).asked.workers == 8
-
-
 def test_checkpointing_and_a_validation_micro_batch_are_said_beside_the_command(yolo_dataset: Path, tmp_path: Path) -> None:
     recipe = make(yolo_dataset, ask={"checkpointing": True, "val_micro_batch": 2})
     settings, _, _ = native(recipe, 0, tmp_path)
@@ -133,36 +124,6 @@ def test_what_is_loaded_is_written_beside_the_run(yolo_dataset: Path, tmp_path: 
     assert {path.name for path in command.files} == {*native, "sitecustomize.py", "_autofit_yolo.py"}
     assert {path.parent for path in command.files} == {tmp_path / "native"} == {Path(command.env["PYTHONPATH"].split(os.pathsep)[0])}
     assert shlex.split(command.shell())[len(command.env) :] == list(command.argv)
-
-
-def test_a_bare_model_name_is_from_scratch_where_no_weights_can_be_had_and_says_so(
-    yolo_dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("autofit_launcher.trainers.ultralytics.models.fetchable", lambda name: False)
-    adapter = UltralyticsAdapter(make(yolo_dataset, ask={"model": "yolo11s"}))
-    assert adapter.check() == []
-    assert "FROM SCRATCH" in adapter.notes()[0]
-    assert adapter.arguments(ladder_of(adapter).asked, cpu_budget())["model"] == "yolo11s.yaml"
-    (tmp_path / "yolo11s.pt").write_bytes(b"weights")
-    assert adapter.trial(ladder_of(adapter).asked, cpu_budget(), folder=tmp_path, cache=tmp_path).fetch is None
-
-
-def test_weights_insisted_on_that_can_not_be_had_are_refused_with_the_cure(
-    yolo_dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("autofit_launcher.trainers.ultralytics.models.fetchable", lambda name: False)
-    (fault,) = UltralyticsAdapter(make(yolo_dataset, ask={"model": "yolo11s.pt"})).check()
-    assert fault.key == "ask.model" and "can't be fetched" in fault.found and "ask.model=yolo11s.yaml" in fault.cure
-
-
-def test_smaller_weights_that_can_not_be_had_are_left_out_of_the_ladder(
-    yolo_dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("autofit_launcher.trainers.ultralytics.models.fetchable", lambda name: False)
-    for name in ("yolo11m.pt", "yolo11n.pt"):
-        (tmp_path / name).write_bytes(b"weights")
-    adapter = UltralyticsAdapter(make(yolo_dataset, ask={"model": "yolo11m.pt"}))
-    assert {rung.values["model"] for rung in ladder_of(adapter).rungs} == {"yolo11m.pt", "yolo11n.pt"}
 
 
 def test_arguments_ultralytics_would_trip_over_are_all_refused_with_their_cures(yolo_dataset: Path) -> None:
@@ -206,17 +167,19 @@ def test_a_task_that_is_not_covered_is_refused(yolo_dataset: Path) -> None:
     assert any(fault.key == "trainer.task" and "detect, segment, pose, obb" in fault.cure for fault in faults)
 
 
-def test_a_share_of_the_layers_is_refused(yolo_dataset: Path) -> None:
-    with pytest.raises(BadInput, match=r"checkpointing"):
-        ladder_of(UltralyticsAdapter(make(yolo_dataset, ask={"checkpointing": 0.5})))
-
-
-def test_checkpoints_are_told_where_ultralytics_keeps_them(yolo_dataset: Path, tmp_path: Path) -> None:
-    weights = tmp_path / "run" / "weights"
-    weights.mkdir(parents=True)
-    (weights / "best.pt").write_bytes(b"")
-    results = UltralyticsAdapter(make(yolo_dataset)).results(folder=tmp_path)
-    assert results["checkpoints"] == {"best": str(weights / "best.pt")}
+def test_weights_that_may_not_be_fetched_are_refused_or_left_out_of_the_ladder(
+    yolo_dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("YOLO_OFFLINE", "1")
+    (fault,) = UltralyticsAdapter(make(yolo_dataset, ask={"model": "yolo11s.pt"})).check()
+    assert fault.key == "ask.model" and "YOLO_OFFLINE" in fault.found and "ask.model=yolo11s.yaml" in fault.cure
+    for name in ("yolo11m.pt", "yolo11n.pt"):
+        (tmp_path / name).write_bytes(b"weights")
+    adapter = UltralyticsAdapter(make(yolo_dataset, ask={"model": "yolo11m"}))
+    assert {rung.values["model"] for rung in ladder_of(adapter).rungs} == {"yolo11m", "yolo11n"}
+    asked = ladder_of(adapter).asked
+    assert adapter.arguments(asked, cpu_budget())["model"] == "yolo11m.pt"
+    assert adapter.trial(asked, cpu_budget(), folder=tmp_path, cache=tmp_path).fetch is None
 
 
 def test_a_run_that_is_kept_where_the_person_says_is_found_there(yolo_dataset: Path, tmp_path: Path) -> None:
@@ -235,14 +198,7 @@ def test_a_run_that_is_kept_where_the_person_says_is_found_there(yolo_dataset: P
 
 
 @pytest.mark.parametrize(
-    "case",
-    [
-        {"YOLO_CONFIG_DIR": "chosen"},
-        {"YOLO_CONFIG_DIR": "~/chosen"},
-        {"XDG_CONFIG_HOME": "xdg"},
-        {"XDG_CONFIG_HOME": ""},
-        {"YOLO_CONFIG_DIR": ""},
-    ],
+    "case", [{"YOLO_CONFIG_DIR": "~/chosen"}, {"XDG_CONFIG_HOME": "xdg"}, {"XDG_CONFIG_HOME": ""}, {"YOLO_CONFIG_DIR": ""}]
 )
 def test_the_users_settings_are_looked_for_where_ultralytics_keeps_them(
     case: dict[str, str], exact: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -276,7 +232,7 @@ def test_a_stand_in_is_a_whole_data_set_of_the_task(tmp_path: Path, task: str) -
     made = adapter.stand_in(tmp_path / "data")
     assert made is not None and made.prepare is not None and made.data is not None
     assert process.output_of(made.prepare) == (0, "")
-    facts, faults = data.inspect(made.data, task)
+    facts, faults = data.inspect(made.data)
     assert facts is not None and not faults, faults
     assert (len(facts.train), len(facts.val)) == (6, 12)
     densest = Path(data.label_path(facts.train[0])).read_text().splitlines()

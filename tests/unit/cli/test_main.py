@@ -144,7 +144,7 @@ def test_a_shell_in_a_folder_that_is_gone_is_told_so(
     (("fit", "recipe=yolo_demo", "rung=1"), "`autofit trial ... rung=1` tries that one"),
     (("fit", "recipe=yolov8x_a100"), "no data set is named"),
     (("fit", "recipe=yolo_demo", "ladder.wheels.micro_batch.floor=99"), "floor 99"),
-    (("fit", "recipe=yolo_demo", "ask.model=best.pt"), "can't be fetched"),
+    (("fit", "recipe=yolo_demo", "ask.model=best.pt"), "no weights of that name"),
     (("fit", "recipe=yolo_demo", "run.root=/proc/nowhere"), "run.root"),
 ])  # fmt: skip
 def test_bad_input_is_one_clear_message_status_1_and_nothing_launched(

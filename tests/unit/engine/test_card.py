@@ -340,7 +340,7 @@ def test_what_amp_is_checked_with_is_fetched_before_a_trial_on_a_card(
     from autofit_launcher.trainers.ultralytics import models
 
     monkeypatch.setattr(models, "weights_dir", lambda: tmp_path)
-    monkeypatch.setattr(models, "network_is_there", lambda: True)
+    monkeypatch.delenv("YOLO_OFFLINE", raising=False)
 
     def fetched(kind: str) -> Command | None:
         adapter = yolo(kind=kind)

@@ -34,11 +34,10 @@ from autofit_launcher.ladder.twins import Finding, FindingKind
 from autofit_launcher.machine import devices, process, ranks
 from autofit_launcher.machine.devices import Budget
 from autofit_launcher.trainers.ultralytics import arguments as yolo_arguments
-from autofit_launcher.trainers.ultralytics import checks, environment, recognise, resuming, small_training
+from autofit_launcher.trainers.ultralytics import checks, environment, recognise, resuming
 from autofit_launcher.trainers.ultralytics import data as yolo_data
 from autofit_launcher.trainers.ultralytics import models as yolo_models
 from autofit_launcher.trainers.ultralytics.checks import TASKS
-from autofit_launcher.trainers.ultralytics.models import from_weights, smaller, start_of
 
 _FETCH = "autofit_launcher.trainers.ultralytics.inside.fetch"
 _EXACT = ("yolo.py", ("exact_settings.py", "exact_trainer.py", "layer_checkpointing.py", "yolo_ranks.py"))
@@ -77,7 +76,7 @@ class UltralyticsAdapter(Adapter):
             help="Training image size in pixels (imgsz), a multiple of the model's stride.",
         ),
         "checkpointing": WheelSpec(type=bool, rule=WheelRule(values=(True,)), help="Gradient checkpointing with expandable segments."),
-        "model": WheelSpec(type=str, help="yolov8x.pt (weights), yolov8x.yaml (from scratch), or yolov8x (weights where they can be had)."),
+        "model": WheelSpec(type=str, help="yolov8x.pt or yolov8x (weights), or yolov8x.yaml (from scratch)."),
         "multi_scale": WheelSpec(
             type=float, rule=WheelRule(values=(0.0,)), help="Sizes are drawn from image_size x (1 +- this fraction), 0 to 1."
         ),
@@ -120,14 +119,9 @@ class UltralyticsAdapter(Adapter):
         return replace(asked, accumulation=accumulation, workers=self._workers(), keeps=self._keeps())
 
     def lesser(self, wheel: str, asked: Value, *, floor: Value) -> Sequence[Value]:
-        """Smaller sizes of the same family, for the model; nothing for other wheels. The floor is a size letter or a model.
-
-        One that would start otherwise than the asked one (from scratch in the place of weights) is left out.
-        """
-        if wheel != "model":
-            return ()
-        kind = from_weights(str(asked))
-        return [model for model in smaller(str(asked), str(floor) if floor else None) if kind is None or from_weights(model) == kind]
+        """Smaller sizes of the same family, for the model; nothing for other wheels. The floor is a size letter or a model."""
+        below = yolo_models.smaller(str(asked), str(floor) if floor else None) if wheel == "model" else ()
+        return [*filter(yolo_models.can_be_had, below)]
 
     def check(self) -> list[Fault]:
         """Values of arguments are held against Ultralytics' own check along with the data set."""
@@ -141,11 +135,9 @@ class UltralyticsAdapter(Adapter):
         if self.recipe.data is None or self._task() not in TASKS:
             return None, ()
         refused = {fault.key for fault in yolo_arguments.faults(self.args, asked=self.recipe.ask)}
-        return yolo_data.inspect(self.recipe.data, self._task(), {k: v for k, v in self.args.items() if f"trainer.args.{k}" not in refused})
-
-    def notes(self) -> Sequence[str]:
-        facts = self._data[0]
-        return [*filter(None, [start_of(str(self.recipe.ask.get("model"))).note]), *(facts.notes if facts else ())]
+        model = str(self.recipe.ask.get("model", ""))
+        args = {key: value for key, value in self.args.items() if f"trainer.args.{key}" not in refused}
+        return yolo_data.inspect(self.recipe.data, args, model=yolo_models.file_of(model) if model and not yolo_models.here(model) else "")
 
     def inputs(self, ladder: Ladder) -> Inputs:
         """The data's images and labels, every model of the ladder, the user's settings, and Ultralytics' own files."""
@@ -153,17 +145,14 @@ class UltralyticsAdapter(Adapter):
         if facts is None or self.script:
             return Inputs(unknown="what the script reads before its training isn't known" if facts else "its data could not be looked at")
         files = [*facts.train, *facts.val]
-        starts = {name: from_weights(name) is not None and start_of(name) for name in {str(rung.values["model"]) for rung in ladder.rungs}}
+        models = {name: yolo_models.here(name) for name in {str(rung.values["model"]) for rung in ladder.rungs}}
         amp = yolo_models.weights_dir() / "yolo26n.pt"  # what mixed precision is checked with
         return Inputs(
             data=[facts.yaml_path, *map(Path, files), *(Path(yolo_data.label_path(image)) for image in files)],
-            models={name: start.path if start else None for name, start in starts.items()} | {amp.name: amp if amp.is_file() else None},
+            models=models | {amp.name: amp if amp.is_file() else None},
             packages=[folder for folder in (environment.installed(),) if folder is not None],
             program=self.python,
-            more={
-                "tensorboard": str(bool(yolo_models.setting("tensorboard"))),  # the one logger that is in a trial
-                **{f"start of {name}": start.file if start else "" for name, start in starts.items()},
-            },
+            more={"tensorboard": str(bool(yolo_models.setting("tensorboard")))},  # the one logger that is in a trial
         )
 
     def _task(self) -> str:
@@ -176,7 +165,7 @@ class UltralyticsAdapter(Adapter):
         """The native arguments of one rung."""
         values, batch, nbs = rung.values, self._batch(rung), yolo_arguments.value_of(self.args, "nbs")
         args: dict[str, Any] = {
-            "model": start_of(str(values["model"])).file,
+            "model": yolo_models.file_of(str(values["model"])),
             "data": absolute(str(self.recipe.data)),
             **self.args,
             "batch": batch,
@@ -213,10 +202,11 @@ class UltralyticsAdapter(Adapter):
     def _fetch(self, rung: Rung) -> Command | None:
         """Weights that aren't here yet: the model's, and those that Ultralytics checks mixed precision with on a card. Without the latter a
         trial would take for granted what the run checks, and the run train in fp32 where that fails (``check_amp``, utils/checks.py)."""
-        start, amp = start_of(str(rung.values["model"])), yolo_models.weights_dir() / "yolo26n.pt"
+        model, amp = str(rung.values["model"]), yolo_models.weights_dir() / "yolo26n.pt"
         on_card = yolo_arguments.value_of(self.args, "amp") and devices.chosen_kind(self.recipe.device.kind) == "cuda"
-        wanted = on_card and not amp.is_file() and yolo_models.fetchable(amp.name)
-        words = ("" if start.path else start.file, *((str(amp),) if wanted else ()))
+        wanted = on_card and not amp.is_file() and yolo_models.can_be_had(amp.name)
+        weights = model.endswith((".yaml", ".yml")) or yolo_models.here(model)
+        words = ("" if weights else yolo_models.file_of(model), *((str(amp),) if wanted else ()))
         return Command(argv=process.python_module(_FETCH, *words, python=self.python)) if any(words) else None
 
     def trial(self, rung: Rung, budget: Budget, *, folder: Path, cache: Path) -> TrialPlan:
@@ -313,8 +303,8 @@ class UltralyticsAdapter(Adapter):
 
     def small(self, chosen: Rung, asked: Rung) -> Sequence[tuple[int, int]]:
         """Four images on each card, at once and one by one; nothing where the data has too few that show something."""
-        facts, images = self._data[0], small_training.IMAGES * self.asked.world_size
-        return [(4, 1), (1, 4)] if facts is not None and len(small_training.chosen(facts.train, most=images)) == images else []
+        facts, images = self._data[0], yolo_data.IMAGES * self.asked.world_size
+        return [(4, 1), (1, 4)] if facts is not None and len(yolo_data.with_objects(facts.train, most=images)) == images else []
 
     def twin(self, rung: Rung, budget: Budget, *, folder: Path) -> Command:
         """Gives the full run's command on a few images, where the asked one takes a whole optimizer step at once."""
@@ -322,12 +312,12 @@ class UltralyticsAdapter(Adapter):
         assert facts is not None
         native = folder / "native"
         cards = self.asked.world_size
-        images = small_training.chosen(facts.train, most=small_training.IMAGES * cards)
-        files = small_training.data_set(facts.yaml_path, images, folder=native)
-        args = {key: value for key, value in self.recipe.trainer.args.items() if key not in small_training.NOT_TAKEN}
+        images = yolo_data.with_objects(facts.train, most=yolo_data.IMAGES * cards)
+        files = yolo_data.small(facts.yaml_path, images, folder=native)
+        args = {key: value for key, value in self.recipe.trainer.args.items() if key not in yolo_data.NOT_TAKEN}
         if self.script:
             args |= {key: yolo_arguments.value_of({}, key) for key in ("split", "fraction")} | {"save_dir": str(folder / "run")}
-        small = {key: value for key, value in small_training.ARGS.items() if key in yolo_arguments.known()}
+        small = {key: value for key, value in yolo_data.SMALL.items() if key in yolo_arguments.known()}
         rules = self.recipe.trainer.model_copy(update={"args": {**args, **small}})
         ask = {**self.recipe.ask, "micro_batch": rung.effective_batch // cards, "accumulation": 1}
         recipe = self.recipe.model_copy(update={"ask": ask, "trainer": rules, "data": str(native / "data.yaml")})

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 from packaging.version import Version
 
 from autofit_launcher.adapter.commands import destination_faults
 from autofit_launcher.config.schema import Recipe
-from autofit_launcher.errors import BadInput, Fault
+from autofit_launcher.errors import Fault
 from autofit_launcher.machine import devices
 from autofit_launcher.trainers.ultralytics import environment, models
 
@@ -46,13 +47,11 @@ def faults(recipe: Recipe, task: str, *, ranks: int) -> Iterator[Fault]:
 
 def _of_model(recipe: Recipe) -> Iterator[Fault]:
     model = recipe.ask.get("model")
-    if not isinstance(model, str):
-        yield Fault(key="ask.model", found="no model is named", cure="For example ask.model=yolo11l.pt.")
-        return
-    try:
-        models.start_of(model)
-    except BadInput as refused:
-        yield from refused.faults
+    if not isinstance(model, str) or Path(models.file_of(model)).suffix not in models.SUFFIXES:
+        yield Fault(key="ask.model", found=f"{model!r} is no .pt or .yaml model", cure="For example ask.model=yolo11l.pt.")
+    elif not models.can_be_had(model):
+        found, cure = f"{model} isn't here, and YOLO_OFFLINE forbids fetching it", f"Put it there, or ask.model={Path(model).stem}.yaml."
+        yield Fault(key="ask.model", found=found, cure=cure)
 
 
 def _of_ranks(recipe: Recipe, count: int) -> Iterator[Fault]:
