@@ -609,7 +609,7 @@ class RungSearch:
             move = search.next_move(ladder, self._history, policy=policy, earlier=self._earlier, asked_first=self._job.adapter.general)
             if not isinstance(move, search.Try):
                 return move
-            tried = make_trial(self._launch, move.rung, job=self._job, why=move.why)
+            tried = make_trial(self._launch, move.rung, job=self._job)
             self._history.append(as_tried(tried, self._job.budget.cap_bytes))
             if self._is_unturned(tried) or tried.verdict.kind is Kind.CARD_TAKEN:
                 return move

@@ -7,7 +7,6 @@ estimates what untried rungs need by a line through the trials that were measure
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import ge
@@ -15,7 +14,7 @@ from typing import Literal
 
 from autofit_launcher.common.memory_failures import OF_MACHINE
 from autofit_launcher.common.report import Phase
-from autofit_launcher.ladder.rungs import CHECKPOINTING, MICRO_BATCH, Ladder, Rung, Wheel
+from autofit_launcher.ladder.rungs import ACCUMULATION, CHECKPOINTING, MICRO_BATCH, Ladder, Rung
 from autofit_launcher.ladder.verdict import Kind, Verdict
 
 Policy = Literal["walk", "exhaustive", "predicted"]
@@ -38,8 +37,6 @@ class Try:
     """Try this rung next."""
 
     rung: Rung
-    why: str = field(default="", compare=False)
-    """The reason, for the screen; empty if it is simply the next rung of the ladder."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -67,72 +64,26 @@ def next_move(
     ``earlier``: trials of earlier launches, as parts of this one's cap; only estimates use them. ``asked_first``: rung 0 is tried before
     any other, since it shows whether the command was read right.
     """
-    real, best, wall, left = _standing(ladder, history, policy)
+    real = [tried for tried in history if tried.verdict.kind is not Kind.CARD_TAKEN]
     if asked_first and all(tried.rung.index for tried in real):
         return Try(rung=ladder.asked)
-    if left and policy == "predicted" and best <= wall:
-        wish = _wished(ladder, left, real, earlier)
-        return wish if real or wish.rung is not left[0] else Try(rung=left[0])  # the asked one needs no reason
-    if left:
-        return Try(rung=left[0])
-    if best < wall:
-        return Chosen(rung=ladder.rungs[best])
-    return NothingLeft(why="exhausted" if wall == len(ladder.rungs) else "not_memory")
-
-
-def _standing(ladder: Ladder, history: Sequence[Tried], policy: Policy) -> tuple[Sequence[Tried], int, int, Sequence[Rung]]:
-    """Trials that say something of their rung, the first rung that fits, the first failure that no lower rung cures (each the ladder's
-    length where there is none), and the rungs above both that nothing has decided.
-    """
-    real = [tried for tried in history if tried.verdict.kind is not Kind.CARD_TAKEN]
-    best = min((tried.rung.index for tried in real if tried.verdict.fits), default=len(ladder.rungs))
-    wall = min((tried.rung.index for tried in real if _is_wall(tried, real)), default=len(ladder.rungs))
+    ends = len(ladder.rungs)
+    best = min((tried.rung.index for tried in real if tried.verdict.fits), default=ends)
+    wall = min((one.rung.index for one in real if not one.verdict.fits and not one.verdict.lower_rung_may_help), default=ends)
     done = {tried.rung.index for tried in real}
     left = [rung for rung in ladder.rungs[: min(best, wall)] if rung.index not in done]
     if policy != "exhaustive":
         left = [rung for rung in left if dominated_by(ladder, rung, real) is None]
-    return real, best, wall, left
-
-
-def _is_wall(tried: Tried, real: Sequence[Tried]) -> bool:
-    """Tells whether a failure ends the ladder at its rung: no lower rung cures it, and it isn't due to the rung.
-
-    A crash is due to its rung (a last batch of one image, a size that the model doesn't take) if a trial of another rung came further. If
-    none did, but one ran out of memory in the same phase, the search also goes on, until a second rung crashes with the same words: then
-    the trainer is at fault.
-    """
-    if tried.verdict.fits or tried.verdict.lower_rung_may_help:
-        return False
-    if tried.verdict.kind is not Kind.CRASHED:
-        return True
-    at, others = _PHASES.index(tried.verdict.phase), [one for one in real if one.verdict.kind is not Kind.CRASHED]
-    if any(_PHASES.index(one.verdict.phase) > at for one in others):
-        return False
-    crashes = [one for one in real if one.verdict.kind is Kind.CRASHED and one.rung.index <= tried.rung.index]
-    alike = [one for one in crashes if _NUMBERS.sub("#", one.verdict.why) == _NUMBERS.sub("#", tried.verdict.why)]
-    return len(alike) > 1 or not any(_PHASES.index(one.verdict.phase) == at and one.verdict.lower_rung_may_help for one in others)
-
-
-_PHASES = tuple(Phase)
-"""The phases in the order in which a trial goes through them."""
-_NUMBERS = re.compile(r"\d+(\.\d+)?")
-"""Numbers (shapes, sizes) are ignored when the words of two crashes are compared."""
+    if left:
+        return Try(rung=_wished(ladder, left, real, earlier) if policy == "predicted" and best <= wall else left[0])
+    if best < wall:
+        return Chosen(rung=ladder.rungs[best])
+    return NothingLeft(why="exhausted" if wall == ends else "not_memory")
 
 
 def dominated_by(ladder: Ladder, rung: Rung, history: Sequence[Tried]) -> Tried | None:
-    """The real failure that rules ``rung`` out without a trial, or None.
-
-    A setting that ran otherwise than told at two rungs does so at ``rung``, too, if all three change it, or all leave it as asked; unless a
-    rung like them fits all the same.
-    """
-    if (failed := next((tried for tried in history if _rules_out(ladder, tried, rung)), None)) is not None:
-        return failed
-    for name in dict.fromkeys(name for tried in history for name in tried.verdict.otherwise):
-        alike = [tried for tried in history if _turns(ladder, tried.rung, name) == _turns(ladder, rung, name)]
-        faulty = [tried for tried in alike if name in tried.verdict.otherwise]
-        if len({tried.rung.index for tried in faulty}) > 1 and not any(tried.verdict.fits for tried in alike):
-            return faulty[1]
-    return None
+    """The real failure that rules ``rung`` out without a trial, or None."""
+    return next((tried for tried in history if _rules_out(ladder, tried, rung)), None)
 
 
 def _rules_out(ladder: Ladder, tried: Tried, rung: Rung) -> bool:
@@ -140,56 +91,38 @@ def _rules_out(ladder: Ladder, tried: Tried, rung: Rung) -> bool:
 
     - A rung is out if it turns no wheel further than one that ran out of memory. After a failure in training, wheels that act only in
       validation don't count: they can't cure it. Nor do those that act beside the device.
-    - A setting that ran otherwise than told in training rules out rungs that differ only in validation.
+    - A setting that ran otherwise than told rules out all rungs with the same value.
     - A failure of what the machine has beside the device (``OF_MACHINE``) rules out rungs that turn no wheel that acts there, as long as
-      one could be turned further, and, where it came before validation, those that differ there alone. One of host memory also rules out
-      rungs that turn nothing further.
+      one could be turned further; else those that turn nothing further. For a full disk only such a wheel is a cure, and not ``workers``.
     - A script whose batch can't be made of micro-batches rules out every rung with more accumulation than asked; one that can't be
       checkpointed from outside, every rung that is.
     """
-    verdict = tried.verdict
+    verdict, before = tried.verdict, tried.verdict.phase in _BEFORE_VALIDATION
     wheels = list(zip(ladder.wheels, rung.position, tried.rung.position, strict=True))
-    further = [wheel for wheel, at, failed in wheels if at > failed]
-    in_validation_alone = all(wheel.acts_in == "validation" for wheel, at, failed in wheels if at != failed)
-    before = verdict.phase in _BEFORE_VALIDATION
-    if verdict.source == "accumulation" and rung.accumulation > ladder.asked.accumulation:
-        return True
-    if verdict.source == CHECKPOINTING and rung.values.get(CHECKPOINTING):
-        return True
-    if set(verdict.otherwise) - {wheel.name for wheel in ladder.wheels if wheel.acts_in == "validation"} and in_validation_alone:
-        return True
+    further = [wheel for wheel, at, failed in wheels if at > failed and not (before and wheel.acts_in == "validation")]
+    if verdict.source == ACCUMULATION:
+        return rung.accumulation > ladder.asked.accumulation
+    if verdict.source == CHECKPOINTING:
+        return bool(rung.values.get(CHECKPOINTING))
+    if verdict.otherwise:
+        own, ran = ({**one.values, ACCUMULATION: one.accumulation} for one in (rung, tried.rung))
+        return any(own.get(name) == ran.get(name) for name in verdict.otherwise)
     if verdict.source in OF_MACHINE:
-        saves = any(wheel.name in _SAVED or (wheel.acts_in == "host" and wheel.name != "workers") for wheel in further)
-        leaves = not saves if verdict.source == "disk" else _leaves_the_host(ladder, tried.rung, further)
-        return leaves or (before and in_validation_alone) or (verdict.source == "host_memory" and not further)
-    cures = [wheel for wheel in further if wheel.acts_in != "host" and not (before and wheel.acts_in == "validation")]
-    return verdict.kind in (Kind.OUT_OF_MEMORY, Kind.SPILLED) and not cures
+        disk = verdict.source == "disk"
+        could = disk or any(wheel.acts_in == "host" and at + 1 < len(wheel.values) for wheel, _, at in wheels)
+        cured = any(wheel.acts_in == "host" and not (disk and wheel.name == "workers") for wheel in further)
+        return not (cured if could else further)
+    return verdict.kind in (Kind.OUT_OF_MEMORY, Kind.SPILLED) and all(wheel.acts_in == "host" for wheel in further)
 
 
 _BEFORE_VALIDATION = (Phase.START, Phase.SETUP, Phase.TRAIN)
-_SAVED = ("model", "lora", "optimizer")
-"""Wheels that change what a checkpoint holds."""
-
-
-def _leaves_the_host(ladder: Ladder, failed: Rung, further: Sequence[Wheel]) -> bool:
-    """Tells whether no wheel that acts beside the device is turned further than in a failed rung, though one of them could be."""
-    wheels = zip(ladder.wheels, failed.position, strict=True)
-    could = any(wheel.acts_in == "host" and at + 1 < len(wheel.values) for wheel, at in wheels)
-    return could and not any(wheel.acts_in == "host" for wheel in further)
-
-
-def _turns(ladder: Ladder, rung: Rung, name: str) -> bool:
-    """Tells whether a rung has another value of a setting than the asked one."""
-    if name == "accumulation":
-        return rung.accumulation != ladder.asked.accumulation
-    return rung.values.get(name) != ladder.asked.values.get(name)
 
 
 STRIDE = 3
 """The next rung is at most so many times as far down the ladder where nothing tells what its kind of rung needs."""
 
 
-def _wished(ladder: Ladder, left: Sequence[Rung], real: Sequence[Tried], earlier: Sequence[Tried]) -> Try:
+def _wished(ladder: Ladder, left: Sequence[Rung], real: Sequence[Tried], earlier: Sequence[Tried]) -> Rung:
     """The rung that is best tried next.
 
     Until one is known to fit, that is the first that may fit: its failure rules out most of those above. Then the failures come first
@@ -201,14 +134,10 @@ def _wished(ladder: Ladder, left: Sequence[Rung], real: Sequence[Tried], earlier
     need, fits = estimates(left, seen), any(tried.verdict.fits for tried in seen)
     may = [rung for rung in left if need.get(rung.index, 2.0 if fits else 0.0) <= 1.0]
     if not may:
-        return Try(rung=_least(left), why="no rung left is estimated to fit; its failure would rule out most of them")
-    if fits and may[0] is not left[0] and may[0].index in need:
-        why = f"rung {may[0].index} is estimated to fit, and is taken once this one above it has really failed"
-        return Try(rung=_least(left[: left.index(may[0])]), why=why)
-    if may[0].index in need:
-        return Try(rung=may[0], why="estimated to be the first that fits")
-    near = [rung for rung in may if rung.index <= max(may[0].index, STRIDE * may[0].index - 1)]
-    return Try(rung=_least(near), why="nothing tells yet what such rungs need: a larger step")
+        return _least(left)
+    if fits and may[0] is not left[0]:
+        return _least(left[: left.index(may[0])])
+    return may[0] if may[0].index in need else _least([rung for rung in may if rung.index <= max(may[0].index, STRIDE * may[0].index - 1)])
 
 
 def _worth_turning(ladder: Ladder, left: Sequence[Rung], seen: Sequence[Tried]) -> Sequence[Rung]:

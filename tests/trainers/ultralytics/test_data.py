@@ -103,7 +103,7 @@ def test_what_the_yaml_says_wrong_is_told_in_ultralytics_words(make: Make, look:
 
 
 @pytest.mark.parametrize(("name", "found"), [
-    ("cocoo8.yaml", "'cocoo8.yaml' does not exist"), ("https://example.org/set.zip", "is no YAML file on this machine. Fetch and unpack it"),
+    ("cocoo8.yaml", "'cocoo8.yaml' does not exist"), ("https://example.org/set.zip", "is no YAML file on this machine. Fetch and unpack"),
     ("pipe.yaml", "it is no plain file"),
 ])  # fmt: skip
 def test_what_is_no_data_set_here_is_neither_fetched_nor_read(look: Any, tmp_path: Path, name: str, found: str) -> None:

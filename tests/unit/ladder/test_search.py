@@ -13,7 +13,6 @@ from autofit_launcher.ladder.rungs import Ladder, Rung, Wheel, build
 from autofit_launcher.ladder.search import (
     Chosen,
     NothingLeft,
-    Policy,
     Tried,
     Try,
     dominated_by,
@@ -48,33 +47,6 @@ def test_a_crash_a_stall_and_a_vacuous_trial_stop_the_walk_at_once() -> None:
         assert next_move(ladder, [Tried(rung=ladder.rungs[0], verdict=verdict(kind))]) == NothingLeft(why="not_memory")
 
 
-def test_a_crash_of_one_rung_alone_is_passed_over_and_the_same_crash_twice_is_the_trainers() -> None:
-    ladder = small()
-    crash = [Verdict(kind=Kind.CRASHED, phase="train", why=f"ValueError: Expected more than 1 value, got [{n}, 256, 1, 1]") for n in (1, 2)]
-    history = [Tried(rung=ladder.rungs[0], verdict=verdict(Kind.OUT_OF_MEMORY))]
-    first = next_move(ladder, history)
-    assert isinstance(first, Try)
-    history.append(Tried(rung=first.rung, verdict=crash[0]))
-    second = next_move(ladder, history)
-    assert isinstance(second, Try)
-    assert second.rung.index > first.rung.index
-    fits = Tried(rung=second.rung, verdict=verdict(Kind.FITS))
-    assert next_move(ladder, [*history, fits]) == Chosen(rung=second.rung)
-    assert next_move(ladder, [*history, Tried(rung=second.rung, verdict=crash[1])]) == NothingLeft(why="not_memory")
-
-
-def test_a_crash_where_another_rung_came_further_is_passed_over_as_often_as_it_comes() -> None:
-    """Ultralytics refuses a last batch of one image at 32 px: on every rung of one image, and on no other."""
-    ladder = small()
-    history = [Tried(rung=ladder.rungs[0], verdict=verdict(Kind.OUT_OF_MEMORY, phase="finish"))]
-    crash = Verdict(kind=Kind.CRASHED, phase="setup", why="ValueError: final batch=1 training at imgsz=32")
-    for _ in range(2):
-        move = next_move(ladder, history)
-        assert isinstance(move, Try)
-        history.append(Tried(rung=move.rung, verdict=crash))
-    assert isinstance(next_move(ladder, history), Try)
-
-
 def of_a_script() -> Ladder:
     """As a script's: validation's batch is the fastest wheel."""
     wheels = [
@@ -94,29 +66,16 @@ FAULTY = replace(verdict(Kind.ALTERED, source=None), otherwise=("accumulation",)
     (small(), {0: OOM}, (8, 4, 640)),
     (small(), {0: verdict(Kind.OUT_OF_MEMORY, "validate")}, (4, 8, 640)),
     (small(), {3: ALTERED}, (8, 8, 640)),
-    (small(), {3: verdict(Kind.OUT_OF_MEMORY, "train", "workers")}, (8, 8, 640)),
     (small(), {0: verdict(Kind.CARD_TAKEN, "train", None)}, (8, 8, 640)),
     (MODELS, {0: replace(ALTERED, source=None)}, (32, "l")),
     (MODELS, {0: OOM, 1: verdict(Kind.ALTERED, source="accumulation")}, (64, "s")),
     (of_a_script(), {0: OOM, 3: FAULTY}, (8, 8, 64)),
 ], ids=["training isn't cured by a wheel of validation", "validation turns its own wheel first", "altered dominates nothing",
-        "a failure of workers dominates nothing", "a taken card is tried again", "it runs otherwise",
+        "a taken card is tried again", "it runs otherwise",
         "a batch that can't be put together", "what runs otherwise does so at every batch of validation"])  # fmt: skip
 def test_what_is_tried_after(ladder: Ladder, tried: dict[int, Verdict], following: tuple[object, ...]) -> None:
     move = next_move(ladder, [Tried(rung=ladder.rungs[at], verdict=one) for at, one in tried.items()], policy="walk")
     assert isinstance(move, Try) and tuple(move.rung.values.values()) == following
-
-
-@pytest.mark.parametrize("policy", ["walk", "predicted"])
-def test_a_word_that_does_nothing_is_told_after_two_rungs_and_what_needs_it_not_is_still_tried(policy: Policy) -> None:
-    ladder = of_a_script()
-    needs = {rung.index: dict.fromkeys(surfaces.PHASES, 0.5 if rung.values["segment"] == 32 else 2.0) for rung in ladder.rungs}
-    needs |= {rung.index: dict.fromkeys(surfaces.PHASES, 0.5) for rung in ladder.rungs if rung.micro_batch < 32}
-    surface = Surface(ladder, needs, ignores="accumulation")
-    found, walked = searched(surface, policy), searched(surface, "exhaustive")
-    assert found.chosen == walked.chosen is not None and ladder.rungs[found.chosen].values["segment"] == 32
-    faults = [tried.rung.accumulation for tried in found.history if tried.verdict.otherwise]
-    assert len(faults) == 2 and found.trials <= 6 < walked.trials, "39 trials of one fault were seen"
 
 
 @settings(max_examples=60, deadline=None)
@@ -288,13 +247,10 @@ def test_a_full_disk_turns_what_is_saved_and_neither_workers_nor_batches() -> No
         Wheel(name="workers", values=(8, 2), acts_in="host"),
         Wheel(name="kept", values=(100, 2), acts_in="host"),
         Wheel(name="micro_batch", values=(8, 4)),
-        Wheel(name="model", values=("x", "s")),
     ]
     ladder = build(wheels, effective_batch=8)
     full = Tried(rung=ladder.asked, verdict=verdict(Kind.OUT_OF_MEMORY, "done", "disk"))
-    left = [rung.values for rung in ladder.rungs if dominated_by(ladder, rung, [full]) is None]
-    assert left and all(values["kept"] == 2 or values["model"] == "s" for values in left)
-    assert next_move(ladder, [full]).rung.values == {"workers": 8, "kept": 2, "micro_batch": 8, "model": "x"}  # type: ignore[union-attr]
+    assert next_move(ladder, [full]).rung.values == {"workers": 8, "kept": 2, "micro_batch": 8}  # type: ignore[union-attr]
     alone = build([wheels[0], wheels[2]], effective_batch=8)
     assert next_move(alone, [Tried(rung=alone.asked, verdict=full.verdict)]) == NothingLeft(why="exhausted"), "no trial is made in vain"
 
