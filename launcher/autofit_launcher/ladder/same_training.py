@@ -96,21 +96,13 @@ def certificate(finding: Finding, first: Twin, other: Twin, *, told: str = "") -
         lines.setdefault("steps", _end(first, other))
     if apart := ends_apart(first, other):
         lines.setdefault("samples", f"differs at the end of each pass over the data, whose last optimizer step is a smaller one: {apart}")
-    if why := "the last optimizer step of a pass is a smaller one, which so few rows don't show" if first.unshown else _unsaid(first):
-        lines.setdefault("samples", f"not comparable because {why}")
+    if first.unshown:
+        lines.setdefault(
+            "samples", "not comparable because the last optimizer step of a pass is a smaller one, which so few rows don't show"
+        )
     if min(first.updates, other.updates) < 2:
         lines.setdefault("schedule", "not comparable because only one optimizer step was seen")
     return SameTraining(verdict=verdict.value, apart=finding.apart, layouts=layouts, **lines)  # type: ignore[arg-type]
-
-
-def _unsaid(first: Twin) -> str:
-    """Says how a step's samples differ from those said, though they are the command's at any micro-batch; empty if they don't."""
-    if first.alike:
-        return f"its {first.ranks} ranks read the same samples, as without a DistributedSampler; its update is the command's"
-    rows = [step.rows for step in first.of(first.optimizers[0])[:2]]
-    if len(rows) == 2 and first.samples not in (taken := rows[1] - rows[0], taken * first.ranks):  # divided over the ranks
-        return f"a step has {taken} samples at {first.layout}, and {first.samples} are said; its update is the command's"
-    return ""
 
 
 def _end(first: Twin, other: Twin) -> str:
@@ -152,8 +144,6 @@ class Due:
     """The source of the number, in words for people."""
     sure: bool
     """True: the trainer itself has calculated it. False: it follows from the command's arguments."""
-    of_passes: bool = False
-    """True: the number follows from passes over the data, which can't count micro-batches."""
 
     @property
     def words(self) -> str:
@@ -174,7 +164,7 @@ def due(report: TrialReport, rung: Rung, length: Length | None) -> Due | None:
         return None
     least, most = max(samples // batch, 1), math.ceil(samples / batch)
     by = f"{length.word} {format_number(length.passes)} over {samples} samples"
-    return Due(least=math.floor(least * length.passes), most=math.ceil(most * length.passes), by=by, sure=False, of_passes=True)
+    return Due(least=math.floor(least * length.passes), most=math.ceil(most * length.passes), by=by, sure=False)
 
 
 def _count(said: Any) -> int | None:
@@ -208,10 +198,9 @@ def judged(made: int, due: Due, *, times: float, same: SameTraining, stopped: st
     steps = RunSteps(made=made, due=(due.least, due.most), due_by=due.by, line=PROVEN)
     if due.least <= made <= due.most:
         return steps
-    proven = same.steps == PROVEN or (due.of_passes and same.samples == PROVEN)
     apart = due.least - made if made < due.least else made - due.most
     more = made > due.most and (due.sure or _by_accumulation(made, due, times))
-    if more or (made < due.least and not (proven or stopped) and _by_accumulation(made, due, times)):
+    if more or (made < due.least and not (same.steps == PROVEN or stopped) and _by_accumulation(made, due, times)):
         line = f"differs by {apart}: the run made {made} optimizer steps, {due.words} are due by {due.by}"
         return replace(steps, line=line, otherwise=True)
     early = f"it says “{stopped}”" if stopped else "it ended by itself before its length"

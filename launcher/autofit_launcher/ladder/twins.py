@@ -93,8 +93,6 @@ class Twin:
     """A whole pass ends with a smaller optimizer step: the third is one."""
     unshown: bool = False
     """A whole pass ends with a smaller optimizer step, and the steps seen here are whole."""
-    alike: bool = False
-    """Each of its ranks reads the same rows."""
     by_hand: bool = False
     """The collate function draws for one row after another, which stood still."""
     batch_norm: bool = False

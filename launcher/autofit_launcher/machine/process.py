@@ -82,8 +82,6 @@ class Ending:
     peak_data_bytes: int = 0
     """Most VmData seen of one of its processes: a signal may have ended it before it could report."""
     stderr_tail: str = ""
-    read_only: str = ""
-    """The reason why its folder could not be written, as seen when it had ended; empty if it could."""
     full_disk: str = ""
     """The disk that was full then; empty if none was."""
 

@@ -16,7 +16,6 @@ from autofit_launcher.common.memory_failures import (
     maybe_memory,
     memory_failure,
     no_semaphore,
-    not_handed_over,
 )
 from autofit_launcher.common.report import HELD_AHEAD, HOST_BESIDE, HOST_GROWTH, NOT_EXACT, OVER_CAP, Phase, TrialReport
 from autofit_launcher.common.sizes import MIB, format_size
@@ -146,15 +145,6 @@ def _squeezed(seen: _Seen) -> Verdict | None:
     return _verdict(seen, Kind.OUT_OF_MEMORY, why, phase=use.phase, source="measured", evidence=repr(use))
 
 
-def _waited(seen: _Seen) -> Verdict | None:
-    """The trial waited for what a loader's worker could not hand over, until it was ended."""
-    lost = not_handed_over(seen.ending.stderr_tail) if seen.ending.returncode and seen.report.failure is None else None
-    if lost is None:
-        return None
-    why = f"it waited for a batch that a loader's worker could not hand over: {lost.line}"
-    return _verdict(seen, Kind.OUT_OF_MEMORY, why, source=lost.source, evidence=lost.line)
-
-
 def _stalled(seen: _Seen) -> Verdict | None:
     if (seen.ending.stood_still or seen.ending.timed_out) and seen.lost:
         return _hidden(seen)  # it waits for what was lost
@@ -193,17 +183,11 @@ def _crashed(seen: _Seen) -> Verdict | None:
     report, ending = seen.report, seen.ending
     if report.failure is not None:
         words = report.failure.message.strip().splitlines() or ["no message"]  # the exception's name is their first word
-        return _verdict(seen, Kind.CRASHED, f"{_unwritten(seen)}{words[0]}", evidence=report.failure.traceback)
+        return _verdict(seen, Kind.CRASHED, words[0], evidence=report.failure.traceback)
     if ending.returncode == 0:
         return None
     how = f"signal {signal.Signals(-ending.returncode).name}" if ending.returncode < 0 else f"exit status {ending.returncode}"
-    return _verdict(seen, Kind.CRASHED, f"{_unwritten(seen)}ended by {how} in phase {report.phase}", evidence=ending.stderr_tail)
-
-
-def _unwritten(seen: _Seen) -> str:
-    """Says why a trial that crashed could not write its files, if it couldn't: the trainer's words may not say it."""
-    reason = seen.ending.read_only or seen.ending.full_disk
-    return f"{reason}: " if reason else ""
+    return _verdict(seen, Kind.CRASHED, f"ended by {how} in phase {report.phase}", evidence=ending.stderr_tail)
 
 
 def _hidden(seen: _Seen) -> Verdict | None:
@@ -272,7 +256,7 @@ def _grown(seen: _Seen) -> Verdict | None:
 
 
 _CHECKS: tuple[Callable[[_Seen], Verdict | None], ...] = (
-    _taken, _waited, _refused, _over_the_cap, _stalled, _not_exact, _no_disk, _crashed, _hidden, _diverged, _vacuous,
+    _taken, _refused, _over_the_cap, _stalled, _not_exact, _no_disk, _crashed, _hidden, _diverged, _vacuous,
     _altered, _squeezed, _spilled, _grown,
 )  # fmt: skip
 """The first check that returns a verdict decides; if none does, the trial fits. A new reason is a check, or a part of one."""

@@ -257,8 +257,7 @@ def read(folder: Path, micro_batch: int, accumulation: int, ranks: int) -> list[
     if not stepped:
         failed = next((one["failure"] for one in found if "failure" in one), "")
         return [replace(empty, why=failed or f"no optimizer of torch's made a step{_last_words(folder / 'log')}")] * ranks
-    begun = {tuple(sorted(one["rows"][: empty.samples])) for one in stepped}
-    return [replace(_as_rank(empty, said), alike=len(begun) < ranks) for said in stepped]
+    return [_as_rank(empty, said) for said in stepped]
 
 
 def _as_rank(empty: Twin, said: Mapping[str, Any]) -> Twin:

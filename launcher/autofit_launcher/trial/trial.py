@@ -185,8 +185,7 @@ def _ended(job: Job, orders: Orders, plan: TrialPlan) -> _Ended:
             ending = process.wait(child, timeout_s=job.recipe.trial.timeout_s, each_poll=watch, stderr=place / "stderr.log")
     finally:
         meter.stop()
-    read_only, full_disk = host.read_only(place), host.full_disk(place)  # now: what it has written is removed
-    ending = replace(ending, read_only=read_only, full_disk=full_disk)
+    ending = replace(ending, full_disk=host.full_disk(place))  # now: what it has written is removed
     seen = {name: getattr(watch, name) for name in ("stood_still", "peak_data_bytes")}
     return _Ended(orders, replace(ending, **seen), meter.use)
 

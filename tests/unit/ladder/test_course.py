@@ -61,12 +61,6 @@ def test_half_of_the_steps_of_what_was_proven_to_make_all_of_them_is_an_early_en
     assert judged(80, SURE, times=2, same=SameTraining()).otherwise, "more are never an early end"
 
 
-def test_passes_of_the_same_samples_are_not_counted_in_micro_batches() -> None:
-    of_passes, pass_seen = replace(WORDS, of_passes=True), replace(unproven("its end was not reached"), samples=PROVEN)
-    assert not judged(10, of_passes, times=4, same=pass_seen).otherwise
-    assert judged(10, WORDS, times=4, same=pass_seen).otherwise and judged(10, of_passes, times=4, same=UNSEEN).otherwise
-
-
 @pytest.mark.parametrize(
     ("made", "due", "times"), [(21, SURE, 2), (25, SURE, 1), (10, SURE, 1), (25, WORDS, 4), (37, WORDS, 4), (90, WORDS, 4)]
 )
