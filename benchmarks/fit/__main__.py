@@ -9,8 +9,7 @@ An ask is measured first: rung 0 is tried with all the memory that it wants. Its
 trials in a launch of its own, as a person would launch it:
 
     walk        down the ladder (``ladder.search=walk``)
-    predicted   for the first time on a machine: nothing was measured before
-    known       once more, with the peaks that the first has measured
+    predicted   led by the trials made so far
     again       the very same launch: its fit is kept
 """
 

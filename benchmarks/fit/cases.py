@@ -10,7 +10,6 @@ from benchmarks.common.rows import Row
 SEARCHES: Mapping[str, Sequence[str]] = {
     "walk": ("ladder.search=walk", "trial.fresh=true"),
     "predicted": ("ladder.search=predicted", "trial.fresh=true"),
-    "known": ("ladder.search=predicted", "trial.fresh=true"),
     "again": ("ladder.search=predicted",),
 }
 """Name -> autofit's words for it, in the order in which they are played."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from autofit_launcher.common.report import Phase
@@ -83,10 +83,10 @@ class Searched:
         return sum(tried.verdict.kind is not Kind.CARD_TAKEN for tried in self.history)
 
 
-def searched(surface: Surface, policy: Policy, earlier: Sequence[Tried] = (), *, taken: Callable[[], bool] = lambda: False) -> Searched:
+def searched(surface: Surface, policy: Policy, *, taken: Callable[[], bool] = lambda: False) -> Searched:
     """The whole search. ``taken``: whether others hold the card, this time."""
     history: list[Tried] = []
-    while isinstance(move := next_move(surface.ladder, history, policy=policy, earlier=earlier), Try):
+    while isinstance(move := next_move(surface.ladder, history, policy=policy), Try):
         lost = Verdict(kind=Kind.CARD_TAKEN, phase=Phase.START, why="")
         history.append(Tried(rung=move.rung, verdict=lost) if taken() else surface.tried(move.rung))
         assert len(history) < 5 * len(surface.ladder.rungs) + 50, "it ends"
@@ -177,24 +177,6 @@ def spoil(draw: random.Random, surface: Surface) -> None:
             surface.ignores = draw.choice(["accumulation", *(wheel.name for wheel in surface.ladder.wheels)])
         case 4:
             surface.halves = frozenset(rung.index for rung in rungs if draw.random() < 0.5)
-
-
-def measured_before(draw: random.Random, surface: Surface) -> Iterator[tuple[str, list[Tried]]]:
-    """What earlier launches may have measured, from exactly this surface to a hopeless one."""
-    rungs = surface.ladder.rungs
-
-    def told(factor: Callable[[Rung], float], chosen: Sequence[Rung] = rungs) -> list[Tried]:
-        needs = {rung.index: {phase: need * factor(rung) for phase, need in surface.needs[rung.index].items()} for rung in rungs}
-        return [Surface(surface.ladder, needs, measured=surface.measured).tried(rung) for rung in chosen]
-
-    yield "nothing", []
-    yield "everything", told(lambda rung: 1.0)
-    yield "nearly", told(lambda rung: draw.uniform(0.9, 1.1))
-    yield "more", told(lambda rung: 2.3)
-    yield "less", told(lambda rung: 0.4)
-    yield "partly", told(lambda rung: 1.0, [rung for rung in rungs if draw.random() < 0.5])
-    yield "anything", told(lambda rung: draw.uniform(0, 3))
-    yield "upside down", told(lambda rung: 1 / surface.need(rung) ** 2)
 
 
 def antichain(ladder: Ladder, chosen: int | None, failing: Sequence[Rung]) -> int:

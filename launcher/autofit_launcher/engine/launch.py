@@ -53,7 +53,7 @@ from autofit_launcher.machine import devices, process
 from autofit_launcher.machine.devices import Budget
 from autofit_launcher.machine.process import Shows
 from autofit_launcher.paths import tell_launched
-from autofit_launcher.trial import past, proof, rung_zero, trial
+from autofit_launcher.trial import proof, rung_zero, trial
 from autofit_launcher.trial.job import Job
 from autofit_launcher.trial.proof import Proof
 from autofit_launcher.trial.rung_zero import Misread
@@ -566,7 +566,6 @@ class RungSearch:
     def __init__(self, launch: Launch) -> None:
         self._launch, self._job = launch, launch.job
         self._history = [*_disproved(launch), *(as_tried(one, self._job.budget.cap_bytes) for one in launch.trials)]
-        self._earlier = past.of(self._job)
         self.misread: Misread | None = None
         self.unturned = ""
         """The reason, if the trial of rung 0 disproves what was read of the command, or its micro-batch can't be turned as planned."""
@@ -606,7 +605,7 @@ class RungSearch:
     def _try_until_one_fits(self) -> search.Move:
         policy, ladder = self._job.recipe.ladder.search, self._job.ladder
         while True:
-            move = search.next_move(ladder, self._history, policy=policy, earlier=self._earlier, asked_first=self._job.adapter.general)
+            move = search.next_move(ladder, self._history, policy=policy, asked_first=self._job.adapter.general)
             if not isinstance(move, search.Try):
                 return move
             tried = make_trial(self._launch, move.rung, job=self._job)
@@ -708,8 +707,6 @@ def make_trial(launch: Launch, rung: Rung, *, job: Job | None = None, why: str =
         if job.adapter.general and not job.adapter.asked.unseen_step:
             asked = next((one for one in reversed(made) if one.rung.index == 0), None)
             tried = rung_zero.held_against(tried, asked, job.ladder)
-        if misread(job, tried) is None:  # else it measured another rung
-            past.keep(job, tried)
         made.append(tried)
         launch.trying = None
         launch.told().trial_ended(tried)
@@ -966,16 +963,16 @@ def could_fit(launch: Launch) -> Iterator[Could]:
         order = (*rules.order, name)
         freed = _freed(job, order=order)
         if freed is not None and any(name in freed.ladder.given_up(rung) for rung in freed.ladder.rungs):
-            rung = _estimated(freed, accumulates=accumulates)
+            rung = _estimated(launch, freed, accumulates=accumulates)
             yield Could(flag=f"--give-up {name}", key=f"ladder.order=[{','.join(order)}]", rung=rung)
     if launch.refused and rules.keep_update:
-        yield Could(flag="--allow-difference", key="ladder.keep_update=false", rung=_estimated(job, accumulates=True))
+        yield Could(flag="--allow-difference", key="ladder.keep_update=false", rung=_estimated(launch, job, accumulates=True))
     fixed = launch.misread is None and len({rung.micro_batch for rung in job.ladder.rungs}) == 1 and type(job.adapter).general
     if rules.keep_batch and job.ladder.asked.micro_batch > 1 and (fixed or not accumulates):
         order = (MICRO_BATCH, *(name for name in rules.order if name != MICRO_BATCH))
         wheels = {name: rule for name, rule in rules.wheels.items() if name != MICRO_BATCH}
         if (freed := _freed(job, keep_batch=False, order=order, wheels=wheels)) is not None:
-            yield Could(flag="--allow-batch", key="ladder.keep_batch=false", rung=_estimated(freed, accumulates=True))
+            yield Could(flag="--allow-batch", key="ladder.keep_batch=false", rung=_estimated(launch, freed, accumulates=True))
 
 
 def _freed(job: Job, **rules: Any) -> Job | None:
@@ -987,8 +984,9 @@ def _freed(job: Job, **rules: Any) -> Job | None:
         return None
 
 
-def _estimated(job: Job, *, accumulates: bool) -> Rung | None:
-    """Returns the first rung that is estimated to fit. ``accumulates``: more accumulation than asked is no other training."""
-    need, ladder = estimates(job.ladder.rungs, past.of(job)), job.ladder
+def _estimated(launch: Launch, job: Job, *, accumulates: bool) -> Rung | None:
+    """Returns the first of the job's rungs that is estimated to fit. ``accumulates``: more accumulation than asked is no other training."""
+    ladder, cap = job.ladder, job.budget.cap_bytes
+    need = estimates(ladder.rungs, [as_tried(one, cap) for one in launch.trials if misread(launch.job, one) is None])
     may = (rung for rung in ladder.rungs if accumulates or rung.accumulation <= ladder.asked.accumulation)
     return next((rung for rung in may if need.get(rung.index, 2.0) <= 1.0), None)

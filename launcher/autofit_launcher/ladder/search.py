@@ -56,13 +56,10 @@ class NothingLeft:
 Move = Try | Chosen | NothingLeft
 
 
-def next_move(
-    ladder: Ladder, history: Sequence[Tried], *, policy: Policy = "walk", earlier: Sequence[Tried] = (), asked_first: bool = False
-) -> Move:
+def next_move(ladder: Ladder, history: Sequence[Tried], *, policy: Policy = "walk", asked_first: bool = False) -> Move:
     """The next move after the trials in ``history``. A rung is in it at most once, except for trials whose card was taken.
 
-    ``earlier``: trials of earlier launches, as parts of this one's cap; only estimates use them. ``asked_first``: rung 0 is tried before
-    any other, since it shows whether the command was read right.
+    ``asked_first``: rung 0 is tried before any other, since it shows whether the command was read right.
     """
     real = [tried for tried in history if tried.verdict.kind is not Kind.CARD_TAKEN]
     if asked_first and all(tried.rung.index for tried in real):
@@ -75,7 +72,7 @@ def next_move(
     if policy != "exhaustive":
         left = [rung for rung in left if dominated_by(ladder, rung, real) is None]
     if left:
-        return Try(rung=_wished(ladder, left, real, earlier) if policy == "predicted" and best <= wall else left[0])
+        return Try(rung=_wished(ladder, left, real) if policy == "predicted" and best <= wall else left[0])
     if best < wall:
         return Chosen(rung=ladder.rungs[best])
     return NothingLeft(why="exhausted" if wall == ends else "not_memory")
@@ -122,14 +119,12 @@ STRIDE = 3
 """The next rung is at most so many times as far down the ladder where nothing tells what its kind of rung needs."""
 
 
-def _wished(ladder: Ladder, left: Sequence[Rung], real: Sequence[Tried], earlier: Sequence[Tried]) -> Rung:
+def _wished(ladder: Ladder, left: Sequence[Rung], seen: Sequence[Tried]) -> Rung:
     """The rung that is best tried next.
 
     Until one is known to fit, that is the first that may fit: its failure rules out most of those above. Then the failures come first
     that the estimated rung needs, of the rung that asks least: such a trial is short, and if it fits it is the better rung.
     """
-    done = {tried.rung.index for tried in real}
-    seen = [*real, *(tried for tried in earlier if tried.rung.index not in done)]
     left = _worth_turning(ladder, left, seen)
     need, fits = estimates(left, seen), any(tried.verdict.fits for tried in seen)
     may = [rung for rung in left if need.get(rung.index, 2.0 if fits else 0.0) <= 1.0]
@@ -175,15 +170,15 @@ def estimates(rungs: Sequence[Rung], seen: Sequence[Tried]) -> dict[int, float]:
     """
     found = {}
     for rung in rungs:
-        alike = [tried for tried in seen if tells(tried) and _model(tried.rung) == _model(rung)]
-        itself = next((tried for tried in alike if tried.rung.index == rung.index), None)
+        alike = [tried for tried in seen if _tells(tried) and _model(tried.rung) == _model(rung)]
+        itself = next((tried for tried in alike if tried.rung.values == rung.values), None)
         training, validation = (_at(load(rung, validates=at), [*_points(alike, validates=at)]) for at in (False, True))
         if training is not None:
             found[rung.index] = max(training, validation or 0.0) if itself is None else _whole(itself)
     return found
 
 
-def tells(tried: Tried) -> bool:
+def _tells(tried: Tried) -> bool:
     """Tells whether a trial says anything of what its rung needs of the device."""
     of_device = tried.verdict.kind in (Kind.FITS, Kind.OUT_OF_MEMORY) and tried.verdict.source not in OF_MACHINE
     return of_device and tried.need is not None

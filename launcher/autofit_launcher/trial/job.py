@@ -40,6 +40,6 @@ class Job:
 
     @property
     def training(self) -> str:
-        """Name of what is trained; launches with the same name learn from each other."""
+        """Name of what is trained, by which fits are kept."""
         ranks = f", {len(self.budget.ranks)} ranks" if self.budget.ranks else ""
         return f"{self.recipe.name} ({self.adapter.name}{ranks})"
