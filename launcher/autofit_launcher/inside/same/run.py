@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from autofit_launcher.common import procfs
-from autofit_launcher.common.orders import CAME, FAILED, TEMPORARY, Orders
+from autofit_launcher.common.orders import FAILED, TEMPORARY, Orders
 from autofit_launcher.common.report import Phase, TrialReport
 from autofit_launcher.inside.caches import CACHES, separate
 from autofit_launcher.inside.plainly import OVERLAY, started
@@ -47,34 +47,35 @@ class _Begun(NamedTuple):
 
 
 def run(orders: Orders, recorder: Recorder) -> None:
-    """Runs the twins in their order, each of which has ``name``, ``argv``, ``env``, ``files`` and ``told``. Where host memory has room for
-    both (``free`` bytes), the next is begun as soon as one has come to the device, and waits there for its turn. If it fails then (of a
-    port that both would have), it is run again alone."""
+    """Runs the twins in their order, each of which has ``name``, ``argv``, ``env``, ``files`` and ``told``. As long as host memory has room
+    for both (``free`` bytes), the next is begun beside one, and waits for its turn at the device. If it fails then (of a port that both
+    would have), it is run again alone."""
     left, ahead = list(orders.payload["twins"]), None
     while left:
         this, early, ahead = ahead or _begun(orders, left[0]), ahead is not None, None
         until = time.monotonic() + orders.payload["limit_s"]
         this.turn.touch()
         while this.child.poll() is None and time.monotonic() < until:
-            time.sleep(LOOK_S)
-            if ahead is None and len(left) > 1 and _has_come(this, free=orders.payload["free"]):
+            room = _leaves_room(this, free=orders.payload["free"])
+            if ahead is None and len(left) > 1 and room:
                 ahead = _begun(orders, left[1])
+            elif ahead is not None and not room:
+                _end(ahead)
+                ahead = None
+            time.sleep(LOOK_S)
         failed = bool(this.child.poll())
         left = left if early and failed else left[1:]
         if failed and not early:
             (this.place / FAILED).touch()
-        _end(this.child)
-        for leaves in (this.place / OVERLAY, this.place / CACHES, Path(this.temporary)):
-            shutil.rmtree(leaves, ignore_errors=True)
+        _end(this)
     TrialReport(phase=Phase.DONE.value).write(orders.report_path)
 
 
-def _has_come(one: _Begun, *, free: int) -> bool:
-    """Tells whether a twin has come to the device, and another one would have room beside it."""
-    with contextlib.suppress(OSError):  # it has ended meanwhile
-        family = (one.child.pid, *procfs.descendants(one.child.pid))
-        return Path(f"{one.turn}{CAME}").exists() and 3 * sum(map(procfs.resident_bytes, family)) < free
-    return False
+def _leaves_room(one: _Begun, *, free: int) -> bool:
+    """Tells whether another twin has room beside one; yes where that has ended meanwhile."""
+    with contextlib.suppress(OSError):
+        return 3 * sum(map(procfs.resident_bytes, (one.child.pid, *procfs.descendants(one.child.pid)))) < free
+    return True
 
 
 def _begun(orders: Orders, twin: dict[str, Any]) -> _Begun:
@@ -93,11 +94,13 @@ def _begun(orders: Orders, twin: dict[str, Any]) -> _Begun:
         return _Begun(started(own, place, env, temporary=temporary, log=log, **told), place, temporary)
 
 
-def _end(child: subprocess.Popen[bytes]) -> None:
+def _end(one: _Begun) -> None:
     """Ends a twin, so that nothing of it is left save its records and its log. Ranks have sessions of their own."""
-    for pid in procfs.descendants(child.pid):
+    for pid in procfs.descendants(one.child.pid):
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
     with contextlib.suppress(ProcessLookupError):
-        os.killpg(child.pid, signal.SIGKILL)
-    child.wait()
+        os.killpg(one.child.pid, signal.SIGKILL)
+    one.child.wait()
+    for leaves in (one.place / OVERLAY, one.place / CACHES, Path(one.temporary)):
+        shutil.rmtree(leaves, ignore_errors=True)
