@@ -1,8 +1,7 @@
-"""A training in a child of the script's: forked, spawned or started; the model is made there, or before (``--made above``)."""
+"""A training in a child of the script's, forked or spawned; the model is made there, or before (``--made above``)."""
 
 import argparse
 import multiprocessing
-import subprocess
 import sys
 
 import torch
@@ -12,7 +11,7 @@ from torch.utils.data import DataLoader, TensorDataset
 parser = argparse.ArgumentParser()
 parser.add_argument("--batch-size", type=int, default=64)
 parser.add_argument("--accum", type=int, default=1)
-parser.add_argument("--how", choices=("fork", "spawn", "start", "here"), default="fork")
+parser.add_argument("--how", choices=("fork", "spawn"), default="fork")
 parser.add_argument("--made", choices=("above", "there"), default="there")
 parser.add_argument("--width", type=int, default=1024)
 
@@ -41,14 +40,8 @@ def train(args, net=None):
 
 if __name__ == "__main__":
     args = parser.parse_args()
-    if args.how == "here":
-        train(args)
-    elif args.how == "start":
-        words = [f"--{name.replace('_', '-')}={value}" for name, value in {**vars(args), "how": "here"}.items()]
-        sys.exit(subprocess.call([sys.executable, __file__, *words]))
-    else:
-        given = (args, model(args)) if args.made == "above" else (args,)
-        child = multiprocessing.get_context(args.how).Process(target=train, args=given)
-        child.start()
-        child.join()
-        sys.exit(child.exitcode)
+    given = (args, model(args)) if args.made == "above" else (args,)
+    child = multiprocessing.get_context(args.how).Process(target=train, args=given)
+    child.start()
+    child.join()
+    sys.exit(child.exitcode)

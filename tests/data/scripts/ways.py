@@ -52,6 +52,37 @@ def saves_in_mid_epoch():
         usual.validate()
 
 
+def validates_first():
+    """In its first step alone, one batch of an endless loader: ``if step % 100 == 0`` in a training of fewer."""
+
+    def cycle(loader):
+        while True:
+            yield from loader
+
+    training, validation = cycle(usual.train), cycle(usual.val)
+    for step in range(6):
+        usual.step(next(training))
+        if step % 100 == 0:
+            model.eval()
+            with torch.no_grad():
+                print("validation", cross_entropy(model(next(validation)[0]), usual.data[:size][1]).item())
+            model.train()
+
+
+def clears_first():
+    """Gradients are cleared before they are computed, so that they are there in its late validation."""
+    for epoch in range(12):
+        for number, (a, b) in enumerate(usual.train):
+            if number % accum == 0:
+                usual.optimizer.zero_grad()
+            (cross_entropy(model(a), b) / accum).backward()
+            if number % accum == accum - 1:
+                usual.optimizer.step()
+        if epoch % 6 == 5:
+            usual.validate()
+            assert all(one.grad is not None for one in model.parameters())
+
+
 def trains_in_eval_mode():
     """All along (frozen statistics), and evaluates without gradients."""
     model.insert(1, nn.BatchNorm1d(usual.args.width))
