@@ -131,17 +131,13 @@ def test_what_is_captured_into_a_cuda_graph_is_left_alone(tmp_path: Path) -> Non
     assert said.stdout.split() == ["0", "1"]
 
 
-@pytest.mark.parametrize(("cuda", "act", "printed"), [
-    (99000, "model.cuda()", "built\n"), (99000, "torch.optim.SGD(model.parameters(), lr=1)", "built\n"), (1000, "print('late')", ""),
-], ids=["asked for", "trained without", "old driver"])  # fmt: skip
+@pytest.mark.parametrize("act", ["model.cuda()", "torch.optim.SGD(model.parameters(), lr=1)"], ids=["asked for", "trained without"])
 @pytest.mark.skipif(metadata.version("torch").endswith("+cpu"), reason="it has no CUDA to ask for")
-def test_a_card_that_pytorch_does_not_see_is_no_crash_of_the_script(cuda: int, act: str, printed: str, tmp_path: Path) -> None:
+def test_a_card_that_pytorch_does_not_see_is_no_crash_of_the_script(act: str, tmp_path: Path) -> None:
     """Ultralytics refuses it in words of its own, and a script may train on the CPU then."""
     orders = Orders(module="", folder="", device="cuda", cap_bytes=2**32, accumulation=1, payload={})
     told = dataclasses.asdict(ProbeSettings(records=str(tmp_path), orders=dataclasses.asdict(orders)))
-    driver = f"nvmlInit=lambda: None, nvmlSystemGetCudaDriverVersion_v2=lambda: {cuda}"
-    begun = f"import types, sys; sys.modules['pynvml'] = types.SimpleNamespace({driver})" + CAPTURED.partition("heard")[0]
-    begun += "start.begin(ProbeSettings(**json.loads(sys.argv[1])))\nimport torch\n"
+    begun = CAPTURED.partition("heard")[0] + "start.begin(ProbeSettings(**json.loads(sys.argv[1])))\nimport torch\n"
     code = f"{begun}torch.cuda.is_available = lambda: False\nmodel = torch.nn.Linear(2, 1)\nprint('built')\n{act}"
     said = subprocess.run([sys.executable, "-c", code, json.dumps(told)], check=False, capture_output=True, text=True, timeout=120)
-    assert said.stdout == printed and "BudgetError: device 'cuda' was asked for, but PyTorch sees no CUDA device" in said.stderr
+    assert said.stdout == "built\n" and "BudgetError: device 'cuda' was asked for, but PyTorch sees no CUDA device" in said.stderr

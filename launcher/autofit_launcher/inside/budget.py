@@ -19,7 +19,7 @@ from ..common import card_memory, procfs
 from ..common.files import replace
 from ..common.orders import HELD, Orders
 from ..common.sizes import format_size
-from .driver import VisibleCard, too_old
+from .driver import VisibleCard
 
 if sys.platform == "linux":
     import resource
@@ -91,8 +91,10 @@ def _limit_cuda(orders: Orders, cap_bytes: int) -> int:
     import torch
 
     if not torch.cuda.is_available():
-        asked = "device 'cuda' was asked for, but PyTorch sees no CUDA device (torch.cuda.is_available() is False)"
-        raise BudgetError(f"{asked}{too_old(torch.version.cuda)}")
+        raise BudgetError(
+            "device 'cuda' was asked for, but PyTorch sees no CUDA device (torch.cuda.is_available() is False). `autofit doctor` says "
+            "whether it is built for CUDA, and whether the driver is too old for it"
+        )
     if not orders.searches:
         without_search()
     card = VisibleCard(orders.device_uuid, idle_free_bytes=orders.idle_free_bytes)

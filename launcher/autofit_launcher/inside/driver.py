@@ -51,19 +51,6 @@ class VisibleCard:
         return gone if gone >= LEAST_CONTEXT_BYTES else USUAL_CONTEXT_BYTES
 
 
-def too_old(built: str | None) -> str:
-    """Says that the driver knows no CUDA as new as PyTorch is ``built`` for, so that PyTorch sees no card; empty where it does, or can't be
-    asked. A program of CUDA 12.4 runs on every driver that knows CUDA 12 (NVIDIA's minor version compatibility)."""
-    with contextlib.suppress(Exception):
-        nvml = importlib.import_module("pynvml")
-        nvml.nvmlInit()
-        major, minor = divmod(int(nvml.nvmlSystemGetCudaDriverVersion_v2()), 1000)
-        if int(str(built).partition(".")[0]) > major:
-            knows = f"PyTorch is built for CUDA {built}, and the driver knows CUDA {major}.{minor // 10} at most"
-            return f": {knows}. Renew the driver, or install a PyTorch for CUDA {major}"
-    return ""
-
-
 def _api(uuid: str) -> Any:
     """NVML, initialised and able to see the card; None where it can't be had (no package, no driver library, no permission)."""
     try:

@@ -16,7 +16,6 @@ from types import SimpleNamespace
 from typing import Any
 
 from . import steps as made_steps
-from .driver import too_old
 from .instrument import Instrument
 from .part import accumulation_from_outside
 from .passes import probed
@@ -101,8 +100,7 @@ class _Modules:
 
         instrument, known = self._instrument, self._all
         module = torch.nn.Module
-        seen = torch.version.cuda is not None and not too_old(torch.version.cuda)  # else that is said at once
-        alone = instrument.orders.device == "cuda" and not instrument.orders.cards and seen
+        alone = instrument.orders.device == "cuda" and not instrument.orders.cards and torch.version.cuda is not None
         if alone:
             _when_cuda_begins(instrument)
         known |= {id(one): weakref.ref(one) for one in gc.get_objects() if issubclass(type(one), module)}  # built before we came

@@ -107,17 +107,6 @@ def test_a_run_goes_on_with_what_others_have_left_it(machine: Machine, capsys: p
     assert machine.cuda.limits == [machine.idle - 13 * GIB - 500 * MIB]
 
 
-def test_a_driver_that_is_too_old_is_told_and_no_memory_asked_for(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The commonest first contact: pip brings CUDA 13, and drivers before R580 know 12."""
-    nvml = FakeNvml(machine.card)
-    nvml.cuda = 12080
-    monkeypatch.setitem(sys.modules, "pynvml", nvml)
-    monkeypatch.setattr(machine.cuda, "is_available", lambda: False)
-    monkeypatch.setattr(sys.modules["torch"], "version", SimpleNamespace(cuda="13.2"), raising=False)
-    with pytest.raises(BudgetError, match=r"built for CUDA 13.2, and the driver knows CUDA 12.8 at most. Renew the driver, or install"):
-        budget.take(machine.orders)
-
-
 def test_a_budget_that_a_context_alone_fills_is_a_budgets_fault(machine: Machine) -> None:
     with pytest.raises(BudgetError, match="the CUDA context alone takes"):
         budget.take(replace(machine.orders, cap_bytes=400 * MIB, ceiling_bytes=400 * MIB))
