@@ -10,17 +10,18 @@ import pytest
 from tests.helpers.command_line import answer, autofit
 from tests.helpers.places import SCRIPTS
 
-SCRIPT = SCRIPTS / "hf_hides_nan.py"
-WORDS = ("device=cpu", "device.memory=900MiB", "--json", "--", sys.executable, str(SCRIPT), "--per_device_train_batch_size", "8")
+COMMAND = (sys.executable, str(SCRIPTS / "hf_trainer.py"), "--output_dir", "out", "--report_to", "none", "--use_cpu", "true")
+WORDS = ("device=cpu", "device.memory=900MiB", "--json", "--", *COMMAND, "--num_train_epochs", "1", "--logging_steps", "32")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("more", "status", "evidence"), [
-    (["--nan-from", "150", "--save_strategy", "epoch"], "diverged", "out/checkpoint-256"), (["--nan-from", "150"], "diverged", "grad_norm"),
+    (["--nan_from", "150", "--save_strategy", "epoch"], "diverged", "out/checkpoint-256"),
+    (["--nan_from", "150", "--save_strategy", "no"], "diverged", "grad_norm"),
     (["--save_strategy", "epoch"], "done", ""),
 ])  # fmt: skip
 def test_a_hugging_face_trainer_that_hides_its_nan_is_not_done(tmp_path: Path, more: list[str], status: str, evidence: str) -> None:
-    ended = autofit("run", *WORDS, *more, cwd=tmp_path)
+    ended = autofit("run", *WORDS, "--per_device_train_batch_size", "8", *more, cwd=tmp_path)
     said = answer(ended)
     assert (ended.returncode, said["status"]) == (5 if status == "diverged" else 0, status), ended.stderr
     assert evidence in said["attempts"][0]["evidence"]
