@@ -18,30 +18,21 @@ from tests.helpers import script
 from tests.helpers.places import SCRIPTS
 
 
-def _fits(place: Path, monkeypatch: pytest.MonkeyPatch, *words: str) -> bool:
-    place.mkdir()
-    monkeypatch.chdir(place)
-    command, spelled = (sys.executable, str(SCRIPTS / "compiles.py"), *words), {"micro_batch": "--batch-size"}
-    adapter = ScriptAdapter(script.recipe(*command, ask={"micro_batch": 64}, spelled=spelled, floor=2))
-    job = script.job(adapter, place / "runs", cpu_budget(2 * 2**30))
-    verdict = trial.run(job, job.ladder.asked).verdict
-    assert verdict.fits, f"{verdict.why}\n{verdict.evidence}"
-    return True
-
-
-def _compiled(work: Path) -> set[str]:
-    return {path.name for path in work.glob("runs/*/trials/cache/**/*.so")}
-
-
 @pytest.mark.slow
 def test_inductor_compiles_into_the_launchs_cache_whatever_cache_the_person_or_the_script_has_chosen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    theirs = tmp_path / "theirs"
+    theirs, work = tmp_path / "theirs", tmp_path / "work"
     theirs.mkdir()
+    work.mkdir()
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(theirs))
-    assert _fits(tmp_path / "work", monkeypatch, "--chosen", str(tmp_path / "own"))
-    assert _compiled(tmp_path / "work") and snapshot(theirs) == {} and not (tmp_path / "own").exists()
+    monkeypatch.chdir(work)
+    command = (sys.executable, str(SCRIPTS / "ways.py"), "compiles", "--chosen", str(tmp_path / "own"))
+    adapter = ScriptAdapter(script.recipe(*command, ask={"micro_batch": 64}, spelled={"micro_batch": "--batch-size"}, floor=2))
+    job = script.job(adapter, work / "runs", cpu_budget(2 * 2**30))
+    verdict = trial.run(job, job.ladder.asked).verdict
+    assert verdict.fits, f"{verdict.why}\n{verdict.evidence}"
+    assert [*work.glob("runs/*/trials/cache/**/*.so")] and snapshot(theirs) == {} and not (tmp_path / "own").exists()
 
 
 def test_what_a_person_has_compiled_is_there_for_each_process_and_none_of_it_changes(tmp_path: Path) -> None:

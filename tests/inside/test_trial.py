@@ -129,7 +129,7 @@ def test_what_a_script_without_an_optimizer_needs_is_proven_by_its_backward_pass
 
 @pytest.mark.slow
 def test_one_iterator_for_all_epochs_is_replayed_to_the_scripts_own_end(tmp_path: Path) -> None:
-    done = tried("keeps_one_iterator", tmp_path, rung=1)
+    done = tried("ways", tmp_path, "keeps_one_iterator", rung=1)
     assert fits(done) and done.report.train_again_batches >= 1 and not said(done, "not proven")
 
 
@@ -430,9 +430,10 @@ def test_two_processes_that_lightning_starts_are_seen_and_go_alike(tmp_path: Pat
 
 
 @pytest.mark.slow
-def test_an_example_is_driven_unchanged(tmp_path: Path) -> None:
-    pytest.importorskip("transformers")
-    words = ("--output_dir", "out", "--eval_strategy", "epoch")
-    done = tried("hf_trainer/train.py", tmp_path, *words, cap=2048 * MIB, rung=1, spelled=TRAINER)
+@pytest.mark.parametrize(("example", "accumulation"), [("lightning", "--accumulate_grad_batches"), ("accelerate", "outside")])
+def test_an_example_is_driven_unchanged(tmp_path: Path, example: str, accumulation: str) -> None:
+    pytest.importorskip(example)
+    spelled = {"micro_batch": "--batch_size", "accumulation": accumulation}
+    done = tried(f"{example}/train.py", tmp_path, cap=2048 * MIB, rung=1, spelled=spelled)
     assert fits(done) and done.report.observed["micro_batch"] == 32
-    assert {path.name for path in (tmp_path / "work").iterdir()} - {"out"} == {"runs"}
+    assert {path.name for path in (tmp_path / "work").iterdir()} == {"runs"}

@@ -19,6 +19,7 @@ from usual import Usual
 
 parser = argparse.ArgumentParser()
 parser.add_argument("way")
+parser.add_argument("--chosen")
 usual = Usual(parser)
 size, accum, model = usual.args.batch_size, usual.args.accum, usual.model
 
@@ -157,6 +158,41 @@ def recomputes():
     for at in (2, 4):
         model[at] = Recomputed(model[at])
     usual.train_for(2)
+
+
+def compiles():
+    """Into the compilers' own caches, of which it chooses one by itself (``--chosen``)."""
+    os.environ["TORCHINDUCTOR_CACHE_DIR"] = usual.args.chosen
+    usual.model = torch.compile(model)
+    usual.train_for(2)
+
+
+def keeps_one_iterator():
+    """As YOLOv5 loads its data: for all epochs, over a sampler that never ends; batches are asked for one by one."""
+
+    class Repeated:
+        def __init__(self, sampler):
+            self.sampler = sampler
+
+        def __iter__(self):
+            while True:
+                yield from iter(self.sampler)
+
+    class OneIterator(DataLoader):
+        def __init__(self, *args, **kwargs):
+            super().__init__(*args, **kwargs)
+            object.__setattr__(self, "batch_sampler", Repeated(self.batch_sampler))
+            self.iterator = super().__iter__()
+
+        def __len__(self):
+            return len(self.batch_sampler.sampler)
+
+        def __iter__(self):
+            for _ in range(len(self)):
+                yield next(self.iterator)
+
+    usual.train = OneIterator(usual.data, batch_size=size, shuffle=True)
+    usual.train_for(3)
 
 
 def thaws():

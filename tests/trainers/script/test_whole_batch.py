@@ -24,7 +24,7 @@ APART = (
 @pytest.mark.slow
 @pytest.mark.parametrize(("script", "named", "words"), [
     ("whole_batch_flags", (), ("--device-batch-size=16",)), ("whole_batch_constants", ("--set", "B"), ()),
-    ("whole_batch_two_lines", ("--set", "DEVICE_BATCH_SIZE"), ()), ("whole_batch_dict", ("--set", "config['micro_batch_size']"), ()),
+    ("whole_batch_dict", ("--set", "config['micro_batch_size']"), ()),
 ])  # fmt: skip
 def test_a_lower_rung_trains_the_same_weights(script: str, named: tuple[str, ...], words: tuple[str, ...], tmp_path: Path) -> None:
     shutil.copy(SCRIPTS / f"{script}.py", tmp_path / "train.py")
