@@ -67,9 +67,9 @@ def said(done: Trial, text: str) -> bool:
     return any(text in note for note in done.report.notes)
 
 
-@pytest.mark.parametrize("words", [("--by-hand",), pytest.param((), marks=pytest.mark.slow)])
-def test_a_frozen_model_that_runs_in_each_step_is_no_validation(tmp_path: Path, words: tuple[str, ...]) -> None:
-    done = tried("teaches", tmp_path, *words, rung=1)
+@pytest.mark.parametrize("way", ["teaches_without_a_loader", pytest.param("teaches", marks=pytest.mark.slow)])
+def test_a_frozen_model_that_runs_in_each_step_is_no_validation(tmp_path: Path, way: str) -> None:
+    done = tried("ways", tmp_path, way, rung=1)
     assert [use.phase for use in done.report.uses] == ["start", "setup", "train", "validate"], done.report
     held = {use.phase: use.held_bytes for use in done.report.uses}
     assert held["validate"] > held["train"] + 8 * MIB, "the script's own validation was seen, and what it keeps"
@@ -115,7 +115,7 @@ def test_an_endless_iterator_is_fast_forwarded_to_its_validation(tmp_path: Path)
         if words.split()[0] not in ("start", "setup"):
             seen.touch()  # a phase of the script's own process is shown while it runs: what it waits for
 
-    done = tried("endless_iterator", tmp_path, "--until", str(seen), rung=1, say=hear)
+    done = tried("ways", tmp_path, "endless", "--until", str(seen), rung=1, say=hear)
     assert fits(done) and seen.exists()
     assert done.report.facts["forwarded"] and done.report.observed["micro_batch"] == 32
     assert done.report.facts["versions"]["torch"] and done.report.facts["trained_weights"] > 0

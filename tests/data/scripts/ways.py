@@ -6,6 +6,7 @@ import os
 import pickle
 import sqlite3
 import sys
+import time
 import warnings
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from usual import Usual
 parser = argparse.ArgumentParser()
 parser.add_argument("way")
 parser.add_argument("--chosen")
+parser.add_argument("--until", help="a file that is waited for before a validation")
 usual = Usual(parser)
 size, accum, model = usual.args.batch_size, usual.args.accum, usual.model
 
@@ -193,6 +195,51 @@ def keeps_one_iterator():
 
     usual.train = OneIterator(usual.data, batch_size=size, shuffle=True)
     usual.train_for(3)
+
+
+def endless():
+    """Steps over an endless iterator, with a scaler; validates every 300 steps."""
+
+    def over():
+        while True:
+            yield from usual.train
+
+    batches, scaler = over(), torch.amp.GradScaler("cpu", enabled=False)
+    for number in range(1, 1001):
+        for _ in range(accum):
+            a, b = next(batches)
+            scaler.scale(cross_entropy(model(a), b) / accum).backward()
+        scaler.unscale_(usual.optimizer)
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        scaler.step(usual.optimizer)
+        scaler.update()
+        usual.optimizer.zero_grad(set_to_none=True)
+        if number % 300 == 0:
+            while usual.args.until and not Path(usual.args.until).exists():
+                time.sleep(0.05)
+            usual.validate()
+
+
+def teaches():
+    """A frozen model runs without gradients before each step: a teacher, or the reference of a DPO that sees two texts to a row."""
+    wide = 2 * usual.args.width
+    teacher = nn.Sequential(nn.Linear(32, wide), nn.ReLU(), nn.Linear(wide, wide), nn.ReLU(), nn.Linear(wide, 4)).eval()
+    for _ in range(3):
+        batches = usual.train if usual.args.way == "teaches" else [usual.data[at : at + size] for at in range(0, 640, size)]
+        for number, (rows, _) in enumerate(batches, start=1):
+            with torch.no_grad():
+                wanted = teacher(torch.cat([rows, rows + 0.1]))[: len(rows)]
+            (nn.functional.mse_loss(model(rows), wanted) / accum).backward()
+            if number % accum == 0:
+                usual.optimizer.step()
+                usual.optimizer.zero_grad()
+    model.eval()
+    with torch.no_grad():
+        kept = [model(rows).repeat(1, 3000) for rows, _ in usual.val]  # 3 MiB for each batch of 64
+    print("right", sum(len(one) for one in kept))
+
+
+teaches_without_a_loader = teaches
 
 
 def thaws():
