@@ -6,7 +6,6 @@ import dataclasses
 import json
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -54,7 +53,6 @@ def begun(told: int) -> tuple[Instrument, Recorder, Optimizer]:
     session = Instrument(ProbeSettings(records="cut/records", orders=dataclasses.asdict(orders)))
     recorder, optimizer = Recorder(), Optimizer()
     session.recorder, session.phase = recorder, Phase.TRAIN  # type: ignore[assignment]
-    session._train_began = time.monotonic()
     session.progress.made(optimizer)
     return session, recorder, optimizer
 
@@ -148,7 +146,7 @@ def looped(loader: Loader, told: int, done: int, *, passes: int, ahead: bool = T
     left over. ``slow``: batches take so long that no more of them are waited for than the wanted steps need.
     """
     session, recorder, optimizer = begun(told)
-    session._train_began -= 3600 * slow
+    session._train_batches = int(slow)  # the first came long ago
     for _ in range(passes):
         held = 0
         for last in (looking_ahead if ahead else plain)(TrialPass(session, loader, lambda _: iter(range(loader.batches)))):
@@ -236,7 +234,7 @@ def test_a_sampler_that_begins_anew_or_draws_over_and_over_has_no_end(sampler: A
 @pytest.mark.parametrize("forwarding", [False, True])
 def test_a_pass_without_an_end_is_never_ended_by_us(forwarding: bool) -> None:
     session, _, optimizer = begun(1)
-    session._train_began -= 3600
+    session._train_batches = 1  # which came long ago
     loader = DataLoader(DATA, 8, sampler=RandomSampler(DATA, replacement=True, num_samples=10**10))
     batches = TrialPass(session, loader, DataLoader.__iter__)
     for number in range(300):

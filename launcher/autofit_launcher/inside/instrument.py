@@ -134,7 +134,8 @@ class Instrument(TakingPart):
         """Tells whether enough micro-batches went through in this phase of training, or they come slowly, or the trial is short."""
         lengths = any(self.sampled.values()) and self.phase is not Phase.TRAIN_AGAIN
         wanted, longest = (VARIETY_OF_LENGTHS, VARIETY_LENGTHS_S) if lengths else (VARIETY, VARIETY_S)
-        return not self.orders.steps_after or self._train_batches >= wanted or time.monotonic() - self._train_began > longest
+        lasts_s = time.monotonic() - self._train_began if self._train_batches else 0.0
+        return not self.orders.steps_after or self._train_batches >= wanted or lasts_s > longest
 
     @property
     def trained_enough(self) -> bool:
@@ -166,16 +167,11 @@ class Instrument(TakingPart):
             self._count_from_here()
         elif self.phase in (Phase.SETUP, Phase.VALIDATE):
             self.to(Phase.TRAIN)
-            self._train_began, self._train_batches = time.monotonic(), 0
+            self._train_batches = 0
 
     def _count_from_here(self) -> None:
         self.progress.mark()
-        self._train_began, self._train_batches = time.monotonic(), 0
-
-    def first_batch_is_there(self) -> None:
-        """Leaves the time that was spent in looking for the worst batches out of the training's."""
-        if not self._train_batches:
-            self._train_began = time.monotonic()
+        self._train_batches = 0
 
     def loss(self, tensors: Any) -> None:
         """The root of a backward pass. Half precision is left out: a loss scaled for it may overflow."""
@@ -194,6 +190,7 @@ class Instrument(TakingPart):
                 self.passes.all_train()
             self.training()
             self.counts.backwards += 1
+            self._train_began = self._train_began if self._train_batches else time.monotonic()  # what came before was a look at the data
             self._train_batches += 1
             self.backwards += 1
             self._step_by_hand()

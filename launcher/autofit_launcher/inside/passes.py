@@ -207,8 +207,6 @@ class TrialPass:
             self._served += 1
             return self._passes.replay[self._loader]
         batch = self._draw()
-        if self._served == 1:
-            instrument.first_batch_is_there()
         if instrument.proven and instrument.phase in (Phase.TRAIN, Phase.FINISH):
             self._passes.replay[self._loader] = batch
         return batch
