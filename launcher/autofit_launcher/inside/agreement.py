@@ -37,8 +37,7 @@ class Ranks:
         self._file = os.open(folder / "ranks", os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         self._seen = 0
         self._said: dict[str, dict[int, str]] = {}
-        self._decided: dict[str, str] = {}
-        """Decisions of others, of places that this rank has still to come to."""
+        """Subject -> rank -> word; and decisions of others, of places that this rank has still to come to."""
         self._waits = True
 
     def say(self, subject: str, word: str) -> None:
@@ -46,7 +45,7 @@ class Ranks:
         if self._said.setdefault(subject, {}).get(self._rank) != word:
             self._said[subject][self._rank] = word
             with self._alone():
-                self._write(f"said {subject}", word)
+                self._write(subject, word)
 
     def words(self, subject: str) -> list[str]:
         """Returns what the ranks that have said anything of it say, as far as was read."""
@@ -55,9 +54,9 @@ class Ranks:
     def decision(self, place: str, decide: Callable[[], str]) -> str:
         """Returns what was decided at a place; ``decide`` decides if this rank is the first that comes there. Each rank asks once."""
         with self._alone():
-            if (found := self._decided.pop(place, None)) is not None:
-                return found
-            self._write(f"decided {place}", word := decide())
+            if (found := self._said.pop(place, None)) is not None:
+                return next(iter(found.values()))
+            self._write(place, word := decide())
             return word
 
     def agree(self, what: str, place: str, wish: bool) -> bool:
@@ -101,17 +100,12 @@ class Ranks:
         text = os.pread(self._file, max(os.fstat(self._file).st_size - self._seen, 0), self._seen)
         self._seen += len(text)
         for line in text.decode().splitlines():
-            rank, what, word = line.split("\t")
-            how, _, subject = what.partition(" ")
-            if int(rank) == self._rank:
-                continue
-            if how == "said":
+            rank, subject, word = line.split("\t")
+            if int(rank) != self._rank:
                 self._said.setdefault(subject, {})[int(rank)] = word
-            else:
-                self._decided[subject] = word
 
-    def _write(self, what: str, word: str) -> None:
-        os.write(self._file, f"{self._rank}\t{what}\t{word}\n".encode())
+    def _write(self, subject: str, word: str) -> None:
+        os.write(self._file, f"{self._rank}\t{subject}\t{word}\n".encode())
 
 
 class Together:

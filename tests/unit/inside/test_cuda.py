@@ -62,8 +62,11 @@ def test_kernels_loaded_with_the_first_step_count_and_lower_the_wall(machine: Ma
     machine.cuda.load_kernels(300 * MIB)
     recorder.optimizer_step()
     assert machine.cuda.limits[-1] == CAP - 800 * MIB
+    machine.cuda.free(GIB)
+    machine.cuda.empty_cache()
     recorder.phase(Phase.VALIDATE)
-    assert (use(recorder).reserved_bytes, use(recorder).outside_bytes) == (GIB, 800 * MIB)
+    assert (use(recorder).reserved_bytes, use(recorder).outside_bytes) == (GIB, 800 * MIB), "the peak, also after a flush"
+    assert use(recorder).device_bytes == recorder.report().peak_bytes == GIB + 800 * MIB
 
 
 def test_reserved_and_outside_together_over_the_cap_end_the_trial(machine: Machine) -> None:
@@ -133,15 +136,6 @@ def test_what_cudnn_tries_and_gets_over_is_counted_and_no_failure(machine: Machi
     assert (use(recorder).ooms, use(recorder).squeezed, report.swallowed) == (1, 0, ())
 
 
-def test_an_allocation_that_came_only_after_the_cache_was_emptied_is_counted(machine: Machine) -> None:
-    recorder = machine.begun()
-    machine.cuda.allocate(3 * GIB)
-    machine.cuda.free(3 * GIB)
-    machine.cuda.stats["num_alloc_retries"] += 1  # the cached blocks don't suit: they go back to the driver first
-    recorder.phase(Phase.VALIDATE)
-    assert use(recorder).squeezed == 1
-
-
 def test_a_trial_says_that_cudnn_searches_and_can_be_held_without_it(machine: Machine) -> None:
     recorder = machine.begun()
     assert not recorder.report().facts.get(SEARCHES)
@@ -153,19 +147,6 @@ def test_a_trial_says_that_cudnn_searches_and_can_be_held_without_it(machine: Ma
         "with torch.backends.cudnn.flags(benchmark=True): print(torch.backends.cudnn.benchmark)"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
-
-
-# ---- 8, 15: peaks
-
-
-def test_the_devices_peak_is_reserved_and_outside_even_after_a_flush(machine: Machine) -> None:
-    recorder = machine.begun()
-    machine.cuda.allocate(3 * GIB)
-    machine.cuda.free(3 * GIB)
-    machine.cuda.empty_cache()
-    recorder.phase(Phase.VALIDATE)
-    assert use(recorder).device_bytes == use(recorder).held_bytes == 3 * GIB + 500 * MIB
-    assert recorder.report().peak_bytes == 3 * GIB + 500 * MIB
 
 
 # ---- 4: spill

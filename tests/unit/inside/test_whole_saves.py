@@ -61,14 +61,6 @@ def test_a_link_still_leads_to_the_file_which_is_what_torch_would_have_written(c
     assert link.is_symlink() and checkpoint.read_bytes() == got and stat.S_IMODE(checkpoint.stat().st_mode) == 0o640
 
 
-def test_what_is_no_file_is_written_as_ever(checkpoint: Path) -> None:
-    checkpoint.unlink()
-    os.mkfifo(checkpoint)
-    assert whole_saves.replaced(checkpoint, lambda place: place) is checkpoint
-    nowhere = checkpoint.parent / "none" / "last.pt"
-    assert whole_saves.replaced(nowhere, lambda place: place) is nowhere
-
-
 def test_a_save_that_fails_leaves_the_one_before_or_none(checkpoint: Path) -> None:
     first = checkpoint.with_name("first.pt")
     for path in (first, checkpoint):
