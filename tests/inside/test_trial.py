@@ -315,18 +315,11 @@ def test_a_whole_batch_that_a_script_takes_in_parts_is_seen_by_its_parts(tmp_pat
     assert {name: done.report.observed[name] for name in ("micro_batch", "accumulation")} == {"micro_batch": 16, "accumulation": 4}
 
 
-@pytest.mark.parametrize(
-    ("words", "why"),
-    [
-        pytest.param((), "micro_batch=8 instead of 16", marks=pytest.mark.slow),
-        # sixteen features in parts of 8 look like parts of 16 with the batch in second place; eight of them make a step, and not four
-        (("--features", "16"), "accumulation=8 instead of 4"),
-    ],
-)
-def test_parts_of_another_size_than_the_rungs_are_altered(tmp_path: Path, words: tuple[str, ...], why: str) -> None:
-    told = ("--wrong", "--microbatch", "32", *words)
-    done = tried("in_parts", tmp_path, *told, micro_batch=32, accumulation=2, rung=1, spelled=PARTS)
-    assert done.verdict.kind is Kind.ALTERED and why in done.verdict.why
+def test_parts_of_another_size_than_the_rungs_are_altered(tmp_path: Path) -> None:
+    """Sixteen features in parts of 8 look like parts of 16 with the batch in second place; eight of them make a step, and not four."""
+    words = ("--wrong", "--microbatch", "32", "--features", "16")
+    done = tried("in_parts", tmp_path, *words, micro_batch=32, accumulation=2, rung=1, spelled=PARTS)
+    assert done.verdict.kind is Kind.ALTERED and "accumulation=8 instead of 4" in done.verdict.why
 
 
 def test_the_scripts_own_end_belongs_to_the_trial(tmp_path: Path) -> None:
