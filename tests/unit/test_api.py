@@ -48,15 +48,11 @@ except KeyboardInterrupt:
 plain = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False, allow_infinity=False), st.text())
 
 
-def _read(value: Any) -> Any:
-    if isinstance(value, QuotedString):
-        return value.text
-    return [_read(one) for one in value] if isinstance(value, list) else value
-
-
 @given(st.one_of(plain, st.lists(plain)))
 def test_hydra_reads_the_value_that_was_given(value: Any) -> None:
-    assert _read(OverridesParser.create().parse_override(f"key={api._value(value)}").value()) == value
+    read = OverridesParser.create().parse_override(f"key={api._value(value)}").value()
+    told = [one.text if isinstance(one, QuotedString) else one for one in (read if isinstance(read, list) else [read])]
+    assert told == (value if isinstance(value, list) else [value])
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,7 +26,6 @@ from autofit_launcher.trial import trial
 from autofit_launcher.trial.job import Job
 from autofit_launcher.trial.trial import Trial
 from tests.helpers import script
-from tests.helpers.command_line import answer, autofit
 
 FLAGS = """
 import argparse
@@ -71,12 +69,9 @@ def test_a_yolo_command_keeps_its_image_size_and_its_model() -> None:
         giving_up(yolo, ["image"])
 
 
-def test_a_flag_without_its_value_is_told(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_one_flag_has_one_meaning_and_one_without_its_value_is_told(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert main.run(["run", "--give-up", "--", "python", "train.py"]) == 1
     assert "--give-up has no value. See autofit run --help." in capfd.readouterr().err
-
-
-def test_one_flag_has_one_meaning(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     for flag, key in (("--allow-batch", "keep_batch"), ("--allow-difference", "keep_update")):
         main.run(["run", flag, "--cfg", "job", "--", "python", "train.py"])
         assert f"{key}: false" in capfd.readouterr().out
@@ -111,37 +106,3 @@ def test_where_nothing_fits_the_words_that_would_let_more_turn_are_said(
     said = least(here, monkeypatch, mib=mib)
     (line,) = [line for line in said.splitlines() if "--give-up" in line]
     assert "autofit run --give-up image_size -- ... (ladder.order=[micro_batch,image_size] in a recipe)" in line and fits in line
-
-
-LONG = """
-import argparse
-import torch
-p = argparse.ArgumentParser()
-p.add_argument("--batch-size", type=int, default=2)
-p.add_argument("--seq-len", type=int, default=16384)
-args = p.parse_args()
-data = torch.utils.data.TensorDataset(torch.randn(16, args.seq_len, 4))
-model = torch.nn.Sequential(torch.nn.Linear(4, 512), torch.nn.ReLU(), torch.nn.Linear(512, 4))
-optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-for epoch in range(2):
-    for (rows,) in torch.utils.data.DataLoader(data, batch_size=args.batch_size):
-        (model(rows) - rows).square().mean().backward()
-        optimizer.step()
-        optimizer.zero_grad()
-print("trained at", args.seq_len)
-"""
-
-
-@pytest.mark.slow
-def test_texts_are_cut_only_for_the_asking(tmp_path: Path) -> None:
-    """One text of 16384 needs more than 100 MiB in training."""
-    (tmp_path / "long.py").write_text(LONG)
-    words = ("device=cpu", "device.memory=156MiB", "trainer.args.validation.none=true", "--json", "--", sys.executable, "long.py")
-    unasked = autofit("run", *words, cwd=tmp_path)
-    assert unasked.returncode == 3 and answer(unasked)["status"] == "no_rung_fits", unasked.stderr
-    assert {one["rung"]["sequence_length"] for one in answer(unasked)["trials"]} == {16384}
-    assert "autofit run --give-up sequence_length -- ..." in unasked.stderr, unasked.stderr
-    asked = autofit("run", "--give-up", "sequence_length", *words, cwd=tmp_path)
-    said = answer(asked)
-    assert asked.returncode == 0 and said["rung"]["sequence_length"] < 16384, asked.stderr
-    assert "sequence_length" in said["given_up"] and f"trained at {said['rung']['sequence_length']}" in asked.stderr

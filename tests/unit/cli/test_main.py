@@ -45,17 +45,14 @@ def autofit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Captu
     return typed
 
 
-def test_help_answers_without_hydra_torch_or_a_trainer(tmp_path: Path) -> None:
-    code = "import sys; sys.argv = ['autofit', '--help']; from autofit_launcher.cli import main as cli; code = cli.run(['--help']); heavy = {'hydra', 'torch', 'pydantic', 'rich', 'ultralytics'} & set(sys.modules); sys.exit(f'imported {heavy}' if heavy else code)"  # noqa: E501
+def test_help_answers_without_hydra_torch_or_a_trainer_and_is_one_page(autofit: Typed) -> None:
+    code = (
+        "import sys; from autofit_launcher.cli import main as cli; code = cli.run(['--help']);"
+        "heavy = {'hydra', 'torch', 'pydantic', 'rich', 'ultralytics'} & set(sys.modules); sys.exit(f'imported {heavy}' if heavy else code)"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert "autofit train" in done.stdout and "Exit status" in done.stdout
-
-
-@pytest.mark.parametrize("words", [(), ("--help",), ("help",)])
-def test_help_is_one_page(tmp_path: Path, autofit: Typed, words: tuple[str, ...]) -> None:
-    done = autofit(*words)
-    assert done.returncode == 0 and done.stdout.startswith("autofit: fits a training into your GPU")
+    assert done.returncode == 0 and "autofit train" in done.stdout and "Exit status" in done.stdout, done.stderr
+    assert autofit().stdout == autofit("help").stdout == done.stdout
 
 
 def test_no_verb_ever_imports_torch(tmp_path: Path) -> None:
@@ -82,16 +79,6 @@ def test_recipes_lists_the_built_in_and_the_persons_own(tmp_path: Path, autofit:
     )["recipes"]
 
 
-def test_a_recipe_of_ones_own_composes_with_the_groups(tmp_path: Path, autofit: Typed) -> None:
-    (tmp_path / "recipes").mkdir()
-    (tmp_path / "recipes" / "mine.yaml").write_text(
-        "# @package _global_\ndefaults:\n  - override /ladder: keep_quality\n  - _self_\nask: {micro_batch: 4, image_size: 640, model: yolov8l.yaml, checkpointing: false}\n"  # noqa: E501
-    )
-    said = answer(autofit("ladder", "recipe=mine", "--json"))
-    assert said["effective_batch"] == 64
-    assert list(said["rungs"][0]["rung"]) == ["micro_batch", "checkpointing", "image_size", "model"]
-
-
 @pytest.mark.parametrize(
     ("line", "offered"),
     [("autofit tr", "train"), ("autofit train recipe=yolov", "recipe=yolov8x_a100"), ("autofit fit ladder=", "ladder=keep_quality")],
@@ -101,7 +88,7 @@ def test_tab_completion_offers_verbs_recipes_and_groups(tmp_path: Path, autofit:
     assert offered in done.stdout.split()
 
 
-def test_tab_completion_can_be_installed(tmp_path: Path, autofit: Typed) -> None:
+def test_tab_completion_can_be_installed(autofit: Typed) -> None:
     assert "complete -o nospace" in autofit("-sc", "install=bash").stdout
 
 
@@ -110,15 +97,7 @@ def test_multirun_launches_every_combination_and_ends_with_the_worst_status(tmp_
     assert done.returncode == 1
     assert "accum" in done.stdout and "-1 is not a whole number of at least 1" in done.stderr
     assert done.stdout.startswith("recipe=yolo_demo ask.micro_batch=4\n"), "each says first which it is"
-
-
-def test_a_multirun_leaves_nothing_of_hydra_s_behind(tmp_path: Path) -> None:
-    here, scratch = tmp_path / "here", tmp_path / "tmp"
-    here.mkdir()
-    scratch.mkdir()
-    done = command_line.autofit("ladder", "recipe=yolo_demo", "-m", "ask.micro_batch=4,8", "--json", cwd=here, TMPDIR=str(scratch))
-    assert done.returncode == 0 and len(done.stdout.splitlines()) == 2, done.stderr
-    assert list(here.iterdir()) == [] and list(scratch.iterdir()) == []
+    assert list(tmp_path.iterdir()) == [], "nothing of Hydra's is left behind"
 
 
 def test_a_shell_in_a_folder_that_is_gone_is_told_so(
@@ -134,13 +113,9 @@ def test_a_shell_in_a_folder_that_is_gone_is_told_so(
 @pytest.mark.parametrize(("words", "said"), [
     (("traim", "recipe=yolo_demo"), "Did you mean 'train'?"), (("train",), "Give one: recipe=NAME"),
     (("train", "recipe=yolo_demo", "ask.micro_batch=many"), "command line: ask.micro_batch: 'many' is not a whole number"),
-    (("train", "recipe=yolo_demo", "device=cuda"), "device"),
     (("train", "recipe=yolo_demo", "device.memory=900TiB"), "is available"),
-    (("train", "recipe=yolo_demo", "trainer.args.accumulate=2"), "nbs"),
-    (("train", "recipe=yolo_demo", "data=nowhere/data.yaml", "prepare=null"), "nowhere/data.yaml"),
     (("train", "recipe=yolo_demo", "data=nowhere/data.yaml", "prepare=[ls,nowhere]"), "did not make nowhere/data.yaml"),
     (("trial", "recipe=yolo_demo", "rung=999"), "there is no rung 999"), (("trial", "recipe=yolo_demo"), "no rung is named"),
-    (("train", "recipe=yolo_demo", "rung=1"), "rung: 1 is named, and this verb finds the rung by itself"),
     (("fit", "recipe=yolo_demo", "rung=1"), "`autofit trial ... rung=1` tries that one"),
     (("fit", "recipe=yolov8x_a100"), "no data set is named"),
     (("fit", "recipe=yolo_demo", "ladder.wheels.micro_batch.floor=99"), "floor 99"),
@@ -175,7 +150,6 @@ def without_the_powers_of_root() -> None:
 
 @pytest.mark.parametrize(("word", "said"), [
     ("run.root=closed/runs", "command line: run.root: can't make a run folder in closed/runs: Permission denied"),
-    ("run.root=closed", "command line: run.root: can't make a run folder in closed: Permission denied"),
     ("run.root=file/runs", "command line: run.root: can't make a run folder in file/runs: Not a directory"),
     ("data=closed/data.yaml", "closed/data.yaml: data: [Errno 13] Permission denied"),
 ])  # fmt: skip
@@ -190,14 +164,6 @@ def test_a_folder_that_one_may_not_enter_is_a_fault(tmp_path: Path, word: str, s
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_bad_data_set_is_refused_before_anything_is_launched(tmp_path: Path, autofit: Typed) -> None:
-    data = write_yolo_dataset(tmp_path / "dataset")  # what can be wrong with one: tests/trainers/ultralytics/test_data.py
-    data.write_text(data.read_text() + "nc: 99\n")
-    done = autofit("train", "recipe=yolo_demo", f"data={data}", "--json")
-    assert done.returncode == 1 and answer(done)["status"] == "bad_input" and "nc: 99" in done.stderr
-    assert not (tmp_path / "runs").exists()
-
-
 def test_faults_of_every_part_are_told_together(tmp_path: Path, autofit: Typed) -> None:
     words = ("ask.micro_bach=3", "device.headroom=7", "trainer.args.epoch=3", "trial.steps=1", "data=nowhere.yaml", "prepare=null")
     said = answer(autofit("train", "recipe=yolo_demo", *words, "--json"))
@@ -205,30 +171,19 @@ def test_faults_of_every_part_are_told_together(tmp_path: Path, autofit: Typed) 
     assert all(fault["where"] for fault in said["faults"])
 
 
-def test_run_without_a_command_asks_for_one_with_an_example(autofit: Typed) -> None:
-    done = autofit("run")
-    assert done.returncode == 1 and "there is no command. For example: autofit run -- python train.py" in done.stderr
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (
-            ("run", "--", "yolo", "train", "model=yolo11n.yaml", "data=no.yaml", "epochs=0"),
-            "your command: trainer.args.epochs: 'epochs=0' is",
-        ),
-        (("run", "ask.micro_batch=-1", "--", "python", "t.py", "--batch-size", "8"), "command line: ask.micro_batch: -1 is not"),
-        (("run", "batch=3", "--", "python", "t.py", "--batch-size", "8"), "command line: batch: autofit has no key of that name"),
-        (("run", "device.memory=900", "--", "python", "t.py", "--batch-size", "8"), "command line: device.memory: found 900"),
-        (("run", "ladder=nonsense", "--", "python", "t.py", "--batch-size", "8"), "command line: ladder: there is no ladder 'nonsense'"),
-        (("run", "--nonsense", "--", "python", "t.py", "--batch-size", "8"), "command line: there is no flag --nonsense"),
-    ],
-)
+@pytest.mark.parametrize(("words", "said"), [
+    (("yolo", "train", "model=yolo11n.yaml", "data=no.yaml", "epochs=0"), "your command: trainer.args.epochs: 'epochs=0' is"),
+    (("ask.micro_batch=-1", "--", "python", "t.py", "--batch-size", "8"), "command line: ask.micro_batch: -1 is not"),
+    (("batch=3", "--", "python", "t.py", "--batch-size", "8"), "command line: batch: autofit has no key of that name"),
+    (("ladder=nonsense", "--", "python", "t.py", "--batch-size", "8"), "command line: ladder: there is no ladder 'nonsense'"),
+    (("--nonsense", "--", "python", "t.py", "--batch-size", "8"), "command line: there is no flag --nonsense"),
+    ((), "your command: there is no command. For example: autofit run -- python train.py"),
+])  # fmt: skip
 def test_a_fault_of_run_is_the_command_line_s_and_never_a_file_s_that_is_gone(
     tmp_path: Path, autofit: Typed, words: tuple[str, ...], said: str
 ) -> None:
     (tmp_path / "t.py").write_text("import argparse\np = argparse.ArgumentParser()\np.add_argument('--batch-size', type=int)\n")
-    done = autofit(*words)
+    done = autofit("run", *(words if "--" in words else ("--", *words)))
     assert done.returncode == 1 and told(done).startswith(said), done.stderr
     assert "Traceback" not in done.stderr and "/tmp" not in done.stderr.replace(str(tmp_path), "")
     assert [path.name for path in tmp_path.iterdir()] == ["t.py"]

@@ -5,11 +5,8 @@ from __future__ import annotations
 
 import itertools
 import re
-import subprocess
 import sys
 import tempfile
-import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -100,25 +97,3 @@ def test_its_progress_is_known_and_told_by_runs_and_watch(place: Path, launched:
 def test_verbs_of_what_is_there(place: Path, launched: screens.Shown, words: tuple[str, ...]) -> None:
     (place / "oom.log").write_text(OOM, encoding="utf-8")
     told(place, *(str(run_of(place)) if word == "RUN" else word for word in words))
-
-
-@pytest.mark.slow
-def test_a_run_that_is_watched_until_it_is_stopped_leaves_no_box_on_the_screen(place: Path) -> None:
-    told(place, "run", "--detach", *KEYS, *COMMAND, "--epochs", "1000000")
-    run = run_of(place)
-
-    def stops() -> None:
-        until = time.monotonic() + 250  # it is stopped whether it tells steps or not: nothing of it outlives the test
-        told = run / "series.jsonl"
-        while time.monotonic() < until and not (told.exists() and '"step"' in told.read_text(encoding="utf-8")):
-            time.sleep(0.5)
-        subprocess.run(
-            [sys.executable, "-m", "autofit_launcher", "stop", str(run)], env=screens.plain_environment(), capture_output=True, check=True
-        )
-
-    stopping = threading.Thread(target=stops, daemon=True)
-    stopping.start()
-    seen = screens.autofit("watch", run.name, cwd=place)
-    stopping.join()
-    assert "progress" in seen.said.decode() and seen.rows[0].startswith(f"{run.name}: interrupted"), seen.text
-    assert not seen.too_long and not re.search("[╭│╰]", seen.text)

@@ -56,20 +56,13 @@ def test_without_submitit_it_says_what_to_install(place: Path, monkeypatch: pyte
     assert "submitit, which is not installed" in fault.found and "pip install submitit" in fault.cure
 
 
-def test_a_verb_that_hands_in_no_job_says_so(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main.run(["trial", "recipe=idle", "launch=slurm", "rung=0"]) == 1
-    assert "`autofit trial` runs here" in capsys.readouterr().err
-    assert main.run(["ladder", "recipe=idle", "launch=slurm"]) == 0, "a ladder is printed wherever the training is to run"
-
-
-def test_all_cards_of_a_job_that_asks_for_no_number_is_refused(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main.run(["train", "recipe=yolo_demo", "device=cuda", "device.cards=all", "launch=slurm"]) == 1
-    assert "launch.slurm.gpus: device.cards=all doesn't say how many cards the job needs" in capsys.readouterr().err
-
-
-def test_a_launcher_of_hydras_is_refused(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main.run(["train", "-m", "recipe=idle", "ask.micro_batch=8,16", "hydra/launcher=submitit_slurm"]) == 1
-    assert "with launch=slurm each in a job of its own" in capsys.readouterr().err and not (place / "runs").exists()
+@pytest.mark.parametrize(("words", "said"), [
+    (("trial", "recipe=idle", "rung=0"), "`autofit trial` runs here"),
+    (("train", "recipe=yolo_demo", "device=cuda", "device.cards=all"), "launch.slurm.gpus: device.cards=all doesn't say how many cards"),
+    (("train", "-m", "recipe=idle", "ask.micro_batch=8,16", "hydra/launcher=submitit_slurm"), "with launch=slurm each in a job of its own"),
+])  # fmt: skip
+def test_what_no_job_can_be_made_of_is_refused(place: Path, words: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run([*words, "launch=slurm"]) == 1 and said in capsys.readouterr().err and not (place / "runs").exists()
 
 
 def test_what_a_job_asks_for_can_be_said_anew_when_a_run_goes_on(place: Path) -> None:
@@ -101,10 +94,7 @@ def test_a_job_that_starts_again_finds_the_launch_that_it_has_begun_and_no_other
     assert submit.begun_before(mine) is None
 
 
-@pytest.mark.parametrize(("begun_from", "gained"), [
-    ([], False), ([None], True), ([None, None], True), ([None, None, None], False), ([None, None, 1.0], True), ([1.0, 1.0, 1.0], False),
-    ([None, 1.0, 1.0], True), ([1.0, 1.0, 2.0], True),
-])  # fmt: skip
+@pytest.mark.parametrize(("begun_from", "gained"), [([], False), ([None], True), ([1.0, 1.0, 1.0], False), ([1.0, 1.0, 2.0], True)])
 def test_a_job_is_queued_again_only_where_its_starts_gain_something(tmp_path: Path, begun_from: list[float | None], gained: bool) -> None:
     folder = RunFolder.create(tmp_path, "demo")
     with owner.owning(folder.path):
