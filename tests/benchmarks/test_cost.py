@@ -6,10 +6,7 @@ import json
 import os
 from pathlib import Path
 
-import pytest
-
-from benchmarks.common.rows import read
-from benchmarks.cost.first_step import CASES, DATA, PARTS, parts, table
+from benchmarks.cost.first_step import PARTS, parts
 
 
 def test_the_parts_of_a_launch_make_up_its_seconds(tmp_path: Path) -> None:
@@ -27,16 +24,3 @@ def test_the_parts_of_a_launch_make_up_its_seconds(tmp_path: Path) -> None:
     found = parts(100.0, marks, tmp_path)
     assert {name: found[name] for name in PARTS} == {"launcher": 1.0, "trials": 10.0, "between": 1.0, "run": 3.0}
     assert found["each"][0]["seconds"] == {"train": 3.0, "finish": 1.0, "goes on": 2.5, "rest": 3.0}
-
-
-def test_every_row_says_where_its_seconds_went() -> None:
-    rows = read(DATA)
-    assert {row["case"] for row in rows} <= set(CASES)
-    for row in rows:
-        assert {"commit", "machine", "versions", "load_before"} < row.keys() and "/work" not in str(row)
-        assert row["first_steps"].keys() == row["seconds"].keys() == {"plain", "fits", "lower"}
-        for way in ("fits", "lower"):
-            one = row["seconds"][way]
-            assert one["first_step"] == pytest.approx(sum(one[name] for name in PARTS), abs=0.1)
-            assert one["each"][-1]["verdict"] == "fits" and len(one["each"]) > (way == "lower")
-    assert len(table(rows).splitlines()) == 2 + 2 * len(rows)

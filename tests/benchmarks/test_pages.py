@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from functools import partial
 
@@ -16,6 +17,8 @@ from benchmarks.gpu_check import table as gpu
 from benchmarks.ranks import table as ranks
 from benchmarks.same_training import table as same_training
 from benchmarks.survival import table as survival
+from benchmarks.third_party import table as third_party
+from benchmarks.versions import table as versions
 from tests.helpers.places import ROOT
 
 PAGES: dict[str, Callable[[list[Row]], str]] = {
@@ -30,3 +33,11 @@ PAGES: dict[str, Callable[[list[Row]], str]] = {
 def test_a_page_is_what_its_rows_make(name: str) -> None:
     rows = read(ROOT / "benchmarks" / "results" / f"{name}.jsonl") if name != "gpu" else []
     assert PAGES[name](rows) == (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8")
+
+
+def test_tables_within_pages_are_what_their_rows_make_and_name_no_machine() -> None:
+    others, tried = third_party.TABLE.read_text(encoding="utf-8"), list(versions.read(versions.DATA).values())
+    made = others.partition(third_party.BEGIN)[2].partition(third_party.END)[0].strip()
+    assert made == third_party.table(third_party.rows().values()).strip()
+    assert versions.table(tried) in (text := versions.TABLE.read_text(encoding="utf-8")) and versions.summary(tried) in text
+    assert "://" not in json.dumps(tried) and "/home/" not in json.dumps(tried)

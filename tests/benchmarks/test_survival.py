@@ -6,19 +6,11 @@ from typing import Any
 
 import pytest
 
-from benchmarks.survival import cases, play
+from benchmarks.survival import play
 
 
 def ended(returncode: int | None = 0, **answer: Any) -> play.Ended:
     return play.Ended(returncode=returncode, answer=answer, out="", err="Traceback: of autofit", seconds=1.0)
-
-
-def test_ten_seeds_in_a_row_hold_every_trainer_and_every_yolo_task() -> None:
-    for first in (0, 7, 40):
-        ten = [cases.make(seed) for seed in range(first, first + 10)]
-        assert {case.trainer for case in ten} == {"yolo", "speech", "text", "script"}
-        assert {case.task for case in ten} >= {"detect", "segment", "pose", "obb"}
-        assert any(case.trainer == "yolo" and case.command for case in ten)
 
 
 @pytest.mark.parametrize(("exit_status", "run", "said", "peak", "status"), [

@@ -1,24 +1,14 @@
-"""The table of other people's repositories is the one its rows make; nothing of theirs is run here."""
+"""What a launch of somebody's repository did otherwise than told; nothing of theirs is run here."""
 
 from __future__ import annotations
 
 from benchmarks.common.rows import Row
-from benchmarks.third_party import data, play, table
+from benchmarks.third_party import play
 from benchmarks.third_party.cases import CASES
-
-
-def test_the_table_in_the_docs_is_the_one_that_its_rows_make() -> None:
-    text = table.TABLE.read_text(encoding="utf-8")
-    made = text.partition(table.BEGIN)[2].partition(table.END)[0].strip()
-    assert made == table.table(table.rows().values()).strip()
 
 
 def done(**how: object) -> Row:
     return {"status": "done", "effective_batch": 64, "accumulation": 1, "said": "", **how}
-
-
-def test_data_of_every_case_can_be_made() -> None:
-    assert {case.data for case in CASES} <= data.KINDS.keys()
 
 
 NANOGPT = next(case for case in CASES if case.name == "nanogpt")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ from autofit_launcher.history.series import Series
 DEVICE = {
     "kind": "cpu", "name": "a processor", "budget_bytes": 900 * MIB, "cap_bytes": 810 * MIB, "total_bytes": 9000 * MIB, "headroom": 0.1,
 }  # fmt: skip
-PHASES = {"start": 2, "setup": 90, "train": 520, "validate": 300, "train_again": 560, "finish": 310}
 NASTY = "</script><script>alert('x')</script> & \"quoted\""
 """What a trainer may say, and what must not become markup."""
 
@@ -29,9 +27,7 @@ LADDER = [rung(0, 8, 1), rung(1, 4, 2), {**rung(2, 2, 4), "ruled_out_by": 1}, ru
 def trial(folder: RunFolder, told: dict[str, Any], verdict: str, peak: int, **more: Any) -> dict[str, Any]:
     place = folder.trials / f"{told['rung_index']:03d}"
     place.mkdir()
-    uses = [{"phase": phase, "seconds": 1.0, "reserved_bytes": mib * MIB, "allocated_bytes": mib * MIB} for phase, mib in PHASES.items()]
-    (place / "report.json").write_text(json.dumps({"phase": "done", "uses": uses, "cap_bytes": DEVICE["cap_bytes"]}), encoding="utf-8")
-    (place / "verdict.json").write_text(json.dumps({"verdict": {"evidence": f"MemoryError: {NASTY}"}}), encoding="utf-8")
+    (place / "stderr.log").write_text(f"MemoryError: {NASTY}", encoding="utf-8")
     return {
         **told, "verdict": verdict, "peak_bytes": peak * MIB, "seconds": 12.5, "phase": "done" if verdict == "fits" else "train", **more,
     }  # fmt: skip
