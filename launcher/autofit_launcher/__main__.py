@@ -1,6 +1,7 @@
 """The command ``autofit``, also as ``python -m autofit_launcher``, and by its path how autofit starts a module of its own.
 
-A person's PYTHONPATH, or the folder they start from, may hold a ``yaml.py`` or a ``hydra/`` of their own, which is for their script.
+A person's PYTHONPATH may hold a ``yaml.py`` or a ``hydra/`` of their own, which is for their script: in this process what is installed
+comes first, and the working folder not at all. The programs that it starts have the person's path unchanged.
 
     python -P autofit_launcher/__main__.py MODULE [ARGS...]     as ``python -P -m MODULE [ARGS...]``, where the package isn't installed too
 """
@@ -11,19 +12,12 @@ import os
 import sys
 
 PACKAGE = "autofit_launcher"
-DEPENDENCIES = frozenset((
-    "hydra", "omegaconf", "antlr4", "packaging", "pydantic", "pydantic_core", "annotated_types", "typing_extensions", "typing_inspection",
-    "yaml", "_yaml", "psutil", "pynvml", "rich", "pygments", "markdown_it", "mdurl", "attr", "jinja2", "markupsafe",
-    "submitit", "cloudpickle",
-))  # fmt: skip
-"""Installed modules that the launcher's own process imports. A trainer's aren't among them: they are found as the trainer does."""
 
 
 def main() -> None:
     """The command ``autofit``."""
-    sys.meta_path.insert(0, OwnFirst())  # type: ignore[arg-type]  # its finder's type would have to be imported, from wherever
     installed = _installed(sys.path)
-    sys.path[:] = [place for place in sys.path if place in installed or not _is_here(place)]  # with what a stranger's project says to run
+    sys.path[:] = [*installed, *(place for place in sys.path if place not in installed and not _is_here(place))]
     try:
         from autofit_launcher.cli.main import main as autofit
 
@@ -31,19 +25,6 @@ def main() -> None:
     except KeyboardInterrupt:  # while it is being loaded; from then on it is answered where the verb is
         sys.stderr.write("autofit: interrupted by SIGINT\n")
         sys.exit(130)
-
-
-class OwnFirst:
-    """Finds what the launcher imports for itself, the standard library's modules too, where it is installed, and not before: neither on
-    PYTHONPATH nor in the working folder. Of this process alone; the programs that it starts have the person's path unchanged."""
-
-    def __init__(self) -> None:
-        self._names = DEPENDENCIES | sys.stdlib_module_names
-        self._path = _installed(sys.path)
-
-    def find_spec(self, name: str, path: object = None, target: object = None) -> object:
-        mine = path is None and name in self._names
-        return sys.modules["_frozen_importlib_external"].PathFinder.find_spec(name, self._path) if mine else None
 
 
 def _installed(path: list[str]) -> list[str]:

@@ -12,11 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from autofit_launcher.__main__ import DEPENDENCIES
 from tests.helpers.command_line import answer
 from tests.helpers.places import LAUNCHER, SCRIPTS
 
-ALSO = ("pynvml.py", "typing_extensions.py", "autofit_launcher-*.dist-info")
+NEEDED = (
+    "hydra", "omegaconf", "antlr4", "packaging", "pydantic", "pydantic_core", "annotated_types", "typing_inspection", "yaml", "_yaml",
+    "psutil", "rich", "pygments", "markdown_it", "mdurl", "jinja2", "markupsafe", "pynvml.py", "typing_extensions.py",
+    "autofit_launcher-*.dist-info",
+)  # fmt: skip
+"""Installed modules that the launcher's own process imports."""
 TRAIN = "import torch\nprint(torch)\n"
 YOLO = "from ultralytics import YOLO\nYOLO('yolo11n.yaml').train(data='data.yaml', epochs=1)\n"
 
@@ -34,7 +38,7 @@ def envs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """``tool``: autofit and what it imports; ``person``: without autofit, with programs of their names; links to both."""
     place = tmp_path_factory.mktemp("envs")
     (needed := place / "needed").mkdir()
-    for found in (found for name in (*DEPENDENCIES, *ALSO) for found in Path(sysconfig.get_path("purelib")).glob(name)):
+    for found in (found for name in NEEDED for found in Path(sysconfig.get_path("purelib")).glob(name)):
         (needed / found.name).symlink_to(found)
     tool, person = environment(place / "tool", needed, LAUNCHER), environment(place / "person")
     programs = {tool / "bin/autofit": f"#!{tool}/bin/python\nfrom autofit_launcher.__main__ import main\nmain()\n"}

@@ -27,7 +27,6 @@ def explain(call: Call) -> Answer:
         ("what", said.headline),
         ("it says", f"{said.line}{f' (line {said.number} of {name})' if said.number else ''}" if said.line else ""),
         ("where", known.table().parts[said.phase].words if failed else ""),
-        ("how much", said.figures.words),
         ("likely" if failed else "it means", said.likely),
         ("trainer", said.trainer),
         *(("change", f"{number}. {change}") for number, change in enumerate(said.changes, start=1)),

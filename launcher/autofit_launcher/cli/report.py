@@ -11,7 +11,7 @@ from pathlib import Path
 from autofit_launcher.cli.call import Answer, Call
 from autofit_launcher.cli.say import Terminal
 from autofit_launcher.common import files
-from autofit_launcher.errors import ExitCode, refusal
+from autofit_launcher.errors import BadInput, ExitCode, refusal
 from autofit_launcher.history.run_folder import RunFolder
 from autofit_launcher.history.runs import find, newest
 from autofit_launcher.page import page
@@ -31,9 +31,11 @@ def report(call: Call) -> Answer:
 
 @contextmanager
 def at_the_end(folder: RunFolder, terminal: Terminal) -> Iterator[None]:
-    """Writes the page of a launch once it is over, however it ended, and says where."""
+    """Writes the page of a launch once it is over, however it ended, and says where. A page that fails changes nothing of it."""
     try:
         yield
     finally:
-        if (path := page.at_the_end(folder)) is not None:
-            terminal.say(f"report  {path}")
+        try:
+            terminal.say(f"report  {page.write([folder.path], folder.report)}")
+        except (OSError, BadInput) as error:  # a picture must never fail a run
+            terminal.complain(f"no report was written: {type(error).__name__}: {error}")

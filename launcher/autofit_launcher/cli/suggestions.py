@@ -26,42 +26,30 @@ def drafts(
     """Composes as ``compose.composed`` does; tells what was probably meant by words and keys that have no place."""
     line, texts = compose.read(words), drafted or {}
     recipes = {*recipe_files(), *texts}
-    lost = [word for word in line.overrides if not _has_a_place(word)]
-    faults = [_fault(word, recipes) for word in lost]
+    lost = {word: fault for word in line.overrides if (fault := _lost(word, recipes)) is not None}
     try:
         if (refused := compose.no_recipe(line, known=sorted(recipes))) or (lost and line.only_shows):
             raise BadInput(refused)
         kept = tuple(word for word in line.overrides if word not in lost)
         found = compose.composed(replace(line, overrides=kept), program=program, drafted=texts, show=show)
     except BadInput as refusal:
-        raise BadInput([*refusal.faults, *faults]) from refusal
-    return [replace(one, faults=(*one.faults, *faults)) for one in found]
+        raise BadInput([*refusal.faults, *lost.values()]) from refusal
+    return [replace(one, faults=(*one.faults, *lost.values())) for one in found]
 
 
-def _has_a_place(word: str) -> bool:
-    override = override_in(word)
-    key = override.key if override is not None else word.removeprefix("~")
-    return (override is not None or word.startswith("~")) and re.split(r"[./@]", key)[0] in KEYS
-
-
-def _fault(word: str, recipes: Iterable[str]) -> Fault:
-    override = override_in(word)
+def _lost(word: str, recipes: Iterable[str]) -> Fault | None:
+    """What is wrong with a word that has no place in a recipe; None for one that has."""
+    override, name = override_in(word), PurePath(word).stem
     if override is None:
-        name = PurePath(word).stem
         cure = f"Did you mean recipe={name}?" if name in recipes else "Overrides are KEY=VALUE; a command stands behind autofit run --."
-        return Fault(key="", where=COMMAND_LINE, found=f"{word!r} is no KEY=VALUE", cure=cure)
-    meant = _meant(override.key)
+        return None if word.startswith("~") else Fault(key="", where=COMMAND_LINE, found=f"{word!r} is no KEY=VALUE", cure=cure)
+    key, (first, *_) = override.key, re.split(r"[./@]", override.key)
+    if first in KEYS:
+        return None
     known = f"Keys are {', '.join(KEYS[:-1])}; a trainer's own arguments are trainer.args.NAME, a script's stand in its command."
+    wheel = meaning(key) or next((key for one in adapters() if key in one.wheels), None)
+    section = next((name for name, rules in SECTIONS.items() if first in rules.model_fields), None)
+    close = next((key.replace(first, name, 1) for name in difflib.get_close_matches(first, KEYS, n=1)), "")
+    meant = f"ask.{wheel}" if wheel else f"{section}.{key}" if section else close
     cure = f"Did you mean {meant}={override.value}?" if meant else known
-    return Fault(key=override.key, where=COMMAND_LINE, found="autofit has no key of that name", cure=cure)
-
-
-def _meant(key: str) -> str | None:
-    """The key that has a place: a wheel, a section's, or one that is spelled nearly so."""
-    first, dot, rest = key.partition(".")
-    if wheel := meaning(key) or next((key for one in adapters() if key in one.wheels), None):
-        return f"ask.{wheel}"
-    if section := next((name for name, rules in SECTIONS.items() if first in rules.model_fields), None):
-        return f"{section}.{key}"
-    close = difflib.get_close_matches(first, KEYS, n=1, cutoff=0.6)
-    return f"{close[0]}{dot}{rest}" if close else None
+    return Fault(key=key, where=COMMAND_LINE, found="autofit has no key of that name", cure=cure)

@@ -22,32 +22,18 @@ _BEFORE = re.compile(
 )
 """Marks before a line that a program said: quotes, bullets, boxes, numbers, ranks, times, Ray's, Docker's and Kubernetes' names."""
 _BEHIND = re.compile(r"\s*[│┃─╮╯]+\s*$")
-_FRAMES = (
-    re.compile(r"^File (?P<file>[^\s\"][^:]*):(?P<line>\d+), in (?P<name>[\w.<>]+)"),  # IPython 8
-    re.compile(r"^(?P<file>[/~.][^\s\"]*\.py|[A-Z]:\\[^\"]*\.py):(?P<line>\d+) in\s+(?P<name>[\w<>]+)"),  # rich
-    re.compile(r"^(?P<file>[/~.][^\s\"]*\.py)(?P<line>) in (?P<name>[\w<>]+)\("),  # IPython 7
-    re.compile(r"^(?:Cell |Input )?(?P<file>(?:In ?\[\d+\]|<ipython-input-[\w-]+>))(?:, line (?P<line>\d+))?(?: in (?P<name>[\w<>]+))?"),
-)
 SOURCE = re.compile(r"^\s+\d+\s|^\s*(?:(?:-+>|❱)\s*\d+\s|\^|~|\.\.\.)")
 """Lines of source around a frame of IPython's or rich's."""
 
 
 def plain(text: str) -> list[str]:
-    """Cleans the lines of a text: without colours, prefixes and boxes, each frame of a traceback as Python itself prints it."""
+    """Cleans the lines of a text: without colours, prefixes and boxes."""
     lines = [line for line in dedent(_CONTROLS.sub("", text[-_MOST:]).translate(_TYPED)).splitlines() if line][-_MOST_LINES:]
     pieces = (line[at : at + _LONGEST] for line in lines for at in range(0, len(line), _LONGEST))
-    return [_framed(_bare(piece)) for piece in pieces]
+    return [_bare(piece) for piece in pieces]
 
 
 def _bare(line: str) -> str:
     boxed = line.lstrip().startswith(("│", "┃", "╭", "╰"))
     bare = _BEFORE.sub("", line.lstrip() if boxed else line)
     return re.sub(r"(?<=\S)[ \t]{2,}", " ", _BEHIND.sub("", bare) if boxed else bare.rstrip(" \t*`"))
-
-
-def _framed(bare: str) -> str:
-    found = next((match for pattern in _FRAMES if (match := pattern.search(bare.strip()))), None)
-    if found is None:
-        return bare
-    name = (found["name"] or "<module>").rpartition(".")[2]
-    return f'  File "{found["file"]}", line {found["line"] or 0}, in {name}'

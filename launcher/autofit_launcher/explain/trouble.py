@@ -11,7 +11,7 @@ from autofit_launcher.adapter import progress
 from autofit_launcher.common import files
 from autofit_launcher.common.memory_failures import MemoryFailure, asked_bytes, maybe_memory, memory_failure, spoken
 from autofit_launcher.common.report import Phase
-from autofit_launcher.common.sizes import GIB, MIB, UNITS, format_size
+from autofit_launcher.common.sizes import GIB, MIB, UNITS
 from autofit_launcher.explain.known import match, table
 from autofit_launcher.explain.plain import SOURCE
 from autofit_launcher.full_run.cause import FRAME, from_error, last_chain, phase_of
@@ -52,20 +52,6 @@ class CardFigures:
     def idle(self) -> int:
         """Bytes reserved and not in use."""
         return self.reserved - self.allocated if self.reserved is not None and self.allocated is not None else 0
-
-    @property
-    def words(self) -> str:
-        """The figures for people."""
-        named = (
-            ("asked for {}", self.asked),
-            ("{} free", self.free),
-            ("{} in all", self.total),
-            ("{} in live tensors", self.allocated),
-            ("{} held by PyTorch", self.reserved),
-            ("{} held by this process", self.ours),
-            ("{} by others" if self.ours else "{} by others, or CUDA's own", self.others or None),
-        )
-        return ", ".join(words.format(format_size(size)) for words, size in named if size is not None)
 
 
 def figures_in(message: str) -> CardFigures:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -12,10 +11,9 @@ from autofit_launcher import __version__
 from autofit_launcher.common import files
 from autofit_launcher.common.sizes import format_duration, format_size
 from autofit_launcher.common.words import masked, visible
-from autofit_launcher.errors import BadInput, refusal
+from autofit_launcher.errors import refusal
 from autofit_launcher.history import series
 from autofit_launcher.history.records import LadderRecord, Record, TrialRecord
-from autofit_launcher.history.run_folder import RunFolder
 from autofit_launcher.history.runs import Run, run_in
 from autofit_launcher.ladder import rungs
 from autofit_launcher.ladder.same_training import GIVEN_UP
@@ -91,9 +89,6 @@ def _shortened(text: str) -> str:
     return "\n".join(line[:300] for line in [one for one in text.splitlines() if one.strip()][-_LAST_LINES:])
 
 
-log = logging.getLogger(__name__)
-
-
 def write(folders: Sequence[Path], path: Path) -> Path:
     """Writes the page of these runs, whole or not at all. Raises OSError, and BadInput for a record that somebody has edited."""
     try:
@@ -103,15 +98,6 @@ def write(folders: Sequence[Path], path: Path) -> Path:
         raise refusal(found, "Name another run; its logs are as they were.", where=", ".join(map(str, folders))) from error
     files.replace(path, text)
     return path
-
-
-def at_the_end(folder: RunFolder) -> Path | None:
-    """The page of a launch that is over, in its folder. Whatever goes wrong with it, the launch is what it is."""
-    try:
-        return write([folder.path], folder.report)
-    except (OSError, BadInput) as error:  # a picture must never fail a run
-        log.warning("no report was written: %s: %s", type(error).__name__, error)
-        return None
 
 
 def render(runs: Sequence[Run]) -> str:

@@ -77,7 +77,7 @@ def test_a_recipe_that_is_no_file_is_told_so(made: str, capfd: pytest.CaptureFix
     for words in (["ladder", "recipe=mine"], ["show", "mine"]):
         assert main.run(words) == 1
         err = capfd.readouterr().err
-        assert "recipes/mine.yaml: can't be read: " in err and "Traceback" not in err
+        assert "recipes/mine.yaml: " in err and "Traceback" not in err
     assert main.run(["recipes"]) == 0
     assert "(can't be read" in capfd.readouterr().out
 

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from autofit_launcher.cli.main import run
+from autofit_launcher.cli.report import at_the_end
+from autofit_launcher.cli.say import Terminal
 from autofit_launcher.history.run_folder import RunFolder
 from autofit_launcher.history.runs import run_in
 from autofit_launcher.page import page
@@ -74,15 +76,19 @@ def test_a_launch_without_a_chosen_rung_is_not_said_to_have_one(status: str, tmp
 
 
 def test_a_run_that_is_torn_or_empty_still_has_a_page_and_whatever_goes_wrong_fails_no_launch(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = RunFolder.create(tmp_path, "empty")
     assert "empty" in page.render([run_in(folder.path)])
     folder.record.write_text("{", encoding="utf-8")
-    assert page.at_the_end(folder) == folder.report
+    with at_the_end(folder, Terminal(as_json=False)):
+        pass
+    assert f"report  {folder.report}" in capsys.readouterr().out
     folder.report.unlink()
     folder.report.mkdir()
-    assert page.at_the_end(folder) is None and "no report was written" in caplog.text
+    with at_the_end(folder, Terminal(as_json=False)):
+        pass
+    assert "no report was written" in capsys.readouterr().err
 
 
 def test_the_verb_writes_into_the_run_and_several_side_by_side(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
