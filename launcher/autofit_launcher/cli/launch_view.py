@@ -26,7 +26,6 @@ from autofit_launcher.trial.job import Job
 from autofit_launcher.trial.trial import Trial
 
 _COLOURS = {Kind.FITS: "green", Kind.OUT_OF_MEMORY: "red", Kind.SPILLED: "red", Kind.CARD_TAKEN: "yellow", Kind.ALTERED: "yellow"}
-_OF_MEMORY = (Kind.FITS, Kind.OUT_OF_MEMORY, Kind.SPILLED)
 
 
 class Display(Screen):
@@ -250,19 +249,13 @@ def _failure(outcome: RunRecord) -> str:
 
 
 def _why(fit: Launch) -> str:
-    """Tells what was tried, and what became of rungs that failed of something else than the device's memory."""
+    """Tells what was tried, and what ruled out the rest; why each trial failed stands in its own line."""
     many, tried = len(fit.job.ladder.rungs), len({trial.rung.index for trial in fit.trials})
     asked = "" if tried == many else ", which rule out the others"
     asked += ", full runs of this launch have ruled out some" if fit.reuse.failures else ""
-    said = [f"{tried} of {many} rungs tried{asked}"]
-    said += [f"with more accumulation than asked {fit.refused}"] if fit.refused else []
-    said += [f"the micro-batch isn't turned: {why}"] if (why := fit.unturned or fit.job.adapter.asked.unturned) else []
-    others: dict[str, list[str]] = {}
-    for trial in fit.trials:
-        if trial.verdict.kind not in _OF_MEMORY or trial.verdict.source in OF_MACHINE:
-            others.setdefault(f"{trial.verdict.kind} ({trial.verdict.why})", []).append(str(trial.rung.index))
-    said += [f"rung {', '.join(indices)}: {what}" for what, indices in others.items()]
-    return f"{'; '.join(said)}."
+    refused = f"; with more accumulation than asked {fit.refused}" if fit.refused else ""
+    unturned = f"; the micro-batch isn't turned: {why}" if (why := fit.unturned or fit.job.adapter.asked.unturned) else ""
+    return f"{tried} of {many} rungs tried{asked}{refused}{unturned}."
 
 
 def _cures(fit: Launch) -> Iterator[str]:
@@ -277,17 +270,14 @@ def _cures(fit: Launch) -> Iterator[str]:
 
 
 def _more_memory(fit: Launch) -> str:
-    """The line on how much memory the cheapest of the tried rungs would need."""
+    """The line on how much memory the cheapest of the tried rungs would need, where that was seen."""
     need, budget = least_need(fit.trials), fit.job.budget
-    if need is None:
-        return "more memory, a lower floor or another wheel of the ladder"
-    rung, verdict = need.trial.rung, need.trial.verdict
-    if not need.measured and need.needed_bytes <= budget.cap_bytes:
-        return f"more memory: how much rung {rung.index} ({rung}) needs was not seen: {verdict.why}"
-    needed = devices.budget_for(need.needed_bytes, budget.headroom, kind=budget.kind)
-    least = "" if need.measured else "at least "
-    needs = f"rung {rung.index} ({rung}) needs {least}{format_size(need.needed_bytes)} in phase {verdict.phase}"
-    return f"{least}device.memory={-(-needed // MIB)}MiB: {needs}"
+    if need is None or (not need.measured and need.needed_bytes <= budget.cap_bytes):
+        return "more memory (how much was not seen), a lower floor or another wheel of the ladder"
+    rung, least = need.trial.rung, "" if need.measured else "at least "
+    needed = -(-devices.budget_for(need.needed_bytes, budget.headroom, kind=budget.kind) // MIB)
+    needs = f"needs {least}{format_size(need.needed_bytes)} in phase {need.trial.verdict.phase}"
+    return f"{least}device.memory={needed}MiB: rung {rung.index} ({rung}) {needs}"
 
 
 def _stopped(fit: Launch) -> str:

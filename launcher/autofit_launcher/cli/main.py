@@ -156,10 +156,8 @@ def _guarded(act: Callable[[], T], terminal: Terminal) -> T | Answer:
         return act()
     except BadInput as refused:
         return _refused(refused, terminal)
-    except KeyboardInterrupt:
-        return _stopped(Interrupted("SIGINT"), terminal)
-    except Interrupted as stopped:
-        return _stopped(stopped, terminal)
+    except (KeyboardInterrupt, Interrupted) as stopped:
+        return _stopped(stopped if isinstance(stopped, Interrupted) else Interrupted("SIGINT"), terminal)
     except Exception as error:
         if isinstance(error, OSError) and (error.filename or error.errno in (errno.EMFILE, errno.ENOENT)):
             cure = "Name a file or folder that this user can read and write, on a disk with room; or raise this shell's limit (ulimit)."

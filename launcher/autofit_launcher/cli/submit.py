@@ -35,14 +35,6 @@ def is_wanted(draft: Draft) -> bool:
     return draft.recipe is not None and draft.recipe.launch.kind == "slurm"
 
 
-def refuse(draft: Draft, verb: str) -> None:
-    """Raises BadInput for a verb that hands in no job."""
-    if is_wanted(draft):
-        cure = f"Leave it out ({HERE}), or hand in `autofit train`, `autofit fit` or `autofit run`."
-        found = f"launch=slurm, and `autofit {verb}` runs here"
-        raise BadInput(draft.provenance.placed([Fault(key="launch.kind", found=found, cure=cure)]))
-
-
 def draft(draft: Draft, terminal: Terminal, *, fit_only: bool = False) -> Answer:
     """Hands in a new launch, in a folder of its own; there is none if SLURM doesn't take its job."""
     from autofit_launcher.engine import prepare

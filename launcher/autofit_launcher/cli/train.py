@@ -156,7 +156,8 @@ def _ladder(draft: Draft, terminal: Terminal) -> Answer:
 
 
 def _trial(draft: Draft, terminal: Terminal) -> Answer:
-    submit.refuse(draft, "trial")
+    if submit.is_wanted(draft):
+        raise refusal("launch=slurm, and `autofit trial` runs here", "Leave it out, or hand in train, fit or run.", key="launch.kind")
     display = Display(terminal.console)
     tried, record = engine.try_one(draft, display)
     display.reported(tried)
