@@ -69,8 +69,6 @@ class Verb:
     """One line."""
     flags: Mapping[str, str] = field(default_factory=dict)
     """Flags that only this verb has, with a word for its value behind one that has any, and what they do."""
-    more: str = ""
-    """More text for its own page of help."""
 
     @property
     def name(self) -> str:

@@ -19,48 +19,43 @@ _HYDRAS = {
     "--cfg job": "print the composed recipe and stop (also --info, --resolve, --package)",
     "-m, --multirun": "one launch for each combination of a,b,c values",
 }
-USUAL = ("ask", "data", "device.memory", "trainer.args", "ladder.order", "trial.fresh", "recover.allow_restart", "run.root")
+USUAL = ("ask", "data", "device.memory", "trainer.args", "ladder.order", "recover.allow_restart", "run.root")
 """Keys that a page tells unless all are asked for."""
 
 
 def page(verb: Verb, *, whole: bool = False) -> str:
     """Writes a verb's page of help. ``whole``: with all groups and keys of a recipe."""
     reads = verb.composes
-    parts = [f"autofit {verb.name} {verb.usage}".rstrip(), *_wrapped(f"{verb.help}. {verb.more}".strip())]
-    parts += ["", "Flags:", *_pairs({**verb.flags, **_EVERYWHERE, **(_HYDRAS if reads else {})})]
+    parts = [f"autofit {verb.name} {verb.usage}".rstrip(), verb.help]
+    parts += ["", "Flags:", *_said({**verb.flags, **_EVERYWHERE, **(_HYDRAS if reads else {})})]
     if reads and whole:
-        parts += ["", "Groups (GROUP=OPTION):", *_pairs({name: ", ".join(options) for name, options in compose.groups().items()})]
+        parts += ["", "Groups (GROUP=OPTION):", *_said({name: ", ".join(options) for name, options in compose.groups().items()})]
     if only := ("",) if reads and whole else USUAL if reads else ("recover.",) if "recover." in verb.usage else ():
-        parts += ["", "Keys (KEY=VALUE), with defaults where neither recipe nor group says otherwise:", *_keys(only)]
+        parts += ["", "Keys (KEY=VALUE), with defaults where neither recipe nor group says otherwise:", *_said(_keys(only))]
     if reads and not whole:
         parts += ["", f"autofit {verb.name} --help all tells every key and group."]
     return "\n".join(parts)
 
 
-def _wrapped(text: str, indent: str = "") -> list[str]:
-    return textwrap.wrap(text, WIDTH, initial_indent=indent, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+def _said(named: Mapping[str, str]) -> Iterator[str]:
+    """Yields names, and below each what it means."""
+    for name, meaning in named.items():
+        yield f"  {name}"
+        yield from textwrap.wrap(meaning, WIDTH, initial_indent=" " * 6, subsequent_indent=" " * 6, break_long_words=False)
 
 
-def _pairs(said: Mapping[str, str]) -> Iterator[str]:
-    """Formats names, and beside them what they do."""
-    width = max(map(len, said)) + 4
-    for name, meaning in said.items():
-        lines = _wrapped(meaning, " " * width) or [""]
-        yield f"  {name}".ljust(width) + lines[0][width:]
-        yield from lines[1:]
-
-
-def _keys(only: tuple[str, ...]) -> Iterator[str]:
-    """Formats each key that begins with one of ``only``: its default, and below it what it means; of ``ask`` what each trainer takes."""
+def _keys(only: tuple[str, ...]) -> dict[str, str]:
+    """The meaning of each key that begins with one of ``only``, by the key with its default; of ``ask`` what each trainer takes."""
     from autofit_launcher.adapter.registry import adapters
     from autofit_launcher.config.schema import Recipe
 
     wheels = " ".join(f"{one.name}: {', '.join(sorted(one.wheels))}." for one in adapters() if one.wheels)
-    for key, field in fields(Recipe):
-        if key.startswith(only):
-            meaning = " ".join((field.description or "").replace("``", "").split())
-            yield f"  {key}{default(field)}"
-            yield from _wrapped(f"{meaning} {wheels}" if key == "ask" else meaning, " " * 6)
+    told = {key: (field, " ".join((field.description or "").replace("``", "").split())) for key, field in fields(Recipe)}
+    return {
+        f"{key}{default(field)}": f"{meaning} {wheels if key == 'ask' else ''}"
+        for key, (field, meaning) in told.items()
+        if key.startswith(only)
+    }
 
 
 def fields(part: Any, section: str = "") -> Iterator[tuple[str, FieldInfo]]:

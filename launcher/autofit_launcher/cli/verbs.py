@@ -33,6 +33,7 @@ _LOGS = {
     "--trial N": "a trial's instead of the full run's, by the number that the launch told it by",
 }
 _FORGET = {"--forget ID|all": "forget one, or all: the next launch makes its trials again"}
+_OPEN = {"--open": "show it in a browser"}
 _RECIPE = "recipe=NAME [data=...] [KEY=VALUE ...]"
 
 VERBS: tuple[Verb, ...] = (
@@ -41,64 +42,21 @@ VERBS: tuple[Verb, ...] = (
     Verb("train.train", _RECIPE, "find what fits by really trying, then train with it", flags=_DETACH),
     Verb("train.fit", _RECIPE, "trials only: the rung that fits, the native command"),
     Verb("train.ladder", "recipe=NAME [KEY=VALUE ...]", "every rung it may fall back to; nothing is run"),
-    Verb(
-        "plan.plan",
-        "recipe=NAME gpu=NAME[,NAME] | gpu=NAME[,NAME] -- COMMAND",
-        "which rung fits which card, played without one",
-        more="No card is needed; a recipe needs no data. Short trials are played on pretended cards, about a minute for one.",
-    ),
+    Verb("plan.plan", "recipe=NAME gpu=NAME[,NAME] | gpu=NAME[,NAME] -- COMMAND", "which rung fits which card, played without one"),
     Verb("train.trial", "recipe=NAME [data=...] rung=7", "one rung, really tried, phase by phase"),
-    Verb(
-        "train.run",
-        "[FLAG ...] [KEY=VALUE ...] -- COMMAND",
-        "the same for a command you have, without a recipe",
-        flags=_RUN,
-        more="The script is not edited. What is behind -- is yours, byte for byte: autofit run device=0 -- torchrun t.py --bs 32",
-    ),
-    Verb(
-        "train.init",
-        "[FLAG ...] -- COMMAND",
-        "what was understood of it, as a recipe of your own",
-        flags=_UNDERSTOOD,
-        more="It goes into ./recipes, never over one that is there.",
-    ),
-    Verb(
-        "train.resume",
-        "[RUN] [recover.KEY=VALUE ...]",
-        "go on with a run that was interrupted or failed",
-        flags=_DETACH,
-        more="From its last whole checkpoint, or with its trials where no rung had been found. Without RUN, the newest.",
-    ),
+    Verb("train.run", "[FLAG ...] [KEY=VALUE ...] -- COMMAND", "the same for a command you have, without a recipe", flags=_RUN),
+    Verb("train.init", "[FLAG ...] -- COMMAND", "what was understood of it, as a recipe of your own", flags=_UNDERSTOOD),
+    Verb("train.resume", "[RUN] [recover.KEY=VALUE ...]", "go on with a run that was interrupted or failed", flags=_DETACH),
     Verb("runs.runs", "[--peaks | --prune] [FOLDER]", "every launch: its state, rung, progress, peak, age", flags=_RUNS),
     Verb("logs.logs", "[-f] [--trial N] [RUN]", "what a trainer has said; the newest run's by itself", flags=_LOGS),
-    Verb("runs.watch", "[RUN]", "one live, from another terminal, until it ends", more="Its exit status is the run's."),
+    Verb("runs.watch", "[RUN]", "one live, from another terminal, until it ends"),
     Verb("runs.stop", "RUN", "end one, its checkpoint kept, and say how to go on"),
     Verb("runs.fits", "[--forget ID|all]", "fits that are kept: the same launch makes no trial", flags=_FORGET),
-    Verb(
-        "report.report",
-        "[--open] [RUN ...]",
-        "a run as one page to look at; several side by side",
-        flags={"--open": "show it in a browser"},
-    ),
-    Verb(
-        "explain.explain",
-        "LOG | - | RUN",
-        "what a log's failure means, and what to change",
-        more="Any PyTorch trainer's log, without a run folder: python train.py 2>&1 | tee train.log; autofit explain train.log",
-    ),
-    Verb(
-        "library.schema",
-        "",
-        "the JSON schema of a recipe, for editors",
-        more="An editor completes and checks recipes by it, where their first line says # yaml-language-server: $schema=recipe.schema.json",
-    ),
+    Verb("report.report", "[--open] [RUN ...]", "a run as one page to look at; several side by side", flags=_OPEN),
+    Verb("explain.explain", "LOG | - | RUN", "what a log's failure means, and what to change"),
+    Verb("library.schema", "", "the JSON schema of a recipe, for editors"),
     Verb("library.agents", "", "what a coding agent should know of autofit"),
-    Verb(
-        "doctor.doctor",
-        "",
-        "what of this machine would stop a launch, and what to do",
-        more="Driver, cards, PyTorch's build, memory, /dev/shm, folders. Its exit status is 1 where something would stop a launch.",
-    ),
+    Verb("doctor.doctor", "", "what of this machine would stop a launch, and what to do"),
 )
 _HELP = """\
 autofit: fits a training into your GPU by really trying it, and then trains
@@ -108,18 +66,13 @@ autofit: fits a training into your GPU by really trying it, and then trains
 
 {verbs}
 
-`autofit VERB --help` tells what a verb takes: its flags, examples and usual
-keys; `--help all` every key.
+`autofit VERB --help` tells what a verb takes: its flags and usual keys, and
+`--help all` every key. Without RUN, the newest is meant.
 
 KEY=VALUE are Hydra overrides: ask.micro_batch=48  ladder=keep_quality
 device=cpu  device.memory=16GiB  trainer.args.epochs=100 (the trainer's own
 arguments, in its own words).
 
-  --json           end standard output with one line of JSON; everything else
-                   goes to standard error
-  --detach         (train, run, resume) go on when this terminal is closed
-  --cfg job        print the composed recipe and stop
-  -m, --multirun   one launch for each combination of a,b,c values
   -sc install=bash tab completion: eval "$(autofit -sc install=bash)"
   --help, --version
 
