@@ -38,7 +38,7 @@ def drafts(
 
 
 def _lost(word: str, recipes: Iterable[str]) -> Fault | None:
-    """What is wrong with a word that has no place in a recipe; None for one that has."""
+    """Finds the fault of a word that has no place in a recipe; None for one that has."""
     override, name = override_in(word), PurePath(word).stem
     if override is None:
         cure = f"Did you mean recipe={name}?" if name in recipes else "Overrides are KEY=VALUE; a command stands behind autofit run --."
