@@ -85,7 +85,7 @@ def make(seed: int) -> Case:
     recover: dict[str, Any] = {
         "hang": {"stall_s": 20.0},
         "small_shm": {"stall_s": 20.0},
-        "nan": {"on_nan": rng.choice(("stop", "roll_back")), "nan_reports": 2},
+        "nan": {"nan_reports": rng.choice((2, 3))},
     }.get(fault, {})
     moments = MOMENTS.get(fault, ("",))
     early = fault in MOMENTS and rng.random() < 0.4  # before anything was saved, or while the first is

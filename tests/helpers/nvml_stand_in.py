@@ -23,8 +23,6 @@ class FakeCard:
     used: int = 0
     name: str = "NVIDIA GeForce RTX 4080 SUPER"
     uuid: str = "GPU-11111111-aaaa-bbbb-cccc-000000000000"
-    mode: int = 0
-    """Its compute mode."""
     slices: list[FakeCard] | None = None
     """In MIG mode; None: it isn't, or knows none."""
     processes: list[list[tuple[int, int | None]]] = field(default_factory=lambda: [[]])
@@ -79,9 +77,6 @@ class FakeNvml:
         if index >= len(card.slices or ()):
             raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_FOUND)
         return (card.slices or [])[index]
-
-    def nvmlDeviceGetComputeMode(self, card: FakeCard) -> int:
-        return card.mode
 
     def nvmlSystemGetCudaDriverVersion_v2(self) -> int:
         return self.cuda

@@ -330,7 +330,6 @@ def test_no_edited_record_is_a_traceback(capfd: pytest.CaptureFixture[str]) -> N
         environment={"python": "3"}, could_fit=[{"flag": "x", "rung": {"micro_batch": 1}}], format=2, results={"loss": 1.0},
     )  # fmt: skip
     record = json.loads((run / "record.json").read_text())
-    record["device"]["neighbours"] = [{"pid": 1, "used_bytes": 2}]
     for number, way in enumerate(leaves(record)):
         (run / "record.json").write_text(json.dumps(edited(record, way, VALUES[number * 7 % len(VALUES)])))
         for verb in VERBS if number % 9 == 0 else (["watch"], ["report"]):

@@ -4,15 +4,13 @@ It is the launcher's side. A trainer's trial runs in the trainer's own process a
 tests subclass ``autofit_launcher.trainers.suite.AdapterSuite``. Other modules may move without notice; the names in ``__all__`` stay.
 """
 
-from autofit_launcher.adapter import log_line, progress
+from autofit_launcher.adapter import log_line
 from autofit_launcher.adapter.commands import Checkpoint, Command, Inputs, TrialPlan, absolute, copies, destination_faults
 from autofit_launcher.adapter.log_line import LogLine, TrainerWords
 from autofit_launcher.adapter.progress import Progress
 from autofit_launcher.adapter.protocol import FIRST, Adapter, Asked, Correction, RunStart, Saved, Weights, WheelSpec, row_by_row
-from autofit_launcher.adapter.recognised import Belief, Understood, typed
-from autofit_launcher.common import checkpoint_files
-from autofit_launcher.common.report import TrialReport
-from autofit_launcher.config.schema import DeviceRules, LadderRules, Recipe, TrainerRules, TrialRules, WheelRule
+from autofit_launcher.adapter.recognised import Belief, Understood
+from autofit_launcher.config.schema import DeviceRules, LadderRules, Recipe, TrainerRules, WheelRule
 from autofit_launcher.errors import PLACE, BadInput, Fault, did_you_mean
 from autofit_launcher.ladder.rungs import Ladder, Rung, Value, halves_down
 from autofit_launcher.ladder.same_training import Length
@@ -47,22 +45,17 @@ __all__ = [
     "TrainerRules",
     "TrainerWords",
     "TrialPlan",
-    "TrialReport",
-    "TrialRules",
     "Understood",
     "Value",
     "Weights",
     "WheelRule",
     "WheelSpec",
     "absolute",
-    "checkpoint_files",
     "copies",
     "destination_faults",
     "did_you_mean",
     "halves_down",
     "log_line",
     "package_folder",
-    "progress",
     "row_by_row",
-    "typed",
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Reads one line of a full run's output: how far the run is, whether its loss and gradients are finite. Pure.
+"""Reads one line of a full run's output: how far the run is, whether its loss is finite. Pure.
 
 ``read`` knows what most training loops print, including the table of YOLO trainings and their forks. An adapter's ``read_log`` adds what
 only its trainer prints.
@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 
 from autofit_launcher.adapter import progress
 from autofit_launcher.adapter.progress import ANSI, Progress
-from autofit_launcher.common.memory_failures import Source
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -26,8 +25,6 @@ class LogLine:
     """True: the training loss that the line reports is a finite number."""
     loss_of: str = ""
     """The part of the run that the loss is of (an epoch, say): several reports of the same count once. Empty: each report counts."""
-    gradients_finite: bool | None = None
-    """True: the norm of the gradients that the line reports is a finite number."""
     optimizer_steps: int | None = None
     """Optimizer steps that the run has made in all, as it prints them at its end."""
 
@@ -46,8 +43,6 @@ class TrainerWords:
     """The trainer ended because its loss or its weights are not finite."""
     deviations: Mapping[str, str] = field(default_factory=dict)
     """Expression -> how the trainer deviates from what was asked; told as soon as it is printed."""
-    cures: Mapping[Source, str] = field(default_factory=dict)
-    """Source of a memory failure -> which of the trainer's own settings prevents it."""
 
     def loses_memory(self, line: str) -> bool:
         return bool(self.out_of_memory and re.search(self.out_of_memory, line))
@@ -66,20 +61,15 @@ class TrainerWords:
 def joined(words: Iterable[TrainerWords]) -> TrainerWords:
     """The words of several trainers together: a user's command may run any of them."""
     every = list(words)
-    sources = dict.fromkeys(source for one in every for source in one.cures)
     return TrainerWords(
         out_of_memory="|".join(f"(?:{one.out_of_memory})" for one in every if one.out_of_memory),
         diverged="|".join(f"(?:{one.diverged})" for one in every if one.diverged),
         deviations={expression: what for one in every for expression, what in one.deviations.items()},
-        cures={source: "; ".join(one.cures[source] for one in every if source in one.cures) for source in sources},
     )
 
 
 _TABLE = re.compile(r"^\s*(?P<epoch>\d+)/\d+\s+[\d.]+[GM]\s+(?P<figures>.+)")
 """A row of the table that YOLO trainings print: epoch, memory, means of the losses, instances, size. NaN stays until the epoch ends."""
-_GRADIENTS = re.compile(
-    r"\bgrad(?:ient)?s?[_ ]?norm['\"]?\s*[:=]?\s*['\"]?(?P<norm>[-+]?(?:nan|inf(?:inity)?|\d[\d.]*(?:e[-+]?\d+)?))\b", re.IGNORECASE
-)
 _NOT_FINITE = re.compile(r"[-+]?(nan|inf(inity)?)", re.IGNORECASE)
 
 
@@ -87,10 +77,8 @@ def read(line: str, known: Progress) -> LogLine:
     """Reads a line as most training loops print it. ``known``: how far the run had come before."""
     plain = ANSI.sub("", line)
     said = progress.read(plain)
-    norm = _GRADIENTS.search(plain)
-    gradients = not _NOT_FINITE.fullmatch(norm["norm"]) if norm is not None else None
     if (row := _TABLE.match(plain)) is not None:
         finite = not any(_NOT_FINITE.fullmatch(word) for word in row["figures"].split())
-        return LogLine(progress=known.then(said), loss_finite=finite, loss_of=row["epoch"], gradients_finite=gradients)
+        return LogLine(progress=known.then(said), loss_finite=finite, loss_of=row["epoch"])
     loss = said.loss if said is not None else progress.loss(plain)
-    return LogLine(progress=known.then(said), loss_finite=None if loss is None else math.isfinite(loss), gradients_finite=gradients)
+    return LogLine(progress=known.then(said), loss_finite=None if loss is None else math.isfinite(loss))

@@ -50,10 +50,9 @@ def load_adapter(name: str) -> type[Adapter]:
         raise BadInput([Fault(key="trainer.adapter", found=f"unknown adapter {name!r}", cure=cure)])
     try:
         adapter: type[Adapter] = found[0].load()
+        if not (isinstance(adapter, type) and issubclass(adapter, Adapter)):
+            raise TypeError("it is no class that inherits Adapter of autofit_launcher.adapter")
     except Exception as error:  # a package of somebody else's: whatever it raises while it is imported
         wrong = f"the adapter {name!r} ({found[0].value}) can't be loaded: {type(error).__name__}: {error}"
-        raise BadInput([Fault(key="trainer.adapter", found=wrong, cure="Reinstall or remove its package.")]) from error
-    if not (isinstance(adapter, type) and issubclass(adapter, Adapter)):
-        wrong = f"the adapter {name!r} ({found[0].value}) is no class that inherits Adapter of autofit_launcher.adapter"
-        raise BadInput([Fault(key="trainer.adapter", found=wrong, cure="Update or remove its package.")])
+        raise BadInput([Fault(key="trainer.adapter", found=wrong, cure="Reinstall, update or remove its package.")]) from error
     return adapter

@@ -3,38 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 
-NAMES: Mapping[str, tuple[str, ...]] = {
+NAMES = {wheel: re.compile(pattern) for wheel, pattern in {
     "micro_batch": (
-        "micro_batch_size", "micro_batch", "microbatch", "microbatch_size", "mini_batch_size", "batch_size", "batchsize", "batch", "bs",
-        "bsz", "b", "device_batch_size", "device_microbatch_size", "per_device_batch_size", "batch_size_per_device", "per_gpu_batch_size",
-        "batch_size_per_gpu", "batch_per_gpu", "micro_batch_size_per_gpu", "samples_per_gpu", "samples_per_batch", "ims_per_batch",
+        r"(device_)?(micro|mini|device|per_device|per_gpu)?_?(batch(_?size)?|bsz?|b)(_per_(device|gpu))?|(samples|ims)_per_(gpu|batch)"
     ),
     "accumulation": (
-        "gradient_accumulation_steps", "gradient_accumulation_step", "gradient_accumulation_iters", "gradient_accumulation",
-        "gradient_accumulate_every", "gradient_accumulate_steps", "grad_accum_iters", "accumulate_every", "accum_every",
-        "grad_accumulation_steps", "grad_accumulation", "grad_accum_steps", "grad_accum_every", "grad_accum", "grad_acc_steps", "grad_acc",
-        "accumulation_steps", "accumulation_iters", "accumulation", "accumulate_grad_batches", "accumulate_steps", "accumulate",
-        "accum_steps", "accum_iter", "accum_iters", "accum_freq", "accum", "acc_steps", "num_accumulation_steps", "ga", "update_freq",
-        "iter_size",
+        r"(num_)?(grad(ient)?_)?(accum|accumulat(e|ion))(_grad)?(_(steps?|iters?|every|freq|batches))?|grad_acc|(grad_)?acc_steps"
+        r"|ga|update_freq|iter_size"
     ),
-    "segment": (
-        "segment", "segment_samples", "segment_seconds", "segment_length", "segment_size", "chunk_size", "chunk_length", "chunk_samples",
-    ),
+    "segment": r"segment(_(samples|seconds|length|size))?|chunk_(size|length|samples)",
     "sequence_length": (
-        "block_size", "seq_len", "seq_length", "sequence_length", "sequence_len", "seqlen", "max_seq_length", "max_seq_len",
-        "max_sequence_length", "context_length", "context_len", "context_size", "ctx_len", "max_length", "max_len", "model_max_length",
-        "cutoff_len", "bptt",
+        r"block_size|(max_)?seq(uence)?_?len(gth)?|(context|ctx)_(len(gth)?|size)|(model_)?max_len(gth)?|cutoff_len|bptt"
     ),
-    "image_size": ("img_size", "imgsz", "image_size", "img", "crop_size", "input_size", "image_resolution", "resolution", "res"),
-    "checkpointing": (
-        "gradient_checkpointing", "gradient_checkpoint", "activation_checkpointing", "activation_checkpoint", "grad_checkpointing",
-        "grad_checkpoint", "use_grad_checkpoint", "use_gradient_checkpointing", "use_checkpoint", "use_checkpointing", "checkpointing",
-        "grad_ckpt",
-    ),
-    "val_micro_batch": (),
-}  # fmt: skip
+    "image_size": r"imgsz|img|(img|image|crop|input)_size|(image_)?resolution|res",
+    "checkpointing": r"(use_)?(grad(ient)?|activation)_(checkpoint(ing)?|ckpt)|use_checkpoint(ing)?|checkpointing",
+    "val_micro_batch": r"(?!)",
+}.items()}  # fmt: skip
 """Wheel -> names that mean it, with or without ``train``. A micro-batch's name with a word of evaluation is a validation's."""
 
 _EVALUATION = frozenset(("val", "valid", "validation", "eval", "evaluation", "test", "dev", "infer", "inference", "predict", "prediction"))
@@ -44,7 +29,7 @@ def meaning(name: str) -> str | None:
     """The wheel that a flag's or key's name means, or None."""
     words = _words(name)
     plain = "_".join(word for word in words if word not in _EVALUATION and word not in ("train", "training"))
-    wheel = next((wheel for wheel, names in NAMES.items() if plain in names), None)
+    wheel = next((wheel for wheel, names in NAMES.items() if names.fullmatch(plain)), None)
     if _EVALUATION.isdisjoint(words):
         return wheel
     return "val_micro_batch" if wheel == "micro_batch" else None

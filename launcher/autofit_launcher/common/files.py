@@ -75,17 +75,12 @@ def read_json(path: Path) -> dict[str, Any]:
 
 def replace(path: Path, text: str) -> None:
     """Writes to a file beside, then renames it, so that a reader sees the old file or the new one. Leaves nothing behind on failure."""
-    replace_bytes(path, text.encode("utf-8"))
-
-
-def replace_bytes(path: Path, content: bytes) -> None:
-    """Replaces a file by these bytes, whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         beside.unlink(missing_ok=True)
-        with beside.open("xb") as file:  # never through a link that others have put there
-            file.write(content)
+        with beside.open("x", encoding="utf-8") as file:  # never through a link that others have put there
+            file.write(text)
             file.flush()
             os.fsync(file.fileno())
         os.replace(beside, path)
@@ -131,18 +126,13 @@ READ_ONLY = re.compile(r"Read-only file system")
 FULL_DISK = re.compile(r"No space left on device|Disk quota exceeded|file write failed|PytorchStreamWriter failed writing")
 WHY = re.compile(rf"{READ_ONLY.pattern}|No space left on device|Disk quota exceeded|File too large")
 """Says why a file couldn't be written, whatever else failed of it."""
-_UNSAID = re.compile(r"file write failed|PytorchStreamWriter failed writing|unexpected pos \d+ vs \d+|iostream error")
+_UNSAID = re.compile(r"unexpected pos \d+ vs \d+|iostream error")
 """torch.save doesn't say why it couldn't write."""
-
-
-def unsaid(words: str) -> bool:
-    """Tells whether a file couldn't be written, and these words don't say why."""
-    return _UNSAID.search(words) is not None and WHY.search(words) is None
 
 
 def maybe_full(words: str) -> str:
     """The first line that a full disk may explain; empty if there is none."""
-    return line_of(FULL_DISK, words) or (line_of(_UNSAID, words) if unsaid(words) else "")
+    return line_of(FULL_DISK, words) or line_of(_UNSAID, words)
 
 
 def line_of(pattern: re.Pattern[str], words: str) -> str:

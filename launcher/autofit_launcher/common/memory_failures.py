@@ -1,6 +1,6 @@
 """Recognises memory failures by a trainer's words. Pure, save for reading logs.
 
-Sources of the texts: strings of PyTorch 1.x to 2.15, CUDA, NCCL and glibc, real failures under RLIMIT_DATA, public threads.
+Sources of the texts: strings of PyTorch 2.0 to 2.15, CUDA, NCCL and glibc, real failures under RLIMIT_DATA, public threads.
 """
 
 from __future__ import annotations
@@ -49,23 +49,15 @@ _SIGNATURES: tuple[tuple[Source, re.Pattern[str]], ...] = tuple(
         ("pinned", r"pin(ned)?[ _]memory.{0,300}(CUDA( driver)? error: out of memory|cudaErrorMemoryAllocation)"),
         ("pinned", r"cudaHostAlloc|cudaHostRegister|CUDA host alloc|allocate pinned host memory|failed to alloc \d+ bytes on host"),
         ("allocator", r"(CUDA|HIP|XPU) out of memory"),
-        (
-            "allocator",
-            r"MPS backend out of memory|THC(Storage|Tensor)\S* line=\d+ error=2|error \(2\) : out of memory at \S*THC(Storage|Tensor)",
-        ),
         ("allocator", r"would exceed allowed memory"),
         ("allocator", r"memory allocation failed with OOM on device|memory mapping failed with OOM on device"),
         ("allocator", r"Evaluation hit an out-of-memory error|No executable batch size found, reached zero"),
-        (
-            "driver",
-            r"(CUDA|HIP)( driver)? error: out of memory|error( \(2\)|=2) : out of memory|cudaErrorMemoryAllocation",
-        ),
+        ("driver", r"(CUDA|HIP)( driver)? error: out of memory|cudaErrorMemoryAllocation"),
         ("driver", r"CUDA ran out of memory outside PyTorch's allocator"),
         ("driver", r"CU(BLAS|SOLVER|SPARSE|FFT|DNN)_STATUS_\w*ALLOC(ATION)?_FAILED|CUFFT_ALLOC_FAILED"),
         ("driver", r"Triton Error \[CUDA\]: out of memory"),
         ("driver", r"Error out of memory at line"),  # bitsandbytes' csrc
         ("driver", r"Failed to CUDA (calloc|malloc)|Cuda failure (2 )?'out of memory'"),
-        ("driver", r"UR_RESULT_ERROR_OUT_OF_(DEVICE_MEMORY|RESOURCES)"),
         ("host", r"DefaultCPUAllocator: (can't allocate memory|not enough memory)"),
         ("host", r"Cannot allocate memory|Unable to allocate [\d.]+ [KMGT]iB|std::bad_alloc|\bMemoryError\b"),
         ("host", r"OpenBLAS error: Memory allocation still failed"),
@@ -75,7 +67,7 @@ _SIGNATURES: tuple[tuple[Source, re.Pattern[str]], ...] = tuple(
         ("host", r"Insufficient memory|OutOfMemoryError: Failed to allocate"),  # OpenCV: Failed to allocate N bytes
     )
 )
-_OF_A_CARD = re.compile(r"\b(CUDA|HIP|XPU|MPS)\b|\bcuda|\bCU(BLAS|SOLVER|SPARSE|FFT|DNN)_")
+_OF_A_CARD = re.compile(r"\b(CUDA|HIP|XPU)\b|\bcuda|\bCU(BLAS|SOLVER|SPARSE|FFT|DNN)_")
 # Texts that also have causes other than memory: they count as memory only where the memory really stood at its cap.
 _MAYBE = re.compile(
     r"could not (create|execute) a (primitive|memory)"  # oneDNN, seen under RLIMIT_DATA
@@ -99,10 +91,7 @@ _OOM_CLASSES = frozenset({"OutOfMemoryError", "MemoryError", "_ArrayMemoryError"
 _ASKED = (
     (re.compile(r"Tried to allocate ([\d.]+) ([KMGT]?i?B)"), None),
     (re.compile(r"you tried to allocate (\d+) bytes"), 1),
-    (re.compile(r"(?:Failed to allocate|memory allocation of|Out of memory allocating) (\d+) bytes"), 1),
-    (re.compile(r"alloc of size (\d+) failed|failed to alloc (\d+) bytes|pinned host memory of size: (\d+)"), 1),
     (re.compile(r"Unable to allocate ([\d.]+) ([KMGT]?i?B)"), None),
-    (re.compile(r"Requested size: ([\d.]+) ([KMGT]?i?B)"), None),
 )
 
 
@@ -112,8 +101,8 @@ def memory_failure(text: str, *, types: Iterable[str] = (), last: bool = False) 
     Of several the most particular counts; with ``last`` the last one in the text: what ended a run, not what it got over.
     Source that stands in a traceback says nothing.
     """
-    if (semaphore := no_semaphore(text)) is not None:
-        return semaphore
+    if (semaphore := _SEMAPHORE.search(text)) is not None:
+        return MemoryFailure(source="shared_memory", line=f"no room in /dev/shm for a semaphore: {semaphore[1]}", asked_bytes=None)
     lines = spoken(text.splitlines())
     if last and (found := memory_failures(lines)):
         return _pinned(found[-1], text)
@@ -127,38 +116,14 @@ def memory_failure(text: str, *, types: Iterable[str] = (), last: bool = False) 
     return None
 
 
-def no_semaphore(traceback: str) -> MemoryFailure | None:
-    """The failure of a semaphore that finds no room in /dev/shm; its error alone is that of a full disk."""
-    found = _SEMAPHORE.search(traceback)
-    line = f"no room in /dev/shm for a semaphore: {found[1]}" if found is not None else ""
-    return MemoryFailure(source="shared_memory", line=line, asked_bytes=None) if line else None
+def _pinned(failure: MemoryFailure, text: str) -> MemoryFailure:
+    """Corrects the source in the thread that pins a loader's batches: there the driver means host memory."""
+    pins = failure.source == "driver" and re.search(r"Caught \w+ in pin memory thread", text)
+    return replace(failure, source="pinned") if pins else failure
 
 
 _SEMAPHORE = re.compile(r'synchronize\.py", line \d+, in __init__\n(?:.*\n){0,4}?.*(OSError: \[Errno (?:28|122)\].*)$', re.MULTILINE)
-"""Python's semaphores lie in /dev/shm, however much room a disk has."""
-
-
-def not_handed_over(text: str) -> MemoryFailure | None:
-    """Says why a loader's worker could not hand over what it has read; None if each could. Fewer workers need less, whatever it was."""
-    _, frame, after = text.rpartition(_FEED)
-    line = next((line.strip() for line in after.splitlines()[1:] if line and not line[0].isspace()), "") if frame else ""
-    if not line:
-        return None
-    found = memory_failure(line)
-    of_machine = found.source if found is not None and found.source in OF_MACHINE else "workers"
-    return MemoryFailure(source="processes" if "new thread" in line else of_machine, line=line[:500], asked_bytes=None)
-
-
-_FEED = ", in _feed"
-"""A frame of the thread by which a process of Python's sends objects: what fails there is printed, and lost."""
-
-
-def _pinned(failure: MemoryFailure, text: str) -> MemoryFailure:
-    """Corrects the source in the thread that pins a loader's batches: there the driver means host memory."""
-    return replace(failure, source="pinned") if failure.source == "driver" and _PINNING.search(text) else failure
-
-
-_PINNING = re.compile(r"Caught \w+ in pin memory thread")
+"""Python's semaphores lie in /dev/shm, however much room a disk has; their error alone is that of a full disk."""
 _FRAME = re.compile(r"""^(?:\[rank\d+\]: ?)?\s*File "[^"]*", line \d+""")
 _WITHIN = re.compile(r"^(?:\[rank\d+\]: )?+\s")
 
@@ -213,5 +178,5 @@ def asked_bytes(text: str) -> int | None:
     for pattern, unit in _ASKED:
         if match := pattern.search(text):
             scale = unit if unit is not None else UNITS.get(match.group(2), 1)
-            return int(float(next(filter(None, match.groups()))) * scale)
+            return int(float(match.group(1)) * scale)
     return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 from collections.abc import Mapping
@@ -155,7 +154,7 @@ class ProbeSettings:
     """The orders of a twin (``inside.same.twin.TwinOrders``); empty: this is none."""
 
     def write(self, path: Path) -> None:
-        files.replace(path, json.dumps(dataclasses.asdict(self), indent=1))  # whole: another rank may read it
+        files.replace_json(path, self)  # whole: another rank may read it
 
     @classmethod
     def read(cls, path: Path) -> ProbeSettings:

@@ -30,22 +30,11 @@ def parse_size(text: str | int) -> int:
     if match is None:
         raise ValueError(f"{text!r} is not a size; write it as 16GiB or 800MiB")
     number, written = match.groups()
-    unit = _BY_LOWER.get(written.lower())
-    if unit is None:
-        raise ValueError(f"{text!r}: {_unknown(number, written)}")
-    if "." in number and UNITS[unit] == 1:
-        raise ValueError(f"{text!r} is a fraction of a byte; write it as 16GiB or 800MiB")
-    size = int(float(number) * UNITS[unit]) if "." in number else int(number) * UNITS[unit]
-    if size <= 0:
+    if (unit := _BY_LOWER.get(written.lower())) is None:  # a lone "G", too: people mean either
+        raise ValueError(f"{text!r}: unit {written!r} is unknown; write GiB or MiB")
+    if (size := int(float(number) * UNITS[unit])) <= 0:
         raise ValueError(f"{text!r} is not above zero")
     return size
-
-
-def _unknown(number: str, written: str) -> str:
-    letter = written.upper()
-    if letter in {"K", "M", "G", "T"}:
-        return f"{written!r} can mean two things; write {number}{letter}iB (2**10 based) or {number}{letter}B (10**3)"
-    return f"unit {written!r} is unknown; write GiB or MiB"
 
 
 def format_size(size: int) -> str:

@@ -169,15 +169,14 @@ class RecoverRules(Part):
     aside, not removed."""
     whole_saves: bool = True
     """True: the run writes a checkpoint beside its place first, so that a kill leaves the one before whole, and none that is torn."""
-    on_nan: Literal["stop", "roll_back", "go_on"] = "stop"
-    """A loss that isn't finite: stop; roll_back: once, to the newest checkpoint whose weights are; go_on: only say so. A run whose last
-    report is not finite has diverged and is not done, whatever is said here."""
+    on_nan: Literal["stop", "go_on"] = "stop"
+    """A loss that isn't finite: stop; go_on: only say so. A run whose last report is not finite has diverged and is not done, whatever is
+    said here."""
     nan_reports: Annotated[int, Field(ge=1)] = 3
     """Loss reports in a row that aren't finite before that is done."""
     stall_s: Annotated[float, Field(gt=0)] = 600.0
-    """Seconds without output or anything computed after which a run or a trial has stalled at the earliest: it gets ten times as long as it
-    has stood still before and come back. A trial that computes is ended by ``trial.timeout_s`` alone, a run that does by its own library
-    (NCCL's watchdog)."""
+    """Seconds without output or anything computed after which a run or a trial has stalled. A trial that computes is ended by
+    ``trial.timeout_s`` alone, a run that does by its own library (NCCL's watchdog)."""
 
 
 class RunRules(Part):

@@ -10,7 +10,7 @@ from enum import StrEnum
 
 from autofit_launcher.adapter.protocol import Weights
 from autofit_launcher.common.files import FULL_DISK, READ_ONLY, line_of
-from autofit_launcher.common.memory_failures import ECHO, OF_MACHINE, MemoryFailure, maybe_memory, memory_failure, not_handed_over
+from autofit_launcher.common.memory_failures import ECHO, OF_MACHINE, MemoryFailure, maybe_memory, memory_failure
 from autofit_launcher.common.report import Phase
 
 FRAME = re.compile(r'File "([^"]+)", line \d+, in (\S+)')
@@ -21,14 +21,11 @@ _STARTER = re.compile(r"^(?:\w+\.)*(?:ChildFailedError|CalledProcessError|Proces
 _CHILD = re.compile(r"Root Cause.{0,500}?exitcode\s*: -(\d+)|died with <Signals\.\w+: (\d+)>|terminated with signal (SIG\w+)", re.DOTALL)
 """The signal that such a program says its child died of."""
 _RANK = re.compile(r"^\[rank\d+\]: ?")
-_IGNORED = "Exception ignored in"
-"""Python's words before a traceback that has ended nothing."""
 LAST_LINES = 60
 _TRAINS = frozenset({"train", "training", "fit"})
 _VALIDATES = frozenset({"val", "validate", "validation", "validating", "valid", "eval", "evaluate", "evaluation"})
 _SAVED = frozenset({"checkpoint", "checkpoints", "ckpt", "model", "pretrained", "weights", "state", "optimizer"})
 _SAVES = ("torch/serialization.py", "safetensors/torch.py")
-_ENDS = frozenset({"final", "finish", "finalize"})
 _HARDWARE = re.compile(
     r"uncorrectable (NVLink|ECC)|unspecified launch failure|[Hh]ardware stack error|fallen off the bus|GPU is lost"
     r"|[Ww]atchdog caught collective operation timeout|NCCL error: (remote process exited|unhandled system error)"
@@ -47,8 +44,8 @@ class Ended(StrEnum):
     KILLED = "killed"  # SIGKILL from nobody known
     DIVERGED = "diverged"  # the loss was not finite
     STALLED = "stalled"
-    UNWRITABLE = "unwritable"  # its files could not be written: a full disk, a mount that went read-only, a mode that was changed
     CARD_FAILED = "card_failed"  # the card, or the link between cards
+    UNWRITABLE = "unwritable"  # its files could not be written: a full disk, a mount that went read-only, a mode that was changed
     CRASHED = "crashed"
     INTERRUPTED = "interrupted"  # a person, a scheduler, or autofit itself was killed
 
@@ -66,8 +63,6 @@ class RunEnd:
     """The run's last report of its loss, if that is not finite; else empty."""
     divergence: str = ""
     """The line in which the trainer says that it has diverged; else empty."""
-    gradients: str = ""
-    """The run's last report of its gradients, if that is not finite; else empty."""
     weights: Weights | None = None
     """The weights it saved last; None if they couldn't be looked at."""
     on_card: bool = False
@@ -95,10 +90,11 @@ def find(end: RunEnd) -> Cause:
     """Finds what ended the run. If others had taken the card's memory, a memory failure is their doing (``CARD_TAKEN``)."""
     phase = phase_of(end.words)
     if end.returncode == 0 and end.ended_for is None:
-        if diverged := end.not_finite or _hidden(end):
+        spoiled = f"the weights that it saved last are not finite: {end.weights.path}" if end.weights and not end.weights.finite else ""
+        if diverged := end.not_finite or spoiled:
             return Cause(ended=Ended.DIVERGED, phase=phase, evidence=diverged)
         return Cause(ended=Ended.DONE, phase=Phase.DONE, evidence=_got_over(end.words))
-    lost = not_handed_over(end.words) or _failure(end) if end.ended_for is Ended.STALLED else None
+    lost = _failure(end) if end.ended_for is Ended.STALLED else None
     if lost is not None and lost.source in OF_MACHINE:
         return Cause(ended=_of_memory(lost, end), phase=phase, evidence=f"it waited for what was lost: {lost.line}", failure=lost)
     if end.ended_for is not None:
@@ -127,7 +123,7 @@ def _got_over(words: str) -> str:
     """The error of a traceback among the last words of a run that ended well all the same: a process of its own may have died of it."""
     *before, last = words.split(_TRACEBACK)
     lines = last.splitlines()
-    if not before or len(lines) > LAST_LINES or _IGNORED in (before[-1].splitlines() or [""])[-1]:
+    if not before or len(lines) > LAST_LINES or "Exception ignored in" in (before[-1].splitlines() or [""])[-1]:
         return ""
     return next((line.strip()[:400] for line in lines[1:] if line and not line[0].isspace()), "")
 
@@ -143,14 +139,6 @@ def _of_crash(end: RunEnd) -> str:
     number = _signal_of(end)
     how = number.name if number is not None else f"exit status {end.returncode}"
     return f"{how}, without a traceback; its last line: {said}" if said else f"{how}, without a word"
-
-
-def _hidden(end: RunEnd) -> str:
-    """Says how a run has diverged although its reported losses are finite; empty if it hasn't. Its saved weights decide, else its
-    gradients: an infinite norm may be that of a step which mixed precision left out."""
-    if end.weights is None:
-        return end.gradients if "nan" in end.gradients.lower() else ""
-    return "" if end.weights.finite else f"the weights that it saved last are not finite: {end.weights.path}"
 
 
 def _unwritten(end: RunEnd) -> str:
@@ -208,12 +196,12 @@ def phase_of(words: str) -> str:
     One that does several by turns (``_maybe_log_save_evaluate``) tells nothing.
     """
     frames = FRAME.findall(last_chain(words))
-    named = [frozenset(re.split(r"[_.\W]+", name.lower())) for _, name in frames]
-    for (file, _), parts in zip(reversed(frames), reversed(named), strict=True):
+    for file, name in reversed(frames):
+        parts = frozenset(re.split(r"[_.\W]+", name.lower()))
         if "save" in parts and (parts & _SAVED or file.endswith(_SAVES)):
             return Phase.SAVE
         if parts & _VALIDATES and not parts & (_TRAINS | {"save"}):
-            return Phase.FINISH if any(other & _ENDS and other & _VALIDATES for other in named) else Phase.VALIDATE
+            return Phase.VALIDATE
     return Phase.TRAIN
 
 

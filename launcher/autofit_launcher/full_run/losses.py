@@ -12,17 +12,12 @@ class Losses:
         self._most, self._streak, self._about = most, 0, ""
         self.line = ""
         """The last report, where it was not finite; else empty."""
-        self.gradients = ""
-        """The last report of the gradients' norm, where that is not finite. Hugging Face's Trainer logs the mean of earlier losses in the
-        place of one that isn't finite (its default), and the norm as it is. A step that mixed precision left out has such a norm, too."""
 
     def saw(self, line: str, said: LogLine) -> str:
         """Returns "first" at the first report that isn't finite, "enough" at ``most`` of them in a row, each once; else "".
 
         ``said``: what was read of the line.
         """
-        if said.gradients_finite is not None:
-            self.gradients = "" if said.gradients_finite else line
         if said.loss_finite is None:
             return ""
         if said.loss_finite:

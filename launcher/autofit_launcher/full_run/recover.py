@@ -90,7 +90,7 @@ def _after_failure(history: History, last: AttemptRecord, failed: Sequence[Attem
         case Ended.STALLED:
             return _stop(history, "it stalled again") if before else _to(history, history.rung, "it stalled: once more")
         case Ended.DIVERGED:
-            return _diverged(history, again=bool(before))
+            return _diverged(history)
         case Ended.CARD_FAILED:
             if history.checkpoints[:1] in ((), (last.checkpoint,)):
                 return _stop(history, "the card failed, and nothing was saved since; its driver's word (dmesg, Xid) tells more")
@@ -100,14 +100,9 @@ def _after_failure(history: History, last: AttemptRecord, failed: Sequence[Attem
     return _stop(history, "it crashed, and not for want of memory: starting it again would crash it again")
 
 
-def _diverged(history: History, *, again: bool) -> MoveRecord:
-    """Resumes once from a checkpoint before the divergence, if the recipe says so and there is one; else stops."""
-    words = "the loss is not finite" + (" again" if again else "")
-    if not history.checkpoints:
-        return _stop(history, f"{words}, and no checkpoint from before it is left{_saved(history, ': ')}")
-    if again or history.rules.on_nan != "roll_back":
-        return _stop(history, words if again else f"{words} (recover.on_nan=roll_back would try once more)")
-    return _to(history, history.rung, "the loss was not finite: once more from the last good checkpoint")
+def _diverged(history: History) -> MoveRecord:
+    left = "" if history.checkpoints else f", and no checkpoint from before it is left{_saved(history, ': ')}"
+    return _stop(history, f"the loss is not finite{left}")
 
 
 def _lighter(history: History, last: AttemptRecord) -> MoveRecord:

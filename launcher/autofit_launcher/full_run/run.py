@@ -192,7 +192,6 @@ def follow(job: Job, child: Child, attempt: AttemptRecord, *, base_bytes: int, d
         unwritable=(host.read_only(job.folder.path) or host.full_disk(job.folder.path)) if ending.returncode else "",
         ended_for=watch.ended_for,
         not_finite=watch.losses.line,
-        gradients=watch.losses.gradients,
         weights=_weights(job, ending, watch, since=began),
         on_card=on_card,
         at_limit=not on_card and usage.peak_bytes >= NEAR_LIMIT * job.budget.budget_bytes,

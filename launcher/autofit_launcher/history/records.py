@@ -216,7 +216,6 @@ class DeviceRecord(RecordPart):
     """Most bytes that a trial may use."""
     ceiling_bytes: int = 0
     headroom: float = 0.0
-    neighbours: list[dict[str, Any]] = []
     emulated: bool = False
     notes: list[str] = []
     may_spill: bool = False

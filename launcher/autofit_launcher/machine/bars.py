@@ -18,7 +18,6 @@ _ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _BAR = re.compile(r"(?<=%\|)[^|]+(?=\|)|[━─╸╺]{4,}|[█▉▊▋▌▍▎▏#]{4,} *|(?<=\[)[=>.#-]{4,}(?=\])")
 _COUNT = re.compile(r"\d/\d")
 _LEAST_BAR = 4
-_MOST_KEPT = 4096
 _SKIPPED = "…"
 
 
@@ -28,11 +27,9 @@ class Redrawing:
     def __init__(self) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
         self._line = ""
-        """Text on the line that the cursor is on."""
+        """Text on the line that the cursor is on, where that is drawn again."""
         self._redrawn = False
         """The line was begun by a carriage return or a cursor's move: it will be drawn again, and must keep to one row."""
-        self._returned = False
-        """A carriage return was the last that came."""
 
     def shown(self, chunk: bytes, *, columns: int) -> bytes:
         """Gives what to write for ``chunk`` to a screen of ``columns``."""
@@ -41,30 +38,14 @@ class Redrawing:
 
     def _piece(self, piece: str, columns: int) -> str:
         if piece.endswith("\n"):
-            return self._ended(piece)
-        if piece == "\r":
-            self._returned = True
-            return ""
-        back = self._back(columns) if self._returned else ""
-        if _ESCAPE.fullmatch(piece) and piece[-1] != "m":
+            self._line, self._redrawn = "", False
+        elif piece == "\r" or (_ESCAPE.fullmatch(piece) and piece[-1] != "m"):
             self._line, self._redrawn = "", self._redrawn or piece[-1] not in "hl"
-            return back + piece
-        self._line += piece
-        if self._redrawn and _cells(self._line) >= columns:
-            return f"{back}\r{fitted(self._line, columns - 1)}\x1b[K"
-        self._line = self._line if self._redrawn else self._line[-_MOST_KEPT:]
-        return back + piece
-
-    def _ended(self, newline: str) -> str:
-        returned = "\r" if self._returned else ""
-        self._line, self._redrawn, self._returned = "", False, False
-        return returned + newline
-
-    def _back(self, columns: int) -> str:
-        """Moves to the line's beginning, which is some rows above where it has wrapped."""
-        rows = 1 if self._redrawn else -(-_cells(self._line) // columns)
-        self._line, self._redrawn, self._returned = "", True, False
-        return f"\x1b[{rows - 1}A\r\x1b[J" if rows > 1 else "\r"
+        elif self._redrawn:
+            self._line += piece
+            if _cells(self._line) >= columns:
+                return f"\r{fitted(self._line, columns - 1)}\x1b[K"
+        return piece
 
 
 def fitted(line: str, columns: int) -> str:

@@ -64,7 +64,7 @@ def _cards(environ: Mapping[str, str], nvml: Any) -> Iterator[Check]:
     cards = [nvml_module.read_card(api, uuid) for uuid in uuids]
     yield from map(_card, cards)
     if len({card.name for card in cards}) > 1:
-        yield Check(subject="cards", found=f"of different kinds; as plain CUDA does, a launch takes {cards[0]}; device.index=1 is the next")
+        yield Check(subject="cards", found=f"of different kinds; a launch takes {cards[0]}; device.index=1 is the next")
     yield from _torch(driver, on_card=True)
     yield from (
         Check(subject="allocator", found=f"{fault.key}: {fault.found}", needed="one that keeps to a cap", cure=fault.cure, stops=True)
@@ -87,34 +87,27 @@ def _torch(driver: int | None, *, on_card: bool) -> Iterator[Check]:
         cure = f"{python} -m pip install torch, or activate the environment that has it."
         yield Check(subject="torch", found=f"not installed for {python}", cure=cure)
         return
-    found = f"{torch.version}, {f'built for CUDA {torch.cuda}' if torch.cuda else 'built without CUDA'}, {python}"
+    needed = cure = ""
     if on_card and not torch.cuda:
-        cure = "Install a CUDA build (pip's usual one), or run with device=cpu."
-        yield Check(subject="torch", found=found, needed="a build with CUDA", cure=cure, stops=True)
+        needed, cure = "a build with CUDA", "Install a CUDA build (pip's usual one), or run with device=cpu."
     elif driver is not None and int(torch.cuda.partition(".")[0] or 0) > driver:
+        needed = f"CUDA {driver}, which the driver knows"
         cure = f"Renew the driver, or install a torch that is built for CUDA {driver}."
-        yield Check(subject="torch", found=found, needed=f"CUDA {driver}, which the driver knows", cure=cure, stops=True)
-    else:
-        yield Check(subject="torch", found=found)
+    found = f"{torch.version}, {f'built for CUDA {torch.cuda}' if torch.cuda else 'built without CUDA'}, {python}"
+    yield Check(subject="torch", found=found, needed=needed, cure=cure, stops=bool(needed))
 
 
 def _memory() -> Check:
     total, free, machine = host.memory()
     limit = f", by the limit of a container, control group or SLURM job; the machine has {format_size(machine)}" if total < machine else ""
-    found = f"{format_size(free)} of {format_size(total)} free{limit}"
-    little = free < LEAST_HOST_BYTES
-    cure = "Close other programs, or raise the container's limit." if little else ""
-    return Check(subject="host memory", found=found, needed=format_size(LEAST_HOST_BYTES) if little else "", cure=cure)
+    cure = "Close other programs, or raise the container's limit." if free < LEAST_HOST_BYTES else ""
+    return Check(subject="host memory", found=f"{format_size(free)} of {format_size(total)} free{limit}", cure=cure)
 
 
 def _shared_memory() -> Check:
-    free = host.shared_memory_free()
-    if free is None:
-        return Check(subject="/dev/shm", found="there is none", cure="Train with workers=0.")
-    if free >= LEAST_SHARED_BYTES:
-        return Check(subject="/dev/shm", found=f"{format_size(free)} free")
-    cure = "Enlarge it (docker run --shm-size=8g), or train with workers=0."
-    return Check(subject="/dev/shm", found=f"{format_size(free)} free", needed="room for the batches of loader workers", cure=cure)
+    free = host.shared_memory_free() or 0
+    cure = "" if free >= LEAST_SHARED_BYTES else "Enlarge it (docker run --shm-size=8g), or train with workers=0."
+    return Check(subject="/dev/shm", found=f"{format_size(free)} free for the batches of loader workers", cure=cure)
 
 
 def _runs(folder: Path) -> Check:
@@ -122,7 +115,5 @@ def _runs(folder: Path) -> Check:
         cure, found = "Make it writable, or name another folder by run.root.", f"{paths.short(folder)} can't be written: {error.strerror}"
         return Check(subject="runs", found=found, needed="a folder that can be written", cure=cure, stops=True)
     free = host.disk_free(folder)
-    little = free < LEAST_DISK_BYTES
-    cure = "Make room on that disk, or name another folder." if little else ""
-    needed = f"{format_size(LEAST_DISK_BYTES)}, for checkpoints" if little else ""
-    return Check(subject="runs", found=f"{paths.short(folder)}, {format_size(free)} free", needed=needed, cure=cure)
+    cure = "Make room on that disk, or name another folder." if free < LEAST_DISK_BYTES else ""
+    return Check(subject="runs", found=f"{paths.short(folder)}, {format_size(free)} free", cure=cure)

@@ -7,17 +7,15 @@ programs, and launches in containers with their own /tmp, don't take part: their
 from __future__ import annotations
 
 import fcntl
-import getpass
 import os
 import re
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
-from datetime import datetime
 from pathlib import Path
 
 from autofit_launcher.common import files
-from autofit_launcher.errors import BadInput, Fault
+from autofit_launcher.errors import refusal
 
 VARIABLE = "AUTOFIT_TURNS"
 """Environment variable that names another folder for the locks."""
@@ -59,7 +57,8 @@ def _wait(file: int, kind: int, *, wait: bool, told: Callable[[str], None] | Non
     while files.locks(file, kind) is False:
         holder = _holder(file)
         if not wait:
-            raise BadInput([_taken(holder)])
+            cure = "Let it wait for its turn (device.when_taken=wait), or let both share the device: device.share=true for each."
+            raise refusal(f"another launch of autofit has the device: {holder}", cure, key="device.when_taken")
         if told is not None and holder != heard:
             told(holder)
         heard = holder
@@ -70,11 +69,6 @@ def _wait(file: int, kind: int, *, wait: bool, told: Callable[[str], None] | Non
 def folder() -> Path:
     """The folder of the lock files; not in TMPDIR, which on many clusters is a job's own."""
     return Path(os.environ.get(VARIABLE) or "/tmp/autofit-turns")
-
-
-def _taken(holder: str) -> Fault:
-    cure = "Let it wait for its turn (device.when_taken=wait), or let both share the device: device.share=true for each."
-    return Fault(key="device.when_taken", found=f"another launch of autofit has the device: {holder}", cure=cure)
 
 
 def _opened(path: Path) -> int | None:
@@ -94,11 +88,7 @@ def _opened(path: Path) -> int | None:
 
 
 def _tell(file: int, launch: str) -> None:
-    user = "unknown"
-    with suppress(OSError, KeyError, ImportError):
-        user = getpass.getuser()
-    since = datetime.now().astimezone().isoformat(timespec="seconds")
-    line = f"{launch} (process {os.getpid()}, user {user}, since {since})\n".encode()
+    line = f"{launch} (process {os.getpid()}, user {os.getuid()})\n".encode()
     with suppress(OSError):
         os.pwrite(file, line, 0)
         os.ftruncate(file, len(line))

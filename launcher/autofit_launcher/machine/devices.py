@@ -19,7 +19,7 @@ from autofit_launcher.common.sizes import GIB, MIB, format_size
 from autofit_launcher.errors import BadInput, Fault, refusal
 from autofit_launcher.machine import host
 from autofit_launcher.machine import nvml as nvml_module
-from autofit_launcher.machine.nvml import Card, Neighbour
+from autofit_launcher.machine.nvml import Card
 
 CEILING = 1.5
 """A CPU trial's allocations fail only at this many times its budget. So no library skips a figure or takes another kernel for lack of
@@ -62,7 +62,6 @@ class Budget:
     """Size at which a trial's allocations really fail. On a CPU above the cap, so that the need is measured (a trial fits if it *stayed*
     below the cap). On a card the cap itself, which keeps the driver from spilling."""
     headroom: float
-    neighbours: tuple[Neighbour, ...]
     emulated: bool
     """``device.memory`` made the device smaller than it is."""
     notes: tuple[str, ...]
@@ -112,11 +111,12 @@ def find(
     """
     env = os.environ if environ is None else environ
     if kind == "cpu":
-        return _on_cpu(index, memory_bytes, headroom, ())
+        return _on_cpu(memory_bytes, headroom, ())
     uuids, absence = nvml_module.seen(env, nvml)
     if absence is None:
         if index >= len(uuids):
-            raise _too_high(index, len(uuids), env)
+            found = f"{index} is asked, but of cards {len(uuids)} can be seen (CUDA_VISIBLE_DEVICES={env.get('CUDA_VISIBLE_DEVICES', '')})"
+            raise refusal(found, f"Use a number from 0 to {len(uuids) - 1}.", key="device.index")
         api, _ = nvml_module.opened(nvml)
         card = nvml_module.read_card(api, uuids[index])
         faults = [*card_faults(card, memory_bytes, share=share), *allocator_faults(env)]
@@ -125,16 +125,13 @@ def find(
         budget = _on_card(card, memory_bytes, headroom, card_notes(card, memory_bytes, share=share))
         return replace(budget, driver=nvml_module.driver_of(api))
     if kind == "auto" and not absence.broken:
-        return _on_cpu(0, memory_bytes, headroom, (f"no GPU is used: {absence.found}",))
+        return _on_cpu(memory_bytes, headroom, (f"no GPU is used: {absence.found}",))
     raise refusal(f"{kind} is asked, but {absence.found}", absence.cure, key="device.kind")
 
 
 def chosen_kind(kind: str) -> str:
     """ "cuda" or "cpu": what ``device.kind`` means on this machine. A broken card counts as a card."""
-    if kind != "auto":
-        return kind
-    _, absence = nvml_module.seen(os.environ)
-    return "cuda" if absence is None or absence.broken else "cpu"
+    return "cpu" if identity(kind) == "cpu" else "cuda"
 
 
 def identity(kind: str, *, index: int = 0) -> str:
@@ -162,18 +159,18 @@ def free_now(budget: Budget, *, nvml: Any = None) -> int | None:
     return nvml_module.asked(lambda api: card_memory.free_bytes(api, budget.uuid), nvml) if budget.kind == "cuda" else None
 
 
-def used_bytes(budget: Budget, pids: Iterable[int], *, nvml: Any = None) -> tuple[int, bool]:
-    """Bytes that these processes hold of the budget's card now, of several cards of the one with most, and whether the driver told them.
+def used_bytes(budget: Budget, pids: Iterable[int], *, nvml: Any = None) -> int:
+    """Bytes that these processes hold of the budget's card now, of several cards of the one with most.
 
-    Where it doesn't tell of processes (WSL, containers), or they hold nothing: what is in use beyond what was when the budget was made;
-    neighbours who come and go count then.
+    Where the driver doesn't tell of processes (WSL, containers), or they hold nothing: what is in use beyond what was when the budget was
+    made; neighbours who come and go count then.
     """
     if budget.ranks:
         return max(used_bytes(one, pids, nvml=nvml) for one in budget.ranks)
     if (own := nvml_module.asked(lambda api: card_memory.own_bytes(api, budget.uuid, *pids), nvml)) is not None:
-        return own, True
+        return own
     free = free_now(budget, nvml=nvml)
-    return 0 if free is None else max(0, budget.free_bytes - free), False
+    return 0 if free is None else max(0, budget.free_bytes - free)
 
 
 def taken(budget: Budget, *, nvml: Any = None) -> str:
@@ -188,7 +185,7 @@ def taken(budget: Budget, *, nvml: Any = None) -> str:
     if free is None or free >= budget.budget_bytes - drift:
         return ""
     card = nvml_module.read_card(nvml_module.opened(nvml)[0], budget.uuid)
-    return f"{format_size(free)} of {card} are free and the budget needs {format_size(budget.budget_bytes)}; held by {_holders(card)}"
+    return f"{format_size(free)} of {card} are free and the budget needs {format_size(budget.budget_bytes)}; held by {card.holders}"
 
 
 def wait_for(budget: Budget, *, timeout_s: float, nvml: Any = None) -> str:
@@ -221,71 +218,32 @@ def settle(budget: Budget, *, idle_free_bytes: int | None = None, timeout_s: flo
 # ---- CUDA
 
 
-def _too_high(index: int, count: int, env: Mapping[str, str]) -> BadInput:
-    wish = env.get("CUDA_VISIBLE_DEVICES")
-    under = f" (CUDA_VISIBLE_DEVICES={wish})" if wish is not None else ""
-    found = f"{index} is asked, but {'1 card' if count == 1 else f'{count} cards'} can be seen{under}"
-    return refusal(found, "Use 0." if count == 1 else f"Use a number from 0 to {count - 1}.", key="device.index")
-
-
 def card_faults(card: Card, memory_bytes: int | None = None, *, share: bool = False) -> list[Fault]:
     """Faults of this card for the asked budget."""
-    if card.mode == 2:
-        cure = "Choose another card with device.index, or have its administrator open it (nvidia-smi -c 0)."
-        return [Fault(key="device.index", found=f"{card} is closed to all programs (compute mode Prohibited)", cure=cure)]
-    total = format_size(card.total_bytes)
-    faults = []
+    total, free, faults = format_size(card.total_bytes), format_size(card.free_bytes), []
     if memory_bytes is not None and memory_bytes > card.total_bytes * NOMINAL:
         found = f"{format_size(memory_bytes)} is asked, but {card} has {total} that programs can reach"
-        cure = f"Ask for {_round(card.total_bytes)} or less, or leave it empty for all of the card."
+        cure = f"Ask for {total} or less, or leave it empty for all of the card."
         faults.append(Fault(key="device.memory", found=found, cure=cure))
     if card.used_bytes - _drawn(card) > TOLERATED_BYTES and not share:
-        faults.append(_taken(card))
-    elif card.mode and any(not one.draws for one in card.neighbours):
-        found = f"{card} is for one process at a time (compute mode Exclusive), held by {_holders(card)}"
-        faults.append(Fault(key="device.share", found=found, cure="Wait until that has ended, or choose another with device.index."))
+        found = f"{format_size(card.used_bytes)} of the {total} of {card} are in use by {card.holders}"
+        cure = f"End them if they are leftovers (nvidia-smi), wait, or set device.share=true to budget only the {free} that are free now."
+        faults.append(Fault(key="device.share", found=found, cure=cure))
     return faults
 
 
 def allocator_faults(env: Mapping[str, str]) -> list[Fault]:
     """Faults of the user's allocator settings: cudaMallocAsync, whose pool no cap limits, or a memory fraction beside ours."""
-    faults = []
-    for name in VARIABLES:
-        if "cudamallocasync" in env.get(name, "").lower():
-            found = f"{env[name]!r} chooses cudaMallocAsync, whose pool no cap holds, so nothing could be proven"
-            faults.append(Fault(key=name, found=found, cure="Take backend:cudaMallocAsync out of it.", where="environment"))
-        if "per_process_memory_fraction" in env.get(name, ""):
-            found = f"{env[name]!r} sets what autofit itself sets, to hold a run to its budget"
-            faults.append(
-                Fault(key=name, found=found, cure="Take it out, and say device.memory=16GiB, or how much it may be.", where="environment")
-            )
-    return faults
-
-
-def _taken(card: Card) -> Fault:
-    """The card is held by others: by whom, and what to do about it."""
-    killable = [str(neighbour.pid) for neighbour in card.neighbours if neighbour.seen and not neighbour.draws]
-    first = f"If they are leftovers, kill {' '.join(killable)}" if killable else "See nvidia-smi, in a container the host's"
-    found = f"{format_size(card.used_bytes)} of the {format_size(card.total_bytes)} of {card} are in use by "
-    free = format_size(card.free_bytes)
-    cure = f"{first}; otherwise wait, or set device.share=true to budget only the {free} that are free now."
-    return Fault(key="device.share", found=found + _holders(card, TOLERATED_BYTES), cure=cure)
+    words = {"cudamallocasync": "whose pool no cap holds", "per_process_memory_fraction": "which autofit itself sets"}
+    return [
+        Fault(key=name, found=f"{env[name]!r} sets {word}, {why}", cure="Take it out; device.memory says how much.", where="environment")
+        for name in VARIABLES for word, why in words.items() if word in env.get(name, "").lower()
+    ]  # fmt: skip
 
 
 def _drawn(card: Card) -> int:
     """Counts what the desktop has of the card, as far as it is budgeted around."""
-    drawn = card.used_bytes if may_spill() else sum(neighbour.used_bytes for neighbour in card.neighbours if neighbour.draws)
-    return min(drawn, card.total_bytes // DESKTOP_PART)
-
-
-def _holders(card: Card, silent_bytes: int = 0) -> str:
-    """Names who uses the card. Memory of no known process is mentioned above ``silent_bytes``, or if it is all there is."""
-    holders = [str(neighbour) for neighbour in card.neighbours]
-    if card.unattributed_bytes > silent_bytes or not holders:
-        hidden = "another container" if holders else "a process this container can't see"
-        rest = format_size(card.unattributed_bytes)
-        holders.append(f"{hidden}, the desktop or the driver ({rest} that belong to no process shown here)")
-    return "; ".join(holders)
+    return min(card.used_bytes if may_spill() else card.drawn_bytes, card.total_bytes // DESKTOP_PART)
 
 
 def card_notes(card: Card, memory_bytes: int | None = None, *, share: bool = False) -> tuple[str, ...]:
@@ -296,7 +254,7 @@ def card_notes(card: Card, memory_bytes: int | None = None, *, share: bool = Fal
         notes.append(f"{card} has {total}; device.memory makes it a card of {format_size(asked)}")
     if card.free_bytes < asked:
         free = format_size(card.free_bytes)
-        notes.append(f"the budget is the {free} that others leave free of {format_size(asked)}: {_holders(card)}")
+        notes.append(f"the budget is the {free} that others leave free of {format_size(asked)}: {card.holders}")
     if share and card.used_bytes > 0:
         notes.append("device.share=true: a neighbour that grows later takes memory that this budget counts on")
     if may_spill():
@@ -317,27 +275,19 @@ def _on_card(card: Card, memory_bytes: int | None, headroom: float | None, notes
     cap = math.floor(budget * (1 - headroom) * (SPILL_PART if may_spill() else 1))
     return Budget(
         kind="cuda", index=card.index, uuid=card.uuid, name=card.name, total_bytes=card.total_bytes, free_bytes=card.free_bytes,
-        budget_bytes=budget, cap_bytes=cap, ceiling_bytes=cap, headroom=headroom, neighbours=card.neighbours,
+        budget_bytes=budget, cap_bytes=cap, ceiling_bytes=cap, headroom=headroom,
         emulated=asked < card.total_bytes, notes=notes, may_spill=may_spill(),
     )  # fmt: skip
-
-
-def _round(size: int) -> str:
-    """The largest round size not above ``size``."""
-    return f"{size // GIB}GiB" if size >= GIB else f"{size // MIB}MiB"
 
 
 # ---- CPU
 
 
-def _on_cpu(index: int, memory_bytes: int | None, headroom: float | None, notes: Sequence[str]) -> Budget:
+def _on_cpu(memory_bytes: int | None, headroom: float | None, notes: Sequence[str]) -> Budget:
     headroom = DEFAULT["cpu"] if headroom is None else headroom
     if platform.system() != "Linux":
         found = f"a CPU budget needs Linux's RLIMIT_DATA, and this is {platform.system() or 'another system'}"
         raise refusal(found, "Run in WSL, a Linux container or a machine with an NVIDIA card.", key="device.kind")
-    if index != 0:
-        cure = "A CPU has index 0 only; cards are counted with device.kind=cuda."
-        raise refusal(f"{index} is asked on the cpu", cure, key="device.index")
     notes = list(notes)
     total, free, machine = host.memory()
     if total < machine:
@@ -345,7 +295,7 @@ def _on_cpu(index: int, memory_bytes: int | None, headroom: float | None, notes:
     if memory_bytes is not None and memory_bytes > free:
         asked = format_size(memory_bytes)
         found = f"{asked} is asked, but {format_size(free)} of {format_size(total)} of host memory is available"
-        cure = f"Ask for {_round(free)} or less, or leave it empty for {host.PART:.0%} of what is available."
+        cure = f"Ask for less, or leave it empty for {host.PART:.0%} of what is available."
         raise refusal(found, cure, key="device.memory")
     budget = memory_bytes or int(free * host.PART)
     if cap_of(budget, headroom) <= 0:
@@ -364,7 +314,6 @@ def _on_cpu(index: int, memory_bytes: int | None, headroom: float | None, notes:
         cap_bytes=cap_of(budget, headroom),
         ceiling_bytes=max(budget, min(int(budget * CEILING), int(free * host.PART))),
         headroom=headroom,
-        neighbours=(),
         emulated=memory_bytes is not None,
         notes=tuple(notes),
     )
@@ -420,7 +369,7 @@ def allocator_environment(budget: Budget) -> dict[str, str]:
     """
     if budget.kind == "cpu":
         return MALLOC
-    cards = nvml_module.told_to_cuda([one.uuid for one in budget.each], os.environ)
+    cards = nvml_module.told_to_cuda([one.uuid for one in budget.each])
     return {**cards, VARIABLE: _segments(expandable=not budget.may_spill)}
 
 

@@ -55,17 +55,13 @@ def not_writable(path: str | os.PathLike[str]) -> OSError | None:
         return error if error.errno not in (errno.ENOSPC, errno.EDQUOT) else None
 
 
-PROBE_BYTES = 2**20
+LEAST_FREE = 2**20
+"""A disk with less than this has no room."""
 
 
 def disk_full(path: str | os.PathLike[str]) -> bool:
-    """Tells whether not even a small file can be written there because the disk, or this user's quota, is full."""
-    try:
-        with tempfile.TemporaryFile(dir=_nearest(path), buffering=0) as probe:
-            probe.write(bytes(PROBE_BYTES))
-            return os.fstat(probe.fileno()).st_size < PROBE_BYTES
-    except OSError as error:
-        return error.errno in (errno.ENOSPC, errno.EDQUOT)
+    """Tells whether not even a small file can be written there because the disk is full."""
+    return disk_free(path) < LEAST_FREE
 
 
 def read_only(folder: Path) -> str:
@@ -164,21 +160,11 @@ def _groups(root: Path, own: Path) -> Iterator[tuple[Path, int]]:
                 yield from ((folder, version) for folder in (group, *group.parents) if folder.is_relative_to(base))
 
 
-def _limited(limit_file: Path, used_file: Path) -> tuple[int, int] | None:
+def _group_memory(folder: Path, limit_file: str, used_file: str, prefix: str) -> tuple[int, int] | None:
     """Reads (limit, in use) of a group; None where it isn't limited ("max", or version 1's 2**63 rounded to a page), or doesn't tell."""
     with suppress(OSError, ValueError):
-        limit, used = limit_file.read_text(encoding="ascii").strip(), int(used_file.read_text(encoding="ascii"))
-        return (int(limit), used) if limit.isdecimal() and int(limit) < 2**60 else None
+        limit, used = (folder / limit_file).read_text(encoding="ascii").strip(), int((folder / used_file).read_text(encoding="ascii"))
+        told = dict(line.split() for line in (folder / "memory.stat").read_text(encoding="ascii").splitlines())
+        files = sum(int(told.get(f"{prefix}{kind}_file", 0)) for kind in ("inactive", "active"))
+        return (int(limit), max(0, used - files)) if limit.isdecimal() and int(limit) < 2**60 else None
     return None
-
-
-def _group_memory(folder: Path, limit_file: str, used_file: str, prefix: str) -> tuple[int, int] | None:
-    if (found := _limited(folder / limit_file, folder / used_file)) is None:
-        return None
-    limit, used = found
-    with suppress(OSError, ValueError):
-        for line in (folder / "memory.stat").read_text(encoding="ascii").splitlines():
-            key, _, value = line.partition(" ")
-            if key in (f"{prefix}inactive_file", f"{prefix}active_file"):
-                used = max(0, used - int(value))
-    return limit, used

@@ -6,11 +6,9 @@ context, so asking costs the card nothing. Nothing is judged here and nothing is
 
 from __future__ import annotations
 
-import functools
 import importlib
 import itertools
 import os
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,34 +17,12 @@ from typing import Any, TypeVar
 
 import psutil
 
-from autofit_launcher.common.card_memory import handle_of, memory
+from autofit_launcher.common.card_memory import SETTLED_BYTES, handle_of, memory
 from autofit_launcher.common.sizes import format_size
-from autofit_launcher.machine import host, process
+from autofit_launcher.machine import host
 
 ORDER, CARDS = "CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES"
 BY_BUS = "PCI_BUS_ID"
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Neighbour:
-    """Another process that uses the card."""
-
-    pid: int
-    name: str
-    """Name of its program; empty if it can't be seen from here (a container, another pid namespace)."""
-    user: str
-    used_bytes: int
-    """0 where the driver doesn't say (WSL, Windows)."""
-    draws: bool = False
-    """It is among the driver's graphics processes."""
-    seen: bool = False
-    """The process of that number here has a card open: the driver means this one, and we might end it."""
-
-    def __str__(self) -> str:
-        used = format_size(self.used_bytes) if self.used_bytes else "an amount the driver doesn't tell"
-        if not self.name:
-            return f"a process this container can't see (pid {self.pid} on the host, {used})"
-        return f"{self.name} (pid {self.pid}, user {self.user or 'unknown'}, {used})"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -58,13 +34,13 @@ class Card:
     uuid: str
     """The card's one identity."""
     name: str
-    mode: int
-    """NVML's compute mode: 0 for all, 2 for nobody, 1 and 3 for one process at a time."""
     total_bytes: int
     """Memory that programs can reach, without the driver's own reserve; a part of what the host has free where they share it."""
     free_bytes: int
-    neighbours: tuple[Neighbour, ...]
-    """Largest first."""
+    holders: str = ""
+    """Who uses it, in words."""
+    drawn_bytes: int = 0
+    """Memory of the driver's graphics processes."""
 
     def __str__(self) -> str:
         return f"cuda:{self.index} ({self.name})"
@@ -72,11 +48,6 @@ class Card:
     @property
     def used_bytes(self) -> int:
         return self.total_bytes - self.free_bytes
-
-    @property
-    def unattributed_bytes(self) -> int:
-        """Memory in use, but by none of ``neighbours`` as far as the driver tells."""
-        return max(0, self.used_bytes - sum(neighbour.used_bytes for neighbour in self.neighbours))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -166,45 +137,22 @@ def _parts(nvml: Any, card: Any) -> list[Any]:
     return [card]
 
 
-_IN_CUDAS_ORDER = """
-import ctypes, os, uuid
-os.environ.pop("CUDA_VISIBLE_DEVICES", "")
-cuda, count = ctypes.CDLL("libcuda.so.1"), ctypes.c_int()
-cuda.cuInit(0), cuda.cuDeviceGetCount(ctypes.byref(count))
-for number in range(count.value):
-    card, found = ctypes.c_int(), (ctypes.c_ubyte * 16)()
-    cuda.cuDeviceGet(ctypes.byref(card), number), cuda.cuDeviceGetUuid(found, card)
-    print(f"GPU-{uuid.UUID(bytes=bytes(found))}")
-"""
-
-
 def _numbered(nvml: Any, environ: Mapping[str, str]) -> list[str]:
-    """UUIDs as CUDA numbers them: cards of different kinds the fastest first, unless the environment says otherwise. Which that is it alone
-    knows."""
+    """UUIDs as a launch counts them: as nvidia-smi does; where the environment says nothing, of cards of different kinds the largest
+    first."""
     uuids = openable(nvml)
-    kinds = {str(nvml.nvmlDeviceGetName(handle_of(nvml, one))) for one in uuids if one.startswith("GPU-")}
-    return uuids if len(kinds) < 2 or environ.get(ORDER) == BY_BUS else _fastest_first(tuple(uuids))
+    cards = {one: handle_of(nvml, one) for one in uuids if one.startswith("GPU-")}
+    if environ.get(ORDER) == BY_BUS or CARDS in environ or len({str(nvml.nvmlDeviceGetName(one)) for one in cards.values()}) < 2:
+        return uuids
+    return sorted(uuids, key=lambda one: -memory(nvml, cards[one])[0] if one in cards else 0)
 
 
-@functools.cache
-def _fastest_first(uuids: tuple[str, ...]) -> list[str]:
-    """Asks CUDA, in a process of its own, which makes no context; the order of the bus where it doesn't know them all."""
-    _, said = process.output_of((sys.executable, "-c", _IN_CUDAS_ORDER))
-    return said.split() if sorted(said.split()) == sorted(uuids) else list(uuids)
-
-
-def told_to_cuda(uuids: Sequence[str], environ: Mapping[str, str]) -> dict[str, str]:
-    """The variables by which CUDA sees these cards, in this order: the person's own where they say just that; else numbers, since scripts
-    and DeepSpeed read such (DeepSpeed#5278); UUIDs where there are slices, or NVML doesn't answer."""
-
-    def said(nvml: Any) -> dict[str, str]:
-        if CARDS in environ and visible(nvml, environ)[0] == list(uuids):
-            return {name: environ[name] for name in (ORDER, CARDS) if name in environ}
-        there = openable(nvml)
-        numbers = [there.index(one) for one in uuids if one in there and all(other.startswith("GPU-") for other in there)]
-        return {ORDER: BY_BUS, CARDS: ",".join(map(str, numbers if len(numbers) == len(uuids) else uuids))}
-
-    return asked(said) or {ORDER: BY_BUS, CARDS: ",".join(uuids)}
+def told_to_cuda(uuids: Sequence[str]) -> dict[str, str]:
+    """The variables by which CUDA sees these cards, in this order: numbers, since scripts and DeepSpeed read such (DeepSpeed#5278); UUIDs
+    where there are slices, or NVML doesn't answer."""
+    there = asked(openable) or []
+    numbers = [str(there.index(one)) for one in uuids if one in there and all(other.startswith("GPU-") for other in there)]
+    return {ORDER: BY_BUS, CARDS: ",".join(numbers if len(numbers) == len(uuids) else uuids)}
 
 
 def visible(nvml: Any, environ: Mapping[str, str]) -> tuple[list[str], Absence | None]:
@@ -217,18 +165,17 @@ def visible(nvml: Any, environ: Mapping[str, str]) -> tuple[list[str], Absence |
     count = len(uuids)
     if count == 0:
         there = int(nvml.nvmlDeviceGetCount())
-        found = f"none of the cards can be opened ({there})" if there else "the NVIDIA driver works but there is no card (no device)"
         cure = "Check nvidia-smi -L, a container's --gpus, and the permissions of /dev/nvidia*; or run with device.kind=cpu."
-        return [], Absence(found=found, cure=cure, broken=there > 0)
+        return [], Absence(found=f"the NVIDIA driver has no card that can be opened ({there} are there)", cure=cure, broken=there > 0)
     wish = environ.get(CARDS)
     if wish is None:
         return uuids, None
     entries = [entry.strip() for entry in wish.split(",")] if wish.strip() else []
-    if named := list(itertools.takewhile(bool, (_named(entry, uuids) for entry in entries))):
-        return named, None
+    if chosen := list(itertools.takewhile(bool, (named(entry, uuids) for entry in entries))):
+        return chosen, None
     if not entries or entries[0] in ("-1", "NoDevFiles", "none"):
         return [], Absence(
-            found=f'CUDA_VISIBLE_DEVICES="{wish}" hides {"the card" if count == 1 else f"all {count} cards"}',
+            found=f'CUDA_VISIBLE_DEVICES="{wish}" hides all cards ({count})',
             cure="Unset CUDA_VISIBLE_DEVICES, or set it to 0; or run with device.kind=cpu.",
         )
     found = f'CUDA_VISIBLE_DEVICES="{wish}" begins with {entries[0]!r}, which names no card of {count}'
@@ -242,7 +189,7 @@ def seen(environ: Mapping[str, str], nvml: Any = None) -> tuple[list[str], Absen
     return visible(api, environ) if absence is None else ([], absence)
 
 
-def _named(entry: str, uuids: Sequence[str]) -> str:
+def named(entry: str, uuids: Sequence[str]) -> str:
     """The one of ``uuids`` that an entry of CUDA_VISIBLE_DEVICES names: by number, UUID or its unique prefix; empty if it names none."""
     if entry.isdecimal():
         return uuids[int(entry)] if int(entry) < len(uuids) else ""
@@ -257,40 +204,36 @@ def read_card(nvml: Any, uuid: str) -> Card:
         total, free = memory(nvml, handle)
     except nvml.NVMLError:  # a GB10 shares the host's
         total = free = int(host.memory()[1] * host.PART)
-    name, index, mode = "a slice of a card", 0, 0
+    name, index = "a slice of a card", 0
     with suppress(nvml.NVMLError):  # of a slice it may know less
         index = int(nvml.nvmlDeviceGetIndex(handle))
         name = str(nvml.nvmlDeviceGetName(handle))
-        mode = int(nvml.nvmlDeviceGetComputeMode(handle))
-    return Card(
-        index=index, uuid=uuid, name=name, mode=mode, total_bytes=total,
-        free_bytes=free, neighbours=tuple(sorted(_neighbours(nvml, handle), key=lambda neighbour: (-neighbour.used_bytes, neighbour.pid))),
-    )  # fmt: skip
+    holders, drawn = _holders(nvml, handle, total - free)
+    return Card(index=index, uuid=uuid, name=name, total_bytes=total, free_bytes=free, holders=holders, drawn_bytes=drawn)
 
 
-def _neighbours(nvml: Any, handle: Any) -> list[Neighbour]:
-    """Compute and graphics processes. One can be in both lists with the same memory; some drivers tell no list."""
-    used, draw = dict[int, int](), set[int]()
+def _holders(nvml: Any, handle: Any, used_bytes: int) -> tuple[str, int]:
+    """Finds (who uses a card, in words; bytes of those that draw on it). One can be in both lists; some drivers tell none."""
+    held, drawn = dict[int, int](), 0
     for ask in (nvml.nvmlDeviceGetComputeRunningProcesses, nvml.nvmlDeviceGetGraphicsRunningProcesses):
         with suppress(nvml.NVMLError):
-            for process in ask(handle):
-                used[int(process.pid)] = max(used.get(int(process.pid), 0), int(process.usedGpuMemory or 0))
-                draw |= {int(process.pid)} if ask == nvml.nvmlDeviceGetGraphicsRunningProcesses else set()
-    return [_neighbour(pid, used_bytes, draws=pid in draw) for pid, used_bytes in used.items()]
+            for one in ask(handle):
+                held[int(one.pid)] = max(held.get(int(one.pid), 0), size := int(one.usedGpuMemory or 0))
+                drawn += size if ask == nvml.nvmlDeviceGetGraphicsRunningProcesses else 0
+    words = [_who(pid, size) for pid, size in sorted(held.items(), key=lambda one: -one[1])]
+    rest = max(0, used_bytes - sum(held.values()))
+    if rest > SETTLED_BYTES or not words:
+        words.append(f"another container, the desktop or the driver ({format_size(rest)} that belong to no process shown here)")
+    return "; ".join(words), drawn
 
 
-def _neighbour(pid: int, used_bytes: int, *, draws: bool) -> Neighbour:
-    """Describes a process. In a container the driver's numbers are the host's: one here that has no card open is another one."""
-    name = user = ""
-    seen = has_card_open(pid)
-    with suppress(psutil.NoSuchProcess):
-        process = psutil.Process(pid)
-        with suppress(psutil.AccessDenied):
-            name = process.name() if seen is not False else ""
-        with suppress(psutil.AccessDenied, KeyError):
-            user = process.username()
-        name = name or ("unnamed process" if seen is not False else "")
-    return Neighbour(pid=pid, name=name, user=user, used_bytes=used_bytes, draws=draws, seen=bool(seen) and pid > 1)
+def _who(pid: int, size: int) -> str:
+    """Names a process. In a container the driver's numbers are the host's: one here that has no card open is another one."""
+    used = format_size(size) if size else "an amount the driver doesn't tell"
+    with suppress(psutil.Error, KeyError):
+        if has_card_open(pid) is not False:
+            return f"{psutil.Process(pid).name()} of {psutil.Process(pid).username()} (pid {pid}, {used})"
+    return f"a process this container can't see (pid {pid} on the host, {used})"
 
 
 def has_card_open(pid: int) -> bool | None:

@@ -94,21 +94,14 @@ def _numbers(cards: str | int | tuple[int | str, ...], kind: str, options: dict[
 
 def _among(uuids: Sequence[str], cards: str | int | tuple[int | str, ...]) -> list[int]:
     """Numbers in ``uuids``. Raises BadInput for one that isn't there, and for one that is named twice."""
-    there = f"{len(uuids)} can be seen" if len(uuids) > 1 else "1 can be seen"
-    if not isinstance(cards, tuple):
-        asked = cards if isinstance(cards, int) else len(uuids)
-        if asked > len(uuids):
-            raise _refused(f"{asked} cards are asked, but {there}", f"device.cards=all takes the {len(uuids)}; see nvidia-smi.")
-        return list(range(asked))
-    numbers = []
-    for one in cards:
-        matches = [one] if isinstance(one, int) else [at for at, uuid in enumerate(uuids) if uuid.lower().startswith(one.lower())]
-        if len(matches) != 1 or not 0 <= matches[0] < len(uuids):
-            raise _refused(f"{one} names no card: {there}", f"Use numbers from 0 to {len(uuids) - 1}, or UUIDs of nvidia-smi -L.")
-        numbers += matches
-    if len(set(numbers)) < len(numbers):
+    asked = cards if isinstance(cards, tuple) else range(cards if isinstance(cards, int) else len(uuids))
+    named = [nvml.named(str(one), uuids) for one in asked]
+    if "" in named:
+        cure = f"Use numbers from 0 to {len(uuids) - 1}, or UUIDs of nvidia-smi -L; device.cards=all takes the {len(uuids)}."
+        raise _refused(f"{_said(cards)} is asked, but of cards {len(uuids)} can be seen", cure)
+    if len(set(named)) < len(named):
         raise _refused(f"{_said(cards)} names a card twice", "Each rank has a card of its own.")
-    return numbers
+    return [uuids.index(one) for one in named]
 
 
 def _on_cpu(count: int, options: dict[str, Any]) -> Budget:

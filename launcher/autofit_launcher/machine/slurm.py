@@ -9,13 +9,14 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import io
+import re
 import shlex
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from autofit_launcher.errors import BadInput, Fault
+from autofit_launcher.errors import Fault, refusal
 from autofit_launcher.machine import process
 
 ASKED_S = 20.0
@@ -30,7 +31,7 @@ def submit(argv: Sequence[str], place: Path, flags: Mapping[str, Any], *, more: 
     isn't said; ``more``: sbatch's own, which have the last word; ``setup``: lines of shell before the command.
     """
     if broken := next((name for name, said in {"run.root": place, **flags, **more}.items() if len(f"{name}{said}".splitlines()) > 1), ""):
-        raise BadInput([Fault(key=KEY, found=f"{broken!r} has more than one line", cure="Give it one: it is a line of the job's script.")])
+        raise refusal(f"{broken!r} has more than one line", "Give it one: it is a line of the job's script.", key=KEY)
     from submitit.core.utils import FailedJobError, FailedSubmissionError
     from submitit.helpers import CommandFunction
     from submitit.slurm.slurm import SlurmExecutor
@@ -49,7 +50,9 @@ def submit(argv: Sequence[str], place: Path, flags: Mapping[str, Any], *, more: 
         with contextlib.redirect_stderr(io.StringIO()):  # submitit says sbatch's words there, and in its exception
             return str(executor.submit(CommandFunction(["true"])).job_id)
     except (FailedJobError, FailedSubmissionError) as error:
-        raise BadInput([_refusal(str(error))]) from error
+        words = dict.fromkeys(re.findall(r"^\s*sbatch: (?:error: |fatal: )?(.+)", str(error), re.MULTILINE))
+        cure = f"Correct {KEY}.*; `sinfo` says which partitions there are, and whether SLURM's controller answers."
+        raise refusal(f"SLURM didn't take the job: {'; '.join(words) or str(error)}", cure, key=KEY) from error
     finally:
         for pickled in place.glob("*.pkl"):  # the function, which is never called
             pickled.unlink()
@@ -63,15 +66,6 @@ def faults() -> list[Fault]:
     if importlib.util.find_spec("submitit") is None:
         return [Fault(key="launch", found="launch=slurm needs submitit, which is not installed", cure="pip install submitit.")]
     return []
-
-
-def _refusal(said: str) -> Fault:
-    """sbatch's last word."""
-    lines = [line.strip().removeprefix("sbatch: ") for line in said.splitlines() if line.strip().startswith("sbatch: ")]
-    words = [line.removeprefix("error: ").removeprefix("fatal: ") for line in lines]
-    found = "; ".join(dict.fromkeys(words)) or (said.strip().splitlines() or ["no word why"])[-1]
-    cure = f"Correct {KEY}.*; `sinfo` says which partitions there are, and whether SLURM's controller answers."
-    return Fault(key=KEY, found=f"SLURM didn't take the job: {found}", cure=cure)
 
 
 def job_state(job: str, *, name: str = "") -> tuple[str, str] | None:

@@ -8,16 +8,20 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
-from typing import cast, get_args
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from autofit_launcher.common import interpreter
 from autofit_launcher.common.sizes import parse_size
-from autofit_launcher.errors import COMMAND_LINE, BadInput, refusal
+from autofit_launcher.errors import BadInput, refusal
 from autofit_launcher.pretended import catalogue
-from autofit_launcher.pretended.cards import Cards, Computed, of_this_process
+from autofit_launcher.pretended.cards import Cards, of_this_process
 
-WORDS = ("gpu", "cards", "computed", "memory", "cudnn")
+SETTINGS: Mapping[str, tuple[str, Callable[[str], Any]]] = {
+    "cards": ("count", int), "computed": ("computed", {"all": "all", "small": "small"}.__getitem__), "memory": ("usable_bytes", parse_size),
+    "cudnn": ("cudnn_share", float),
+}  # fmt: skip
+"""Word -> (field of ``Cards``, what reads its value)."""
 
 
 def main(argv: Sequence[str]) -> int:
@@ -39,22 +43,13 @@ def _asked(argv: Sequence[str]) -> tuple[Cards, list[str]]:
         raise refusal("no command", f"Write it behind --: {__doc__.split('``')[1]}")
     at = list(argv).index("--")
     words = dict(word.partition("=")[::2] for word in argv[:at])
-    for name in set(words) - set(WORDS):
-        raise refusal("no such setting", f"There are {', '.join(WORDS)}.", key=name, where=COMMAND_LINE)
-    (model,) = catalogue.named([words.get("gpu", "h100_80gb")])
-    if words.get("computed", "all") not in get_args(Computed):
-        raise refusal(repr(words["computed"]), f"It is one of {', '.join(get_args(Computed))}.", key="computed", where=COMMAND_LINE)
+    (model,) = catalogue.named([words.pop("gpu", "h100_80gb")])
     try:
-        cards = Cards(
-            model=model,
-            count=int(words.get("cards", 1)),
-            computed=cast("Computed", words.get("computed", "all")),
-            usable_bytes=parse_size(words["memory"]) if "memory" in words else 0,
-            cudnn_share=float(words.get("cudnn", 0)),
-        )
-    except ValueError as error:
-        raise refusal(str(error), "Sizes are written as 16GiB, other settings as numbers.") from None
-    return cards, list(argv[at + 1 :])
+        how = {SETTINGS[name][0]: SETTINGS[name][1](value) for name, value in words.items()}
+    except (KeyError, ValueError) as error:
+        cure = f"There are gpu, {', '.join(SETTINGS)}; sizes are written as 16GiB, computed is all or small, others are numbers."
+        raise refusal(f"no such setting, or value: {error}", cure) from None
+    return Cards(model=model, **how), list(argv[at + 1 :])
 
 
 if __name__ == "__main__":

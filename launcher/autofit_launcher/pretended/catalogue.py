@@ -46,10 +46,8 @@ def known() -> list[str]:
 
 def named(names: Sequence[str]) -> list[GpuModel]:
     """The cards of these names, each once. Raises BadInput with all unknown names."""
-    there = known()
-    unknown = [name for name in dict.fromkeys(names) if name not in there]
-    if unknown:
-        raise BadInput([_unknown(name, there) for name in unknown])
+    if unknown := [_unknown(name) for name in dict.fromkeys(names) if name not in known()]:
+        raise BadInput(unknown)
     return [read(folder() / f"{name}.yaml") for name in dict.fromkeys(names)]
 
 
@@ -63,6 +61,6 @@ def read(path: Path) -> GpuModel:
         raise BadInput([Fault(key="gpu", where=paths.short(path), found=found, cure="Compare it with the other files there.")]) from error
 
 
-def _unknown(name: str, there: Sequence[str]) -> Fault:
-    cure = f"{did_you_mean(name.lower(), there)}There is: {', '.join(there)}. Another one is a file in {paths.short(folder())}."
+def _unknown(name: str) -> Fault:
+    cure = f"{did_you_mean(name.lower(), known())}There is: {', '.join(known())}. Another one is a file in {paths.short(folder())}."
     return Fault(key="gpu", found=f"the catalogue has no card {name!r}", cure=cure, where=COMMAND_LINE)

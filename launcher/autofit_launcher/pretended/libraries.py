@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -16,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from autofit_launcher import paths
-from autofit_launcher.errors import BadInput, Fault, refusal
+from autofit_launcher.errors import refusal
 from autofit_launcher.machine import process
 from autofit_launcher.machine.packages import Torch, torch_of
 
@@ -64,20 +63,17 @@ def binary_for(folder: Path, capability: int) -> int:
 def built(python: str = sys.executable) -> Path:
     """The folder of the libraries for the PyTorch of a Python; made at its first use, in some seconds.
 
-    Raises BadInput where there is none or a CPU build, where there is no compiler, or where CUDA's headers aren't installed beside it.
+    Raises BadInput where there is none or a CPU build, where it can't be compiled, or where CUDA's headers aren't installed beside it.
     """
     torch = torch_of(python)
     if torch is None:
         raise refusal(f"{python} has no PyTorch", "Install torch there, or name a Python that has it.", where="")
     if not torch.cuda:
         cure = "A pretended card needs a CUDA build of PyTorch (pip's usual one on Linux); it needs no card."
-        raise BadInput([Fault(key="", found=f"torch {torch.version} is built for the CPU alone", cure=cure)])
+        raise refusal(f"torch {torch.version} is built for the CPU alone", cure, where="")
     folder = paths.cache_folder() / "pretended" / f"{torch.version}-{_sources_hash()}"
     if folder.is_dir():
         return folder
-    if shutil.which(COMPILER) is None:
-        cure = "Install a C compiler (Debian and Ubuntu: apt install gcc)."
-        raise BadInput([Fault(key="", found=f"{COMPILER} is not installed: a pretended card is built from C at its first use", cure=cure)])
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".building-") as place:
         there = Path(place) / "libraries"
@@ -171,16 +167,14 @@ def _headers(torch: Torch) -> list[Path]:
     cudnn = site / "nvidia" / "cudnn" / "include"
     if not found or not (cudnn / "cudnn.h").exists():
         cure = "Install torch by pip with its NVIDIA packages (nvidia-cuda-runtime, nvidia-cudnn): their headers are needed."
-        raise BadInput([Fault(key="", found=f"no CUDA headers beside torch {torch.version} ({site})", cure=cure)])
+        raise refusal(f"no CUDA headers beside torch {torch.version} ({site})", cure, where="")
     return [*found, cudnn]
 
 
 def _run(argv: Sequence[str]) -> str:
     """Runs a command of the build, and returns what it prints. Raises BadInput with its words where it fails."""
     status, said = process.output_of(argv)
-    if status == 127:
-        cure = "Install the compiler's tools (Debian and Ubuntu: apt install gcc binutils)."
-        raise BadInput([Fault(key="", found=f"{argv[0]} can't be started ({said})", cure=cure)])
     if status:
-        raise refusal(f"a card could not be built: {said.strip()[-1000:]}", "This is autofit's fault; please tell us.", where="")
+        cure = "Install the compiler's tools (Debian and Ubuntu: apt install gcc binutils); else this is autofit's fault: please tell us."
+        raise refusal(f"a card could not be built: {argv[0]}: {said.strip()[-1000:]}", cure, where="")
     return said

@@ -42,7 +42,7 @@ def cpu_budget(size: int = GIB) -> Budget:
     """A CPU's budget of that many bytes, without headroom."""
     return Budget(
         kind="cpu", index=0, name="test", total_bytes=size * 4, free_bytes=size * 4, budget_bytes=size, cap_bytes=size,
-        ceiling_bytes=size * 3 // 2, headroom=0.0, neighbours=(), emulated=True, notes=(),
+        ceiling_bytes=size * 3 // 2, headroom=0.0, emulated=True, notes=(),
     )  # fmt: skip
 
 

@@ -15,7 +15,6 @@ from autofit_launcher.common.memory_failures import (
     Source,
     maybe_memory,
     memory_failure,
-    no_semaphore,
 )
 from autofit_launcher.common.report import HELD_AHEAD, HOST_BESIDE, HOST_GROWTH, NOT_EXACT, OVER_CAP, Phase, TrialReport
 from autofit_launcher.common.sizes import MIB, format_size
@@ -277,8 +276,8 @@ def _failure(report: TrialReport, ending: Ending, *, on_card: bool) -> MemoryFai
     if report.failure is None and (ending.returncode == 0 or ending.timed_out or ending.stood_still):
         return None
     said = report.failure.message if report.failure is not None else ending.stderr_tail
-    types, traceback = (report.failure.types, report.failure.traceback) if report.failure is not None else ((), "")
-    if found := no_semaphore(traceback) or memory_failure(said, types=types):
+    types, frames = (report.failure.types, f"\n{report.failure.traceback}") if report.failure is not None else ((), "")
+    if found := memory_failure(f"{said}{frames}", types=types):
         return found
     if report.failure is None and ending.returncode == -signal.SIGKILL:
         return MemoryFailure(source="host_memory", line="killed (SIGKILL), as the kernel's out-of-memory killer does", asked_bytes=None)

@@ -374,8 +374,6 @@ def _finished(job: Job, rung: Rung, ended: _Ended, plan: TrialPlan) -> Trial:
     rooms = _rooms(job, plan, orders, report, use) if report is not None and report.phase == Phase.DONE else []
     if verdict.fits and (room := short_of(rooms)) is not None:
         verdict = verdict_on(room, verdict)
-    if verdict.source is not None and verdict.source in words.cures:
-        verdict = replace(verdict, why=f"{verdict.why}; {words.cures[verdict.source]}")
     if not verdict.fits and not verdict.evidence.strip():
         verdict = replace(verdict, evidence=files.tail(logs[0]))
     trial = Trial(

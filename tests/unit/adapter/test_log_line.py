@@ -20,7 +20,6 @@ from autofit_launcher.full_run.cause import Ended
 from autofit_launcher.history import series
 from autofit_launcher.history.records import AttemptRecord, RunRecord
 from autofit_launcher.trainers.script.adapter import ScriptAdapter
-from autofit_launcher.trainers.ultralytics.adapter import UltralyticsAdapter
 from autofit_launcher.trial.job import Job
 from tests.helpers.few import Few, Launches
 
@@ -86,12 +85,10 @@ def test_the_messages_of_every_trainer_are_known_of_a_command(tmp_path: Path, la
     words = registry.words_of(ScriptAdapter(launches.job().recipe))
     assert words.divergence("x\nTraining failed: NaN persisted for 4 epochs\n") == "Training failed: NaN persisted for 4 epochs"
     assert words.deviation("CUDA out of memory with batch=16. Reducing to batch=8") == "halved its own batch"
-    assert "PIN_MEMORY=false" in words.cures["pinned"] and "dataloader_pin_memory=False" in words.cures["pinned"]
     said = "WARNING ⚠️ CPU out of memory with batch=16. Reducing to batch=8 and retrying (1/3)."
     (tmp_path / "log").write_text(f"{said}\nepoch 1\n")
     log = tmp_path / "log"
     assert lost_in(log, on_card=False) == () and lost_in(log, on_card=False, also=words.loses_memory) == (said,)
-    assert registry.words_of(UltralyticsAdapter(launches.job().recipe)).cures["pinned"] == "Ultralytics pins unless PIN_MEMORY=false"
 
 
 @pytest.mark.parametrize("named", ["autofit_launcher.adapter:Rung", "autofit_launcher.adapter:log_line"])

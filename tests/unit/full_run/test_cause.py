@@ -21,7 +21,7 @@ def traceback(*frames: str, error: str = OOM) -> str:
     (("<module>", "main", "train", "_do_train", "forward"), "train"),
     (("<module>", "main", "train", "_do_train", "forward", "loss", "predict", "_predict_once", "forward"), "train"),
     (("train", "_do_train", "validate", "__call__", "forward"), "validate"),
-    (("train", "_do_train", "final_eval", "__call__", "forward"), "finish"),
+    (("train", "_do_train", "final_eval", "__call__", "forward"), "validate"),
     (("train", "_inner_training_loop", "_maybe_log_save_evaluate", "evaluate", "evaluation_loop", "prediction_step"), "validate"),
     (("train_and_eval", "train_step", "forward"), "train"), (("run", "_save_checkpoint"), "save"),
     (("train", "_maybe_log_save_evaluate", "_save_checkpoint", "save_model", "save_pretrained", "to_json_file"), "save"),
@@ -33,25 +33,11 @@ def test_the_phase_is_told_by_the_functions_of_the_last_traceback(frames: tuple[
     assert phase_of(f"{earlier}\n{traceback(*frames)}") == phase
 
 
-@pytest.mark.parametrize(
-    ("gradients", "finite", "ended"),
-    [
-        ("", None, Ended.DONE),
-        ("'grad_norm': nan", None, Ended.DIVERGED),
-        ("'grad_norm': inf", None, Ended.DONE),  # a step that mixed precision left out
-        ("'grad_norm': nan", True, Ended.DONE),
-        ("'grad_norm': nan", False, Ended.DIVERGED),
-        ("", False, Ended.DIVERGED),
-        ("", True, Ended.DONE),
-    ],
-)
-def test_a_run_whose_losses_hide_that_it_diverged_is_told_by_its_weights_and_else_by_its_gradients(
-    gradients: str, finite: bool | None, ended: Ended
-) -> None:
+@pytest.mark.parametrize(("finite", "ended"), [(None, Ended.DONE), (False, Ended.DIVERGED), (True, Ended.DONE)])
+def test_a_run_whose_losses_hide_that_it_diverged_is_told_by_its_weights(finite: bool | None, ended: Ended) -> None:
     weights = Weights(path=Path("out/model.safetensors"), finite=finite) if finite is not None else None
-    cause = find(RunEnd(returncode=0, words="", gradients=gradients, weights=weights))
-    assert cause.ended is ended
-    assert (gradients in cause.evidence or "out/model.safetensors" in cause.evidence) if ended is Ended.DIVERGED else not cause.evidence
+    cause = find(RunEnd(returncode=0, words="", weights=weights))
+    assert cause.ended is ended and ("out/model.safetensors" in cause.evidence) is (ended is Ended.DIVERGED)
 
 
 def test_what_ended_a_run_is_nothing_that_it_went_on_without() -> None:
@@ -192,9 +178,8 @@ def test_a_line_of_progress_is_not_shown_as_what_a_run_crashed_of(returncode: in
 
 
 @pytest.mark.parametrize(("words", "error"), [
-    (f"{traceback('f', error='RuntimeError: no')}\nepoch 4/4\nchild's exit code was 1\n", "RuntimeError: no"),
-    (f"Exception ignored in: <function _Loader.__del__>\n{traceback('f', error='RuntimeError: no')}\n", ""),
-    (traceback("f", error="RuntimeError: no") + "\nepoch 1" * 100, ""), ("epoch 4/4", ""),
+    (f"{traceback('f', error='RuntimeError: no')}\nepoch 4/4\n", "RuntimeError: no"),
+    (f"Exception ignored in: <function _Loader.__del__>\n{traceback('f', error='RuntimeError: no')}\n", ""), ("epoch 4/4", ""),
 ])  # fmt: skip
 def test_an_error_that_a_run_ended_well_with_is_told(words: str, error: str) -> None:
     found = find(RunEnd(returncode=0, words=words))
@@ -213,8 +198,6 @@ def test_a_run_that_waits_for_a_batch_that_its_worker_has_lost_ran_short_beside_
         assert cause.ended is Ended.HOST_MEMORY
         assert cause.failure is not None and cause.failure.source == source
     assert find(RunEnd(returncode=-15, words=traceback("train"), ended_for=Ended.STALLED)).ended is Ended.STALLED
-    other = find(RunEnd(returncode=-15, words=traceback("_feed", error="RuntimeError: can't start new thread"), ended_for=Ended.STALLED))
-    assert other.ended is Ended.HOST_MEMORY and other.failure is not None and other.failure.source == "processes"
 
 
 def test_a_semaphore_that_finds_no_room_is_no_full_disk() -> None:

@@ -35,16 +35,6 @@ def test_reports_in_a_row_count_and_a_finite_one_begins_anew() -> None:
     assert said == ["first", "", "", "first", "", "enough", ""]
 
 
-def test_the_last_report_of_the_gradients_is_kept_where_the_losses_hide_it() -> None:
-    losses = Losses(3)
-    hidden = "{'loss': '0', 'grad_norm': 'nan', 'learning_rate': '1.563e-06', 'epoch': '1'}"
-    assert saw(losses, hidden) == "" and losses.gradients == hidden and not losses.line
-    saw(losses, "{'train_runtime': '0.5441', 'train_loss': '0.5485', 'epoch': '1'}")
-    assert losses.gradients == hidden, "what tells no gradients changes nothing"
-    saw(losses, "step 4 loss 0.3 grad norm: 2.5")
-    assert losses.gradients == ""
-
-
 def test_the_rows_of_one_epoch_are_one_report() -> None:
     losses = Losses(2)
     row = "  {}/4  0G  nan  nan  nan  24  96: 50%"
@@ -54,13 +44,6 @@ def test_the_rows_of_one_epoch_are_one_report() -> None:
 def test_a_silent_run_that_computes_is_never_ended() -> None:
     silence = Silence(0.0, least_s=60)
     assert not any(silence.look(at, grew=False, busy_s=at) for at in (61.0, 62.0, 9000.0))
-
-
-def test_a_run_may_be_as_silent_as_it_has_been_ten_times() -> None:
-    silence = Silence(0.0, least_s=60)
-    assert not silence.look(160, grew=True, busy_s=0), "how long it takes to start says nothing of how long it is silent at work"
-    assert not silence.look(210, grew=True, busy_s=0)
-    assert not silence.look(709, grew=False, busy_s=0) and silence.look(711, grew=False, busy_s=0)
 
 
 def test_work_before_says_nothing_of_a_run_that_stands_still_now() -> None:

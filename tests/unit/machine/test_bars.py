@@ -50,11 +50,6 @@ def test_lines_that_end_are_not_touched_however_long_and_whatever_their_bytes() 
     assert Redrawing().shown(said, columns=40) == said
 
 
-def test_a_line_that_has_wrapped_and_is_drawn_again_leaves_nothing_behind() -> None:
-    rows = seen("before\n", "loading " + "." * 100, "\rloaded", "\nafter\n", columns=40)
-    assert rows == ["before", "loaded", "after"]
-
-
 def test_a_long_name_gives_way_to_the_count_of_steps() -> None:
     line = "Training of a model with a very long name " + tqdm(7)
     assert fitted(line, 60) == "Training … 23%|█ | 7/30 [00:07<00:20, 10.2it/s, loss=0.512]"

@@ -61,8 +61,8 @@ def test_an_idle_card_is_budgeted_whole_less_the_drivers_reserve(total: int, nam
     assert (budget.kind, budget.index, budget.name) == ("cuda", 0, name)
     assert budget.total_bytes == budget.free_bytes == budget.budget_bytes == total - 256 * MIB
     assert budget.cap_bytes == int((total - 256 * MIB) * 0.9)
-    assert (budget.neighbours, budget.emulated, budget.notes, budget.driver) == ((), False, (), "600.00")
-    assert not taken(budget, nvml=nvml) and settle(budget, nvml=nvml) and used_bytes(on(nvml), (1,), nvml=nvml)[0] == 0
+    assert (budget.emulated, budget.notes, budget.driver) == (False, (), "600.00")
+    assert not taken(budget, nvml=nvml) and settle(budget, nvml=nvml) and used_bytes(on(nvml), (1,), nvml=nvml) == 0
     assert (nvml.opened, nvml.shut_down) == (1, 0), "without persistence mode each opening takes seconds"
 
 
@@ -97,18 +97,14 @@ def test_a_held_card_is_refused_with_process_pid_user_memory_and_cures() -> None
     (fault,) = refused(held_by_us())
     me = psutil.Process()
     assert fault.key == "device.share"
-    who = f"{me.name()} (pid {os.getpid()}, user {me.username()}, 20.0 GiB)"
+    who = f"{me.name()} of {me.username()} (pid {os.getpid()}, 20.0 GiB)"
     assert fault.found == f"20.0 GiB of the 79.8 GiB of cuda:0 (NVIDIA A100) are in use by {who}"
-    assert fault.cure == (
-        f"If they are leftovers, kill {os.getpid()}; otherwise wait, or set device.share=true to budget only the "
-        "59.8 GiB that are free now."
-    )
+    assert "device.share=true to budget only the 59.8 GiB" in fault.cure
 
 
 def test_sharing_budgets_what_is_free_and_says_so() -> None:
     budget = on(held_by_us(), share=True)
     assert budget.budget_bytes == budget.free_bytes == 60 * GIB - 256 * MIB
-    assert [neighbour.pid for neighbour in budget.neighbours] == [os.getpid()]
     assert budget.notes[0].startswith("the budget is the 59.8 GiB that others leave free of 79.8 GiB: ")
     assert "a neighbour that grows later takes memory that this budget counts on" in budget.notes[1]
 
@@ -117,10 +113,9 @@ def test_a_small_neighbour_is_tolerated_and_its_memory_is_not_budgeted() -> None
     card = FakeCard(used=600 * MIB, processes=[[(os.getpid(), 600 * MIB)]], graphics=[(os.getpid(), 600 * MIB)])
     budget = on(FakeNvml(card))
     assert budget.budget_bytes == 16 * GIB - 256 * MIB - 600 * MIB
-    assert [neighbour.used_bytes for neighbour in budget.neighbours] == [600 * MIB], "one in both of NVML's lists counts once"
     assert len(budget.notes) == 1
     assert budget.notes[0].startswith("the budget is the 15.2 GiB that others leave free of 15.8 GiB: ")
-    assert "600 MiB)" in budget.notes[0]
+    assert budget.notes[0].count("600 MiB)") == 1, "one in both of NVML's lists counts once"
 
 
 @pytest.mark.parametrize(("card", "release"), [
@@ -134,11 +129,11 @@ def test_a_desktop_is_budgeted_around(card: FakeCard, release: str, monkeypatch:
 
 
 def test_a_process_of_that_number_here_which_has_no_card_open_is_another_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a container the driver's numbers are the host's: ``kill 1`` was advised."""
+    """In a container the driver's numbers are the host's."""
     monkeypatch.undo()
     card = FakeCard(used=8 * GIB, processes=[[(os.getpid(), 4 * GIB), (1, 4 * GIB)]])
     (fault,) = refused(FakeNvml(card))
-    assert f"can't see (pid {os.getpid()} on the host, 4.0 GiB)" in fault.found and "kill" not in fault.cure
+    assert f"can't see (pid {os.getpid()} on the host, 4.0 GiB)" in fault.found
 
 
 def test_a_neighbour_that_comes_is_not_the_runs_own_use_where_the_driver_tells_who_holds_what() -> None:
@@ -146,14 +141,14 @@ def test_a_neighbour_that_comes_is_not_the_runs_own_use_where_the_driver_tells_w
     nvml = FakeNvml(card)
     budget = on(nvml)
     card.used, card.processes = 7 * GIB, [[(41, 2 * GIB), (42, GIB), (99, 4 * GIB)]]
-    assert used_bytes(budget, (41, 42), nvml=nvml) == (3 * GIB, True)
+    assert used_bytes(budget, (41, 42), nvml=nvml) == 3 * GIB
     card.processes = [[(41, None), (99, None)]]
-    assert used_bytes(budget, (41, 42), nvml=nvml) == (7 * GIB, False), "WSL and containers: what is in use since"
+    assert used_bytes(budget, (41, 42), nvml=nvml) == 7 * GIB, "WSL and containers: what is in use since"
 
 
 def test_a_driver_that_does_not_tell_a_process_memory_is_understood() -> None:
     (fault,) = refused(held_by_us(used=8 * GIB, listed=None))
-    assert f"(pid {os.getpid()}, user {psutil.Process().username()}, an amount the driver doesn't tell)" in fault.found
+    assert f"(pid {os.getpid()}, an amount the driver doesn't tell)" in fault.found
     assert "another container, the desktop or the driver (8.0 GiB that belong to no process shown here)" in fault.found
 
 
@@ -170,21 +165,17 @@ ASYNC, FRACTION = ({"PYTORCH_CUDA_ALLOC_CONF": value} for value in ("backend:cud
 
 @pytest.mark.parametrize(("nvml", "kind", "options", "said"), [
     (FakeNvml(FakeCard()), "cuda", {"memory_bytes": 20 * GIB},
-     "device.memory: 20.0 GiB is asked, but cuda:0 (NVIDIA GeForce RTX 4080 SUPER) has 15.8 GiB that programs can reach. Ask for 15GiB or"),
-    (FakeNvml(FakeCard()), "cuda", {"environ": ASYNC}, "chooses cudaMallocAsync, whose pool no cap holds"),
-    (FakeNvml(FakeCard()), "cuda", {"environ": FRACTION}, "sets what autofit itself sets"),
+     "device.memory: 20.0 GiB is asked, but cuda:0 (NVIDIA GeForce RTX 4080 SUPER) has 15.8 GiB that programs can reach. Ask for 15.8"),
+    (FakeNvml(FakeCard()), "cuda", {"environ": ASYNC}, "sets cudamallocasync, whose pool no cap holds"),
+    (FakeNvml(FakeCard()), "cuda", {"environ": FRACTION}, "which autofit itself sets"),
     (FakeNvml(*TWO), "cuda", {"index": 1, "environ": {"CUDA_VISIBLE_DEVICES": "0,7"}},
-     "device.index: 1 is asked, but 1 card can be seen (CUDA_VISIBLE_DEVICES=0,7). Use 0."),
-    (FakeNvml(*TWO), "cuda", {"index": 2}, "device.index: 2 is asked, but 2 cards can be seen. Use a number from 0 to 1."),
-    (FakeNvml(FakeCard(slices=[])), "cuda", {}, "none of the cards can be opened (1)"),
-    (FakeNvml(FakeCard(mode=2)), "cuda", {}, "is closed to all programs (compute mode Prohibited)"),
-    (FakeNvml(FakeCard(mode=3, used=MIB, processes=[[(GONE, MIB)]])), "cuda", {"share": True}, "is for one process at a time"),
-    (FakeNvml(FakeCard(used=5 * GIB, graphics=[(os.getpid(), 5 * GIB)])), "cuda", {}, "5.0 GiB). See nvidia-smi, in a container"),
-    (FakeNvml(FakeCard(locked=True)), "auto", {}, "none of the cards can be opened (1). Check nvidia-smi -L"),
+     "device.index: 1 is asked, but of cards 1 can be seen (CUDA_VISIBLE_DEVICES=0,7). Use a number from 0 to 0."),
+    (FakeNvml(FakeCard(slices=[])), "cuda", {}, "no card that can be opened (1 are there)"),
+    (FakeNvml(FakeCard(used=5 * GIB, graphics=[(os.getpid(), 5 * GIB)])), "cuda", {}, "5.0 GiB). End them if they are leftovers"),
+    (FakeNvml(FakeCard(locked=True)), "auto", {}, "no card that can be opened (1 are there). Check nvidia-smi -L"),
     (FakeNvml(FakeCard(used=8 * GIB, processes=[[(GONE, 8 * GIB)]])), "cuda", {},
      f"are in use by a process this container can't see (pid {GONE} on the host, 8.0 GiB)"),
     pytest.param(None, "cpu", {"memory_bytes": 2**60}, "of host memory is available", marks=linux),
-    pytest.param(None, "cpu", {"index": 1}, "device.index: 1 is asked on the cpu. A CPU has index 0 only", marks=linux),
 ])  # fmt: skip
 def test_what_can_not_be_had_is_refused_with_its_key_and_what_to_ask(nvml: FakeNvml | None, kind: str, options: Any, said: str) -> None:
     (fault,) = refused(nvml, kind, **options)
@@ -213,31 +204,18 @@ def test_device_index_counts_among_the_visible_cards(wish: str | None, index: in
     assert budget.notes == ()
 
 
-@pytest.mark.parametrize(("environ", "said", "name"), [
-    ({}, "{1}\n{0}\n", "second"), ({"CUDA_VISIBLE_DEVICES": "1"}, "{1}\n{0}\n", "first"), ({}, "no libcuda.so.1", "first"),
-    ({"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}, "{1}\n{0}\n", "first"),
+@pytest.mark.parametrize(("environ", "name"), [
+    ({}, "second"), ({"CUDA_VISIBLE_DEVICES": "0"}, "first"), ({"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}, "first"),
 ])  # fmt: skip
-def test_of_unlike_cards_that_is_taken_which_plain_cuda_would_take(
-    environ: dict[str, str], said: str, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    nvml_module._fastest_first.cache_clear()
-    monkeypatch.setattr(nvml_module.process, "output_of", lambda _: (0, said.format(*(one.uuid for one in TWO))))
-    assert on(FakeNvml(*TWO), environ=environ).name == name
-    nvml_module._fastest_first.cache_clear()
+def test_of_unlike_cards_the_largest_is_taken_where_nothing_is_said(environ: dict[str, str], name: str) -> None:
+    assert on(FakeNvml(TWO[0], replace(TWO[1], total=24 * GIB)), environ=environ).name == name
 
 
-@pytest.mark.parametrize(("said", "chosen", "told"), [
-    ({}, (1,), {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": "1"}),
-    ({"CUDA_VISIBLE_DEVICES": "1"}, (1,), {"CUDA_VISIBLE_DEVICES": "1"}),
-    ({"CUDA_VISIBLE_DEVICES": "0,1"}, (1,), {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": "1"}),
-    ({"CUDA_VISIBLE_DEVICES": "GPU-2,GPU-1"}, (1, 0), {"CUDA_VISIBLE_DEVICES": "GPU-2,GPU-1"}),
-    ({}, (1, 0), {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": "1,0"}),
-])  # fmt: skip
-def test_cards_are_told_as_the_person_has_or_by_numbers(
-    said: dict[str, str], chosen: tuple[int, ...], told: dict[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize(("chosen", "told"), [((1,), "1"), ((1, 0), "1,0")])
+def test_cards_are_told_by_numbers(chosen: tuple[int, ...], told: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", FakeNvml(FakeCard(locked=True, uuid="GPU-9"), *TWO))
-    assert nvml_module.told_to_cuda([TWO[number].uuid for number in chosen], said) == told
+    cards = nvml_module.told_to_cuda([TWO[number].uuid for number in chosen])
+    assert cards == {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": told}
 
 
 @pytest.mark.parametrize("name", ["NVIDIA A100 MIG 1g.10gb", ""])
@@ -275,13 +253,6 @@ def test_a_neighbour_who_comes_later_has_taken_the_card_and_a_desktops_drift_has
     assert taken(budget, nvml=nvml).startswith("13.8 GiB of cuda:0 (NVIDIA GeForce RTX 4080 SUPER) are free and the budget needs 15.8 GiB")
 
 
-def test_a_neighbour_beside_a_card_that_is_only_played_has_taken_nothing() -> None:
-    nvml = FakeNvml(FakeCard(total=80 * GIB))
-    budget = on(nvml, memory_bytes=16 * GIB)
-    nvml.cards[0].used = 40 * GIB
-    assert taken(budget, nvml=nvml) == ""
-
-
 def test_a_taken_card_is_waited_for_until_it_is_free_or_time_is_up(monkeypatch: pytest.MonkeyPatch) -> None:
     nvml = FakeNvml(FakeCard())
     budget = on(nvml)
@@ -290,15 +261,6 @@ def test_a_taken_card_is_waited_for_until_it_is_free_or_time_is_up(monkeypatch: 
     monkeypatch.setattr(devices, "WAITING_S", 0.0)
     monkeypatch.setattr(devices.time, "sleep", lambda _: setattr(nvml.cards[0], "used", 0))
     assert wait_for(budget, timeout_s=60, nvml=nvml) == ""
-
-
-def test_a_trial_that_waits_for_its_predecessors_memory_leaves_a_desktops_drift_alone() -> None:
-    nvml = FakeNvml(FakeCard())
-    budget = on(nvml)
-    nvml.cards[0].used = 300 * MIB
-    assert settle(budget, idle_free_bytes=budget.free_bytes - 300 * MIB, timeout_s=0.0, nvml=nvml)
-    nvml.cards[0].used = 900 * MIB
-    assert not settle(budget, idle_free_bytes=budget.free_bytes - 300 * MIB, timeout_s=0.0, nvml=nvml)
 
 
 @pytest.mark.parametrize(("freed", "settled", "waited"), [(0, False, 3), (100 * MIB, True, 9), (10 * MIB, False, 23)])
@@ -333,7 +295,6 @@ def test_a_driver_that_spills_gets_a_lower_cap(monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize(("wish", "found"), [
     ("7", "CUDA_VISIBLE_DEVICES=\"7\" begins with '7', which names no card of 2"),
     ("GPU-9", "CUDA_VISIBLE_DEVICES=\"GPU-9\" begins with 'GPU-9', which names no card of 2"),
-    ("MIG-1234", "CUDA_VISIBLE_DEVICES=\"MIG-1234\" begins with 'MIG-1234', which names no card of 2"),
 ])  # fmt: skip
 def test_visible_devices_that_name_no_card_are_refused(wish: str, found: str) -> None:
     for kind in ("cuda", "auto"):
@@ -345,36 +306,33 @@ def test_visible_devices_that_name_no_card_are_refused(wish: str, found: str) ->
 def test_hidden_cards_mean_the_cpu_for_auto_and_a_fault_for_cuda(wish: str) -> None:
     environ = {"CUDA_VISIBLE_DEVICES": wish}
     (fault,) = refused(FakeNvml(*TWO), environ=environ)
-    assert fault.found.startswith(f'cuda is asked, but CUDA_VISIBLE_DEVICES="{wish}" hides all 2 cards')
+    assert fault.found.startswith(f'cuda is asked, but CUDA_VISIBLE_DEVICES="{wish}" hides all cards (2)')
     assert fault.cure == "Unset CUDA_VISIBLE_DEVICES, or set it to 0; or run with device.kind=cpu."
     budget = on(FakeNvml(*TWO), "auto", environ=environ)
     assert budget.kind == "cpu"
-    assert budget.notes[0] == f'no GPU is used: CUDA_VISIBLE_DEVICES="{wish}" hides all 2 cards'
+    assert budget.notes[0] == f'no GPU is used: CUDA_VISIBLE_DEVICES="{wish}" hides all cards (2)'
 
 
 # ---- no card
 
-ABSENT = [
-    (pynvml.NVML_ERROR_LIBRARY_NOT_FOUND, "there is no NVIDIA driver (NVML Shared Library Not Found)"),
-    (pynvml.NVML_ERROR_DRIVER_NOT_LOADED, "there is no NVIDIA driver (Driver Not Loaded)"),
-]
-
 
 @pytest.mark.usefixtures("no_card_files")
-@pytest.mark.parametrize(("error", "found"), ABSENT)
-def test_a_missing_driver_means_the_cpu_for_auto_and_a_fault_for_cuda(error: int, found: str) -> None:
+@pytest.mark.parametrize(("error", "found"), [
+    (pynvml.NVML_ERROR_LIBRARY_NOT_FOUND, "there is no NVIDIA driver (NVML Shared Library Not Found)"),
+    (pynvml.NVML_ERROR_DRIVER_NOT_LOADED, "there is no NVIDIA driver (Driver Not Loaded)"),
+    (None, "the NVIDIA driver has no card that can be opened (0 are there)"),
+])  # fmt: skip
+def test_no_card_means_the_cpu_for_auto_and_a_fault_for_cuda(error: int | None, found: str) -> None:
     (fault,) = refused(FakeNvml(error=error))
     assert (fault.key, fault.found) == ("device.kind", f"cuda is asked, but {found}")
-    assert fault.cure.endswith("or run on the CPU with device.kind=cpu.")
+    assert "device.kind=cpu" in fault.cure
     budget = on(FakeNvml(error=error), "auto")
     assert budget.kind == "cpu" and budget.notes[0] == f"no GPU is used: {found}"
 
 
 @pytest.mark.parametrize(("error", "here", "said"), [
     (pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH, "", "RM has detected an NVML/RM version mismatch."),
-    (pynvml.NVML_ERROR_UNKNOWN, "", "Unknown Error"),
     (pynvml.NVML_ERROR_LIBRARY_NOT_FOUND, "/dev/nvidia0", "NVML Shared Library Not Found"),
-    (pynvml.NVML_ERROR_LIBRARY_NOT_FOUND, "/usr/lib/wsl/lib/libcuda.so.1", "NVML Shared Library Not Found"),
 ])  # fmt: skip
 def test_a_card_whose_driver_can_not_be_asked_is_a_fault_for_auto_too(
     error: int, here: str, said: str, monkeypatch: pytest.MonkeyPatch
@@ -383,12 +341,6 @@ def test_a_card_whose_driver_can_not_be_asked_is_a_fault_for_auto_too(
     for kind in ("cuda", "auto"):
         (fault,) = refused(FakeNvml(error=error), kind)
         assert fault.found == f"{kind} is asked, but the NVIDIA driver doesn't answer ({said})" and "--gpus all" in fault.cure
-
-
-def test_a_driver_without_a_card_says_no_device() -> None:
-    (fault,) = refused(FakeNvml())
-    assert fault.found.startswith("cuda is asked, but the NVIDIA driver works but there is no card (no device)")
-    assert on(FakeNvml(), "auto").kind == "cpu"
 
 
 @pytest.mark.usefixtures("no_card_files")
@@ -405,7 +357,7 @@ def test_a_missing_nvml_package_is_named(monkeypatch: pytest.MonkeyPatch) -> Non
 @linux
 def test_a_cpu_budget_is_most_of_what_is_available() -> None:
     budget = find("cpu")
-    assert (budget.kind, budget.index, budget.neighbours, budget.emulated) == ("cpu", 0, (), False)
+    assert (budget.kind, budget.index, budget.emulated) == ("cpu", 0, False)
     assert 0 < budget.budget_bytes == int(budget.free_bytes * 0.8) < budget.total_bytes
     assert budget.total_bytes <= psutil.virtual_memory().total
     assert budget.cap_bytes == int(budget.budget_bytes * 0.75)
@@ -465,50 +417,27 @@ def test_a_version_1_group_counts_and_its_no_limit_does_not(tmp_path: Path) -> N
     assert host.cgroup_memory(tmp_path, own) is None
 
 
-def test_no_control_groups_mean_no_limit(tmp_path: Path) -> None:
-    assert host.cgroup_memory(tmp_path, tmp_path / "missing") is None
-
-
 # ---- sizes and space
 
 
-@pytest.mark.parametrize(("text", "size"), [
-    ("16GiB", 16 * GIB), ("16 GB", 16 * 10**9), (" 800MiB ", 800 * MIB), ("1.5gib", 3 * GIB // 2), ("2TB", 2 * 10**12), ("1024", 1024),
-    ("7 B", 7), (12345, 12345),
-])  # fmt: skip
+@pytest.mark.parametrize(("text", "size"), [("16 GB", 16 * 10**9), (" 800MiB ", 800 * MIB), ("1.5gib", 3 * GIB // 2), ("1024", 1024)])
 def test_sizes_are_read_with_their_units(text: str | int, size: int) -> None:
     assert parse_size(text) == size
 
 
 @pytest.mark.parametrize(("text", "reason"), [
-    ("16G", "'16G': 'G' can mean two things; write 16GiB (2**10 based) or 16GB (10**3)"),
-    ("16Gio", "'16Gio': unit 'Gio' is unknown; write GiB or MiB"),
-    ("16 potatoes", "'16 potatoes': unit 'potatoes' is unknown; write GiB or MiB"),
-    ("much", "'much' is not a size; write it as 16GiB or 800MiB"), ("-1GiB", "'-1GiB' is not a size; write it as 16GiB or 800MiB"),
-    ("0GiB", "'0GiB' is not above zero"), ("1.5", "'1.5' is a fraction of a byte; write it as 16GiB or 800MiB"),
-    (True, "True is not a size; write it as 16GiB or 800MiB"), (0, "0 is not above zero"),
+    ("16G", "unit 'G' is unknown"), ("16 potatoes", "unit 'potatoes' is unknown"), ("-1GiB", "is not a size"),
+    ("0GiB", "is not above zero"), (True, "is not a size"),
 ])  # fmt: skip
 def test_what_is_no_size_is_refused_with_the_reason(text: str | int, reason: str) -> None:
-    with pytest.raises(ValueError) as caught:
+    with pytest.raises(ValueError, match=reason):
         parse_size(text)
-    assert str(caught.value) == reason
 
 
-@pytest.mark.parametrize(("size", "text"), [
-    (int(15.9 * GIB), "15.9 GiB"), (GIB, "1.0 GiB"), (GIB - 1, "1.0 GiB"), (620 * MIB, "620 MiB"), (MIB, "1 MiB"), (12 * 1024, "12 KiB"),
-    (5, "5 B"), (0, "0 B"),
-])  # fmt: skip
-def test_sizes_are_written_for_people(size: int, text: str) -> None:
-    assert format_size(size) == text
-
-
-@pytest.mark.parametrize(
-    ("value", "digits", "said"),
-    [(20000, 4, "20000"), (20000.0, 4, "20000"), (1234567.8, 4, "1234568"), (0.5, 4, "0.5"), (2.25, 4, "2.25"), (1 / 3, 3, "0.333"),
-     (1234.5, 3, "1234"), (12.34, 3, "12.3"), (3.0, 3, "3")],
-)  # fmt: skip
-def test_a_number_has_no_exponent(value: float, digits: int, said: str) -> None:
-    assert format_number(value, digits=digits) == said
+def test_sizes_and_numbers_are_written_for_people() -> None:
+    sizes = (int(15.9 * GIB), GIB - 1, 620 * MIB, 12 * 1024, 5)
+    assert [format_size(size) for size in sizes] == ["15.9 GiB", "1.0 GiB", "620 MiB", "12 KiB", "5 B"]
+    assert [format_number(value, digits=3) for value in (20000.0, 1234567.8, 1 / 3, 12.34)] == ["20000", "1234568", "0.333", "12.3"]
 
 
 # ---- what stays free, and how memory is allocated
@@ -527,10 +456,6 @@ def test_no_less_stays_free_than_two_processes_differ_by(budget: int, part: floa
     assert devices.cap_of(budget * MIB, part) == cap * MIB
     assert devices.words(budget * MIB, part, kind="cpu") == words
     assert devices.budget_for(cap * MIB, part) == budget * MIB
-
-
-def test_a_cards_headroom_is_a_part_of_it() -> None:
-    assert devices.budget_for(90 * MIB, 0.1, kind="cuda") == 100 * MIB and devices.words(100 * MIB, 0.1, kind="cuda") == "10%"
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Advice on what to install, by packages' own names; what a recipe's ``prepare`` says."""
+"""What a recipe's ``prepare`` says."""
 
 from __future__ import annotations
 
@@ -9,12 +9,6 @@ from pathlib import Path
 import pytest
 
 from autofit_launcher.cli import main
-from tests.helpers.places import ROOT
-
-
-def test_no_recipe_advises_an_extra() -> None:
-    """On PyPI a stranger's project has the name."""
-    assert not [path for path in (ROOT / "recipes").rglob("*.yaml") if "autofit[" in path.read_text(encoding="utf-8")]
 
 
 def recipe(folder: Path, prepare: str) -> None:

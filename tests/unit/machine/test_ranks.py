@@ -53,8 +53,8 @@ def test_the_smallest_decides() -> None:
 
 
 @pytest.mark.parametrize(("cards", "said"), [
-    (5, "device.cards: 5 cards are asked, but 4 can be seen"), ((0, 4), "device.cards: 4 names no card: 4 can be seen"),
-    (("GPU-",), "device.cards: GPU- names no card"), ((1, 1), "device.cards: 1,1 names a card twice"),
+    (5, "device.cards: 5 is asked, but of cards 4 can be seen"), ((0, 4), "0,4 is asked, but"), (("GPU-",), "GPU- is asked, but"),
+    ((1, 1), "device.cards: 1,1 names a card twice"),
 ])  # fmt: skip
 def test_cards_that_are_not_there_are_refused(cards: Cards, said: str) -> None:
     assert said in refused(cards)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -102,8 +101,6 @@ def test_what_the_card_computes_is_what_the_cpu_computes() -> None:
     ("gpu", "taken"),
     [
         ("t4", ["efficient", "math", "efficient", "math"]),
-        ("a10g", ["flash", "flash", "efficient", "efficient"]),
-        ("a100_40gb", ["flash", "flash", "efficient", "flash"]),
         ("rtx_5090", ["flash", "flash", "efficient", "efficient"]),
     ],
 )
@@ -181,36 +178,20 @@ def test_a_cpu_build_of_pytorch_is_refused_in_words(tmp_path: Path, monkeypatch:
         libraries.built()
 
 
-def test_a_machine_without_a_compiler_is_told_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(shutil, "which", lambda name: None)
-    monkeypatch.setattr(libraries, "torch_of", lambda python: Torch(folder=tmp_path, version="2.15.0", cuda="13.2"))
-    with pytest.raises(BadInput, match="gcc is not installed"):
-        libraries.built()
-
-
 @pytest.mark.parametrize("name", catalogue.known())
-def test_a_card_of_the_catalogue_can_be_read(name: str) -> None:
+def test_a_card_of_the_catalogue_can_be_read_and_every_figure_has_a_source_beside_it(name: str) -> None:
     (card,) = catalogue.named([name])
     assert card.name == name and 4 * GIB < card.usable_bytes < 200 * GIB
-
-
-@pytest.mark.parametrize("name", catalogue.known())
-def test_every_figure_has_a_source_beside_it(name: str) -> None:
     lines = (catalogue.folder() / f"{name}.yaml").read_text(encoding="utf-8").splitlines()
     figures = [line for line in lines if not line.startswith(("#", "title", "capability"))]
     assert len(figures) == 2 and all(len(line.partition("#")[2]) > 20 for line in figures)
 
 
-@pytest.mark.parametrize(
-    ("name", "near"),
-    [("rtx4080s", "rtx_4080s"), ("RTX_3090_Ti", "rtx_3090"), ("a100_80", "a100_80gb"), ("4090", "rtx_4090")],
-)
-def test_an_unknown_card_is_told_what_is_near(name: str, near: str) -> None:
+def test_an_unknown_card_is_told_what_is_near() -> None:
     with pytest.raises(BadInput) as refused:
-        catalogue.named([name, "t4"])
+        catalogue.named(["rtx4080s", "t4"])
     (fault,) = refused.value.faults
-    assert name in fault.found and near in fault.cure.partition("There is:")[0]
+    assert "rtx4080s" in fault.found and "rtx_4080s" in fault.cure.partition("There is:")[0]
 
 
 def test_a_file_of_the_catalogue_that_cannot_be_read_is_named(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,17 +16,8 @@ from autofit_launcher.machine.devices import VARIABLES, allocator_environment
 from autofit_launcher.trainers.suite import cpu_budget
 from tests.helpers.command_line import answer, autofit
 from tests.helpers.pretended import needs_a_pretended_card, played
-from tests.trainers.ultralytics.conftest import loaded
 
 pytestmark = needs_a_pretended_card
-ASKED_EARLY = "import json, torch; print(json.dumps([str(torch.cuda.get_device_properties(i).uuid) for i in range(2)]))"
-OLDER = """
-import os
-import torch
-from ultralytics import YOLO
-os.environ["CUDA_VISIBLE_DEVICES"] = "0"  # as select_device("0") does before Ultralytics 8.4.100
-print(torch.cuda.get_device_properties(0).uuid)
-"""
 SCRIPT = """
 import argparse, os
 import torch
@@ -51,19 +41,6 @@ for epoch in range(4):
 def two() -> Iterator[dict[str, str]]:
     with played(count=2) as environment:
         yield environment
-
-
-@pytest.fixture(scope="module")
-def uuids(two: dict[str, str]) -> list[str]:
-    done = subprocess.run([sys.executable, "-c", ASKED_EARLY], env=two, capture_output=True, text=True, timeout=120, check=True)
-    found: list[str] = json.loads(done.stdout)
-    return found
-
-
-def test_an_older_ultralytics_trains_on_the_card_that_was_chosen(two: dict[str, str], uuids: list[str], tmp_path: Path) -> None:
-    told = {**two, **loaded(tmp_path, {}), "CUDA_VISIBLE_DEVICES": f"GPU-{uuids[1]}"}
-    done = subprocess.run([sys.executable, "-c", OLDER], env=told, capture_output=True, text=True, timeout=200, check=False)
-    assert done.stdout.split()[-1:] == [uuids[1]], done.stderr
 
 
 @pytest.mark.parametrize(("card", "refused"), [("0", True), ("1", False)])

@@ -50,17 +50,6 @@ def test_ranks_exchange_what_they_should_and_train_as_one_process_does(two: dict
 
 
 @needs_a_pretended_card
-def test_cards_are_had_while_others_ranks_meet() -> None:
-    meeting = SHARED / "autofit-pretended-ranks-of-others"
-    meeting.touch()
-    try:
-        with played():
-            assert meeting.exists(), "it is another's"
-    finally:
-        meeting.unlink()
-
-
-@needs_a_pretended_card
 def test_a_rank_that_runs_out_of_memory_names_its_card_and_ends_the_others(two: dict[str, str]) -> None:
     ended = launched({**two, "FILLS": "1"}, ranks=2)
     assert ended.returncode != 0

@@ -47,8 +47,6 @@ _DONTNEED = 4
 """madvise's MADV_DONTNEED: private memory of no file reads as zeros afterwards (madvise(2))."""
 _unknown: set[int] = set()
 """Addresses at which storages begin that came of something left out."""
-not_computed: dict[str, int] = {}
-"""Operators that the CPU could not compute -> how often; their results are zeros."""
 
 
 def on_card(thing: Any) -> bool:
@@ -287,8 +285,7 @@ def _computed(func: Any, args: Any, kwargs: Any, out: Any, made: list[torch.Tens
     try:
         there = _by_cpu(func, name, _all_for_cpu(args), _all_for_cpu(kwargs))
     except (RuntimeError, NotImplementedError, TypeError, IndexError, ValueError):
-        not_computed[name] = not_computed.get(name, 0) + 1
-        for one in made:
+        for one in made:  # nor can the CPU
             same_bytes(one).zero_()
         return out
     found, new = tree_flatten(there)[0], {id(one) for one in made}

@@ -70,13 +70,7 @@ class ScriptAdapter(Adapter):
     name: ClassVar[str] = "script"
     general: ClassVar[bool] = True
     starts_ranks: ClassVar[bool] = True
-    words: ClassVar[TrainerWords] = TrainerWords(
-        deviations={"accumulate: from here on not": ANOTHER_TRAINING},
-        cures={
-            "pinned": "Trainer pins unless dataloader_pin_memory=False",
-            "disk": "Trainer keeps the last two alone with save_total_limit=2",
-        },
-    )
+    words: ClassVar[TrainerWords] = TrainerWords(deviations={"accumulate: from here on not": ANOTHER_TRAINING})
     wheels: ClassVar[Mapping[str, WheelSpec]] = {
         "micro_batch": WheelSpec(type=int, help="Samples per device per forward and backward pass."),
         "segment": WheelSpec(

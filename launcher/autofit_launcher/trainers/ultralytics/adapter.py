@@ -55,12 +55,8 @@ WORDS = TrainerWords(
         r"TaskAlignedAssigner": "assigns labels image by image, many times slower",
         r"AMP: .*checks failed": "trains in fp32, not in the mixed precision of its trial",
     },
-    cures={
-        "pinned": "Ultralytics pins unless PIN_MEMORY=false",
-        "disk": "Ultralytics keeps the best and the last alone with save_period=-1",
-    },
 )
-"""Ultralytics' messages (engine/trainer.py, utils/tal.py, utils/checks.py of 8.4.190), and cures in its words."""
+"""Ultralytics' messages (engine/trainer.py, utils/tal.py, utils/checks.py of 8.4.190)."""
 
 
 class UltralyticsAdapter(Adapter):
