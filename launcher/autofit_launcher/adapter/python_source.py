@@ -4,21 +4,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
-
-ENCODING = "utf-8-sig"
-"""Encoding of sources. Editors of Windows put a mark in front, which Python passes over in a file, and not in a text."""
-
-
-def parsed(path: Path) -> tuple[str, ast.Module | None]:
-    """The text, and its tree, which is for reading only. Nothing and None where it can't be read, or is no Python."""
-    try:
-        source = path.read_text(encoding=ENCODING, errors="replace")
-    except OSError:
-        return "", None
-    tree = _tree(source)
-    return (source, tree) if tree is not None else ("", None)
 
 
 @lru_cache(maxsize=256)
@@ -29,9 +17,12 @@ def _tree(source: str) -> ast.Module | None:
         return None
 
 
-def place(file: Path, line: int) -> str:
-    """A line of a file in words: ``train.py line 37``."""
-    return f"{file.name} line {line}"
+def parsed(path: Path) -> tuple[str, ast.Module | None]:
+    """The text, and its tree, which is for reading only. Nothing and None where it can't be read, or is no Python."""
+    source = ""
+    with suppress(OSError):
+        source = path.read_text(encoding="utf-8-sig", errors="replace")  # editors of Windows put a mark in front
+    return (source, tree) if source and (tree := _tree(source)) is not None else ("", None)
 
 
 def files_of(path: Path) -> Sequence[Path]:

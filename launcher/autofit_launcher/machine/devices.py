@@ -159,8 +159,8 @@ def free_now(budget: Budget, *, nvml: Any = None) -> int | None:
     return nvml_module.asked(lambda api: card_memory.free_bytes(api, budget.uuid), nvml) if budget.kind == "cuda" else None
 
 
-def used_bytes(budget: Budget, pids: Iterable[int], *, nvml: Any = None) -> int:
-    """Bytes that these processes hold of the budget's card now, of several cards of the one with most.
+def used_bytes(budget: Budget, pids: Iterable[int], *, nvml: Any = None) -> tuple[int, bool]:
+    """Bytes that these processes hold of the budget's card now, of several cards of the one with most, and whether the driver told them.
 
     Where the driver doesn't tell of processes (WSL, containers), or they hold nothing: what is in use beyond what was when the budget was
     made; neighbours who come and go count then.
@@ -168,9 +168,9 @@ def used_bytes(budget: Budget, pids: Iterable[int], *, nvml: Any = None) -> int:
     if budget.ranks:
         return max(used_bytes(one, pids, nvml=nvml) for one in budget.ranks)
     if (own := nvml_module.asked(lambda api: card_memory.own_bytes(api, budget.uuid, *pids), nvml)) is not None:
-        return own
+        return own, True
     free = free_now(budget, nvml=nvml)
-    return 0 if free is None else max(0, budget.free_bytes - free)
+    return 0 if free is None else max(0, budget.free_bytes - free), False
 
 
 def taken(budget: Budget, *, nvml: Any = None) -> str:

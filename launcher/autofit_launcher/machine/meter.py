@@ -52,7 +52,7 @@ class Usage(Looks):
         0 where nothing could be seen."""
         self.now_bytes = 0
         """Bytes that the run uses now."""
-        self._lately_bytes = 0
+        self._lately_bytes, self._told = 0, False
 
     def lately(self) -> int:
         """The peak since the last call."""
@@ -68,7 +68,10 @@ class Usage(Looks):
         return total
 
     def _look_at_card(self) -> None:
-        self._saw(devices.used_bytes(self._budget, (self._pid, *procfs.descendants(self._pid))))
+        size, told = devices.used_bytes(self._budget, (self._pid, *procfs.descendants(self._pid)))
+        if told and not self._told:  # what was in use before is no use of the run's
+            self._told, self.peak_bytes, self._lately_bytes = True, 0, 0
+        self._saw(size if told or not self._told else 0)
 
     def _look_at_processes(self) -> None:
         sizes = {pid: max(0, procfs.data_bytes_now(pid) - base) for pid, base in self._bases.items()}

@@ -18,12 +18,11 @@ def traceback(*frames: str, error: str = OOM) -> str:
 
 
 @pytest.mark.parametrize(("frames", "phase"), [
-    (("<module>", "main", "train", "_do_train", "forward"), "train"),
     (("<module>", "main", "train", "_do_train", "forward", "loss", "predict", "_predict_once", "forward"), "train"),
     (("train", "_do_train", "validate", "__call__", "forward"), "validate"),
     (("train", "_do_train", "final_eval", "__call__", "forward"), "validate"),
     (("train", "_inner_training_loop", "_maybe_log_save_evaluate", "evaluate", "evaluation_loop", "prediction_step"), "validate"),
-    (("train_and_eval", "train_step", "forward"), "train"), (("run", "_save_checkpoint"), "save"),
+    (("train_and_eval", "train_step", "forward"), "train"),
     (("train", "_maybe_log_save_evaluate", "_save_checkpoint", "save_model", "save_pretrained", "to_json_file"), "save"),
     (("train", "_maybe_log_save_evaluate", "_nested_gather"), "train"), (("validate", "plot_predictions", "save"), "validate"),
     (("train", "save_for_backward"), "train"),

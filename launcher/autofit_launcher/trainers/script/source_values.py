@@ -15,7 +15,6 @@ from typing import Any
 
 from autofit_launcher.adapter import wheel_names
 from autofit_launcher.adapter.python_source import files_of, parsed
-from autofit_launcher.adapter.python_source import place as written
 from autofit_launcher.adapter.recognised import Belief
 from autofit_launcher.errors import PLACE, BadInput, Fault, did_you_mean
 from autofit_launcher.trainers.script.candidates import is_count
@@ -47,7 +46,7 @@ class Place:
         return _LAST.sub("", self.name) if _LAST.search(self.name) else ""
 
     def __str__(self) -> str:
-        return f"{written(self.file, self.line)}: {self.name} = {self.value}"
+        return f"{self.file.name} line {self.line}: {self.name} = {self.value}"
 
 
 def of_files(files: Iterable[Path]) -> list[Place]:
