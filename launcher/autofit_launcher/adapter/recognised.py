@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -96,10 +97,6 @@ def typed(word: str) -> Any:
 
     As Ultralytics' cfg/__init__.py (smart_value) and Hydra read theirs.
     """
-    lowered = word.lower()
-    if lowered in ("none", "true", "false"):
-        return {"none": None, "true": True, "false": False}[lowered]
-    try:
-        return ast.literal_eval(word)
-    except (ValueError, SyntaxError):
-        return word
+    with suppress(ValueError, SyntaxError):
+        return ast.literal_eval({"none": "None", "true": "True", "false": "False"}.get(word.lower(), word))
+    return word

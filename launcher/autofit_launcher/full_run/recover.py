@@ -90,7 +90,8 @@ def _after_failure(history: History, last: AttemptRecord, failed: Sequence[Attem
         case Ended.STALLED:
             return _stop(history, "it stalled again") if before else _to(history, history.rung, "it stalled: once more")
         case Ended.DIVERGED:
-            return _diverged(history)
+            left = "" if history.checkpoints else f", and no checkpoint from before it is left{_saved(history, ': ')}"
+            return _stop(history, f"the loss is not finite{left}")
         case Ended.CARD_FAILED:
             if history.checkpoints[:1] in ((), (last.checkpoint,)):
                 return _stop(history, "the card failed, and nothing was saved since; its driver's word (dmesg, Xid) tells more")
@@ -98,11 +99,6 @@ def _after_failure(history: History, last: AttemptRecord, failed: Sequence[Attem
         case Ended.UNWRITABLE:
             return _stop(history, "its files can't be written; free space there, or make it writable, then `autofit resume`")
     return _stop(history, "it crashed, and not for want of memory: starting it again would crash it again")
-
-
-def _diverged(history: History) -> MoveRecord:
-    left = "" if history.checkpoints else f", and no checkpoint from before it is left{_saved(history, ': ')}"
-    return _stop(history, f"the loss is not finite{left}")
 
 
 def _lighter(history: History, last: AttemptRecord) -> MoveRecord:
