@@ -63,7 +63,7 @@ def binary_for(folder: Path, capability: int) -> int:
 def built(python: str = sys.executable) -> Path:
     """The folder of the libraries for the PyTorch of a Python; made at its first use, in some seconds.
 
-    Raises BadInput where there is none or a CPU build, where it can't be compiled, or where CUDA's headers aren't installed beside it.
+    Raises BadInput where there is none or a CPU build, or where it can't be compiled.
     """
     torch = torch_of(python)
     if torch is None:
@@ -136,10 +136,7 @@ def _soname(torch: Torch, library: Library) -> str:
     if library.name[-1].isdigit():
         return library.name
     told = _run(["readelf", "-d", str(torch.folder / "lib" / "libtorch_cuda.so")])
-    found = re.search(rf"\[({re.escape(library.name)}[.\d]*)\]", told)
-    if found is None:
-        raise refusal(f"torch {torch.version} doesn't link {library.name}", "Use a pip wheel of torch for Linux.", where="")
-    return found[1]
+    return next(iter(re.findall(rf"\[({re.escape(library.name)}[.\d]*)\]", told)), library.name)
 
 
 def _asked(torch: Torch) -> Iterator[tuple[str, str]]:
@@ -158,23 +155,15 @@ def _undefined(file: Path) -> Iterator[tuple[str, str]]:
 
 def _headers(torch: Torch) -> list[Path]:
     """CUDA's headers, which come with PyTorch's own wheels: of its own CUDA first, then Triton's copy (crt/ isn't in all of the others)."""
-    site = torch.folder.parent
-    major = torch.cuda.partition(".")[0]
-    there = [site / "nvidia" / f"cu{major}" / "include", site / "nvidia" / "cuda_runtime" / "include"]
-    found = [place for place in there if (place / "cuda.h").exists() and (place / "cuda_runtime_api.h").exists()]
-    triton = site / "triton" / "backends" / "nvidia" / "include"
-    found += [triton] if (triton / "cuda_runtime_api.h").exists() else []
-    cudnn = site / "nvidia" / "cudnn" / "include"
-    if not found or not (cudnn / "cudnn.h").exists():
-        cure = "Install torch by pip with its NVIDIA packages (nvidia-cuda-runtime, nvidia-cudnn): their headers are needed."
-        raise refusal(f"no CUDA headers beside torch {torch.version} ({site})", cure, where="")
-    return [*found, cudnn]
+    nvidia, triton = torch.folder.parent / "nvidia", torch.folder.parent / "triton"
+    own = nvidia / f"cu{torch.cuda.partition('.')[0]}" / "include", nvidia / "cuda_runtime" / "include"
+    return [place for place in (*own, triton / "backends" / "nvidia" / "include", nvidia / "cudnn" / "include") if place.is_dir()]
 
 
 def _run(argv: Sequence[str]) -> str:
     """Runs a command of the build, and returns what it prints. Raises BadInput with its words where it fails."""
     status, said = process.output_of(argv)
     if status:
-        cure = "Install the compiler's tools (Debian and Ubuntu: apt install gcc binutils); else this is autofit's fault: please tell us."
+        cure = "It needs gcc and binutils (Debian and Ubuntu: apt install them), and torch from pip with its NVIDIA packages (headers)."
         raise refusal(f"a card could not be built: {argv[0]}: {said.strip()[-1000:]}", cure, where="")
     return said
