@@ -16,9 +16,7 @@ WIDE = 200
 _PIECES = re.compile(r"(\r*\n|\r|\x1b\[[0-9;?]*[A-Za-z])")
 _ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _BAR = re.compile(r"(?<=%\|)[^|]+(?=\|)|[━─╸╺]{4,}|[█▉▊▋▌▍▎▏#]{4,} *|(?<=\[)[=>.#-]{4,}(?=\])")
-_COUNT = re.compile(r"\d/\d")
 _LEAST_BAR = 4
-_SKIPPED = "…"
 
 
 class Redrawing:
@@ -49,16 +47,13 @@ class Redrawing:
 
 
 def fitted(line: str, columns: int) -> str:
-    """The line shortened to ``columns``: first the bar, then blanks, then words after the first; at last its end is cut.
-
-    The count of steps, with speed and time left, stays longest.
-    """
+    """The line shortened to ``columns``: first the bar, then blanks; at last its end is cut."""
     line = line.rstrip()
-    for shorter in (_shorter_bar, lambda line, columns: re.sub(" +", " ", line.lstrip()), _fewer_words):
+    for shorter in (_shorter_bar, lambda line, columns: re.sub(" +", " ", line.lstrip())):
         if _cells(line) <= columns:
             return line
         line = shorter(line, columns)
-    return line if _cells(line) <= columns else _ESCAPE.sub("", line)[: columns - 1] + _SKIPPED
+    return line if _cells(line) <= columns else _ESCAPE.sub("", line)[: columns - 1] + "…"
 
 
 def _shorter_bar(line: str, columns: int) -> str:
@@ -68,17 +63,6 @@ def _shorter_bar(line: str, columns: int) -> str:
         return line
     length = max(min(_LEAST_BAR, len(bar[0])), len(bar[0]) - (_cells(line) - columns))
     return line[: bar.start()] + "".join(bar[0][at * len(bar[0]) // length] for at in range(length)) + line[bar.end() :]
-
-
-def _fewer_words(line: str, columns: int) -> str:
-    """Words between the first and the count of steps go."""
-    words = line.split(" ")
-    count = next((at for at in range(len(words) - 1, 0, -1) if _COUNT.search(words[at])), len(words) - 1)
-    for after in range(2, count + 1):
-        line = " ".join([words[0], _SKIPPED, *words[after:]])
-        if _cells(line) <= columns:
-            break
-    return line
 
 
 def _cells(line: str) -> int:

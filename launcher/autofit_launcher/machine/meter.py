@@ -8,7 +8,6 @@ CUDA: what the driver says that the run's processes hold; where it doesn't tell,
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import time
@@ -26,9 +25,7 @@ PERIOD_S = 0.02
 """Seconds between two looks at the data segments. A run has hundreds of steps, each with its peak: one that lasts some milliseconds is not
 missed for long. Waking up costs some 40 microseconds, a look at one process 30."""
 JOIN_PERIOD_S = 0.5
-"""Seconds between two looks for processes that have told their base."""
-DRIVER_PERIOD_S = 0.5
-"""Seconds between two looks at the driver."""
+"""Seconds between two looks for processes that have told their base, and at the driver."""
 
 
 class Usage(Looks):
@@ -40,7 +37,7 @@ class Usage(Looks):
         """
         self._pid, self._budget, self._processes, self._base_bytes = pid, budget, processes, base_bytes
         if budget.kind == "cuda":
-            super().__init__("autofit-usage", self._look_at_card, every_s=DRIVER_PERIOD_S)
+            super().__init__("autofit-usage", self._look_at_card, every_s=JOIN_PERIOD_S)
         else:
             look, search = self._look_at_processes, self._search_for_more
             super().__init__("autofit-usage", look, every_s=PERIOD_S, search=search, search_every_s=JOIN_PERIOD_S)
@@ -63,7 +60,7 @@ class Usage(Looks):
         """Resident memory of the run's process and its descendants; shared pages count in each."""
         total = 0
         for pid in (self._pid, *procfs.descendants(self._pid)):
-            with contextlib.suppress(OSError, IndexError):
+            with suppress(OSError, IndexError):
                 total += procfs.resident_bytes(pid)
         return total
 
@@ -87,7 +84,7 @@ class Usage(Looks):
         """Adds processes that have written their base since the last look; the run's own process if none has."""
         bases = {}
         for told in self._processes.glob("*.json") if self._processes.is_dir() else ():
-            with contextlib.suppress(OSError, ValueError, KeyError):
+            with suppress(OSError, ValueError, KeyError):
                 bases[int(told.stem)] = int(json.loads(told.read_text(encoding="utf-8"))["base_bytes"])
         if not bases and not self._budget.emulated:
             bases[self._pid] = self._base_bytes
@@ -151,7 +148,7 @@ class HostMeter(Looks):
         others = set(procfs.descendants(os.getpid())) - {self._pid, *procfs.descendants(self._pid)}  # a run that was begun ahead: it ends
         there = max(free, host.memory()[1]) + private + shared + sum(map(_private, others))
         use.memory_bytes, use.shared_mapped = max(use.memory_bytes, private + shared), max(use.shared_mapped, shared)
-        use.memory_there = there if use.memory_there is None else min(there, use.memory_there)
+        use.memory_there = min(there, use.memory_there or there)
         if use.shared_before is not None:
             use.shared_taken = max(use.shared_taken, use.shared_before - (host.shared_memory_free() or 0))
         now = time.monotonic()
