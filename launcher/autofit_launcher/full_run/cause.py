@@ -129,13 +129,10 @@ def _got_over(words: str) -> str:
 
 
 def _of_crash(end: RunEnd) -> str:
-    """Evidence for a crash: the trainer's last line if it is an error's; otherwise the exit status first, as that line may only be
-    progress.
-    """
-    started = _STARTER.search(_chains(end.words)[-1]) is not None
-    said = from_error(last_chain(end.words))[0][:400] if started else _last_line(end.words)
-    if said and _TRACEBACK in end.words:
-        return said
+    """Evidence for a crash: the trainer's error; otherwise the exit status first, as its last line may only be progress."""
+    said = _last_line(end.words)
+    if _TRACEBACK in end.words:
+        return from_error(last_chain(end.words))[0][:400] or said
     number = _signal_of(end)
     how = number.name if number is not None else f"exit status {end.returncode}"
     return f"{how}, without a traceback; its last line: {said}" if said else f"{how}, without a word"

@@ -38,7 +38,7 @@ class Card:
     """Memory that programs can reach, without the driver's own reserve; a part of what the host has free where they share it."""
     free_bytes: int
     holders: str = ""
-    """Who uses it, in words."""
+    """Programs that use it, in words."""
     drawn_bytes: int = 0
     """Memory of the driver's graphics processes."""
 

@@ -9,6 +9,12 @@ from pathlib import Path
 import pytest
 
 from autofit_launcher.cli import main
+from tests.helpers.places import ROOT
+
+
+def test_no_recipe_advises_an_extra() -> None:
+    """On PyPI a stranger's project has the name."""
+    assert not [path for path in (ROOT / "recipes").rglob("*.yaml") if "autofit[" in path.read_text(encoding="utf-8")]
 
 
 def recipe(folder: Path, prepare: str) -> None:
