@@ -216,6 +216,19 @@ def test_a_second_signal_ends_a_child_at_once(tmp_path: Path) -> None:
     assert time.monotonic() - began < 600 and stopped.value.exit_code == 75 and heard == ["SIGTERM"]
 
 
+def test_a_launcher_that_ends_well_leaves_nothing_for_python_to_warn_of(tmp_path: Path) -> None:
+    code = """
+        import sys
+        from pathlib import Path
+        from autofit_launcher.machine import process
+        here = Path(sys.argv[1])
+        process.wait(process.start([sys.executable, "-c", ""], env={}, stdout=here / "out", stderr=here / "err"))
+    """
+    argv = (sys.executable, "-W", "always", "-c", textwrap.dedent(code), str(tmp_path))
+    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=120, check=True)
+    assert done.stderr == ""
+
+
 def test_a_pause_does_not_count() -> None:
     awake = process.AwakeTime(100.0)
     assert (awake.look(100.5), awake.look(101.0)) == (0.5, 1.0)
