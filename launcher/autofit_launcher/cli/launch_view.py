@@ -37,13 +37,13 @@ class Display(Screen):
 
     def planned(self, job: Job) -> None:
         recipe, budget, rungs = job.recipe, job.budget, len(job.ladder.rungs)
-        room = devices.words(budget.budget_bytes, budget.headroom, kind=budget.kind)
         self._line(recipe.name, recipe.summary)
         self._line("asked", str(job.ladder.asked))
         if job.adapter.python:
             self._line("python", job.adapter.python)
         self._line("device", str(budget))
-        self._line("fits", f"what needs {format_size(budget.cap_bytes)} at most: {room} of the budget stay free")
+        free = format_size(budget.budget_bytes - budget.cap_bytes)
+        self._line("fits", f"what needs {format_size(budget.cap_bytes)} at most: {free} of the budget stay free")
         self._line("ladder", f"{rungs} rung{'s' if rungs > 1 else ''}; {_batch_of(job)}")
         self._line("record", str(job.folder.path))
         for note in (*job.budget.notes, *job.adapter.notes()):

@@ -337,13 +337,6 @@ def budget_for(cap_bytes: int, headroom: float, *, kind: str = "cpu") -> int:
     return max(budget, cap_bytes + LEAST_BYTES) if headroom and kind == "cpu" else budget
 
 
-def words(budget_bytes: int, headroom: float, *, kind: str) -> str:
-    """The headroom for people: ``25%``, or ``64 MiB`` if that is more."""
-    if kind == "cpu" and headroom and budget_bytes * headroom < LEAST_BYTES:
-        return format_size(LEAST_BYTES)
-    return f"{headroom:.0%}"
-
-
 VARIABLE = "PYTORCH_CUDA_ALLOC_CONF"
 """Every supported torch reads it, and 2.15 reads nothing else where it is set; PYTORCH_ALLOC_CONF is read since 2.9 only."""
 VARIABLES = (VARIABLE, "PYTORCH_ALLOC_CONF")
