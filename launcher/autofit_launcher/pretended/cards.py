@@ -21,7 +21,6 @@ SHARED = Path("/dev/shm")
 _NAMED = "autofit-pretended-"
 MARK = " (pretended)"
 """Behind every card's name, so that no record, kept fit or figure passes for one of a real card."""
-INSIDE = Path(__file__).with_name("inside")
 RESERVED_MIB = 479
 """Memory of a card that a driver keeps for itself: nvidia-smi's 81559 MiB less the 81080 that a program finds on an H100."""
 SMALL_BYTES = 4_000_000
@@ -63,7 +62,7 @@ class Cards:
             **copies,
             "LD_PRELOAD": _first(" ".join(map(str, libraries.preloaded(built))), environ.get("LD_PRELOAD"), " "),
             "LD_LIBRARY_PATH": _first(str(built), environ.get("LD_LIBRARY_PATH"), ":"),
-            "PYTHONPATH": _first(str(INSIDE), environ.get("PYTHONPATH"), ":"),
+            "PYTHONPATH": _first(str(built / "inside"), environ.get("PYTHONPATH"), ":"),
         }
 
 

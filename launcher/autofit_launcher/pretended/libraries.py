@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -20,6 +21,9 @@ from autofit_launcher.machine import process
 from autofit_launcher.machine.packages import Torch, torch_of
 
 NATIVE = Path(__file__).with_name("native")
+_OURS = Path(__file__).parents[1] / "inside"
+INSIDE = (_OURS / "shim" / "sitecustomize.py", _OURS / "after_import.py", *sorted(Path(__file__).with_name("inside").glob("*.py")))
+"""Files that are copied into the folder ``inside`` of what is built, for a program's process."""
 COMPILER = "gcc"
 _ASKING = ("libtorch_cuda", "libtorch_python", "libtorch_cuda_linalg", "libtorch_nvshmem", "libc10_cuda")
 """PyTorch's libraries that call CUDA's."""
@@ -79,6 +83,9 @@ def built(python: str = sys.executable) -> Path:
         there = Path(place) / "libraries"
         there.mkdir()
         _build(torch, there)
+        (there / "inside").mkdir()
+        for file in INSIDE:
+            shutil.copy(file, there / "inside")
         (there / _KEPT_BINARIES).write_text(_run([python, "-c", _BINARIES]), encoding="utf-8")
         try:
             os.replace(there, folder)
@@ -96,7 +103,7 @@ def preloaded(folder: Path) -> list[Path]:
 
 def _sources_hash() -> str:
     digest = hashlib.sha256(Path(__file__).read_bytes())
-    for file in sorted(NATIVE.glob("*.[ch]")):
+    for file in (*sorted(NATIVE.glob("*.[ch]")), *INSIDE):
         digest.update(file.read_bytes())
     return digest.hexdigest()[:12]
 
