@@ -20,7 +20,6 @@ import yaml
 
 from autofit_launcher.adapter.commands import Command
 from autofit_launcher.cli import logs, main, suggestions
-from autofit_launcher.cli.say import Terminal
 from autofit_launcher.common import activity, procfs
 from autofit_launcher.common.words import masked, visible
 from autofit_launcher.config.recipe import Provenance, as_yaml, checked
@@ -519,17 +518,6 @@ def test_prune_keeps_whatever_a_run_wrote(name: str) -> None:
     (run / "run").mkdir(exist_ok=True)
     (run / "run" / name).symlink_to("/nowhere") if name == "link" else (run / "run" / name).write_text("x")
     assert main.run(["runs", "--prune", "--yes"]) == 0 and run.is_dir()
-
-
-def test_prune_looks_again_once_it_was_answered(monkeypatch: pytest.MonkeyPatch) -> None:
-    run = ended(ROOT, "failed")
-
-    def answered(terminal: Terminal, question: str) -> str:
-        (run / "weights").touch()  # by a run that was gone on with while nobody answered
-        return "y\n"
-
-    monkeypatch.setattr(Terminal, "asked", answered)
-    assert main.run(["runs", "--prune"]) == 1 and run.is_dir()
 
 
 def test_prune_removes_what_is_known_to_be_worthless() -> None:

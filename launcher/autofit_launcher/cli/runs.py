@@ -56,7 +56,7 @@ _WORTHLESS = re.compile(
 
 
 def _pruned(call: Call, runs: Sequence[Run], root: Path) -> Answer:
-    """Lists what would go, asks, and removes it. Raises BadInput where it can't ask and wasn't told.
+    """Lists what would go, and with ``--yes`` removes it.
 
     A run that has written anything but logs and figures stays unless ``--checkpoints`` is said; one that is at work, or may be, always.
     """
@@ -66,12 +66,11 @@ def _pruned(call: Call, runs: Sequence[Run], root: Path) -> Answer:
     say(*(f"{path}  {format_size(size)}" for path, size in go.items()))
     say(f"kept, with checkpoints, or whatever else it has written (--checkpoints removes those, too): {len(over) - len(go)}")
     say(f"left alone, at work, or linked to, or of which nobody here can say that it is over: {len(runs) - len(over)}")
-    agreed = bool(go) and _agreed(call, f"remove {len(go)} of {len(runs)}, {format_size(sum(go.values()))}? [y/N] ")
-    removed = [path for path in go if agreed and _removed(call, path)]
+    removed = [path for path in go if "--yes" in call.flags and _removed(call, path)]
     freed = sum(go[path] for path in removed)
-    say(f"removed: {len(removed)}, {format_size(freed)}")
+    say(f"removed: {len(removed)}, {format_size(freed)}{'' if removed or not go else '; --yes removes what is listed'}")
     record = {"removed": list(map(str, removed)), "bytes": freed, "kept": len(over) - len(go)}
-    return Answer(status=ExitCode.BAD_INPUT if agreed and len(removed) < len(go) else ExitCode.DONE, record=record)
+    return Answer(status=ExitCode.BAD_INPUT if "--yes" in call.flags and len(removed) < len(go) else ExitCode.DONE, record=record)
 
 
 def _is_over(run: Run) -> bool:
@@ -91,21 +90,10 @@ def _is_kept(call: Call, run: Run) -> bool:
     return "--checkpoints" not in call.flags and (told or not all(map(_WORTHLESS.fullmatch, files)))
 
 
-def _agreed(call: Call, question: str) -> bool:
-    """Raises BadInput where nobody can be asked."""
-    if "--yes" in call.flags:
-        return True
-    if (answer := call.terminal.asked(question)) is None:
-        raise refusal("there is no terminal to ask on", "--yes removes without asking.")
-    return answer.strip().lower() in ("y", "yes")
-
-
 def _removed(call: Call, path: Path) -> bool:
     """Removes a run's folder and tells whether it is gone. Meanwhile this process holds it, so that nobody resumes it."""
     try:
         with owner.owning(path):
-            if _is_kept(call, run_in(path)):
-                raise refusal("it has written something since", "Say autofit runs --prune again.")
             shutil.rmtree(path)
     except (BadInput, OSError) as kept:
         call.terminal.complain(f"{path} was not removed: {kept}")

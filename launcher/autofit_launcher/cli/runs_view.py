@@ -36,20 +36,17 @@ def runs(console: Console, runs: Sequence[Run]) -> None:
     table(console, rows, left=("run", "state", "rung", "progress"))
 
 
-def peaks(console: Console, runs: Sequence[Run]) -> list[dict[str, Any]]:
+def peaks(console: Console, found: Sequence[Run]) -> list[dict[str, Any]]:
     """Shows each full run's peak beside its trial's, and returns them: only a run that was seen has any."""
-    pairs, rows = list[dict[str, Any]](), list[dict[str, str | Text]]()
-    for run in runs:
-        told = run.memory.model_dump(include={"trial_peak_bytes", "run_peak_bytes", "cap_bytes", "budget_bytes"})
-        if told["run_peak_bytes"] and told["trial_peak_bytes"]:
-            of = {"run": run.name, "recipe": run.recipe, "state": run.state, "rung_index": run.rung_index, "device": run.device}
-            pairs.append(of | told)
-            sizes = {page.spaced(name.removesuffix("_bytes")): page.size(size) for name, size in told.items()}
-            ratio = f"{told['run_peak_bytes'] / told['trial_peak_bytes']:.1%}"
-            rows.append({"run": run.name, "state": run.state, "rung": str(run.rung_index), **sizes, "run / trial": ratio})
-    table(console, rows, left=("run", "state"))
-    if not rows:
-        say(console, "no full run here has ended with its memory seen")
+    seen = [run for run in found if run.memory.run_peak_bytes and run.memory.trial_peak_bytes]
+    runs(console, seen)
+    of_memory = {"trial_peak_bytes", "run_peak_bytes", "cap_bytes", "budget_bytes"}
+    pairs = []
+    for run in seen:
+        of = {"run": run.name, "recipe": run.recipe, "state": run.state, "rung_index": run.rung_index, "device": run.device}
+        pairs.append(of | run.memory.model_dump(include=of_memory))
+        ratio = run.memory.run_peak_bytes / run.memory.trial_peak_bytes
+        say(console, f"{run.name}: {ratio:.1%} of its trial's {page.size(run.memory.trial_peak_bytes)}, cap {page.size(run.cap_bytes)}")
     return pairs
 
 

@@ -222,13 +222,6 @@ class Terminal:
         else:
             say(self._console(stderr=stream is sys.stderr), line)
 
-    def asked(self, question: str) -> str | None:
-        """Asks the person at the terminal and returns the answer; None where nobody is there to be asked."""
-        if sys.stdin is None or not sys.stdin.isatty() or not sys.stderr.isatty():
-            return None
-        print(question, end="", file=sys.stderr, flush=True)
-        return sys.stdin.readline()
-
     def faults(self, faults: Iterable[Fault]) -> None:
         """Prints what is wrong with the input, one fault a paragraph."""
         for fault in faults:

@@ -23,9 +23,9 @@ _RUN = {
 }
 _RUNS = {
     "--peaks": "each full run's peak beside its trial's",
-    "--prune": "remove runs that are over: lists them and asks; what has saved anything stays",
-    "--checkpoints": "(--prune) those with checkpoints, too",
-    "--yes": "(--prune) without asking",
+    "--prune": "list what of runs that are over is worth nothing; what has saved anything stays",
+    "--checkpoints": "(--prune) with checkpoints, too",
+    "--yes": "(--prune) and remove it",
 }
 _LOGS = {
     "-f": "show what comes, too, until the run ends",

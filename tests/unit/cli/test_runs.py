@@ -1,4 +1,4 @@
-"""autofit runs (--prune asks, and keeps checkpoints), watch and stop: from a run's folder alone, whoever runs it."""
+"""autofit runs (--prune keeps checkpoints), watch and stop: from a run's folder alone, whoever runs it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ import pytest
 
 from autofit_launcher.cli import main, runs_view
 from autofit_launcher.cli import runs as verbs
-from autofit_launcher.cli.say import Terminal
 from autofit_launcher.errors import BadInput, Interrupted
 from autofit_launcher.history import owner, runs
 from autofit_launcher.history.run_folder import RunFolder
@@ -138,7 +137,7 @@ def test_peaks_pairs_what_the_trial_and_the_run_used(tmp_path: Path, capsys: pyt
     ended(tmp_path, "failed")
     assert main.run(["runs", "--peaks", str(tmp_path)]) == 0
     out = capsys.readouterr().out
-    assert "102.5%" in out and "400 MiB" in out and "810 MiB" in out
+    assert "102.5% of its trial's 400 MiB" in out and "810 MiB" in out
     assert main.run(["runs", "--peaks", "--json", str(tmp_path)]) == 0
     (pair,) = told(capsys)["peaks"]
     assert pair["run"] == path.name and pair["run_peak_bytes"] == 410 * MIB and pair["rung_index"] == 1
@@ -243,28 +242,21 @@ def test_resume_without_a_name_takes_the_newest_run_and_says_which(tmp_path: Pat
 RUNS = Path("runs/autofit")
 
 
-def answers(monkeypatch: pytest.MonkeyPatch, answer: str | None) -> None:
-    monkeypatch.setattr(Terminal, "asked", lambda self, question: answer)
-
-
 def with_weights(path: Path) -> Path:
     (path / "run" / "weights").mkdir(parents=True)
     (path / "run" / "weights" / "best.pt").write_bytes(b"x" * 1000)
     return path
 
 
-def test_only_what_holds_no_checkpoint_goes_and_only_when_it_is_agreed_to(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_only_what_holds_no_checkpoint_goes_and_only_with_a_word(capsys: pytest.CaptureFixture[str]) -> None:
     old, trained = ended(RUNS, "failed"), with_weights(ended(RUNS, "done"))
-    answers(monkeypatch, "n\n")
     assert main.run(["runs", "--prune"]) == 0
     out = capsys.readouterr().out
-    assert str(old) in out and str(trained) not in out and "removes those, too): 1" in out and "removed: 0" in out and old.is_dir()
-    answers(monkeypatch, "y\n")
-    assert main.run(["runs", "--prune"]) == 0
-    assert not old.exists() and trained.is_dir()
-    assert main.run(["runs", "--prune", "--checkpoints"]) == 0
+    assert str(old) in out and str(trained) not in out and "removes those, too): 1" in out and "--yes removes" in out and old.is_dir()
+    assert main.run(["runs", "--prune", "--yes", "--json"]) == 0
+    said = told(capsys)
+    assert said["removed"] == [str(old)] and said["bytes"] > 0 and not old.exists() and trained.is_dir()
+    assert main.run(["runs", "--prune", "--checkpoints", "--yes"]) == 0
     assert not trained.exists()
 
 
@@ -296,12 +288,3 @@ def test_a_run_that_several_links_lead_to_is_one_run(link: str, capsys: pytest.C
     assert len(json.loads(capsys.readouterr().out)["runs"]) == 1
     assert main.run(["runs", root, "--prune", "--yes"]) == 0
     assert "removed: 1" in capsys.readouterr().out and not path.exists()
-
-
-def test_without_a_terminal_it_must_be_told(capsys: pytest.CaptureFixture[str]) -> None:
-    path = ended(RUNS, "failed")
-    assert main.run(["runs", "--prune"]) == 1
-    assert "there is no terminal to ask on. --yes removes without asking." in capsys.readouterr().err and path.is_dir()
-    assert main.run(["runs", "--prune", "--yes", "--json"]) == 0
-    said = json.loads(capsys.readouterr().out)
-    assert said["removed"] == [str(path)] and said["bytes"] > 0 and not path.exists()
