@@ -1,4 +1,4 @@
-"""The verbs on what launches have left: runs, watch, stop; fits."""
+"""The verbs on what launches have left: runs, watch, stop; fits; and how runs are shown, from their folders alone."""
 
 from __future__ import annotations
 
@@ -6,18 +6,26 @@ import re
 import shutil
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
-from autofit_launcher.cli import runs_view, submit
+from rich.console import Console
+from rich.text import Text
+
+from autofit_launcher.cli import submit
 from autofit_launcher.cli.call import Answer, Call
+from autofit_launcher.cli.say import say, table
 from autofit_launcher.common.activity import doing
-from autofit_launcher.common.sizes import format_size
+from autofit_launcher.common.sizes import format_duration, format_number, format_size
 from autofit_launcher.errors import BadInput, ExitCode, Interrupted, refusal
 from autofit_launcher.history import kept_fits, owner
+from autofit_launcher.history.kept_fits import KeptFit, KnownFits, RunFailure, day
 from autofit_launcher.history.owner import NAME, Owner
-from autofit_launcher.history.runs import ROOT, Reader, Run, below, find, how_to_go_on, newest, run_in
+from autofit_launcher.history.runs import QUEUED, ROOT, Reader, Run, below, find, how_to_go_on, newest, run_in
+from autofit_launcher.ladder import rungs
 from autofit_launcher.machine import process
+from autofit_launcher.page import page
 from autofit_launcher.paths import typed
 
 LOOK_S = 1.0
@@ -28,6 +36,12 @@ SILENT_S = 600.0
 """Seconds without a word after which another machine's run is not watched any more: it may have been killed."""
 STOP_S = 600.0
 """Seconds to wait for a run that was asked to stop: it may be writing a large checkpoint."""
+_COLOURS = {
+    "running": "cyan", "trying": "cyan", "done": "green", "fitted": "green", "interrupted": "yellow", "elsewhere": "yellow",
+    "unknown": "yellow", "card_taken": "yellow", "submitted": "yellow", "pending": "yellow", "starting": "cyan",
+}  # fmt: skip
+QUIET_S = 60.0
+"""A run at work that has written nothing for longer is told to be silent."""
 
 
 def runs(call: Call) -> Answer:
@@ -40,11 +54,11 @@ def runs(call: Call) -> Answer:
     if not found:
         call.terminal.say(f"no run in {root}")
     elif "--peaks" in call.flags:
-        return Answer(status=ExitCode.DONE, record={"peaks": runs_view.peaks(call.terminal.console, found)})
+        return Answer(status=ExitCode.DONE, record={"peaks": _peaks(call.terminal.console, found)})
     elif "--prune" in call.flags:
         return _pruned(call, found, root)
     else:
-        runs_view.runs(call.terminal.console, found)
+        _listed(call.terminal.console, found)
     return Answer(status=ExitCode.DONE, record={"runs": [run.as_record() for run in found]})
 
 
@@ -60,15 +74,15 @@ def _pruned(call: Call, runs: Sequence[Run], root: Path) -> Answer:
 
     A run that has written anything but logs and figures stays unless ``--checkpoints`` is said; one that is at work, or may be, always.
     """
-    say = call.terminal.say
+    tell = call.terminal.say
     over = [run for run in runs if _is_over(run) and run.folder.path.is_relative_to(root.resolve())]  # none that is only linked to
     go = {run.folder.path: _size(run) for run in over if not _is_kept(call, run)}
-    say(*(f"{path}  {format_size(size)}" for path, size in go.items()))
-    say(f"kept, with checkpoints, or whatever else it has written (--checkpoints removes those, too): {len(over) - len(go)}")
-    say(f"left alone, at work, or linked to, or of which nobody here can say that it is over: {len(runs) - len(over)}")
+    tell(*(f"{path}  {format_size(size)}" for path, size in go.items()))
+    tell(f"kept, with checkpoints, or whatever else it has written (--checkpoints removes those, too): {len(over) - len(go)}")
+    tell(f"left alone, at work, or linked to, or of which nobody here can say that it is over: {len(runs) - len(over)}")
     removed = [path for path in go if "--yes" in call.flags and _removed(call, path)]
     freed = sum(go[path] for path in removed)
-    say(f"removed: {len(removed)}, {format_size(freed)}{'' if removed or not go else '; --yes removes what is listed'}")
+    tell(f"removed: {len(removed)}, {format_size(freed)}{'' if removed or not go else '; --yes removes what is listed'}")
     record = {"removed": list(map(str, removed)), "bytes": freed, "kept": len(over) - len(go)}
     return Answer(status=ExitCode.BAD_INPUT if "--yes" in call.flags and len(removed) < len(go) else ExitCode.DONE, record=record)
 
@@ -113,7 +127,7 @@ def watch(call: Call) -> Answer:
             about = (run.state, run.rung_index, run.tried, run.attempt)
             if about != known or time.monotonic() - at >= NEWS_S:
                 known, at = about, time.monotonic()
-                call.terminal.say(runs_view.line(run))
+                call.terminal.say(line(run))
             time.sleep(LOOK_S)
             run = reader.now()
     except (KeyboardInterrupt, Interrupted) as stopped:
@@ -130,7 +144,7 @@ def _worth_watching(run: Run) -> bool:
 
 def _ended(call: Call, run: Run, *, status: ExitCode) -> Answer:
     """Says how it ended, and what can be done about that."""
-    runs_view.ended(call.terminal.console, run)
+    _end(call.terminal.console, run)
     if run.submission is not None and run.record is None:
         call.terminal.say(f"  {submit.never_begun(run)}")
     elif run.state == "elsewhere":
@@ -199,7 +213,7 @@ def fits(call: Call) -> Answer:
     known = kept_fits.everything()
     kept = sorted(((one, one.fit) for one in known if one.fit is not None), key=lambda pair: pair[1].made, reverse=True)
     failures = sorted(((one, failure) for one in known for failure in one.failures), key=lambda pair: pair[1].at, reverse=True)
-    runs_view.fits(call.terminal.console, kept, failures)
+    _fits(call.terminal.console, kept, failures)
     call.terminal.say(f"{len(kept) or 'no fit is'} kept in {kept_fits.folder()}")
     listed = [
         {"id": one.id, "training": one.training, "rung": fit.chosen.rung, "peak_bytes": fit.chosen.peak_bytes, "trials": len(fit.trials),
@@ -208,3 +222,101 @@ def fits(call: Call) -> Answer:
     ]  # fmt: skip
     disproved = [{"training": one.training, **failure.model_dump()} for one, failure in failures]
     return Answer(status=ExitCode.DONE, record={"fits": listed, "disproved": disproved})
+
+
+def _listed(console: Console, found: Sequence[Run]) -> None:
+    """Shows one line for each run."""
+    rows: list[dict[str, str | Text]] = []
+    for run in found:
+        beside = run.owner.host if run.state == "elsewhere" else _job(run) if run.state in QUEUED else ""
+        state = Text(page.spaced(run.state) + (f" ({beside})" if beside else ""), style=_colour(run))
+        rows.append({"run": Text(run.name, style="bold"), "state": state, "rung": _rung(run), "progress": _progress(run)})
+        age = format_duration(time.time() - run.began) if run.began else "-"
+        rows[-1] |= {"peak": page.size(run.peak_bytes), "budget": page.size(run.budget_bytes), "age": age}
+    table(console, rows, left=("run", "state", "rung", "progress"))
+
+
+def _peaks(console: Console, found: Sequence[Run]) -> list[dict[str, Any]]:
+    """Shows each full run's peak beside its trial's, and returns them: only a run that was seen has any."""
+    seen = [run for run in found if run.memory.run_peak_bytes and run.memory.trial_peak_bytes]
+    _listed(console, seen)
+    of_memory = {"trial_peak_bytes", "run_peak_bytes", "cap_bytes", "budget_bytes"}
+    pairs = []
+    for run in seen:
+        of = {"run": run.name, "recipe": run.recipe, "state": run.state, "rung_index": run.rung_index, "device": run.device}
+        pairs.append(of | run.memory.model_dump(include=of_memory))
+        ratio = run.memory.run_peak_bytes / run.memory.trial_peak_bytes
+        say(console, f"{run.name}: {ratio:.1%} of its trial's {page.size(run.memory.trial_peak_bytes)}, cap {page.size(run.cap_bytes)}")
+    return pairs
+
+
+def _fits(console: Console, kept: Sequence[tuple[KnownFits, KeptFit]], failures: Sequence[tuple[KnownFits, RunFailure]]) -> None:
+    """Shows fits that stand for the trials of a launch, and those that a run has shown to be wrong."""
+    rows = [
+        {"fit": known.id, "of": known.training, "rung": f"{fit.rung_index}: {rungs.words(fit.chosen.rung)}",
+         "device": known.depends_on.get("device", ""), "peak": format_size(fit.chosen.peak_bytes), "holds at caps": fit.caps,
+         "made": day(fit.made)}
+        for known, fit in kept
+    ]  # fmt: skip
+    table(console, rows, left=("fit", "of", "rung", "device"))
+    for known, wrong in failures:
+        words = f"disproved on {day(wrong.at)}: {known.training}, rung {wrong.rung_index}, in {wrong.run_dir}: {wrong.why}"
+        say(console, words, style="yellow")
+
+
+def _end(console: Console, run: Run) -> None:
+    """Shows in a few lines how the run ended."""
+    progress = f"  {_progress(run)}" if run.lines or run.state == "done" else ""
+    say(console, Text.assemble(f"{run.name}: ", (page.spaced(run.state), _colour(run)), progress))
+    if run.peak_bytes and run.budget_bytes:
+        beside = f", its trial {format_size(run.trial_peak_bytes)}" if run.memory.run_peak_bytes and run.trial_peak_bytes else ""
+        say(console, f"  peak {format_size(run.peak_bytes)} of {format_size(run.budget_bytes)}{beside}")
+    say(console, f"  {run.folder.path}")
+
+
+def line(run: Run) -> str:
+    """A run at work in one line: everything that is known of it."""
+    return "  ".join([page.spaced(run.state), *(said for said in _told(run) if said)])
+
+
+def _told(run: Run) -> Iterator[str]:
+    told, left = run.last, run.seconds_left
+    yield f"SLURM {_job(run)}" if run.submission is not None else ""
+    yield f"waiting: the card is taken: {run.waits_for}" if run.waits_for else ""
+    if run.state == "running":
+        yield f"rung {_rung(run)}" + (f"  (attempt {run.attempt})" if run.attempt > 1 else "")
+        yield _progress(run)
+        yield f"loss {told['loss']}" if "loss" in told else ""
+        if told.get("used_bytes") or run.peak_bytes:
+            yield f"memory {page.size(told.get('used_bytes'))} of {page.size(run.budget_bytes)} (peak {page.size(run.peak_bytes)})"
+        yield f"about {format_duration(left)} left" if left is not None else ""
+        yield run.remark
+    elif run.state not in QUEUED:
+        yield f"trial {run.tried + 1}: rung {_rung(run)}  {run.phase}" if run.phase else "between two trials" if run.tried else ""
+    silent = time.time() - run.last_sign if run.last_sign else 0.0
+    yield f"nothing written for {format_duration(silent)}" if silent > QUIET_S else ""
+
+
+def _job(run: Run) -> str:
+    """The SLURM job that it was handed to, and why that waits."""
+    waits = f": {run.seen.reason}" if run.seen is not None and run.seen.waits and run.seen.reason else ""
+    return f"job {run.submission.job}{waits}" if run.submission is not None else ""
+
+
+def _colour(run: Run) -> str:
+    return _COLOURS.get(run.state, "red")
+
+
+def _rung(run: Run) -> str:
+    return f"{run.rung_index}: {rungs.words(run.rung)}" if run.rung_index is not None else "-"
+
+
+def _progress(run: Run) -> str:
+    told = run.last
+    parts = [
+        f"{one} {format_number(told[one])}" + (f"/{format_number(told[of])}" if told.get(of) else "")
+        for one, of in (("epoch", "epochs"), ("step", "steps"))
+        if told.get(one) is not None
+    ]
+    done = 1.0 if run.state == "done" else told.get("done")
+    return "  ".join([*parts, *([f"{done:.0%}"] if done is not None else [])]) or "-"

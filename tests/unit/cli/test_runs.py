@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from autofit_launcher.cli import main, runs_view
+from autofit_launcher.cli import main
 from autofit_launcher.cli import runs as verbs
 from autofit_launcher.errors import BadInput, Interrupted
 from autofit_launcher.history import owner, runs
@@ -65,9 +65,9 @@ def test_what_is_waited_for_and_what_a_run_does_otherwise_is_told_while_it_is_so
     with running(tmp_path) as (path, _):
         folder = RunFolder(path)
         tell(folder, status="running", attempts=[{"remarks": ["halves its own batch"]}])
-        assert "the run halves its own batch" in runs_view.line(runs.run_in(path))
+        assert "the run halves its own batch" in verbs.line(runs.run_in(path))
         tell(folder, status="running", waits_for="python (pid 7)")
-        assert "waiting: the card is taken: python (pid 7)" in runs_view.line(runs.run_in(path))
+        assert "waiting: the card is taken: python (pid 7)" in verbs.line(runs.run_in(path))
 
 
 def test_states_of_runs_that_are_over(tmp_path: Path) -> None:
