@@ -125,17 +125,13 @@ def on_cpu(understood: Understood, *, overrides: Sequence[str]) -> Understood:
     return replace(understood, device={}) if any(_SAYS_CPU.fullmatch(word) for word in overrides) else understood
 
 
-MOST_LETTERS = 60
-"""Letters of a run's name: a file system takes 255 bytes, and people read and type it."""
-
-
 def name_of(understood: Understood) -> str:
-    """A name for the run folder: the script's, else the program's."""
+    """A name for the run folder: the script's, else the program's; of 60 letters at most, since people read and type it."""
     words = understood.words
     script = script_among(words)
     module = next((word for before, word in itertools.pairwise(words) if before == "-m"), None)
     stem = Path(script).stem if script is not None else (module or Path(words[0]).name).replace(".", "_")
-    return re.sub(r"[^\w.-]+", "_", stem if stem != "__main__" else os.path.basename(os.getcwd()))[:MOST_LETTERS]
+    return re.sub(r"[^\w.-]+", "_", stem if stem != "__main__" else os.path.basename(os.getcwd()))[:60]
 
 
 def recipe(understood: Understood, *, name: str) -> str:

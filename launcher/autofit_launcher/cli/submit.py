@@ -35,24 +35,22 @@ def is_wanted(draft: Draft) -> bool:
     return draft.recipe is not None and draft.recipe.launch.kind == "slurm"
 
 
-def draft(draft: Draft, terminal: Terminal, *, fit_only: bool = False) -> Answer:
-    """Hands in a new launch, in a folder of its own; there is none if SLURM doesn't take its job."""
+def hand_in(draft: Draft, terminal: Terminal, *, fit_only: bool, folder: Path | None = None) -> Answer:
+    """Hands in a new launch, in a folder of its own, of which there is none if SLURM doesn't take its job; or a new job for the launch in
+    ``folder``, which was interrupted or has failed."""
     from autofit_launcher.engine import prepare
 
-    prepare.refuse_a_rung(draft)
-    folder = prepare.enter(draft, *_faults(draft)).path
-    try:
-        return _handed_in(folder, draft, terminal, fit_only=fit_only)
-    except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
-
-
-def again(folder: Path, draft: Draft, terminal: Terminal, *, fit_only: bool) -> Answer:
-    """Hands in a launch that was interrupted or has failed, as a new job in the same folder."""
-    if faults := _faults(draft):
+    faults = _faults(draft)
+    if folder is not None and faults:
         raise BadInput(draft.provenance.placed(faults))
-    return _handed_in(folder, draft, terminal, fit_only=fit_only)
+    prepare.refuse_a_rung(draft)
+    place = folder or prepare.enter(draft, *faults).path
+    try:
+        return _handed_in(place, draft, terminal, fit_only=fit_only)
+    except BaseException:
+        if folder is None:
+            shutil.rmtree(place, ignore_errors=True)
+        raise
 
 
 def _faults(draft: Draft) -> list[Fault]:

@@ -83,7 +83,7 @@ def resume(call: Call) -> Answer:
 def _begun(call: Call, folder: Path, draft: Draft, handed: Submission) -> Answer:
     """Begins a launch that was handed to SLURM and that nobody has begun yet: here, which is in its job, or in a new job."""
     if submit.is_wanted(draft):
-        return submit.again(folder, draft, call.terminal, fit_only=handed.fit_only)
+        return submit.hand_in(draft, call.terminal, fit_only=handed.fit_only, folder=folder)
     os.chdir(handed.cwd)
     return launch(draft, call.terminal, fit_only=handed.fit_only, folder=RunFolder(folder))
 
@@ -112,7 +112,7 @@ def launch(draft: Draft, terminal: Terminal, *, fit_only: bool = False, folder: 
     """Makes trials, then the full run at the rung that fits, or the command for it. ``folder``: of a launch that was handed to the SLURM
     job that this process runs in."""
     if submit.is_wanted(draft):
-        return submit.draft(draft, terminal, fit_only=fit_only)
+        return submit.hand_in(draft, terminal, fit_only=fit_only)
     if folder is None and not fit_only and (begun := submit.begun_before(draft)) is not None:
         terminal.say(f"an earlier start of this SLURM job began it: {begun}")
         return go_on(prepare.resumable(begun), terminal)
@@ -138,7 +138,7 @@ def go_on(begun: Resumable, terminal: Terminal) -> Answer:
         terminal.say(f"{begun.folder.path} has come to its end already; nothing was changed")
         return Answer(status=ExitCode.DONE, record=begun.record.written())
     if submit.is_wanted(begun.draft):
-        return submit.again(begun.folder.path, begun.draft, terminal, fit_only=bool(begun.record.fit_only))
+        return submit.hand_in(begun.draft, terminal, fit_only=bool(begun.record.fit_only), folder=begun.folder.path)
     display = Display(terminal.console)
     with report.at_the_end(begun.folder, terminal):
         return _told(engine.go_on(begun, display, show=terminal.streams()), display)
