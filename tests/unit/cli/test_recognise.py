@@ -436,7 +436,7 @@ def test_a_script_is_understood_whatever_it_is_called_and_wherever_it_was_writte
     Path(name).write_text(f"{text}import argparse\np = argparse.ArgumentParser()\n{BATCH_8}", newline="")
     understood = recognise.understand(["python", name, "--note", "two\nlines # here"])
     recognise.refuse_doubts(understood, overrides=[])
-    assert understood.ask["micro_batch"] == 8 and len(recognise.name_of(understood)) <= recognise.MOST_LETTERS
+    assert understood.ask["micro_batch"] == 8 and len(recognise.name_of(understood)) <= 60
     assert written(understood)["trainer"]["args"]["command"] == ["python", name, "--note", "two\nlines # here"]
 
 
