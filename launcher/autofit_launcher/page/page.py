@@ -94,7 +94,7 @@ def write(folders: Sequence[Path], path: Path) -> Path:
     try:
         text = render([run_in(folder) for folder in folders])
     except Exception as error:  # whatever stands there
-        found = f"a record, or a trial's report, holds what can't be shown ({type(error).__name__}: {error})"
+        found = f"a record holds what can't be shown ({type(error).__name__}: {error})"
         raise refusal(found, "Name another run; its logs are as they were.", where=", ".join(map(str, folders))) from error
     files.replace(path, text)
     return path
