@@ -122,7 +122,8 @@ def parts(began: float, marks: Sequence[Mapping[str, Any]], folder: Path) -> dic
     told = json.loads((folder / "record.json").read_text(encoding="utf-8"))["trials"]
     tried = [(Path(one["folder"]) / name).stat().st_mtime - began for one in told for name in ("orders.json", "verdict.json")]
     step = next(one for one in marks if one["what"] == "step" and one["run"])
-    run = next(one["at"] for one in marks if one["pid"] == step["pid"]) - began
+    turn = folder / "native" / "turn"  # of a run that was begun ahead
+    run = max(next(one["at"] for one in marks if one["pid"] == step["pid"]), turn.stat().st_mtime if turn.exists() else 0.0) - began
     trials = [_trial(Path(one["folder"]), one) for one in told]
     in_trials = sum(end - start for start, end in zip(tried[::2], tried[1::2], strict=True))
     found = {"launcher": tried[0], "trials": in_trials, "between": run - tried[0] - in_trials, "run": step["at"] - began - run}

@@ -13,6 +13,7 @@ import pytest
 
 from tests.conftest import launched_with
 from tests.helpers.command_line import answer, autofit
+from tests.helpers.pretended import needs_a_pretended_card, played
 
 TRAIN = """
 import argparse, pathlib, sys, time
@@ -22,18 +23,21 @@ from torch.utils.data import DataLoader, TensorDataset
 parser = argparse.ArgumentParser()
 parser.add_argument("--batch-size", type=int, default=16)
 parser.add_argument("--late", type=int, default=0)
+parser.add_argument("--device", default="cpu")
 args = parser.parse_args()
 torch.manual_seed(0)
+if args.device == "cuda":
+    torch.cuda.set_device(0)
 out = pathlib.Path("out")
 out.mkdir()
 with (out / "log.csv").open("w") as log:
-    model = torch.nn.Linear(8, 2)
+    model = torch.nn.Linear(8, 2).to(args.device)
     optimizer = torch.optim.AdamW(model.parameters())
     loader = DataLoader(TensorDataset(torch.randn(96, 8)), batch_size=args.batch_size, shuffle=True)
     for epoch in range(2):
         for (x,) in loader:
             time.sleep(0.2)
-            loss = model(x).square().mean()
+            loss = model(x.to(args.device)).square().mean()
             loss.backward()
             optimizer.step()
             optimizer.zero_grad()
@@ -41,7 +45,7 @@ with (out / "log.csv").open("w") as log:
         model.eval()
         with torch.no_grad():
             for (x,) in DataLoader(TensorDataset(torch.randn(32, 8)), batch_size=16):
-                model(x)
+                model(x.to(args.device))
                 late = torch.ones(args.late << 18)
         model.train()
 torch.save(model.state_dict(), out / "last.pt")
@@ -55,14 +59,12 @@ def place(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def trained(place: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in (place / "out").iterdir()}
-
-
-def test_it_is_the_plain_command_to_the_bit_and_has_waited_before_it_made_its_folder(place: Path) -> None:
-    subprocess.run([sys.executable, "train.py"], cwd=place, check=True)
+def as_plainly(place: Path, *words: str, budget: str, **env: str) -> None:
+    """Runs the script plainly and by autofit."""
+    argv = (sys.executable, "train.py", *words)
+    subprocess.run(argv, cwd=place, check=True, env={**os.environ, **env})
     (place / "out").rename(place / "plain")
-    done = autofit("run", "device=cpu", "device.memory=2GiB", "--json", "--", sys.executable, "train.py", cwd=place)
+    done = autofit("run", *budget.split(), "--json", "--", *argv, cwd=place, **env)
     said = answer(done)
     assert (done.returncode, said["status"], len(said["trials"])) == (0, "done", 1), done.stderr
     folder = Path(said["run_dir"])
@@ -70,6 +72,22 @@ def test_it_is_the_plain_command_to_the_bit_and_has_waited_before_it_made_its_fo
     assert begun < Path(said["trials"][0]["folder"], "verdict.json").stat().st_mtime <= turn <= (place / "out" / "log.csv").stat().st_ctime
     assert trained(place) == {path.name: path.read_bytes() for path in (place / "plain").iterdir()}
     assert said["attempts"][0]["seconds"] < time.time() - turn and len(list((folder / "held").glob("*.steps"))) == 1
+    assert said["memory"]["run_peak_bytes"] <= 1.02 * said["memory"]["trial_peak_bytes"]
+
+
+def trained(place: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in (place / "out").iterdir()}
+
+
+def test_it_is_the_plain_command_to_the_bit_and_has_waited_before_it_made_its_folder(place: Path) -> None:
+    as_plainly(place, budget="device=cpu device.memory=2GiB")
+
+
+@pytest.mark.slow
+@needs_a_pretended_card
+def test_on_a_card_it_waits_before_it_uses_it(place: Path) -> None:
+    with played() as env:
+        as_plainly(place, "--device", "cuda", budget="device.memory=8GiB", **env)
 
 
 def test_where_its_rung_fails_nothing_is_seen_of_it(place: Path) -> None:
