@@ -48,12 +48,11 @@ class NotExact(RuntimeError):
 
 
 class CheckpointedModule:
-    """A module that is checkpointed, with what is known of it."""
+    """What is known of a module that is checkpointed."""
 
-    def __init__(self, name: str, module: Any, stack: str) -> None:
+    def __init__(self, name: str, stack: str) -> None:
         """``stack``: the stack to which it belongs, in words."""
         self.name, self.stack, self.calls, self.again = name, stack, 0, 0
-        self.module: weakref.ref[Any] = weakref.ref(module)
 
 
 class Checkpointing:
@@ -62,9 +61,8 @@ class Checkpointing:
     def __init__(self) -> None:
         self._depth = 0
         """Calls of models within each other."""
-        self._blocks: dict[int, CheckpointedModule] = {}
-        """Modules by identity: some hash by what they hold."""
-        self._looked: dict[int, weakref.ref[Any]] = {}
+        self._blocks: weakref.WeakKeyDictionary[Any, CheckpointedModule] = weakref.WeakKeyDictionary()
+        self._looked: weakref.WeakSet[Any] = weakref.WeakSet()
 
     @property
     def seen(self) -> bool:
@@ -82,34 +80,11 @@ class Checkpointing:
 
     def install(self, torch: Any) -> None:
         """Patches torch, which has just been imported."""
-        torch.nn.Module.__call__ = self._called(torch.nn.Module.__call__, torch)
+        plain = torch.nn.Module.__call__
 
-    # -- which modules
-
-    def _look(self, root: Any, torch: Any) -> None:
-        """Looks at a model that is called: which of its modules repeat."""
-        known = self._looked.get(id(root))
-        if (known is not None and known() is root) or next(root.parameters(), None) is None:
-            return
-        self._looked[id(root)] = weakref.ref(root)
-        if root.training and torch.is_grad_enabled():
-            _refuse_wrapped(root)
-        for stack in stacks(root):
-            words = f"{len(stack.blocks)} {stack.kind} in {stack.where or type(root).__name__}"
-            for name, module in stack.blocks:
-                if self._block(module) is None:
-                    self._blocks[id(module)] = CheckpointedModule(name, module, words)
-
-    def _block(self, module: Any) -> CheckpointedModule | None:
-        block = self._blocks.get(id(module))
-        return block if block is not None and block.module() is module else None
-
-    # -- their calls
-
-    def _called(self, plain: Callable[..., Any], torch: Any) -> Callable[..., Any]:
         @functools.wraps(plain)
         def called(this: Any, *args: Any, **kwargs: Any) -> Any:
-            block = self._block(this)
+            block = self._blocks.get(this)
             if (self._depth and block is None) or _is_traced(torch):
                 return plain(this, *args, **kwargs)
             if block is None and torch._C._current_graph_task_id() == -1:  # else a part of a model, which is computed again
@@ -118,65 +93,73 @@ class Checkpointing:
             try:
                 if block is None or not (this.training and torch.is_grad_enabled()):
                     return plain(this, *args, **kwargs)
-                return self._checkpointed(block, functools.partial(plain, this), args, kwargs)
+                return _checkpointed(block, this, plain, args, kwargs)
             finally:
                 self._depth -= 1
 
-        return called
+        torch.nn.Module.__call__ = called
 
-    def _checkpointed(self, block: CheckpointedModule, plain: functools.partial[Any], args: Any, kwargs: Any) -> Any:
-        from torch.utils.checkpoint import checkpoint, set_checkpoint_early_stop
+    def _look(self, root: Any, torch: Any) -> None:
+        """Looks at a model that is called: which of its modules repeat."""
+        if root in self._looked or next(root.parameters(), None) is None:
+            return
+        self._looked.add(root)
+        if root.training and torch.is_grad_enabled():
+            _refuse_wrapped(root)
+        for stack in stacks(root):
+            words = f"{len(stack.blocks)} {stack.kind} in {stack.where or type(root).__name__}"
+            for name, module in stack.blocks:
+                self._blocks.setdefault(module, CheckpointedModule(name, words))
 
-        module = plain.args[0]
-        if hasattr(type(module), "gradient_checkpointing"):  # a layer of transformers', as its own switch would have it
-            kwargs = {**kwargs, **{name: off for name, off in CACHES.items() if kwargs.get(name) is not None}}
-        block.calls += 1
-        with set_checkpoint_early_stop(block.calls > STRICT):  # what is to be seen again is its end
-            call, weight = _Call(block, plain), next(module.parameters())  # by which torch knows whose random states it keeps
-            return checkpoint(call, (args, kwargs), weight, use_reentrant=False, preserve_rng_state=True)
 
+def _checkpointed(block: CheckpointedModule, module: Any, plain: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    """Calls the module, and again in the backward pass."""
+    from torch.utils.checkpoint import checkpoint, set_checkpoint_early_stop
 
-class _Call:
-    """A call of a module, made when it comes and again in the backward pass."""
+    if hasattr(type(module), "gradient_checkpointing"):  # a layer of transformers', as its own switch would have it
+        kwargs = {**kwargs, **{name: off for name, off in CACHES.items() if kwargs.get(name) is not None}}
+    block.calls += 1
+    strict, seen = block.calls <= STRICT, list[Any]()
 
-    def __init__(self, block: CheckpointedModule, plain: functools.partial[Any]) -> None:
-        self._block, self._plain = block, plain
-        self._strict, self._made = block.calls <= STRICT, False
-        self._figures: list[Any] = []
-
-    def __call__(self, given: Any, *_: Any) -> Any:
-        args, kwargs = given
-        made, self._made = self._made, True
-        self._block.again += made
-        if not self._strict:
-            return self._plain(*args, **kwargs)
-        return self._seen_again(args, kwargs) if made else self._seen_first(args, kwargs)
-
-    def _seen_first(self, args: Any, kwargs: Any) -> Any:
-        module = self._plain.args[0]
-        _refuse_hooks(self._block.name, module)
-        before = _kept(module)
-        made = self._plain(*args, **kwargs)
-        after = _kept(module)
-        for place in before.keys() | after.keys():
-            if not _unchanged(before.get(place, _ABSENT), after.get(place, _ABSENT)):
-                kept = f"{type(module.get_submodule(place[0])).__name__}.{place[1]}"
-                raise NotExact(f"{self._block.name} keeps something of each call ({kept}), and would do so twice")
-        self._figures = _figures(made)
+    def call(given: Any, *_: Any) -> Any:
+        run = functools.partial(plain, module, *given[0], **given[1])
+        block.again += bool(seen)
+        made = run() if not strict else _seen_again(block.name, run, seen[0]) if seen else _seen_first(block.name, module, run)
+        seen[:] = seen or [_figures(made) if strict else None]
         return made
 
-    def _seen_again(self, args: Any, kwargs: Any) -> Any:
-        said = f"{self._block.name} gives something else when it is computed again"
-        try:
-            made = self._plain(*args, **kwargs)
-        except Exception as error:
-            if "memory" in str(error).lower() or isinstance(error, MemoryError):
-                raise
-            raise NotExact(f"{said}: {type(error).__name__}: {str(error)[:200]}") from error
-        figures = _figures(made)
-        if len(figures) != len(self._figures) or not all(map(_near, self._figures, figures)):
-            raise NotExact(f"{said} (random numbers that aren't torch's, a cache, or an input that is changed in place)")
-        return made
+    with set_checkpoint_early_stop(not strict):  # what is to be seen again is its end
+        weight = next(module.parameters())  # by which torch knows whose random states it keeps
+        return checkpoint(call, (args, kwargs), weight, use_reentrant=False, preserve_rng_state=True)
+
+
+def _seen_first(name: str, module: Any, run: Callable[[], Any]) -> Any:
+    """Calls a module, which must have no hooks (those of transformers' gather what one forward pass gives), and keep nothing of the call."""
+    for part in module.modules():
+        for kind in ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks"):
+            if any(not getattr(hook, "__module__", "").startswith("transformers.") for hook in getattr(part, kind).values()):
+                raise NotExact(f"{name} has hooks ({type(part).__name__}{kind}), which would act twice")
+    before = _kept(module)
+    made = run()
+    after = _kept(module)
+    for place in before.keys() | after.keys():
+        one, other = before.get(place, _ABSENT), after.get(place, _ABSENT)
+        same = one[0] is other[0] or (type(one[0]) is type(other[0]) is int and one[0] == other[0])
+        if not same or one[1] != other[1]:
+            kept = f"{type(module.get_submodule(place[0])).__name__}.{place[1]}"
+            raise NotExact(f"{name} keeps something of each call ({kept}), and would do so twice")
+    return made
+
+
+def _seen_again(name: str, run: Callable[[], Any], before: Any) -> Any:
+    """Calls a module again, which must give what it gave ``before``."""
+    made = run()
+    figures = _figures(made)
+    near = (one[0] == other[0] and not abs(one[1] - other[1]) > NEAR * one[2] for one, other in zip(before, figures, strict=False))
+    if len(figures) != len(before) or not all(near):
+        why = "random numbers that aren't torch's, a cache, or an input that is changed in place"
+        raise NotExact(f"{name} gives something else when it is computed again ({why})")
+    return made
 
 
 def _is_traced(torch: Any) -> bool:
@@ -190,15 +173,6 @@ def _refuse_wrapped(root: Any) -> None:
             raise NotExact(COMPILED)
         if type(part).__name__ == "FullyShardedDataParallel":
             raise NotExact("its modules are sharded (FSDP), and would be gathered twice: torch's own checkpoint_wrapper goes inside")
-
-
-def _refuse_hooks(name: str, module: Any) -> None:
-    """Refuses hooks, which would act twice. Those of transformers' gather what one forward pass gives, and do nothing later."""
-    for part in module.modules():
-        for kind in ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks"):
-            hooks = [hook for hook in getattr(part, kind).values() if not getattr(hook, "__module__", "").startswith("transformers.")]
-            if hooks:
-                raise NotExact(f"{name} has hooks ({type(part).__name__}{kind}), which would act twice")
 
 
 _ABSENT = (None, -1)
@@ -215,31 +189,17 @@ def _kept(module: Any) -> dict[tuple[str, str], tuple[Any, int]]:
     }
 
 
-def _unchanged(one: tuple[Any, int], other: tuple[Any, int]) -> bool:
-    same = one[0] is other[0] or (type(one[0]) is type(other[0]) is int and one[0] == other[0])
-    return same and one[1] == other[1]
-
-
-def _figures(made: Any) -> list[tuple[Any, Any, Any]]:
+def _figures(made: Any) -> list[tuple[Any, float, float]]:
     """Returns (shape, sum, length) of each tensor of numbers that a module gives."""
     import torch
     from torch.utils._pytree import tree_leaves
 
-    with torch.no_grad():
-        return [_of_tensor(one, torch) for one in tree_leaves(made) if isinstance(one, torch.Tensor) and _is_plain(one, torch)]
-
-
-def _is_plain(tensor: Any, torch: Any) -> bool:
-    return tensor.layout == torch.strided and not tensor.is_nested and (tensor.is_floating_point() or tensor.is_complex())
-
-
-def _of_tensor(tensor: Any, torch: Any) -> tuple[Any, Any, Any]:
-    kind = torch.float32 if tensor.itemsize < 4 else None
-    return tuple(tensor.shape), tensor.sum(dtype=kind), torch.linalg.vector_norm(tensor, dtype=kind)
-
-
-def _near(one: Any, other: Any) -> bool:
-    return bool(one[0] == other[0] and not ((one[1] - other[1]).abs() > NEAR * one[2]).item())
+    found = []
+    for one in tree_leaves(made):
+        if isinstance(one, torch.Tensor) and one.is_floating_point() and one.layout == torch.strided and not one.is_nested:
+            value, kind = one.detach(), torch.float32 if one.itemsize < 4 else None
+            found.append((one.shape, value.sum(dtype=kind).item(), torch.linalg.vector_norm(value, dtype=kind).item()))
+    return found
 
 
 def begin() -> None:

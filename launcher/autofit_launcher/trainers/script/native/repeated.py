@@ -18,10 +18,6 @@ class Stack(NamedTuple):
     blocks: list[tuple[str, Any]]
     """Pairs (name, module)."""
 
-    @property
-    def weights(self) -> int:
-        return sum(_weights(block) for _, block in self.blocks)
-
 
 def stacks(root: Any, name: str = "") -> list[Stack]:
     """Finds the stacks of ``root``. Of stacks within each other the inner one counts if it has most of a module's weights: the smaller what
@@ -36,8 +32,8 @@ def stacks(root: Any, name: str = "") -> list[Stack]:
         blocks = []
         for called, module in members.values():
             inner = stacks(module, called)
-            repeats = len(members) >= LEAST and _is_block(module, torch)
-            if repeats and 2 * sum(one.weights for one in inner) < _weights(module):
+            within = sum(_weights(block) for one in inner for _, block in one.blocks)
+            if len(members) >= LEAST and _is_block(module, torch) and 2 * within < _weights(module):
                 blocks.append((called, module))
             else:
                 found += inner
