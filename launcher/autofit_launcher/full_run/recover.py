@@ -109,6 +109,8 @@ def _lighter(history: History, last: AttemptRecord) -> MoveRecord:
     short = f"{names.get(str(last.source), 'host memory')} ran short"
     if last.ended == Ended.KILLED:
         short = "it was killed once more before it had saved anything new"
+    elif now is None:
+        short += " (fewer loader workers, num_workers, would need less)"
     if isinstance(now, int) and now:
         return _to(history, history.rung, f"{short}: {now // 4} loader workers instead of {now}", workers=now // 4)
     if last.source == "files":

@@ -34,7 +34,6 @@ from autofit_launcher.trainers.script import (
     checks,
     configs,
     corrections,
-    loader_workers,
     outside,
     recognise,
     resuming,
@@ -42,7 +41,6 @@ from autofit_launcher.trainers.script import (
     source_values,
     training_arguments,
 )
-from autofit_launcher.trainers.script.loader_workers import Workers
 from autofit_launcher.trainers.script.rules import ScriptArgs
 from autofit_launcher.trainers.script.said import accumulation_form, asked_accumulation, begin, in_config, said_by_form, spelling_of
 from autofit_launcher.trainers.script.spelling import CALL, ITSELF, LOADER, OUTSIDE, VALUE, Line, kind, name
@@ -113,12 +111,12 @@ class ScriptAdapter(Adapter):
 
     @cached_property
     def asked(self) -> Asked:
-        args, workers, unsaid = self.args, self._workers(), self._unsaid()
+        args, unsaid = self.args, self._unsaid()
         exact = (CHECKPOINTING,) if spelling_of(self.recipe, args, CHECKPOINTING) == OUTSIDE else ()
         return Asked(
             world_size=args.processes or recognise.launched(args.command).processes, counted=corrections.counted(args),
             length=training_arguments.length_of(args.lengths, one_kind=asked_accumulation(self.recipe) == 1), exact=frozenset(exact),
-            workers=workers.number if workers is not None else None, keeps=self._keeps(), unsaid=unsaid,
+            workers=self._workers(), keeps=self._keeps(), unsaid=unsaid,
             told=arrived.told(self.recipe, args),
             unturned="" if checks.turns(self.recipe) else args.unturned,
             unseen_step=accumulation_form(args) == ITSELF and self.recipe.ask.get("accumulation") is None,
@@ -316,8 +314,8 @@ class ScriptAdapter(Adapter):
         if self._by_trainer:
             told, more = outside.placed({outside.KEPT_IN: str(_kept_in(folder).absolute())}, place=folder / "native", env=line.env)
             line.files |= more
-        if start.workers is not None and (said := self._workers()) is not None:
-            line.set(said.spelling, start.workers)
+        if start.workers is not None and "workers" in self.args.spelled:
+            line.set(self.args.spelled["workers"], start.workers)
         words, env = tuple(line.words), {**line.env, **_hidden_cards(budget)}
         if start.checkpoint is not None:
             path = str(start.checkpoint.path)
@@ -406,8 +404,11 @@ class ScriptAdapter(Adapter):
             return frozenset(rules.Resume.model_fields["keeps"].default)
         return frozenset(self.args.resume.keeps) if self.args.resume is not None else None
 
-    def _workers(self) -> Workers | None:
-        return loader_workers.said(self.args, self._source(), asked=self.recipe.ask.get("workers"))
+    def _workers(self) -> int | None:
+        """Returns the number of loader workers, if the recipe spells them and says it, or else the command."""
+        line, spelling = Line(words=list(self.args.command), begin=begin(self.args)), self.args.spelled.get("workers")
+        said = str(self.recipe.ask.get("workers", "")) or (line.value(spelling) if spelling is not None else "")
+        return int(said) if spelling is not None and said.isdecimal() else None
 
 
 def _read_at(wheel: str, spelling: str, unsaid: Collection[str]) -> str:

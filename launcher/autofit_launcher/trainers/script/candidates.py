@@ -97,19 +97,16 @@ def on_the_line(words: Sequence[str], begin: int, declared: Sequence[Flag]) -> I
     known = {said: flag for flag in declared for said in (*flag.names, flag.bare)}
     for at, word in enumerate(words[begin:], start=begin):
         said, equals, value = word.partition("=")
-        glued = re.fullmatch(r"(-[A-Za-z])(\d[\d.]*)", word)
-        if glued is not None:
-            said, value = glued.groups()
         flag = known.get(said)
         wheel = _meaning(said) or (_meaning(flag.bare) if flag is not None else None)
         if wheel is None or not (said.startswith("-") or equals or YACS.fullmatch(said)):
             continue
-        if glued is None and not equals and flag is not None and flag.spelling.startswith("switch:"):
-            yield Belief(wheel=wheel, value=True, spelling=flag.spelling, source=COMMAND_LINE)
-        elif equals:
+        if equals:
             yield Belief(wheel=wheel, value=typed(value), spelling=f"{said.lstrip('+')}=", source=COMMAND_LINE)
-        elif glued is not None or (at + 1 < len(words) and not words[at + 1].startswith("--")):
-            yield Belief(wheel=wheel, value=typed(value if glued else words[at + 1]), spelling=said, source=COMMAND_LINE)
+        elif flag is not None and flag.spelling.startswith("switch:"):
+            yield Belief(wheel=wheel, value=True, spelling=flag.spelling, source=COMMAND_LINE)
+        elif at + 1 < len(words) and not words[at + 1].startswith("--"):
+            yield Belief(wheel=wheel, value=typed(words[at + 1]), spelling=said, source=COMMAND_LINE)
 
 
 def in_config(held: Any, path: str | None) -> Iterator[Belief]:

@@ -1,7 +1,6 @@
 """Configuration files in YAML, JSON and TOML: their keys and values; and their text with other values.
 
-YAML and JSON values are found by the parser's own marks and replaced in the text, so comments, order, anchors and numbers that
-another parser reads otherwise (1e-4) stay as they are. TOML, which all parsers read alike, is written anew.
+Values are replaced in the text, so that comments, order, anchors and numbers that another parser reads otherwise (1e-4) stay as they are.
 """
 
 from __future__ import annotations
@@ -82,15 +81,22 @@ def _parts(key: str) -> list[str | int]:
 
 def edited(text: str, suffix: str, changes: Mapping[str, Any]) -> str:
     """The text with the values of ``changes`` at their dotted keys. Raises NoSuchKey."""
-    if suffix == ".toml":
-        held = tomllib.loads(text)
-        for key, value in changes.items():
-            holder, last = _place(held, key)
-            holder[last] = value
-        return "\n".join(_toml(held)) + "\n"
     for key, value in changes.items():
-        text = _marked(text, key, value)
+        text = (_in_toml if suffix == ".toml" else _marked)(text, key, value)
     return text
+
+
+def _in_toml(text: str, key: str, value: Any) -> str:
+    """The text with another value in the one line by which it is the same table but for that value."""
+    wanted = tomllib.loads(text)
+    holder, last = _place(wanted, key)
+    holder[last] = value
+    for line in re.finditer(rf"^(\s*{re.escape(str(last))}\s*=\s*)[^#\n]*[^#\s]", text, re.MULTILINE):
+        changed = f"{text[: line.end(1)]}{json.dumps(value)}{text[line.end() :]}"
+        with suppress(tomllib.TOMLDecodeError):
+            if tomllib.loads(changed) == wanted:
+                return changed
+    raise NoSuchKey(key)
 
 
 def _marked(text: str, key: str, value: Any) -> str:
@@ -114,33 +120,6 @@ def _marked(text: str, key: str, value: Any) -> str:
         indent = re.search(r"[ \t]*\Z", text[: node.end_mark.index])
         spelled += indent.group() if indent and after else ""
     return f"{before}{spelled}{after}"
-
-
-def _toml(table: Mapping[str, Any], name: str = "") -> Iterator[str]:
-    """A table's lines: its own values, then the tables within it."""
-    inner = {key: value for key, value in table.items() if _holds_tables(value)}
-    yield from (f"{_toml_key(key)} = {_toml_value(value)}" for key, value in table.items() if key not in inner)
-    for key, value in inner.items():
-        below = f"{name}.{_toml_key(key)}".lstrip(".")
-        for one in value if isinstance(value, list) else [value]:
-            yield f"[[{below}]]" if isinstance(value, list) else f"[{below}]"
-            yield from _toml(one, below)
-
-
-def _holds_tables(value: Any) -> bool:
-    return isinstance(value, Mapping) or (isinstance(value, list) and value != [] and all(isinstance(one, Mapping) for one in value))
-
-
-def _toml_key(key: str) -> str:
-    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else _toml_value(key)
-
-
-def _toml_value(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return f"{{{', '.join(f'{_toml_key(key)} = {_toml_value(inner)}' for key, inner in value.items())}}}"
-    if isinstance(value, (list, tuple)):
-        return f"[{', '.join(map(_toml_value, value))}]"
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, (bool, str)) else str(value)
 
 
 _FLAGS = frozenset((

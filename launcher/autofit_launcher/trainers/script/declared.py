@@ -1,4 +1,4 @@
-"""The flags that a script declares, in its own source or in the nearest local modules that it imports. Read, never run.
+"""The flags that a script declares, in its own source or in local modules that it imports. Read, never run.
 
 Options of argparse and click, and names that a configurator as nanoGPT's sets. What others declare the command says, or the first
 trial shows.
@@ -12,10 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from autofit_launcher.adapter.python_source import imported, parsed
-
-_MOST_FILES = 200
-"""Local modules that are looked at, at most."""
+from autofit_launcher.adapter.python_source import files_of, parsed
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -36,17 +33,8 @@ class Flag:
 
 
 def of_script(path: Path) -> list[Flag]:
-    """Finds what the script declares. If it has no parser of its own (``from options import get_args``), the nearest modules that it
-    imports count: theirs is the command line then."""
-    seen, layer = {path.resolve()}, [path]
-    while layer and len(seen) <= _MOST_FILES:
-        found = [flag for file in layer for flag in _of_source(file)]
-        if found:
-            return found
-        below = [near for file in layer for near in imported(file, path.parent)]
-        layer = [near for near in dict.fromkeys(below) if near not in seen]
-        seen.update(layer)
-    return []
+    """Finds what the script declares; or the modules that it imports, if it has no parser of its own (``from options import get_args``)."""
+    return _of_source(path) or [flag for file in files_of(path)[1:] for flag in _of_source(file)]
 
 
 def _of_source(path: Path) -> list[Flag]:

@@ -20,7 +20,7 @@ _FILES: Mapping[str, tuple[str, ...]] = {
     UPDATE: ("update.py", "backward.py", "imported.py"),
     CHECKPOINTING: ("checkpointing.py", "repeated.py", "imported.py"),
     FIELDS: ("fields.py", "imported.py"),
-    VALUES: ("values.py", "bindings.py"),
+    VALUES: ("values.py",),
     KEPT_IN: ("trainer_resume.py", "imported.py"),
 }
 """Variable -> the files of ``native`` that act on it, the one that is begun with first."""

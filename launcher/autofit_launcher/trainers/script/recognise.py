@@ -43,8 +43,7 @@ def understand(words: Sequence[str], *, value: str = "") -> Understood:
     held, declared = configs.held_if(config), of_script(script) if script is not None else []
     python = candidates.in_python([Path(word) for word in words[begin:] if word.endswith(".py") and Path(word).is_file()], declared)
     declared = [replace(flag, default=python.get(flag.spelling, flag.default)) for flag in declared]
-    typed = [*words[:begin], *(part for word in words[begin:] for part in _typed(word))]
-    found = [*candidates.on_the_line(typed, begin, declared), *candidates.in_config(held, config), *candidates.defaults(declared)]
+    found = [*candidates.on_the_line(words, begin, declared), *candidates.in_config(held, config), *candidates.defaults(declared)]
     beliefs, unclear = candidates.believed(candidates.in_parts(found))
     whole = beliefs.pop(WHOLE, None)
     if any(belief.source == COMMAND_LINE for wheel, belief in beliefs.items() if wheel in LENGTHS):  # then no other length is meant
@@ -55,20 +54,9 @@ def understand(words: Sequence[str], *, value: str = "") -> Understood:
     if "micro_batch" in beliefs and "accumulation" not in beliefs and not any("accumulation" in one for one in unclear):
         beliefs["accumulation"] = _accumulation(files, whole)
     lengths = candidates.counted_out(found)
-    if beliefs.get("micro_batch", _NONE).spelling.startswith("value:"):
-        lengths = lengths or source_values.lengths(source_values.pointed(script, value))
     if "micro_batch" not in beliefs:
         unclear = [UNREAD, *unclear]
     return _recipe(words, beliefs, {"config": config, "lengths": lengths, "whole": whole}, unclear=unclear)
-
-
-def _typed(word: str) -> Sequence[str]:
-    """The word, or those of the file that argparse reads in its place (``@args.txt``)."""
-    path = Path(word[1:])
-    return path.read_text(encoding="utf-8").split() if word.startswith("@") and path.is_file() else [word]
-
-
-_NONE = Belief(wheel="", value=None, spelling="", source="")
 
 
 def _of_whole(belief: Belief, whole: Belief | None) -> Belief:
@@ -131,21 +119,14 @@ def _rules(beliefs: Mapping[str, Belief], order: Sequence[str]) -> dict[str, dic
     """Says how far each wheel may turn; lengths in four steps down to a quarter."""
     rules: dict[str, dict[str, Any]] = {}
     for wheel in order:
-        value = beliefs[wheel].value
+        value, unit = beliefs[wheel].value, 32 if wheel == "image_size" else 8
         if wheel in LENGTHS:
-            grid = _grid(value, wheel)
             parts = [value * part for part in (0.75, 0.5, 0.375, 0.25)]
-            steps = list(dict.fromkeys(round(one, 3) if isinstance(value, float) else max(int(one) // grid * grid, grid) for one in parts))
-            rules[wheel] = {**({"grid": grid} if wheel != "segment" else {}), "values": [one for one in steps if 0 < one < value]}
+            steps = [round(one, 3) if isinstance(value, float) else int(one) // unit * unit for one in parts]
+            rules[wheel] = {"values": [one for one in dict.fromkeys(steps) if one]}
         elif wheel == "val_micro_batch":
             rules[wheel] = {"values": [value >> shift for shift in (1, 2, 4, 6) if value >> shift]}
     return rules
-
-
-def _grid(value: Any, wheel: str) -> int:
-    """Returns the unit of lesser lengths: the usual grid where there are four steps of it, else a finer one."""
-    usual = 32 if wheel == "image_size" else 8
-    return next((usual >> shift for shift in range(6) if (usual >> shift) * 4 <= value), 1)
 
 
 def script_of(words: Sequence[str]) -> tuple[Path | None, int]:

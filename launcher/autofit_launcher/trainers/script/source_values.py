@@ -1,6 +1,6 @@
 """Plain values of a script's own, by name: ``value:train.py:CONFIG['batch']``. Found in its source, set as it binds them. Nothing is run.
 
-A spelling is the file and the name as ``native/bindings.py`` has it.
+A spelling is the file and the name as ``native/values.py`` has it.
 """
 
 from __future__ import annotations
@@ -9,30 +9,29 @@ import ast
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from autofit_launcher.adapter import wheel_names
 from autofit_launcher.adapter.python_source import files_of, parsed
 from autofit_launcher.adapter.recognised import Belief
 from autofit_launcher.errors import PLACE, BadInput, Fault, did_you_mean
 from autofit_launcher.trainers.script.candidates import is_count
-from autofit_launcher.trainers.script.native.bindings import bindings, spelled
+from autofit_launcher.trainers.script.native.values import bindings
 from autofit_launcher.trainers.script.spelling import VALUE
 from autofit_launcher.trainers.script.spelling import name as last
 
-_LAST = re.compile(r"(\[[^\[\]]*\]|\.\w+)$")
+_LAST = re.compile(r"(\[[^\[\]]*\]|\.\w+|^\w+)$")
+"""Entry or attribute that a name ends with: what is left of it holds the value."""
 MOST_TOLD = 8
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Place:
-    """A value of a script's source."""
+class Place(NamedTuple):
+    """A whole number above 0 in a script's source."""
 
     file: Path
     name: str
-    value: Any
+    value: int
     line: int
 
     @property
@@ -40,10 +39,8 @@ class Place:
         own = Path.cwd()
         return f"{VALUE}{self.file.relative_to(own) if self.file.is_relative_to(own) else self.file}:{self.name}"
 
-    @property
-    def held_in(self) -> str:
-        """The name of which the value is an entry or attribute; empty if it is none's."""
-        return _LAST.sub("", self.name) if _LAST.search(self.name) else ""
+    def means(self, wheel: str) -> bool:
+        return wheel_names.meaning(last(self.spelling)) == wheel
 
     def __str__(self) -> str:
         return f"{self.file.name} line {self.line}: {self.name} = {self.value}"
@@ -51,12 +48,9 @@ class Place:
 
 def of_files(files: Iterable[Path]) -> list[Place]:
     """Finds the whole numbers above 0 that are written in Python sources."""
-    found = []
-    for file in map(Path, map(os.path.abspath, files)):
-        _, tree = parsed(file)
-        values = bindings(tree) if tree is not None else []
-        found += [Place(file=file, name=one.name, value=one.value, line=one.node.lineno) for one in values if is_count(one.value)]
-    return found
+    trees = ((file, parsed(file)[1]) for file in map(Path, map(os.path.abspath, files)))
+    found = ((file, name, node) for file, tree in trees if tree is not None for name, node in bindings(tree.body))
+    return [Place(file, name, node.value, node.lineno) for file, name, node in found if is_count(node.value)]
 
 
 def orders(given: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[tuple[str, str, Any, Any]]:
@@ -68,19 +62,13 @@ def orders(given: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[tuple[st
 def beliefs(batch: Place, files: Iterable[Path]) -> dict[str, Belief]:
     """Makes the beliefs of the value that a person names as the batch size; and of the accumulation, if one number of that name is written
     beside it, or anywhere: both are turned then, as they are bound."""
-    all_of_them = [one for one in of_files(files) if wheel_names.meaning(last(one.spelling)) == "accumulation"]
-    beside = [one for one in all_of_them if (one.file, one.held_in) == (batch.file, batch.held_in)]
+    all_of_them = [one for one in of_files(files) if one.means("accumulation")]
+    beside = [one for one in all_of_them if (one.file, _LAST.sub("", one.name)) == (batch.file, _LAST.sub("", batch.name))]
     steps = beside or all_of_them
     found = {"micro_batch": batch}
     if len(steps) == 1 and steps[0].value > 1:  # a script that steps after every batch keeps what it works out of its batch
         found["accumulation"] = steps[0]
     return {wheel: Belief(wheel=wheel, value=one.value, spelling=one.spelling, source=str(one)) for wheel, one in found.items()}
-
-
-def lengths(batch: Place) -> dict[str, int]:
-    """Spelling -> how long it trains, by a value that is kept with the batch size."""
-    counts = [one for one in of_files([batch.file]) if one.held_in == batch.held_in and wheel_names.counts_length(last(one.spelling))]
-    return {counts[0].spelling: counts[0].value} if len(counts) == 1 else {}
 
 
 def works_out_accumulation(files: Sequence[Path]) -> bool:
@@ -97,26 +85,18 @@ def _divides(node: ast.AST) -> bool:
 
 
 def pointed(script: Path | None, said: str) -> Place:
-    """The value that ``--set`` names. Raises BadInput where there is none of that name, or several."""
-    file, name = _file_of(said)
-    places = of_files([file] if file is not None else files_of(script) if script is not None else [])
-    wanted = spelled(name)
-    found = [one for one in places if one.name in (name, wanted)]
+    """The value that ``--set`` names, behind the path of another file (``settings.py:BATCH``). Raises BadInput if there isn't just one."""
+    file, _, name = said.rpartition(":") if re.match(r"[^:]*\.py:", said) else ("", "", said)
+    if file and not Path(file).is_file():
+        raise BadInput([Fault(key=PLACE, found=f"--set {said}: there is no file {file}", cure="Give its path from here.")])
+    places = of_files([Path(file)] if file else files_of(script) if script is not None else [])
+    found = [one for one in places if one.name.replace('"', "'") == name.strip().replace('"', "'")]
     if len(found) == 1:
         return found[0]
     if found:
         cure = f"Name one of its own: {'; '.join(map(str, found[:MOST_TOLD]))}."
         raise BadInput([Fault(key=PLACE, found=f"--set {said}: it stands in {len(found)} places", cure=cure)])
-    could = "; ".join(str(one) for one in places if wheel_names.meaning(last(one.spelling)) == "micro_batch")
-    near = f"Say one of these: {could}. " if could else did_you_mean(wanted, [one.name for one in places])
+    could = "; ".join(str(one) for one in places if one.means("micro_batch"))
+    near = f"Say one of these: {could}. " if could else did_you_mean(name, [one.name for one in places])
     form = "A value is named as the source does: CONFIG['batch'], Config.batch_size, BATCH, or settings.py:BATCH of another file"
     raise BadInput([Fault(key=PLACE, found=f"--set {said}: no whole number of that name is written in the source", cure=f"{near}{form}.")])
-
-
-def _file_of(said: str) -> tuple[Path | None, str]:
-    """Splits ``settings.py:CONFIG['batch']``; without a file it is a name of the source."""
-    file, colon, name = said.partition(":")
-    known = colon and file.endswith(".py")
-    if known and not Path(file).is_file():
-        raise BadInput([Fault(key=PLACE, found=f"--set {said}: there is no file {file}", cure="Give its path from here.")])
-    return (Path(file), name) if known else (None, said)

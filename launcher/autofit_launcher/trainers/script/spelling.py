@@ -100,17 +100,13 @@ class Line:
         at = self._last(name) if form in ("flag", "joined") else None
         if at is None:
             return ""
-        word = self.words[at]
-        return self.words[at + 1] if word == name else word.partition("=")[2] or word.removeprefix(name)
+        return self.words[at + 1] if self.words[at] == name else self.words[at].partition("=")[2]
 
     def _last(self, name: str) -> int | None:
-        """Finds the last of the script's own words that is this one: alone, joined (--flag=8, ++key=8) or glued (-b8)."""
+        """Finds the last of the script's own words that is this one: alone, or joined (--flag=8, ++key=8)."""
         for at in range(len(self.words) - 1, self.begin - 1, -1):
-            word = self.words[at]
-            head, equals, _ = word.partition("=")
-            alone = word == name and at + 1 < len(self.words)
-            glued = len(name) == 2 and re.fullmatch(rf"{re.escape(name)}\d[\d.]*", word) is not None
-            if alone or glued or (equals and head.lstrip("+") == name.lstrip("+")):
+            head, equals, _ = self.words[at].partition("=")
+            if (head == name and not equals and at + 1 < len(self.words)) or (equals and head.lstrip("+") == name.lstrip("+")):
                 return at
         return None
 
@@ -122,8 +118,7 @@ class Line:
         elif self.words[at] == name:
             self.words[at : at + 2] = said
         else:
-            head, equals, _ = self.words[at].partition("=")
-            self.words[at] = f"{head}={value}" if equals else f"{name}{value}"
+            self.words[at] = f"{self.words[at].partition('=')[0]}={value}"
 
     def _switch(self, name: str, on: bool) -> None:
         yes, _, no = name.partition("/")

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from autofit_launcher.trainers.script import outside
-from autofit_launcher.trainers.script.native.bindings import bindings, spelled
+from autofit_launcher.trainers.script import outside, source_values
 from autofit_launcher.trainers.script.native.imported import after_import
+from autofit_launcher.trainers.script.native.values import bindings
 from tests.helpers.places import lay
 
 SCRIPT = """from __future__ import annotations
@@ -99,18 +99,22 @@ def test_a_value_that_is_not_where_it_was_ends_the_program_with_the_reason(place
         ("CONFIG = {'train': {'batch': 7}}", "CONFIG['train']['batch']"),
         ("cfg = dict(batch=7)", "cfg['batch']"),
         ("class A:\n    x: int = 7", "A.x"),
-        ("@dataclass\nclass A:\n    x: int = field(default=7)", "A.x"),
         ("class A:\n    def __init__(self):\n        self.config = {'b': 7}", "self.config['b']"),
         ("a, b = 3, 7", "b"),
         ("try:\n    B = 7\nexcept E:\n    pass", "B"),
     ],
 )
 def test_a_value_is_named_as_a_person_would(source: str, name: str) -> None:
-    assert [one.name for one in bindings(ast.parse(source)) if one.value == 7] == [name]
+    assert [one.name for one in bindings(ast.parse(source).body) if one.node.value == 7] == [name]
 
 
-def test_quotes_and_spaces_of_a_name_do_not_matter() -> None:
-    assert spelled(' CONFIG[ "batch" ]') == "CONFIG['batch']"
+def test_a_name_is_found_whatever_its_quotes_and_the_accumulation_beside_it_is_turned_along(tmp_path: Path) -> None:
+    (tmp_path / "t.py").write_text("ACCUM = 7\nCONFIG = {'batch': 32, 'accum': 2}\n")
+    batch = source_values.pointed(tmp_path / "t.py", ' CONFIG["batch"]')
+    found = source_values.beliefs(batch, [tmp_path / "t.py"])
+    assert {wheel: (one.value, one.spelling[-15:]) for wheel, one in found.items()} == {
+        "micro_batch": (32, "CONFIG['batch']"), "accumulation": (2, "CONFIG['accum']"),
+    }  # fmt: skip
 
 
 def test_a_module_that_is_only_looked_for_is_still_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,7 +48,7 @@ class NotExact(RuntimeError):
 
 
 class CheckpointedModule:
-    """What is known of a module that is checkpointed."""
+    """A module that is checkpointed."""
 
     def __init__(self, name: str, stack: str) -> None:
         """``stack``: the stack to which it belongs, in words."""
@@ -134,7 +134,7 @@ def _checkpointed(block: CheckpointedModule, module: Any, plain: Callable[..., A
 
 
 def _seen_first(name: str, module: Any, run: Callable[[], Any]) -> Any:
-    """Calls a module, which must have no hooks (those of transformers' gather what one forward pass gives), and keep nothing of the call."""
+    """Calls a module, which must keep nothing of it, and have no hooks; transformers' gather what one forward pass gives."""
     for part in module.modules():
         for kind in ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks"):
             if any(not getattr(hook, "__module__", "").startswith("transformers.") for hook in getattr(part, kind).values()):

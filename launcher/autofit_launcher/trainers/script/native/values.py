@@ -4,9 +4,9 @@ As ``_autofit_values.py`` beside a ``sitecustomize.py`` that loads it, in a fold
 
     PYTHONPATH=/that/folder VALUES='[["/home/me/train.py", "CONFIG[\\'batch\\']", 64, 16]]' python train.py
 
-Each order is a file, a name in it as ``bindings.py`` has it, the value that stands there, and the one that it shall have. A source is
+Each order is a file, a name in it as ``bindings`` has it, the value that stands there, and the one that it shall have. A source is
 compiled with the other number in the same place. An order that can't be carried out ends the process: ``NotSet`` says why.
-This file needs the standard library only, and ``bindings.py`` beside it.
+This file needs the standard library only.
 """
 
 from __future__ import annotations
@@ -17,11 +17,9 @@ import importlib.util
 import json
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import CodeType, ModuleType
-from typing import Any
-
-from .bindings import bindings, named
+from typing import Any, NamedTuple
 
 VARIABLE = "VALUES"
 Order = tuple[str, Any, Any]
@@ -32,12 +30,49 @@ class NotSet(RuntimeError):
     """A value isn't where it was when the launch was made, or can't be told from another."""
 
 
+class Binding(NamedTuple):
+    """A plain value that stands in a source, named as a person would: ``CONFIG['batch']``, ``Config.batch_size``, ``BATCH``."""
+
+    name: str
+    node: ast.Constant
+
+
+def bindings(statements: Iterable[ast.AST], prefix: str = "") -> Iterator[Binding]:
+    """Finds the plain values that are bound to something, in the order of the source."""
+    for node in statements:
+        if isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+            yield from bindings(node.body, f"{node.name}." if isinstance(node, ast.ClassDef) else "")
+        elif isinstance(node, (ast.Assign, ast.AnnAssign)):
+            target, value = node.targets[0] if isinstance(node, ast.Assign) else node.target, node.value
+            several = isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple)
+            for one, its in zip(target.elts, value.elts, strict=False) if several else [(target, value)]:  # type: ignore[union-attr]
+                yield from _value(its, f"{prefix}{ast.unparse(one)}")
+        else:
+            yield from bindings((inner for name in _BLOCKS for inner in getattr(node, name, ())), prefix)
+
+
+_BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
+
+
+def _value(node: ast.expr | None, name: str) -> Iterator[Binding]:
+    """A number or truth, or those in a dict."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, (bool, int, float)):
+        yield Binding(name, node)
+    elif isinstance(node, ast.Dict):
+        for key, value in zip(node.keys, node.values, strict=True):
+            if isinstance(key, ast.Constant):
+                yield from _value(value, f"{name}[{key.value!r}]")
+    elif isinstance(node, ast.Call) and ast.unparse(node.func) == "dict":
+        for keyword in node.keywords:
+            yield from _value(keyword.value, f"{name}[{keyword.arg!r}]")
+
+
 def changed(source: bytes | str, path: str, orders: Sequence[Order]) -> CodeType:
     """The file's code, with the wanted values in it."""
     tree = ast.parse(source, path)
-    found = bindings(tree)
+    found = list(bindings(tree.body))
     for name, given, wanted in orders:
-        same = named(found, name, given)
+        same = [one for one in found if one.name == name and type(one.node.value) is type(given) and one.node.value == given]
         if len(same) != 1:
             what = "it isn't there" if not same else f"it stands in lines {', '.join(str(one.node.lineno) for one in same)}"
             raise NotSet(f"autofit: {name} = {given!r} of {path} can't be set to {wanted!r}: {what}")
