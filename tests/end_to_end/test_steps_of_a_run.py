@@ -19,7 +19,7 @@ from autofit_launcher.full_run import run as launch
 from autofit_launcher.history.records import Status
 from autofit_launcher.ladder.verdict import Kind, Verdict
 from autofit_launcher.trainers.script.adapter import ScriptAdapter
-from autofit_launcher.trainers.script.native.notes import STRICT_STEPS, Notes
+from autofit_launcher.trainers.script.native.steps import STRICT_STEPS, Notes
 from autofit_launcher.trainers.suite import cpu_budget
 from autofit_launcher.trial.trial import Trial
 from tests.helpers import script

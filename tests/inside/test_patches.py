@@ -63,7 +63,7 @@ def test_each_function_of_torch_is_replaced_once(how: str, tmp_path: Path) -> No
     assert {"torch.autograd.backward", "Module.__init__", "DataLoader.__iter__", "Optimizer.__init__"} <= replaced.keys()
     assert all(len(files) <= 1 for files in watching.values()), watching
     assert all(len(files) - len(watching[name]) <= 1 for name, files in replaced.items()), replaced
-    assert ("trainers/script/native/hooks.py" in replaced["torch.autograd.backward"]) is (how == "accumulated")
+    assert ("trainers/script/native/accumulate.py" in replaced["torch.autograd.backward"]) is (how == "accumulated")
 
 
 SAVES = """

@@ -231,7 +231,7 @@ def test_a_script_without_a_word_for_accumulation_is_given_it_from_outside(tmp_p
     assert "ACCUMULATE" not in asked.env and not any(path.name == "sitecustomize.py" for path in asked.files)
     place = tmp_path / "run" / "native" / "accumulate"
     assert lower.env["ACCUMULATE"] == "2" and lower.env["PYTHONPATH"].split(":")[0] == str(place)
-    beside = {"hooks.py", "steps.py", "loaders.py", "backward.py", "notes.py", "imported.py"}
+    beside = {"steps.py", "loaders.py", "imported.py"}
     names = {"sitecustomize.py", "_autofit_accumulate.py", *beside}
     assert {path for path in lower.files if path.parent == place} == {place / name for name in names}
     assert not any("import autofit_launcher" in text or "from autofit_launcher" in text for text in lower.files.values()), (
@@ -251,7 +251,7 @@ def test_repeated_modules_are_checkpointed_from_outside_where_that_is_named_and_
     asked, every = (adapter.command(rung, cpu_budget(), folder=tmp_path / "run") for rung in ladder_of(adapter).rungs[:2])
     assert "CHECKPOINTING" not in asked.env and every.env["CHECKPOINTING"] == "1"
     place = tmp_path / "run" / "native" / "checkpointing"
-    names = {"sitecustomize.py", "_autofit_checkpointing.py", "repeated.py", "imported.py"}
+    names = {"sitecustomize.py", "_autofit_checkpointing.py", "imported.py"}
     assert {path for path in every.files if path.parent == place} == {place / name for name in names}
     assert not any("import autofit_launcher" in text or "from autofit_launcher" in text for text in every.files.values()), (
         "the run needs no autofit"

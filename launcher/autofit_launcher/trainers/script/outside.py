@@ -16,9 +16,9 @@ ACCUMULATE, LOSS, SPLIT = "ACCUMULATE", "ACCUMULATE_LOSS", "ACCUMULATE_SPLIT"
 UPDATE, CHECKPOINTING, FIELDS, VALUES = "UPDATE", "CHECKPOINTING", "FIELDS", "VALUES"
 KEPT_IN, RESUME = "TRAINER_KEPT_IN", "TRAINER_RESUME"
 _FILES: Mapping[str, tuple[str, ...]] = {
-    ACCUMULATE: ("accumulate.py", "hooks.py", "steps.py", "loaders.py", "backward.py", "notes.py", "imported.py"),
-    UPDATE: ("update.py", "backward.py", "imported.py"),
-    CHECKPOINTING: ("checkpointing.py", "repeated.py", "imported.py"),
+    ACCUMULATE: ("accumulate.py", "steps.py", "loaders.py", "imported.py"),
+    UPDATE: ("update.py", "imported.py"),
+    CHECKPOINTING: ("checkpointing.py", "imported.py"),
     FIELDS: ("fields.py", "imported.py"),
     VALUES: ("values.py",),
     KEPT_IN: ("trainer_resume.py", "imported.py"),

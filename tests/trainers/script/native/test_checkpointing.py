@@ -15,7 +15,7 @@ pytest.importorskip("torch")
 import torch
 from torch import nn
 
-from autofit_launcher.trainers.script.native import repeated
+from autofit_launcher.trainers.script.native import checkpointing
 from autofit_launcher.trainers.script.native.checkpointing import Checkpointing, NotExact
 
 
@@ -224,7 +224,7 @@ def test_a_model_that_is_compiled_is_refused_and_one_of_single_layers_told(outsi
 
 
 def found(model: nn.Module) -> dict[str, list[str]]:
-    return {f"{one.where}: {one.kind}": [name for name, _ in one.blocks] for one in repeated.stacks(model)}
+    return {f"{one.where}: {one.kind}": [name for name, _ in one.blocks] for one in checkpointing.stacks(model)}
 
 
 def test_stacks_are_modules_of_one_class_under_one_parent_and_no_single_layers() -> None:

@@ -4,7 +4,7 @@ As ``_autofit_checkpointing.py`` beside a ``sitecustomize.py`` that loads it, in
 
     PYTHONPATH=/that/folder CHECKPOINTING=1 python train.py
 
-A model's repeated modules (``repeated``) are found when it is first called. They keep what they are called with, and are computed again
+A model's repeated modules (``stacks``) are found when it is first called. They keep what they are called with, and are computed again
 when the backward pass comes to them (``torch.utils.checkpoint``, not reentrant). That is done only where gradients are enabled and the
 module trains. The class ``Module`` is patched, never an instance: ``state_dict``, copies and pickles of a model are what they are without
 it.
@@ -12,7 +12,7 @@ it.
 What a module draws from torch's random numbers is drawn again. In the first two calls of each module it is seen that it gives the same the
 second time. What can't be the same training raises ``NotExact`` there, with the reason: a module that keeps something of each call
 (statistics of a norm, a count, a list), draws from other random numbers or has hooks, and a model that is compiled
-(``torch._functorch.config.activation_memory_budget`` is its word for this) or sharded. It needs nothing but torch, and the files
+(``torch._functorch.config.activation_memory_budget`` is its word for this) or sharded. It needs nothing but torch, and the file
 beside it.
 """
 
@@ -21,13 +21,14 @@ from __future__ import annotations
 import functools
 import os
 import weakref
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 from .imported import after_import
-from .repeated import LEAST, stacks
 
 VARIABLE = "CHECKPOINTING"
+LEAST = 3
+"""Modules of one class under one parent that are a stack."""
 STRICT = 2
 """Calls of each module in which it is seen whether it is the same training."""
 NEAR = 1e-4
@@ -200,6 +201,64 @@ def _figures(made: Any) -> list[tuple[Any, float, float]]:
             value, kind = one.detach(), torch.float32 if one.itemsize < 4 else None
             found.append((one.shape, value.sum(dtype=kind).item(), torch.linalg.vector_norm(value, dtype=kind).item()))
     return found
+
+
+# ---- modules that repeat
+
+
+class Stack(NamedTuple):
+    """Modules of one class, in their order."""
+
+    where: str
+    """Name of their parent, or of the list that holds them."""
+    kind: str
+    blocks: list[tuple[str, Any]]
+    """Pairs (name, module)."""
+
+
+def stacks(root: Any, name: str = "") -> list[Stack]:
+    """Finds the stacks of ``root``. Of stacks within each other the inner one counts if it has most of a module's weights: the smaller what
+    is computed again at once, the less memory that needs. A module that stands in several places counts once, at its first."""
+    import torch
+
+    groups: dict[tuple[str, type], dict[int, tuple[str, Any]]] = {}
+    for where, called, module in _members(root, name):
+        groups.setdefault((where, type(module)), {}).setdefault(id(module), (called, module))
+    found = []
+    for (where, kind), members in groups.items():
+        blocks = []
+        for called, module in members.values():
+            inner = stacks(module, called)
+            within = sum(_weights(block) for one in inner for _, block in one.blocks)
+            if len(members) >= LEAST and _is_block(module, torch) and 2 * within < _weights(module):
+                blocks.append((called, module))
+            else:
+                found += inner
+        if blocks:
+            found.append(Stack(where, kind.__name__, blocks))
+    return found
+
+
+def _members(parent: Any, name: str) -> Iterator[tuple[str, str, Any]]:
+    """Yields (where it stands, its name, the module): a parent's children, and those in lists of it, which aren't called themselves."""
+    import torch
+
+    for key, child in parent.named_children():
+        called = f"{name}.{key}" if name else key
+        if isinstance(child, torch.nn.ModuleList):
+            yield from ((called, *rest) for _, *rest in _members(child, called))
+        else:
+            yield name, called, child
+
+
+def _is_block(module: Any, torch: Any) -> bool:
+    """Tells whether a module is made of others, so that it holds more than it is given; a recurrent one does, too."""
+    made = next(module.children(), None) is not None or isinstance(module, torch.nn.RNNBase)
+    return made and next(module.parameters(), None) is not None and not isinstance(module, torch.jit.ScriptModule)
+
+
+def _weights(module: Any) -> int:
+    return sum(one.numel() for one in module.parameters())
 
 
 def begin() -> None:

@@ -1,4 +1,4 @@
-"""Acts as soon as a module has been imported. Beside ``accumulate`` and ``update``, which act on torch; needs the standard library only."""
+"""Acts as soon as a module has been imported, and gives gradients another weight. Beside what acts in a script's processes."""
 
 from __future__ import annotations
 
@@ -42,3 +42,14 @@ class _Finder:
 def after_import(acts: dict[str, Callable[[Any], None]]) -> None:
     """Module -> what is done with it when it has been imported."""
     sys.meta_path.insert(0, _Finder(acts))
+
+
+def weighted(tensors: Any, given: Any, scale: float) -> Any:
+    """Gradients of the roots of a backward pass, so that all that comes of it is multiplied by ``scale``."""
+    import torch
+
+    roots: Sequence[Any] = tuple(tensors) if isinstance(tensors, (list, tuple)) else (tensors,)
+    given = (None,) * len(roots) if given is None else tuple(given) if isinstance(given, (list, tuple)) else (given,)
+    if scale == 1.0 or any(one is None and root.numel() != 1 for one, root in zip(given, roots, strict=False)):
+        return None if all(one is None for one in given) else given  # torch says what is wrong with a root that is no number
+    return tuple(torch.full_like(root, scale) if one is None else one * scale for one, root in zip(given, roots, strict=True))

@@ -20,8 +20,7 @@ import os
 import weakref
 from typing import Any
 
-from .backward import weighted
-from .imported import after_import
+from .imported import after_import, weighted
 
 VARIABLE = "UPDATE"
 
