@@ -230,12 +230,6 @@ def test_a_script_that_keeps_no_step_at_a_lower_rung_is_never_taken_there(tmp_pa
     assert due == {"accumulation": 2}, "which its trial has to show now"
 
 
-def test_a_micro_batch_that_was_kept_is_kept_as_it_ran(tmp_path: Path) -> None:
-    one = adapter(tmp_path, floor=32)
-    believed = one.believing({"micro_batch": 64, "accumulation": 1}, {})
-    assert believed is not None and [rung.micro_batch for rung in ladder_of(ScriptAdapter(believed)).rungs] == [64]
-
-
 def test_processes_that_no_word_told_are_counted(tmp_path: Path) -> None:
     one = adapter(tmp_path)
     wrong = found(one, tried(ladder_of(one), micro_batch=32, accumulation=1, **{WORLD_SIZE: 2}))

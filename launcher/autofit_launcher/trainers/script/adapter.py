@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 from autofit_launcher.adapter import log_line, wheel_names
 from autofit_launcher.adapter.commands import Command, Inputs, TrialPlan
 from autofit_launcher.adapter.log_line import ANOTHER_TRAINING, LogLine, TrainerWords
-from autofit_launcher.adapter.progress import Progress
+from autofit_launcher.adapter.progress import VALIDATE, Progress
 from autofit_launcher.adapter.protocol import FIRST, Adapter, Asked, Correction, RunStart, Saved, Weights, WheelSpec, row_by_row
 from autofit_launcher.adapter.python_source import files_of
 from autofit_launcher.adapter.recognised import Understood
@@ -33,7 +33,6 @@ from autofit_launcher.trainers.script import (
     arrived,
     checks,
     configs,
-    corrections,
     outside,
     recognise,
     resuming,
@@ -41,22 +40,20 @@ from autofit_launcher.trainers.script import (
     source_values,
     training_arguments,
 )
-from autofit_launcher.trainers.script.rules import ScriptArgs
-from autofit_launcher.trainers.script.said import accumulation_form, asked_accumulation, begin, in_config, said_by_form, spelling_of
-from autofit_launcher.trainers.script.spelling import CALL, ITSELF, LOADER, OUTSIDE, VALUE, Line, kind, name
+from autofit_launcher.trainers.script.rules import ScriptArgs, asked_accumulation, spelling_of
+from autofit_launcher.trainers.script.spelling import CALL, ITSELF, LOADER, OUTSIDE, VALUE, Line, in_config, kind, name
 
 SHORT_STEPS = 4
 SHORT_PASSES = 2
 """Length of a twin's training, if an argument gives its length."""
 MOST_ACCUMULATION = 4
 """Micro-batches per optimizer step in a trial."""
-_OF_ACCUMULATION = {
-    OUTSIDE: "the script has no word for accumulation: where the micro-batch is lowered, its optimizer waits until the whole "
-    "batch is in (native/accumulate in the run's folder sees to that, and needs nothing of autofit)",
-    ITSELF: "the script takes its whole batch in parts by itself: only {word} is turned, and the step stays as it is",
-    "": "the script's word for accumulation is not known, so the micro-batch stays as asked (trainer.args.spelled.accumulation)",
-}
-"""Form of its spelling -> what is said of it."""
+_FROM_OUTSIDE = (
+    "the script has no word for accumulation: where the micro-batch is lowered, its optimizer waits until the whole "
+    "batch is in (native/accumulate in the run's folder sees to that, and needs nothing of autofit)"
+)
+_BELOW_ANOTHER = "\x1b[A"
+"""Tqdm's ending of a bar that stands below another one: of Hugging Face's Trainer, an evaluation's below the training's."""
 _ON_THE_HUB = re.compile(r"[\w-][\w.-]*/[\w.-]+")
 _ACCUMULATED = re.compile(r"accumulate: \d+ micro-batches, (\d+) optimizer steps")
 """The last word of what accumulates from outside (``native/accumulate``)."""
@@ -114,12 +111,12 @@ class ScriptAdapter(Adapter):
         args, unsaid = self.args, self._unsaid()
         exact = (CHECKPOINTING,) if spelling_of(self.recipe, args, CHECKPOINTING) == OUTSIDE else ()
         return Asked(
-            world_size=args.processes or recognise.launched(args.command).processes, counted=corrections.counted(args),
+            world_size=args.processes or recognise.launched(args.command).processes, counted=arrived.counted(args),
             length=training_arguments.length_of(args.lengths, one_kind=asked_accumulation(self.recipe) == 1), exact=frozenset(exact),
             workers=self._workers(), keeps=self._keeps(), unsaid=unsaid,
             told=arrived.told(self.recipe, args),
             unturned="" if checks.turns(self.recipe) else args.unturned,
-            unseen_step=accumulation_form(args) == ITSELF and self.recipe.ask.get("accumulation") is None,
+            unseen_step=args.accumulation_form == ITSELF and self.recipe.ask.get("accumulation") is None,
             read_at={
                 wheel: _read_at(wheel, spelling, unsaid)
                 for wheel, spelling in args.spelled.items()
@@ -148,16 +145,15 @@ class ScriptAdapter(Adapter):
         return checks.faults(self.recipe, args, self.wheels)
 
     def notes(self) -> Sequence[str]:
-        args, word = self.args, self.args.spelled.get("micro_batch", "")
-        form, why = accumulation_form(args), self.asked.unturned
-        notes = [_OF_ACCUMULATION.get(form, "").format(word=word)]
-        if why:
+        notes = [_FROM_OUTSIDE] if self.args.accumulation_form == OUTSIDE else []
+        if why := self.asked.unturned:
             seen = self.recipe.ask.get("micro_batch") is not None
             how = ", and the command is guarded as it stands" if seen else ", unless its first trial shows where"
             notes = [f"the micro-batch isn't turned{how}: {why}"]
-        if args.validation.none:
-            notes.append("the recipe says that the script never validates: only training is proven")
-        return [note for note in notes if note]
+        return [
+            *notes,
+            *(["the recipe says that the script never validates: only training is proven"] if self.args.validation.none else []),
+        ]
 
     def inputs(self, ladder: Ladder) -> Inputs:
         """Returns what the recipe says the script reads, models that are files, the code around it, and its program's environment."""
@@ -187,7 +183,7 @@ class ScriptAdapter(Adapter):
 
     def _unsaid(self) -> frozenset[str]:
         """Settings of which neither the command nor its configuration file say anything, and which rung 0 leaves at that."""
-        line = Line(words=list(self.args.command), begin=begin(self.args), env=dict(self.args.env))
+        line = Line(words=list(self.args.command), begin=self.args.begin, env=dict(self.args.env))
         read = {*self.args.says, *(wheel for wheel, spelling in self.args.spelled.items() if spelling in (OUTSIDE, ITSELF))}
         unsaid = {wheel for wheel in read & self.args.spelled.keys() if not line.says(self.args.spelled[wheel])}
         return frozenset(unsaid | ({"micro_batch", "accumulation"} - self.args.spelled.keys()))
@@ -200,7 +196,7 @@ class ScriptAdapter(Adapter):
     def line(self, rung: Rung, *, run: Path, accumulation: int | None = None, short: bool = False) -> Line:
         """The command of one rung. ``run``: what {run} stands for. ``accumulation``: another than the rung's. ``short``: it trains as
         short as a twin."""
-        line = Line(words=list(self.args.command), begin=begin(self.args), env=dict(self.args.env))
+        line = Line(words=list(self.args.command), begin=self.args.begin, env=dict(self.args.env))
         for spelled, value in self.args.set.items():
             line.set(spelled, value.replace("{run}", str(run)) if isinstance(value, str) else value)
         if self.recipe.data is not None and "data" in self.args.spelled:
@@ -233,13 +229,13 @@ class ScriptAdapter(Adapter):
 
     def _acts(self, line: Line, times: float) -> dict[str, str]:
         """Names what acts in the script's processes, by its variables. ``times``: as many micro-batches a step as are asked."""
-        given, said = said_by_form(self.args), dict[str, str]()
+        given, said = self.args.said, dict[str, str]()
         if line.outside > 1 or line.split is not None:
             said[outside.ACCUMULATE] = str(line.outside)
         if line.split is not None:
             said[outside.SPLIT] = ":".join(map(str, line.split))
         if self.args.update is not None and times > 1:
-            said[outside.UPDATE] = corrections.way(self.args.update, times)
+            said[outside.UPDATE] = arrived.way(self.args.update, times)
         if line.checkpointing:
             said[outside.CHECKPOINTING] = "1"
         if line.fields:
@@ -282,7 +278,7 @@ class ScriptAdapter(Adapter):
 
     def _whole(self, rung: Rung) -> int | None:
         """Samples of a step that the script takes in parts by itself, as far as that is known: its loader may give them at once."""
-        if accumulation_form(self.args) != ITSELF:
+        if self.args.accumulation_form != ITSELF:
             return None
         return self.args.whole if self.asked.unseen_step else rung.effective_batch // rung.world_size
 
@@ -299,7 +295,7 @@ class ScriptAdapter(Adapter):
         """Accumulation in a trial: four micro-batches peak as four hundred do. As it is for Hugging Face's Trainer, which holds all inputs,
         where the script decides, and at rung 0 where no word of the command says it, or the micro-batch isn't turned: its own words are
         what is looked at then."""
-        told, form = rung.accumulation, accumulation_form(self.args)
+        told, form = rung.accumulation, self.args.accumulation_form
         if self.asked.unseen_step:
             return 1  # how many it takes is asked of the trial
         unsaid = "accumulation" in self.asked.unsaid and self.args.says.get("accumulation") == told
@@ -325,14 +321,14 @@ class ScriptAdapter(Adapter):
 
     def small(self, chosen: Rung, asked: Rung) -> Sequence[tuple[int, int]]:
         """Keeps a whole batch that the script itself keeps as asked: takes the rung's own micro-batch, and a part of it."""
-        if accumulation_form(self.args) == ITSELF:
+        if self.args.accumulation_form == ITSELF:
             whole, most = chosen.micro_batch * chosen.accumulation, chosen.micro_batch
             part = next((part for part in (4, 2) if most % part == 0), 1)
             return [(most, whole // most), (most // part, whole // (most // part))] if part > 1 else []
         return row_by_row(asked)
 
     def corrected(self, finding: Finding) -> Correction:
-        return corrections.of(self.args, finding)
+        return arrived.corrected(self.args, finding)
 
     def twin(self, rung: Rung, budget: Budget, *, folder: Path) -> Command:
         if (several := recognise.launched(self.args.command).machines) > 1:
@@ -344,7 +340,8 @@ class ScriptAdapter(Adapter):
 
     def read_log(self, line: str, known: Progress, *, rung: Rung) -> LogLine:
         said, steps = log_line.read(line, known), _ACCUMULATED.match(line)
-        come = training_arguments.progress_of(line, known) if self._of_trainer else said.progress
+        below = line.endswith(_BELOW_ANOTHER) and (self._saves.of_trainer or training_arguments.trains(self.args.command))
+        come = replace(known, phase=VALIDATE) if below else said.progress
         return replace(said, progress=come, optimizer_steps=int(steps[1]) if steps is not None else None)
 
     def results(self, *, folder: Path) -> Mapping[str, Any]:
@@ -353,11 +350,6 @@ class ScriptAdapter(Adapter):
         return {"checkpoints": {"newest": str(files[0])}} if files else {}
 
     # -- going on from a checkpoint ----------------------------------------------------------------------------------------
-
-    @cached_property
-    def _of_trainer(self) -> bool:
-        """True if Hugging Face's Trainer trains, as far as the program or the source tells."""
-        return self._saves.of_trainer or training_arguments.trains(self.args.command)
 
     @property
     def _by_trainer(self) -> bool:
@@ -406,7 +398,7 @@ class ScriptAdapter(Adapter):
 
     def _workers(self) -> int | None:
         """Returns the number of loader workers, if the recipe spells them and says it, or else the command."""
-        line, spelling = Line(words=list(self.args.command), begin=begin(self.args)), self.args.spelled.get("workers")
+        line, spelling = Line(words=list(self.args.command), begin=self.args.begin), self.args.spelled.get("workers")
         said = str(self.recipe.ask.get("workers", "")) or (line.value(spelling) if spelling is not None else "")
         return int(said) if spelling is not None and said.isdecimal() else None
 

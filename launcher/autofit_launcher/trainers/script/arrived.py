@@ -1,7 +1,7 @@
 """Makes the recipe that asks for what a trial showed of a person's command: rung 0 is the command as it stands, and is believed.
 
 Where the batch arrives a lower rung sets it: at a known trainer's call, else at the line of the data loader. What can't be set anywhere
-stays as it ran.
+stays as it ran. Puts a recipe right, too, after twins have shown that a rung trains otherwise than asked.
 """
 
 from __future__ import annotations
@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from autofit_launcher.adapter.protocol import Asked
+from autofit_launcher.adapter import wheel_names
+from autofit_launcher.adapter.protocol import Asked, Correction
 from autofit_launcher.common.report import STEP, WORLD_SIZE
 from autofit_launcher.config.schema import LadderRules, Recipe
 from autofit_launcher.ladder.rungs import ACCUMULATION, CHECKPOINTING, MICRO_BATCH, Value
-from autofit_launcher.trainers.script import training_arguments
-from autofit_launcher.trainers.script.corrections import with_args
+from autofit_launcher.ladder.twins import Finding, FindingKind
+from autofit_launcher.trainers.script import outside, training_arguments
 from autofit_launcher.trainers.script.recognise import ORDER
-from autofit_launcher.trainers.script.rules import ScriptArgs
-from autofit_launcher.trainers.script.said import asked_accumulation
-from autofit_launcher.trainers.script.spelling import CALL, ITSELF, LOADER, OUTSIDE, kind
+from autofit_launcher.trainers.script.rules import ScriptArgs, asked_accumulation
+from autofit_launcher.trainers.script.spelling import CALL, ITSELF, LOADER, OUTSIDE, kind, name
 
 
 class OfTrials(NamedTuple):
@@ -47,7 +47,8 @@ def believing(recipe: Recipe, args: ScriptArgs, asked: Asked, shown: OfTrials) -
     if (ways, says, ask, more) == (args.spelled, args.says, recipe.ask, {}):
         return None
     ladder = _ladder(recipe, ask, ways)
-    return with_args(recipe, spelled=ways, says=says, **more).model_copy(update={"ask": ask, "ladder": ladder})
+    trainer = recipe.trainer.model_copy(update={"args": {**recipe.trainer.args, "spelled": ways, "says": says, **more}})
+    return recipe.model_copy(update={"trainer": trainer, "ask": ask, "ladder": ladder})
 
 
 _ALSO = ("val_micro_batch", CHECKPOINTING)
@@ -126,13 +127,39 @@ def _by_itself(says: dict[str, Any], recipe: Recipe, asked: Asked, shown: OfTria
 
 
 def _ladder(recipe: Recipe, ask: Mapping[str, Value], ways: Mapping[str, str]) -> LadderRules:
-    """The ladder's rules: a micro-batch that was kept as it was read is kept as it is believed."""
-    rules, known = recipe.ladder, recipe.trainer.args.get("spelled", {})
+    """The ladder's rules, with the wheels that were found."""
+    order, known = recipe.ladder.order, recipe.trainer.args.get("spelled", {})
     new = {wheel for wheel in (MICRO_BATCH, *_ALSO) if wheel in ways and wheel not in known and ask.get(wheel) is not True}
-    order = rules.order
     if new:
         order = (*(wheel for wheel in ORDER if wheel in {*new, *order}), *(wheel for wheel in order if wheel not in ORDER))
-    rule, wheels = rules.wheels.get(MICRO_BATCH), rules.wheels
-    if rule is not None and rule.floor is not None and rule.floor == recipe.ask.get(MICRO_BATCH):
-        wheels = {**wheels, MICRO_BATCH: rule.model_copy(update={"floor": ask.get(MICRO_BATCH)})}
-    return rules.model_copy(update={"order": order, "wheels": wheels})
+    return recipe.ladder.model_copy(update={"order": order})
+
+
+# ---- what twins have shown
+
+
+def counted(args: ScriptArgs) -> str:
+    """Names the length in steps of a script whose steps are held back from outside: it counts some that it hasn't made. Else empty."""
+    counts = (spelled for spelled in args.lengths if wheel_names.counts_steps(name(spelled)))
+    return next(counts, "") if args.accumulation_form == OUTSIDE else ""
+
+
+def corrected(args: ScriptArgs, finding: Finding) -> Correction:
+    """Returns what to change of the arguments for a factor, or weights by targets; nothing where no cure is known."""
+    factor = finding.kind is FindingKind.FACTOR
+    if args.update is not None or not (factor or finding.kind is FindingKind.WEIGHTED):
+        return Correction()
+    if args.accumulation_form == OUTSIDE:  # what counts targets weighs them, and nothing else does
+        loss = "mean" if factor and finding.power > 0 else "sum"
+        return Correction(cure={"env": {**args.env, outside.LOSS: loss}, **({} if factor else {"update": "targets"})})
+    if factor:
+        return Correction(cure={"update": "average" if finding.power > 0 else "add"})
+    return Correction(cure={"update": "targets" if finding.power > 0 else "targets_divided"})
+
+
+def way(update: str, times: float) -> str:
+    """Says how ``native/update`` makes ``times`` as many micro-batches' update the asked one. ``update``: ``trainer.args.update``."""
+    return {
+        "average": f"times:{1 / times!r}", "add": f"times:{times!r}", "targets": f"targets:1:{round(times)}",
+        "targets_divided": f"targets:{times!r}:{round(times)}",
+    }[update]  # fmt: skip

@@ -1,18 +1,23 @@
-"""Finds what each place of a command says of its settings (words, configuration files, script's defaults), and which place counts."""
+"""Finds what each place of a command says of its settings (words, configuration files, script's defaults), and which place counts.
+
+Flags are found where the script declares them, by argparse or click, or as names that a configurator as nanoGPT's sets. Nothing is run:
+what others declare the command says, or the first trial shows.
+"""
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any, NamedTuple, TypeGuard
 
 from autofit_launcher.adapter import wheel_names
-from autofit_launcher.adapter.python_source import parsed
+from autofit_launcher.adapter.python_source import files_of, parsed
 from autofit_launcher.adapter.recognised import Belief, typed
 from autofit_launcher.trainers.script import configs
-from autofit_launcher.trainers.script.declared import Flag, numbers
 from autofit_launcher.trainers.script.spelling import YACS, name
 
 COMMAND_LINE = "command line"
@@ -25,14 +30,14 @@ LENGTHS = ("segment", "sequence_length", "image_size")
 
 
 def believed(candidates: Sequence[Belief]) -> tuple[dict[str, Belief], list[str]]:
-    """Picks for each wheel the candidate from the most telling place; says in words where that place says two things."""
+    """Picks for each wheel the candidate from the most telling place; names the wheels of which that place says two things."""
     beliefs: dict[str, Belief] = {}
     unclear = []
     for wheel in (*wheel_names.NAMES, WHOLE):
         found = [belief for belief in candidates if belief.wheel == wheel]
         best = [belief for belief in found if _rank(belief) == min(map(_rank, found))]
         if len({belief.spelling for belief in best}) > 1:
-            unclear.append(f"{wheel} could be {' or '.join(f'{belief.spelling} ({belief.value})' for belief in best)}")
+            unclear.append(wheel)
         elif best:
             beliefs[wheel] = best[-1 if best[0].source == COMMAND_LINE else 0]  # a word that is said twice means what it says last
     return beliefs, unclear
@@ -62,14 +67,9 @@ def in_parts(candidates: Sequence[Belief]) -> list[Belief]:
 def counted_out(candidates: Sequence[Belief]) -> dict[str, int]:
     """Spelling -> how long training is, wherever it is said. A word of the command counts in the place of its default."""
     said = [one for one in candidates if one.wheel == HOW_LONG]
-    typed_out = {_word(one) for one in said if one.source == COMMAND_LINE}
-    numbers = {one.spelling: one.value for one in said if one.source == COMMAND_LINE or _word(one) not in typed_out}
-    counts = {spelling: value for spelling, value in numbers.items() if isinstance(value, (int, float)) and value is not True}
-    return {spelling: int(value) for spelling, value in counts.items() if value > 0 and value == int(value)}
-
-
-def _word(belief: Belief) -> str:
-    return belief.spelling.removeprefix("switch:").rstrip("=")
+    words = {one.spelling.rstrip("=") for one in said if one.source == COMMAND_LINE}
+    counts = {one.spelling: one.value for one in said if one.source == COMMAND_LINE or one.spelling.rstrip("=") not in words}
+    return {one: int(value) for one, value in counts.items() if type(value) in (int, float) and value > 0 and value == int(value)}
 
 
 def is_count(value: Any) -> TypeGuard[int]:
@@ -92,13 +92,23 @@ def _meaning(key: str) -> str | None:
     return "val_micro_batch" if wheel in ("micro_batch", WHOLE) else None
 
 
+class Flag(NamedTuple):
+    """A setting that a script understands."""
+
+    spelling: str
+    default: Any
+    file: str
+    names: Sequence[str]
+    """The names that it goes by, such as -b beside --batch-size; first the one that tells most."""
+
+
 def on_the_line(words: Sequence[str], begin: int, declared: Sequence[Flag]) -> Iterator[Belief]:
     """Settings that the command itself says."""
-    known = {said: flag for flag in declared for said in (*flag.names, flag.bare)}
+    known = {said: flag for flag in declared for said in flag.names}
     for at, word in enumerate(words[begin:], start=begin):
         said, equals, value = word.partition("=")
         flag = known.get(said)
-        wheel = _meaning(said) or (_meaning(flag.bare) if flag is not None else None)
+        wheel = _meaning(said) or (_meaning(flag.names[0]) if flag is not None else None)
         if wheel is None or not (said.startswith("-") or equals or YACS.fullmatch(said)):
             continue
         if equals:
@@ -118,17 +128,65 @@ def in_config(held: Any, path: str | None) -> Iterator[Belief]:
             yield Belief(wheel=wheel, value=value, spelling=key if YACS.fullmatch(key) else f"config:{key}", source=str(path))
 
 
-def in_python(files: Sequence[Path], declared: Sequence[Flag]) -> dict[str, Any]:
-    """Spelling -> number of a file that a nanoGPT-like script runs over its own names."""
-    known = {flag.spelling for flag in declared}
-    trees = [tree for path in files if (tree := parsed(path)[1]) is not None]
-    said = {f"--{key}=": value for tree in trees for key, value in numbers(tree).items()}
-    return {spelling: value for spelling, value in said.items() if spelling in known}
-
-
 def defaults(declared: Sequence[Flag]) -> Iterator[Belief]:
     """Flags that the script has, at their defaults."""
     for flag in declared:
-        wheel = _meaning(flag.bare)
+        wheel = _meaning(flag.names[0])
         if wheel is not None and isinstance(flag.default, (bool, int, float)):
-            yield Belief(wheel=wheel, value=flag.default, spelling=flag.spelling, source=f"{flag.where}'s default")
+            yield Belief(wheel=wheel, value=flag.default, spelling=flag.spelling, source=f"{flag.file}'s default")
+
+
+# ---- what a script declares
+
+
+def declared(script: Path, words: Sequence[str]) -> list[Flag]:
+    """Finds what the script declares; or the modules that it imports, if it has no parser of its own (``from options import get_args``).
+    Files in Python among the command's ``words`` are what a configurator runs over the script's own names."""
+    found = _of_source(script) or [flag for file in files_of(script)[1:] for flag in _of_source(file)]
+    files = [Path(word) for word in words if word.endswith(".py") and Path(word).is_file()]
+    said = {f"--{key}=": value for file in files for key, value in _numbers(parsed(file)[1]).items()}
+    return [flag._replace(default=said.get(flag.spelling, flag.default)) for flag in found]
+
+
+def _of_source(path: Path) -> list[Flag]:
+    source, tree = parsed(path)
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)] if tree is not None else []
+    found = [flag for call in calls if (flag := _of_call(call, path.name)) is not None]
+    if "configurator.py" in source or re.search(r"\bfor \w+ in sys\.argv\[1:\]", source):  # as nanoGPT's sets the script's own names
+        found += [Flag(f"--{key}=", value, path.name, [f"--{key}"]) for key, value in _numbers(tree).items()]
+    return found
+
+
+def _of_call(call: ast.Call, file: str) -> Flag | None:
+    """The flag that a call declares: argparse's or click's; None where it declares none."""
+    function = getattr(call.func, "attr", getattr(call.func, "id", ""))
+    names = [arg.value for arg in call.args if isinstance(arg, ast.Constant) and isinstance(arg.value, str) and arg.value.startswith("-")]
+    if function not in ("add_argument", "option") or not names:
+        return None
+    names = sorted((one for name in names for one in name.split("/")[:1]), key=len, reverse=True)
+    said = {keyword.arg: keyword.value for keyword in call.keywords}
+    action, default = ast.unparse(said["action"]) if "action" in said else "", None
+    with suppress(ValueError, KeyError):
+        default = ast.literal_eval(said["default"])
+    if "store_true" in action or "is_flag" in said:
+        return Flag(f"switch:{names[0]}", False, file, names)
+    if "BooleanOptionalAction" in action:
+        return Flag(f"switch:{names[0]}/--no-{names[0].lstrip('-')}", default, file, names)
+    return Flag(names[0], default, file, names)
+
+
+def _numbers(tree: ast.Module | None) -> dict[str, Any]:
+    """Name -> number of the assignments at the top of a file: ``batch_size = 12``."""
+    found = {}
+    for node in tree.body if tree is not None else ():
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and (value := _number(node.value)) is not None:
+            found[node.targets[0].id] = value
+    return found
+
+
+def _number(node: ast.expr) -> Any:
+    """A literal, or a product of whole numbers such as ``5 * 8``."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+        left, right = _number(node.left), _number(node.right)
+        return left * right if isinstance(left, int) and isinstance(right, int) else None
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, (bool, int, float)) else None

@@ -15,9 +15,8 @@ from autofit_launcher.ladder.rungs import CHECKPOINTING
 from autofit_launcher.machine import devices, ranks
 from autofit_launcher.machine.packages import package_folder, too_old
 from autofit_launcher.trainers.script import configs, recognise, rules
-from autofit_launcher.trainers.script.rules import ScriptArgs
-from autofit_launcher.trainers.script.said import begin, in_config, spelling_of
-from autofit_launcher.trainers.script.spelling import ITSELF, LOADER, OUTSIDE, kind
+from autofit_launcher.trainers.script.rules import ScriptArgs, spelling_of
+from autofit_launcher.trainers.script.spelling import ITSELF, LOADER, OUTSIDE, in_config, kind
 
 
 def faults(recipe: Recipe, args: ScriptArgs, wheels: Iterable[str]) -> list[Fault]:
@@ -161,7 +160,7 @@ def _wrong_file(path: str, args: ScriptArgs) -> str:
         configs.contents(path)
     except ValueError as error:
         return f"can't be read: {error}"
-    if path == configs.named(args.command[begin(args) :]):
+    if path == configs.named(args.command[args.begin :]):
         return ""
     return "isn't the one file that the command names, or takes in others, so that no changed copy could be read in its place"
 

@@ -19,7 +19,6 @@ from autofit_launcher.errors import PLACE, BadInput, Fault
 from autofit_launcher.machine import devices
 from autofit_launcher.trainers.script import candidates, configs, launchers, source_values
 from autofit_launcher.trainers.script.candidates import COMMAND_LINE, LENGTHS, WHOLE, is_count
-from autofit_launcher.trainers.script.declared import of_script
 from autofit_launcher.trainers.script.spelling import ITSELF, OUTSIDE
 
 ORDER = ("val_micro_batch", "micro_batch", "checkpointing", *LENGTHS, "model")
@@ -40,9 +39,7 @@ def understand(words: Sequence[str], *, value: str = "") -> Understood:
         raise BadInput([Fault(key=PLACE, found=f"there is no script {script} in {Path.cwd()}", cure="Give its path.")])
     files = files_of(script) if script is not None else ()
     config = configs.named(words[begin:])  # not those of its launcher
-    held, declared = configs.held_if(config), of_script(script) if script is not None else []
-    python = candidates.in_python([Path(word) for word in words[begin:] if word.endswith(".py") and Path(word).is_file()], declared)
-    declared = [replace(flag, default=python.get(flag.spelling, flag.default)) for flag in declared]
+    held, declared = configs.held_if(config), candidates.declared(script, words[begin:]) if script is not None else []
     found = [*candidates.on_the_line(words, begin, declared), *candidates.in_config(held, config), *candidates.defaults(declared)]
     beliefs, unclear = candidates.believed(candidates.in_parts(found))
     whole = beliefs.pop(WHOLE, None)
@@ -51,12 +48,16 @@ def understand(words: Sequence[str], *, value: str = "") -> Understood:
     beliefs = {wheel: one for wheel, belief in beliefs.items() if _usable(one := _of_whole(belief, whole))}
     if value:
         beliefs |= source_values.beliefs(source_values.pointed(script, value), files)
-    if "micro_batch" in beliefs and "accumulation" not in beliefs and not any("accumulation" in one for one in unclear):
+    if "micro_batch" in beliefs and "accumulation" not in (*beliefs, *unclear):
         beliefs["accumulation"] = _accumulation(files, whole)
-    lengths = candidates.counted_out(found)
+    args: dict[str, Any] = {"config": config} if config else {}
+    args |= {"whole": whole.value} if whole is not None and is_count(whole.value) else {}
+    args |= {"lengths": lengths} if (lengths := candidates.counted_out(found)) else {}
     if "micro_batch" not in beliefs:
-        unclear = [UNREAD, *unclear]
-    return _recipe(words, beliefs, {"config": config, "lengths": lengths, "whole": whole}, unclear=unclear)
+        args["unturned"] = UNREAD
+    elif "accumulation" not in beliefs:
+        args["unturned"] = "its accumulation is said in two places"
+    return _recipe(words, beliefs, args)
 
 
 def _of_whole(belief: Belief, whole: Belief | None) -> Belief:
@@ -73,12 +74,10 @@ def _accumulation(files: Sequence[Path], whole: Belief | None) -> Belief:
     return Belief(wheel="accumulation", value=1, spelling=OUTSIDE, source="no word for it was found")
 
 
-def _recipe(words: Sequence[str], beliefs: Mapping[str, Belief], said: Mapping[str, Any], *, unclear: Sequence[str]) -> Understood:
-    """The recipe that the beliefs amount to. ``said``: the configuration file, how long it trains, and what says
-    its whole batch. ``unclear``: what couldn't be told, in words."""
+def _recipe(words: Sequence[str], beliefs: Mapping[str, Belief], args: Mapping[str, Any]) -> Understood:
+    """The recipe that the beliefs amount to. ``args``: more of ``trainer.args``."""
     order = _order(beliefs)
     says = {wheel: belief.value for wheel, belief in beliefs.items() if belief.spelling != ITSELF}
-    config, whole, lengths = said["config"], said["whole"], said["lengths"]
     spelled = {wheel: belief.spelling for wheel, belief in beliefs.items()}
     rules = _rules(beliefs, order)
     return Understood(
@@ -87,15 +86,10 @@ def _recipe(words: Sequence[str], beliefs: Mapping[str, Belief], said: Mapping[s
         beliefs=tuple(beliefs.values()),
         groups=("trainer: script", "ladder: script"),
         ask=says,
-        args={
-            "command": list(words), **({"config": config} if config else {}), "spelled": spelled, "says": says,
-            **({"whole": whole.value} if whole is not None and is_count(whole.value) else {}),
-            **({"lengths": lengths} if lengths else {}),
-            **({"unturned": "; ".join(unclear)} if "micro_batch" not in order and unclear else {}),
-        },
+        args={"command": list(words), "spelled": spelled, "says": says, **args},
         device=cards(words),
         ladder={"order": order, **({"wheels": rules} if rules else {})},
-    )  # fmt: skip
+    )
 
 
 def _usable(belief: Belief) -> bool:

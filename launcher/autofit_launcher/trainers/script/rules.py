@@ -9,8 +9,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, ValidationError
 
-from autofit_launcher.config.schema import Part
+from autofit_launcher.config.schema import Part, Recipe
 from autofit_launcher.errors import BadInput, Fault, did_you_mean
+from autofit_launcher.trainers.script import recognise
+from autofit_launcher.trainers.script.spelling import kind
 
 Words = Annotated[
     tuple[str, ...],
@@ -74,6 +76,31 @@ class ScriptArgs(Part):
     that no fit of it is kept."""
     validation: Validation = Validation()
     resume: Resume | None = None
+
+    @property
+    def begin(self) -> int:
+        """Index at which the script's own words begin in the command."""
+        return recognise.script_of(self.command)[1]
+
+    @property
+    def accumulation_form(self) -> str:
+        """The form of accumulation's spelling; nothing where none is known."""
+        return kind(self.spelled["accumulation"])[0] if "accumulation" in self.spelled else ""
+
+    def said(self, form: str) -> dict[str, Any]:
+        """Returns what the script itself says in a form (``call:``, ``value:``), by what follows it."""
+        wheels = {self.spelled[wheel]: value for wheel, value in self.says.items() if wheel in self.spelled}
+        return {one.removeprefix(form): value for one, value in {**self.lengths, **wheels}.items() if one.startswith(form)}
+
+
+def asked_accumulation(recipe: Recipe) -> int:
+    asked = recipe.ask.get("accumulation")
+    return asked if isinstance(asked, int) else 1
+
+
+def spelling_of(recipe: Recipe, args: ScriptArgs, wheel: str) -> str | None:
+    rule = recipe.ladder.wheels.get(wheel)
+    return args.spelled.get(wheel) or (rule.argument if rule is not None else None)
 
 
 def read(args: Mapping[str, Any]) -> ScriptArgs:

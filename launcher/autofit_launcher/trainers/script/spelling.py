@@ -147,6 +147,15 @@ def kind(spelling: str) -> tuple[str, str]:
     raise ValueError(f"{spelling!r} is no spelling; these are: {FORMS}")
 
 
+def in_config(spelled: str) -> str:
+    """Returns the spelling; a bare dotted key, as presets have it, means the configuration file."""
+    try:
+        kind(spelled)
+    except ValueError:
+        return f"config:{spelled}"
+    return spelled
+
+
 def _text(value: Any) -> str:
     if value is None:
         return "null"

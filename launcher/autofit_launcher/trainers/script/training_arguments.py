@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from autofit_launcher.adapter import progress, wheel_names
-from autofit_launcher.adapter.progress import TRAIN, VALIDATE, Progress
+from autofit_launcher.adapter import wheel_names
 from autofit_launcher.adapter.python_source import parsed
 from autofit_launcher.ladder.same_training import Length
 from autofit_launcher.trainers.script.spelling import CALL, name
@@ -63,25 +61,3 @@ def length_of(lengths: Mapping[str, int], *, one_kind: bool) -> Length | None:
         return Length(word=spelled, passes=asked)
     of_a_pass = "epoch" in name(spelled).lower()  # --steps-per-epoch
     return Length(word=spelled, updates=asked) if one_kind and not of_a_pass else None
-
-
-# ----------------------------------------------------------------------------------------------------------------------
-# How far a run has come: by the Trainer's bar, which counts optimizer steps, and its lines of words
-
-_BAR = re.compile(r"\s*\d+%\|[^|]*\|\s*(\d+)/(\d+)(?:\s|$)")
-_BELOW_ANOTHER = "\x1b[A"
-"""Tqdm's ending of a bar that stands below another one: it goes up again."""
-
-
-def progress_of(line: str, known: Progress) -> Progress:
-    """Reads the next line of a run. An evaluation's bar stands below the training's, or comes after it."""
-    if (bar := _BAR.match(line)) is not None:
-        step, steps = int(bar[1]), int(bar[2])
-        if line.endswith(_BELOW_ANOTHER) or known.steps not in (None, steps):
-            return replace(known, phase=VALIDATE)
-        return replace(known, phase=TRAIN, step=step, steps=steps)
-    told = progress.read(line) if line.startswith("{") and "'train_runtime'" not in line else None
-    if told is None:
-        return known
-    phase = TRAIN if told.loss is not None else VALIDATE if "'eval_" in line else known.phase
-    return replace(known.then(Progress(epoch=told.epoch, loss=told.loss)), phase=phase)

@@ -44,8 +44,8 @@ def bindings(statements: Iterable[ast.AST], prefix: str = "") -> Iterator[Bindin
             yield from bindings(node.body, f"{node.name}." if isinstance(node, ast.ClassDef) else "")
         elif isinstance(node, (ast.Assign, ast.AnnAssign)):
             target, value = node.targets[0] if isinstance(node, ast.Assign) else node.target, node.value
-            several = isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple)
-            for one, its in zip(target.elts, value.elts, strict=False) if several else [(target, value)]:  # type: ignore[union-attr]
+            both = zip(target.elts, value.elts, strict=False) if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) else ()
+            for one, its in both or [(target, value)]:
                 yield from _value(its, f"{prefix}{ast.unparse(one)}")
         else:
             yield from bindings((inner for name in _BLOCKS for inner in getattr(node, name, ())), prefix)
