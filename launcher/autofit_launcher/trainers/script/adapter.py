@@ -27,7 +27,7 @@ from autofit_launcher.config.schema import Recipe, WheelRule
 from autofit_launcher.errors import BadInput, Fault
 from autofit_launcher.ladder.rungs import CHECKPOINTING, Ladder, Rung, Value, halves_down
 from autofit_launcher.ladder.twins import Finding
-from autofit_launcher.machine import process, ranks
+from autofit_launcher.machine import ranks
 from autofit_launcher.machine.devices import Budget
 from autofit_launcher.trainers.script import (
     arrived,
@@ -55,6 +55,16 @@ _FROM_OUTSIDE = (
 _BELOW_ANOTHER = "\x1b[A"
 """Tqdm's ending of a bar that stands below another one: of Hugging Face's Trainer, an evaluation's below the training's."""
 _ON_THE_HUB = re.compile(r"[\w-][\w.-]*/[\w.-]+")
+_FETCH = """
+import sys, huggingface_hub as hub
+try:
+    safe = any(file.endswith(".safetensors") for file in hub.HfApi().list_repo_files(sys.argv[1]))
+except OSError:  # without a network what is there already will do
+    safe = True
+weights = "*.safetensors" if safe else "pytorch_model*.bin"
+hub.snapshot_download(sys.argv[1], allow_patterns=["*.json", "*.model", "*.txt", "*.jinja", weights])
+"""
+"""Fetches one form of a model's weights into the hub's cache."""
 _ACCUMULATED = re.compile(r"accumulate: \d+ micro-batches, (\d+) optimizer steps")
 """The last word of what accumulates from outside (``native/accumulate``)."""
 
@@ -108,12 +118,12 @@ class ScriptAdapter(Adapter):
 
     @cached_property
     def asked(self) -> Asked:
-        args, unsaid = self.args, self._unsaid()
+        args, unsaid, workers = self.args, self._unsaid(), self.recipe.ask.get("workers")
         exact = (CHECKPOINTING,) if spelling_of(self.recipe, args, CHECKPOINTING) == OUTSIDE else ()
         return Asked(
             world_size=args.processes or recognise.launched(args.command).processes, counted=arrived.counted(args),
             length=training_arguments.length_of(args.lengths, one_kind=asked_accumulation(self.recipe) == 1), exact=frozenset(exact),
-            workers=self._workers(), keeps=self._keeps(), unsaid=unsaid,
+            workers=workers if "workers" in args.spelled and isinstance(workers, int) else None, keeps=self._keeps(), unsaid=unsaid,
             told=arrived.told(self.recipe, args),
             unturned="" if checks.turns(self.recipe) else args.unturned,
             unseen_step=args.accumulation_form == ITSELF and self.recipe.ask.get("accumulation") is None,
@@ -176,8 +186,7 @@ class ScriptAdapter(Adapter):
         here = any(Path(place, name).exists() for place in ("", f"{self.recipe.data}/models"))
         if here or "model" not in self.args.spelled or not _ON_THE_HUB.fullmatch(name):
             return None
-        fetch = "autofit_launcher.trainers.script.inside.fetch"
-        return Command(argv=process.python_module(fetch, name, python=interpreter.of(self.args.command[0])))
+        return Command(argv=(interpreter.of(self.args.command[0]), "-c", _FETCH, name))
 
     # -- what its own words ran -----------------------------------------------------------------------------------------
 
@@ -395,12 +404,6 @@ class ScriptAdapter(Adapter):
         if self._by_trainer:
             return frozenset(rules.Resume.model_fields["keeps"].default)
         return frozenset(self.args.resume.keeps) if self.args.resume is not None else None
-
-    def _workers(self) -> int | None:
-        """Returns the number of loader workers, if the recipe spells them and says it, or else the command."""
-        line, spelling = Line(words=list(self.args.command), begin=self.args.begin), self.args.spelled.get("workers")
-        said = str(self.recipe.ask.get("workers", "")) or (line.value(spelling) if spelling is not None else "")
-        return int(said) if spelling is not None and said.isdecimal() else None
 
 
 def _read_at(wheel: str, spelling: str, unsaid: Collection[str]) -> str:

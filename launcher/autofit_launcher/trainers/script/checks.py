@@ -29,24 +29,21 @@ def faults(recipe: Recipe, args: ScriptArgs, wheels: Iterable[str]) -> list[Faul
 
 def _rank_faults(recipe: Recipe, args: ScriptArgs) -> list[Fault]:
     """Tells what is wrong with the processes that the command starts and the cards that they get, before anything is tried."""
-    by, device, said = recognise.launched(args.command), recipe.device, recipe.launch.kind
-    kind = devices.chosen_kind(device.kind)
-    own = args.command == rules.read(recipe.trainer.args).command  # and not started by autofit
-    if kind == "cpu" and own and device.cards is not None and (device.kind == "cpu" or said == "here"):
+    by, device = recognise.launched(args.command), recipe.device
+    if devices.chosen_kind(device.kind) == "cpu":
+        own = args.command == rules.read(recipe.trainer.args).command  # and not started by autofit
+        if not own or device.cards is None or (device.kind != "cpu" and recipe.launch.kind != "here"):
+            return []
         cure = "Leave it out: on a CPU the processes that the command starts share one budget (torchrun --nproc_per_node 2 train.py)."
         return [Fault(key="device.cards", found=f"{device.cards!r}, on a CPU", cure=cure)]
-    if kind == "cpu" or by.processes == 1:
-        return []
-    if by.machines > 1:
-        found = f"it starts processes on {by.machines} machines, each with a card of its own"
-        return [Fault(key="trainer.args.command", found=found, cure="One machine is covered; several are with device=cpu.")]
     given, there = ranks.world_size(device.cards, device.kind), ranks.world_size("all", "cuda")
-    if by.here <= min(given, there):
+    if by.processes == 1 or (by.machines == 1 and by.here <= min(given, there)):
         return []
-    found = f"it starts {by.here} processes ({by.said}), each with a card of its own, and it "
-    found += f"gets {given} card{'s' if given > 1 else ''}" if by.here > given else f"finds {there} card{'s' if there > 1 else ''}"
-    cure = f"Let it start {there}, or try it with device=cpu." if by.here > there else f"device.cards={by.here}, or which: device=0,1."
-    return [Fault(key="trainer.args.command", found=found, cure=cure)]
+    found = f"it starts {by.processes} processes on {by.machines} machine{'s' if by.machines > 1 else ''}, each with a card of its own"
+    many = "One machine is covered. " if by.machines > 1 else f"Let it start {there}. " if by.here > there else f"device.cards={by.here}. "
+    return [
+        Fault(key="trainer.args.command", found=f"{found}, and it gets {given} of {there} here", cure=f"{many}Or try it on device=cpu.")
+    ]
 
 
 def _command_faults(args: ScriptArgs) -> list[Fault]:
@@ -80,20 +77,25 @@ _UNSPELLED = ("micro_batch", "accumulation")
 """Wheels that the first trial shows where no word says them."""
 
 
+def _spellings(recipe: Recipe, args: ScriptArgs) -> dict[str, str]:
+    """Key of the recipe -> the spelling of a wheel that stands there."""
+    own = {f"ladder.wheels.{wheel}.argument": rule.argument for wheel, rule in recipe.ladder.wheels.items() if rule.argument}
+    return {**{f"trainer.args.spelled.{wheel}": text for wheel, text in args.spelled.items()}, **own}
+
+
 def _spelling_faults(recipe: Recipe, args: ScriptArgs, wheels: Iterable[str]) -> list[Fault]:
     faults = []
-    said = {f"trainer.args.spelled.{wheel}": text for wheel, text in args.spelled.items()}
-    said |= {f"ladder.wheels.{wheel}.argument": rule.argument for wheel, rule in recipe.ladder.wheels.items() if rule.argument}
-    for key, text in said.items():
+    for key, text in _spellings(recipe, args).items():
         try:
             kind(text)
         except ValueError as error:
             faults.append(Fault(key=key, found=str(error), cure="For example --batch-size, or config:train.batch_size."))
         turned = args.spelled.get("accumulation", ITSELF) != ITSELF  # a step takes as many smaller micro-batches as make a whole one
+        wheel = key.removesuffix(".argument").rpartition(".")[2]
         if text.startswith(LOADER) and not (turned and isinstance(args.says.get("micro_batch"), int)):
             cure = "Say trainer.args.spelled.accumulation=outside too, and trainer.args.says.micro_batch=64: what the loader is made with."
             faults.append(Fault(key=key, found="a micro-batch can only be split where accumulation is turned, too", cure=cure))
-        elif text in (OUTSIDE, ITSELF) and key != "trainer.args.spelled.accumulation" and not _checkpointed(key, text):
+        elif text in (OUTSIDE, ITSELF) and wheel != "accumulation" and (wheel, text) != (CHECKPOINTING, OUTSIDE):
             faults.append(Fault(key=key, found=f"only accumulation can be {text}", cure="Give the script's own word for it."))
     known = {*wheels, *recipe.ladder.wheels, "accumulation", "data"}
     for wheel in args.spelled.keys() - known:
@@ -101,27 +103,31 @@ def _spelling_faults(recipe: Recipe, args: ScriptArgs, wheels: Iterable[str]) ->
         faults.append(Fault(key=f"trainer.args.spelled.{wheel}", found="no wheel of that name", cure=cure))
     for wheel, value in recipe.ask.items():
         presets = args.presets.get(wheel)
-        if presets is not None and value is not None and str(value) not in presets:
+        if value is not None and presets is not None and str(value) not in presets:
             cure = f"{did_you_mean(str(value), presets)}Known: {', '.join(presets)}."
             faults.append(Fault(key=f"ask.{wheel}", found=f"there is no preset {value!r}", cure=cure))
         if value is not None and presets is None and wheel not in _UNSPELLED and spelling_of(recipe, args, wheel) is None:
             cure = f"Say how the script spells it, for example trainer.args.spelled.{wheel}=--{wheel.replace('_', '-')}."
             faults.append(Fault(key=f"ask.{wheel}", found="the script has no known word for it", cure=cure))
-    if turns(recipe) and "micro_batch" not in args.spelled:
+    return [*faults, *(_turning_faults(recipe, args) if turns(recipe) else [])]
+
+
+def _turning_faults(recipe: Recipe, args: ScriptArgs) -> list[Fault]:
+    """A micro-batch that is to be lowered, and can't be, or not with the batch that is asked."""
+    if "micro_batch" not in args.spelled:
         cure = "Say how the script spells it (trainer.args.spelled.micro_batch=--my-batch), or name a value of its source (--set NAME)."
-        faults.append(Fault(key="trainer.args.spelled.micro_batch", found="it is to be lowered, and no word for it is known", cure=cure))
-    elif turns(recipe) and not recipe.ladder.keep_batch and args.spelled.get("accumulation") == ITSELF:
+        return [Fault(key="trainer.args.spelled.micro_batch", found="it is to be lowered, and no word for it is known", cure=cure)]
+    if not recipe.ladder.keep_batch and args.spelled.get("accumulation") == ITSELF:
         cure = "Leave out --allow-batch (ladder.keep_batch=false), or give the command another whole batch."
-        faults.append(Fault(key="ladder.keep_batch", found="the script keeps its whole batch by itself at any micro-batch", cure=cure))
-    elif turns(recipe) and recipe.ladder.keep_batch and "accumulation" not in args.spelled:
-        cure = (
-            "Say how: trainer.args.spelled.accumulation=--accum (or config:train.accum), or =outside where the script has no word for it "
-            "and autofit shall hold its optimizer steps back; ladder.keep_batch=false accepts another effective batch; "
-            "ladder.wheels.micro_batch.floor set to the asked one leaves it as it is."
-        )
-        found = "a lower micro-batch needs more accumulation, and no word for it is known"
-        faults.append(Fault(key="trainer.args.spelled.accumulation", found=found, cure=cure))
-    return faults
+        return [Fault(key="ladder.keep_batch", found="the script keeps its whole batch by itself at any micro-batch", cure=cure)]
+    if not recipe.ladder.keep_batch or "accumulation" in args.spelled:
+        return []
+    cure = (
+        "Say how: trainer.args.spelled.accumulation=--accum (or config:train.accum), or =outside where the script has no word for it; "
+        "ladder.keep_batch=false accepts another effective batch; ladder.wheels.micro_batch.floor set to the asked one leaves it as it is."
+    )
+    found = "a lower micro-batch needs more accumulation, and no word for it is known"
+    return [Fault(key="trainer.args.spelled.accumulation", found=found, cure=cure)]
 
 
 def turns(recipe: Recipe) -> bool:
@@ -131,15 +137,9 @@ def turns(recipe: Recipe) -> bool:
     return asked is not None and "micro_batch" in recipe.ladder.order and (rule is None or rule.floor != asked)
 
 
-def _checkpointed(key: str, text: str) -> bool:
-    return text == OUTSIDE and key in (f"trainer.args.spelled.{CHECKPOINTING}", f"ladder.wheels.{CHECKPOINTING}.argument")
-
-
 def _config_faults(recipe: Recipe, args: ScriptArgs) -> list[Fault]:
     """Keys that the configuration file doesn't have."""
-    wanted = {f"trainer.args.spelled.{wheel}": text for wheel, text in args.spelled.items()}
-    wanted |= {f"ladder.wheels.{wheel}.argument": rule.argument for wheel, rule in recipe.ladder.wheels.items() if rule.argument}
-    wanted |= {f"trainer.args.set.{text}": text for text in args.set}
+    wanted = {**_spellings(recipe, args), **{f"trainer.args.set.{text}": text for text in args.set}}
     wanted |= {
         f"trainer.args.presets.{wheel}.{name}.{text}": in_config(text)
         for wheel, presets in args.presets.items() for name, preset in presets.items() for text in preset

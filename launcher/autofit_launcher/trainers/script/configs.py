@@ -39,44 +39,16 @@ class _Lenient(yaml.SafeLoader):
     """Reads the shape of files with tags of other people's (!!python/tuple); what they would construct doesn't matter here."""
 
 
-def _any_tag(loader: yaml.SafeLoader, suffix: str, node: yaml.Node) -> Any:
-    if isinstance(node, yaml.MappingNode):
-        return loader.construct_mapping(node)
-    if isinstance(node, yaml.SequenceNode):
-        return loader.construct_sequence(node)
-    assert isinstance(node, yaml.ScalarNode)
-    return loader.construct_scalar(node)
-
-
-_Lenient.add_multi_constructor("", _any_tag)
+_Lenient.add_multi_constructor("", lambda loader, _, node: getattr(loader, f"construct_{node.id}")(node))
 
 
 def leaves(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yields dotted keys and values, those within lists by their places (``datasets[0].batch_size``); a list of plain values is one."""
+    """Yields dotted keys and values; a list is one."""
     if isinstance(value, Mapping):
         for key, inside in value.items():
             yield from leaves(inside, f"{prefix}.{key}" if prefix else str(key))
-    elif isinstance(value, list) and any(isinstance(entry, (Mapping, list)) for entry in value):
-        for at, entry in enumerate(value):
-            yield from leaves(entry, f"{prefix}[{at}]")
     elif prefix:
         yield prefix, value
-
-
-def _place(value: Any, key: str) -> tuple[Any, str | int]:
-    """Finds (what holds the value of a dotted key, which may go through lists; its place there). Raises NoSuchKey."""
-    holder, parts = None, _parts(key)
-    for part in parts:
-        has = part in value if isinstance(value, Mapping) else isinstance(value, list) and isinstance(part, int) and part < len(value)
-        if not has:
-            raise NoSuchKey(key)
-        holder, value = value, value[part]
-    return holder, parts[-1]
-
-
-def _parts(key: str) -> list[str | int]:
-    """Splits ``datasets[0].batch_size`` into datasets, 0, batch_size."""
-    return [int(part[1:-1]) if re.fullmatch(r"\[\d+\]", part) else part for part in re.sub(r"(\[\d+\])", r".\1", key).split(".")]
 
 
 def edited(text: str, suffix: str, changes: Mapping[str, Any]) -> str:
@@ -88,10 +60,12 @@ def edited(text: str, suffix: str, changes: Mapping[str, Any]) -> str:
 
 def _in_toml(text: str, key: str, value: Any) -> str:
     """The text with another value in the one line by which it is the same table but for that value."""
-    wanted = tomllib.loads(text)
-    holder, last = _place(wanted, key)
-    holder[last] = value
-    for line in re.finditer(rf"^(\s*{re.escape(str(last))}\s*=\s*)[^#\n]*[^#\s]", text, re.MULTILINE):
+    wanted = table = tomllib.loads(text)
+    *places, last = key.split(".")
+    for part in places:
+        table = table.get(part, {})
+    table[last] = value
+    for line in re.finditer(rf"^(\s*{re.escape(last)}\s*=\s*)[^#\n]*[^#\s]", text, re.MULTILINE):
         changed = f"{text[: line.end(1)]}{json.dumps(value)}{text[line.end() :]}"
         with suppress(tomllib.TOMLDecodeError):
             if tomllib.loads(changed) == wanted:
@@ -101,12 +75,8 @@ def _in_toml(text: str, key: str, value: Any) -> str:
 
 def _marked(text: str, key: str, value: Any) -> str:
     node = yaml.compose(text, Loader=yaml.SafeLoader)
-    for part in _parts(key):
-        found: list[yaml.Node] = []
-        if isinstance(node, yaml.MappingNode):
-            found = [inside for name, inside in node.value if name.value == part]
-        elif isinstance(node, yaml.SequenceNode) and isinstance(part, int):
-            found = node.value[part : part + 1]
+    for part in key.split("."):
+        found = [inside for name, inside in node.value if name.value == part] if isinstance(node, yaml.MappingNode) else []
         if not found:
             raise NoSuchKey(key)
         node = found[-1]

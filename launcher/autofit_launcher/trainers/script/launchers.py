@@ -28,8 +28,6 @@ class LauncherWords:
     machines: int = 1
     cards: tuple[int, ...] | None = None
     """The cards that the processes shall have, if that is said."""
-    said: str = ""
-    """The words that say how many, and where they stand; empty where nothing does."""
 
     @property
     def processes(self) -> int:
@@ -50,18 +48,15 @@ def started(words: Sequence[str], end: int) -> LauncherWords:
 
 def _by_deepspeed(words: Sequence[str]) -> LauncherWords:
     """Reads the number of processes that DeepSpeed is told, else takes all cards (launcher/runner.py)."""
-    machines = _number(_flag(words, "num-nodes")[1])
-    flag, count = _flag(words, "num-gpus")
-    if count.isdecimal() and int(count):
-        return LauncherWords(here=int(count), machines=machines, said=f"{flag} {count}")
-    return LauncherWords(here=ranks.world_size(ALL, "auto"), machines=machines, said="deepspeed takes all cards")
+    count = _flag(words, "num-gpus")
+    here = int(count) if count.isdecimal() and int(count) else ranks.world_size(ALL, "auto")
+    return LauncherWords(here=here, machines=_number(_flag(words, "num-nodes")))
 
 
 def _by_torchrun(words: Sequence[str]) -> LauncherWords:
-    flag, count = _flag(words, "nproc-per-node")
-    here = int(count) if count.isdecimal() else _as_many_as_there_are(count) if count else 1
-    machines = _flag(words, "nnodes")[1].partition(":")[0]
-    return LauncherWords(here=max(here, 1), machines=max(int(machines), 1) if machines.isdecimal() else 1, said=f"{flag} {count}".strip())
+    count = _flag(words, "nproc-per-node")
+    here = _number(count) if not count or count.isdecimal() else _as_many_as_there_are(count)
+    return LauncherWords(here=here, machines=_number(_flag(words, "nnodes").partition(":")[0]))
 
 
 def _as_many_as_there_are(said: str) -> int:
@@ -71,19 +66,14 @@ def _as_many_as_there_are(said: str) -> int:
 
 
 def _by_accelerate(words: Sequence[str]) -> LauncherWords:
-    path = _configuration(words)
-    held = configs.held_if(path)
+    held = configs.held_if(_configuration(words))
     if not _in_several(words, held):
         return LauncherWords()
-    flag, count = _flag(words, "num-processes")
-    said = f"{flag} {count}" if count else f"num_processes: {held.get('num_processes')} in {path}" if "num_processes" in held else ""
-    machines = _number(_flag(words, "num-machines")[1] or held.get("num_machines"))
-    cards = _flag(words, "gpu-ids")[1] or str(held.get("gpu_ids") or "")
-    numbers = [one.strip() for one in cards.split(",")]
-    return LauncherWords(
-        here=max(_number(count or held.get("num_processes")) // machines, 1), machines=machines, said=said,
-        cards=tuple(map(int, numbers)) if all(one.isdecimal() for one in numbers) else None,
-    )  # fmt: skip
+    machines = _number(_flag(words, "num-machines") or held.get("num_machines"))
+    here = max(_number(_flag(words, "num-processes") or held.get("num_processes")) // machines, 1)
+    numbers = [one.strip() for one in (_flag(words, "gpu-ids") or str(held.get("gpu_ids") or "")).split(",")]
+    cards = tuple(map(int, numbers)) if all(one.isdecimal() for one in numbers) else None
+    return LauncherWords(here=here, machines=machines, cards=cards)
 
 
 def _in_several(words: Sequence[str], held: Mapping[str, Any]) -> bool:
@@ -99,7 +89,7 @@ def _in_several(words: Sequence[str], held: Mapping[str, Any]) -> bool:
 
 def _configuration(words: Sequence[str]) -> Path | None:
     """The file that accelerate reads: that of its own words, else the one that ``accelerate config`` writes."""
-    if named := _flag(words, "config-file")[1]:
+    if named := _flag(words, "config-file"):
         return Path(named).expanduser()
     cache = Path(os.environ.get("XDG_CACHE_HOME", "~/.cache"))
     home = Path(os.environ.get("HF_HOME", cache / "huggingface")).expanduser()
@@ -107,13 +97,13 @@ def _configuration(words: Sequence[str]) -> Path | None:
     return found if found.is_file() and "--cpu" not in words else None
 
 
-def _flag(words: Sequence[str], name: str) -> tuple[str, str]:
-    """Finds (the flag as it stands, its value) of the last one by that name, with hyphens or underscores; two empty texts if none is."""
-    found = ("", "")
+def _flag(words: Sequence[str], name: str) -> str:
+    """Finds the value of the last flag by that name, with hyphens or underscores; an empty text if there is none."""
+    found = ""
     for at, word in enumerate(words):
         flag, equals, value = word.partition("=")
         if flag.startswith("--") and flag[2:].replace("_", "-") == name:
-            found = (flag, value if equals else next(iter(words[at + 1 : at + 2]), ""))
+            found = value if equals else next(iter(words[at + 1 : at + 2]), "")
     return found
 
 

@@ -94,14 +94,6 @@ class Line:
             return self._last(name) is not None
         return form in ("config", "switch", "env", "value")
 
-    def value(self, spelling: str) -> str:
-        """Returns what the script's own words say of this setting; empty where they don't, or it isn't said by words."""
-        form, name = kind(spelling)
-        at = self._last(name) if form in ("flag", "joined") else None
-        if at is None:
-            return ""
-        return self.words[at + 1] if self.words[at] == name else self.words[at].partition("=")[2]
-
     def _last(self, name: str) -> int | None:
         """Finds the last of the script's own words that is this one: alone, or joined (--flag=8, ++key=8)."""
         for at in range(len(self.words) - 1, self.begin - 1, -1):

@@ -46,9 +46,9 @@ def test_other_arguments_are_left_whole_and_told(held: tuple[int, int], capsys: 
     assert "per_device_train_batch_size" in told and "is left as it is" in told
 
 
-def test_generations_of_grpo_stay_as_large_as_they_were() -> None:
-    arguments = Arguments(32, 2, steps_per_generation=2)
-    assert ORDERS.set(arguments) and arguments.steps_per_generation == 8  # type: ignore[attr-defined]
+def test_arguments_that_have_derived_others_of_the_batch_are_left_alone() -> None:
+    arguments = Arguments(32, 2, generation_batch_size=64)
+    assert not ORDERS.set(arguments) and arguments.both == (32, 2)
 
 
 SCRIPT = """

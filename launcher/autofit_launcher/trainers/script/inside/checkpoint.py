@@ -14,7 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ MOST_DEEP = 50
 def finite(path: Path) -> bool | None:
     """Tells whether the weights in a file, or in those of a folder, are finite; None where no weights are found in it."""
     files = sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
-    found = [_all_finite(weights) for file in files if file.suffix in FILES for weights in _weights(_loaded(file))]
+    found = [_all_finite(tensor) for file in files if file.suffix in FILES for tensor in _weights(_loaded(file))]
     return all(found) if found else None
 
 
@@ -53,24 +53,18 @@ def _of_numpy() -> list[Any]:
     return [numpy.dtype, *kinds, numpy.float64(0).__reduce__()[0]]
 
 
-def _weights(found: Any, depth: int = 0) -> Iterator[Sequence[torch.Tensor]]:
-    """The groups of tensors that are a model's, or its optimizer's: one that holds a matrix. A list of past losses is none."""
-    parts = [*found.values()] if isinstance(found, Mapping) else found
-    if not isinstance(parts, (list, tuple)) or depth > MOST_DEEP:
-        return
-    if any(tensor.dim() >= 2 for tensor in _tensors(parts)):
-        yield _tensors(parts)
-    for part in parts:
+def _weights(found: Any, depth: int = 0) -> Iterator[torch.Tensor]:
+    """The tensors of groups that are a model's, or its optimizer's: those with a matrix. A list of past losses is none."""
+    parts = [*found.values()] if isinstance(found, Mapping) else found if isinstance(found, (list, tuple)) else ()
+    tensors = [part for part in parts if isinstance(part, torch.Tensor) and part.is_floating_point() and not part.is_sparse]
+    yield from tensors if any(tensor.dim() >= 2 for tensor in tensors) else ()
+    for part in parts if depth < MOST_DEEP else ():
         yield from _weights(part, depth + 1)
 
 
-def _tensors(parts: Iterable[Any]) -> list[torch.Tensor]:
-    return [part for part in parts if isinstance(part, torch.Tensor) and part.is_floating_point() and not part.is_sparse]
-
-
-def _all_finite(tensors: Sequence[torch.Tensor]) -> bool:
-    """Tells whether the tensors hold no NaN, and no infinity but the negative one, which masks are made of."""
-    return not any(bool(tensor.isnan().any()) or (tensor.numel() > 1 and bool(tensor.isposinf().any())) for tensor in tensors)
+def _all_finite(tensor: torch.Tensor) -> bool:
+    """Tells whether a tensor holds no NaN, and no infinity but the negative one, which masks are made of."""
+    return not bool(tensor.isnan().any() or (tensor.numel() > 1 and tensor.isposinf().any()))
 
 
 def main(argv: Sequence[str]) -> int:

@@ -6,9 +6,9 @@ As ``_autofit_fields.py`` beside a ``sitecustomize.py`` that loads it, in a fold
 
 Each field has the value that the script gives (null: whatever it gives), and the one that it shall have. transformers' arguments are set as
 a ``Trainer`` is made: until then the script computes with its own numbers, and a schedule or a length that it works out is the plain run's.
-Arguments of a library's own class (TRL's) are set as they are made, since that class derives others from them. Keywords of other trainers
-(``CALLS``) are set in the call.
-Only what holds every given value is set, all at once; setting it twice changes nothing. Others are left alone, and told on stderr.
+Keywords of other trainers (``CALLS``) are set in the call.
+Only what holds every given value is set, all at once; setting it twice changes nothing. Others are left alone, and told on stderr; so are
+arguments that have derived others of the batch already (TRL's GRPO).
 ``auto_find_batch_size`` is switched off: it would lower the batch, and not raise the accumulation.
 This file needs nothing but the trainer's package, and ``imported.py`` beside it.
 """
@@ -32,9 +32,8 @@ CALLS: Mapping[tuple[str, str, str], Mapping[str, Any]] = {
     ("rfdetr.detr", "RFDETR", "train"): {"batch_size": 4, "grad_accum_steps": 4},
 }
 """Calls of trainers: (module, class, method) -> its keywords that can be turned, with their defaults."""
-_BATCH = "per_device_train_batch_size"
-_DERIVED = "steps_per_generation"
-"""Field of TRL's GRPO: optimizer micro-batches that one generation serves, if the script says it."""
+_DERIVED = "generation_batch_size"
+"""Field of TRL's GRPO and its kin, which is worked out of the batch as they are made."""
 
 
 class FieldOrders:
@@ -79,37 +78,16 @@ class FieldOrders:
     def set(self, arguments: Any) -> bool:
         """Sets the arguments; tells whether they were set, or hold what is wanted already."""
         held = self.of(arguments)
-        if self.done(held) or not self.fit(held):
+        if self.done(held) or not self.fit(held) or getattr(arguments, _DERIVED, None):
             return self.done(held)
         for name, (_, wanted) in self._orders.items():
             setattr(arguments, name, wanted)
         if getattr(arguments, "auto_find_batch_size", False):
             arguments.auto_find_batch_size = False
-        if isinstance(getattr(arguments, _DERIVED, None), int) and held.get(_BATCH):
-            setattr(arguments, _DERIVED, getattr(arguments, _DERIVED) * held[_BATCH] // getattr(arguments, _BATCH))
         return True
 
     def of(self, arguments: Any) -> dict[str, Any]:
         return {name: getattr(arguments, name, None) for name in self._orders}
-
-    def into_arguments(self, module: Any) -> None:
-        """Patches ``transformers.training_args``: classes that a library derives from its own set theirs as they are made."""
-        base, orders = module.TrainingArguments, self
-
-        def derived(cls: Any, /, **kwargs: Any) -> None:
-            super(base, cls).__init_subclass__(**kwargs)
-            derives = cls.__dict__.get("__post_init__")
-            if derives is None or not _of_a_library(cls):
-                return
-
-            @functools.wraps(derives)
-            def set_first(this: Any, *args: Any, **kwargs: Any) -> None:
-                orders.set(this)
-                derives(this, *args, **kwargs)
-
-            cls.__post_init__ = set_first
-
-        base.__init_subclass__ = classmethod(derived)
 
     def into_trainer(self, module: Any) -> None:
         """Patches ``transformers.trainer``."""
@@ -134,12 +112,6 @@ def given(real: Callable[..., Any], this: Any, args: Sequence[Any], kwargs: Mapp
     return {name: value for name, value in {**said, **kwargs}.items() if name in names}
 
 
-def _of_a_library(cls: Any) -> bool:
-    """Tells whether a class is an installed package's, and not the person's own."""
-    file = getattr(sys.modules.get(cls.__module__), "__file__", None) or ""
-    return any(f"{os.sep}{part}{os.sep}" in file for part in ("site-packages", "dist-packages"))
-
-
 def begin() -> None:
     """Begins in this process: the sitecustomize that has loaded this file calls it before the program begins."""
     orders: dict[str, Sequence[Any]] = json.loads(os.environ.get(VARIABLE) or "{}")
@@ -148,7 +120,6 @@ def begin() -> None:
         if own := {name: order for name, order in orders.items() if name in defaults}:
             acts[module] = functools.partial(FieldOrders(own).into_call, owner, method, defaults)
     if rest := {name: order for name, order in orders.items() if not any(name in defaults for defaults in CALLS.values())}:
-        of_arguments = FieldOrders(rest)
-        acts |= {"transformers.training_args": of_arguments.into_arguments, "transformers.trainer": of_arguments.into_trainer}
+        acts["transformers.trainer"] = FieldOrders(rest).into_trainer
     if acts:
         after_import(acts)
