@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -37,11 +37,10 @@ from autofit_launcher.trainers.script import (
     recognise,
     resuming,
     rules,
-    source_values,
     training_arguments,
 )
 from autofit_launcher.trainers.script.rules import ScriptArgs, asked_accumulation, spelling_of
-from autofit_launcher.trainers.script.spelling import CALL, ITSELF, LOADER, OUTSIDE, VALUE, Line, in_config, kind, name
+from autofit_launcher.trainers.script.spelling import CALL, ITSELF, LOADER, OUTSIDE, VALUE, Line, in_config, name
 
 SHORT_STEPS = 4
 SHORT_PASSES = 2
@@ -127,11 +126,7 @@ class ScriptAdapter(Adapter):
             told=arrived.told(self.recipe, args),
             unturned="" if checks.turns(self.recipe) else args.unturned,
             unseen_step=args.accumulation_form == ITSELF and self.recipe.ask.get("accumulation") is None,
-            read_at={
-                wheel: _read_at(wheel, spelling, unsaid)
-                for wheel, spelling in args.spelled.items()
-                if kind(spelling)[0] not in ("call", "loader", ITSELF)  # nothing was read there
-            },
+            read_at=args.spelled,
         )  # fmt: skip
 
     def lesser(self, wheel: str, asked: Value, *, floor: Value) -> Sequence[Value]:
@@ -140,12 +135,10 @@ class ScriptAdapter(Adapter):
             return halves_down(asked, floor=floor)
         presets = self.recipe.trainer.args.get("presets")
         names = list(presets.get(wheel, {})) if isinstance(presets, Mapping) else []
+        if floor not in (None, *names):
+            raise ValueError(f"floor {floor!r} is none of the presets: {', '.join(names) or 'there are none'}")
         behind = names[names.index(asked) + 1 :] if asked in names else []
-        if floor is None or floor == asked:
-            return behind if floor is None else ()
-        if floor not in behind:
-            raise ValueError(f"floor {floor!r} is none of the presets behind {asked!r}: {', '.join(behind) or 'there are none'}")
-        return behind[: behind.index(str(floor)) + 1]
+        return behind if floor is None else [one for one in behind if names.index(one) <= names.index(floor)]
 
     def check(self) -> list[Fault]:
         try:
@@ -234,6 +227,11 @@ class ScriptAdapter(Adapter):
         times = (accumulation or rung.accumulation) / asked_accumulation(self.recipe)
         line.take(outside.placed(self._acts(line, times), place=place, env=line.env))
         self._config_copy(line, rung, place)
+        if line.values:  # the script is run by what sets them
+            values, given = place / "values.py", self.args.said(VALUE)
+            line.env["VALUES"] = json.dumps([[one, given[one], wanted] for one, wanted in line.values.items()])
+            line.files[values] = (outside.NATIVE / values.name).read_text(encoding="utf-8")
+            line.words.insert(line.begin - 1, str(values.absolute()))
         return line
 
     def _acts(self, line: Line, times: float) -> dict[str, str]:
@@ -249,8 +247,6 @@ class ScriptAdapter(Adapter):
             said[outside.CHECKPOINTING] = "1"
         if line.fields:
             said[outside.FIELDS] = json.dumps({name: [given(CALL).get(name), value] for name, value in line.fields.items()})
-        if line.values:
-            said[outside.VALUES] = json.dumps(source_values.orders(given(VALUE), line.values))
         return said
 
     def _config_copy(self, line: Line, rung: Rung, place: Path) -> None:
@@ -404,13 +400,6 @@ class ScriptAdapter(Adapter):
         if self._by_trainer:
             return frozenset(rules.Resume.model_fields["keeps"].default)
         return frozenset(self.args.resume.keeps) if self.args.resume is not None else None
-
-
-def _read_at(wheel: str, spelling: str, unsaid: Collection[str]) -> str:
-    """Says where a setting was read."""
-    if spelling == OUTSIDE:
-        return "no word for it was found"
-    return f"{spelling}, of which the command says nothing" if wheel in unsaid else spelling
 
 
 def _kept_in(folder: Path) -> Path:

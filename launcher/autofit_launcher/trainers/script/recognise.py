@@ -47,7 +47,7 @@ def understand(words: Sequence[str], *, value: str = "") -> Understood:
         beliefs = {wheel: one for wheel, one in beliefs.items() if wheel not in LENGTHS or not candidates.is_default(one)}
     beliefs = {wheel: one for wheel, belief in beliefs.items() if _usable(one := _of_whole(belief, whole))}
     if value:
-        beliefs |= source_values.beliefs(source_values.pointed(script, value), files)
+        beliefs |= source_values.beliefs(words, script, value)
     if "micro_batch" in beliefs and "accumulation" not in (*beliefs, *unclear):
         beliefs["accumulation"] = _accumulation(files, whole)
     args: dict[str, Any] = {"config": config} if config else {}

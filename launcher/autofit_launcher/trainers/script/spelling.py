@@ -10,7 +10,7 @@ from typing import Any
 
 FORMS = (
     "--flag, --flag=, switch:--flag, switch:--on/--off, key= or ++key= (Hydra), SECTION.KEY (yacs), env:NAME, config:dotted.key, "
-    "call:field (of a known trainer's call), loader:train.py:31, value:train.py:CONFIG['batch'], outside (accumulation and "
+    "call:field (of a known trainer's call), loader:train.py:31, value:CONFIG['batch'], outside (accumulation and "
     "checkpointing), itself (accumulation)"
 )
 
@@ -31,7 +31,7 @@ CALL = "call:"
 """A field with which the script's source calls a known trainer (``native.fields``): it is set as it arrives there."""
 
 VALUE = "value:"
-"""``value:train.py:CONFIG['batch']``: a plain value of the script's own, set as the script binds it."""
+"""``value:CONFIG['batch']``: a plain value of the script's own, set as the script binds it."""
 
 
 def name(spelling: str) -> str:
@@ -55,7 +55,7 @@ class Line:
     fields: dict[str, Any] = field(default_factory=dict)
     """Field of a known trainer's call -> value that it is set to where it arrives."""
     values: dict[str, Any] = field(default_factory=dict)
-    """File and name of a value of the script's own -> value that it is bound with."""
+    """Name of a value of the script's own -> value that it is bound with."""
     outside: int = 1
     """Micro-batches per optimizer step that the script isn't told of."""
     split: tuple[int, int, str] | None = None

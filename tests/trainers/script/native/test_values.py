@@ -12,30 +12,31 @@ from pathlib import Path
 
 import pytest
 
+from autofit_launcher.errors import BadInput
 from autofit_launcher.trainers.script import outside, source_values
 from autofit_launcher.trainers.script.native.imported import after_import
 from autofit_launcher.trainers.script.native.values import bindings
-from tests.helpers.places import lay
 
 SCRIPT = """from __future__ import annotations
 import inspect, json, multiprocessing, pickle, sys
-from settings import Config
 
 CONFIG = {'batch': 64, "lr": 0.5}
 
+class Own:
+    pass
+
 def child(queue):
-    queue.put((CONFIG["batch"], Config.batch_size))
+    queue.put(CONFIG["batch"])
 
 def main():
-    spawned = multiprocessing.get_context("spawn")
-    queue = spawned.Queue()
-    one = spawned.Process(target=child, args=(queue,))
+    queue = multiprocessing.get_context("fork").Queue()
+    one = multiprocessing.get_context("fork").Process(target=child, args=(queue,))
     one.start()
     seen = queue.get(timeout=60)
     one.join()
     print(json.dumps({
-        "here": [CONFIG["batch"], CONFIG["lr"], Config.batch_size], "child": seen, "file": __file__, "spec": __spec__ is None,
-        "first": sys.path[0], "source": inspect.getsource(child), "argv": sys.argv, "own": "sys" in globals(),
+        "here": [CONFIG["batch"], CONFIG["lr"]], "child": seen, "file": __file__, "spec": __spec__ is None, "first": sys.path[0],
+        "source": inspect.getsource(child), "argv": sys.argv, "own": "os" in globals(), "pickled": len(pickle.dumps(Own())) > 0,
     }))
 
 if __name__ == "__main__":
@@ -44,37 +45,29 @@ if __name__ == "__main__":
 """
 
 
-def ran(place: Path, orders: list[tuple[str, str, object, object]], *words: str) -> subprocess.CompletedProcess[str]:
-    variables, files = outside.placed({outside.VALUES: json.dumps(orders)}, place=place / "native", env={})
-    lay(files)
-    env = {**os.environ, **variables}
-    return subprocess.run([sys.executable, *words], cwd=place / "own", env=env, capture_output=True, text=True, timeout=120, check=False)
+def ran(place: Path, orders: list[tuple[str, object, object]], *words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(outside.NATIVE / "values.py"), *words]
+    env = {**os.environ, "VALUES": json.dumps(orders)}
+    return subprocess.run(command, cwd=place / "own", env=env, capture_output=True, text=True, timeout=120, check=False)
 
 
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
     (tmp_path / "own").mkdir()
     (tmp_path / "own" / "train.py").write_text(SCRIPT)
-    (tmp_path / "own" / "settings.py").write_text("class Config:\n    batch_size = 32\n")
     return tmp_path
 
 
-@pytest.mark.parametrize("words", [("train.py", "a"), ("-u", "train.py", "a"), ("-m", "train", "a")])
-def test_the_program_a_module_and_a_spawned_child_see_the_other_values(place: Path, words: tuple[str, ...]) -> None:
+def test_the_program_sees_the_other_values_and_nothing_else(place: Path) -> None:
     own = place / "own"
-    orders = [(str(own / "train.py"), "CONFIG['batch']", 64, 16), (str(own / "settings.py"), "Config.batch_size", 32, 4)]
-    before = {path.name: path.read_bytes() for path in own.iterdir()}
-    done = ran(place, orders, *words)
+    done = ran(place, [("CONFIG['batch']", 64, 16)], "train.py", "a")
     assert done.stdout, done.stderr
     seen = json.loads(done.stdout)
-    assert (seen["here"], seen["child"]) == ([16, 0.5, 4], [16, 4])
-    assert seen["file"] == str(own / "train.py") and seen["first"] == str(own) and seen["own"]
-    assert seen["spec"] is (words[0] != "-m") and seen["argv"][1:] == ["a"]
-    assert seen["source"].startswith("def child(queue)")
-    assert 'line 24, in <module>\n    raise ValueError("the person\'s own")' in done.stderr
-    pycache = own / "__pycache__"
-    assert not pycache.exists() or not [path for path in pycache.iterdir() if "settings" in path.name], "no other code is left in a cache"
-    assert {path.name: path.read_bytes() for path in own.iterdir() if path.is_file()} == before
+    assert (seen["here"], seen["child"]) == ([16, 0.5], 16)
+    assert seen["file"] == str(own / "train.py") and seen["first"] == str(own) and not seen["own"] and seen["pickled"]
+    assert seen["spec"] and seen["argv"] == ["train.py", "a"] and seen["source"].startswith("def child(queue)")
+    assert 'in <module>\n    raise ValueError("the person\'s own")' in done.stderr
+    assert [path.name for path in own.iterdir()] == ["train.py"] and (own / "train.py").read_text() == SCRIPT
 
 
 @pytest.mark.parametrize(
@@ -88,7 +81,7 @@ def test_the_program_a_module_and_a_spawned_child_see_the_other_values(place: Pa
 def test_a_value_that_is_not_where_it_was_ends_the_program_with_the_reason(place: Path, source: str, given: int, why: str) -> None:
     script = place / "own" / "train.py"
     script.write_text(f"{source}\nprint('it ran')\n")
-    done = ran(place, [(str(script), "CONFIG['batch']", given, 16)], "train.py")
+    done = ran(place, [("CONFIG['batch']", given, 16)], "train.py")
     assert done.returncode != 0 and "it ran" not in done.stdout
     assert f"CONFIG['batch'] = {given} of {script} can't be set to 16: {why}" in done.stderr
 
@@ -109,12 +102,14 @@ def test_a_value_is_named_as_a_person_would(source: str, name: str) -> None:
 
 
 def test_a_name_is_found_whatever_its_quotes_and_the_accumulation_beside_it_is_turned_along(tmp_path: Path) -> None:
-    (tmp_path / "t.py").write_text("ACCUM = 7\nCONFIG = {'batch': 32, 'accum': 2}\n")
-    batch = source_values.pointed(tmp_path / "t.py", ' CONFIG["batch"]')
-    found = source_values.beliefs(batch, [tmp_path / "t.py"])
-    assert {wheel: (one.value, one.spelling[-15:]) for wheel, one in found.items()} == {
-        "micro_batch": (32, "CONFIG['batch']"), "accumulation": (2, "CONFIG['accum']"),
+    script = tmp_path / "t.py"
+    script.write_text("ACCUM = 7\nCONFIG = {'batch': 32, 'accum': 2}\n")
+    found = source_values.beliefs(["python", str(script)], script, ' CONFIG["batch"]')
+    assert {wheel: (one.value, one.spelling) for wheel, one in found.items()} == {
+        "micro_batch": (32, "value:CONFIG['batch']"), "accumulation": (2, "value:CONFIG['accum']"),
     }  # fmt: skip
+    with pytest.raises(BadInput, match="Say one of these"):
+        source_values.beliefs(["python", str(script)], script, "BATCHES")
 
 
 def test_a_module_that_is_only_looked_for_is_still_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -60,11 +60,8 @@ def install(outside: Outside, torch: Any) -> None:
     """Patches torch, which has just been imported."""
     if outside.split is not None:
         _wrap(torch.utils.data.DataLoader, "__init__", lambda make: _split(make, outside, *outside.split))  # type: ignore[misc]
-    if outside.every == 1:
-        if outside.split is not None:
-            _split_at_all(outside, torch)
-        return
-    for patch in (_backward, _zero_grad, _optimizers, _schedulers, _scaler, _clipping, _averaging, _loaders):
+    _backward(outside, torch)
+    for patch in (_zero_grad, _optimizers, _schedulers, _scaler, _clipping, _averaging, _loaders) if outside.every > 1 else ():
         patch(outside, torch)
 
 
@@ -109,7 +106,9 @@ def _backward(outside: Outside, torch: Any) -> None:
 
     @functools.wraps(backward)
     def scaled(tensors: Any, grad_tensors: Any = None, *args: Any, **kwargs: Any) -> None:
-        if outside.paused or outside.in_backward:  # within another one (reentrant checkpointing) gradients are weighted already
+        if outside.every == 1:  # a trainer accumulates, and nothing else does
+            outside.refuse_unsplit(None)
+        if outside.every == 1 or outside.paused or outside.in_backward:  # or reentrant checkpointing: gradients are weighted already
             backward(tensors, grad_tensors, *args, **kwargs)
             return
         scale = outside.backward_begins()
@@ -121,18 +120,6 @@ def _backward(outside: Outside, torch: Any) -> None:
         outside.backward_done()
 
     torch.autograd.backward = scaled
-
-
-def _split_at_all(outside: Outside, torch: Any) -> None:
-    """Looks at what is trained on before each backward pass: if a trainer accumulates, nothing else does."""
-    backward = torch.autograd.backward
-
-    @functools.wraps(backward)
-    def looked(*args: Any, **kwargs: Any) -> None:
-        outside.refuse_unsplit(None)
-        backward(*args, **kwargs)
-
-    torch.autograd.backward = looked
 
 
 def _zero_grad(outside: Outside, torch: Any) -> None:
