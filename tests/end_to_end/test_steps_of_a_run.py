@@ -19,7 +19,7 @@ from autofit_launcher.full_run import run as launch
 from autofit_launcher.history.records import Status
 from autofit_launcher.ladder.verdict import Kind, Verdict
 from autofit_launcher.trainers.script.adapter import ScriptAdapter
-from autofit_launcher.trainers.script.native.steps import STRICT_STEPS, Notes
+from autofit_launcher.trainers.script.native.steps import STRICT_STEPS, Outside
 from autofit_launcher.trainers.suite import cpu_budget
 from autofit_launcher.trial.trial import Trial
 from tests.helpers import script
@@ -77,7 +77,7 @@ def test_a_run_that_counts_micro_batches_is_not_silently_done(tmp_path: Path) ->
 
 
 def test_a_run_that_no_longer_makes_the_large_batchs_update_is_not_done(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    said = Notes()
+    said = Outside(2)
     said.steps = STRICT_STEPS
     said.trouble("batches are skipped")
     assert capsys.readouterr().err.strip() in SCRIPT.read_text(encoding="utf-8")

@@ -52,7 +52,7 @@ def of(words: str | Sequence[str], source: str = "", **files: str) -> Understood
 
 
 PROGRAMS = {
-    "python", "torchrun", "yolo", "llamafactory-cli", "trl", "litgpt", "fairseq-train", "lerobot-train",
+    "python", "yolo",
 }  # fmt: skip
 
 
@@ -92,17 +92,12 @@ def rung_words(understood: Understood, index: int) -> list[str]:
 # ---- words, flags and files, and what is believed of them
 
 ITSELF = {"accumulation": (1, "itself")}
-ACCUM_1, OUTSIDE = {"accumulation": (1, "--accum")}, {"accumulation": (1, "outside")}
+OUTSIDE = {"accumulation": (1, "outside")}
 BATCH_8 = "p.add_argument('--batch-size', default=8)\n"
 CONFIGURATOR = "batch_size = 12\ngradient_accumulation_steps = 5 * 8\nblock_size = 1024\nexec(open('configurator.py').read())\n"
-HANDED = "import argparse, lib\nparser = argparse.ArgumentParser()\nparser.add_argument('--batch_size', default=4)\nlib.add(parser)\n"
 NOMINAL = "nbs = 64  # nominal batch size\naccumulate = max(round(nbs / batch_size), 1)\np.add_argument('--batch', default=16)\n"
 
 WHOLE: dict[str, tuple[str, Files, Beliefs]] = {
-    "glued short flags": (
-        "-b64 -e1", {"t.py": "p.add_argument('-b', '--batch-size', type=int, default=256)\np.add_argument('-a', '--accum', default=1)\n"},
-        {"micro_batch": (64, "-b"), **ACCUM_1},
-    ),
     "a module": (
         "python -m package.module --lr 1", {"package/module.py": BATCH_8}, {"micro_batch": (8, "--batch-size"), **OUTSIDE},
     ),
@@ -127,10 +122,6 @@ WHOLE: dict[str, tuple[str, Files, Beliefs]] = {
         {"micro_batch": (64, "--batch_size="), "accumulation": (1, "--gradient_accumulation_steps="),
          "sequence_length": (256, "--block_size=")},
     ),
-    "lightning's dotted flags": (
-        "fit --data.batch_size 64 --trainer.accumulate_grad_batches=2", {},
-        {"micro_batch": (64, "--data.batch_size"), "accumulation": (2, "--trainer.accumulate_grad_batches=")},
-    ),
     "a whole batch and its part": (
         "--batch_size 128 --micro_batch_size 4", {}, {"micro_batch": (4, "--micro_batch_size"), **ITSELF},
     ),
@@ -145,36 +136,16 @@ WHOLE: dict[str, tuple[str, Files, Beliefs]] = {
         "", {"t.py": "SIZE = 32\nDataLoader(a, batch_size=SIZE, shuffle=True)\ntorch.utils.data.DataLoader(b, 100, shuffle=False)\n"}, {},
     ),
     "an accumulation that the script works out": ("", {"t.py": NOMINAL}, {"micro_batch": (16, "--batch"), **ITSELF}),
-    "llama-factory's file": (
-        "llamafactory-cli train f.yml", {"f.yml": "disable_gradient_checkpointing: true\nper_device_train_batch_size: 2\n"},
-        {"micro_batch": (2, "config:per_device_train_batch_size"), **OUTSIDE},
-    ),
-    "litgpt": (
-        "litgpt finetune_lora DIR --train.global_batch_size 32 --train.micro_batch_size 8", {},
-        {"micro_batch": (8, "--train.micro_batch_size"), **ITSELF},
-    ),
-    "fairseq": (
-        "fairseq-train data --batch-size 8 --update-freq 4", {}, {"micro_batch": (8, "--batch-size"), "accumulation": (4, "--update-freq")},
-    ),
-    "lerobot": ("lerobot-train --policy.type=act --batch_size=8", {}, {"micro_batch": (8, "--batch_size="), **OUTSIDE}),
 }  # fmt: skip
 
 ORDERED = {"a.yaml": "data: {batch_size: 64}\n", "b.yaml": "data: {batch_size: 16384}\n", "names.json": "{}"}
-OPTIONS = {
-    "options/__init__.py": "", "options/train.py": "from .base import Base\nclass Options(Base): ...\n",
-    "options/base.py": "p.add_argument('--batch_size', type=int, default=12)\n",
-}  # fmt: skip
-FRAMES = "p.add_argument('--batch_size_type', type=str, default='frame', choices=['frame', 'sample'])\n"
-
 IN_PART: dict[str, tuple[str, Files, Beliefs]] = {
     "a word that is said twice": (
         "--batch-size 8 --batch-size 16", {"t.py": "p.add_argument('--batch-size', type=int)\n"}, {"micro_batch": (16, "--batch-size")},
     ),
     "a parser in a module that is imported": (
-        "", {"t.py": "from options.train import Options\n", **OPTIONS}, {"micro_batch": (12, "--batch_size")},
-    ),
-    "its own parser before an imported one": (
-        "", {"t.py": "from options.train import Options\np.add_argument('--bs', default=4)\n", **OPTIONS}, {"micro_batch": (4, "--bs")},
+        "", {"t.py": "from options import get_args\n", "options.py": "p.add_argument('--batch_size', type=int, default=12)\n"},
+        {"micro_batch": (12, "--batch_size")},
     ),
     "a section of validation": (
         "data.batch_size=64 ++data.val.batch_size=256 test.img_size=96", {},
@@ -183,9 +154,6 @@ IN_PART: dict[str, tuple[str, Files, Beliefs]] = {
     "accumulation in doubt": ("c.yaml", {"c.yaml": "batch_size: 8\na: {accum: 2}\nb: {accum: 4}\n"}, {"accumulation": None}),
     "a word for the whole that is not one": (
         "--global_batch_size 64 --batch_size 8 --accum 8", {}, {"micro_batch": (8, "--batch_size"), "accumulation": (8, "--accum")},
-    ),
-    "two batches in the source": (
-        "", {"t.py": "DataLoader(a, batch_size=8, shuffle=True)\nDataLoader(b, batch_size=16, shuffle=True)\n"}, {"micro_batch": None},
     ),
     "a length beside images": (
         "--img-size 64", {"t.py": BATCH_8 + "p.add_argument('--img-size', default=224)\np.add_argument('--max-seq-len', default=576)\n"},
@@ -197,7 +165,6 @@ IN_PART: dict[str, tuple[str, Files, Beliefs]] = {
     "a file that takes in others": (
         "-c c.yml", {"c.yml": "__include__: ['data.yml']\ntrain_dataloader: {total_batch_size: 8}\n"}, {"micro_batch": None},
     ),
-    "a file that is based on another": ("--config-file c.yml", {"c.yml": "_BASE_: b.yml\nbatch_size: 8\n"}, {"micro_batch": None}),
     "what an update says": (
         "-c c.yml -u train_dataloader.total_batch_size=32", {"c.yml": "_BASE_: b.yml\n"},
         {"micro_batch": (32, "train_dataloader.total_batch_size=")},
@@ -206,17 +173,6 @@ IN_PART: dict[str, tuple[str, Files, Beliefs]] = {
         "c.yaml", {"c.yaml": "sequence_len: 512\npad_to_sequence_len: false\n"}, {"sequence_length": (512, "config:sequence_len")},
     ),
     "a sub-network's key": ("c.yaml", {"c.yaml": "batch_size: 8\nMaskNet: {B: 256}\n"}, {"micro_batch": (8, "config:batch_size")}),
-    "boxes of an image": (
-        "c.yaml", {"c.yaml": "SOLVER: {IMS_PER_BATCH: 16}\nMODEL: {ROI_HEADS: {BATCH_SIZE_PER_IMAGE: 256}}\n"},
-        {"micro_batch": (16, "SOLVER.IMS_PER_BATCH")},
-    ),
-    "the only batch within a list": (
-        "--dataset_config d.toml", {"t.py": HANDED, "lib.py": "", "d.toml": "[general]\n[[datasets]]\nbatch_size = 4\n"},
-        {"micro_batch": (4, "config:datasets[0].batch_size")},
-    ),
-    "samples after all": (
-        "--batch_size_per_gpu 32 --batch_size_type sample", {"t.py": FRAMES}, {"micro_batch": (32, "--batch_size_per_gpu"), **OUTSIDE},
-    ),
 }  # fmt: skip
 
 
@@ -236,12 +192,9 @@ def test_what_a_command_says_of_a_wheel_is_understood(words: str, files: Files, 
 
 
 @pytest.mark.parametrize(("name", "wheel"), [
-    ("--per_device_batch_size", "micro_batch"), ("--bs", "micro_batch"), ("samples_per_gpu", "micro_batch"), ("--bsz", "micro_batch"),
-    ("--trainBatchSize", "micro_batch"), ("--eval-bs", "val_micro_batch"), ("--dev_batch_size", "val_micro_batch"),
-    ("--train-crop-size", "image_size"), ("--imageSize", "image_size"), ("--val-crop-size", None), ("--bptt", "sequence_length"),
-    ("--max-seq-len", "sequence_length"), ("--global-batch-size", None), ("--num-batches", None), ("--log-every-batch", None),
-    ("--accum-freq", "accumulation"), ("--eval_accumulation_steps", None), ("--use-grad-checkpoint", "checkpointing"),
-    ("--checkpoint-dir", None), ("--batch-norm-momentum", None), ("--hidden-size", None), ("--patch-size", None),
+    ("--per_device_batch_size", "micro_batch"), ("--trainBatchSize", "micro_batch"), ("--eval-bs", "val_micro_batch"),
+    ("--imageSize", "image_size"), ("--val-crop-size", None), ("--bptt", "sequence_length"), ("--global-batch-size", None),
+    ("--num-batches", None), ("--accum-freq", "accumulation"), ("--eval_accumulation_steps", None), ("--checkpoint-dir", None),
 ])  # fmt: skip
 def test_a_name_means_what_its_words_mean(name: str, wheel: str | None) -> None:
     assert wheel_names.meaning(name) == wheel
@@ -268,56 +221,24 @@ def test_only_wheels_that_are_known_are_in_the_order_and_lengths_get_values_belo
     held = written(of("--config c.yaml", c__yaml="batch_size: 8\ngrad_accum: 2\ndata: {segment: 441000}\n"))
     assert held["trainer"]["args"]["config"] == "c.yaml"
     assert held["ladder"]["wheels"]["segment"] == {"values": [330744, 220496, 165368, 110248]}
+    held = written(of("--batch-size 1 --img-size 96 --seq-len 20", "p.add_argument('--accum', default=1)\n"))
+    assert [held["ladder"]["wheels"][name]["values"] for name in ("image_size", "sequence_length")] == [[64, 32], [8]]
 
 
 @pytest.mark.parametrize(
     ("words", "files", "lower"),
     [
-        ("-b64 -e1", WHOLE["glued short flags"][1], "-b32 -e1 --accum 2"),
         ("--batch_size=64 --lr 1e-3", {"t.py": "p.add_argument('--batch_size', type=int)\np.add_argument('--accum', default=2)\n"},
          "--batch_size=32 --lr 1e-3 --accum 4"),
         ("c/small.py --batch_size=64", WHOLE["a configurator's file wins over the script's own names"][1],
          "c/small.py --batch_size=32 --gradient_accumulation_steps=2"),
         ("--batch_size 16 --micro_batch_size 8", {}, "--batch_size 16 --micro_batch_size 4"),
-        ("@a.txt", {"t.py": "p.add_argument('--accum', default=2)\n", "a.txt": "--batch_size=64\n--accum=1\n"},
-         "@a.txt --batch_size=32 --accum=2"),
     ],
 )  # fmt: skip
 def test_the_asked_rung_is_the_command_and_below_it_only_turned_wheels_are_said(words: str, files: Files, lower: str) -> None:
     laid(files)
     understood = of(words, files.get("t.py", ""))
     assert [" ".join(rung_words(understood, at)) for at in (0, 1)] == [f"python t.py {words}", f"python t.py {lower}"]
-
-
-def test_a_key_of_yacs_has_its_value_behind_it() -> None:
-    source = "p.add_argument('opts', nargs=argparse.REMAINDER)\n"
-    understood = of("--num-gpus 1 SOLVER.IMS_PER_BATCH 16 TEST.IMS_PER_BATCH 8 MODEL.WEIGHTS w.pkl", source)
-    assert believed(understood)["micro_batch"] == (16, "SOLVER.IMS_PER_BATCH")
-    assert believed(understood)["val_micro_batch"] == (8, "TEST.IMS_PER_BATCH")
-    words = list(understood.words)
-    assert rung_words(understood, 0) == words
-    turned = next(index for index in range(1, 40) if "8" in rung_words(understood, index)[5:6])
-    assert rung_words(understood, turned)[: len(words)] == [("8" if word == "16" else word) for word in words]
-    counted = of("SOLVER.IMS_PER_BATCH 16 SOLVER.MAX_ITER 1000", source)
-    assert counted.args["lengths"] == {"SOLVER.MAX_ITER": 1000}, "1000 steps of micro-batches would be too few"
-
-
-def test_arguments_from_one_json_file_stay_one_word(here: Path) -> None:
-    understood = of(
-        "args.json", "from transformers import HfArgumentParser, TrainingArguments\n", args__json='{"per_device_train_batch_size": 16}'
-    )
-    assert rung_words(understood, 0) == ["python", "t.py", "args.json"]
-    adapter = ScriptAdapter(made(understood))
-    rung = next(one for one in ladder_of(adapter).rungs if one.micro_batch == 8)
-    command = adapter.command(rung, cpu_budget(), folder=here / "run")
-    ((path, text),) = ((path, text) for path, text in command.files.items() if path.suffix == ".json")
-    assert command.argv == ("python", "t.py", str(path)) and json.loads(text) == {"per_device_train_batch_size": 8}
-
-
-def test_a_draft_with_a_small_image_size_is_accepted_by_the_grid() -> None:
-    adapter = ScriptAdapter(made(of("--batch-size 1 --img-size 96 --seq-len 20", "p.add_argument('--accum', default=1)\n")))
-    assert adapter.check() == []
-    assert {rung.values["image_size"] for rung in ladder_of(adapter).rungs} == {96, 64, 48, 32, 16}
 
 
 def test_a_configuration_that_the_script_finds_itself_is_left_to_it() -> None:
@@ -333,16 +254,12 @@ def test_a_dollar_brace_of_the_persons_own_is_text_and_no_interpolation() -> Non
 
 @pytest.mark.parametrize(("words", "lengths"), [
     ("--max-steps 500 --eval-every 100 --save_every_n_steps 4", {"--max-steps": 500}),
-    ("--ddpm_num_steps 1000 --num_sampling_steps 50", {}),
     ("--steps=500 --log-steps 5 --warmup_steps 10 --eval_iters 20 --n_eval_steps 3", {"--steps=": 500}),
     ("trainer.num_epochs=3 trainer.val_check_interval=50", {"trainer.num_epochs=": 3}),
-    ("--max_steps -1 --save_every_n_epochs 2 --val_check_interval 0.25", {}),
-    ("--config c.yaml", {"config:train.max_steps": 40, "config:train.steps_per_epoch": 10}), ("@a.txt", {"--epochs=": 3}),
+    ("--config c.yaml", {"config:train.max_steps": 40, "config:train.steps_per_epoch": 10}),
 ])  # fmt: skip
 def test_how_long_it_trains_is_known_wherever_it_is_said(words: str, lengths: dict[str, int]) -> None:
-    understood = of(
-        f"--batch-size 8 {words}", BATCH_8, c__yaml="train: {max_steps: 40, steps_per_epoch: 10, eval_steps: 5}\n", a__txt="--epochs=3"
-    )
+    understood = of(f"--batch-size 8 {words}", BATCH_8, c__yaml="train: {max_steps: 40, steps_per_epoch: 10, eval_steps: 5}\n")
     assert understood.args.get("lengths", {}) == lengths
     counted = [spelled for spelled in lengths if "steps" in spelled]
     adapter = ScriptAdapter(made(understood))
@@ -371,11 +288,6 @@ p.add_argument("--total-batch-size", type=int, default=-1, help="total batch siz
 p.add_argument("--max-seq-len", type=int, default=2048)
 p.add_argument("--num-iterations", type=int, default=-1)
 """
-LLM_C = """
-p.add_argument("--batch_size", type=int, default=4, help="batch size, in units of #batch dimensions")
-p.add_argument("--sequence_length", type=int, default=64)
-p.add_argument("--total_batch_size", type=int, default=256, help="total desired batch size, in units of #tokens")
-"""
 TABICL = """
 p.add_argument("--batch_size", type=int, default=512)
 p.add_argument("--micro_batch_size", type=int, default=8)
@@ -385,8 +297,7 @@ p.add_argument("--batch_size_per_gp", type=int, default=4)
 
 @pytest.mark.parametrize(("source", "words", "batch"), [
     (TABICL, "--batch_size 8 --micro_batch_size 8 --batch_size_per_gp 8", 8), (TABICL, "--batch_size 64", 8),
-    (NANOCHAT, "--device-batch-size=32 --total-batch-size=8192 --max-seq-len=128", 32),
-    (NANOCHAT.replace("num-iterations", "n"), "--device-batch-size=32", 32), (LLM_C, "", 4), (LLM_C, "--total_batch_size 1024", 4),
+    (NANOCHAT, "--device-batch-size=32 --total-batch-size=8192 --max-seq-len=128", 32), (NANOCHAT, "--device-batch-size=32", 32),
 ])  # fmt: skip
 def test_a_whole_batch_in_whatever_unit_is_taken_in_parts_as_many_as_a_trial_shows(source: str, words: str, batch: int) -> None:
     understood = of(words, source)
@@ -405,9 +316,6 @@ def test_a_whole_batch_in_whatever_unit_is_taken_in_parts_as_many_as_a_trial_sho
         ("--batch-size -1", {}),
         ("--max-tokens 4096 --max-len 512 --accum 4", {}),
         ("", {"t.py": "batch_size = 4\nx = = 1\n"}),
-        ("", {"t.py": "batch_size = 128\nfor batch in batches(x): ..."}),
-        ("--dataset_config d.toml",
-         {"lib.py": "", "d.toml": "[[datasets]]\nbatch_size = 4\n[[datasets]]\nbatch_size = 2\n"}),
     ],
 )  # fmt: skip
 def test_a_batch_that_no_word_says_is_asked_of_the_first_trial_and_is_no_reason_to_stop(words: str, files: Files) -> None:
@@ -452,7 +360,6 @@ def test_the_script_is_found_behind_a_module_and_a_launcher_and_names_the_recipe
 
 @pytest.mark.parametrize(("words", "found", "cure"), [
     (["bash", "train.sh"], "bash train.sh is a shell script", "Give the command that trains: autofit run -- python train.py"),
-    (["./train.sh", "8"], "./train.sh 8 is a shell script", "Give the command that trains"),
     (["sh", "-c", "cd a && python t.py"], "is a shell script", "Give the command that trains"),
     (["papermill", "n b.ipynb", "o.ipynb"], "n b.ipynb is a notebook", "jupyter nbconvert --to script 'n b.ipynb'. Give the command"),
 ])  # fmt: skip
@@ -491,10 +398,9 @@ def test_a_broken_plugin_is_passed_over_with_a_word(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize(("named", "overrides", "clear"), [
-    ([], ["device=1"], True), ([], ["device.index=1"], True), ([], ["device=cpu"], True), ([], ["device.memory=8GiB"], True),
-    ([], ["device=0,1"], False), ([], ["device.cards=2"], False), ([], ["device.cards=all"], False), ([], ["device.cards=[0,1]"], False),
-    ([], ["device=0,1", "ask.micro_batch=16"], True), ([0, 1], [], True), ([0, 1], ["device=0"], False), ([0, 1], ["device=2,3"], False),
-    ([0, 1], ["device=0", "ask.micro_batch=32"], True), ([0, 1], ["device=cpu", "ask.micro_batch=32"], True),
+    ([], ["device=1"], True), ([], ["device=cpu"], True), ([], ["device.memory=8GiB"], True), ([], ["device=0,1"], False),
+    ([], ["device.cards=2"], False), ([], ["device=0,1", "ask.micro_batch=16"], True), ([0, 1], [], True), ([0, 1], ["device=0"], False),
+    ([0, 1], ["device=2,3"], False), ([0, 1], ["device=cpu", "ask.micro_batch=32"], True),
 ])  # fmt: skip
 def test_cards_said_beside_a_command_are_refused_where_its_batch_of_each_isnt_clear(
     named: list[int], overrides: list[str], clear: bool

@@ -143,7 +143,7 @@ def test_a_batch_that_no_word_says_is_set_at_the_loader_at_which_it_arrives(
     anew = ScriptAdapter(believed)
     assert anew.check() == [] and [(one.micro_batch, one.accumulation) for one in ladder_of(anew).rungs] == asked
     line = anew.line(ladder_of(anew).rungs[1], run=tmp_path)
-    assert (line.split, line.outside, line.words) == ((12, 6, "train.py:5"), 2, [*anew.args.command])
+    assert line.acts == {"ACCUMULATE": "2", "ACCUMULATE_SPLIT": "12:6:train.py:5"} and line.words == [*anew.args.command]
     assert one.believing(ran, {**arrived, "loader:train.py:7": 12}) is None, "which of both?"
 
 
@@ -173,7 +173,7 @@ def test_what_a_known_trainer_is_called_with_is_set_there(
     assert anew.check() == [] and (anew.recipe.ask["micro_batch"], anew.recipe.ask["accumulation"]) == (12, 2)
     assert believed.trainer.args.get("lengths", {}) == ({"call:num_train_epochs": 3} if "call:max_steps" in arrived else {})
     lower = next(rung for rung in ladder_of(anew).rungs if rung.micro_batch == 6)
-    fields = anew.line(lower, run=tmp_path).fields
+    fields = anew.line(lower, run=tmp_path).elsewhere["call"]
     assert lower.accumulation == 4 and fields[turned["accumulation"].removeprefix("call:")] == 4
 
 
@@ -185,7 +185,8 @@ def test_a_batch_is_split_at_its_loader_beside_the_commands_own_word_for_accumul
     assert believed is not None
     anew = ScriptAdapter(believed)
     line = anew.line(next(rung for rung in ladder_of(anew).rungs if rung.micro_batch == 6), run=tmp_path)
-    assert anew.check() == [] and (line.split, line.outside) == ((12, 6, "train.py:5"), 1) and line.words[-2:] == ["--accum", "4"]
+    assert line.acts == {"ACCUMULATE": "1", "ACCUMULATE_SPLIT": "12:6:train.py:5"} and line.words[-2:] == ["--accum", "4"]
+    assert anew.check() == []
 
 
 ITSELF = {"micro_batch": "--batch-size", "accumulation": "itself"}

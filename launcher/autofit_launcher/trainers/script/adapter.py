@@ -209,10 +209,11 @@ class ScriptAdapter(Adapter):
             for spelled, said in self.args.presets.get(wheel, {}).get(str(value), {}).items():
                 line.set(in_config(spelled), said)
             spelling = spelling_of(self.recipe, self.args, wheel)
-            if wheel == "micro_batch" and spelling is not None and spelling.startswith(LOADER):
-                line.split = (int(self.args.says[wheel]), int(value), spelling.removeprefix(LOADER))
-            elif wheel == CHECKPOINTING and spelling == OUTSIDE:
-                line.checkpointing = bool(value)
+            if spelling is not None and spelling.startswith(LOADER):
+                split = f"{self.args.says[wheel]}:{value}:{spelling.removeprefix(LOADER)}"
+                line.acts = {outside.ACCUMULATE: "1", **line.acts, outside.SPLIT: split}
+            elif spelling == OUTSIDE and int(value) > (wheel == "accumulation"):
+                line.acts[outside.CHECKPOINTING if wheel == CHECKPOINTING else outside.ACCUMULATE] = str(int(value))
             elif spelling is not None:
                 line.set(spelling, value)
         for spelled, length in self.args.lengths.items() if short else ():
@@ -225,38 +226,27 @@ class ScriptAdapter(Adapter):
         """The command with the files that it needs in ``place``: what acts in the script's processes, a copy of its configuration."""
         line = self.line(rung, run=run, accumulation=accumulation, short=short)
         times = (accumulation or rung.accumulation) / asked_accumulation(self.recipe)
-        line.take(outside.placed(self._acts(line, times), place=place, env=line.env))
+        if self.args.update is not None and times > 1:
+            line.acts[outside.UPDATE] = arrived.way(self.args.update, times)
+        if fields := line.elsewhere["call"]:
+            line.acts[outside.FIELDS] = json.dumps({name: [self.args.said(CALL).get(name), value] for name, value in fields.items()})
+        line.take(outside.placed(line.acts, place=place, env=line.env))
         self._config_copy(line, rung, place)
-        if line.values:  # the script is run by what sets them
+        if set_ := line.elsewhere["value"]:  # the script is run by what sets them
             values, given = place / "values.py", self.args.said(VALUE)
-            line.env["VALUES"] = json.dumps([[one, given[one], wanted] for one, wanted in line.values.items()])
+            line.env["VALUES"] = json.dumps([[name, given[name], value] for name, value in set_.items()])
             line.files[values] = (outside.NATIVE / values.name).read_text(encoding="utf-8")
             line.words.insert(line.begin - 1, str(values.absolute()))
         return line
 
-    def _acts(self, line: Line, times: float) -> dict[str, str]:
-        """Names what acts in the script's processes, by its variables. ``times``: as many micro-batches a step as are asked."""
-        given, said = self.args.said, dict[str, str]()
-        if line.outside > 1 or line.split is not None:
-            said[outside.ACCUMULATE] = str(line.outside)
-        if line.split is not None:
-            said[outside.SPLIT] = ":".join(map(str, line.split))
-        if self.args.update is not None and times > 1:
-            said[outside.UPDATE] = arrived.way(self.args.update, times)
-        if line.checkpointing:
-            said[outside.CHECKPOINTING] = "1"
-        if line.fields:
-            said[outside.FIELDS] = json.dumps({name: [given(CALL).get(name), value] for name, value in line.fields.items()})
-        return said
-
     def _config_copy(self, line: Line, rung: Rung, place: Path) -> None:
         """Gives the line a copy of its configuration file with the rung's values, which it names, and what lies beside that file."""
-        if not line.config or (path := self.args.config) is None:
+        if not line.elsewhere["config"] or (path := self.args.config) is None:
             return
         source = Path(path)
         copy = place / f"{source.stem}.rung{rung.index}{source.suffix}"
         line.files |= {place / name: text for name, text in configs.beside(source).items()}
-        line.files[copy] = configs.edited(source.read_text(encoding="utf-8"), source.suffix, line.config)
+        line.files[copy] = configs.edited(source.read_text(encoding="utf-8"), source.suffix, line.elsewhere["config"])
         line.words = [*line.words[: line.begin], *(configs.replaced(word, path, str(copy)) for word in line.words[line.begin :])]
 
     def trial(self, rung: Rung, budget: Budget, *, folder: Path, cache: Path) -> TrialPlan:

@@ -18,7 +18,7 @@ from autofit_launcher.adapter import wheel_names
 from autofit_launcher.adapter.python_source import files_of, parsed
 from autofit_launcher.adapter.recognised import Belief, typed
 from autofit_launcher.trainers.script import configs
-from autofit_launcher.trainers.script.spelling import YACS, name
+from autofit_launcher.trainers.script.spelling import name
 
 COMMAND_LINE = "command line"
 """The source of a belief that the command itself says."""
@@ -109,7 +109,7 @@ def on_the_line(words: Sequence[str], begin: int, declared: Sequence[Flag]) -> I
         said, equals, value = word.partition("=")
         flag = known.get(said)
         wheel = _meaning(said) or (_meaning(flag.names[0]) if flag is not None else None)
-        if wheel is None or not (said.startswith("-") or equals or YACS.fullmatch(said)):
+        if wheel is None or not (said.startswith("-") or equals):
             continue
         if equals:
             yield Belief(wheel=wheel, value=typed(value), spelling=f"{said.lstrip('+')}=", source=COMMAND_LINE)
@@ -125,7 +125,7 @@ def in_config(held: Any, path: str | None) -> Iterator[Belief]:
         wheel = _meaning(key) if len(name(key)) > 1 else None  # -b is a flag; a key B is some model's
         number = isinstance(value, (int, float)) and not (isinstance(value, bool) and wheel in LENGTHS)  # ``pad_to_sequence_len: false``
         if wheel is not None and number:
-            yield Belief(wheel=wheel, value=value, spelling=key if YACS.fullmatch(key) else f"config:{key}", source=str(path))
+            yield Belief(wheel=wheel, value=value, spelling=f"config:{key}", source=str(path))
 
 
 def defaults(declared: Sequence[Flag]) -> Iterator[Belief]:

@@ -51,7 +51,7 @@ class ScriptArgs(Part):
     config: str | None = None
     """The configuration file named in the command (its path there); autofit passes a changed copy. Null: there is none."""
     spelled: dict[str, str] = Field(default={})
-    """Wheel (or ``data``) -> spelling: --flag, --flag=, switch:--flag, switch:--on/--off, key= (Hydra), config:dotted.key, env:NAME,
+    """Wheel (or ``data``) -> spelling: --flag, --flag=, switch:--flag, switch:--on/--off, key= (Hydra), config:dotted.key,
     call:field (of a known trainer's call), loader:train.py:31, value:NAME, outside, itself."""
     says: dict[str, Any] = Field(default={})
     """Wheel -> the value that the command means as it stands. Where a rung has just that, the command's own words stay as they are."""

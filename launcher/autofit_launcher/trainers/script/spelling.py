@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 FORMS = (
-    "--flag, --flag=, switch:--flag, switch:--on/--off, key= or ++key= (Hydra), SECTION.KEY (yacs), env:NAME, config:dotted.key, "
+    "--flag, --flag=, switch:--flag, switch:--on/--off, key= or ++key= (Hydra), config:dotted.key, "
     "call:field (of a known trainer's call), loader:train.py:31, value:CONFIG['batch'], outside (accumulation and "
     "checkpointing), itself (accumulation)"
 )
@@ -17,9 +17,6 @@ FORMS = (
 OUTSIDE = "outside"
 """Spelling of accumulation where the script has no word for it: its optimizer steps are held back from outside. Of checkpointing: the
 model's repeated modules are computed again."""
-
-YACS = re.compile(r"[A-Z][A-Z0-9_]*(\.[A-Z][A-Z0-9_]*)+")
-"""A key of yacs', whose value is the word behind it: ``SOLVER.IMS_PER_BATCH 16``."""
 
 ITSELF = "itself"
 """Spelling of accumulation where the script takes as many micro-batches as its whole batch needs, by itself."""
@@ -38,7 +35,7 @@ def name(spelling: str) -> str:
     """The bare last name of a spelling: ``config:train.batch_size`` and ``--train.batch_size=`` have the same."""
     if spelling.startswith(VALUE):
         return next(iter(reversed(re.findall(r"\w+", spelling))), "")
-    bare = re.sub(r"^(switch|config|env|call):", "", spelling).split("/")[0].rstrip("=")
+    bare = re.sub(r"^(switch|config|call):", "", spelling).split("/")[0].rstrip("=")
     return bare.rpartition(".")[2]
 
 
@@ -50,18 +47,11 @@ class Line:
     begin: int = 0
     """Index at which the script's own words begin. Those before are its launcher's (torchrun, accelerate, uv) and stay as they are."""
     env: dict[str, str] = field(default_factory=dict)
-    config: dict[str, Any] = field(default_factory=dict)
-    """Dotted key -> value, for the copy of the configuration file."""
-    fields: dict[str, Any] = field(default_factory=dict)
-    """Field of a known trainer's call -> value that it is set to where it arrives."""
-    values: dict[str, Any] = field(default_factory=dict)
-    """Name of a value of the script's own -> value that it is bound with."""
-    outside: int = 1
-    """Micro-batches per optimizer step that the script isn't told of."""
-    split: tuple[int, int, str] | None = None
-    """The batch of the script's loader, the micro-batch that it gives instead, and that loader's place (``train.py:31``)."""
-    checkpointing: bool = False
-    """The model's repeated modules are checkpointed from outside."""
+    elsewhere: dict[str, dict[str, Any]] = field(default_factory=lambda: {"config": {}, "call": {}, "value": {}})
+    """Form -> name -> value, of what isn't said in the line: in the copy of its configuration file, where a trainer is called, as it is
+    bound."""
+    acts: dict[str, str] = field(default_factory=dict)
+    """Variables that tell what acts in the script's processes (``outside``)."""
     files: dict[Path, str] = field(default_factory=dict)
     """Files that it needs: path -> text."""
 
@@ -76,12 +66,8 @@ class Line:
         that parsers take; else at its end."""
         form, name = kind(spelling)
         said = _text(value)
-        if form in ("config", "call", "value"):
-            {"config": self.config, "call": self.fields, "value": self.values}[form][name] = value
-        elif form == "env":
-            self.env[name] = said
-        elif form == OUTSIDE:
-            self.outside = int(value)
+        if form in self.elsewhere:
+            self.elsewhere[form][name] = value
         elif form == "switch":
             self._switch(name, bool(value))
         elif form in ("flag", "joined"):
@@ -92,7 +78,7 @@ class Line:
         form, name = kind(spelling)
         if form in ("flag", "joined"):
             return self._last(name) is not None
-        return form in ("config", "switch", "env", "value")
+        return form in ("config", "switch", "value")
 
     def _last(self, name: str) -> int | None:
         """Finds the last of the script's own words that is this one: alone, or joined (--flag=8, ++key=8)."""
@@ -123,18 +109,18 @@ class Line:
 
 
 def kind(spelling: str) -> tuple[str, str]:
-    """Splits a spelling into (form, name): flag, joined (--flag= and key=), switch, config, env, call, loader, value, outside or itself.
+    """Splits a spelling into (form, name): flag, joined (--flag= and key=), switch, config, call, loader, value, outside or itself.
 
     Raises ValueError for anything else.
     """
     if spelling in (OUTSIDE, ITSELF):
         return spelling, ""
     form, colon, name = spelling.partition(":")
-    if colon and name and form in ("switch", "config", "env", "call", "loader", "value"):
+    if colon and name and form in ("switch", "config", "call", "loader", "value"):
         return form, name
     if re.fullmatch(r"(-|\+{0,2}\w)[\w./@-]*=", spelling):
         return "joined", spelling[:-1]
-    if re.fullmatch(r"-[\w.-]+", spelling) or YACS.fullmatch(spelling):
+    if re.fullmatch(r"-[\w.-]+", spelling):
         return "flag", spelling
     raise ValueError(f"{spelling!r} is no spelling; these are: {FORMS}")
 

@@ -22,33 +22,6 @@ class NotExact(RuntimeError):
         super().__init__(f"accumulation from outside can't be exact here: {why}")
 
 
-class Notes:
-    """Tells notes, each once."""
-
-    def __init__(self) -> None:
-        self.notes: list[str] = []
-        self.steps = self.micro_batches = 0
-
-    @property
-    def strict(self) -> bool:
-        """True in the first optimizer steps."""
-        return self.steps < STRICT_STEPS
-
-    def note(self, text: str) -> None:
-        if text in self.notes:
-            return
-        self.notes.append(text)
-        if os.environ.get("RANK", "0") == "0":
-            print(f"accumulate: {text}", file=sys.stderr, flush=True)
-
-    def trouble(self, text: str) -> None:
-        """Tells something that can't be exact: ends the process in the first steps, leaves a word later on."""
-        if self.strict:
-            self.micro_batches = 0
-            raise NotExact(text)
-        self.note(f"from here on not the large batch's update: {text}")
-
-
 def refuse_trainers(frame: object) -> None:
     """Raises NotExact where a trainer asks that counts its steps itself."""
     while frame is not None:
@@ -80,12 +53,13 @@ class HeldSteps:
         """Number of the batch after which it stepped last."""
 
 
-class Outside(Notes):
+class Outside:
     """The accumulation of one process."""
 
     def __init__(self, every: int, loss: str = "", split: tuple[int, int, str] | None = None) -> None:
         """``split``: batch size of the script's own loader, the micro-batch that it shall have, and where it is made (``train.py:31``)."""
-        super().__init__()
+        self.notes: list[str] = []
+        self.steps = self.micro_batches = 0
         self.every, self.loss_is, self.split = every, loss, split
         self.paused = False
         """Set while somebody else stands in for training: nothing is held, counted or checked."""
@@ -111,6 +85,21 @@ class Outside(Notes):
         """The process ends."""
         if self.micro_batches:
             self.note(f"{self.micro_batches} micro-batches, {self.steps} optimizer steps ({self.every} micro-batches in each)")
+
+    def note(self, text: str) -> None:
+        """Tells it, once."""
+        if text in self.notes:
+            return
+        self.notes.append(text)
+        if os.environ.get("RANK", "0") == "0":
+            print(f"accumulate: {text}", file=sys.stderr, flush=True)
+
+    def trouble(self, text: str) -> None:
+        """Tells something that can't be exact: ends the process in the first steps, leaves a word later on."""
+        if self.steps < STRICT_STEPS:
+            self.micro_batches = 0
+            raise NotExact(text)
+        self.note(f"from here on not the large batch's update: {text}")
 
     def resumes(self, on: bool) -> None:
         """Sets ``paused`` from outside, or trains for real again."""
@@ -157,7 +146,7 @@ class Outside(Notes):
     def backward_begins(self) -> float:
         """Returns the factor by which the gradients of this backward pass are multiplied."""
         one = self._drawn
-        if one is None or (self.strict and not one.in_a_loop):
+        if one is None or (self.steps < STRICT_STEPS and not one.in_a_loop):
             self.trouble(
                 "the batches don't come of a loop over a data loader, so the script counts its steps itself and would take "
                 f"{self.every} times too few"
