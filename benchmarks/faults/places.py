@@ -61,7 +61,8 @@ def _script(trainer: str, fault: str) -> dict[str, Any]:
     if fault == "small_shm":
         args["spelled"] |= {"workers": "--workers"}
     ladder = {"order": ["micro_batch"], "wheels": {"micro_batch": {"values": [8 // ranks, 4 // ranks]}}}
-    return {"ask": {"micro_batch": 16 // ranks, "accumulation": 1}, "trainer": {"adapter": "script", "args": args}, "ladder": ladder}
+    ask = {"micro_batch": 16 // ranks, "accumulation": 1, **({"workers": 1} if fault == "small_shm" else {})}
+    return {"ask": ask, "trainer": {"adapter": "script", "args": args}, "ladder": ladder}
 
 
 def _yolo(fault: str) -> dict[str, Any]:
