@@ -159,9 +159,7 @@ CALLED = {"call:per_device_train_batch_size": 12, "call:gradient_accumulation_st
      {"micro_batch": "--batch-size", "accumulation": "call:accumulate_grad_batches"}),
     ({}, {}, {"call:accumulate_grad_batches": 2, "loader:data.py:3": 12},
      {"micro_batch": "loader:data.py:3", "accumulation": "call:accumulate_grad_batches"}),
-    ({}, {}, {"call:batch_size": 12, "call:grad_accum_steps": 2, "loader:rfdetr.py:3": 12},
-     {"micro_batch": "call:batch_size", "accumulation": "call:grad_accum_steps"}),
-], ids=["transformers", "a word, and Lightning", "Lightning", "RF-DETR"])  # fmt: skip
+], ids=["transformers", "a word, and Lightning", "Lightning"])  # fmt: skip
 def test_what_a_known_trainer_is_called_with_is_set_there(
     tmp_path: Path, spelled: dict[str, str], says: dict[str, int], arrived: dict[str, Any], turned: dict[str, str]
 ) -> None:

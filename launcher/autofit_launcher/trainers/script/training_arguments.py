@@ -24,7 +24,6 @@ FIELDS: Mapping[str, str] = {
 LIGHTNING = f"{CALL}accumulate_grad_batches"
 WAYS: Sequence[Mapping[str, str]] = (
     {wheel: f"{CALL}{field}" for wheel, field in FIELDS.items()},
-    {"micro_batch": f"{CALL}batch_size", "accumulation": f"{CALL}grad_accum_steps"},
     {"accumulation": LIGHTNING},
 )
 """Wheel -> spelling, of each trainer whose call is known (``native.fields``)."""

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from autofit_launcher.trainers.script import outside
-from autofit_launcher.trainers.script.native import fields
 from autofit_launcher.trainers.script.native.fields import FieldOrders
 from tests.helpers.places import lay
 
@@ -92,24 +91,14 @@ def test_the_script_computes_with_its_own_numbers_until_the_trainer_is_made(argu
     assert done.stdout.split() == ["32", "2", "8", "8"], done.stderr[-2000:]
 
 
-@pytest.mark.parametrize(("call", "came", "told"), [
-    ("batch_size=16, grad_accum_steps=1", {"batch_size": 4, "grad_accum_steps": 4}, False),
-    ("batch_size=16", {"batch_size": 16}, True),  # its default of accumulation is another than the launch was made for
-    ("batch_size=8, grad_accum_steps=1", {"batch_size": 8, "grad_accum_steps": 1}, True),
-    ("batch_size=4, grad_accum_steps=4", {"batch_size": 4, "grad_accum_steps": 4}, False),
-])  # fmt: skip
-def test_keywords_of_a_call_are_set_in_it(call: str, came: dict[str, int], told: bool, capsys: pytest.CaptureFixture[str]) -> None:
-    """RF-DETR's ``model.train(batch_size=16, grad_accum_steps=1)``."""
-    got: dict[str, int] = {}
+@pytest.mark.parametrize(("given", "came"), [({"accumulate_grad_batches": 2}, 8), ({}, None), ({"accumulate_grad_batches": 8}, 8)])
+def test_lightnings_accumulation_is_set_as_its_trainer_is_made(
+    given: dict[str, int], came: int | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Trainer:
+        def __init__(self, **kwargs: int) -> None:
+            self.given = kwargs
 
-    class Model:
-        def train(self, **kwargs: int) -> None:
-            got.update(kwargs)
-
-    module = types.ModuleType("rfdetr.detr")
-    module.RFDETR = Model  # type: ignore[attr-defined]
-    ((_, owner, method),) = (one for one in fields.CALLS if one[0] == "rfdetr.detr")
-    orders = FieldOrders({"batch_size": [16, 4], "grad_accum_steps": [1, 4]})
-    orders.into_call(owner, method, fields.CALLS["rfdetr.detr", owner, method], module)
-    eval(f"model.train({call})", {"model": Model()})
-    assert got == came and ("left as it is" in capsys.readouterr().err) is told
+    FieldOrders({"accumulate_grad_batches": [2, 8]}).into_lightning(types.SimpleNamespace(Trainer=Trainer))
+    assert Trainer(**given).given.get("accumulate_grad_batches") == came
+    assert ("left as it is" in capsys.readouterr().err) is (came is None), "its default is another than the launch was made for"

@@ -6,7 +6,7 @@ As ``_autofit_fields.py`` beside a ``sitecustomize.py`` that loads it, in a fold
 
 Each field has the value that the script gives (null: whatever it gives), and the one that it shall have. transformers' arguments are set as
 a ``Trainer`` is made: until then the script computes with its own numbers, and a schedule or a length that it works out is the plain run's.
-Keywords of other trainers (``CALLS``) are set in the call.
+Lightning's accumulation is set as its ``Trainer`` is made.
 Only what holds every given value is set, all at once; setting it twice changes nothing. Others are left alone, and told on stderr; so are
 arguments that have derived others of the batch already (TRL's GRPO).
 ``auto_find_batch_size`` is switched off: it would lower the batch, and not raise the accumulation.
@@ -16,7 +16,6 @@ This file needs nothing but the trainer's package, and ``imported.py`` beside it
 from __future__ import annotations
 
 import functools
-import inspect
 import json
 import os
 import sys
@@ -26,12 +25,9 @@ from typing import Any
 from .imported import after_import
 
 VARIABLE = "FIELDS"
-CALLS: Mapping[tuple[str, str, str], Mapping[str, Any]] = {
-    ("lightning.pytorch.trainer.trainer", "Trainer", "__init__"): {"accumulate_grad_batches": 1},
-    ("pytorch_lightning.trainer.trainer", "Trainer", "__init__"): {"accumulate_grad_batches": 1},
-    ("rfdetr.detr", "RFDETR", "train"): {"batch_size": 4, "grad_accum_steps": 4},
-}
-"""Calls of trainers: (module, class, method) -> its keywords that can be turned, with their defaults."""
+LIGHTNING = ("lightning.pytorch.trainer.trainer", "pytorch_lightning.trainer.trainer")
+_ACCUMULATION = "accumulate_grad_batches"
+"""Keyword of Lightning's Trainer."""
 _DERIVED = "generation_batch_size"
 """Field of TRL's GRPO and its kin, which is worked out of the batch as they are made."""
 
@@ -55,25 +51,20 @@ class FieldOrders:
         said = f"autofit: {what} is left as it is: it holds other values than the launch was made for ({values})"
         print(said, file=sys.stderr, flush=True)
 
-    # -- keywords of a call
+    def into_lightning(self, module: Any) -> None:
+        """Patches Lightning's module of its Trainer, whose accumulation gets its wanted value."""
+        made = module.Trainer.__init__
 
-    def into_call(self, owner: str, method: str, defaults: Mapping[str, Any], module: Any) -> None:
-        """Patches the method, in which the keywords get their wanted values."""
-        kind = getattr(module, owner)
-        real = getattr(kind, method)
-
-        @functools.wraps(real)
-        def called(this: Any, *args: Any, **kwargs: Any) -> Any:
-            held = {**defaults, **given(real, this, args, kwargs, defaults)}
+        @functools.wraps(made)
+        def begun(this: Any, *args: Any, **kwargs: Any) -> None:
+            held = {_ACCUMULATION: kwargs.get(_ACCUMULATION, 1)}
             if self.fit(held):
-                kwargs |= {name: wanted for name, (_, wanted) in self._orders.items()}
+                kwargs[_ACCUMULATION] = self._orders[_ACCUMULATION][1]
             elif not self.done(held):
-                self.told(f"{owner}.{method}", held)
-            return real(this, *args, **kwargs)
+                self.told("Trainer", held)
+            made(this, *args, **kwargs)
 
-        setattr(kind, method, called)
-
-    # -- transformers' arguments
+        module.Trainer.__init__ = begun
 
     def set(self, arguments: Any) -> bool:
         """Sets the arguments; tells whether they were set, or hold what is wanted already."""
@@ -103,23 +94,13 @@ class FieldOrders:
         trainer.__init__ = begun
 
 
-def given(real: Callable[..., Any], this: Any, args: Sequence[Any], kwargs: Mapping[str, Any], names: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns those of the named keywords that a call gives, by position or by name."""
-    try:
-        said = inspect.signature(real).bind(this, *args, **kwargs).arguments
-    except TypeError:
-        return {}  # the call itself says what is wrong
-    return {name: value for name, value in {**said, **kwargs}.items() if name in names}
-
-
 def begin() -> None:
     """Begins in this process: the sitecustomize that has loaded this file calls it before the program begins."""
     orders: dict[str, Sequence[Any]] = json.loads(os.environ.get(VARIABLE) or "{}")
     acts = dict[str, Callable[[Any], None]]()
-    for (module, owner, method), defaults in CALLS.items():
-        if own := {name: order for name, order in orders.items() if name in defaults}:
-            acts[module] = functools.partial(FieldOrders(own).into_call, owner, method, defaults)
-    if rest := {name: order for name, order in orders.items() if not any(name in defaults for defaults in CALLS.values())}:
-        acts["transformers.trainer"] = FieldOrders(rest).into_trainer
+    if (order := orders.pop(_ACCUMULATION, None)) is not None:
+        acts |= dict.fromkeys(LIGHTNING, FieldOrders({_ACCUMULATION: order}).into_lightning)
+    if orders:
+        acts["transformers.trainer"] = FieldOrders(orders).into_trainer
     if acts:
         after_import(acts)
