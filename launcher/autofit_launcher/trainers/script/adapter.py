@@ -37,7 +37,6 @@ from autofit_launcher.trainers.script import (
     recognise,
     resuming,
     rules,
-    training_arguments,
 )
 from autofit_launcher.trainers.script.rules import ScriptArgs, asked_accumulation, spelling_of
 from autofit_launcher.trainers.script.spelling import CALL, ITSELF, LOADER, OUTSIDE, VALUE, Line, in_config, name
@@ -109,7 +108,7 @@ class ScriptAdapter(Adapter):
         read, device = rules.read(self.recipe.trainer.args), self.recipe.device
         cards = ranks.world_size(device.cards, device.kind)
         script, begin = recognise.script_of(read.command)
-        if cards == 1 or begin != 2 or script is None or not training_arguments.named(files_of(script)):
+        if cards == 1 or begin != 2 or script is None or not resuming.named(files_of(script)):
             return read
         return read.model_copy(update={"command": ranks.launched(read.command, devices=cards)})
 
@@ -121,7 +120,7 @@ class ScriptAdapter(Adapter):
         exact = (CHECKPOINTING,) if spelling_of(self.recipe, args, CHECKPOINTING) == OUTSIDE else ()
         return Asked(
             world_size=args.processes or recognise.launched(args.command).processes, counted=arrived.counted(args),
-            length=training_arguments.length_of(args.lengths, one_kind=asked_accumulation(self.recipe) == 1), exact=frozenset(exact),
+            length=arrived.length_of(args.lengths, one_kind=asked_accumulation(self.recipe) == 1), exact=frozenset(exact),
             workers=workers if "workers" in args.spelled and isinstance(workers, int) else None, keeps=self._keeps(), unsaid=unsaid,
             told=arrived.told(self.recipe, args),
             unturned="" if checks.turns(self.recipe) else args.unturned,
@@ -295,7 +294,7 @@ class ScriptAdapter(Adapter):
             return 1  # how many it takes is asked of the trial
         unsaid = "accumulation" in self.asked.unsaid and self.args.says.get("accumulation") == told
         as_it_stands = not any(rung.position) and (unsaid or "micro_batch" not in self.recipe.ladder.order)
-        if form == ITSELF or training_arguments.FIELDS["accumulation"] in self.args.spelled.get("accumulation", "") or as_it_stands:
+        if form == ITSELF or name(arrived.FIELDS["accumulation"]) in self.args.spelled.get("accumulation", "") or as_it_stands:
             return told
         return min(told, MOST_ACCUMULATION)
 
@@ -335,7 +334,7 @@ class ScriptAdapter(Adapter):
 
     def read_log(self, line: str, known: Progress, *, rung: Rung) -> LogLine:
         said, steps = log_line.read(line, known), _ACCUMULATED.match(line)
-        below = line.endswith(_BELOW_ANOTHER) and (self._saves.of_trainer or training_arguments.trains(self.args.command))
+        below = line.endswith(_BELOW_ANOTHER) and (self._saves.of_trainer or resuming.trains(self.args.command))
         come = replace(known, phase=VALIDATE) if below else said.progress
         return replace(said, progress=come, optimizer_steps=int(steps[1]) if steps is not None else None)
 
@@ -349,9 +348,9 @@ class ScriptAdapter(Adapter):
     @property
     def _by_trainer(self) -> bool:
         """True if Hugging Face's Trainer trains, as far as command and source tell, and the recipe doesn't say how it goes on."""
-        said, field = self.args.spelled.get("micro_batch"), training_arguments.FIELDS["micro_batch"]
-        named = said == f"{CALL}{field}" or (self._saves.of_trainer and (said is None or field in said))
-        return self.args.resume is None and (named or training_arguments.trains(self.args.command))
+        said, field = self.args.spelled.get("micro_batch"), arrived.FIELDS["micro_batch"]
+        named = said == field or (self._saves.of_trainer and (said is None or name(field) in said))
+        return self.args.resume is None and (named or resuming.trains(self.args.command))
 
     @property
     def _saves(self) -> resuming.Saves:

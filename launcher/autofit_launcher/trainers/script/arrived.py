@@ -14,11 +14,22 @@ from autofit_launcher.adapter.protocol import Asked, Correction
 from autofit_launcher.common.report import STEP, WORLD_SIZE
 from autofit_launcher.config.schema import LadderRules, Recipe
 from autofit_launcher.ladder.rungs import ACCUMULATION, CHECKPOINTING, MICRO_BATCH, Value
+from autofit_launcher.ladder.same_training import Length
 from autofit_launcher.ladder.twins import Finding, FindingKind
-from autofit_launcher.trainers.script import outside, training_arguments
+from autofit_launcher.trainers.script import outside
 from autofit_launcher.trainers.script.recognise import ORDER
 from autofit_launcher.trainers.script.rules import ScriptArgs, asked_accumulation
 from autofit_launcher.trainers.script.spelling import CALL, ITSELF, LOADER, OUTSIDE, kind, name
+
+FIELDS: Mapping[str, str] = {
+    MICRO_BATCH: f"{CALL}per_device_train_batch_size",
+    ACCUMULATION: f"{CALL}gradient_accumulation_steps",
+    "val_micro_batch": f"{CALL}per_device_eval_batch_size",
+    CHECKPOINTING: f"{CALL}gradient_checkpointing",
+}
+"""Wheel -> its field with which transformers' Trainer is called (``native.fields``)."""
+_LIGHTNING = f"{CALL}accumulate_grad_batches"
+_LENGTHS = (f"{CALL}max_steps", f"{CALL}num_train_epochs")
 
 
 class OfTrials(NamedTuple):
@@ -37,12 +48,12 @@ def believing(recipe: Recipe, args: ScriptArgs, asked: Asked, shown: OfTrials) -
         return None
     if MICRO_BATCH in asked.told and shown.ran.get(MICRO_BATCH, recipe.ask[MICRO_BATCH]) != recipe.ask[MICRO_BATCH]:
         return None
-    for wheel, way in training_arguments.WAYS[0].items():
+    for wheel, way in FIELDS.items():
         if wheel in _ALSO and not asked.told and wheel not in ways and way in shown.arrived:
             ways[wheel], says[wheel] = way, shown.arrived[way]
     processes = shown.ran.get(WORLD_SIZE, asked.world_size)
     more: dict[str, Any] = {"processes": processes} if processes != asked.world_size else {}
-    more |= {"lengths": found} if not args.lengths and (found := training_arguments.lengths(shown.arrived)) else {}
+    more |= {"lengths": found} if not args.lengths and (found := _lengths(shown.arrived)) else {}
     ask = {**recipe.ask, **{wheel: value for wheel, value in says.items() if wheel not in asked.told}}
     if (ways, says, ask, more) == (args.spelled, args.says, recipe.ask, {}):
         return None
@@ -80,10 +91,10 @@ def _micro_batch(ways: dict[str, str], says: dict[str, Any], recipe: Recipe, ask
 
 def _way(arrived: Mapping[str, Any], ran: int) -> str:
     """Names the place where the micro-batch that ran arrives; empty where that isn't one place."""
-    calls = [way[MICRO_BATCH] for way in training_arguments.WAYS if MICRO_BATCH in way and arrived.get(way[MICRO_BATCH]) == ran]
+    if arrived.get(FIELDS[MICRO_BATCH]) == ran:
+        return FIELDS[MICRO_BATCH]
     loaders = [place for place, batch in arrived.items() if place.startswith(LOADER) and batch == ran]
-    found = calls or loaders
-    return found[0] if len(found) == 1 else ""
+    return loaders[0] if len(loaders) == 1 else ""
 
 
 def _accumulation(ways: dict[str, str], says: dict[str, Any], recipe: Recipe, asked: Asked, shown: OfTrials) -> bool:
@@ -91,7 +102,7 @@ def _accumulation(ways: dict[str, str], says: dict[str, Any], recipe: Recipe, as
     where the command's word isn't what ran, or may not be, and where the script accumulates by itself without a word for it."""
     ran, form = shown.ran.get(ACCUMULATION), kind(ways[ACCUMULATION])[0] if ACCUMULATION in ways else ""
     of_call = ways[MICRO_BATCH].startswith(CALL)
-    calls = [way[ACCUMULATION] for way in training_arguments.WAYS if not of_call or way.get(MICRO_BATCH) == ways[MICRO_BATCH]]
+    calls = (FIELDS[ACCUMULATION], *(() if of_call else (_LIGHTNING,)))
     call = next((one for one in calls if one in shown.arrived), "")
     if call and (of_call or form in ("", "call", OUTSIDE)):
         ways[ACCUMULATION], says[ACCUMULATION] = call, shown.arrived[call]
@@ -133,6 +144,25 @@ def _ladder(recipe: Recipe, ask: Mapping[str, Value], ways: Mapping[str, str]) -
     if new:
         order = (*(wheel for wheel in ORDER if wheel in {*new, *order}), *(wheel for wheel in order if wheel not in ORDER))
     return recipe.ladder.model_copy(update={"order": order})
+
+
+def _lengths(arrived: Mapping[str, Any]) -> dict[str, int]:
+    """Spelling -> optimizer steps, or else passes over the data, that transformers' Trainer was called with, as a whole number of them."""
+    for field in _LENGTHS:  # the first counts where it is positive
+        if (value := arrived.get(field, 0)) > 0:
+            return {field: int(value)} if value == int(value) else {}
+    return {}
+
+
+def length_of(lengths: Mapping[str, int], *, one_kind: bool) -> Length | None:
+    """Returns the length if one word alone says it. ``one_kind``: as the command stands a step is an optimizer step."""
+    if len(lengths) != 1:
+        return None
+    ((spelled, asked),) = lengths.items()
+    if wheel_names.counts_passes(name(spelled)):
+        return Length(word=spelled, passes=asked)
+    of_a_pass = "epoch" in name(spelled).lower()  # --steps-per-epoch
+    return Length(word=spelled, updates=asked) if one_kind and not of_a_pass else None
 
 
 # ---- what twins have shown

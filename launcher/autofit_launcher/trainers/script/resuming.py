@@ -20,7 +20,6 @@ from autofit_launcher.adapter.protocol import NOT_FINITE, Weights
 from autofit_launcher.adapter.python_source import parsed
 from autofit_launcher.common import checkpoint_files, interpreter
 from autofit_launcher.machine import process
-from autofit_launcher.trainers.script import training_arguments
 
 log = logging.getLogger(__name__)
 
@@ -49,6 +48,20 @@ class Saves(NamedTuple):
         return [] if first and self.unfinished(saved[0]) else list(saved)
 
 
+_CLASS = re.compile(r"\b(\w*(?<!Data)TrainingArguments|(SFT|DPO|ORPO|KTO|CPO|GRPO|RLOO|Reward|PRM|GKD)Config)\b")
+_PROGRAMS = ("trl", "axolotl", "llamafactory-cli", "lmf")
+
+
+def named(files: Iterable[Path]) -> bool:
+    """Tells whether a file names a class of the arguments of Hugging Face's Trainer."""
+    return any(_CLASS.search(parsed(file)[0]) for file in files)
+
+
+def trains(words: Sequence[str]) -> bool:
+    """Tells whether the program that a command starts is known to train by Hugging Face's Trainer."""
+    return Path(words[0]).name in _PROGRAMS
+
+
 _SAVES_STATE, _REMOVES = re.compile(r"accelerator\w*\.save_state\("), re.compile(r"rmtree|total_limit|unlink|rmdir|os\.remove")
 
 
@@ -58,7 +71,7 @@ def saves(files: Iterable[Path]) -> Saves:
     source = "\n".join(parsed(file)[0] for file in files)
     own = ["custom_checkpoint_*.pkl"] if ".register_for_checkpointing(" in source else []
     last = [*own, "random_states_*.pkl"] if _SAVES_STATE.search(source) else []
-    return Saves(training_arguments.named(files), last, _REMOVES.search(source) is not None)
+    return Saves(named(files), last, _REMOVES.search(source) is not None)
 
 
 def found(pattern: str) -> list[Path]:

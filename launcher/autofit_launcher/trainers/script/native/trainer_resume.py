@@ -20,36 +20,24 @@ from .imported import after_import
 KEPT_IN, RESUME = "TRAINER_KEPT_IN", "TRAINER_RESUME"
 
 
-class GoesOn:
-    """The resumption in one process."""
+def into_trainer(kept_in: str, checkpoint: str, module: Any) -> None:
+    """Patches ``transformers.trainer``."""
+    trains, waiting = module.Trainer.train, [os.path.abspath(checkpoint)] if checkpoint else []
 
-    def __init__(self, kept_in: str, checkpoint: str) -> None:
-        self._kept_in, self._checkpoint = kept_in, os.path.abspath(checkpoint) if checkpoint else ""
+    @functools.wraps(trains)
+    def train(this: Any, resume_from_checkpoint: Any = None, *more: Any, **kwargs: Any) -> Any:
+        place = os.path.abspath(this.args.output_dir)
+        if kept_in and os.environ.get("RANK", "0") == "0":
+            with open(kept_in, "a+", encoding="utf-8") as file:
+                file.seek(0)
+                if place not in file.read().splitlines():
+                    file.write(f"{place}\n")
+        if not waiting or os.path.dirname(waiting[0]) != place:
+            return trains(this, resume_from_checkpoint, *more, **kwargs)
+        _at_its_own_batch(this, module.TrainerState)
+        return trains(this, waiting.pop(), *more, **kwargs)
 
-    def into_trainer(self, module: Any) -> None:
-        """Patches ``transformers.trainer``."""
-        trainer = module.Trainer
-        trains = trainer.train
-
-        @functools.wraps(trains)
-        def train(this: Any, resume_from_checkpoint: Any = None, *more: Any, **kwargs: Any) -> Any:
-            place = os.path.abspath(this.args.output_dir)
-            self._tell(place)
-            if os.path.dirname(self._checkpoint) != place:
-                return trains(this, resume_from_checkpoint, *more, **kwargs)
-            checkpoint, self._checkpoint = self._checkpoint, ""
-            _at_its_own_batch(this, module.TrainerState)
-            return trains(this, checkpoint, *more, **kwargs)
-
-        trainer.train = train
-
-    def _tell(self, place: str) -> None:
-        if not self._kept_in or os.environ.get("RANK", "0") != "0":
-            return
-        with open(self._kept_in, "a+", encoding="utf-8") as file:
-            file.seek(0)
-            if place not in file.read().splitlines():
-                file.write(f"{place}\n")
+    module.Trainer.train = train
 
 
 def _at_its_own_batch(trainer: Any, state: Any) -> None:
@@ -67,4 +55,4 @@ def begin() -> None:
     """Begins in this process: the sitecustomize that has loaded this file calls it before the program begins."""
     kept_in, checkpoint = os.environ.get(KEPT_IN, ""), os.environ.get(RESUME, "")
     if kept_in or checkpoint:
-        after_import({"transformers.trainer": GoesOn(kept_in, checkpoint).into_trainer})
+        after_import({"transformers.trainer": functools.partial(into_trainer, kept_in, checkpoint)})
