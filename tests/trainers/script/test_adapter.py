@@ -294,18 +294,16 @@ def test_other_spellings_go_to_the_config() -> None:
 
 
 def test_a_copy_has_the_wanted_values_and_all_others() -> None:
-    toml = "a = 1\nd = 1979-05-27T07:32:00Z\n[t]\na = 3 # mine\nm = [1, {n = 2}]\n[t.b]\nb = 4\n"
-    assert configs.edited(toml, ".toml", {"t.a": 5, "t.b.b": 6}) == toml.replace("a = 3", "a = 5").replace("b = 4", "b = 6")
-    assert configs.edited('{"a": {"b": [1, 2]}, "c": 1e-4}', ".json", {"a.b": [3]}) == '{"a": {"b": [3]}, "c": 1e-4}'
-    for suffix in (".toml", ".json", ".yaml"):
+    assert configs.edited('{"a": {"b": [1, 2]}, "c": 1e-4}', {"a.b": [3]}) == '{"a": {"b": [3]}, "c": 1e-4}'
+    for text in ('{"a": 1}', "a: 1"):
         with pytest.raises(configs.NoSuchKey):
-            configs.edited({".toml": "a = 1", ".json": '{"a": 1}', ".yaml": "a: 1"}[suffix], suffix, {"b": 1})
+            configs.edited(text, {"b": 1})
 
 
 def test_tags_of_other_peoples_are_no_obstacle() -> None:
     text = "a: !!python/tuple [1, 2]\nb: !mine {c: 1}\n"
     assert configs.load(text, ".yaml")["b"] == {"c": 1}
-    assert configs.edited(text, ".yaml", {"b.c": 7}) == "a: !!python/tuple [1, 2]\nb: !mine {c: 7}\n"
+    assert configs.edited(text, {"b.c": 7}) == "a: !!python/tuple [1, 2]\nb: !mine {c: 7}\n"
 
 
 @pytest.mark.parametrize("of_trainer", [True, False])

@@ -125,9 +125,6 @@ WHOLE: dict[str, tuple[str, Files, Beliefs]] = {
     "a whole batch and its part": (
         "--batch_size 128 --micro_batch_size 4", {}, {"micro_batch": (4, "--micro_batch_size"), **ITSELF},
     ),
-    "a part that is not used": (
-        "--batch-size 64 --microbatch -1", {}, {"micro_batch": (64, "--microbatch"), **ITSELF},
-    ),
     "a whole, a part and how many": (
         "--train_batch_size 64 --micro_batch 8 --accum_steps 8", {},
         {"micro_batch": (8, "--micro_batch"), "accumulation": (8, "--accum_steps")},
@@ -154,10 +151,6 @@ IN_PART: dict[str, tuple[str, Files, Beliefs]] = {
     "accumulation in doubt": ("c.yaml", {"c.yaml": "batch_size: 8\na: {accum: 2}\nb: {accum: 4}\n"}, {"accumulation": None}),
     "a word for the whole that is not one": (
         "--global_batch_size 64 --batch_size 8 --accum 8", {}, {"micro_batch": (8, "--batch_size"), "accumulation": (8, "--accum")},
-    ),
-    "a length beside images": (
-        "--img-size 64", {"t.py": BATCH_8 + "p.add_argument('--img-size', default=224)\np.add_argument('--max-seq-len', default=576)\n"},
-        {"sequence_length": None},
     ),
     "a flag after a file": ("--config b.yaml --data.batch_size 8", ORDERED, {"micro_batch": (8, "--data.batch_size")}),
     "several files": ("--base a.yaml b.yaml", ORDERED, {"micro_batch": None}),

@@ -152,10 +152,9 @@ class ScriptAdapter(Adapter):
             seen = self.recipe.ask.get("micro_batch") is not None
             how = ", and the command is guarded as it stands" if seen else ", unless its first trial shows where"
             notes = [f"the micro-batch isn't turned{how}: {why}"]
-        return [
-            *notes,
-            *(["the recipe says that the script never validates: only training is proven"] if self.args.validation.none else []),
-        ]
+        if self.args.validation.none:
+            notes.append("the recipe says that the script never validates: only training is proven")
+        return notes
 
     def inputs(self, ladder: Ladder) -> Inputs:
         """Returns what the recipe says the script reads, models that are files, the code around it, and its program's environment."""
@@ -229,7 +228,8 @@ class ScriptAdapter(Adapter):
             line.acts[outside.UPDATE] = arrived.way(self.args.update, times)
         if fields := line.elsewhere["call"]:
             line.acts[outside.FIELDS] = json.dumps({name: [self.args.said(CALL).get(name), value] for name, value in fields.items()})
-        line.take(outside.placed(line.acts, place=place, env=line.env))
+        variables, files = outside.placed(line.acts, place=place, env=line.env)
+        line.env, line.files = {**line.env, **variables}, {**line.files, **files}
         self._config_copy(line, rung, place)
         if set_ := line.elsewhere["value"]:  # the script is run by what sets them
             values, given = place / "values.py", self.args.said(VALUE)
@@ -245,7 +245,7 @@ class ScriptAdapter(Adapter):
         source = Path(path)
         copy = place / f"{source.stem}.rung{rung.index}{source.suffix}"
         line.files |= {place / name: text for name, text in configs.beside(source).items()}
-        line.files[copy] = configs.edited(source.read_text(encoding="utf-8"), source.suffix, line.elsewhere["config"])
+        line.files[copy] = configs.edited(source.read_text(encoding="utf-8"), line.elsewhere["config"])
         line.words = [*line.words[: line.begin], *(configs.replaced(word, path, str(copy)) for word in line.words[line.begin :])]
 
     def trial(self, rung: Rung, budget: Budget, *, folder: Path, cache: Path) -> TrialPlan:

@@ -64,12 +64,13 @@ def _torch_faults(args: ScriptArgs, key: str) -> list[Fault]:
     python, (script, _) = recognise.python_of(args.command), recognise.script_of(args.command)
     if python and (old := too_old(python)):
         return [Fault(key=key, found=old, cure="Start it with such a one.")]
-    imports = python and script is not None and _TORCH.search(script.read_text(encoding="utf-8", errors="ignore"))
-    lacks = False
-    with suppress(BadInput):  # one that doesn't start shows why in its trial
-        lacks = bool(imports) and package_folder("torch", python=python) is None
+    if not python or script is None or not _TORCH.search(script.read_text(encoding="utf-8", errors="ignore")):
+        return []
     cure = f"Install it there ({python} -m pip install torch), or start the script with the Python that has it: THAT/bin/python {script}"
-    return [Fault(key=key, found=f"{script} imports torch, and {python} has none", cure=cure)] if lacks else []
+    with suppress(BadInput):  # one that doesn't start shows why in its trial
+        if package_folder("torch", python=python) is None:
+            return [Fault(key=key, found=f"{script} imports torch, and {python} has none", cure=cure)]
+    return []
 
 
 _TORCH = re.compile(r"^(import|from) ([\w, ]+, *)?torch\b", re.MULTILINE)
@@ -168,7 +169,7 @@ def _wrong_file(path: str, args: ScriptArgs) -> str:
 def _key_fault(place: str, key: str, path: str) -> Fault | None:
     """A key that the file doesn't have."""
     try:
-        configs.edited(Path(path).read_text(encoding="utf-8"), Path(path).suffix, {key: 1})
+        configs.edited(Path(path).read_text(encoding="utf-8"), {key: 1})
     except configs.NoSuchKey:
         known = [name for name, _ in configs.leaves(configs.contents(path))]
         cure = f"{did_you_mean(key, known)}It has: {', '.join(known[:20])}{', ...' if len(known) > 20 else ''}."

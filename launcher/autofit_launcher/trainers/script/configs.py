@@ -1,4 +1,4 @@
-"""Configuration files in YAML, JSON and TOML: their keys and values; and their text with other values.
+"""Configuration files in YAML and JSON: their keys and values; and their text with other values.
 
 Values are replaced in the text, so that comments, order, anchors and numbers that another parser reads otherwise (1e-4) stay as they are.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import re
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import Any
 
 import yaml
 
-SUFFIXES = (".yaml", ".yml", ".json", ".toml")
+SUFFIXES = (".yaml", ".yml", ".json")
 _SMALL_BYTES = 2**16
 
 
@@ -26,12 +25,8 @@ class NoSuchKey(KeyError):
 def load(text: str, suffix: str) -> Any:
     """The file as plain values. ValueError where it can't be read."""
     try:
-        if suffix == ".toml":
-            return tomllib.loads(text)
-        if suffix == ".json":
-            return json.loads(text)
-        return yaml.load(text, Loader=_Lenient)
-    except (yaml.YAMLError, tomllib.TOMLDecodeError, json.JSONDecodeError) as error:
+        return json.loads(text) if suffix == ".json" else yaml.load(text, Loader=_Lenient)
+    except (yaml.YAMLError, json.JSONDecodeError) as error:
         raise ValueError(str(error).splitlines()[0]) from error
 
 
@@ -51,26 +46,11 @@ def leaves(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
         yield prefix, value
 
 
-def edited(text: str, suffix: str, changes: Mapping[str, Any]) -> str:
+def edited(text: str, changes: Mapping[str, Any]) -> str:
     """The text with the values of ``changes`` at their dotted keys. Raises NoSuchKey."""
     for key, value in changes.items():
-        text = (_in_toml if suffix == ".toml" else _marked)(text, key, value)
+        text = _marked(text, key, value)
     return text
-
-
-def _in_toml(text: str, key: str, value: Any) -> str:
-    """The text with another value in the one line by which it is the same table but for that value."""
-    wanted = table = tomllib.loads(text)
-    *places, last = key.split(".")
-    for part in places:
-        table = table.get(part, {})
-    table[last] = value
-    for line in re.finditer(rf"^(\s*{re.escape(last)}\s*=\s*)[^#\n]*[^#\s]", text, re.MULTILINE):
-        changed = f"{text[: line.end(1)]}{json.dumps(value)}{text[line.end() :]}"
-        with suppress(tomllib.TOMLDecodeError):
-            if tomllib.loads(changed) == wanted:
-                return changed
-    raise NoSuchKey(key)
 
 
 def _marked(text: str, key: str, value: Any) -> str:
@@ -102,10 +82,7 @@ def named(words: Sequence[str]) -> str | None:
     """The configuration file that a command line names: the one after a flag that says so (``--config a.yaml``), else the one that stands
     alone, else the only such file among the words. Of several none is read, since the script decides how they go together; nor is one that
     the script resolves itself, or one that takes in others: a changed copy elsewhere would not find them."""
-    flagged: list[str] = []
-    alone: list[str] = []
-    all_of_them: list[str] = []
-    flag = ""
+    flagged, alone, all_of_them, flag = list[str](), list[str](), list[str](), ""
     for word in words:
         name, equals, value = word.partition("=")
         is_flag = name.startswith("-") or (bool(equals) and name in _FLAGS)
@@ -125,7 +102,7 @@ def beside(path: Path) -> dict[str, str]:
     """Name -> text of the other small configuration files in its folder: a script may look for them there (``base.json``)."""
     found = {}
     for other in sorted(path.parent.iterdir()):
-        if other.name != path.name and other.suffix in SUFFIXES and other.is_file() and other.stat().st_size <= _SMALL_BYTES:
+        if other.name != path.name and other.suffix in (*SUFFIXES, ".toml") and other.is_file() and other.stat().st_size <= _SMALL_BYTES:
             with suppress(UnicodeDecodeError):
                 found[other.name] = other.read_text(encoding="utf-8")
     return found

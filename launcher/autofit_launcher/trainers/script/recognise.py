@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +16,8 @@ from autofit_launcher.adapter.recognised import Belief, Understood
 from autofit_launcher.common import interpreter
 from autofit_launcher.errors import PLACE, BadInput, Fault
 from autofit_launcher.machine import devices
-from autofit_launcher.trainers.script import candidates, configs, launchers, source_values
-from autofit_launcher.trainers.script.candidates import COMMAND_LINE, LENGTHS, WHOLE, is_count
+from autofit_launcher.trainers.script import candidates, configs, launchers
+from autofit_launcher.trainers.script.candidates import LENGTHS, WHOLE, is_count
 from autofit_launcher.trainers.script.spelling import ITSELF, OUTSIDE
 
 ORDER = ("val_micro_batch", "micro_batch", "checkpointing", *LENGTHS, "model")
@@ -43,32 +42,21 @@ def understand(words: Sequence[str], *, value: str = "") -> Understood:
     found = [*candidates.on_the_line(words, begin, declared), *candidates.in_config(held, config), *candidates.defaults(declared)]
     beliefs, unclear = candidates.believed(candidates.in_parts(found))
     whole = beliefs.pop(WHOLE, None)
-    if any(belief.source == COMMAND_LINE for wheel, belief in beliefs.items() if wheel in LENGTHS):  # then no other length is meant
-        beliefs = {wheel: one for wheel, one in beliefs.items() if wheel not in LENGTHS or not candidates.is_default(one)}
-    beliefs = {wheel: one for wheel, belief in beliefs.items() if _usable(one := _of_whole(belief, whole))}
+    beliefs = {wheel: one for wheel, one in beliefs.items() if _usable(one)}
     if value:
-        beliefs |= source_values.beliefs(words, script, value)
+        beliefs |= candidates.pointed(words, script, value)
     if "micro_batch" in beliefs and "accumulation" not in (*beliefs, *unclear):
         beliefs["accumulation"] = _accumulation(files, whole)
     args: dict[str, Any] = {"config": config} if config else {}
     args |= {"whole": whole.value} if whole is not None and is_count(whole.value) else {}
     args |= {"lengths": lengths} if (lengths := candidates.counted_out(found)) else {}
-    if "micro_batch" not in beliefs:
-        args["unturned"] = UNREAD
-    elif "accumulation" not in beliefs:
-        args["unturned"] = "its accumulation is said in two places"
-    return _recipe(words, beliefs, args)
-
-
-def _of_whole(belief: Belief, whole: Belief | None) -> Belief:
-    """A part that isn't one (``--microbatch -1``) is the whole batch at once."""
-    at_once = belief.wheel == "micro_batch" and not _usable(belief) and whole is not None
-    return replace(belief, value=whole.value) if at_once and whole is not None else belief
+    unturned = UNREAD if "micro_batch" not in beliefs else "" if "accumulation" in beliefs else "its accumulation is said in two places"
+    return _recipe(words, beliefs, {**args, **({"unturned": unturned} if unturned else {})})
 
 
 def _accumulation(files: Sequence[Path], whole: Belief | None) -> Belief:
     """Says how more accumulation is said where the command has no word for it."""
-    if whole is not None or source_values.works_out_accumulation(files):
+    if whole is not None or candidates.works_out_accumulation(files):
         said = f"{whole.spelling} {whole.value}" if whole is not None else "a whole batch"
         return Belief(wheel="accumulation", value=1, spelling=ITSELF, source=f"{said} in parts, as many as the first trial shows")
     return Belief(wheel="accumulation", value=1, spelling=OUTSIDE, source="no word for it was found")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -54,12 +53,6 @@ class Line:
     """Variables that tell what acts in the script's processes (``outside``)."""
     files: dict[Path, str] = field(default_factory=dict)
     """Files that it needs: path -> text."""
-
-    def take(self, placed: tuple[Mapping[str, str], Mapping[Path, str]]) -> None:
-        """Takes the (variables, files) of something that acts in the script's processes (``outside``)."""
-        variables, files = placed
-        self.env |= variables
-        self.files |= files
 
     def set(self, spelling: str, value: Any) -> None:
         """Says ``value`` in the words of ``spelling``; where the command says it already, in its last word of that name, which is the one

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from autofit_launcher.errors import BadInput
-from autofit_launcher.trainers.script import outside, source_values
+from autofit_launcher.trainers.script import candidates, outside
 from autofit_launcher.trainers.script.native.imported import after_import
 from autofit_launcher.trainers.script.native.values import bindings
 
@@ -104,12 +104,12 @@ def test_a_value_is_named_as_a_person_would(source: str, name: str) -> None:
 def test_a_name_is_found_whatever_its_quotes_and_the_accumulation_beside_it_is_turned_along(tmp_path: Path) -> None:
     script = tmp_path / "t.py"
     script.write_text("ACCUM = 7\nCONFIG = {'batch': 32, 'accum': 2}\n")
-    found = source_values.beliefs(["python", str(script)], script, ' CONFIG["batch"]')
+    found = candidates.pointed(["python", str(script)], script, ' CONFIG["batch"]')
     assert {wheel: (one.value, one.spelling) for wheel, one in found.items()} == {
         "micro_batch": (32, "value:CONFIG['batch']"), "accumulation": (2, "value:CONFIG['accum']"),
     }  # fmt: skip
     with pytest.raises(BadInput, match="Say one of these"):
-        source_values.beliefs(["python", str(script)], script, "BATCHES")
+        candidates.pointed(["python", str(script)], script, "BATCHES")
 
 
 def test_a_module_that_is_only_looked_for_is_still_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
