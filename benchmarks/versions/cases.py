@@ -74,9 +74,8 @@ TESTS: Mapping[str, tuple[str, ...]] = {
     ),
     "transformers": (
         "tests/examples/test_train.py",
-        "tests/trainers/script/test_text_and_speech.py::TestText",
-        "tests/trainers/script/test_text_and_speech.py::TestSpeech",
-        *("-k", "one_times_four or to_the_end or three_ways or lora_trains or TestText or TestSpeech"),
+        "tests/trainers/script/test_text_and_speech.py",
+        *("-k", "one_times_four or to_the_end or three_ways or lora_trains or test_text_and_speech"),
     ),
     "script": (
         "tests/trainers/script/test_adapter.py::TestScript",

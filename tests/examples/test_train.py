@@ -117,16 +117,6 @@ def test_bad_audio_is_named_by_file_all_at_once_and_may_be_left_out(spoken: Path
     assert ran("speech", mine, tmp_path / "out", "--max_steps", 1, "--on_bad_data", "skip")["curve"]
 
 
-def test_clips_with_longer_transcripts_are_left_out_and_said_and_a_window_can_be_shorter(
-    spoken: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    flags = ("--max_steps", 1, "--label_length", 8, "--audio_seconds", 3.9, "--on_bad_data", "skip")
-    assert ran("speech", spoken, tmp_path, *flags)["curve"]
-    assert "clips with transcripts of more than 8 tokens" in capsys.readouterr().out
-    assert json.loads((tmp_path / "config.json").read_text())["max_source_positions"] == 195
-    assert "the model's window is 4 s" in refused("speech", spoken, tmp_path, "--max_steps", 1, "--audio_seconds", 5)
-
-
 def test_prompts_are_not_learned_and_every_text_ends(sums: Path) -> None:
     from transformers import AutoTokenizer
 
@@ -134,12 +124,6 @@ def test_prompts_are_not_learned_and_every_text_ends(sums: Path) -> None:
     ((tokens, labels),) = text.tokenized([("Question:", " 1 plus 1 is 2.")], tokenizer)
     assert tokenizer.decode([label for label in labels if label != text.IGNORED]) == " 1 plus 1 is 2.<|end|>"
     assert tokenizer.decode(tokens) == "Question: 1 plus 1 is 2.<|end|>"
-
-
-def test_packed_rows_hold_every_token_in_order() -> None:
-    text, rows = script("text"), [([1, 2, 3], [-100, 2, 3]), ([4, 5], [4, 5]), ([6], [6])]
-    assert text.packed(rows, 2) == [([1, 2], [-100, 2]), ([3, 4], [3, 4]), ([5, 6], [5, 6])]
-    assert text.packed(rows, 99) == [([1, 2, 3, 4, 5, 6], [-100, 2, 3, 4, 5, 6])]
 
 
 def test_a_loss_that_is_not_finite_is_logged_as_such_and_not_as_the_mean_of_those_before(sums: Path, tmp_path: Path) -> None:

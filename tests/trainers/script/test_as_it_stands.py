@@ -1,8 +1,11 @@
-"""Commands that are read wrong, not at all, or whose batch can't be kept, from the words to the record, with real trials."""
+"""Commands that are read wrong, not at all, or whose batch is said elsewhere: their record and weights, with real trials."""
 
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 from subprocess import CompletedProcess
@@ -83,9 +86,38 @@ def test_where_only_another_batch_fits_the_end_says_which_and_launches_nothing(t
     assert "autofit run --allow-batch -- ..." in words and "is estimated to fit" in words and "for SGD" in words
 
 
-def test_a_person_may_accept_another_batch(tmp_path: Path) -> None:
-    done = autofit("run", "--fit-only", "--allow-batch", *DEVICE, "--json", "--", *COMMAND, cwd=tmp_path)
-    said = answer(done)
-    assert said["status"] == "done" and said["effective_batch"] < said["effective_batch_asked"] == 4096
-    assert said["accumulation"] == 1 and "ACCUMULATE" not in said["command"]
-    assert "goes down with the micro-batch" in done.stderr and "divide it by" in done.stderr
+def weights(place: Path, command: tuple[str, ...], *words: str, memory: str) -> dict[str, Any]:
+    """The record of a lower rung's run, whose weights at the end are the plain run's, to rounding; nothing of the person's is changed."""
+    plain = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
+    before = (place / "train.py").read_bytes()
+    subprocess.run(command, cwd=place, env=plain, check=True, capture_output=True)
+    (place / "weights.pt").rename(place / "plain.pt")
+    said = answer(autofit("run", "--json", "device=cpu", f"device.memory={memory}", *words, "--", *command, cwd=place, timeout=580))
+    apart = "import torch, json; a, b = torch.load('plain.pt'), torch.load('weights.pt'); " + (
+        "print(json.dumps(max(((a[k] - b[k]).norm() / a[k].norm()).item() for k in a)))"
+    )
+    done = subprocess.run([sys.executable, "-c", apart], cwd=place, check=True, capture_output=True)
+    assert json.loads(done.stdout) < 1e-4 and (place / "train.py").read_bytes() == before
+    assert said["status"] == "done" and said["effective_batch"] == said["effective_batch_asked"]
+    assert said["same_training"]["gradient"] == "proven"
+    return said
+
+
+def test_a_script_with_its_settings_in_a_dict_trains_the_same_in_less_memory(tmp_path: Path) -> None:
+    shutil.copy(SCRIPTS / "hf_settings_in_code.py", tmp_path / "train.py")
+    said = weights(tmp_path, (sys.executable, "train.py"), memory="312MiB")
+    assert said["effective_batch"] == 32 and said["rung"]["micro_batch"] < 32 and said["steps"]["made"] == 6
+
+
+@pytest.mark.parametrize(("script", "named", "words"), [
+    ("whole_batch_flags", (), ("--device-batch-size=16",)), ("whole_batch_constants", ("--set", "B"), ()),
+])  # fmt: skip
+def test_a_script_that_takes_its_whole_batch_in_parts_keeps_its_step(
+    script: str, named: tuple[str, ...], words: tuple[str, ...], tmp_path: Path
+) -> None:
+    """As karpathy's do: one value is turned."""
+    shutil.copy(SCRIPTS / f"{script}.py", tmp_path / "train.py")
+    shutil.copy(SCRIPTS / "whole_batch.py", tmp_path)
+    said = weights(tmp_path, (sys.executable, "train.py", *words), *named, memory="113MiB")
+    tried = [(trial["rung"]["micro_batch"] * trial["accumulation"], trial["verdict"]) for trial in said["trials"]]
+    assert {whole for whole, _ in tried} == {64} and tried[0][1] == "out_of_memory" and said["effective_batch"] == 64, tried

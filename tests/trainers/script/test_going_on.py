@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -69,7 +68,6 @@ def test_a_checkpoint_that_can_not_be_loaded_is_a_verdict(tmp_path: Path) -> Non
     ("words", "instead", "why"),
     [
         (("--epochs", "1"), ("", ""), "the trial, which is short, has saved one only when its training was over"),
-        ((), ("    first, step =", "    args.epochs = 0\n    first, step ="), "its training makes no step from "),
         ((), ('f"epoch{epoch}.pt"', 'f"{epoch}.pth"'), "its trial has saved nothing like "),
     ],
 )
@@ -115,39 +113,3 @@ def test_a_script_of_transformers_trainer_needs_no_word_for_it(tmp_path: Path) -
     place = Path(record["trials"][-1]["folder"]) / "resumed"
     steps = [int(line.split()[1]) for line in (place / "stdout.log").read_text().splitlines() if line.startswith("step ")]
     assert steps[0] > 1 and not (tmp_path / "out").exists(), "it goes on from the step at which the trial has saved"
-
-
-OF_TWO = {
-    "usual = Usual(parser)": "parser.add_argument('--resume')\nusual = Usual(parser)",
-    "            usual.validate()": """            usual.validate()
-            torch.save([usual.model.state_dict(), usual.optimizer.state_dict(), epoch], "last.pt")""",
-    "for epoch in range(12):": """begin = 0
-import torch
-if usual.args.resume:
-    saved = torch.load(usual.args.resume)
-    usual.model.load_state_dict(saved[0]), usual.optimizer.load_state_dict(saved[1])
-    begin = saved[2] + 1
-    print("rank", dist.get_rank(), "goes on", flush=True)
-for epoch in range(begin, 12):""",
-}
-"""What a script of two processes needs in order to go on."""
-
-
-def test_processes_go_on_together(tmp_path: Path) -> None:
-    source = (SCRIPTS / "two_processes.py").read_text(encoding="utf-8")
-    for line, instead in OF_TWO.items():
-        assert line in source
-        source = source.replace(line, instead)
-    (tmp_path / "train.py").write_text(source, encoding="utf-8")
-    shutil.copy(SCRIPTS / "usual.py", tmp_path)
-    told = resumable.recipe() | {"device": {"kind": "cpu", "memory": 600 * MIB}, "ladder": {"order": ("micro_batch",)}}
-    told["trainer"]["args"] |= {
-        "command": [str(Path(sys.executable).with_name("torchrun")), "--nproc_per_node", "2", "train.py"],
-        "resume": {"words": "--resume {checkpoint}", "newest": "last.pt"},
-        "set": {},
-    }
-    found = going_on.tried(ScriptAdapter(Recipe.model_validate({"name": "two", **told})), tmp_path / "runs", memory_bytes=600 * MIB)
-    assert found.verdict.fits, found.verdict
-    assert [use.phase for use in found.report.uses][-1] == Phase.RESUME, found.report.notes
-    assert said(found).count(" goes on") == 2, "their words may come between one another's"
-    assert not (tmp_path / "last.pt").exists()

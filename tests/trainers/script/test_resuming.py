@@ -39,15 +39,6 @@ def test_where_the_weights_cant_be_looked_at_the_file_is_taken_to_be_whole(tmp_p
     assert [one.path for one in whole(resuming.look([place], program="python", saves=resuming.Saves()))] == [place]
 
 
-@pytest.mark.parametrize("program", ["python", "torchrun", "no-such-program"])
-def test_the_interpreter_beside_the_scripts_program_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str) -> None:
-    for name in ("python", "torchrun"):
-        (tmp_path / name).write_text("#!/bin/sh\n")
-        (tmp_path / name).chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert resuming.interpreter.of(program) == (str(tmp_path / "python") if program != "no-such-program" else sys.executable)
-
-
 def of_trainer(place: Path, number: int, *, without: str = "") -> Path:
     folder = place / f"checkpoint-{number}"
     folder.mkdir(parents=True)
@@ -115,12 +106,6 @@ def test_what_is_not_finite_and_no_weight_says_nothing(tmp_path: Path) -> None:
     good = {**model().state_dict(), "mask": torch.full((4, 4), float("-inf")).triu(1), "best": torch.tensor(float("inf"))}
     place = put(tmp_path / "a.pt", {"model": good, "history": {"loss": torch.tensor([1.0, float("nan")])}, "best": float("inf")})
     assert finite(place) == [True]
-
-
-def test_what_cant_be_read_is_not_known(tmp_path: Path) -> None:
-    pickled = tmp_path / "weights.pkl"
-    pickled.write_bytes(b"words of another program")
-    assert finite(pickled) == [None]
 
 
 def test_nothing_that_a_file_names_is_called(tmp_path: Path) -> None:

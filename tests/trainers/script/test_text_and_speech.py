@@ -2,31 +2,23 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from autofit_launcher.adapter.commands import under_budget
 from tests.helpers import script
 
 pytest.importorskip("transformers")
 
 from autofit_launcher.adapter.build import ladder_of
-from autofit_launcher.config.schema import Recipe, TrialRules
-from autofit_launcher.ladder.same_training import PROVEN
-from autofit_launcher.ladder.verdict import Kind
+from autofit_launcher.config.schema import Recipe
 from autofit_launcher.machine import devices
 from autofit_launcher.trainers.script.adapter import ScriptAdapter
 from autofit_launcher.trainers.suite import cpu_budget
-from autofit_launcher.trial import proof, trial
 from autofit_launcher.trial.job import Job
-from tests.helpers.hf_data import make_sums, recipe
+from tests.helpers.hf_data import recipe
 from tests.helpers.hf_data import spoken as spoken
 from tests.helpers.hf_data import sums as sums
-from tests.helpers.places import lay
 
 MIB = 2**20
 
@@ -79,40 +71,3 @@ def test_a_model_of_the_hub_is_fetched_before_its_trial(model: str, fetched: boo
     command = adapter.trial(ladder_of(adapter).asked, cpu_budget(), folder=tmp_path, cache=tmp_path).fetch
     assert (command is not None) is fetched
     assert command is None or command.argv[-1] == model
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(1800)
-def test_an_evaluation_said_to_overflow_really_does_and_one_said_to_fit_does_not(tmp_path: Path) -> None:
-    """The trial sees a few batches of a long evaluation that keeps logits; the whole evaluation is then really run under the same cap."""
-    data = make_sums(tmp_path / "data", train=200, validation=3000)
-    said, done = {}, {}
-    for mib in (150, 190, 600):
-        ask = {"micro_batch": 2, "sequence_length": 64, "val_micro_batch": 8, "val_keeps": "logits"}
-        args = {"eval_strategy": "epoch"}
-        asked = recipe(data, "text", ask=ask, args=args, device={"kind": "cpu", "memory": mib * MIB, "headroom": 0.0})
-        one = job(asked, tmp_path)
-        one = replace(one, budget=replace(one.budget, cap_bytes=one.budget.budget_bytes))
-        verdict = trial.run(one, one.ladder.asked).verdict
-        said[mib] = verdict.kind
-        command = one.adapter.command(one.ladder.asked, one.budget, folder=tmp_path / f"full{mib}")
-        lay(command.files)
-        held = under_budget(command, one.budget, settings=tmp_path / f"full{mib}" / "budget.json")
-        env = {**os.environ, **held.env, "MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}
-        ended = subprocess.run(held.argv, env=env, capture_output=True, text=True, check=False, timeout=600)
-        done[mib] = Kind.FITS if ended.returncode == 0 else Kind.OUT_OF_MEMORY
-        print(f"\n{mib} MiB: said {verdict.kind} ({verdict.why}); whole run: {ended.returncode}")
-    assert said == done
-    assert set(said.values()) == {Kind.FITS, Kind.OUT_OF_MEMORY}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("task", "args"), [("text", {}), ("text", {"packing": False}), ("speech", {"label_smoothing_factor": 0.1})])
-def test_a_recipe_s_update_is_the_asked_one(task: str, args: dict[str, object], request: pytest.FixtureRequest, tmp_path: Path) -> None:
-    data = request.getfixturevalue("spoken" if task == "speech" else "sums")
-    asked = recipe(data, task, ask={"micro_batch": 8}, args={"max_steps": 4, **args})
-    asked = asked.model_copy(update={"trial": TrialRules(proof_timeout_s=1200.0)})
-    one = replace(job(asked, tmp_path), budget=cpu_budget(2**30))
-    found = proof.prove(one, next(rung for rung in one.ladder.rungs if rung.micro_batch == 2))
-    assert not found.refused and found.same.cure == {}, found
-    assert found.same.gradient == found.same.steps == found.same.schedule == PROVEN, found

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import importlib.util
 import json
 import os
 import subprocess
@@ -14,7 +13,6 @@ import pytest
 
 from autofit_launcher.errors import BadInput
 from autofit_launcher.trainers.script import candidates, outside
-from autofit_launcher.trainers.script.native.imported import after_import
 from autofit_launcher.trainers.script.native.values import bindings
 
 SCRIPT = """from __future__ import annotations
@@ -92,7 +90,6 @@ def test_a_value_that_is_not_where_it_was_ends_the_program_with_the_reason(place
         ("CONFIG = {'train': {'batch': 7}}", "CONFIG['train']['batch']"),
         ("cfg = dict(batch=7)", "cfg['batch']"),
         ("class A:\n    x: int = 7", "A.x"),
-        ("class A:\n    def __init__(self):\n        self.config = {'b': 7}", "self.config['b']"),
         ("a, b = 3, 7", "b"),
         ("try:\n    B = 7\nexcept E:\n    pass", "B"),
     ],
@@ -110,16 +107,3 @@ def test_a_name_is_found_whatever_its_quotes_and_the_accumulation_beside_it_is_t
     }  # fmt: skip
     with pytest.raises(BadInput, match="Say one of these"):
         candidates.pointed(["python", str(script)], script, "BATCHES")
-
-
-def test_a_module_that_is_only_looked_for_is_still_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "waited_for.py").write_text("VALUE = 1\n")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
-    acted = []
-    after_import({"waited_for": lambda module: acted.append(module.VALUE)})
-    assert importlib.util.find_spec("waited_for") is not None and importlib.util.find_spec("waited_for") is not None
-    assert acted == []
-    import waited_for  # type: ignore[import-not-found]
-
-    assert acted == [1] and waited_for.VALUE == 1
