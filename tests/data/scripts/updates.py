@@ -9,7 +9,7 @@ import sys
 import torch
 from torch import nn
 from torch.nn import functional
-from torch.utils.data import DataLoader, IterableDataset, TensorDataset, get_worker_info
+from torch.utils.data import DataLoader, TensorDataset
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--batch-size", type=int, default=32)
@@ -28,15 +28,7 @@ if args.kind == "looks_first":  # at a batch, before the model is made, as noteb
 adam, channels = args.kind == "averages_of_adam", 16 if args.kind == "averages_of_adam" else 8
 first = nn.BatchNorm2d(8) if args.kind == "norm" else nn.InstanceNorm2d(16) if adam else nn.Identity()  # takes away what a bias adds
 net = nn.Sequential(nn.Conv2d(3, channels, 3), first, nn.ReLU(), nn.Flatten(), nn.Dropout(0.3), nn.Linear(36 * channels, 5))
-router = nn.Linear(288, 4) if args.kind.startswith("balanced") else None  # of experts: its loss is little of the whole
-if router is not None:
-    net.router = router  # no layer of it
-if args.kind.startswith("gains"):  # over a model that is its own reference, by a LoRA, which begins with nothing to say
-    net = nn.Sequential(nn.Flatten(), nn.Linear(192, 4, bias=False), nn.Linear(4, 5, bias=False))
-    nn.init.zeros_(net[2].weight)
-rate = 0.1 * args.batch_size / 32 if args.kind == "rate" else 0.1
-optimizer = torch.optim.Adam(net.parameters(), 0.01) if adam else torch.optim.SGD(net.parameters(), rate, momentum=0.9)
-warm_up = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(step / (4 * args.accum), 1.0)) if args.kind == "warms_up" else None
+optimizer = torch.optim.Adam(net.parameters(), 0.01) if adam else torch.optim.SGD(net.parameters(), 0.1, momentum=0.9)
 weights = torch.tensor([1.0, 5.0, 1.0, 9.0, 0.2] if args.kind == "weighted" else [1.0, 1.1, 1.0, 0.9, 1.05])
 if args.kind.startswith("half"):
     net, inputs = net.to(torch.bfloat16), inputs.to(torch.bfloat16)
@@ -56,49 +48,16 @@ class Prepares(nn.Module):
 
 
 on_meta = copy.deepcopy(net).to("meta") if args.kind == "on_meta" else None  # as nanochat counts its operations
-centres = torch.zeros(5, 288)  # of classes, which move before a batch's backward pass
-average = copy.deepcopy(net).requires_grad_(False) if args.kind.startswith("averages") else None  # by hand, moves with every batch
+average = copy.deepcopy(net).requires_grad_(False) if adam else None  # by hand, moves with every batch
 prepares = torch.jit.script(Prepares()) if args.kind == "scripted" else None
 
 
-class Streamed(IterableDataset):
-    """Each worker gives every second row."""
-
-    def __iter__(self):
-        mine = get_worker_info()
-        at, of = (mine.id, mine.num_workers) if mine is not None else (0, 1)
-        return zip(inputs[at::of], labels[at::of], strict=True)
-
-
 def loss_of(batch: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-    if args.kind == "noise":
-        noise = torch.randn_like(batch)
-        return functional.cross_entropy(net(batch + noise * torch.randint(0, 10, (len(batch), 1, 1, 1))), target)
-    if args.kind == "mixup":
-        batch = 0.7 * batch + 0.3 * batch[torch.randperm(len(batch))]
-    if router is not None:
-        *layers, last, _ = net
-        hidden = nn.Sequential(*layers)(batch)
-        scores = router(hidden.detach()).softmax(-1)
-        shares = scores.mean(0)  # of the whole micro-batch
-        balance = 4 * (shares * shares).sum() if args.kind == "balanced" else scores.square().sum(-1).mean()
-        return functional.cross_entropy(last(hidden), target) + 3e-4 * balance
-    if args.kind.startswith("gains"):
-        gained = 10 * net(batch).gather(1, target[:, None])
-        drift = gained.detach().mean() if args.kind == "gains_less_drift" else 0.0  # of the micro-batch, as in KTO
-        return -(gained - drift).sigmoid().mean()
     said = net(batch if prepares is None else prepares(batch))
     if args.kind == "half_by_hand":  # what has to be of its own precision
         said = said @ torch.eye(5, dtype=torch.bfloat16)
     if args.kind.startswith("half"):
         return functional.cross_entropy(said.float(), target, weight=weights if args.kind == "half_weighted" else None)
-    if args.kind == "centres":
-        hidden = net[:-1](batch)
-        near = (hidden - centres[target]).square().mean()
-        with torch.no_grad():
-            for one in target.unique():
-                centres[one].lerp_(hidden[target == one].mean(0), 0.5)
-        return functional.cross_entropy(said, target) + 1e-3 * near
     if args.kind == "spread":  # a policy's, whose advantages are made alike within each batch
         advantage = batch.mean((1, 2, 3))
         advantage = (advantage - advantage.mean()) / advantage.std()
@@ -116,18 +75,10 @@ if args.kind == "pass_of_steps":  # a pass is so many batches, of whatever size
 done = batches = 0
 for epoch in range(10**6 if args.steps else args.epochs):
     loader = DataLoader(TensorDataset(inputs, labels), args.batch_size, shuffle=True, drop_last=args.drop_last)
-    if args.kind == "streamed":
-        loader = DataLoader(Streamed(), args.batch_size, num_workers=2)
     for number, (batch, target) in enumerate(loader, start=1):
         loss = loss_of(batch, target)
-        if args.kind == "anneals":  # a part of the loss that grows with every batch
-            loss = loss + min(batches / 50, 1.0) * net(batch).square().mean()
         (loss if args.kind in ("adds_up", "sum") else loss / args.accum).backward()
         batches += 1
-        if args.kind == "decays":  # by hand, with every batch
-            with torch.no_grad():
-                for one in net.parameters():
-                    one.mul_(1 - 2e-5)
         ends = args.kind == "steps_at_the_end" and (number == len(loader) or number % args.accum == 0)
         if ends or (args.kind != "steps_at_the_end" and (batches - (args.kind == "first_alone")) % args.accum == 0):  # as counted from 0
             nn.utils.clip_grad_norm_(net.parameters(), 1.0)
@@ -137,8 +88,6 @@ for epoch in range(10**6 if args.steps else args.epochs):
             if average is not None:
                 for kept, weight in zip(average.parameters(), net.parameters(), strict=True):
                     kept.lerp_(weight.detach(), 0.02)
-            if warm_up is not None:  # counted in micro-batches, and stepped with the optimizer
-                warm_up.step()
         if args.steps and (batches if args.kind == "counts_batches" else done) >= args.steps:
             raise SystemExit(0)
     if args.kind == "no_longer" and epoch == 1:  # as native/accumulate says it
