@@ -17,7 +17,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from types import CodeType, ModuleType
 from typing import Any, NamedTuple
 
-VARIABLE = "VALUES"
 Order = tuple[str, Any, Any]
 """Name, given and wanted value."""
 
@@ -80,7 +79,7 @@ def main(script: str) -> None:
     """Runs the script as ``python script`` would."""
     path = os.path.abspath(script)
     with open(path, "rb") as file:
-        code = changed(file.read(), path, json.loads(os.environ[VARIABLE]))
+        code = changed(file.read(), path, json.loads(os.environ["VALUES"]))
     sys.argv, sys.path[0] = sys.argv[1:], os.path.dirname(os.path.realpath(script))
     program = sys.modules["__main__"] = ModuleType("__main__")
     program.__file__ = path
