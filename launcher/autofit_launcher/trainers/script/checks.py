@@ -36,20 +36,20 @@ def _rank_faults(recipe: Recipe, args: ScriptArgs) -> list[Fault]:
             return []
         cure = "Leave it out: on a CPU the processes that the command starts share one budget (torchrun --nproc_per_node 2 train.py)."
         return [Fault(key="device.cards", found=f"{device.cards!r}, on a CPU", cure=cure)]
+    if by.processes == 1:
+        return []
     given, there = ranks.world_size(device.cards, device.kind), ranks.world_size("all", "cuda")
-    if by.processes == 1 or (by.machines == 1 and by.here <= min(given, there)):
+    if by.machines == 1 and by.here <= min(given, there):
         return []
     found = f"it starts {by.processes} processes on {by.machines} machine{'s' if by.machines > 1 else ''}, each with a card of its own"
     many = "One machine is covered. " if by.machines > 1 else f"Let it start {there}. " if by.here > there else f"device.cards={by.here}. "
-    return [
-        Fault(key="trainer.args.command", found=f"{found}, and it gets {given} of {there} here", cure=f"{many}Or try it on device=cpu.")
-    ]
+    found, cure = f"{found}, and it gets {given} of {there} here", f"{many}Or try it on device=cpu."
+    return [Fault(key="trainer.args.command", found=found, cure=cure)]
 
 
 def _command_faults(args: ScriptArgs) -> list[Fault]:
     """A program or script that isn't there."""
-    key = "trainer.args.command"
-    program = args.command[0]
+    key, program = "trainer.args.command", args.command[0]
     if shutil.which(program) is None:
         cure = "Begin with python, torchrun, or a program on PATH; variables (A=1) stand before autofit."
         return [Fault(key=key, found=f"{program!r} is no program that can be started", cure=cure)]
