@@ -172,9 +172,7 @@ def test_faults_are_told_in_words(tmp_path: Path, args: dict[str, object], ask: 
         (["t.py"], "--b", 4, ["t.py", "--b", "4"]),
         (["t.py", "+train.b=8"], "train.b=", 4, ["t.py", "+train.b=4"]),
         (["t.py"], "train.b=", [1, 2], ["t.py", "train.b=[1,2]"]),
-        (["t.py"], "switch:--x/--no-x", False, ["t.py", "--no-x"]),
         (["t.py", "--no-x"], "switch:--x/--no-x", True, ["t.py", "--x"]),
-        (["t.py", "--b", "8", "--b", "9"], "--b", 4, ["t.py", "--b", "8", "--b", "4"]),
         (["t.py", "b=8", "++b=9"], "b=", 4, ["t.py", "b=8", "++b=4"]),
     ],
 )  # fmt: skip

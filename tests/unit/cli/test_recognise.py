@@ -111,9 +111,6 @@ SAID: dict[str, tuple[str, Files, Beliefs]] = {
         "", {"t.py": "SIZE = 32\nDataLoader(a, batch_size=SIZE)\n"}, {"micro_batch": None, "accumulation": None},
     ),
     "an accumulation that the script works out": ("", {"t.py": NOMINAL}, {"micro_batch": (16, "--batch"), **ITSELF}),
-    "a word that is said twice": (
-        "--batch-size 8 --batch-size 16", {"t.py": "p.add_argument('--batch-size', type=int)\n"}, {"micro_batch": (16, "--batch-size")},
-    ),
     "a parser in a module that is imported": (
         "", {"t.py": "from options import get_args\n", "options.py": "p.add_argument('--batch_size', type=int, default=12)\n"},
         {"micro_batch": (12, "--batch_size")},
@@ -132,7 +129,6 @@ SAID: dict[str, tuple[str, Files, Beliefs]] = {
         "-c c.yml -u train_dataloader.total_batch_size=32", {"c.yml": "_BASE_: b.yml\n"},
         {"micro_batch": (32, "train_dataloader.total_batch_size=")},
     ),
-    "a sub-network's key": ("c.yaml", {"c.yaml": "batch_size: 8\nMaskNet: {B: 256}\n"}, {"micro_batch": (8, "config:batch_size")}),
 }  # fmt: skip
 
 
