@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeGuard
 
 from autofit_launcher.adapter import wheel_names
-from autofit_launcher.adapter.python_source import files_of, parsed, place
+from autofit_launcher.adapter.python_source import files_of, parsed
 from autofit_launcher.adapter.recognised import Belief, typed
 from autofit_launcher.errors import PLACE, BadInput, Fault, did_you_mean
 from autofit_launcher.trainers.script import configs
@@ -199,7 +199,7 @@ _LAST = re.compile(r"(\[[^\[\]]*\]|\.\w+|^\w+)$")
 def _values(script: Path) -> list[Belief]:
     """Finds the whole numbers above 0 that are written in a script, each as the wheel that its name means."""
     _, tree = parsed(script)
-    found = [(one, node.value, place(script, node.lineno)) for one, node in bindings(tree.body if tree is not None else ())]
+    found = [(one, node.value, f"{script.name} line {node.lineno}") for one, node in bindings(tree.body if tree is not None else ())]
     return [
         Belief(wheel=wheel_names.meaning(name(VALUE + one)) or "", value=value, spelling=VALUE + one, source=f"{where}: {one} = {value}")
         for one, value, where in found if is_count(value)
