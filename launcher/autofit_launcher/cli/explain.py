@@ -12,7 +12,7 @@ from autofit_launcher.cli.call import Answer, Call
 from autofit_launcher.common import files
 from autofit_launcher.errors import ExitCode, refusal
 from autofit_launcher.explain import explanation, known
-from autofit_launcher.history.runs import Reader, find, newest
+from autofit_launcher.history.runs import find, newest, run_in
 
 MOST_BYTES = 8 << 20
 """Bytes that are read of a log, from its end: that is where it tells of its failure."""
@@ -46,7 +46,7 @@ def _read(call: Call) -> tuple[str, str, str]:
         files.opened(Path(said)).close()  # what can't be read is told
         return said, files.tail(Path(said), most_bytes=MOST_BYTES), ""
     folder = find(said) if said else newest()
-    if (log := logs.latest(Reader(folder).now())) is None:
+    if (log := logs.latest(run_in(folder))) is None:
         raise refusal("its trainer has said nothing yet", "Name a log file, or another run.", where=str(folder))
     text = "\n".join(files.tail(path, most_bytes=MOST_BYTES) for path in (log.stdout, log.stderr) if path.is_file())
     return f"{log.name} of {folder}", text, str(folder)

@@ -14,7 +14,7 @@ from autofit_launcher.cli.say import Shown
 from autofit_launcher.common import files
 from autofit_launcher.common.words import page
 from autofit_launcher.errors import ExitCode, refusal
-from autofit_launcher.history.runs import Reader, Run, find, newest
+from autofit_launcher.history.runs import Run, find, newest, run_in
 
 LOOK_S = 0.5
 _PIECE_BYTES = 1 << 20
@@ -30,10 +30,10 @@ class Said(NamedTuple):
 
 def logs(call: Call) -> Answer:
     name, number = call.word("run"), call.flags.get("--trial", "")
-    reader = Reader(find(name) if name else newest())
+    path = find(name) if name else newest()
     out, shown, follow = call.terminal.streams()[0], Counter[Path](), not call.flags.keys().isdisjoint(("-f", "--follow"))
     while True:
-        run = reader.now()  # first: what is read after a run's end is all that it has said
+        run = run_in(path)  # first: what is read after a run's end is all that it has said
         if (said := _trial(run, number) if number else latest(run)) is not None:
             _show(out, said, shown)
         if not (follow and run.at_work and call.terminal.is_heard) or (number and int(number) < run.tried):

@@ -22,7 +22,7 @@ from autofit_launcher.errors import BadInput, ExitCode, Interrupted, refusal
 from autofit_launcher.history import kept_fits, owner
 from autofit_launcher.history.kept_fits import KeptFit, KnownFits, RunFailure, day
 from autofit_launcher.history.owner import NAME, Owner
-from autofit_launcher.history.runs import QUEUED, ROOT, Reader, Run, below, find, how_to_go_on, newest, run_in
+from autofit_launcher.history.runs import QUEUED, ROOT, Run, below, find, how_to_go_on, newest, run_in
 from autofit_launcher.ladder import rungs
 from autofit_launcher.machine import process
 from autofit_launcher.page import page
@@ -118,8 +118,8 @@ def _removed(call: Call, path: Path) -> bool:
 def watch(call: Call) -> Answer:
     """Says a line of a run where something has happened or some time has gone, until it ends; with --json what it is at now, once."""
     said, known, at = call.word("run"), tuple[object, ...](), 0.0
-    reader = Reader(find(said) if said else newest(), look=submit.job_seen)
-    run = reader.now()
+    path = find(said) if said else newest()
+    run = run_in(path, look=submit.job_seen)
     if call.terminal.as_json:
         return Answer(status=ExitCode.DONE, record=run.as_record())
     try:
@@ -129,7 +129,7 @@ def watch(call: Call) -> Answer:
                 known, at = about, time.monotonic()
                 call.terminal.say(line(run))
             time.sleep(LOOK_S)
-            run = reader.now()
+            run = run_in(path, look=submit.job_seen)
     except (KeyboardInterrupt, Interrupted) as stopped:
         call.terminal.say(f"no longer watched; the run goes on. `{typed('stop', run.folder.path)}` would end it")
         status = stopped.exit_code if isinstance(stopped, Interrupted) else ExitCode.DONE
@@ -156,8 +156,7 @@ def _ended(call: Call, run: Run, *, status: ExitCode) -> Answer:
 
 def stop(call: Call) -> Answer:
     """Asks the process that runs it to stop, waits for its end, and says what happened."""
-    reader = Reader(find(call.word("run", needed=True)), look=submit.job_seen)
-    run = reader.now()
+    run = run_in(find(call.word("run", needed=True)), look=submit.job_seen)
     if run.owner.state is owner.State.RUNNING:
         _ask(run, run.owner)
         asked = f"asked process {run.owner.pid} to stop; it ends its trainer, and writes its record"
@@ -172,7 +171,7 @@ def stop(call: Call) -> Answer:
         return _ended(call, run, status=ExitCode.DONE)
     call.terminal.say(f"{run.name}: {asked}")
     with doing("waiting for its end"):
-        run = _awaited(reader)
+        run = _awaited(run.folder.path)
     if run.at_work:
         call.terminal.say(f"it is still at it after {STOP_S:.0f} s; `{typed('watch', run.folder.path)}` shows it")
         return Answer(status=ExitCode.RUN_FAILED, record=run.as_record())
@@ -192,10 +191,10 @@ def _ask(run: Run, owner: Owner) -> None:
         raise refusal(f"process {owner.pid} belongs to another user", "Its user, or root, can stop it.", where=where) from error
 
 
-def _awaited(reader: Reader) -> Run:
+def _awaited(path: Path) -> Run:
     """Waits until the run has ended, at most ``STOP_S`` seconds, and returns it as it is then."""
     until = time.monotonic() + STOP_S
-    while (run := reader.now()).at_work and time.monotonic() < until:
+    while (run := run_in(path, look=submit.job_seen)).at_work and time.monotonic() < until:
         time.sleep(0.2)
     return run
 

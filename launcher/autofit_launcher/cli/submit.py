@@ -29,6 +29,9 @@ from autofit_launcher.machine import process, slurm
 from autofit_launcher.paths import typed
 
 HERE = "launch.kind=here"
+ASK_S = 5.0
+"""Seconds between two questions to SLURM for the same job."""
+_SEEN: dict[Submission, tuple[float, JobSeen | None]] = {}
 
 
 def is_wanted(draft: Draft) -> bool:
@@ -89,9 +92,13 @@ def _job(folder: Path, recipe: Recipe) -> str:
 
 
 def job_seen(handed: Submission) -> JobSeen | None:
-    """Asks SLURM about a launch's job; None where it can't be asked."""
-    found = slurm.job_state(handed.job, name=handed.name)
-    return JobSeen(state=found[0], reason=found[1]) if found is not None else None
+    """Asks SLURM about a launch's job, but not at each look; None where it can't be asked."""
+    asked, seen = _SEEN.get(handed, (-ASK_S, None))
+    if time.monotonic() - asked >= ASK_S:
+        found = slurm.job_state(handed.job, name=handed.name)
+        seen = JobSeen(state=found[0], reason=found[1]) if found is not None else None
+        _SEEN[handed] = (time.monotonic(), seen)
+    return seen
 
 
 def stop(folder: Path, handed: Submission, seen: JobSeen) -> None:

@@ -316,7 +316,7 @@ class Record(RecordPart):
     cwd: str = ""
     run_dir: str = ""
     command: str | None = None
-    device: DeviceRecord | None = None
+    device: DeviceRecord = DeviceRecord()
     environment: dict[str, str] = {}
     """Versions that it ran with, by name: Python and packages as its trial's process had loaded them, and the card's driver."""
     trial_seconds: float = 0.0

@@ -6,11 +6,9 @@ Folders of an older autofit are read as far as possible; what they lack is left 
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +16,7 @@ from autofit_launcher.common import files
 from autofit_launcher.errors import BadInput, Fault, did_you_mean, refusal
 from autofit_launcher.history import owner, series, submission
 from autofit_launcher.history.owner import Owner, State
-from autofit_launcher.history.records import DeviceRecord, MemoryRecord, Record, RungRecord
+from autofit_launcher.history.records import MemoryRecord, Record, RungRecord
 from autofit_launcher.history.run_folder import RunFolder
 from autofit_launcher.history.submission import JobSeen, Look, Submission
 from autofit_launcher.paths import typed
@@ -29,8 +27,6 @@ AT_WORK = ("trying", "running")
 """States of a record while its launch goes on."""
 NOT_OVER = (*AT_WORK, "interrupted", "stopped")
 """States of a record whose SLURM job may be queued again, or go on."""
-ASK_S = 5.0
-"""Seconds between two questions to SLURM for the same job."""
 QUEUED = ("submitted", "pending", "starting")
 """States of a launch whose SLURM job waits, or has only just begun."""
 
@@ -44,7 +40,7 @@ class Run:
     record: Record | None
     """``record.json``; None if there is none, or it can't be read."""
     lines: tuple[Mapping[str, Any], ...] = field(repr=False)
-    """The full run's time series."""
+    """The end of the full run's time series."""
     submission: Submission | None = None
     """The SLURM job that it was handed to; None for a launch that was handed to nobody."""
     seen: JobSeen | None = None
@@ -71,29 +67,21 @@ class Run:
         One that was handed to SLURM: ``pending`` while its job is queued, also for another start, ``starting`` until the job has begun with
         it, ``submitted`` where SLURM can't be asked.
         """
-        held = self.owner.state
+        held, job = self.owner.state, self.seen
         begun = self.record is not None or held is not State.UNKNOWN
         told = self.known.status or ("trying" if begun else "unknown")
         if told == "done" and not self.known.attempts and self.known.run is None:
             return "fitted"
         if self.submission is not None and told in (*NOT_OVER, "unknown"):
-            told = self._of_its_job(told, begun=begun)
+            if job is not None and job.waits:
+                return "pending"
+            if job is not None and job.runs:
+                return told if told in AT_WORK and held in (State.RUNNING, State.ELSEWHERE) else "starting"
+            told = told if begun else "submitted" if job is None else "stopped"
         if told not in AT_WORK:
             return told
-        its_jobs = self.submission is not None and self.owner.job == self.submission.job
-        if self.seen is not None and held in (State.ELSEWHERE, State.KILLED) and its_jobs:
-            return "killed" if not self.seen.runs else told if held is State.ELSEWHERE else "starting"
-        return {State.RUNNING: told, State.KILLED: "killed", State.ENDED: "stopped"}.get(held, held.value)
-
-    def _of_its_job(self, told: str, *, begun: bool) -> str:
-        """The state of a launch that was handed to SLURM and isn't known to be over."""
-        if self.seen is None:
-            return told if begun else "submitted"
-        if self.seen.waits:
-            return "pending"
-        if self.seen.runs:
-            return told if told in AT_WORK else "starting"
-        return told if begun else "stopped"
+        gone = {State.ELSEWHERE: "killed"} if job is not None and self.owner.job else {}
+        return {State.RUNNING: told, State.KILLED: "killed", State.ENDED: "stopped", **gone}.get(held, held.value)
 
     @property
     def at_work(self) -> bool:
@@ -101,15 +89,15 @@ class Run:
 
     @property
     def budget_bytes(self) -> int:
-        return (self.known.device or DeviceRecord()).budget_bytes
+        return self.known.device.budget_bytes
 
     @property
     def cap_bytes(self) -> int:
-        return (self.known.device or DeviceRecord()).cap_bytes
+        return self.known.device.cap_bytes
 
     @property
     def device(self) -> str:
-        device = self.known.device or DeviceRecord()
+        device = self.known.device
         place = f"cuda:{device.index}" if device.kind == "cuda" else device.kind
         return f"{place} ({device.name})" if device.name else place
 
@@ -146,12 +134,8 @@ class Run:
 
     @property
     def began(self) -> float | None:
-        """Time of its launch in seconds since 1970, or of its hand-in to SLURM; of an older run that of its last process."""
-        if self.submission is not None:
-            return self.known.began or self.submission.handed_in
-        with suppress(ValueError):
-            return self.known.began or datetime.fromisoformat(self.owner.began).timestamp()
-        return None
+        """Time of its launch in seconds since 1970, or of its hand-in to SLURM."""
+        return self.known.began or (self.submission.handed_in if self.submission is not None else None)
 
     @property
     def last_sign(self) -> float | None:
@@ -276,41 +260,17 @@ def _below(folder: Path, levels: int) -> Iterator[Path]:
                     yield from _below(Path(entry.path), levels - 1)
 
 
-def run_in(path: Path, *, look: Look | None = None) -> Run:
-    """The run in a folder, with only the end of its series, so that many runs can be listed quickly."""
-    return Reader(path, series_bytes=TAIL_BYTES, look=look).now()
-
-
 TAIL_BYTES = 64 * 1024
 """Bytes of a series that hold some minutes of it."""
 
 
-class Reader:
-    """Reads one run repeatedly; of its series only what is new."""
-
-    def __init__(self, path: Path, *, series_bytes: int = files.MOST_BYTES, look: Look | None = None) -> None:
-        """``series_bytes``: at most so much of the series, its end. ``look`` asks SLURM for the job that it was handed
-        to; None: SLURM isn't asked."""
-        self._look, self._ask_next = look, 0.0
-        self._seen: JobSeen | None = None
-        self._folder = RunFolder(path.resolve())
-        self._series = series.GrowingLines(self._folder.series, most_bytes=series_bytes)
-        self._lines: list[Mapping[str, Any]] = []
-
-    def now(self) -> Run:
-        holder = owner.who(self._folder.path)  # first: a record that is read later is at least as new
-        self._lines += series.points(self._series)
-        record, handed = Record.read(self._folder.record), submission.read(self._folder.path)
-        over = record is not None and record.status not in NOT_OVER
-        return Run(
-            folder=self._folder, owner=holder, record=record, lines=tuple(self._lines), submission=handed,
-            seen=self._asked(handed) if handed is not None and not over else None,
-        )  # fmt: skip
-
-    def _asked(self, handed: Submission) -> JobSeen | None:
-        """Asks SLURM for its word on the job, but not at each look."""
-        if self._look is None or not handed.job:
-            return None
-        if time.monotonic() >= self._ask_next:
-            self._seen, self._ask_next = self._look(handed), time.monotonic() + ASK_S
-        return self._seen
+def run_in(path: Path, *, look: Look | None = None) -> Run:
+    """The run in a folder, with the end of its series. ``look`` asks SLURM for the job that it was handed to; None: SLURM isn't asked."""
+    folder = RunFolder(path.resolve())
+    holder = owner.who(folder.path)  # first: a record that is read later is at least as new
+    lines = tuple(series.read(folder.series, most_bytes=TAIL_BYTES))
+    record, handed = Record.read(folder.record), submission.read(folder.path)
+    asked = look is not None and handed is not None and handed.job and (record is None or record.status in NOT_OVER)
+    return Run(
+        folder=folder, owner=holder, record=record, lines=lines, submission=handed, seen=look(handed) if asked and look and handed else None
+    )
