@@ -28,8 +28,8 @@ def drafts(
     recipes = {*recipe_files(), *texts}
     lost = {word: fault for word in line.overrides if (fault := _lost(word, recipes)) is not None}
     try:
-        if (refused := compose.no_recipe(line, known=sorted(recipes))) or (lost and line.only_shows):
-            raise BadInput(refused)
+        if lost and line.only_shows:
+            raise BadInput([])
         kept = tuple(word for word in line.overrides if word not in lost)
         found = compose.composed(replace(line, overrides=kept), program=program, drafted=texts, show=show)
     except BadInput as refusal:

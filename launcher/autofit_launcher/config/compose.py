@@ -43,18 +43,12 @@ def composed(line: Typed, *, program: str, drafted: Mapping[str, str], show: Cal
     def keep(config: DictConfig) -> None:
         found.append(checked(config, _provenance(HydraConfig.get(), drafted)))
 
-    if line.values_of(_LAUNCHER):
-        cure = "Leave it out: launches of a multirun are made one after another here, or with launch=slurm each in a job of its own."
+    if any(one.key == _LAUNCHER for one in line.said):
+        cure = "Leave it out; with launch=slurm each launch of a multirun is a job of its own."
         raise BadInput([Fault(key=_LAUNCHER, found="autofit hands nothing to launchers of Hydra's", cure=cure, where=COMMAND_LINE)])
     typed = [word for said in line.overrides for word in device(said, sweeping=line.sweeping)]
     told = [for_hydra(word, groups=groups(), sweeping=line.sweeping) for word in typed]
     with doing("composing the recipe"), as_faults(dict(zip(told, typed, strict=True))):
-        if several := [word for word in told if not line.sweeping and len(jobs([word])) > 1]:
-            cure = "Add -m for one launch with each; a list is written [a,b], and a text with a comma in quotes of its own."
-            parts = [word.lstrip("+").partition("=") for word in several]
-            raise BadInput(
-                [Fault(key=key, found=f"{text} is more than one value", cure=cure, where=COMMAND_LINE) for key, _, text in parts]
-            )
         for words in jobs(told) if line.sweeping else [told]:  # Hydra's own multirun writes files
             if said := _hydra([program, *words, *line.flags], keep, drafted=drafted, typed={one.key for one in line.said}):
                 show(said.rstrip())
@@ -108,11 +102,6 @@ class Typed:
     def said(self) -> list[Override]:
         return [override for word in self.overrides if (override := override_in(word)) is not None]
 
-    def values_of(self, key: str) -> list[str]:
-        """Lists the values that are said for a key; of a multirun each of them."""
-        said = [override.value for override in self.said if override.key == key]
-        return [name for value in said for name in (value.split(",") if self.sweeping else [value])]
-
 
 MULTIRUN = "hydra.mode=MULTIRUN"
 """Says what -m does."""
@@ -143,14 +132,6 @@ def _no_flag(message: str) -> NoReturn:
     raise BadInput([Fault(key="", found=message, cure=cure, where=COMMAND_LINE)])
 
 
-def no_recipe(line: Typed, *, known: Sequence[str]) -> list[Fault]:
-    """A fault where ``recipe=`` names none."""
-    if line.only_shows or line.values_of("recipe"):
-        return []
-    cure = f"Give one: recipe=NAME. There is: {', '.join(known)}; your own go into ./recipes/NAME.yaml."
-    return [Fault(key="recipe", found="none is named", cure=cure, where=COMMAND_LINE)]
-
-
 def _provenance(hydra_config: Any, drafted: Mapping[str, str]) -> Provenance:
     from autofit_launcher.config.recipe import Provenance
 
@@ -173,10 +154,6 @@ def as_faults(typed: Mapping[str, str]) -> Iterator[None]:
         yield
     except (HydraException, OmegaConfBaseException, ValueError, RecursionError) as error:
         raise BadInput([_fault(error, typed)]) from error
-    except SystemExit as ended:
-        if ended.code:
-            fault = Fault(key="", where=COMMAND_LINE, found=f"Hydra ended with exit status {ended.code}", cure="Its own words are above.")
-            raise BadInput([fault]) from ended
     finally:
         if full is None:
             del os.environ[_FULL_ERROR]
@@ -212,11 +189,8 @@ def _fault(error: Exception, typed: Mapping[str, str]) -> Fault:
 
 def _said_by(group: str, typed: Mapping[str, str]) -> str:
     """Tells what chose an option of a group: the command line, or the recipe's file."""
-    said = [override for word in typed.values() if (override := override_in(word)) is not None]
-    if any(override.key == group for override in said):
-        return COMMAND_LINE
-    chosen = next((override.value for override in said if override.key == "recipe"), "")
-    return _file_of(f"recipe/{chosen}")
+    said = {one.key: one.value for word in typed.values() if (one := override_in(word)) is not None}
+    return COMMAND_LINE if group in said else _file_of(f"recipe/{said.get('recipe', '')}")
 
 
 def _file_of(config: str) -> str:

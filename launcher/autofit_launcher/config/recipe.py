@@ -6,10 +6,8 @@ import json
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial, reduce
-from operator import getitem
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +20,6 @@ from pydantic_core import ErrorDetails
 
 from autofit_launcher.common import files
 from autofit_launcher.common.words import is_secret, masked
-from autofit_launcher.config import yaml_text
 from autofit_launcher.config.schema import Recipe, WheelRule
 from autofit_launcher.errors import COMMAND_LINE, PLACE, Fault, did_you_mean
 from autofit_launcher.paths import short
@@ -42,19 +39,12 @@ class Provenance:
         return [fault if fault.where else replace(fault, where=self.where(fault.key)) for fault in faults]
 
     def where(self, key: str) -> str:
-        """The place that gave ``key`` its value: "command line", or else the recipe, which may always say it."""
+        """The place that gave ``key`` its value: "command line", also where that chose its group, or else the recipe."""
         for override in self.overrides:
             name = override.lstrip("+~").partition("=")[0]
-            if key == name or name.startswith(f"{key}.") or (key.startswith(f"{name}.") and not self._in_recipe(key)):
+            if key == name or name.startswith(f"{key}.") or key.startswith(f"{name}."):
                 return COMMAND_LINE
         return short(self.file) if self.file is not None else PLACE
-
-    def _in_recipe(self, key: str) -> bool:
-        """Tells whether the recipe's file holds the key, whatever option of its group was typed."""
-        with suppress(OSError, ValueError, LookupError, TypeError):
-            reduce(getitem, key.split("."), yaml_text.plain(files.read(self.file or Path())))
-            return True
-        return False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

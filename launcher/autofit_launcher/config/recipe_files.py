@@ -8,7 +8,6 @@ from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
-from autofit_launcher.common import files
 from autofit_launcher.paths import entry_points, home
 
 NAME = re.compile(r"[\w .,+@%:'-]+")
@@ -38,17 +37,3 @@ def recipe_files() -> dict[str, Path]:
 def hides(file: Path) -> bool:
     """Tells whether a recipe takes the place of a built-in one."""
     return any(file.resolve() != built_in.resolve() for built_in in (home() / "recipes").rglob(file.name))
-
-
-def own_recipes() -> list[Path]:
-    """The person's own recipes of autofit's in ./recipes: nothing that a script reads. Other files of that folder are not among them."""
-    return [path for path in sorted((Path.cwd() / "recipes").glob("*.yaml")) if _is_recipe(path)]
-
-
-def _is_recipe(path: Path) -> bool:
-    from autofit_launcher.config import yaml_text
-
-    with suppress(OSError, ValueError):
-        said = yaml_text.plain(files.read(path))
-        return isinstance(said, dict) and isinstance(said.get("ask"), dict) and "micro_batch" in said["ask"]
-    return False

@@ -16,30 +16,18 @@ from autofit_launcher.ladder.rungs import Value
 
 
 def _budget(said: Any) -> Any:
-    """A size that a trainer could start in. Raises ValueError, with the unit that was probably meant where there is none: 900 is what
-    people write who mean MiB, and 16 where they mean GiB."""
+    """A size that a trainer could start in. Raises ValueError for less: 900 is what people write who mean MiB."""
     size = parse_size(said) if isinstance(said, str) else said
-    if not isinstance(size, int) or isinstance(size, bool) or size >= MIB:
-        return size
-    bare = str(said).strip()
-    if not bare.isdecimal():
-        raise ValueError("No trainer starts in less than a MiB")
-    unit = "GiB" if size < 256 else "MiB"
-    raise ValueError(f"That is {bare} bytes, in which no trainer starts; did you mean {bare}{unit}?")
+    if isinstance(size, int) and size < MIB:
+        raise ValueError("It is in bytes, and no trainer starts in less than a MiB; say a unit, as in 900MiB or 16GiB")
+    return size
 
 
 Size = Annotated[int | None, BeforeValidator(_budget), WithJsonSchema({"type": ["integer", "string", "null"]})]
 """Bytes, or a text such as ``16GiB`` or ``800MiB``; bytes after validation."""
 
 
-def _headroom(said: Any) -> float:
-    """A fraction. Raises ValueError for anything else."""
-    if isinstance(said, bool) or not isinstance(said, (int, float)) or not 0 <= said < 1:
-        raise ValueError("It is a fraction, 0 or more and less than 1 (0.1 leaves a tenth of the budget free)")
-    return float(said)
-
-
-Headroom = Annotated[float, PlainValidator(_headroom), WithJsonSchema({"type": "number", "minimum": 0, "exclusiveMaximum": 1})]
+Headroom = Annotated[float, Field(ge=0, lt=1)]
 
 
 class Part(BaseModel):

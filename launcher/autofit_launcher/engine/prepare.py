@@ -24,11 +24,10 @@ from autofit_launcher.config import yaml_text
 from autofit_launcher.config.recipe import Draft, Provenance, as_yaml
 from autofit_launcher.config.schema import Recipe
 from autofit_launcher.errors import COMMAND_LINE, BadInput, Fault, refusal
-from autofit_launcher.history import owner, series
+from autofit_launcher.history import owner
 from autofit_launcher.history.owner import State
 from autofit_launcher.history.records import FORMAT, AttemptRecord, Record, Status
 from autofit_launcher.history.run_folder import RunFolder, no_run_folder
-from autofit_launcher.history.runs import WITHOUT_A_RECORD
 from autofit_launcher.ladder.rungs import Ladder
 from autofit_launcher.ladder.same_training import SameTraining
 from autofit_launcher.machine import device_lock, host, process, ranks
@@ -89,9 +88,9 @@ def refuse_a_rung(draft: Draft) -> None:
     """Raises BadInput where a rung is named, for a verb that finds it by itself."""
     if draft.recipe is not None and draft.recipe.rung is not None:
         rung = draft.recipe.rung
-        found = f"{rung} is named, and this verb finds the rung by itself"
-        cure = f"Leave it out; `autofit trial ... rung={rung}` tries that one, and ask.* and device.memory say what is to be found."
-        raise BadInput(draft.provenance.placed([*draft.faults, Fault(key="rung", found=found, cure=cure)]))
+        cure = f"Leave it out; `autofit trial ... rung={rung}` tries that one."
+        named = Fault(key="rung", found=f"{rung} is named, and this verb finds the rung by itself", cure=cure)
+        raise BadInput(draft.provenance.placed([*draft.faults, named]))
 
 
 def _recipe_of(draft: Draft) -> Recipe:
@@ -262,9 +261,6 @@ class Resumable:
             if now != one.rung:
                 words = f"rung {one.rung_index} is {now} now, and was {one.rung}"
                 raise _refused(self.folder.path, f"its attempts aren't those of its recipe's ladder: {words}", _ANEW)
-        if made and not made[-1].seconds:  # whoever would have written that down was ended, too
-            seen = (line["at"] - made[-1].began for line in series.read(self.folder.series))
-            made = [*made[:-1], made[-1].model_copy(update={"seconds": max((0.0, *seen))})]
         return list(made)
 
 
@@ -292,7 +288,7 @@ def _record(path: Path) -> Record:
     record, has_recipe = Record.read(path / "record.json"), (path / "recipe.yaml").is_file()
     if record is None and has_recipe and (path / "record.json").is_file():
         torn = "the run's record is torn, or another autofit's, and nothing else says how far it had come"
-        raise _refused(path / "record.json", torn, WITHOUT_A_RECORD)
+        raise _refused(path / "record.json", torn, _ANEW)
     if record is None:
         found = "it isn't a run of autofit: it has no record.json that can be read" if path.is_dir() else "there is no such folder"
         raise _refused(path, found, "Give the folder of a run: runs/autofit/NAME-DATE-TIME.")

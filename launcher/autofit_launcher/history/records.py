@@ -13,7 +13,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator
+from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
 from autofit_launcher.common import files
 from autofit_launcher.common.sizes import format_number
@@ -48,11 +48,11 @@ class RecordPart(BaseModel):
 
     @field_validator("*")
     @classmethod
-    def _a_number_of_ours(cls, told: Any, info: ValidationInfo) -> Any:
-        """Takes the default, if there is one, for a number that no autofit has written: NaN, one that no clock or memory comes to."""
-        field = cls.model_fields[str(info.field_name)]
-        strange = isinstance(told, (int, float)) and not abs(told) < 2**63 and not field.is_required()
-        return field.get_default() if strange else told
+    def _a_number_of_ours(cls, told: Any) -> Any:
+        """Raises ValueError for a number that no autofit has written: NaN, one that no clock or memory comes to."""
+        if isinstance(told, (int, float)) and not abs(told) <= 2**63:
+            raise ValueError("no clock or memory comes to that")
+        return told
 
     @classmethod
     def whole(cls, **known: Any) -> Self:

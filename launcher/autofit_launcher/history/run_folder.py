@@ -22,7 +22,7 @@ runs/autofit/RECIPE-DATE-TIME/
 
 from __future__ import annotations
 
-import errno
+import itertools
 import re
 import shutil
 from contextlib import suppress
@@ -56,23 +56,19 @@ class RunFolder:
 
         Raises BadInput if the file system refuses (full, read-only, not a folder).
         """
-        stamp = (now or datetime.now()).strftime("%Y%m%d-%H%M%S")
-        base = f"{re.sub(r'[^A-Za-z0-9._-]+', '_', name)}-{stamp}"
+        base = f"{re.sub(r'[^A-Za-z0-9._-]+', '_', name)}-{now or datetime.now():%Y%m%d-%H%M%S}"
         try:
             root.mkdir(parents=True, exist_ok=True)
-            for number in range(1, 10_000):
+            for number in itertools.count(1):
                 path = root / (base if number == 1 else f"{base}-{number}")
-                try:
+                with suppress(FileExistsError):
                     path.mkdir(mode=0o700)  # what is typed, and an environment, may hold secrets
-                except FileExistsError:
-                    continue
-                (path / "trials").mkdir()
-                with suppress(OSError):
-                    (path / ".gitignore").write_text("*\n", encoding="utf-8")
-                return cls(path.resolve())
+                    break
+            (path / "trials").mkdir()
+            (path / ".gitignore").write_text("*\n", encoding="utf-8")
         except OSError as error:
             raise BadInput([no_run_folder(root, error)]) from error
-        raise BadInput([Fault(key="run.root", found=f"{root} holds too many runs named {base}", cure="Set another run.root.")])
+        return cls(path.resolve())
 
     recipe = _Named("recipe.yaml")
     asked = _Named("recipe.asked.yaml")
@@ -121,6 +117,5 @@ class AttemptFiles:
 
 def no_run_folder(root: Path, why: OSError) -> Fault:
     """The fault if no run folder can be made in ``root``."""
-    full = why.errno in (errno.ENOSPC, errno.EDQUOT)
-    cure = "Free space there, or set run.root to a folder on another disk." if full else "Set run.root to a folder that you can write."
+    cure = "Set run.root to a folder that you can write, on a disk with room."
     return Fault(key="run.root", found=f"can't make a run folder in {root}: {why.strerror or why}", cure=cure)

@@ -204,12 +204,6 @@ class Run:
         }  # fmt: skip
 
 
-WITHOUT_A_RECORD = (
-    "Its recipe.yaml, its logs and what it has saved (run/) are as they were: command.sh is its command, which goes on from a checkpoint "
-    "by the trainer's own words for that; or launch it anew."
-)
-
-
 def how_to_go_on(path: Path | str) -> str:
     """Tells by which command a run goes on that did not come to its end."""
     return f"`{typed('resume', path)}` goes on with it."

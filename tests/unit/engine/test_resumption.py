@@ -99,18 +99,3 @@ def test_attempts_and_trials_of_another_ladder(tmp_path: Path, edited: dict[str,
     found, ladder = prepare.resumable(str(run_folder(tmp_path, **edited))), ladder_of(load_adapter("script")(RECIPE))
     with pytest.raises(BadInput, match="aren't those of its recipe's ladder"):
         found.attempts(ladder), found.trials(ladder)
-
-
-def test_an_attempt_whose_launcher_was_killed_lasted_as_long_as_it_was_seen(tmp_path: Path) -> None:
-    """ "Done in 2 attempts in 5 s" was said of a night and five seconds."""
-    from autofit_launcher.adapter.build import ladder_of
-    from autofit_launcher.adapter.registry import load_adapter
-
-    ladder = ladder_of(load_adapter("script")(RECIPE))
-    own = {"number": 1, "command": "", "rung_index": 0, "rung": dict(ladder.asked.values), "effective_batch": 4, "accumulation": 1}
-    own |= {"ended": "interrupted", "phase": "train"}
-    made = [{**own, "began": 100.0, "seconds": 50.0}, {**own, "number": 2, "began": 200.0, "seconds": 0.0}]
-    folder = run_folder(tmp_path, attempts=made)
-    for lines, seconds in (([], 0.0), ([101.0, 149.0], 0.0), ([149.0, 201.0, 260.0], 60.0)):
-        (folder / "series.jsonl").write_text("".join(json.dumps({"at": at}) + "\n" for at in lines))
-        assert [one.seconds for one in prepare.resumable(str(folder)).attempts(ladder)] == [50.0, seconds]

@@ -14,7 +14,6 @@ import pytest
 
 from autofit_launcher.cli import main
 from autofit_launcher.common.sizes import MIB
-from autofit_launcher.config import recipe_files
 from autofit_launcher.engine import launch, prepare, reuse
 from autofit_launcher.engine.launch import Launch
 from autofit_launcher.errors import Interrupted
@@ -213,14 +212,6 @@ def test_a_rung_at_which_a_run_has_died_is_passed_over_where_the_next_launch_is_
     launches.fault = "raise MemoryError('DefaultCPUAllocator: can\\'t allocate memory: you tried to allocate 1000 bytes.')"
     launches.train()
     assert interrupted_and_gone_on_with(launches, monkeypatch).rung == LADDER.rungs[2]
-
-
-def test_a_recipe_that_is_new_beside_a_script_is_none_of_its_code(tmp_path: Path) -> None:
-    (tmp_path / "recipes").mkdir()
-    (tmp_path / "recipes" / "mine.yaml").write_text("ask: {micro_batch: 4}\n")
-    (tmp_path / "recipes" / "of_the_script.yaml").write_text("width: 4\n")
-    (tmp_path / "recipes" / "model.py").write_text("")
-    assert [path.name for path in recipe_files.own_recipes()] == ["mine.yaml"]
 
 
 def test_an_adapter_that_does_not_say_what_it_hangs_on_keeps_nothing(launches: Launches, monkeypatch: pytest.MonkeyPatch) -> None:

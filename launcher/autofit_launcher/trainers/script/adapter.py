@@ -22,7 +22,6 @@ from autofit_launcher.adapter.protocol import FIRST, Adapter, Asked, Correction,
 from autofit_launcher.adapter.python_source import files_of
 from autofit_launcher.adapter.recognised import Understood
 from autofit_launcher.common import interpreter
-from autofit_launcher.config import recipe_files
 from autofit_launcher.config.schema import Recipe, WheelRule
 from autofit_launcher.errors import BadInput, Fault
 from autofit_launcher.ladder.rungs import CHECKPOINTING, Ladder, Rung, Value, halves_down
@@ -167,7 +166,7 @@ class ScriptAdapter(Adapter):
         return Inputs(
             data=[Path(place).expanduser() for place in (*data, *self.args.reads)],
             code=around,
-            written=[Path(self.recipe.run.root), *recipe_files.own_recipes()],
+            written=[Path(self.recipe.run.root)],
             program=self.args.command[0],
         )
 
