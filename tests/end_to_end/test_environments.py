@@ -56,26 +56,18 @@ def envs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 COMMAND = ("run", "device=cpu", "--", "python", "train.py")
 CASES = {
     "uvx in an active venv": ("tool/bin person/bin", "VIRTUAL_ENV=person", COMMAND, "person"),
-    "uvx, and a Python on PATH": ("tool/bin person/bin", "", COMMAND, "person"),
     "uvx, and a venv that is not on PATH": ("tool/bin", "VIRTUAL_ENV=person", COMMAND, "person"),
     "uv, poetry: an active venv": ("person/bin", "VIRTUAL_ENV=person", COMMAND, "person"),
     "conda, pixi": ("tool/bin person/bin", "CONDA_PREFIX=person", COMMAND, "person"),
     "pipx": ("local person/bin", "", COMMAND, "person"),
     "an environment behind a link": ("person-link/bin", "VIRTUAL_ENV=person-link", COMMAND, "person-link"),
+    "bash -c": ("tool/bin person/bin", "", ("run", "device=cpu", "--", "bash", "-c", "python train.py"), "person"),
     "autofit's own behind a link": ("tool-link/bin person/bin", "", COMMAND, "person"),
     "python -m": ("tool/bin person/bin", "", ("run", "device=cpu", "--", "python", "-m", "train"), "person"),
-    "bash -c": ("tool/bin person/bin", "", ("run", "device=cpu", "--", "bash", "-c", "python train.py"), "person"),
-    "another Python by its path": ("tool/bin", "", ("run", "device=cpu", "--", "{envs}/person/bin/python", "train.py"), "person"),
     "torchrun": ("tool/bin person/bin", "", ("run", "device=cpu", "--", "torchrun", "--nproc_per_node", "1", "train.py"), "person"),
     "one Python, autofit's own": ("tool/bin", "", COMMAND, "tool"),
     "yolo of pipx": ("tool/bin local", "", ("run", "device=cpu", "--", "yolo", "train", "data=data.yaml"), "person"),
     "a script with Ultralytics": ("tool/bin person/bin", "", ("run", "device=cpu", "--", "python", "yolo.py"), "person"),
-    "a recipe for Ultralytics": (
-        "tool/bin",
-        "VIRTUAL_ENV=person",
-        ("train", "recipe=yolov8x_a100", "data=data.yaml", "device=cpu"),
-        "person",
-    ),
     "a recipe for transformers": ("tool/bin", "VIRTUAL_ENV=person", ("fit", "recipe=llm_sft_demo", "device=cpu"), "person"),
 }
 

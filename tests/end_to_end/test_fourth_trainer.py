@@ -58,12 +58,6 @@ COMMAND = ("train-embeddings", "--model", "pairs/model", "--data", "pairs", "--o
 QUICK = ("--learning_rate=0.001", "--checkpointing", "false", "--eval_batch_size", "16", "--sequence_length", "96")
 
 
-def test_it_is_the_wheels_that_are_tested(programs: Path, tmp_path: Path) -> None:
-    code = "import autofit_launcher, autofit_sentence_transformers as ours; print(autofit_launcher.__file__, ours.__file__)"
-    places = run(programs, tmp_path, "python", "-c", code).stdout.split()
-    assert len(places) == 2 and all(place.startswith(str(programs.parent)) for place in places)
-
-
 @pytest.mark.slow
 def test_it_passes_the_shipped_suite(programs: Path, tmp_path: Path) -> None:
     shutil.copytree(PACKAGE / "tests", tmp_path / "tests")
@@ -106,8 +100,7 @@ def test_what_was_understood_is_written_down_and_composes(programs: Path, folder
 
 
 @pytest.mark.parametrize(("words", "named"), [
-    (("--batch_size", "many"), "many"), (("--loss", "triplet"), "triplet"), (("--batchsize", "3"), "--batchsize"),
-    (("--mini_batch_size", "48"), "48"),
+    (("--batch_size", "many"), "many"), (("--batchsize", "3"), "--batchsize"), (("--mini_batch_size", "48"), "48"),
 ])  # fmt: skip
 def test_a_command_of_its_own_that_cant_be_followed_is_refused_by_name(
     programs: Path, folder: Path, words: tuple[str, ...], named: str

@@ -50,16 +50,12 @@ SlurmdParameters=config_overrides
 KillWait=30
 MinJobAge=300
 JobRequeue=1
-PreemptType=preempt/partition_prio
-PreemptMode=REQUEUE
 GresTypes=gpu
 """
 PARTITIONS = """
-PartitionName=main Nodes=n[1-{nodes}] Default=YES MaxTime=INFINITE State=UP PriorityTier=1 GraceTime=2 DefMemPerCPU=1024
-PartitionName=urgent Nodes=n[1-{nodes}] MaxTime=INFINITE State=UP PriorityTier=10 PreemptMode=OFF DefMemPerCPU=1024
-PartitionName=short Nodes=n[1-{nodes}] MaxTime=5 State=UP DefMemPerCPU=1024
+PartitionName=main Nodes=n[1-{nodes}] Default=YES MaxTime=INFINITE State=UP DefMemPerCPU=1024
 """
-"""``cred_expire``: a requeued job waits so many seconds and one more. ``GraceTime``: what a preempted job keeps."""
+"""``cred_expire``: a requeued job waits so many seconds and one more."""
 
 
 def missing() -> str:

@@ -267,11 +267,6 @@ def test_a_run_whose_training_was_edited_is_not_gone_on_with_as_another_one(tmp_
     assert told(gone_on(fit.job, tmp_path, monkeypatch)) == ["killed 8", "done 8"]
 
 
-def test_a_failure_in_validation_turns_the_validation_wheel(tmp_path: Path) -> None:
-    fit = run(tmp_path, "validation")
-    assert fit.attempts[0].phase == "validate" and fit.attempts[1].rung == {"micro_batch": 8, "val_micro_batch": 2}
-
-
 def test_a_run_that_stands_still_is_ended_with_its_stacks_and_resumed_once(tmp_path: Path) -> None:
     fit = run(tmp_path, "hangs", "hangs", stall_s=1.5)
     assert told(fit) == ["stalled 8", "stalled 8"] and fit.status is Status.FAILED
@@ -298,11 +293,6 @@ def test_a_run_whose_last_report_is_not_finite_is_not_done(tmp_path: Path) -> No
     assert state.state == "diverged" and submit.status_of(state) == 5
     allowed = run(tmp_path, "nan_at_the_end", on_nan="go_on")
     assert allowed.status is Status.DIVERGED, "that it may go on does not make it done"
-
-
-def test_a_report_that_is_not_finite_and_is_got_over_is_nothing(tmp_path: Path) -> None:
-    fit = run(tmp_path, "nan_once")
-    assert fit.status is Status.DONE
 
 
 def test_weights_that_are_not_finite_are_not_gone_on_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,9 +33,8 @@ def test_the_same_launch_again_makes_no_trial_and_its_record_says_so(launches: L
     record = json.loads(second.job.folder.record.read_text())
     assert record["kept"]["used"] and record["kept"]["made_in"] == str(first.job.folder.path) and record["status"] == "done"
     assert [one["verdict"] for one in record["trials"]] == ["out_of_memory", "fits"] and all(one["kept"] for one in record["trials"])
-    assert (
-        second.chosen is not None and second.chosen.report == first.chosen.report if first.chosen else False
-    )  # its base is what a run needs
+    assert second.chosen is not None and first.chosen is not None
+    assert second.chosen.report == first.chosen.report, "its base is what a run needs"
 
 
 def test_a_run_that_was_launched_on_a_kept_fit_can_be_gone_on_with(launches: Launches) -> None:
@@ -51,9 +50,8 @@ def test_a_run_that_was_launched_on_a_kept_fit_can_be_gone_on_with(launches: Lau
 @pytest.mark.parametrize(("change", "said"), [
     (lambda one: (one.data / "b.jpg").write_bytes(b"new"), "another data"),
     (lambda one: (one.data / "a.jpg").write_bytes(b"eigam"), "another data"),
-    (lambda one: one.says.update(epochs=4), "another trainer.args.epochs"), (lambda one: one.says.update(lr=1), "another trainer.args.lr"),
+    (lambda one: one.says.update(epochs=4), "another trainer.args.epochs"),
     (lambda one: os.environ.__setitem__("OMP_NUM_THREADS", "7"), "environment OMP_NUM_THREADS"),
-    (lambda one: os.environ.__setitem__("MY_SECRET_SAUCE", "7"), "environment MY_SECRET_SAUCE"),
     (lambda one: setattr(one, "budget", replace(one.budget, total_bytes=5)), "another device"),
     (lambda one: setattr(one, "budget", replace(one.budget, headroom=0.2)), "another device.headroom"),
     (lambda one: setattr(one, "budget", replace(one.budget, cap_bytes=499 * MIB)), "the cap is 499 MiB, and the fit of"),
@@ -63,16 +61,12 @@ def test_what_has_changed_is_told_in_one_line_and_the_trials_are_made(
     launches: Launches, monkeypatch: pytest.MonkeyPatch, change: Any, said: str
 ) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    monkeypatch.delenv("MY_SECRET_SAUCE", raising=False)
     launches.fit()
     looked: list[str] = []
     look_up = reuse.look_up
     monkeypatch.setattr(reuse, "look_up", lambda job: (looked.append((found := look_up(job)).record.why), found)[1])
     change(launches)
-    try:
-        launches.fit()
-    finally:
-        os.environ.pop("MY_SECRET_SAUCE", None)
+    launches.fit()
     assert launches.tried and said in looked[0] and "\n" not in looked[0], looked
     launches.fit()
     assert not launches.tried, "what was proven anew is kept, too"
@@ -84,8 +78,6 @@ def test_a_launch_between_its_trials_and_its_run_is_not_called_done(launches: La
     launches.heard.hears = lambda name: seen.append((name, run_in(launches.folder).state))
     launches.train()
     assert seen[2:4] == [("fitted", "trying"), ("launched", "running")]
-    fit = launches.fit()
-    assert run_in(fit.job.folder.path).state == "fitted"
 
 
 def test_a_smaller_budget_above_what_fitted_needs_no_trial(launches: Launches) -> None:
@@ -171,16 +163,6 @@ def test_a_fit_whose_run_was_another_training_is_not_kept(launches: Launches, mo
     assert not kept_fits.everything() or not launches.looks().record.used
 
 
-def test_a_launch_that_is_killed_after_it_has_proven_a_fit_anew_leaves_none_behind(
-    launches: Launches, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    launches.fit()
-    launches.says = {"fresh": True}
-    monkeypatch.setattr(reuse, "ended", lambda found: None)  # it doesn't come to its end
-    launches.train()
-    assert not launches.looks().record.used, "nor the one before"
-
-
 def interrupted_and_gone_on_with(launches: Launches, monkeypatch: pytest.MonkeyPatch) -> Launch:
     def stops(name: str) -> None:
         if name == "trial_ended":
@@ -256,17 +238,6 @@ def test_an_edited_or_torn_file_costs_a_launch_its_trials(launches: Launches, da
     assert launches.tried and fit.chosen is not None
     launches.fit()
     assert not launches.tried
-
-
-def test_code_is_told_by_its_files_and_not_by_what_runs_write(tmp_path: Path) -> None:
-    (tmp_path / "model.py").write_text("width = 8")
-    (tmp_path / "runs").mkdir()
-    before = digests.files(tmp_path, suffixes=digests.CODE, without=[tmp_path / "runs"])
-    (tmp_path / "runs" / "recipe.yaml").write_text("x")
-    (tmp_path / "weights.pt").write_bytes(b"x")
-    assert digests.files(tmp_path, suffixes=digests.CODE, without=[tmp_path / "runs"]) == before
-    (tmp_path / "layers.py").write_text("")
-    assert digests.files(tmp_path, suffixes=digests.CODE, without=[tmp_path / "runs"]) != before
 
 
 @pytest.mark.parametrize(("name", "text"), [("uv", "\x7fELF"), ("poetry", "#!/a/bin/python\n"), ("env", "\x7fELF"), ("run", "#!/bin/sh\n")])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -34,13 +33,6 @@ def rewritten(folder: Path, **changed: Any) -> None:
     """What owner.json would say in another world."""
     path = folder / owner.NAME
     path.write_text(json.dumps({**json.loads(path.read_text()), **changed}) + "\n")
-
-
-def test_a_folder_is_held_by_this_process_and_given_back_at_its_end(tmp_path: Path) -> None:
-    with owning(tmp_path) as mine:
-        assert who(tmp_path).state is State.RUNNING and mine.pid == os.getpid() and mine.host == socket.gethostname()
-    found = who(tmp_path)
-    assert found.state is State.ENDED and found.ended >= found.began
 
 
 def test_another_process_that_runs_it_is_seen_and_not_disturbed(tmp_path: Path) -> None:

