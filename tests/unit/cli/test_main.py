@@ -111,7 +111,7 @@ def test_a_shell_in_a_folder_that_is_gone_is_told_so(
 
 
 @pytest.mark.parametrize(("words", "said"), [
-    (("traim", "recipe=yolo_demo"), "Did you mean 'train'?"), (("train",), "Give one: recipe=NAME"),
+    (("traim", "recipe=yolo_demo"), "Did you mean 'train'?"), (("train",), "You must specify 'recipe'"),
     (("train", "recipe=yolo_demo", "ask.micro_batch=many"), "command line: ask.micro_batch: 'many' is not a whole number"),
     (("train", "recipe=yolo_demo", "device.memory=900TiB"), "is available"),
     (("train", "recipe=yolo_demo", "data=nowhere/data.yaml", "prepare=[ls,nowhere]"), "did not make nowhere/data.yaml"),
