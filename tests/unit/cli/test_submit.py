@@ -59,7 +59,7 @@ def test_without_submitit_it_says_what_to_install(place: Path, monkeypatch: pyte
 @pytest.mark.parametrize(("words", "said"), [
     (("trial", "recipe=idle", "rung=0"), "`autofit trial` runs here"),
     (("train", "recipe=yolo_demo", "device=cuda", "device.cards=all"), "launch.slurm.gpus: device.cards=all doesn't say how many cards"),
-    (("train", "-m", "recipe=idle", "ask.micro_batch=8,16", "hydra/launcher=submitit_slurm"), "with launch=slurm each launch of a multirun is a job"),
+    (("train", "-m", "recipe=idle", "ask.micro_batch=8,16", "hydra/launcher=submitit_slurm"), "each launch of a multirun is a job"),
 ])  # fmt: skip
 def test_what_no_job_can_be_made_of_is_refused(place: Path, words: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run([*words, "launch=slurm"]) == 1 and said in capsys.readouterr().err and not (place / "runs").exists()

@@ -279,22 +279,9 @@ def test_a_run_that_goes_on_otherwise_is_told_the_moment_it_says_so(job: Job) ->
 @pytest.mark.parametrize(
     ("kind", "cards", "words", "said"),
     [
-<<<<<<< HEAD
-        (
-            "cuda",
-            None,
-            "torchrun --nproc_per_node=2",
-            "it starts 2 processes on 1 machine, each with a card of its own, and it gets 1 of 2",
-        ),
-        ("auto", None, "accelerate launch --num_processes 4", "it starts 4 processes on 1 machine, each"),
+        ("cuda", None, "torchrun --nproc_per_node=2", "each with a card of its own, and it gets 1 of 2"),
         ("cuda", (0, 1), "torchrun --nproc_per_node=3", "and it gets 2 of 2"),
-        ("cuda", 8, "torchrun --nproc_per_node=8", "and it gets 8 of 2"),
         ("cuda", 2, "torchrun --nproc_per_node=2 --nnodes=2", "it starts 4 processes on 2 machines"),
-=======
-        ("cuda", None, "torchrun --nproc_per_node=2", "each with a card of its own, and it gets 1 card"),
-        ("cuda", (0, 1), "torchrun --nproc_per_node=3", "and it gets 2 cards"),
-        ("cuda", 2, "torchrun --nproc_per_node=2 --nnodes=2", "it starts processes on 2 machines"),
->>>>>>> c42b2a0a (Tests of configuration, kept fits and the card by their telling rows; every shipped recipe composes in one test)
         ("cpu", 2, "torchrun --nproc_per_node=2", "2, on a CPU"),
         ("cuda", 2, "torchrun --nproc_per_node=2", ""),
         ("cuda", (0, 1), "python", ""),  # it starts its processes itself
