@@ -134,11 +134,11 @@ def chosen_kind(kind: str) -> str:
     return "cpu" if identity(kind) == "cpu" else "cuda"
 
 
-def identity(kind: str, *, index: int = 0) -> str:
+def identity(kind: str, *, index: int = 0, environ: Mapping[str, str] | None = None) -> str:
     """Identity of the device that ``find`` would choose: a card's UUID, or "cpu"; empty if there is none."""
     if kind == "cpu":
         return "cpu"
-    uuids, absence = nvml_module.seen(os.environ)
+    uuids, absence = nvml_module.seen(os.environ if environ is None else environ)
     if absence is not None:
         return "cpu" if kind == "auto" and not absence.broken else ""
     return uuids[index] if index < len(uuids) else ""

@@ -33,12 +33,10 @@ def budget_of(cards: Cards, kind: str, *, index: int = 0, **options: Any) -> Bud
         return devices.find(kind, index=index, **options)
     if index:
         raise _refused(f"{_said(cards)} is asked beside device.index={index}", "Name all of them: device.cards=[0,1].")
-    kind, numbers = _numbers(cards, kind, options)
+    kind, numbers = _numbers(cards, kind, options := _by_bus(options))
     if kind == "cpu":
         return _on_cpu(len(numbers), options)
-    by_bus = {**(options.get("environ") or os.environ), "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}  # as they are named in all that is shown
-    options, faults = {**options, "environ": by_bus}, list[Fault]()
-    found: list[Budget] = []
+    faults, found = list[Fault](), list[Budget]()
     for number in numbers:
         try:
             found.append(devices.find(kind, index=number, **options))
@@ -64,10 +62,15 @@ def identities(cards: Cards, kind: str, *, index: int = 0) -> list[str]:
     if cards is None:
         return [devices.identity(kind, index=index)]
     try:
-        kind, numbers = _numbers(cards, kind, {})
+        kind, numbers = _numbers(cards, kind, options := _by_bus({}))
     except BadInput:
         return [""]
-    return sorted({devices.identity(kind, index=number) for number in numbers} if kind == "cuda" else {"cpu"})
+    return sorted({devices.identity(kind, index=number, **options) for number in numbers} if kind == "cuda" else {"cpu"})
+
+
+def _by_bus(options: dict[str, Any]) -> dict[str, Any]:
+    """The options, by which several cards are counted as nvidia-smi does: so they are named in all that is shown."""
+    return {**options, "environ": {**(options.get("environ") or os.environ), nvml.ORDER: nvml.BY_BUS}}
 
 
 def _together(found: Sequence[Budget]) -> Budget:

@@ -60,6 +60,12 @@ def test_cards_that_are_not_there_are_refused(cards: Cards, said: str) -> None:
     assert said in refused(cards)
 
 
+def test_beside_another_kind_cards_are_counted_as_nvidia_smi_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    nvml = driver(totals=(16, 24, 24), names=("RTX 4080", "RTX 4090", "RTX 4090"))
+    monkeypatch.setattr("autofit_launcher.machine.nvml.opened", lambda api=None: (nvml, None))
+    assert [one.uuid for one in found((1, 2), nvml).ranks] == ["GPU-b", "GPU-c"] == ranks.identities((1, 2), "cuda")
+
+
 def test_cards_of_different_kinds_are_refused_and_named() -> None:
     said = refused(2, driver(totals=(48, 24), names=("RTX 6000 Ada", "RTX 4090")))
     assert "cards of different kinds (0: RTX 6000 Ada, 47.8 GiB; 1: RTX 4090, 23.8 GiB)" in said
