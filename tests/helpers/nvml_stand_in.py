@@ -39,7 +39,6 @@ class FakeNvml:
     def __init__(self, *cards: FakeCard, error: int | None = None) -> None:
         self.cards = cards
         self.error = error
-        self.shut_down = 0
         self.opened = 0
         self.cuda = 13000
 
@@ -52,9 +51,6 @@ class FakeNvml:
         if self.error is not None:
             raise pynvml.NVMLError(self.error)
         self.opened += 1
-
-    def nvmlShutdown(self) -> None:
-        self.shut_down += 1
 
     def nvmlDeviceGetCount(self) -> int:
         return len(self.cards)

@@ -32,14 +32,6 @@ def test_who_has_a_file_open_is_told_from_who_has_not(tmp_path: Path) -> None:
         assert not procfs.has_open(child.pid, held.fileno())
 
 
-def test_a_process_that_has_ended_has_no_memory_to_tell_of() -> None:
-    with subprocess.Popen([sys.executable, "-c", ""]) as child:
-        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)  # it has ended and is still listed
-        with pytest.raises(OSError, match="no VmData line"):
-            procfs.data_bytes(child.pid)
-    assert procfs.data_bytes_now(child.pid) == 0
-
-
 def test_what_autofits_own_threads_take_in_a_process_is_no_work_of_its() -> None:
     code = """
 import threading, time

@@ -56,11 +56,6 @@ def test_of_unlike_cards_the_one_that_is_taken_is_told(tmp_path: Path, torch_for
     assert "a launch takes cuda:1 (RTX 4090)" in lines["cards"].found and "cards" not in looked(tmp_path, FakeCard())
 
 
-def test_an_allocator_that_no_cap_holds_stops(tmp_path: Path, torch_for: None) -> None:
-    lines = looked(tmp_path, FakeCard(), PYTORCH_CUDA_ALLOC_CONF="backend:cudaMallocAsync")
-    assert lines["allocator"].stops and "PYTORCH_CUDA_ALLOC_CONF" in lines["allocator"].found
-
-
 def test_too_small_a_shared_memory_is_told_with_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host, "shared_memory_free", lambda: 64 * MIB)
     lines = {line.subject: line for line in checkup.checks({}, folder=tmp_path, nvml=FakeNvml(error=12))}
@@ -71,18 +66,6 @@ def test_a_folder_for_runs_that_cannot_be_written_stops(tmp_path: Path, monkeypa
     monkeypatch.setattr(host, "not_writable", lambda place: PermissionError(13, "Permission denied") if place == tmp_path else None)
     lines = {line.subject: line for line in checkup.checks({}, folder=tmp_path, nvml=FakeNvml(error=12))}
     assert lines["runs"].stops and "Permission denied" in lines["runs"].found
-
-
-def test_cuda_of_the_installed_torch_is_read_without_importing_it() -> None:
-    import subprocess
-    import sys
-
-    code = "import sys; from autofit_launcher.machine import packages\n"
-    code += "print(packages.torch_of(sys.executable).cuda, 'torch' in sys.modules)"
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
-    import torch
-
-    assert said == [*([torch.version.cuda] if torch.version.cuda else []), "False"]
 
 
 def test_every_line_is_told_and_the_exit_status_is_zero_where_nothing_stops(

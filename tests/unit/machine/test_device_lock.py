@@ -76,13 +76,6 @@ def test_every_user_of_the_machine_may_take_a_turn(locks: Path) -> None:
     assert next(locks.iterdir()).stat().st_mode & 0o777 == 0o666
 
 
-def test_where_no_lock_can_be_had_nobody_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "file").write_text("")
-    monkeypatch.setenv(device_lock.VARIABLE, str(tmp_path / "file" / "turns"))
-    with take(), take():
-        pass
-
-
 def test_a_link_that_somebody_laid_is_not_followed(locks: Path, tmp_path: Path) -> None:
     locks.mkdir()
     mine = tmp_path / "mine.txt"

@@ -89,29 +89,14 @@ def test_a_signal_to_the_launcher_reaches_the_child_and_becomes_interrupted(tmp_
     assert signal.getsignal(number) is before
 
 
-def test_shown_output_is_passed_through_byte_for_byte_and_logged(tmp_path: Path) -> None:
-    code = r"""
-        import sys
-        for i in range(3):
-            sys.stdout.buffer.write(b"\r\x1b[K%d%%" % i)
-        sys.stdout.buffer.write(b"\xff\n")
-        sys.stderr.write("warn\n")
-    """
-    child = started(tmp_path, code, show=True)
-    process.wait(child)
-    expected = b"\r\x1b[K0%\r\x1b[K1%\r\x1b[K2%\xff\n"
-    assert (tmp_path / "shown.out").read_bytes() == (tmp_path / "out.log").read_bytes() == expected
-    assert (tmp_path / "shown.err").read_bytes() == b"warn\n"
-
-
-def test_a_child_shown_on_a_terminal_has_a_terminal_and_its_bytes_are_unchanged(tmp_path: Path) -> None:
+def test_a_child_shown_on_a_terminal_has_a_terminal_and_its_bytes_are_unchanged_and_logged(tmp_path: Path) -> None:
     ours, theirs = pty.openpty()
     with os.fdopen(theirs, "wb", buffering=0) as stream:
-        code = "import sys, os; sys.stdout.write(f'{sys.stdout.isatty()} {os.get_terminal_size().columns > 0}\\nnext')"
+        code = "import sys, os; sys.stdout.write(f'{sys.stdout.isatty()} {os.get_terminal_size().columns > 0}\\r\\x1b[K0%\\nnext')"
         child = process.start((sys.executable, "-c", code), env={}, stdout=tmp_path / "o", stderr=tmp_path / "e", show=(stream, stream))
         assert process.wait(child).returncode == 0
     os.close(ours)
-    assert (tmp_path / "o").read_bytes() == b"True True\nnext"
+    assert (tmp_path / "o").read_bytes() == b"True True\r\x1b[K0%\nnext"
 
 
 def test_a_launcher_whose_own_reader_is_gone_still_finishes_and_logs(tmp_path: Path) -> None:

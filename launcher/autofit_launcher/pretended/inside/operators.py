@@ -85,35 +85,26 @@ def _all_for_cpu(tree: Any) -> Any:
 # -- operators that the CPU has by other names, or with other arguments
 
 
-def _attention_weights(q: Any, k: Any, bias: Any, causal: bool, scale: float | None) -> tuple[Any, float]:
-    by = scale if scale is not None else q.shape[-1] ** -0.5
-    scores = q.float() @ k.float().transpose(-2, -1) * by
-    if bias is not None:
-        scores = scores + bias.float()
-    if causal:
-        scores = scores.masked_fill(torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1), float("-inf"))
-    return scores.softmax(-1).nan_to_num(), by
-
-
 def _attention(name: str, args: Any, kwargs: Any) -> tuple[Any, ...]:
     """Scaled dot product attention, flash or memory-efficient, forward or backward, in fp32."""
-    scale, efficient = kwargs.get("scale"), "efficient" in name
-    if not name.endswith("backward"):
-        at = 6 if efficient else 4
-        causal = args[at] if len(args) > at else kwargs.get("is_causal", False)
-        weights, _ = _attention_weights(args[0], args[1], args[3] if efficient else None, causal, scale)
-        return ((weights @ args[2].float()).to(args[0].dtype),)
-    grad, q, k, v = args[:4]
-    causal = args[11] if len(args) > 11 else kwargs.get("is_causal", False)
-    weights, by = _attention_weights(q, k, args[4] if efficient else None, causal, scale)
-    grad = grad.float()
-    of_weights = grad @ v.float().transpose(-2, -1)
-    of_scores = weights * (of_weights - (of_weights * weights).sum(-1, keepdim=True))
-    return (
-        (of_scores @ k.float() * by).to(q.dtype),
-        (of_scores.transpose(-2, -1) @ q.float() * by).to(k.dtype),
-        (weights.transpose(-2, -1) @ grad).to(v.dtype),
-    )
+    efficient, backward = "efficient" in name, name.endswith("backward")
+    grad, given = args[0], args[1:4] if backward else args[:3]
+    q, k, v = (one.float() for one in given)
+    at = 11 if backward else 6 if efficient else 4
+    scale = kwargs.get("scale")
+    by = scale if scale is not None else q.shape[-1] ** -0.5
+    scores = q @ k.transpose(-2, -1) * by
+    if efficient and (bias := args[4 if backward else 3]) is not None:
+        scores = scores + bias.float()
+    if args[at] if len(args) > at else kwargs.get("is_causal", False):
+        scores = scores.masked_fill(torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1), float("-inf"))
+    weights = scores.softmax(-1).nan_to_num()
+    if not backward:
+        return ((weights @ v).to(given[0].dtype),)
+    of_weights = grad.float() @ v.transpose(-2, -1)
+    of_scores = weights * (of_weights - (of_weights * weights).sum(-1, keepdim=True)) * by
+    found = of_scores @ k, of_scores.transpose(-2, -1) @ q, weights.transpose(-2, -1) @ grad.float()
+    return tuple(one.to(asked.dtype) for one, asked in zip(found, given, strict=True))
 
 
 def _full(thing: Any) -> Any:
