@@ -21,56 +21,33 @@ def told(line: str) -> dict[str, object]:
     return {name: value for name in Progress.__slots__ if (value := getattr(found, name)) is not None and value is not False}
 
 
-@pytest.mark.parametrize(
-    ("line", "expected"),
-    [
-        ("iter 250: loss 4.5213, time 300.2ms, mfu 1.2%", {"step": 250, "loss": 4.5213}),
-        ("step 250: train loss 4.5, val loss 4.6", {"step": 250, "loss": 4.5}),
-        ("Epoch [2/10], Step [100/500], Loss: 0.12", {"epoch": 2, "epochs": 10, "step": 100, "steps": 500, "of_epoch": True, "loss": 0.12}),
-        ("epoch 3: validation loss 0.4", {"epoch": 3}),
-        ("epoch 3 of 9 val_loss=0.4 loss=1.2e-3", {"epoch": 3, "epochs": 9, "loss": 0.0012}),
-        ('{"epoch": 1, "train_loss": 0.5, "val_loss": 0.4, "step": 3}', {"epoch": 1, "loss": 0.5, "step": 3}),
-        (" 10%|#         | 1/10 [00:03<00:35,  3.91s/it]", {"phase": TRAIN, "step": 1, "steps": 10}),
-        (
-            "Epoch 3:  45%|####   | 45/100 [00:12<00:10, 3.0it/s, train_loss=0.812]",
-            {"phase": TRAIN, "epoch": 3, "step": 45, "steps": 100, "of_epoch": True, "loss": 0.812},
-        ),
-        ("Validation DataLoader 0:  50%|##  | 1/2 [00:00<00:00]", {"phase": VALIDATE, "step": 1, "steps": 2}),
-        ("Loading weights: 100%|###| 71/71 [00:00<00:00, 3526it/s]", {}),
-        ("Map (num_proc=2): 100%|###| 71/71 [00:00<00:00, 3526it/s]", {}),
-        ("accuracy 0.5", {}),
-        ("batch_size: 64, lossless", {}),
-    ],
-)
-def test_what_loops_print_is_understood(line: str, expected: dict[str, object]) -> None:
-    assert told(line) == expected
-
-
 STEP_OF_EPOCH = {"epoch": 1, "step": 45, "steps": 100, "of_epoch": True}
 
 
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
+        ("iter 250: loss 4.5213, time 300.2ms, mfu 1.2%", {"step": 250, "loss": 4.5213}),
+        ("step 250: train loss 4.5, val loss 4.6", {"step": 250, "loss": 4.5}),
+        ("Epoch [2/10], Step [100/500], Loss: 0.12", {"epoch": 2, "epochs": 10, "step": 100, "steps": 500, "of_epoch": True, "loss": 0.12}),
+        ("epoch 3 of 9 val_loss=0.4 loss=1.2e-3", {"epoch": 3, "epochs": 9, "loss": 0.0012}),
+        ('{"epoch": 1, "train_loss": 0.5, "val_loss": 0.4, "step": 3}', {"epoch": 1, "loss": 0.5, "step": 3}),
+        (" 10%|#         | 1/10 [00:03<00:35,  3.91s/it]", {"phase": TRAIN, "step": 1, "steps": 10}),
+        ("Validation DataLoader 0:  50%|##  | 1/2 [00:00<00:00]", {"phase": VALIDATE, "step": 1, "steps": 2}),
+        ("Loading weights: 100%|###| 71/71 [00:00<00:00, 3526it/s]", {}),
+        ("batch_size: 64, lossless", {}),
         (
             "[######........................] 2/8 epoch 6 loss 1.450",
             {"phase": TRAIN, "epoch": 6, "step": 2, "steps": 8, "of_epoch": True, "loss": 1.45},
         ),
-        ("[                              ] 0/8 epoch 1", {"phase": TRAIN, "epoch": 1, "step": 0, "steps": 8, "of_epoch": True}),
         (
             "Epoch 1/9 ━━━━━━━╸━━━━━━━━ 45/100 0:00:01 • 0:00:02 45.30it/s v_num: 0 train_loss: 0.5",
             {"phase": TRAIN, **STEP_OF_EPOCH, "epochs": 9, "loss": 0.5},
         ),
-        ("on 45: |████▌     | ▂▄▆ 45/100 [45%] in 3s (~5s, 100.0/s)", {"phase": TRAIN, "step": 45, "steps": 100}),
         (
             "        1/299      3.2G     0.0512     0.031         64        640:  45%|####      | 45/100 [00:10<00:12,  4.5it/s]",
             {"phase": TRAIN, **STEP_OF_EPOCH, "epochs": 299},
         ),
-        (
-            "steps:  45%|####      | 45/100 [00:10<00:12,  4.5it/s, avr_loss=0.102]",
-            {"phase": TRAIN, "step": 45, "steps": 100, "loss": 0.102},
-        ),
-        ("Training Epoch: 1/3, step 45/100 completed (loss: 1.5)", {**STEP_OF_EPOCH, "epochs": 3, "loss": 1.5}),
         ("Epoch 1/10 [45/100] loss 0.3", {**STEP_OF_EPOCH, "epochs": 10, "loss": 0.3}),
         ("Epoch: [1][ 45/100]\tTime  0.1 ( 0.2)\tLoss 6.9e+00 (7.0e+00)", {**STEP_OF_EPOCH, "loss": 6.9}),
         (
@@ -80,17 +57,11 @@ STEP_OF_EPOCH = {"epoch": 1, "step": 45, "steps": 100, "of_epoch": True}
         ("01/31 12:00:00 - mmengine - INFO - Iter(train) [    45/100]  lr: 9.9e-03  loss: 2.1", {"step": 45, "steps": 100, "loss": 2.1}),
         ("Epoch(val) [1][45/100]    eta: 0:00:30", {"phase": VALIDATE, **STEP_OF_EPOCH}),
         ("| epoch 001:     45 / 100 loss=9.517, nll_loss=8.2, ppl=301", {**STEP_OF_EPOCH, "loss": 9.517}),
-        ("Train | Epoch 1 | 45/100 | 1.2 it/sec | Loss 0.4500", {**STEP_OF_EPOCH, "loss": 0.45}),
         ("Epoch 1 | iter 100 step 25 | loss train: 1.200, val: n/a | iter time: 300.1 ms", {"epoch": 1, "step": 100, "loss": 1.2}),
-        (
-            "[24-01-31 12:00:00] iteration       45/     100 | consumed samples: 720 | lm loss: 1.2E+00 |",
-            {"step": 45, "steps": 100, "loss": 1.2},
-        ),
-        ("Epoch 0:  45%|####   | 45/100 [00:12<00:10, 3.0it/s]", {"phase": TRAIN, **STEP_OF_EPOCH, "epoch": 0}),
         ("{'loss': '0.5', 'epoch': '0.9'}", {"epoch": 0.9, "loss": 0.5, "parts": True}),
     ],
 )
-def test_what_other_peoples_loops_print_is_understood(line: str, expected: dict[str, object]) -> None:
+def test_what_loops_print_is_understood(line: str, expected: dict[str, object]) -> None:
     assert told(line) == expected
 
 
