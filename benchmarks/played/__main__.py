@@ -36,8 +36,8 @@ def play(point: Point, share: float) -> Row:
     (model,) = catalogue.named([point.card])
     argv = [sys.executable, "-m", f"benchmarks.played.subjects.{point.subject}", *map(str, point.words)]
     began = time.monotonic()
-    with played(Cards(model=model, computed="small", cudnn_share=share)) as environment:
-        env = {**environment, "YOLO_OFFLINE": "true"}
+    with played(Cards(model=model, computed="small")) as environment:
+        env = {**environment, "YOLO_OFFLINE": "true", "PRETENDED_CUDNN_SHARE": str(share)}
         done = subprocess.run(argv, cwd=ROOT, env=env, capture_output=True, text=True, timeout=900, check=False)
     said = json.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 else {"failed": done.stderr[-400:]}
     return {

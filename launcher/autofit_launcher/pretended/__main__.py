@@ -1,7 +1,7 @@
 """Runs a command on pretended cards: ``python -m autofit_launcher.pretended gpu=a100_80gb cards=4 -- autofit train recipe=...``.
 
 The command finds cards that aren't there; nothing else is changed for it. ``gpu`` is a name of conf/gpu. ``memory=16GiB``: what a program
-finds on each. ``computed=small``: only small operators are. ``cudnn=0.5``: cuDNN's workspace, as a part of the tensors.
+finds on each. ``computed=small``: only small operators are.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from autofit_launcher.pretended.cards import Cards, of_this_process
 
 SETTINGS: Mapping[str, tuple[str, Callable[[str], Any]]] = {
     "cards": ("count", int), "computed": ("computed", {"all": "all", "small": "small"}.__getitem__), "memory": ("usable_bytes", parse_size),
-    "cudnn": ("cudnn_share", float),
 }  # fmt: skip
 """Word -> (field of ``Cards``, what reads its value)."""
 

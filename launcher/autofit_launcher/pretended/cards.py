@@ -40,8 +40,6 @@ class Cards:
     computed: Computed = "all"
     usable_bytes: int = 0
     """Memory that a program finds on each; 0: what the model has."""
-    cudnn_share: float = 0.0
-    """cuDNN's workspace, as a part of the tensors of what it computes."""
 
     def environment(self, built: Path, file: Path, environ: Mapping[str, str]) -> dict[str, str]:
         """The variables for a command. ``built``: the libraries' folder; ``file``: where the cards' memory is counted."""
@@ -55,7 +53,6 @@ class Cards:
             "PRETENDED_TOTAL_MIB": str(usable // MIB + RESERVED_MIB),
             "PRETENDED_RESERVED_MIB": str(RESERVED_MIB),
             "PRETENDED_CONTEXT_MIB": str(self.model.context_mib),
-            "PRETENDED_CUDNN_SHARE": str(self.cudnn_share),
             "PRETENDED_SM": str(self.model.capability),
             "PRETENDED_BINARY": str(libraries.binary_for(built, self.model.capability)),
             "XDG_STATE_HOME": str(paths.cache_folder() / "pretended" / "state"),  # what is played leads no launch on a real card
