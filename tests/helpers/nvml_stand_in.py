@@ -39,7 +39,6 @@ class FakeNvml:
     def __init__(self, *cards: FakeCard, error: int | None = None) -> None:
         self.cards = cards
         self.error = error
-        self.opened = 0
         self.cuda = 13000
 
     def __getattr__(self, name: str) -> Any:
@@ -50,7 +49,6 @@ class FakeNvml:
     def nvmlInit(self) -> None:
         if self.error is not None:
             raise pynvml.NVMLError(self.error)
-        self.opened += 1
 
     def nvmlDeviceGetCount(self) -> int:
         return len(self.cards)

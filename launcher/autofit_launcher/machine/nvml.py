@@ -60,26 +60,21 @@ class Absence:
     """There is a card that can't be used now. Taking the CPU instead would surprise the user."""
 
 
-_OPEN: list[Any] = []
-
-
 def opened(nvml: Any = None) -> tuple[Any, Absence | None]:
     """Opens NVML: (NVML, None), or (None, why it isn't available). ``nvml``: None imports pynvml.
 
-    It stays open for as long as this process lives: a card that nobody has open may have to be initialised anew, for 1 to 3 s
-    (docs.nvidia.com/deploy/driver-persistence).
+    It stays open for as long as this process lives, and opening it again costs nothing: a card that nobody has open may have to be
+    initialised anew, for 1 to 3 s (docs.nvidia.com/deploy/driver-persistence).
     """
     try:
         nvml = importlib.import_module("pynvml") if nvml is None else nvml
     except ImportError:
         found = "the Python package nvidia-ml-py, which asks the driver, is not installed"
         return None, Absence(found=found, cure="Install it into this environment: pip install nvidia-ml-py.", broken=_card_files())
-    if not any(nvml is one for one in _OPEN):
-        try:
-            nvml.nvmlInit()
-        except nvml.NVMLError as error:
-            return None, _no_driver(nvml, error)
-        _OPEN.append(nvml)
+    try:
+        nvml.nvmlInit()
+    except nvml.NVMLError as error:
+        return None, _no_driver(nvml, error)
     return nvml, None
 
 

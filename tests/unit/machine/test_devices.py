@@ -58,7 +58,6 @@ def test_an_idle_card_is_budgeted_whole_less_the_drivers_reserve() -> None:
     assert budget.cap_bytes == int((total - 256 * MIB) * 0.9)
     assert (budget.emulated, budget.notes, budget.driver) == (False, (), "600.00")
     assert not taken(budget, nvml=nvml) and settle(budget, nvml=nvml) and used_bytes(on(nvml), (1,), nvml=nvml)[0] == 0
-    assert nvml.opened == 1, "without persistence mode each opening takes seconds"
 
 
 def test_a_driver_without_version_2_memory_counts_its_reserve_as_use() -> None:
