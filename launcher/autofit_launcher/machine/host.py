@@ -11,7 +11,7 @@ import os
 import platform
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -142,22 +142,19 @@ def cgroup_memory(root: Path = CGROUPS, own: Path = OWN_CGROUPS) -> tuple[int, i
     Version 1: memory.limit_in_bytes and its kin under the memory controller.
     https://docs.kernel.org/admin-guide/cgroup-v2.html, .../cgroup-v1/memory.html
     """
-    new, old = ("memory.max", "memory.current", ""), ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_")
-    groups = [_group_memory(folder, *(new if version == 2 else old)) for folder, version in _groups(root, own)]
-    return min(filter(None, groups), key=lambda group: group[0] - group[1], default=None)
-
-
-def _groups(root: Path, own: Path) -> Iterator[tuple[Path, int]]:
-    """Yields (folder, version) of every group around this process that could limit its memory. In a container the path that
-    /proc/self/cgroup gives may not exist below the mount; the mount's own root counts then."""
+    found = []
     with suppress(OSError):
         for line in own.read_text(encoding="utf-8").splitlines():
-            controllers, _, path = line.partition(":")[2].partition(":")
-            version = 2 if controllers == "" else 1
-            if version == 2 or "memory" in controllers.split(","):
-                base = root if version == 2 else root / "memory"
-                group = base / path.lstrip("/")
-                yield from ((folder, version) for folder in (group, *group.parents) if folder.is_relative_to(base))
+            _, controllers, path = line.split(":", 2)
+            if not controllers:
+                names, base = ("memory.max", "memory.current", ""), root
+            elif "memory" in controllers.split(","):
+                names, base = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_"), root / "memory"
+            else:
+                continue
+            group = base / path.lstrip("/")  # in a container it may not exist below the mount, whose own root counts then
+            found += [_group_memory(folder, *names) for folder in (group, *group.parents) if folder.is_relative_to(base)]
+    return min(filter(None, found), key=lambda group: group[0] - group[1], default=None)
 
 
 def _group_memory(folder: Path, limit_file: str, used_file: str, prefix: str) -> tuple[int, int] | None:
