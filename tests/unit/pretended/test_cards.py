@@ -111,11 +111,6 @@ def test_attention_takes_the_kernel_that_such_a_card_takes(gpu: str, taken: list
 
 
 @needs_a_pretended_card
-def test_a_process_that_ends_behind_its_backward_pass_is_not_aborted(two: dict[str, str]) -> None:
-    assert said("ends", two) == {"late": 0}, "in every third pass without let_go"
-
-
-@needs_a_pretended_card
 def test_what_is_too_large_to_be_computed_leads_no_trainer_astray() -> None:
     with played("rtx_4080s", computed="small") as environment:
         found = said("left_out", environment)
