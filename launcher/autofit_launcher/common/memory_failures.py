@@ -32,7 +32,7 @@ class MemoryFailure:
 
     source: Source
     line: str
-    asked_bytes: int | None
+    asked_bytes: int | None = None
 
 
 # (source, pattern). First match wins, so the particular come before the general.
@@ -102,7 +102,7 @@ def memory_failure(text: str, *, types: Iterable[str] = (), last: bool = False) 
     Source that stands in a traceback says nothing.
     """
     if (semaphore := _SEMAPHORE.search(text)) is not None:
-        return MemoryFailure(source="shared_memory", line=f"no room in /dev/shm for a semaphore: {semaphore[1]}", asked_bytes=None)
+        return MemoryFailure(source="shared_memory", line=f"no room in /dev/shm for a semaphore: {semaphore[1]}")
     lines = spoken(text.splitlines())
     if last and (found := memory_failures(lines)):
         return _pinned(found[-1], text)

@@ -118,7 +118,7 @@ def _failure(spoken: Sequence[str]) -> MemoryFailure | None:
     if (last := memory_failure("\n".join(spoken), last=True)) is not None:
         return last
     cut = _last(table().kinds["allocator"].signs, spoken)
-    return MemoryFailure(source="allocator", line=cut, asked_bytes=None) if cut else None
+    return MemoryFailure(source="allocator", line=cut) if cut else None
 
 
 def _of_memory(failure: MemoryFailure, spoken: Sequence[str], chain: str) -> LogFailure:

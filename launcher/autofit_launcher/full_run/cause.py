@@ -163,15 +163,13 @@ def _failure(end: RunEnd) -> MemoryFailure | None:
         return found
     number = _signal_of(end)
     if number is signal.SIGKILL and end.oom_kills:
-        return MemoryFailure(
-            source="host", line="killed (SIGKILL) by the kernel for want of memory (/proc/vmstat oom_kill)", asked_bytes=None
-        )
+        return MemoryFailure(source="host", line="killed (SIGKILL) by the kernel for want of memory (/proc/vmstat oom_kill)")
     if not end.at_limit:
         return None
     if number in _DEATHS:
-        return MemoryFailure(source="host", line=f"{number.name} with all of its memory in use", asked_bytes=None)
+        return MemoryFailure(source="host", line=f"{number.name} with all of its memory in use")
     if (maybe := maybe_memory(end.words)) and not line_of(FULL_DISK, end.words) and not end.unwritable:
-        return MemoryFailure(source="host", line=maybe[:400], asked_bytes=None)
+        return MemoryFailure(source="host", line=maybe[:400])
     return None
 
 

@@ -280,15 +280,15 @@ def _failure(report: TrialReport, ending: Ending, *, on_card: bool) -> MemoryFai
     if found := memory_failure(f"{said}{frames}", types=types):
         return found
     if report.failure is None and ending.returncode == -signal.SIGKILL:
-        return MemoryFailure(source="host_memory", line="killed (SIGKILL), as the kernel's out-of-memory killer does", asked_bytes=None)
+        return MemoryFailure(source="host_memory", line="killed (SIGKILL), as the kernel's out-of-memory killer does")
     if not _at_the_limit(report, ending, on_card=on_card):
         return None
     full = f"with all of its {report.ceiling_bytes or report.cap_bytes} bytes in use"
     if report.failure is None and -ending.returncode in _DEATHS_BY_FULL_MEMORY:
         name = signal.Signals(-ending.returncode).name
-        return MemoryFailure(source="host", line=f"{name} {full}: a library that does not check its allocation", asked_bytes=None)
+        return MemoryFailure(source="host", line=f"{name} {full}: a library that does not check its allocation")
     if (maybe := maybe_memory(said)) and not (ending.full_disk and maybe_full(said)):
-        return MemoryFailure(source="host", line=f"{maybe[:400]} ({full})", asked_bytes=None)
+        return MemoryFailure(source="host", line=f"{maybe[:400]} ({full})")
     return None
 
 
