@@ -12,8 +12,6 @@ from typing import Any
 import pynvml
 
 GIB, MIB = 2**30, 2**20
-GONE = 2**22 + 1
-"""Above the highest pid that Linux gives out."""
 
 
 @dataclass

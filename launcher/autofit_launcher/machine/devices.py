@@ -185,7 +185,7 @@ def taken(budget: Budget, *, nvml: Any = None) -> str:
     if free is None or free >= budget.budget_bytes - drift:
         return ""
     card = nvml_module.read_card(nvml_module.opened(nvml)[0], budget.uuid)
-    return f"{format_size(free)} of {card} are free and the budget needs {format_size(budget.budget_bytes)}; held by {card.holders}"
+    return f"{format_size(free)} of {card} are free and the budget needs {format_size(budget.budget_bytes)}{_BY_OTHERS}"
 
 
 def wait_for(budget: Budget, *, timeout_s: float, nvml: Any = None) -> str:
@@ -218,6 +218,9 @@ def settle(budget: Budget, *, idle_free_bytes: int | None = None, timeout_s: flo
 # ---- CUDA
 
 
+_BY_OTHERS = " (nvidia-smi, in a container the host's, tells who holds it)"
+
+
 def card_faults(card: Card, memory_bytes: int | None = None, *, share: bool = False) -> list[Fault]:
     """Faults of this card for the asked budget."""
     total, free, faults = format_size(card.total_bytes), format_size(card.free_bytes), []
@@ -226,8 +229,8 @@ def card_faults(card: Card, memory_bytes: int | None = None, *, share: bool = Fa
         cure = f"Ask for {total} or less, or leave it empty for all of the card."
         faults.append(Fault(key="device.memory", found=found, cure=cure))
     if card.used_bytes - _drawn(card) > TOLERATED_BYTES and not share:
-        found = f"{format_size(card.used_bytes)} of the {total} of {card} are in use by {card.holders}"
-        cure = f"End them if they are leftovers (nvidia-smi), wait, or set device.share=true to budget only the {free} that are free now."
+        found = f"{format_size(card.used_bytes)} of the {total} of {card} are in use{_BY_OTHERS}"
+        cure = f"End them if they are leftovers, wait, or set device.share=true to budget only the {free} that are free now."
         faults.append(Fault(key="device.share", found=found, cure=cure))
     return faults
 
@@ -254,7 +257,7 @@ def card_notes(card: Card, memory_bytes: int | None = None, *, share: bool = Fal
         notes.append(f"{card} has {total}; device.memory makes it a card of {format_size(asked)}")
     if card.free_bytes < asked:
         free = format_size(card.free_bytes)
-        notes.append(f"the budget is the {free} that others leave free of {format_size(asked)}: {card.holders}")
+        notes.append(f"the budget is the {free} that others leave free of {format_size(asked)}")
     if share and card.used_bytes > 0:
         notes.append("device.share=true: a neighbour that grows later takes memory that this budget counts on")
     if may_spill():

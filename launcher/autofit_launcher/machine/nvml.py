@@ -1,4 +1,4 @@
-"""Asks NVML for the visible cards, their memory and who holds it, or why there is none. Returns plain values.
+"""Asks NVML for the visible cards and their memory, or why there is none. Returns plain values.
 
 NVML (package ``nvidia-ml-py``, module ``pynvml``, imported only when asked) sees the whole machine and opens no CUDA
 context, so asking costs the card nothing. Nothing is judged here and nothing is changed on a card. Sizes are bytes.
@@ -8,17 +8,13 @@ from __future__ import annotations
 
 import importlib
 import itertools
-import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-import psutil
-
-from autofit_launcher.common.card_memory import SETTLED_BYTES, handle_of, memory
-from autofit_launcher.common.sizes import format_size
+from autofit_launcher.common.card_memory import handle_of, memory
 from autofit_launcher.machine import host
 
 ORDER, CARDS = "CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES"
@@ -37,8 +33,6 @@ class Card:
     total_bytes: int
     """Memory that programs can reach, without the driver's own reserve; a part of what the host has free where they share it."""
     free_bytes: int
-    holders: str = ""
-    """Programs that use it, in words."""
     drawn_bytes: int = 0
     """Memory of the driver's graphics processes."""
 
@@ -203,36 +197,10 @@ def read_card(nvml: Any, uuid: str) -> Card:
     with suppress(nvml.NVMLError):  # of a slice it may know less
         index = int(nvml.nvmlDeviceGetIndex(handle))
         name = str(nvml.nvmlDeviceGetName(handle))
-    holders, drawn = _holders(nvml, handle, total - free)
-    return Card(index=index, uuid=uuid, name=name, total_bytes=total, free_bytes=free, holders=holders, drawn_bytes=drawn)
+    return Card(index=index, uuid=uuid, name=name, total_bytes=total, free_bytes=free, drawn_bytes=_drawn_bytes(nvml, handle))
 
 
-def _holders(nvml: Any, handle: Any, used_bytes: int) -> tuple[str, int]:
-    """Finds (who uses a card, in words; bytes of those that draw on it). One can be in both lists; some drivers tell none."""
-    held, drawn = dict[int, int](), 0
-    for ask in (nvml.nvmlDeviceGetComputeRunningProcesses, nvml.nvmlDeviceGetGraphicsRunningProcesses):
-        with suppress(nvml.NVMLError):
-            for one in ask(handle):
-                held[int(one.pid)] = max(held.get(int(one.pid), 0), size := int(one.usedGpuMemory or 0))
-                drawn += size if ask == nvml.nvmlDeviceGetGraphicsRunningProcesses else 0
-    words = [_who(pid, size) for pid, size in sorted(held.items(), key=lambda one: -one[1])]
-    rest = max(0, used_bytes - sum(held.values()))
-    if rest > SETTLED_BYTES or not words:
-        words.append(f"another container, the desktop or the driver ({format_size(rest)} that belong to no process shown here)")
-    return "; ".join(words), drawn
-
-
-def _who(pid: int, size: int) -> str:
-    """Names a process. In a container the driver's numbers are the host's: one here that has no card open is another one."""
-    used = format_size(size) if size else "an amount the driver doesn't tell"
-    with suppress(psutil.Error, KeyError):
-        if has_card_open(pid) is not False:
-            return f"{psutil.Process(pid).name()} of {psutil.Process(pid).username()} (pid {pid}, {used})"
-    return f"a process this container can't see (pid {pid} on the host, {used})"
-
-
-def has_card_open(pid: int) -> bool | None:
-    """Tells whether a process has a card open; None where that may not be looked at."""
-    with suppress(OSError):
-        return any(os.path.realpath(one).startswith(("/dev/nvidia", "/dev/dxg")) for one in Path(f"/proc/{pid}/fd").iterdir())
-    return None
+def _drawn_bytes(nvml: Any, handle: Any) -> int:
+    with suppress(nvml.NVMLError):  # some drivers tell no list
+        return sum(int(one.usedGpuMemory or 0) for one in nvml.nvmlDeviceGetGraphicsRunningProcesses(handle))
+    return 0

@@ -151,7 +151,7 @@ def test_a_card_that_no_launch_of_ours_holds_is_still_refused_at_once(
     with pytest.raises(BadInput) as refused:
         prepare.prepare(draft(tmp_path))
     (fault,) = refused.value.faults
-    assert fault.key == "device.share" and f"pid {os.getpid()}" in fault.found
+    assert fault.key == "device.share"
     assert not (tmp_path / "runs").exists()
     with take(card.uuid):
         pass
