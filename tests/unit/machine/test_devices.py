@@ -141,7 +141,7 @@ ASYNC, FRACTION = ({"PYTORCH_CUDA_ALLOC_CONF": value} for value in ("backend:cud
     (FakeNvml(*TWO), "cuda", {"index": 1, "environ": {"CUDA_VISIBLE_DEVICES": "0,7"}},
      "device.index: 1 is asked, but of cards 1 can be seen (CUDA_VISIBLE_DEVICES=0,7). Use a number from 0 to 0."),
     (FakeNvml(FakeCard(slices=[])), "cuda", {}, "no card that can be opened (1 are there)"),
-    (FakeNvml(FakeCard(used=5 * GIB, graphics=[(os.getpid(), 5 * GIB)])), "cuda", {}, "tells who holds it). End them if they are leftovers"),
+    (FakeNvml(FakeCard(used=5 * GIB, graphics=[(os.getpid(), 5 * GIB)])), "cuda", {}, "tells who holds it). End them if"),
     (FakeNvml(FakeCard(locked=True)), "auto", {}, "no card that can be opened (1 are there). Check nvidia-smi -L"),
     pytest.param(None, "cpu", {"memory_bytes": 2**60}, "of host memory is available", marks=linux),
 ])  # fmt: skip
