@@ -60,11 +60,7 @@ def opened(nvml: Any = None) -> tuple[Any, Absence | None]:
     It stays open for as long as this process lives, and opening it again costs nothing: a card that nobody has open may have to be
     initialised anew, for 1 to 3 s (docs.nvidia.com/deploy/driver-persistence).
     """
-    try:
-        nvml = importlib.import_module("pynvml") if nvml is None else nvml
-    except ImportError:
-        found = "the Python package nvidia-ml-py, which asks the driver, is not installed"
-        return None, Absence(found=found, cure="Install it into this environment: pip install nvidia-ml-py.", broken=_card_files())
+    nvml = importlib.import_module("pynvml") if nvml is None else nvml
     try:
         nvml.nvmlInit()
     except nvml.NVMLError as error:

@@ -305,13 +305,6 @@ def test_a_card_whose_driver_can_not_be_asked_is_a_fault_for_auto_too(
         assert fault.found == f"{kind} is asked, but the NVIDIA driver doesn't answer ({said})" and "--gpus all" in fault.cure
 
 
-def test_a_missing_nvml_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pynvml", None)  # what an import of a missing package meets
-    (fault,) = refused(None)
-    assert "the Python package nvidia-ml-py, which asks the driver, is not installed" in fault.found
-    assert fault.cure == "Install it into this environment: pip install nvidia-ml-py."
-
-
 # ---- the CPU, for real
 
 
