@@ -177,14 +177,13 @@ def turn_of(recipe: Recipe, say: Say = quiet) -> Turn:
     wanted = "cpu" not in identities if device.turns is None else device.turns
     if not all(identities) or not wanted:
         return Turn()
-    launch = f"{recipe.name} in {Path(recipe.run.root).resolve()}"
 
     def queued(holder: str) -> None:
         cure = "device.when_taken=stop would end it here, device.share=true for both would share the device"
         say(f"waiting for the turn of {holder} to end ({cure})", "yellow")
 
     with doing("waiting for this launch's turn on the device"):
-        return device_lock.take(identities, share=device.share, wait=device.when_taken == "wait", launch=launch, told=queued)
+        return device_lock.take(identities, share=device.share, wait=device.when_taken == "wait", told=queued)
 
 
 @doing("looking whether the launch before has given the device back")

@@ -30,40 +30,33 @@ class Turn(ExitStack):
     """Another launch had one of the devices before."""
 
 
-def take(devices: Sequence[str], *, share: bool, wait: bool, launch: str, told: Callable[[str], None] | None = None) -> Turn:
+def take(devices: Sequence[str], *, share: bool, wait: bool, told: Callable[[str], None] | None = None) -> Turn:
     """Waits until no other launch has any of the devices, and returns this launch's turn. All launches take them in the same order: no two
     wait for each other.
 
     ``devices``: their identities (a card's UUID). ``share``: launches that all set this have them together. ``wait``: False raises BadInput
-    instead of waiting. ``launch``: how others are told of this launch. ``told``: called with each launch that is waited for, once. If no
-    lock is possible (no folder for it, a file system without locks), there are no turns.
+    instead of waiting. ``told``: called with whom is waited for, once for each device. If no lock is possible (no folder for it, a file
+    system without locks), there are no turns.
     """
-    waited = []
     with Turn() as turn:
         for device in devices:
-            file = _opened(folder() / f"{re.sub(r'[^A-Za-z0-9-]', '_', device)}.lock")
-            if file is not None:
-                turn.callback(os.close, file)
-                waited.append(_wait(file, fcntl.LOCK_SH if share else fcntl.LOCK_EX, wait=wait, told=told))
-                _tell(file, launch)
+            path = folder() / f"{re.sub(r'[^A-Za-z0-9-]', '_', device)}.lock"
+            if (file := _opened(path)) is None:
+                continue
+            turn.callback(os.close, file)
+            heard, holder = False, f"another launch of autofit (`fuser {path}` tells its process)"
+            while files.locks(file, fcntl.LOCK_SH if share else fcntl.LOCK_EX) is False:
+                if not wait:
+                    cure = "Let it wait for its turn (device.when_taken=wait), or let both share the device: device.share=true for each."
+                    raise refusal(f"the device is held by {holder}", cure, key="device.when_taken")
+                if told is not None and not heard:
+                    told(holder)
+                heard = turn.waited = True
+                time.sleep(LOOK_S)
+        waited = turn.waited
         turn = turn.pop_all()
-    turn.waited = any(waited)
+    turn.waited = waited
     return turn
-
-
-def _wait(file: int, kind: int, *, wait: bool, told: Callable[[str], None] | None) -> bool:
-    """Locks a file, and tells whether another launch had it before."""
-    heard = ""
-    while files.locks(file, kind) is False:
-        holder = _holder(file)
-        if not wait:
-            cure = "Let it wait for its turn (device.when_taken=wait), or let both share the device: device.share=true for each."
-            raise refusal(f"another launch of autofit has the device: {holder}", cure, key="device.when_taken")
-        if told is not None and holder != heard:
-            told(holder)
-        heard = holder
-        time.sleep(LOOK_S)
-    return bool(heard)
 
 
 def folder() -> Path:
@@ -85,18 +78,3 @@ def _opened(path: Path) -> int | None:
                 os.fchmod(file, 0o666)  # whatever the umask
             return file
     return None
-
-
-def _tell(file: int, launch: str) -> None:
-    line = f"{launch} (process {os.getpid()}, user {os.getuid()})\n".encode()
-    with suppress(OSError):
-        os.pwrite(file, line, 0)
-        os.ftruncate(file, len(line))
-
-
-def _holder(file: int) -> str:
-    """Names the launch that has the device; of several that share it, the last one that came."""
-    told = ""
-    with suppress(OSError):
-        told = os.pread(file, 4096, 0).partition(b"\n")[0].decode(errors="replace")
-    return told or "one that has just begun"

@@ -23,7 +23,7 @@ UUID = "GPU-11111111-aaaa"
 HOLDS = """
 import sys, time
 from autofit_launcher.machine import device_lock as turns
-with turns.take([sys.argv[1]], share=sys.argv[2] == "share", wait=False, launch="nightly in /data/runs"):
+with turns.take([sys.argv[1]], share=sys.argv[2] == "share", wait=False):
     print(flush=True)
     time.sleep(float(sys.argv[3]))
 """
@@ -41,14 +41,14 @@ def another(device: str = UUID, *, share: bool = False, seconds: float = 60.0) -
 
 
 def take(device: str = UUID, *, share: bool = False, wait: bool = False, told: Any = None) -> device_lock.Turn:
-    return device_lock.take([device], share=share, wait=wait, launch="mine", told=told)
+    return device_lock.take([device], share=share, wait=wait, told=told)
 
 
-def test_who_must_not_wait_is_told_who_has_the_device() -> None:
-    with another() as child, pytest.raises(BadInput) as refused:
+def test_who_must_not_wait_is_told_who_has_the_device(locks: Path) -> None:
+    with another(), pytest.raises(BadInput) as refused:
         take()
     (fault,) = refused.value.faults
-    assert fault.key == "device.when_taken" and "nightly in /data/runs" in fault.found and f"process {child.pid}" in fault.found
+    assert fault.key == "device.when_taken" and f"fuser {locks}/{UUID}.lock" in fault.found
     assert "device.share=true" in fault.cure
     with take() as turn:
         assert not turn.waited, "it was given back"
@@ -57,7 +57,7 @@ def test_who_must_not_wait_is_told_who_has_the_device() -> None:
 def test_who_waits_hears_for_whom_and_goes_on_after_the_other_has_ended() -> None:
     heard: list[str] = []
     with another() as child, take(wait=True, told=lambda who: (heard.append(who), child.kill())) as turn:
-        assert turn.waited and len(heard) == 1 and "nightly" in heard[0]
+        assert turn.waited and len(heard) == 1 and "fuser" in heard[0]
 
 
 def test_launches_that_all_share_have_it_together_and_one_that_does_not_waits() -> None:
@@ -101,7 +101,7 @@ def recipe(**device: Any) -> Recipe:
 
 def test_on_a_card_launches_take_turns_by_its_uuid_and_on_a_cpu_only_where_it_is_asked(card: FakeCard) -> None:
     with prepare.turn_of(recipe(kind="cuda")), another(seconds=0):
-        with pytest.raises(BadInput, match="mine in "):
+        with pytest.raises(BadInput, match="fuser"):
             prepare.turn_of(recipe(kind="cuda", when_taken="stop"))
         with take(card.uuid.replace("GPU", "gpu-other")):
             pass
