@@ -88,11 +88,7 @@ ECHO = re.compile(
 )
 """Words of processes whose neighbour has died, and of programs that start others (accelerate, torchrun, mp.spawn) whose child has."""
 _OOM_CLASSES = frozenset({"OutOfMemoryError", "MemoryError", "_ArrayMemoryError"})
-_ASKED = (
-    (re.compile(r"Tried to allocate ([\d.]+) ([KMGT]?i?B)"), None),
-    (re.compile(r"you tried to allocate (\d+) bytes"), 1),
-    (re.compile(r"Unable to allocate ([\d.]+) ([KMGT]?i?B)"), None),
-)
+_ASKED = re.compile(r"(?:ried|Unable) to allocate ([\d.]+) (bytes|[KMGT]?i?B)")
 
 
 def memory_failure(text: str, *, types: Iterable[str] = (), last: bool = False) -> MemoryFailure | None:
@@ -175,8 +171,5 @@ def maybe_memory(text: str) -> str | None:
 
 
 def asked_bytes(text: str) -> int | None:
-    for pattern, unit in _ASKED:
-        if match := pattern.search(text):
-            scale = unit if unit is not None else UNITS.get(match.group(2), 1)
-            return int(float(match.group(1)) * scale)
-    return None
+    match = _ASKED.search(text)
+    return int(float(match[1]) * UNITS.get(match[2], 1)) if match is not None else None

@@ -139,12 +139,9 @@ def _of_crash(end: RunEnd) -> str:
 
 
 def _unwritten(end: RunEnd) -> str:
-    """The evidence that the run could not write its files, by what was seen or by its output; empty if there is none.
-
-    A run that was ended by a signal from outside didn't end of what was seen.
-    """
+    """The evidence that the run could not write its files, by what was seen or by its output; empty if there is none."""
     told = line_of(READ_ONLY, end.words) or line_of(FULL_DISK, end.words)
-    if not end.unwritable or _signal_of(end) in _FROM_OUTSIDE:
+    if not end.unwritable or _signal_of(end) in _FROM_OUTSIDE:  # that which a signal ended didn't end of what was seen
         return told
     return f"{end.unwritable}; its last words: {told or _last_line(end.words)}"
 
