@@ -109,7 +109,7 @@ def test_train_runs_to_the_end_and_records_it(place: Path) -> None:
     lines = [json.loads(line) for line in (Path(said["run_dir"]) / "series.jsonl").read_text().splitlines()]
     last = lines[-1]
     assert (last["epoch"], last["epochs"], last["step"], last["steps"], last["done"]) == (1, 1, 2, 2, 1.0) and last["loss"] > 0
-    assert max(line["peak_bytes"] for line in lines) == memory["run_peak_bytes"] and max(line["host_bytes"] for line in lines) > 2**27
+    assert max(line["peak_bytes"] for line in lines) == memory["run_peak_bytes"]
 
 
 def test_a_crash_that_is_not_memory_stops_at_once_with_the_trainers_own_words(place: Path) -> None:

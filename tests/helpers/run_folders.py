@@ -26,7 +26,7 @@ def tell(folder: RunFolder, *, status: str, **more: Any) -> None:
     if status != "trying":
         known = {**rung, "trials": [{**rung, "verdict": "fits", "peak_bytes": 400 * MIB}], "attempts": [{"rung_index": 1, "began": 100.0}]}
     if status != "trying" and not folder.series.exists():
-        line = {"used_bytes": 300 * MIB, "host_bytes": 1100 * MIB, "epochs": 6, "steps": 30, "phase": "train"}
+        line = {"used_bytes": 300 * MIB, "epochs": 6, "steps": 30, "phase": "train"}
         for second in range(11):
             now = {"at": time.time() + second - 10, "peak_bytes": 410 * MIB - second, "epoch": 2, "step": second, "loss": 9.5 - second}
             Series(folder.series).add({**line, **now, "done": (1 + second / 30) / 6})

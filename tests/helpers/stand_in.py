@@ -37,5 +37,5 @@ def watched(place: Path, **usage: Any) -> tuple[run.RunWatch, Any]:
     recipe, folder = SimpleNamespace(recover=RecoverRules()), RunFolder(place)
     job: Any = SimpleNamespace(adapter=StandIn(cast(Recipe, None)), recipe=recipe, folder=folder, say=lambda *words: None)
     child: Any = SimpleNamespace(awake=SimpleNamespace(seconds=0.0), pid=0, process=SimpleNamespace(poll=lambda: 0))
-    used: Any = SimpleNamespace(**{"now_bytes": 0, "lately": lambda: 0, "host_bytes": lambda: 0, "peak_bytes": 0, **usage})
+    used: Any = SimpleNamespace(**{"now_bytes": 0, "lately": lambda: 0, "peak_bytes": 0, **usage})
     return run.RunWatch(child, job, cast(Rung, None), used, files=folder.attempt(1)), child

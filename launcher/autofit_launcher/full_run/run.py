@@ -249,8 +249,8 @@ class RunWatch:
 
     def _write(self) -> None:
         self._highest_bytes = self._usage.peak_bytes
-        used, peak, host = self._usage.now_bytes, self._usage.lately(), self._usage.host_bytes()
-        memory = {"used_bytes": used, "peak_bytes": peak, "highest_bytes": self._usage.peak_bytes, "host_bytes": host}
+        used, peak = self._usage.now_bytes, self._usage.lately()
+        memory = {"used_bytes": used, "peak_bytes": peak, "highest_bytes": self._usage.peak_bytes}
         said = {name: getattr(self.progress, name) for name in ("phase", "epoch", "epochs", "step", "steps", "loss", "done")}
         self._series.add({"at": round(time.time(), 1), **memory, **said})
 

@@ -194,7 +194,7 @@ class Run:
         """The run as ``--json`` prints it."""
         own = ("recipe", "state", "rung_index", "rung", "attempt", "peak_bytes", "trial_peak_bytes", "cap_bytes", "budget_bytes", "device",
                "seconds_left", "began", "last_sign")  # fmt: skip
-        told = ("phase", "epoch", "epochs", "step", "steps", "done", "loss", "used_bytes", "host_bytes")
+        told = ("phase", "epoch", "epochs", "step", "steps", "done", "loss", "used_bytes")
         return {
             "run": self.name, "run_dir": str(self.folder.path), "owner": self.owner if self.owner.pid else None, "trials": self.tried,
             "job": self.submission.job if self.submission is not None else None,

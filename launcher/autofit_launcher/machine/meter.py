@@ -56,14 +56,6 @@ class Usage(Looks):
         peak, self._lately_bytes = max(self._lately_bytes, self.now_bytes), 0
         return peak
 
-    def host_bytes(self) -> int:
-        """Resident memory of the run's process and its descendants; shared pages count in each."""
-        total = 0
-        for pid in (self._pid, *procfs.descendants(self._pid)):
-            with suppress(OSError, IndexError):
-                total += procfs.resident_bytes(pid)
-        return total
-
     def _look_at_card(self) -> None:
         size, told = devices.used_bytes(self._budget, (self._pid, *procfs.descendants(self._pid)))
         if told and not self._told:  # what was in use before is no use of the run's

@@ -366,4 +366,4 @@ def test_a_runs_series_tells_its_card(job: Job, card: FakeCard) -> None:
     watch.look()
     usage.stop()
     (line,) = read_series(job.folder.series)
-    assert line["used_bytes"] == 9 * GIB and line["host_bytes"] > 0
+    assert line["used_bytes"] == 9 * GIB
