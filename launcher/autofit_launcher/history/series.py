@@ -4,7 +4,8 @@ Lines are only appended, and a reader sees whole ones. In an attempt's first hou
 every ten seconds, at each new highest peak, and at the end: a week is 18 MB, where a line a second would be 170.
 
 A line: ``at`` (seconds since 1970), ``used_bytes`` and ``peak_bytes`` (as the run's trial counts memory; the peak since the line before),
-``highest_bytes`` (the attempt's so far), ``phase``, ``epoch``, ``epochs``, ``step``, ``steps``, ``loss``, ``done`` (part of the run). What is not known is left out.
+``highest_bytes`` (the attempt's so far), ``phase``, ``epoch``, ``epochs``, ``step``, ``steps``, ``loss``, ``done`` (part of the run). What
+is not known is left out.
 """
 
 from __future__ import annotations
