@@ -41,22 +41,28 @@ def take(devices: Sequence[str], *, share: bool, wait: bool, told: Callable[[str
     with Turn() as turn:
         for device in devices:
             path = folder() / f"{re.sub(r'[^A-Za-z0-9-]', '_', device)}.lock"
-            if (file := _opened(path)) is None:
-                continue
-            turn.callback(os.close, file)
-            heard, holder = False, f"another launch of autofit (`fuser {path}` tells its process)"
-            while files.locks(file, fcntl.LOCK_SH if share else fcntl.LOCK_EX) is False:
-                if not wait:
-                    cure = "Let it wait for its turn (device.when_taken=wait), or let both share the device: device.share=true for each."
-                    raise refusal(f"the device is held by {holder}", cure, key="device.when_taken")
-                if told is not None and not heard:
-                    told(holder)
-                heard = turn.waited = True
-                time.sleep(LOOK_S)
+            if (file := _opened(path)) is not None:
+                turn.callback(os.close, file)
+                holder = f"another launch of autofit (`fuser {path}` tells its process)"
+                turn.waited |= _wait(file, fcntl.LOCK_SH if share else fcntl.LOCK_EX, holder, wait=wait, told=told)
         waited = turn.waited
         turn = turn.pop_all()
     turn.waited = waited
     return turn
+
+
+def _wait(file: int, kind: int, holder: str, *, wait: bool, told: Callable[[str], None] | None) -> bool:
+    """Locks a file, and tells whether another launch had it before."""
+    waited = False
+    while files.locks(file, kind) is False:
+        if not wait:
+            cure = "Let it wait for its turn (device.when_taken=wait), or let both share the device: device.share=true for each."
+            raise refusal(f"the device is held by {holder}", cure, key="device.when_taken")
+        if told is not None and not waited:
+            told(holder)
+        waited = True
+        time.sleep(LOOK_S)
+    return waited
 
 
 def folder() -> Path:
