@@ -45,10 +45,8 @@ def device(word: str, *, sweeping: bool) -> list[str]:
         return [word]
     values = [value.strip() for value in override.value.strip("[]").split(",")]
     cards = [card[1] for value in values if (card := _CARD.fullmatch(value))]
-    if not cards:
-        return [f"device={','.join('cuda' if value == 'gpu' else value for value in values)}"] if "gpu" in values else [word]
-    if len(cards) < len(values):
-        return [word]
+    if not cards or len(cards) < len(values):
+        return [word.replace("=gpu", "=cuda")]
     if len(cards) > 1 and not sweeping:
         return ["device=cuda", "device.index=0", f"device.cards=[{','.join(cards)}]"]
     return ["device=cuda", "device.cards=null", f"device.index={','.join(cards)}"]

@@ -140,8 +140,6 @@ def _fault(detail: ErrorDetails, provenance: Provenance) -> Fault:
         known = _fields_at(loc[:-1])
         found = f"no such key (value {value!r})"
         cure = f"{did_you_mean(str(loc[-1]), known)}Known here: {', '.join(sorted(known))}."
-    elif detail["type"] in ("model_type", "model_attributes_type", "dict_type"):
-        found, cure = f"found {value!r}", "It is a section of keys and values."
     elif detail["type"] == "missing":
         found, cure = "no value is set", f"Give one: {key}=..."
     else:

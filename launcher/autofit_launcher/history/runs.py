@@ -128,11 +128,6 @@ class Run:
         return self.lines[-1] if self.lines else {}
 
     @property
-    def running_since(self) -> float | None:
-        """Time at which the full run was last launched, in seconds since 1970."""
-        return self.known.attempts[-1].began if self.known.attempts else None
-
-    @property
     def began(self) -> float | None:
         """Time of its launch in seconds since 1970, or of its hand-in to SLURM."""
         return self.known.began or (self.submission.handed_in if self.submission is not None else None)
@@ -164,8 +159,8 @@ class Run:
 
     @property
     def seconds_left(self) -> float | None:
-        since = self.running_since
-        return series.seconds_left(self.lines, since=since) if since is not None and self.state == "running" else None
+        launched = [one.began for one in self.known.attempts] if self.state == "running" else []
+        return series.seconds_left(self.lines, since=launched[-1]) if launched else None
 
     @property
     def phase(self) -> str:

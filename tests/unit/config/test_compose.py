@@ -41,7 +41,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (b"defaults:\n  - override /ladder: keep_qualty\n", "recipes/mine.yaml: ladder: there is no ladder 'keep_qualty'. Did you mean"),
     (b"a: " + b"[" * 900 + b"]" * 900, "recipes/mine.yaml: it is nested too deeply"),
     (b"ask: !!python/object/apply:os.system [false]\n", "recipes/mine.yaml:1: could not determine a constructor"),
-    (b"ask: 4\n", "recipes/mine.yaml: ask: found 4. It is a section of keys and values"),
+    (b"ask: 4\n", "recipes/mine.yaml: ask: found 4. Input should be an object"),
     (b"ask: {micro_batch: 4}\nbatch: 16\n", "recipes/mine.yaml:2: batch: no such key (value 16). Known here: ask, data, device"),
 ])  # fmt: skip
 def test_a_mistake_in_a_recipe_is_told_with_its_file_and_line(text: bytes, said: str, capfd: pytest.CaptureFixture[str]) -> None:
