@@ -88,17 +88,6 @@ def test_a_command_of_its_own_is_fitted_without_a_recipe(programs: Path, folder:
         assert words in record["command"]
 
 
-def test_what_was_understood_is_written_down_and_composes(programs: Path, folder: Path) -> None:
-    command = ("python", "-m", "autofit_sentence_transformers.native.train_embeddings", *COMMAND[1:], "--mini_batch_size", "16", *QUICK)
-    done = run(programs, folder, "autofit", "init", "--json", "--", *command)
-    assert done.returncode == 0, done.stderr
-    name = Path(answer(done)["recipe"]).stem
-    ladder = answer(run(programs, folder, "autofit", "ladder", "--json", f"recipe={name}"))
-    first = ladder["rungs"][0]
-    assert ladder["effective_batch"] == 64 and first["accumulation"] == 4
-    assert first["rung"]["micro_batch"] == 16 and first["rung"]["model"] == "pairs/model"
-
-
 @pytest.mark.parametrize(("words", "named"), [
     (("--batch_size", "many"), "many"), (("--batchsize", "3"), "--batchsize"), (("--mini_batch_size", "48"), "48"),
 ])  # fmt: skip

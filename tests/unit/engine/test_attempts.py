@@ -272,11 +272,6 @@ def test_a_run_that_waits_for_what_a_worker_has_lost_goes_on_with_fewer_workers(
     assert told(fit) == ["host_memory 8", "done 8"] and "1 loader workers instead of 4" in next_of(fit)["why"]
 
 
-def test_a_loss_that_stays_nan_ends_the_run(tmp_path: Path) -> None:
-    fit = run(tmp_path, "nan")
-    assert told(fit) == ["diverged 8"] and fit.status is Status.DIVERGED and "nan" in fit.attempts[0].evidence
-
-
 def test_a_run_whose_last_report_is_not_finite_is_not_done(tmp_path: Path) -> None:
     fit = run(tmp_path, "nan_at_the_end", nan_reports=3)
     assert told(fit) == ["diverged 8"] and fit.status is Status.DIVERGED and fit.exit_code == 5
@@ -295,14 +290,6 @@ def test_weights_that_are_not_finite_are_not_gone_on_from(tmp_path: Path, monkey
     assert next_of(fit)["checkpoint"]["done"] == 2, "what is advised"
     fit = gone_on(fit.job, tmp_path, monkeypatch)
     assert told(fit) == ["diverged 8", "done 8"] and fit.attempts[1].checkpoint is not None and fit.attempts[1].checkpoint.done == 2
-
-
-def test_where_everything_was_saved_too_late_it_is_not_begun_anew_without_a_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fit = run(tmp_path, "nan", on_nan="go_on", nan_reports=9)
-    assert told(fit) == ["diverged 8"] and not fit.attempts[0].left
-    fit = gone_on(fit.job, tmp_path, monkeypatch)
-    why = next_of(fit)["why"]
-    assert told(fit) == ["diverged 8"] and "3.json: its weights are not finite (and 3 older)" in why
 
 
 def test_a_torn_only_checkpoint_is_not_taken_for_none_yet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

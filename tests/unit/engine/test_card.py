@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -26,7 +25,6 @@ from autofit_launcher.full_run import run as launch
 from autofit_launcher.full_run.run import RunWatch
 from autofit_launcher.history.records import DeviceRecord, Record, Status, TrialRecord
 from autofit_launcher.history.run_folder import RunFolder
-from autofit_launcher.history.series import read as read_series
 from autofit_launcher.ladder.rungs import Wheel, build
 from autofit_launcher.ladder.verdict import Kind, Verdict
 from autofit_launcher.machine import devices, process
@@ -238,12 +236,6 @@ def test_every_run_on_a_card_is_held_by_a_probe_that_knows_the_card(
     assert started.argv == (python, "train.py") and started.env["PYTORCH_CUDA_ALLOC_CONF"] == "expandable_segments:True"
 
 
-def test_the_command_that_is_shown_needs_nothing_of_autofit(job: Job) -> None:
-    said = launch.native_command(job, job.ladder.asked).shell()
-    assert "launcher" not in said
-    assert "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True" in said
-
-
 # ---- 3: and watched
 
 HALVED = "WARNING ⚠️ CUDA out of memory with batch=16. Reducing to batch=8 and retrying (1/3)."
@@ -349,21 +341,3 @@ def test_what_a_neighbour_holds_before_and_after_the_runs_own_context_is_no_use_
         usage._look_at_card()
         assert usage.now_bytes == expected * GIB
     assert usage.peak_bytes == 2 * GIB
-
-
-# ---- its time series
-
-
-def test_a_runs_series_tells_its_card(job: Job, card: FakeCard) -> None:
-    usage = Usage(os.getpid(), job.budget, job.folder.attempt(1).processes, base_bytes=0)
-    child = process.Child(process=SimpleNamespace(pid=os.getpid()), token="")  # type: ignore[arg-type]
-    watch = RunWatch(child, job, job.ladder.asked, usage, files=job.folder.attempt(1))
-    card.used = 9 * GIB
-    usage.start()
-    until = time.monotonic() + 120
-    while not usage.now_bytes and time.monotonic() < until:
-        time.sleep(0.05)
-    watch.look()
-    usage.stop()
-    (line,) = read_series(job.folder.series)
-    assert line["used_bytes"] == 9 * GIB

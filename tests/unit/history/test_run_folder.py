@@ -17,9 +17,8 @@ from pydantic import BaseModel
 from autofit_launcher.errors import BadInput
 from autofit_launcher.full_run import run
 from autofit_launcher.history import records, series
-from autofit_launcher.history.records import FORMAT, Record
+from autofit_launcher.history.records import Record
 from autofit_launcher.history.run_folder import RunFolder
-from autofit_launcher.history.runs import run_in
 from autofit_launcher.history.series import Series, seconds_left
 from tests.helpers.few import Launches
 from tests.helpers.places import ROOT
@@ -92,18 +91,6 @@ def test_what_a_launch_writes_has_no_key_without_a_name_in_the_schema(launches: 
     assert record is not None and record.written() == fit.as_record() and record.attempts[0].ended == "crashed"
     assert record.run is not None and record.memory is not None and record.kept == fit.reuse.record
     assert [one.model_extra for one in parts(record) if one.model_extra] == []
-
-
-def test_what_is_known_of_older_records(tmp_path: Path) -> None:
-    first, second = (Record.read(RECORDS / f"format_{number}.json") for number in (1, 2))
-    assert first is not None and second is not None and (first.format, second.format) == (1, FORMAT)
-    assert first.memory is not None and first.memory.run_peak_bytes == 429916160 and first.trials[0].verdict == "fits"
-    assert [one.ended for one in second.attempts] == ["out_of_memory", "killed", "done"] and first.attempts == []
-    assert second.attempts[0].next is not None and second.attempts[0].next.rung_index == 1
-    (tmp_path / "trials").mkdir()
-    (tmp_path / "record.json").write_text((RECORDS / "format_1.json").read_text(encoding="utf-8"), encoding="utf-8")
-    run = run_in(tmp_path)
-    assert (run.recipe, run.rung, run.trial_peak_bytes) == ("few", {"micro_batch": 8, "accumulation": 1}, 400 * 2**20)
 
 
 def test_a_later_ones_key_is_kept_and_a_record_that_is_torn_or_of_another_shape_is_none(tmp_path: Path) -> None:
