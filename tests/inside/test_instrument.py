@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -23,6 +24,7 @@ from autofit_launcher.inside.counted import PATIENCE as ENOUGH
 from autofit_launcher.inside.gathered import Gathered, steady_growth
 from autofit_launcher.inside.instrument import Instrument
 from autofit_launcher.inside.passes import TrialPass
+from tests.helpers.places import ROOT
 
 
 class Recorder:
@@ -249,33 +251,22 @@ def test_a_pass_without_an_end_is_never_ended_by_us(forwarding: bool) -> None:
 
 LATE = """
 import json, sys
-import torch
-from torch.utils.data import DataLoader, TensorDataset
-model = torch.nn.Sequential(torch.nn.Linear(64, 256), torch.nn.ReLU(), torch.nn.Linear(256, 4))
-optimizer = torch.optim.AdamW(model.parameters())
-loader = DataLoader(TensorDataset(torch.randn(96, 64), torch.randint(4, (96,))), 8)
+told, sys.argv[1:] = json.loads(sys.argv[1]), []
 from autofit_launcher.inside import start
 from autofit_launcher.common.orders import ProbeSettings
-start.begin(ProbeSettings(**json.loads(sys.argv[1])))
-for epoch in range(3):
-    model.train()
-    for x, y in loader:
-        optimizer.zero_grad()
-        torch.nn.functional.cross_entropy(model(x), y).backward()
-        optimizer.step()
-    model.eval()
-    with torch.no_grad():
-        for x, y in loader:
-            model(x)
+from tests.data.scripts.usual import Usual
+usual = Usual()
+start.begin(ProbeSettings(**told))
+usual.train_for(3)
 """
 
 
 def test_it_is_installed_in_a_process_that_has_its_model_already(tmp_path: Path) -> None:
-    orders = Orders(module="", folder="", device="cpu", cap_bytes=2**30, accumulation=1, payload={"micro_batch": 8})
+    orders = Orders(module="", folder="", device="cpu", cap_bytes=2**30, accumulation=1, payload={"micro_batch": 64})
     told = dataclasses.asdict(ProbeSettings(records=str(tmp_path), orders=dataclasses.asdict(orders)))
-    subprocess.run([sys.executable, "-c", LATE, json.dumps(told)], check=True, timeout=120)
+    subprocess.run([sys.executable, "-c", LATE, json.dumps(told)], check=True, timeout=120, env={**os.environ, "PYTHONPATH": str(ROOT)})
     report = TrialReport.read(next(tmp_path.glob("*/report.json")))
-    assert report is not None and report.phase == Phase.DONE and report.observed == {"micro_batch": 8, "accumulation": 1, "device": "cpu"}
+    assert report is not None and report.phase == Phase.DONE and report.observed == {"micro_batch": 64, "accumulation": 1, "device": "cpu"}
     assert {use.phase for use in report.uses} >= {Phase.SETUP, Phase.TRAIN, Phase.VALIDATE, Phase.TRAIN_AGAIN, Phase.FINISH}
 
 

@@ -303,7 +303,13 @@ def picked(loader: Any) -> int:
     sampler = getattr(loader, "batch_sampler", None)
     if sampler is None or streams(loader) or length(getattr(sampler, "sampler", None)) > length(loader.dataset):
         return 0
-    return int(getattr(sampler, "batch_size", None) or getattr(loader, "batch_size", None) or 0)
+    return said(loader) or 0
+
+
+def said(loader: Any) -> int | None:
+    """Samples of a batch as a loader or its batch sampler says; None where neither does."""
+    sizes = (getattr(one, "batch_size", None) for one in (loader, getattr(loader, "batch_sampler", None)))
+    return next((size for size in sizes if isinstance(size, int) and not isinstance(size, bool)), None)
 
 
 def item_size(item: Any, depth: int = 8) -> int:
@@ -324,10 +330,15 @@ def item_size(item: Any, depth: int = 8) -> int:
     return sum(item_size(value, depth // 2) for value in inside) or 1
 
 
-def rows_of(batch: Any) -> int | None:
-    """Returns the leading dimension of the largest tensor."""
+def largest(value: Any) -> tuple[int, ...]:
+    """Returns the shape of the largest tensor in a batch, or in what a model is given; () where there is none."""
     import torch
     from torch.utils import _pytree
 
-    tensors = [leaf for leaf in _pytree.tree_flatten(batch)[0] if isinstance(leaf, torch.Tensor) and leaf.dim()]
-    return int(max(tensors, key=lambda tensor: tensor.numel()).shape[0]) if tensors else None
+    tensors = [leaf for leaf in _pytree.tree_flatten(value)[0] if isinstance(leaf, torch.Tensor) and leaf.dim()]
+    return tuple(max(tensors, key=lambda tensor: tensor.numel()).shape) if tensors else ()
+
+
+def rows_of(batch: Any) -> int | None:
+    """Returns the leading dimension of the largest tensor."""
+    return next(iter(largest(batch)), None)

@@ -90,20 +90,15 @@ class _Modules:
     """Knows which modules there are, which are nobody's children (roots), and when they are switched to evaluation."""
 
     def __init__(self, instrument: Instrument) -> None:
-        self._instrument = instrument
-        self._all: dict[int, weakref.ref[Any]] = {}
-        """Modules by identity: some hash by what they hold."""
-        self._depth = 0
+        self._instrument, self._depth = instrument, 0
 
     def install(self) -> None:
         import torch
 
-        instrument, known = self._instrument, self._all
-        module = torch.nn.Module
+        instrument, module = self._instrument, torch.nn.Module
         alone = instrument.orders.device == "cuda" and not instrument.orders.cards and torch.version.cuda is not None
         if alone:
             _when_cuda_begins(instrument)
-        known |= {id(one): weakref.ref(one) for one in gc.get_objects() if issubclass(type(one), module)}  # built before we came
         made, switch, clear = module.__init__, module.train, module.zero_grad
 
         @functools.wraps(made)
@@ -111,9 +106,6 @@ class _Modules:
             if not instrument.settled and (not alone or torch.cuda.is_initialized()) and not _importing():
                 instrument.open()
             made(this, *args, **kwargs)
-            if not instrument.settings.budget_only:
-                key = id(this)
-                known[key] = weakref.ref(this, lambda gone: known.pop(key, None))
 
         module.__init__ = built
         if instrument.settings.budget_only:
@@ -173,7 +165,10 @@ class _Modules:
         return list(found.values())
 
     def _living(self) -> list[Any]:
-        return [module for known in list(self._all.values()) if (module := known()) is not None]
+        """All modules that are there, and whole."""
+        import torch
+
+        return [one for one in gc.get_objects() if issubclass(type(one), torch.nn.Module) and "_modules" in vars(one)]
 
     def _take(self, root: Any) -> None:
         inner = [known for known in self._instrument.roots if any(known is part for part in root.modules())]

@@ -7,6 +7,7 @@ import types
 from typing import TYPE_CHECKING, Any
 
 from ..common.report import DIVIDED_BY, MICRO_BATCHES, WORLD_SIZE, Phase
+from .loader_look import largest
 from .part import world_size
 
 if TYPE_CHECKING:
@@ -202,12 +203,7 @@ def _observe_batch(instrument: Instrument, args: Any, kwargs: Any) -> None:
     recorder = instrument.recorder
     if recorder is None or "micro_batch" in recorder.told.observed:
         return
-    import torch
-    from torch.utils import _pytree
-
-    tensors = [leaf for leaf in _pytree.tree_flatten((args, kwargs))[0] if isinstance(leaf, torch.Tensor) and leaf.dim()]
-    if tensors:
-        shape = tuple(max(tensors, key=lambda tensor: tensor.numel()).shape)
+    if shape := largest((args, kwargs)):
         observe_micro_batch(instrument, shape[0], shape[:2])
 
 

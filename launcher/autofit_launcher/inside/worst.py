@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..common.files import replace
 from ..common.orders import VARIETY_OF_LENGTHS
-from .loader_look import BatchesFirst, LoaderLook, item_size, looked, picked, rows_of
+from .loader_look import BatchesFirst, LoaderLook, item_size, looked, picked, rows_of, said
 from .loader_look import length as length
 
 if TYPE_CHECKING:
@@ -155,8 +155,8 @@ def endless(loader: Any, instrument: Instrument) -> bool:
 def of_a_pass(loader: Any) -> int:
     """Samples of a whole pass over a loader, which its sampler knows; 0 where it doesn't, or makes batches of its own sizes."""
     batches = getattr(loader, "batch_sampler", None)
-    sampler, size = getattr(batches, "sampler", None), getattr(batches, "batch_size", None)
-    if sampler is None or not isinstance(size, int) or size < 1:
+    sampler, size = getattr(batches, "sampler", None), said(loader) or 0
+    if sampler is None or size < 1:
         return 0
     samples = length(sampler)
     return samples - samples % size if getattr(batches, "drop_last", False) else samples
@@ -168,8 +168,8 @@ FEW_DRAWS = 3
 
 def batch_size(loader: Any, batch: Any, instrument: Instrument) -> int | None:
     """Samples per batch: as the loader says, or the asked ones where their number is drawn around these, or as many as the batch has."""
-    if (said := _said(loader)) is not None:
-        return said
+    if (size := said(loader)) is not None:
+        return size
     asked, drawn = instrument.orders.payload.get("micro_batch"), drawn_batch(loader, batch, instrument)
     return asked if drawn is not None and asked is not None and drawn[0] <= asked <= drawn[1] else rows_of(batch)
 
@@ -177,17 +177,10 @@ def batch_size(loader: Any, batch: Any, instrument: Instrument) -> int | None:
 def drawn_batch(loader: Any, batch: Any, instrument: Instrument) -> tuple[int, int] | None:
     """Returns (fewest, most) samples that a loader's batches were seen to have, where it says no number of them and makes none usual."""
     rows, asked = rows_of(batch), instrument.orders.payload.get("micro_batch")
-    if _said(loader) is not None or rows is None:
+    if said(loader) is not None or rows is None:
         return None
     look = next((look for of, look in instrument.looks.values() if of() is loader.dataset), None)
     if look is not None and look.drawn[1]:
         return min(look.drawn[0], rows), max(look.drawn[1], rows)
     unseen = look is None or look.number < FEW_DRAWS
     return (rows, rows) if unseen and asked not in (None, rows) else None
-
-
-def _said(loader: Any) -> int | None:
-    for said in (getattr(loader, "batch_size", None), getattr(getattr(loader, "batch_sampler", None), "batch_size", None)):
-        if isinstance(said, int) and not isinstance(said, bool):
-            return said
-    return None
