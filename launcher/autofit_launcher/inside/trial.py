@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from autofit_launcher.common import procfs
+from autofit_launcher.common.files import tail
 from autofit_launcher.common.memory_failures import ECHO
 from autofit_launcher.common.orders import LOADED, RANKS, REPORT, SHIM, TEMPORARY, VARIABLE, Orders
 from autofit_launcher.common.report import (
@@ -53,7 +54,6 @@ from autofit_launcher.inside.quiet import QUIET
 from autofit_launcher.inside.recorder import Recorder
 
 FORCE = 'make it validate early with trainer.args.validation: {force: "--val-every 1"} (words of the script\'s own), or say {none: true}'
-_TAIL_CHARACTERS = 20_000
 RESUMED = "resumed"
 """Folder among the attempts, of the one that goes on."""
 
@@ -254,7 +254,7 @@ def _signal_of_a_rank(reports: Sequence[TrialReport], orders: Orders) -> int:
     """The exit status of a rank that a signal ended, where the others only say that it is gone: torchrun's own is always 1. 0: none was."""
     if not all(ECHO.search(report.failure.message) for report in reports if report.failure is not None):
         return 0
-    return next((int(status) for status in _KILLED.findall(_tail(Path(orders.folder) / "stderr.log")) if status != "-15"), 0)
+    return next((int(status) for status in _KILLED.findall(_said(orders)) if status != "-15"), 0)
 
 
 def _cause(reports: Sequence[TrialReport]) -> TrialReport | None:
@@ -358,16 +358,13 @@ def _exit_failure(status: int, orders: Orders) -> Failure | None:
     """A failure for a command that left no exception behind: its own last words, or the signal."""
     if status == 0 or status < 0:
         return None
-    text = _tail(Path(orders.folder) / "stderr.log")
+    text = _said(orders)
     last = next((line for line in reversed(text.splitlines()) if line.strip()), f"exit status {status}")
     return Failure(types=("ExitStatus",), message=f"{last}\nexit status {status}\n{text}", traceback=text)
 
 
-def _tail(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8", errors="replace")[-_TAIL_CHARACTERS:]
-    except OSError:
-        return ""
+def _said(orders: Orders) -> str:
+    return tail(Path(orders.folder) / "stderr.log", most_bytes=20_000)
 
 
 def _summed(everyone: Sequence[TrialReport], own: int) -> dict[str, int]:
