@@ -41,6 +41,7 @@ def main() -> None:
     parser.add_argument("--accumulate_grad_batches", type=int, default=1)
     parser.add_argument("--width", type=int, default=64)
     parser.add_argument("--epochs", type=int, default=4)
+    parser.add_argument("--devices", default="auto")
     args = parser.parse_args()
 
     lightning.seed_everything(0)
@@ -49,8 +50,9 @@ def main() -> None:
     data = TensorDataset(clean + 0.3 * torch.randn_like(clean), clean)
     train, val = torch.utils.data.random_split(data, [1792, 256])
     trainer = lightning.Trainer(
-        max_epochs=args.epochs, accumulate_grad_batches=args.accumulate_grad_batches, check_val_every_n_epoch=2, log_every_n_steps=1
-    )
+        max_epochs=args.epochs, accumulate_grad_batches=args.accumulate_grad_batches, check_val_every_n_epoch=2, log_every_n_steps=1,
+        devices=args.devices,
+    )  # fmt: skip
     trainer.fit(Denoiser(args.width), DataLoader(train, args.batch_size, shuffle=True), DataLoader(val, args.batch_size))
 
 

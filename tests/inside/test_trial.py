@@ -412,11 +412,12 @@ def test_ranks_of_accelerate_go_alike(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("by", ["trainer", "fabric"])
-def test_two_processes_that_lightning_starts_are_seen_and_go_alike(tmp_path: Path, by: str) -> None:
-    """``devices=2``: nothing on the command line says that there are two."""
+@pytest.mark.parametrize(("script", "words"), [("lightning/train.py", ("--devices", "2")), ("ways", ("by_fabric",))])
+def test_two_processes_that_lightning_starts_are_seen_and_go_alike(tmp_path: Path, script: str, words: tuple[str, ...]) -> None:
+    """Nothing on the command line of its launcher says that there are two."""
     pytest.importorskip("lightning", reason="lightning is not installed")
-    done = tried("lightning_ranks", tmp_path, "--by", by, cap=1024 * MIB, rung=1)
+    spelled = {"micro_batch": "--batch_size", "accumulation": "--accumulate_grad_batches"} if "/" in script else FLAGS
+    done = tried(script, tmp_path, *words, cap=2048 * MIB, rung=1, spelled=spelled)
     assert fits(done) and done.rung.accumulation == 2
     assert done.report.facts["world_size"] == 2 and said(done, "2 processes train together: 64 samples in each step of theirs")
     assert done.report.validation_batches and done.report.train_again_batches

@@ -146,6 +146,23 @@ def streamed():
         usual.validate()
 
 
+def by_fabric():
+    """Two processes, which Lightning's Fabric starts by itself; it passes on what is set on its model to the one inside."""
+    from lightning import Fabric
+
+    fabric = Fabric(accelerator="cpu", devices=2, strategy="ddp")
+    fabric.launch()
+    usual.model, usual.optimizer = fabric.setup(model, usual.optimizer)
+    usual.train, usual.val = fabric.setup_dataloaders(usual.train, usual.val)
+    for _ in range(3):
+        for number, (a, b) in enumerate(usual.train, start=1):
+            fabric.backward(cross_entropy(usual.model(a), b) / accum)
+            if number % accum == 0:
+                usual.optimizer.step()
+                usual.optimizer.zero_grad()
+        usual.validate()
+
+
 def recomputes():
     """The reentrant way, which runs a backward pass for each block inside the one that the loop asks for."""
 
