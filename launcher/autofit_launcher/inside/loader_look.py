@@ -88,7 +88,7 @@ class LoaderLook:
         if self.number:
             of = " (all of a pass)" if self.ended else ""
             said.append(f"{self.number:,} batches looked at{of}, from {self.least:,} to {self.most:,} elements")
-        return f"{how}: {'; '.join([*said, *filter(None, [self.failed])])}"
+        return f"{how}: {'; '.join([*said, *filter(None, [self.failed])]) or NO_BATCH}"
 
 
 def looked(loader: Any, part: TakingPart) -> LoaderLook:
