@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from autofit_launcher.common.orders import LABELS
 from autofit_launcher.inside import caches
 from autofit_launcher.inside.overlay import Overlay
 from autofit_launcher.trainers.script.adapter import ScriptAdapter
@@ -53,9 +52,9 @@ def test_what_a_person_has_compiled_is_there_for_each_process_and_none_of_it_cha
 
 def test_a_launchs_cache_is_written_to_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os._Environ, "__setitem__", os._Environ.__setitem__)
-    monkeypatch.setenv(LABELS, str(tmp_path / "launch"))
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "launch"))
     overlay = Overlay(tmp_path / "overlay")
-    os.environ[LABELS] = str(tmp_path / "another")
-    assert os.environ[LABELS] == str(tmp_path / "launch")
+    os.environ["TRITON_CACHE_DIR"] = str(tmp_path / "another")
+    assert os.environ["TRITON_CACHE_DIR"] == str(tmp_path / "launch")
     assert overlay.twin(tmp_path / "launch" / "kernel.so") is None
     assert overlay.twin(tmp_path / "another" / "kernel.so") is not None

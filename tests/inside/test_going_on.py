@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from autofit_launcher.adapter import TrialPlan
 from autofit_launcher.common.orders import Orders
 from autofit_launcher.common.report import SAVED, VERSIONS, Failure, Phase, PhaseUse, TrialReport
 from autofit_launcher.inside import going_on, kept_checkpoint
@@ -132,9 +130,7 @@ def test_what_a_run_keeps_at_once_is_all_that_its_trial_has_left_or_two(tmp_path
 
 def test_a_disk_is_judged_where_the_run_would_save(tmp_path: Path) -> None:
     saved = {SAVED: {"at": str(tmp_path / "out" / "last.pt"), "bytes": 7}}
-    plan = TrialPlan(module="", payload={})
-    assert trial.kept_bytes(plan, TrialReport(facts=saved), tmp_path) == 7
-    assert trial.kept_bytes(plan, TrialReport(facts={**saved, VERSIONS: {"lightning": "2.5"}}), tmp_path) is None
-    assert trial.kept_bytes(plan, TrialReport(facts={SAVED: {"at": "/proc/x/last.pt", "bytes": 7}}), tmp_path) is None
-    assert trial.kept_bytes(plan, TrialReport(), tmp_path) is None
-    assert trial.kept_bytes(replace(plan, kept=3), TrialReport(facts={SAVED: {**saved[SAVED], "bytes": 8}}), tmp_path) == 12
+    assert trial.kept_bytes(TrialReport(facts=saved), tmp_path) == 7
+    assert trial.kept_bytes(TrialReport(facts={**saved, VERSIONS: {"lightning": "2.5"}}), tmp_path) is None
+    assert trial.kept_bytes(TrialReport(facts={SAVED: {"at": "/proc/x/last.pt", "bytes": 7}}), tmp_path) is None
+    assert trial.kept_bytes(TrialReport(), tmp_path) is None

@@ -71,8 +71,6 @@ class TrialPlan:
     """The reason why it can't, though the full run may have to."""
     fetch: Command | None = None
     """Command that downloads what the rung needs, since trials use no network; None if everything is here."""
-    kept: int | None = None
-    """Checkpoints like the trial's that the run has on its disk at once. None: as many as its trial, and two at least."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

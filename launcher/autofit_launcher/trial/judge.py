@@ -295,16 +295,8 @@ def _failure(report: TrialReport, ending: Ending, *, on_card: bool) -> MemoryFai
 def _out_of_memory_words(failed: MemoryFailure, phase: str) -> str:
     asked = f", asking for {failed.asked_bytes / 2**20:.0f} MiB" if failed.asked_bytes else ""
     what = "too many open files" if failed.source == "files" else "out of memory"
-    return f"{what} in phase {phase}{asked} ({failed.source}){_CURES.get(failed.source, '')}"
-
-
-_CURES: Mapping[str, str] = {
-    "workers": " (fewer data loader workers or a larger /dev/shm cure this, not a smaller batch)",
-    "shared_memory": " (fewer data loader workers or a larger /dev/shm cure this, not a smaller batch)",
-    "host_memory": " (the machine's memory, or a container's or job's limit: fewer data loader workers or a cache on the disk cure this)",
-    "files": " (ulimit -n: a higher limit or fewer data loader workers cure this)",
-    "pinned": " (page-locked host memory, which WSL has little of: pin_memory=False cures this, not a smaller batch)",
-}
+    cure = f" ({_CURES[failed.source]} cure this, not a smaller batch)" if failed.source in _CURES else ""
+    return f"{what} in phase {phase}{asked} ({failed.source}){cure}"
 
 
 def _short_of(report: TrialReport, needs: Needs) -> str:
@@ -320,11 +312,15 @@ def _short_of(report: TrialReport, needs: Needs) -> str:
 
 MEMORY, SHARED, DISK = "host memory", "/dev/shm", "disk"
 _FEWER = "fewer data loader workers or less prefetched"
-_ROOM_CURES: dict[str, tuple[Source, str]] = {
-    MEMORY: ("host_memory", f"{_FEWER}, a data set cached on the disk and not in memory, or a higher limit of the container or job"),
-    SHARED: ("shared_memory", f"{_FEWER}, or a larger /dev/shm (docker run --shm-size=8g, or --ipc=host)"),
-    DISK: ("disk", "fewer checkpoints kept, or a larger disk (run.root)"),
-}
+_LARGER_SHARED = f"{_FEWER}, or a larger /dev/shm (docker run --shm-size=8g, or --ipc=host)"
+_CURES: Mapping[str, str] = {
+    "workers": _LARGER_SHARED, "shared_memory": _LARGER_SHARED, "files": "a higher limit (ulimit -n) or fewer data loader workers",
+    "host_memory": f"{_FEWER}, a data set cached on the disk and not in memory, or a higher limit of the container or job",
+    "pinned": "pin_memory=False (page-locked host memory, which WSL has little of)",
+    "disk": "fewer checkpoints kept, or a larger disk (run.root)",
+}  # fmt: skip
+"""Source of a failure beside the device -> what cures it."""
+_SOURCES: dict[str, Source] = {MEMORY: "host_memory", SHARED: "shared_memory", DISK: "disk"}
 
 
 def rooms(use: HostUse, report: TrialReport, *, headroom: float, saved: int | None = None) -> list[RoomRecord]:
@@ -359,6 +355,6 @@ def today(found: Iterable[RoomRecord], use: HostUse) -> list[RoomRecord]:
 
 def verdict_on(room: RoomRecord, fitted: Verdict) -> Verdict:
     """The verdict on a trial that fits otherwise, for want of that room."""
-    (source, cure), needed, there = _ROOM_CURES[room.name], format_size(room.needed), format_size(room.there or 0)
-    why = f"the run needs {needed} of {room.name}, and {there} are there for it ({room.headroom:.0%} kept free): {cure}"
+    source, needed, there = _SOURCES[room.name], format_size(room.needed), format_size(room.there or 0)
+    why = f"the run needs {needed} of {room.name}, and {there} are there for it ({room.headroom:.0%} kept free): {_CURES[source]}"
     return Verdict(kind=Kind.OUT_OF_MEMORY, phase=fitted.phase, why=why, source=source, peak_bytes=fitted.peak_bytes, evidence=why)

@@ -371,7 +371,7 @@ def _finished(job: Job, rung: Rung, ended: _Ended, plan: TrialPlan) -> Trial:
     verdict = judge(report, ending, rung=rung, needs=needs, lost=lost, taken=taken)
     if report is not None and not verdict.fits and RANK in report.facts and (report.failure is not None or ending.returncode < 0):
         verdict = replace(verdict, why=f"rank {report.facts[RANK]} of {report.facts[WORLD_SIZE]}: {verdict.why}")
-    rooms = _rooms(job, plan, orders, report, use) if report is not None and report.phase == Phase.DONE else []
+    rooms = _rooms(job, orders, report, use) if report is not None and report.phase == Phase.DONE else []
     if verdict.fits and (room := short_of(rooms)) is not None:
         verdict = verdict_on(room, verdict)
     if not verdict.fits and not verdict.evidence.strip():
@@ -385,23 +385,22 @@ def _finished(job: Job, rung: Rung, ended: _Ended, plan: TrialPlan) -> Trial:
     return trial
 
 
-def _rooms(job: Job, plan: TrialPlan, orders: Orders, report: TrialReport, use: HostUse) -> list[RoomRecord]:
+def _rooms(job: Job, orders: Orders, report: TrialReport, use: HostUse) -> list[RoomRecord]:
     """Returns the run's needs of its machine beside the card. A pretended card's memory is the host's, so that isn't judged there."""
     if job.budget.name.endswith("(pretended)"):
         use = replace(use, memory_there=None)
-    saved = None if orders.resumes else kept_bytes(plan, report, orders.scratch)
+    saved = None if orders.resumes else kept_bytes(report, orders.scratch)
     return rooms(use, report, headroom=job.recipe.device.host_headroom, saved=saved)
 
 
-def kept_bytes(plan: TrialPlan, report: TrialReport, scratch: Path) -> int | None:
+def kept_bytes(report: TrialReport, scratch: Path) -> int | None:
     """The least that the run has of its checkpoints at once on the disk of its folder; None where nobody knows. Lightning's trials have
     more passes than a short run."""
     saved, versions = report.facts.get(SAVED), report.facts.get(VERSIONS, {})
     if not saved or {"lightning", "pytorch_lightning"} & set(versions):
         return None
     place = next(folder for folder in Path(saved["at"]).parents if folder.exists())
-    there = int(saved["bytes"]) if plan.kept is None else plan.kept * int(saved["bytes"]) // 2
-    return there if place.stat().st_dev == scratch.stat().st_dev else None
+    return int(saved["bytes"]) if place.stat().st_dev == scratch.stat().st_dev else None
 
 
 def as_tried(tried: Trial, cap_bytes: int) -> search.Tried:

@@ -51,20 +51,6 @@ def test_the_asked_rung_is_the_plain_yolo_command(yolo_dataset: Path, tmp_path: 
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(("there", "refused"), [("8.2.103", True), ("8.3.0", False), ("9.0.0.dev0", False)])
-def test_only_an_ultralytics_older_than_any_that_was_run_is_refused(
-    yolo_dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there: str, refused: bool
-) -> None:
-    package, real = tmp_path / "package", environment.installed()
-    package.mkdir()
-    (package / "cfg").symlink_to(real / "cfg")
-    (package / "utils").symlink_to(real / "utils")
-    (package / "__init__.py").write_text(f'__version__ = "{there}"\n')
-    monkeypatch.setattr(environment, "installed", lambda name="": package)
-    faults = [fault for fault in UltralyticsAdapter(make(yolo_dataset)).check() if fault.key == "trainer.adapter"]
-    assert [fault.cure.startswith("Install a later one: pip install 'ultralytics>=8.3.0'") for fault in faults] == [True] * refused
-
-
 def test_a_run_that_names_its_folder_is_kept_there(yolo_dataset: Path, tmp_path: Path) -> None:
     _, args, _ = native(make(yolo_dataset, args={"save_dir": str(tmp_path / "mine")}), 0, tmp_path)
     assert (args["project"], args["name"]) == (str(tmp_path), "mine") and "save_dir" not in args

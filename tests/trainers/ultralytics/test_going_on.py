@@ -13,7 +13,6 @@ pytest.importorskip("ultralytics")
 
 from autofit_launcher.common.report import Phase
 from autofit_launcher.common.sizes import MIB
-from autofit_launcher.machine import host
 from autofit_launcher.trainers.ultralytics.adapter import UltralyticsAdapter
 from autofit_launcher.trial.trial import Trial
 from tests.conftest import write_yolo_dataset
@@ -80,21 +79,3 @@ def test_one_process_where_nothing_is_resumed(args: dict[str, Any], more: dict[s
     found = tried(write_yolo_dataset(tmp_path / "data", train=8, val=4), tmp_path, args=args, **more)
     assert found.verdict.fits, found.verdict
     assert Phase.RESUME not in [use.phase for use in found.report.uses]
-
-
-def test_a_run_keeps_as_much_on_its_disk_as_its_trial_has_foreseen(
-    shapes: Callable[..., ShapesData], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The last, the best, and one each two epochs from the first on; Ultralytics takes the optimizer out of them at its end."""
-    from ultralytics import YOLO
-
-    data = shapes().yaml
-    more: dict[str, Any] = {"epochs": 5, "save_period": 2}
-    monkeypatch.setattr("autofit_launcher.trial.trial._gone_on", lambda job, first, orders, plan: first)
-    found = tried(data, tmp_path, args=more)
-    (room,) = (room for room in found.rooms if room.name == "disk")
-    taken: list[int] = []
-    model = YOLO("yolov8n.yaml")
-    model.add_callback("on_model_save", lambda trainer: taken.append(host.disk_taken(Path(trainer.wdir))))
-    model.train(data=str(data), imgsz=64, batch=4, plots=False, device="cpu", workers=0, project=str(tmp_path / "whole"), **more)
-    assert 0.97 * max(taken) <= room.needed * 5 / 6 <= 1.03 * max(taken), "and one being written"

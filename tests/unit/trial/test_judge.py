@@ -163,7 +163,7 @@ OVER = but(uses=(use("train", 900), use("validate", 1001), use("finish", 1100)),
      "out of memory in phase validate, asking for 25 MiB (host)"),
     (failed(CPU), {"device": "cuda"}, (Kind.OUT_OF_MEMORY, "host_memory", 700), "fewer data loader workers"),
     (failed(PINNED), {"device": "cuda", "returncode": 1}, (Kind.OUT_OF_MEMORY, "pinned", 700),
-     "pin_memory=False cures this, not a smaller batch"),
+     "pin_memory=False (page-locked"),
     (TRAINING, {"returncode": -signal.SIGKILL}, (Kind.OUT_OF_MEMORY, "host_memory", 700), ""),
     (TRAINING, {"returncode": -signal.SIGKILL, "timed_out": True, "seconds": 60.0}, (Kind.STALLED, None, 700),
      "no end after 60 s, in phase train"),
@@ -315,4 +315,4 @@ def test_a_semaphore_without_room_in_dev_shm_is_no_crash() -> None:
     report = dataclasses.replace(report, failure=dataclasses.replace(report.failure, traceback=frames + message))
     verdict = judged(report, returncode=1)
     assert (verdict.kind, verdict.source) == (Kind.OUT_OF_MEMORY, "shared_memory")
-    assert "a larger /dev/shm cure this" in verdict.why
+    assert "a larger /dev/shm" in verdict.why

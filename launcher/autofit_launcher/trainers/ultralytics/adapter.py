@@ -8,7 +8,6 @@ The batch arithmetic (engine/trainer.py of 8.4.190): Ultralytics steps after ``m
 from __future__ import annotations
 
 import json
-import math
 import re
 import sys
 from collections.abc import Mapping, Sequence
@@ -25,10 +24,8 @@ from autofit_launcher.adapter.progress import VALIDATE, Progress
 from autofit_launcher.adapter.protocol import FIRST, Adapter, Asked, Correction, RunStart, Saved, WheelSpec
 from autofit_launcher.adapter.recognised import Understood
 from autofit_launcher.common import interpreter
-from autofit_launcher.common.orders import LABELS
 from autofit_launcher.config.schema import Recipe, WheelRule
 from autofit_launcher.errors import Fault
-from autofit_launcher.history.run_folder import RunFolder
 from autofit_launcher.ladder.rungs import Ladder, Rung, Value
 from autofit_launcher.ladder.twins import Finding, FindingKind
 from autofit_launcher.machine import devices, process, ranks
@@ -39,7 +36,6 @@ from autofit_launcher.trainers.ultralytics import data as yolo_data
 from autofit_launcher.trainers.ultralytics import models as yolo_models
 from autofit_launcher.trainers.ultralytics.checks import TASKS
 
-_FETCH = "autofit_launcher.trainers.ultralytics.inside.fetch"
 _EXACT = ("yolo.py", ("exact_settings.py", "exact_trainer.py", "layer_checkpointing.py", "yolo_ranks.py"))
 """Files of ``native``: the one that the processes of a command load, and those that it needs beside it."""
 _KEPT_IN = "kept_in"
@@ -112,7 +108,7 @@ class UltralyticsAdapter(Adapter):
         asked, nbs, micro_batch = super().asked, yolo_arguments.value_of(self.args, "nbs"), self.recipe.ask.get("micro_batch")
         batch = micro_batch * asked.world_size if isinstance(micro_batch, int) else 0
         accumulation = max(round(nbs / batch), 1) if batch > 0 and isinstance(nbs, int) and nbs > 0 else 1
-        return replace(asked, accumulation=accumulation, workers=self._workers(), keeps=self._keeps())
+        return replace(asked, accumulation=accumulation, workers=self._workers(), keeps=frozenset(self.wheels) - {"model"})
 
     def lesser(self, wheel: str, asked: Value, *, floor: Value) -> Sequence[Value]:
         """Smaller sizes of the same family, for the model; nothing for other wheels. The floor is a size letter or a model."""
@@ -203,7 +199,7 @@ class UltralyticsAdapter(Adapter):
         wanted = on_card and not amp.is_file() and yolo_models.can_be_had(amp.name)
         weights = model.endswith((".yaml", ".yml")) or yolo_models.here(model)
         words = ("" if weights else yolo_models.file_of(model), *((str(amp),) if wanted else ()))
-        return Command(argv=process.python_module(_FETCH, *words, python=self.python)) if any(words) else None
+        return Command(argv=process.python_module(yolo_data.INSIDE, "fetch", *words, python=self.python)) if any(words) else None
 
     def trial(self, rung: Rung, budget: Budget, *, folder: Path, cache: Path) -> TrialPlan:
         """The full run's own command, in the trial's folder."""
@@ -227,7 +223,7 @@ class UltralyticsAdapter(Adapter):
         saves = yolo_arguments.value_of(self.args, "save") and int(yolo_arguments.value_of(self.args, "epochs")) > 1
         return TrialPlan(
             module="autofit_launcher.inside.trial", payload=payload, expects=expects, env=environment.prepare(cache / "environment"),
-            resumes=bool(saves), fetch=self._fetch(rung), kept=self._kept_at_once(rung),
+            resumes=bool(saves), fetch=self._fetch(rung),
         )  # fmt: skip
 
     def _placed(self, args: Mapping[str, Any], folder: Path) -> dict[str, Any]:
@@ -263,7 +259,7 @@ class UltralyticsAdapter(Adapter):
         else:
             yolo = "yolo" if process.program("yolo") == self._yolo else self._yolo
             command = Command(argv=(yolo, *self._words(self._placed(args, folder))))
-        return replace(command, base=environment.BASE, told={LABELS: str(RunFolder(folder).cache / "labels")})
+        return replace(command, base=environment.BASE)
 
     def _words(self, args: Mapping[str, Any]) -> list[str]:
         said = {key: json.dumps(value) if isinstance(value, (list, tuple, dict)) else value for key, value in args.items()}
@@ -362,23 +358,10 @@ class UltralyticsAdapter(Adapter):
         place = self._save_dir(folder)
         return Saved(place=place, files=resuming.saved(place / "weights"), look=resuming.look)
 
-    def _kept_at_once(self, rung: Rung) -> int:
-        """last.pt, best.pt, one each ``save_period`` epochs from the first on (``save_model``, engine/trainer.py of 8.4.190), and the one
-        that is written before the one in its place goes (``inside.whole_saves``)."""
-        args = {**self.args, **self._own_wheels(rung)}
-        period, epochs = (int(yolo_arguments.value_of(args, name)) for name in ("save_period", "epochs"))
-        return 3 + (math.ceil(epochs / period) if period > 0 else 0)
-
     def _own_wheels(self, rung: Rung) -> dict[str, Value]:
         """Arguments that the recipe's own wheels turn."""
         rules = self.recipe.ladder.wheels
         return {rule.argument: rung.values[name] for name, rule in rules.items() if rule.argument and rung.values.get(name) is not None}
-
-    def _keeps(self) -> frozenset[str]:
-        """All wheels but the model, and those of the recipe's own that turn what a checkpoint holds."""
-        rules = self.recipe.ladder.wheels
-        shaping = {name for name, rule in rules.items() if rule.argument in ("model", "optimizer", "pretrained", "single_cls", "data")}
-        return frozenset({*self.wheels, *rules} - {"model"} - shaping)
 
     def _resumed(self, rung: Rung, args: Mapping[str, Any], folder: Path, start: RunStart, more: Mapping[str, Any]) -> Command:
         """Gives the command that goes on with a run: always exact, never halving its own batch."""

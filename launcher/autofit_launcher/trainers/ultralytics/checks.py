@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
-
-from packaging.version import Version
 
 from autofit_launcher.adapter.commands import destination_faults
 from autofit_launcher.config.schema import Recipe
 from autofit_launcher.errors import Fault
 from autofit_launcher.machine import devices
-from autofit_launcher.trainers.ultralytics import environment, models
+from autofit_launcher.trainers.ultralytics import models
 
-OLDEST = "8.3.0"
 TASKS = ("detect", "segment", "pose", "obb")
 _NOT_CHECKPOINTED = ("compile", "distill_model")  # inductor has rules of its own, and a teacher's hooks would fire twice
 _STRIDE = 32  # of every YOLO detector up to P5; P6 models have 64, for which Ultralytics rounds up itself
 
 
 def faults(recipe: Recipe, task: str, *, ranks: int) -> Iterator[Fault]:
-    package = environment.installed()
-    said = re.search(r'^__version__ = "([^"]+)', (package / "__init__.py").read_text(encoding="utf-8"), re.MULTILINE) if package else None
-    if said is not None and Version(said[1]) < Version(OLDEST):
-        cure = f"Install a later one: pip install 'ultralytics>={OLDEST}' (docs/versions.md says which were run)."
-        yield Fault(key="trainer.adapter", found=f"ultralytics {said[1]} is older than any that was run", cure=cure)
     if task not in TASKS:
         yield Fault(key="trainer.task", found=f"task {task!r} is not covered", cure=f"Covered: {', '.join(TASKS)}.")
     if recipe.data is None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -16,13 +15,11 @@ from typing import Any
 
 import yaml
 
-from autofit_launcher.common import interpreter
 from autofit_launcher.errors import Fault
-from autofit_launcher.machine import process
 from autofit_launcher.trainers.ultralytics import environment
 
 LONGEST_S = 120.0
-_INSIDE = "autofit_launcher.trainers.ultralytics.inside.checked"
+INSIDE = "autofit_launcher.trainers.ultralytics.inside.checked"
 IMAGES = 8
 """Images of a small training for each card."""
 LOOKED_AT = 2000
@@ -50,9 +47,7 @@ def inspect(data: str, args: Mapping[str, Any] | None = None, *, model: str = ""
     """Finds what ``data`` holds, and what is wrong with it, ``args`` or the ``model`` (one that isn't here); facts are None where its
     images can't be listed."""
     said = json.dumps({"data": data.strip(), "model": model, "args": dict(args or {})})
-    with tempfile.TemporaryDirectory(prefix="autofit-look-") as place:
-        env = {**environment.prepare(Path(place)), "TMPDIR": place}
-        status, output = process.output_of(process.python_module(_INSIDE, said, python=interpreter.persons()), env=env, timeout_s=LONGEST_S)
+    status, output = environment.asked(INSIDE, said, timeout_s=LONGEST_S)
     if status:
         why = f"took longer than {LONGEST_S:g} s" if status == 124 else f"failed: {output.strip()[-500:]}"
         return None, [Fault(key="data", found=f"looking at {data} {why}", cure="Is its disk at hand, and does `yolo checks` run?")]

@@ -9,9 +9,11 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import tempfile
 from pathlib import Path
 
 from autofit_launcher.common import interpreter
+from autofit_launcher.machine import process
 from autofit_launcher.machine.packages import package_folder
 
 BASE = {"ultralytics": ("autofit_launcher.trainers.ultralytics.inside.imports",)}
@@ -21,6 +23,13 @@ BASE = {"ultralytics": ("autofit_launcher.trainers.ultralytics.inside.imports",)
 def installed(name: str = "ultralytics") -> Path | None:
     """The folder of a package there; None where it isn't installed."""
     return package_folder(name, python=interpreter.persons())
+
+
+def asked(module: str, *words: str, timeout_s: float | None = None) -> tuple[int, str]:
+    """Runs a module in the Python there, which writes only into a folder that goes with it: (exit status, output)."""
+    with tempfile.TemporaryDirectory(prefix="autofit-look-") as place:
+        env = {**prepare(Path(place)), "TMPDIR": place}
+        return process.output_of(process.python_module(module, *words, python=interpreter.persons()), env=env, timeout_s=timeout_s)
 
 
 def prepare(folder: Path) -> dict[str, str]:

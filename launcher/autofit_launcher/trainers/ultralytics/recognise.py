@@ -54,10 +54,9 @@ def understand(words: Sequence[str]) -> Understood | None:
     begin = words.index(script)
     _refuse_program(words[:begin], script)
     found = _looked(words[begin:])
-    place = f"{found['place'][0]} line {found['place'][1]}"
     asked = {"model": found["model"], "task": found["task"], **found["given"]}
     args = {"command": list(words), **{key: value for key, value in found["given"].items() if key not in _ELSEWHERE}}
-    return _understood(words, asked, args, source=f"as it arrives at model.train, {place}")
+    return _understood(words, asked, args, source="as it arrives at model.train")
 
 
 def _understood(words: Sequence[str], asked: Mapping[str, Any], args: Mapping[str, Any], *, source: str) -> Understood:
@@ -158,7 +157,7 @@ def _looked(script: Sequence[str]) -> Mapping[str, Any]:
         status, said = process.output_of(command, env={**environment.prepare(Path(place)), "TMPDIR": place}, timeout_s=LONGEST_S)
         found: Mapping[str, Any] = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
     if refused := found.get("refused"):
-        raise _refused(f"{found['place'][0]} line {found['place'][1]} asks for {refused[0]}", refused[1])
+        raise _refused(f"it asks for {refused[0]}", refused[1])
     if not found:
         ended = f"took longer than {LONGEST_S:g} s to" if status == 124 else f"ended (exit status {status}) before"
         words = " ".join(said.strip().splitlines()[-1 if "Traceback" in said else -3 :])[-1500:] or "it said nothing"

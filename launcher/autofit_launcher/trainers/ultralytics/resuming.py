@@ -7,16 +7,14 @@ A last.pt whose optimizer was stripped is finished: "resuming" it would start a 
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from autofit_launcher.adapter.commands import Checkpoint
 from autofit_launcher.adapter.protocol import NOT_FINITE
-from autofit_launcher.common import checkpoint_files, interpreter
+from autofit_launcher.common import checkpoint_files
 from autofit_launcher.errors import AutofitError
-from autofit_launcher.machine import process
 from autofit_launcher.trainers.ultralytics import environment
 
 MOST_LOOKED_AT = 5
@@ -45,9 +43,7 @@ def _looked_at(paths: Sequence[Path]) -> dict[Path, Mapping[str, Any] | None]:
     """Reads what each holds; None where it can't be loaded. Ultralytics' own settings are not touched by it."""
     if not paths:
         return {}
-    with tempfile.TemporaryDirectory(prefix="autofit-look-") as place:
-        asks = process.python_module(_INSIDE, *map(str, paths), python=interpreter.persons())
-        status, said = process.output_of(asks, env=environment.prepare(Path(place)))
+    status, said = environment.asked(_INSIDE, *map(str, paths))
     if status != 0:
         raise AutofitError(f"looking at checkpoints failed: {said.strip()[-1000:]}")
     return dict(zip(paths, json.loads(said.splitlines()[-1]), strict=True))

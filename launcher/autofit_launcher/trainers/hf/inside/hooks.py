@@ -15,7 +15,6 @@ from typing import Any
 from ....common.report import SAID_ACCUMULATION, UPDATES, WORLD_SIZE, Phase
 from ....inside.after_import import Hook
 from ....inside.instrument import Instrument
-from . import deepspeed
 
 NEVER_ENDS = 1 << 20
 
@@ -25,7 +24,8 @@ def hooks(instrument: Instrument) -> dict[str, tuple[str, Hook]]:
     return {
         "transformers.trainer": ("TrainerCallback", lambda module: install(instrument, module)),
         "transformers.generation.utils": ("GenerationMixin", hold_to_full_length),
-        "deepspeed.runtime.engine": ("DeepSpeedEngine", lambda module: deepspeed.install(instrument, module)),
+        # ZeRO collects gradients in buckets as they are made: its training goes on for real until a validation comes
+        "deepspeed.runtime.engine": ("DeepSpeedEngine", lambda _: vars(instrument).update(start_forwarding=lambda: None)),
     }
 
 

@@ -1,12 +1,14 @@
-"""Looks at a training's arguments, model and data set with Ultralytics' own checks, in a process of its own.
+"""Looks at a training's arguments, model and data set with Ultralytics' own checks, or fetches weights as it does; a process of its own.
 
 ``python -m autofit_launcher.trainers.ultralytics.inside.checked '{"data": "data.yaml", "model": "", "args": {}}'``: its last line is JSON,
 faults and facts (null where the images can't be listed). Nothing of the person's is written, and nothing is downloaded. What is wrong with
 single images and labels Ultralytics tells in the trial.
+``... checked fetch FILE.pt [ALSO...]`` downloads. The absence of ``ALSO`` is no failure; an empty name is none.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 from collections.abc import Iterator, Mapping
@@ -19,7 +21,7 @@ from ultralytics.cfg import get_cfg
 from ultralytics.data import dataset, utils
 from ultralytics.nn.tasks import yaml_model_load
 from ultralytics.utils.checks import check_yolov5u_filename
-from ultralytics.utils.downloads import GITHUB_ASSETS_NAMES
+from ultralytics.utils.downloads import GITHUB_ASSETS_NAMES, attempt_download_asset
 
 from autofit_launcher.common import files
 from autofit_launcher.errors import Fault
@@ -74,7 +76,17 @@ def check(data: str, model: str, args: Mapping[str, Any]) -> tuple[list[Fault], 
         return [*faults, Fault(where=data, key="data", found=_words(error), cure="`yolo detect train` has to find it, too.")], None
 
 
+def fetch(model: str, *also: str) -> int:
+    """Exit status 0 where the weights lie on this machine afterwards."""
+    for one in also:
+        with contextlib.suppress(Exception):
+            attempt_download_asset(one)
+    return 0 if not model or Path(attempt_download_asset(model)).exists() else 1
+
+
 if __name__ == "__main__":
+    if sys.argv[1] == "fetch":
+        sys.exit(fetch(*sys.argv[2:]))
     utils.check_font = lambda *_, **__: None  # it would be fetched
     found, held = check(**json.loads(sys.argv[1]))
     print(f"\n{json.dumps({'faults': [asdict(fault) for fault in found], 'facts': held})}")

@@ -11,12 +11,10 @@ import json
 import os
 import runpy
 import sys
-import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-import ultralytics
 import yaml
 from ultralytics.cfg import TASK2DATA, get_cfg
 from ultralytics.engine.model import Model
@@ -32,7 +30,6 @@ STARTED_IN = os.getcwd()
 _ALWAYS = ("batch", "imgsz", "data")
 _PLACES = ("project", "name", "save_dir", "exist_ok")
 _NOT_SAID = ("cfg", "mode", "task", "model", "session")
-_NOT_THE_PERSONS = (os.path.dirname(ultralytics.__file__), __file__)
 _PLAIN = (str, int, float, list, tuple, dict, type(None))
 _ONE = "autofit fits one training of model.train(...)."
 
@@ -47,8 +44,7 @@ def main(argv: Sequence[str]) -> None:
     after_import(overlaid_libraries.hooks(overlay))
 
     def found(**what: Any) -> NoReturn:
-        asks = next(frame for frame in reversed(traceback.extract_stack()) if not frame.filename.startswith(_NOT_THE_PERSONS))
-        path.write_text(json.dumps({**what, "place": [os.path.relpath(asks.filename, STARTED_IN), asks.lineno]}), encoding="utf-8")
+        path.write_text(json.dumps(what), encoding="utf-8")
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(0)  # nothing of the script runs any more: no handler, no thread

@@ -6,7 +6,7 @@ The loop, the loader, the schedule and the optimizer are those of the asked run,
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +28,6 @@ _OF_LABELS = ("batch_idx", "cls", "bboxes", "keypoints", "segments", "obb")
 
 class Exact(BaseTrainer):  # type: ignore[misc]
     """A trainer that does what its other base class does, with this process's ``exact_settings.settings``."""
-
-    _earlier: Sequence[tuple[int, Any]] = ()
-    """Images and losses of the parts of this batch that were trained already."""
-    _losses: Any = None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **{**kwargs, "overrides": yolo_ranks.in_the_folder_of_rank_0(kwargs.get("overrides"))})
@@ -69,11 +65,10 @@ class Exact(BaseTrainer):  # type: ignore[misc]
                 f"out of memory: Ultralytics goes on with batch={self.batch_size} instead of {self._own_batch}, which is another run"
             )
         *first, last = parts(batch, exact_settings.settings.micro_batch, masks_overlap=self.args.overlap_mask)
-        self._earlier, drawn = [], random.getstate()
+        drawn = random.getstate()
         while first:  # a part that was trained is let go: it has its images on the device
             self._train_on(super().preprocess_batch(first.pop(0)))
             random.setstate(drawn)
-        self._last_images = len(last["img"])
         return super().preprocess_batch(last)
 
     def _train_on(self, batch: Any) -> None:
@@ -81,28 +76,12 @@ class Exact(BaseTrainer):  # type: ignore[misc]
         if getattr(self.args, "compile", False):
             from ultralytics.utils.torch_utils import unwrap_model  # not before 8.3.200, which has no compile either
 
-            loss, losses = unwrap_model(self.model).loss(batch, self.model(batch["img"]))
+            loss, _ = unwrap_model(self.model).loss(batch, self.model(batch["img"]))
         else:
-            loss, losses = self.model(batch)
+            loss, _ = self.model(batch)
         with torch.autocast(self.device.type, enabled=False):
             self.scaler.scale(loss.sum() * max(yolo_ranks.WORLD_SIZE, 1)).backward()
         torch.clear_autocast_cache()  # as at the end of each of the loop's own
-        self._earlier = [*self._earlier, (len(batch["img"]), losses)]
-
-    @property
-    def loss_items(self) -> Any:
-        """Losses of the batch, as they are shown and kept: means over all its parts."""
-        return self._losses
-
-    @loss_items.setter
-    def loss_items(self, losses: Any) -> None:
-        of_all = [*self._earlier, (self._last_images, losses)] if self._earlier and losses is not None else []
-        images = sum(count for count, _ in of_all)
-        if of_all and isinstance(losses, Mapping):
-            losses = {name: sum(count * one[name] for count, one in of_all) / images for name in losses}
-        elif of_all:
-            losses = sum(count * one for count, one in of_all) / images
-        self._losses = losses
 
     # -- validation batch
 
