@@ -75,6 +75,7 @@ class Step:
 class Twin:
     """The report of one twin; of several ranks, the report of the one whose gradients lie farthest away."""
 
+    __pydantic_config__ = {"extra": "ignore"}  # noqa: RUF012
     micro_batch: int
     accumulation: int
     ranks: int = 1

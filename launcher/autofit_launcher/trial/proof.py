@@ -15,6 +15,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from autofit_launcher.adapter.protocol import Adapter
 from autofit_launcher.common.activity import doing
 from autofit_launcher.common.orders import FAILED, Orders
@@ -22,7 +24,7 @@ from autofit_launcher.errors import BadInput
 from autofit_launcher.ladder import same_training
 from autofit_launcher.ladder.rungs import MICRO_BATCH, Rung, Value
 from autofit_launcher.ladder.same_training import SameTraining
-from autofit_launcher.ladder.twins import LATER, SHOW_NOTHING, Finding, FindingKind, Step, Twin, TwinFigures, compare, with_one_row
+from autofit_launcher.ladder.twins import LATER, SHOW_NOTHING, Finding, FindingKind, Twin, compare, with_one_row
 from autofit_launcher.machine import host, process
 from autofit_launcher.machine.devices import allocator_environment, orders_of
 from autofit_launcher.trial.job import Job
@@ -250,24 +252,17 @@ def read(folder: Path, micro_batch: int, accumulation: int, ranks: int) -> list[
     found = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("records/*/twin.json"))]
     if (folder / FAILED).exists():
         why = f"an error that it caught{_last_words(folder / 'log')}"
-        found = [{**one, "ended": "failed", "failure": why} if one["ended"] == "exit" else one for one in found]
+        found = [{**one, "ended": "failed", "why": why} if one["ended"] == "exit" else one for one in found]
     stepped = sorted((one for one in found if one["steps"]), key=lambda one: int(one["rank"]))
     if stepped and [(one["rank"], one["size"]) for one in stepped] != [(at, ranks) for at in range(ranks)]:
         return [replace(empty, why=f"{len(stepped)} processes made steps, and {ranks} were read of the command")] * ranks
     if not stepped:
-        failed = next((one["failure"] for one in found if "failure" in one), "")
+        failed = next((one["why"] for one in found if "why" in one), "")
         return [replace(empty, why=failed or f"no optimizer of torch's made a step{_last_words(folder / 'log')}")] * ranks
-    return [_as_rank(empty, said) for said in stepped]
+    return [_TWIN.validate_python({**said, "micro_batch": micro_batch, "accumulation": accumulation, "ranks": ranks}) for said in stepped]
 
 
-def _as_rank(empty: Twin, said: Mapping[str, Any]) -> Twin:
-    read = {"steps": tuple(map(_step, said["steps"])), "rows": tuple(said["rows"]), "why": said.get("failure", "")}
-    return replace(empty, **{**{name: told for name, told in said.items() if name in Twin.__slots__}, **read})
-
-
-def _step(said: Mapping[str, Any]) -> Step:
-    against = TwinFigures(**said["against"]) if said.get("against") else None
-    return Step(**{**said, "settings": tuple(said["settings"]), "against": against})
+_TWIN = TypeAdapter(Twin)
 
 
 def _last_words(log: Path) -> str:

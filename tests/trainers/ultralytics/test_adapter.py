@@ -17,7 +17,7 @@ from autofit_launcher.ladder.rungs import Ladder
 from autofit_launcher.machine import process
 from autofit_launcher.trainers.suite import AdapterSuite, cpu_budget
 from autofit_launcher.trainers.ultralytics import arguments as yolo_arguments
-from autofit_launcher.trainers.ultralytics import checks, data, environment
+from autofit_launcher.trainers.ultralytics import data, environment
 from autofit_launcher.trainers.ultralytics.adapter import UltralyticsAdapter
 from tests.helpers.yolo_recipe import make
 
@@ -211,7 +211,7 @@ def test_the_users_settings_are_copied_with_sync_off_and_left_alone(tmp_path: Pa
     environment.prepare(tmp_path / "another")
 
 
-@pytest.mark.parametrize("task", checks.TASKS)
+@pytest.mark.parametrize("task", yolo_arguments.TASKS)
 def test_a_stand_in_is_a_whole_data_set_of_the_task(tmp_path: Path, task: str) -> None:
     recipe = make("none", ask={"model": "yolo11n.yaml", "micro_batch": 6}, trainer={"adapter": "ultralytics", "task": task})
     adapter = UltralyticsAdapter(recipe)

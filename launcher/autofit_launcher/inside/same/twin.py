@@ -196,7 +196,7 @@ class Updates:
         import torch
 
         if why := self._unseen(optimizer) or self._rows.unseen:
-            self.facts["failure"] = why
+            self.facts["why"] = why
             self._ends("failed")
         dist = torch.distributed
         if dist.is_available() and dist.is_initialized():
@@ -208,8 +208,8 @@ class Updates:
             schedules = _alive(torch.optim.lr_scheduler.LRScheduler)
             gradients = [self._clipped.get(id(one), _values(one.grad)) for one in trained]
             first = self._first(f"gradients-{number}-{count}", gradients)
-            step["against"] = against = figures(first, gradients) if first is not None else {}
-            if against.get("alone"):
+            step["against"] = against = figures(first, gradients) if first is not None else None
+            if against and against.get("alone"):
                 against["name"] = _name(trained[against.pop("at")])
             step["scheduled"] = max((one.last_epoch for one in schedules), default=0)
         if not count:
@@ -307,7 +307,7 @@ class Updates:
         failed = isinstance(error, BaseException) and not isinstance(error, SystemExit)
         if failed:
             widened = " (its weights of half precision were turned to single, since rounding hides a difference)" if self._widened else ""
-            self.facts["failure"] = f"{type(error).__name__}: {error}"[:500] + widened
+            self.facts["why"] = f"{type(error).__name__}: {error}"[:500] + widened
         self.write("failed" if failed else "exit")
         end_soon()
 

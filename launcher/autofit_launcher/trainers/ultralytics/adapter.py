@@ -31,10 +31,9 @@ from autofit_launcher.ladder.twins import Finding, FindingKind
 from autofit_launcher.machine import devices, process, ranks
 from autofit_launcher.machine.devices import Budget
 from autofit_launcher.trainers.ultralytics import arguments as yolo_arguments
-from autofit_launcher.trainers.ultralytics import checks, environment, recognise, resuming
 from autofit_launcher.trainers.ultralytics import data as yolo_data
+from autofit_launcher.trainers.ultralytics import environment, recognise, resuming
 from autofit_launcher.trainers.ultralytics import models as yolo_models
-from autofit_launcher.trainers.ultralytics.checks import TASKS
 
 _EXACT = ("yolo.py", ("exact_settings.py", "exact_trainer.py", "layer_checkpointing.py", "yolo_ranks.py"))
 """Files of ``native``: the one that the processes of a command load, and those that it needs beside it."""
@@ -119,12 +118,12 @@ class UltralyticsAdapter(Adapter):
         """Values of arguments are held against Ultralytics' own check along with the data set."""
         yolo_arguments.known()
         found = yolo_arguments.faults(self.args, asked=self.recipe.ask)
-        return [*found, *checks.faults(self.recipe, self._task(), ranks=self.asked.world_size), *self._data[1]]
+        return [*found, *yolo_arguments.recipe_faults(self.recipe, self._task(), ranks=self.asked.world_size), *self._data[1]]
 
     @cached_property
     def _data(self) -> tuple[yolo_data.DatasetFacts | None, Sequence[Fault]]:
         """Looks once at what the data set holds, and what is wrong with it."""
-        if self.recipe.data is None or self._task() not in TASKS:
+        if self.recipe.data is None or self._task() not in yolo_arguments.TASKS:
             return None, ()
         refused = {fault.key for fault in yolo_arguments.faults(self.args, asked=self.recipe.ask)}
         model = str(self.recipe.ask.get("model", ""))
