@@ -17,6 +17,7 @@ GIVEN_UP = "differs by what is given up"
 """The beginning of a line on sizes, lengths or a model that the person let be turned, which make another training."""
 END_UNSEEN, COUNTED = "not comparable because its end was not reached", ": the run counts them"
 _BATCH_NORM = "in batch norm, which takes its statistics from micro-batches"
+_BY_HAND = "what its collate function draws for one row after another stood still; all else is the same"
 BATCH_NORM = f"differs {_BATCH_NORM}; all else is the same"
 
 
@@ -87,8 +88,8 @@ def certificate(finding: Finding, first: Twin, other: Twin, *, told: str = "") -
         lines[finding.of] = f"{by} in {told}{f' and {_BATCH_NORM}' if first.batch_norm else ''}; all else is the same"
     elif not same:
         lines[finding.of] = f"{by}: {finding.why}"
-    elif finding.why:
-        verdict, lines["gradient"] = FindingKind.UNCOMPARABLE, f"not comparable because {finding.why}"
+    elif hidden := finding.why or (_BY_HAND if first.by_hand else ""):
+        verdict, lines["gradient"] = FindingKind.UNCOMPARABLE, f"not comparable because {hidden}"
     elif first.batch_norm:
         lines["gradient"] = BATCH_NORM
     if not first.ended == other.ended == "exit":

@@ -94,6 +94,8 @@ class Twin:
     """A whole pass ends with a smaller optimizer step: the third is one."""
     unshown: bool = False
     """A whole pass ends with a smaller optimizer step, and the steps seen here are whole."""
+    by_hand: bool = False
+    """The collate function draws for one row after another, which stood still: of what it masks, say, each row has as much here."""
     batch_norm: bool = False
     beside: float = 0.0
     """Distance between this twin and the first in what moves beside the weights, as a part of its way in the first."""

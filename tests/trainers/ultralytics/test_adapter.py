@@ -51,11 +51,6 @@ def test_the_asked_rung_is_the_plain_yolo_command(yolo_dataset: Path, tmp_path: 
     }  # fmt: skip
 
 
-def test_a_run_that_names_its_folder_is_kept_there(yolo_dataset: Path, tmp_path: Path) -> None:
-    _, args, _ = native(make(yolo_dataset, args={"save_dir": str(tmp_path / "mine")}), 0, tmp_path)
-    assert (args["project"], args["name"]) == (str(tmp_path), "mine") and "save_dir" not in args
-
-
 @pytest.mark.parametrize(
     ("ask", "nbs", "effective"),
     [
@@ -78,18 +73,6 @@ def test_effective_batch_and_applied_weight_decay_are_those_of_the_asked_run(
         assert float(args.get("weight_decay", 0.0005)) * batch * accumulate / given_nbs == pytest.approx(0.0005 * effective / (nbs or 64))
         lower = {"micro_batch": rung.micro_batch, "val_batch": 2 * rung.micro_batch}
         assert settings == (lower if rung.micro_batch < ask["micro_batch"] else None)
-
-
-def test_with_a_free_batch_ultralytics_own_goes_down(yolo_dataset: Path, tmp_path: Path) -> None:
-    recipe = make(yolo_dataset, ask={"micro_batch": 64}, ladder={"order": ("micro_batch",), "keep_batch": False})
-    settings, args, _ = native(recipe, 1, tmp_path)
-    assert (settings, args["batch"], args["nbs"], float(args["weight_decay"])) == (None, "32", "32", 0.00025)
-
-
-def test_checkpointing_and_a_validation_micro_batch_are_said_beside_the_command(yolo_dataset: Path, tmp_path: Path) -> None:
-    recipe = make(yolo_dataset, ask={"checkpointing": True, "val_micro_batch": 2})
-    settings, _, _ = native(recipe, 0, tmp_path)
-    assert settings == {"checkpointing": True, "val_batch": 2}
 
 
 def test_a_validation_micro_batch_never_exceeds_ultralytics_own(yolo_dataset: Path, tmp_path: Path) -> None:
@@ -138,14 +121,13 @@ def test_arguments_ultralytics_would_trip_over_are_all_refused_with_their_cures(
 def test_what_ultralytics_cant_train_so_is_refused_with_its_cure(yolo_dataset: Path, tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "precious.txt").write_text("x")
-    ask = {"checkpointing": True, "image_size": 100, "multi_scale": 0.5}
+    ask = {"checkpointing": True, "multi_scale": 0.5}
     args = {"multi_scale": 0.2, "save_dir": str(tmp_path / "mine"), "compile": True, "distill_model": "yolov8s.yaml"}
     faults = {fault.key: str(fault) for fault in UltralyticsAdapter(make(yolo_dataset, ask=ask, args=args)).check()}
     assert faults.keys() == {
-        *(f"trainer.args.{name}" for name in ("multi_scale", "save_dir", "compile", "distill_model")), "ask.image_size",
+        *(f"trainer.args.{name}" for name in ("multi_scale", "save_dir", "compile", "distill_model")),
     }  # fmt: skip
     assert "said twice" in faults["trainer.args.multi_scale"] and "not empty" in faults["trainer.args.save_dir"]
-    assert "Ask for 96 or 128." in faults["ask.image_size"]
 
 
 def test_a_task_that_is_not_covered_is_refused(yolo_dataset: Path) -> None:

@@ -69,16 +69,6 @@ def test_an_inexact_micro_batch_is_refused() -> None:
         build([Wheel(name="micro_batch", values=(4, 3))], effective_batch=8)
 
 
-def test_a_ladder_without_micro_batch_is_refused() -> None:
-    with pytest.raises(ValueError, match="needs the wheel micro_batch"):
-        build([Wheel(name="model", values=("x",))], effective_batch=8)
-
-
-def test_a_wheel_with_a_value_twice_is_refused() -> None:
-    with pytest.raises(ValueError, match="has a value twice"):
-        Wheel(name="model", values=("x", "x"))
-
-
 def test_where_another_effective_batch_is_accepted_accumulation_stays_as_asked() -> None:
     ladder = build([Wheel(name="micro_batch", values=(24, 12, 6, 3))], effective_batch=96, world_size=2, keep_batch=False)
     assert [(rung.micro_batch, rung.accumulation, rung.effective_batch) for rung in ladder.rungs] == [

@@ -135,13 +135,6 @@ def test_in_all_it_makes_fewer_trials_than_the_walk() -> None:
     assert sum(held_to_the_walk(seed, most=30) for seed in range(60)) < 0
 
 
-@pytest.mark.slow
-@settings(max_examples=4000, deadline=None)
-@given(st.integers(0, 10**9))
-def test_on_thousands_of_ladders_the_walks_rung_is_chosen(seed: int) -> None:
-    held_to_the_walk(seed, most=120)
-
-
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 10**9))
 def test_on_any_surface_bumps_and_crashes_included_nothing_unproven_is_chosen(seed: int) -> None:
@@ -210,15 +203,6 @@ def test_where_nothing_acts_beside_the_device_any_more_a_lower_rung_is_tried() -
         assert isinstance(move, Try)
         history.append(Tried(rung=move.rung, verdict=verdict(Kind.OUT_OF_MEMORY, source="host_memory")))
     assert [one.rung.values["workers"] for one in history] == [8, 2, 0, 0] and history[-1].rung.micro_batch == 4
-
-
-@pytest.mark.parametrize(("phase", "tried"), [("train", [(4, 8), (4, 4)]), ("validate", [(4, 8), (2, 8), (4, 4), (2, 4)])])
-def test_what_acts_in_validation_alone_cures_no_failure_beside_the_device_before_it(phase: str, tried: list[tuple[int, int]]) -> None:
-    wheels = [Wheel(name="val_micro_batch", values=(4, 2), acts_in="validation"), Wheel(name="micro_batch", values=(8, 4))]
-    ladder, history = build(wheels, effective_batch=8), list[Tried]()
-    while isinstance(move := next_move(ladder, history, policy="walk"), Try):
-        history.append(Tried(rung=move.rung, verdict=verdict(Kind.OUT_OF_MEMORY, phase, "shared_memory")))
-    assert [tuple(one.rung.values.values()) for one in history] == tried
 
 
 def test_a_full_disk_turns_what_is_saved_and_neither_workers_nor_batches() -> None:

@@ -95,12 +95,6 @@ def test_what_cant_be_compared_is_said_with_its_reason(changed: Twin, said: str)
     assert all(line == f"not comparable because {found.why}" for line in certificate(found, first(), changed).lines.values())
 
 
-def test_rows_in_another_order_within_a_step_are_the_same_rows() -> None:
-    rows = other().rows
-    assert compare(first(), other(0.5, rest=0.5, rows=(*reversed(rows[:4]), *rows[4:]))).kind is DIFFERENT
-    assert compare(first(), other(0.5, rest=0.5, rows=(rows[4], *rows[1:4], rows[0], *rows[5:]))).kind is UNCOMPARABLE
-
-
 def test_rows_that_are_others_at_the_same_place_are_made_from_the_micro_batch() -> None:
     """As TRL's KTO makes them: each prompt with another answer of its micro-batch. Where all are others, they are drawn anew."""
     asked, rows = first(at={"0-7": "a", "0-8": "b"}), ("z",) * 12

@@ -60,34 +60,16 @@ CPU = "[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't 
     [
         (CUDA_2_1, "allocator", int(1.47 * 2**30)),
         (CUDA_1_X, "allocator", 36 * 2**20),
-        ("HIP out of memory. Tried to allocate 2.00 GiB", "allocator", 2 * 2**30),
         ("CUDA error: out of memory", "driver", None),
-        ("CUDA driver error: out of memory", "driver", None),
-        ("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`", "driver", None),
         ("cuDNN error: CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED", "driver", None),
-        ("WARNING ⚠️ CUDA out of memory with batch=16. Reducing to batch=8 and retrying (1/3).", "allocator", None),
         ("WARNING ⚠️ CUDA out of memory in TaskAlignedAssigner with batch_size=4 and max_num_obj=9; retrying", "allocator", None),
         ("WARNING ⚠️ ConfusionMatrix plot failure: Unable to allocate 18.6 MiB for an array", "host", int(18.6 * 2**20)),
         ("NCCL: Failed to CUDA calloc 4194304 bytes", "driver", None),
-        ("Cuda failure 2 'out of memory'", "driver", None),
-        ("cuFFT error: CUFFT_ALLOC_FAILED", "driver", None),
-        ("RuntimeError: Triton Error [CUDA]: out of memory", "driver", None),
-        ("Error out of memory at line 380 in file /src/csrc/pythonInterface.cpp", "driver", None),
         ("Caught RuntimeError in pin memory thread for device 0. CUDA error: out of memory", "pinned", None),
         (CPU, "host", 26214400),
-        ("numpy._core._exceptions._ArrayMemoryError: Unable to allocate 954. MiB for an array", "host", 954 * 2**20),
         ("terminate called after throwing an instance of 'std::bad_alloc'", "host", None),
-        ("OpenBLAS error: Memory allocation still failed after 10 retries, giving up.", "host", None),
-        ("memory allocation of 73728 bytes failed", "host", None),
-        ("pyarrow.lib.ArrowMemoryError: malloc of size 1048576 failed", "host", None),
-        ("libgomp: Out of memory allocating 4096 bytes", "host", None),
-        ("ImportError: libtorch_cuda.so: failed to map segment from shared object", "host", None),
-        ("OpenCV(5.0.0) error: (-4:Insufficient memory) Failed to allocate 2764800 bytes in function 'OutOfMemoryError'", "host", None),
         ("RuntimeError: DataLoader worker (pid 7) is killed by signal: Killed.", "workers", None),
-        ("ERROR: Unexpected bus error encountered in worker. This might be caused by insufficient shared memory (shm).", "workers", None),
         ("unable to allocate shared memory(shm) for file </torch_1>: No space left on device (28)", "workers", None),
-        ("RuntimeError: unable to write to file </torch_8289_606636967_0>: No space left on device (28)", "workers", None),
-        ("OSError: [Errno 28] No space left on device: '/dev/shm/psm_3f1c'", "workers", None),
     ],
 )
 def test_memory_failures_are_recognised_with_their_source_and_size(text: str, source: str, asked: int | None) -> None:
@@ -103,11 +85,6 @@ def test_memory_failures_are_recognised_with_their_source_and_size(text: str, so
 ])  # fmt: skip
 def test_what_only_sounds_like_memory_is_no_memory_failure(text: str) -> None:
     assert memory_failure(text) is None
-
-
-def test_an_empty_memory_error_is_known_by_its_class() -> None:
-    found = memory_failure("", types=("MemoryError", "Exception"))
-    assert found is not None and found.source == "host"
 
 
 def test_a_crash_shows_the_trainers_own_traceback_and_stops() -> None:
@@ -236,27 +213,14 @@ def test_a_sample_that_takes_far_longer_than_in_half_the_micro_batch_has_spilled
     [
         ("cuFFT error: CUFFT_INTERNAL_ERROR", 1),
         ("RuntimeError: CUDA driver error: device not ready", 1),
-        (
-            "RuntimeError: NVML_SUCCESS == DriverAPI::get()->nvmlDeviceGetHandleByPciBusId_v2_(id, &device) INTERNAL ASSERT FAILED "
-            'at "/pytorch/c10/cuda/CUDACachingAllocator.cpp":1123, please report a bug to PyTorch.',
-            0,
-        ),
     ],
-    ids=["cuFFT", "WSL", "NVML"],
+    ids=["cuFFT", "WSL"],
 )
 def test_a_text_with_other_causes_is_memory_where_the_cards_allocator_had_refused(text: str, ooms: int) -> None:
     report = failed(text)
     refused = dataclasses.replace(report, uses=(card(reserved_bytes=100, ooms=ooms, retries=1),))
     assert judged(report, device="cuda", returncode=1).kind is Kind.CRASHED
     assert judged(refused, device="cuda", returncode=1).kind is Kind.OUT_OF_MEMORY
-
-
-def test_a_report_survives_being_written_and_read(tmp_path) -> None:  # type: ignore[no-untyped-def]
-    report = failed("boom")
-    report.write(tmp_path / "report.json")
-    assert TrialReport.read(tmp_path / "report.json") == report
-    assert [path.name for path in tmp_path.iterdir()] == ["report.json"]
-    assert TrialReport.read(tmp_path / "none.json") is None
 
 
 @pytest.mark.parametrize("line", [
@@ -276,11 +240,6 @@ def test_what_a_card_refused_and_a_script_printed_is_the_cards(tmp_path: Path) -
     """It was called host memory, for which a wheel of loader workers turned first."""
     (tmp_path / "stderr.log").write_text("skipped a batch: CUDA out of memory. Tried to allocate 2.00 GiB.\n")
     assert judged(GOOD, lost=lost_in(tmp_path / "stderr.log", on_card=True)).source == "allocator"
-
-
-def test_a_log_without_memory_failures_takes_nothing_from_a_fit(tmp_path: Path) -> None:
-    (tmp_path / "stderr.log").write_text("memory 0G\nepoch 1: 100%\nout of patience, stopping early\ncan't start new thread pool twice\n")
-    assert lost_in(tmp_path / "stderr.log", on_card=True) == ()
 
 
 def test_advice_about_a_cards_memory_is_nothing_that_a_training_without_a_card_has_lost(tmp_path: Path) -> None:

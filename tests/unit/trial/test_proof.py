@@ -12,27 +12,22 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from autofit_launcher.adapter.build import ladder_of
 from autofit_launcher.adapter.protocol import Asked, Correction, row_by_row
 from autofit_launcher.cli.launch_view import Display
 from autofit_launcher.common.orders import FAILED
 from autofit_launcher.common.report import Phase, PhaseUse, TrialReport
-from autofit_launcher.config.schema import Recipe
 from autofit_launcher.engine import launch as engine
 from autofit_launcher.engine.launch import Launch
 from autofit_launcher.history.records import Status
 from autofit_launcher.ladder.rungs import Rung, Wheel, build
-from autofit_launcher.ladder.same_training import COUNTED, END_UNSEEN, SameTraining, unproven
+from autofit_launcher.ladder.same_training import SameTraining, unproven
 from autofit_launcher.ladder.twins import Finding, FindingKind, Step, Twin
 from autofit_launcher.ladder.verdict import Kind, Verdict
-from autofit_launcher.trainers.script.adapter import ScriptAdapter
-from autofit_launcher.trainers.suite import cpu_budget
 from autofit_launcher.trial import proof, trial
 from autofit_launcher.trial.job import Job
 from autofit_launcher.trial.proof import OutOfTime, Proof, read
 from autofit_launcher.trial.trial import Trial
 from tests.helpers.few import Few, Launches
-from tests.helpers.places import SCRIPTS
 from tests.helpers.updates import twin, write
 
 SAME = SameTraining(apart=1e-7, layouts=("4 x 1", "1 x 4"))
@@ -175,24 +170,6 @@ def test_a_refusal_sends_the_search_on_to_what_keeps_the_micro_batch(
     assert fit.same.gradient == "differs by what is given up: image_size 64 instead of 128"
 
 
-def test_only_what_is_proven_is_said_to_be_as_asked(tmp_path: Path) -> None:
-    console = Console(record=True, width=200)
-    rung = build([Wheel(name="micro_batch", values=(8, 4))], effective_batch=8).rungs[1]
-    but_for_ends = replace(SAME, samples="differs by 0.5 at the end of each pass")
-    Display(console).proven(rung, but_for_ends, "")
-    Display(console).proven(rung, unproven("its rows can't be seen"), "")
-    Display(console).proven(rung, SAME, "")
-    Display(console).proven(rung, SAME, "its rows see each other")
-    Display(console).proven(rung, replace(SAME, steps=f"{END_UNSEEN} in 4 optimizer steps{COUNTED}"), "")
-    said = console.export_text()
-    assert "the same training, except samples: differs by 0.5 at the end of each pass" in said
-    assert "schedule and samples are the same; its steps are counted in the run" in said
-    assert "not proven: gradient, steps, schedule, samples: not comparable because its rows can't be seen" in said
-    assert (
-        "its updates are 1e-07 apart (rounding: the same)" in said and "rung 1 is not the asked training: its rows see each other" in said
-    )
-
-
 class Mendable(Few):
     """A trainer whose full run takes any micro-batch, and of which a cure is known."""
 
@@ -255,12 +232,6 @@ def test_a_cure_that_does_not_help_is_not_taken(played: Play) -> None:
     found, rounds = played(lambda of: of.first_or(0.5, factor=4.0, rest=1e-7 if of.told else 0.5))
     assert "averaged by itself" in found.refused and found.job is None and found.same.cure == {}
     assert rounds == ["4x1 1x4", "4x1 1x4 same_row"] * 2
-
-
-def test_where_a_cure_puts_the_first_step_right_and_no_later_one_that_is_said(played: Play) -> None:
-    """A sum that is divided by its positive rows, of which the first step has as many as rows."""
-    found, _ = played(lambda of: of.same(later=0.7) if "update" in of.args else of.first_or(0.75, factor=0.25, rest=1e-7))
-    assert found.refused.startswith("the first update is the same, those after it are not (70.0% apart)") and found.job is None
 
 
 def test_rows_that_see_each_other_have_no_cure(played: Play) -> None:
@@ -377,13 +348,3 @@ def test_each_rank_is_held_against_the_same_one(tmp_path: Path) -> None:
     found = read(tmp_path, 2, 1, 2)
     assert [one.rows for one in found] == [("a", "b"), ("c", "d")] and found[0].layout == "2 x 1 x 2 ranks"
     assert "2 processes made steps, and 1 were read" in read(tmp_path, 2, 1, 1)[0].why
-
-
-def test_ranks_on_several_machines_have_no_twins(tmp_path: Path) -> None:
-    words = ["torchrun", "--nnodes=2", "--nproc_per_node=1", str(SCRIPTS / "two_processes.py")]
-    trainer = {"adapter": "script", "args": {"command": words, "spelled": {"micro_batch": "--batch-size", "accumulation": "--accum"}}}
-    recipe = Recipe.model_validate({"name": "test", "ask": {"micro_batch": 8}, "trainer": trainer, "ladder": {"order": ("micro_batch",)}})
-    adapter = ScriptAdapter(recipe)
-    rungs = ladder_of(adapter).rungs
-    with pytest.raises(ValueError, match="its ranks train on 2 machines"):
-        adapter.twin(rungs[0], cpu_budget(2**30), folder=tmp_path)

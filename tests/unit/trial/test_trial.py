@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,6 @@ from autofit_launcher.adapter.commands import TrialPlan
 from autofit_launcher.common.orders import Orders
 from autofit_launcher.common.report import TrialReport
 from autofit_launcher.config.schema import LadderRules, Recipe, TrainerRules
-from autofit_launcher.errors import BadInput
 from autofit_launcher.history.run_folder import RunFolder
 from autofit_launcher.ladder.rungs import Rung, Wheel, build
 from autofit_launcher.ladder.verdict import Kind
@@ -22,7 +20,6 @@ from autofit_launcher.machine.process import Ending
 from autofit_launcher.trainers.suite import cpu_budget
 from autofit_launcher.trial import trial
 from autofit_launcher.trial.job import Job
-from autofit_launcher.trial.judge import Needs, judge
 from tests.helpers.few import Few
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
@@ -61,16 +58,6 @@ def test_the_data_segments_of_all_its_processes_are_watched_from_outside(tmp_pat
     assert 300_000_000 < watch.peak_data_bytes < 500_000_000
 
 
-def test_the_verdict_on_one_that_stood_still_says_where() -> None:
-    rung = build([Wheel(name="micro_batch", values=(8,))], effective_batch=8).asked
-    needs = Needs(optimizer_steps=2, validation_batches=1)
-    ending = Ending(returncode=-15, stood_still="process 7 (sleeping): futex_wait")
-    for report in (None, TrialReport(phase="train")):
-        verdict = judge(report, ending, rung=rung, needs=needs)
-        assert verdict.kind is Kind.STALLED and "stood still" in verdict.why and "futex_wait" in verdict.evidence
-        assert not verdict.lower_rung_may_help
-
-
 MADE = Recipe(name="mine", ask={"micro_batch": 8}, trainer=TrainerRules(adapter="few"), ladder=LadderRules(order=("micro_batch",)))
 LOOKS = """
 import json, os
@@ -101,10 +88,3 @@ def test_what_a_trial_left_that_was_killed_is_no_word_of_the_next(tmp_path: Path
     assert trial.run(job, ladder.asked).verdict.kind is not Kind.FITS
     assert (folder.trial(0) / "seen").read_text() == '["stacks"]' and not (folder.trial(0) / "scratch").exists()
     assert (folder.trial(0) / "stderr.log.before").exists()
-
-
-def test_an_adapter_whose_trial_runs_no_command_is_refused_on_several_cards(tmp_path: Path) -> None:
-    ladder, one = build([Wheel(name="micro_batch", values=(8,))], effective_batch=16, world_size=2), cpu_budget()
-    job = Job(adapter=Few(MADE), ladder=ladder, budget=replace(one, ranks=(one, one)), folder=RunFolder.create(tmp_path, "case"))
-    with pytest.raises(BadInput, match="runs no command that starts a process on each"):
-        trial.run(job, ladder.asked)

@@ -34,10 +34,12 @@ class Rest:
     def __init__(self) -> None:
         self.on = self.collating = self.ready = False
         """Draws are at rest; a batch is put together; an optimizer was made, and with it the weights, which are drawn as ever."""
+        self.by_hand = False
+        """A collate function draws for one row after another."""
         self.rows: Sequence[int] = ()
         """A number for each row of the batch."""
-        self._draws = 0
-        """Number of draws for all rows of the batch so far."""
+        self._draws = self._single = 0
+        """Number of draws for all rows of the batch so far; number of draws for none of them, or one."""
         self._back: Callable[[], None] = lambda: None
         with contextlib.suppress(ImportError):
             importlib.import_module("numpy")  # so that its streams are seeded, too
@@ -50,7 +52,7 @@ class Rest:
         self.on, self.collating = self.ready or collating, collating
         if not collating and any(name in sys.modules for name in FETCHES_AHEAD):
             self.rows = [0] * len(self.rows)  # whose rows these are isn't known
-        self._draws = 0
+        self._draws = self._single = 0
 
     def seeds(self, drawn: Any) -> list[int]:
         """Returns a seed for each row that a draw is for; empty if it is for no rows, or is one number for each, which may be alike."""
@@ -58,6 +60,8 @@ class Rest:
         if shape and shape[0] == len(self.rows) < math.prod(shape):
             self._draws += 1
             return [(row * 1000 + self._draws) % 2**32 for row in self.rows]
+        self._single += 1
+        self.by_hand = self.by_hand or (self.collating and self._single >= len(self.rows) > 1)
         return []
 
     def leave(self) -> None:

@@ -312,7 +312,7 @@ class Updates:
         end_soon()
 
     def write(self, ended: str) -> None:
-        said = {**self.facts, **self._rows.facts, "ended": ended}
+        said = {**self.facts, **self._rows.facts, "ended": ended, "by_hand": self._rest.by_hand}
         path = self._records / str(self._owner) / "twin.json"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.with_suffix(".new").write_text(json.dumps(said), encoding="utf-8")

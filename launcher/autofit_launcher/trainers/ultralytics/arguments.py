@@ -22,7 +22,6 @@ from autofit_launcher.trainers.ultralytics import environment, models
 
 TASKS = ("detect", "segment", "pose", "obb")
 _NOT_CHECKPOINTED = ("compile", "distill_model")  # inductor has rules of its own, and a teacher's hooks would fire twice
-_STRIDE = 32  # of every YOLO detector up to P5; P6 models have 64, for which Ultralytics rounds up itself
 ELSEWHERE: Mapping[str, str] = {
     "batch": "It is the ladder's: set ask.micro_batch (samples per device); autofit works out batch and nbs.",
     "imgsz": "It is the ladder's: set ask.image_size.",
@@ -94,11 +93,6 @@ def recipe_faults(recipe: Recipe, task: str, *, ranks: int) -> Iterator[Fault]:
             yield Fault(key=f"trainer.args.{name}", found=found, cure=cure)
     yield from _of_ranks(recipe, ranks)
     yield from destination_faults("save_dir", recipe.trainer.args.get("save_dir"))
-    size = recipe.ask.get("image_size")
-    if isinstance(size, int) and size % _STRIDE:
-        below = size // _STRIDE * _STRIDE
-        found = f"{size} is not a multiple of the stride {_STRIDE}, so Ultralytics would train at another size"
-        yield Fault(key="ask.image_size", found=found, cure=f"Ask for {below} or {below + _STRIDE}.")
 
 
 def _of_model(recipe: Recipe) -> Iterator[Fault]:

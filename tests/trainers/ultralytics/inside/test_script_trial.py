@@ -58,14 +58,6 @@ def test_the_rung_is_tried_where_the_script_trains_and_the_script_goes_on_to_its
 
 
 @pytest.mark.slow
-def test_a_program_whose_batch_nobody_has_read_is_tried_at_its_own(run_trial: RunTrial, shapes: Any, script: Path) -> None:
-    """As ``python -m train`` is."""
-    argv = [sys.executable, str(script), str(shapes().yaml)]
-    ran = run_trial(shapes().yaml, cwd=script.parent, told={"argv": argv, "micro_batch": None, "env": {}, "files": {}})
-    assert ran.report.phase == Phase.DONE and ran.report.observed["micro_batch"] == 8, ran.output
-
-
-@pytest.mark.slow
 def test_out_of_memory_ends_the_trial_though_the_script_catches_it(run_trial: RunTrial, shapes: Any, script: Path) -> None:
     ran = run_trial(shapes().yaml, cwd=script.parent, cap_mib=130, ask={"image_size": 96}, args=told(script, shapes().yaml))
     assert ran.report.phase == Phase.TRAIN

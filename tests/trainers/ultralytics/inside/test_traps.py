@@ -1,14 +1,4 @@
-"""Ways in which Ultralytics would make a trial lie or touch the user's files, each with what holds it off.
-
-| trap | held off by |
-|---|---|
-| in-loop OOM retry halves the batch | test_yolo_exact_accumulation.py: test_running_out_of_memory_halves_no_batch |
-| the assigner swallows OOM | test_an_assigner_that_swallows_an_out_of_memory_error_is_reported |
-| loggers send | test_no_logger_but_tensorboard_is_a_trials |
-| a new YOLO_CONFIG_DIR drops settings | test_environment.py |
-| reading labels starts Python's collector again; the first validation ends figures | test_figures_pile_up_as_they_may_in_the_run |
-| a card is first used as the trainer is made | test_a_training_is_steered_though_no_card_was_used_before_it |
-"""
+"""Ways in which Ultralytics would make a trial lie or touch the user's files, and what holds them off."""
 
 from __future__ import annotations
 

@@ -16,7 +16,6 @@ from autofit_launcher.common.orders import Orders
 from autofit_launcher.trainers.ultralytics.inside.worst import (
     MicroBatch,
     TrialBatches,
-    densest,
     drawn_sizes,
     label_factor,
     pad_labels,
@@ -37,10 +36,6 @@ def loader(labels: list[int], batch: int, *, group_of: list[int] | None = None, 
         batch_shapes=np.array(shapes or []),
     )
     return SimpleNamespace(dataset=dataset, batch_size=batch)
-
-
-def test_fewer_images_than_a_batch_repeat() -> None:
-    assert densest([3, 9], 5) == [1, 0, 1, 0, 1]
 
 
 def test_every_size_that_multi_scale_can_draw_is_known() -> None:
@@ -66,15 +61,6 @@ def test_workers_hold_as_much_ahead_as_the_runs(exact: Any) -> None:
     assert told.prefetch_factor * 2 + 2 >= 4 * (4 * 2 + 2), "parts of a fourth of what each holds"
 
 
-def test_shapes_come_most_pixels_first() -> None:
-    assert shapes_of(loader([3, 9, 1], 2), [32, 64]) == [
-        MicroBatch((1, 0), 64),
-        MicroBatch((1,), 64),
-        MicroBatch((1, 0), 32),
-        MicroBatch((1,), 32),
-    ]
-
-
 def test_of_rectangular_batches_of_one_shape_the_densest_stands_for_them() -> None:
     groups = loader([1, 1, 9, 1, 1], 2, group_of=[0, 0, 1, 1, 2], shapes=[(64, 64), (64, 64), (96, 64)])
     assert shapes_of(groups) == [MicroBatch((2, 3)), MicroBatch((4,))]
@@ -83,12 +69,6 @@ def test_of_rectangular_batches_of_one_shape_the_densest_stands_for_them() -> No
 def test_the_batch_of_the_densest_image_is_told_apart() -> None:
     groups = loader([9, 1, 1, 1], 2, group_of=[0, 0, 1, 1], shapes=[(10, 10), (20, 20)])
     assert varied(shapes_of(groups)) == [MicroBatch((2, 3)), MicroBatch((0, 1))]
-
-
-def test_of_many_shapes_the_largest_the_smallest_and_an_odd_one_are_run() -> None:
-    shapes = [MicroBatch((0, 1, 2, 3), size) for size in (160, 128, 96, 64, 32)]
-    assert varied(shapes) == [shapes[0], shapes[4], shapes[2]]
-    assert varied(shapes[:1]) == shapes[:1]
 
 
 def asked(*, accumulation: int) -> Orders:
@@ -101,18 +81,6 @@ def test_an_epoch_goes_from_the_largest_over_a_small_and_an_odd_one_to_the_large
     assert before == [large, small, odd, large, small], "one is left over: gradients are held in validation"
     assert after == [large, small, odd, large]
     assert closed == [large, large]
-
-
-def test_a_run_of_one_shape_trains_no_more_than_its_steps_and_the_left_over() -> None:
-    (one,) = shapes = [MicroBatch((0, 1))]
-    assert training(shapes, asked(accumulation=8), closes=False) == ([one] * 5, [one] * 2)
-    assert training(shapes, asked(accumulation=1), closes=False) == ([one] * 2, [one])
-
-
-def test_a_validation_has_as_many_batches_as_it_draws_figures_of() -> None:
-    one = MicroBatch((0, 1))
-    assert validation([one], least=2, total=9) == [one] * 3
-    assert validation([one], least=2, total=1) == [one] * 2
 
 
 def test_a_validation_ends_with_its_largest_shape() -> None:

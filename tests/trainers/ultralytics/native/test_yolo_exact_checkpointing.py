@@ -73,22 +73,6 @@ def test_checkpointing_really_keeps_less_for_backward(exact: Any, shapes: Callab
     assert kept_bytes() < 0.4 * plain
 
 
-def test_a_trainer_that_is_not_covered_is_refused_by_name(exact: Any) -> None:
-    from ultralytics import RTDETR
-    from ultralytics.models.rtdetr.train import RTDETRTrainer
-
-    class Unbuilt(RTDETR):
-        """The class picks the trainer; the 32 M parameters are not needed for that."""
-
-        def __init__(self) -> None:
-            torch.nn.Module.__init__(self)
-            self.task = "detect"
-
-    assert Unbuilt()._smart_load("trainer") is RTDETRTrainer
-    with pytest.raises(exact.Refused, match=r"RTDETRTrainer is not covered here \(covered: DetectionTrainer, OBBTrainer"):
-        exact.trainer_for(Unbuilt())
-
-
 @pytest.mark.slow
 def test_a_checkpoint_of_a_checkpointed_run_loads_where_autofit_is_not(exact_run: Path, tmp_path: Path) -> None:
     program = (
