@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import shlex
 import sys
 from pathlib import Path
 from typing import Any
@@ -84,15 +82,6 @@ def test_a_validation_micro_batch_never_exceeds_ultralytics_own(yolo_dataset: Pa
     assert settings is not None and settings["val_batch"] == 4
     plan = UltralyticsAdapter(recipe).trial(rung, cpu_budget(), folder=tmp_path, cache=tmp_path)
     assert (plan.payload["val_micro_batch"], plan.expects) == (4, {"val_micro_batch": 4, "accumulation": 2})
-
-
-def test_what_is_loaded_is_written_beside_the_run(yolo_dataset: Path, tmp_path: Path) -> None:
-    adapter = UltralyticsAdapter(make(yolo_dataset, ask={"checkpointing": True}))
-    command = adapter.command(ladder_of(adapter).asked, cpu_budget(), folder=tmp_path)
-    native = {one.name for one in (Path(environment.__file__).parent / "native").glob("*.py")} - {"__init__.py", "yolo.py"}
-    assert {path.name for path in command.files} == {*native, "sitecustomize.py", "_autofit_yolo.py"}
-    assert {path.parent for path in command.files} == {tmp_path / "native"} == {Path(command.env["PYTHONPATH"].split(os.pathsep)[0])}
-    assert shlex.split(command.shell())[len(command.env) :] == list(command.argv)
 
 
 def test_arguments_ultralytics_would_trip_over_are_all_refused_with_their_cures(yolo_dataset: Path) -> None:

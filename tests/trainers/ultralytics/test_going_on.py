@@ -15,7 +15,6 @@ from autofit_launcher.common.report import Phase
 from autofit_launcher.common.sizes import MIB
 from autofit_launcher.trainers.ultralytics.adapter import UltralyticsAdapter
 from autofit_launcher.trial.trial import Trial
-from tests.conftest import write_yolo_dataset
 from tests.helpers import going_on, yolo_recipe
 from tests.helpers.shapes import ShapesData
 
@@ -72,10 +71,3 @@ try:
 except Exception as error:
     print('caught', error)
 """
-
-
-@pytest.mark.parametrize(("args", "more"), [({}, {"recover": {"restarts": 0}}), ({"epochs": 1}, {}), ({"save": False}, {})])
-def test_one_process_where_nothing_is_resumed(args: dict[str, Any], more: dict[str, Any], tmp_path: Path) -> None:
-    found = tried(write_yolo_dataset(tmp_path / "data", train=8, val=4), tmp_path, args=args, **more)
-    assert found.verdict.fits, found.verdict
-    assert Phase.RESUME not in [use.phase for use in found.report.uses]

@@ -89,15 +89,6 @@ def test_only_what_weights_of_images_can_not_make_differ_is_refused(tmp_path: Pa
     assert bool(known.told) is (finding.kind is FindingKind.WEIGHTED)
 
 
-def test_twins_are_small_and_of_single_precision(shapes: Callable[..., ShapesData], tmp_path: Path) -> None:
-    """With ``amp`` Ultralytics' validation would give half inputs to whole weights, on a card."""
-    data = shapes("detect", train=12, val=4, size=64, densest=6)
-    adapter = UltralyticsAdapter(make(data.yaml, ask={"image_size": 64}, args={"amp": True}))
-    rung = ladder_of(adapter).rungs[1]
-    said = adapter.twin(rung, cpu_budget(), folder=tmp_path)
-    assert {"amp=False", "epochs=2", "mosaic=0.0"} < set(said.argv)
-
-
 def test_data_with_too_few_images_that_show_something_is_not_made_smaller(shapes: Callable[..., ShapesData]) -> None:
     data = shapes("detect", train=4, val=2, size=64, densest=2)
     adapter = UltralyticsAdapter(make(data.yaml, ask={"image_size": 64}))

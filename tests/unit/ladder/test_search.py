@@ -196,15 +196,6 @@ def test_a_failure_beside_the_device_turns_what_acts_there_and_nothing_else() ->
     assert tried_in_turn({"workers": 0}, {"workers": "shared_memory"}) == [(8, 8, 640), (2, 8, 640), (0, 8, 640)]
 
 
-def test_where_nothing_acts_beside_the_device_any_more_a_lower_rung_is_tried() -> None:
-    ladder, history = with_workers(), list[Tried]()
-    for _ in range(4):
-        move = next_move(ladder, history, policy="walk")
-        assert isinstance(move, Try)
-        history.append(Tried(rung=move.rung, verdict=verdict(Kind.OUT_OF_MEMORY, source="host_memory")))
-    assert [one.rung.values["workers"] for one in history] == [8, 2, 0, 0] and history[-1].rung.micro_batch == 4
-
-
 def test_a_full_disk_turns_what_is_saved_and_neither_workers_nor_batches() -> None:
     wheels = [
         Wheel(name="workers", values=(8, 2), acts_in="host"),
@@ -259,13 +250,6 @@ def test_no_estimate_lies_below_a_failure() -> None:
     trials = [seen(0.5, micro_batch=4), seen(1.2, micro_batch=8, failed_in="train")]
     assert estimates(DETECTOR.rungs, trials)[detector(micro_batch=8).index] == 1.2
     assert estimates(DETECTOR.rungs, trials)[detector().index] > 1.2
-
-
-def test_two_failures_that_got_as_far_as_the_cap_lets_them_tell_no_line() -> None:
-    trials = [seen(1.0, micro_batch=16, failed_in="train"), seen(1.0, micro_batch=8, failed_in="train")]
-    assert estimates(DETECTOR.rungs, trials)[detector(micro_batch=4).index] < 1.0
-    further = [seen(1.6, micro_batch=16, failed_in="train"), seen(1.5, micro_batch=8, failed_in="train")]
-    assert estimates(DETECTOR.rungs, further)[detector(micro_batch=4).index] > 1.4, "on a CPU they show how much more they needed"
 
 
 def test_a_script_that_validates_before_it_trains_and_keeps_its_cache_hides_no_rung_that_fits() -> None:

@@ -248,13 +248,6 @@ def test_advice_about_a_cards_memory_is_nothing_that_a_training_without_a_card_h
     assert lost_in(tmp_path / "stdout.log", on_card=False) == () and lost_in(tmp_path / "stdout.log", on_card=True) == (advice,)
 
 
-def test_another_number_of_micro_batches_in_a_step_than_told_is_altered() -> None:
-    report = but(observed={**GOOD.observed, "accumulation": 1})
-    needs = dataclasses.replace(NEEDS, observed={"device": "cpu", "accumulation": 4})
-    verdict = judge(report, Ending(returncode=0), rung=RUNG, needs=needs)
-    assert verdict.kind is Kind.ALTERED and "accumulation=1 instead of 4" in verdict.why
-
-
 @pytest.mark.parametrize(("words", "source"), [
     ("RuntimeError: unable to allocate shared memory(shm) for file </torch_9_1_0>: No space left on device (28)", "workers"),
     ("OSError: [Errno 24] Too many open files", "files"), ("RuntimeError: received 0 items of ancdata", "files"),

@@ -112,29 +112,6 @@ def test_a_rung_with_its_cure_is_tried_again_and_below_it_every_trial_has_it(
     assert again.job.recipe.trainer.args["update"] == "targets"
 
 
-def test_a_cure_with_which_no_trial_runs_is_refused_with_its_reason(
-    launches: Launches, proofs: Proofs, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    proofs.found = Proof(same=replace(SAME, cure={"spelled": "outside"}))
-    monkeypatch.setattr(Few, "check", lambda self: ["it trains at no other batch"], raising=False)
-
-    def tried(job: Job, rung: Rung, **_: Any) -> Trial:
-        one = launches.trial(job, rung)
-        altered = replace(one.verdict, kind=Kind.ALTERED, why="it steps by itself")
-        return one if "spelled" not in job.recipe.trainer.args else replace(one, verdict=altered)
-
-    monkeypatch.setattr(trial, "run", tried)
-    fit = launches.fit()
-    assert fit.status is Status.NO_RUNG_FITS and "puts it right from outside, and then: it steps by itself" in fit.refused
-    assert len(proofs.made) == 1
-
-
-def test_where_nothing_is_turned_nothing_has_to_be_proven(launches: Launches, proofs: Proofs) -> None:
-    launches.budget = replace(launches.budget, cap_bytes=10**9)
-    fit = launches.fit()
-    assert fit.rung is not None and fit.rung.index == 0 and proofs.made == [] and fit.same is not None and fit.same.proven
-
-
 @pytest.mark.parametrize("fixed", [False, True])
 def test_a_refusal_leaves_no_rung_with_more_accumulation(
     launches: Launches, proofs: Proofs, monkeypatch: pytest.MonkeyPatch, fixed: bool

@@ -105,12 +105,6 @@ def test_what_a_recipe_says_to_its_script_is_said_in_the_run_too(tmp_path: Path,
     assert one.believing({"micro_batch": 24, "accumulation": 2}, {}) is None, "its word isn't what ran"
 
 
-def test_a_trainer_that_memory_has_made_smaller_was_not_misread(tmp_path: Path) -> None:
-    one = adapter(tmp_path)
-    trial = tried(ladder_of(one), kind=Kind.ALTERED, micro_batch=16)
-    assert found(one, replace(trial, report=replace(trial.report, swallowed=("out of memory",)))) is None
-
-
 @pytest.mark.parametrize(("words", "ran"), [
     (("--batch-size", "32"), {"micro_batch": 12, "accumulation": 1}), (("--accum", "1"), {"micro_batch": 32, "accumulation": 3}),
     ((), {"micro_batch": 12}),

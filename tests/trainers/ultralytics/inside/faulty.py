@@ -6,7 +6,6 @@ import gc
 import os
 import runpy
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,18 +13,6 @@ import torch
 
 NETWORK = ("socket.connect", "socket.getaddrinfo", "socket.gethostbyname", "socket.sendto")
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
-
-
-def loader_of_its_own() -> None:
-    """An Ultralytics whose loader takes its images from elsewhere than its ``batch_sampler``: in the order of their files."""
-    from ultralytics.data.build import InfiniteDataLoader
-
-    def in_order(self: Any) -> Iterator[Any]:
-        for number in range(len(self)):
-            first = number * self.batch_size
-            yield self.collate_fn([self.dataset[index % len(self.dataset)] for index in range(first, first + self.batch_size)])
-
-    InfiniteDataLoader.__iter__ = in_order
 
 
 def oom_in_the_assigner() -> None:

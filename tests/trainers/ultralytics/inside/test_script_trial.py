@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from autofit_launcher.common.memory_failures import memory_failure
 from autofit_launcher.common.report import Phase
 from tests.trainers.ultralytics.conftest import RunTrial
 
@@ -55,11 +53,3 @@ def test_the_rung_is_tried_where_the_script_trains_and_the_script_goes_on_to_its
     assert "read back begun" in ran.output and "the callback saw 64" in ran.output and "caught" not in ran.output
     assert "came to its end" in ran.output, "its own validation is cut to a few batches"
     assert sorted(one.name for one in script.parent.iterdir()) == ["helper.py", "train.py"]
-
-
-@pytest.mark.slow
-def test_out_of_memory_ends_the_trial_though_the_script_catches_it(run_trial: RunTrial, shapes: Any, script: Path) -> None:
-    ran = run_trial(shapes().yaml, cwd=script.parent, cap_mib=130, ask={"image_size": 96}, args=told(script, shapes().yaml))
-    assert ran.report.phase == Phase.TRAIN
-    failure = ran.report.failure  # none where a library died that doesn't check
-    assert ran.status == -signal.SIGSEGV if failure is None else memory_failure(failure.message, types=failure.types) is not None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -29,16 +28,6 @@ def test_figures_pile_up_as_they_may_in_the_run(run_trial: RunTrial, shapes: Cal
     ran = run_trial(shapes().yaml, fault="figures", args={"epochs": 2, "val": False, "plots": True})
     assert ran.report.phase == Phase.DONE, ran.output
     assert [line for line in ran.output.splitlines() if line.startswith("FIGURE")] == ["FIGURE False"] * 2
-
-
-@pytest.mark.slow
-def test_a_trial_whose_loader_does_not_follow_its_script_proves_nothing(
-    run_trial: RunTrial, shapes: Callable[..., ShapesData], tmp_path: Path
-) -> None:
-    ran = run_trial(shapes().yaml, fault="loader_of_its_own", args={"epochs": 1}, cwd=tmp_path)
-    said = ran.report.hint if ran.report.failure is None else ran.report.failure.message
-    assert ran.report.phase != Phase.DONE, ran.output
-    assert "takes its training images from elsewhere than its loader's batch_sampler" in said
 
 
 def test_no_logger_but_tensorboard_is_a_trials() -> None:

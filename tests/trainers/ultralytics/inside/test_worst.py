@@ -20,7 +20,6 @@ from autofit_launcher.trainers.ultralytics.inside.worst import (
     label_factor,
     pad_labels,
     shapes_of,
-    takes,
     training,
     validation,
     varied,
@@ -53,17 +52,6 @@ def test_a_batch_in_parts_has_the_shapes_of_its_parts() -> None:
     assert [len(one.images) for one in shapes_of(loader([3, 9, 1, 7, 2, 5, 4, 8], 6), most=4)] == [4, 2]
     rect = loader([1, 3, 9, 1], 4, group_of=[0, 0, 0, 0], shapes=[(64, 64)])
     assert shapes_of(rect, most=2) == [MicroBatch((2, 1))]
-
-
-def test_workers_hold_as_much_ahead_as_the_runs(exact: Any) -> None:
-    told = SimpleNamespace(num_workers=2, prefetch_factor=4, iterator=None)
-    takes(told, TrialBatches([MicroBatch((0,))]), of=4)
-    assert told.prefetch_factor * 2 + 2 >= 4 * (4 * 2 + 2), "parts of a fourth of what each holds"
-
-
-def test_of_rectangular_batches_of_one_shape_the_densest_stands_for_them() -> None:
-    groups = loader([1, 1, 9, 1, 1], 2, group_of=[0, 0, 1, 1, 2], shapes=[(64, 64), (64, 64), (96, 64)])
-    assert shapes_of(groups) == [MicroBatch((2, 3)), MicroBatch((4,))]
 
 
 def test_the_batch_of_the_densest_image_is_told_apart() -> None:

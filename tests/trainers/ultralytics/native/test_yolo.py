@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 import yaml
 
 from tests.helpers.shapes import ShapesData
@@ -90,14 +89,3 @@ def test_a_training_that_failed_is_not_tried_with_other_settings_though_the_scri
     (tmp_path / "train.py").write_text(CATCHES)
     ended = run(settings={"set": {"batch": 4}})
     assert ended.returncode == 1 and "tries again" not in ended.stdout and "Traceback" in ended.stderr
-
-
-def test_what_a_model_has_loaded_is_let_go_where_its_trainer_loads_it_anew(exact: Any) -> None:
-    from ultralytics import YOLO
-
-    model = YOLO("yolov8n.yaml")
-    model.ckpt = {"epoch": 0, "optimizer": {"state": {}}}
-    exact._let_go(model, "runs/attempt-1.pt")
-    assert (model.model, model.ckpt, model.ckpt_path) == ("runs/attempt-1.pt", {}, "runs/attempt-1.pt")
-    model.model = torch.nn.Linear(1, 1)  # as Ultralytics does after the training
-    assert isinstance(model._modules["model"], torch.nn.Module)

@@ -156,14 +156,6 @@ def test_a_run_resumed_one_rung_lower_goes_on_as_the_asked_one_would(exact: Any,
     assert rung.images == wanted.images == [8] * (2 * IMAGES // 8) and rung.rates == wanted.rates
 
 
-def test_the_validation_batch_is_the_one_given(exact: Any, data: ShapesData, tmp_path: Path) -> None:
-    exact.configure(exact.ExactSettings(val_batch=3))
-    trainer = build(exact.ExactDetectionTrainer, data, tmp_path / "run", batch=8, nbs=8)
-    trainer._setup_train()
-    assert (trainer.train_loader.batch_size, trainer.test_loader.batch_size) == (8, 3)
-    assert trainer.validator.dataloader is trainer.test_loader
-
-
 def test_a_batch_that_ultralytics_has_halved_ends_the_run(exact: Any, data: ShapesData, tmp_path: Path) -> None:
     class Halving(exact.ExactDetectionTrainer):  # type: ignore[misc]
         def optimizer_step(self) -> None:
