@@ -113,10 +113,12 @@ class Steered(_Trainer):  # type: ignore[misc]
         """Takes as many epochs as the loader has. Mosaic closes for the last of them where the run closes it on its way (not in a trial
         that goes on from a checkpoint), and from the start where the run does."""
         scripted, args = len(self.train_loader.batch_sampler.epochs), self.args
-        self._asked_args = {name: getattr(args, name) for name in ("close_mosaic", "val", "save")}
+        self._asked_args = {name: getattr(args, name) for name in ("close_mosaic", "val", "save", "plots")}
         if args.close_mosaic:
             args.close_mosaic = scripted if args.close_mosaic >= self.epochs else int(not self.instrument.orders.resumes)
         args.val = args.save = True  # a run that has them off does both after its last epoch
+        if self.instrument.orders.device == "cuda":
+            args.plots = False  # figures take seconds, and nothing of a card
         self._only_epoch, self.epochs = self.epochs == 1, scripted
         self.stopper.patience = math.inf
 
@@ -156,7 +158,9 @@ class Steered(_Trainer):  # type: ignore[misc]
         return result
 
     def final_eval(self) -> None:
-        """The best checkpoint is loaded beside everything else, fused and validated."""
+        """The best checkpoint is loaded beside everything else, fused and validated: in the trial's first process."""
+        if self.instrument.orders.resumes:
+            self.instrument.finish()
         self.instrument.to(Phase.FINISH)
         with self._gradients_held():
             super().final_eval()
