@@ -8,7 +8,6 @@ from typing import Any
 from autofit_launcher.common.sizes import MIB
 from autofit_launcher.history import owner
 from autofit_launcher.history.run_folder import RunFolder
-from autofit_launcher.history.series import Series
 
 DEVICE = {
     "kind": "cpu", "name": "a processor", "budget_bytes": 900 * MIB, "cap_bytes": 810 * MIB, "total_bytes": 9000 * MIB, "headroom": 0.1,
@@ -25,9 +24,6 @@ LADDER = [rung(0, 8, 1), rung(1, 4, 2), {**rung(2, 2, 4), "ruled_out_by": 1}, ru
 
 
 def trial(folder: RunFolder, told: dict[str, Any], verdict: str, peak: int, **more: Any) -> dict[str, Any]:
-    place = folder.trials / f"{told['rung_index']:03d}"
-    place.mkdir()
-    (place / "stderr.log").write_text(f"MemoryError: {NASTY}", encoding="utf-8")
     return {
         **told, "verdict": verdict, "peak_bytes": peak * MIB, "seconds": 12.5, "phase": "done" if verdict == "fits" else "train", **more,
     }  # fmt: skip
@@ -43,9 +39,6 @@ def reported(root: Path, name: str = "demo", *, status: str = "done") -> Path:
             trial(folder, LADDER[1], "out_of_memory", 900, **out),
             trial(folder, LADDER[3], "fits", 560, why="fits"),
         ]
-        for second in range(200):
-            now = {"at": 1e9 + second, "used_bytes": (300 + second) * MIB, "peak_bytes": 560 * MIB, "phase": "train"}
-            Series(folder.series).add(now)
         attempt = {"number": 1, "command": f"yolo train {NASTY}", "ended": "killed", "phase": "train", "evidence": NASTY, **LADDER[3]}
         going_on = {"move": "go_on", "why": "it was killed: the same rung once more"}
         record = {

@@ -1,9 +1,8 @@
-"""Makes the page of runs from their records and their trials' reports, by the template beside it, and writes it."""
+"""Makes the page of runs from their records, by the template beside it, and writes it."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +11,11 @@ from autofit_launcher.common import files
 from autofit_launcher.common.sizes import format_duration, format_size
 from autofit_launcher.common.words import masked, visible
 from autofit_launcher.errors import refusal
-from autofit_launcher.history import series
 from autofit_launcher.history.records import LadderRecord, Record, TrialRecord
 from autofit_launcher.history.runs import Run, run_in
 from autofit_launcher.ladder import rungs
 from autofit_launcher.ladder.same_training import GIVEN_UP
 
-MOST_POINTS = 400
-"""Points of a curve: more than a screen shows."""
-_LAST_LINES = 12
 _FURTHER_RUNGS = 3
 """Rungs that are shown below the last that was tried."""
 
@@ -58,35 +53,6 @@ def ladder(record: Record) -> list[dict[str, Any]]:
 def spaced(name: str) -> str:
     """A name of the record's, for people."""
     return name.replace("_", " ")
-
-
-def memory(lines: Sequence[Mapping[str, Any]], scale: int) -> tuple[str, float] | None:
-    """The curve of a run's memory below ``scale`` bytes, as a polyline of SVG on 100 x 100, and its seconds; of points that fall together
-    the highest, so that no peak is lost."""
-    told = [(float(line["at"]), max(line.get("used_bytes") or 0, line.get("peak_bytes") or 0)) for line in lines]
-    if len(told) < 2 or not any(held for _, held in told):
-        return None
-    since, seconds, size = told[0][0], max(told[-1][0] - told[0][0], 1.0), math.ceil(len(told) / MOST_POINTS)
-    highest = [max(told[start : start + size], key=lambda one: one[1]) for start in range(0, len(told), size)]
-    points = " ".join(f"{100 * (at - since) / seconds:.2f},{100 - 100 * held / scale:.2f}" for at, held in highest)
-    return points, seconds
-
-
-def failures(run: Run, record: Record) -> Iterator[tuple[str, str, str]]:
-    """Yields (title, why, the trainer's own words) of each failure."""
-    for trial in {trial.rung_index: trial for trial in record.trials}.values():
-        if trial.verdict != "fits":
-            said = files.tail(run.folder.trials / f"{trial.rung_index:03d}" / "stderr.log")
-            yield f"Trial of rung {trial.rung_index}", trial.why, _shortened(said)
-    for attempt in record.attempts:
-        if attempt.ended not in ("done", "interrupted"):
-            logs = run.folder.attempt(attempt.number)
-            why = f"{spaced(attempt.ended)} in {attempt.phase}: {attempt.evidence}"
-            yield f"Attempt {attempt.number} of the full run", why, _shortened(files.tail(logs.stderr) or files.tail(logs.stdout))
-
-
-def _shortened(text: str) -> str:
-    return "\n".join(line[:300] for line in [one for one in text.splitlines() if one.strip()][-_LAST_LINES:])
 
 
 def write(folders: Sequence[Path], path: Path) -> Path:
@@ -128,8 +94,6 @@ def _told(run: Run) -> Mapping[str, Any]:
         "scale": scale,
         "steps": ladder(record),
         "same_training": "" if same is None else "but for what is given up" if same.gradient.startswith(GIVEN_UP) else same.verdict,
-        "memory": memory(series.read(run.folder.series), scale),
-        "failures": list(failures(run, record)),
         "versions": ", ".join(f"{name} {version}" for name, version in record.environment.items()),
         "command": next((one.command for one in record.attempts if one.checkpoint is None and one.command), record.command) or "",
     }
