@@ -23,7 +23,7 @@ def rung(index: int, micro_batch: int, accumulation: int, image_size: int = 640)
 LADDER = [rung(0, 8, 1), rung(1, 4, 2), {**rung(2, 2, 4), "ruled_out_by": 1}, rung(3, 8, 1, 320), rung(4, 4, 2, 320)]
 
 
-def trial(folder: RunFolder, told: dict[str, Any], verdict: str, peak: int, **more: Any) -> dict[str, Any]:
+def trial(told: dict[str, Any], verdict: str, peak: int, **more: Any) -> dict[str, Any]:
     return {
         **told, "verdict": verdict, "peak_bytes": peak * MIB, "seconds": 12.5, "phase": "done" if verdict == "fits" else "train", **more,
     }  # fmt: skip
@@ -35,9 +35,9 @@ def reported(root: Path, name: str = "demo", *, status: str = "done") -> Path:
     with owner.owning(folder.path):
         out = {"why": f"out of memory in phase train, asking for 50 MiB (host) {NASTY}"}
         trials = [
-            trial(folder, LADDER[0], "out_of_memory", 1100, **out),
-            trial(folder, LADDER[1], "out_of_memory", 900, **out),
-            trial(folder, LADDER[3], "fits", 560, why="fits"),
+            trial(LADDER[0], "out_of_memory", 1100, **out),
+            trial(LADDER[1], "out_of_memory", 900, **out),
+            trial(LADDER[3], "fits", 560, why="fits"),
         ]
         attempt = {"number": 1, "command": f"yolo train {NASTY}", "ended": "killed", "phase": "train", "evidence": NASTY, **LADDER[3]}
         going_on = {"move": "go_on", "why": "it was killed: the same rung once more"}

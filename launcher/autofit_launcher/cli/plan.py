@@ -52,27 +52,19 @@ def _cards(words: Sequence[str]) -> list[GpuModel]:
 
 
 def _of_recipe(draft: Draft, terminal: Terminal, *, models: Sequence[GpuModel]) -> Answer:
-    if draft.recipe is None:
+    """Plays a recipe, with small data where its own isn't here and such can be made."""
+    if (recipe := draft.recipe) is None:
         raise BadInput(draft.faults)
-    command = draft.recipe.trainer.args.get("command") or ()
+    command, words = recipe.trainer.args.get("command") or (), ["fit", *draft.provenance.overrides]
     program = next(iter(shlex.split(command) if isinstance(command, str) else command), "")
+    is_here = recipe.prepare or os.path.exists(recipe.data or "") or draft.provenance.where("data") == COMMAND_LINE
     with tempfile.TemporaryDirectory(prefix="autofit-") as place:
-        words = ["fit", *draft.provenance.overrides, *_small_data(draft, terminal, Path(place))]
+        small = None if is_here else load_adapter(recipe.trainer.adapter)(recipe).stand_in(Path(place) / "data")
+        if small is not None:
+            maker = " ".join(os.path.basename(word) for word in (small.prepare or ())[1:] if place not in word)
+            terminal.say(f"no data is here{f' ({recipe.data})' if recipe.data else ''}; in its place, what this makes: {maker}")
+            words += [f"data={small.data}", f"prepare=[{','.join(map(quoted, small.prepare or ()))}]"]
         return _played(words, terminal, models=models, program=str(program))
-
-
-def _small_data(draft: Draft, terminal: Terminal, place: Path) -> list[str]:
-    """Words for small data, where the recipe's isn't here and such can be made."""
-    assert draft.recipe is not None
-    recipe = draft.recipe
-    if recipe.prepare or os.path.exists(recipe.data or "") or draft.provenance.where("data") == COMMAND_LINE:
-        return []
-    small = load_adapter(recipe.trainer.adapter)(recipe).stand_in(place / "data")
-    if small is None:
-        return []
-    maker = " ".join(os.path.basename(word) for word in (small.prepare or ())[1:] if str(place) not in word)
-    terminal.say(f"no data is here{f' ({recipe.data})' if recipe.data else ''}; in its place, what this makes: {maker}")
-    return [f"data={small.data}", f"prepare=[{','.join(map(quoted, small.prepare or ()))}]"]
 
 
 def _played(words: Sequence[str], terminal: Terminal, *, models: Sequence[GpuModel], program: str, command: Sequence[str] = ()) -> Answer:
@@ -85,7 +77,11 @@ def _played(words: Sequence[str], terminal: Terminal, *, models: Sequence[GpuMod
         played.append({"gpu": model.name, "title": model.title, "usable_bytes": model.usable_bytes, **record})
         if code is ExitCode.BAD_INPUT:
             break
-    terminal.say(*(f"{one['gpu']}: {_said(one)}" for one in played), EVIDENCE)
+    for one in played:
+        rung = rungs.words({**one["rung"], "accumulation": one["accumulation"]}) if one.get("rung_index") is not None else ""
+        found = f"rung {one['rung_index']} (played, not proven): {rung}" if rung else str(one.get("status", "refused")).replace("_", " ")
+        terminal.say(f"{one['gpu']}: {found}")
+    terminal.say(EVIDENCE)
     code = ExitCode.DONE if ExitCode.DONE in codes else codes[0]
     status = "done" if code is ExitCode.DONE else played[0].get("status", "bad_input")
     return Answer(status=code, record={"status": status, "evidence": EVIDENCE, "cards": played})
@@ -108,10 +104,3 @@ def _on_card(
         record: Mapping[str, Any] = next((json.loads(path.read_bytes()) for path in place.glob("runs/*/record.json")), {})
     code = ExitCode(ended.returncode) if ended.returncode in set(ExitCode) else ExitCode.BAD_INPUT
     return code, record
-
-
-def _said(card: Mapping[str, Any]) -> str:
-    if card.get("rung_index") is None:
-        return str(card.get("status", "refused")).replace("_", " ")
-    said = rungs.words({**card["rung"], "accumulation": card["accumulation"]})
-    return f"rung {card['rung_index']} (played, not proven): {said}"
