@@ -10,7 +10,7 @@ from rich.text import Text
 
 from autofit_launcher.cli.say import say, shown, table
 from autofit_launcher.common.memory_failures import OF_MACHINE
-from autofit_launcher.common.report import DRAWN_BATCH, Phase
+from autofit_launcher.common.report import DRAWN_BATCH
 from autofit_launcher.common.sizes import MIB, format_duration, format_size
 from autofit_launcher.engine.launch import Launch, Screen, above_trial, least_need
 from autofit_launcher.full_run.cause import Ended
@@ -52,9 +52,8 @@ class Display(Screen):
     def trial_ended(self, trial: Trial) -> None:
         """Shows a trial in a line, and what it had to remark."""
         verdict = trial.verdict
-        where = "" if verdict.phase == Phase.DONE else f" in {verdict.phase}"
         took = "kept" if trial.kept else f"{trial.seconds:.1f} s"
-        told = (f"{verdict.kind.value}{where}", _COLOURS.get(verdict.kind, "magenta"))
+        told = (verdict.kind.value, _COLOURS.get(verdict.kind, "magenta"))
         why = f": {verdict.why}" if verdict.why and not verdict.fits else ""
         self.say(Text.assemble(f"  rung {trial.rung.index} ({trial.rung})  ", told, f"  {page.size(verdict.peak_bytes)}  {took}{why}"), "")
         for note in trial.report.notes:

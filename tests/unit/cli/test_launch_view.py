@@ -68,7 +68,7 @@ def test_each_trial_has_its_line_and_what_was_given_up_is_told(tmp_path: Path) -
     report = replace(REPORT, observed={"micro_batch": 2}, optimizer_steps=3)
     failed, fits = *tried(here, out_of_memory(900, why="[really]")), *tried(here, FITS, at=1, report=report)
     text = " ".join(shown(lambda screen: screen.trial_ended(failed)).split())
-    assert f"rung 0 ({failed.rung}) out_of_memory in train 900 MiB 1.0 s: [really]" in text
+    assert f"rung 0 ({failed.rung}) out_of_memory 900 MiB 1.0 s: [really]" in text
     text = said(here, [failed, replace(fits, kept="2026-11-01")], Status.DONE)
     assert "rung 1" in text and "kept" in text and "given up: micro_batch 2 instead of 4 (effective batch 64, as asked)" in text
 
