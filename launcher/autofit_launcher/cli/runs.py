@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shutil
-import socket
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -181,12 +180,10 @@ def stop(call: Call) -> Answer:
 def _ask(run: Run, owner: Owner) -> None:
     """Sends SIGTERM to that very process. Raises BadInput where it isn't ours to signal."""
     where = str(run.folder.path)
-    if owner.host != socket.gethostname():
-        found = f"process {owner.pid} of another container of this machine ({owner.host}) runs it"
-        raise refusal(found, f"Say autofit stop in {owner.host}.", where=where)
     try:
         if not process.ask_to_end(owner.pid, holding=f"{where}/{NAME}"):
-            raise refusal(f"process {owner.pid} doesn't hold it, though its {NAME} says so", "Nothing was signalled.", where=where)
+            found = f"process {owner.pid} doesn't hold it here ({owner.host}), though its {NAME} says so"
+            raise refusal(found, "Nothing was signalled.", where=where)
     except PermissionError as error:
         raise refusal(f"process {owner.pid} belongs to another user", "Its user, or root, can stop it.", where=where) from error
 
