@@ -15,7 +15,7 @@ from autofit_launcher.config import recipe
 from autofit_launcher.config.recipe import Draft, Provenance
 from autofit_launcher.engine import launch, prepare
 from autofit_launcher.errors import BadInput
-from autofit_launcher.history import owner, runs
+from autofit_launcher.history import owner, runs, submission
 from autofit_launcher.history.run_folder import RunFolder
 from autofit_launcher.ladder.rungs import Ladder
 from autofit_launcher.machine import slurm
@@ -63,6 +63,20 @@ def test_without_submitit_it_says_what_to_install(place: Path, monkeypatch: pyte
 ])  # fmt: skip
 def test_what_no_job_can_be_made_of_is_refused(place: Path, words: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run([*words, "launch=slurm"]) == 1 and said in capsys.readouterr().err and not (place / "runs").exists()
+
+
+def test_a_new_launch_gets_a_folder_another_job_goes_into_it_and_of_a_job_that_is_refused_nothing_is_left(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs = iter(["11", "12"])
+    monkeypatch.setattr(slurm, "faults", list)
+    monkeypatch.setattr(slurm, "submit", lambda *of, **more: next(jobs))
+    monkeypatch.setattr(slurm, "job_state", lambda job, *, name: ("", ""))
+    assert main.run(["train", "recipe=idle", "launch=slurm"]) == 0
+    (folder,) = (place / "runs" / "autofit").iterdir()
+    assert main.run(["resume", str(folder)]) == 0
+    assert submission.read(folder).job == "12" and main.run(["train", "recipe=idle", "launch=slurm"]) == 1  # type: ignore[union-attr]
+    assert list(folder.parent.iterdir()) == [folder]
 
 
 def test_what_a_job_asks_for_can_be_said_anew_when_a_run_goes_on(place: Path) -> None:
