@@ -17,7 +17,7 @@ from autofit_launcher.full_run.cause import Ended
 from autofit_launcher.history.records import RunRecord, Status
 from autofit_launcher.history.runs import how_to_go_on
 from autofit_launcher.ladder import rungs
-from autofit_launcher.ladder.rungs import CHECKPOINTING, Rung
+from autofit_launcher.ladder.rungs import CHECKPOINTING, Ladder, Rung
 from autofit_launcher.ladder.same_training import SameTraining
 from autofit_launcher.ladder.verdict import Kind
 from autofit_launcher.machine import devices
@@ -34,9 +34,11 @@ class Display(Screen):
     def __init__(self, console: Console) -> None:
         self._console = console
         self._said: set[str] = set()
+        self._ladder: Ladder | None = None
 
     def planned(self, job: Job) -> None:
-        recipe, budget, rungs = job.recipe, job.budget, len(job.ladder.rungs)
+        self._ladder = job.ladder
+        recipe, budget, many = job.recipe, job.budget, len(job.ladder.rungs)
         self._line(recipe.name, recipe.summary)
         self._line("asked", str(job.ladder.asked))
         if job.adapter.python:
@@ -44,7 +46,7 @@ class Display(Screen):
         self._line("device", str(budget))
         free = format_size(budget.budget_bytes - budget.cap_bytes)
         self._line("fits", f"what needs {format_size(budget.cap_bytes)} at most: {free} of the budget stay free")
-        self._line("ladder", f"{rungs} rung{'s' if rungs > 1 else ''}; {_batch_of(job)}")
+        self._line("ladder", f"{many} rung{'s' if many > 1 else ''}; {_batch_of(job)}")
         self._line("record", str(job.folder.path))
         for note in (*job.budget.notes, *job.adapter.notes()):
             self._line("note", note, "yellow")
@@ -55,7 +57,11 @@ class Display(Screen):
         took = "kept" if trial.kept else f"{trial.seconds:.1f} s"
         told = (verdict.kind.value, _COLOURS.get(verdict.kind, "magenta"))
         why = f": {verdict.why}" if verdict.why and not verdict.fits else ""
-        self.say(Text.assemble(f"  rung {trial.rung.index} ({trial.rung})  ", told, f"  {page.size(verdict.peak_bytes)}  {took}{why}"), "")
+        how = str(trial.rung)
+        if self._ladder is not None and trial.rung in self._ladder.rungs:
+            other = self._ladder.given_up(trial.rung).items()
+            how = ", ".join(f"{name} {rungs.value(used)}" for name, (_, used) in other) or "as asked"
+        self.say(Text.assemble(f"  rung {trial.rung.index} ({how})  ", told, f"  {page.size(verdict.peak_bytes)}  {took}{why}"), "")
         for note in trial.report.notes:
             if note not in self._said:
                 self._said.add(note)

@@ -69,6 +69,8 @@ def test_each_trial_has_its_line_and_what_was_given_up_is_told(tmp_path: Path) -
     failed, fits = *tried(here, out_of_memory(900, why="[really]")), *tried(here, FITS, at=1, report=report)
     text = " ".join(shown(lambda screen: screen.trial_ended(failed)).split())
     assert f"rung 0 ({failed.rung}) out_of_memory 900 MiB 1.0 s: [really]" in text
+    text = " ".join(shown(lambda screen: (screen.planned(here), [screen.trial_ended(one) for one in (failed, fits)])).split())
+    assert "rung 0 (as asked) out_of_memory" in text and "rung 1 (micro_batch 2) fits" in text
     text = said(here, [failed, replace(fits, kept="2026-11-01")], Status.DONE)
     assert "rung 1" in text and "kept" in text and "given up: micro_batch 2 instead of 4 (effective batch 64, as asked)" in text
 
