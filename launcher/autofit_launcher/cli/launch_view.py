@@ -120,8 +120,11 @@ class Display(Screen):
         for use in trial.report.uses:
             peaks = {name: page.size(getattr(use, f"{name}_bytes")) for name in ("allocated", "reserved", "outside", "device")}
             rows.append({"phase": use.phase, "batches": str(use.batches), "seconds": f"{use.seconds:.2f}", **peaks})
-        table(self._console, rows, left=("phase",), title=f"rung {trial.rung.index}: {trial.rung}")
-        self.say(f"cap {format_size(trial.report.cap_bytes)}; {trial.report.optimizer_steps} optimizer steps", "")
+        table(self._console, rows, left=("phase",))
+        self.say(
+            f"rung {trial.rung.index}: {trial.rung}; cap {format_size(trial.report.cap_bytes)}; {trial.report.optimizer_steps} optimizer steps",
+            "",
+        )
 
     def launched(self, native: str) -> None:
         self.say("the same without autofit:", "")

@@ -34,21 +34,17 @@ _RULES = ("launch.kind=here", "device.kind=cuda", "device.turns=false", "trial.f
 
 
 def plan(call: Call) -> Iterable[Task]:
-    models, words = _cards(call.words), [word for word in call.words if not word.startswith(GPU)]
-    if call.command:
-        words, program = ["run", "--fit-only", *words], call.command[0]
-        return [partial(_played, words, call.terminal, models=models, program=program, command=call.command)]
-    return each(call, words, partial(_of_recipe, models=models))
-
-
-def _cards(words: Sequence[str]) -> list[GpuModel]:
-    """Finds the cards that are named. Raises BadInput where none is named, or one that isn't known."""
-    names = [name for word in words if word.startswith(GPU) for name in word.removeprefix(GPU).split(",") if name]
+    """Raises BadInput where no card is named, or one that isn't known."""
+    names = [name for word in call.words if word.startswith(GPU) for name in word.removeprefix(GPU).split(",") if name]
     if not names:
         known = catalogue.known()
         cure = f"Name one or several: gpu={','.join(known[:2])}. There is: {', '.join(known)}. What is here, `autofit fit` really tries."
         raise refusal("no card is named", cure, where=COMMAND_LINE, key="gpu")
-    return catalogue.named(names)
+    models, words = catalogue.named(names), [word for word in call.words if not word.startswith(GPU)]
+    if call.command:
+        words, program = ["run", "--fit-only", *words], call.command[0]
+        return [partial(_played, words, call.terminal, models=models, program=program, command=call.command)]
+    return each(call, words, partial(_of_recipe, models=models))
 
 
 def _of_recipe(draft: Draft, terminal: Terminal, *, models: Sequence[GpuModel]) -> Answer:

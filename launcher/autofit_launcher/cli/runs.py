@@ -35,12 +35,6 @@ SILENT_S = 600.0
 """Seconds without a word after which another machine's run is not watched any more: it may have been killed."""
 STOP_S = 600.0
 """Seconds to wait for a run that was asked to stop: it may be writing a large checkpoint."""
-_COLOURS = {
-    "running": "cyan", "trying": "cyan", "done": "green", "fitted": "green", "interrupted": "yellow", "elsewhere": "yellow",
-    "unknown": "yellow", "card_taken": "yellow", "submitted": "yellow", "pending": "yellow", "starting": "cyan",
-}  # fmt: skip
-QUIET_S = 60.0
-"""A run at work that has written nothing for longer is told to be silent."""
 
 
 def runs(call: Call) -> Answer:
@@ -289,8 +283,6 @@ def _told(run: Run) -> Iterator[str]:
         yield run.remark
     elif run.state not in QUEUED:
         yield f"trial {run.tried + 1}: rung {_rung(run)}  {run.phase}" if run.phase else "between two trials" if run.tried else ""
-    silent = time.time() - run.last_sign if run.last_sign else 0.0
-    yield f"nothing written for {format_duration(silent)}" if silent > QUIET_S else ""
 
 
 def _job(run: Run) -> str:
@@ -300,7 +292,7 @@ def _job(run: Run) -> str:
 
 
 def _colour(run: Run) -> str:
-    return _COLOURS.get(run.state, "red")
+    return "green" if run.state in ("done", "fitted") else "cyan" if run.at_work else "yellow"
 
 
 def _rung(run: Run) -> str:

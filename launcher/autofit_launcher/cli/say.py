@@ -49,7 +49,7 @@ def say(console: Console, words: str | Text, *, style: str = "") -> None:
         console.print(row, soft_wrap=True)
 
 
-def table(console: Console, rows: Sequence[Mapping[str, str | Text]], *, left: Sequence[str] = (), title: str = "") -> None:
+def table(console: Console, rows: Sequence[Mapping[str, str | Text]], *, left: Sequence[str] = ()) -> None:
     """Draws rows, each a cell by its column's name, as a table; as paragraphs on a narrow terminal. ``left``: columns of words."""
     from rich import box
     from rich.table import Table
@@ -64,8 +64,6 @@ def table(console: Console, rows: Sequence[Mapping[str, str | Text]], *, left: S
     for row in cells:
         drawn.add_row(*row.values())
     drawn.width = console.measure(drawn, options=console.options.update_width(10**6)).maximum
-    if title:
-        say(console, title, style="italic")
     if not console.is_terminal or drawn.width <= console.width:
         console.print(drawn, crop=False)
         return
@@ -240,16 +238,12 @@ class Terminal:
             print(json.dumps(plain(record, text=masked)), flush=True)
 
     def _console(self, *, stderr: bool) -> Console:
-        """Returns the one console of a stream: what is drawn in place is known to whatever else is printed there.
-
-        ``FORCE_COLOR``, which notebooks and some CI set, gives colours, and no lines that are drawn anew: only a terminal can do that.
-        """
+        """Returns the one console of a stream; what isn't a terminal is none, whatever FORCE_COLOR says."""
         from rich.console import Console
 
         if stderr not in self._consoles:
             screen = (sys.stderr if stderr else sys.stdout).isatty()
-            colours: Any = "standard" if os.environ.get("FORCE_COLOR") and not screen else "auto"
-            self._consoles[stderr] = Console(stderr=stderr, highlight=False, force_terminal=screen, color_system=colours)
+            self._consoles[stderr] = Console(stderr=stderr, highlight=False, force_terminal=screen)
         return self._consoles[stderr]
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -51,16 +50,6 @@ def test_a_reader_that_goes_does_not_fail_what_was_done(tmp_path: Path, words: t
     child.stdout.close()
     said = child.stderr.read().decode()
     assert child.wait() == 0 and "Error" not in said and "BrokenPipe" not in said, said
-
-
-def test_where_colours_are_asked_for_without_a_terminal_no_line_is_drawn_anew(tmp_path: Path) -> None:
-    """A notebook's kernel sets FORCE_COLOR, and shows colours; cursor movements come out as rubbish there."""
-    argv = [*AUTOFIT, "train", "recipe=yolo_demo", "device.memory=80"]
-    for more, colour in (({"FORCE_COLOR": "1"}, True), ({}, False), ({"FORCE_COLOR": "1", "NO_COLOR": "1"}, False)):
-        env = {**{name: value for name, value in ENV.items() if name not in ("FORCE_COLOR", "NO_COLOR")}, **more}
-        said = subprocess.run(argv, cwd=tmp_path, env=env, capture_output=True, text=True, check=False).stderr
-        assert "in which no trainer starts" in said and ("\x1b[31m" in said) is colour
-        assert not set(re.findall(r"\x1b\[[?0-9;]*([A-Za-z])", said)) - {"m"}
 
 
 @pytest.mark.parametrize(("closing", "line", "status"), [(">&-", "ladder recipe=yolo_demo", 0), ("<&- >&- 2>&-", "laddr", 1)])
