@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from rich.console import Console
 from rich.text import Text
@@ -121,10 +121,7 @@ class Display(Screen):
             peaks = {name: page.size(getattr(use, f"{name}_bytes")) for name in ("allocated", "reserved", "outside", "device")}
             rows.append({"phase": use.phase, "batches": str(use.batches), "seconds": f"{use.seconds:.2f}", **peaks})
         table(self._console, rows, left=("phase",))
-        self.say(
-            f"rung {trial.rung.index}: {trial.rung}; cap {format_size(trial.report.cap_bytes)}; {trial.report.optimizer_steps} optimizer steps",
-            "",
-        )
+        self.say(f"rung {trial.rung.index}: {trial.rung}; cap {format_size(trial.report.cap_bytes)}", "")
 
     def launched(self, native: str) -> None:
         self.say("the same without autofit:", "")
@@ -158,7 +155,7 @@ class Display(Screen):
             text = f"{outcome.evidence}: a traceback is among its last words, and its exit status is 0 all the same"
             self._line("error", text, "yellow")
         for name, value in fit.results.items():
-            self._line(name, str(value))
+            self._line(name, ", ".join(map(str, value.values())) if isinstance(value, Mapping) else str(value))
 
     def _steps(self, fit: Launch, made: int | None) -> None:
         """Shows the run's optimizer steps against those due; tells of a run that ended at a rung that isn't proven the same training."""

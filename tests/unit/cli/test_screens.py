@@ -26,13 +26,13 @@ optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 data = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(torch.randn(64, 1024)), batch_size=args.batch_size)
 for epoch in range(args.epochs):
     model.train()
-    bar = tqdm(data, desc=f"epoch {epoch + 1}/{args.epochs} of a training with a name")
+    bar = tqdm(data, desc=f"epoch {epoch + 1}/{args.epochs}")
     for (batch,) in bar:
         loss = model(batch).square().mean()
         loss.backward()
         optimizer.step()
         optimizer.zero_grad()
-        bar.set_postfix(loss=f"{loss.item():.4f}", rate="0.1000")
+        bar.set_postfix(loss=f"{loss.item():.4f}")
     model.eval()
     with torch.no_grad():
         for (batch,) in data:
