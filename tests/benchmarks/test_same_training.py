@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from benchmarks.same_training import __main__ as same_training
 from benchmarks.same_training import cases, judge
 from benchmarks.same_training.measure import Measured
 
@@ -29,13 +28,6 @@ def answer(**more: Any) -> dict[str, Any]:
 
 def verdict(found: Measured | None, case: cases.Case = CASE, screen: str = "", **more: Any) -> str:
     return judge.verdict(case, judge.said(answer(**more), screen), found)
-
-
-def test_every_kind_that_was_asked_for_has_a_case_and_every_case_two_rungs() -> None:
-    kinds = {case.kind for case in cases.CASES}
-    assert len(kinds) >= 15 and len({case.name for case in cases.CASES}) == len(cases.CASES)
-    assert len(list(cases.plays())) == 2 * len(cases.CASES) == 120
-    assert all((same_training.play.HERE / "scripts" / case.script).exists() for case in cases.CASES if case.script)
 
 
 @pytest.mark.parametrize(("found", "part"), [
