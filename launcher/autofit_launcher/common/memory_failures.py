@@ -99,13 +99,9 @@ def memory_failure(text: str, *, types: Iterable[str] = (), last: bool = False) 
     """
     if (semaphore := _SEMAPHORE.search(text)) is not None:
         return MemoryFailure(source="shared_memory", line=f"no room in /dev/shm for a semaphore: {semaphore[1]}")
-    lines = spoken(text.splitlines())
-    if last and (found := memory_failures(lines)):
-        return _pinned(found[-1], text)
-    for source, pattern in () if last else _SIGNATURES:  # none of them found any above
-        for line in lines:
-            if pattern.search(line) and not _NOT_MEMORY.search(line):
-                return _pinned(MemoryFailure(source=source, line=line.strip()[:500], asked_bytes=asked_bytes(line)), text)
+    if found := memory_failures(spoken(text.splitlines())):
+        order = [source for source, _ in _SIGNATURES]
+        return _pinned(found[-1] if last else min(found, key=lambda one: order.index(one.source)), text)
     if _OOM_CLASSES & {name.rsplit(".", 1)[-1] for name in types}:
         first = text.strip().splitlines()[0] if text.strip() else "MemoryError"
         return MemoryFailure(source="host", line=first[:500], asked_bytes=asked_bytes(text))
