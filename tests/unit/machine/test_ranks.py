@@ -116,7 +116,6 @@ RUN = "-P -m torch.distributed.run --nproc_per_node"
 @pytest.mark.parametrize(("command", "devices", "words"), [
     (f"{PY} train.py --lr 1", 1, f"{PY} train.py --lr 1"), ("yolo train", 1, "yolo train"),
     (f"{PY} train.py --lr 1", 2, f"{PY} {RUN} 2 --local_addr=localhost train.py --lr 1"),
-    (f"{PY} train.py", 4, f"{PY} {RUN} 4 --local_addr=localhost train.py"),
     (f"{PY} -m pkg.train -x", 2, f"{PY} {RUN} 2 --local_addr=localhost -m pkg.train -x"),
     (f"{PY} -P entry.py a", 2, f"{PY} {RUN} 2 --local_addr=localhost --no-python {PY} -P entry.py a"),
     ("yolo train", 2, f"{sys.executable} {RUN} 2 --local_addr=localhost --no-python yolo train"),
