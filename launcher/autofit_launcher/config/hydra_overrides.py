@@ -16,7 +16,6 @@ PATHS = frozenset({"data", "run.root", "ask.model"})
 """Keys whose value is a path or a name: it is never a number, a list or a call, whatever it looks like."""
 
 _WORD = re.compile(r"(?P<sign>\+{0,2})(?P<key>[^=]+)=(?P<value>.*)", re.DOTALL)
-_CALL = re.compile(r"\w+\(.*\)", re.DOTALL)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -72,7 +71,7 @@ def _text(value: str, *, sweeping: bool) -> str:
     """Quotes a text for Hydra, byte for byte but for ``~/``; null, and what is in Hydra's quotes already, stays what it is to Hydra."""
     expanded = os.path.expanduser(value) if value == "~" or value.startswith("~/") else value
     if sweeping and "," in value:
-        return value if _structured(value) else ",".join(_text(part, sweeping=False) for part in value.split(","))
+        return ",".join(_text(part, sweeping=False) for part in value.split(","))
     in_quotes = len(value) > 1 and value[0] in "'\"" and value[-1] == value[0] and _hydras(value) is not _UNREADABLE
     if value == "null" or in_quotes or _hydras(value) == expanded:
         return value
@@ -97,11 +96,6 @@ def jobs(words: Sequence[str]) -> list[list[str]]:
 
 
 _UNREADABLE = object()
-
-
-def _structured(value: str) -> bool:
-    """Tells whether the value begins as a list, a mapping, a quoted text or a call, and Hydra can read it."""
-    return (value[:1] in tuple("'\"[{") or _CALL.fullmatch(value) is not None) and _hydras(value) is not _UNREADABLE
 
 
 def quoted(text: str) -> str:

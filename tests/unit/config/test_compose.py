@@ -280,5 +280,3 @@ def test_commas_part_the_values_of_a_multirun() -> None:
     assert swept("ladder=default,keep_quality") == ["default", "keep_quality"]
     assert swept("ask.model=a (1).pt,l'été.pt") == ["a (1).pt", "l'été.pt"]
     assert swept("trainer.args.project=é,b") == ["é", "b"]
-    assert swept("data=choice(a,b)") == ["a", "b"]
-    assert swept("data='a,b',c") == ["a,b", "c"]
