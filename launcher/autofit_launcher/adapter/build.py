@@ -158,12 +158,9 @@ def _sizes(name: str, asked: Value, rule: WheelRule) -> tuple[int, ...]:
 
 def _is(value: Value, spec: WheelSpec) -> bool:
     types = spec.type if isinstance(spec.type, tuple) else (spec.type,)
-    if isinstance(value, bool):
-        return bool in types
-    return isinstance(value, types) or (float in types and isinstance(value, int))
+    return type(value) in types or (float in types and type(value) is int)
 
 
 def _words(spec: WheelSpec) -> str:
     names = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
-    types = spec.type if isinstance(spec.type, tuple) else (spec.type,)
-    return " or ".join(names[one] for one in types)
+    return " or ".join(names[one] for one in (spec.type if isinstance(spec.type, tuple) else (spec.type,)))
