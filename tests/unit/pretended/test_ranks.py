@@ -92,4 +92,4 @@ def test_a_failed_trial_leaves_nothing_on_the_card_and_a_rung_that_checkpoints_h
     with played("h100_80gb", computed="small") as environment:
         env = {name: value for name, value in environment.items() if name != "PYTEST_ADDOPTS"}
         done = subprocess.run(argv, cwd=ROOT, env=env, capture_output=True, text=True, timeout=1700, check=False)
-    assert done.returncode == 0 and "3 passed" in done.stdout, done.stdout[-6000:] + done.stderr[-2000:]
+    assert done.returncode == 0 and "2 passed" in done.stdout, done.stdout[-6000:] + done.stderr[-2000:]

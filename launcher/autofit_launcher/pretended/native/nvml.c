@@ -92,7 +92,6 @@ int nvmlDeviceGetMigMode(void *of, unsigned *now, unsigned *later) {
 }
 int nvmlDeviceGetMaxMigDeviceCount(void *of, unsigned *count) { return number(count, 0); }
 int nvmlDeviceGetMigDeviceHandleByIndex(void *of, unsigned i, void **out) { return NOT_SUPPORTED; }
-int nvmlDeviceGetComputeMode(void *of, unsigned *mode) { return number(mode, 0); }
 int nvmlDeviceGetPersistenceMode(void *of, unsigned *on) { return number(on, 1); }
 int nvmlDeviceGetEccMode(void *of, unsigned *now, unsigned *later) {
   *now = *later = 0;
