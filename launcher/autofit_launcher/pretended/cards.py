@@ -26,10 +26,6 @@ RESERVED_MIB = 479
 SMALL_BYTES = 4_000_000
 """Operators on tensors up to this size are computed where only small ones are: labels, indices, losses."""
 
-Computed = Literal["all", "small"]
-"""Operators that the CPU computes. ``all``: losses are right, and small models train. ``small``: a full-size training walks through in
-about a minute; numbers that are larger keep whatever their memory held."""
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Cards:
@@ -37,7 +33,9 @@ class Cards:
 
     model: GpuModel
     count: int = 1
-    computed: Computed = "all"
+    computed: Literal["all", "small"] = "all"
+    """Operators that the CPU computes. ``all``: losses are right, and small models train. ``small``: a full-size training walks through in
+    about a minute; numbers that are larger keep whatever their memory held."""
     usable_bytes: int = 0
     """Memory that a program finds on each; 0: what the model has."""
 

@@ -24,7 +24,6 @@ NATIVE = Path(__file__).with_name("native")
 _OURS = Path(__file__).parents[1] / "inside"
 INSIDE = (_OURS / "shim" / "sitecustomize.py", _OURS / "after_import.py", *sorted(Path(__file__).with_name("inside").glob("*.py")))
 """Files that are copied into the folder ``inside`` of what is built, for a program's process."""
-COMPILER = "gcc"
 _ASKING = ("libtorch_cuda", "libtorch_python", "libtorch_cuda_linalg", "libtorch_nvshmem", "libc10_cuda")
 """PyTorch's libraries that call CUDA's."""
 _BINARIES = "import torch; print(*(name.removeprefix('sm_') for name in torch.cuda.get_arch_list() if name.startswith('sm_')))"
@@ -126,14 +125,14 @@ def _one(out: Path, library: Library, wanted: set[str], includes: Sequence[str])
     work = out.parent
     objects = [work / f"{Path(source).stem}.o" for source in library.sources]
     for source, compiled in zip(library.sources, objects, strict=True):
-        _run([COMPILER, "-O1", "-fPIC", "-w", *includes, "-c", str(NATIVE / source), "-o", str(compiled)])
+        _run(["gcc", "-O1", "-fPIC", "-w", *includes, "-c", str(NATIVE / source), "-o", str(compiled)])
     have = {line.split()[-1] for compiled in objects for line in _run(["nm", "--defined-only", str(compiled)]).splitlines()}
     rest, versions = work / "rest.c", work / "versions.map"
     missing = (f"unsigned long {name}(void) {{ return {library.otherwise}; }}\n" for name in sorted(wanted - have))
     rest.write_text("".join(missing), encoding="utf-8")
     versions.write_text(f"{out.name} {{ global: *; }};\n", encoding="utf-8")
     named = [f"-Wl,-soname,{out.name}", *([f"-Wl,--version-script={versions}"] if wanted and not library.prefix else [])]
-    _run([COMPILER, "-shared", "-fPIC", "-w", "-o", str(out), *map(str, objects), str(rest), *named, "-lpthread"])
+    _run(["gcc", "-shared", "-fPIC", "-w", "-o", str(out), *map(str, objects), str(rest), *named, "-lpthread"])
     for file in (*objects, rest, versions):
         file.unlink()
 
