@@ -78,10 +78,6 @@ def _for_cpu(thing: Any) -> Any:
     return thing
 
 
-def _all_for_cpu(tree: Any) -> Any:
-    return tree_map(_for_cpu, tree)
-
-
 # -- operators that the CPU has by other names, or with other arguments
 
 
@@ -107,17 +103,11 @@ def _attention(name: str, args: Any, kwargs: Any) -> tuple[Any, ...]:
     return tuple(one.to(asked.dtype) for one, asked in zip(found, given, strict=True))
 
 
-def _full(thing: Any) -> Any:
-    """A tensor of half precision in float32; anything else is itself."""
-    half = isinstance(thing, torch.Tensor) and thing.dtype in (torch.float16, torch.bfloat16)
-    return thing.float() if half else thing
-
-
 def _by_cpu(func: Any, name: str, args: Any, kwargs: Any) -> Any:
     """The operator's result by the CPU. ``args``: for the CPU already."""
     kwargs.pop("pin_memory", None)
     if name in _MULTIPLYING:
-        args = [_full(one) for one in args]
+        args = [one.float() if isinstance(one, torch.Tensor) and one.dtype in (torch.float16, torch.bfloat16) else one for one in args]
     if name.startswith(("_scaled_dot_product_efficient", "_scaled_dot_product_flash_attention")) and "for_cpu" not in name:
         return _attention(name, args, kwargs)
     if name == "cudnn_batch_norm":
@@ -274,7 +264,7 @@ def _computed(func: Any, args: Any, kwargs: Any, out: Any, made: list[torch.Tens
         same_bytes(out).copy_(same_bytes(args[0]))
         return out
     try:
-        there = _by_cpu(func, name, _all_for_cpu(args), _all_for_cpu(kwargs))
+        there = _by_cpu(func, name, tree_map(_for_cpu, args), tree_map(_for_cpu, kwargs))
     except (RuntimeError, NotImplementedError, TypeError, IndexError, ValueError):
         for one in made:  # nor can the CPU
             same_bytes(one).zero_()
