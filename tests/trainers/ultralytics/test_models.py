@@ -24,8 +24,8 @@ def _own_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("yolov8x.pt", "yolov8l.pt yolov8m.pt yolov8s.pt yolov8n.pt"),
         ("models/yolo11l-seg.yaml", "models/yolo11m-seg.yaml models/yolo11s-seg.yaml models/yolo11n-seg.yaml"),
         ("yolov5x6u.pt", "yolov5l6u.pt yolov5m6u.pt yolov5s6u.pt yolov5n6u.pt"),
-        ("yolov9e.pt", "yolov9c.pt yolov9m.pt yolov9s.pt yolov9t.pt"),
-        ("yolov10x.yaml", "yolov10l.yaml yolov10b.yaml yolov10m.yaml yolov10s.yaml yolov10n.yaml"),
+        ("yolov10x.yaml", "yolov10l.yaml yolov10m.yaml yolov10s.yaml yolov10n.yaml"),
+        ("yolov9m.pt", ""),
         ("yolov8n.pt", ""),
         ("yolov8.yaml", ""),  # no letter: Ultralytics takes the smallest
         ("my_yolov8x.pt", ""),

@@ -10,9 +10,9 @@ from pathlib import Path, PurePosixPath
 from autofit_launcher.trainers.ultralytics import environment
 
 SUFFIXES = (".pt", ".yaml", ".yml")
-_SIZED = re.compile(r"(?P<family>yoloe?-?v?(?P<version>\d+))(?P<letter>[a-z])(?P<rest>6?u?(?:-[a-z0-9-]+)?)")
-_LETTERS = {"9": "ecmst", "10": "xlbmsn"}
-"""Sizes of the families that have their own, largest first; all others are x, l, m, s, n."""
+_SIZED = re.compile(r"(?P<family>yoloe?-?v?(?!9)\d+)(?P<letter>[a-z])(?P<rest>6?u?(?:-(?!rtdetr)[a-z0-9-]+)?)")
+_LETTERS = "xlmsn"
+"""Sizes of a family, largest first; YOLOv9 has others."""
 
 
 def smaller(model: str, floor: str | None = None) -> tuple[str, ...]:
@@ -23,15 +23,14 @@ def smaller(model: str, floor: str | None = None) -> tuple[str, ...]:
     """
     path = PurePosixPath(model)
     match = _SIZED.fullmatch(_stem(path))
-    letters = _LETTERS.get(match["version"], "xlmsn") if match is not None else ""
-    if match is None or match["letter"] not in letters or "rtdetr" in model:  # without a letter, Ultralytics takes the smallest size
+    if match is None or match["letter"] not in _LETTERS:  # without a letter, Ultralytics takes the smallest size
         return ()
     sized = _SIZED.fullmatch(_stem(PurePosixPath(floor))) if floor else None
-    lowest = sized["letter"] if sized else floor or letters[-1]
-    if len(lowest) != 1 or lowest not in letters:
-        raise ValueError(f"floor {floor!r} is no size of {model}; its sizes are {', '.join(letters)}")
+    lowest = sized["letter"] if sized else floor or _LETTERS[-1]
+    if len(lowest) != 1 or lowest not in _LETTERS:
+        raise ValueError(f"floor {floor!r} is no size of {model}; its sizes are {', '.join(_LETTERS)}")
     suffix = path.name.removeprefix(_stem(path))
-    below = letters[letters.index(match["letter"]) + 1 : letters.index(lowest) + 1]
+    below = _LETTERS[_LETTERS.index(match["letter"]) + 1 : _LETTERS.index(lowest) + 1]
     return tuple(f"{model[: len(model) - len(path.name)]}{match['family']}{one}{match['rest']}{suffix}" for one in below)
 
 

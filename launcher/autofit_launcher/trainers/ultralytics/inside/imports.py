@@ -9,20 +9,16 @@ from __future__ import annotations
 
 import importlib
 
-import cv2  # noqa: F401
 import matplotlib
-import matplotlib.font_manager
 import numpy as np
 import scipy.optimize  # noqa: F401
-import torch
 import torch._dynamo
-import torch._inductor  # noqa: F401
+import torch._inductor
 import torchvision  # noqa: F401
 
 matplotlib.use("Agg")
 
 import matplotlib.pyplot
-import ultralytics
 import ultralytics.engine.trainer
 import ultralytics.models.yolo
 import ultralytics.utils.plotting
