@@ -203,10 +203,8 @@ def judged(made: int, due: Due, *, times: float, same: SameTraining, stopped: st
     if more or (made < due.least and not (same.steps == PROVEN or stopped) and _by_accumulation(made, due, times)):
         line = f"differs by {apart}: the run made {made} optimizer steps, {due.words} are due by {due.by}"
         return replace(steps, line=line, otherwise=True)
-    early = f"it says “{stopped}”" if stopped else "it ended by itself before its length"
-    what = early if made < due.least else "what its words count isn't known"
-    line = f"not comparable because the run made {made} optimizer steps where {due.words} are due by {due.by}: {what}"
-    return replace(steps, line=line)
+    said = f": it says “{stopped}”" if stopped else ""
+    return replace(steps, line=f"not comparable because the run made {made} optimizer steps where {due.words} are due by {due.by}{said}")
 
 
 def with_steps(same: SameTraining, made: RunSteps) -> SameTraining:

@@ -73,17 +73,6 @@ def test_effective_batch_and_applied_weight_decay_are_those_of_the_asked_run(
         assert settings == (lower if rung.micro_batch < ask["micro_batch"] else None)
 
 
-def test_a_validation_micro_batch_never_exceeds_ultralytics_own(yolo_dataset: Path, tmp_path: Path) -> None:
-    recipe = make(yolo_dataset, ask={"val_micro_batch": 8, "micro_batch": 8}, ladder={"order": ("val_micro_batch", "micro_batch")})
-    ladder = ladder_of(UltralyticsAdapter(recipe))
-    assert [wheel.values for wheel in ladder.wheels if wheel.name == "val_micro_batch"] == [(8, 4, 2, 1)]
-    rung = next(rung for rung in ladder.rungs if rung.values["micro_batch"] == 2 and rung.values["val_micro_batch"] == 8)
-    settings, _, _ = native(recipe, rung.index, tmp_path)
-    assert settings is not None and settings["val_batch"] == 4
-    plan = UltralyticsAdapter(recipe).trial(rung, cpu_budget(), folder=tmp_path, cache=tmp_path)
-    assert (plan.payload["val_micro_batch"], plan.expects) == (4, {"val_micro_batch": 4, "accumulation": 2})
-
-
 def test_arguments_ultralytics_would_trip_over_are_all_refused_with_their_cures(yolo_dataset: Path) -> None:
     cures = {
         "accumulate": (2, "nbs"),

@@ -29,7 +29,7 @@ from autofit_launcher.common.report import (
 from autofit_launcher.engine import launch as engine
 from autofit_launcher.engine.launch import Launch
 from autofit_launcher.history.records import Status
-from autofit_launcher.ladder.rungs import Ladder, Rung, Wheel, build
+from autofit_launcher.ladder.rungs import Ladder, Rung
 from autofit_launcher.ladder.verdict import Kind, Verdict
 from autofit_launcher.trainers.script.adapter import ScriptAdapter
 from autofit_launcher.trainers.suite import cpu_budget
@@ -403,10 +403,3 @@ def test_a_rung_that_trains_another_model_than_the_command_is_never_taken(tmp_pa
     assert other.fits is is_taken and (is_taken or f"{ran:,} weights, and {own:,} at rung 0" in other.why)
     one_step = replace(asked, report=replace(asked.report, optimizer_steps=1))
     assert held(one, one_step, tried(ladder, at=1, **{TRAINED: ran})).fits is (is_taken or ran > own), "another optimizer may be made later"
-
-
-def test_a_smaller_model_that_is_given_up_is_no_other_than_the_rungs_own(tmp_path: Path) -> None:
-    ladder = build([Wheel(name="micro_batch", values=(32, 16)), Wheel(name="model", values=("l", "s"))], effective_batch=32)
-    asked = tried(ladder, micro_batch=32, **{TRAINED: 4000})
-    assert rung_zero.held_against(tried(ladder, at=2, **{TRAINED: 400}), asked, ladder).verdict.fits
-    assert not rung_zero.held_against(tried(ladder, at=1, **{TRAINED: 400}), asked, ladder).verdict.fits

@@ -16,7 +16,6 @@ from autofit_launcher.common.orders import Orders
 from autofit_launcher.trainers.ultralytics.inside.worst import (
     MicroBatch,
     TrialBatches,
-    drawn_sizes,
     label_factor,
     pad_labels,
     shapes_of,
@@ -35,11 +34,6 @@ def loader(labels: list[int], batch: int, *, group_of: list[int] | None = None, 
         batch_shapes=np.array(shapes or []),
     )
     return SimpleNamespace(dataset=dataset, batch_size=batch)
-
-
-def test_every_size_that_multi_scale_can_draw_is_known() -> None:
-    assert drawn_sizes(64, 0.5, 32) == [32, 64, 96]
-    assert len(drawn_sizes(1280, 0.5, 32)) == 41
 
 
 def test_the_last_batch_of_an_epoch_is_a_shape_of_its_own() -> None:

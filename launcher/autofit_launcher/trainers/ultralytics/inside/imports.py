@@ -13,7 +13,7 @@ import matplotlib
 import numpy as np
 import scipy.optimize  # noqa: F401
 import torch._dynamo
-import torch._inductor
+import torch._inductor  # noqa: F401
 import torchvision  # noqa: F401
 
 matplotlib.use("Agg")
