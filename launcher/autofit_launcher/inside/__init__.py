@@ -20,8 +20,7 @@ steps      the optimizer steps of a full run, counted                  whole_sav
 loaders    what workers hold ahead, counted
 lifeline   no process outlives the one that started it                 guardian   ends what a launcher that was killed has left
 stacks     tells where a process stands, even where it hangs           after_import   acts on a module as soon as it is imported
-loss_scale   of fp16: a trial's steps are taken       api        what the trial of a trainer's package imports
-arrives    where the batch of a command arrives
+arrives    where the batch of a command arrives           api        what the trial of a trainer's package imports
 
 What only one trainer needs stands in that trainer's room, ``trainers/NAME/inside`` (``hooks``: what the instrument is told of it), and what
 is copied into a run's folder in ``trainers/NAME/native``. Nothing outside a process of a trainer's imports this folder or an ``inside``.

@@ -10,11 +10,10 @@ import contextlib
 import gc
 import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ....common.report import SAID_ACCUMULATION, Phase
-from ....inside import loss_scale
 from ....inside.instrument import Instrument
 from . import worst
 
@@ -100,7 +99,7 @@ class Steered(_Trainer):  # type: ignore[misc]
             gc.disable()  # what figures leave as garbage may be there in the run, whose collector comes at other moments
             gc.enable = gc.disable  # Ultralytics does so whenever it has read labels
         super()._setup_train(*world_size)  # 8.3.63 gives it
-        loss_scale.skip_nothing(self.scaler, self.model.parameters())
+        skip_nothing(self.scaler, self.model.parameters())
         dataset = self.train_loader.dataset
         most = max((len(label["cls"]) for label in dataset.labels), default=0)
         self._most_labels = most * worst.label_factor(self.args, bool(dataset.rect))
@@ -177,3 +176,22 @@ class Steered(_Trainer):  # type: ignore[misc]
         finally:
             for one in held:
                 one.grad = None
+
+
+def skip_nothing(scaler: Any, parameters: Iterable[Any]) -> None:
+    """Lets fp16's ``GradScaler`` begin with 1, and gradients that overflow even so be zeros: it takes no step where one overflows, which the
+    first of a training often do, and a trial has no more. Memory is the same.
+
+    No scale is small enough for all: attention behind a batch norm of hardly any variance (a frozen, untrained backbone) has gradients
+    of 1e9 (played survival, seeds 2005 and 2009). ``parameters``: what is trained.
+    """
+    if scaler is None or not scaler.is_enabled():
+        return
+    scaler.load_state_dict({**scaler.state_dict(), "scale": 1.0})
+    for parameter in parameters:
+        if parameter.requires_grad:
+            parameter.register_post_accumulate_grad_hook(_finite)
+
+
+def _finite(parameter: Any) -> None:
+    parameter.grad.nan_to_num_(0.0, 0.0, 0.0)

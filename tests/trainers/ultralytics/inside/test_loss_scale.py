@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from autofit_launcher.inside import loss_scale
+from autofit_launcher.trainers.ultralytics.inside.steers import skip_nothing
 
 LARGE = 1e4
 """A gradient that overflows fp16 once it is scaled by 65536, and not before; its square does at any scale above 6e-4."""
@@ -16,7 +16,7 @@ def stepped(scaler: torch.amp.GradScaler, power: int, *, in_trial: bool) -> tupl
     weight = torch.ones(4, requires_grad=True)
     optimizer = torch.optim.AdamW([weight])
     if in_trial:
-        loss_scale.skip_nothing(scaler, [weight, torch.ones(2)])
+        skip_nothing(scaler, [weight, torch.ones(2)])
     before = scaler.get_scale()
     scaler.scale(((weight.half() * LARGE).float() * LARGE ** (power - 1)).sum()).backward()
     scaler.step(optimizer)
