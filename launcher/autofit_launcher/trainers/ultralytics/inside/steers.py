@@ -179,7 +179,7 @@ class Steered(_Trainer):  # type: ignore[misc]
 
 
 def skip_nothing(scaler: Any, parameters: Iterable[Any]) -> None:
-    """Lets fp16's ``GradScaler`` begin with 1, and gradients that overflow even so be zeros: it takes no step where one overflows, which the
+    """Lets fp16's ``GradScaler`` begin with 1, and gradients that overflow even so be zeros: it takes no step where one overflows, as the
     first of a training often do, and a trial has no more. Memory is the same.
 
     No scale is small enough for all: attention behind a batch norm of hardly any variance (a frozen, untrained backbone) has gradients
