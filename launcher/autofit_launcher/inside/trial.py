@@ -290,7 +290,7 @@ def judged(reports: Sequence[TrialReport], status: int, orders: Orders) -> Trial
         uses=_together(everyone, orders) if len(everyone) > 1 else main.uses,
         validation_batches=max(one.validation_batches for one in everyone) if failed is None else main.validation_batches,
         swallowed=tuple(dict.fromkeys(text for one in reports for text in one.swallowed)),
-        notes=(*_notes(everyone), *_ranks(everyone, orders), *([OF_ITSELF.format(own)] if own > 1 else [])),
+        notes=(*_notes(everyone), *_ranks(everyone), *([OF_ITSELF.format(own)] if own > 1 else [])),
         facts={**main.facts, **_summed(everyone, own)},
     )
     if report.failure is None and status != 0:
@@ -376,16 +376,12 @@ def _summed(everyone: Sequence[TrialReport], own: int) -> dict[str, int]:
     return {name: size for name, size in {**sums, SAMPLES: samples}.items() if size}
 
 
-def _ranks(trained: Sequence[TrialReport], orders: Orders) -> list[str]:
+def _ranks(trained: Sequence[TrialReport]) -> list[str]:
     if len(trained) < 2:
         return []
     samples = [report.observed.get("micro_batch") for report in trained]
     total = f"{sum(samples)} samples" if all(isinstance(one, int) for one in samples) else "their batches"  # type: ignore[arg-type]
-    told = [f"{len(trained)} processes train together: {total} in each step of theirs, times accumulation"]
-    if orders.device == "cuda":
-        in_order = sorted(trained, key=lambda report: int(report.facts.get(RANK, 0)))
-        told.append(f"the {len(trained)} ranks needed {', '.join(format_size(one.peak_bytes) for one in in_order)}")
-    return told
+    return [f"{len(trained)} processes train together: {total} in each step of theirs, times accumulation"]
 
 
 _SUMMED = ("allocated_bytes", "reserved_bytes", "device_bytes", "outside_bytes", "retries", "ooms")
