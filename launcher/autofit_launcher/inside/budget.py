@@ -43,8 +43,6 @@ def take(orders: Orders) -> Taken:
     ceiling = max(orders.ceiling_bytes, orders.cap_bytes)
     if ceiling <= 0:
         raise BudgetError(f"a budget of {ceiling} bytes allows nothing")
-    if orders.device not in ("cpu", "cuda"):
-        raise BudgetError(f"no memory budget can be made for device {orders.device!r}; only 'cpu' and 'cuda' have one")
     base = _limit_cuda(orders, ceiling) if orders.device == "cuda" else _limit_cpu(ceiling)
     return Taken(cap_bytes=orders.cap_bytes, ceiling_bytes=ceiling, base_bytes=base)
 

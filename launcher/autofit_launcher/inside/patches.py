@@ -136,17 +136,19 @@ class _Modules:
 
     def adopt(self, root: Any) -> None:
         """Takes ``root`` as (one of) the model(s), where it is as large as any seen before."""
+        import torch
+
         instrument = self._instrument
         if not instrument.active or instrument.passive or any(root is known for known in instrument.roots):
             return
-        if isinstance(root, _script_types()):
-            return
-        size = _size(root)
+        size = 0 if isinstance(root, torch.jit.ScriptModule) else _size(root)
         if size and size >= max((_size(known) for known in instrument.roots), default=0) / 2:
             self._take(root)
 
     def adopt_of(self, optimizer: Any) -> None:
         """Takes the outermost modules that hold the optimizer's parameters."""
+        import torch
+
         instrument = self._instrument
         if not instrument.active or instrument.passive:
             return
@@ -154,7 +156,7 @@ class _Modules:
         everything = self._living()
         children = {id(child) for one in everything for child in one.children() if child is not one}
         for one in everything:
-            if id(one) in children or any(one is root for root in instrument.roots) or isinstance(one, _script_types()):
+            if id(one) in children or any(one is root for root in instrument.roots) or isinstance(one, torch.jit.ScriptModule):
                 continue
             if any(id(parameter) in wanted for parameter in one.parameters()):
                 self._take(one)
@@ -191,12 +193,6 @@ def at_an_optimizer(act: Callable[[Any], None]) -> None:
         act(this)
 
     Optimizer.__init__ = begun
-
-
-def _script_types() -> tuple[type, ...]:
-    import torch
-
-    return (torch.jit.ScriptModule,)
 
 
 def _size(module: Any) -> int:
