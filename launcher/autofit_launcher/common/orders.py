@@ -26,6 +26,8 @@ STACKS = "AUTOFIT_STACKS"
 STACKS_OF = ".stacks"
 ASKS_STACKS = 45
 """The signal at which it writes them: a real-time one, which neither schedulers nor libraries use."""
+LABELS = "AUTOFIT_LABELS"
+"""Environment variable: the launch's folder of labels that a trial has scanned for all, each file under the path of where it belongs."""
 FAILED = "failed"
 """A file in the folder of a twin whose command ended with another status than 0."""
 TEMPORARY = "AUTOFIT_TEMPORARY"

@@ -14,16 +14,18 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from ..common.orders import LABELS
+
 CACHES = "caches"
 _FOLDERS = {"HF_DATASETS_CACHE": "datasets", "HF_METRICS_CACHE": "metrics", "HF_EVALUATE_CACHE": "evaluate", "HF_MODULES_CACHE": "modules"}
-_OURS = {"TRITON_CACHE_DIR": "triton", "TORCHINDUCTOR_CACHE_DIR": "inductor", "TORCH_EXTENSIONS_DIR": "extensions"}
+_OURS = {"TRITON_CACHE_DIR": "triton", "TORCHINDUCTOR_CACHE_DIR": "inductor", "TORCH_EXTENSIONS_DIR": "extensions", LABELS: "labels"}
 _ANEW = {"TORCHINDUCTOR_FX_GRAPH_CACHE": "0", "TORCHINDUCTOR_AUTOGRAD_CACHE": "0"}
 """Compiled code is shared, graphs are not: a run may have to make them, in memory of its own that a trial must see."""
 _MOST_FILES = 20_000
 
 
 def separate(env: Mapping[str, str], place: Path, *, launch: Path) -> dict[str, str]:
-    """Variables that put Hugging Face's caches into ``place``, those of compilers into ``launch``; each is filled once."""
+    """Variables that put Hugging Face's caches into ``place``, those of compilers and labels into ``launch``; each is filled once."""
     cache = Path(env.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
     home = Path(env.get("HF_HOME") or cache / "huggingface")
     usual: dict[str, Iterable[Path]] = {

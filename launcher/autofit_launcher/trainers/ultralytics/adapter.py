@@ -24,8 +24,10 @@ from autofit_launcher.adapter.progress import VALIDATE, Progress
 from autofit_launcher.adapter.protocol import FIRST, Adapter, Asked, Correction, RunStart, Saved, WheelSpec
 from autofit_launcher.adapter.recognised import Understood
 from autofit_launcher.common import interpreter
+from autofit_launcher.common.orders import LABELS
 from autofit_launcher.config.schema import Recipe, WheelRule
 from autofit_launcher.errors import Fault
+from autofit_launcher.history.run_folder import RunFolder
 from autofit_launcher.ladder.rungs import Ladder, Rung, Value
 from autofit_launcher.ladder.twins import Finding, FindingKind
 from autofit_launcher.machine import devices, process, ranks
@@ -258,7 +260,7 @@ class UltralyticsAdapter(Adapter):
         else:
             yolo = "yolo" if process.program("yolo") == self._yolo else self._yolo
             command = Command(argv=(yolo, *self._words(self._placed(args, folder))))
-        return replace(command, base=environment.BASE)
+        return replace(command, base=environment.BASE, told={LABELS: str(RunFolder(folder).cache / "labels")})
 
     def _words(self, args: Mapping[str, Any]) -> list[str]:
         said = {key: json.dumps(value) if isinstance(value, (list, tuple, dict)) else value for key, value in args.items()}

@@ -5,8 +5,11 @@ fetched, sent, or lost to a failure of memory without a word. A script's ``YOLO(
 from __future__ import annotations
 
 import functools
+import os
+from pathlib import Path
 from typing import Any
 
+from ....common.orders import LABELS
 from ....common.report import Phase
 from ....inside.after_import import Hook
 from ....inside.instrument import Instrument
@@ -22,10 +25,29 @@ def hooks(instrument: Instrument) -> dict[str, tuple[str, Hook]]:
     return {
         "ultralytics.engine.model": ("Model", lambda module: _models(instrument, module)),
         "ultralytics.engine.validator": ("BaseValidator", lambda module: validates.install(instrument, module)),
+        "ultralytics.data.utils": ("save_dataset_cache_file", lambda module: _labels_once(instrument, module)),
         "ultralytics.utils.tal": ("TaskAlignedAssigner", lambda module: _tells_of_memory(instrument, module.TaskAlignedAssigner)),
         "ultralytics.utils.downloads": ("safe_download", _fetches_nothing),
         **{f"ultralytics.utils.callbacks.{name}": ("callbacks", lambda module: module.callbacks.clear()) for name in LOGGERS},
     }
+
+
+def _labels_once(instrument: Instrument, module: Any) -> None:
+    """Labels are scanned by one process of the launch: where its run can be given them (``native.yolo``), which scans else, with threads
+    that no trial had, and where Ultralytics knows by its time what was written since."""
+    if instrument.orders.device == "cpu" or "st_mtime_ns" not in module.get_hash.__code__.co_names:
+        return
+    load, save = module.load_dataset_cache_file, module.save_dataset_cache_file
+
+    def ours(path: Path) -> Path:
+        if path.exists() or not module.is_dir_writeable(path.parent):
+            return path
+        place = Path(os.environ[LABELS], *path.absolute().parts[1:])
+        place.parent.mkdir(parents=True, exist_ok=True)
+        return place
+
+    module.load_dataset_cache_file = lambda path: load(ours(path))
+    module.save_dataset_cache_file = lambda prefix, path, *more: save(prefix, ours(path), *more)
 
 
 def _models(instrument: Instrument, module: Any) -> None:
