@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 
 from autofit_launcher.adapter.recognised import free_batch
 from autofit_launcher.cli import library, recognise, report, submit, suggestions
@@ -22,7 +21,6 @@ from autofit_launcher.engine.prepare import Resumable
 from autofit_launcher.errors import ExitCode, refusal
 from autofit_launcher.history.run_folder import RunFolder
 from autofit_launcher.history.runs import find, newest
-from autofit_launcher.history.submission import Submission
 from autofit_launcher.ladder import rungs
 from autofit_launcher.paths import short
 
@@ -75,13 +73,9 @@ def resume(call: Call) -> Answer:
     if not named:
         call.terminal.say(f"the newest run: {folder}")
     handed = submit.refuse_while_queued(folder)
-    if handed is not None and not (folder / "record.json").exists():
-        return _begun(call, folder, prepare.draft_of(folder, words), handed)
-    return go_on(prepare.resumable(folder, words), call.terminal)
-
-
-def _begun(call: Call, folder: Path, draft: Draft, handed: Submission) -> Answer:
-    """Begins a launch that was handed to SLURM and that nobody has begun yet: here, which is in its job, or in a new job."""
+    if handed is None or (folder / "record.json").exists():
+        return go_on(prepare.resumable(folder, words), call.terminal)
+    draft = prepare.draft_of(folder, words)  # handed to SLURM, and nobody has begun it yet: this process is in its job, or hands it in anew
     if submit.is_wanted(draft):
         return submit.hand_in(draft, call.terminal, fit_only=handed.fit_only, folder=folder)
     os.chdir(handed.cwd)
