@@ -128,6 +128,12 @@ def test_weights_that_may_not_be_fetched_are_refused_or_left_out_of_the_ladder(
     assert adapter.trial(asked, cpu_budget(), folder=tmp_path, cache=tmp_path).fetch is None
 
 
+def test_a_fit_of_an_architecture_of_ultralytics_own_can_be_kept(yolo_dataset: Path) -> None:
+    """It is among the package's files, and no model that isn't here."""
+    own, weights = UltralyticsAdapter(make(yolo_dataset)), UltralyticsAdapter(make(yolo_dataset, ask={"model": "yolov8s.pt"}))
+    assert set(own.inputs(ladder_of(own)).models) == {"yolo26n.pt"} and "yolov8s.pt" in weights.inputs(ladder_of(weights)).models
+
+
 def test_a_run_that_is_kept_where_the_person_says_is_found_there(yolo_dataset: Path, tmp_path: Path) -> None:
     """With project and name Ultralytics chooses the folder (exp, exp2, ...), and the run tells it."""
     recipe = make(yolo_dataset, args={"project": "mine", "name": "exp"})

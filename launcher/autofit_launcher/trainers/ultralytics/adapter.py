@@ -133,12 +133,13 @@ class UltralyticsAdapter(Adapter):
         return yolo_data.inspect(self.recipe.data, args, model=yolo_models.file_of(model) if model and not yolo_models.here(model) else "")
 
     def inputs(self, ladder: Ladder) -> Inputs:
-        """The data's images and labels, every model of the ladder, the user's settings, and Ultralytics' own files."""
+        """The data's images and labels, every model of the ladder, the user's settings, and Ultralytics' own files, architectures too."""
         facts = self._data[0]
         if facts is None or self.script:
             return Inputs(unknown="what the script reads before its training isn't known" if facts else "its data could not be looked at")
         files = [*facts.train, *facts.val]
-        models = {name: yolo_models.here(name) for name in {str(rung.values["model"]) for rung in ladder.rungs}}
+        names = {str(rung.values["model"]) for rung in ladder.rungs}
+        models = {name: yolo_models.here(name) for name in names if yolo_models.here(name) or yolo_models.file_of(name).endswith(".pt")}
         amp = yolo_models.weights_dir() / "yolo26n.pt"  # what mixed precision is checked with
         return Inputs(
             data=[facts.yaml_path, *map(Path, files), *(Path(yolo_data.label_path(image)) for image in files)],
