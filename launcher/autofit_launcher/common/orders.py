@@ -21,11 +21,6 @@ RANKS = "ranks"
 """Folder in a trial's that has one for each of several ranks, by its number."""
 SAVES = "AUTOFIT_SAVES"
 """Environment variable of a full run: modules of ours, comma separated, whose ``install`` makes its checkpoints whole."""
-STACKS = "AUTOFIT_STACKS"
-"""Environment variable: the folder in which each process has a file for its Python stacks (its number, and ``STACKS_OF``)."""
-STACKS_OF = ".stacks"
-ASKS_STACKS = 45
-"""The signal at which it writes them: a real-time one, which neither schedulers nor libraries use."""
 LABELS = "AUTOFIT_LABELS"
 """Environment variable: the launch's folder of labels that a trial has scanned for all, each file under the path of where it belongs."""
 FAILED = "failed"
@@ -105,11 +100,6 @@ class Orders:
     @property
     def scratch(self) -> Path:
         return Path(self.main or self.folder) / "scratch"
-
-    @property
-    def stacks(self) -> Path:
-        """The folder in which its processes write their stacks when they are asked."""
-        return self.scratch / "stacks"
 
 
 VARIABLE = "AUTOFIT_PROBE"

@@ -27,7 +27,7 @@ from autofit_launcher.common.activity import doing
 from autofit_launcher.common.files import plain
 from autofit_launcher.common.files import replace as replace_text
 from autofit_launcher.common.memory_failures import NEAR_LIMIT, lost_in
-from autofit_launcher.common.orders import HELD, SAVES, STACKS, STEPS
+from autofit_launcher.common.orders import HELD, SAVES, STEPS
 from autofit_launcher.full_run import cause
 from autofit_launcher.full_run.cause import Ended, RunEnd
 from autofit_launcher.full_run.losses import Losses
@@ -36,7 +36,7 @@ from autofit_launcher.history.records import AttemptRecord, MoveRecord, RunRecor
 from autofit_launcher.history.run_folder import AttemptFiles
 from autofit_launcher.ladder.rungs import Rung
 from autofit_launcher.ladder.same_training import Due
-from autofit_launcher.machine import devices, host, process, stall
+from autofit_launcher.machine import devices, host, process
 from autofit_launcher.machine.devices import Budget, allocator_environment
 from autofit_launcher.machine.meter import Usage
 from autofit_launcher.machine.process import Child, Ending, Shows
@@ -152,7 +152,7 @@ def start(job: Job, command: Command, files: AttemptFiles, *, show: tuple[Shows,
         env |= under_budget(command, budget, settings=job.folder.path / "native" / "budget.json", turn=str(turn or "")).env
     first, *rest = command.words
     argv = (process.program(first), *rest)
-    env |= {HELD: str(files.processes), STACKS: str(files.processes)}
+    env |= {HELD: str(files.processes)}
     return process.start(argv, env=env, stdout=files.stdout, stderr=files.stderr, show=show, ahead=turn is not None)
 
 
@@ -255,11 +255,10 @@ class RunWatch:
         self._series.add({"at": round(time.time(), 1), **memory, **said})
 
     def _look_for_life(self, now: float, *, grew: bool) -> None:
-        """Ends a run that stands still, once it is written down where its processes do."""
+        """Ends a run that stands still."""
         busy_s = procfs.work_seconds(self._child.pid)
         if self._silence.look(now, grew=grew, busy_s=busy_s) and self.ended_for is None:
-            stall.record(self._child, self._files.stalled, told=self._files.processes)
-            self._end(Ended.STALLED, "no output and no processor time used", f"stands still; its stacks: {self._files.stalled}")
+            self._end(Ended.STALLED, "no output and no processor time used", "stands still, and is ended")
 
     def _heard(self, line: str) -> None:
         """Takes in a line of the run's output. Ends the run if its loss stays not finite, unless the recipe lets it go on."""

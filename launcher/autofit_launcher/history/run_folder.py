@@ -111,7 +111,6 @@ class AttemptFiles:
         self.stdout, self.stderr = folder / f"run.stdout{nth}.log", folder / f"run.stderr{nth}.log"
         self.processes = folder / f"held{nth}"
         """Folder in which its processes write the base above which they hold themselves to the budget, and their optimizer steps."""
-        self.stalled = folder / f"stalled.{number}.txt"
         self.command = folder / "native" / f"attempt-{number}.sh"
 
 

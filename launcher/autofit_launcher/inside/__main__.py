@@ -16,7 +16,7 @@ import traceback
 from pathlib import Path
 
 from autofit_launcher.common.orders import Orders
-from autofit_launcher.inside import budget, stacks
+from autofit_launcher.inside import budget
 from autofit_launcher.inside.lifeline import die_with_parent
 from autofit_launcher.inside.recorder import Recorder
 
@@ -45,7 +45,6 @@ def main(argv: list[str]) -> int:
 if __name__ == "__main__":
     faulthandler.enable()
     die_with_parent()
-    stacks.tell()
     status = main(sys.argv[1:])
     sys.stdout.flush()
     sys.stderr.flush()

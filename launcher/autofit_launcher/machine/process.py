@@ -33,7 +33,7 @@ from typing import BinaryIO, Protocol
 import psutil
 
 from autofit_launcher.common import files, procfs
-from autofit_launcher.common.orders import ASKS_STACKS, HELD, TEMPORARY
+from autofit_launcher.common.orders import HELD, TEMPORARY
 from autofit_launcher.errors import Interrupted
 from autofit_launcher.machine.bars import WIDE
 
@@ -75,8 +75,8 @@ class Ending:
     returncode: int
     """Exit status as ``subprocess`` gives it: negative for a signal."""
     timed_out: bool = False
-    stood_still: str = ""
-    """Stacks of its processes, if it was ended because it stood still; empty for any other end."""
+    stood_still: bool = False
+    """True: it was ended because it stood still."""
     seconds: float = 0.0
     """Duration without pauses (Ctrl-Z)."""
     peak_data_bytes: int = 0
@@ -301,11 +301,6 @@ def ask_to_end(pid: int, *, holding: str) -> bool:
         finally:
             os.close(handle)
     return False
-
-
-def ask_for_stacks(pid: int) -> None:
-    """Asks a process that listens (``inside.stacks``) where it stands. It would end one that doesn't. Raises OSError."""
-    os.kill(pid, ASKS_STACKS)
 
 
 @contextlib.contextmanager

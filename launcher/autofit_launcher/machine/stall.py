@@ -1,36 +1,8 @@
-"""Judges by output and processor time whether a trial or a run stands still, and writes down where its processes stand, as they tell
-themselves."""
+"""Judges by output and processor time whether a trial or a run stands still."""
 
 from __future__ import annotations
 
-import contextlib
-import os
-import time
 from collections import deque
-from pathlib import Path
-
-from autofit_launcher.common import files
-from autofit_launcher.common.orders import STACKS_OF
-from autofit_launcher.machine import process
-from autofit_launcher.machine.process import Child
-
-ANSWERS_S = 1.0
-"""Seconds that processes may take to tell their stacks, which they do from within whatever they hang in."""
-
-
-def record(child: Child, path: Path, *, told: Path) -> str:
-    """Writes to ``path`` where the child's processes stand, and returns it. ``told``: the folder of files in which those that listen for it
-    tell their stacks (``inside.stacks``)."""
-    for one in child.descendants():
-        with contextlib.suppress(OSError):
-            os.truncate(told / f"{one.pid}{STACKS_OF}", 0)  # it isn't there where nobody listens, and the signal would end the process
-            process.ask_for_stacks(one.pid)
-    time.sleep(ANSWERS_S)
-    said = "\n".join(f"process {file.stem}:\n{files.tail(file)}" for file in sorted(told.glob(f"*{STACKS_OF}")))
-    with contextlib.suppress(OSError):
-        path.write_text(said, encoding="utf-8")
-    return said
-
 
 IDLE = 0.01
 """Fraction of one core. Below this, nothing is being computed."""

@@ -149,7 +149,7 @@ def _stalled(seen: _Seen) -> Verdict | None:
         return _hidden(seen)  # it waits for what was lost
     if seen.ending.stood_still:
         still = f"it stood still in phase {seen.report.phase}: no output and no processor time for long (recover.stall_s)"
-        return _verdict(seen, Kind.STALLED, still, evidence=seen.ending.stood_still)
+        return _verdict(seen, Kind.STALLED, still)
     if not seen.ending.timed_out:
         return None
     why = f"no end after {seen.ending.seconds:.0f} s, in phase {seen.report.phase}"

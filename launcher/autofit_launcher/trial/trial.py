@@ -14,7 +14,7 @@ from autofit_launcher.adapter.registry import words_of
 from autofit_launcher.common import files, procfs
 from autofit_launcher.common.activity import doing
 from autofit_launcher.common.memory_failures import Source, lost_in
-from autofit_launcher.common.orders import RANKS, REPORT, STACKS, Orders
+from autofit_launcher.common.orders import RANKS, REPORT, Orders
 from autofit_launcher.common.report import (
     BUDGET_ERROR,
     PASS_SAMPLES,
@@ -33,7 +33,7 @@ from autofit_launcher.history.records import RoomRecord, TrialRecord
 from autofit_launcher.ladder import search
 from autofit_launcher.ladder.rungs import ACCUMULATION, MICRO_BATCH, Ladder, Rung, Value
 from autofit_launcher.ladder.verdict import Kind, Verdict
-from autofit_launcher.machine import devices, host, process, stall
+from autofit_launcher.machine import devices, host, process
 from autofit_launcher.machine.devices import allocator_environment
 from autofit_launcher.machine.meter import HostMeter, HostUse
 from autofit_launcher.machine.process import Child, Ending
@@ -174,7 +174,7 @@ class _Ended(NamedTuple):
 def _ended(job: Job, orders: Orders, plan: TrialPlan) -> _Ended:
     place = Path(orders.folder)
     orders.write(place / "orders.json")
-    env = {**allocator_environment(job.budget), **plan.env, STACKS: str(orders.stacks)}
+    env = {**allocator_environment(job.budget), **plan.env}
     command = process.python_module("autofit_launcher.inside", str(place / "orders.json"))
     meter = HostMeter(job.adapter.saved(job.folder.path).place)
     child = process.start(command, env=env, stdout=place / "stdout.log", stderr=place / "stderr.log")
@@ -260,13 +260,13 @@ class TrialWatch:
 
     def __init__(self, child: Child, orders: Orders, say: Say, *, stall_s: float, trains: Callable[[int], object]) -> None:
         self._child, self._say, self._trains = child, say, trains
-        self._report, self._stalled, self._told = orders.report_path, Path(orders.folder) / "stalled.txt", orders.stacks
+        self._report = orders.report_path
         self._signs = [self._report, *(Path(orders.folder) / name for name in ("stdout.log", "stderr.log"))]
         self._seen: tuple[int, ...] = ()
         self._began = self._looked = child.awake.seconds
         self._silence = Silence(self._began, least_s=stall_s)
         self._phase = ""
-        self.stood_still = ""
+        self.stood_still = False
         self.peak_data_bytes = 0
         """Most VmData of any of its processes."""
 
@@ -292,7 +292,7 @@ class TrialWatch:
         grew = self._seen != before
         busy_s = procfs.work_seconds(self._child.pid) - procfs.watching_seconds(self._child.pid)
         if self._silence.look(now, grew=grew, busy_s=busy_s) and not self.stood_still:
-            self.stood_still = stall.record(self._child, self._stalled, told=self._told) or "nothing could be seen of its processes"
+            self.stood_still = True
             self._child.end(grace_s=1.0)
 
 

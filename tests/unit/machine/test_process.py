@@ -15,10 +15,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from autofit_launcher.common.orders import STACKS, TEMPORARY
+from autofit_launcher.common.orders import TEMPORARY
 from autofit_launcher.errors import Interrupted
 from autofit_launcher.inside import guardian
-from autofit_launcher.machine import process, stall
+from autofit_launcher.machine import process
 from autofit_launcher.machine.process import Child
 from tests.helpers.places import ROOT
 
@@ -218,34 +218,3 @@ def test_a_pause_does_not_count() -> None:
     awake = process.AwakeTime(100.0)
     assert (awake.look(100.5), awake.look(101.0)) == (0.5, 1.0)
     assert awake.look(101.0 + 3600) == 1.0 + awake.MOST_S and awake.look(3701.5) == 1.5 + awake.MOST_S
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_a_process_tells_where_it_hangs_and_goes_on(tmp_path: Path) -> None:
-    code = "import time\nfrom autofit_launcher.inside import stacks\nstacks.tell()\n"
-    code += "print('here', flush=True)\ndef hangs(): time.sleep(60)\nhangs()"
-    told, out = tmp_path / "told", tmp_path / "out"
-    env = {STACKS: str(told), "PYTHONPATH": str(ROOT)}
-    child = process.start((sys.executable, "-c", code), env=env, stdout=out, stderr=tmp_path / "err")
-    try:
-        until = time.monotonic() + 20
-        while "here" not in out.read_text() and time.monotonic() < until:
-            time.sleep(0.05)
-        time.sleep(0.2)
-        for _ in range(2):
-            said = stall.record(child, tmp_path / "stalled.txt", told=told)
-            assert said.startswith(f"process {child.pid}:") and said.count("in hangs") == 1
-        assert child.process.poll() is None and os.listdir(told) == [f"{child.pid}.stacks"]
-    finally:
-        child.end(grace_s=1.0)
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_a_process_that_does_not_listen_is_not_asked(tmp_path: Path) -> None:
-    child = process.start((sys.executable, "-c", "import time; time.sleep(60)"), env={}, stdout=tmp_path / "out", stderr=tmp_path / "err")
-    try:
-        assert stall.record(child, tmp_path / "stalled.txt", told=tmp_path) == ""
-        time.sleep(0.3)
-        assert child.process.poll() is None
-    finally:
-        child.end(grace_s=1.0)

