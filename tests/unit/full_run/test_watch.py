@@ -13,14 +13,12 @@ from autofit_launcher.history.run_folder import RunFolder
 from tests.helpers.stand_in import watched
 
 
-def test_a_run_that_stands_still_is_ended_once_its_stacks_are_written_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    written: list[Path] = []
-    monkeypatch.setattr(run.stall, "record", lambda child, path, told: written.append(path))
+def test_a_run_that_stands_still_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run.procfs, "work_seconds", lambda pid: 1000.0)
     watch, child = watched(tmp_path)
     for child.awake.seconds in range(0, 800, 100):
         watch()
-    assert watch.ended_for is Ended.STALLED and written == [tmp_path / "stalled.1.txt"]
+    assert watch.ended_for is Ended.STALLED
 
 
 def test_the_last_line_counts_though_nothing_ends_it(tmp_path: Path) -> None:

@@ -86,5 +86,5 @@ def test_what_a_trial_left_that_was_killed_is_no_word_of_the_next(tmp_path: Path
     (folder.trial(0) / "stderr.log").write_text("Traceback (most recent call last):")
     job = Job(adapter=Looks(MADE, code=[tmp_path]), ladder=ladder, budget=cpu_budget(), folder=folder)
     assert trial.run(job, ladder.asked).verdict.kind is not Kind.FITS
-    assert (folder.trial(0) / "seen").read_text() == '["stacks"]' and not (folder.trial(0) / "scratch").exists()
+    assert (folder.trial(0) / "seen").read_text() == "[]" and not (folder.trial(0) / "scratch").exists()
     assert (folder.trial(0) / "stderr.log.before").exists()
