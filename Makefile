@@ -69,10 +69,10 @@ demo-ranks: install   ## two processes train together on this CPU (torchrun, glo
 	$(BIN)/autofit train recipe=llm_sft_demo device.cards=2
 
 gpu-check:      ## the evidence that needs a card, into docs/gpu.md; CASE=A..F or tests, MINUTES=9, PRETENDED=h100_80gb plays a card, CARDS=4 so many; FILES="a.json b.json" takes what others have sent. Installs nothing
-	$(NOT_INSTALLED) $(if $(PRETENDED),$(GPU_PYTHON) -m autofit_launcher.pretended gpu=$(PRETENDED) $(if $(CARDS),cards=$(CARDS) )computed=small -- )$(GPU_PYTHON) -m $(if $(filter tests,$(CASE)),pytest -m gpu -rs tests/gpu,benchmarks.gpu_check $(CASE) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(FILES),--files $(FILES)))
+	$(NOT_INSTALLED) $(if $(PRETENDED),$(GPU_PYTHON) -m benchmarks.played.on_cards gpu=$(PRETENDED) $(if $(CARDS),cards=$(CARDS) )computed=small -- )$(GPU_PYTHON) -m $(if $(filter tests,$(CASE)),pytest -m gpu -rs tests/gpu,benchmarks.gpu_check $(CASE) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(FILES),--files $(FILES)))
 
 gpu-hour:       ## what no card has shown yet, worth first, a row a step (STEPS="yolo fit", MINUTES=9, OUT=folder, WHEELS=folder; PRETENDED=h100_80gb plays a card). Installs nothing
-	$(NOT_INSTALLED) $(if $(PRETENDED),$(GPU_PYTHON) -m autofit_launcher.pretended gpu=$(PRETENDED) computed=small -- )$(GPU_PYTHON) -m benchmarks.gpu_hour $(STEPS) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(OUT),--out $(OUT)) $(if $(WHEELS),--wheels $(WHEELS))
+	$(NOT_INSTALLED) $(if $(PRETENDED),$(GPU_PYTHON) -m benchmarks.played.on_cards gpu=$(PRETENDED) computed=small -- )$(GPU_PYTHON) -m benchmarks.gpu_hour $(STEPS) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(OUT),--out $(OUT)) $(if $(WHEELS),--wheels $(WHEELS))
 
 survival: install   ## full runs launched after a fit, on nasty data near the edge (hours; SLICE=10: ten more, SHORT=1: of few steps, RANKS=1: of two ranks, BESIDE=1: little beside the device; SEED=17: one again)
 	$(BIN)/python -m benchmarks.survival $(if $(SHORT),--short) $(if $(RANKS),--ranks) $(if $(BESIDE),--beside) $(if $(SEED),--seed $(SEED),$(if $(SLICE),--slice $(SLICE))) $(if $(JOBS),--jobs $(JOBS))

@@ -54,7 +54,7 @@ def played(python: str, real: Row) -> Row:
     """A training's peaks on a pretended card; ours have the segments that autofit sets, others' PyTorch's own."""
     ours = real["case"] in CASES
     script = str(ROOT / "benchmarks" / "against_real" / ("trainings.py" if ours else "theirs.py"))
-    argv = [sys.executable, "-m", "autofit_launcher.pretended", f"gpu={real['gpu']}", "computed=small", "--", python, script, real["case"]]
+    argv = [sys.executable, "-m", "benchmarks.played.on_cards", f"gpu={real['gpu']}", "computed=small", "--", python, script, real["case"]]
     env = {**os.environ, **({"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"} if ours else {})}
     found: Row = json.loads(subprocess.check_output(argv, cwd=ROOT, env=env, text=True).splitlines()[-1])
     return found

@@ -234,7 +234,7 @@ def played(bench: Bench) -> dict[str, Any]:
     flags = ("--batch-size", "16", "--steps", "4")
     status, real, _ = bench.plain("measured", *flags, limit_s=60)
     card = model_of(bench.budget)
-    before = (sys.executable, "-m", "autofit_launcher.pretended", f"gpu={card}", "computed=small", "--")
+    before = (sys.executable, "-m", "benchmarks.played.on_cards", f"gpu={card}", "computed=small", "--")
     again, made, _ = bench.plain("played", *flags, before=before, limit_s=180)
     if not real or not made:
         return {"claims": {"played": claim(None if real else False, f"measured: status {status}; played: status {again}")}}

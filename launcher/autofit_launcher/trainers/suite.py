@@ -68,28 +68,15 @@ class AdapterSuite:
     def ladder(self, adapter: Adapter) -> Ladder:
         return ladder_of(adapter)
 
-    def test_it_is_found_by_its_entry_point(self) -> None:
+    def test_it_is_found_and_says_what_each_wheel_is_and_recognises_no_command_that_is_nobodys(self) -> None:
         assert load_adapter(self.adapter_type.name) is self.adapter_type
-
-    def test_it_knows_the_micro_batch_and_says_what_each_wheel_is(self) -> None:
-        assert "micro_batch" in self.adapter_type.wheels
-        assert all(spec.help for spec in self.adapter_type.wheels.values())
-
-    def test_it_recognises_no_command_that_is_nobodys(self) -> None:
+        assert "micro_batch" in self.adapter_type.wheels and all(spec.help for spec in self.adapter_type.wheels.values())
         assert self.adapter_type.general or self.adapter_type.recognise(["no-such-program", "--whatever"]) is None
 
-    def test_it_accepts_a_good_recipe_and_writes_nothing(self, adapter: Adapter, tmp_path: Path) -> None:
-        before = snapshot(tmp_path)
-        assert adapter.check() == []
-        assert snapshot(tmp_path) == before
-
-    def test_no_method_waits_for_another(self, recipe: Recipe, tmp_path: Path) -> None:
-        checked = self.adapter_type(recipe)
-        checked.check()
-        assert list(self.adapter_type(recipe).notes()) == list(checked.notes())
-
-    def test_its_accumulation_is_a_whole_number(self, adapter: Adapter) -> None:
-        assert adapter.asked.accumulation >= 1
+    def test_it_accepts_a_good_recipe_writes_nothing_and_no_method_waits_for_another(self, recipe: Recipe, tmp_path: Path) -> None:
+        before, checked = snapshot(tmp_path), self.adapter_type(recipe)
+        assert checked.check() == [] and snapshot(tmp_path) == before
+        assert list(self.adapter_type(recipe).notes()) == list(checked.notes()) and checked.asked.accumulation >= 1
 
     def test_every_rung_has_a_trial_in_plain_values(self, adapter: Adapter, ladder: Ladder, tmp_path: Path) -> None:
         for rung in ladder.rungs:

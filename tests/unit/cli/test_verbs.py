@@ -83,8 +83,7 @@ def test_a_page_tells_each_key_of_a_recipe_with_its_default_and_what_the_schema_
 
 
 def test_only_the_terminal_prints_and_only_cli_exits() -> None:
-    """In the launcher's own process: what runs in the trainer's prints as it likes, and ``python -m autofit_launcher.pretended`` is
-    a program of its own. ``__main__`` speaks where a signal comes before ``cli`` is loaded."""
+    """In the launcher's own process: what runs in the trainer's prints as it likes. ``__main__`` speaks where a signal comes before ``cli`` is loaded."""
     apart = {"inside", "native"}
     said = {
         str(path.relative_to(LAUNCHER)): names
@@ -92,7 +91,6 @@ def test_only_the_terminal_prints_and_only_cli_exits() -> None:
         if not apart & set(path.relative_to(LAUNCHER).parts) and (names := _spoken(path))
     }
     assert said.pop("__main__.py") == {"sys.stderr", "sys.exit"}
-    assert said.pop("pretended/__main__.py") == {"print", "sys.stderr", "sys.exit"}
     assert {file for file, names in said.items() if names & {"print", "sys.stdout", "sys.stderr"}} == {"cli/say.py"}
     assert {file for file, names in said.items() if names & {"exit", "sys.exit", "SystemExit"}} == {"cli/main.py"}
 

@@ -17,7 +17,7 @@ from autofit_launcher.common.sizes import GIB, MIB
 from autofit_launcher.errors import BadInput
 from autofit_launcher.machine.packages import Torch
 from autofit_launcher.pretended import catalogue, libraries
-from autofit_launcher.pretended.__main__ import _asked
+from benchmarks.played.on_cards import asked
 from tests.helpers.places import ROOT
 from tests.helpers.pretended import needs_a_pretended_card, played
 
@@ -158,12 +158,12 @@ def test_the_file_that_counts_is_gone_afterwards_and_the_persons_own_modules_are
 ])  # fmt: skip
 def test_bad_words_are_refused_before_anything_is_built(words: list[str], found: str) -> None:
     with pytest.raises(BadInput, match=found):
-        _asked(words)
+        asked(words)
 
 
 def test_what_is_asked_for_comes_to_the_command() -> None:
-    asked, command = _asked(["gpu=rtx_4090", "cards=4", "computed=small", "memory=8GiB", "--", "python", "train.py", "--", "x"])
-    assert (asked.count, asked.computed, asked.usable_bytes) == (4, "small", 8 * GIB)
+    cards_of, command = asked(["gpu=rtx_4090", "cards=4", "computed=small", "memory=8GiB", "--", "python", "train.py", "--", "x"])
+    assert (cards_of.count, cards_of.computed, cards_of.usable_bytes) == (4, "small", 8 * GIB)
     assert command == ["python", "train.py", "--", "x"]
 
 

@@ -1,4 +1,4 @@
-"""Runs a command on pretended cards: ``python -m autofit_launcher.pretended gpu=a100_80gb cards=4 -- autofit train recipe=...``.
+"""Runs a command on pretended cards: ``python -m benchmarks.played.on_cards gpu=a100_80gb cards=4 -- autofit train recipe=...``.
 
 The command finds cards that aren't there; nothing else is changed for it. ``gpu`` is a name of conf/gpu. ``memory=16GiB``: what a program
 finds on each. ``computed=small``: only small operators are.
@@ -26,7 +26,7 @@ SETTINGS: Mapping[str, tuple[str, Callable[[str], Any]]] = {
 def main(argv: Sequence[str]) -> int:
     """Becomes the command; returns 1 where that can't be."""
     try:
-        cards, command = _asked(argv)
+        cards, command = asked(argv)
         environment = of_this_process(cards, python=interpreter.of(command[0]))
         try:
             os.execvpe(command[0], command, environment)
@@ -37,7 +37,7 @@ def main(argv: Sequence[str]) -> int:
         return int(error.exit_code)
 
 
-def _asked(argv: Sequence[str]) -> tuple[Cards, list[str]]:
+def asked(argv: Sequence[str]) -> tuple[Cards, list[str]]:
     if "--" not in argv or argv[-1] == "--":
         raise refusal("no command", f"Write it behind --: {__doc__.split('``')[1]}")
     at = list(argv).index("--")
