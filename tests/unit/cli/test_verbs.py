@@ -83,7 +83,8 @@ def test_a_page_tells_each_key_of_a_recipe_with_its_default_and_what_the_schema_
 
 
 def test_only_the_terminal_prints_and_only_cli_exits() -> None:
-    """In the launcher's own process: what runs in the trainer's prints as it likes. ``__main__`` speaks where a signal comes before ``cli`` is loaded."""
+    """In the launcher's own process: what runs in the trainer's prints as it likes. ``__main__`` speaks where a signal comes before
+    ``cli`` is loaded."""
     apart = {"inside", "native"}
     said = {
         str(path.relative_to(LAUNCHER)): names
