@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +13,6 @@ from autofit_launcher.adapter.build import ladder_of
 from autofit_launcher.adapter.registry import known_adapters, load_adapter
 from autofit_launcher.config import recipe as recipes
 from autofit_launcher.config.recipe import Draft, Provenance
-from autofit_launcher.config.schema import of_a_file
 from autofit_launcher.errors import BadInput, Fault
 from autofit_launcher.trainers.ultralytics.adapter import UltralyticsAdapter
 
@@ -39,13 +37,6 @@ def ladder_faults(**changes: Any) -> dict[str, Fault]:
     except BadInput as refused:
         return {fault.key: fault for fault in (*checked.faults, *refused.faults)}
     return {fault.key: fault for fault in checked.faults}
-
-
-def test_a_good_recipe_passes_and_is_frozen() -> None:
-    checked = draft()
-    assert checked.faults == () and checked.recipe is not None
-    with pytest.raises(Exception, match="frozen"):
-        checked.recipe.name = "other"
 
 
 def test_all_faults_are_told_at_once_and_say_what_was_meant() -> None:
@@ -91,16 +82,6 @@ def test_an_unknown_wheel_in_the_order_and_one_named_twice_are_faults() -> None:
     assert "image_size" in fault.cure or "twice" in fault.found
 
 
-def test_a_wheel_of_the_users_own_turns_one_of_the_trainers_arguments() -> None:
-    checked = draft(
-        ask={"mosaic": 1.0},
-        ladder={"order": ["micro_batch", "mosaic"], "wheels": {"mosaic": {"values": [0.0], "argument": "mosaic"}}},
-    )
-    assert checked.recipe is not None
-    ladder = ladder_of(UltralyticsAdapter(checked.recipe))
-    assert [wheel.values for wheel in ladder.wheels if wheel.name == "mosaic"] == [(1.0, 0.0)]
-
-
 @pytest.mark.parametrize(
     ("asked", "values", "kept"),
     [
@@ -130,20 +111,6 @@ def test_the_floor_of_the_model_is_a_size_whatever_model_is_asked(model: str, fl
     assert [list(wheel.values) for wheel in ladder.wheels if wheel.name == "model"] == [kept]
 
 
-def test_the_adapters_own_floor_never_forbids_what_is_asked() -> None:
-    checked = draft(ask={"image_size": 160})
-    assert checked.recipe is not None
-    assert {rung.values["image_size"] for rung in ladder_of(UltralyticsAdapter(checked.recipe)).rungs} == {160}
-
-
-def test_the_place_of_a_fault_is_the_command_line_or_the_recipe(tmp_path: Path) -> None:
-    recipe = tmp_path / "r.yaml"
-    recipe.write_text("# @package _global_\nask: {micro_batch: 3}\ndevice: {memory: 1}\n")
-    provenance = Provenance(overrides=("++ask.image_size=5", "device=cpu"), file=recipe)
-    assert {provenance.where(key) for key in ("ask.image_size", "device.index")} == {"command line"}
-    assert {provenance.where(key) for key in ("ask.micro_batch", "trial.steps")} == {"r.yaml"}
-
-
 def test_an_unknown_adapter_names_the_known_ones() -> None:
     with pytest.raises(BadInput, match="Did you mean 'ultralytics'"):
         load_adapter("ultralitics")
@@ -162,11 +129,6 @@ KEYS = [
     "trainer.adapter", "ladder", "ladder.order", "ladder.wheels", "ladder.wheels.micro_batch", "ladder.wheels.image_size", "device",
     "device.memory", "device.headroom", "trial", "trial.steps", "run.root", "data", "prepare", "rung", "name", "summary", "nonsense",
 ]  # fmt: skip
-
-
-@pytest.mark.parametrize("said", [1.0, -0.1, True, "much"])
-def test_a_headroom_that_is_no_fraction_is_refused(said: object) -> None:
-    assert [fault.key for fault in draft(device={"headroom": said}).faults] == ["device.headroom"]
 
 
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -190,10 +152,3 @@ def test_whatever_a_recipe_says_it_becomes_a_ladder_or_faults_with_cures(changes
     else:
         assert faults
     assert all(fault.found and fault.cure for fault in faults)
-
-
-SCHEMA = of_a_file()
-
-
-def test_each_key_of_the_schema_says_what_it_means() -> None:
-    assert all(key.get("description") for key in SCHEMA["$defs"]["DeviceRules"]["properties"].values())

@@ -88,16 +88,6 @@ def test_a_smaller_budget_above_what_fitted_needs_no_trial(launches: Launches) -
         assert launches.fit().rung == LADDER.rungs[1] and not launches.tried
 
 
-def test_fresh_trials_can_be_demanded(launches: Launches) -> None:
-    launches.fit()
-    launches.says["fresh"] = True
-    launches.fit()
-    assert launches.tried == [8, 4]
-    del launches.says["fresh"]
-    launches.fit()
-    assert not launches.tried, "that is no other training"
-
-
 def test_a_fit_that_a_run_disproved_is_never_used_again_nor_kept_again(launches: Launches) -> None:
     launches.fault = "raise MemoryError('DefaultCPUAllocator: can\\'t allocate memory: you tried to allocate 1000 bytes.')"
     launches.fit()
@@ -123,14 +113,6 @@ def test_a_rung_at_which_a_run_has_died_is_not_launched_again_with_no_more_room(
     launches.budget = replace(roomy, budget_bytes=800 * MIB, cap_bytes=720 * MIB)
     fit = launches.fit()
     assert launches.tried == [8, 4] and fit.chosen is not None and fit.chosen.rung.micro_batch == 4
-
-
-def test_a_run_that_fails_otherwise_disproves_nothing(launches: Launches) -> None:
-    launches.fit()
-    launches.fault = "raise KeyError('typo')"
-    launches.train()
-    launches.fit()
-    assert not launches.tried
 
 
 def test_a_run_that_was_killed_by_nobody_known_is_proven_anew_and_that_is_said(launches: Launches) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
-import subprocess
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
@@ -35,13 +34,6 @@ def test_two_launches_at_once_never_share_a_folder(tmp_path: Path) -> None:
     with multiprocessing.Pool(8) as pool:
         folders = pool.map(make, [str(tmp_path)] * 24)
     assert len(set(folders)) == 24
-
-
-def test_git_has_nothing_to_say_of_a_run_folder(tmp_path: Path) -> None:
-    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
-    RunFolder.create(tmp_path / "runs" / "autofit", "demo")
-    status = subprocess.run(["git", "status", "--porcelain"], cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert status.stdout == ""
 
 
 def test_a_root_that_can_not_be_written_is_a_fault_of_run_root(tmp_path: Path) -> None:
@@ -124,24 +116,6 @@ def test_a_torn_line_is_passed_over_and_a_later_attempt_goes_on_behind(tmp_path:
     path.write_text(json.dumps(line(1.0)) + "\n" + '{"at": 2.0, "used')
     Series(path).add(line(3.0))
     assert [one["at"] for one in series.read(path)] == [1.0, 3.0]
-
-
-def test_a_full_disk_ends_nothing(tmp_path: Path) -> None:
-    path = tmp_path / "series.jsonl"
-    kept = Series(path)
-    path.symlink_to("/dev/full")  # which is never read: it has no end
-    kept.add(line(1.0))
-
-
-def test_a_line_a_second_in_the_first_hour_then_one_every_ten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path, began = tmp_path / "series.jsonl", 1e9
-    monkeypatch.setattr(series.time, "time", lambda: began)
-    kept = Series(path)
-    for second in range(3700):
-        if kept.due(began + second):
-            kept.add(line(began + second))
-    times = [one["at"] - began for one in series.read(path)]
-    assert times == [*map(float, range(3600)), *map(float, range(3609, 3700, 10))]
 
 
 def test_a_new_peak_and_the_end_are_written_though_no_line_is_due(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

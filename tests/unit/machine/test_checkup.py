@@ -11,7 +11,7 @@ from autofit_launcher.cli.main import run
 from autofit_launcher.machine import checkup, host
 from autofit_launcher.machine.checkup import Check
 from autofit_launcher.machine.packages import Torch
-from tests.helpers.nvml_stand_in import GIB, MIB, FakeCard, FakeNvml
+from tests.helpers.nvml_stand_in import GIB, FakeCard, FakeNvml
 
 
 @pytest.fixture
@@ -49,17 +49,6 @@ def test_a_card_that_others_hold_stops_and_a_desktop_does_not(tmp_path: Path, to
     assert held.stops and "8.0 GiB" in held.found and "device.share" in held.cure
     desktop = looked(tmp_path, FakeCard(used=2 * GIB, graphics=[(1, 2 * GIB)]))["cuda:0"]
     assert not desktop.stops and "the budget is the 13.8 GiB that others leave free" in desktop.found
-
-
-def test_of_unlike_cards_the_one_that_is_taken_is_told(tmp_path: Path, torch_for: None) -> None:
-    lines = looked(tmp_path, FakeCard(name="GT 1030"), FakeCard(uuid="GPU-2", name="RTX 4090"), CUDA_VISIBLE_DEVICES="1,0")
-    assert "a launch takes cuda:1 (RTX 4090)" in lines["cards"].found and "cards" not in looked(tmp_path, FakeCard())
-
-
-def test_too_small_a_shared_memory_is_told_with_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(host, "shared_memory_free", lambda: 64 * MIB)
-    lines = {line.subject: line for line in checkup.checks({}, folder=tmp_path, nvml=FakeNvml(error=12))}
-    assert "--shm-size" in lines["/dev/shm"].cure and "64 MiB" in lines["/dev/shm"].found and not lines["/dev/shm"].stops
 
 
 def test_a_folder_for_runs_that_cannot_be_written_stops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ import psutil
 import pynvml
 import pytest
 
-from autofit_launcher.common.sizes import format_number, format_size, parse_size
+from autofit_launcher.common.sizes import parse_size
 from autofit_launcher.engine.launch import above_trial
 from autofit_launcher.errors import BadInput, Fault
 from autofit_launcher.history.records import MemoryRecord
@@ -93,13 +93,6 @@ def test_sharing_budgets_what_is_free_and_says_so() -> None:
     assert budget.budget_bytes == budget.free_bytes == 60 * GIB - 256 * MIB
     assert budget.notes[0] == "the budget is the 59.8 GiB that others leave free of 79.8 GiB"
     assert "a neighbour that grows later takes memory that this budget counts on" in budget.notes[1]
-
-
-def test_a_small_neighbour_is_tolerated_and_its_memory_is_not_budgeted() -> None:
-    card = FakeCard(used=600 * MIB, processes=[[(os.getpid(), 600 * MIB)]], graphics=[(os.getpid(), 600 * MIB)])
-    budget = on(FakeNvml(card))
-    assert budget.budget_bytes == 16 * GIB - 256 * MIB - 600 * MIB
-    assert budget.notes == ("the budget is the 15.2 GiB that others leave free of 15.8 GiB",)
 
 
 @pytest.mark.parametrize(("card", "release"), [
@@ -269,11 +262,7 @@ def test_visible_devices_that_name_no_card_are_refused(wish: str, found: str) ->
 def test_hidden_cards_mean_the_cpu_for_auto_and_a_fault_for_cuda(wish: str) -> None:
     environ = {"CUDA_VISIBLE_DEVICES": wish}
     (fault,) = refused(FakeNvml(*TWO), environ=environ)
-    assert fault.found.startswith(f'cuda is asked, but CUDA_VISIBLE_DEVICES="{wish}" hides all cards (2)')
-    assert fault.cure == "Unset CUDA_VISIBLE_DEVICES, or set it to 0; or run with device.kind=cpu."
-    budget = on(FakeNvml(*TWO), "auto", environ=environ)
-    assert budget.kind == "cpu"
-    assert budget.notes[0] == f'no GPU is used: CUDA_VISIBLE_DEVICES="{wish}" hides all cards (2)'
+    assert "hides all cards (2)" in fault.found and on(FakeNvml(*TWO), "auto", environ=environ).kind == "cpu"
 
 
 # ---- no card
@@ -384,12 +373,6 @@ def test_what_is_no_size_is_refused_with_the_reason(text: str | int, reason: str
         parse_size(text)
 
 
-def test_sizes_and_numbers_are_written_for_people() -> None:
-    sizes = (int(15.9 * GIB), GIB - 1, 620 * MIB, 12 * 1024, 5)
-    assert [format_size(size) for size in sizes] == ["15.9 GiB", "1.0 GiB", "620 MiB", "12 KiB", "5 B"]
-    assert [format_number(value, digits=3) for value in (20000.0, 1234567.8, 1 / 3, 12.34)] == ["20000", "1234568", "0.333", "12.3"]
-
-
 # ---- what stays free, and how memory is allocated
 
 
@@ -422,11 +405,6 @@ CARD = replace(cpu_budget(), kind="cuda", index=2, uuid="GPU-1")
 def _nothing_set(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in VARIABLES:
         monkeypatch.delenv(name, raising=False)
-
-
-def test_a_card_is_named_by_its_uuid_and_has_segments_that_grow() -> None:
-    card = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": "GPU-1"}
-    assert allocator_environment(CARD) == {**card, VARIABLE: "expandable_segments:True"}
 
 
 def test_a_driver_that_can_not_map_them_gets_none(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -57,18 +57,6 @@ def test_a_child_that_ignores_sigterm_is_killed_with_all_its_children_after_the_
         assert not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
 
 
-def test_what_a_finished_child_left_running_is_ended_too(tmp_path: Path) -> None:
-    code = """
-        import os, subprocess, sys
-        left = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
-        open(os.environ["PIDS"], "w").write(str(left.pid))
-    """
-    ending = process.wait(started(tmp_path, code, PIDS=str(tmp_path / "pids")))
-    assert ending.returncode == 0
-    pid = int((tmp_path / "pids").read_text())
-    assert not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_to_the_launcher_reaches_the_child_and_becomes_interrupted(tmp_path: Path, number: signal.Signals) -> None:
     code = """

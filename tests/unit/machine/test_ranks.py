@@ -71,11 +71,6 @@ def test_cards_of_different_kinds_are_refused_and_named() -> None:
     assert "cards of different kinds (0: RTX 6000 Ada, 47.8 GiB; 1: RTX 4090, 23.8 GiB)" in said
 
 
-def test_every_card_that_is_held_is_told() -> None:
-    said = refused("all", driver(0, 8 * GIB, 9 * GIB))
-    assert "8.25 GiB of the" not in said and said.count("device.share") == 2
-
-
 def test_a_card_is_named_in_one_place_only() -> None:
     assert "beside device.index=1" in refused(2, index=1)
 

@@ -16,7 +16,7 @@ from autofit_launcher.history.run_folder import RunFolder
 from autofit_launcher.history.runs import run_in
 from autofit_launcher.page import page
 from tests.helpers import run_folders
-from tests.helpers.reported import LADDER, NASTY, reported
+from tests.helpers.reported import NASTY, reported
 
 
 def text_of(html: str) -> str:
@@ -39,16 +39,6 @@ def test_it_says_why_the_rung_was_chosen_and_what_became_of_each(tmp_path: Path)
     assert "ruled out by rung 1" in said and "out of memory in train" in said and "not tried" in said
     assert "Attempt 1 of the full run: killed in train (" in said and "it was killed: the same rung once more." in said
     assert "python 3.11.7, torch 2.15.0, ultralytics 8.4.190, cuda 13.0, driver 580.65.06" in said
-
-
-def test_a_smaller_micro_batch_is_told_with_its_accumulation_and_the_effective_batch(tmp_path: Path) -> None:
-    folder = RunFolder(reported(tmp_path))
-    trials = json.loads(folder.record.read_text(encoding="utf-8"))["trials"]
-    trials[1] |= {"verdict": "fits", "peak_bytes": 500 * 2**20}
-    half = {"chosen_rung_index": 1, **LADDER[1], "effective_batch": 8, "effective_batch_asked": 8}
-    said = changed(folder, trials=trials, **half, given_up={"micro_batch": {"asked": 8, "used": 4}})
-    assert "It trains with micro batch 4 in place of 8 and accumulation 2 in place of 1, since" in said
-    assert "The effective batch is the asked one (8), in smaller pieces" in said
 
 
 @pytest.mark.parametrize(("more", "said"), [

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -14,10 +13,7 @@ from typing import Any
 import pytest
 
 from autofit_launcher.common.sizes import GIB, MIB
-from autofit_launcher.errors import BadInput
-from autofit_launcher.machine.packages import Torch
-from autofit_launcher.pretended import catalogue, libraries
-from benchmarks.played.on_cards import asked
+from autofit_launcher.pretended import catalogue
 from tests.helpers.places import ROOT
 from tests.helpers.pretended import needs_a_pretended_card, played
 
@@ -134,45 +130,6 @@ def test_a_process_that_is_killed_gives_its_memory_back(two: dict[str, str]) -> 
     assert int(done.stdout) == 450 * MIB
 
 
-@needs_a_pretended_card
-def test_the_file_that_counts_is_gone_afterwards_and_the_persons_own_modules_are_found(tmp_path: Path) -> None:
-    (tmp_path / "operators.py").write_text("WHOSE = 'the person'\n")
-    (tmp_path / "theirs").mkdir()
-    (tmp_path / "theirs" / "sitecustomize.py").write_text("import sys\nsys.theirs = True\n")
-    with played("t4") as environment:
-        environment["PYTHONPATH"] += f"{os.pathsep}{tmp_path}{os.pathsep}{tmp_path / 'theirs'}"
-        code = "import importlib.util; importlib.util.find_spec('torch')  # as libraries look whether it is there\n"
-        code += "import sys, torch, operators; print(operators.WHOSE, sys.theirs, torch.zeros(2, device='cuda').add(3).tolist())"
-        done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=120, check=False)
-        assert done.stdout.split("\n")[0] == "the person True [3.0, 3.0]", done.stderr
-        assert Path(environment["PRETENDED_FILE"]).exists()
-    assert not Path(environment["PRETENDED_FILE"]).exists()
-
-
-# -- what is asked for, and what can't be built
-
-
-@pytest.mark.parametrize(("words", "found"), [
-    (["gpu=t4"], "no command"), (["gpu=t5", "--", "true"], "t5"), (["gpus=t4", "--", "true"], "no such setting"),
-    (["memory=16G", "--", "true"], "16G"), (["computed=some", "--", "true"], "'some'"),
-])  # fmt: skip
-def test_bad_words_are_refused_before_anything_is_built(words: list[str], found: str) -> None:
-    with pytest.raises(BadInput, match=found):
-        asked(words)
-
-
-def test_what_is_asked_for_comes_to_the_command() -> None:
-    cards_of, command = asked(["gpu=rtx_4090", "cards=4", "computed=small", "memory=8GiB", "--", "python", "train.py", "--", "x"])
-    assert (cards_of.count, cards_of.computed, cards_of.usable_bytes) == (4, "small", 8 * GIB)
-    assert command == ["python", "train.py", "--", "x"]
-
-
-def test_a_cpu_build_of_pytorch_is_refused_in_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(libraries, "torch_of", lambda python: Torch(folder=tmp_path, version="2.9.1+cpu", cuda=""))
-    with pytest.raises(BadInput, match="built for the CPU alone"):
-        libraries.built()
-
-
 @pytest.mark.parametrize("name", catalogue.known())
 def test_a_card_of_the_catalogue_can_be_read_and_every_figure_has_a_source_beside_it(name: str) -> None:
     (card,) = catalogue.named([name])
@@ -180,16 +137,3 @@ def test_a_card_of_the_catalogue_can_be_read_and_every_figure_has_a_source_besid
     lines = (catalogue.folder() / f"{name}.yaml").read_text(encoding="utf-8").splitlines()
     figures = [line for line in lines if not line.startswith(("#", "title", "capability"))]
     assert len(figures) == 2 and all(len(line.partition("#")[2]) > 20 for line in figures)
-
-
-def test_an_unknown_card_is_told_what_is_near() -> None:
-    with pytest.raises(BadInput) as refused:
-        catalogue.named(["rtx4080s", "t4"])
-    (fault,) = refused.value.faults
-    assert "rtx4080s" in fault.found and "rtx_4080s" in fault.cure.partition("There is:")[0]
-
-
-def test_a_file_of_the_catalogue_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    (tmp_path / "mine.yaml").write_text("title: mine\nusable: 3\n")
-    with pytest.raises(BadInput, match=r"mine\.yaml.*capability"):
-        catalogue.read(tmp_path / "mine.yaml")

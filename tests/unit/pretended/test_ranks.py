@@ -82,14 +82,3 @@ def test_a_script_for_two_cards_keeps_one_run_and_goes_on_in_one_process(tmp_pat
     assert kept.name == "mine-2" and (kept / "weights" / "best.pt").is_file(), "mine was there already"
     assert sorted(path.name for path in kept.parent.iterdir()) == ["mine", "mine-2"] and not any((kept.parent / "mine").iterdir())
     assert done.stderr.count("after None") == 1, "what comes after the training is done once, by one process"
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(1800)
-@needs_a_pretended_card
-def test_a_failed_trial_leaves_nothing_on_the_card_and_a_rung_that_checkpoints_has_expandable_segments(tmp_path: Path) -> None:
-    argv = [sys.executable, "-m", "pytest", "-m", "gpu", "-p", "no:cacheprovider", "-rA", "--basetemp", str(tmp_path / "temp"), "tests/gpu"]
-    with played("h100_80gb", computed="small") as environment:
-        env = {name: value for name, value in environment.items() if name != "PYTEST_ADDOPTS"}
-        done = subprocess.run(argv, cwd=ROOT, env=env, capture_output=True, text=True, timeout=1700, check=False)
-    assert done.returncode == 0 and "2 passed" in done.stdout, done.stdout[-6000:] + done.stderr[-2000:]
